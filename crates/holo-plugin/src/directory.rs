@@ -1,0 +1,169 @@
+//! Directories below a root, found without following anybody else's symlinks.
+
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path};
+
+/// How many symlinks a path may lead through, as in the kernel.
+pub(crate) const MAX_SYMLINKS: u32 = 40;
+
+const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Opens a directory below `root`, for use with the `*at` system calls.
+///
+/// Where no part of the path is a symlink, which is nearly always, that is one system call. Symlinks are followed only if they and the
+/// directory they stand in belong to root or to us, as systemd-tmpfiles does: whoever owns any other could point it at what is not
+/// theirs. An absolute symlink is read as below `root`.
+pub(crate) fn open_below(root: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    match rustix::fs::openat2(&root, path, DIRECTORY.difference(OFlags::NOFOLLOW), Mode::empty(), resolve) {
+        // ENOSYS: an old kernel; EPERM: a sandbox that does not know the call; EXDEV: a path with `..`.
+        Err(Errno::LOOP | Errno::NOSYS | Errno::PERM | Errno::XDEV) => walk(root.as_fd(), path),
+        opened => opened,
+    }
+}
+
+/// Goes down the path part by part, looking at each symlink.
+fn walk(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
+    let open = |directory: BorrowedFd<'_>, name: &OsStr| rustix::fs::openat(directory, name, DIRECTORY, Mode::empty());
+    let mut parts: VecDeque<OsString> = parts(path).collect();
+    // The directories from the root to where we are, so that `..` leads no further than the root.
+    let mut way: Vec<OwnedFd> = vec![open(root, OsStr::new("."))?];
+    let mut symlinks = 0;
+    while let Some(part) = parts.pop_front() {
+        let here = way.last().ok_or(Errno::NOENT)?;
+        if part == ".." {
+            way.truncate(way.len().saturating_sub(1).max(1));
+            continue;
+        }
+        match open(here.as_fd(), &part) {
+            Ok(next) => way.push(next),
+            Err(failure @ (Errno::LOOP | Errno::NOTDIR)) => {
+                let stat = rustix::fs::statat(here, &part, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?;
+                if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+                    return Err(failure);
+                }
+                symlinks += 1;
+                if symlinks > MAX_SYMLINKS || !is_trusted(stat.st_uid) || !is_trusted(rustix::fs::fstat(here)?.st_uid) {
+                    return Err(Errno::LOOP);
+                }
+                let target = rustix::fs::readlinkat(here, &part, Vec::new())?;
+                let target = OsString::from_vec(target.into_bytes());
+                if target.as_bytes().starts_with(b"/") {
+                    way.truncate(1);
+                }
+                self::parts(Path::new(&target)).rev().for_each(|part| parts.push_front(part));
+            }
+            Err(errno) => return Err(errno),
+        }
+    }
+    way.pop().ok_or(Errno::NOENT)
+}
+
+fn parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
+    path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::CurDir | Component::RootDir | Component::Prefix(_) => None,
+    })
+}
+
+/// Whether this user is root or the one we work as.
+pub(crate) fn is_trusted(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::geteuid().as_raw()
+}
+
+/// Makes a directory and what is missing above it, each 0755; which of them were made, the topmost first.
+pub(crate) fn create_below(root: impl AsFd, path: &Path) -> Result<Vec<std::path::PathBuf>, Errno> {
+    let mut missing = Vec::new();
+    for ancestor in path.ancestors() {
+        match open_below(&root, ancestor) {
+            Ok(_) => break,
+            Err(Errno::NOENT) => missing.push(ancestor.to_owned()),
+            Err(errno) => return Err(errno),
+        }
+    }
+    missing.reverse();
+    for directory in &missing {
+        let parent = open_below(&root, directory.parent().unwrap_or(Path::new("")))?;
+        let name = directory.file_name().ok_or(Errno::INVAL)?;
+        match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    fn inode(fd: &OwnedFd) -> u64 {
+        rustix::fs::fstat(fd).unwrap().st_ino
+    }
+
+    #[test]
+    fn finds_what_the_system_finds_below_the_root() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        fs::create_dir_all(path.join("a/b")).unwrap();
+        symlink("a", path.join("relative")).unwrap();
+        symlink("/a/b", path.join("absolute")).unwrap();
+        symlink("../../../../a", path.join("a/up")).unwrap();
+        symlink("circle", path.join("circle")).unwrap();
+        fs::write(path.join("file"), "").unwrap();
+        let root = File::open(path).unwrap();
+        let b = fs::metadata(path.join("a/b")).unwrap().ino();
+        for way in ["a/b", "relative/b", "absolute", "a/up/b", "a/up/up/../relative/b", "./a//b/", "../a/b"] {
+            assert_eq!(inode(&open_below(&root, Path::new(way)).unwrap()), b, "{way}");
+        }
+        assert_eq!(inode(&open_below(&root, Path::new("")).unwrap()), fs::metadata(path).unwrap().ino());
+        for (way, errno) in
+            [("c", Errno::NOENT), ("file", Errno::NOTDIR), ("file/x", Errno::NOTDIR), ("circle/x", Errno::LOOP)]
+        {
+            assert_eq!(open_below(&root, Path::new(way)).unwrap_err(), errno, "{way}");
+        }
+    }
+
+    #[test]
+    fn does_not_follow_the_symlinks_of_others() {
+        if !rustix::process::geteuid().is_root() {
+            // Only root can make what belongs to others.
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        for directory in ["home", "secret"] {
+            fs::create_dir(path.join(directory)).unwrap();
+        }
+        symlink("../secret", path.join("home/link")).unwrap();
+        let root = File::open(path).unwrap();
+        let open = || open_below(&root, Path::new("home/link"));
+        assert!(open().is_ok());
+        std::os::unix::fs::lchown(path.join("home/link"), Some(1234), None).unwrap();
+        assert_eq!(open().unwrap_err(), Errno::LOOP);
+        std::os::unix::fs::lchown(path.join("home/link"), Some(0), None).unwrap();
+        std::os::unix::fs::lchown(path.join("home"), Some(1234), None).unwrap();
+        assert_eq!(open().unwrap_err(), Errno::LOOP);
+    }
+
+    #[test]
+    fn makes_what_is_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = File::open(folder.path()).unwrap();
+        let made = create_below(&root, Path::new("a/b/c")).unwrap();
+        assert_eq!(made, [Path::new("a"), Path::new("a/b"), Path::new("a/b/c")]);
+        assert_eq!(create_below(&root, Path::new("a/b/c")).unwrap(), [] as [&Path; 0]);
+        assert_eq!(create_below(&root, Path::new("a/b/d")).unwrap(), [Path::new("a/b/d")]);
+        fs::write(folder.path().join("file"), "").unwrap();
+        assert_eq!(create_below(&root, Path::new("file/x")).unwrap_err(), Errno::NOTDIR);
+    }
+}

@@ -1,0 +1,80 @@
+//! What must be on disk before what depends on it is begun.
+
+use crate::error::{Result, at};
+use crate::place::Place;
+use rustix::io::Errno;
+use std::collections::HashSet;
+
+/// How a group of changes is made durable.
+///
+/// Each step of a change has to be on disk before the next one is begun. For one file that is cheapest by syncing it and its directory;
+/// for many it is cheaper to take the same step for all of them, and to sync their file system once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Every file and directory is synced by itself.
+    Each,
+    /// File systems are synced as a whole.
+    Together,
+}
+
+/// From how many files on a file system is synced as a whole.
+const MANY: usize = 8;
+
+impl Durability {
+    /// The cheaper way for so many files.
+    #[must_use]
+    pub fn of(files: usize) -> Durability {
+        if files < MANY { Durability::Each } else { Durability::Together }
+    }
+
+    /// Syncs files that were written, and the directories of these places; or their file systems as a whole.
+    ///
+    /// # Errors
+    /// If the disk says so: then what was written may be lost.
+    pub fn sync<'a>(
+        self,
+        files: impl IntoIterator<Item = &'a Place>,
+        directories: impl IntoIterator<Item = &'a Place>,
+    ) -> Result<()> {
+        match self {
+            Durability::Together => self.sync_directories(files.into_iter().chain(directories)),
+            Durability::Each => {
+                for place in files {
+                    // A symlink is made durable by its directory.
+                    if let Some(file) = place.open_if_file()? {
+                        ignoring_unsupported(rustix::fs::fsync(file)).map_err(at("sync", &place.shown()))?;
+                    }
+                }
+                self.sync_directories(directories)
+            }
+        }
+    }
+
+    fn sync_directories<'a>(self, places: impl IntoIterator<Item = &'a Place>) -> Result<()> {
+        let mut done = HashSet::new();
+        for place in places {
+            let directory = place.open_directory()?;
+            let stat = rustix::fs::fstat(&directory).map_err(at("stat", &place.shown()))?;
+            let is_new = match self {
+                Durability::Each => done.insert((stat.st_dev, stat.st_ino)),
+                Durability::Together => done.insert((stat.st_dev, 0)),
+            };
+            if is_new {
+                let synced = match self {
+                    Durability::Each => rustix::fs::fsync(&directory),
+                    Durability::Together => rustix::fs::syncfs(&directory),
+                };
+                ignoring_unsupported(synced).map_err(at("sync", &place.shown()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Some file systems cannot sync a directory, and have nothing to sync then.
+fn ignoring_unsupported(synced: rustix::io::Result<()>) -> rustix::io::Result<()> {
+    match synced {
+        Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
+        other => other,
+    }
+}

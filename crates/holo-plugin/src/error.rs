@@ -1,0 +1,56 @@
+//! I/O errors in the words that Holo's users know: `open PATH: permission denied`.
+
+use holo_protocol::words::reason;
+use std::fmt::{self, Display};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// An operation on a path that failed.
+#[derive(Debug)]
+pub struct PathError {
+    /// What was tried, such as `open`.
+    pub operation: &'static str,
+    /// On what, as the user knows it.
+    pub path: PathBuf,
+    /// How it ended.
+    pub error: io::Error,
+}
+
+impl PathError {
+    /// Puts operation and path to an error.
+    pub fn new(operation: &'static str, path: impl Into<PathBuf>, error: impl Into<io::Error>) -> PathError {
+        PathError { operation, path: path.into(), error: error.into() }
+    }
+
+    /// There should be something at the path, but there isn't.
+    #[must_use]
+    pub fn missing(operation: &'static str, path: impl Into<PathBuf>) -> PathError {
+        PathError::new(operation, path, rustix::io::Errno::NOENT)
+    }
+
+    /// Whether there is nothing at the path: it, or a folder on the way to it, does not exist.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        matches!(self.error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+    }
+}
+
+impl Display for PathError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.operation, self.path.display(), reason(&self.error))
+    }
+}
+
+impl std::error::Error for PathError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// The result of an operation on a path.
+pub type Result<T> = std::result::Result<T, PathError>;
+
+/// Puts operation and path to the error of a system call.
+pub(crate) fn at<'a, E: Into<io::Error>>(operation: &'static str, path: &'a Path) -> impl FnOnce(E) -> PathError + 'a {
+    move |error| PathError::new(operation, path, error)
+}

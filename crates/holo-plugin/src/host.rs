@@ -1,0 +1,112 @@
+//! Where a plugin works: the directories it was given, and the root below which everything is.
+
+use holo_protocol::environment as names;
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
+
+/// What a plugin was told by its environment.
+#[derive(Clone, Debug)]
+pub struct Host {
+    root: PathBuf,
+    resource_dir: PathBuf,
+    state_dir: PathBuf,
+    cache_dir: PathBuf,
+    api_version: u32,
+}
+
+impl Host {
+    /// Takes what the environment says.
+    ///
+    /// # Errors
+    /// The name of a variable that is missing.
+    pub fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Result<Host, &'static str> {
+        let directory = |name: &'static str| variable(name).map(PathBuf::from).ok_or(name);
+        let version = variable(names::API_VERSION);
+        Ok(Host {
+            root: clean(&variable(names::ROOT_DIR).filter(|root| !root.is_empty()).map_or("/".into(), PathBuf::from)),
+            resource_dir: directory(names::RESOURCE_DIR)?,
+            state_dir: directory(names::STATE_DIR)?,
+            cache_dir: directory(names::CACHE_DIR)?,
+            api_version: version.and_then(|text| text.to_str()?.parse().ok()).unwrap_or(holo_protocol::API_VERSION_3),
+        })
+    }
+
+    /// The root of the system that is managed, cleaned by its letters.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// A path below the root, as the user knows it.
+    #[must_use]
+    pub fn below_root(&self, path: &Path) -> PathBuf {
+        join(&self.root, path)
+    }
+
+    /// Whether this is not the real system: then no daemon is talked to.
+    #[must_use]
+    pub fn test_mode(&self) -> bool {
+        self.root != Path::new("/")
+    }
+
+    /// Where the resource files are.
+    #[must_use]
+    pub fn resource_dir(&self) -> &Path {
+        &self.resource_dir
+    }
+
+    /// Where what later runs need is kept.
+    #[must_use]
+    pub fn state_dir(&self) -> &Path {
+        &self.state_dir
+    }
+
+    /// Where what only this run needs is kept.
+    #[must_use]
+    pub fn cache_dir(&self) -> &Path {
+        &self.cache_dir
+    }
+
+    /// The version of the interface that was chosen.
+    #[must_use]
+    pub fn api_version(&self) -> u32 {
+        self.api_version
+    }
+}
+
+/// Joins a path below a folder, whether or not it begins with a slash.
+pub(crate) fn join(folder: &Path, path: &Path) -> PathBuf {
+    let below = path.strip_prefix("/").unwrap_or(path);
+    if folder == Path::new(".") { below.to_owned() } else { folder.join(below) }
+}
+
+/// Cleans a path by its letters: no `.`, no doubled or final slash. What `..` means is left to the system.
+fn clean(path: &Path) -> PathBuf {
+    let cleaned: PathBuf = path.components().filter(|part| *part != Component::CurDir).collect();
+    if cleaned.as_os_str().is_empty() { PathBuf::from(".") } else { cleaned }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(root: &str) -> Host {
+        Host::from_environment(|name| Some(if name == names::ROOT_DIR { root.into() } else { "x".into() })).unwrap()
+    }
+
+    #[test]
+    fn paths_are_shown_below_the_root_as_given() {
+        let shown = |root: &str| host(root).below_root(Path::new("/etc/motd"));
+        assert_eq!(shown("./target/"), Path::new("target/etc/motd"));
+        assert_eq!(shown("/"), Path::new("/etc/motd"));
+        assert_eq!(shown("./"), Path::new("etc/motd"));
+        assert_eq!(shown(""), Path::new("/etc/motd"));
+        assert!(host("./target").test_mode() && !host("/").test_mode() && !host("//").test_mode());
+    }
+
+    #[test]
+    fn names_the_variable_that_is_missing() {
+        let error = Host::from_environment(|name| (name != names::STATE_DIR).then(|| "x".into())).unwrap_err();
+        assert_eq!(error, "HOLO_STATE_DIR");
+    }
+}

@@ -1,0 +1,148 @@
+//! Images of files: what a file or symlink is, with its mode and owner.
+
+use crate::directory;
+use crate::error::{PathError, Result, at};
+use crate::place::Place;
+use rustix::fs::{FileType, Gid, Stat, Uid};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+const BUFFER_SIZE: usize = 1 << 16;
+/// The bits of a mode that are the file's own: permissions, set-user-ID, set-group-ID, sticky.
+const MODE_BITS: u32 = 0o7777;
+
+/// A file or symlink as it is somewhere, or as it should be. The content of a file stays where it is until it is needed.
+#[derive(Clone, Debug)]
+pub struct Image {
+    /// What is in it.
+    pub content: Content,
+    /// Its mode, all twelve bits; of no meaning for a symlink.
+    pub mode: u32,
+    /// Its owner.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+}
+
+/// What is in a file or symlink.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// A symlink's target.
+    Symlink(Vec<u8>),
+    /// What stands in the regular file at this place.
+    File {
+        /// Where it can be read.
+        place: Place,
+        /// How long it was when it was looked at.
+        size: u64,
+    },
+}
+
+/// Why there is no image to be had.
+#[derive(Debug, thiserror::Error)]
+pub enum Unmanageable {
+    /// There is something, but neither a file nor a symlink.
+    #[error("not a manageable file")]
+    WrongType,
+    /// It cannot be looked at.
+    #[error(transparent)]
+    Path(#[from] PathError),
+}
+
+impl Image {
+    /// The image of what is at a place; none if nothing is.
+    ///
+    /// # Errors
+    /// If it is neither a file nor a symlink, or cannot be looked at.
+    pub fn load(place: &Place) -> std::result::Result<Option<Image>, Unmanageable> {
+        let Some(stat) = place.stat()? else { return Ok(None) };
+        let content = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => {
+                Content::File { place: place.clone(), size: u64::try_from(stat.st_size).unwrap_or_default() }
+            }
+            FileType::Symlink => Content::Symlink(place.read_link()?),
+            _ => return Err(Unmanageable::WrongType),
+        };
+        Ok(Some(Image { content, mode: stat.st_mode & MODE_BITS, uid: stat.st_uid, gid: stat.st_gid }))
+    }
+
+    /// Whether it is a symlink.
+    #[must_use]
+    pub fn is_symlink(&self) -> bool {
+        matches!(self.content, Content::Symlink(_))
+    }
+
+    /// Whether root or we own it: a symlink of anybody else may point to what its owner could not read.
+    #[must_use]
+    pub fn is_trusted(&self) -> bool {
+        directory::is_trusted(self.uid)
+    }
+
+    /// Whether both are the same: type, content or target, owner, group, and the mode of a file.
+    ///
+    /// # Errors
+    /// If a content cannot be read.
+    pub fn equals(&self, other: &Image) -> Result<bool> {
+        if (self.uid, self.gid) != (other.uid, other.gid) {
+            return Ok(false);
+        }
+        match (&self.content, &other.content) {
+            (Content::Symlink(one), Content::Symlink(two)) => Ok(one == two),
+            (Content::File { place: one, size }, Content::File { place: two, size: other_size }) => {
+                Ok(self.mode == other.mode && size == other_size && same_content(one, two, *size)?)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Calls for a change of owner, but only if the file has another one: who is not root may not even confirm it.
+    pub(crate) fn change_owner(
+        &self,
+        stat: &Stat,
+        change: impl FnOnce(Option<Uid>, Option<Gid>) -> rustix::io::Result<()>,
+    ) -> rustix::io::Result<()> {
+        let uid = (stat.st_uid != self.uid).then(|| Uid::from_raw(self.uid));
+        let gid = (stat.st_gid != self.gid).then(|| Gid::from_raw(self.gid));
+        if uid.is_some() || gid.is_some() { change(uid, gid) } else { Ok(()) }
+    }
+
+    /// Copies a file's content; a symlink has none.
+    pub(crate) fn copy_content(&self, to: &mut File, shown: &Path) -> Result<()> {
+        if let Content::File { place, .. } = &self.content {
+            io::copy(&mut place.open()?, to).map_err(at("write", shown))?;
+        }
+        Ok(())
+    }
+}
+
+fn same_content(one: &Place, two: &Place, size: u64) -> Result<bool> {
+    let (mut file, mut other_file) = (one.open()?, two.open()?);
+    // One byte more than the file has, so that a single read shows its end.
+    let length = usize::try_from(size).unwrap_or(BUFFER_SIZE).min(BUFFER_SIZE) + 1;
+    let (mut buffer, mut other_buffer) = (vec![0; length], vec![0; length]);
+    loop {
+        let chunk = fill(&mut file, &mut buffer).map_err(at("read", &one.shown()))?;
+        let other_chunk = fill(&mut other_file, &mut other_buffer).map_err(at("read", &two.shown()))?;
+        if chunk != other_chunk {
+            return Ok(false);
+        }
+        if chunk.len() < length {
+            return Ok(true);
+        }
+    }
+}
+
+/// Reads until the buffer is full or the file at its end.
+fn fill<'a>(file: &mut File, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(length) => filled += length,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(&buffer[..filled])
+}

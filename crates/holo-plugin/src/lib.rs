@@ -1,0 +1,57 @@
+//! The SDK for plugins: one type that lists entities, one that applies them, and `main` is one line.
+//!
+//! ```no_run
+//! use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Plugin, ScanError};
+//!
+//! struct Greetings;
+//! struct Greeting(String);
+//!
+//! impl Plugin for Greetings {
+//!     type Entity = Greeting;
+//!
+//!     fn scan(&self, host: &Host, _: &mut Output<'_>) -> Result<Vec<Greeting>, ScanError> {
+//!         let names = std::fs::read_dir(host.resource_dir()).into_iter().flatten().flatten();
+//!         Ok(names.map(|entry| Greeting(entry.file_name().to_string_lossy().into_owned())).collect())
+//!     }
+//! }
+//!
+//! impl Entity for Greeting {
+//!     fn report(&self) -> EntityReport {
+//!         EntityReport::new(format!("greeting:{}", self.0))
+//!     }
+//!
+//!     fn apply(&self, _: &Host, _: Mode, output: &mut Output<'_>) -> Applied {
+//!         output.print(format!("Hello {}\n", self.0));
+//!         Applied::Changed
+//!     }
+//!
+//!     fn diff(&self, _: &Host) -> Option<FilePair> {
+//!         None
+//!     }
+//! }
+//!
+//! fn main() -> std::process::ExitCode {
+//!     holo_plugin::serve(&Greetings)
+//! }
+//! ```
+
+pub mod child;
+mod directory;
+mod durability;
+pub mod error;
+mod host;
+mod image;
+mod output;
+mod place;
+mod plugin;
+mod serve;
+
+pub use durability::Durability;
+pub use holo_protocol::report::{Action, EntityReport};
+pub use holo_protocol::session::Stream;
+pub use host::Host;
+pub use image::{Content, Image, Unmanageable};
+pub use output::{Output, Sink};
+pub use place::{Place, Tree};
+pub use plugin::{Applied, Entity, FilePair, ForceTo, Mode, Plugin, ScanError, SetAnswers};
+pub use serve::serve;

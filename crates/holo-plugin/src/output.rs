@@ -1,0 +1,43 @@
+//! What a plugin says to the user, wherever it goes.
+
+use holo_protocol::session::Stream;
+
+/// Takes what is said.
+pub trait Sink {
+    /// Takes bytes for one of the two streams, in the order in which the user shall see them.
+    fn write(&mut self, stream: Stream, bytes: &[u8]);
+}
+
+/// What a plugin says of one entity, or while it scans.
+pub struct Output<'a>(&'a mut dyn Sink);
+
+impl<'a> Output<'a> {
+    /// Output that goes there.
+    pub fn new(sink: &'a mut dyn Sink) -> Output<'a> {
+        Output(sink)
+    }
+
+    /// Something to know, on stdout; with its newlines.
+    pub fn print(&mut self, text: impl AsRef<[u8]>) {
+        self.0.write(Stream::Stdout, text.as_ref());
+    }
+
+    /// A line `!! TEXT` on stderr: something went wrong.
+    pub fn error(&mut self, text: impl AsRef<[u8]>) {
+        self.line("!! ", text.as_ref());
+    }
+
+    /// A line `>> TEXT` on stderr: something to look into.
+    pub fn warning(&mut self, text: impl AsRef<[u8]>) {
+        self.line(">> ", text.as_ref());
+    }
+
+    fn line(&mut self, mark: &str, text: &[u8]) {
+        self.0.write(Stream::Stderr, &[mark.as_bytes(), text, b"\n"].concat());
+    }
+
+    /// Output of a program that was called, as it is.
+    pub fn relay(&mut self, stream: Stream, bytes: &[u8]) {
+        self.0.write(stream, bytes);
+    }
+}

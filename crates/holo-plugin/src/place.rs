@@ -1,0 +1,350 @@
+//! Places for files: a name in a directory below a root, and what can be done there safely.
+
+use crate::directory;
+use crate::error::{PathError, Result, at};
+use crate::host::join;
+use crate::image::{Content, Image};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The longest name that a file system has.
+const NAME_MAX: usize = 255;
+
+/// A directory, and everything below it.
+///
+/// Paths in it are found without following the symlinks of users who could not change what they point to
+/// themselves, and an absolute symlink stays below the directory.
+#[derive(Debug)]
+pub struct Tree {
+    root: OwnedFd,
+    shown: PathBuf,
+    /// The directory that was used last: entities come in the order of their paths.
+    last: Mutex<Option<(PathBuf, Arc<OwnedFd>)>>,
+}
+
+impl Tree {
+    /// Opens the directory.
+    ///
+    /// # Errors
+    /// If it does not exist or may not be entered.
+    pub fn open(path: &Path) -> Result<Arc<Tree>> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(path, flags, Mode::empty()).map_err(at("open", path))?;
+        Ok(Arc::new(Tree { root, shown: path.to_owned(), last: Mutex::default() }))
+    }
+
+    /// The place of a path below the directory, whether or not it begins with a slash.
+    #[must_use]
+    pub fn place(self: &Arc<Tree>, path: &Path) -> Place {
+        Place { tree: Arc::clone(self), path: path.strip_prefix("/").unwrap_or(path).to_owned() }
+    }
+
+    /// Forgets which directory was used last: others may have moved it since.
+    pub fn forget(&self) {
+        *self.last() = None;
+    }
+
+    fn last(&self) -> std::sync::MutexGuard<'_, Option<(PathBuf, Arc<OwnedFd>)>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn directory(&self, path: &Path) -> rustix::io::Result<Arc<OwnedFd>> {
+        let mut last = self.last();
+        if let Some((known, directory)) = &*last
+            && known == path
+        {
+            return Ok(Arc::clone(directory));
+        }
+        let directory = Arc::new(directory::open_below(&self.root, path)?);
+        *last = Some((path.to_owned(), Arc::clone(&directory)));
+        Ok(directory)
+    }
+}
+
+/// Where a file is, or may be.
+#[derive(Clone, Debug)]
+pub struct Place {
+    tree: Arc<Tree>,
+    path: PathBuf,
+}
+
+impl Place {
+    /// The path as the user knows it.
+    #[must_use]
+    pub fn shown(&self) -> PathBuf {
+        join(&self.tree.shown, &self.path)
+    }
+
+    /// The path below the root of its tree.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The place beside this one whose name has this suffix.
+    #[must_use]
+    pub fn with_suffix(&self, suffix: &str) -> Place {
+        let mut path = self.path.clone().into_os_string().into_vec();
+        path.extend_from_slice(suffix.as_bytes());
+        Place { tree: Arc::clone(&self.tree), path: OsString::from_vec(path).into() }
+    }
+
+    /// A place beside this one for what will replace it: its name with `suffix`, or a shorter one where that would be too long.
+    #[must_use]
+    pub fn temporary(&self, suffix: &str) -> Place {
+        let name = self.name().as_bytes();
+        if name.len() + suffix.len() <= NAME_MAX {
+            return self.with_suffix(suffix);
+        }
+        let short = format!("{:016x}{suffix}", fingerprint(name));
+        Place { tree: Arc::clone(&self.tree), path: self.path.with_file_name(short) }
+    }
+
+    fn name(&self) -> &OsStr {
+        self.path.file_name().unwrap_or_default()
+    }
+
+    fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new(""))
+    }
+
+    pub(crate) fn directory(&self) -> rustix::io::Result<Arc<OwnedFd>> {
+        self.tree.directory(self.folder())
+    }
+
+    /// Does something with the directory and the name, and puts what was tried to the error.
+    fn with<T>(
+        &self,
+        operation: &'static str,
+        act: impl FnOnce(&OwnedFd, &OsStr) -> rustix::io::Result<T>,
+    ) -> Result<T> {
+        let result = self.directory().and_then(|directory| act(&directory, self.name()));
+        result.map_err(|errno| PathError::new(operation, self.shown(), errno))
+    }
+
+    pub(crate) fn stat(&self) -> Result<Option<Stat>> {
+        match self.with("lstat", |directory, name| rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(error) if error.is_missing() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether a file or a symlink is here.
+    ///
+    /// # Errors
+    /// If that cannot be told.
+    pub fn is_file_or_symlink(&self) -> Result<bool> {
+        let stat = self.stat()?;
+        Ok(stat.is_some_and(|stat| {
+            matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Symlink)
+        }))
+    }
+
+    /// Whether anything is here.
+    ///
+    /// # Errors
+    /// If that cannot be told.
+    pub fn exists(&self) -> Result<bool> {
+        self.stat().map(|stat| stat.is_some())
+    }
+
+    /// Makes an empty file here that only we can read, in place of whatever has the name now.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn create(&self) -> Result<File> {
+        self.remove()?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let private = Mode::RUSR | Mode::WUSR;
+        self.with("open", |directory, name| rustix::fs::openat(directory, name, flags, private)).map(File::from)
+    }
+
+    /// Opens a regular file for reading; anything else is refused without waiting for it.
+    ///
+    /// # Errors
+    /// If there is none, or it may not be read.
+    pub fn open(&self) -> Result<File> {
+        // A FIFO that has taken the place of the file since must not make us wait.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        self.with("open", |directory, name| rustix::fs::openat(directory, name, flags, Mode::empty())).map(File::from)
+    }
+
+    pub(crate) fn open_if_file(&self) -> Result<Option<File>> {
+        let is_file = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        if self.stat()?.is_some_and(is_file) { self.open().map(Some) } else { Ok(None) }
+    }
+
+    pub(crate) fn read_link(&self) -> Result<Vec<u8>> {
+        let target = self.with("readlink", |directory, name| rustix::fs::readlinkat(directory, name, Vec::new()))?;
+        Ok(target.into_bytes())
+    }
+
+    /// Makes the folder and what is missing above it, each 0755; the places of those that were made.
+    ///
+    /// # Errors
+    /// If one cannot be made.
+    pub fn create_folder(&self) -> Result<Vec<Place>> {
+        let made = directory::create_below(&self.tree.root, self.folder());
+        let made = made.map_err(|errno| PathError::new("mkdir", self.shown(), errno))?;
+        Ok(made.iter().map(|path| self.tree.place(path)).collect())
+    }
+
+    /// Removes the folder, and those above it that are empty then, up to `keep`, which stays. What is in use stays too.
+    pub fn remove_empty_folders(&self, keep: &Path) {
+        for folder in self.folder().ancestors().take_while(|folder| *folder != keep && folder.starts_with(keep)) {
+            self.tree.forget();
+            let removed = self
+                .tree
+                .place(folder)
+                .with("rmdir", |directory, name| rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR));
+            if removed.is_err() {
+                break;
+            }
+        }
+        self.tree.forget();
+    }
+
+    /// Writes an image here, in place of whatever has the name now; nobody else can open it before it has its mode and owner.
+    ///
+    /// What is here is not replaced at once, so this is for temporary places, to be moved by [`Place::rename_to`].
+    ///
+    /// # Errors
+    /// If the content cannot be read or written, or mode and owner cannot be given: then nothing is left here.
+    pub fn write(&self, image: &Image) -> Result<()> {
+        let written = match &image.content {
+            Content::Symlink(target) => self.write_symlink(target, image),
+            Content::File { .. } => self.write_file(image),
+        };
+        if written.is_err() {
+            let _ = self.remove();
+        }
+        written
+    }
+
+    fn write_symlink(&self, target: &[u8], image: &Image) -> Result<()> {
+        self.remove()?;
+        self.with("symlink", |directory, name| rustix::fs::symlinkat(OsStr::from_bytes(target), directory, name))?;
+        self.with("chown", |directory, name| {
+            let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            image.change_owner(&stat, |uid, gid| {
+                rustix::fs::chownat(directory, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
+            })
+        })
+    }
+
+    fn write_file(&self, image: &Image) -> Result<()> {
+        let mut file = self.create()?;
+        image.copy_content(&mut file, &self.shown())?;
+        let stat = rustix::fs::fstat(&file).map_err(at("stat", &self.shown()))?;
+        // The owner comes first: changing it takes the set-user-ID bit away.
+        image
+            .change_owner(&stat, |uid, gid| rustix::fs::fchown(&file, uid, gid))
+            .map_err(at("chown", &self.shown()))?;
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(image.mode)).map_err(at("chmod", &self.shown()))
+    }
+
+    /// Moves what is here to another place, in one step; what was there is gone.
+    ///
+    /// # Errors
+    /// If it cannot be moved; then it is still here.
+    pub fn rename_to(&self, to: &Place) -> Result<()> {
+        let from = self.directory().map_err(|errno| PathError::new("open", self.shown(), errno))?;
+        to.with("rename", |directory, name| rustix::fs::renameat(&from, self.name(), directory, name))
+    }
+
+    /// Gives what is here a second name at another place, where nothing may be.
+    ///
+    /// # Errors
+    /// If the file system has no hard links, or something is there.
+    pub fn link_to(&self, to: &Place) -> Result<()> {
+        let from = self.directory().map_err(|errno| PathError::new("open", self.shown(), errno))?;
+        to.with("link", |directory, name| rustix::fs::linkat(&from, self.name(), directory, name, AtFlags::empty()))
+    }
+
+    /// Removes the file or symlink, if there is one.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub fn remove(&self) -> Result<()> {
+        match self.with("remove", |directory, name| rustix::fs::unlinkat(directory, name, AtFlags::empty())) {
+            Err(error) if !error.is_missing() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// The directory of this place, opened so that it can be made durable.
+    pub(crate) fn open_directory(&self) -> Result<File> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened =
+            self.directory().and_then(|directory| rustix::fs::openat(directory.as_fd(), ".", flags, Mode::empty()));
+        opened.map(File::from).map_err(|errno| PathError::new("open", self.shown(), errno))
+    }
+
+    /// Where the symlinks that stand here lead to, inside the tree; this place itself if there is none.
+    ///
+    /// # Errors
+    /// If there are too many, or one that neither root nor we have made: whoever made it need not be able to read what it points to.
+    pub fn followed(&self) -> Result<Place> {
+        let mut place = self.clone();
+        for _ in 0..directory::MAX_SYMLINKS {
+            let Some(stat) = place.stat()? else { return Ok(place) };
+            if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+                return Ok(place);
+            }
+            if !directory::is_trusted(stat.st_uid) {
+                return Err(PathError::new("follow", self.shown(), Errno::ACCESS));
+            }
+            let target = PathBuf::from(OsString::from_vec(place.read_link()?));
+            place = place.tree.place(&if target.is_absolute() { target } else { place.folder().join(target) });
+        }
+        Err(PathError::new("follow", self.shown(), Errno::LOOP))
+    }
+
+    /// Whether both places have the same file, by two names.
+    ///
+    /// # Errors
+    /// If that cannot be told.
+    pub fn is_same_file(&self, other: &Place) -> Result<bool> {
+        let (Some(one), Some(two)) = (self.stat()?, other.stat()?) else { return Ok(false) };
+        Ok((one.st_dev, one.st_ino) == (two.st_dev, two.st_ino))
+    }
+
+    /// The names in this place's folder, sorted; none if there is no such folder.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn siblings(&self) -> Result<Vec<OsString>> {
+        let folder = match self.open_directory() {
+            Ok(folder) => folder,
+            Err(error) if error.is_missing() => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let names = rustix::fs::Dir::read_from(folder).and_then(|entries| {
+            entries.map(|entry| entry.map(|entry| OsString::from_vec(entry.file_name().to_bytes().to_vec()))).collect()
+        });
+        let mut names: Vec<OsString> =
+            names.map_err(|errno: Errno| PathError::new("read", self.shown(), io::Error::from(errno)))?;
+        names.retain(|name| name != "." && name != "..");
+        names.sort();
+        Ok(names)
+    }
+
+    /// The place beside this one with another name.
+    #[must_use]
+    pub fn sibling(&self, name: &OsStr) -> Place {
+        Place { tree: Arc::clone(&self.tree), path: self.path.with_file_name(name) }
+    }
+}
+
+/// A short stand-in for a name that is too long (FNV-1a): names in one folder that meet here would have to be made for it.
+fn fingerprint(name: &[u8]) -> u64 {
+    name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}

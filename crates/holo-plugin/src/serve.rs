@@ -1,0 +1,89 @@
+//! From a command line to a plugin's answers: the operations of version 3, and sessions.
+
+mod operations;
+mod session;
+
+use crate::{Host, Plugin};
+use holo_protocol::{API_VERSION_3, API_VERSION_4, Info};
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::ffi::OsStringExt;
+use std::process::ExitCode;
+
+/// What a plugin's process has been started for.
+#[derive(Debug, PartialEq, Eq)]
+enum Operation {
+    Info,
+    Scan,
+    Apply { id: Vec<u8>, force: bool },
+    Diff { id: Vec<u8> },
+    Session,
+}
+
+/// Does what the command line and the environment ask of the plugin. A plugin's `main` is this call.
+pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
+    // Programs that a plugin calls must not hold its descriptors open: who waits for their end would wait for those programs.
+    close_fds::set_fds_cloexec(3, &[]);
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let Some(operation) = understand(arguments) else {
+        return complain("usage: info | scan | apply ID | force-apply ID | diff ID | session", 2);
+    };
+    if operation == Operation::Info {
+        let info = Info { min_api_version: API_VERSION_3, max_api_version: API_VERSION_4, session: true };
+        return match std::io::stdout().write_all(info.to_text().as_bytes()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
+    match Host::from_environment(|name| std::env::var_os(name)) {
+        Ok(host) => match operation {
+            Operation::Info => ExitCode::SUCCESS,
+            Operation::Scan => operations::scan(plugin, &host),
+            Operation::Apply { id, force } => operations::apply(plugin, &host, &id, force),
+            Operation::Diff { id } => operations::diff(plugin, &host, &id),
+            Operation::Session => session::serve(plugin, &host),
+        },
+        Err(missing) => complain(&format!("{missing} is not set; a plugin is called by holo, not by hand"), 1),
+    }
+}
+
+fn understand(arguments: Vec<OsString>) -> Option<Operation> {
+    let mut arguments = arguments.into_iter();
+    let word = arguments.next()?.into_string().ok()?;
+    let id = arguments.next().map(OsString::into_vec);
+    match (word.as_str(), id, arguments.next()) {
+        ("info", None, None) => Some(Operation::Info),
+        ("scan", None, None) => Some(Operation::Scan),
+        ("session", None, None) => Some(Operation::Session),
+        ("apply", Some(id), None) => Some(Operation::Apply { id, force: false }),
+        ("force-apply", Some(id), None) => Some(Operation::Apply { id, force: true }),
+        ("diff", Some(id), None) => Some(Operation::Diff { id }),
+        _ => None,
+    }
+}
+
+fn complain(text: &str, code: u8) -> ExitCode {
+    // If stderr is gone too, the exit code has to do.
+    let _ = writeln!(std::io::stderr(), "!! {text}");
+    ExitCode::from(code)
+}
+
+/// What is said of an ID that no entity has.
+fn unknown_entity(id: &[u8]) -> Vec<u8> {
+    [b"unknown entity ID \"", id, b"\""].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn understands_what_version_3_says() {
+        let understood = |words: &[&str]| understand(words.iter().map(OsString::from).collect());
+        assert_eq!(understood(&["info"]), Some(Operation::Info));
+        assert_eq!(understood(&["force-apply", "a:b"]), Some(Operation::Apply { id: b"a:b".to_vec(), force: true }));
+        for odd in [&[][..], &["apply"], &["apply", "a", "b"], &["scan", "a"], &["frobnicate"]] {
+            assert_eq!(understood(odd), None);
+        }
+    }
+}

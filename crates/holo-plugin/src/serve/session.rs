@@ -1,0 +1,215 @@
+//! Sessions: one process serves a whole run.
+
+use super::operations::messages;
+use super::{complain, unknown_entity};
+use crate::{Applied, Entity, FilePair, ForceTo, Host, Mode, Output, Plugin, SetAnswers, Sink};
+use bstr::{BString, ByteSlice};
+use holo_protocol::session::{Answer, Operation, Outcome, Request, Stream};
+use holo_protocol::{Message, Text};
+use std::collections::HashMap;
+use std::io::{self, BufRead, BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Answers requests until there are no more.
+pub(super) fn serve<P: Plugin>(plugin: &P, host: &Host) -> ExitCode {
+    let writer = match messages() {
+        Ok(messages) => BufWriter::new(messages),
+        Err(error) => {
+            return complain(
+                &format!("cannot write to file descriptor 3: {}", holo_protocol::words::reason(&error)),
+                1,
+            );
+        }
+    };
+    let mut session = Session { plugin, host, known: HashMap::new(), answers: Answers { writer, request: 0 } };
+    for line in io::stdin().lock().split(b'\n') {
+        let request = match line.map(|line| serde_json::from_slice::<Request>(&line)) {
+            Ok(Ok(request)) => request,
+            Ok(Err(error)) => return complain(&format!("cannot understand the request: {error}"), 1),
+            Err(error) => {
+                return complain(&format!("cannot read requests: {}", holo_protocol::words::reason(&error)), 1);
+            }
+        };
+        if session.answer(&request).is_err() {
+            // The dispatcher does not listen any more.
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+struct Session<'a, P: Plugin, W: Write> {
+    plugin: &'a P,
+    host: &'a Host,
+    /// The entities that have been found so far.
+    known: HashMap<BString, P::Entity>,
+    answers: Answers<W>,
+}
+
+/// Answers, gathered until somebody has to see them.
+struct Answers<W: Write> {
+    writer: W,
+    request: u64,
+}
+
+impl<W: Write> Answers<W> {
+    fn say(&mut self, answer: &Answer) {
+        // A failure shows when the request ends.
+        let _ = serde_json::to_writer(&mut self.writer, answer)
+            .map_err(io::Error::from)
+            .and_then(|()| self.writer.write_all(b"\n"));
+    }
+
+    fn output(&mut self, entity: Option<&BString>, stream: Stream, bytes: &[u8]) {
+        let (request, entity) = (self.request, entity.cloned().map(Text));
+        self.say(&Answer::Output { request, entity, stream, text: bytes.into() });
+        let _ = self.writer.flush();
+    }
+
+    fn diff(&mut self, id: &BString, pair: &FilePair) {
+        let path = |path: &Path| Text::from(path.as_os_str().as_bytes());
+        let (from, to) = (path(&pair.from), path(&pair.to));
+        self.say(&Answer::Diff { request: self.request, entity: Text(id.clone()), from, to });
+    }
+
+    fn result(&mut self, id: &BString, message: Option<Message>, result: Outcome) {
+        let messages = message.into_iter().map(|message| message.as_str().into()).collect();
+        self.say(&Answer::Result { request: self.request, entity: Text(id.clone()), messages, result });
+    }
+}
+
+/// Where output goes that belongs to an entity, or to a scan.
+struct AnswerSink<'a, W: Write> {
+    answers: &'a mut Answers<W>,
+    entity: Option<&'a BString>,
+}
+
+impl<W: Write> Sink for AnswerSink<'_, W> {
+    fn write(&mut self, stream: Stream, bytes: &[u8]) {
+        self.answers.output(self.entity, stream, bytes);
+    }
+}
+
+impl<P: Plugin, W: Write> Session<'_, P, W> {
+    fn answer(&mut self, request: &Request) -> io::Result<()> {
+        self.answers.request = request.request;
+        let ids = || request.entities.iter().map(|id| id.0.clone());
+        let result = match request.operation {
+            Operation::Scan => self.scan(),
+            Operation::Apply => self.apply(ids().collect(), Mode::Apply),
+            Operation::ForceApply => self.apply(ids().collect(), Mode::Force),
+            Operation::Diff => self.diff(ids().collect()),
+        };
+        self.answers.say(&Answer::End { request: request.request, result });
+        self.answers.writer.flush()
+    }
+
+    fn scan(&mut self) -> Outcome {
+        let mut sink = AnswerSink { answers: &mut self.answers, entity: None };
+        let Ok(entities) = self.plugin.scan(self.host, &mut Output::new(&mut sink)) else { return Outcome::Failed };
+        self.known.clear();
+        for entity in entities {
+            let report = entity.report();
+            let mut text = Vec::new();
+            report.write(&mut text);
+            self.answers.say(&Answer::Report { request: self.answers.request, text: text.into() });
+            self.known.insert(report.id, entity);
+        }
+        Outcome::Done
+    }
+
+    /// The IDs that have an entity; of the others it has been said that they have none.
+    fn find_all(&mut self, ids: Vec<BString>) -> Vec<BString> {
+        ids.into_iter().filter(|id| self.find(id)).collect()
+    }
+
+    fn find(&mut self, id: &BString) -> bool {
+        if self.known.contains_key(id) {
+            return true;
+        }
+        let mut sink = AnswerSink { answers: &mut self.answers, entity: Some(id) };
+        let mut output = Output::new(&mut sink);
+        match self.plugin.find(self.host, id.as_bstr(), &mut output) {
+            Ok(Some(entity)) => {
+                self.known.insert(id.clone(), entity);
+                return true;
+            }
+            Ok(None) => output.error(unknown_entity(id)),
+            Err(_) => {}
+        }
+        self.answers.result(id, None, Outcome::Failed);
+        false
+    }
+
+    fn apply(&mut self, ids: Vec<BString>, mode: Mode) -> Outcome {
+        let ids = self.find_all(ids);
+        let set: Vec<&P::Entity> = ids.iter().filter_map(|id| self.known.get(id)).collect();
+        let mut answers =
+            SetInSession { host: self.host, ids: &ids, set: &set, answers: &mut self.answers, speaker: 0 };
+        self.plugin.apply_set(self.host, &set, mode, &mut answers);
+        Outcome::Done
+    }
+
+    fn diff(&mut self, ids: Vec<BString>) -> Outcome {
+        for id in self.find_all(ids) {
+            if let Some(pair) = self.known.get(&id).and_then(|entity| entity.diff(self.host)) {
+                self.answers.diff(&id, &pair);
+            }
+            self.answers.result(&id, None, Outcome::Done);
+        }
+        Outcome::Done
+    }
+}
+
+/// The answers to a set, each with the ID of its entity.
+struct SetInSession<'a, E, W: Write> {
+    host: &'a Host,
+    ids: &'a [BString],
+    set: &'a [&'a E],
+    answers: &'a mut Answers<W>,
+    /// The place of the entity that output belongs to.
+    speaker: usize,
+}
+
+impl<E: Entity, W: Write> SetAnswers for SetInSession<'_, E, W> {
+    fn begin(&mut self, place: usize) {
+        let request = self.answers.request;
+        self.answers.say(&Answer::Begin { request, entity: Text(self.ids[place].clone()) });
+        // If we die, it has to be known with what in our hands.
+        let _ = self.answers.writer.flush();
+    }
+
+    fn output(&mut self, place: usize) -> Output<'_> {
+        self.speaker = place;
+        Output::new(self)
+    }
+
+    fn end(&mut self, place: usize, applied: Applied) {
+        let id = &self.ids[place];
+        let (message, result) = match applied {
+            Applied::Changed => (None, Outcome::Done),
+            Applied::Unchanged => (Some(Message::NotChanged), Outcome::Done),
+            Applied::NeedsForce(ForceTo::Restore) => (Some(Message::RequiresForceToRestore), Outcome::Done),
+            Applied::NeedsForce(ForceTo::Overwrite) => (Some(Message::RequiresForceToOverwrite), Outcome::Done),
+            Applied::Failed { .. } => (None, Outcome::Failed),
+        };
+        if message == Some(Message::RequiresForceToOverwrite)
+            && let Some(pair) = self.set[place].diff(self.host)
+        {
+            self.answers.diff(id, &pair);
+        }
+        self.answers.result(id, message, result);
+        // The user may be waiting for it.
+        if message != Some(Message::NotChanged) {
+            let _ = self.answers.writer.flush();
+        }
+    }
+}
+
+impl<E, W: Write> Sink for SetInSession<'_, E, W> {
+    fn write(&mut self, stream: Stream, bytes: &[u8]) {
+        self.answers.output(Some(&self.ids[self.speaker]), stream, bytes);
+    }
+}

@@ -1,0 +1,25 @@
+//! The names of the variables that a plugin is given, and the versions of the interface.
+
+/// The version that every plugin of the original Holo 3 speaks: one process an operation.
+pub const API_VERSION_3: u32 = 3;
+/// The superset of version 3: sessions and honest results. All of it is optional.
+pub const API_VERSION_4: u32 = 4;
+
+/// The version chosen for this plugin: the highest that both sides know.
+pub const API_VERSION: &str = "HOLO_API_VERSION";
+/// Where a plugin may keep what only this run needs; removed when the run ends.
+pub const CACHE_DIR: &str = "HOLO_CACHE_DIR";
+/// Where a plugin's resource files lie.
+pub const RESOURCE_DIR: &str = "HOLO_RESOURCE_DIR";
+/// Where a plugin keeps what later runs need.
+pub const STATE_DIR: &str = "HOLO_STATE_DIR";
+/// The root of the system that is managed; anything but `/` means test mode.
+pub const ROOT_DIR: &str = "HOLO_ROOT_DIR";
+
+/// Where a generator writes the resource files that it makes.
+pub const GENERATOR_OUT: &str = "OUT";
+/// Where a generator finds the static resource files of all plugins.
+pub const GENERATOR_RESOURCE_ROOT: &str = "HOLO_RESOURCE_ROOT";
+
+/// The descriptor on which a plugin answers during `apply`, `force-apply`, `diff` and `session`.
+pub const MESSAGE_FD: i32 = 3;

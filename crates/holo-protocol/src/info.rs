@@ -1,0 +1,115 @@
+//! What a plugin says of itself: the output of its `info` operation.
+
+use bstr::{BStr, BString, ByteSlice};
+
+/// The versions that a plugin speaks, and what it can do beyond version 3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// The oldest version of the interface that the plugin speaks.
+    pub min_api_version: u32,
+    /// The newest version of the interface that the plugin speaks.
+    pub max_api_version: u32,
+    /// Whether one process can serve a whole run (`SESSION=1`, version 4).
+    pub session: bool,
+}
+
+/// Why the output of `info` cannot be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InfoError {
+    /// A required key does not occur.
+    #[error("info does not say {0}=N")]
+    Missing(&'static str),
+    /// A value is no positive integer.
+    #[error("info says {key}={value}, where a positive integer is needed")]
+    NotANumber {
+        /// The key.
+        key: &'static str,
+        /// The value as it was given.
+        value: BString,
+    },
+}
+
+const MIN_API_VERSION: &str = "MIN_API_VERSION";
+const MAX_API_VERSION: &str = "MAX_API_VERSION";
+const SESSION: &str = "SESSION";
+
+impl Info {
+    /// Reads `KEY=VALUE` lines; unknown keys and lines of any other form are ignored, as version 3 says.
+    ///
+    /// # Errors
+    /// If a version is missing or is no positive integer.
+    pub fn parse(output: &[u8]) -> Result<Info, InfoError> {
+        let value = |key: &str| {
+            output.lines().find_map(|line| {
+                let (name, value) = line.split_once_str("=")?;
+                (name.trim() == key.as_bytes()).then(|| value.trim().as_bstr())
+            })
+        };
+        let version = |key: &'static str| -> Result<u32, InfoError> {
+            let given: &BStr = value(key).ok_or(InfoError::Missing(key))?;
+            let number = given.to_str().ok().and_then(|digits| digits.parse().ok());
+            number.filter(|&version| version > 0).ok_or_else(|| InfoError::NotANumber { key, value: given.to_owned() })
+        };
+        Ok(Info {
+            min_api_version: version(MIN_API_VERSION)?,
+            max_api_version: version(MAX_API_VERSION)?,
+            session: value(SESSION).is_some_and(|given| given == "1"),
+        })
+    }
+
+    /// The text that a plugin prints for `info`.
+    #[must_use]
+    pub fn to_text(self) -> String {
+        let Info { min_api_version, max_api_version, session } = self;
+        let session = if session { "SESSION=1\n" } else { "" };
+        format!("{MIN_API_VERSION}={min_api_version}\n{MAX_API_VERSION}={max_api_version}\n{session}")
+    }
+
+    /// The highest version up to `newest` that the plugin speaks too, if there is one from `oldest` on.
+    #[must_use]
+    pub fn common_version(self, oldest: u32, newest: u32) -> Option<u32> {
+        let version = self.max_api_version.min(newest);
+        (version >= self.min_api_version.max(oldest)).then_some(version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_it_writes() {
+        let info = Info { min_api_version: 3, max_api_version: 4, session: true };
+        assert_eq!(Info::parse(info.to_text().as_bytes()), Ok(info));
+    }
+
+    #[test]
+    fn ignores_other_keys_and_lines() {
+        let info = Info::parse(b"# hello\n\nFOO=1\n MAX_API_VERSION = 3 \nMIN_API_VERSION=2");
+        assert_eq!(info, Ok(Info { min_api_version: 2, max_api_version: 3, session: false }));
+    }
+
+    #[test]
+    fn names_what_is_missing_or_wrong() {
+        let message = |output: &[u8]| Info::parse(output).unwrap_err().to_string();
+        assert_eq!(message(b""), "info does not say MIN_API_VERSION=N");
+        assert_eq!(message(b"MIN_API_VERSION=3\n"), "info does not say MAX_API_VERSION=N");
+        assert_eq!(
+            message(b"MIN_API_VERSION=three\nMAX_API_VERSION=3"),
+            "info says MIN_API_VERSION=three, where a positive integer is needed"
+        );
+        assert!(Info::parse(b"MIN_API_VERSION=0\nMAX_API_VERSION=3").is_err());
+        assert!(Info::parse(b"MIN_API_VERSION=\xff\nMAX_API_VERSION=3").is_err());
+    }
+
+    #[test]
+    fn chooses_the_highest_common_version() {
+        let common =
+            |min, max| Info { min_api_version: min, max_api_version: max, session: false }.common_version(3, 4);
+        assert_eq!(common(3, 3), Some(3));
+        assert_eq!(common(1, 9), Some(4));
+        assert_eq!(common(4, 4), Some(4));
+        assert_eq!(common(1, 2), None);
+        assert_eq!(common(5, 9), None);
+    }
+}

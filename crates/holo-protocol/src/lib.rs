@@ -1,0 +1,18 @@
+//! The plugin interface as types: what is said, never how it travels.
+//!
+//! Nothing here reads, writes, spawns or asks the environment. The forms are described for authors of plugins in
+//! `holo-plugin-interface(7)`; a change here is a change of that page.
+
+pub mod environment;
+pub mod info;
+pub mod message;
+pub mod report;
+pub mod session;
+mod text;
+pub mod words;
+
+pub use environment::{API_VERSION_3, API_VERSION_4};
+pub use info::Info;
+pub use message::Message;
+pub use report::{Action, EntityReport, Information};
+pub use text::Text;

@@ -1,0 +1,190 @@
+//! Sessions of version 4: one process serves a whole run, with JSON Lines both ways.
+//!
+//! The dispatcher writes [`Request`]s to the plugin's standard input, the plugin writes [`Answer`]s to file descriptor 3. Every answer
+//! names its request. Requests are worked on one after the other, the entities of one request in any order or at once.
+
+use crate::Text;
+use serde::{Deserialize, Serialize};
+
+/// What the dispatcher asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Counts up from 1; every answer repeats it.
+    pub request: u64,
+    /// What is asked for.
+    pub operation: Operation,
+    /// The IDs of the entities it is asked for, of which none depends on another; none for a scan.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub entities: Vec<Text>,
+}
+
+/// The operations of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Operation {
+    /// Which entities are there? Answered by [`Answer::Report`]s.
+    Scan,
+    /// Bring the entities into their desired state.
+    Apply,
+    /// The same, overwriting what a person changed.
+    ForceApply,
+    /// Which two files show an entity's difference? Answered by [`Answer::Diff`], or without one if there is none to show.
+    Diff,
+}
+
+/// What the plugin answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Answer {
+    /// Lines of the scan report, in the form of version 3; each answer holds whole lines.
+    Report {
+        /// The request that is answered.
+        request: u64,
+        /// The lines, each with its newline.
+        text: Text,
+    },
+    /// The entity is being worked on from now on: if the plugin dies, this one fails with it.
+    Begin {
+        /// The request that is answered.
+        request: u64,
+        /// The entity's ID.
+        entity: Text,
+    },
+    /// Something for the user to see.
+    Output {
+        /// The request that is answered.
+        request: u64,
+        /// The entity that it belongs to; none while scanning.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        entity: Option<Text>,
+        /// Where the user shall see it.
+        stream: Stream,
+        /// The bytes, not necessarily whole lines.
+        text: Text,
+    },
+    /// The two files that show the entity's difference, as version 3's `diff`.
+    Diff {
+        /// The request that is answered.
+        request: u64,
+        /// The entity's ID.
+        entity: Text,
+        /// The entity as it was last applied.
+        from: Text,
+        /// The entity as it is.
+        to: Text,
+    },
+    /// The entity is done with: no further answer names it.
+    Result {
+        /// The request that is answered.
+        request: u64,
+        /// The entity's ID.
+        entity: Text,
+        /// The messages of version 3's file descriptor 3, without newlines.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        messages: Vec<Text>,
+        /// How it ended.
+        result: Outcome,
+    },
+    /// The request is done with.
+    End {
+        /// The request that is answered.
+        request: u64,
+        /// How it ended; for requests with entities only whether it could be worked on at all.
+        result: Outcome,
+    },
+}
+
+impl Answer {
+    /// The request that is answered.
+    #[must_use]
+    pub fn request(&self) -> u64 {
+        match self {
+            Answer::Report { request, .. }
+            | Answer::Begin { request, .. }
+            | Answer::Output { request, .. }
+            | Answer::Diff { request, .. }
+            | Answer::Result { request, .. }
+            | Answer::End { request, .. } => *request,
+        }
+    }
+}
+
+/// One of the two streams that a user sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// How an operation ended. The plugin has told the user why before it says `failed`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// As asked; what was refused for want of `--force` is in the messages.
+    Done,
+    /// Something went wrong.
+    Failed,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_have_the_documented_form() {
+        let entities = vec![Text::from("file:/etc/motd")];
+        let request = Request { request: 2, operation: Operation::ForceApply, entities };
+        let json = r#"{"request":2,"operation":"force-apply","entities":["file:/etc/motd"]}"#;
+        assert_eq!(serde_json::to_string(&request).unwrap(), json);
+        assert_eq!(serde_json::from_str::<Request>(json).unwrap(), request);
+        assert_eq!(
+            serde_json::from_str::<Request>(r#"{"request":1,"operation":"scan"}"#).unwrap().operation,
+            Operation::Scan
+        );
+    }
+
+    #[test]
+    fn answers_have_the_documented_form() {
+        let entity = Text::from("x:y");
+        for (answer, json) in [
+            (
+                Answer::Output { request: 1, entity: None, stream: Stream::Stderr, text: "!! no\n".into() },
+                r#"{"answer":"output","request":1,"stream":"stderr","text":"!! no\n"}"#,
+            ),
+            (
+                Answer::Result {
+                    request: 3,
+                    entity: entity.clone(),
+                    messages: vec!["not changed".into()],
+                    result: Outcome::Done,
+                },
+                r#"{"answer":"result","request":3,"entity":"x:y","messages":["not changed"],"result":"done"}"#,
+            ),
+            (
+                Answer::Diff { request: 3, entity, from: "a".into(), to: "b".into() },
+                r#"{"answer":"diff","request":3,"entity":"x:y","from":"a","to":"b"}"#,
+            ),
+            (Answer::End { request: 9, result: Outcome::Failed }, r#"{"answer":"end","request":9,"result":"failed"}"#),
+        ] {
+            assert_eq!(serde_json::to_string(&answer).unwrap(), json);
+            assert_eq!(serde_json::from_str::<Answer>(json).unwrap(), answer);
+        }
+    }
+
+    #[test]
+    fn a_misspelt_answer_is_not_understood() {
+        for json in [
+            r#"{"answer":"done","request":1}"#,
+            r#"{"answer":"begin","request":1}"#,
+            r#"{"answer":"begin","request":1,"entity":"x","extra":1}"#,
+            r#"{"request":1,"entity":"x"}"#,
+            "not json",
+        ] {
+            assert!(serde_json::from_str::<Answer>(json).is_err(), "{json}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Making and removing files with exact modes, never through a symlink.
+
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Component, Path};
+
+use crate::error::{Context, IoError};
+use crate::spawn;
+
+/// Makes a new file with exactly this mode, whatever the umask.
+pub(crate) fn create_file(path: &Path, content: &[u8], mode: u32) -> Result<(), IoError> {
+    let _guard = spawn::while_nothing_starts();
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).context("create", path)?;
+    file.write_all(content).context("write", path)?;
+    // After the content: writing clears the set-user-ID bit.
+    file.set_permissions(Permissions::from_mode(mode)).context("chmod", path)
+}
+
+/// Makes the directory `root/relative` and its missing parents, with mode 0755.
+///
+/// Refuses to pass through anything that is no directory, symlinks to directories included: a tree
+/// for a test must not reach into the host.
+pub(crate) fn make_dirs(root: &Path, relative: &Path) -> Result<(), IoError> {
+    let mut path = root.to_owned();
+    for component in relative.components() {
+        let Component::Normal(name) = component else {
+            return Err(io::Error::other("not a plain relative path"))
+                .context("create directory", &root.join(relative));
+        };
+        path.push(name);
+        match fs::symlink_metadata(&path) {
+            Ok(found) if found.is_dir() => {}
+            Ok(found) if found.is_symlink() => {
+                return Err(io::Error::other("is a symlink, and nothing is made through symlinks"))
+                    .context("create directory", &path);
+            }
+            Ok(_) => {
+                return Err(io::Error::from(rustix::io::Errno::NOTDIR)).context("create directory", &path);
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => make_dir(&path)?,
+            Err(error) => return Err(error).context("stat", &path),
+        }
+    }
+    Ok(())
+}
+
+/// Makes one directory with mode 0755, whatever the umask.
+pub(crate) fn make_dir(path: &Path) -> Result<(), IoError> {
+    fs::create_dir(path).context("create directory", path)?;
+    set_mode(path, 0o755)
+}
+
+/// Sets the mode of a file or directory.
+pub(crate) fn set_mode(path: &Path, mode: u32) -> Result<(), IoError> {
+    fs::set_permissions(path, Permissions::from_mode(mode)).context("chmod", path)
+}
+
+/// Removes whatever is there, directories with all that is below them. Nothing there is no error.
+pub(crate) fn remove(path: &Path) -> Result<(), IoError> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path).or_else(|error| {
+            if error.kind() != ErrorKind::PermissionDenied {
+                return Err(error);
+            }
+            unlock(path)?;
+            fs::remove_dir_all(path)
+        }),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed.context("remove", path),
+    }
+}
+
+/// Gives the owner access to every directory of a tree, so that it can be removed.
+fn unlock(dir: &Path) -> io::Result<()> {
+    fs::set_permissions(dir, Permissions::from_mode(0o700))?;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            unlock(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_exact() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        create_file(&path, b"x", 0o4777).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o4777);
+    }
+
+    #[test]
+    fn directories_are_not_made_through_symlinks_files_or_parents() {
+        let dir = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(outside.path(), dir.path().join("link")).unwrap();
+        fs::write(dir.path().join("file"), "").unwrap();
+        let error = |path: &str| make_dirs(dir.path(), Path::new(path)).unwrap_err().to_string();
+        assert!(error("link/x").ends_with("/link: is a symlink, and nothing is made through symlinks"));
+        assert!(error("file/x").ends_with("/file: not a directory"));
+        assert!(error("../x").ends_with("/../x: not a plain relative path"));
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn removes_trees_that_are_locked_against_their_owner() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = dir.path().join("tree");
+        make_dirs(&tree.join(".."), Path::new("tree/a/b")).unwrap_err();
+        make_dirs(dir.path(), Path::new("tree/a/b")).unwrap();
+        set_mode(&tree.join("a/b"), 0).unwrap();
+        set_mode(&tree.join("a"), 0o500).unwrap();
+        unlock(&tree).unwrap();
+        remove(&tree).unwrap();
+        assert!(!tree.exists());
+        remove(&tree).unwrap();
+    }
+}

@@ -1,0 +1,20 @@
+//! Test support for holo and its plugins.
+//!
+//! Use it when you write a test against a whole root directory: [`tree`] turns text into files and
+//! back, [`ScratchRoot`] is a root to throw away, [`Scenario`] is a folder with a root to start from
+//! and the output to expect. `holo test` is a thin layer over [`scenario`]; everything else is for
+//! tests in Rust. A test that needs more than the workspace offers says so through [`trial`].
+
+pub mod binaries;
+mod error;
+mod files;
+pub mod require;
+pub mod scenario;
+pub mod scratch;
+mod spawn;
+pub mod tree;
+
+pub use error::IoError;
+pub use require::{Need, trial};
+pub use scenario::{Scenario, set_umask};
+pub use scratch::{Run, ScratchRoot};

@@ -1,0 +1,102 @@
+//! Tests that need more than the workspace offers: skipped visibly, or made to fail.
+
+use std::env;
+use std::path::Path;
+
+use libtest_mimic::{Failed, Trial};
+use rustix::fs::{Access, access};
+
+/// With this variable set and not empty, a test whose needs are not met fails instead of being skipped.
+pub const REQUIRE_ALL: &str = "HOLO_TEST_REQUIRE_ALL";
+
+/// What a test can need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// An executable of this name in `$PATH`, or at this path if it contains a slash.
+    Program(&'static str),
+    /// The privileges of root.
+    Root,
+    /// A file or directory on the host.
+    Path(&'static str),
+}
+
+impl Need {
+    fn is_met(self) -> bool {
+        match self {
+            Self::Program(name) if name.contains('/') => is_executable(Path::new(name)),
+            Self::Program(name) => env::var_os("PATH")
+                .is_some_and(|path| env::split_paths(&path).any(|dir| is_executable(&dir.join(name)))),
+            Self::Root => rustix::process::geteuid().is_root(),
+            Self::Path(path) => Path::new(path).exists(),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Program(name) | Self::Path(name) => name,
+            Self::Root => "root",
+        }
+    }
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.is_file() && access(path, Access::EXEC_OK).is_ok()
+}
+
+/// Names the needs that are not met, as in `git, root`, or returns `None` if all are.
+#[must_use]
+pub fn missing(needs: &[Need]) -> Option<String> {
+    let missing: Vec<_> = needs.iter().filter(|need| !need.is_met()).map(|need| need.name()).collect();
+    (!missing.is_empty()).then(|| missing.join(", "))
+}
+
+/// Makes a test that is skipped unless its needs are met. Its name then says what it needs.
+///
+/// With [`REQUIRE_ALL`] set it fails instead.
+#[must_use]
+pub fn trial(name: &str, needs: &[Need], test: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
+    let required = env::var_os(REQUIRE_ALL).is_some_and(|value| !value.is_empty());
+    match missing(needs) {
+        None => Trial::test(name, test),
+        Some(missing) if required => {
+            Trial::test(name, move || Err(format!("needs {missing}, and {REQUIRE_ALL} is set").into()))
+        }
+        Some(missing) => Trial::test(format!("{name} (needs {missing})"), test).with_ignored_flag(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named() {
+        assert_eq!(missing(&[]), None);
+        assert_eq!(missing(&[Need::Program("sh"), Need::Path("/")]), None);
+        assert_eq!(missing(&[Need::Program("/bin/sh")]), None);
+        assert_eq!(
+            missing(&[Need::Program("no-such"), Need::Program("sh"), Need::Path("/no/such")]),
+            Some("no-such, /no/such".to_owned())
+        );
+        let is_root = rustix::process::geteuid().is_root();
+        assert_eq!(missing(&[Need::Root]).is_none(), is_root);
+    }
+
+    #[test]
+    fn a_directory_is_no_program() {
+        assert!(missing(&[Need::Program("/")]).is_some());
+    }
+
+    #[test]
+    fn a_trial_is_skipped_only_if_something_is_missing() {
+        let met = trial("met", &[Need::Program("sh")], || Ok(()));
+        assert_eq!((met.name(), met.has_ignored_flag()), ("met", false));
+        let unmet = trial("unmet", &[Need::Program("no-such")], || Ok(()));
+        if env::var_os(REQUIRE_ALL).is_some_and(|value| !value.is_empty()) {
+            assert_eq!((unmet.name(), unmet.has_ignored_flag()), ("unmet", false));
+        } else {
+            let name = "unmet (needs no-such)";
+            assert_eq!((unmet.name(), unmet.has_ignored_flag()), (name, true));
+        }
+    }
+}

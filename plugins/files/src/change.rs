@@ -1,0 +1,259 @@
+//! The steps of a change, in an order that a crash at any moment does no harm to.
+//!
+//! 1. *Prepared*: new images lie in the staging folder, and the target's new content beside it. Nothing has been touched yet.
+//! 2. *Base kept*: the new base is in its place. From here on the stock file may be overwritten.
+//! 3. *Target replaced*.
+//! 4. *Recorded*: the provisioned image is what the target is, and what is not needed any more is gone.
+//!
+//! Each step is on disk before the next one is begun. The image that the target is going to be, the *intent*, is staged in step 1 and goes
+//! in step 4: in between, who finds the target equal to the intent knows that it is our own unfinished work and not a person's.
+//! Many changes take each step together, so that the disk is waited for once for all of them.
+
+use crate::layout::{BASE, Layout, PROVISIONED};
+use crate::stock::TEMPORARY_SUFFIX;
+use holo_plugin::error::Result;
+use holo_plugin::{Applied, Durability, Image, Output, Place};
+use std::path::{Path, PathBuf};
+
+/// What is to be done for an entity. Made by preparing it; done by [`commit`].
+#[derive(Debug)]
+pub(crate) struct Change {
+    /// The place of the entity in its set.
+    pub(crate) place: usize,
+    path: PathBuf,
+    /// How it ends if all goes well.
+    outcome: Applied,
+    keeps_base: bool,
+    writes_target: bool,
+    recording: Recording,
+    /// What goes when the change is done: a stock file that became the base, the saved copies of a deleted target.
+    pub(crate) leftovers: Vec<Place>,
+    /// Files in the cache that the new content was read from.
+    pub(crate) scratch: Vec<Place>,
+    target_replaced: bool,
+    failure: Option<String>,
+}
+
+/// What is to be remembered of the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Recording {
+    /// What is known already.
+    Same,
+    /// What it is now.
+    New,
+    /// Nothing: neither image stays.
+    Nothing,
+}
+
+impl Change {
+    pub(crate) fn new(place: usize, path: &Path) -> Change {
+        Change {
+            place,
+            path: path.to_owned(),
+            outcome: Applied::Unchanged,
+            keeps_base: false,
+            writes_target: false,
+            recording: Recording::Same,
+            leftovers: Vec::new(),
+            scratch: Vec::new(),
+            target_replaced: false,
+            failure: None,
+        }
+    }
+
+    /// Ends so if all goes well.
+    pub(crate) fn outcome(&mut self, outcome: Applied) {
+        self.outcome = outcome;
+    }
+
+    /// Whether there is nothing to be done.
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.keeps_base && !self.writes_target && self.recording == Recording::Same && self.leftovers.is_empty()
+    }
+
+    /// How it ends if there is nothing to be done.
+    pub(crate) fn into_outcome(self) -> Applied {
+        self.scratch.iter().for_each(|place| drop(place.remove()));
+        self.outcome
+    }
+
+    /// Stages an image as the new base.
+    pub(crate) fn stage_base(&mut self, image: &Image, layout: &Layout) -> Result<()> {
+        layout.create_staging_folder()?;
+        layout.staged_base(&self.path).write(image)?;
+        self.keeps_base = true;
+        Ok(())
+    }
+
+    /// Stages an image as what the target is going to be, to be recorded as provisioned.
+    pub(crate) fn stage_provisioned(&mut self, image: &Image, layout: &Layout) -> Result<()> {
+        layout.create_staging_folder()?;
+        layout.intent(&self.path).write(image)?;
+        self.recording = Recording::New;
+        Ok(())
+    }
+
+    /// Writes the target's new content beside it; the intent is staged first, so that this is known to be ours.
+    pub(crate) fn stage_target(&mut self, image: &Image, layout: &Layout) -> Result<()> {
+        if self.recording != Recording::New {
+            layout.create_staging_folder()?;
+            layout.intent(&self.path).write(image)?;
+        }
+        let target = layout.target(&self.path);
+        // The folder may have been deleted together with the target.
+        target.create_folder()?;
+        target.temporary(TEMPORARY_SUFFIX).write(image)?;
+        self.writes_target = true;
+        Ok(())
+    }
+
+    /// Forgets the target: its images go in the end.
+    pub(crate) fn forget_target(&mut self) {
+        self.recording = Recording::Nothing;
+    }
+
+    /// Gives up on the target before anything was done to it. A base that was staged is kept all the same.
+    pub(crate) fn abandon_target(&mut self, layout: &Layout) {
+        self.remove_temporaries(layout);
+        (self.writes_target, self.recording) = (false, Recording::Same);
+    }
+
+    fn remove_temporaries(&self, layout: &Layout) {
+        // What cannot be removed is found by the next apply.
+        let _ = layout.target(&self.path).temporary(TEMPORARY_SUFFIX).remove();
+        let _ = layout.intent(&self.path).remove();
+    }
+
+    /// What was staged, and has to be on disk before the first step.
+    fn staged(&self, layout: &Layout) -> Vec<Place> {
+        let mut places = Vec::new();
+        if self.keeps_base {
+            places.push(layout.staged_base(&self.path));
+        }
+        if self.writes_target {
+            places.push(layout.target(&self.path).temporary(TEMPORARY_SUFFIX));
+        }
+        if self.writes_target || self.recording == Recording::New {
+            places.push(layout.intent(&self.path));
+        }
+        places
+    }
+
+    /// Step 2. The places whose directories have changed.
+    fn keep_base(&mut self, layout: &Layout) -> Result<Vec<Place>> {
+        let mut changed = Vec::new();
+        if self.keeps_base {
+            let base = layout.base(&self.path);
+            changed.extend(base.create_folder()?);
+            layout.staged_base(&self.path).rename_to(&base)?;
+            changed.push(base);
+        }
+        if self.writes_target {
+            changed.push(layout.intent(&self.path));
+        }
+        Ok(changed)
+    }
+
+    /// Step 3. The places whose directories have changed.
+    fn replace_target(&mut self, layout: &Layout) -> Result<Vec<Place>> {
+        if !self.writes_target {
+            return Ok(Vec::new());
+        }
+        let target = layout.target(&self.path);
+        target.temporary(TEMPORARY_SUFFIX).rename_to(&target)?;
+        self.target_replaced = true;
+        Ok(vec![target])
+    }
+
+    /// Step 4.
+    fn record(&self, layout: &Layout) -> Result<()> {
+        let intent = layout.intent(&self.path);
+        let provisioned = layout.provisioned(&self.path);
+        for leftover in &self.leftovers {
+            leftover.remove()?;
+        }
+        match self.recording {
+            Recording::Same => {}
+            Recording::New => {
+                provisioned.create_folder()?;
+                intent.rename_to(&provisioned)?;
+            }
+            Recording::Nothing => {
+                provisioned.remove()?;
+                provisioned.remove_empty_folders(Path::new(PROVISIONED));
+            }
+        }
+        if self.writes_target && self.recording != Recording::New {
+            intent.remove()?;
+        }
+        if self.recording == Recording::Nothing {
+            // The base comes last: as long as it is there, the entity is, and what a crash leaves undone is found.
+            let base = layout.base(&self.path);
+            base.remove()?;
+            base.remove_empty_folders(Path::new(BASE));
+        }
+        Ok(())
+    }
+}
+
+/// Does what is to be done, step by step for all changes together; each change comes out with how it ended.
+///
+/// What goes wrong is said on the output of its entity, and takes nothing else with it.
+pub(crate) fn commit(
+    mut changes: Vec<Change>,
+    layout: &Layout,
+    mut say: impl FnMut(usize, &mut dyn FnMut(&mut Output<'_>)),
+) -> Vec<(usize, Applied)> {
+    let durability = Durability::of(changes.len());
+    let staged: Vec<Place> = changes.iter().flat_map(|change| change.staged(layout)).collect();
+    let synced = durability.sync(&staged, []);
+    fail_all(&mut changes, synced);
+    for step in [Change::keep_base, Change::replace_target] {
+        let changed = attempt(&mut changes, |change| step(change, layout));
+        let synced = durability.sync([], &changed);
+        fail_all(&mut changes, synced);
+    }
+    attempt(&mut changes, |change| change.record(layout).map(|()| Vec::new()));
+    changes.into_iter().map(|change| conclude(change, layout, &mut say)).collect()
+}
+
+/// Takes a step with all changes that have not failed; what they have changed.
+fn attempt(changes: &mut [Change], step: impl Fn(&mut Change) -> Result<Vec<Place>>) -> Vec<Place> {
+    let mut changed = Vec::new();
+    for change in changes.iter_mut().filter(|change| change.failure.is_none()) {
+        match step(change) {
+            Ok(places) => changed.extend(places),
+            Err(error) => change.failure = Some(error.to_string()),
+        }
+    }
+    changed
+}
+
+/// A disk that cannot say that a step is done makes it wrong to take the next one, for every change of the group.
+fn fail_all(changes: &mut [Change], synced: Result<()>) {
+    if let Err(error) = synced {
+        for change in changes.iter_mut().filter(|change| change.failure.is_none()) {
+            change.failure = Some(error.to_string());
+        }
+    }
+}
+
+fn conclude(
+    change: Change,
+    layout: &Layout,
+    say: &mut impl FnMut(usize, &mut dyn FnMut(&mut Output<'_>)),
+) -> (usize, Applied) {
+    let place = change.place;
+    let Some(failure) = change.failure.clone() else { return (place, change.into_outcome()) };
+    let _ = layout.staged_base(&change.path).remove();
+    // If the target has been replaced, the intent has to stay: the next apply sees by it what is to be recorded yet.
+    if !change.target_replaced {
+        change.remove_temporaries(layout);
+    }
+    say(place, &mut |output| output.error(format!("skipping target: {failure}")));
+    change.scratch.iter().for_each(|place| drop(place.remove()));
+    (place, FAILED)
+}
+
+/// Something went wrong with an entity. Version 3 of this plugin says so in words, not by its exit status.
+pub(crate) const FAILED: Applied = Applied::Failed { version_3_status: 0 };

@@ -1,0 +1,123 @@
+//! What a target shall be: its base, and what resource files make of it.
+
+use crate::entity::{FileEntity, Kind, Resource};
+use crate::layout::Layout;
+use holo_plugin::error::PathError;
+use holo_plugin::{Content, Image, Output, Place, Unmanageable, child};
+use std::path::Path;
+
+/// The mode of a file that takes a symlink's place: a symlink has none to take over.
+const MODE_AFTER_SYMLINK: u32 = 0o755;
+
+/// An image that is wanted, and what was written on the way to it.
+#[derive(Debug)]
+pub(crate) struct Desired {
+    pub(crate) image: Image,
+    /// The results of holoscripts, to be removed when the image has been written.
+    pub(crate) scratch: Vec<Place>,
+}
+
+/// Why it cannot be told what a target shall be; the text is whole.
+#[derive(Debug)]
+pub(crate) struct NotEvaluated(pub(crate) String);
+
+impl From<Unmanageable> for NotEvaluated {
+    fn from(error: Unmanageable) -> Self {
+        NotEvaluated(format!("skipping target: {error}"))
+    }
+}
+
+impl From<PathError> for NotEvaluated {
+    fn from(error: PathError) -> Self {
+        NotEvaluated::from(Unmanageable::from(error))
+    }
+}
+
+/// Applies the resources to the base, in their order. What stands before the last plain one would be overwritten, and is not looked at.
+pub(crate) fn evaluate(
+    entity: &FileEntity,
+    base: &Image,
+    layout: &Layout,
+    output: &mut Output<'_>,
+) -> Result<Desired, NotEvaluated> {
+    let first = entity.resources.iter().rposition(|resource| resource.kind == Kind::Plain).unwrap_or(0);
+    let mut desired = Desired { image: base.clone(), scratch: Vec::new() };
+    for (index, resource) in entity.resources.iter().enumerate().skip(first) {
+        let content = match resource.kind {
+            Kind::Plain => plain_content(resource, layout),
+            Kind::Script => {
+                let result = layout.script_result(&entity.path, index);
+                desired.scratch.push(result.clone());
+                script_content(entity, resource, &desired.image, &result, layout, output)
+            }
+        };
+        match content {
+            Ok(content) => desired.image.content = content,
+            Err(error) => {
+                desired.clean_up();
+                return Err(error);
+            }
+        }
+    }
+    if base.is_symlink() && !desired.image.is_symlink() {
+        desired.image.mode = MODE_AFTER_SYMLINK;
+    }
+    Ok(desired)
+}
+
+impl Desired {
+    pub(crate) fn clean_up(&self) {
+        for place in &self.scratch {
+            // The whole cache directory goes at the end of the run anyway.
+            let _ = place.remove();
+        }
+    }
+}
+
+/// Mode and owner stay the base's; content and type are the resource's.
+fn plain_content(resource: &Resource, layout: &Layout) -> Result<Content, NotEvaluated> {
+    let place = layout.resource(&resource.path);
+    let image = Image::load(&place)?.ok_or_else(|| missing(&place))?;
+    Ok(image.content)
+}
+
+fn missing(place: &Place) -> PathError {
+    PathError::missing("open", place.shown())
+}
+
+fn script_content(
+    entity: &FileEntity,
+    resource: &Resource,
+    so_far: &Image,
+    result: &Place,
+    layout: &Layout,
+    output: &mut Output<'_>,
+) -> Result<Content, NotEvaluated> {
+    let program = entity.shown_resource(resource);
+    let input = input_of(entity, so_far, layout)?.open()?;
+    let written = result.create()?;
+    child::filter(&program, input, written, output)
+        .map_err(|reason| NotEvaluated(format!("execution of {} failed: {reason}", program.display())))?;
+    // What it has called may have moved any directory.
+    layout.forget();
+    let image = Image::load(result)?.ok_or_else(|| missing(result))?;
+    Ok(image.content)
+}
+
+/// The file that a program shall read; of a symlink, what it points to.
+fn input_of(entity: &FileEntity, so_far: &Image, layout: &Layout) -> Result<Place, NotEvaluated> {
+    let target = match &so_far.content {
+        Content::File { place, .. } => return Ok(place.clone()),
+        Content::Symlink(target) => target,
+    };
+    if !so_far.is_trusted() {
+        let shown = entity.shown.target.display();
+        return Err(NotEvaluated(format!(
+            "skipping target: {shown} is a symlink of another user, which is not followed"
+        )));
+    }
+    let target = bstr::ByteSlice::to_path_lossy(&target[..]).into_owned();
+    let from_target =
+        if target.is_absolute() { target } else { entity.path.parent().unwrap_or(Path::new("/")).join(target) };
+    Ok(layout.target(&from_target).followed()?)
+}

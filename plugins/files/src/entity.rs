@@ -1,0 +1,156 @@
+//! A managed file: its path, and the resource files that say what it shall be.
+
+use bstr::BString;
+use holo_plugin::{Action, EntityReport, Host};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// What the IDs of this plugin begin with.
+pub(crate) const PREFIX: &[u8] = b"file:";
+/// What the names of resource files end with that are programs.
+pub(crate) const SCRIPT_SUFFIX: &[u8] = b".holoscript";
+
+/// A target, with everything that is laid over it.
+#[derive(Clone, Debug)]
+pub(crate) struct FileEntity {
+    /// Its path below the root, with a leading slash.
+    pub(crate) path: PathBuf,
+    /// What makes it, in the order of application; none for an orphan.
+    pub(crate) resources: Vec<Resource>,
+    /// Whether the target is still a file or symlink; looked at only for orphans.
+    pub(crate) target_exists: bool,
+    /// Where the images and the resources are, as the user knows it.
+    pub(crate) shown: Shown,
+}
+
+/// Paths as the user knows them.
+#[derive(Clone, Debug)]
+pub(crate) struct Shown {
+    pub(crate) base: PathBuf,
+    pub(crate) provisioned: PathBuf,
+    pub(crate) target: PathBuf,
+    pub(crate) resource_dir: PathBuf,
+}
+
+/// A file that is laid over the target, or a program that changes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Resource {
+    /// Its path below the resource directory.
+    pub(crate) path: PathBuf,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Its content replaces the target's.
+    Plain,
+    /// Its output, given the content so far, replaces the target's.
+    Script,
+}
+
+impl FileEntity {
+    pub(crate) fn new(path: PathBuf, host: &Host) -> FileEntity {
+        let state = |folder: &str| host.state_dir().join(folder).join(path.strip_prefix("/").unwrap_or(&path));
+        let shown = Shown {
+            base: state(crate::layout::BASE),
+            provisioned: state(crate::layout::PROVISIONED),
+            target: host.below_root(&path),
+            resource_dir: host.resource_dir().to_owned(),
+        };
+        FileEntity { path, resources: Vec::new(), target_exists: false, shown }
+    }
+
+    pub(crate) fn id(&self) -> BString {
+        [PREFIX, self.path.as_os_str().as_bytes()].concat().into()
+    }
+
+    pub(crate) fn is_orphan(&self) -> bool {
+        self.resources.is_empty()
+    }
+
+    pub(crate) fn to_report(&self) -> EntityReport {
+        let mut report = EntityReport::new(self.id());
+        let base = bytes(&self.shown.base);
+        if !self.is_orphan() {
+            report.inform("store at", base);
+        } else if self.target_exists {
+            report.action = Action::because("Scrubbing", "all repository files were deleted");
+            report.inform("restore", base);
+        } else {
+            report.action = Action::because("Scrubbing", "target was deleted");
+            report.inform("delete", base);
+        }
+        for resource in &self.resources {
+            let path = bytes(&self.shown_resource(resource));
+            report.sources.push(path.clone());
+            let key = match resource.kind {
+                Kind::Plain => "apply",
+                Kind::Script => "passthru",
+            };
+            report.inform(key, path);
+        }
+        report
+    }
+
+    pub(crate) fn shown_resource(&self, resource: &Resource) -> PathBuf {
+        self.shown.resource_dir.join(&resource.path)
+    }
+}
+
+impl Resource {
+    /// What the path below the resource directory `DISAMBIGUATOR/path/to/target[.holoscript]` stands for: the target's path and the
+    /// resource; nothing for a file directly in the resource directory.
+    pub(crate) fn parse(path: &Path) -> Option<(PathBuf, Resource)> {
+        let mut parts = path.components();
+        let disambiguator = parts.next()?;
+        let below = parts.as_path();
+        if below.as_os_str().is_empty() {
+            return None;
+        }
+        let name = below.file_name()?.as_bytes();
+        let target = Path::new("/").join(below);
+        // A name that is nothing but the suffix is a name.
+        let (target, kind) = match name.strip_suffix(SCRIPT_SUFFIX).filter(|name| !name.is_empty()) {
+            Some(name) => (target.with_file_name(std::ffi::OsStr::from_bytes(name)), Kind::Script),
+            None => (target, Kind::Plain),
+        };
+        Some((target, Resource { path: Path::new(&disambiguator).join(below), kind }))
+    }
+
+    /// What resources of one entity are ordered by: `01-foo` comes before `01-foo-bar`.
+    pub(crate) fn order(&self) -> (&std::ffi::OsStr, bool) {
+        let disambiguator = self.path.iter().next().unwrap_or_default();
+        (disambiguator, self.kind == Kind::Script)
+    }
+}
+
+pub(crate) fn bytes(path: &Path) -> BString {
+    path.as_os_str().as_bytes().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resources_stand_for_targets() {
+        let parse = |path: &str| {
+            Resource::parse(Path::new(path))
+                .map(|(target, resource)| (target.to_str().unwrap().to_owned(), resource.kind))
+        };
+        assert_eq!(parse("01-x/etc/motd"), Some(("/etc/motd".into(), Kind::Plain)));
+        assert_eq!(parse("01-x/etc/motd.holoscript"), Some(("/etc/motd".into(), Kind::Script)));
+        assert_eq!(parse("01-x/etc/.holoscript"), Some(("/etc/.holoscript".into(), Kind::Plain)));
+        assert_eq!(parse("01-x/top"), Some(("/top".into(), Kind::Plain)));
+        assert_eq!(parse("README"), None);
+    }
+
+    #[test]
+    fn resources_are_ordered_by_disambiguator_alone() {
+        let resource = |path: &str| Resource::parse(Path::new(path)).unwrap().1;
+        let mut resources = ["01-foo-bar/etc/x", "01-foo/etc/x.holoscript", "01-foo/etc/x", "00/z"].map(resource);
+        resources.sort_by(|one, other| one.order().cmp(&other.order()));
+        let paths = resources.map(|resource| resource.path.to_str().unwrap().to_owned());
+        assert_eq!(paths, ["00/z", "01-foo/etc/x", "01-foo/etc/x.holoscript", "01-foo-bar/etc/x"]);
+    }
+}

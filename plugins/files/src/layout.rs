@@ -1,0 +1,122 @@
+//! Where everything is: targets, their images, and what is on its way between them.
+
+use holo_plugin::error::Result;
+use holo_plugin::{Host, Place, Tree};
+use sha2::{Digest, Sha256};
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The images of targets as they were found first, below the state directory.
+pub(crate) const BASE: &str = "base";
+/// The images of targets as we wrote them last.
+pub(crate) const PROVISIONED: &str = "provisioned";
+/// What is being written; nothing of it is left when an apply has ended.
+const STAGED: &str = ".staged";
+
+/// The directories that the plugin works in, opened.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    root: Arc<Tree>,
+    state: Arc<Tree>,
+    resources: Arc<Tree>,
+    cache: Arc<Tree>,
+}
+
+impl Layout {
+    pub(crate) fn open(host: &Host) -> Result<Layout> {
+        Ok(Layout {
+            root: Tree::open(host.root())?,
+            state: Tree::open(host.state_dir())?,
+            resources: Tree::open(host.resource_dir())?,
+            cache: Tree::open(host.cache_dir())?,
+        })
+    }
+
+    /// The file that is managed.
+    pub(crate) fn target(&self, path: &Path) -> Place {
+        self.root.place(path)
+    }
+
+    /// Its image as it was found first.
+    pub(crate) fn base(&self, path: &Path) -> Place {
+        self.state.place(&below(BASE, path))
+    }
+
+    /// Its image as we wrote it last.
+    pub(crate) fn provisioned(&self, path: &Path) -> Place {
+        self.state.place(&below(PROVISIONED, path))
+    }
+
+    /// Where a new base is written before it is moved into its place.
+    pub(crate) fn staged_base(&self, path: &Path) -> Place {
+        self.staged(format!("base-{}", hash(path)))
+    }
+
+    /// What the target is going to be, from before it is changed until after: whoever finds this after a crash can tell our unfinished
+    /// work from a person's.
+    pub(crate) fn intent(&self, path: &Path) -> Place {
+        self.staged(intent_name(path))
+    }
+
+    /// Anything in the staging folder.
+    pub(crate) fn staged(&self, name: impl AsRef<Path>) -> Place {
+        self.state.place(&Path::new(STAGED).join(name))
+    }
+
+    /// The names of everything that is staged; none at all if not even the folder exists.
+    pub(crate) fn all_staged(&self) -> Result<Option<Vec<OsString>>> {
+        let folder = self.state.place(Path::new(STAGED));
+        if folder.exists()? { self.staged("x").siblings().map(Some) } else { Ok(None) }
+    }
+
+    pub(crate) fn create_staging_folder(&self) -> Result<()> {
+        self.staged("x").create_folder().map(drop)
+    }
+
+    /// Removes the folder, unless a crash has left something in it that is still needed.
+    pub(crate) fn remove_staging_folder(&self) {
+        self.staged("x").remove_empty_folders(Path::new(""));
+    }
+
+    /// Any place in the state directory.
+    pub(crate) fn state(&self, path: &Path) -> Place {
+        self.state.place(path)
+    }
+
+    /// A resource file, by its path below the resource directory.
+    pub(crate) fn resource(&self, path: &Path) -> Place {
+        self.resources.place(path)
+    }
+
+    /// Where the result of a holoscript is written.
+    pub(crate) fn script_result(&self, path: &Path, index: usize) -> Place {
+        self.cache.place(Path::new(&format!("result-{index}-{}", hash(path))))
+    }
+
+    /// Forgets which directories were used last; others may have moved them since.
+    pub(crate) fn forget(&self) {
+        for tree in [&self.root, &self.state, &self.resources, &self.cache] {
+            tree.forget();
+        }
+    }
+}
+
+/// What an intent is called. Staged files have flat names: a path below another folder might be too long.
+pub(crate) fn intent_name(path: &Path) -> String {
+    format!("intent-{}", hash(path))
+}
+
+fn hash(path: &Path) -> String {
+    Sha256::digest(path.as_os_str().as_bytes()).iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn below(folder: &str, path: &Path) -> PathBuf {
+    Path::new(folder).join(path.strip_prefix("/").unwrap_or(path))
+}

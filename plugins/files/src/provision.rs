@@ -1,0 +1,114 @@
+//! Provisioning: what an entity with resource files needs.
+
+use crate::change::{Change, FAILED};
+use crate::desired::{self, NotEvaluated};
+use crate::distribution::Distribution;
+use crate::entity::FileEntity;
+use crate::layout::Layout;
+use crate::stock::Stock;
+use holo_plugin::{Applied, ForceTo, Image, Mode, Output, Unmanageable};
+
+/// Finds out what is to be done, and prepares it. What goes wrong is said; the base is kept even then.
+pub(crate) fn prepare(
+    entity: &FileEntity,
+    mode: Mode,
+    distribution: &Distribution,
+    layout: &Layout,
+    output: &mut Output<'_>,
+    change: &mut Change,
+) {
+    let prepared = try_prepare(entity, mode, distribution, layout, output, change);
+    match prepared {
+        Ok(outcome) => change.outcome(outcome),
+        Err(NotEvaluated(reason)) => {
+            output.error(reason);
+            change.abandon_target(layout);
+            change.outcome(FAILED);
+        }
+    }
+}
+
+fn try_prepare(
+    entity: &FileEntity,
+    mode: Mode,
+    distribution: &Distribution,
+    layout: &Layout,
+    output: &mut Output<'_>,
+    change: &mut Change,
+) -> Result<Applied, NotEvaluated> {
+    let target = layout.target(&entity.path);
+    let stock = distribution.find_stock(&target, output)?;
+    let current = Image::load(&target)?;
+    let known_base = Image::load(&layout.base(&entity.path))?;
+    let provisioned = Image::load(&layout.provisioned(&entity.path))?;
+
+    let found_base = match (&known_base, &current) {
+        (Some(base), _) => base.clone(),
+        (None, Some(current)) => {
+            change.stage_base(current, layout)?;
+            current.clone()
+        }
+        (None, None) => return Err(Unmanageable::WrongType.into()),
+    };
+    if current.is_none() && mode != Mode::Force {
+        return Ok(Applied::NeedsForce(ForceTo::Restore));
+    }
+    let base = match stock {
+        Some(stock) => take_stock(stock, entity, layout, output, change)?,
+        None => found_base.clone(),
+    };
+
+    let desired = desired::evaluate(entity, &base, layout, output)?;
+    change.scratch.extend(desired.scratch);
+    let desired = desired.image;
+    let is_recorded = equals(provisioned.as_ref(), &desired)?;
+    let is_desired = equals(current.as_ref(), &desired)?;
+    if let Some(current) = &current
+        && mode != Mode::Force
+        && !is_desired
+        && !is_ours(current, provisioned.as_ref(), &[&found_base, &base])?
+    {
+        return Ok(Applied::NeedsForce(ForceTo::Overwrite));
+    }
+    if !is_recorded {
+        change.stage_provisioned(&desired, layout)?;
+    }
+    if is_desired {
+        return Ok(Applied::Unchanged);
+    }
+    change.stage_target(&desired, layout)?;
+    Ok(Applied::Changed)
+}
+
+/// Makes a new stock file the base.
+fn take_stock(
+    stock: Stock,
+    entity: &FileEntity,
+    layout: &Layout,
+    output: &mut Output<'_>,
+    change: &mut Change,
+) -> Result<Image, NotEvaluated> {
+    let image = Image::load(&stock.place)?.ok_or(Unmanageable::WrongType)?;
+    change.stage_base(&image, layout)?;
+    let base = entity.shown.base.display();
+    output.print(format!(">> found updated target base: {} -> {base}\n", stock.reported));
+    change.leftovers.push(stock.place);
+    Ok(image)
+}
+
+/// Whether the target is as we wrote it, or, if we never did, as it was found: then no work of a person's is lost.
+fn is_ours(current: &Image, provisioned: Option<&Image>, bases: &[&Image]) -> Result<bool, NotEvaluated> {
+    if let Some(provisioned) = provisioned {
+        return Ok(current.equals(provisioned)?);
+    }
+    for base in bases {
+        if current.equals(base)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn equals(image: Option<&Image>, other: &Image) -> Result<bool, NotEvaluated> {
+    image.map_or(Ok(false), |image| Ok(image.equals(other)?))
+}

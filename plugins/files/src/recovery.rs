@@ -1,0 +1,77 @@
+//! What an apply that was killed has left behind, and how it is put in order.
+
+use crate::entity::FileEntity;
+use crate::layout::{BASE, Layout, PROVISIONED, intent_name};
+use crate::scan;
+use crate::stock::TEMPORARY_SUFFIX;
+use holo_plugin::error::Result;
+use holo_plugin::{Host, Image, Output, Sink, Stream};
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use walkdir::WalkDir;
+
+/// The intents that a killed apply has left; nearly always none.
+#[derive(Debug)]
+pub(crate) struct Recovery {
+    intents: HashSet<OsString>,
+}
+
+impl Recovery {
+    /// Looks for what was left behind, and removes what is of no use to any entity.
+    pub(crate) fn begin(host: &Host, layout: &Layout) -> Result<Recovery> {
+        let Some(names) = layout.all_staged()? else { return Ok(Recovery { intents: HashSet::new() }) };
+        let entities = scan::all(host, &mut Output::new(&mut Silence)).unwrap_or_default();
+        let useful: HashSet<OsString> = entities.iter().map(|entity| intent_name(&entity.path).into()).collect();
+        let mut intents = HashSet::new();
+        for name in names {
+            if useful.contains(&name) {
+                intents.insert(name);
+            } else {
+                layout.staged(&name).remove()?;
+            }
+        }
+        for folder in [BASE, PROVISIONED] {
+            remove_empty_folders(&host.state_dir().join(folder), folder, layout);
+        }
+        Ok(Recovery { intents })
+    }
+
+    /// Puts an entity in order that an apply was at when it was killed: if its target is what it was going to be, that is recorded.
+    pub(crate) fn settle(&self, entity: &FileEntity, layout: &Layout) -> Result<()> {
+        if !self.intents.contains(&OsString::from(intent_name(&entity.path))) {
+            return Ok(());
+        }
+        let intent = layout.intent(&entity.path);
+        let target = layout.target(&entity.path);
+        target.temporary(TEMPORARY_SUFFIX).remove()?;
+        let (Ok(Some(intended)), Ok(Some(current))) = (Image::load(&intent), Image::load(&target)) else {
+            return intent.remove();
+        };
+        if !current.equals(&intended)? {
+            return intent.remove();
+        }
+        let provisioned = layout.provisioned(&entity.path);
+        provisioned.create_folder()?;
+        intent.rename_to(&provisioned)
+    }
+}
+
+/// The apply that follows says what there is to say.
+struct Silence;
+
+impl Sink for Silence {
+    fn write(&mut self, _: Stream, _: &[u8]) {}
+}
+
+fn remove_empty_folders(folder: &Path, keep: &str, layout: &Layout) {
+    let below = |path: PathBuf| path.strip_prefix(folder).map(Path::to_owned).ok();
+    for entry in WalkDir::new(folder).min_depth(1).contents_first(true).into_iter().flatten() {
+        if entry.file_type().is_dir()
+            && let Some(below) = below(entry.into_path())
+        {
+            // Only empty ones can be removed.
+            layout.state(&Path::new(keep).join(below).join("x")).remove_empty_folders(Path::new(keep));
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Which files are managed: those with resource files, and those that once had some.
+
+use crate::entity::{FileEntity, PREFIX, Resource, SCRIPT_SUFFIX};
+use crate::layout::{BASE, Layout};
+use bstr::{BStr, ByteSlice};
+use holo_plugin::{Host, Output, ScanError};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use walkdir::WalkDir;
+
+/// Lists all managed files.
+pub(crate) fn all(host: &Host, output: &mut Output<'_>) -> Result<Vec<FileEntity>, ScanError> {
+    let mut entities: BTreeMap<PathBuf, FileEntity> = BTreeMap::new();
+    for path in files_below(host.resource_dir(), output)? {
+        if let Some((target, resource)) = Resource::parse(&path) {
+            let entity = entities.entry(target).or_insert_with_key(|target| FileEntity::new(target.clone(), host));
+            entity.resources.push(resource);
+        }
+    }
+    let layout = open(host, output)?;
+    for path in files_below(&host.state_dir().join(BASE), output)? {
+        let target = Path::new("/").join(path);
+        if !entities.contains_key(&target) {
+            entities.insert(target.clone(), orphan(target, host, &layout, output));
+        }
+    }
+    let mut entities: Vec<FileEntity> = entities.into_values().collect();
+    for entity in &mut entities {
+        entity.resources.sort_by(|one, other| one.order().cmp(&other.order()));
+    }
+    Ok(entities)
+}
+
+/// Finds one managed file by looking only where its resource files would be.
+pub(crate) fn one(host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Option<FileEntity>, ScanError> {
+    let Some(path) = path_of(id) else { return Ok(None) };
+    let layout = open(host, output)?;
+    let mut entity = FileEntity::new(path.clone(), host);
+    for disambiguator in folders(host.resource_dir(), output)? {
+        for suffix in [&b""[..], SCRIPT_SUFFIX] {
+            let name = [path.as_os_str().as_bytes().trim_start_with(|letter| letter == '/'), suffix].concat();
+            let candidate = disambiguator.join(name.to_path_lossy());
+            let parsed = Resource::parse(&candidate).filter(|(target, _)| *target == path);
+            if let Some((_, resource)) = parsed
+                && layout.resource(&candidate).is_file_or_symlink().unwrap_or(false)
+            {
+                entity.resources.push(resource);
+            }
+        }
+    }
+    entity.resources.sort_by(|one, other| one.order().cmp(&other.order()));
+    if !entity.is_orphan() {
+        return Ok(Some(entity));
+    }
+    let has_base = layout.base(&path).is_file_or_symlink().unwrap_or(false);
+    Ok(has_base.then(|| orphan(path, host, &layout, output)))
+}
+
+fn path_of(id: &BStr) -> Option<PathBuf> {
+    let path = id.strip_prefix(PREFIX)?.to_path().ok()?;
+    let is_plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    (path.is_absolute() && is_plain && path.file_name().is_some()).then(|| path.to_owned())
+}
+
+fn open(host: &Host, output: &mut Output<'_>) -> Result<Layout, ScanError> {
+    Layout::open(host).map_err(|error| {
+        output.error(error.to_string());
+        ScanError
+    })
+}
+
+fn orphan(path: PathBuf, host: &Host, layout: &Layout, output: &mut Output<'_>) -> FileEntity {
+    let target_exists = layout.target(&path).is_file_or_symlink().unwrap_or_else(|error| {
+        output.error(error.to_string());
+        true
+    });
+    FileEntity { target_exists, ..FileEntity::new(path, host) }
+}
+
+/// The files and symlinks below a folder, by their paths below it; none if there is no such folder.
+fn files_below(folder: &Path, output: &mut Output<'_>) -> Result<Vec<PathBuf>, ScanError> {
+    if fs::symlink_metadata(folder).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+        return Ok(Vec::new());
+    }
+    let mut files = Vec::new();
+    for entry in WalkDir::new(folder) {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                let path = error.path().unwrap_or(folder).to_owned();
+                output.error(holo_plugin::error::PathError::new("open", path, error).to_string());
+                return Err(ScanError);
+            }
+        };
+        let kind = entry.file_type();
+        if let Ok(path) = entry.path().strip_prefix(folder)
+            && (kind.is_file() || kind.is_symlink())
+            && can_be_named(path, entry.path(), output)
+        {
+            files.push(path.to_owned());
+        }
+    }
+    Ok(files)
+}
+
+/// A scan report has a line for a path, so no path may hold two.
+fn can_be_named(path: &Path, shown: &Path, output: &mut Output<'_>) -> bool {
+    let can_be = !path.as_os_str().as_bytes().contains(&b'\n');
+    if !can_be {
+        output.error(format!("cannot manage {shown:?}: a file's name must not hold a newline; rename it"));
+    }
+    can_be
+}
+
+fn folders(folder: &Path, output: &mut Output<'_>) -> Result<Vec<PathBuf>, ScanError> {
+    let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let entries = entries.map_err(|error| {
+        output.error(holo_plugin::error::PathError::new("open", folder, error).to_string());
+        ScanError
+    })?;
+    let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+    Ok(entries.into_iter().filter(is_folder).map(|entry| entry.file_name().into()).collect())
+}

@@ -1,0 +1,76 @@
+//! Scrubbing: putting an orphan's target back as it was found.
+
+use crate::change::{Change, FAILED};
+use crate::distribution::Distribution;
+use crate::entity::FileEntity;
+use crate::layout::Layout;
+use holo_plugin::{Applied, Image, Output, Unmanageable};
+
+/// Finds out what is to be done, and prepares it. What goes wrong is said.
+pub(crate) fn prepare(
+    entity: &FileEntity,
+    distribution: &Distribution,
+    layout: &Layout,
+    output: &mut Output<'_>,
+    change: &mut Change,
+) {
+    let prepared = match layout.target(&entity.path).is_file_or_symlink() {
+        Ok(true) => restore(entity, distribution, layout, output, change),
+        Ok(false) => delete(entity, distribution, layout, output, change),
+        Err(error) => Err(error.into()),
+    };
+    match prepared {
+        Ok(()) => change.outcome(Applied::Changed),
+        Err(error) => {
+            output.error(format!("skipping target: {error}"));
+            change.abandon_target(layout);
+            change.leftovers.clear();
+            change.outcome(FAILED);
+        }
+    }
+}
+
+/// The target is there: it becomes its base again, or the new stock file that waits beside it.
+fn restore(
+    entity: &FileEntity,
+    distribution: &Distribution,
+    layout: &Layout,
+    output: &mut Output<'_>,
+    change: &mut Change,
+) -> Result<(), Unmanageable> {
+    let target = layout.target(&entity.path);
+    let original = match distribution.find_stock(&target, output)? {
+        Some(stock) => {
+            let shown = entity.shown.target.display();
+            output.print(format!(">> found updated target base: {} -> {shown}\n", stock.reported));
+            let image = Image::load(&stock.place)?;
+            change.leftovers.push(stock.place);
+            image
+        }
+        None => Image::load(&layout.base(&entity.path))?,
+    };
+    let original = original.ok_or(Unmanageable::WrongType)?;
+    let is_restored = Image::load(&target)?.map_or(Ok(false), |current| current.equals(&original))?;
+    if !is_restored {
+        change.stage_target(&original, layout)?;
+    }
+    change.forget_target();
+    Ok(())
+}
+
+/// The target is gone: so is whatever we knew of it, and the copies that its package's removal has left.
+fn delete(
+    entity: &FileEntity,
+    distribution: &Distribution,
+    layout: &Layout,
+    output: &mut Output<'_>,
+    change: &mut Change,
+) -> Result<(), Unmanageable> {
+    let provisioned = Image::load(&layout.provisioned(&entity.path))?;
+    for copy in distribution.saved_copies(&layout.target(&entity.path), provisioned.as_ref())? {
+        output.print(format!(">> also deleting {}\n", copy.shown().display()));
+        change.leftovers.push(copy);
+    }
+    change.forget_target();
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! What package managers leave beside a target that was changed: new stock files, and saved ones.
+
+use crate::distribution::Distribution;
+use holo_plugin::error::Result;
+use holo_plugin::{Durability, Image, Output, Place};
+use std::os::unix::ffi::OsStrExt;
+
+/// A new stock file that waits beside a target.
+#[derive(Debug)]
+pub(crate) struct Stock {
+    /// Where it is.
+    pub(crate) place: Place,
+    /// What the user is told of it.
+    pub(crate) reported: String,
+}
+
+/// What a temporary file beside a target is called.
+pub(crate) const TEMPORARY_SUFFIX: &str = ".holonew";
+
+impl Distribution {
+    /// Looks for a new stock file. Where the package manager has put it in the target's place, and saved the target, both are moved back:
+    /// the target to its place, the stock file beside it.
+    pub(crate) fn find_stock(&self, target: &Place, output: &mut Output<'_>) -> Result<Option<Stock>> {
+        match self {
+            Distribution::Arch => beside(target, ".pacnew"),
+            Distribution::Alpine => beside(target, ".apk-new"),
+            Distribution::Debian => swapped_or_beside(target, ".dpkg-old", ".dpkg-dist"),
+            Distribution::Rpm => swapped_or_beside(target, ".rpmsave", ".rpmnew"),
+            Distribution::Unittest => Ok(None),
+            Distribution::Unknown(ids) => {
+                output.error(format!("Running on an unrecognized distribution. Distribution IDs: {}", ids.join(",")));
+                output.warning(
+                    "Package managers of it may leave new versions of configuration files that are not found;",
+                );
+                output.warning("please report this, together with the contents of your /etc/os-release.");
+                Ok(None)
+            }
+        }
+    }
+
+    /// The saved copies of a deleted target that hold nothing but what we had written.
+    pub(crate) fn saved_copies(&self, target: &Place, provisioned: Option<&Image>) -> Result<Vec<Place>> {
+        let (Distribution::Arch, Some(provisioned)) = (self, provisioned) else { return Ok(Vec::new()) };
+        let name = target.path().file_name().unwrap_or_default();
+        let prefix = [name.as_bytes(), b".pacsave"].concat();
+        let is_saved = |rest: &[u8]| {
+            rest.is_empty()
+                || rest.strip_prefix(b".").is_some_and(|n| !n.is_empty() && n.iter().all(u8::is_ascii_digit))
+        };
+        let mut saved = Vec::new();
+        for sibling in target.siblings()? {
+            if sibling.as_bytes().strip_prefix(&prefix[..]).is_some_and(is_saved) {
+                let place = target.sibling(&sibling);
+                let image = Image::load(&place).ok().flatten();
+                if let Some(image) = image
+                    && image.equals(provisioned)?
+                {
+                    saved.push(place);
+                }
+            }
+        }
+        Ok(saved)
+    }
+}
+
+fn beside(target: &Place, suffix: &str) -> Result<Option<Stock>> {
+    let place = target.with_suffix(suffix);
+    let reported = place.shown().display().to_string();
+    Ok(place.is_file_or_symlink()?.then_some(Stock { place, reported }))
+}
+
+fn swapped_or_beside(target: &Place, saved_suffix: &str, stock_suffix: &str) -> Result<Option<Stock>> {
+    let saved = target.with_suffix(saved_suffix);
+    let stock = target.with_suffix(stock_suffix);
+    if !saved.is_file_or_symlink()? {
+        return beside(target, stock_suffix);
+    }
+    if target.is_file_or_symlink()? {
+        give_second_name(target, &stock)?;
+    } else if !stock.is_file_or_symlink()? {
+        // A person has deleted the target; what was saved earlier is none of our business.
+        return Ok(None);
+    }
+    // From here on the stock file is safe. If a crash left it so, only this is to do.
+    saved.rename_to(target)?;
+    Durability::Each.sync([], [target])?;
+    let reported = format!("{} (with {saved_suffix})", target.shown().display());
+    Ok(Some(Stock { place: stock, reported }))
+}
+
+/// Puts what is at one place also at another, where something older may be. At no moment is either place without a whole file.
+fn give_second_name(from: &Place, to: &Place) -> Result<()> {
+    if from.is_same_file(to)? {
+        return Ok(());
+    }
+    let temporary = to.temporary(TEMPORARY_SUFFIX);
+    temporary.remove()?;
+    if from.link_to(&temporary).is_err() {
+        // Not every file system has hard links.
+        if let Ok(Some(image)) = Image::load(from) {
+            temporary.write(&image)?;
+        }
+    }
+    Durability::Each.sync([&temporary], [])?;
+    temporary.rename_to(to)?;
+    Durability::Each.sync([], [to])
+}

@@ -1,0 +1,98 @@
+//! The cache directory: made when a run begins, gone when it ends.
+
+use crate::error::{self, Fatal};
+use crate::root::clean;
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+const ATTEMPTS: u32 = 1000;
+
+/// The run's own directory for what need not outlive it; removed when this is dropped.
+#[derive(Debug)]
+pub struct CacheDirectory(PathBuf);
+
+impl CacheDirectory {
+    /// Makes a new directory `holo.` and digits.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn create(temporary_directory: &Path) -> Result<CacheDirectory, Fatal> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let seed = now.as_secs() ^ (u64::from(now.subsec_nanos()) << 10) ^ (u64::from(std::process::id()) << 32);
+        for attempt in 0..ATTEMPTS {
+            let digits = scramble(seed.wrapping_add(u64::from(attempt))) % 1_000_000_000;
+            let path = clean(&temporary_directory.join(format!("holo.{digits:09}")));
+            // Only our user looks in: what plugins put there may be as private as the files that they manage.
+            match fs::DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(CacheDirectory(path)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(Fatal::io("cannot create cache directory: mkdir", &path, &error)),
+            }
+        }
+        Err(Fatal::CouldNotRun(format!("cannot create cache directory below {}", temporary_directory.display())))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Where the generated resource files go: the virtual resource root.
+    #[must_use]
+    pub fn generated_resources(&self) -> PathBuf {
+        self.0.join("generated-resources")
+    }
+
+    /// Makes a directory in it.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn subdirectory(&self, name: &str) -> Result<PathBuf, Fatal> {
+        let path = self.0.join(name);
+        fs::create_dir_all(&path).map_err(|error| Fatal::CouldNotRun(error::at("mkdir", &path, &error)))?;
+        Ok(path)
+    }
+}
+
+/// Spreads near numbers far apart, so that two runs that begin together seldom try the same name.
+fn scramble(number: u64) -> u64 {
+    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+impl Drop for CacheDirectory {
+    fn drop(&mut self) {
+        // A plugin may have left a directory without rights behind: then what can go goes.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_gone_with_everything_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = CacheDirectory::create(folder.path()).unwrap();
+        let other = CacheDirectory::create(folder.path()).unwrap();
+        assert_ne!(cache.path(), other.path());
+        let name = cache.path().file_name().unwrap().to_str().unwrap().to_owned();
+        assert!(name.strip_prefix("holo.").unwrap().chars().all(|digit| digit.is_ascii_digit()), "{name}");
+        fs::write(cache.subdirectory("files").unwrap().join("x"), "x").unwrap();
+        drop((cache, other));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn says_where_it_could_not_be() {
+        let message = CacheDirectory::create(Path::new("/nowhere/./at/all")).unwrap_err().to_string();
+        assert!(message.starts_with("cannot create cache directory: mkdir /nowhere/at/all/holo."), "{message}");
+        assert!(message.ends_with(": no such file or directory"), "{message}");
+    }
+}

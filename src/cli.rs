@@ -1,0 +1,155 @@
+//! What the command line may say.
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Asks every plugin which entities there are, and brings them into shape.
+#[derive(Debug, Parser)]
+#[command(
+    name = "holo",
+    bin_name = "holo",
+    about = None,
+    long_about = None,
+    help_template = "{usage-heading} {usage}\n\n{all-args}\n\nMore is in holo(8).",
+    disable_version_flag = true,
+    disable_help_subcommand = true,
+    subcommand_required = true
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// The command words.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Bring entities into their desired state
+    Apply(Apply),
+    /// Show what people changed since entities were last applied
+    Diff(Diff),
+    /// Show which entities there are
+    Scan(Scan),
+    /// List every string that selects something
+    Selectors,
+    /// Run scenarios: folders that hold a root before, and what is expected
+    Test(Test),
+    /// Write a script that completes command lines in a shell
+    Completion(Completion),
+    /// Show the version
+    Version,
+    /// Show this help
+    Help,
+}
+
+/// `holo apply`
+#[derive(Debug, Args)]
+pub struct Apply {
+    /// Overwrite or restore what people changed or deleted
+    #[arg(short, long)]
+    pub force: bool,
+    /// End with 0 even if entities fail or are refused, as version 3 did
+    #[arg(long)]
+    pub exit_zero: bool,
+    /// Which entities it is about
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// `holo diff`
+#[derive(Debug, Args)]
+pub struct Diff {
+    /// End with 0 even if entities fail, as version 3 did
+    #[arg(long)]
+    pub exit_zero: bool,
+    /// Which entities it is about
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// `holo scan`
+#[derive(Debug, Args)]
+pub struct Scan {
+    /// Show only entity IDs
+    #[arg(short, long, conflicts_with = "porcelain")]
+    pub short: bool,
+    /// Show reports as plugins write them, for scripts
+    #[arg(short, long)]
+    pub porcelain: bool,
+    /// Which entities it is about
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// Which entities a command is about.
+#[derive(Debug, Args)]
+pub struct Selection {
+    /// Entity IDs, plugin IDs, resource files or generators; everything if there is none
+    // What looks like an option but is none is an argument that nothing is selected by, as in version 3.
+    #[arg(value_name = "SELECTOR", allow_hyphen_values = true)]
+    pub selectors: Vec<OsString>,
+}
+
+/// `holo test`
+#[derive(Debug, Args)]
+pub struct Test {
+    /// Write what comes out as what is expected
+    #[arg(long)]
+    pub bless: bool,
+    /// How many scenarios to run at a time [default: one a processor]
+    #[arg(short, long, value_name = "N")]
+    pub jobs: Option<std::num::NonZeroUsize>,
+    /// Folders of scenarios
+    #[arg(value_name = "DIR", required = true)]
+    pub scenarios: Vec<PathBuf>,
+}
+
+/// `holo completion`
+#[derive(Debug, Args)]
+pub struct Completion {
+    /// The shell to write it for
+    #[arg(value_enum)]
+    pub shell: Shell,
+}
+
+/// The shells that command lines can be completed in.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// What a command line comes to.
+#[derive(Debug)]
+pub enum Arguments {
+    /// Something to do.
+    Verb(Verb),
+    /// Nothing that can be done: this text goes to stderr.
+    Unusable(String),
+}
+
+/// Understands a command line.
+#[must_use]
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Arguments {
+    use clap::error::ErrorKind;
+    match Cli::try_parse_from(arguments) {
+        Ok(cli) => Arguments::Verb(cli.verb),
+        Err(error) => match error.kind() {
+            ErrorKind::DisplayHelp => Arguments::Verb(Verb::Help),
+            ErrorKind::MissingSubcommand
+            | ErrorKind::InvalidSubcommand
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Arguments::Unusable(usage()),
+            _ => Arguments::Unusable(error.to_string()),
+        },
+    }
+}
+
+/// The help, which begins with `Usage:`.
+#[must_use]
+pub fn usage() -> String {
+    let help = Cli::command().render_help().to_string();
+    format!("{}\n", help.trim_end())
+}

@@ -1,0 +1,98 @@
+//! The verbs, each in a file of its own: from what the command line says to an exit code.
+
+mod apply;
+mod completion;
+mod diff;
+mod scan;
+mod selectors;
+mod test;
+
+use crate::cli::{self, Verb};
+use crate::entity::Entity;
+use crate::error::Fatal;
+use crate::exit;
+use crate::interrupt::Interrupt;
+use crate::report::Console;
+use crate::select;
+use crate::settings::Settings;
+use holo_protocol::session::Stream;
+use holo_protocol::words;
+use std::ffi::OsString;
+
+/// What every verb works with.
+struct Desk {
+    settings: Settings,
+    interrupt: Interrupt,
+    console: Console,
+}
+
+/// Does what the verb says.
+#[must_use]
+pub(crate) fn run(verb: Verb, settings: Settings, mut console: Console) -> u8 {
+    match verb {
+        Verb::Help => finish(console, &cli::usage()),
+        Verb::Version => finish(console, concat!(env!("CARGO_PKG_VERSION"), "\n")),
+        Verb::Completion(arguments) => finish(console, &completion::script(arguments.shell)),
+        Verb::Test(arguments) => {
+            let done = test::run(&arguments, &mut console);
+            conclude(done, console)
+        }
+        Verb::Apply(arguments) => at_desk(settings, console, |desk| apply::run(&arguments, desk)),
+        Verb::Diff(arguments) => at_desk(settings, console, |desk| diff::run(&arguments, desk)),
+        Verb::Scan(arguments) => at_desk(settings, console, |desk| scan::run(&arguments, desk)),
+        Verb::Selectors => at_desk(settings, console, selectors::run),
+    }
+}
+
+/// Does what has to clean up behind itself, whatever ends it.
+fn at_desk(settings: Settings, console: Console, act: impl FnOnce(&mut Desk) -> Result<u8, Fatal>) -> u8 {
+    let interrupt = Interrupt::install()
+        .map_err(|error| Fatal::CouldNotRun(format!("cannot catch signals: {}", words::reason(&error))));
+    match interrupt {
+        Ok(interrupt) => {
+            let mut desk = Desk { settings, interrupt, console };
+            let done = act(&mut desk);
+            conclude(done, desk.console)
+        }
+        Err(fatal) => conclude(Err(fatal), console),
+    }
+}
+
+fn conclude(done: Result<u8, Fatal>, mut console: Console) -> u8 {
+    let code = done.unwrap_or_else(|fatal| {
+        if let Some(message) = fatal.message() {
+            console.error(message);
+        }
+        fatal.exit_code()
+    });
+    end(console, code)
+}
+
+fn finish(mut console: Console, text: &str) -> u8 {
+    console.raw(Stream::Stdout, text.as_bytes());
+    end(console, exit::DONE)
+}
+
+/// Ends the output. Output that was lost makes the best run one that could not be done.
+fn end(console: Console, code: u8) -> u8 {
+    match console.finish() {
+        Ok(()) => code,
+        Err(error) => {
+            use std::io::Write;
+            let message = format!("!! cannot write to standard output: {}\n", words::reason(&error));
+            // If stderr is gone too, the exit code is all that is left.
+            let _ = std::io::stderr().write_all(message.as_bytes());
+            exit::COULD_NOT_RUN
+        }
+    }
+}
+
+/// The entities that the command line selects.
+fn select(entities: Vec<Entity>, selectors: &[OsString], console: &mut Console) -> Result<Vec<Entity>, Fatal> {
+    select::select(entities, selectors).map_err(|unknown| {
+        for selector in unknown {
+            console.raw(Stream::Stderr, &[b"Unrecognized argument: ", &selector[..], b"\n"].concat());
+        }
+        Fatal::Reported
+    })
+}

@@ -1,0 +1,46 @@
+//! `holo diff`
+
+use super::Desk;
+use crate::apply::difference;
+use crate::cli::Diff;
+use crate::error::Fatal;
+use crate::exit;
+use crate::plugin::OperationError;
+use crate::survey::survey;
+
+pub(super) fn run(arguments: &Diff, desk: &mut Desk) -> Result<u8, Fatal> {
+    let Desk { settings, interrupt, console } = desk;
+    let mut survey = survey(settings, interrupt, console)?;
+    let entities = super::select(std::mem::take(&mut survey.entities), &arguments.selection.selectors, console)?;
+    let mut failed = false;
+    for entity in &entities {
+        if console.reader_is_gone() {
+            break;
+        }
+        let Some(plugin) = survey.plugins.get_mut(entity.plugin) else { continue };
+        let answer = plugin.diff(entity.id(), interrupt, &mut |stream, bytes| {
+            console.write(stream, bytes);
+            console.flush();
+        });
+        let text = match answer {
+            Ok(None) => Ok(Vec::new()),
+            Ok(Some(pair)) => difference(&pair, &survey.resources).map_err(|error| error.to_string()),
+            Err(OperationError::Failed(reason)) => Err(reason),
+            Err(OperationError::Fatal(fatal)) => return Err(fatal),
+        };
+        match text {
+            Ok(text) if text.is_empty() => {}
+            Ok(text) => {
+                console.end_paragraph();
+                console.raw_diff(&text);
+            }
+            Err(reason) => {
+                failed = true;
+                console.error(format!("cannot diff {}: {reason}", entity.id()));
+            }
+        }
+        console.end_paragraph();
+    }
+    let ends_well = !failed || arguments.exit_zero || settings.exit_zero;
+    Ok(if ends_well { exit::DONE } else { exit::FAILED })
+}

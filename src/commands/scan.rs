@@ -1,0 +1,29 @@
+//! `holo scan`
+
+use super::Desk;
+use crate::cli::Scan;
+use crate::error::Fatal;
+use crate::exit;
+use crate::report;
+use crate::survey::survey;
+use bstr::ByteSlice;
+use holo_protocol::session::Stream;
+
+pub(super) fn run(arguments: &Scan, desk: &mut Desk) -> Result<u8, Fatal> {
+    let Desk { settings, interrupt, console } = desk;
+    let mut survey = survey(settings, interrupt, console)?;
+    let entities = super::select(std::mem::take(&mut survey.entities), &arguments.selection.selectors, console)?;
+    for entity in &entities {
+        if console.reader_is_gone() {
+            break;
+        }
+        if arguments.short {
+            console.raw(Stream::Stdout, &[entity.id().as_bytes(), b"\n"].concat());
+        } else if arguments.porcelain {
+            report::porcelain(console, entity);
+        } else {
+            report::entity(console, entity);
+        }
+    }
+    Ok(exit::DONE)
+}

@@ -1,0 +1,18 @@
+//! `holo selectors`
+
+use super::Desk;
+use crate::error::Fatal;
+use crate::exit;
+use crate::select;
+use crate::survey::survey;
+use bstr::ByteSlice;
+use holo_protocol::session::Stream;
+
+pub(super) fn run(desk: &mut Desk) -> Result<u8, Fatal> {
+    let Desk { settings, interrupt, console } = desk;
+    let survey = survey(settings, interrupt, console)?;
+    for selector in select::all(&survey.entities) {
+        console.raw(Stream::Stdout, &[selector.as_bytes(), b"\n"].concat());
+    }
+    Ok(exit::DONE)
+}

@@ -1,0 +1,111 @@
+//! `holo test`
+
+use crate::cli::Test;
+use crate::diff;
+use crate::error::Fatal;
+use crate::exit;
+use crate::report::Console;
+use bstr::{BString, ByteSlice};
+use holo_protocol::session::Stream;
+use holo_testing::scenario::{Deviation, Options, Outcome, Scenario, set_umask};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+/// What became of a scenario: how it ended, or why it could not be run.
+type Ran = Result<Outcome, String>;
+
+pub(super) fn run(arguments: &Test, console: &mut Console) -> Result<u8, Fatal> {
+    let binary = std::env::current_exe().map_err(|error| Fatal::io("find", Path::new("holo"), &error))?;
+    let options = Options::new(binary);
+    let jobs = arguments.jobs.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
+    // Expectations are written for the usual umask; it holds for the whole process.
+    set_umask();
+    let mut failed = 0;
+    run_all(&arguments.scenarios, &options, jobs, |scenario, ran| {
+        let passed = match ran {
+            Ok(outcome) if arguments.bless => bless(scenario, &outcome, console),
+            Ok(outcome) => judge(scenario, &outcome, console),
+            Err(reason) => {
+                console.error(format!("{}: {reason}", scenario.display()));
+                false
+            }
+        };
+        failed += usize::from(!passed);
+        console.end_paragraph();
+        console.flush();
+    });
+    let passed = arguments.scenarios.len() - failed;
+    console.raw(Stream::Stdout, format!("{passed} passed, {failed} failed\n").as_bytes());
+    Ok(if failed == 0 { exit::DONE } else { exit::FAILED })
+}
+
+/// Runs several scenarios at a time, and hands on what became of them in their order.
+fn run_all(scenarios: &[PathBuf], options: &Options, jobs: NonZeroUsize, mut ended: impl FnMut(&Path, Ran)) {
+    let next = AtomicUsize::new(0);
+    let (sender, results) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.get().min(scenarios.len()) {
+            let (sender, next) = (sender.clone(), &next);
+            scope.spawn(move || {
+                while let Some((index, path)) = take(next, scenarios) {
+                    let ran = Scenario::new(path).run(options).map_err(|error| error.to_string());
+                    // Nobody takes results any more only if this process is about to end.
+                    let _ = sender.send((index, ran));
+                }
+            });
+        }
+        drop(sender);
+        let mut waiting: Vec<Option<Ran>> = scenarios.iter().map(|_| None).collect();
+        let mut shown = 0;
+        for (index, ran) in results {
+            waiting[index] = Some(ran);
+            while let Some(ran) = waiting.get_mut(shown).and_then(Option::take) {
+                ended(&scenarios[shown], ran);
+                shown += 1;
+            }
+        }
+    });
+}
+
+fn take<'a>(next: &AtomicUsize, scenarios: &'a [PathBuf]) -> Option<(usize, &'a PathBuf)> {
+    let index = next.fetch_add(1, Ordering::Relaxed);
+    scenarios.get(index).map(|path| (index, path))
+}
+
+fn bless(scenario: &Path, outcome: &Outcome, console: &mut Console) -> bool {
+    match outcome.bless() {
+        Ok(()) => {
+            for deviation in &outcome.deviations {
+                console.warning(format!("{}: {} is what is expected now", scenario.display(), deviation.name));
+            }
+            true
+        }
+        Err(error) => {
+            console.error(format!("{}: {error}", scenario.display()));
+            false
+        }
+    }
+}
+
+fn judge(scenario: &Path, outcome: &Outcome, console: &mut Console) -> bool {
+    for deviation in &outcome.deviations {
+        console.error(format!("{}: {} is not what is expected", scenario.display(), deviation.name));
+        console.end_paragraph();
+        console.indented_diff(&difference(scenario, deviation));
+        console.end_paragraph();
+    }
+    if !outcome.passed() && !outcome.env_output.is_empty() {
+        console.warning(format!("{}: env.sh said", scenario.display()));
+        console.write(Stream::Stderr, &outcome.env_output);
+    }
+    outcome.passed()
+}
+
+fn difference(scenario: &Path, deviation: &Deviation) -> Vec<u8> {
+    let name = |file: &str| BString::from(scenario.join(file).into_os_string().into_encoded_bytes());
+    let (expected, actual) = (name(&deviation.expected_name()), name(deviation.name));
+    let text = deviation.actual.clone().unwrap_or_default();
+    diff::render_texts(expected.as_bstr(), &deviation.expected, actual.as_bstr(), &text)
+}

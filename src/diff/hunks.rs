@@ -1,0 +1,208 @@
+//! Writes the differences of two texts as hunks of the unified format.
+
+use std::ops::Range;
+
+use super::matching::{self, Changes};
+use super::sliding;
+
+/// Unchanged lines shown before and after each change.
+const CONTEXT: usize = 3;
+
+/// No header of a hunk is longer than this, the newline included.
+const HEADER_LIMIT: usize = 128;
+
+/// No more of a line than this stands in the header of a hunk.
+const FUNCTION_LIMIT: usize = 80;
+
+/// The hunks that make NEW from OLD; empty if the texts are equal.
+pub(super) fn hunks(old: &[u8], new: &[u8]) -> Vec<u8> {
+    let (old, new) = matching::classify(old, new);
+    let mut changes = matching::compare(&old.classes, &new.classes);
+    sliding::slide(&old, &new, &mut changes);
+
+    let mut writer = Writer { old: &old.lines, new: &new.lines, function: None, searched: 0, out: Vec::new() };
+    for hunk in group(&list(&changes)) {
+        writer.hunk(hunk);
+    }
+    writer.out
+}
+
+/// Lines of the old text that are replaced by lines of the new one; either may be none.
+struct Change {
+    old: Range<usize>,
+    new: Range<usize>,
+}
+
+/// Lists the changes in the order of the texts.
+fn list(changes: &Changes) -> Vec<Change> {
+    let mut list = Vec::new();
+    let (mut old, mut new) = (0, 0);
+    while old < changes.old.len() || new < changes.new.len() {
+        let change = Change { old: old..end_of_run(&changes.old, old), new: new..end_of_run(&changes.new, new) };
+        // Behind the run follows a line that both texts have, or both end.
+        (old, new) = (change.old.end + 1, change.new.end + 1);
+        if !change.old.is_empty() || !change.new.is_empty() {
+            list.push(change);
+        }
+    }
+    list
+}
+
+fn end_of_run(changed: &[bool], start: usize) -> usize {
+    let run = changed[start..].iter().take_while(|changed| **changed);
+    start + run.count()
+}
+
+/// Puts changes into one hunk if their context lines touch or overlap.
+fn group(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
+    changes.chunk_by(|a, b| b.old.start - a.old.end <= 2 * CONTEXT)
+}
+
+struct Writer<'a> {
+    old: &'a [&'a [u8]],
+    new: &'a [&'a [u8]],
+    /// The last line before the present hunk that looks like the head of a function.
+    function: Option<&'a [u8]>,
+    /// How many lines of the old text have been searched for `function`.
+    searched: usize,
+    out: Vec<u8>,
+}
+
+impl Writer<'_> {
+    fn hunk(&mut self, changes: &[Change]) {
+        let (Some(first), Some(last)) = (changes.first(), changes.last()) else {
+            return;
+        };
+        let before = CONTEXT.min(first.old.start).min(first.new.start);
+        let after = (CONTEXT.min(self.old.len() - last.old.end)).min(self.new.len() - last.new.end);
+        let old = first.old.start - before..last.old.end + after;
+        let new = first.new.start - before..last.new.end + after;
+
+        self.find_function(old.start);
+        self.header(&old, &new);
+        let mut context = old.start;
+        for change in changes {
+            self.lines(b' ', &self.old[context..change.old.start]);
+            self.lines(b'-', &self.old[change.old.clone()]);
+            self.lines(b'+', &self.new[change.new.clone()]);
+            context = change.old.end;
+        }
+        self.lines(b' ', &self.old[context..old.end]);
+    }
+
+    fn find_function(&mut self, hunk_start: usize) {
+        let unsearched = &self.old[self.searched..hunk_start];
+        let found = unsearched.iter().rev().find(|line| heads_function(line));
+        self.function = found.copied().or(self.function);
+        self.searched = hunk_start;
+    }
+
+    fn header(&mut self, old: &Range<usize>, new: &Range<usize>) {
+        let mut header = format!("@@ -{} +{} @@", span(old), span(new)).into_bytes();
+        if let Some(line) = self.function {
+            header.push(b' ');
+            let line = &line[..line.len().min(FUNCTION_LIMIT)];
+            let line = trim_end(line);
+            let room = HEADER_LIMIT - 1 - header.len();
+            header.extend_from_slice(&line[..line.len().min(room)]);
+        }
+        header.truncate(valid_length(&header));
+        self.out.append(&mut header);
+        self.out.push(b'\n');
+    }
+
+    fn lines(&mut self, mark: u8, lines: &[&[u8]]) {
+        for line in lines {
+            self.out.push(mark);
+            self.out.extend_from_slice(line);
+            if !line.ends_with(b"\n") {
+                self.out.extend_from_slice(b"\n\\ No newline at end of file\n");
+            }
+        }
+    }
+}
+
+fn heads_function(line: &[u8]) -> bool {
+    let first = line.first();
+    first.is_some_and(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'$'))
+}
+
+/// LINE without the white space at its end. Form feeds do not count as such.
+fn trim_end(line: &[u8]) -> &[u8] {
+    let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
+    let end = line.iter().rposition(|byte| !blank(byte));
+    &line[..end.map_or(0, |last| last + 1)]
+}
+
+/// The position and length of a range of lines. One without lines stands behind the line named.
+fn span(lines: &Range<usize>) -> String {
+    match lines.len() {
+        0 => format!("{},0", lines.start),
+        1 => format!("{}", lines.start + 1),
+        len => format!("{},{len}", lines.start + 1),
+    }
+}
+
+/// How many bytes come before the first that is not UTF-8. Non-characters end the text, too.
+fn valid_length(bytes: &[u8]) -> usize {
+    let valid = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
+    };
+    valid.find(['\u{fffe}', '\u{ffff}']).unwrap_or(valid.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bstr::ByteSlice;
+
+    /// Returns the header of the hunk that changes the line `old` behind the given text.
+    fn header_behind(text: &[u8]) -> Vec<u8> {
+        let old = [text, b"1\n2\n3\nold\n"].concat();
+        let new = [text, b"1\n2\n3\nnew\n"].concat();
+        hunks(&old, &new).lines().next().unwrap().to_vec()
+    }
+
+    #[test]
+    fn a_hunk_names_the_function_that_it_is_in() {
+        assert_eq!(header_behind(b"fn f()\n    x\n").as_bstr(), "@@ -3,4 +3,4 @@ fn f()");
+        assert_eq!(header_behind(b"_f\n").as_bstr(), "@@ -2,4 +2,4 @@ _f");
+        assert_eq!(header_behind(b"$f\n").as_bstr(), "@@ -2,4 +2,4 @@ $f");
+        assert_eq!(header_behind(b"{\n").as_bstr(), "@@ -2,4 +2,4 @@");
+        assert_eq!(header_behind("é\n".as_bytes()).as_bstr(), "@@ -2,4 +2,4 @@");
+    }
+
+    #[test]
+    fn the_name_of_a_function_is_trimmed_and_cut() {
+        assert_eq!(header_behind(b"f \t\r\n").as_bstr(), "@@ -2,4 +2,4 @@ f");
+        assert_eq!(header_behind(b"f\x0c\n").as_bstr(), "@@ -2,4 +2,4 @@ f\x0c");
+        let long = "f".repeat(80);
+        let expected = format!("@@ -2,4 +2,4 @@ {long}");
+        assert_eq!(header_behind(format!("{long}g\n").as_bytes()).as_bstr(), expected.as_str());
+        assert_eq!(header_behind(b"f \xff g\n").as_bstr(), "@@ -2,4 +2,4 @@ f ");
+        assert_eq!(header_behind("f\u{ffff}g\n".as_bytes()).as_bstr(), "@@ -2,4 +2,4 @@ f");
+        let cut_in_two = format!("{}é\n", "f".repeat(79));
+        let expected = format!("@@ -2,4 +2,4 @@ {}", "f".repeat(79));
+        assert_eq!(header_behind(cut_in_two.as_bytes()).as_bstr(), expected.as_str());
+    }
+
+    #[test]
+    fn a_hunk_without_a_function_of_its_own_names_an_earlier_one() {
+        let text = |changed: &str| format!("f\n1\n2\n3\n{changed}\n4\n5\n6\n7\n8\n9\n0\n{changed}\n");
+        let hunks = hunks(text("-").as_bytes(), text("+").as_bytes());
+        let headers: Vec<_> = hunks.lines().filter(|line| line.starts_with(b"@@")).collect();
+        assert_eq!(headers, [&b"@@ -2,7 +2,7 @@ f"[..], b"@@ -10,4 +10,4 @@ f"]);
+    }
+
+    #[test]
+    fn changes_share_a_hunk_if_their_contexts_touch() {
+        let text = |changed: &str, between: &str| format!("{changed}\n{between}{changed}\n");
+        let count = |between: &str| {
+            let hunks = hunks(text("x", between).as_bytes(), text("y", between).as_bytes());
+            hunks.lines().filter(|line| line.starts_with(b"@@")).count()
+        };
+        assert_eq!(count("1\n2\n3\n4\n5\n6\n"), 1);
+        assert_eq!(count("1\n2\n3\n4\n5\n6\n7\n"), 2);
+    }
+}

@@ -1,0 +1,384 @@
+//! Searches for a short way from one text to another: Myers' algorithm in linear space.
+//!
+//! Two searches start at opposite corners of the edit graph, and where they meet they divide it in two. Like git's, they
+//! settle for a way that is good enough if the best one would cost too much.
+
+use super::matching::{Changes, Kept, coarse_sqrt};
+
+/// A run of equal lines longer than this is worth following before the best way is known.
+const LONG_SNAKE: isize = 20;
+
+/// Up to this cost the search never settles for a long snake.
+const PATIENCE: isize = 256;
+
+/// A snake must have advanced so many lines per unit of cost to be settled for.
+const ADVANCE_PER_COST: isize = 4;
+
+/// The search never gives up below this cost, however small the texts are.
+const LEAST_COST_LIMIT: usize = 256;
+
+/// A pair of positions in the kept lines of both texts.
+#[derive(Clone, Copy)]
+struct Point {
+    old: isize,
+    new: isize,
+}
+
+impl Point {
+    fn diagonal(self) -> isize {
+        self.old - self.new
+    }
+
+    fn on_diagonal(diagonal: isize, old: isize) -> Self {
+        Self { old, new: old - diagonal }
+    }
+
+    fn sum(self) -> isize {
+        self.old + self.new
+    }
+}
+
+/// A rectangle of the edit graph, from START (inclusive) to END (exclusive).
+struct Area {
+    start: Point,
+    end: Point,
+    /// Whether only the best way will do.
+    minimal: bool,
+}
+
+/// A point through which the way shall go, and whether the parts before and after it are to be
+/// searched for their best way.
+struct Split {
+    point: Point,
+    minimal_before: bool,
+    minimal_after: bool,
+}
+
+impl Split {
+    fn optimal(point: Point) -> Self {
+        Self { point, minimal_before: true, minimal_after: true }
+    }
+
+    /// At a point that a search from the start has reached by its best way.
+    fn forward(point: Point) -> Self {
+        Self { point, minimal_before: true, minimal_after: false }
+    }
+
+    /// At a point that a search from the end has reached by its best way.
+    fn backward(point: Point) -> Self {
+        Self { point, minimal_before: false, minimal_after: true }
+    }
+}
+
+/// The points that the search from one corner has reached at its present cost: for each diagonal
+/// the position in the old text.
+struct Frontier {
+    reached: Vec<isize>,
+    /// The index in `reached` of diagonal 0.
+    origin: isize,
+    lowest: isize,
+    highest: isize,
+    /// A value that loses against every real position.
+    unreached: isize,
+}
+
+impl Frontier {
+    fn new(old_len: usize, new_len: usize, unreached: isize) -> Self {
+        Self {
+            // One diagonal more at each end holds the sentinels.
+            reached: vec![unreached; old_len + new_len + 3],
+            origin: new_len as isize + 1,
+            lowest: 0,
+            highest: 0,
+            unreached,
+        }
+    }
+
+    fn restart(&mut self, corner: Point) {
+        self.lowest = corner.diagonal();
+        self.highest = corner.diagonal();
+        self.set(corner.diagonal(), corner.old);
+    }
+
+    fn get(&self, diagonal: isize) -> isize {
+        self.reached[(diagonal + self.origin) as usize]
+    }
+
+    fn set(&mut self, diagonal: isize, old: isize) {
+        self.reached[(diagonal + self.origin) as usize] = old;
+    }
+
+    fn point(&self, diagonal: isize) -> Point {
+        Point::on_diagonal(diagonal, self.get(diagonal))
+    }
+
+    fn covers(&self, diagonal: isize) -> bool {
+        self.lowest <= diagonal && diagonal <= self.highest
+    }
+
+    /// Takes in the next diagonal on each side. At the border of AREA the side retreats instead,
+    /// since only every second diagonal can be reached at any cost.
+    fn widen(&mut self, area: &Area) {
+        if self.lowest > area.start.old - area.end.new {
+            self.lowest -= 1;
+            self.set(self.lowest - 1, self.unreached);
+        } else {
+            self.lowest += 1;
+        }
+        if self.highest < area.end.old - area.start.new {
+            self.highest += 1;
+            self.set(self.highest + 1, self.unreached);
+        } else {
+            self.highest -= 1;
+        }
+    }
+
+    /// The points of the present cost, highest diagonal first.
+    fn points(&self) -> impl Iterator<Item = Point> {
+        let diagonals = (self.lowest..=self.highest).rev().step_by(2);
+        diagonals.map(|diagonal| self.point(diagonal))
+    }
+}
+
+/// The kept lines of both texts.
+#[derive(Clone, Copy)]
+struct Grid<'a> {
+    old: &'a [u32],
+    new: &'a [u32],
+}
+
+impl Grid<'_> {
+    /// How many lines are equal from POINT on, before LIMIT.
+    fn snake_ahead(self, point: Point, limit: Point) -> isize {
+        let (mut old, mut new) = (point.old, point.new);
+        while old < limit.old && new < limit.new && self.old[old as usize] == self.new[new as usize] {
+            old += 1;
+            new += 1;
+        }
+        old - point.old
+    }
+
+    /// How many lines are equal before POINT, after LIMIT.
+    fn snake_behind(self, point: Point, limit: Point) -> isize {
+        let (mut old, mut new) = (point.old, point.new);
+        while old > limit.old && new > limit.new && self.old[old as usize - 1] == self.new[new as usize - 1] {
+            old -= 1;
+            new -= 1;
+        }
+        point.old - old
+    }
+}
+
+/// Searches for the way through the edit graph of the kept lines.
+pub(super) struct Search<'a> {
+    grid: Grid<'a>,
+    old: &'a Kept,
+    new: &'a Kept,
+    changes: &'a mut Changes,
+    forward: Frontier,
+    backward: Frontier,
+    cost_limit: isize,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(old: &'a Kept, new: &'a Kept, changes: &'a mut Changes) -> Self {
+        let (old_len, new_len) = (old.classes.len(), new.classes.len());
+        let cost_limit = coarse_sqrt(old_len + new_len + 3).max(LEAST_COST_LIMIT);
+        Self {
+            grid: Grid { old: &old.classes, new: &new.classes },
+            old,
+            new,
+            changes,
+            forward: Frontier::new(old_len, new_len, -1),
+            backward: Frontier::new(old_len, new_len, isize::MAX),
+            cost_limit: cost_limit as isize,
+        }
+    }
+
+    /// Divides and conquers, with a stack of its own because the depth depends on the input.
+    pub(super) fn run(mut self) {
+        let mut pending = vec![Area {
+            start: Point { old: 0, new: 0 },
+            end: Point { old: self.old.classes.len() as isize, new: self.new.classes.len() as isize },
+            minimal: false,
+        }];
+        while let Some(area) = pending.pop() {
+            let area = self.shrink(area);
+            if area.start.old == area.end.old || area.start.new == area.end.new {
+                self.mark_changed(&area);
+                continue;
+            }
+            let split = self.split(&area);
+            pending.push(Area { start: area.start, end: split.point, minimal: split.minimal_before });
+            pending.push(Area { start: split.point, end: area.end, minimal: split.minimal_after });
+        }
+    }
+
+    /// Takes equal lines off both ends of AREA.
+    fn shrink(&self, mut area: Area) -> Area {
+        let ahead = self.grid.snake_ahead(area.start, area.end);
+        area.start.old += ahead;
+        area.start.new += ahead;
+        let behind = self.grid.snake_behind(area.end, area.start);
+        area.end.old -= behind;
+        area.end.new -= behind;
+        area
+    }
+
+    fn mark_changed(&mut self, area: &Area) {
+        for index in area.start.old..area.end.old {
+            self.changes.old[self.old.positions[index as usize]] = true;
+        }
+        for index in area.start.new..area.end.new {
+            self.changes.new[self.new.positions[index as usize]] = true;
+        }
+    }
+
+    /// Chooses a point on the way through AREA, by searching from both of its corners at once.
+    fn split(&mut self, area: &Area) -> Split {
+        self.forward.restart(area.start);
+        self.backward.restart(area.end);
+        // With an odd distance of the corners' diagonals, it is a forward step that makes the
+        // searches meet.
+        let odd = (area.start.diagonal() - area.end.diagonal()) % 2 != 0;
+        let mut cost = 0;
+        loop {
+            cost += 1;
+            let mut long_snake = false;
+            if let Some(point) = self.advance(area, odd, &mut long_snake) {
+                return Split::optimal(point);
+            }
+            if let Some(point) = self.retreat(area, !odd, &mut long_snake) {
+                return Split::optimal(point);
+            }
+            if area.minimal {
+                continue;
+            }
+            if long_snake
+                && cost > PATIENCE
+                && let Some(split) = self.best_snake(area, cost)
+            {
+                return split;
+            }
+            if cost >= self.cost_limit {
+                return self.furthest(area);
+            }
+        }
+    }
+
+    /// Raises the cost of the search from the start of AREA by one. The result is the point where
+    /// it meets the other search, if it MAY_MEET that. Notes if a LONG_SNAKE was found.
+    fn advance(&mut self, area: &Area, may_meet: bool, long_snake: &mut bool) -> Option<Point> {
+        let grid = self.grid;
+        self.forward.widen(area);
+        let mut diagonal = self.forward.highest;
+        let mut adding = self.forward.get(diagonal + 1);
+        while diagonal >= self.forward.lowest {
+            let removing = self.forward.get(diagonal - 1);
+            let old = if removing >= adding { removing + 1 } else { adding };
+            let snake = grid.snake_ahead(Point::on_diagonal(diagonal, old), area.end);
+            *long_snake |= snake > LONG_SNAKE;
+            let old = old + snake;
+            self.forward.set(diagonal, old);
+            if may_meet && self.backward.covers(diagonal) && self.backward.get(diagonal) <= old {
+                return Some(Point::on_diagonal(diagonal, old));
+            }
+            adding = removing;
+            diagonal -= 2;
+        }
+        None
+    }
+
+    /// The same as [`Self::advance`] for the search from the end of AREA.
+    fn retreat(&mut self, area: &Area, may_meet: bool, long_snake: &mut bool) -> Option<Point> {
+        let grid = self.grid;
+        self.backward.widen(area);
+        let mut diagonal = self.backward.highest;
+        while diagonal >= self.backward.lowest {
+            let adding = self.backward.get(diagonal - 1);
+            let removing = self.backward.get(diagonal + 1);
+            let old = if adding < removing { adding } else { removing - 1 };
+            let snake = grid.snake_behind(Point::on_diagonal(diagonal, old), area.start);
+            *long_snake |= snake > LONG_SNAKE;
+            let old = old - snake;
+            self.backward.set(diagonal, old);
+            if may_meet && self.forward.covers(diagonal) && old <= self.forward.get(diagonal) {
+                return Some(Point::on_diagonal(diagonal, old));
+            }
+            diagonal -= 2;
+        }
+        None
+    }
+
+    /// A point behind a long snake where one of the searches has advanced much for its COST.
+    fn best_snake(&self, area: &Area, cost: isize) -> Option<Split> {
+        let enough = ADVANCE_PER_COST * cost;
+        let forward = self.forward.points().filter_map(|point| {
+            let advance = point.sum() - area.start.sum() - bend(point, area.start);
+            (advance > enough && self.ends_long_snake(point, area)).then_some((advance, point))
+        });
+        if let Some(point) = first_of_best(forward) {
+            return Some(Split::forward(point));
+        }
+        let backward = self.backward.points().filter_map(|point| {
+            let advance = area.end.sum() - point.sum() - bend(point, area.end);
+            (advance > enough && self.starts_long_snake(point, area)).then_some((advance, point))
+        });
+        first_of_best(backward).map(Split::backward)
+    }
+
+    fn ends_long_snake(&self, point: Point, area: &Area) -> bool {
+        let start = Point { old: point.old - LONG_SNAKE, new: point.new - LONG_SNAKE };
+        start.old >= area.start.old
+            && start.new >= area.start.new
+            && point.old < area.end.old
+            && point.new < area.end.new
+            && self.grid.snake_ahead(start, point) == LONG_SNAKE
+    }
+
+    fn starts_long_snake(&self, point: Point, area: &Area) -> bool {
+        let end = Point { old: point.old + LONG_SNAKE, new: point.new + LONG_SNAKE };
+        end.old <= area.end.old
+            && end.new <= area.end.new
+            && point.old > area.start.old
+            && point.new > area.start.new
+            && self.grid.snake_ahead(point, end) == LONG_SNAKE
+    }
+
+    /// The point in AREA that is furthest from the corner where its search began.
+    fn furthest(&self, area: &Area) -> Split {
+        let forward = self.forward.points().map(|point| {
+            let old = point.old.min(area.end.old).min(area.end.new + point.diagonal());
+            let point = Point::on_diagonal(point.diagonal(), old);
+            (point.sum() - area.start.sum(), point)
+        });
+        let backward = self.backward.points().map(|point| {
+            let old = point.old.max(area.start.old).max(area.start.new + point.diagonal());
+            let point = Point::on_diagonal(point.diagonal(), old);
+            (area.end.sum() - point.sum(), point)
+        });
+        let forward = forward.reduce(better);
+        let backward = backward.reduce(better);
+        match (forward, backward) {
+            (Some((ahead, point)), Some((behind, _))) if ahead > behind => Split::forward(point),
+            (_, Some((_, point))) => Split::backward(point),
+            (Some((_, point)), None) => Split::forward(point),
+            // Neither search can be without a point as long as they have not met.
+            (None, None) => Split::backward(area.start),
+        }
+    }
+}
+
+/// How far POINT has strayed from the diagonal of CORNER.
+fn bend(point: Point, corner: Point) -> isize {
+    (point.diagonal() - corner.diagonal()).abs()
+}
+
+fn first_of_best(points: impl Iterator<Item = (isize, Point)>) -> Option<Point> {
+    points.reduce(better).map(|(_, point)| point)
+}
+
+/// The one with the higher score, or else the first.
+fn better(first: (isize, Point), second: (isize, Point)) -> (isize, Point) {
+    if second.0 > first.0 { second } else { first }
+}

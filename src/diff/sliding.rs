@@ -1,0 +1,270 @@
+//! Moves runs of changed lines to where a reader expects them.
+//!
+//! A run can slide where the line before it equals its last line, or the line behind it equals
+//! its first one. The texts differ in the same way wherever it comes to rest.
+
+use std::cmp::Ordering;
+
+use super::matching::{Changes, Text};
+
+/// Slides the runs of changed lines in both texts.
+pub(super) fn slide(old: &Text<'_>, new: &Text<'_>, changes: &mut Changes) {
+    slide_runs(old, &mut changes.old, &changes.new);
+    slide_runs(new, &mut changes.new, &changes.old);
+}
+
+/// A place between two unchanged lines (or at an end) of one text, with the run of changed lines
+/// there, which may be empty. Both texts have the same number of gaps.
+struct Gap {
+    start: usize,
+    end: usize,
+}
+
+impl Gap {
+    fn first(changed: &[bool]) -> Self {
+        Self::starting_at(0, changed)
+    }
+
+    fn starting_at(start: usize, changed: &[bool]) -> Self {
+        let run = changed[start..].iter().take_while(|changed| **changed);
+        Self { start, end: start + run.count() }
+    }
+
+    fn ending_at(end: usize, changed: &[bool]) -> Self {
+        let run = changed[..end].iter().rev().take_while(|changed| **changed);
+        Self { start: end - run.count(), end }
+    }
+
+    fn next(&self, changed: &[bool]) -> Option<Self> {
+        (self.end < changed.len()).then(|| Self::starting_at(self.end + 1, changed))
+    }
+
+    fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+}
+
+/// Slides every run of TEXT, whose lines are CHANGED, against the other text.
+fn slide_runs(text: &Text<'_>, changed: &mut [bool], other_changed: &[bool]) {
+    let gap = Gap::first(changed);
+    let other_gap = Gap::first(other_changed);
+    let mut slider = Slider { text, changed, other_changed, gap, other_gap };
+    loop {
+        if !slider.gap.is_empty() {
+            slider.settle();
+        }
+        if !slider.next() {
+            return;
+        }
+    }
+}
+
+/// A run and its counterpart: the gap between the same unchanged lines of the other text.
+struct Slider<'a> {
+    text: &'a Text<'a>,
+    changed: &'a mut [bool],
+    other_changed: &'a [bool],
+    gap: Gap,
+    other_gap: Gap,
+}
+
+impl Slider<'_> {
+    fn next(&mut self) -> bool {
+        let next = self.gap.next(self.changed);
+        let other_next = self.other_gap.next(self.other_changed);
+        let (Some(gap), Some(other_gap)) = (next, other_next) else {
+            return false;
+        };
+        self.gap = gap;
+        self.other_gap = other_gap;
+        true
+    }
+
+    /// Brings the run to its best place.
+    fn settle(&mut self) {
+        let (highest_end, meets_other) = self.explore();
+        if self.gap.end == highest_end {
+            return;
+        }
+        if meets_other {
+            // A removal and an addition at one place read as a modification.
+            while self.other_gap.is_empty() && self.up() {}
+            return;
+        }
+        let best = self.best_end(highest_end);
+        while self.gap.end > best && self.up() {}
+    }
+
+    /// Slides the run all the way up, then all the way down, swallowing the runs that it touches.
+    /// Gives the highest position of its end, and whether it can stand opposite a run of the
+    /// other text.
+    fn explore(&mut self) -> (usize, bool) {
+        loop {
+            let len = self.gap.len();
+            while self.up() {}
+            let highest_end = self.gap.end;
+            let mut meets_other = !self.other_gap.is_empty();
+            while self.down() {
+                meets_other |= !self.other_gap.is_empty();
+            }
+            if self.gap.len() == len {
+                return (highest_end, meets_other);
+            }
+        }
+    }
+
+    fn up(&mut self) -> bool {
+        let Gap { start, end } = self.gap;
+        let classes = &self.text.classes;
+        if start == 0 || classes[start - 1] != classes[end - 1] {
+            return false;
+        }
+        self.changed[start - 1] = true;
+        self.changed[end - 1] = false;
+        self.gap = Gap { start: Gap::ending_at(start, self.changed).start, end: end - 1 };
+        self.other_gap = Gap::ending_at(self.other_gap.start - 1, self.other_changed);
+        true
+    }
+
+    fn down(&mut self) -> bool {
+        let Gap { start, end } = self.gap;
+        let classes = &self.text.classes;
+        if end == classes.len() || classes[start] != classes[end] {
+            return false;
+        }
+        self.changed[start] = false;
+        self.changed[end] = true;
+        self.gap = Gap { start: start + 1, end: Gap::starting_at(end, self.changed).end };
+        self.other_gap = Gap::starting_at(self.other_gap.end + 1, self.other_changed);
+        true
+    }
+
+    /// The end of the run, from HIGHEST_END to the present one, with which its borders look best;
+    /// the lowest of equally good ones.
+    fn best_end(&self, highest_end: usize) -> usize {
+        let Gap { start, end } = self.gap;
+        let len = end - start;
+        let first = highest_end.max(start.saturating_sub(1)).max(end.saturating_sub(MOST_TRIED));
+        let mut best = (first, self.appearance(first, len));
+        for tried in first + 1..=end {
+            let appearance = self.appearance(tried, len);
+            if !appearance.is_worse_than(&best.1) {
+                best = (tried, appearance);
+            }
+        }
+        best.0
+    }
+
+    fn appearance(&self, end: usize, len: usize) -> Appearance {
+        let top = Appearance::of_border(&self.text.lines, end - len);
+        let bottom = Appearance::of_border(&self.text.lines, end);
+        Appearance { indent: top.indent + bottom.indent, badness: top.badness + bottom.badness }
+    }
+}
+
+/// So many positions of a run are compared at most.
+const MOST_TRIED: usize = 100;
+
+/// As many blank lines end the view from a border.
+const MOST_BLANKS: i32 = 20;
+
+/// Deeper indentation makes no difference.
+const MOST_INDENT: i32 = 200;
+
+const TAB_WIDTH: i32 = 8;
+
+/// How good it looks to have a border of a change between two lines.
+struct Appearance {
+    /// Shallow indentation is better than all that `badness` can tell, within `INDENT_WEIGHT`.
+    indent: i32,
+    badness: i32,
+}
+
+const INDENT_WEIGHT: i32 = 60;
+
+impl Appearance {
+    /// The border before the line at INDEX.
+    fn of_border(lines: &[&[u8]], index: usize) -> Self {
+        let here = lines.get(index).and_then(|line| indent(line));
+        let (blanks_above, above) = look(lines[..index].iter().rev());
+        let below = lines.get(index + 1..).unwrap_or_default();
+        let (further_blanks, below) = look(below.iter());
+
+        let blanks_below = match here {
+            Some(_) => 0,
+            None => 1 + further_blanks,
+        };
+        let blanks = blanks_above + blanks_below;
+        let mut badness = 6 * blanks_below - 30 * blanks;
+        if index == 0 {
+            badness += 1;
+        }
+        if index == lines.len() {
+            badness += 21;
+        }
+        let effective = here.or(below);
+        if let (Some(effective), Some(above)) = (effective, above) {
+            badness += badness_of_step(above, effective, below, blanks > 0);
+        }
+        Self { indent: effective.unwrap_or(-1), badness }
+    }
+
+    fn is_worse_than(&self, other: &Self) -> bool {
+        let deeper = match self.indent.cmp(&other.indent) {
+            Ordering::Less => -INDENT_WEIGHT,
+            Ordering::Equal => 0,
+            Ordering::Greater => INDENT_WEIGHT,
+        };
+        deeper + self.badness > other.badness
+    }
+}
+
+/// What the step of indentation at a border, from the line ABOVE it to the one HERE, adds to its
+/// badness. The one BELOW tells whether a block starts here.
+fn badness_of_step(above: i32, here: i32, below: Option<i32>, blank: bool) -> i32 {
+    let starts_block = below.is_some_and(|below| below > here);
+    match (here.cmp(&above), blank) {
+        (Ordering::Equal, _) => 0,
+        (Ordering::Greater, true) => 10,
+        (Ordering::Greater, false) => -4,
+        (Ordering::Less, true) => 17,
+        (Ordering::Less, false) if starts_block => 24,
+        (Ordering::Less, false) => 23,
+    }
+}
+
+/// Counts the blank lines at the start of LINES, and gives the indentation of the line behind them.
+fn look<'a>(lines: impl Iterator<Item = &'a &'a [u8]>) -> (i32, Option<i32>) {
+    let mut blanks = 0;
+    for line in lines {
+        if let Some(indent) = indent(line) {
+            return (blanks, Some(indent));
+        }
+        blanks += 1;
+        if blanks == MOST_BLANKS {
+            return (blanks, Some(0));
+        }
+    }
+    (blanks, None)
+}
+
+/// The columns before the first character of LINE, or nothing if the line is blank.
+fn indent(line: &[u8]) -> Option<i32> {
+    let mut columns = 0;
+    for byte in line {
+        match byte {
+            b' ' => columns += 1,
+            b'\t' => columns += TAB_WIDTH - columns % TAB_WIDTH,
+            b'\r' | b'\n' => {}
+            _ => return Some(columns),
+        }
+        if columns >= MOST_INDENT {
+            return Some(MOST_INDENT);
+        }
+    }
+    None
+}

@@ -1,0 +1,56 @@
+//! What ends a run before its time: each kind has its exit code here and nowhere else.
+
+use crate::exit;
+use holo_protocol::words::reason;
+use std::io;
+use std::path::Path;
+
+/// Why a run cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Fatal {
+    /// The run could not begin; the text says why.
+    #[error("{0}")]
+    CouldNotRun(String),
+    /// As [`Fatal::CouldNotRun`], with all reasons told already.
+    #[error("")]
+    Reported,
+    /// A generator could not be run or failed.
+    #[error("{0}")]
+    Generator(String),
+    /// A signal asked for the end.
+    #[error("interrupted by signal {0}")]
+    Interrupted(i32),
+}
+
+impl Fatal {
+    /// The exit code that the kind of the error stands for.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Fatal::CouldNotRun(_) | Fatal::Reported => exit::COULD_NOT_RUN,
+            Fatal::Generator(_) => exit::FAILED,
+            Fatal::Interrupted(signal) => exit::interrupted(*signal),
+        }
+    }
+
+    /// What there is to tell the user.
+    #[must_use]
+    pub fn message(&self) -> Option<String> {
+        match self {
+            Fatal::CouldNotRun(_) | Fatal::Generator(_) => Some(self.to_string()),
+            Fatal::Reported | Fatal::Interrupted(_) => None,
+        }
+    }
+
+    /// An operation on a path that went wrong while the run was being prepared.
+    #[must_use]
+    pub fn io(operation: &str, path: &Path, error: &io::Error) -> Fatal {
+        Fatal::CouldNotRun(at(operation, path, error))
+    }
+}
+
+/// An I/O error with what was done and where, in the form that version 3's users know: `open PATH: permission denied`.
+#[must_use]
+pub fn at(operation: &str, path: &Path, error: &io::Error) -> String {
+    format!("{operation} {}: {}", path.display(), reason(error))
+}

@@ -1,0 +1,16 @@
+//! The exit codes, as `holo(8)` lists them.
+
+/// Everything was done.
+pub const DONE: u8 = 0;
+/// An entity failed or was refused, a generator failed, or a scenario deviated.
+pub const FAILED: u8 = 1;
+/// The command line was not understood.
+pub const USAGE: u8 = 2;
+/// The run could not begin: configuration, scan, selectors, lock.
+pub const COULD_NOT_RUN: u8 = 255;
+
+/// Ended by a signal, as shells count it: 130 for SIGINT, 143 for SIGTERM.
+#[must_use]
+pub fn interrupted(signal: i32) -> u8 {
+    u8::try_from(signal).unwrap_or(0).saturating_add(128)
+}

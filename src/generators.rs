@@ -1,0 +1,114 @@
+//! Generators: programs that make resource files before the plugins look for them.
+
+use crate::cache::CacheDirectory;
+use crate::error::Fatal;
+use crate::interrupt::Interrupt;
+use crate::plugin::process::{self, Program, RunError};
+use crate::report::Console;
+use crate::settings::Settings;
+use bstr::{BString, ByteSlice};
+use holo_protocol::environment as names;
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use walkdir::WalkDir;
+
+/// Every file that generators made, by its path below the virtual resource root, with the generator that first made it.
+pub type Generated = BTreeMap<PathBuf, PathBuf>;
+
+/// Runs all generators, in the order of their names.
+///
+/// # Errors
+/// If one cannot be run or fails; the others are not run then.
+pub fn run(
+    settings: &Settings,
+    cache: &CacheDirectory,
+    interrupt: &Interrupt,
+    console: &mut Console,
+) -> Result<Generated, Fatal> {
+    let virtual_root = cache.subdirectory("generated-resources")?;
+    let mut generated = Generated::new();
+    for (index, generator) in find(&settings.root.generators())?.into_iter().enumerate() {
+        let environment = vec![
+            (names::GENERATOR_OUT, virtual_root.clone().into()),
+            (names::GENERATOR_RESOURCE_ROOT, settings.root.resources().into()),
+            (names::ROOT_DIR, settings.root.as_given().into()),
+            (names::CACHE_DIR, cache.subdirectory(&format!("generated-resources.cache/{index}"))?.into()),
+        ];
+        let program = Program { path: &generator, arguments: vec![], environment, messages: false, requests: false };
+        run_one(program, interrupt, console)?;
+        for file in files_below(&virtual_root)? {
+            generated.entry(file).or_insert_with(|| generator.clone());
+        }
+    }
+    Ok(generated)
+}
+
+/// The executables below the folder, or symlinks to executables; the folder need not exist.
+fn find(folder: &Path) -> Result<Vec<PathBuf>, Fatal> {
+    if !folder.exists() {
+        return Ok(Vec::new());
+    }
+    let is_executable = |path: &Path| {
+        path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+    };
+    let mut found = Vec::new();
+    for entry in WalkDir::new(folder).sort_by_file_name() {
+        let entry = entry.map_err(|error| walk_error(folder, error))?;
+        if is_executable(entry.path()) {
+            found.push(entry.into_path());
+        }
+    }
+    Ok(found)
+}
+
+fn walk_error(folder: &Path, error: walkdir::Error) -> Fatal {
+    let path = error.path().unwrap_or(folder).to_owned();
+    Fatal::io("open", &path, &error.into())
+}
+
+fn run_one(program: Program<'_>, interrupt: &Interrupt, console: &mut Console) -> Result<(), Fatal> {
+    let path = program.path;
+    let failed = |reason: String| Fatal::Generator(format!("could not run {}: {reason}", path.display()));
+    let mut lines = [Vec::new(), Vec::new()];
+    console.flush();
+    let ended = program.run(interrupt, |channel, bytes| {
+        let line = if channel == process::Channel::Stdout { &mut lines[0] } else { &mut lines[1] };
+        line.extend_from_slice(bytes);
+        show_whole_lines(path, line, console);
+    });
+    for mut rest in lines {
+        if !rest.is_empty() {
+            rest.push(b'\n');
+            show_whole_lines(path, &mut rest, console);
+        }
+    }
+    let ended = ended.map_err(|error| match error {
+        RunError::Start(reason) => failed(reason),
+        RunError::Interrupted(fatal) => fatal,
+    })?;
+    process::failure(ended.status).map_or(Ok(()), |reason| Err(failed(reason)))
+}
+
+fn show_whole_lines(generator: &Path, text: &mut Vec<u8>, console: &mut Console) {
+    let Some(end) = text.rfind_byte(b'\n') else { return };
+    for line in text.drain(..=end).as_slice().lines() {
+        let intro = [b"output from ", generator.as_os_str().as_bytes(), b": "].concat();
+        console.warning(BString::from([&intro[..], line].concat()));
+    }
+    console.flush();
+}
+
+fn files_below(virtual_root: &Path) -> Result<Vec<PathBuf>, Fatal> {
+    let mut files = Vec::new();
+    for entry in WalkDir::new(virtual_root) {
+        let entry = entry.map_err(|error| walk_error(virtual_root, error))?;
+        if !entry.file_type().is_dir()
+            && let Ok(below) = entry.path().strip_prefix(virtual_root)
+        {
+            files.push(below.to_owned());
+        }
+    }
+    Ok(files)
+}

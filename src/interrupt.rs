@@ -1,0 +1,66 @@
+//! SIGINT and SIGTERM as something that can be waited for beside pipes.
+
+use crate::error::Fatal;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Remembers that a signal asked for the end.
+///
+/// Without it a signal would end the process at once, and leave the cache directory and the lock behind.
+#[derive(Debug)]
+pub struct Interrupt {
+    signal: Arc<AtomicUsize>,
+    wake: OwnedFd,
+}
+
+impl Interrupt {
+    /// Catches the signals from now on.
+    ///
+    /// # Errors
+    /// If the system has no pipe left.
+    pub fn install() -> io::Result<Interrupt> {
+        let signal = Arc::new(AtomicUsize::new(0));
+        let (wake, write_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let ignored = ignored_signals();
+        for (number, value) in [(SIGINT, 2), (SIGTERM, 15), (SIGHUP, 1)] {
+            // Who starts us with nohup, or in the background of a script, wants the signal ignored.
+            if ignored & (1 << (value - 1)) != 0 {
+                continue;
+            }
+            signal_hook::flag::register_usize(number, Arc::clone(&signal), value)?;
+            signal_hook::low_level::pipe::register(number, write_end.try_clone()?)?;
+        }
+        Ok(Interrupt { signal, wake })
+    }
+
+    /// The signal that asked for the end, if one did.
+    #[must_use]
+    pub fn signal(&self) -> Option<i32> {
+        i32::try_from(self.signal.load(Ordering::Relaxed)).ok().filter(|&signal| signal != 0)
+    }
+
+    /// Ends the run if a signal asked for it.
+    ///
+    /// # Errors
+    /// [`Fatal::Interrupted`] if so.
+    pub fn check(&self) -> Result<(), Fatal> {
+        self.signal().map_or(Ok(()), |signal| Err(Fatal::Interrupted(signal)))
+    }
+}
+
+/// The signals that were ignored when this process was started, as the kernel's bit mask.
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or(0)
+}
+
+impl AsFd for Interrupt {
+    /// Becomes readable when a signal arrives, and stays so.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}

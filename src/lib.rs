@@ -1,0 +1,52 @@
+//! The dispatcher: it knows entity IDs, and leaves what they mean to plugins.
+//!
+//! Data goes one way, each step a value that is handed to the next:
+//!
+//! ```text
+//! arguments → configuration → plugins → resources → entities → selection → events → words
+//!   cli.rs      config.rs     plugin/   generators.rs  entity.rs  select.rs   apply.rs   report/
+//!                                       resources.rs
+//!                └───────────── survey.rs ──────────────┘        └─── commands/ ───┘
+//! ```
+
+pub mod apply;
+pub mod cache;
+pub mod cli;
+mod commands;
+pub mod config;
+pub mod diff;
+pub mod entity;
+pub mod error;
+pub mod exit;
+pub mod generators;
+pub mod interrupt;
+pub mod lock;
+pub mod plugin;
+pub mod report;
+pub mod resources;
+pub mod root;
+pub mod select;
+pub mod settings;
+pub mod survey;
+
+use cli::Arguments;
+use holo_protocol::session::Stream;
+use report::Console;
+use settings::Settings;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Does what the command line says, and gives the exit code.
+#[must_use]
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let mut console = Console::of_process();
+    let code = match cli::parse(arguments) {
+        Arguments::Verb(verb) => commands::run(verb, Settings::from_environment(), console),
+        Arguments::Unusable(message) => {
+            console.raw(Stream::Stderr, message.as_bytes());
+            console.flush();
+            exit::USAGE
+        }
+    };
+    ExitCode::from(code)
+}

@@ -1,0 +1,199 @@
+//! The plugins of a run: how they are asked, whatever version they speak.
+
+pub mod handshake;
+pub mod process;
+mod session;
+mod version3;
+
+use crate::error::Fatal;
+use crate::interrupt::Interrupt;
+use bstr::BStr;
+use holo_protocol::Message;
+use holo_protocol::environment as names;
+use holo_protocol::session::Stream;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// A plugin that answered the handshake.
+#[derive(Debug)]
+pub struct Plugin {
+    /// Its ID.
+    pub id: String,
+    identity: Identity,
+    means: Means,
+}
+
+/// What every invocation of a plugin needs.
+#[derive(Debug)]
+struct Identity {
+    program: PathBuf,
+    api_version: u32,
+    directories: Directories,
+}
+
+/// The directories that a plugin is given.
+#[derive(Clone, Debug)]
+pub struct Directories {
+    /// The root of the system, as the user gave it.
+    pub root: PathBuf,
+    /// Where its resource files are.
+    pub resources: PathBuf,
+    /// Where it keeps what later runs need.
+    pub state: PathBuf,
+    /// Where it keeps what this run needs.
+    pub cache: PathBuf,
+}
+
+/// How a plugin is asked: one process an operation, or one for all.
+#[derive(Debug)]
+enum Means {
+    Processes,
+    Session(session::Seat),
+}
+
+/// What a plugin says while it works on an entity.
+#[derive(Debug)]
+pub enum Progress<'a> {
+    /// Something for the user to see.
+    Output(Stream, &'a [u8]),
+    /// A message of file descriptor 3.
+    Message(Message),
+    /// After [`Message::RequiresForceToOverwrite`]: the two files that show what a person changed.
+    Diff(FilePair),
+    /// There should be two such files, but the plugin cannot name them.
+    CannotDiff(String),
+    /// Something about the plugin itself that a person should know.
+    Warning(String),
+    /// The entity is done with.
+    Done,
+    /// The entity is done with, and failed; the text says why, unless the plugin has said so itself.
+    Failed(Option<String>),
+}
+
+/// The two files that show an entity's difference: as it was last applied, and as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilePair {
+    /// The entity as it was last applied.
+    pub from: PathBuf,
+    /// The entity as it is.
+    pub to: PathBuf,
+}
+
+/// Why a plugin gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum OperationError {
+    /// It failed; the text says how.
+    #[error("{0}")]
+    Failed(String),
+    /// The run is to end.
+    #[error(transparent)]
+    Fatal(#[from] Fatal),
+}
+
+impl From<process::RunError> for OperationError {
+    fn from(error: process::RunError) -> Self {
+        match error {
+            process::RunError::Start(reason) => OperationError::Failed(reason),
+            process::RunError::Interrupted(fatal) => OperationError::Fatal(fatal),
+        }
+    }
+}
+
+impl Plugin {
+    /// A plugin that has been met.
+    #[must_use]
+    pub fn new(id: String, met: &handshake::Met, directories: Directories) -> Plugin {
+        let identity = Identity { program: met.program.clone(), api_version: met.api_version, directories };
+        let means = if met.session { Means::Session(session::Seat::default()) } else { Means::Processes };
+        Plugin { id, identity, means }
+    }
+
+    /// Asks which entities there are; the answer is the text of the scan report.
+    ///
+    /// # Errors
+    /// If the plugin fails.
+    pub fn scan(
+        &mut self,
+        interrupt: &Interrupt,
+        on_output: &mut dyn FnMut(Stream, &[u8]),
+    ) -> Result<Vec<u8>, OperationError> {
+        match &mut self.means {
+            Means::Processes => version3::scan(&self.identity, interrupt, on_output),
+            Means::Session(seat) => seat.scan(&self.identity, interrupt, on_output),
+        }
+    }
+
+    /// Applies entities of which none depends on another, in any order; each [`Progress`] comes with the place of its entity.
+    ///
+    /// Every entity comes to its end by [`Progress::Done`] or [`Progress::Failed`], whatever the plugin does.
+    ///
+    /// # Errors
+    /// Only what ends the run.
+    pub fn apply(
+        &mut self,
+        ids: &[&BStr],
+        force: bool,
+        interrupt: &Interrupt,
+        on_progress: &mut dyn FnMut(usize, Progress<'_>),
+    ) -> Result<(), Fatal> {
+        match &mut self.means {
+            Means::Processes => ids.iter().enumerate().try_for_each(|(index, id)| {
+                version3::apply(&self.identity, id, force, interrupt, &mut |progress| on_progress(index, progress))
+            }),
+            Means::Session(seat) => seat.apply(&self.identity, ids, force, interrupt, on_progress),
+        }
+    }
+
+    /// Asks for the two files that show an entity's difference; there may be none.
+    ///
+    /// # Errors
+    /// If the plugin fails.
+    pub fn diff(
+        &mut self,
+        id: &BStr,
+        interrupt: &Interrupt,
+        on_output: &mut dyn FnMut(Stream, &[u8]),
+    ) -> Result<Option<FilePair>, OperationError> {
+        match &mut self.means {
+            Means::Processes => version3::diff(&self.identity, id, interrupt, on_output),
+            Means::Session(seat) => seat.diff(&self.identity, id, interrupt, on_output),
+        }
+    }
+}
+
+impl Identity {
+    /// What the plugin's environment has beyond ours.
+    fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let Directories { root, resources, state, cache } = &self.directories;
+        vec![
+            (names::API_VERSION, self.api_version.to_string().into()),
+            (names::ROOT_DIR, root.into()),
+            (names::RESOURCE_DIR, resources.into()),
+            (names::STATE_DIR, state.into()),
+            (names::CACHE_DIR, cache.into()),
+        ]
+    }
+
+    /// What to tell a person whose plugin has left a process behind that holds one of its pipes.
+    fn held_open(&self, channel: process::Channel) -> String {
+        let what = match channel {
+            process::Channel::Stdout => "standard output",
+            process::Channel::Stderr => "standard error",
+            process::Channel::Messages => "file descriptor 3",
+        };
+        let program = self.program.display();
+        format!(
+            "{program} has left a process behind that holds its {what} open; what that may still say is not waited for"
+        )
+    }
+}
+
+/// The program of a plugin that no line gives a path for: the usual place below the root, then beside this program, then the usual place
+/// on the host. The first that exists counts; the first of all is the one to name if none does.
+#[must_use]
+pub fn default_programs(id: &str, root: &crate::root::Root, program_directory: Option<&Path>) -> Vec<PathBuf> {
+    let name = format!("holo-{id}");
+    let usual = |root: &crate::root::Root| root.join("usr/lib/holo").join(&name);
+    let beside = program_directory.map(|folder| folder.join(&name));
+    [usual(root)].into_iter().chain(beside).chain([usual(&crate::root::Root::new(None))]).collect()
+}

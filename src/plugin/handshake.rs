@@ -1,0 +1,77 @@
+//! The first meeting with a plugin: is it there, and what does it speak?
+
+use super::OperationError;
+use super::process::{self, Channel, Program};
+use crate::config::PluginLine;
+use crate::interrupt::Interrupt;
+use crate::plugin::default_programs;
+use crate::settings::Settings;
+use holo_protocol::environment as names;
+use holo_protocol::session::Stream;
+use holo_protocol::{API_VERSION_3, API_VERSION_4, Info};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// What a plugin has said of itself.
+#[derive(Clone, Debug)]
+pub struct Met {
+    /// The plugin's program.
+    pub program: PathBuf,
+    /// The version that both sides speak.
+    pub api_version: u32,
+    /// Whether one process can serve a whole run.
+    pub session: bool,
+}
+
+/// Where the plugin's program is, or where it should have been.
+///
+/// # Errors
+/// The path that does not exist.
+pub fn locate(line: &PluginLine, settings: &Settings) -> Result<PathBuf, PathBuf> {
+    let candidates = line.program.clone().map_or_else(
+        || default_programs(&line.id, &settings.root, settings.program_directory.as_deref()),
+        |program| vec![program],
+    );
+    let found = candidates.iter().find(|path| path.exists()).cloned();
+    found.ok_or_else(|| candidates.into_iter().next().unwrap_or_default())
+}
+
+/// Asks a plugin for its `info`.
+///
+/// # Errors
+/// If it fails, its answer cannot be read, or it speaks no version that we do.
+pub fn meet(
+    id: &str,
+    program: &Path,
+    root: &Path,
+    interrupt: &Interrupt,
+    on_output: &mut dyn FnMut(Stream, &[u8]),
+) -> Result<Met, OperationError> {
+    let mut output = Vec::new();
+    let request = Program {
+        path: program,
+        arguments: vec![OsStr::new("info")],
+        environment: vec![(names::ROOT_DIR, root.into()), (names::API_VERSION, API_VERSION_3.to_string().into())],
+        messages: false,
+        requests: false,
+    };
+    let ended = request.run(interrupt, |channel, bytes| match channel {
+        Channel::Stdout => output.extend_from_slice(bytes),
+        Channel::Stderr | Channel::Messages => on_output(Stream::Stderr, bytes),
+    })?;
+    let failed = |reason: String| OperationError::Failed(format!("info with plugin {id} failed: {reason}"));
+    if let Some(reason) = process::failure(ended.status) {
+        return Err(failed(reason));
+    }
+    let info = Info::parse(&output).map_err(|error| failed(error.to_string()))?;
+    let api_version = info.common_version(API_VERSION_3, API_VERSION_4).ok_or_else(|| incompatible(id, info))?;
+    Ok(Met { program: program.to_owned(), api_version, session: info.session && api_version >= API_VERSION_4 })
+}
+
+fn incompatible(id: &str, info: Info) -> OperationError {
+    let Info { min_api_version: min, max_api_version: max, .. } = info;
+    let ours = if min > API_VERSION_4 { API_VERSION_4 } else { API_VERSION_3 };
+    OperationError::Failed(format!(
+        "plugin holo-{id} is incompatible with this Holo (plugin min: {min}, plugin max: {max}, Holo: {ours})"
+    ))
+}

@@ -1,0 +1,312 @@
+//! The one place that starts processes.
+
+use crate::error::{self, Fatal};
+use crate::interrupt::Interrupt;
+use command_fds::{CommandFdExt, FdMapping};
+use holo_protocol::environment::MESSAGE_FD;
+use holo_protocol::words;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, PipeReader, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long output is waited for after a process has ended and left its pipes to a child of its own.
+const HELD_OPEN_GRACE: Duration = Duration::from_millis(500);
+/// How long an interrupted process has to clean up before it is killed.
+const INTERRUPT_GRACE: Duration = Duration::from_secs(5);
+const CHUNK_SIZE: usize = 1 << 16;
+
+/// A program to be started.
+#[derive(Debug)]
+pub struct Program<'a> {
+    /// Which one; without a slash it is looked up in the working directory, never in `$PATH`.
+    pub path: &'a Path,
+    /// Its arguments.
+    pub arguments: Vec<&'a OsStr>,
+    /// What its environment has beyond ours.
+    pub environment: Vec<(&'static str, OsString)>,
+    /// Whether it gets a pipe as file descriptor 3.
+    pub messages: bool,
+    /// Whether it gets a pipe as its standard input, instead of `/dev/null`.
+    pub requests: bool,
+}
+
+/// Which of a process's pipes something came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channel {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+    /// File descriptor 3.
+    Messages,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// A child of the process lives on and holds this pipe open.
+    pub held_open: Option<Channel>,
+}
+
+/// A running process, in a process group of its own.
+///
+/// It is killed with its whole group when this is dropped before it has ended.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    /// Whether the child is still to be waited for.
+    running: bool,
+    /// Becomes readable when the child ends; kernels before 5.3 have none.
+    exit: Option<OwnedFd>,
+    buffer: Vec<u8>,
+    pipes: Vec<(Channel, File)>,
+    /// The write end of its standard input, if [`Program::requests`] asked for one.
+    pub requests: Option<ChildStdin>,
+}
+
+/// What [`Process::wait`] has seen.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// These bytes came from that pipe.
+    Chunk(Channel, &'a [u8]),
+    /// Standard input can take more.
+    Writable,
+    /// The process has ended, and everything it said has been seen.
+    Ended(Ended),
+}
+
+impl Program<'_> {
+    /// Starts the program.
+    ///
+    /// # Errors
+    /// If it cannot be started, in the words of version 3: `fork/exec PATH: permission denied`.
+    pub fn start(self) -> Result<Process, String> {
+        let path = self.path.to_owned();
+        self.try_start().map_err(|error| error::at("fork/exec", &path, &error))
+    }
+
+    fn try_start(self) -> io::Result<Process> {
+        let here = Path::new(".");
+        let path = if self.path.components().count() == 1 { here.join(self.path) } else { self.path.to_owned() };
+        let (stdout, stdout_writer) = io::pipe()?;
+        let (stderr, stderr_writer) = io::pipe()?;
+        let mut pipes = vec![(Channel::Stdout, stdout), (Channel::Stderr, stderr)];
+        #[expect(clippy::disallowed_methods, reason = "this is the one place")]
+        let mut command = Command::new(path);
+        command.args(self.arguments).envs(self.environment).process_group(0);
+        command.stdin(if self.requests { Stdio::piped() } else { Stdio::null() });
+        command.stdout(stdout_writer).stderr(stderr_writer);
+        if self.messages {
+            let (messages, messages_writer) = io::pipe()?;
+            pipes.push((Channel::Messages, messages));
+            let mapping = FdMapping { parent_fd: messages_writer.into(), child_fd: MESSAGE_FD };
+            command.fd_mappings(vec![mapping]).map_err(io::Error::other)?;
+        }
+        let mut child = command.spawn()?;
+        // The command holds the write ends of the pipes: while it lives, they never come to their ends.
+        drop(command);
+        let requests = child.stdin.take();
+        let exit = pid_of(&child).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let pipes = pipes.into_iter().map(non_blocking).collect::<io::Result<_>>()?;
+        Ok(Process { child, running: true, exit, buffer: vec![0; CHUNK_SIZE], pipes, requests })
+    }
+
+    /// Runs the program to its end.
+    ///
+    /// # Errors
+    /// If it cannot be started ([`RunError::Start`]), or a signal asks for the end ([`RunError::Interrupted`]).
+    pub fn run(self, interrupt: &Interrupt, mut seen: impl FnMut(Channel, &[u8])) -> Result<Ended, RunError> {
+        let mut process = self.start().map_err(RunError::Start)?;
+        let mut ended = None;
+        while ended.is_none() {
+            process.wait(interrupt, false, |event| match event {
+                Event::Chunk(channel, bytes) => seen(channel, bytes),
+                Event::Ended(how) => ended = Some(how),
+                Event::Writable => {}
+            })?;
+        }
+        ended.ok_or_else(|| RunError::Start("the process vanished".to_owned()))
+    }
+}
+
+/// Why a program was not run to its end.
+#[derive(Debug)]
+pub enum RunError {
+    /// It could not be started; the text says why.
+    Start(String),
+    /// A signal asked for the end; the process and its group are gone.
+    Interrupted(Fatal),
+}
+
+impl From<Fatal> for RunError {
+    fn from(fatal: Fatal) -> Self {
+        RunError::Interrupted(fatal)
+    }
+}
+
+fn non_blocking((channel, pipe): (Channel, PipeReader)) -> io::Result<(Channel, File)> {
+    rustix::io::ioctl_fionbio(&pipe, true)?;
+    Ok((channel, File::from(OwnedFd::from(pipe))))
+}
+
+fn pid_of(child: &Child) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(child.id()).ok()?)
+}
+
+impl Process {
+    /// Waits until something happens, and hands on everything that has.
+    ///
+    /// What stands in the pipes is seen in the order stdout, stderr, messages; [`Event::Ended`] is the last.
+    ///
+    /// # Errors
+    /// [`Fatal::Interrupted`] if a signal asked for the end: the process group is asked to end too, and killed if it doesn't.
+    pub fn wait(
+        &mut self,
+        interrupt: &Interrupt,
+        wants_to_write: bool,
+        mut seen: impl FnMut(Event<'_>),
+    ) -> Result<(), Fatal> {
+        if self.pipes.is_empty() {
+            let status = self.wait_for_exit(interrupt)?;
+            seen(Event::Ended(Ended { status, held_open: None }));
+            return Ok(());
+        }
+        let ready = self.poll(interrupt, wants_to_write)?;
+        if ready.interrupted {
+            self.pass_on(interrupt);
+            interrupt.check()?;
+        }
+        self.read_all(&mut |channel, bytes| seen(Event::Chunk(channel, bytes)));
+        if ready.writable {
+            seen(Event::Writable);
+        }
+        if ready.exited {
+            let held_open = self.read_to_end(HELD_OPEN_GRACE, &mut |channel, bytes| seen(Event::Chunk(channel, bytes)));
+            let status = self.wait_for_exit(interrupt)?;
+            seen(Event::Ended(Ended { status, held_open }));
+        }
+        Ok(())
+    }
+
+    fn poll(&self, interrupt: &Interrupt, wants_to_write: bool) -> Result<Ready, Fatal> {
+        let mut fds: Vec<PollFd<'_>> = vec![PollFd::new(interrupt, PollFlags::IN)];
+        let exit = self.exit.as_ref().map(|exit| {
+            fds.push(PollFd::new(exit, PollFlags::IN));
+            fds.len() - 1
+        });
+        let writer = self.requests.as_ref().filter(|_| wants_to_write).map(|requests| {
+            fds.push(PollFd::new(requests, PollFlags::OUT));
+            fds.len() - 1
+        });
+        fds.extend(self.pipes.iter().map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN)));
+        match poll(&mut fds, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => {
+                return Err(Fatal::CouldNotRun(format!("cannot wait for a plugin: {}", words::reason(&errno.into()))));
+            }
+        }
+        let is_ready =
+            |index: Option<usize>| index.and_then(|at| fds.get(at)).is_some_and(|fd| !fd.revents().is_empty());
+        Ok(Ready { interrupted: is_ready(Some(0)), exited: is_ready(exit), writable: is_ready(writer) })
+    }
+
+    /// Reads what the pipes hold now, and forgets those that have come to their ends.
+    fn read_all(&mut self, seen: &mut dyn FnMut(Channel, &[u8])) {
+        let Process { pipes, buffer, .. } = self;
+        pipes.retain_mut(|(channel, pipe)| {
+            loop {
+                match pipe.read(buffer) {
+                    Ok(0) => return false,
+                    Ok(length) => seen(*channel, buffer.get(..length).unwrap_or_default()),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+                }
+            }
+        });
+    }
+
+    /// Reads on after the process has ended, until all pipes have come to their ends or it takes too long.
+    fn read_to_end(&mut self, grace: Duration, seen: &mut dyn FnMut(Channel, &[u8])) -> Option<Channel> {
+        let end = Instant::now() + grace;
+        loop {
+            self.read_all(seen);
+            let held_open = self.pipes.first()?.0;
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                // Closing them is kinder than waiting for ever.
+                self.pipes.clear();
+                return Some(held_open);
+            }
+            let mut fds: Vec<_> = self.pipes.iter().map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN)).collect();
+            // An error here can only mean that we look again earlier than needed.
+            let _ = poll(&mut fds, Timespec::try_from(left).ok().as_ref());
+        }
+    }
+
+    /// Waits for the end of a process that has closed all its pipes, or is known to have ended.
+    fn wait_for_exit(&mut self, interrupt: &Interrupt) -> Result<ExitStatus, Fatal> {
+        let exited = self.exit.as_ref().is_none_or(|exit| {
+            let mut fds = [PollFd::new(exit, PollFlags::IN), PollFd::new(interrupt, PollFlags::IN)];
+            while poll(&mut fds, None).is_err() {}
+            fds.first().is_some_and(|fd| !fd.revents().is_empty())
+        });
+        if !exited {
+            self.pass_on(interrupt);
+            interrupt.check()?;
+        }
+        let status = self.child.wait();
+        self.running = false;
+        status.map_err(|error| Fatal::CouldNotRun(format!("cannot wait for a plugin: {}", words::reason(&error))))
+    }
+
+    /// Passes a signal on to the whole group, and sees to it that nothing of it is left.
+    fn pass_on(&mut self, interrupt: &Interrupt) {
+        let Some(pid) = pid_of(&self.child) else { return };
+        let signal = interrupt.signal().and_then(Signal::from_named_raw).unwrap_or(Signal::TERM);
+        // A group that is gone already needs no signal.
+        let _ = kill_process_group(pid, signal);
+        self.end_within(INTERRUPT_GRACE);
+    }
+
+    /// Gives the process some time to end, then kills its group.
+    pub fn end_within(&mut self, grace: Duration) {
+        let timeout = Timespec::try_from(grace).ok();
+        if let Some(exit) = &self.exit {
+            let _ = poll(&mut [PollFd::new(exit, PollFlags::IN)], timeout.as_ref());
+        }
+        if let Some(pid) = pid_of(&self.child) {
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+        let _ = self.child.wait();
+        self.running = false;
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.running {
+            self.end_within(Duration::ZERO);
+        }
+    }
+}
+
+struct Ready {
+    interrupted: bool,
+    exited: bool,
+    writable: bool,
+}
+
+/// Says in the words of version 3 what is wrong with an exit status; nothing if it is 0.
+#[must_use]
+pub fn failure(status: ExitStatus) -> Option<String> {
+    words::failure(status.code(), status.signal(), status.core_dumped())
+}

@@ -1,0 +1,361 @@
+//! Plugins of version 4 that serve a whole run with one process.
+
+use super::process::{self, Channel, Event, Process, Program};
+use super::{FilePair, Identity, OperationError, Progress};
+use crate::error::Fatal;
+use crate::interrupt::Interrupt;
+use bstr::{BStr, BString, ByteSlice};
+use holo_protocol::session::{Answer, Operation, Outcome, Request, Stream};
+use holo_protocol::{Message, Text};
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::io::Write;
+use std::time::Duration;
+
+/// A plugin that dies so often without having taken anything in hand is given up.
+const MAX_IDLE_DEATHS: u32 = 3;
+/// How long a session may take to end once it has been told that nothing more is wanted.
+const END_GRACE: Duration = Duration::from_secs(2);
+/// The longest line that a plugin may answer with.
+const MAX_LINE: usize = 64 << 20;
+
+/// The place of a plugin's session: empty until there is something to ask, and again after the session died.
+#[derive(Debug, Default)]
+pub(super) struct Seat(Option<Session>);
+
+/// A running session.
+#[derive(Debug)]
+struct Session {
+    process: Process,
+    last_request: u64,
+    outgoing: Vec<u8>,
+    incoming: Vec<u8>,
+}
+
+/// How a request ended.
+enum RequestEnd {
+    Answered(Outcome),
+    /// The session is over, and this is why.
+    Over(String),
+}
+
+/// What a session says while it works on a request.
+enum Said<'a> {
+    Answer(Answer),
+    /// Something that the plugin, or a child of it, printed on a stream of its own.
+    Stray(Stream, &'a [u8]),
+}
+
+impl Seat {
+    pub(super) fn scan(
+        &mut self,
+        plugin: &Identity,
+        interrupt: &Interrupt,
+        on_output: &mut dyn FnMut(Stream, &[u8]),
+    ) -> Result<Vec<u8>, OperationError> {
+        let mut report = Vec::new();
+        let end = self.ask(plugin, Operation::Scan, &[], interrupt, &mut |said| match said {
+            Said::Answer(Answer::Report { text, .. }) => report.extend_from_slice(text.as_bstr()),
+            Said::Answer(Answer::Output { stream, text, .. }) => on_output(stream, text.as_bstr()),
+            Said::Stray(stream, bytes) => on_output(stream, bytes),
+            Said::Answer(_) => {}
+        })?;
+        match end {
+            RequestEnd::Answered(Outcome::Done) => Ok(report),
+            // A process of version 3 would have ended with 1.
+            RequestEnd::Answered(Outcome::Failed) => Err(OperationError::Failed("exit status 1".to_owned())),
+            RequestEnd::Over(reason) => Err(OperationError::Failed(reason)),
+        }
+    }
+
+    pub(super) fn diff(
+        &mut self,
+        plugin: &Identity,
+        id: &BStr,
+        interrupt: &Interrupt,
+        on_output: &mut dyn FnMut(Stream, &[u8]),
+    ) -> Result<Option<FilePair>, OperationError> {
+        let mut pair = None;
+        let mut outcome = Outcome::Done;
+        let end = self.ask(plugin, Operation::Diff, &[id], interrupt, &mut |said| match said {
+            Said::Answer(Answer::Diff { from, to, .. }) => pair = Some(file_pair(&from, &to)),
+            Said::Answer(Answer::Output { stream, text, .. }) => on_output(stream, text.as_bstr()),
+            Said::Answer(Answer::Result { result, .. }) => outcome = result,
+            Said::Stray(stream, bytes) => on_output(stream, bytes),
+            Said::Answer(_) => {}
+        })?;
+        match (end, outcome) {
+            (RequestEnd::Over(reason), _) => Err(OperationError::Failed(reason)),
+            (_, Outcome::Failed) | (RequestEnd::Answered(Outcome::Failed), _) => {
+                Err(OperationError::Failed("exit status 1".to_owned()))
+            }
+            (RequestEnd::Answered(Outcome::Done), Outcome::Done) => Ok(pair),
+        }
+    }
+
+    pub(super) fn apply(
+        &mut self,
+        plugin: &Identity,
+        ids: &[&BStr],
+        force: bool,
+        interrupt: &Interrupt,
+        on_progress: &mut dyn FnMut(usize, Progress<'_>),
+    ) -> Result<(), Fatal> {
+        let operation = if force { Operation::ForceApply } else { Operation::Apply };
+        let mut set = Set::new(ids);
+        let mut idle_deaths = 0;
+        while let Some(waiting) = set.waiting() {
+            let end = self.ask(plugin, operation, &waiting, interrupt, &mut |said| set.take(said, on_progress));
+            match end {
+                Err(OperationError::Fatal(fatal)) => return Err(fatal),
+                Ok(RequestEnd::Answered(_)) => {
+                    let reason = format!("{} did not say how it ended", plugin.program.display());
+                    set.fail_all(&reason, on_progress);
+                }
+                Ok(RequestEnd::Over(reason)) | Err(OperationError::Failed(reason)) => {
+                    let anything_lost = set.fail_in_hand(&reason, on_progress);
+                    idle_deaths = if anything_lost { 0 } else { idle_deaths + 1 };
+                    if idle_deaths == MAX_IDLE_DEATHS {
+                        set.fail_all(&reason, on_progress);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks something, in a new session if there is none. A session that is over leaves the seat empty.
+    fn ask(
+        &mut self,
+        plugin: &Identity,
+        operation: Operation,
+        ids: &[&BStr],
+        interrupt: &Interrupt,
+        said: &mut dyn FnMut(Said<'_>),
+    ) -> Result<RequestEnd, OperationError> {
+        let mut session = match self.0.take() {
+            Some(session) => session,
+            None => Session::start(plugin).map_err(OperationError::Failed)?,
+        };
+        let end = session.ask(operation, ids, interrupt, said)?;
+        if matches!(end, RequestEnd::Answered(_)) {
+            self.0 = Some(session);
+        }
+        Ok(end)
+    }
+}
+
+fn file_pair(from: &Text, to: &Text) -> FilePair {
+    let path = |text: &Text| text.as_bstr().to_path_lossy().into_owned();
+    FilePair { from: path(from), to: path(to) }
+}
+
+/// The entities of a request to apply, and how far each has come.
+struct Set<'a> {
+    ids: &'a [&'a BStr],
+    places: HashMap<&'a BStr, usize>,
+    finished: Vec<bool>,
+    in_hand: HashSet<usize>,
+    /// The differences that were named before the message that asks to show them.
+    differences: HashMap<usize, FilePair>,
+    /// Whom stray output is counted to: the entity that was last begun.
+    at_work: usize,
+}
+
+impl<'a> Set<'a> {
+    fn new(ids: &'a [&'a BStr]) -> Set<'a> {
+        let places = ids.iter().enumerate().map(|(place, &id)| (id, place)).collect();
+        let finished = vec![false; ids.len()];
+        Set { ids, places, finished, in_hand: HashSet::new(), differences: HashMap::new(), at_work: 0 }
+    }
+
+    /// The entities that have not come to an end yet, if there are any.
+    fn waiting(&self) -> Option<Vec<&'a BStr>> {
+        let waiting: Vec<_> = self.unfinished().map(|place| self.ids[place]).collect();
+        (!waiting.is_empty()).then_some(waiting)
+    }
+
+    fn unfinished(&self) -> impl Iterator<Item = usize> {
+        self.finished.iter().enumerate().filter(|(_, finished)| !**finished).map(|(place, _)| place)
+    }
+
+    fn take(&mut self, said: Said<'_>, on_progress: &mut dyn FnMut(usize, Progress<'_>)) {
+        let answer = match said {
+            Said::Stray(stream, bytes) => return on_progress(self.at_work, Progress::Output(stream, bytes)),
+            Said::Answer(answer) => answer,
+        };
+        match answer {
+            Answer::Begin { entity, .. } => {
+                if let Some(place) = self.place(&entity) {
+                    self.in_hand.insert(place);
+                    self.at_work = place;
+                }
+            }
+            Answer::Output { entity, stream, text, .. } => {
+                let place = entity.and_then(|entity| self.place(&entity)).unwrap_or(self.at_work);
+                on_progress(place, Progress::Output(stream, text.as_bstr()));
+            }
+            Answer::Diff { entity, from, to, .. } => {
+                if let Some(place) = self.place(&entity) {
+                    self.differences.insert(place, file_pair(&from, &to));
+                }
+            }
+            Answer::Result { entity, messages, result, .. } => {
+                if let Some(place) = self.place(&entity) {
+                    self.finish(place, &messages, result, on_progress);
+                }
+            }
+            Answer::Report { .. } | Answer::End { .. } => {}
+        }
+    }
+
+    /// The place of an entity that is still being worked on; what is said of any other does not count.
+    fn place(&self, entity: &Text) -> Option<usize> {
+        self.places.get(entity.as_bstr()).copied().filter(|&place| !self.finished[place])
+    }
+
+    fn finish(
+        &mut self,
+        place: usize,
+        messages: &[Text],
+        result: Outcome,
+        on_progress: &mut dyn FnMut(usize, Progress<'_>),
+    ) {
+        for message in messages.iter().filter_map(|line| Message::parse(line.as_bstr())) {
+            on_progress(place, Progress::Message(message));
+            if message == Message::RequiresForceToOverwrite
+                && let Some(pair) = self.differences.remove(&place)
+            {
+                on_progress(place, Progress::Diff(pair));
+            }
+        }
+        self.end(place, if result == Outcome::Done { Progress::Done } else { Progress::Failed(None) }, on_progress);
+    }
+
+    fn end(&mut self, place: usize, how: Progress<'_>, on_progress: &mut dyn FnMut(usize, Progress<'_>)) {
+        self.finished[place] = true;
+        self.in_hand.remove(&place);
+        on_progress(place, how);
+    }
+
+    /// Fails what the plugin had in its hands; whether there was anything.
+    fn fail_in_hand(&mut self, reason: &str, on_progress: &mut dyn FnMut(usize, Progress<'_>)) -> bool {
+        let mut lost: Vec<usize> = self.in_hand.iter().copied().collect();
+        lost.sort_unstable();
+        for &place in &lost {
+            self.end(place, Progress::Failed(Some(reason.to_owned())), on_progress);
+        }
+        !lost.is_empty()
+    }
+
+    fn fail_all(&mut self, reason: &str, on_progress: &mut dyn FnMut(usize, Progress<'_>)) {
+        for place in self.unfinished().collect::<Vec<_>>() {
+            self.end(place, Progress::Failed(Some(reason.to_owned())), on_progress);
+        }
+    }
+}
+
+impl Session {
+    fn start(plugin: &Identity) -> Result<Session, String> {
+        let program = Program {
+            path: &plugin.program,
+            arguments: vec![OsStr::new("session")],
+            environment: plugin.environment(),
+            messages: true,
+            requests: true,
+        };
+        let process = program.start()?;
+        if let Some(requests) = &process.requests {
+            // What it does not read must not make us wait while it waits for us to read.
+            rustix::io::ioctl_fionbio(requests, true).map_err(|errno| errno.to_string())?;
+        }
+        Ok(Session { process, last_request: 0, outgoing: Vec::new(), incoming: Vec::new() })
+    }
+
+    fn ask(
+        &mut self,
+        operation: Operation,
+        ids: &[&BStr],
+        interrupt: &Interrupt,
+        said: &mut dyn FnMut(Said<'_>),
+    ) -> Result<RequestEnd, Fatal> {
+        self.last_request += 1;
+        let entities = ids.iter().map(|id| Text::from(id.to_vec())).collect();
+        let request = Request { request: self.last_request, operation, entities };
+        match serde_json::to_vec(&request) {
+            Ok(line) => self.outgoing.extend(line),
+            Err(error) => return Ok(RequestEnd::Over(error.to_string())),
+        }
+        self.outgoing.push(b'\n');
+        loop {
+            let ended = self.exchange(interrupt, said)?;
+            if let Some(end) = self.take_answers(said) {
+                return Ok(end);
+            }
+            if let Some(ended) = ended {
+                let reason = process::failure(ended.status);
+                return Ok(RequestEnd::Over(reason.unwrap_or_else(|| "the plugin ended its session early".to_owned())));
+            }
+        }
+    }
+
+    /// Waits for something to be said, and says what can be said meanwhile.
+    fn exchange(
+        &mut self,
+        interrupt: &Interrupt,
+        said: &mut dyn FnMut(Said<'_>),
+    ) -> Result<Option<process::Ended>, Fatal> {
+        let Session { process, outgoing, incoming, .. } = self;
+        let (mut writable, mut ended) = (false, None);
+        process.wait(interrupt, !outgoing.is_empty(), |event| match event {
+            Event::Chunk(Channel::Messages, bytes) => incoming.extend_from_slice(bytes),
+            Event::Chunk(Channel::Stdout, bytes) => said(Said::Stray(Stream::Stdout, bytes)),
+            Event::Chunk(Channel::Stderr, bytes) => said(Said::Stray(Stream::Stderr, bytes)),
+            Event::Writable => writable = true,
+            Event::Ended(how) => ended = Some(how),
+        })?;
+        if writable && let Some(requests) = &mut process.requests {
+            match requests.write(outgoing) {
+                Ok(length) => drop(outgoing.drain(..length)),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                // It does not listen any more; how it ends will be seen.
+                Err(_) => outgoing.clear(),
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Hands on the answers that have arrived whole; how the request ended, if it has.
+    fn take_answers(&mut self, said: &mut dyn FnMut(Said<'_>)) -> Option<RequestEnd> {
+        let incoming = std::mem::take(&mut self.incoming);
+        let end_of_lines = incoming.rfind_byte(b'\n').map_or(0, |at| at + 1);
+        let (lines, rest) = incoming.split_at(end_of_lines);
+        self.incoming = rest.to_vec();
+        if rest.len() > MAX_LINE {
+            return Some(RequestEnd::Over(format!("the plugin answered with a line of over {MAX_LINE} bytes")));
+        }
+        for line in lines.lines().filter(|line| !line.is_empty()) {
+            match serde_json::from_slice::<Answer>(line) {
+                Ok(answer) if answer.request() != self.last_request => {}
+                Ok(Answer::End { result, .. }) => return Some(RequestEnd::Answered(result)),
+                Ok(answer) => said(Said::Answer(answer)),
+                Err(error) => return Some(RequestEnd::Over(not_understood(line, &error))),
+            }
+        }
+        None
+    }
+}
+
+fn not_understood(line: &[u8], error: &serde_json::Error) -> String {
+    const SHOWN: usize = 200;
+    let shown = BString::from(line.get(..SHOWN).unwrap_or(line));
+    format!("cannot understand the plugin's answer \"{shown}\": {error}")
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // The end of its input tells the plugin to end.
+        self.process.requests = None;
+        self.process.end_within(END_GRACE);
+    }
+}

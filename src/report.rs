@@ -1,0 +1,40 @@
+//! From events to words.
+//!
+//! Whoever does something emits [`Event`]s; a [`Reporter`] turns them into what the user sees. [`Paragraphs`] are version 3's words.
+
+mod console;
+mod paragraphs;
+
+pub use console::Console;
+pub use paragraphs::{Paragraphs, entity, porcelain};
+
+use crate::entity::Entity;
+use holo_protocol::Message;
+use holo_protocol::session::Stream;
+
+/// What happens to the entity at work during an apply.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// The entity is next.
+    Begin(&'a Entity),
+    /// The plugin, or what it called, said this.
+    Output(Stream, &'a [u8]),
+    /// The plugin said this on file descriptor 3.
+    Message(Message),
+    /// What a person changed, as a unified diff.
+    Diff(&'a [u8]),
+    /// Something should be looked into.
+    Warning(&'a str),
+    /// Something went wrong beside the entity itself.
+    Error(&'a str),
+    /// The entity failed; the text says why, unless the plugin has said so itself.
+    Failed(Option<&'a str>),
+    /// The entity is done with.
+    End(&'a Entity),
+}
+
+/// Whoever shows events.
+pub trait Reporter {
+    /// Shows an event. Events of one entity follow one another, between its `Begin` and its `End`.
+    fn event(&mut self, event: Event<'_>);
+}

@@ -1,0 +1,379 @@
+//! The user's two streams: paragraphs that both share, and colours where a person looks.
+
+use bstr::{BStr, BString, ByteSlice};
+use holo_protocol::session::Stream;
+use std::io::{self, IsTerminal, Write};
+
+const BOLD: &str = "\x1b[1m";
+const RESET: &str = "\x1b[0m";
+const ERROR: &str = "\x1b[1;31m";
+const WARNING: &str = "\x1b[1;33m";
+const HUNK: &str = "\x1b[36m";
+const REMOVED: &str = "\x1b[31m";
+const ADDED: &str = "\x1b[32m";
+
+/// The lines of a plugin's stderr that are coloured, by their beginnings.
+const MARKS: [(&[u8], &str); 2] = [(b"!! ", ERROR), (b">> ", WARNING)];
+/// The lines of a diff that are coloured, by their beginnings; the first that fits counts.
+const DIFF_MARKS: [(&[u8], &str); 8] = [
+    (b"diff ", BOLD),
+    (b"new ", BOLD),
+    (b"deleted ", BOLD),
+    (b"--- ", BOLD),
+    (b"+++ ", BOLD),
+    (b"@@ ", HUNK),
+    (b"-", REMOVED),
+    (b"+", ADDED),
+];
+
+/// How much output is gathered before it is written.
+const BUFFER_SIZE: usize = 1 << 16;
+
+/// What the user sees, on both streams.
+///
+/// Within the *paragraph rules* ([`write`](Console::write), [`error`](Console::error) and so on), one newline goes before the first
+/// output of the run, and a paragraph ends with an empty line; both streams count as one. What goes [`raw`](Console::raw) is outside
+/// of them. Output is gathered as long as the order between the streams allows; [`flush`](Console::flush) before waiting.
+pub struct Console {
+    stdout: Output,
+    stderr: Output,
+    colours: bool,
+    gathered: Vec<u8>,
+    gathered_for: Stream,
+    anything_shown: bool,
+    trailing_newlines: usize,
+    stderr_line: LineStart,
+}
+
+/// One stream, and what became of it.
+struct Output {
+    writer: Box<dyn Write>,
+    failure: Option<io::Error>,
+}
+
+/// How far the beginning of a line on stderr is known: up to three bytes decide its colour.
+#[derive(Default)]
+struct LineStart {
+    held: Vec<u8>,
+    inside: bool,
+    coloured: bool,
+}
+
+impl Console {
+    /// The process's own streams; colours if stdout is a terminal, or as `NO_COLOR` and `CLICOLOR_FORCE` have it.
+    #[must_use]
+    pub fn of_process() -> Console {
+        let colours = anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never;
+        Console::new(Box::new(io::stdout().lock()), Box::new(io::stderr().lock()), colours)
+    }
+
+    /// Any two streams.
+    #[must_use]
+    pub fn new(stdout: Box<dyn Write>, stderr: Box<dyn Write>, colours: bool) -> Console {
+        Console {
+            stdout: Output { writer: stdout, failure: None },
+            stderr: Output { writer: stderr, failure: None },
+            colours,
+            gathered: Vec::new(),
+            gathered_for: Stream::Stdout,
+            anything_shown: false,
+            trailing_newlines: 0,
+            stderr_line: LineStart::default(),
+        }
+    }
+
+    /// Shows an error: `!! TEXT`.
+    pub fn error(&mut self, text: impl AsRef<[u8]>) {
+        self.marked("!! ", ERROR, text.as_ref());
+    }
+
+    /// Shows a warning: `>> TEXT`.
+    pub fn warning(&mut self, text: impl AsRef<[u8]>) {
+        self.marked(">> ", WARNING, text.as_ref());
+    }
+
+    fn marked(&mut self, mark: &str, colour: &str, text: &[u8]) {
+        let line = [mark.as_bytes(), text].concat();
+        let line = self.styled(colour, line.as_bstr());
+        self.finish_stderr_line();
+        self.show(Stream::Stderr, &line);
+        self.show(Stream::Stderr, b"\n");
+    }
+
+    /// The text in bold, if there are colours.
+    #[must_use]
+    pub fn bold(&self, text: &BStr) -> BString {
+        self.styled(BOLD, text)
+    }
+
+    fn styled(&self, colour: &str, text: &BStr) -> BString {
+        if self.colours { [colour.as_bytes(), text, RESET.as_bytes()].concat().into() } else { text.to_owned() }
+    }
+
+    /// Shows output within the paragraph rules; marked lines on stderr are coloured.
+    pub fn write(&mut self, stream: Stream, bytes: &[u8]) {
+        if stream == Stream::Stderr && self.colours {
+            let coloured = self.stderr_line.colour(bytes);
+            self.show(stream, &coloured);
+        } else {
+            self.show(stream, bytes);
+        }
+    }
+
+    /// Shows a diff within the paragraph rules, each line indented.
+    pub fn indented_diff(&mut self, diff: &[u8]) {
+        for line in diff.lines_with_terminator() {
+            let line = [b"    ", self.diff_line(line).as_bytes()].concat();
+            self.show(Stream::Stdout, &line);
+        }
+    }
+
+    /// Writes a diff outside of the paragraph rules.
+    pub fn raw_diff(&mut self, diff: &[u8]) {
+        for line in diff.lines_with_terminator() {
+            let line = self.diff_line(line);
+            self.raw(Stream::Stdout, &line);
+        }
+    }
+
+    fn diff_line(&self, line: &[u8]) -> BString {
+        let (text, newline) = line.strip_suffix(b"\n").map_or((line, &b""[..]), |text| (text, b"\n"));
+        match DIFF_MARKS.iter().find(|(mark, _)| text.starts_with(mark)) {
+            Some((_, colour)) => [&self.styled(colour, text.as_bstr())[..], newline].concat().into(),
+            None => line.into(),
+        }
+    }
+
+    /// Ends the paragraph: the last output is followed by an empty line. Nothing happens if there was none yet.
+    pub fn end_paragraph(&mut self) {
+        self.finish_stderr_line();
+        if self.anything_shown {
+            while self.trailing_newlines < 2 {
+                self.raw(Stream::Stdout, b"\n");
+                self.trailing_newlines += 1;
+            }
+        }
+    }
+
+    /// Writes what is held back of an unfinished line on stderr.
+    fn finish_stderr_line(&mut self) {
+        let rest = self.stderr_line.finish();
+        if !rest.is_empty() {
+            self.show(Stream::Stderr, &rest);
+        }
+    }
+
+    fn show(&mut self, stream: Stream, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        if !self.anything_shown {
+            self.anything_shown = true;
+            self.raw(Stream::Stdout, b"\n");
+        }
+        let newlines = bytes.iter().rev().take_while(|&&byte| byte == b'\n').count();
+        self.trailing_newlines = if newlines == bytes.len() { self.trailing_newlines + newlines } else { newlines };
+        self.raw(stream, bytes);
+    }
+
+    /// Writes outside of the paragraph rules.
+    pub fn raw(&mut self, stream: Stream, bytes: &[u8]) {
+        if stream != self.gathered_for || self.gathered.len() + bytes.len() > BUFFER_SIZE {
+            self.flush();
+            self.gathered_for = stream;
+        }
+        self.gathered.extend_from_slice(bytes);
+    }
+
+    /// Writes everything that was gathered.
+    pub fn flush(&mut self) {
+        let output = match self.gathered_for {
+            Stream::Stdout => &mut self.stdout,
+            Stream::Stderr => &mut self.stderr,
+        };
+        if !self.gathered.is_empty() && output.failure.is_none() {
+            let written = output.writer.write_all(&self.gathered).and_then(|()| output.writer.flush());
+            output.failure = written.err();
+        }
+        self.gathered.clear();
+    }
+
+    /// Whether the reader of stdout has gone away: what only prints may stop then.
+    #[must_use]
+    pub fn reader_is_gone(&self) -> bool {
+        self.stdout.failure.as_ref().is_some_and(|failure| failure.kind() == io::ErrorKind::BrokenPipe)
+    }
+
+    /// Writes what is left.
+    ///
+    /// # Errors
+    /// If stdout could not be written to, for another reason than a reader that went away.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.finish_stderr_line();
+        self.flush();
+        let gone = self.reader_is_gone();
+        self.stdout.failure.filter(|_| !gone).map_or(Ok(()), Err)
+    }
+
+    /// Whether a person sees the errors, and hints can be given that a script could not understand.
+    #[must_use]
+    pub fn person_reads_errors(&self) -> bool {
+        self.colours && io::stderr().is_terminal()
+    }
+}
+
+impl LineStart {
+    /// Puts colours around the lines that begin with a mark. An unfinished beginning that may become a mark is held back.
+    fn colour(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut coloured = Vec::with_capacity(bytes.len());
+        for &byte in bytes {
+            if byte == b'\n' {
+                coloured.append(&mut self.finish());
+                coloured.push(b'\n');
+            } else if self.inside {
+                coloured.push(byte);
+            } else {
+                self.held.push(byte);
+                self.decide(&mut coloured);
+            }
+        }
+        coloured
+    }
+
+    fn decide(&mut self, coloured: &mut Vec<u8>) {
+        let colour = MARKS.iter().find(|(mark, _)| *mark == self.held).map(|(_, colour)| colour);
+        if let Some(colour) = colour {
+            coloured.extend_from_slice(colour.as_bytes());
+            self.coloured = true;
+        } else if MARKS.iter().any(|(mark, _)| mark.starts_with(&self.held)) {
+            return;
+        }
+        self.inside = true;
+        coloured.append(&mut self.held);
+    }
+
+    /// Ends the line: what was held back, and the end of the colour.
+    fn finish(&mut self) -> Vec<u8> {
+        let line = std::mem::take(self);
+        let mut rest = line.held;
+        if line.coloured {
+            rest.extend_from_slice(RESET.as_bytes());
+        }
+        rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    /// Both streams in one, with stderr in brackets.
+    #[derive(Clone, Default)]
+    struct Screen(Arc<Mutex<Vec<u8>>>);
+
+    struct Side(Screen, bool);
+
+    impl Write for Side {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut screen = self.0.0.lock().unwrap();
+            if self.1 {
+                screen.push(b'[');
+            }
+            screen.extend_from_slice(bytes);
+            if self.1 {
+                screen.push(b']');
+            }
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn shown(colours: bool, actions: impl FnOnce(&mut Console)) -> String {
+        let screen = Screen::default();
+        let sides = (Box::new(Side(screen.clone(), false)), Box::new(Side(screen.clone(), true)));
+        let mut console = Console::new(sides.0, sides.1, colours);
+        actions(&mut console);
+        console.finish().unwrap();
+        let bytes = screen.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn both_streams_share_their_paragraphs() {
+        let text = shown(false, |console| {
+            console.end_paragraph();
+            console.write(Stream::Stderr, b"no newline");
+            console.end_paragraph();
+            console.write(Stream::Stdout, b"one\n");
+            console.write(Stream::Stderr, b"\n");
+            console.end_paragraph();
+            console.write(Stream::Stdout, b"\n\n\n");
+            console.end_paragraph();
+            console.error("last");
+        });
+        assert_eq!(text, "\n[no newline]\n\none\n[\n]\n\n\n[!! last\n]");
+    }
+
+    #[test]
+    fn raw_output_begins_no_paragraph() {
+        let text = shown(false, |console| {
+            console.raw(Stream::Stdout, b"raw\n");
+            console.end_paragraph();
+            console.warning("careful");
+            console.end_paragraph();
+        });
+        assert_eq!(text, "raw\n\n[>> careful\n]\n");
+    }
+
+    #[test]
+    fn a_mark_is_coloured_however_it_arrives() {
+        let whole = shown(true, |console| console.write(Stream::Stderr, b"!! bad\n>> odd\n!!\nplain\n> x\n"));
+        let bytewise = shown(true, |console| {
+            for byte in b"!! bad\n>> odd\n!!\nplain\n> x\n" {
+                console.write(Stream::Stderr, &[*byte]);
+            }
+        });
+        let expected = "\n[\x1b[1;31m!! bad\x1b[0m\n\x1b[1;33m>> odd\x1b[0m\n!!\nplain\n> x\n]";
+        assert_eq!(whole, expected);
+        assert_eq!(bytewise, expected);
+        let unfinished = shown(true, |console| {
+            console.write(Stream::Stderr, b"!");
+            console.end_paragraph();
+            console.write(Stream::Stderr, b"!! x");
+        });
+        assert_eq!(unfinished, "\n[!]\n\n[\x1b[1;31m!! x\x1b[0m]");
+    }
+
+    #[test]
+    fn diffs_are_coloured_by_line() {
+        let text = shown(true, |console| console.raw_diff(b"diff --holo a b\n@@ -1 +1 @@\n-a\n+b\n c"));
+        let expected =
+            "\x1b[1mdiff --holo a b\x1b[0m\n\x1b[36m@@ -1 +1 @@\x1b[0m\n\x1b[31m-a\x1b[0m\n\x1b[32m+b\x1b[0m\n c";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_no_error() {
+        struct Gone(io::ErrorKind);
+        impl Write for Gone {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(self.0.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        for (kind, ends_well) in [(io::ErrorKind::BrokenPipe, true), (io::ErrorKind::StorageFull, false)] {
+            let mut console = Console::new(Box::new(Gone(kind)), Box::new(io::sink()), false);
+            console.write(Stream::Stdout, b"x");
+            console.flush();
+            console.write(Stream::Stdout, b"y");
+            assert_eq!(console.reader_is_gone(), ends_well);
+            assert_eq!(console.finish().is_ok(), ends_well);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Version 3's words: a paragraph an entity.
+
+use super::{Console, Event, Reporter};
+use crate::entity::Entity;
+use bstr::{BString, ByteSlice, ByteVec};
+use holo_protocol::report::Information;
+use holo_protocol::session::Stream;
+use holo_protocol::{Action, EntityReport, Message};
+
+/// How wide the keys of a scan are.
+const SCAN_KEY_WIDTH: usize = 12;
+
+/// Shows an apply as paragraphs: of each entity that there is something to say of, its report, then what was said.
+pub struct Paragraphs<'a> {
+    console: &'a mut Console,
+    /// The report of the entity at work, as long as it has not been shown.
+    prologue: Option<BString>,
+    unchanged: bool,
+}
+
+impl<'a> Paragraphs<'a> {
+    /// Shows on this console.
+    pub fn new(console: &'a mut Console) -> Paragraphs<'a> {
+        Paragraphs { console, prologue: None, unchanged: false }
+    }
+
+    fn show_prologue(&mut self) {
+        if let Some(report) = self.prologue.take() {
+            self.console.write(Stream::Stdout, &report);
+            self.console.end_paragraph();
+        }
+    }
+
+    fn error(&mut self, text: &str) {
+        self.show_prologue();
+        self.console.error(text);
+    }
+
+    fn message(&mut self, message: Message) {
+        match message {
+            Message::NotChanged => self.unchanged = true,
+            Message::RequiresForceToOverwrite => {
+                self.error("Entity has been modified by user (use --force to overwrite)");
+            }
+            Message::RequiresForceToRestore => self.error("Entity has been deleted by user (use --force to restore)"),
+        }
+    }
+
+    fn end(&mut self) {
+        if !self.unchanged {
+            self.show_prologue();
+        }
+        if self.prologue.take().is_none() {
+            self.console.end_paragraph();
+            self.console.flush();
+        }
+    }
+}
+
+impl Reporter for Paragraphs<'_> {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Begin(entity) => {
+                self.prologue = Some(apply_report(self.console, &entity.report));
+                self.unchanged = false;
+            }
+            Event::Output(stream, bytes) => {
+                self.show_prologue();
+                self.console.write(stream, bytes);
+                self.console.flush();
+            }
+            Event::Message(message) => self.message(message),
+            Event::Diff(diff) => {
+                self.show_prologue();
+                self.console.end_paragraph();
+                self.console.indented_diff(diff);
+                self.console.end_paragraph();
+            }
+            Event::Warning(text) => {
+                self.show_prologue();
+                self.console.warning(text);
+            }
+            Event::Error(text) => self.error(text),
+            Event::Failed(reason) => {
+                self.show_prologue();
+                if let Some(reason) = reason {
+                    self.console.error(reason);
+                }
+            }
+            Event::End(_) => self.end(),
+        }
+    }
+}
+
+/// What stands above the output of an entity: `VERB ID (reason)`, then its information with keys as wide as the verb.
+fn apply_report(console: &Console, report: &EntityReport) -> BString {
+    let verb = &report.action.verb;
+    let mut text = BString::from([&verb[..], b" ", &console.bold(report.id.as_ref())].concat());
+    push_reason_and_information(&mut text, report, verb.len());
+    text
+}
+
+/// Shows an entity as `scan` does.
+pub fn entity(console: &mut Console, entity: &Entity) {
+    let report = &entity.report;
+    let mut text = console.bold(report.id.as_ref());
+    push_reason_and_information(&mut text, report, SCAN_KEY_WIDTH);
+    console.write(Stream::Stdout, &text);
+    console.end_paragraph();
+}
+
+fn push_reason_and_information(text: &mut BString, report: &EntityReport, key_width: usize) {
+    if let Action { reason: Some(reason), .. } = &report.action {
+        [&b" ("[..], reason, b")"].iter().for_each(|part| text.push_str(part));
+    }
+    text.push(b'\n');
+    for Information { key, value } in &report.information {
+        let blanks = key_width.saturating_sub(key.chars().count());
+        text.extend(std::iter::repeat_n(b' ', blanks));
+        [&key[..], b" ", value, b"\n"].iter().for_each(|part| text.push_str(part));
+    }
+}
+
+/// Shows an entity as `scan --porcelain` does: its report in the form that plugins write.
+pub fn porcelain(console: &mut Console, entity: &Entity) {
+    let mut text = Vec::new();
+    entity.report.write(&mut text);
+    console.write(Stream::Stdout, &text);
+    console.end_paragraph();
+}

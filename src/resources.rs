@@ -1,0 +1,190 @@
+//! The directories that plugins find their resource files in, and the paths that users know instead.
+
+use crate::cache::CacheDirectory;
+use crate::error::Fatal;
+use crate::generators::Generated;
+use crate::root::Root;
+use bstr::{BStr, BString, ByteSlice, ByteVec};
+use std::fs::{self, Permissions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use walkdir::{DirEntry, WalkDir};
+
+/// The static and the generated resource files together.
+///
+/// A plugin that no generator made anything for gets its static directory itself. For the others, what is static is copied beside what
+/// is generated, and paths below that *virtual root* are shown as what they stand for.
+#[derive(Debug)]
+pub struct Resources {
+    static_root: PathBuf,
+    virtual_root: PathBuf,
+    generated: Generated,
+}
+
+impl Resources {
+    /// Brings both kinds together for these plugins.
+    ///
+    /// # Errors
+    /// If a static resource file cannot be copied.
+    pub fn prepare<'a>(
+        root: &Root,
+        cache: &CacheDirectory,
+        generated: Generated,
+        plugin_ids: impl Iterator<Item = &'a str>,
+    ) -> Result<Resources, Fatal> {
+        let resources =
+            Resources { static_root: root.resources(), virtual_root: cache.generated_resources(), generated };
+        for id in plugin_ids.filter(|id| resources.has_generated(id)) {
+            resources.copy_static(id)?;
+        }
+        Ok(resources)
+    }
+
+    /// The resource directory that the plugin is given.
+    #[must_use]
+    pub fn directory(&self, plugin_id: &str) -> PathBuf {
+        let root = if self.has_generated(plugin_id) { &self.virtual_root } else { &self.static_root };
+        root.join(plugin_id)
+    }
+
+    fn has_generated(&self, plugin_id: &str) -> bool {
+        let folder = Path::new(plugin_id);
+        self.generated.range(folder.to_owned()..).next().is_some_and(|(file, _)| file.starts_with(folder))
+    }
+
+    fn copy_static(&self, plugin_id: &str) -> Result<(), Fatal> {
+        for entry in WalkDir::new(self.static_root.join(plugin_id)) {
+            let entry = entry.map_err(|error| {
+                let path = error.path().unwrap_or(&self.static_root).to_owned();
+                Fatal::io("open", &path, &error.into())
+            })?;
+            if let Ok(below) = entry.path().strip_prefix(&self.static_root)
+                && !self.is_covered(below)
+            {
+                copy(&entry, &self.virtual_root.join(below))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether something generated stands at the path, or where one of its parents would have to be.
+    fn is_covered(&self, below: &Path) -> bool {
+        below.ancestors().any(|path| self.generated.contains_key(path))
+    }
+
+    /// The text with every path below the virtual root as the user knows it.
+    #[must_use]
+    pub fn show(&self, text: &BStr) -> BString {
+        let virtual_root = self.virtual_root.as_os_str().as_bytes();
+        let mut shown = BString::default();
+        let mut rest = text;
+        while let Some(at) = rest.find(virtual_root) {
+            let (before, path) = rest.split_at(at);
+            shown.push_str(before);
+            let below = &path[virtual_root.len()..];
+            rest = match below.strip_prefix(b"/") {
+                Some(below) => self.show_below(below, &mut shown),
+                None => {
+                    shown.push_str(virtual_root);
+                    below.as_bstr()
+                }
+            };
+        }
+        shown.push_str(rest);
+        shown
+    }
+
+    /// Shows what a text that begins with a path below the virtual root stands for, and gives what follows it.
+    fn show_below<'a>(&self, text: &'a [u8], shown: &mut BString) -> &'a BStr {
+        let found = prefixes(text).find_map(|path| self.generated.get_key_value(path.to_path().ok()?));
+        if let Some((file, generator)) = found {
+            shown.push_str(generated_name(generator, file));
+            text[file.as_os_str().len()..].as_bstr()
+        } else {
+            shown.push_str(self.static_root.as_os_str().as_bytes());
+            shown.push(b'/');
+            text.as_bstr()
+        }
+    }
+
+    /// What selects the entities of a resource file, given by the path that the plugin reported.
+    #[must_use]
+    pub fn selectors(&self, source: &BStr) -> Vec<BString> {
+        let below = source.to_path().ok().and_then(|path| path.strip_prefix(&self.virtual_root).ok());
+        let generator = below.and_then(|below| self.generated.get(below));
+        let generator = generator.map(|path| BString::from(path.as_os_str().as_bytes()));
+        [self.show(source)].into_iter().chain(generator).collect()
+    }
+}
+
+/// The text and all its beginnings that end before a byte that seldom stands in a path, the longest first.
+fn prefixes(text: &[u8]) -> impl Iterator<Item = &BStr> {
+    let ends = text.iter().enumerate().rev().filter(|(_, byte)| b" \t,;:)'\"".contains(byte)).map(|(at, _)| at);
+    std::iter::once(text.len()).chain(ends).map(|end| text[..end].as_bstr())
+}
+
+fn generated_name(generator: &Path, file: &Path) -> Vec<u8> {
+    [generator.as_os_str().as_bytes(), b"::", file.as_os_str().as_bytes()].concat()
+}
+
+fn copy(entry: &DirEntry, to: &Path) -> Result<(), Fatal> {
+    let from = entry.path();
+    let kind = entry.file_type();
+    let copied = if kind.is_dir() {
+        fs::create_dir_all(to)
+    } else if kind.is_symlink() {
+        fs::read_link(from).and_then(|target| symlink(target, to))
+    } else if kind.is_file() {
+        // Whoever reads the copy is the plugin, and that runs as we do.
+        fs::copy(from, to).and_then(|_| {
+            let executable = from.metadata()?.permissions().mode() & 0o100;
+            fs::set_permissions(to, Permissions::from_mode(0o600 | executable))
+        })
+    } else {
+        // A FIFO or device holds no resource.
+        Ok(())
+    };
+    copied.map_err(|error| Fatal::io("copy", from, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resources() -> Resources {
+        let generated = [("print/a b", "g/01"), ("print/a", "g/02"), ("other", "g/03")];
+        Resources {
+            static_root: "usr/share/holo".into(),
+            virtual_root: "tmp/holo.1/generated-resources".into(),
+            generated: generated.map(|(file, generator)| (file.into(), generator.into())).into(),
+        }
+    }
+
+    #[test]
+    fn paths_are_shown_as_what_they_stand_for() {
+        let show = |text: &str| resources().show(text.into()).to_string();
+        let root = "tmp/holo.1/generated-resources";
+        assert_eq!(show(&format!("{root}/print/a")), "g/02::print/a");
+        assert_eq!(show(&format!("{root}/print/a b")), "g/01::print/a b");
+        assert_eq!(show(&format!("{root}/print/c")), "usr/share/holo/print/c");
+        assert_eq!(show(&format!("in {root}/print/a, then ({root}/x)")), "in g/02::print/a, then (usr/share/holo/x)");
+        assert_eq!(show(root), root);
+        assert_eq!(show("nothing"), "nothing");
+    }
+
+    #[test]
+    fn only_plugins_with_generated_files_have_a_virtual_directory() {
+        assert_eq!(resources().directory("print"), Path::new("tmp/holo.1/generated-resources/print"));
+        assert_eq!(resources().directory("prin"), Path::new("usr/share/holo/prin"));
+        assert_eq!(resources().directory("files"), Path::new("usr/share/holo/files"));
+    }
+
+    #[test]
+    fn a_generator_selects_what_it_made() {
+        let selectors = |source: &str| resources().selectors(source.into());
+        assert_eq!(selectors("tmp/holo.1/generated-resources/print/a"), ["g/02::print/a", "g/02"]);
+        assert_eq!(selectors("tmp/holo.1/generated-resources/print/c"), ["usr/share/holo/print/c"]);
+        assert_eq!(selectors("/elsewhere"), ["/elsewhere"]);
+    }
+}

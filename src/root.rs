@@ -1,0 +1,114 @@
+//! Where things are: every path below `$HOLO_ROOT_DIR`, and how it is shown.
+
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
+
+/// The root of the system that is managed.
+#[derive(Clone, Debug)]
+pub struct Root(PathBuf);
+
+impl Root {
+    /// The root as `$HOLO_ROOT_DIR` gives it; unset or empty means `/`.
+    #[must_use]
+    pub fn new(given: Option<OsString>) -> Root {
+        Root(given.filter(|path| !path.is_empty()).map_or_else(|| PathBuf::from("/"), PathBuf::from))
+    }
+
+    /// The path as it was given, which is what plugins get to see.
+    #[must_use]
+    pub fn as_given(&self) -> &Path {
+        &self.0
+    }
+
+    /// A path below the root, both as it is opened and as it is shown.
+    #[must_use]
+    pub fn join(&self, below: impl AsRef<Path>) -> PathBuf {
+        clean(&self.0.join(below.as_ref().strip_prefix("/").unwrap_or(below.as_ref())))
+    }
+
+    /// The main configuration file, which is read last.
+    #[must_use]
+    pub fn holorc(&self) -> PathBuf {
+        self.join("etc/holorc")
+    }
+
+    /// The folder of configuration snippets.
+    #[must_use]
+    pub fn holorc_snippets(&self) -> PathBuf {
+        self.join("etc/holorc.d")
+    }
+
+    /// The lock that an apply holds.
+    #[must_use]
+    pub fn lock(&self) -> PathBuf {
+        self.join("run/holo.pid")
+    }
+
+    /// Where the static resource directories of all plugins are.
+    #[must_use]
+    pub fn resources(&self) -> PathBuf {
+        self.join("usr/share/holo")
+    }
+
+    /// Where the generators are.
+    #[must_use]
+    pub fn generators(&self) -> PathBuf {
+        self.resources().join("generators")
+    }
+
+    /// Where a plugin keeps what later runs need.
+    #[must_use]
+    pub fn state(&self, plugin_id: &str) -> PathBuf {
+        self.join("var/lib/holo").join(plugin_id)
+    }
+}
+
+/// Cleans a path by its letters alone, links notwithstanding: no `.`, no `..` that something goes before, no doubled or final slash.
+///
+/// Version 3 shows all its paths so.
+#[must_use]
+pub fn clean(path: &Path) -> PathBuf {
+    let mut cleaned = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => match cleaned.components().next_back() {
+                Some(Component::Normal(_)) => {
+                    cleaned.pop();
+                }
+                Some(Component::RootDir) => {}
+                _ => cleaned.push(".."),
+            },
+            Component::RootDir | Component::Normal(_) | Component::Prefix(_) => cleaned.push(component),
+        }
+    }
+    if cleaned.as_os_str().is_empty() { PathBuf::from(".") } else { cleaned }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root(given: &str) -> Root {
+        Root::new(Some(given.into()))
+    }
+
+    #[test]
+    fn paths_are_shown_cleaned() {
+        assert_eq!(root("./target/").lock(), Path::new("target/run/holo.pid"));
+        assert_eq!(root("/").lock(), Path::new("/run/holo.pid"));
+        assert_eq!(root("").lock(), Path::new("/run/holo.pid"));
+        assert_eq!(Root::new(None).lock(), Path::new("/run/holo.pid"));
+        assert_eq!(root("../a/./b//").generators(), Path::new("../a/b/usr/share/holo/generators"));
+        assert_eq!(root(".").join("/etc"), Path::new("etc"));
+    }
+
+    #[test]
+    fn cleaning_goes_by_the_letters() {
+        for (path, cleaned) in
+            [("a/../b", "b"), ("../..", "../.."), ("/../a", "/a"), ("a/..", "."), ("./", "."), ("a/../../b", "../b")]
+        {
+            assert_eq!(clean(Path::new(path)), Path::new(cleaned), "{path}");
+        }
+    }
+}

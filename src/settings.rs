@@ -1,0 +1,32 @@
+//! The environment, read once and passed on.
+
+use crate::root::Root;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What the caller's environment decides.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The root of the system that is managed (`$HOLO_ROOT_DIR`).
+    pub root: Root,
+    /// Where the cache directory is made (`$TMPDIR`).
+    pub temporary_directory: PathBuf,
+    /// Whether an apply or diff ends with 0 even if entities fail (`$HOLO_EXIT_ZERO`), as version 3 did.
+    pub exit_zero: bool,
+    /// The folder of this program: where a build, or a private installation, has its plugins.
+    pub program_directory: Option<PathBuf>,
+}
+
+impl Settings {
+    /// Reads the process's environment.
+    #[must_use]
+    pub fn from_environment() -> Settings {
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        Settings {
+            root: Root::new(set(holo_protocol::environment::ROOT_DIR)),
+            temporary_directory: set("TMPDIR").unwrap_or_else(|| OsString::from("/tmp")).into(),
+            exit_zero: set("HOLO_EXIT_ZERO").is_some_and(|value| value == "1"),
+            program_directory: std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned())),
+        }
+    }
+}

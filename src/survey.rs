@@ -1,0 +1,179 @@
+//! The way from the configuration to the entities, which every command takes first.
+
+use crate::cache::CacheDirectory;
+use crate::config::{self, ConfigError, PluginLine};
+use crate::entity::Entity;
+use crate::error::{self, Fatal};
+use crate::generators;
+use crate::interrupt::Interrupt;
+use crate::plugin::handshake::{self, Met};
+use crate::plugin::{Directories, OperationError, Plugin};
+use crate::report::Console;
+use crate::resources::Resources;
+use crate::root::clean;
+use crate::settings::Settings;
+use bstr::BString;
+use holo_protocol::EntityReport;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What there is to work on. The cache directory lives as long as this.
+#[derive(Debug)]
+pub struct Survey {
+    /// The plugins, in the order of the configuration.
+    pub plugins: Vec<Plugin>,
+    /// The entities: plugin after plugin, each plugin's by their IDs.
+    pub entities: Vec<Entity>,
+    /// What paths are shown as.
+    pub resources: Resources,
+    // Plugins come first: their sessions end before their cache goes.
+    _cache: CacheDirectory,
+}
+
+/// Reads the configuration, meets the plugins, runs the generators and scans.
+///
+/// # Errors
+/// Whatever makes the run end before its command began.
+pub fn survey(settings: &Settings, interrupt: &Interrupt, console: &mut Console) -> Result<Survey, Fatal> {
+    let cache = CacheDirectory::create(&settings.temporary_directory)?;
+    let lines = config::read(&settings.root).map_err(|error| configuration_error(&error, console))?;
+    let met = meet_all(lines, settings, interrupt, console)?;
+    check_resource_directories(settings, &met, console)?;
+    let generated = generators::run(settings, &cache, interrupt, console)?;
+    let ids = met.iter().map(|(id, _)| id.as_str());
+    let resources = Resources::prepare(&settings.root, &cache, generated, ids)?;
+    let plugins = met.into_iter().map(|(id, met)| seat(id, &met, settings, &cache, &resources));
+    let mut survey =
+        Survey { plugins: plugins.collect::<Result<_, _>>()?, entities: Vec::new(), resources, _cache: cache };
+    survey.scan(interrupt, console)?;
+    Ok(survey)
+}
+
+fn configuration_error(error: &ConfigError, console: &mut Console) -> Fatal {
+    console.error(error.to_string());
+    if let ConfigError::UnknownCommand(bad) = error
+        && console.person_reads_errors()
+    {
+        let place = format!("{}, line {}", bad.file.display(), bad.line);
+        console.warning(format!("{place}: a line is empty, a comment (# …), `plugin ID` or `plugin ID=PATH`"));
+    }
+    Fatal::Reported
+}
+
+fn meet_all(
+    lines: Vec<PluginLine>,
+    settings: &Settings,
+    interrupt: &Interrupt,
+    console: &mut Console,
+) -> Result<Vec<(String, Met)>, Fatal> {
+    let mut met = Vec::new();
+    let located: Vec<(PluginLine, PathBuf)> =
+        lines.into_iter().filter_map(|line| locate(line, settings, console)).collect();
+    for (line, program) in located {
+        console.flush();
+        let answer = handshake::meet(&line.id, &program, settings.root.as_given(), interrupt, &mut |stream, bytes| {
+            console.write(stream, bytes);
+        });
+        match answer {
+            Ok(answer) => met.push((line.id, answer)),
+            Err(OperationError::Failed(reason)) => return Err(Fatal::CouldNotRun(reason)),
+            Err(OperationError::Fatal(fatal)) => return Err(fatal),
+        }
+    }
+    Ok(met)
+}
+
+/// Where the line's plugin is. A missing one is no error: its package may have been removed, and its configuration stayed.
+fn locate(line: PluginLine, settings: &Settings, console: &mut Console) -> Option<(PluginLine, PathBuf)> {
+    match handshake::locate(&line, settings) {
+        Ok(program) => Some((line, program)),
+        Err(missing) => {
+            console.error(format!("{}: file not found", missing.display()));
+            let path = line.program.map_or_else(String::new, |path| format!("={}", path.display()));
+            console.warning(format!("Skipping plugin: {}{path}", line.id));
+            None
+        }
+    }
+}
+
+fn check_resource_directories(settings: &Settings, met: &[(String, Met)], console: &mut Console) -> Result<(), Fatal> {
+    let mut all_there = true;
+    for (id, _) in met {
+        let path = settings.root.resources().join(id);
+        let problem = match fs::metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => continue,
+            Ok(_) => format!("{} is not a directory", path.display()),
+            Err(error) => error::at("stat", &path, &error),
+        };
+        console.error(format!("cannot open {}: {problem}", path.display()));
+        all_there = false;
+    }
+    if all_there { Ok(()) } else { Err(Fatal::Reported) }
+}
+
+fn seat(
+    id: String,
+    met: &Met,
+    settings: &Settings,
+    cache: &CacheDirectory,
+    resources: &Resources,
+) -> Result<Plugin, Fatal> {
+    let state = settings.root.state(&id);
+    create_directories(&state).map_err(|error| Fatal::io("mkdir", &state, &error))?;
+    let directories = Directories {
+        root: settings.root.as_given().to_owned(),
+        resources: clean(&resources.directory(&id)),
+        state,
+        cache: cache.subdirectory(&id)?,
+    };
+    Ok(Plugin::new(id, met, directories))
+}
+
+fn create_directories(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(path)
+}
+
+impl Survey {
+    fn scan(&mut self, interrupt: &Interrupt, console: &mut Console) -> Result<(), Fatal> {
+        for (index, plugin) in self.plugins.iter_mut().enumerate() {
+            console.flush();
+            let answer = plugin.scan(interrupt, &mut |stream, bytes| {
+                console.write(stream, bytes);
+                console.flush();
+            });
+            if let Err(OperationError::Failed(reason)) = &answer {
+                console.error(format!("scan with plugin {} failed: {reason}", plugin.id));
+            }
+            console.end_paragraph();
+            let report = answer.map_err(|error| match error {
+                OperationError::Failed(_) => Fatal::Reported,
+                OperationError::Fatal(fatal) => fatal,
+            })?;
+            let mut reports = EntityReport::parse_all(&report).map_err(|errors| {
+                for error in errors {
+                    console.error(format!("error in scan report of {}, {error}", plugin.id));
+                }
+                Fatal::Reported
+            })?;
+            reports.sort_by(|one, other| one.id.cmp(&other.id));
+            let entities = reports.into_iter().map(|report| to_entity(index, &plugin.id, report, &self.resources));
+            self.entities.extend(entities);
+        }
+        Ok(())
+    }
+}
+
+/// The entity as the user sees it, with everything that selects it.
+fn to_entity(plugin: usize, plugin_id: &str, mut report: EntityReport, resources: &Resources) -> Entity {
+    let mut selectors: Vec<BString> = vec![report.id.clone(), plugin_id.into()];
+    selectors.extend(report.sources.iter().flat_map(|source| resources.selectors(source.as_ref())));
+    for source in &mut report.sources {
+        *source = resources.show(source.as_ref());
+    }
+    for information in &mut report.information {
+        information.value = resources.show(information.value.as_ref());
+    }
+    Entity { plugin, report, selectors }
+}
