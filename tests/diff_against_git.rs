@@ -209,11 +209,11 @@ struct Batch {
 }
 
 const BATCHES: [Batch; 5] = [
-    Batch { title: "short texts", pairs: 6000, make: |random| random.edited(0..16) },
-    Batch { title: "texts", pairs: 1600, make: |random| random.edited(0..200) },
-    Batch { title: "long texts", pairs: 80, make: |random| random.edited(2000..3500) },
-    Batch { title: "repetitive texts", pairs: 1500, make: Random::repetitive },
-    Batch { title: "islands of equal lines", pairs: 150, make: Random::islands },
+    Batch { title: "short texts", pairs: 2500, make: |random| random.edited(0..16) },
+    Batch { title: "texts", pairs: 1200, make: |random| random.edited(0..200) },
+    Batch { title: "long texts", pairs: 40, make: |random| random.edited(2000..3500) },
+    Batch { title: "repetitive texts", pairs: 1000, make: Random::repetitive },
+    Batch { title: "islands of equal lines", pairs: 2, make: Random::islands },
 ];
 
 /// With it, and the number of a pair, a failure can be had again.
@@ -314,11 +314,19 @@ enum Flavour {
     Blanks,
     Code,
     Blocks,
+    Noise,
     Bytes,
 }
 
-const FLAVOURS: [Flavour; 6] =
-    [Flavour::Numbers, Flavour::Indented, Flavour::Blanks, Flavour::Code, Flavour::Blocks, Flavour::Bytes];
+const FLAVOURS: [Flavour; 7] = [
+    Flavour::Numbers,
+    Flavour::Indented,
+    Flavour::Blanks,
+    Flavour::Code,
+    Flavour::Blocks,
+    Flavour::Noise,
+    Flavour::Bytes,
+];
 
 const CODE: [&str; 18] = [
     "int main(void)",
@@ -385,6 +393,8 @@ impl Random {
                 let word = self.pick(&["begin", "end", "", "stmt"]);
                 format!("{}{word}", "  ".repeat(self.below(4))).into_bytes()
             }
+            Flavour::Noise if self.percent(75) => self.next().to_string().into_bytes(),
+            Flavour::Noise => self.pick(&["{", "}"]).into(),
             Flavour::Bytes => {
                 let len = self.pick(&[2, 5, 8, 140]);
                 (0..self.below(len)).map(|_| self.pick(b"aaaabc  \xc3\xa9\xef\xbf\xbe\xff\x0c\x1b")).collect()
@@ -487,6 +497,8 @@ impl Random {
         let blanks = self.pick(&[0, 0, 1, 17, 18, 19, 20, 21, 22]);
         pattern.extend(vec![Vec::new(); blanks]);
         pattern.push(line(self));
+        let filler = self.pick(&[0, 0, 0, 60, 100, 120]);
+        pattern.append(&mut self.lines(Flavour::Numbers, 1000, filler));
         let (count, other_count) = (self.below(150 / pattern.len() + 3), self.below(8));
         let repeated = |count: usize| [before.clone(), vec![pattern.clone(); count].concat(), after.clone()].concat();
         let (one, other) = (repeated(count), repeated(count + other_count));
@@ -495,20 +507,21 @@ impl Random {
         (self.text(&old, 0), self.text(&new, 0))
     }
 
-    /// Texts of few different lines that have little in common, but for some long runs of equal lines.
+    /// Texts of few different lines that have little in common, but for some long runs of equal lines. They are so long
+    /// that git is willing to settle for such a run.
     fn islands(&mut self) -> Pair {
-        let variety = self.pick(&[10, 40, 200]);
+        let variety = self.pick(&[10, 40, 150]);
         let (mut old, mut new) = (Vec::new(), Vec::new());
-        for _ in 0..1 + self.below(5) {
-            let sea = self.pick(&[200, 800, 1600]);
+        while old.len() + new.len() < 70_000 {
+            let sea = self.pick(&[300, 800, 2000, 4000]);
             for text in [&mut old, &mut new] {
                 let count = sea / 2 + self.below(sea);
                 text.append(&mut self.lines(Flavour::Numbers, variety, count));
             }
-            let count = self.pick(&[15, 20, 21, 22, 100, 600, 1200]);
+            let count = self.pick(&[20, 100, 600, 1200, 3000]);
             let island = self.lines(Flavour::Numbers, variety, count);
             old.extend_from_slice(&island);
-            let rate = self.pick(&[0, 0, 10, 40]);
+            let rate = self.pick(&[0, 0, 5, 20]);
             new.append(&mut self.edit(&island, Flavour::Numbers, variety, rate));
         }
         (self.text(&old, 0), self.text(&new, 0))

@@ -4,7 +4,7 @@ use crate::directory;
 use crate::error::{PathError, Result, at};
 use crate::host::join;
 use crate::image::{Content, Image};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -44,6 +44,19 @@ impl Tree {
     #[must_use]
     pub fn place(self: &Arc<Tree>, path: &Path) -> Place {
         Place { tree: Arc::clone(self), path: path.strip_prefix("/").unwrap_or(path).to_owned() }
+    }
+
+    /// Waits until no other process holds the directory, and holds it until the result is dropped.
+    ///
+    /// Of two dispatchers, one may have been killed while its plugin still works.
+    ///
+    /// # Errors
+    /// If the directory cannot be read or its file system has no locks.
+    pub fn hold(&self) -> Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::openat(&self.root, ".", flags, Mode::empty()).map_err(at("open", &self.shown))?;
+        rustix::fs::flock(&directory, FlockOperation::LockExclusive).map_err(at("lock", &self.shown))?;
+        Ok(directory)
     }
 
     /// Forgets which directory was used last: others may have moved it since.

@@ -11,6 +11,7 @@ use holo_plugin::error::Result;
 use holo_plugin::{
     Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Plugin, ScanError, SetAnswers, Sink, Stream,
 };
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// How many changes are made durable together. The target's new content lies beside it meanwhile, so this bounds the space that takes.
@@ -91,18 +92,21 @@ struct Workshop {
     layout: Layout,
     distribution: Distribution,
     recovery: Recovery,
+    /// Nobody else works here meanwhile.
+    _held: OwnedFd,
 }
 
 impl Workshop {
     fn open(host: &Host) -> Result<Workshop> {
         let layout = Layout::open(host)?;
+        let held = layout.hold()?;
         let distribution = Distribution::detect(&layout);
         let recovery = Recovery::begin(host, &layout)?;
-        Ok(Workshop { layout, distribution, recovery })
+        Ok(Workshop { layout, distribution, recovery, _held: held })
     }
 
     fn prepare(&self, place: usize, entity: &FileEntity, mode: Mode, output: &mut Output<'_>) -> Change {
-        let Workshop { layout, distribution, recovery } = self;
+        let Workshop { layout, distribution, recovery, .. } = self;
         let mut change = Change::new(place, &entity.path);
         if let Err(error) = recovery.settle(entity, layout) {
             output.error(format!("skipping target: {error}"));

@@ -5,6 +5,7 @@ use holo_plugin::{Host, Place, Tree};
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
 use std::fmt::Write;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +34,11 @@ impl Layout {
             resources: Tree::open(host.resource_dir())?,
             cache: Tree::open(host.cache_dir())?,
         })
+    }
+
+    /// Waits until no other apply works in the state directory, and keeps others waiting until the result is dropped.
+    pub(crate) fn hold(&self) -> Result<OwnedFd> {
+        self.state.hold()
     }
 
     /// The file that is managed.

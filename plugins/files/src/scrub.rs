@@ -43,13 +43,14 @@ fn restore(
         Some(stock) => {
             let shown = entity.shown.target.display();
             output.print(format!(">> found updated target base: {} -> {shown}\n", stock.reported));
-            let image = Image::load(&stock.place)?;
+            let image = Image::load(&stock.place)?.ok_or(Unmanageable::WrongType)?;
+            // It is the base as well, until both go: a crash must not leave us with the old one alone.
+            change.stage_base(&image, layout)?;
             change.leftovers.push(stock.place);
             image
         }
-        None => Image::load(&layout.base(&entity.path))?,
+        None => Image::load(&layout.base(&entity.path))?.ok_or(Unmanageable::WrongType)?,
     };
-    let original = original.ok_or(Unmanageable::WrongType)?;
     let is_restored = Image::load(&target)?.map_or(Ok(false), |current| current.equals(&original))?;
     if !is_restored {
         change.stage_target(&original, layout)?;

@@ -1,0 +1,1 @@
+rmdir target/usr/share/holo/first target/usr/share/holo/third

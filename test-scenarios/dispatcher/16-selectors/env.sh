@@ -1,0 +1,20 @@
+holo=$HOLO_BINARY
+run() {
+    echo "\$ holo $*"
+    "$holo" "$@"
+    echo "exit status $?"
+}
+several() {
+    case $1 in
+    scan)
+        run scan -s demo:b
+        run scan -s other
+        run scan -s target/usr/share/holo/demo/c
+        run scan -s target/usr/share/holo/demo/all
+        run scan -s other:c demo:c other:a
+        run scan -s demo demo:a target/usr/share/holo/demo/a
+        run scan -s
+        ;;
+    esac
+}
+HOLO_BINARY=several

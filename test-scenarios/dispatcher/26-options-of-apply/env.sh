@@ -1,0 +1,19 @@
+holo=$HOLO_BINARY
+run() {
+    echo "\$ holo $*"
+    "$holo" "$@"
+    echo "exit status $?"
+}
+several() {
+    case $1 in
+    apply)
+        run apply demo:a
+        run apply -f demo:a
+        run apply demo:a -f
+        run apply demo:a --force demo:b
+        run apply --force demo --exit-zero
+        run apply --no-such-thing
+        ;;
+    esac
+}
+HOLO_BINARY=several

@@ -1,0 +1,27 @@
+unset HOLO_EXIT_ZERO
+holo=$HOLO_BINARY
+run() {
+    echo "\$ holo $*"
+    "$holo" "$@"
+    echo "exit status $?"
+}
+several() {
+    case $1 in
+    apply)
+        run apply demo:a-fine demo:b-changed
+        run apply demo:c-fails
+        run apply demo:d-needs-force
+        run apply --force demo:d-needs-force
+        run apply --exit-zero
+        HOLO_EXIT_ZERO=1 run apply demo:c-fails
+        HOLO_EXIT_ZERO=0 run apply demo:c-fails
+        run diff demo:a-fine
+        run diff
+        run diff --exit-zero
+        HOLO_EXIT_ZERO=1 run diff
+        run scan demo:c-fails
+        run apply --exit-zero demo:none
+        ;;
+    esac
+}
+HOLO_BINARY=several

@@ -1,0 +1,331 @@
+//! Kills applies at every system call that changes something, and demands that the next apply puts everything right.
+//!
+//! `strace` does the killing: the N-th call of a kind, in the plugin alone or in dispatcher and plugin, for every N there is. After each
+//! kill, no file is torn, what was there before us is still somewhere, and one more apply without `--force` ends with exactly the tree
+//! that an apply without a kill makes.
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+use bstr::{BString, ByteSlice};
+use holo_testing::{Need, ScratchRoot, binaries::built, trial};
+use libtest_mimic::Arguments;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// The system calls after which the disk, or a lock, is not what it was; and those that make it last.
+const CALLS: [&str; 21] = [
+    "openat",
+    "write",
+    "pwrite64",
+    "copy_file_range",
+    "sendfile",
+    "ftruncate",
+    "fchmod",
+    "fchown",
+    "fchownat",
+    "renameat",
+    "renameat2",
+    "linkat",
+    "symlinkat",
+    "unlinkat",
+    "unlink",
+    "mkdirat",
+    "mkdir",
+    "rmdir",
+    "fsync",
+    "syncfs",
+    "flock",
+];
+
+/// What was in the targets before anything was applied, later, and from the package.
+const STOCK: &str = "stock line\nanother stock line\n";
+const NEW_STOCK: &str = "new stock line\n";
+const WANTED: &str = "wanted line\n";
+const WANTED_LATER: &str = "wanted later\n";
+const WANTED_LAST: &str = "wanted last of all\n";
+
+/// Something that happens to a root, and is killed on the way.
+struct Story {
+    name: &'static str,
+    distribution: &'static str,
+    /// Makes the root as it is before the apply that is killed.
+    before: fn(&ScratchRoot),
+    /// What happens after the kill, before the next apply.
+    after: fn(&ScratchRoot),
+    arguments: &'static [&'static str],
+}
+
+const STORIES: [Story; 10] = [
+    Story { name: "first apply", distribution: "debian", before: resources, after: nothing, arguments: &["apply"] },
+    Story {
+        name: "upgrade of resources",
+        distribution: "debian",
+        before: upgraded,
+        after: nothing,
+        arguments: &["apply"],
+    },
+    Story {
+        name: "upgrade of resources, then another",
+        distribution: "debian",
+        before: upgraded,
+        after: upgrade_again,
+        arguments: &["apply"],
+    },
+    Story { name: "new stock file", distribution: "arch", before: pacnew, after: nothing, arguments: &["apply"] },
+    Story {
+        name: "swapped stock file",
+        distribution: "debian",
+        before: dpkg_old,
+        after: nothing,
+        arguments: &["apply"],
+    },
+    Story { name: "scrubbing", distribution: "debian", before: scrubbed, after: nothing, arguments: &["apply"] },
+    Story {
+        name: "scrubbing, then provisioned again",
+        distribution: "debian",
+        before: scrubbed,
+        after: resources_only,
+        arguments: &["apply"],
+    },
+    Story {
+        name: "scrubbing with a new stock file",
+        distribution: "arch",
+        before: scrubbed_with_pacnew,
+        after: nothing,
+        arguments: &["apply"],
+    },
+    Story {
+        name: "scrubbing a deleted target",
+        distribution: "arch",
+        before: deleted,
+        after: nothing,
+        arguments: &["apply"],
+    },
+    Story {
+        name: "overwriting by force",
+        distribution: "debian",
+        before: modified,
+        after: nothing,
+        arguments: &["apply", "--force"],
+    },
+];
+
+/// Who is killed, and how the plugin is run.
+#[derive(Clone, Copy)]
+struct Victim {
+    name: &'static str,
+    /// The version of the plugin interface that the plugin is made to speak: 4 has sessions.
+    version: u32,
+    plugin_alone: bool,
+}
+
+const VICTIMS: [Victim; 3] = [
+    Victim { name: "the plugin's session", version: 4, plugin_alone: true },
+    Victim { name: "the plugin's processes", version: 3, plugin_alone: true },
+    Victim { name: "dispatcher and plugin", version: 4, plugin_alone: false },
+];
+
+fn main() -> ExitCode {
+    let mut trials = Vec::new();
+    for story in &STORIES {
+        for victim in VICTIMS {
+            let name = format!("{}: {} may be killed at any system call", story.name, victim.name);
+            trials.push(trial(&name, &[Need::Program("strace")], move || {
+                kill_everywhere(story, victim);
+                Ok(())
+            }));
+        }
+    }
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn kill_everywhere(story: &Story, victim: Victim) {
+    let expected = undisturbed(story, victim);
+    let mut kills = 0;
+    for call in CALLS {
+        for number in 1.. {
+            if !kill_once(story, victim, call, number, &expected) {
+                break;
+            }
+            kills += 1;
+        }
+    }
+    assert!(kills > 20, "only {kills} kills: the test does not test what it says");
+}
+
+/// The tree that the story ends with if nobody is killed.
+fn undisturbed(story: &Story, victim: Victim) -> BString {
+    let root = prepared(story, victim);
+    assert_eq!(root.holo(story.arguments).status, Some(0));
+    (story.after)(&root);
+    assert_eq!(root.holo(story.arguments).status, Some(0));
+    tree(&root)
+}
+
+/// Kills at one system call; whether there was anything to kill.
+fn kill_once(story: &Story, victim: Victim, call: &str, number: usize, expected: &BString) -> bool {
+    let root = prepared(story, victim);
+    let log = root.join("tmp/strace");
+    let injection = format!("inject={call}:signal=SIGKILL:when={number}");
+    let strace = ["-f", "-qq", "-o", log.to_str().unwrap(), "-e", &format!("trace={call}"), "-e", &injection];
+    let killed = if victim.plugin_alone {
+        root.write("plugin/strace-arguments", strace.join("\n"));
+        let run = root.holo(story.arguments);
+        std::fs::remove_file(root.join("plugin/strace-arguments")).unwrap();
+        assert!(!run.stderr_lossy().contains("panicked"), "{run}");
+        was_killed(&log)
+    } else {
+        let holo = built("holo");
+        let words: Vec<&str> =
+            strace.into_iter().chain([holo.to_str().unwrap()]).chain(story.arguments.iter().copied()).collect();
+        let run = root.run("/usr/bin/strace", &words);
+        assert!(!run.stderr_lossy().contains("panicked"), "{run}");
+        was_killed(&log)
+    };
+    let moment = format!("{}, {} killed at {call} number {number}", story.name, victim.name);
+    nothing_is_torn(&root, &moment);
+    (story.after)(&root);
+    let again = root.holo(story.arguments);
+    assert_eq!(again.status, Some(0), "{moment}: the next apply says\n{again}");
+    let differs = tree(&root);
+    assert!(differs == *expected, "{moment}: expected\n{expected}\nbut got\n{differs}");
+    killed
+}
+
+fn was_killed(log: &Path) -> bool {
+    std::fs::read(log).is_ok_and(|log| log.contains_str("+++ killed by SIGKILL +++"))
+}
+
+/// Everything but what a killed dispatcher must leave behind.
+fn tree(root: &ScratchRoot) -> BString {
+    let dump = root.dump();
+    let end = BString::from(format!("{}\n", "-".repeat(40)));
+    let kept = dump.split_str(end.as_slice()).filter(|section| !section.is_empty() && !section.contains_str(" ./tmp"));
+    kept.flat_map(|section| [section, end.as_slice()]).collect::<Vec<_>>().concat().into()
+}
+
+fn nothing_is_torn(root: &ScratchRoot, moment: &str) {
+    let whole =
+        [STOCK, NEW_STOCK, WANTED, WANTED_LATER, "edited\n", "keep\n", "kept\n", "STOCK LINE\nANOTHER STOCK LINE\n"];
+    let mut stock_is_somewhere = false;
+    for folder in ["etc", "var/lib/holo/files/base/etc", "var/lib/holo/files/provisioned/etc"] {
+        let Ok(entries) = std::fs::read_dir(root.join(folder)) else { continue };
+        for path in entries.map(|entry| entry.unwrap().path()) {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            let is_ours = ["holorc", "os-release"].contains(&name) || name.ends_with(".holonew");
+            if is_ours || path.is_symlink() {
+                continue;
+            }
+            let content = std::fs::read_to_string(&path).unwrap();
+            assert!(whole.contains(&content.as_str()), "{moment}: {} is torn: {content:?}", path.display());
+            stock_is_somewhere |= name.starts_with("plain") && (content == STOCK || content == NEW_STOCK);
+        }
+    }
+    assert!(stock_is_somewhere, "{moment}: the stock file is lost\n{}", root.dump());
+}
+
+/// A root with three targets: one to be replaced, one to become a symlink, one to be filtered; and one that is always there.
+fn prepared(story: &Story, victim: Victim) -> ScratchRoot {
+    let plugin = built("holo-files");
+    let (plugin, version) = (plugin.display(), victim.version);
+    let wrapper = format!(
+        r#"#!/bin/sh
+arguments=${{0%/*}}/strace-arguments
+case $1 in
+info) printf 'MIN_API_VERSION=3\nMAX_API_VERSION={version}\nSESSION=1\n' ;;
+scan) exec {plugin} scan ;;
+*)
+    if [ -e "$arguments" ]; then
+        IFS='
+'
+        exec strace $(cat "$arguments") {plugin} "$@"
+    fi
+    exec {plugin} "$@" ;;
+esac
+"#
+    );
+    let root = ScratchRoot::new()
+        .binary(built("holo"))
+        .script("plugin/holo-files", wrapper.as_str())
+        .holorc("plugin files=plugin/holo-files\n")
+        .file("etc/os-release", format!("ID={}\n", story.distribution).as_str())
+        .file("etc/plain.conf", STOCK)
+        .file("etc/linked.conf", STOCK)
+        .file("etc/scripted.conf", STOCK)
+        .file("etc/always.conf", "keep\n")
+        .file("usr/share/holo/files/00-always/etc/always.conf", "kept\n")
+        .dir("usr/share/holo/files/01-x/etc");
+    (story.before)(&root);
+    root
+}
+
+fn nothing(_: &ScratchRoot) {}
+
+fn resources(root: &ScratchRoot) {
+    resources_only(root);
+}
+
+fn resources_only(root: &ScratchRoot) {
+    root.write("usr/share/holo/files/01-x/etc/plain.conf", WANTED);
+    let folder = root.join("usr/share/holo/files/01-x/etc");
+    if !folder.join("linked.conf").is_symlink() {
+        std::os::unix::fs::symlink("plain.conf", folder.join("linked.conf")).unwrap();
+    }
+    root.write("usr/share/holo/files/01-x/etc/scripted.conf.holoscript", "#!/bin/sh\ntr a-z A-Z\n");
+    make_executable(&folder.join("scripted.conf.holoscript"));
+}
+
+fn make_executable(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn applied(root: &ScratchRoot) {
+    resources(root);
+    let run = root.holo(&["apply"]);
+    assert!(run.success(), "{run}");
+}
+
+fn upgraded(root: &ScratchRoot) {
+    applied(root);
+    root.write("usr/share/holo/files/01-x/etc/plain.conf", WANTED_LATER);
+}
+
+fn upgrade_again(root: &ScratchRoot) {
+    root.write("usr/share/holo/files/01-x/etc/plain.conf", WANTED_LAST);
+}
+
+fn pacnew(root: &ScratchRoot) {
+    applied(root);
+    root.write("etc/scripted.conf.pacnew", STOCK);
+    root.write("etc/plain.conf.pacnew", NEW_STOCK);
+}
+
+fn dpkg_old(root: &ScratchRoot) {
+    applied(root);
+    std::fs::rename(root.join("etc/plain.conf"), root.join("etc/plain.conf.dpkg-old")).unwrap();
+    root.write("etc/plain.conf", NEW_STOCK);
+    root.write("usr/share/holo/files/01-x/etc/plain.conf", WANTED_LATER);
+}
+
+fn scrubbed(root: &ScratchRoot) {
+    applied(root);
+    std::fs::remove_dir_all(root.join("usr/share/holo/files/01-x")).unwrap();
+    std::fs::create_dir_all(root.join("usr/share/holo/files/01-x/etc")).unwrap();
+}
+
+fn scrubbed_with_pacnew(root: &ScratchRoot) {
+    scrubbed(root);
+    root.write("etc/plain.conf.pacnew", NEW_STOCK);
+}
+
+fn deleted(root: &ScratchRoot) {
+    scrubbed(root);
+    std::fs::remove_file(root.join("etc/scripted.conf")).unwrap();
+    root.write("etc/scripted.conf.pacsave", "STOCK LINE\nANOTHER STOCK LINE\n");
+}
+
+fn modified(root: &ScratchRoot) {
+    applied(root);
+    root.write("etc/plain.conf", "edited\n");
+    std::fs::remove_file(root.join("etc/linked.conf")).unwrap();
+}
