@@ -1,12 +1,13 @@
-//! Kills applies at every system call that changes something, and demands that the next apply puts everything right.
+//! Kills applies at every system call that changes something, or lets the call fail, and demands that the next apply puts everything
+//! right.
 //!
-//! `strace` does the killing: the N-th call of a kind, in the plugin alone or in dispatcher and plugin, for every N there is. After each
-//! kill, no file is torn, what was there before us is still somewhere, and one more apply without `--force` ends with exactly the tree
-//! that an apply without a kill makes.
+//! `strace` does it: to the N-th call of a kind, in the plugin alone or in dispatcher and plugin, for every N there is. Afterwards no file
+//! is torn, what was there before us is still somewhere, and one more apply ends with exactly the tree that an undisturbed one makes. An
+//! apply that a call has failed for says so, and leaves no temporary file behind.
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use bstr::{BString, ByteSlice};
-use holo_testing::{Need, ScratchRoot, binaries::built, trial};
+use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial};
 use libtest_mimic::Arguments;
 use std::path::Path;
 use std::process::ExitCode;
@@ -124,6 +125,24 @@ const VICTIMS: [Victim; 3] = [
     Victim { name: "dispatcher and plugin", version: 4, plugin_alone: false },
 ];
 
+/// What the disk may say to an apply that is not killed.
+const FAILURES: [&str; 3] = ["ENOSPC", "EIO", "EROFS"];
+
+/// The system calls that a disk may fail at.
+const FAILING_CALLS: [&str; 11] = [
+    "write",
+    "copy_file_range",
+    "fchmod",
+    "fchown",
+    "renameat",
+    "linkat",
+    "symlinkat",
+    "unlinkat",
+    "mkdirat",
+    "fsync",
+    "syncfs",
+];
+
 fn main() -> ExitCode {
     let mut trials = Vec::new();
     for story in &STORIES {
@@ -135,6 +154,13 @@ fn main() -> ExitCode {
             }));
         }
     }
+    for story in &STORIES {
+        let name = format!("{}: any system call of the plugin may fail", story.name);
+        trials.push(trial(&name, &[Need::Program("strace")], move || {
+            fail_everywhere(story);
+            Ok(())
+        }));
+    }
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
@@ -142,14 +168,20 @@ fn kill_everywhere(story: &Story, victim: Victim) {
     let expected = undisturbed(story, victim);
     let mut kills = 0;
     for call in CALLS {
-        for number in 1.. {
-            if !kill_once(story, victim, call, number, &expected) {
-                break;
-            }
-            kills += 1;
-        }
+        kills += (1..).take_while(|&number| kill_once(story, victim, call, number, &expected)).count();
     }
     assert!(kills > 20, "only {kills} kills: the test does not test what it says");
+}
+
+fn fail_everywhere(story: &Story) {
+    let victim = VICTIMS[0];
+    let expected = undisturbed(story, victim);
+    let mut failures = 0;
+    // One error is as good as another for most calls, so they take turns.
+    for (call, error) in FAILING_CALLS.into_iter().zip(FAILURES.into_iter().cycle()) {
+        failures += (1..).take_while(|&number| fail_once(story, victim, call, number, error, &expected)).count();
+    }
+    assert!(failures > 10, "only {failures} failures: the test does not test what it says");
 }
 
 /// The tree that the story ends with if nobody is killed.
@@ -161,34 +193,65 @@ fn undisturbed(story: &Story, victim: Victim) -> BString {
     tree(&root)
 }
 
+/// Lets one system call fail; whether there was one.
+fn fail_once(story: &Story, victim: Victim, call: &str, number: usize, error: &str, expected: &BString) -> bool {
+    let root = prepared(story, victim);
+    let log = root.join("tmp/strace");
+    let run = disturb_plugin(&root, story, &log, call, &format!("inject={call}:error={error}:when={number}"));
+    let failed = std::fs::read(&log).is_ok_and(|log| log.contains_str("(INJECTED)"));
+    let moment = format!("{}, {call} number {number} fails with {error}", story.name);
+    nothing_is_torn(&root, &moment);
+    if run.status == Some(1) {
+        assert!(run.stderr_lossy().contains("!! "), "{moment}: nothing is said\n{run}");
+    } else {
+        assert_eq!(run.status, Some(0), "{moment}\n{run}");
+    }
+    if call != "unlinkat" {
+        let dump = tree(&root);
+        assert!(!dump.contains_str(".holonew"), "{moment}: a temporary file is left behind\n{dump}");
+    }
+    settles(&root, story, &moment, expected);
+    failed
+}
+
+/// Runs the story with its plugin under strace.
+fn disturb_plugin(root: &ScratchRoot, story: &Story, log: &Path, call: &str, injection: &str) -> Run {
+    let strace = ["-f", "-qq", "-o", log.to_str().unwrap(), "-e", &format!("trace={call}"), "-e", injection];
+    root.write("plugin/strace-arguments", strace.join("\n"));
+    let run = root.holo(story.arguments);
+    std::fs::remove_file(root.join("plugin/strace-arguments")).unwrap();
+    assert!(!run.stderr_lossy().contains("panicked"), "{run}");
+    run
+}
+
+/// The next apply puts everything right.
+fn settles(root: &ScratchRoot, story: &Story, moment: &str, expected: &BString) {
+    (story.after)(root);
+    let again = root.holo(story.arguments);
+    assert_eq!(again.status, Some(0), "{moment}: the next apply says\n{again}");
+    let tree = tree(root);
+    assert!(tree == *expected, "{moment}: expected\n{expected}\nbut got\n{tree}");
+}
+
 /// Kills at one system call; whether there was anything to kill.
 fn kill_once(story: &Story, victim: Victim, call: &str, number: usize, expected: &BString) -> bool {
     let root = prepared(story, victim);
     let log = root.join("tmp/strace");
     let injection = format!("inject={call}:signal=SIGKILL:when={number}");
-    let strace = ["-f", "-qq", "-o", log.to_str().unwrap(), "-e", &format!("trace={call}"), "-e", &injection];
-    let killed = if victim.plugin_alone {
-        root.write("plugin/strace-arguments", strace.join("\n"));
-        let run = root.holo(story.arguments);
-        std::fs::remove_file(root.join("plugin/strace-arguments")).unwrap();
-        assert!(!run.stderr_lossy().contains("panicked"), "{run}");
-        was_killed(&log)
+    if victim.plugin_alone {
+        disturb_plugin(&root, story, &log, call, &injection);
     } else {
+        let strace = ["-f", "-qq", "-o", log.to_str().unwrap(), "-e", &format!("trace={call}"), "-e", &injection];
         let holo = built("holo");
         let words: Vec<&str> =
             strace.into_iter().chain([holo.to_str().unwrap()]).chain(story.arguments.iter().copied()).collect();
         let run = root.run("/usr/bin/strace", &words);
         assert!(!run.stderr_lossy().contains("panicked"), "{run}");
-        was_killed(&log)
-    };
+    }
     let moment = format!("{}, {} killed at {call} number {number}", story.name, victim.name);
     nothing_is_torn(&root, &moment);
-    (story.after)(&root);
-    let again = root.holo(story.arguments);
-    assert_eq!(again.status, Some(0), "{moment}: the next apply says\n{again}");
-    let differs = tree(&root);
-    assert!(differs == *expected, "{moment}: expected\n{expected}\nbut got\n{differs}");
-    killed
+    settles(&root, story, &moment, expected);
+    was_killed(&log)
 }
 
 fn was_killed(log: &Path) -> bool {

@@ -101,7 +101,9 @@ fn give_second_name(from: &Place, to: &Place) -> Result<()> {
             temporary.write(&image)?;
         }
     }
-    Durability::Each.sync([&temporary], [])?;
-    temporary.rename_to(to)?;
-    Durability::Each.sync([], [to])
+    let moved = Durability::Each.sync([&temporary], []).and_then(|()| temporary.rename_to(to));
+    if moved.is_err() {
+        let _ = temporary.remove();
+    }
+    moved.and_then(|()| Durability::Each.sync([], [to]))
 }

@@ -13,7 +13,6 @@ several() {
         run scan -p b:full
         run scan b:full -s
         run scan a:plain --porcelain
-        run scan -s -p 2>/dev/null
         ;;
     esac
 }

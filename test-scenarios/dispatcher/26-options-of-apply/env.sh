@@ -6,7 +6,7 @@ run() {
 }
 several() {
     case $1 in
-    apply)
+    scan)
         run apply demo:a
         run apply -f demo:a
         run apply demo:a -f

@@ -7,7 +7,7 @@ run() {
 }
 several() {
     case $1 in
-    apply)
+    scan)
         run apply demo:a-fine demo:b-changed
         run apply demo:c-fails
         run apply demo:d-needs-force
