@@ -146,6 +146,8 @@ impl Place {
         match self.with("lstat", |directory, name| rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)) {
             Ok(stat) => Ok(Some(stat)),
             Err(error) if error.is_missing() => Ok(None),
+            // A name that is longer than names can be is no file's.
+            Err(error) if error.error.kind() == io::ErrorKind::InvalidFilename => Ok(None),
             Err(error) => Err(error),
         }
     }

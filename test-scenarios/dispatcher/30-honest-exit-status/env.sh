@@ -13,14 +13,20 @@ several() {
         run apply demo:d-needs-force
         run apply --force demo:d-needs-force
         run apply --exit-zero
-        HOLO_EXIT_ZERO=1 run apply demo:c-fails
-        HOLO_EXIT_ZERO=0 run apply demo:c-fails
+        export HOLO_EXIT_ZERO=1
+        echo "# HOLO_EXIT_ZERO=1"
+        run apply demo:c-fails
+        export HOLO_EXIT_ZERO=0
+        echo "# HOLO_EXIT_ZERO=0"
+        run apply demo:c-fails
         run diff demo:a-fine
         run diff
         run diff --exit-zero
-        HOLO_EXIT_ZERO=1 run diff
-        run scan demo:c-fails
         run apply --exit-zero demo:none
+        export HOLO_EXIT_ZERO=1
+        echo "# HOLO_EXIT_ZERO=1"
+        run diff
+        run scan demo:c-fails
         ;;
     esac
 }

@@ -1,0 +1,19 @@
+holo=$HOLO_BINARY
+run() {
+    echo "\$ holo $*"
+    "$holo" "$@"
+    echo "exit status $?"
+}
+several() {
+    case $1 in
+    scan)
+        run selectors
+        run scan -s target/usr/share/holo/files/20-y/etc/a.holoscript
+        run scan file:/etc/c
+        run apply file:/etc/b
+        run scan -p files
+        run scan -s /etc/a
+        ;;
+    esac
+}
+HOLO_BINARY=several
