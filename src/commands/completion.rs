@@ -4,41 +4,35 @@ use crate::cli::{Cli, Shell};
 use clap::{Arg, Command, CommandFactory};
 use std::fmt::Write;
 
-/// The command words after which a selector can stand.
-fn takes_selectors(verb: &Command) -> bool {
-    verb.get_positionals().any(|argument| argument.get_id() == "selectors")
+/// The words that the templates of the scripts have where something is filled in.
+const VERBS: &str = "@VERBS@";
+const OPTIONS: &str = "@OPTIONS@";
+const OPERANDS: &str = "@OPERANDS@";
+
+/// What can stand after a command word besides options.
+enum Operand {
+    Nothing,
+    /// Selectors, which `holo selectors` lists, so they are always those of the system as it is.
+    Selectors,
+    Folders,
+    Words(String),
 }
 
-/// The command words after which a folder can stand.
-fn takes_folders(verb: &Command) -> bool {
-    verb.get_positionals().any(|argument| argument.get_id() == "scenarios")
+impl Operand {
+    fn of(verb: &Command) -> Operand {
+        let Some(argument) = verb.get_positionals().next() else { return Operand::Nothing };
+        match argument.get_value_names() {
+            Some([name]) if name == "SELECTOR" => Operand::Selectors,
+            Some([name]) if name == "DIR" => Operand::Folders,
+            _ => {
+                let values = argument.get_possible_values();
+                Operand::Words(values.iter().map(|value| value.get_name()).collect::<Vec<_>>().join(" "))
+            }
+        }
+    }
 }
 
-/// The words that one of its arguments can be.
-fn values(verb: &Command) -> Vec<String> {
-    let positionals = verb.get_positionals().flat_map(Arg::get_possible_values);
-    positionals.map(|value| value.get_name().to_owned()).collect()
-}
-
-fn options(verb: &Command) -> Vec<String> {
-    let long = |argument: &Arg| argument.get_long().map(|long| format!("--{long}"));
-    let short = |argument: &Arg| argument.get_short().map(|short| format!("-{short}"));
-    verb.get_opts().chain(flags(verb)).flat_map(|argument| [short(argument), long(argument)]).flatten().collect()
-}
-
-fn flags(verb: &Command) -> impl Iterator<Item = &Arg> {
-    verb.get_arguments().filter(|argument| !argument.is_positional() && !argument.get_action().takes_values())
-}
-
-fn about(verb: &Command) -> String {
-    verb.get_about().map(ToString::to_string).unwrap_or_default()
-}
-
-fn words(verbs: &[Command]) -> String {
-    verbs.iter().map(Command::get_name).collect::<Vec<_>>().join(" ")
-}
-
-/// The script for a shell. Selectors come from `holo selectors`, so they are always those of the system as it is.
+/// The script for a shell.
 pub(super) fn script(shell: Shell) -> String {
     let verbs: Vec<Command> = Cli::command().get_subcommands().cloned().collect();
     match shell {
@@ -48,102 +42,182 @@ pub(super) fn script(shell: Shell) -> String {
     }
 }
 
-fn bash(verbs: &[Command]) -> String {
-    let mut cases = String::new();
-    for verb in verbs {
-        let words = [options(verb), values(verb)].concat().join(" ");
-        let more = if takes_selectors(verb) {
-            "; mapfile -t more < <(holo selectors 2>/dev/null)"
-        } else if takes_folders(verb) {
-            "; mapfile -t more < <(compgen -d -- \"$word\")"
-        } else {
-            ""
-        };
-        let _ = writeln!(cases, "        {}) words='{words}'{more} ;;", verb.get_name());
-    }
-    format!(
-        r#"# Completes the command lines of holo in bash.
-_holo() {{
-    local word words verb candidate more=()
-    COMPREPLY=()
-    # Bash takes words apart at colons, but entity IDs have them: the word is what stands after the last blank.
-    local line=${{COMP_LINE:0:COMP_POINT}}
-    word=${{line##*[[:blank:]]}}
-    verb=${{COMP_WORDS[1]-}}
-    if ((COMP_CWORD == 1)); then verb=; fi
-    case $verb in
-        '') words='{}' ;;
-{cases}        *) return ;;
-    esac
-    for candidate in $words "${{more[@]}}"; do
-        if [[ $candidate == "$word"* ]]; then COMPREPLY+=("${{candidate:${{#word}}}}"); fi
-    done
-    # What stands before the last colon is there already, and stays there.
-    local last=${{COMP_WORDS[COMP_CWORD]}}
-    if [[ $last == : ]]; then last=; fi
-    COMPREPLY=("${{COMPREPLY[@]/#/$last}}")
-}}
-complete -F _holo holo
-"#,
-        words(verbs)
-    )
+fn options(verb: &Command) -> impl Iterator<Item = &Arg> {
+    verb.get_arguments().filter(|argument| !argument.is_positional())
 }
 
-fn zsh(verbs: &[Command]) -> String {
-    let (mut described, mut cases) = (String::new(), String::new());
-    for verb in verbs {
-        let name = verb.get_name();
-        let _ = writeln!(described, "            '{name}:{}'", about(verb).replace('\'', "'\\''"));
-        let words = [options(verb), values(verb)].concat().join(" ");
-        let more = if takes_selectors(verb) {
-            " ${(f)\"$(holo selectors 2>/dev/null)\"}"
-        } else if takes_folders(verb) {
-            "; _files -/"
-        } else {
-            ""
-        };
-        let _ = writeln!(cases, "        {name}) compadd -- {words}{more} ;;");
+/// An option as it is typed: `-f` and `--force`.
+fn spellings(option: &Arg) -> Vec<String> {
+    let short = option.get_short().map(|short| format!("-{short}"));
+    short.into_iter().chain(option.get_long().map(|long| format!("--{long}"))).collect()
+}
+
+fn about(verb: &Command) -> String {
+    verb.get_about().map(ToString::to_string).unwrap_or_default()
+}
+
+fn help(option: &Arg) -> String {
+    option.get_help().map(ToString::to_string).unwrap_or_default()
+}
+
+/// Joins what is made of each item.
+fn each<T>(items: impl IntoIterator<Item = T>, mut make: impl FnMut(&mut String, T) -> std::fmt::Result) -> String {
+    let mut text = String::new();
+    for item in items {
+        // Writing to a string cannot fail.
+        let _ = make(&mut text, item);
     }
-    format!(
-        r#"#compdef holo
+    text
+}
+
+/// Puts text between single quotes, as bash and zsh read them.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+const BASH: &str = r#"# Completes the command lines of holo in bash.
+_holo() {
+    # Bash takes words apart at colons and leaves quotes in them, so this reads the line as the shell will.
+    local line=${COMP_LINE:0:COMP_POINT} typed=$2 words=() word='' quote='' letter
+    while [[ $line ]]; do
+        letter=${line:0:1} line=${line:1}
+        case $quote$letter in
+            [[:space:]]) words+=(${word:+"$word"}) word='' ;;
+            "'" | '"') quote=$letter ;;
+            "''" | '""') quote='' ;;
+            \\ | '"\')
+                # One at the end is what completion itself left, where candidates begin to differ.
+                if [[ ! $line ]]; then typed=${typed%\\}; fi
+                word+=${line:0:1} line=${line:1}
+                ;;
+            *) word+=$letter ;;
+        esac
+    done
+    local verb=${words[1]-} candidates=()
+    COMPREPLY=()
+    if [[ $word == -* ]]; then
+        case $verb in
+@OPTIONS@        esac
+    else
+        case $verb in
+            '') candidates=(@VERBS@) ;;
+@OPERANDS@        esac
+    fi
+    # What was typed stays as it is: candidates only add to it.
+    local candidate rest
+    for candidate in "${candidates[@]}"; do
+        if [[ $candidate != "$word"* ]]; then continue; fi
+        rest=${candidate:${#word}}
+        case $quote in
+            "'") rest=${rest//"'"/"'\\''"} ;;
+            '"') rest=${rest//\\/\\\\} rest=${rest//\"/\\\"} rest=${rest//\$/\\\$} rest=${rest//\`/\\\`} ;;
+            *) if [[ $rest ]]; then printf -v rest %q "$rest"; fi ;;
+        esac
+        COMPREPLY+=("$typed$rest")
+    done
+}
+complete -F _holo holo
+"#;
+
+fn bash(verbs: &[Command]) -> String {
+    let names: Vec<&str> = verbs.iter().map(Command::get_name).collect();
+    let options = each(verbs, |text, verb| {
+        let spellings: Vec<String> = options(verb).flat_map(spellings).collect();
+        if spellings.is_empty() {
+            return Ok(());
+        }
+        writeln!(text, "            {}) candidates=({}) ;;", verb.get_name(), spellings.join(" "))
+    });
+    let operands = each(verbs, |text, verb| {
+        let candidates = match Operand::of(verb) {
+            Operand::Nothing => return Ok(()),
+            Operand::Selectors => "mapfile -t candidates < <(holo selectors 2>/dev/null)".to_owned(),
+            Operand::Folders => "compopt -o dirnames".to_owned(),
+            Operand::Words(words) => format!("candidates=({words})"),
+        };
+        writeln!(text, "            {}) {candidates} ;;", verb.get_name())
+    });
+    BASH.replace(VERBS, &names.join(" ")).replace(OPTIONS, &options).replace(OPERANDS, &operands)
+}
+
+const ZSH: &str = r#"#compdef holo
 # Completes the command lines of holo in zsh.
-_holo() {{
-    local -a verbs
+_holo_selectors() {
+    local -a selectors=(${(f)"$(holo selectors 2>/dev/null)"})
+    local expl
+    _wanted selectors expl selector compadd -a selectors
+}
+_holo() {
     if ((CURRENT == 2)); then
-        verbs=(
-{described}        )
-        _describe 'command' verbs
+        local -a verbs=(
+@VERBS@        )
+        _describe command verbs
         return
     fi
-    case $words[2] in
-{cases}    esac
-}}
+    shift words
+    ((CURRENT--))
+    case $words[1] in
+@OPERANDS@    esac
+}
 if [[ $funcstack[1] == _holo ]]; then _holo "$@"; else compdef _holo holo; fi
-"#
-    )
+"#;
+
+fn zsh(verbs: &[Command]) -> String {
+    let described = each(verbs, |text, verb| {
+        let described = format!("{}:{}", verb.get_name(), about(verb));
+        writeln!(text, "            {}", quoted(&described))
+    });
+    let operands = each(verbs, |text, verb| {
+        let operand = match Operand::of(verb) {
+            Operand::Nothing => return Ok(()),
+            Operand::Selectors => "*:selector:_holo_selectors".to_owned(),
+            Operand::Folders => "*:folder:_files -/".to_owned(),
+            Operand::Words(words) => format!("1:word:({words})"),
+        };
+        let specifications: String = options(verb).map(|option| format!("{} ", zsh_option(option))).collect();
+        writeln!(text, "        {}) _arguments -s {specifications}{} ;;", verb.get_name(), quoted(&operand))
+    });
+    ZSH.replace(VERBS, &described).replace(OPERANDS, &operands)
 }
 
+/// An option as `_arguments` is told of it: its spellings exclude one another.
+fn zsh_option(option: &Arg) -> String {
+    let spellings = spellings(option);
+    let help = help(option).replace('[', r"\[").replace(']', r"\]").replace(':', r"\:");
+    let value = if option.get_action().takes_values() { ":value: " } else { "" };
+    let rest = quoted(&format!("[{help}]{value}"));
+    match spellings.as_slice() {
+        [one] => format!("{one}{rest}"),
+        _ => format!("'({})'{{{}}}{rest}", spellings.join(" "), spellings.join(",")),
+    }
+}
+
+const FISH: &str = r#"# Completes the command lines of holo in fish.
+function __holo_after
+    set -l words (commandline -opc)
+    test "$words[2]" = "$argv"
+end
+complete -c holo -f
+"#;
+
 fn fish(verbs: &[Command]) -> String {
-    let mut script = "# Completes the command lines of holo in fish.\ncomplete -c holo -f\n".to_owned();
-    for verb in verbs {
+    let quoted = |text: &str| format!("'{}'", text.replace('\\', r"\\").replace('\'', r"\'"));
+    let lines = each(verbs, |text, verb| {
         let name = verb.get_name();
-        let described = about(verb).replace('\'', "\\'");
-        let _ = writeln!(script, "complete -c holo -n __fish_use_subcommand -a {name} -d '{described}'");
-        let seen = format!("complete -c holo -n '__fish_seen_subcommand_from {name}'");
-        for option in verb.get_opts().chain(flags(verb)) {
+        writeln!(text, "complete -c holo -n __holo_after -a {name} -d {}", quoted(&about(verb)))?;
+        let after = format!("complete -c holo -n '__holo_after {name}'");
+        for option in options(verb) {
             let short = option.get_short().map_or_else(String::new, |short| format!(" -s {short}"));
             let long = option.get_long().map_or_else(String::new, |long| format!(" -l {long}"));
-            let help = option.get_help().map(ToString::to_string).unwrap_or_default().replace('\'', "\\'");
-            let _ = writeln!(script, "{seen}{short}{long} -d '{help}'");
+            let value = if option.get_action().takes_values() { " -x" } else { "" };
+            writeln!(text, "{after}{short}{long}{value} -d {}", quoted(&help(option)))?;
         }
-        for value in values(verb) {
-            let _ = writeln!(script, "{seen} -a {value}");
+        match Operand::of(verb) {
+            Operand::Nothing => Ok(()),
+            Operand::Selectors => writeln!(text, "{after} -a '(holo selectors 2>/dev/null)'"),
+            Operand::Folders => writeln!(text, "{after} -a '(__fish_complete_directories)'"),
+            Operand::Words(words) => writeln!(text, "{after} -a {}", quoted(&words)),
         }
-        if takes_selectors(verb) {
-            let _ = writeln!(script, "{seen} -a '(holo selectors 2>/dev/null)'");
-        } else if takes_folders(verb) {
-            let _ = writeln!(script, "{seen} -a '(__fish_complete_directories)'");
-        }
-    }
-    script
+    });
+    format!("{FISH}{lines}")
 }

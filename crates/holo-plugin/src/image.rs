@@ -116,33 +116,30 @@ impl Image {
     }
 }
 
+/// Compares files that were just seen to be equally long.
 fn same_content(one: &Place, two: &Place, size: u64) -> Result<bool> {
     let (mut file, mut other_file) = (one.open()?, two.open()?);
-    // One byte more than the file has, so that a single read shows its end.
-    let length = usize::try_from(size).unwrap_or(BUFFER_SIZE).min(BUFFER_SIZE) + 1;
+    let length = usize::try_from(size).unwrap_or(BUFFER_SIZE).min(BUFFER_SIZE);
     let (mut buffer, mut other_buffer) = (vec![0; length], vec![0; length]);
-    loop {
-        let chunk = fill(&mut file, &mut buffer).map_err(at("read", &one.shown()))?;
-        let other_chunk = fill(&mut other_file, &mut other_buffer).map_err(at("read", &two.shown()))?;
-        if chunk != other_chunk {
+    let mut left = size;
+    while left > 0 {
+        let length = usize::try_from(left).unwrap_or(length).min(length);
+        let (chunk, other_chunk) = (&mut buffer[..length], &mut other_buffer[..length]);
+        let is_whole = read_all(&mut file, chunk).map_err(at("read", &one.shown()))?
+            && read_all(&mut other_file, other_chunk).map_err(at("read", &two.shown()))?;
+        if !is_whole || chunk != other_chunk {
             return Ok(false);
         }
-        if chunk.len() < length {
-            return Ok(true);
-        }
+        left -= length as u64;
     }
+    Ok(true)
 }
 
-/// Reads until the buffer is full or the file at its end.
-fn fill<'a>(file: &mut File, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match file.read(&mut buffer[filled..]) {
-            Ok(0) => break,
-            Ok(length) => filled += length,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
+/// Fills the buffer; whether the file was long enough. It may have become shorter since it was looked at.
+fn read_all(file: &mut File, buffer: &mut [u8]) -> io::Result<bool> {
+    match file.read_exact(buffer) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
     }
-    Ok(&buffer[..filled])
 }

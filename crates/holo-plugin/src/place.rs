@@ -6,6 +6,7 @@ use crate::host::join;
 use crate::image::{Content, Image};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
+use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -17,6 +18,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The longest name that a file system has.
 const NAME_MAX: usize = 255;
 
+/// How many directories a tree keeps open: what one entity needs at a time.
+const KEPT_DIRECTORIES: usize = 4;
+
 /// A directory, and everything below it.
 ///
 /// Paths in it are found without following the symlinks of users who could not change what they point to
@@ -25,8 +29,8 @@ const NAME_MAX: usize = 255;
 pub struct Tree {
     root: OwnedFd,
     shown: PathBuf,
-    /// The directory that was used last: entities come in the order of their paths.
-    last: Mutex<Option<(PathBuf, Arc<OwnedFd>)>>,
+    /// The directories that were used last: entities come in the order of their paths.
+    last: Mutex<VecDeque<(PathBuf, Arc<OwnedFd>)>>,
 }
 
 impl Tree {
@@ -59,24 +63,23 @@ impl Tree {
         Ok(directory)
     }
 
-    /// Forgets which directory was used last: others may have moved it since.
+    /// Forgets which directories were used last: others may have moved it since.
     pub fn forget(&self) {
-        *self.last() = None;
+        self.last().clear();
     }
 
-    fn last(&self) -> std::sync::MutexGuard<'_, Option<(PathBuf, Arc<OwnedFd>)>> {
+    fn last(&self) -> std::sync::MutexGuard<'_, VecDeque<(PathBuf, Arc<OwnedFd>)>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn directory(&self, path: &Path) -> rustix::io::Result<Arc<OwnedFd>> {
         let mut last = self.last();
-        if let Some((known, directory)) = &*last
-            && known == path
-        {
+        if let Some((_, directory)) = last.iter().find(|(known, _)| known == path) {
             return Ok(Arc::clone(directory));
         }
         let directory = Arc::new(directory::open_below(&self.root, path)?);
-        *last = Some((path.to_owned(), Arc::clone(&directory)));
+        last.push_front((path.to_owned(), Arc::clone(&directory)));
+        last.truncate(KEPT_DIRECTORIES);
         Ok(directory)
     }
 }

@@ -1,0 +1,50 @@
+# The habits of this project; cargo alone does the work.
+
+PREFIX ?= /usr
+SYSCONFDIR ?= /etc
+DESTDIR ?=
+PLUGINS = files
+BUILD = target/release
+
+.PHONY: all build test check tour bench install
+
+all: build
+
+build:
+	cargo build --release
+
+test:
+	cargo test
+
+# What has to be green before a commit.
+check:
+	cargo fmt --all --check
+	cargo clippy --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --quiet
+	mandoc -T lint -W warning man/*
+	cargo deny --log-level error check licenses bans sources
+
+tour: build
+	examples/tour
+
+bench: build
+	cargo bench --bench files
+
+# Installs what is built: `make build && sudo make install`. Packagers set DESTDIR.
+install:
+	install -D -m 0755 $(BUILD)/holo '$(DESTDIR)$(PREFIX)/bin/holo'
+	for plugin in $(PLUGINS); do \
+	    install -D -m 0755 $(BUILD)/holo-$$plugin '$(DESTDIR)$(PREFIX)/lib/holo'/holo-$$plugin && \
+	    install -d -m 0755 '$(DESTDIR)$(PREFIX)/share/holo'/$$plugin '$(DESTDIR)/var/lib/holo'/$$plugin || exit 1; \
+	done
+	install -d -m 0755 '$(DESTDIR)$(PREFIX)/share/holo/generators' '$(DESTDIR)$(SYSCONFDIR)/holorc.d'
+	[ -e '$(DESTDIR)$(SYSCONFDIR)/holorc' ] || install -m 0644 holorc '$(DESTDIR)$(SYSCONFDIR)/holorc'
+	for snippet in holorc.d/*; do install -m 0644 $$snippet '$(DESTDIR)$(SYSCONFDIR)/holorc.d' || exit 1; done
+	for page in man/*; do \
+	    install -D -m 0644 $$page '$(DESTDIR)$(PREFIX)/share/man'/man$${page##*.}/$${page##*/} || exit 1; \
+	done
+	install -d -m 0755 '$(DESTDIR)$(PREFIX)/share/bash-completion/completions' \
+	    '$(DESTDIR)$(PREFIX)/share/zsh/site-functions' '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d'
+	$(BUILD)/holo completion bash >'$(DESTDIR)$(PREFIX)/share/bash-completion/completions/holo'
+	$(BUILD)/holo completion zsh >'$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_holo'
+	$(BUILD)/holo completion fish >'$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/holo.fish'

@@ -1,0 +1,1 @@
+rmdir target/usr/share/holo/generators

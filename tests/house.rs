@@ -1,0 +1,111 @@
+//! The rules of the house that no compiler checks: directions, and that nothing is forgotten.
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn names(folder: &str) -> BTreeSet<String> {
+    let entries = fs::read_dir(repository().join(folder)).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(repository().join(path)).unwrap()
+}
+
+/// The crates of the house that a manifest depends on, but for its tests.
+fn depends_on(manifest: &str) -> BTreeSet<String> {
+    let text = read(manifest);
+    let dependencies = text.split("\n[dependencies]").nth(1).unwrap_or_default().split("\n[").next().unwrap();
+    let ours = dependencies.lines().filter_map(|line| line.split('.').next()).filter(|name| name.starts_with("holo-"));
+    ours.map(str::to_owned).collect()
+}
+
+fn set(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    assert_eq!(depends_on("Cargo.toml"), set(&["holo-protocol", "holo-testing"]));
+    assert_eq!(depends_on("crates/holo-protocol/Cargo.toml"), set(&[]));
+    assert_eq!(depends_on("crates/holo-testing/Cargo.toml"), set(&[]));
+    assert_eq!(depends_on("crates/holo-plugin/Cargo.toml"), set(&["holo-protocol"]));
+    for plugin in names("plugins") {
+        assert_eq!(depends_on(&format!("plugins/{plugin}/Cargo.toml")), set(&["holo-plugin"]), "{plugin}");
+    }
+}
+
+#[test]
+fn every_plugin_has_what_belongs_to_it() {
+    let (pages, snippets, scenarios) = (names("man"), names("holorc.d"), names("test-scenarios"));
+    let makefile = read("Makefile");
+    let installed = makefile.lines().find_map(|line| line.strip_prefix("PLUGINS = ")).unwrap();
+    for plugin in names("plugins") {
+        assert!(pages.contains(&format!("holo-{plugin}.8")), "no man page for {plugin}");
+        assert!(snippets.iter().any(|name| name.ends_with(&format!("-{plugin}"))), "no snippet for {plugin}");
+        assert!(scenarios.contains(&plugin), "no scenarios for {plugin}");
+        assert!(installed.split(' ').any(|name| name == plugin), "make install forgets {plugin}");
+        assert_eq!(
+            read(format!("holorc.d/{}", snippet(&snippets, &plugin))).lines().last(),
+            Some(&*format!("plugin {plugin}"))
+        );
+    }
+}
+
+fn snippet<'a>(snippets: &'a BTreeSet<String>, plugin: &str) -> &'a str {
+    snippets.iter().find(|name| name.ends_with(&format!("-{plugin}"))).unwrap()
+}
+
+#[test]
+fn the_man_pages_name_every_option() {
+    let page = read("man/holo.8").replace("\\-", "-");
+    let command = <holo::cli::Cli as clap::CommandFactory>::command();
+    for verb in command.get_subcommands() {
+        assert!(page.contains(verb.get_name()), "holo.8 does not name {}", verb.get_name());
+        let own = ["test", "completion"].contains(&verb.get_name());
+        let page = if own { format!("{page}{}", read("man/holo-test.7").replace("\\-", "-")) } else { page.clone() };
+        for long in verb.get_arguments().filter_map(clap::Arg::get_long).filter(|long| *long != "help") {
+            assert!(page.contains(&format!("-{long}")), "holo.8 does not name --{long} of {}", verb.get_name());
+        }
+    }
+}
+
+#[test]
+fn every_man_page_is_referred_to() {
+    let all: String = names("man").iter().map(|page| read(format!("man/{page}"))).collect();
+    for page in names("man") {
+        let (name, section) = page.rsplit_once('.').unwrap();
+        assert!(all.contains(&format!(".Xr {name} {section}")), "no page refers to {page}");
+        assert!(read("README.md").contains(&format!("man/{page}")), "the README does not refer to {page}");
+    }
+}
+
+#[test]
+fn files_begin_with_their_purpose() {
+    let mut files = Vec::new();
+    for folder in ["src", "crates", "plugins", "tests", "benches"] {
+        collect(&repository().join(folder), &mut files);
+    }
+    assert!(files.len() > 40);
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.starts_with("//! "), "{} does not begin with what it is for", file.display());
+    }
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for path in entries.map(|entry| entry.unwrap().path()) {
+        if path.is_dir() {
+            collect(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+}
