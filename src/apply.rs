@@ -86,17 +86,17 @@ impl<'a> InOrder<'a> {
 
     fn take(&mut self, place: usize, progress: Progress<'_>) {
         let said = self.understand(self.entities[place].id(), progress);
-        if place != self.first_unfinished {
+        if place > self.first_unfinished {
             self.kept[place].push(said);
             return;
         }
-        self.show(&said);
+        self.show(place, &said);
         // Showing may have finished this entity: then the next ones have their turn.
         let mut shown = usize::MAX;
         while shown != self.first_unfinished && self.first_unfinished < self.entities.len() {
             shown = self.first_unfinished;
             for said in std::mem::take(&mut self.kept[shown]) {
-                self.show(&said);
+                self.show(shown, &said);
             }
         }
     }
@@ -116,9 +116,14 @@ impl<'a> InOrder<'a> {
         }
     }
 
-    fn show(&mut self, said: &Said) {
+    fn show(&mut self, place: usize, said: &Said) {
         let reporter = &mut *self.reporter;
         match said {
+            Said::Output(stream, bytes) if place < self.first_unfinished => {
+                reporter.event(Event::Belated(*stream, bytes));
+            }
+            // Nothing else counts of an entity that is done with.
+            _ if place < self.first_unfinished => {}
             Said::Output(stream, bytes) => reporter.event(Event::Output(*stream, bytes)),
             Said::Message(message) => {
                 self.failed += usize::from(*message != Message::NotChanged);

@@ -12,11 +12,15 @@ use std::path::PathBuf;
     about = None,
     long_about = None,
     help_template = "{usage-heading} {usage}\n\n{all-args}\n\nMore is in holo(8).",
+    version,
     disable_version_flag = true,
     disable_help_subcommand = true,
     subcommand_required = true
 )]
 pub struct Cli {
+    /// Show the version
+    #[arg(long, action = clap::ArgAction::Version)]
+    version: Option<bool>,
     /// What to do.
     #[command(subcommand)]
     pub verb: Verb,
@@ -127,6 +131,8 @@ pub enum Shell {
 pub enum Arguments {
     /// Something to do.
     Verb(Verb),
+    /// The help of a verb, or of all: this text goes to stdout.
+    Help(String),
     /// Nothing that can be done: this text goes to stderr.
     Unusable(String),
 }
@@ -138,13 +144,21 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Arguments {
     match Cli::try_parse_from(arguments) {
         Ok(cli) => Arguments::Verb(cli.verb),
         Err(error) => match error.kind() {
-            ErrorKind::DisplayHelp => Arguments::Verb(Verb::Help),
+            ErrorKind::DisplayHelp => Arguments::Help(error.to_string()),
+            ErrorKind::DisplayVersion => Arguments::Verb(Verb::Version),
             ErrorKind::MissingSubcommand
             | ErrorKind::InvalidSubcommand
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Arguments::Unusable(usage()),
-            _ => Arguments::Unusable(error.to_string()),
+            _ => Arguments::Unusable(format!("{}\n{}", complaint(&error), usage())),
         },
     }
+}
+
+/// What is wrong, without the hints that clap would give instead of the usage.
+fn complaint(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let first = text.split("\n\n").next().unwrap_or_default();
+    format!("!! {}", first.strip_prefix("error: ").unwrap_or(first).trim_end())
 }
 
 /// The help, which begins with `Usage:`.

@@ -68,7 +68,8 @@ fn conclude(done: Result<u8, Fatal>, mut console: Console) -> u8 {
     end(console, code)
 }
 
-fn finish(mut console: Console, text: &str) -> u8 {
+/// Shows a text that was asked for.
+pub(crate) fn finish(mut console: Console, text: &str) -> u8 {
     console.raw(Stream::Stdout, text.as_bytes());
     end(console, exit::DONE)
 }

@@ -1,6 +1,7 @@
 //! SIGINT and SIGTERM as something that can be waited for beside pipes.
 
 use crate::error::Fatal;
+use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -40,6 +41,18 @@ impl Interrupt {
     #[must_use]
     pub fn signal(&self) -> Option<i32> {
         i32::try_from(self.signal.load(Ordering::Relaxed)).ok().filter(|&signal| signal != 0)
+    }
+
+    /// Waits for a signal that asks for the end.
+    #[must_use]
+    pub fn wait(&self) -> i32 {
+        loop {
+            if let Some(signal) = self.signal() {
+                return signal;
+            }
+            // Whatever ends the waiting, the signal tells.
+            let _ = poll(&mut [PollFd::new(self, PollFlags::IN)], None);
+        }
     }
 
     /// Ends the run if a signal asked for it.

@@ -42,6 +42,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut console = Console::of_process();
     let code = match cli::parse(arguments) {
         Arguments::Verb(verb) => commands::run(verb, Settings::from_environment(), console),
+        Arguments::Help(text) => commands::finish(console, &text),
         Arguments::Unusable(message) => {
             console.raw(Stream::Stderr, message.as_bytes());
             console.flush();

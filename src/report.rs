@@ -19,6 +19,8 @@ pub enum Event<'a> {
     Begin(&'a Entity),
     /// The plugin, or what it called, said this.
     Output(Stream, &'a [u8]),
+    /// The plugin, or what it called, said this of an entity that had been done with.
+    Belated(Stream, &'a [u8]),
     /// The plugin said this on file descriptor 3.
     Message(Message),
     /// What a person changed, as a unified diff.

@@ -106,7 +106,7 @@ _holo() {
     # What was typed stays as it is: candidates only add to it.
     local candidate rest
     for candidate in "${candidates[@]}"; do
-        if [[ $candidate != "$word"* ]]; then continue; fi
+        if [[ ! $candidate || $candidate != "$word"* ]]; then continue; fi
         rest=${candidate:${#word}}
         case $quote in
             "'") rest=${rest//"'"/"'\\''"} ;;

@@ -4,9 +4,11 @@ use crate::cli::Test;
 use crate::diff;
 use crate::error::Fatal;
 use crate::exit;
+use crate::interrupt::Interrupt;
 use crate::report::Console;
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::Stream;
+use holo_protocol::words;
 use holo_testing::scenario::{Deviation, Options, Outcome, Scenario, set_umask};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -22,13 +24,14 @@ pub(super) fn run(arguments: &Test, console: &mut Console) -> Result<u8, Fatal> 
     let jobs = arguments.jobs.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
     // Expectations are written for the usual umask; it holds for the whole process.
     set_umask();
+    end_children_when_interrupted()?;
     let mut failed = 0;
     run_all(&arguments.scenarios, &options, jobs, |scenario, ran| {
         let passed = match ran {
             Ok(outcome) if arguments.bless => bless(scenario, &outcome, console),
             Ok(outcome) => judge(scenario, &outcome, console),
             Err(reason) => {
-                console.error(format!("{}: {reason}", scenario.display()));
+                console.error(reason);
                 false
             }
         };
@@ -39,6 +42,18 @@ pub(super) fn run(arguments: &Test, console: &mut Console) -> Result<u8, Fatal> 
     let passed = arguments.scenarios.len() - failed;
     console.raw(Stream::Stdout, format!("{passed} passed, {failed} failed\n").as_bytes());
     Ok(if failed == 0 { exit::DONE } else { exit::FAILED })
+}
+
+/// Sees to it that a signal which ends this process ends what it has started too.
+fn end_children_when_interrupted() -> Result<(), Fatal> {
+    let interrupt = Interrupt::install()
+        .map_err(|error| Fatal::CouldNotRun(format!("cannot catch signals: {}", words::reason(&error))))?;
+    std::thread::spawn(move || {
+        let signal = interrupt.wait();
+        holo_testing::end_all();
+        std::process::exit(exit::interrupted(signal).into());
+    });
+    Ok(())
 }
 
 /// Runs several scenarios at a time, and hands on what became of them in their order.

@@ -192,7 +192,8 @@ impl<'a> Set<'a> {
                 }
             }
             Answer::Output { entity, stream, text, .. } => {
-                let place = entity.and_then(|entity| self.place(&entity)).unwrap_or(self.at_work);
+                let place = entity.and_then(|entity| self.places.get(entity.as_bstr()).copied());
+                let place = place.unwrap_or(self.at_work);
                 on_progress(place, Progress::Output(stream, text.as_bstr()));
             }
             Answer::Diff { entity, from, to, .. } => {

@@ -69,6 +69,12 @@ impl Reporter for Paragraphs<'_> {
                 self.console.write(stream, bytes);
                 self.console.flush();
             }
+            Event::Belated(stream, bytes) => {
+                self.console.end_paragraph();
+                self.console.write(stream, bytes);
+                self.console.end_paragraph();
+                self.console.flush();
+            }
             Event::Message(message) => self.message(message),
             Event::Diff(diff) => {
                 self.show_prologue();

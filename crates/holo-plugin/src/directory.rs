@@ -4,9 +4,10 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 /// How many symlinks a path may lead through, as in the kernel.
 pub(crate) const MAX_SYMLINKS: u32 = 40;
@@ -18,18 +19,21 @@ const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NO
 /// Where no part of the path is a symlink, which is nearly always, that is one system call. Symlinks are followed only if they and the
 /// directory they stand in belong to root or to us, as systemd-tmpfiles does: whoever owns any other could point it at what is not
 /// theirs. An absolute symlink is read as below `root`.
-pub(crate) fn open_below(root: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
+///
+/// # Errors
+/// Those of the system, and one with words of its own for a symlink of somebody else.
+pub(crate) fn open_below(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     match rustix::fs::openat2(&root, path, DIRECTORY.difference(OFlags::NOFOLLOW), Mode::empty(), resolve) {
         // ENOSYS: an old kernel; EPERM: a sandbox that does not know the call; EXDEV: a path with `..`.
         Err(Errno::LOOP | Errno::NOSYS | Errno::PERM | Errno::XDEV) => walk(root.as_fd(), path),
-        opened => opened,
+        opened => Ok(opened?),
     }
 }
 
 /// Goes down the path part by part, looking at each symlink.
-fn walk(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
+fn walk(root: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
     let open = |directory: BorrowedFd<'_>, name: &OsStr| rustix::fs::openat(directory, name, DIRECTORY, Mode::empty());
     let mut parts: VecDeque<OsString> = parts(path).collect();
     // The directories from the root to where we are, so that `..` leads no further than the root.
@@ -46,11 +50,14 @@ fn walk(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
             Err(failure @ (Errno::LOOP | Errno::NOTDIR)) => {
                 let stat = rustix::fs::statat(here, &part, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?;
                 if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
-                    return Err(failure);
+                    return Err(failure.into());
                 }
                 symlinks += 1;
-                if symlinks > MAX_SYMLINKS || !is_trusted(stat.st_uid) || !is_trusted(rustix::fs::fstat(here)?.st_uid) {
-                    return Err(Errno::LOOP);
+                if symlinks > MAX_SYMLINKS {
+                    return Err(Errno::LOOP.into());
+                }
+                if !is_trusted(stat.st_uid) || !is_trusted(rustix::fs::fstat(here)?.st_uid) {
+                    return Err(distrusted(&part));
                 }
                 let target = rustix::fs::readlinkat(here, &part, Vec::new())?;
                 let target = OsString::from_vec(target.into_bytes());
@@ -59,10 +66,16 @@ fn walk(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
                 }
                 self::parts(Path::new(&target)).rev().for_each(|part| parts.push_front(part));
             }
-            Err(errno) => return Err(errno),
+            Err(errno) => return Err(errno.into()),
         }
     }
-    way.pop().ok_or(Errno::NOENT)
+    Ok(way.pop().ok_or(Errno::NOENT)?)
+}
+
+/// The error of a symlink on the way that is not followed.
+pub(crate) fn distrusted(name: &OsStr) -> io::Error {
+    let text = format!("{} on the way is a symlink of another user, which is not followed", name.display());
+    io::Error::new(io::ErrorKind::PermissionDenied, text)
 }
 
 fn parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
@@ -79,13 +92,13 @@ pub(crate) fn is_trusted(uid: u32) -> bool {
 }
 
 /// Makes a directory and what is missing above it, each 0755; which of them were made, the topmost first.
-pub(crate) fn create_below(root: impl AsFd, path: &Path) -> Result<Vec<std::path::PathBuf>, Errno> {
+pub(crate) fn create_below(root: impl AsFd, path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut missing = Vec::new();
     for ancestor in path.ancestors() {
         match open_below(&root, ancestor) {
             Ok(_) => break,
-            Err(Errno::NOENT) => missing.push(ancestor.to_owned()),
-            Err(errno) => return Err(errno),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => missing.push(ancestor.to_owned()),
+            Err(error) => return Err(error),
         }
     }
     missing.reverse();
@@ -94,7 +107,7 @@ pub(crate) fn create_below(root: impl AsFd, path: &Path) -> Result<Vec<std::path
         let name = directory.file_name().ok_or(Errno::INVAL)?;
         match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755)) {
             Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(errno),
+            Err(errno) => return Err(errno.into()),
         }
     }
     Ok(missing)
@@ -129,7 +142,8 @@ mod tests {
         for (way, errno) in
             [("c", Errno::NOENT), ("file", Errno::NOTDIR), ("file/x", Errno::NOTDIR), ("circle/x", Errno::LOOP)]
         {
-            assert_eq!(open_below(&root, Path::new(way)).unwrap_err(), errno, "{way}");
+            let error = open_below(&root, Path::new(way)).unwrap_err();
+            assert_eq!(Errno::from_io_error(&error), Some(errno), "{way}");
         }
     }
 
@@ -149,10 +163,10 @@ mod tests {
         let open = || open_below(&root, Path::new("home/link"));
         assert!(open().is_ok());
         std::os::unix::fs::lchown(path.join("home/link"), Some(1234), None).unwrap();
-        assert_eq!(open().unwrap_err(), Errno::LOOP);
+        assert!(open().unwrap_err().to_string().contains("link on the way is a symlink of another user"));
         std::os::unix::fs::lchown(path.join("home/link"), Some(0), None).unwrap();
         std::os::unix::fs::lchown(path.join("home"), Some(1234), None).unwrap();
-        assert_eq!(open().unwrap_err(), Errno::LOOP);
+        assert!(open().unwrap_err().to_string().contains("link on the way is a symlink of another user"));
     }
 
     #[test]
@@ -164,6 +178,6 @@ mod tests {
         assert_eq!(create_below(&root, Path::new("a/b/c")).unwrap(), [] as [&Path; 0]);
         assert_eq!(create_below(&root, Path::new("a/b/d")).unwrap(), [Path::new("a/b/d")]);
         fs::write(folder.path().join("file"), "").unwrap();
-        assert_eq!(create_below(&root, Path::new("file/x")).unwrap_err(), Errno::NOTDIR);
+        assert_eq!(create_below(&root, Path::new("file/x")).unwrap_err().kind(), io::ErrorKind::NotADirectory);
     }
 }

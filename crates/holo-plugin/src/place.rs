@@ -72,7 +72,7 @@ impl Tree {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn directory(&self, path: &Path) -> rustix::io::Result<Arc<OwnedFd>> {
+    fn directory(&self, path: &Path) -> io::Result<Arc<OwnedFd>> {
         let mut last = self.last();
         if let Some((_, directory)) = last.iter().find(|(known, _)| known == path) {
             return Ok(Arc::clone(directory));
@@ -131,7 +131,7 @@ impl Place {
         self.path.parent().unwrap_or(Path::new(""))
     }
 
-    pub(crate) fn directory(&self) -> rustix::io::Result<Arc<OwnedFd>> {
+    fn directory(&self) -> io::Result<Arc<OwnedFd>> {
         self.tree.directory(self.folder())
     }
 
@@ -141,8 +141,8 @@ impl Place {
         operation: &'static str,
         act: impl FnOnce(&OwnedFd, &OsStr) -> rustix::io::Result<T>,
     ) -> Result<T> {
-        let result = self.directory().and_then(|directory| act(&directory, self.name()));
-        result.map_err(|errno| PathError::new(operation, self.shown(), errno))
+        let result = self.directory().and_then(|directory| Ok(act(&directory, self.name())?));
+        result.map_err(|error| PathError::new(operation, self.shown(), error))
     }
 
     pub(crate) fn stat(&self) -> Result<Option<Stat>> {
@@ -301,8 +301,9 @@ impl Place {
     /// The directory of this place, opened so that it can be made durable.
     pub(crate) fn open_directory(&self) -> Result<File> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened =
-            self.directory().and_then(|directory| rustix::fs::openat(directory.as_fd(), ".", flags, Mode::empty()));
+        let opened = self
+            .directory()
+            .and_then(|directory| Ok(rustix::fs::openat(directory.as_fd(), ".", flags, Mode::empty())?));
         opened.map(File::from).map_err(|errno| PathError::new("open", self.shown(), errno))
     }
 
@@ -318,7 +319,7 @@ impl Place {
                 return Ok(place);
             }
             if !directory::is_trusted(stat.st_uid) {
-                return Err(PathError::new("follow", self.shown(), Errno::ACCESS));
+                return Err(PathError::new("follow", self.shown(), directory::distrusted(place.name())));
             }
             let target = PathBuf::from(OsString::from_vec(place.read_link()?));
             place = place.tree.place(&if target.is_absolute() { target } else { place.folder().join(target) });

@@ -18,3 +18,4 @@ pub use error::IoError;
 pub use require::{Need, trial};
 pub use scenario::{Scenario, set_umask};
 pub use scratch::{Run, ScratchRoot};
+pub use spawn::end_all;

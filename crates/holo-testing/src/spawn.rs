@@ -2,12 +2,13 @@
 
 #![expect(clippy::disallowed_methods, reason = "test support starts what it tests, and does so here only")]
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus};
-use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -22,6 +23,29 @@ const GRACE: Duration = Duration::from_millis(500);
 /// writing on an executable, running that executable fails with `ETXTBSY`, which tests on several
 /// threads would hit now and then.
 static STARTING: RwLock<()> = RwLock::new(());
+
+/// The leaders of all groups that run now.
+static RUNNING: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+
+fn running() -> MutexGuard<'static, BTreeSet<i32>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends every process group that this crate has started and that still runs: asks them to end, then kills them.
+///
+/// Being in groups of their own, they do not get the signals of a terminal. Who is interrupted calls this before ending.
+pub fn end_all() {
+    let leaders: Vec<Pid> = running().iter().copied().filter_map(Pid::from_raw).collect();
+    for signal in [Signal::TERM, Signal::KILL] {
+        for &leader in &leaders {
+            // It may have ended meanwhile.
+            let _gone = kill_process_group(leader, signal);
+        }
+        if signal == Signal::TERM && !leaders.is_empty() {
+            std::thread::sleep(GRACE);
+        }
+    }
+}
 
 /// Holds back the start of processes until the guard is dropped.
 pub(crate) fn while_nothing_starts() -> RwLockWriteGuard<'static, ()> {
@@ -48,9 +72,11 @@ impl Group {
             command.process_group(0).spawn()?
         };
         let leader = Pid::from_child(&child);
+        running().insert(leader.as_raw_nonzero().get());
         let end = match pidfd_open(leader, PidfdFlags::empty()) {
             Ok(end) => end,
             Err(error) => {
+                running().remove(&leader.as_raw_nonzero().get());
                 child.kill()?;
                 child.wait()?;
                 return Err(error.into());
@@ -88,6 +114,7 @@ impl Group {
         }
         let _gone = kill_process_group(self.leader, Signal::KILL);
         self.reaped = true;
+        running().remove(&self.leader.as_raw_nonzero().get());
         self.child.wait()
     }
 }

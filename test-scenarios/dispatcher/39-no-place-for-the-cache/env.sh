@@ -1,0 +1,1 @@
+rmdir target/tmp
