@@ -7,6 +7,7 @@ use crate::interrupt::Interrupt;
 use crate::plugin::{FilePair, Plugin, Progress};
 use crate::report::{Event, Reporter};
 use crate::resources::Resources;
+use crate::root::Root;
 use bstr::{BStr, BString};
 use holo_protocol::Message;
 use holo_protocol::session::Stream;
@@ -28,7 +29,7 @@ pub struct Tally {
 pub fn apply(
     entities: &[Entity],
     plugins: &mut [Plugin],
-    resources: &Resources,
+    view: View<'_>,
     force: bool,
     interrupt: &Interrupt,
     reporter: &mut dyn Reporter,
@@ -40,7 +41,7 @@ pub fn apply(
         rest = after;
         let Some(plugin) = set.first().and_then(|first| plugins.get_mut(first.plugin)) else { continue };
         let ids: Vec<&BStr> = set.iter().map(Entity::id).collect();
-        let mut in_order = InOrder::new(set, resources, reporter);
+        let mut in_order = InOrder::new(set, view, reporter);
         plugin.apply(&ids, force, interrupt, &mut |place, progress| in_order.take(place, progress))?;
         tally.failed += in_order.failed;
     }
@@ -57,7 +58,7 @@ fn next_set(entities: &[Entity]) -> usize {
 /// Shows what is said of the first unfinished entity at once, and keeps what is said of the others until it is their turn.
 struct InOrder<'a> {
     entities: &'a [Entity],
-    resources: &'a Resources,
+    view: View<'a>,
     reporter: &'a mut dyn Reporter,
     first_unfinished: usize,
     kept: Vec<Vec<Said>>,
@@ -76,12 +77,12 @@ enum Said {
 }
 
 impl<'a> InOrder<'a> {
-    fn new(entities: &'a [Entity], resources: &'a Resources, reporter: &'a mut dyn Reporter) -> InOrder<'a> {
+    fn new(entities: &'a [Entity], view: View<'a>, reporter: &'a mut dyn Reporter) -> InOrder<'a> {
         let kept = std::iter::repeat_with(Vec::new).take(entities.len()).collect();
         if let Some(first) = entities.first() {
             reporter.event(Event::Begin(first));
         }
-        InOrder { entities, resources, reporter, first_unfinished: 0, kept, failed: 0 }
+        InOrder { entities, view, reporter, first_unfinished: 0, kept, failed: 0 }
     }
 
     fn take(&mut self, place: usize, progress: Progress<'_>) {
@@ -105,7 +106,7 @@ impl<'a> InOrder<'a> {
         match progress {
             Progress::Output(stream, bytes) => Said::Output(stream, bytes.into()),
             Progress::Message(message) => Said::Message(message),
-            Progress::Diff(pair) => match difference(&pair, self.resources) {
+            Progress::Diff(pair) => match self.view.difference(&pair) {
                 Ok(text) => Said::Diff(text),
                 Err(reason) => Said::Error(format!("cannot diff {id}: {reason}")),
             },
@@ -151,14 +152,26 @@ impl<'a> InOrder<'a> {
     }
 }
 
-/// The difference between two files, under the names that the user knows.
-///
-/// # Errors
-/// If one cannot be read, or is neither a file nor a symlink.
-pub fn difference(pair: &FilePair, resources: &Resources) -> Result<Vec<u8>, diff::LoadError> {
-    let side = |path: &Path| -> Result<Side, diff::LoadError> {
-        let name = resources.show(path.as_os_str().as_bytes().into());
-        Ok(Side { name, content: diff::load(path)? })
-    };
-    Ok(diff::render(&side(&pair.from)?, &side(&pair.to)?))
+/// How files are looked at, and what they are called.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// The root of the system, which nothing looked at leads out of.
+    pub root: &'a Root,
+    /// What paths are shown as.
+    pub resources: &'a Resources,
+}
+
+impl View<'_> {
+    /// The difference between two files, under the names that the user knows.
+    ///
+    /// # Errors
+    /// If one cannot be read, or is neither a file nor a symlink.
+    pub fn difference(self, pair: &FilePair) -> Result<Vec<u8>, diff::LoadError> {
+        let root = self.root.join("");
+        let side = |path: &Path| -> Result<Side, diff::LoadError> {
+            let name = self.resources.show(path.as_os_str().as_bytes().into());
+            Ok(Side { name, content: diff::load(path, &root)? })
+        };
+        Ok(diff::render(&side(&pair.from)?, &side(&pair.to)?))
+    }
 }

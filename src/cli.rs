@@ -90,8 +90,7 @@ pub struct Scan {
 #[derive(Debug, Args)]
 pub struct Selection {
     /// Entity IDs, plugin IDs, resource files or generators; everything if there is none
-    // What looks like an option but is none is an argument that nothing is selected by, as in version 3.
-    #[arg(value_name = "SELECTOR", allow_hyphen_values = true)]
+    #[arg(value_name = "SELECTOR")]
     pub selectors: Vec<OsString>,
 }
 
@@ -141,7 +140,8 @@ pub enum Arguments {
 #[must_use]
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Arguments {
     use clap::error::ErrorKind;
-    match Cli::try_parse_from(arguments) {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    match Cli::try_parse_from(selectors_last(arguments)) {
         Ok(cli) => Arguments::Verb(cli.verb),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp => Arguments::Help(error.to_string()),
@@ -152,6 +152,39 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Arguments {
             _ => Arguments::Unusable(format!("{}\n{}", complaint(&error), usage())),
         },
     }
+}
+
+/// Moves what is no option of its verb behind a `--`.
+///
+/// Options may stand between selectors. What looks like an option but is none is an argument that nothing is selected by, as in
+/// version 3, so that is moved too.
+fn selectors_last(arguments: Vec<OsString>) -> Vec<OsString> {
+    let command = Cli::command();
+    let verb = arguments.get(1).and_then(|word| command.find_subcommand(word));
+    let Some(verb) = verb.filter(|verb| verb.get_positionals().any(|argument| argument.get_id() == "selectors")) else {
+        return arguments;
+    };
+    let is_option = |word: &OsString| {
+        let known = |argument: &clap::Arg| {
+            let long = argument.get_long().is_some_and(|long| *word == *format!("--{long}"));
+            long || argument.get_short().is_some_and(|short| *word == *format!("-{short}"))
+        };
+        *word == *"-h" || *word == *"--help" || verb.get_arguments().any(known)
+    };
+    let mut words = arguments.into_iter();
+    let mut options: Vec<OsString> = words.by_ref().take(2).collect();
+    let mut selectors = vec![OsString::from("--")];
+    while let Some(word) = words.next() {
+        if word == *"--" {
+            selectors.extend(words.by_ref());
+        } else if is_option(&word) {
+            options.push(word);
+        } else {
+            selectors.push(word);
+        }
+    }
+    options.extend(selectors);
+    options
 }
 
 /// What is wrong, without the hints that clap would give instead of the usage.

@@ -1,10 +1,12 @@
 //! Shows differences of files and symlinks in the format of `git diff`.
 
 use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use bstr::{BStr, BString};
-use rustix::fs::{FileType, Mode, OFlags};
+use holo_protocol::words::reason;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 mod hunks;
@@ -61,39 +63,55 @@ pub enum LoadError {
     },
 }
 
-/// The message of ERROR alone, as it reads behind a colon.
-fn reason(error: &io::Error) -> String {
-    let message = error.to_string();
-    let message = message.split(" (os error ").next().unwrap_or_default();
-    let mut chars = message.chars();
-    let first = chars.next().map(|first| first.to_ascii_lowercase());
-    first.into_iter().chain(chars).collect()
-}
-
 /// Loads what stands at a path, without following a final symlink, and without ever blocking on a FIFO or device.
 ///
-/// `/dev/null`, and a path that does not exist, is [`Content::Missing`].
+/// `/dev/null`, and a path that does not exist, is [`Content::Missing`]. Below a `root` other than `/`, symlinks on the way lead nowhere
+/// outside of it.
 ///
 /// # Errors
 ///
 /// [`LoadError::WrongFileType`] unless a regular file or symlink is there, and [`LoadError::Io`] if
 /// it cannot be examined or read.
-pub fn load(path: &Path) -> Result<Content, LoadError> {
+pub fn load(path: &Path, root: &Path) -> Result<Content, LoadError> {
     if path == Path::new("/dev/null") {
         return Ok(Content::Missing);
     }
-    let loaded = match rustix::fs::lstat(path) {
-        Ok(stat) => match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => load_file(path),
-            FileType::Symlink => load_symlink(path),
-            _ => Err(Failure::WrongFileType),
-        },
-        Err(errno) => Err(Failure::Errno("lstat", errno)),
-    };
-    match loaded {
+    match try_load(path, root) {
         Ok(content) => Ok(content),
         Err(Failure::Errno(_, Errno::NOENT | Errno::NOTDIR)) => Ok(Content::Missing),
         Err(failure) => Err(failure.at(path)),
+    }
+}
+
+fn try_load(path: &Path, root: &Path) -> Result<Content, Failure> {
+    let below = path.strip_prefix(root).ok().filter(|_| root != Path::new("/"));
+    let folder = below.map(|below| open_folder(root, below)).transpose()?;
+    match (&folder, path.file_name()) {
+        (Some(folder), Some(name)) => load_at(folder.as_fd(), Path::new(name)),
+        _ => load_at(CWD, path),
+    }
+}
+
+/// Opens the folder of a path below a root, as if the root were `/`.
+fn open_folder(root: &Path, below: &Path) -> Result<OwnedFd, Failure> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(root, flags, Mode::empty()).and_then(|root| {
+        let folder = below.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        match rustix::fs::openat2(&root, folder, flags, Mode::empty(), ResolveFlags::IN_ROOT) {
+            // A kernel or a sandbox without this call.
+            Err(Errno::NOSYS | Errno::PERM) => rustix::fs::openat(&root, folder, flags, Mode::empty()),
+            opened => opened,
+        }
+    });
+    opened.map_err(|errno| Failure::Errno("open", errno))
+}
+
+fn load_at(folder: BorrowedFd<'_>, path: &Path) -> Result<Content, Failure> {
+    let stat = rustix::fs::statat(folder, path, AtFlags::SYMLINK_NOFOLLOW);
+    match FileType::from_raw_mode(stat.map_err(|errno| Failure::Errno("lstat", errno))?.st_mode) {
+        FileType::RegularFile => load_file(folder, path),
+        FileType::Symlink => load_symlink(folder, path),
+        _ => Err(Failure::WrongFileType),
     }
 }
 
@@ -116,10 +134,10 @@ impl Failure {
     }
 }
 
-fn load_file(path: &Path) -> Result<Content, Failure> {
+fn load_file(folder: BorrowedFd<'_>, path: &Path) -> Result<Content, Failure> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file =
-        rustix::fs::open(path, flags | OFlags::NOCTTY, Mode::empty()).map_err(|errno| Failure::Errno("open", errno))?;
+    let file = rustix::fs::openat(folder, path, flags | OFlags::NOCTTY, Mode::empty())
+        .map_err(|errno| Failure::Errno("open", errno))?;
     let stat = rustix::fs::fstat(&file).map_err(|errno| Failure::Errno("fstat", errno))?;
     // Something else may have taken the place of the file since it was examined.
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -132,8 +150,8 @@ fn load_file(path: &Path) -> Result<Content, Failure> {
     Ok(Content::File { content, executable })
 }
 
-fn load_symlink(path: &Path) -> Result<Content, Failure> {
-    let target = rustix::fs::readlink(path, Vec::new()).map_err(|errno| Failure::Errno("readlink", errno))?;
+fn load_symlink(folder: BorrowedFd<'_>, path: &Path) -> Result<Content, Failure> {
+    let target = rustix::fs::readlinkat(folder, path, Vec::new()).map_err(|errno| Failure::Errno("readlink", errno))?;
     let target = target.into_bytes();
     Ok(Content::Symlink { target })
 }
@@ -449,13 +467,13 @@ new file mode 100755
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         std::fs::write(&path, "x\n").unwrap();
-        assert_eq!(load(&path).unwrap(), text("x\n"));
+        assert_eq!(load(&path, Path::new("/")).unwrap(), text("x\n"));
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o701)).unwrap();
-        assert_eq!(load(&path).unwrap(), executable("x\n"));
+        assert_eq!(load(&path, Path::new("/")).unwrap(), executable("x\n"));
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o611)).unwrap();
-        assert_eq!(load(&path).unwrap(), text("x\n"));
+        assert_eq!(load(&path, Path::new("/")).unwrap(), text("x\n"));
         symlink("file", dir.path().join("link")).unwrap();
-        assert_eq!(load(&dir.path().join("link")).unwrap(), link("file"));
+        assert_eq!(load(&dir.path().join("link"), Path::new("/")).unwrap(), link("file"));
     }
 
     #[test]
@@ -464,7 +482,7 @@ new file mode 100755
         std::fs::write(dir.path().join("file"), "").unwrap();
         let missing = [Path::new("/dev/null"), &dir.path().join("nothing"), &dir.path().join("file/below")];
         for path in missing {
-            assert_eq!(load(path).unwrap(), Content::Missing);
+            assert_eq!(load(path, Path::new("/")).unwrap(), Content::Missing);
         }
     }
 
@@ -472,9 +490,9 @@ new file mode 100755
     fn other_types_are_refused_without_blocking() {
         let dir = tempfile::tempdir().unwrap();
         let fifo = dir.path().join("fifo");
-        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, Mode::RUSR).unwrap();
+        rustix::fs::mkfifoat(CWD, &fifo, Mode::RUSR).unwrap();
         for path in [Path::new("/dev/zero"), dir.path(), &fifo] {
-            let message = load(path).unwrap_err().to_string();
+            let message = load(path, Path::new("/")).unwrap_err().to_string();
             assert_eq!(message, format!("file {} has wrong file type", path.display()));
         }
     }
@@ -485,7 +503,7 @@ new file mode 100755
         let path = dir.path().join("loop");
         symlink("loop", &path).unwrap();
         let path = path.join("x");
-        let message = load(&path).unwrap_err().to_string();
+        let message = load(&path, Path::new("/")).unwrap_err().to_string();
         assert!(message.starts_with(&format!("lstat {}: too many ", path.display())), "{message}");
         assert!(!message.contains("os error"), "{message}");
     }

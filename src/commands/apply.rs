@@ -1,7 +1,7 @@
 //! `holo apply`
 
 use super::Desk;
-use crate::apply;
+use crate::apply::{self, View};
 use crate::cli::Apply;
 use crate::error::Fatal;
 use crate::exit;
@@ -17,8 +17,14 @@ pub(super) fn run(arguments: &Apply, desk: &mut Desk) -> Result<u8, Fatal> {
     let _lock = acquire(&settings.root.lock(), console)?;
     console.flush();
     let mut reporter = Paragraphs::new(console);
-    let tally =
-        apply::apply(&entities, &mut survey.plugins, &survey.resources, arguments.force, interrupt, &mut reporter)?;
+    let tally = apply::apply(
+        &entities,
+        &mut survey.plugins,
+        View { root: &settings.root, resources: &survey.resources },
+        arguments.force,
+        interrupt,
+        &mut reporter,
+    )?;
     let ends_well = tally.failed == 0 || arguments.exit_zero || settings.exit_zero;
     Ok(if ends_well { exit::DONE } else { exit::FAILED })
 }

@@ -1,6 +1,7 @@
 //! `holo completion`: scripts that complete command lines, made from the definition of the command line.
 
 use crate::cli::{Cli, Shell};
+use clap::builder::PossibleValue;
 use clap::{Arg, Command, CommandFactory};
 use std::fmt::Write;
 
@@ -26,7 +27,7 @@ impl Operand {
             Some([name]) if name == "DIR" => Operand::Folders,
             _ => {
                 let values = argument.get_possible_values();
-                Operand::Words(values.iter().map(|value| value.get_name()).collect::<Vec<_>>().join(" "))
+                Operand::Words(values.iter().map(PossibleValue::get_name).collect::<Vec<_>>().join(" "))
             }
         }
     }

@@ -1,7 +1,7 @@
 //! `holo diff`
 
 use super::Desk;
-use crate::apply::difference;
+use crate::apply::View;
 use crate::cli::Diff;
 use crate::error::Fatal;
 use crate::exit;
@@ -12,6 +12,7 @@ pub(super) fn run(arguments: &Diff, desk: &mut Desk) -> Result<u8, Fatal> {
     let Desk { settings, interrupt, console } = desk;
     let mut survey = survey(settings, interrupt, console)?;
     let entities = super::select(std::mem::take(&mut survey.entities), &arguments.selection.selectors, console)?;
+    let view = View { root: &settings.root, resources: &survey.resources };
     let mut failed = false;
     for entity in &entities {
         if console.reader_is_gone() {
@@ -24,7 +25,7 @@ pub(super) fn run(arguments: &Diff, desk: &mut Desk) -> Result<u8, Fatal> {
         });
         let text = match answer {
             Ok(None) => Ok(Vec::new()),
-            Ok(Some(pair)) => difference(&pair, &survey.resources).map_err(|error| error.to_string()),
+            Ok(Some(pair)) => view.difference(&pair).map_err(|error| error.to_string()),
             Err(OperationError::Failed(reason)) => Err(reason),
             Err(OperationError::Fatal(fatal)) => return Err(fatal),
         };

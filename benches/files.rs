@@ -1,0 +1,272 @@
+//! Times holo with many `files` entities beside rsync with as many files, and prints a table. The README says how.
+#![expect(clippy::disallowed_methods, reason = "this starts what it measures, with nothing between")]
+#![expect(clippy::print_stdout, reason = "the table is what it is for")]
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Parser;
+use holo_testing::{Need, binaries, require};
+use std::ffi::OsStr;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const FILES_IN_FOLDER: usize = 100;
+const FILE_SIZE: usize = 400;
+/// GNU time, which unlike the shell's knows how much memory a program took.
+const TIME: &str = "/usr/bin/time";
+
+#[derive(Parser)]
+struct Options {
+    /// How many entities there are
+    #[arg(long, value_delimiter = ',', default_values_t = [100, 1000, 10_000])]
+    sizes: Vec<usize>,
+    /// How often everything is timed; the median counts
+    #[arg(long, default_value_t = 5)]
+    runs: usize,
+    /// Cargo gives it to benchmarks, but not when it runs them as tests
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// What is timed, in this order, over and over.
+#[derive(Clone, Copy)]
+enum Step {
+    Scan,
+    FirstApply,
+    Apply,
+    ApplyOne,
+    RsyncToEmpty,
+    RsyncEqual,
+}
+
+const STEPS: [(Step, &str); 6] = [
+    (Step::Scan, "`holo scan -s`"),
+    (Step::FirstApply, "first `holo apply`"),
+    (Step::Apply, "`holo apply`, nothing to do"),
+    (Step::ApplyOne, "`holo apply ENTITY`, nothing to do"),
+    (Step::RsyncToEmpty, "`rsync -a` to an empty directory"),
+    (Step::RsyncEqual, "`rsync -ac`, all equal"),
+];
+
+const RATIOS: [(Step, Step, &str); 2] = [
+    (Step::FirstApply, Step::RsyncToEmpty, "first apply / `rsync -a`"),
+    (Step::Apply, Step::RsyncEqual, "apply with nothing to do / `rsync -ac`"),
+];
+
+/// A column of the table.
+struct Column {
+    size: usize,
+    /// The medians, in the order of [`STEPS`].
+    times: Vec<Option<Duration>>,
+    /// Kilobytes, for the first apply and for one with nothing to do.
+    memory: Option<[u64; 2]>,
+    calls: Option<Calls>,
+}
+
+/// What strace counted.
+struct Calls {
+    programs: u64,
+    total: u64,
+    /// The names of the calls, the most frequent first.
+    by_number: Vec<(u64, String)>,
+}
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    if !options.bench {
+        println!("nothing is measured: run `cargo bench --bench files`");
+        return Ok(());
+    }
+    ensure!(!cfg!(debug_assertions), "built without optimisation: run `cargo bench --bench files`");
+    ensure!(options.runs > 0, "--runs must be at least 1");
+    let holo = binaries::binary("holo")?;
+    binaries::binary("holo-files")?;
+    println!("Binaries: {}\n", holo.parent().unwrap_or(&holo).display());
+    let columns: Vec<Column> =
+        options.sizes.iter().map(|&size| Column::measure(size, options.runs)).collect::<Result<_>>()?;
+    println!("{}", table(&columns));
+    for (program, rows) in [("rsync", "its times, and ratios"), (TIME, "memory"), ("strace", "system calls")] {
+        if !has(program) {
+            println!("Left out for want of {program}: {rows}.");
+        }
+    }
+    Ok(())
+}
+
+fn has(program: &'static str) -> bool {
+    require::missing(&[Need::Program(program)]).is_none()
+}
+
+/// A root with its entities, and the directory that rsync fills.
+struct Site {
+    dir: TempDir,
+    size: usize,
+}
+
+impl Site {
+    /// Makes the tree: resource files, and in the target tree a stock file for each.
+    fn make(size: usize) -> Result<Site> {
+        let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let dir = TempDir::new_in(scratch).with_context(|| format!("make a directory in {}", scratch.display()))?;
+        let site = Site { dir, size };
+        for folder in ["etc", "run", "tmp", "var/lib/holo/files"] {
+            create_folder(&site.root().join(folder))?;
+        }
+        create_folder(&site.copy())?;
+        let plugin = binaries::binary("holo-files")?;
+        write(&site.root().join("etc/holorc"), &format!("plugin files={}\n", plugin.display()))?;
+        write(&site.root().join("etc/os-release"), "ID=debian\n")?;
+        for number in 0..size {
+            if number.is_multiple_of(FILES_IN_FOLDER) {
+                for tree in [site.root(), site.resources()] {
+                    create_folder(tree.join(target(number)).parent().unwrap_or(&tree))?;
+                }
+            }
+            write(&site.root().join(target(number)), &content("stock", number))?;
+            write(&site.resources().join(target(number)), &content("wanted", number))?;
+        }
+        Ok(site)
+    }
+
+    fn root(&self) -> PathBuf {
+        self.dir.path().join("root")
+    }
+
+    fn resources(&self) -> PathBuf {
+        self.root().join("usr/share/holo/files/01-bench")
+    }
+
+    fn copy(&self) -> PathBuf {
+        self.dir.path().join("copy")
+    }
+
+    /// A program in the environment of all that is measured.
+    fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let root = self.root();
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+            .env("HOLO_ROOT_DIR", &root)
+            .env("TMPDIR", root.join("tmp"))
+            .env("LC_ALL", "C")
+            .current_dir(root);
+        command
+    }
+
+    fn holo(&self, arguments: &[&str]) -> Result<Command> {
+        let mut command = self.command(binaries::binary("holo")?);
+        command.args(arguments);
+        Ok(command)
+    }
+
+    fn rsync(&self, options: &str) -> Command {
+        let mut command = self.command("rsync");
+        // The slash has it copy what is in the directory, not the directory.
+        command.arg(options).arg(self.resources().join("")).arg(self.copy());
+        command
+    }
+
+    /// Does one step, and returns how long it took, or nothing if its program is missing.
+    fn time(&self, step: Step) -> Result<Option<Duration>> {
+        let one = format!("file:/{}", target(self.size / 2));
+        let command = match step {
+            Step::Scan => self.holo(&["scan", "-s"])?,
+            Step::FirstApply | Step::Apply => self.holo(&["apply"])?,
+            Step::ApplyOne => self.holo(&["apply", &one])?,
+            Step::RsyncToEmpty | Step::RsyncEqual if !has("rsync") => return Ok(None),
+            Step::RsyncToEmpty => self.rsync("-a"),
+            Step::RsyncEqual => self.rsync("-ac"),
+        };
+        // Nobody shall pay for what was written before.
+        rustix::fs::sync();
+        let start = Instant::now();
+        let output = run(command)?;
+        let took = start.elapsed();
+        let is_right = match step {
+            Step::Scan => output.stdout.iter().filter(|&&byte| byte == b'\n').count() >= self.size,
+            Step::FirstApply => self.is_filled(&self.root())?,
+            Step::RsyncToEmpty => self.is_filled(&self.copy())?,
+            // Only what changes is shown.
+            Step::Apply | Step::ApplyOne | Step::RsyncEqual => output.stdout.trim_ascii().is_empty(),
+        };
+        ensure!(is_right, "what was timed did not do what it should:\n{}", String::from_utf8_lossy(&output.stdout));
+        Ok(Some(took))
+    }
+
+    fn is_filled(&self, dir: &Path) -> Result<bool> {
+        for number in 0..self.size {
+            let path = dir.join(target(number));
+            let found = fs::read(&path).with_context(|| format!("read {}", path.display()))?;
+            if found != content("wanted", number).as_bytes() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Runs `holo apply` under GNU time, and returns how many kilobytes its largest process had in memory.
+    fn memory(&self) -> Result<u64> {
+        let log = self.dir.path().join("memory");
+        let mut command = self.command(TIME);
+        command.args(["-f", "%M", "-o"]).arg(&log).arg(binaries::binary("holo")?).arg("apply");
+        run(command)?;
+        let text = read(&log)?;
+        text.trim().parse().with_context(|| format!("understand what {TIME} says: {text}"))
+    }
+
+    /// Runs `holo apply` under strace.
+    fn calls(&self) -> Result<Calls> {
+        let log = self.dir.path().join("calls");
+        let mut command = self.command("strace");
+        command.args(["-f", "-c", "-o"]).arg(&log).arg(binaries::binary("holo")?).arg("apply");
+        run(command)?;
+        Calls::parse(&read(&log)?)
+    }
+}
+
+/// The path of an entity's target, relative to the root.
+fn target(number: usize) -> String {
+    format!("srv/{:04}/{number:06}.conf", number / FILES_IN_FOLDER)
+}
+
+fn content(word: &str, number: usize) -> String {
+    let mut text = format!("{word} {number}\n").repeat(FILE_SIZE);
+    text.truncate(FILE_SIZE);
+    text
+}
+
+fn create_folder(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).with_context(|| format!("create {}", path.display()))
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("write {}", path.display()))
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("read {}", path.display()))
+}
+
+fn run(mut command: Command) -> Result<Output> {
+    let output = command.output().with_context(|| format!("run {command:?}"))?;
+    if !output.status.success() {
+        bail!("{command:?} ended with {}:\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(output)
+}
+
+impl Calls {
+    /// Understands the table of `strace -c`: share, seconds, µs a call, calls, errors if there are any, name.
+    fn parse(text: &str) -> Result<Calls> {
+        let mut calls = Calls { programs: 0, total: 0, by_number: Vec::new() };
+        for line in text.lines() {
+            let cells: Vec<&str> = line.split_whitespace().collect();
+            let (&[_, _, _, number, name], errors) | (&[_, _, _, number, errors, name], errors) = cells[..] else { continue };
+        }
+        Ok(calls)
+    }
+}

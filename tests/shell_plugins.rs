@@ -1,0 +1,649 @@
+//! What scenarios cannot show: plugins that are broken in time and space, signals, streams that nobody reads, users without rights,
+//! and a plugin of ours that is called by hand as version 3 calls it.
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+use bstr::{BString, ByteSlice};
+use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial};
+use libtest_mimic::{Arguments, Failed, Trial};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long anything may take: by far less than what a broken plugin leaves running.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The exit codes that `holo(8)` lists, but for those of signals.
+const EXIT_CODES: [i32; 4] = [0, 1, 2, 255];
+
+fn main() -> ExitCode {
+    let mut trials: Vec<Trial> = FAULTS.iter().map(Fault::trial).collect();
+    trials.extend(signals());
+    trials.extend(streams());
+    trials.extend(unprivileged());
+    trials.extend(by_hand());
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// A root for one of the plugins in shell.
+fn root_with(plugin: &str) -> ScratchRoot {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("test-scenarios/plugins").join(plugin);
+    ScratchRoot::new()
+        .holorc(format!("plugin {plugin}={}\n", program.display()))
+        .dir(format!("usr/share/holo/{plugin}"))
+        .time_limit(PATIENCE)
+}
+
+/// A root with a plugin `demo` of these lines of shell, which are those of a `case` over the operation.
+fn root_of(operations: &str) -> ScratchRoot {
+    let info = r"info) printf 'MIN_API_VERSION=3\nMAX_API_VERSION=3\n' ;;";
+    ScratchRoot::new()
+        .holorc("plugin demo\n")
+        .script("usr/lib/holo/holo-demo", format!("#!/bin/sh\ncase $1 in\n{info}\n{operations}\nesac\n"))
+        .dir("usr/share/holo/demo")
+        .time_limit(PATIENCE)
+}
+
+/// Fails unless it holds, with all that there is to know.
+fn ensure(holds: bool, what: &str, run: &Run) -> Result<(), Failed> {
+    if holds { Ok(()) } else { Err(format!("{what}\n{run}").into()) }
+}
+
+/// Neither the lock nor a cache directory is left.
+fn is_clean(root: &ScratchRoot) -> bool {
+    fs::read_dir(root.join("tmp")).unwrap().count() == 0 && !root.exists("run/holo.pid")
+}
+
+/// The processes that the plugin `broken` has left behind, or that it is.
+fn left_behind(root: &ScratchRoot) -> Vec<Pid> {
+    let list = if root.exists("run/left-behind") { root.read("run/left-behind") } else { BString::default() };
+    list.to_str_lossy().lines().map(|number| Pid::from_raw(number.parse().unwrap()).unwrap()).collect()
+}
+
+// What the plugin `broken` does wrong.
+
+/// A fault, and what is expected of holo then.
+struct Fault {
+    /// The name of the fault, as the plugin knows it.
+    name: &'static str,
+    verb: &'static str,
+    status: i32,
+    /// Something that is printed on either stream; nothing more is demanded if it is empty.
+    says: &'static str,
+}
+
+const fn fault(name: &'static str, verb: &'static str, status: i32, says: &'static str) -> Fault {
+    Fault { name, verb, status, says }
+}
+
+const FAULTS: [Fault; 39] = [
+    fault("bad-version", "scan", 255, "incompatible with this Holo (plugin min: 1, plugin max: 2, "),
+    fault("future-version", "scan", 255, "incompatible with this Holo (plugin min: 99, plugin max: 100, "),
+    fault("empty-info", "scan", 255, "!! info with plugin broken failed: "),
+    fault("words-in-info", "scan", 255, "MIN_API_VERSION=three"),
+    fault("half-info", "scan", 255, "MAX_API_VERSION"),
+    fault("garbage-info", "scan", 255, "!! info with plugin broken failed: "),
+    fault("megabyte-in-info", "scan", 255, "!! info with plugin broken failed: "),
+    fault("failing-info", "scan", 255, "!! info with plugin broken failed: exit status 9"),
+    fault("killed-info", "scan", 255, "!! info with plugin broken failed: signal: segmentation fault"),
+    fault("garbage-report", "scan", 255, "line 1: expected entity ID, found attribute \"no entity yet: x\""),
+    fault("garbage-report", "scan", 255, "line 2: parse error (line was \"ENTITY broken\")"),
+    fault("megabyte-line", "scan", 255, "line 1: parse error (line was \"xxx"),
+    fault("failing-scan", "scan", 255, "!! scan with plugin broken failed: exit status 9"),
+    fault("killed-scan", "scan", 255, "!! scan with plugin broken failed: signal: aborted"),
+    fault("held-scan", "scan", 0, "broken:held"),
+    fault("nul-report", "scan", 0, ""),
+    // No program can be given a NUL.
+    fault("nul-report", "apply", 1, "!! "),
+    fault("nul-report", "diff", 1, "!! cannot diff "),
+    fault("dies", "apply", 1, "!! signal: killed"),
+    fault("segfaults", "apply", 1, "!! signal: segmentation fault"),
+    fault("fails-unchanged", "apply", 1, "!! exit status 9"),
+    fault("megabyte-on-stderr", "apply", 0, "Working on broken:megabyte-on-stderr\n"),
+    fault("megabyte-on-stdout", "apply", 0, "Working on broken:megabyte-on-stdout\n"),
+    fault("no-newline", "apply", 0, "no newline\n\n"),
+    fault("garbage-on-3", "apply", 0, "Working on broken:garbage-on-3\n"),
+    fault("megabyte-on-3", "apply", 0, "Working on broken:megabyte-on-3\n"),
+    fault("all-messages", "apply", 1, "--force to restore"),
+    fault("closes-everything", "apply", 0, "Working on broken:closes-everything\n"),
+    fault("held-3", "apply", 0, "has left a process behind that holds its file descriptor 3 open"),
+    fault("held-stdout", "apply", 0, "has left a process behind that holds its standard output open"),
+    fault("held-stderr", "apply", 0, "has left a process behind that holds its standard error open"),
+    fault("failing-diff", "diff", 1, "!! cannot diff broken:entity: exit status 9"),
+    fault("one-path", "diff", 0, ""),
+    fault("megabyte-path", "diff", 1, "!! cannot diff broken:entity: "),
+    fault("device", "diff", 1, "!! cannot diff broken:entity: file /dev/zero has wrong file type"),
+    fault("held-diff", "diff", 0, ""),
+    fault("no-exec-bit", "scan", 255, "/holo-broken: permission denied"),
+    fault("no-interpreter", "scan", 255, "/holo-broken: no such file or directory"),
+    fault("directory", "scan", 255, "/holo-broken: permission denied"),
+];
+
+impl Fault {
+    fn trial(&'static self) -> Trial {
+        let Fault { name, verb, says, .. } = self;
+        let says: String = says.chars().filter(|letter| letter.is_alphanumeric()).take(12).collect();
+        Trial::test(format!("broken/{verb}/{name}/{says}"), || self.try_it())
+    }
+
+    fn root(&self) -> ScratchRoot {
+        let usual = "usr/lib/holo/holo-broken";
+        let by_path = || ScratchRoot::new().holorc("plugin broken\n").dir("usr/share/holo/broken").time_limit(PATIENCE);
+        match self.name {
+            "no-exec-bit" => by_path().file(usual, "#!/bin/sh\n"),
+            "no-interpreter" => by_path().script(usual, "#!/no/such/interpreter\n"),
+            "directory" => by_path().dir(usual),
+            name if self.verb == "apply" && name != "nul-report" => {
+                root_with("broken").resource(format!("broken/{name}"), "")
+            }
+            name => root_with("broken").resource("broken/entity", "").file("etc/broken", name),
+        }
+    }
+
+    fn try_it(&self) -> Result<(), Failed> {
+        let root = self.root();
+        let start = Instant::now();
+        let run = root.holo(&[self.verb]);
+        let took = start.elapsed();
+        for process in left_behind(&root) {
+            // It may have ended.
+            let _ = kill_process(process, Signal::KILL);
+        }
+        ensure(took < PATIENCE, &format!("took {took:?}"), &run)?;
+        ensure(run.status == Some(self.status), &format!("should exit with {}", self.status), &run)?;
+        ensure(EXIT_CODES.contains(&self.status), "no documented exit code", &run)?;
+        ensure(!run.stderr.contains_str("panicked"), "panicked", &run)?;
+        let says = run.stdout.contains_str(self.says) || run.stderr.contains_str(self.says);
+        ensure(says, &format!("should say: {}", self.says), &run)?;
+        ensure(is_clean(&root), "left something behind", &run)?;
+        match self.name {
+            "megabyte-on-stderr" => ensure(count(&run.stderr, b'e') == 1 << 20, "something is lost", &run),
+            "megabyte-on-stdout" => ensure(count(&run.stdout, b'o') >= 1 << 20, "something is lost", &run),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn count(text: &[u8], letter: u8) -> usize {
+    text.iter().filter(|&&byte| byte == letter).count()
+}
+
+// Signals.
+
+fn signals() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        trials.push(Trial::test(format!("signals/apply/{code}"), move || {
+            interrupted(&root_with("broken").resource("broken/stays", ""), "apply", signal, code)
+        }));
+        trials.push(Trial::test(format!("signals/scan/{code}"), move || {
+            interrupted(&root_with("broken").file("etc/broken", "staying-scan"), "scan", signal, code)
+        }));
+    }
+    trials.push(Trial::test("signals/a_child_that_ignores_it_is_killed", || {
+        interrupted(&root_with("broken").resource("broken/stays-stubbornly", ""), "apply", Signal::TERM, 143)
+    }));
+    trials.push(Trial::test("signals/generator", || {
+        let generator = "#!/bin/sh\necho $$ >\"$HOLO_ROOT_DIR/run/left-behind\"\nexec sleep 60\n";
+        let root = root_with("well-behaved").script("usr/share/holo/generators/10-stays", generator);
+        interrupted(&root, "scan", Signal::INT, 130)
+    }));
+    trials.push(Trial::test("signals/nothing_is_begun_afterwards", || {
+        let root = root_with("broken").resource("broken/stays", "").resource("broken/zzz", "");
+        let output = interrupted_output(&root, "apply", Signal::TERM, 143)?;
+        if output.contains_str("broken:zzz") { Err(output.to_string().into()) } else { Ok(()) }
+    }));
+    trials
+}
+
+fn interrupted(root: &ScratchRoot, verb: &str, signal: Signal, code: i32) -> Result<(), Failed> {
+    interrupted_output(root, verb, signal, code).map(drop)
+}
+
+/// Starts holo, lets it have the signal as soon as its child has said that it is there, and sees that nothing is left.
+fn interrupted_output(root: &ScratchRoot, verb: &str, signal: Signal, code: i32) -> Result<BString, Failed> {
+    let output = File::create(root.join("output")).unwrap();
+    let mut holo = command(root, &[verb]).stdout(output.try_clone().unwrap()).stderr(output).spawn().unwrap();
+    let ended = wait_until(|| !left_behind(root).is_empty())
+        .then(|| kill_process(Pid::from_child(&holo), signal))
+        .and_then(|_| wait_for(&mut holo));
+    let children_are_gone = wait_until(|| left_behind(root).into_iter().all(|child| test_kill_process(child).is_err()));
+    // Whatever went wrong, nothing of this test stays.
+    let _ = holo.kill();
+    for child in left_behind(root) {
+        let _ = kill_process(child, Signal::KILL);
+    }
+    let output = root.read("output");
+    if ended != Some(code) {
+        return Err(format!("should exit with {code}, but: {ended:?}\n{output}").into());
+    }
+    if !children_are_gone {
+        return Err(format!("the child is still there\n{output}").into());
+    }
+    if !is_clean(root) || output.contains_str("panicked") {
+        return Err(format!("the lock, the cache directory or a panic is left\n{output}").into());
+    }
+    Ok(output)
+}
+
+/// Holo on this root, for what [`ScratchRoot::holo`] cannot do: to be watched while it runs.
+fn command(root: &ScratchRoot, arguments: &[&str]) -> Command {
+    #[expect(clippy::disallowed_methods, reason = "holo itself, by its process: nothing else would get the signal")]
+    let mut command = Command::new(built("holo"));
+    command.args(arguments).current_dir(root.path()).stdin(Stdio::null());
+    command.env("HOLO_ROOT_DIR", root.path()).env("TMPDIR", root.join("tmp")).env_remove("HOLO_EXIT_ZERO");
+    command
+}
+
+fn wait_until(mut holds: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + PATIENCE;
+    while !holds() {
+        if Instant::now() > end {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    true
+}
+
+/// The exit code, if it ends in time by itself.
+fn wait_for(child: &mut Child) -> Option<i32> {
+    let mut status = None;
+    wait_until(|| {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    status.and_then(|status| status.code())
+}
+
+// Streams.
+
+/// A plugin with so many entities that no pipe holds what there is to say of them.
+const MANY: &str = r#"
+scan) seq 10000 | sed 's/.*/ENTITY: demo:&\nfound in: some place or other/' ;;
+diff) printf '/dev/null/no\0%s\0' "$HOLO_ROOT_DIR/etc/holorc" >&3 ;;
+"#;
+/// A plugin with a few entities that leaves a mark for each that is applied.
+const FEW: &str = r#"
+scan) seq 50 | sed 's/.*/ENTITY: demo:&/' ;;
+apply) head -c 10000 /dev/zero | tr '\0' x; echo; : >"$HOLO_STATE_DIR/$2" ;;
+"#;
+
+fn streams() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for arguments in [&["scan"][..], &["scan", "--short"], &["scan", "--porcelain"], &["selectors"], &["diff"]] {
+        let name = format!("streams/the_reader_of_{}_goes_away", arguments.join("_"));
+        trials.push(Trial::test(name, move || reader_goes_away(&root_of(MANY), arguments)));
+    }
+    trials.push(Trial::test("streams/an_apply_goes_on_without_a_reader", || {
+        let root = root_of(FEW);
+        reader_goes_away(&root, &["apply"])?;
+        let applied = fs::read_dir(root.join("var/lib/holo/demo")).unwrap().count();
+        if applied == 50 { Ok(()) } else { Err(format!("only {applied} were applied").into()) }
+    }));
+    for arguments in ["scan", "scan -s", "selectors", "apply", "help", "version"] {
+        trials.push(trial(
+            &format!("streams/full_disk/{}", arguments.replace(' ', "_")),
+            &[Need::Path("/dev/full")],
+            move || {
+                let run = shell(&root_of(FEW), &format!("\"$0\" {arguments} >/dev/full"));
+                ensure(run.status == Some(255), "should exit with 255", &run)?;
+                let says = run.stderr.contains_str("standard output: no space left on device");
+                ensure(says && !run.stderr.contains_str("panicked"), "should say why", &run)
+            },
+        ));
+    }
+    for (name, redirection) in [
+        ("stdin", "<&-"),
+        ("stdout", ">&-"),
+        ("stderr", "2>&-"),
+        ("all_of_them", "<&- >&- 2>&-"),
+        ("stdin_and_with_3_open", "<&- 3>&1"),
+    ] {
+        trials.push(Trial::test(format!("streams/closed/{name}"), move || {
+            let root = root_of(FEW);
+            let run = shell(&root, &format!("\"$0\" apply {redirection}"));
+            ensure(run.success() && !run.stderr.contains_str("panicked"), "should end well", &run)?;
+            let applied = fs::read_dir(root.join("var/lib/holo/demo")).unwrap().count();
+            ensure(applied == 50 && is_clean(&root), "should apply all the same", &run)
+        }));
+    }
+    trials.push(trial("streams/no_terminal", &[Need::Program("setsid")], || {
+        let run = shell(&root_of(FEW), "setsid --wait \"$0\" scan -s");
+        ensure(run.success() && run.stdout.starts_with(b"demo:1\n") && run.stderr.is_empty(), "should end well", &run)
+    }));
+    trials
+}
+
+/// Runs a line of shell in which `$0` is holo.
+fn shell(root: &ScratchRoot, line: &str) -> Run {
+    let holo = built("holo");
+    root.run("sh", &["-c".as_ref(), line.as_ref(), holo.as_os_str()])
+}
+
+/// Reads a little and goes, as `head -1` does. Holo has to end with 0, soon and quietly.
+fn reader_goes_away(root: &ScratchRoot, arguments: &[&str]) -> Result<(), Failed> {
+    let mut holo = command(root, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut reader = holo.stdout.take().unwrap();
+    let read = reader.read(&mut [0; 16]).unwrap();
+    drop(reader);
+    let ended = wait_for(&mut holo);
+    // It has ended, or is of no use any more.
+    let _ = holo.kill();
+    let mut stderr = String::new();
+    holo.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    match (ended, stderr.as_str()) {
+        (Some(0), "") if read > 0 && is_clean(root) => Ok(()),
+        _ => Err(format!("should end well and quietly, but: {ended:?}\n{stderr}").into()),
+    }
+}
+
+// Users without rights.
+
+/// What the user nobody is, nearly everywhere.
+const NOBODY: u32 = 65534;
+const NEEDS: [Need; 2] = [Need::Root, Need::Program("setpriv")];
+
+fn unprivileged() -> Vec<Trial> {
+    let cases: [(&str, fn() -> Result<(), Failed>); 8] = [
+        ("somebody_elses_root", somebody_elses_root),
+        ("no_cache_directory", no_cache_directory),
+        ("no_lock", no_lock),
+        ("own_root", own_root),
+        ("unreadable_configuration", unreadable_configuration),
+        ("unreadable_target", unreadable_target),
+        ("unreadable_resources", unreadable_resources),
+        ("foreign_target", foreign_target),
+    ];
+    let mut trials: Vec<Trial> =
+        cases.into_iter().map(|(name, test)| trial(&format!("unprivileged/{name}"), &NEEDS, test)).collect();
+    trials.push(trial("root/owners_are_kept", &[Need::Root], owners_are_kept));
+    trials
+}
+
+/// A root with the plugin `files` and one target. The binaries lie in it: those that were built may be where only root comes.
+fn root_for_nobody() -> ScratchRoot {
+    let root = ScratchRoot::new()
+        .holorc("plugin files\n")
+        .file("etc/os-release", "ID=unittest\n")
+        .file("etc/motd", "stock\n")
+        .resource("files/10-ours/etc/motd", "ours\n")
+        .dir("bin")
+        .time_limit(PATIENCE);
+    for name in ["holo", "holo-files"] {
+        fs::copy(built(name), root.join("bin").join(name)).unwrap();
+    }
+    root
+}
+
+/// Gives everything below the root, and the root, to nobody.
+fn give_away(root: &ScratchRoot) {
+    let mut paths = vec![root.path().to_owned()];
+    while let Some(path) = paths.pop() {
+        chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+        if path.is_dir() {
+            paths.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+}
+
+/// Makes something root's again, for root's eyes only.
+fn take_back(path: &Path, mode: u32) {
+    chown(path, Some(0), Some(0)).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn as_nobody(root: &ScratchRoot, arguments: &[&str]) -> Run {
+    let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", "--"].map(str::to_owned);
+    let holo = root.join("bin/holo").display().to_string();
+    let words = nobody.into_iter().chain([holo]).chain(arguments.iter().map(ToString::to_string));
+    root.run("setpriv", &words.collect::<Vec<_>>())
+}
+
+/// The run ends with this status and says this on stderr, `ROOT` standing for the root.
+fn ends_saying(root: &ScratchRoot, run: &Run, status: i32, says: &str) -> Result<(), Failed> {
+    let says = says.replace("ROOT", &root.path().display().to_string());
+    ensure(run.status == Some(status), &format!("should exit with {status}"), run)?;
+    ensure(run.stderr.contains_str(&says), &format!("should say: {says}"), run)?;
+    ensure(!run.stderr.contains_str("panicked") && is_clean(root), "should leave nothing behind", run)
+}
+
+fn somebody_elses_root() -> Result<(), Failed> {
+    let root = root_for_nobody().mode("tmp", 0o1777);
+    let run = as_nobody(&root, &["scan"]);
+    ends_saying(&root, &run, 255, "!! mkdir ROOT/var/lib/holo/files: permission denied")
+}
+
+fn no_cache_directory() -> Result<(), Failed> {
+    let root = root_for_nobody();
+    let run = as_nobody(&root, &["scan"]);
+    ends_saying(&root, &run, 255, "!! cannot create cache directory: mkdir ROOT/tmp/holo.")?;
+    ensure(run.stderr.trim_end().ends_with(b": permission denied"), "should say why", &run)
+}
+
+fn no_lock() -> Result<(), Failed> {
+    let root = root_for_nobody();
+    give_away(&root);
+    take_back(&root.join("run"), 0o755);
+    let run = as_nobody(&root, &["apply"]);
+    let says = "!! Cannot create lock file ROOT/run/holo.pid: open ROOT/run/holo.pid: permission denied";
+    ends_saying(&root, &run, 255, says)?;
+    ensure(!run.stderr.contains_str("another instance"), "nobody else is to blame", &run)?;
+    ensure(root.read("etc/motd") == "stock\n", "should apply nothing", &run)
+}
+
+fn own_root() -> Result<(), Failed> {
+    let root = root_for_nobody();
+    give_away(&root);
+    let run = as_nobody(&root, &["apply"]);
+    ends_saying(&root, &run, 0, "")?;
+    ensure(root.read("etc/motd") == "ours\n", "should apply", &run)
+}
+
+fn unreadable_configuration() -> Result<(), Failed> {
+    let root = root_for_nobody();
+    give_away(&root);
+    take_back(&root.join("etc/holorc"), 0o600);
+    let run = as_nobody(&root, &["scan"]);
+    ends_saying(&root, &run, 255, "!! cannot parse configuration: open ROOT/etc/holorc: permission denied")
+}
+
+fn unreadable_target() -> Result<(), Failed> {
+    let root = root_for_nobody();
+    give_away(&root);
+    take_back(&root.join("etc/motd"), 0o600);
+    let run = as_nobody(&root, &["diff"]);
+    ends_saying(&root, &run, 1, "!! cannot diff file:/etc/motd: open ROOT/etc/motd: permission denied")?;
+    let run = as_nobody(&root, &["apply"]);
+    ends_saying(&root, &run, 1, "!! skipping target: open ROOT/etc/motd: permission denied")?;
+    ensure(root.read("etc/motd") == "stock\n", "should leave it alone", &run)
+}
+
+fn unreadable_resources() -> Result<(), Failed> {
+    let root = root_for_nobody();
+    give_away(&root);
+    let resource = "usr/share/holo/files/10-ours/etc/motd";
+    take_back(&root.join(resource), 0o600);
+    let run = as_nobody(&root, &["apply"]);
+    ends_saying(&root, &run, 1, &format!("!! skipping target: open ROOT/{resource}: permission denied"))?;
+    ensure(root.read("etc/motd") == "stock\n", "should leave it alone", &run)?;
+    take_back(&root.join("usr/share/holo/files/10-ours"), 0o700);
+    let run = as_nobody(&root, &["scan"]);
+    ends_saying(&root, &run, 255, "!! open ROOT/usr/share/holo/files/10-ours: permission denied")?;
+    ensure(run.stderr.contains_str("!! scan with plugin files failed: exit status 1"), "should say who failed", &run)
+}
+
+/// Who is not root cannot give a new file to the old one's owner: the old one stays.
+fn foreign_target() -> Result<(), Failed> {
+    let root = root_for_nobody();
+    give_away(&root);
+    take_back(&root.join("etc/motd"), 0o644);
+    let run = as_nobody(&root, &["apply"]);
+    ends_saying(&root, &run, 1, "operation not permitted")?;
+    ensure(root.read("etc/motd") == "stock\n" && !root.exists("etc/motd.holonew"), "should leave it alone", &run)
+}
+
+fn owners_are_kept() -> Result<(), Failed> {
+    let root =
+        root_for_nobody().script("usr/share/holo/files/20-more/etc/motd.holoscript", "#!/bin/sh\ncat\necho more\n");
+    chown(root.join("etc/motd"), Some(1234), Some(5678)).unwrap();
+    let run = root.run(root.join("bin/holo"), &["apply"]);
+    ensure(run.success() && root.read("etc/motd") == "ours\nmore\n", "should apply", &run)?;
+    let state = root.join("var/lib/holo/files");
+    for path in [root.join("etc/motd"), state.join("base/etc/motd"), state.join("provisioned/etc/motd")] {
+        let found = fs::metadata(&path).unwrap();
+        let is_kept = (found.uid(), found.gid(), found.mode() & 0o7777) == (1234, 5678, 0o644);
+        ensure(is_kept, &format!("{} has another owner or mode", path.display()), &run)?;
+    }
+    Ok(())
+}
+
+// A plugin of ours that is called by hand.
+
+fn by_hand() -> Vec<Trial> {
+    let cases: [(&str, fn() -> Result<(), Failed>); 7] = [
+        ("info", info),
+        ("scan", scan),
+        ("apply", apply),
+        ("diff", diff),
+        ("unknown_entities", unknown_entities),
+        ("without_descriptor_3", without_descriptor_3),
+        ("misuse", misuse),
+    ];
+    cases.into_iter().map(|(name, test)| Trial::test(format!("by_hand/{name}"), test)).collect()
+}
+
+/// A root, and an environment for calling `holo-files` as version 3 does: from within, with relative paths.
+fn root_by_hand() -> ScratchRoot {
+    ScratchRoot::new()
+        .file("etc/os-release", "ID=unittest\n")
+        .file("etc/motd", "stock\n")
+        .resource("files/10-ours/etc/motd", "ours\n")
+        .file("var/lib/holo/files/base/etc/orphan", "gone\n")
+        .dir("tmp/cache")
+        .env("HOLO_API_VERSION", "3")
+        .env("HOLO_ROOT_DIR", "./")
+        .env("HOLO_RESOURCE_DIR", "usr/share/holo/files")
+        .env("HOLO_STATE_DIR", "var/lib/holo/files")
+        .env("HOLO_CACHE_DIR", "tmp/cache")
+        .time_limit(PATIENCE)
+}
+
+fn plugin() -> PathBuf {
+    built("holo-files")
+}
+
+/// Calls the plugin, and gives what it wrote to file descriptor 3 too.
+fn call(root: &ScratchRoot, words: &[&str]) -> (Run, BString) {
+    let plugin = plugin().display().to_string();
+    let line = "exec 3>tmp/messages; exec \"$0\" \"$@\"";
+    let words: Vec<&str> = ["-c", line, &plugin].into_iter().chain(words.iter().copied()).collect();
+    let run = root.run("sh", &words);
+    (run, root.read("tmp/messages"))
+}
+
+/// Everything that a call can say, in one.
+fn said(root: &ScratchRoot, words: &[&str]) -> (Option<i32>, String, String, String) {
+    let (run, messages) = call(root, words);
+    (run.status, run.stdout_lossy().into_owned(), run.stderr_lossy().into_owned(), messages.to_string())
+}
+
+fn expect(
+    root: &ScratchRoot,
+    words: &[&str],
+    status: i32,
+    [stdout, stderr, messages]: [&str; 3],
+) -> Result<(), Failed> {
+    let expected = (Some(status), stdout.to_owned(), stderr.to_owned(), messages.to_owned());
+    let found = said(root, words);
+    if found == expected { Ok(()) } else { Err(format!("{words:?}\nexpected {expected:?}\nfound    {found:?}").into()) }
+}
+
+fn info() -> Result<(), Failed> {
+    // Nothing has to be set for that.
+    let run = ScratchRoot::new().run(plugin(), &["info"]);
+    let value =
+        |key: &str| run.stdout.lines().find_map(|line| line.to_str().ok()?.strip_prefix(key)?.parse::<u32>().ok());
+    let speaks_it = value("MIN_API_VERSION=") == Some(3) && value("MAX_API_VERSION=").is_some_and(|max| max >= 3);
+    ensure(run.success() && speaks_it && run.stderr.is_empty(), "should speak version 3", &run)
+}
+
+fn scan() -> Result<(), Failed> {
+    let report = "ENTITY: file:/etc/motd\n\
+                  SOURCE: usr/share/holo/files/10-ours/etc/motd\n\
+                  store at: var/lib/holo/files/base/etc/motd\n\
+                  apply: usr/share/holo/files/10-ours/etc/motd\n\
+                  ENTITY: file:/etc/orphan\n\
+                  ACTION: Scrubbing (target was deleted)\n\
+                  delete: var/lib/holo/files/base/etc/orphan\n";
+    expect(&root_by_hand(), &["scan"], 0, [report, "", ""])
+}
+
+fn apply() -> Result<(), Failed> {
+    let root = root_by_hand();
+    let motd = "file:/etc/motd";
+    expect(&root, &["apply", motd], 0, ["", "", ""])?;
+    expect(&root, &["apply", motd], 0, ["", "", "not changed\n"])?;
+    expect(&root, &["force-apply", motd], 0, ["", "", "not changed\n"])?;
+    root.write("etc/motd", "mine\n");
+    expect(&root, &["apply", motd], 0, ["", "", "requires --force to overwrite\n"])?;
+    expect(&root, &["force-apply", motd], 0, ["", "", ""])?;
+    fs::remove_file(root.join("etc/motd")).unwrap();
+    expect(&root, &["apply", motd], 0, ["", "", "requires --force to restore\n"])?;
+    expect(&root, &["force-apply", motd], 0, ["", "", ""])?;
+    assert_eq!(root.read("etc/motd"), "ours\n");
+    expect(&root, &["apply", "file:/etc/orphan"], 0, ["", "", ""])?;
+    assert!(!root.exists("var/lib/holo/files/base/etc/orphan"));
+    // An entity's trouble is told, and is no failure of the plugin.
+    fs::remove_file(root.join("etc/motd")).unwrap();
+    fs::create_dir(root.join("etc/motd")).unwrap();
+    expect(&root, &["apply", motd], 0, ["", "!! skipping target: not a manageable file\n", ""])
+}
+
+fn diff() -> Result<(), Failed> {
+    let root = root_by_hand();
+    let paths = "var/lib/holo/files/provisioned/etc/motd\0etc/motd\0";
+    expect(&root, &["diff", "file:/etc/motd"], 0, ["", "", paths])?;
+    let paths = "var/lib/holo/files/provisioned/etc/orphan\0etc/orphan\0";
+    expect(&root, &["diff", "file:/etc/orphan"], 0, ["", "", paths])
+}
+
+fn unknown_entities() -> Result<(), Failed> {
+    let root = root_by_hand();
+    let ids =
+        ["file:/etc/nothing", "file:/etc", "file:", "file:etc/motd", "file:/etc/../etc/motd", "/etc/motd", "motd", ""];
+    for id in ids {
+        for operation in ["apply", "force-apply", "diff"] {
+            expect(&root, &[operation, id], 1, ["", &format!("!! unknown entity ID \"{id}\"\n"), ""])?;
+        }
+    }
+    assert_eq!(root.read("etc/motd"), "stock\n");
+    Ok(())
+}
+
+fn without_descriptor_3() -> Result<(), Failed> {
+    let root = root_by_hand();
+    let plugin = plugin().display().to_string();
+    for operation in ["apply", "apply", "diff"] {
+        let run = root.run("sh", &["-c", "exec \"$0\" \"$@\" 3>&-", &plugin, operation, "file:/etc/motd"]);
+        ensure(!run.stderr.contains_str("panicked"), "panicked", &run)?;
+        // The first apply has nothing to answer.
+        let answered = run.success() && run.stderr.is_empty();
+        let complained = run.status == Some(1) && run.stderr.contains_str("file descriptor 3");
+        ensure(answered || complained, "should say what is missing", &run)?;
+    }
+    Ok(())
+}
+
+fn misuse() -> Result<(), Failed> {
+    for words in [&[][..], &["apply"], &["diff"], &["frobnicate"], &["scan", "file:/etc/motd"]] {
+        let (run, messages) = call(&root_by_hand(), words);
+        let refused = run.status.is_some_and(|status| status != 0) && run.stdout.is_empty() && messages.is_empty();
+        ensure(refused && run.stderr.starts_with(b"!! "), &format!("{words:?} should be refused"), &run)?;
+    }
+    let run = ScratchRoot::new().run(plugin(), &["scan"]);
+    let says = run.stderr.contains_str("HOLO_") && run.stderr.contains_str("not set");
+    ensure(run.status.is_some_and(|status| status != 0) && says, "should name what is not set", &run)
+}
