@@ -32,7 +32,7 @@ struct Options {
 }
 
 /// What is timed, in this order, over and over.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Scan,
     FirstApply,
@@ -265,8 +265,96 @@ impl Calls {
         let mut calls = Calls { programs: 0, total: 0, by_number: Vec::new() };
         for line in text.lines() {
             let cells: Vec<&str> = line.split_whitespace().collect();
-            let (&[_, _, _, number, name], errors) | (&[_, _, _, number, errors, name], errors) = cells[..] else { continue };
+            let (Some(Ok(number)), Some(&name)) = (cells.get(3).map(|cell| cell.parse::<u64>()), cells.last()) else {
+                continue;
+            };
+            let errors = cells.get(4).and_then(|cell| cell.parse().ok()).unwrap_or(0);
+            match name {
+                "total" => calls.total = number,
+                "execve" => calls.programs = number.saturating_sub(errors),
+                _ => {}
+            }
+            if name != "total" {
+                calls.by_number.push((number, name.to_owned()));
+            }
         }
+        calls.by_number.sort_by(|one, other| other.cmp(one));
+        ensure!(calls.total > 0 && calls.programs > 0, "this is no table of strace:\n{text}");
         Ok(calls)
     }
+}
+
+impl Column {
+    fn measure(size: usize, runs: usize) -> Result<Column> {
+        let mut times = vec![Vec::new(); STEPS.len()];
+        for _ in 0..runs {
+            // A first apply needs a tree that has seen none.
+            let site = Site::make(size)?;
+            for (times, (step, _)) in times.iter_mut().zip(STEPS) {
+                times.extend(site.time(step)?);
+            }
+        }
+        let site = Site::make(size)?;
+        let memory = if has(TIME) { Some([site.memory()?, site.memory()?]) } else { None };
+        let calls = if has("strace") {
+            run(site.holo(&["apply"])?)?;
+            Some(site.calls()?)
+        } else {
+            None
+        };
+        Ok(Column { size, times: times.into_iter().map(median).collect(), memory, calls })
+    }
+
+    fn time(&self, step: Step) -> Option<Duration> {
+        let place = STEPS.iter().position(|(other, _)| *other == step)?;
+        *self.times.get(place)?
+    }
+
+    fn ratio(&self, one: Step, other: Step) -> Option<f64> {
+        Some(self.time(one)?.as_secs_f64() / self.time(other)?.as_secs_f64())
+    }
+}
+
+fn median(mut times: Vec<Duration>) -> Option<Duration> {
+    times.sort();
+    times.get(times.len() / 2).copied()
+}
+
+/// The table in Markdown. Rows of which nothing is known are left out.
+fn table(columns: &[Column]) -> String {
+    let mut text = String::from("| entities |");
+    columns.iter().for_each(|column| text += &format!(" {} |", thousands(column.size as u64)));
+    text += "\n|---|";
+    text += &"--:|".repeat(columns.len());
+    text.push('\n');
+    let mut row = |name: &str, cell: &dyn Fn(&Column) -> Option<String>| {
+        if let Some(cells) = columns.iter().map(cell).collect::<Option<Vec<_>>>() {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "| {name} | {} |", cells.join(" | "));
+        }
+    };
+    for (step, name) in STEPS {
+        row(name, &|column| column.time(step).map(|time| format!("{:.1} ms", time.as_secs_f64() * 1000.0)));
+    }
+    for (one, other, name) in RATIOS {
+        row(name, &|column| column.ratio(one, other).map(|ratio| format!("{ratio:.2}")));
+    }
+    for (place, name) in ["peak memory, first apply", "peak memory, nothing to do"].into_iter().enumerate() {
+        row(name, &|column| column.memory.map(|memory| format!("{:.1} MB", memory[place] as f64 / 1000.0)));
+    }
+    row("programs started, nothing to do", &|column| column.calls.as_ref().map(|calls| calls.programs.to_string()));
+    row("system calls, nothing to do", &|column| column.calls.as_ref().map(|calls| thousands(calls.total)));
+    row("the most frequent", &|column| {
+        let most = column.calls.as_ref()?.by_number.iter().take(5);
+        Some(most.map(|(number, name)| format!("{name} {}", thousands(*number))).collect::<Vec<_>>().join("<br>"))
+    });
+    text
+}
+
+/// A number with its digits in groups of three.
+fn thousands(number: u64) -> String {
+    if number < 1000 {
+        return number.to_string();
+    }
+    format!("{},{:03}", thousands(number / 1000), number % 1000)
 }

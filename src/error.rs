@@ -49,6 +49,17 @@ impl Fatal {
     }
 }
 
+impl Fatal {
+    /// A folder that cannot be walked through.
+    #[must_use]
+    pub fn walk(folder: &Path, error: walkdir::Error) -> Fatal {
+        let path = error.path().unwrap_or(folder).to_owned();
+        // The system's error, without walkdir's words around it; only a circle of links has none.
+        let reason = error.into_io_error().unwrap_or_else(|| io::Error::other("it leads back to itself"));
+        Fatal::io("open", &path, &reason)
+    }
+}
+
 /// An I/O error with what was done and where, in the form that version 3's users know: `open PATH: permission denied`.
 #[must_use]
 pub fn at(operation: &str, path: &Path, error: &io::Error) -> String {

@@ -55,17 +55,12 @@ fn find(folder: &Path) -> Result<Vec<PathBuf>, Fatal> {
     };
     let mut found = Vec::new();
     for entry in WalkDir::new(folder).sort_by_file_name() {
-        let entry = entry.map_err(|error| walk_error(folder, error))?;
+        let entry = entry.map_err(|error| Fatal::walk(folder, error))?;
         if is_executable(entry.path()) {
             found.push(entry.into_path());
         }
     }
     Ok(found)
-}
-
-fn walk_error(folder: &Path, error: walkdir::Error) -> Fatal {
-    let path = error.path().unwrap_or(folder).to_owned();
-    Fatal::io("open", &path, &error.into())
 }
 
 fn run_one(program: Program<'_>, interrupt: &Interrupt, console: &mut Console) -> Result<(), Fatal> {
@@ -103,7 +98,7 @@ fn show_whole_lines(generator: &Path, text: &mut Vec<u8>, console: &mut Console)
 fn files_below(virtual_root: &Path) -> Result<Vec<PathBuf>, Fatal> {
     let mut files = Vec::new();
     for entry in WalkDir::new(virtual_root) {
-        let entry = entry.map_err(|error| walk_error(virtual_root, error))?;
+        let entry = entry.map_err(|error| Fatal::walk(virtual_root, error))?;
         if !entry.file_type().is_dir()
             && let Ok(below) = entry.path().strip_prefix(virtual_root)
         {

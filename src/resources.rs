@@ -55,10 +55,7 @@ impl Resources {
 
     fn copy_static(&self, plugin_id: &str) -> Result<(), Fatal> {
         for entry in WalkDir::new(self.static_root.join(plugin_id)) {
-            let entry = entry.map_err(|error| {
-                let path = error.path().unwrap_or(&self.static_root).to_owned();
-                Fatal::io("open", &path, &error.into())
-            })?;
+            let entry = entry.map_err(|error| Fatal::walk(&self.static_root, error))?;
             if let Ok(below) = entry.path().strip_prefix(&self.static_root)
                 && !self.is_covered(below)
             {

@@ -1,8 +1,12 @@
 //! Runs every scenario below `test-scenarios/`, each as a test of its own, and sees to it that each says what it proves.
+//!
+//! Those of the plugin `files` are run a second time with the plugin as one process an operation, as version 3 has it: nobody may be
+//! able to tell the difference.
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use holo_testing::{ScratchRoot, binaries::built};
 use libtest_mimic::{Arguments, Failed, Trial};
+use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,7 +18,9 @@ fn main() -> ExitCode {
         .flat_map(|topic| folders_in(topic))
         .filter(|folder| folder.join("source-tree").exists())
         .collect();
-    let mut trials: Vec<Trial> = scenarios.iter().cloned().map(scenario).collect();
+    let mut trials: Vec<Trial> = scenarios.iter().map(|folder| scenario(folder)).collect();
+    let of_files = scenarios.iter().filter(|folder| topic_of(folder) == "files");
+    trials.extend(of_files.map(|folder| scenario_as_version_3(folder)));
     trials.push(Trial::test("every_folder_says_what_it_is_about", move || {
         // An empty walk would make all of this pass.
         assert!(!scenarios.is_empty(), "there are no scenarios");
@@ -31,12 +37,44 @@ fn folders_in(folder: &Path) -> Vec<PathBuf> {
     folders
 }
 
-fn scenario(folder: PathBuf) -> Trial {
-    let parts: Vec<_> = folder.iter().rev().take(2).map(|part| part.to_string_lossy()).collect();
-    Trial::test(format!("{}/{}", parts[1], parts[0]), move || {
-        // The root is not the scenario's: it only gives the runner an environment without surprises.
-        let run = ScratchRoot::new().run(built("holo"), &["test".as_ref(), folder.as_os_str()]);
-        if run.success() { Ok(()) } else { Err(run.to_string().into()) }
+fn name_of(folder: &Path) -> Cow<'_, str> {
+    folder.file_name().unwrap_or_default().to_string_lossy()
+}
+
+fn topic_of(folder: &Path) -> Cow<'_, str> {
+    folder.parent().map_or(Cow::Borrowed(""), name_of)
+}
+
+fn scenario(folder: &Path) -> Trial {
+    let (name, folder) = (format!("{}/{}", topic_of(folder), name_of(folder)), folder.to_owned());
+    // The root is not the scenario's: it only gives the runner an environment without surprises.
+    Trial::test(name, move || passes(&ScratchRoot::new(), &folder))
+}
+
+fn passes(surroundings: &ScratchRoot, folder: &Path) -> Result<(), Failed> {
+    let run = surroundings.run(built("holo"), &["test".as_ref(), folder.as_os_str()]);
+    if run.success() { Ok(()) } else { Err(run.to_string().into()) }
+}
+
+/// A copy of the scenario, beside a configuration that has the plugin speak version 3 only.
+fn scenario_as_version_3(folder: &Path) -> Trial {
+    let (name, folder) = (format!("{}/{}/as_version_3", topic_of(folder), name_of(folder)), folder.to_owned());
+    Trial::test(name, move || {
+        let plugin = built("holo-files");
+        let info = r"[ $1 != info ] || { printf 'MIN_API_VERSION=3\nMAX_API_VERSION=3\n'; exit; }";
+        let root = ScratchRoot::new()
+            .script("plugin", format!("#!/bin/sh\n{info}\nexec '{}' \"$@\"\n", plugin.display()))
+            .dir("topic/scenario");
+        root.write("topic/holorc", format!("plugin files={}\n", root.join("plugin").display()));
+        for entry in fs::read_dir(&folder)? {
+            let path = entry?.path();
+            let is_ours =
+                ["source-tree", "env.sh"].contains(&&*name_of(&path)) || name_of(&path).starts_with("expected-");
+            if is_ours {
+                root.write(Path::new("topic/scenario").join(name_of(&path).as_ref()), fs::read(&path)?);
+            }
+        }
+        passes(&root, &root.join("topic/scenario"))
     })
 }
 

@@ -9,18 +9,24 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long anything may take: by far less than what a broken plugin leaves running.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long anything may take: far less than the minute for which a broken plugin leaves something running.
+const PATIENCE: Duration = Duration::from_secs(15);
 /// The exit codes that `holo(8)` lists, but for those of signals.
 const EXIT_CODES: [i32; 4] = [0, 1, 2, 255];
 
+/// A test that is a function, and its name.
+type Case = (&'static str, fn() -> Result<(), Failed>);
+
 fn main() -> ExitCode {
     let mut trials: Vec<Trial> = FAULTS.iter().map(Fault::trial).collect();
+    trials.extend(held_open());
     trials.extend(signals());
+    trials.extend(locks());
     trials.extend(streams());
     trials.extend(unprivileged());
     trials.extend(by_hand());
@@ -113,7 +119,7 @@ const FAULTS: [Fault; 39] = [
     fault("held-stderr", "apply", 0, "has left a process behind that holds its standard error open"),
     fault("failing-diff", "diff", 1, "!! cannot diff broken:entity: exit status 9"),
     fault("one-path", "diff", 0, ""),
-    fault("megabyte-path", "diff", 1, "!! cannot diff broken:entity: "),
+    fault("long-path", "diff", 1, "!! cannot diff broken:entity: "),
     fault("device", "diff", 1, "!! cannot diff broken:entity: file /dev/zero has wrong file type"),
     fault("held-diff", "diff", 0, ""),
     fault("no-exec-bit", "scan", 255, "/holo-broken: permission denied"),
@@ -170,6 +176,36 @@ fn count(text: &[u8], letter: u8) -> usize {
     text.iter().filter(|&&byte| byte == letter).count()
 }
 
+/// Generators and holoscripts can leave processes behind as well.
+fn held_open() -> Vec<Trial> {
+    let linger = "sleep 60 &\necho $! >>\"$HOLO_ROOT_DIR/run/left-behind\"\n";
+    let generator = Trial::test("held_open/generator", move || {
+        let path = "usr/share/holo/generators/10-lingers";
+        let root = root_with("well-behaved").script(path, format!("#!/bin/sh\n{linger}echo made\n"));
+        ends_in_time(&root, "scan", "10-lingers: made\n")
+    });
+    let holoscript = Trial::test("held_open/holoscript", move || {
+        let root = ScratchRoot::new()
+            .plugin("files")
+            .file("etc/os-release", "ID=unittest\n")
+            .file("etc/motd", "stock\n")
+            .script("usr/share/holo/files/10-ours/etc/motd.holoscript", format!("#!/bin/sh\n{linger}echo made\n"))
+            .time_limit(PATIENCE);
+        ends_in_time(&root, "apply", "file:/etc/motd\n")?;
+        if root.read("etc/motd") == "made\n" { Ok(()) } else { Err("nothing was applied".into()) }
+    });
+    vec![generator, holoscript]
+}
+
+fn ends_in_time(root: &ScratchRoot, verb: &str, says: &str) -> Result<(), Failed> {
+    let run = root.holo(&[verb]);
+    for process in left_behind(root) {
+        let _ = kill_process(process, Signal::KILL);
+    }
+    let says = run.stdout.contains_str(says) || run.stderr.contains_str(says);
+    ensure(run.success() && says && is_clean(root), "should end well", &run)
+}
+
 // Signals.
 
 fn signals() -> Vec<Trial> {
@@ -202,7 +238,7 @@ fn interrupted(root: &ScratchRoot, verb: &str, signal: Signal, code: i32) -> Res
     interrupted_output(root, verb, signal, code).map(drop)
 }
 
-/// Starts holo, lets it have the signal as soon as its child has said that it is there, and sees that nothing is left.
+/// Starts holo, lets it have the signal as soon as its child has said that it is there, and sees to it that nothing is left.
 fn interrupted_output(root: &ScratchRoot, verb: &str, signal: Signal, code: i32) -> Result<BString, Failed> {
     let output = File::create(root.join("output")).unwrap();
     let mut holo = command(root, &[verb]).stdout(output.try_clone().unwrap()).stderr(output).spawn().unwrap();
@@ -256,6 +292,50 @@ fn wait_for(child: &mut Child) -> Option<i32> {
         status.is_some()
     });
     status.and_then(|status| status.code())
+}
+
+// Locks.
+
+fn locks() -> Vec<Trial> {
+    let cases: [Case; 2] =
+        [("second_apply_is_refused", second_apply_is_refused), ("left_by_a_killed_apply", left_by_a_killed_apply)];
+    cases.into_iter().map(|(name, test)| Trial::test(format!("locks/{name}"), test)).collect()
+}
+
+/// Starts an apply that stays, does something beside it, and ends it by the signal.
+fn beside_an_apply(root: &ScratchRoot, signal: Signal, act: impl FnOnce() -> Result<(), Failed>) -> Result<(), Failed> {
+    let mut holo = command(root, &["apply"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let done =
+        if wait_until(|| !left_behind(root).is_empty()) { act() } else { Err("the apply does not begin".into()) };
+    kill_process(Pid::from_child(&holo), signal).unwrap();
+    wait_until(|| holo.try_wait().unwrap().is_some());
+    for child in left_behind(root) {
+        let _ = kill_process(child, Signal::KILL);
+    }
+    done
+}
+
+fn second_apply_is_refused() -> Result<(), Failed> {
+    let root = root_with("broken").resource("broken/stays", "");
+    beside_an_apply(&root, Signal::TERM, || {
+        let run = root.holo(&["apply"]);
+        ensure(run.status == Some(255), "should be refused", &run)?;
+        ensure(run.stderr.contains_str("/run/holo.pid: file exists\nThis usually means"), "should say why", &run)?;
+        ensure(root.exists("run/holo.pid"), "the lock is another's", &run)?;
+        let run = root.holo(&["scan"]);
+        ensure(run.success(), "a scan should need no lock", &run)
+    })?;
+    if root.exists("run/holo.pid") { Err("the lock is left".into()) } else { Ok(()) }
+}
+
+fn left_by_a_killed_apply() -> Result<(), Failed> {
+    let root = root_with("broken").resource("broken/stays", "");
+    beside_an_apply(&root, Signal::KILL, || Ok(()))?;
+    assert!(root.exists("run/holo.pid"));
+    fs::remove_file(root.join("usr/share/holo/broken/stays")).unwrap();
+    let run = root.holo(&["apply"]);
+    ensure(run.success() && run.stderr.starts_with(b">> "), "should take the lock over with a warning", &run)?;
+    ensure(!root.exists("run/holo.pid"), "should give the lock back", &run)
 }
 
 // Streams.
@@ -347,7 +427,7 @@ const NOBODY: u32 = 65534;
 const NEEDS: [Need; 2] = [Need::Root, Need::Program("setpriv")];
 
 fn unprivileged() -> Vec<Trial> {
-    let cases: [(&str, fn() -> Result<(), Failed>); 8] = [
+    let cases: [Case; 9] = [
         ("somebody_elses_root", somebody_elses_root),
         ("no_cache_directory", no_cache_directory),
         ("no_lock", no_lock),
@@ -355,6 +435,7 @@ fn unprivileged() -> Vec<Trial> {
         ("unreadable_configuration", unreadable_configuration),
         ("unreadable_target", unreadable_target),
         ("unreadable_resources", unreadable_resources),
+        ("unreadable_generators", unreadable_generators),
         ("foreign_target", foreign_target),
     ];
     let mut trials: Vec<Trial> =
@@ -475,6 +556,23 @@ fn unreadable_resources() -> Result<(), Failed> {
     ensure(run.stderr.contains_str("!! scan with plugin files failed: exit status 1"), "should say who failed", &run)
 }
 
+fn unreadable_generators() -> Result<(), Failed> {
+    let root = root_for_nobody()
+        .script(
+            "usr/share/holo/generators/10-make",
+            "#!/bin/sh\nmkdir -p \"$OUT/files/20-x/etc\"; : >\"$OUT/files/20-x/etc/motd\"\n",
+        )
+        .dir("usr/share/holo/generators/20-more");
+    give_away(&root);
+    let resource = "usr/share/holo/files/10-ours/etc/motd";
+    take_back(&root.join(resource), 0o600);
+    let run = as_nobody(&root, &["scan"]);
+    ends_saying(&root, &run, 255, &format!("ROOT/{resource}: permission denied"))?;
+    take_back(&root.join("usr/share/holo/generators/20-more"), 0o700);
+    let run = as_nobody(&root, &["scan"]);
+    ends_saying(&root, &run, 255, "!! open ROOT/usr/share/holo/generators/20-more: permission denied")
+}
+
 /// Who is not root cannot give a new file to the old one's owner: the old one stays.
 fn foreign_target() -> Result<(), Failed> {
     let root = root_for_nobody();
@@ -503,12 +601,13 @@ fn owners_are_kept() -> Result<(), Failed> {
 // A plugin of ours that is called by hand.
 
 fn by_hand() -> Vec<Trial> {
-    let cases: [(&str, fn() -> Result<(), Failed>); 7] = [
+    let cases: [Case; 8] = [
         ("info", info),
         ("scan", scan),
         ("apply", apply),
         ("diff", diff),
         ("unknown_entities", unknown_entities),
+        ("sockets", sockets),
         ("without_descriptor_3", without_descriptor_3),
         ("misuse", misuse),
     ];
@@ -620,6 +719,19 @@ fn unknown_entities() -> Result<(), Failed> {
         }
     }
     assert_eq!(root.read("etc/motd"), "stock\n");
+    Ok(())
+}
+
+/// No tree can describe a socket, so no scenario has one.
+fn sockets() -> Result<(), Failed> {
+    let root = root_by_hand();
+    fs::remove_file(root.join("etc/motd")).unwrap();
+    let _socket = UnixListener::bind(root.join("etc/motd")).unwrap();
+    for operation in ["apply", "force-apply"] {
+        let says = "!! skipping target: not a manageable file\n";
+        expect(&root, &[operation, "file:/etc/motd"], 0, ["", says, ""])?;
+    }
+    assert!(!root.exists("var/lib/holo/files/base/etc/motd"));
     Ok(())
 }
 

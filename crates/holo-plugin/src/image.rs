@@ -3,10 +3,9 @@
 use crate::directory;
 use crate::error::{PathError, Result, at};
 use crate::place::Place;
-use rustix::fs::{FileType, Gid, Stat, Uid};
+use rustix::fs::{FileType, Gid, Mode, Stat, Uid};
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
 
 const BUFFER_SIZE: usize = 1 << 16;
 /// The bits of a mode that are the file's own: permissions, set-user-ID, set-group-ID, sticky.
@@ -96,23 +95,49 @@ impl Image {
         }
     }
 
-    /// Calls for a change of owner, but only if the file has another one: who is not root may not even confirm it.
-    pub(crate) fn change_owner(
-        &self,
-        stat: &Stat,
-        change: impl FnOnce(Option<Uid>, Option<Gid>) -> rustix::io::Result<()>,
-    ) -> rustix::io::Result<()> {
-        let uid = (stat.st_uid != self.uid).then(|| Uid::from_raw(self.uid));
-        let gid = (stat.st_gid != self.gid).then(|| Gid::from_raw(self.gid));
-        if uid.is_some() || gid.is_some() { change(uid, gid) } else { Ok(()) }
+    /// Writes the image to a place, instead of whatever has the name now; nobody else can open it before it has its mode and owner.
+    ///
+    /// What was there is gone at once, so this is for temporary places, to be moved by [`Place::rename_to`].
+    ///
+    /// # Errors
+    /// If the content cannot be read or written, or mode and owner cannot be given: then nothing is left there.
+    pub fn write_to(&self, place: &Place) -> Result<()> {
+        let written = match &self.content {
+            Content::Symlink(target) => self.write_symlink(target, place),
+            Content::File { place: from, .. } => self.write_file(from, place),
+        };
+        if written.is_err() {
+            let _ = place.remove();
+        }
+        written
     }
 
-    /// Copies a file's content; a symlink has none.
-    pub(crate) fn copy_content(&self, to: &mut File, shown: &Path) -> Result<()> {
-        if let Content::File { place, .. } = &self.content {
-            io::copy(&mut place.open()?, to).map_err(at("write", shown))?;
+    fn write_symlink(&self, target: &[u8], place: &Place) -> Result<()> {
+        place.create_symlink(target)?;
+        match place.stat()?.map(|stat| self.owners_to_change(&stat)) {
+            None | Some((None, None)) => Ok(()),
+            Some((uid, gid)) => place.change_owner(uid, gid),
         }
-        Ok(())
+    }
+
+    fn write_file(&self, from: &Place, place: &Place) -> Result<()> {
+        let mut file = place.create()?;
+        let shown = place.shown();
+        io::copy(&mut from.open()?, &mut file).map_err(at("write", &shown))?;
+        let stat = rustix::fs::fstat(&file).map_err(at("stat", &shown))?;
+        // The owner comes first: changing it takes the set-user-ID bit away.
+        let (uid, gid) = self.owners_to_change(&stat);
+        if uid.is_some() || gid.is_some() {
+            rustix::fs::fchown(&file, uid, gid).map_err(at("chown", &shown))?;
+        }
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(self.mode)).map_err(at("chmod", &shown))
+    }
+
+    /// The owner and group to be given to a file that has others. Who is not root may not even confirm those that it has.
+    fn owners_to_change(&self, stat: &Stat) -> (Option<Uid>, Option<Gid>) {
+        let uid = (stat.st_uid != self.uid).then(|| Uid::from_raw(self.uid));
+        let gid = (stat.st_gid != self.gid).then(|| Gid::from_raw(self.gid));
+        (uid, gid)
     }
 }
 

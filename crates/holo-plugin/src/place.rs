@@ -3,8 +3,7 @@
 use crate::directory;
 use crate::error::{PathError, Result, at};
 use crate::host::join;
-use crate::image::{Content, Image};
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -230,43 +229,15 @@ impl Place {
         self.tree.forget();
     }
 
-    /// Writes an image here, in place of whatever has the name now; nobody else can open it before it has its mode and owner.
-    ///
-    /// What is here is not replaced at once, so this is for temporary places, to be moved by [`Place::rename_to`].
-    ///
-    /// # Errors
-    /// If the content cannot be read or written, or mode and owner cannot be given: then nothing is left here.
-    pub fn write(&self, image: &Image) -> Result<()> {
-        let written = match &image.content {
-            Content::Symlink(target) => self.write_symlink(target, image),
-            Content::File { .. } => self.write_file(image),
-        };
-        if written.is_err() {
-            let _ = self.remove();
-        }
-        written
-    }
-
-    fn write_symlink(&self, target: &[u8], image: &Image) -> Result<()> {
+    /// Makes a symlink here, in place of whatever has the name now.
+    pub(crate) fn create_symlink(&self, target: &[u8]) -> Result<()> {
         self.remove()?;
-        self.with("symlink", |directory, name| rustix::fs::symlinkat(OsStr::from_bytes(target), directory, name))?;
-        self.with("chown", |directory, name| {
-            let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
-            image.change_owner(&stat, |uid, gid| {
-                rustix::fs::chownat(directory, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
-            })
-        })
+        self.with("symlink", |directory, name| rustix::fs::symlinkat(OsStr::from_bytes(target), directory, name))
     }
 
-    fn write_file(&self, image: &Image) -> Result<()> {
-        let mut file = self.create()?;
-        image.copy_content(&mut file, &self.shown())?;
-        let stat = rustix::fs::fstat(&file).map_err(at("stat", &self.shown()))?;
-        // The owner comes first: changing it takes the set-user-ID bit away.
-        image
-            .change_owner(&stat, |uid, gid| rustix::fs::fchown(&file, uid, gid))
-            .map_err(at("chown", &self.shown()))?;
-        rustix::fs::fchmod(&file, Mode::from_raw_mode(image.mode)).map_err(at("chmod", &self.shown()))
+    /// Gives what is here, itself if it is a symlink, to somebody else.
+    pub(crate) fn change_owner(&self, uid: Option<Uid>, gid: Option<Gid>) -> Result<()> {
+        self.with("chown", |directory, name| rustix::fs::chownat(directory, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW))
     }
 
     /// Moves what is here to another place, in one step; what was there is gone.

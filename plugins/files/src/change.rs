@@ -80,7 +80,7 @@ impl Change {
     /// Stages an image as the new base.
     pub(crate) fn stage_base(&mut self, image: &Image, layout: &Layout) -> Result<()> {
         layout.create_staging_folder()?;
-        layout.staged_base(&self.path).write(image)?;
+        image.write_to(&layout.staged_base(&self.path))?;
         self.keeps_base = true;
         Ok(())
     }
@@ -88,7 +88,7 @@ impl Change {
     /// Stages an image as what the target is going to be, to be recorded as provisioned.
     pub(crate) fn stage_provisioned(&mut self, image: &Image, layout: &Layout) -> Result<()> {
         layout.create_staging_folder()?;
-        layout.intent(&self.path).write(image)?;
+        image.write_to(&layout.intent(&self.path))?;
         self.recording = Recording::New;
         Ok(())
     }
@@ -97,12 +97,12 @@ impl Change {
     pub(crate) fn stage_target(&mut self, image: &Image, layout: &Layout) -> Result<()> {
         if self.recording != Recording::New {
             layout.create_staging_folder()?;
-            layout.intent(&self.path).write(image)?;
+            image.write_to(&layout.intent(&self.path))?;
         }
         let target = layout.target(&self.path);
         // The folder may have been deleted together with the target.
         target.create_folder()?;
-        target.temporary(TEMPORARY_SUFFIX).write(image)?;
+        image.write_to(&target.temporary(TEMPORARY_SUFFIX))?;
         self.writes_target = true;
         Ok(())
     }

@@ -1,17 +1,13 @@
 //! The plugin: its entities, and how a set of them is applied.
 
-use crate::change::{self, Change, FAILED};
-use crate::distribution::Distribution;
+use crate::change::FAILED;
 use crate::entity::FileEntity;
-use crate::layout::Layout;
-use crate::recovery::Recovery;
-use crate::{provision, scan, scrub};
+use crate::scan;
+use crate::workshop::Workshop;
 use bstr::BStr;
-use holo_plugin::error::Result;
 use holo_plugin::{
     Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Plugin, ScanError, SetAnswers, Sink, Stream,
 };
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// How many changes are made durable together. The target's new content lies beside it meanwhile, so this bounds the space that takes.
@@ -25,16 +21,11 @@ pub(crate) struct Files;
 impl Plugin for Files {
     type Entity = FileEntity;
 
-    fn scan(&self, host: &Host, output: &mut Output<'_>) -> std::result::Result<Vec<FileEntity>, ScanError> {
+    fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<FileEntity>, ScanError> {
         scan::all(host, output)
     }
 
-    fn find(
-        &self,
-        host: &Host,
-        id: &BStr,
-        output: &mut Output<'_>,
-    ) -> std::result::Result<Option<FileEntity>, ScanError> {
+    fn find(&self, host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Option<FileEntity>, ScanError> {
         scan::one(host, id, output)
     }
 
@@ -84,53 +75,6 @@ fn fail(count: usize, reason: &str, answers: &mut dyn SetAnswers) {
         answers.begin(place);
         answers.output(place).error(format!("skipping target: {reason}"));
         answers.end(place, FAILED);
-    }
-}
-
-/// What is opened and found out once for a whole set.
-struct Workshop {
-    layout: Layout,
-    distribution: Distribution,
-    recovery: Recovery,
-    /// Nobody else works here meanwhile.
-    _held: OwnedFd,
-}
-
-impl Workshop {
-    fn open(host: &Host) -> Result<Workshop> {
-        let layout = Layout::open(host)?;
-        let held = layout.hold()?;
-        let distribution = Distribution::detect(&layout);
-        let recovery = Recovery::begin(host, &layout)?;
-        Ok(Workshop { layout, distribution, recovery, _held: held })
-    }
-
-    fn prepare(&self, place: usize, entity: &FileEntity, mode: Mode, output: &mut Output<'_>) -> Change {
-        let Workshop { layout, distribution, recovery, .. } = self;
-        let mut change = Change::new(place, &entity.path);
-        if let Err(error) = recovery.settle(entity, layout) {
-            output.error(format!("skipping target: {error}"));
-            change.outcome(FAILED);
-        } else if entity.is_orphan() {
-            scrub::prepare(entity, distribution, layout, output, &mut change);
-        } else {
-            provision::prepare(entity, mode, distribution, layout, output, &mut change);
-        }
-        change
-    }
-
-    fn commit(&self, group: Vec<Change>, answers: &mut dyn SetAnswers) {
-        if group.is_empty() {
-            return;
-        }
-        let ended = change::commit(group, &self.layout, |place, say| say(&mut answers.output(place)));
-        for (place, applied) in ended {
-            answers.end(place, applied);
-        }
-    }
-
-    fn close(&self) {
-        self.layout.remove_staging_folder();
     }
 }
 

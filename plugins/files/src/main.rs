@@ -11,6 +11,7 @@ mod recovery;
 mod scan;
 mod scrub;
 mod stock;
+mod workshop;
 
 fn main() -> std::process::ExitCode {
     holo_plugin::serve(&files::Files)

@@ -2,27 +2,26 @@
 
 use crate::change::{Change, FAILED};
 use crate::desired::{self, NotEvaluated};
-use crate::distribution::Distribution;
 use crate::entity::FileEntity;
 use crate::layout::Layout;
 use crate::stock::Stock;
+use crate::workshop::Workshop;
 use holo_plugin::{Applied, ForceTo, Image, Mode, Output, Unmanageable};
 
 /// Finds out what is to be done, and prepares it. What goes wrong is said; the base is kept even then.
 pub(crate) fn prepare(
     entity: &FileEntity,
     mode: Mode,
-    distribution: &Distribution,
-    layout: &Layout,
+    workshop: &Workshop,
     output: &mut Output<'_>,
     change: &mut Change,
 ) {
-    let prepared = try_prepare(entity, mode, distribution, layout, output, change);
+    let prepared = try_prepare(entity, mode, workshop, output, change);
     match prepared {
         Ok(outcome) => change.outcome(outcome),
         Err(NotEvaluated(reason)) => {
             output.error(reason);
-            change.abandon_target(layout);
+            change.abandon_target(&workshop.layout);
             change.outcome(FAILED);
         }
     }
@@ -31,11 +30,11 @@ pub(crate) fn prepare(
 fn try_prepare(
     entity: &FileEntity,
     mode: Mode,
-    distribution: &Distribution,
-    layout: &Layout,
+    workshop: &Workshop,
     output: &mut Output<'_>,
     change: &mut Change,
 ) -> Result<Applied, NotEvaluated> {
+    let Workshop { layout, distribution, .. } = workshop;
     let target = layout.target(&entity.path);
     let stock = distribution.find_stock(&target, output)?;
     let current = Image::load(&target)?;

@@ -3,9 +3,11 @@
 use crate::entity::{FileEntity, PREFIX, Resource, SCRIPT_SUFFIX};
 use crate::layout::{BASE, Layout};
 use bstr::{BStr, ByteSlice};
+use holo_plugin::error::PathError;
 use holo_plugin::{Host, Output, ScanError};
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use walkdir::WalkDir;
@@ -81,7 +83,7 @@ fn orphan(path: PathBuf, host: &Host, layout: &Layout, output: &mut Output<'_>) 
 
 /// The files and symlinks below a folder, by their paths below it; none if there is no such folder.
 fn files_below(folder: &Path, output: &mut Output<'_>) -> Result<Vec<PathBuf>, ScanError> {
-    if fs::symlink_metadata(folder).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+    if fs::symlink_metadata(folder).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return Ok(Vec::new());
     }
     let mut files = Vec::new();
@@ -90,7 +92,8 @@ fn files_below(folder: &Path, output: &mut Output<'_>) -> Result<Vec<PathBuf>, S
             Ok(entry) => entry,
             Err(error) => {
                 let path = error.path().unwrap_or(folder).to_owned();
-                output.error(holo_plugin::error::PathError::new("open", path, error).to_string());
+                let reason = error.into_io_error().unwrap_or_else(|| io::Error::other("it leads back to itself"));
+                output.error(PathError::new("open", path, reason).to_string());
                 return Err(ScanError);
             }
         };
@@ -117,7 +120,7 @@ fn can_be_named(path: &Path, shown: &Path, output: &mut Output<'_>) -> bool {
 fn folders(folder: &Path, output: &mut Output<'_>) -> Result<Vec<PathBuf>, ScanError> {
     let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let entries = entries.map_err(|error| {
-        output.error(holo_plugin::error::PathError::new("open", folder, error).to_string());
+        output.error(PathError::new("open", folder, error).to_string());
         ScanError
     })?;
     let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());

@@ -1,29 +1,22 @@
 //! Scrubbing: putting an orphan's target back as it was found.
 
 use crate::change::{Change, FAILED};
-use crate::distribution::Distribution;
 use crate::entity::FileEntity;
-use crate::layout::Layout;
+use crate::workshop::Workshop;
 use holo_plugin::{Applied, Image, Output, Unmanageable};
 
 /// Finds out what is to be done, and prepares it. What goes wrong is said.
-pub(crate) fn prepare(
-    entity: &FileEntity,
-    distribution: &Distribution,
-    layout: &Layout,
-    output: &mut Output<'_>,
-    change: &mut Change,
-) {
-    let prepared = match layout.target(&entity.path).is_file_or_symlink() {
-        Ok(true) => restore(entity, distribution, layout, output, change),
-        Ok(false) => delete(entity, distribution, layout, output, change),
+pub(crate) fn prepare(entity: &FileEntity, workshop: &Workshop, output: &mut Output<'_>, change: &mut Change) {
+    let prepared = match workshop.layout.target(&entity.path).is_file_or_symlink() {
+        Ok(true) => restore(entity, workshop, output, change),
+        Ok(false) => delete(entity, workshop, output, change),
         Err(error) => Err(error.into()),
     };
     match prepared {
         Ok(()) => change.outcome(Applied::Changed),
         Err(error) => {
             output.error(format!("skipping target: {error}"));
-            change.abandon_target(layout);
+            change.abandon_target(&workshop.layout);
             change.leftovers.clear();
             change.outcome(FAILED);
         }
@@ -33,11 +26,11 @@ pub(crate) fn prepare(
 /// The target is there: it becomes its base again, or the new stock file that waits beside it.
 fn restore(
     entity: &FileEntity,
-    distribution: &Distribution,
-    layout: &Layout,
+    workshop: &Workshop,
     output: &mut Output<'_>,
     change: &mut Change,
 ) -> Result<(), Unmanageable> {
+    let Workshop { layout, distribution, .. } = workshop;
     let target = layout.target(&entity.path);
     let original = match distribution.find_stock(&target, output)? {
         Some(stock) => {
@@ -62,11 +55,11 @@ fn restore(
 /// The target is gone: so is whatever we knew of it, and the copies that its package's removal has left.
 fn delete(
     entity: &FileEntity,
-    distribution: &Distribution,
-    layout: &Layout,
+    workshop: &Workshop,
     output: &mut Output<'_>,
     change: &mut Change,
 ) -> Result<(), Unmanageable> {
+    let Workshop { layout, distribution, .. } = workshop;
     let provisioned = Image::load(&layout.provisioned(&entity.path))?;
     for copy in distribution.saved_copies(&layout.target(&entity.path), provisioned.as_ref())? {
         output.print(format!(">> also deleting {}\n", copy.shown().display()));

@@ -98,7 +98,7 @@ fn give_second_name(from: &Place, to: &Place) -> Result<()> {
     if from.link_to(&temporary).is_err() {
         // Not every file system has hard links.
         if let Ok(Some(image)) = Image::load(from) {
-            temporary.write(&image)?;
+            image.write_to(&temporary)?;
         }
     }
     let moved = Durability::Each.sync([&temporary], []).and_then(|()| temporary.rename_to(to));

@@ -1,9 +1,13 @@
 holo=$HOLO_BINARY
+
+# Shows a command, what it prints, and its exit status.
 run() {
     echo "\$ holo $*"
     "$holo" "$@"
     echo "exit status $?"
 }
+
+# Is run in place of the usual command.
 several() {
     case $1 in
     scan)

@@ -1,4 +1,6 @@
 holo=$HOLO_BINARY
+
+# Shows a command, what it prints, and its exit status.
 run() {
     echo "\$ holo $*"
     "$holo" "$@"

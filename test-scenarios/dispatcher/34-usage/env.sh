@@ -4,10 +4,11 @@ usage() {
     "$holo" "$@" >target/stdout 2>target/stderr
     echo "exit status $?"
     for stream in stdout stderr; do
-        case $(grep -c '' target/$stream),$(grep -c '^Usage:' target/$stream) in
-        0,*) ;;
+        case $(head -n 1 target/$stream),$(grep -c '^Usage:' target/$stream) in
+        ,0) ;;
         *,0) echo "something on $stream" ;;
-        *) echo "the usage on $stream" ;;
+        Usage:*) echo "the usage on $stream" ;;
+        *) echo "the usage on $stream, and why" ;;
         esac
         rm target/$stream
     done

@@ -1,0 +1,22 @@
+holo=$HOLO_BINARY
+
+# Shows a command, what it prints, and its exit status.
+run() {
+    echo "\$ holo $*"
+    "$holo" "$@"
+    echo "exit status $?"
+}
+
+# Is run in place of the usual command.
+several() {
+    case $1 in
+    scan)
+        run scan -s
+        run scan -s other
+        run selectors
+        run scan nothing
+        run diff nothing
+        ;;
+    esac
+}
+HOLO_BINARY=several
