@@ -70,8 +70,7 @@ pub fn meet(
 
 fn incompatible(id: &str, info: Info) -> OperationError {
     let Info { min_api_version: min, max_api_version: max, .. } = info;
-    let ours = if min > API_VERSION_4 { API_VERSION_4 } else { API_VERSION_3 };
     OperationError::Failed(format!(
-        "plugin holo-{id} is incompatible with this Holo (plugin min: {min}, plugin max: {max}, Holo: {ours})"
+        "plugin holo-{id} is incompatible with this Holo (plugin min: {min}, plugin max: {max}, Holo: {API_VERSION_3})"
     ))
 }

@@ -222,13 +222,11 @@ impl<'a> Set<'a> {
         result: Outcome,
         on_progress: &mut dyn FnMut(usize, Progress<'_>),
     ) {
-        for message in messages.iter().filter_map(|line| Message::parse(line.as_bstr())) {
-            on_progress(place, Progress::Message(message));
-            if message == Message::RequiresForceToOverwrite
-                && let Some(pair) = self.differences.remove(&place)
-            {
-                on_progress(place, Progress::Diff(pair));
-            }
+        let messages: Vec<Message> = messages.iter().filter_map(|line| Message::parse(line.as_bstr())).collect();
+        messages.iter().for_each(|message| on_progress(place, Progress::Message(*message)));
+        let difference = self.differences.remove(&place);
+        if let Some(pair) = difference.filter(|_| messages.contains(&Message::RequiresForceToOverwrite)) {
+            on_progress(place, Progress::Diff(pair));
         }
         self.end(place, if result == Outcome::Done { Progress::Done } else { Progress::Failed(None) }, on_progress);
     }

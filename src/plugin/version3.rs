@@ -10,8 +10,8 @@ use holo_protocol::session::Stream;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// How much is kept of what a plugin writes to file descriptor 3: two paths of any length, or all messages many times over.
-const MAX_MESSAGES: usize = 1 << 20;
+/// A line on file descriptor 3 that is longer is no message.
+const MAX_LINE: usize = 1 << 12;
 
 pub(super) fn scan(
     plugin: &Identity,
@@ -41,10 +41,13 @@ pub(super) fn apply(
     on_progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<(), Fatal> {
     let operation = if force { "force-apply" } else { "apply" };
-    let answer =
-        ask(plugin, operation, id, interrupt, &mut |stream, bytes| on_progress(Progress::Output(stream, bytes)));
-    let Answer { messages, ended } = match answer {
-        Ok(answer) => answer,
+    let mut messages = Messages::default();
+    let ended = ask(plugin, operation, id, interrupt, &mut |said| match said {
+        Said::Output(stream, bytes) => on_progress(Progress::Output(stream, bytes)),
+        Said::Message(bytes) => messages.take(bytes),
+    });
+    let ended = match ended {
+        Ok(ended) => ended,
         Err(RunError::Interrupted(fatal)) => return Err(fatal),
         Err(RunError::Start(reason)) => {
             on_progress(Progress::Failed(Some(reason)));
@@ -54,11 +57,10 @@ pub(super) fn apply(
     // The messages of a plugin that failed do not count.
     let failure = process::failure(ended.status);
     if failure.is_none() {
-        for message in messages.split_str("\n").filter_map(Message::parse) {
-            on_progress(Progress::Message(message));
-            if message == Message::RequiresForceToOverwrite {
-                show_difference(plugin, id, interrupt, on_progress)?;
-            }
+        let messages = messages.finish();
+        messages.iter().for_each(|message| on_progress(Progress::Message(*message)));
+        if messages.contains(&Message::RequiresForceToOverwrite) {
+            show_difference(plugin, id, interrupt, on_progress)?;
         }
     }
     if let Some(channel) = ended.held_open {
@@ -90,10 +92,51 @@ pub(super) fn diff(
     interrupt: &Interrupt,
     on_output: &mut dyn FnMut(Stream, &[u8]),
 ) -> Result<Option<FilePair>, OperationError> {
-    let Answer { messages, ended } = ask(plugin, "diff", id, interrupt, on_output)?;
+    let mut paths = Vec::new();
+    let ended = ask(plugin, "diff", id, interrupt, &mut |said| match said {
+        Said::Output(stream, bytes) => on_output(stream, bytes),
+        // Whatever follows the second path is of no interest.
+        Said::Message(bytes) if file_pair(&paths).is_none() => paths.extend_from_slice(bytes),
+        Said::Message(_) => {}
+    })?;
     match process::failure(ended.status) {
         Some(reason) => Err(OperationError::Failed(reason)),
-        None => Ok(file_pair(&messages)),
+        None => Ok(file_pair(&paths)),
+    }
+}
+
+/// The messages among what a plugin writes to file descriptor 3, whatever else it writes there.
+#[derive(Default)]
+struct Messages {
+    found: Vec<Message>,
+    line: Vec<u8>,
+}
+
+impl Messages {
+    fn take(&mut self, bytes: &[u8]) {
+        let mut pieces = bytes.split_str("\n");
+        self.extend(pieces.next().unwrap_or_default());
+        for piece in pieces {
+            self.end_line();
+            self.extend(piece);
+        }
+    }
+
+    fn extend(&mut self, piece: &[u8]) {
+        if self.line.len() <= MAX_LINE {
+            self.line.extend_from_slice(piece);
+        }
+    }
+
+    fn end_line(&mut self) {
+        let message = Message::parse(&self.line).filter(|message| !self.found.contains(message));
+        self.found.extend(message);
+        self.line.clear();
+    }
+
+    fn finish(mut self) -> Vec<Message> {
+        self.end_line();
+        self.found
     }
 }
 
@@ -105,9 +148,11 @@ fn file_pair(messages: &[u8]) -> Option<FilePair> {
     Some(FilePair { from, to })
 }
 
-struct Answer {
-    messages: Vec<u8>,
-    ended: Ended,
+/// What a plugin says during an operation on an entity.
+enum Said<'a> {
+    Output(Stream, &'a [u8]),
+    /// A piece of what it writes to file descriptor 3.
+    Message(&'a [u8]),
 }
 
 fn ask(
@@ -115,9 +160,8 @@ fn ask(
     operation: &str,
     id: &BStr,
     interrupt: &Interrupt,
-    on_output: &mut dyn FnMut(Stream, &[u8]),
-) -> Result<Answer, RunError> {
-    let mut messages = Vec::new();
+    said: &mut dyn FnMut(Said<'_>),
+) -> Result<Ended, RunError> {
     let id = id.to_os_str_lossy();
     let program = Program {
         path: &plugin.program,
@@ -126,20 +170,29 @@ fn ask(
         messages: true,
         requests: false,
     };
-    let ended = program.run(interrupt, |channel, bytes| match channel {
-        Channel::Stdout => on_output(Stream::Stdout, bytes),
-        Channel::Stderr => on_output(Stream::Stderr, bytes),
-        Channel::Messages => {
-            let room = MAX_MESSAGES.saturating_sub(messages.len()).min(bytes.len());
-            messages.extend_from_slice(&bytes[..room]);
-        }
-    })?;
-    Ok(Answer { messages, ended })
+    program.run(interrupt, |channel, bytes| match channel {
+        Channel::Stdout => said(Said::Output(Stream::Stdout, bytes)),
+        Channel::Stderr => said(Said::Output(Stream::Stderr, bytes)),
+        Channel::Messages => said(Said::Message(bytes)),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_are_found_among_anything() {
+        let found = |pieces: &[&[u8]]| {
+            let mut messages = Messages::default();
+            pieces.iter().for_each(|piece| messages.take(piece));
+            messages.finish()
+        };
+        assert_eq!(found(&[b"not ch", b"anged\nnot", b" changed"]), [Message::NotChanged]);
+        assert_eq!(found(&[&[b'\n'; 1 << 20], b"requires --force to restore\n"]), [Message::RequiresForceToRestore]);
+        assert_eq!(found(&[&[b'x'; 1 << 20], b"not changed\n", b"not changed"]), [Message::NotChanged]);
+        assert_eq!(found(&[b"", b"not changed\r\n"]), []);
+    }
 
     #[test]
     fn a_pair_is_two_paths_that_are_ended() {

@@ -194,7 +194,11 @@ impl Place {
         self.with("open", |directory, name| rustix::fs::openat(directory, name, flags, Mode::empty())).map(File::from)
     }
 
-    pub(crate) fn open_if_file(&self) -> Result<Option<File>> {
+    /// Opens a file for reading if there is a regular file.
+    ///
+    /// # Errors
+    /// If that cannot be told, or it may not be read.
+    pub fn open_if_file(&self) -> Result<Option<File>> {
         let is_file = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         if self.stat()?.is_some_and(is_file) { self.open().map(Some) } else { Ok(None) }
     }

@@ -94,7 +94,7 @@ fn script_content(
     output: &mut Output<'_>,
 ) -> Result<Content, NotEvaluated> {
     let program = entity.shown_resource(resource);
-    let input = input_of(entity, so_far, layout)?.open()?;
+    let input = input_of(entity, so_far, layout)?.open_if_file()?.ok_or(Unmanageable::WrongType)?;
     let written = result.create()?;
     child::filter(&program, input, written, output)
         .map_err(|reason| NotEvaluated(format!("execution of {} failed: {reason}", program.display())))?;
