@@ -94,7 +94,12 @@ fn script_content(
     output: &mut Output<'_>,
 ) -> Result<Content, NotEvaluated> {
     let program = entity.shown_resource(resource);
-    let input = input_of(entity, so_far, layout)?.open_if_file()?.ok_or(Unmanageable::WrongType)?;
+    let source = input_of(entity, so_far, layout)?;
+    let input = match source.open_if_file()? {
+        Some(input) => input,
+        None if source.exists()? => return Err(Unmanageable::WrongType.into()),
+        None => return Err(missing(&source).into()),
+    };
     let written = result.create()?;
     child::filter(&program, input, written, output)
         .map_err(|reason| NotEvaluated(format!("execution of {} failed: {reason}", program.display())))?;
