@@ -108,6 +108,12 @@ impl Plugin {
         Plugin { id, identity, means }
     }
 
+    /// The version of the interface that both sides speak.
+    #[must_use]
+    pub fn api_version(&self) -> u32 {
+        self.identity.api_version
+    }
+
     /// Asks which entities there are; the answer is the text of the scan report.
     ///
     /// # Errors

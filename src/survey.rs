@@ -151,7 +151,7 @@ impl Survey {
                 OperationError::Failed(_) => Fatal::Reported,
                 OperationError::Fatal(fatal) => fatal,
             })?;
-            let mut reports = EntityReport::parse_all(&report).map_err(|errors| {
+            let mut reports = EntityReport::parse_all(&report, plugin.api_version()).map_err(|errors| {
                 for error in errors {
                     console.error(format!("error in scan report of {}, {error}", plugin.id));
                 }

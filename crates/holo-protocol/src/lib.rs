@@ -14,5 +14,5 @@ pub mod words;
 pub use environment::{API_VERSION_3, API_VERSION_4};
 pub use info::Info;
 pub use message::Message;
-pub use report::{Action, EntityReport, Information};
+pub use report::{Action, Asset, Edges, EntityReport, Information};
 pub use text::Text;

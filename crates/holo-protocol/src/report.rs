@@ -1,5 +1,6 @@
 //! The scan report: which entities there are, as lines `KEY: VALUE`.
 
+use crate::environment::API_VERSION_4;
 use bstr::{BStr, BString, ByteSlice};
 use std::fmt;
 
@@ -12,8 +13,43 @@ pub struct EntityReport {
     pub action: Action,
     /// The resource files that define it: paths that select it, not shown otherwise.
     pub sources: Vec<BString>,
+    /// How it depends on others, and they on it; none under version 3.
+    pub edges: Edges,
     /// What else there is to know of it, for people.
     pub information: Vec<Information>,
+}
+
+/// How an entity depends on others, and they on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Edges {
+    /// Comes after these entities, where they are in the run (`AFTER`).
+    pub after: Vec<BString>,
+    /// Comes before these entities, where they are in the run (`BEFORE`).
+    pub before: Vec<BString>,
+    /// Comes after these entities, and only if they are in their desired state (`REQUIRES`).
+    pub requires: Vec<BString>,
+    /// Comes after these entities, and is refreshed when one of them changed (`SUBSCRIBES`).
+    pub subscribes: Vec<BString>,
+    /// Comes before these entities, and refreshes them when it changed (`NOTIFIES`).
+    pub notifies: Vec<BString>,
+    /// What others may need (`PROVIDES`).
+    pub provides: Vec<Asset>,
+    /// What some other entity may provide (`NEEDS`).
+    pub needs: Vec<Asset>,
+    /// Paths where a change may mean drift (`WATCH`).
+    pub watch: Vec<BString>,
+    /// Whether nothing defines the entity any more (`ORPHAN: yes`): then what needed it goes first.
+    pub orphan: bool,
+}
+
+/// Something that one entity provides and another one needs: a word that says of which kind it is, and which one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Asset {
+    /// Such as `path`, `user`, `package`. Only `path` has a meaning beyond being equal: what is needed is provided by the nearest
+    /// ancestor that anybody provides.
+    pub kind: BString,
+    /// Such as `/etc/motd`.
+    pub value: BString,
 }
 
 /// What applying an entity will do, in a word, and why.
@@ -50,6 +86,9 @@ pub enum ReportErrorKind {
     /// The line has not the form `KEY: VALUE`.
     #[error("parse error (line was \"{0}\")")]
     Syntax(BString),
+    /// What is provided or needed has not the form `KIND VALUE`.
+    #[error("expected \"{0}: KIND VALUE\" (value was \"{1}\")")]
+    Asset(BString, BString),
     /// The line belongs to an entity, but no entity was begun.
     #[error("expected entity ID, found attribute \"{0}\"")]
     OutsideEntity(BString),
@@ -59,19 +98,26 @@ const DEFAULT_VERB: &str = "Working on";
 const ENTITY: &str = "ENTITY";
 const ACTION: &str = "ACTION";
 const SOURCE: &str = "SOURCE";
+const ORPHAN: &str = "ORPHAN";
 
 impl EntityReport {
     /// A report that says nothing but the ID.
     #[must_use]
     pub fn new(id: impl Into<BString>) -> EntityReport {
-        EntityReport { id: id.into(), action: Action::default(), sources: Vec::new(), information: Vec::new() }
+        EntityReport {
+            id: id.into(),
+            action: Action::default(),
+            sources: Vec::new(),
+            edges: Edges::default(),
+            information: Vec::new(),
+        }
     }
 
-    /// Reads a whole scan report.
+    /// Reads a whole scan report of a plugin that speaks this version: the edges are keys of version 4, and information before.
     ///
     /// # Errors
     /// All lines that are wrong, in their order.
-    pub fn parse_all(report: &[u8]) -> Result<Vec<EntityReport>, Vec<ReportError>> {
+    pub fn parse_all(report: &[u8], version: u32) -> Result<Vec<EntityReport>, Vec<ReportError>> {
         let mut entities: Vec<EntityReport> = Vec::new();
         let mut errors = Vec::new();
         // Only a newline ends a line: a file name, and so an ID, may well end with a carriage return.
@@ -79,15 +125,16 @@ impl EntityReport {
             if line.is_empty() {
                 continue;
             }
-            if let Err(kind) = add_line(&mut entities, line) {
+            if let Err(kind) = add_line(&mut entities, line, version) {
                 errors.push(ReportError { line: index + 1, kind });
             }
         }
         if errors.is_empty() { Ok(entities) } else { Err(errors) }
     }
 
-    /// Appends the report's lines: the ID, the action unless it is the usual one, the sources, then the information.
-    pub fn write(&self, text: &mut Vec<u8>) {
+    /// Appends the report's lines: the ID, the action unless it is the usual one, the sources, the edges if the version has them,
+    /// then the information.
+    pub fn write(&self, text: &mut Vec<u8>, version: u32) {
         let mut line = |key: &[u8], value: &[u8]| {
             for part in [key, b": ", value, b"\n"] {
                 text.extend_from_slice(part);
@@ -100,6 +147,9 @@ impl EntityReport {
         for source in &self.sources {
             line(SOURCE.as_bytes(), source);
         }
+        if version >= API_VERSION_4 {
+            self.edges.write(&mut line);
+        }
         for Information { key, value } in &self.information {
             line(key, value);
         }
@@ -111,7 +161,76 @@ impl EntityReport {
     }
 }
 
-fn add_line(entities: &mut Vec<EntityReport>, line: &[u8]) -> Result<(), ReportErrorKind> {
+impl Edges {
+    /// The lists of paths and entity IDs, with their keys.
+    fn lists(&self) -> [(&'static str, &Vec<BString>); 6] {
+        let Edges { after, before, requires, subscribes, notifies, watch, .. } = self;
+        [
+            ("AFTER", after),
+            ("BEFORE", before),
+            ("REQUIRES", requires),
+            ("SUBSCRIBES", subscribes),
+            ("NOTIFIES", notifies),
+            ("WATCH", watch),
+        ]
+    }
+
+    fn list_mut(&mut self, key: &BStr) -> Option<&mut Vec<BString>> {
+        match key.to_str().ok()? {
+            "AFTER" => Some(&mut self.after),
+            "BEFORE" => Some(&mut self.before),
+            "REQUIRES" => Some(&mut self.requires),
+            "SUBSCRIBES" => Some(&mut self.subscribes),
+            "NOTIFIES" => Some(&mut self.notifies),
+            "WATCH" => Some(&mut self.watch),
+            _ => None,
+        }
+    }
+
+    fn write(&self, line: &mut impl FnMut(&[u8], &[u8])) {
+        if self.orphan {
+            line(ORPHAN.as_bytes(), b"yes");
+        }
+        for (key, values) in self.lists() {
+            values.iter().for_each(|value| line(key.as_bytes(), value));
+        }
+        for (key, assets) in [("PROVIDES", &self.provides), ("NEEDS", &self.needs)] {
+            for Asset { kind, value } in assets {
+                line(key.as_bytes(), &[&kind[..], b" ", value].concat());
+            }
+        }
+    }
+
+    /// Takes a line if it is one of version 4; whether it was.
+    fn take(&mut self, key: &BStr, value: &BStr) -> Result<bool, ReportErrorKind> {
+        if let Some(list) = self.list_mut(key) {
+            list.push(value.into());
+        } else if key == "PROVIDES" || key == "NEEDS" {
+            let asset = Asset::parse(value).ok_or_else(|| ReportErrorKind::Asset(key.into(), value.into()))?;
+            if key == "NEEDS" { self.needs.push(asset) } else { self.provides.push(asset) }
+        } else if key == ORPHAN {
+            self.orphan = value == "yes";
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+}
+
+impl Asset {
+    /// An asset of a kind.
+    #[must_use]
+    pub fn new(kind: impl Into<BString>, value: impl Into<BString>) -> Asset {
+        Asset { kind: kind.into(), value: value.into() }
+    }
+
+    fn parse(text: &BStr) -> Option<Asset> {
+        let (kind, value) = text.split_once_str(" ")?;
+        (!kind.is_empty() && !value.is_empty()).then(|| Asset::new(kind, value))
+    }
+}
+
+fn add_line(entities: &mut Vec<EntityReport>, line: &[u8], version: u32) -> Result<(), ReportErrorKind> {
     let (key, value) = split_line(line).ok_or_else(|| ReportErrorKind::Syntax(line.into()))?;
     if key == ENTITY {
         entities.push(EntityReport::new(value));
@@ -122,6 +241,8 @@ fn add_line(entities: &mut Vec<EntityReport>, line: &[u8]) -> Result<(), ReportE
         entity.sources.push(value.into());
     } else if key == ACTION {
         entity.action = Action::parse(value);
+    } else if version >= API_VERSION_4 && entity.edges.take(key, value)? {
+        // It says nothing that a person has to read.
     } else {
         entity.inform(key, value);
     }
@@ -182,7 +303,7 @@ mod tests {
     use super::*;
 
     fn parse(report: &str) -> Result<Vec<EntityReport>, Vec<String>> {
-        EntityReport::parse_all(report.as_bytes()).map_err(|errors| errors.iter().map(ToString::to_string).collect())
+        EntityReport::parse_all(report.as_bytes(), 3).map_err(|errors| errors.iter().map(ToString::to_string).collect())
     }
 
     #[test]
@@ -191,7 +312,7 @@ mod tests {
                       ENTITY: x\nACTION: Executing\n";
         let entities = parse(report).unwrap();
         let mut text = Vec::new();
-        entities.iter().for_each(|entity| entity.write(&mut text));
+        entities.iter().for_each(|entity| entity.write(&mut text, 3));
         assert_eq!(text.as_bstr(), report);
     }
 
@@ -203,6 +324,26 @@ mod tests {
         assert_eq!(entity.sources, ["/s"]);
         assert_eq!(entity.action, Action::because("Removing", "no (longer) wanted"));
         assert_eq!(entity.information, [Information { key: "found in".into(), value: "x: y ".into() }]);
+    }
+
+    #[test]
+    fn edges_are_keys_of_version_4() {
+        let report = "ENTITY: a\nORPHAN: yes\nAFTER: b\nBEFORE: c\nREQUIRES: d\nREQUIRES: e f\nSUBSCRIBES: g\nNOTIFIES: h\n\
+                      WATCH: /i\nPROVIDES: path /j k\nNEEDS: user l\nfound in: m\n";
+        let entities = EntityReport::parse_all(report.as_bytes(), 4).unwrap();
+        let edges = &entities[0].edges;
+        assert!(edges.orphan);
+        assert_eq!(edges.requires, ["d", "e f"]);
+        assert_eq!(edges.provides, [Asset::new("path", "/j k")]);
+        assert_eq!(entities[0].information.len(), 1);
+        let mut text = Vec::new();
+        entities[0].write(&mut text, 4);
+        assert_eq!(text.as_bstr(), report);
+        let as_version_3 = &parse(report).unwrap()[0];
+        assert_eq!(as_version_3.edges, Edges::default());
+        assert_eq!(as_version_3.information.len(), 11);
+        let errors = EntityReport::parse_all(b"ENTITY: a\nNEEDS: user\n", 4).unwrap_err();
+        assert_eq!(errors[0].to_string(), "line 2: expected \"NEEDS: KIND VALUE\" (value was \"user\")");
     }
 
     #[test]
@@ -235,7 +376,7 @@ mod tests {
 
     #[test]
     fn ids_need_not_be_utf8() {
-        let entities = EntityReport::parse_all(b"ENTITY: file:/caf\xe9\n").unwrap();
+        let entities = EntityReport::parse_all(b"ENTITY: file:/caf\xe9\n", 3).unwrap();
         assert_eq!(entities[0].id, &b"file:/caf\xe9"[..]);
     }
 }

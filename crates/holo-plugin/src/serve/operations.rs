@@ -27,7 +27,7 @@ impl Sink for OwnStreams {
 pub(super) fn scan<P: Plugin>(plugin: &P, host: &Host) -> ExitCode {
     let Ok(entities) = plugin.scan(host, &mut Output::new(&mut OwnStreams)) else { return ExitCode::FAILURE };
     let mut report = Vec::new();
-    entities.iter().for_each(|entity| entity.report().write(&mut report));
+    entities.iter().for_each(|entity| entity.report().write(&mut report, host.api_version()));
     match io::stdout().write_all(&report).and_then(|()| io::stdout().flush()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,

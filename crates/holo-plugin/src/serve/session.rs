@@ -113,7 +113,7 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         for entity in entities {
             let report = entity.report();
             let mut text = Vec::new();
-            report.write(&mut text);
+            report.write(&mut text, self.host.api_version());
             self.answers.say(&Answer::Report { request: self.answers.request, text: text.into() });
             self.known.insert(report.id, entity);
         }
