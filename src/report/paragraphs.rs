@@ -5,7 +5,7 @@ use crate::entity::Entity;
 use bstr::{BString, ByteSlice, ByteVec};
 use holo_protocol::report::Information;
 use holo_protocol::session::Stream;
-use holo_protocol::{API_VERSION_4, Action, EntityReport, Message};
+use holo_protocol::{API_VERSION_3, Action, EntityReport, Message};
 
 /// How wide the keys of a scan are.
 const SCAN_KEY_WIDTH: usize = 12;
@@ -130,7 +130,8 @@ fn push_reason_and_information(text: &mut BString, report: &EntityReport, key_wi
 /// Shows an entity as `scan --porcelain` does: its report in the form that plugins write.
 pub fn porcelain(console: &mut Console, entity: &Entity) {
     let mut text = Vec::new();
-    entity.report.write(&mut text, API_VERSION_4);
+    // Version 3 has no edges, and scripts read this.
+    entity.report.write(&mut text, API_VERSION_3);
     console.write(Stream::Stdout, &text);
     console.end_paragraph();
 }
