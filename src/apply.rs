@@ -4,7 +4,7 @@ use crate::diff::{self, Side};
 use crate::entity::Entity;
 use crate::error::Fatal;
 use crate::interrupt::Interrupt;
-use crate::plugin::{FilePair, Plugin, Progress};
+use crate::plugin::{FilePair, Job, Plugin, Progress, Task};
 use crate::report::{Event, Reporter};
 use crate::resources::Resources;
 use crate::root::Root;
@@ -34,15 +34,16 @@ pub fn apply(
     interrupt: &Interrupt,
     reporter: &mut dyn Reporter,
 ) -> Result<Tally, Fatal> {
+    let task = if force { Task::ForceApply } else { Task::Apply };
     let mut tally = Tally::default();
     let mut rest = entities;
     while !rest.is_empty() {
         let (set, after) = rest.split_at(next_set(rest));
         rest = after;
         let Some(plugin) = set.first().and_then(|first| plugins.get_mut(first.plugin)) else { continue };
-        let ids: Vec<&BStr> = set.iter().map(Entity::id).collect();
+        let jobs: Vec<Job<'_>> = set.iter().map(|entity| Job { id: entity.id(), refresh: false }).collect();
         let mut in_order = InOrder::new(set, view, reporter);
-        plugin.apply(&ids, force, interrupt, &mut |place, progress| in_order.take(place, progress))?;
+        plugin.work(task, &jobs, interrupt, &mut |place, progress| in_order.take(place, progress))?;
         tally.failed += in_order.failed;
     }
     Ok(tally)
@@ -127,8 +128,8 @@ impl<'a> InOrder<'a> {
             _ if place < self.first_unfinished => {}
             Said::Output(stream, bytes) => reporter.event(Event::Output(*stream, bytes)),
             Said::Message(message) => {
-                self.failed += usize::from(*message != Message::NotChanged);
-                reporter.event(Event::Message(*message));
+                self.failed += usize::from(message.is_refusal());
+                reporter.event(Event::Message(message));
             }
             Said::Diff(text) => reporter.event(Event::Diff(text)),
             Said::Warning(text) => reporter.event(Event::Warning(text)),

@@ -2,8 +2,8 @@
 
 pub mod handshake;
 pub mod process;
+mod processes;
 mod session;
-mod version3;
 
 use crate::error::Fatal;
 use crate::interrupt::Interrupt;
@@ -51,6 +51,26 @@ enum Means {
     Session(session::Seat),
 }
 
+/// What is wanted of a plugin for an entity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// To find out what applying it would do.
+    Check,
+    /// To bring it into its desired state.
+    Apply,
+    /// The same, overwriting what a person changed.
+    ForceApply,
+}
+
+/// An entity to work on.
+#[derive(Clone, Copy, Debug)]
+pub struct Job<'a> {
+    /// Its ID.
+    pub id: &'a BStr,
+    /// Whether it is to be refreshed: something that it depends on has changed.
+    pub refresh: bool,
+}
+
 /// What a plugin says while it works on an entity.
 #[derive(Debug)]
 pub enum Progress<'a> {
@@ -58,7 +78,8 @@ pub enum Progress<'a> {
     Output(Stream, &'a [u8]),
     /// A message of file descriptor 3.
     Message(Message),
-    /// After [`Message::RequiresForceToOverwrite`]: the two files that show what a person changed.
+    /// The two files that show what a person changed: after [`Message::RequiresForceToOverwrite`], or as all that a plugin of version 3
+    /// can say when it is asked to check.
     Diff(FilePair),
     /// There should be two such files, but the plugin cannot name them.
     CannotDiff(String),
@@ -124,29 +145,29 @@ impl Plugin {
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Vec<u8>, OperationError> {
         match &mut self.means {
-            Means::Processes => version3::scan(&self.identity, interrupt, on_output),
+            Means::Processes => processes::scan(&self.identity, interrupt, on_output),
             Means::Session(seat) => seat.scan(&self.identity, interrupt, on_output),
         }
     }
 
-    /// Applies entities of which none depends on another, in any order; each [`Progress`] comes with the place of its entity.
+    /// Works on entities of which none depends on another, in any order; each [`Progress`] comes with the place of its entity.
     ///
     /// Every entity comes to its end by [`Progress::Done`] or [`Progress::Failed`], whatever the plugin does.
     ///
     /// # Errors
     /// Only what ends the run.
-    pub fn apply(
+    pub fn work(
         &mut self,
-        ids: &[&BStr],
-        force: bool,
+        task: Task,
+        jobs: &[Job<'_>],
         interrupt: &Interrupt,
         on_progress: &mut dyn FnMut(usize, Progress<'_>),
     ) -> Result<(), Fatal> {
         match &mut self.means {
-            Means::Processes => ids.iter().enumerate().try_for_each(|(index, id)| {
-                version3::apply(&self.identity, id, force, interrupt, &mut |progress| on_progress(index, progress))
+            Means::Processes => jobs.iter().enumerate().try_for_each(|(place, job)| {
+                processes::work(&self.identity, task, *job, interrupt, &mut |progress| on_progress(place, progress))
             }),
-            Means::Session(seat) => seat.apply(&self.identity, ids, force, interrupt, on_progress),
+            Means::Session(seat) => seat.work(&self.identity, task, jobs, interrupt, on_progress),
         }
     }
 
@@ -161,7 +182,7 @@ impl Plugin {
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Option<FilePair>, OperationError> {
         match &mut self.means {
-            Means::Processes => version3::diff(&self.identity, id, interrupt, on_output),
+            Means::Processes => processes::diff(&self.identity, id, interrupt, on_output),
             Means::Session(seat) => seat.diff(&self.identity, id, interrupt, on_output),
         }
     }

@@ -22,7 +22,7 @@ pub enum Event<'a> {
     /// The plugin, or what it called, said this of an entity that had been done with.
     Belated(Stream, &'a [u8]),
     /// The plugin said this on file descriptor 3.
-    Message(Message),
+    Message(&'a Message),
     /// What a person changed, as a unified diff.
     Diff(&'a [u8]),
     /// Something should be looked into.

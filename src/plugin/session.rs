@@ -1,12 +1,12 @@
 //! Plugins of version 4 that serve a whole run with one process.
 
 use super::process::{self, Channel, Event, Process, Program};
-use super::{FilePair, Identity, OperationError, Progress};
+use super::{FilePair, Identity, Job, OperationError, Progress, Task};
 use crate::error::Fatal;
 use crate::interrupt::Interrupt;
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::session::{Answer, Operation, Outcome, Request, Stream};
-use holo_protocol::{Message, Text};
+use holo_protocol::{API_VERSION_4, Message, Text};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io::Write;
@@ -77,13 +77,14 @@ impl Seat {
     ) -> Result<Option<FilePair>, OperationError> {
         let mut pair = None;
         let mut outcome = Outcome::Done;
-        let end = self.ask(plugin, Operation::Diff, &[id], interrupt, &mut |said| match said {
-            Said::Answer(Answer::Diff { from, to, .. }) => pair = Some(file_pair(&from, &to)),
-            Said::Answer(Answer::Output { stream, text, .. }) => on_output(stream, text.as_bstr()),
-            Said::Answer(Answer::Result { result, .. }) => outcome = result,
-            Said::Stray(stream, bytes) => on_output(stream, bytes),
-            Said::Answer(_) => {}
-        })?;
+        let end =
+            self.ask(plugin, Operation::Diff, &[Job { id, refresh: false }], interrupt, &mut |said| match said {
+                Said::Answer(Answer::Diff { from, to, .. }) => pair = Some(file_pair(&from, &to)),
+                Said::Answer(Answer::Output { stream, text, .. }) => on_output(stream, text.as_bstr()),
+                Said::Answer(Answer::Result { result, .. }) => outcome = result,
+                Said::Stray(stream, bytes) => on_output(stream, bytes),
+                Said::Answer(_) => {}
+            })?;
         match (end, outcome) {
             (RequestEnd::Over(reason), _) => Err(OperationError::Failed(reason)),
             (_, Outcome::Failed) | (RequestEnd::Answered(Outcome::Failed), _) => {
@@ -93,16 +94,20 @@ impl Seat {
         }
     }
 
-    pub(super) fn apply(
+    pub(super) fn work(
         &mut self,
         plugin: &Identity,
-        ids: &[&BStr],
-        force: bool,
+        task: Task,
+        jobs: &[Job<'_>],
         interrupt: &Interrupt,
         on_progress: &mut dyn FnMut(usize, Progress<'_>),
     ) -> Result<(), Fatal> {
-        let operation = if force { Operation::ForceApply } else { Operation::Apply };
-        let mut set = Set::new(ids);
+        let operation = match task {
+            Task::Check => Operation::Check,
+            Task::Apply => Operation::Apply,
+            Task::ForceApply => Operation::ForceApply,
+        };
+        let mut set = Set::new(jobs);
         let mut idle_deaths = 0;
         while let Some(waiting) = set.waiting() {
             let end = self.ask(plugin, operation, &waiting, interrupt, &mut |said| set.take(said, on_progress));
@@ -129,7 +134,7 @@ impl Seat {
         &mut self,
         plugin: &Identity,
         operation: Operation,
-        ids: &[&BStr],
+        jobs: &[Job<'_>],
         interrupt: &Interrupt,
         said: &mut dyn FnMut(Said<'_>),
     ) -> Result<RequestEnd, OperationError> {
@@ -137,7 +142,7 @@ impl Seat {
             Some(session) => session,
             None => Session::start(plugin).map_err(OperationError::Failed)?,
         };
-        let end = session.ask(operation, ids, interrupt, said)?;
+        let end = session.ask(operation, jobs, interrupt, said)?;
         if matches!(end, RequestEnd::Answered(_)) {
             self.0 = Some(session);
         }
@@ -152,7 +157,7 @@ fn file_pair(from: &Text, to: &Text) -> FilePair {
 
 /// The entities of a request to apply, and how far each has come.
 struct Set<'a> {
-    ids: &'a [&'a BStr],
+    jobs: &'a [Job<'a>],
     places: HashMap<&'a BStr, usize>,
     finished: Vec<bool>,
     in_hand: HashSet<usize>,
@@ -163,15 +168,15 @@ struct Set<'a> {
 }
 
 impl<'a> Set<'a> {
-    fn new(ids: &'a [&'a BStr]) -> Set<'a> {
-        let places = ids.iter().enumerate().map(|(place, &id)| (id, place)).collect();
-        let finished = vec![false; ids.len()];
-        Set { ids, places, finished, in_hand: HashSet::new(), differences: HashMap::new(), at_work: 0 }
+    fn new(jobs: &'a [Job<'a>]) -> Set<'a> {
+        let places = jobs.iter().enumerate().map(|(place, job)| (job.id, place)).collect();
+        let finished = vec![false; jobs.len()];
+        Set { jobs, places, finished, in_hand: HashSet::new(), differences: HashMap::new(), at_work: 0 }
     }
 
     /// The entities that have not come to an end yet, if there are any.
-    fn waiting(&self) -> Option<Vec<&'a BStr>> {
-        let waiting: Vec<_> = self.unfinished().map(|place| self.ids[place]).collect();
+    fn waiting(&self) -> Option<Vec<Job<'a>>> {
+        let waiting: Vec<_> = self.unfinished().map(|place| self.jobs[place]).collect();
         (!waiting.is_empty()).then_some(waiting)
     }
 
@@ -222,10 +227,12 @@ impl<'a> Set<'a> {
         result: Outcome,
         on_progress: &mut dyn FnMut(usize, Progress<'_>),
     ) {
-        let messages: Vec<Message> = messages.iter().filter_map(|line| Message::parse(line.as_bstr())).collect();
-        messages.iter().for_each(|message| on_progress(place, Progress::Message(*message)));
+        let messages: Vec<Message> =
+            messages.iter().filter_map(|line| Message::parse(line.as_bstr(), API_VERSION_4)).collect();
+        let is_modified = messages.contains(&Message::RequiresForceToOverwrite);
+        messages.into_iter().for_each(|message| on_progress(place, Progress::Message(message)));
         let difference = self.differences.remove(&place);
-        if let Some(pair) = difference.filter(|_| messages.contains(&Message::RequiresForceToOverwrite)) {
+        if let Some(pair) = difference.filter(|_| is_modified) {
             on_progress(place, Progress::Diff(pair));
         }
         self.end(place, if result == Outcome::Done { Progress::Done } else { Progress::Failed(None) }, on_progress);
@@ -274,13 +281,15 @@ impl Session {
     fn ask(
         &mut self,
         operation: Operation,
-        ids: &[&BStr],
+        jobs: &[Job<'_>],
         interrupt: &Interrupt,
         said: &mut dyn FnMut(Said<'_>),
     ) -> Result<RequestEnd, Fatal> {
         self.last_request += 1;
-        let entities = ids.iter().map(|id| Text::from(id.to_vec())).collect();
-        let request = Request { request: self.last_request, operation, entities };
+        let text = |job: &Job<'_>| Text::from(job.id.to_vec());
+        let entities = jobs.iter().map(text).collect();
+        let refresh = jobs.iter().filter(|job| job.refresh).map(text).collect();
+        let request = Request { request: self.last_request, operation, entities, refresh };
         match serde_json::to_vec(&request) {
             Ok(line) => self.outgoing.extend(line),
             Err(error) => return Ok(RequestEnd::Over(error.to_string())),

@@ -36,9 +36,18 @@ impl<'a> Paragraphs<'a> {
         self.console.error(text);
     }
 
-    fn message(&mut self, message: Message) {
+    fn message(&mut self, message: &Message) {
         match message {
             Message::NotChanged => self.unchanged = true,
+            Message::RequiresForce(reason) => self.error(&format!("{reason} (use --force to proceed)")),
+            Message::WouldChange(text) | Message::Changed(text) => {
+                self.show_prologue();
+                self.console.write(Stream::Stdout, &[&text[..], b"\n"].concat());
+            }
+            Message::Unknown => {
+                self.show_prologue();
+                self.console.warning("It cannot be told what applying would do");
+            }
             Message::RequiresForceToOverwrite => {
                 self.error("Entity has been modified by user (use --force to overwrite)");
             }

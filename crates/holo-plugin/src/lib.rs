@@ -53,5 +53,5 @@ pub use host::Host;
 pub use image::{Content, Image, Unmanageable};
 pub use output::{Output, Sink};
 pub use place::{Place, Tree};
-pub use plugin::{Applied, Entity, FilePair, ForceTo, Mode, Plugin, ScanError, SetAnswers};
+pub use plugin::{Applied, Entity, FilePair, ForceTo, Mode, Plugin, ScanError, SetAnswers, Verdict};
 pub use serve::serve;

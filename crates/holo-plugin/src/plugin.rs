@@ -45,6 +45,11 @@ pub trait Entity {
     /// Brings it into its desired state.
     fn apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied;
 
+    /// Finds out what applying it would do, and changes nothing.
+    fn check(&self, _: &Host, _: &mut Output<'_>) -> Verdict {
+        Verdict::Unknown
+    }
+
     /// The two files that show what a person changed, if it can be shown by files. They need not exist.
     fn diff(&self, host: &Host) -> Option<FilePair>;
 }
@@ -81,6 +86,21 @@ pub enum Applied {
         /// The exit status that version 3 of the plugin has for this.
         version_3_status: u8,
     },
+}
+
+/// What applying an entity would do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing: it is in its desired state.
+    InDesiredState,
+    /// These changes, as fragments such as `would install nginx`.
+    WouldChange(Vec<String>),
+    /// Nothing without `--force`: a person's work would be lost.
+    NeedsForce(ForceTo),
+    /// It cannot be told.
+    Unknown,
+    /// Something is wrong with it, and the user has been told what.
+    Failed,
 }
 
 /// What `--force` would do.

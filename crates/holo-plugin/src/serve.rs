@@ -3,8 +3,8 @@
 mod operations;
 mod session;
 
-use crate::{Host, Plugin};
-use holo_protocol::{API_VERSION_3, API_VERSION_4, Info};
+use crate::{Applied, ForceTo, Host, Plugin, Verdict};
+use holo_protocol::{API_VERSION_3, API_VERSION_4, Info, Message};
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
@@ -15,6 +15,7 @@ use std::process::ExitCode;
 enum Operation {
     Info,
     Scan,
+    Check { id: Vec<u8> },
     Apply { id: Vec<u8>, force: bool },
     Diff { id: Vec<u8> },
     Session,
@@ -26,7 +27,7 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
     close_fds::set_fds_cloexec(3, &[]);
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let Some(operation) = understand(arguments) else {
-        return complain("usage: info | scan | apply ID | force-apply ID | diff ID | session", 2);
+        return complain("usage: info | scan | check ID | apply ID | force-apply ID | diff ID | session", 2);
     };
     if operation == Operation::Info {
         let info = Info { min_api_version: API_VERSION_3, max_api_version: API_VERSION_4, session: true };
@@ -39,6 +40,7 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
         Ok(host) => match operation {
             Operation::Info => ExitCode::SUCCESS,
             Operation::Scan => operations::scan(plugin, &host),
+            Operation::Check { id } => operations::check(plugin, &host, &id),
             Operation::Apply { id, force } => operations::apply(plugin, &host, &id, force),
             Operation::Diff { id } => operations::diff(plugin, &host, &id),
             Operation::Session => session::serve(plugin, &host),
@@ -55,6 +57,7 @@ fn understand(arguments: Vec<OsString>) -> Option<Operation> {
         ("info", None, None) => Some(Operation::Info),
         ("scan", None, None) => Some(Operation::Scan),
         ("session", None, None) => Some(Operation::Session),
+        ("check", Some(id), None) => Some(Operation::Check { id }),
         ("apply", Some(id), None) => Some(Operation::Apply { id, force: false }),
         ("force-apply", Some(id), None) => Some(Operation::Apply { id, force: true }),
         ("diff", Some(id), None) => Some(Operation::Diff { id }),
@@ -66,6 +69,30 @@ fn complain(text: &str, code: u8) -> ExitCode {
     // If stderr is gone too, the exit code has to do.
     let _ = writeln!(std::io::stderr(), "!! {text}");
     ExitCode::from(code)
+}
+
+/// The messages that stand for a verdict; none for one that is no answer.
+fn verdict_messages(verdict: &Verdict) -> Option<Vec<Message>> {
+    match verdict {
+        Verdict::InDesiredState => Some(vec![Message::NotChanged]),
+        Verdict::WouldChange(changes) => {
+            Some(changes.iter().map(|change| Message::WouldChange(change.as_str().into())).collect())
+        }
+        Verdict::NeedsForce(ForceTo::Overwrite) => Some(vec![Message::RequiresForceToOverwrite]),
+        Verdict::NeedsForce(ForceTo::Restore) => Some(vec![Message::RequiresForceToRestore]),
+        Verdict::Unknown => Some(vec![Message::Unknown]),
+        Verdict::Failed => None,
+    }
+}
+
+/// The message that stands for how an apply ended, if one does.
+fn applied_message(applied: Applied) -> Option<Message> {
+    match applied {
+        Applied::Unchanged => Some(Message::NotChanged),
+        Applied::NeedsForce(ForceTo::Overwrite) => Some(Message::RequiresForceToOverwrite),
+        Applied::NeedsForce(ForceTo::Restore) => Some(Message::RequiresForceToRestore),
+        Applied::Changed | Applied::Failed { .. } => None,
+    }
 }
 
 /// What is said of an ID that no entity has.

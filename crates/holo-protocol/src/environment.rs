@@ -16,6 +16,11 @@ pub const STATE_DIR: &str = "HOLO_STATE_DIR";
 /// The root of the system that is managed; anything but `/` means test mode.
 pub const ROOT_DIR: &str = "HOLO_ROOT_DIR";
 
+/// `1` if the entity that is applied is to be refreshed: something that it depends on has changed.
+pub const REFRESH: &str = "HOLO_REFRESH";
+/// `1` if nothing may be taken as known from an earlier run: everything is to be read.
+pub const VERIFY: &str = "HOLO_VERIFY";
+
 /// Where a generator writes the resource files that it makes.
 pub const GENERATOR_OUT: &str = "OUT";
 /// Where a generator finds the static resource files of all plugins.

@@ -1,41 +1,74 @@
-//! What a plugin says of an entity during `apply`: the lines on file descriptor 3.
+//! What a plugin says of an entity on file descriptor 3: a line a message.
 
-use std::fmt;
+use crate::environment::API_VERSION_4;
+use bstr::{BStr, BString, ByteSlice};
 
 /// One line on file descriptor 3.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// The entity is in its desired state already and nothing was done.
+    /// The entity is in its desired state already: nothing was done, or would be.
     NotChanged,
     /// A person changed the entity since it was last applied, and it was left as it is.
     RequiresForceToOverwrite,
     /// A person deleted the entity since it was last applied, and it was left deleted.
     RequiresForceToRestore,
+    /// Without `--force`, this speaks against applying the entity. Version 4.
+    RequiresForce(BString),
+    /// What applying the entity would do, as `would install nginx`. Version 4, of `check`.
+    WouldChange(BString),
+    /// It cannot be told what applying the entity would do. Version 4, of `check`.
+    Unknown,
+    /// What was done to the entity, as a fragment in the past tense. Version 4.
+    Changed(BString),
 }
 
-impl Message {
-    const ALL: [Message; 3] = [Message::NotChanged, Message::RequiresForceToOverwrite, Message::RequiresForceToRestore];
+const NOT_CHANGED: &[u8] = b"not changed";
+const TO_OVERWRITE: &[u8] = b"requires --force to overwrite";
+const TO_RESTORE: &[u8] = b"requires --force to restore";
+const UNKNOWN: &[u8] = b"unknown";
+const FORCE: &[u8] = b"requires --force: ";
+const WOULD_CHANGE: &[u8] = b"would change: ";
+const CHANGED: &[u8] = b"changed: ";
 
-    /// The message that a line stands for. Version 3 ignores every other line, so there is no error.
+impl Message {
+    /// The message that a line stands for in this version. Other lines are ignored, so there is no error.
     #[must_use]
-    pub fn parse(line: &[u8]) -> Option<Message> {
-        Message::ALL.into_iter().find(|message| message.as_str().as_bytes() == line)
+    pub fn parse(line: &[u8], version: u32) -> Option<Message> {
+        match line {
+            NOT_CHANGED => Some(Message::NotChanged),
+            TO_OVERWRITE => Some(Message::RequiresForceToOverwrite),
+            TO_RESTORE => Some(Message::RequiresForceToRestore),
+            _ if version < API_VERSION_4 => None,
+            UNKNOWN => Some(Message::Unknown),
+            _ => {
+                let text = |prefix: &[u8]| line.strip_prefix(prefix).map(BString::from);
+                let force = || text(FORCE).map(Message::RequiresForce);
+                let would_change = || text(WOULD_CHANGE).map(Message::WouldChange);
+                let changed = || text(CHANGED).map(Message::Changed);
+                force().or_else(would_change).or_else(changed)
+            }
+        }
     }
 
     /// The line, without its newline.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    pub fn to_line(&self) -> BString {
+        let with = |prefix: &[u8], text: &BStr| BString::from([prefix, text.as_bytes()].concat());
         match self {
-            Message::NotChanged => "not changed",
-            Message::RequiresForceToOverwrite => "requires --force to overwrite",
-            Message::RequiresForceToRestore => "requires --force to restore",
+            Message::NotChanged => NOT_CHANGED.into(),
+            Message::RequiresForceToOverwrite => TO_OVERWRITE.into(),
+            Message::RequiresForceToRestore => TO_RESTORE.into(),
+            Message::Unknown => UNKNOWN.into(),
+            Message::RequiresForce(text) => with(FORCE, text.as_ref()),
+            Message::WouldChange(text) => with(WOULD_CHANGE, text.as_ref()),
+            Message::Changed(text) => with(CHANGED, text.as_ref()),
         }
     }
-}
 
-impl fmt::Display for Message {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+    /// Whether it says that the entity was left as it is for want of `--force`.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Message::RequiresForceToOverwrite | Message::RequiresForceToRestore | Message::RequiresForce(_))
     }
 }
 
@@ -44,12 +77,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_it_writes_and_nothing_else() {
-        for message in Message::ALL {
-            assert_eq!(Message::parse(message.to_string().as_bytes()), Some(message));
+    fn reads_what_it_writes() {
+        for message in [
+            Message::NotChanged,
+            Message::RequiresForceToOverwrite,
+            Message::RequiresForceToRestore,
+            Message::RequiresForce("it would remove libc6".into()),
+            Message::WouldChange("install nginx".into()),
+            Message::Unknown,
+            Message::Changed("installed \u{fc}".into()),
+        ] {
+            assert_eq!(Message::parse(&message.to_line(), 4), Some(message));
         }
-        for line in ["", "not changed ", "Not changed", "requires --force", "\u{fffd}"] {
-            assert_eq!(Message::parse(line.as_bytes()), None);
+    }
+
+    #[test]
+    fn version_3_has_three() {
+        for line in ["unknown", "changed: x", "would change: x", "requires --force: x"] {
+            assert_eq!(Message::parse(line.as_bytes(), 3), None);
+        }
+        assert_eq!(Message::parse(b"requires --force to restore", 3), Some(Message::RequiresForceToRestore));
+    }
+
+    #[test]
+    fn anything_else_is_none() {
+        for line in ["", "not changed ", "Not changed", "requires --force", "changed", "would change", "\u{fffd}"] {
+            assert_eq!(Message::parse(line.as_bytes(), 4), None);
         }
     }
 }

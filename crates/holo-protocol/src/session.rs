@@ -17,6 +17,9 @@ pub struct Request {
     /// The IDs of the entities it is asked for, of which none depends on another; none for a scan.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entities: Vec<Text>,
+    /// Those of the entities to apply that are to be refreshed, as something that they depend on has changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refresh: Vec<Text>,
 }
 
 /// The operations of a session.
@@ -25,6 +28,8 @@ pub struct Request {
 pub enum Operation {
     /// Which entities are there? Answered by [`Answer::Report`]s.
     Scan,
+    /// What would applying the entities do? Nothing is changed.
+    Check,
     /// Bring the entities into their desired state.
     Apply,
     /// The same, overwriting what a person changed.
@@ -80,7 +85,7 @@ pub enum Answer {
         request: u64,
         /// The entity's ID.
         entity: Text,
-        /// The messages of version 3's file descriptor 3, without newlines.
+        /// The messages that would stand on file descriptor 3 without a session, without newlines.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         messages: Vec<Text>,
         /// How it ended.
@@ -137,7 +142,7 @@ mod tests {
     #[test]
     fn requests_have_the_documented_form() {
         let entities = vec![Text::from("file:/etc/motd")];
-        let request = Request { request: 2, operation: Operation::ForceApply, entities };
+        let request = Request { request: 2, operation: Operation::ForceApply, entities, refresh: vec![] };
         let json = r#"{"request":2,"operation":"force-apply","entities":["file:/etc/motd"]}"#;
         assert_eq!(serde_json::to_string(&request).unwrap(), json);
         assert_eq!(serde_json::from_str::<Request>(json).unwrap(), request);

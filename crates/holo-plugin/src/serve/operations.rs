@@ -1,11 +1,11 @@
 //! The operations of version 3: one process each.
 
-use super::unknown_entity;
-use crate::{Applied, Entity, ForceTo, Host, Mode, Output, Plugin, Sink};
+use super::{applied_message, unknown_entity, verdict_messages};
+use crate::{Applied, Entity, Host, Mode, Output, Plugin, Sink};
 use bstr::ByteSlice;
-use holo_protocol::Message;
 use holo_protocol::environment::MESSAGE_FD;
 use holo_protocol::session::Stream;
+use holo_protocol::{API_VERSION_4, Message};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -41,17 +41,36 @@ pub(super) fn apply<P: Plugin>(plugin: &P, host: &Host, id: &[u8], force: bool) 
     };
     let mode = if force { Mode::Force } else { Mode::Apply };
     let applied = entity.apply(host, mode, &mut Output::new(&mut OwnStreams));
-    let (message, status) = match applied {
-        Applied::Changed => (None, 0),
-        Applied::Unchanged => (Some(Message::NotChanged), 0),
-        Applied::NeedsForce(ForceTo::Overwrite) => (Some(Message::RequiresForceToOverwrite), 0),
-        Applied::NeedsForce(ForceTo::Restore) => (Some(Message::RequiresForceToRestore), 0),
-        Applied::Failed { version_3_status } => (None, version_3_status),
-    };
-    match message.map_or(Ok(()), |message| say(format!("{message}\n").as_bytes())) {
+    let status =
+        if let Applied::Failed { version_3_status } = applied { failure_status(host, version_3_status) } else { 0 };
+    match say_messages(applied_message(applied)) {
         Ok(()) => ExitCode::from(status),
         Err(code) => code,
     }
+}
+
+/// Version 4 wants to know what failed, whatever version 3 of the plugin has said of it.
+fn failure_status(host: &Host, version_3_status: u8) -> u8 {
+    if host.api_version() >= API_VERSION_4 { version_3_status.max(1) } else { version_3_status }
+}
+
+pub(super) fn check<P: Plugin>(plugin: &P, host: &Host, id: &[u8]) -> ExitCode {
+    let entity = match find(plugin, host, id) {
+        Ok(entity) => entity,
+        Err(code) => return code,
+    };
+    let verdict = entity.check(host, &mut Output::new(&mut OwnStreams));
+    match verdict_messages(&verdict).map(say_messages) {
+        Some(Ok(())) => ExitCode::SUCCESS,
+        Some(Err(code)) => code,
+        None => ExitCode::FAILURE,
+    }
+}
+
+fn say_messages(messages: impl IntoIterator<Item = Message>) -> Result<(), ExitCode> {
+    let lines = messages.into_iter().flat_map(|message| [message.to_line(), "\n".into()]);
+    let text = lines.collect::<Vec<_>>().concat();
+    if text.is_empty() { Ok(()) } else { say(&text) }
 }
 
 pub(super) fn diff<P: Plugin>(plugin: &P, host: &Host, id: &[u8]) -> ExitCode {

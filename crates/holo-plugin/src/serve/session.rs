@@ -1,8 +1,8 @@
 //! Sessions: one process serves a whole run.
 
 use super::operations::messages;
-use super::{complain, unknown_entity};
-use crate::{Applied, Entity, FilePair, ForceTo, Host, Mode, Output, Plugin, SetAnswers, Sink};
+use super::{applied_message, complain, unknown_entity, verdict_messages};
+use crate::{Applied, Entity, FilePair, ForceTo, Host, Mode, Output, Plugin, SetAnswers, Sink, Verdict};
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::{Answer, Operation, Outcome, Request, Stream};
 use holo_protocol::{Message, Text};
@@ -74,8 +74,8 @@ impl<W: Write> Answers<W> {
         self.say(&Answer::Diff { request: self.request, entity: Text(id.clone()), from, to });
     }
 
-    fn result(&mut self, id: &BString, message: Option<Message>, result: Outcome) {
-        let messages = message.into_iter().map(|message| message.as_str().into()).collect();
+    fn result(&mut self, id: &BString, messages: impl IntoIterator<Item = Message>, result: Outcome) {
+        let messages = messages.into_iter().map(|message| Text(message.to_line())).collect();
         self.say(&Answer::Result { request: self.request, entity: Text(id.clone()), messages, result });
     }
 }
@@ -98,6 +98,7 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         let ids = || request.entities.iter().map(|id| id.0.clone());
         let result = match request.operation {
             Operation::Scan => self.scan(),
+            Operation::Check => self.check(ids().collect()),
             Operation::Apply => self.apply(ids().collect(), Mode::Apply),
             Operation::ForceApply => self.apply(ids().collect(), Mode::Force),
             Operation::Diff => self.diff(ids().collect()),
@@ -152,6 +153,24 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         Outcome::Done
     }
 
+    fn check(&mut self, ids: Vec<BString>) -> Outcome {
+        for id in self.find_all(ids) {
+            let Some(entity) = self.known.get(&id) else { continue };
+            let mut sink = AnswerSink { answers: &mut self.answers, entity: Some(&id) };
+            let verdict = entity.check(self.host, &mut Output::new(&mut sink));
+            if verdict == Verdict::NeedsForce(ForceTo::Overwrite)
+                && let Some(pair) = entity.diff(self.host)
+            {
+                self.answers.diff(&id, &pair);
+            }
+            match verdict_messages(&verdict) {
+                Some(messages) => self.answers.result(&id, messages, Outcome::Done),
+                None => self.answers.result(&id, None, Outcome::Failed),
+            }
+        }
+        Outcome::Done
+    }
+
     fn diff(&mut self, ids: Vec<BString>) -> Outcome {
         for id in self.find_all(ids) {
             if let Some(pair) = self.known.get(&id).and_then(|entity| entity.diff(self.host)) {
@@ -188,21 +207,17 @@ impl<E: Entity, W: Write> SetAnswers for SetInSession<'_, E, W> {
 
     fn end(&mut self, place: usize, applied: Applied) {
         let id = &self.ids[place];
-        let (message, result) = match applied {
-            Applied::Changed => (None, Outcome::Done),
-            Applied::Unchanged => (Some(Message::NotChanged), Outcome::Done),
-            Applied::NeedsForce(ForceTo::Restore) => (Some(Message::RequiresForceToRestore), Outcome::Done),
-            Applied::NeedsForce(ForceTo::Overwrite) => (Some(Message::RequiresForceToOverwrite), Outcome::Done),
-            Applied::Failed { .. } => (None, Outcome::Failed),
-        };
+        let message = applied_message(applied);
+        let result = if matches!(applied, Applied::Failed { .. }) { Outcome::Failed } else { Outcome::Done };
         if message == Some(Message::RequiresForceToOverwrite)
             && let Some(pair) = self.set[place].diff(self.host)
         {
             self.answers.diff(id, &pair);
         }
+        let changed = message != Some(Message::NotChanged);
         self.answers.result(id, message, result);
         // The user may be waiting for it.
-        if message != Some(Message::NotChanged) {
+        if changed {
             let _ = self.answers.writer.flush();
         }
     }

@@ -1,12 +1,13 @@
-//! Plugins that are one process an operation, as version 3 has it.
+//! Plugins that are one process an operation, as version 3 has it, and version 4 without a session.
 
 use super::process::{self, Channel, Ended, Program, RunError};
-use super::{FilePair, Identity, OperationError, Progress};
+use super::{FilePair, Identity, Job, OperationError, Progress, Task};
 use crate::error::Fatal;
 use crate::interrupt::Interrupt;
 use bstr::{BStr, ByteSlice};
-use holo_protocol::Message;
+use holo_protocol::environment as names;
 use holo_protocol::session::Stream;
+use holo_protocol::{API_VERSION_4, Message};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -33,16 +34,23 @@ pub(super) fn scan(
     process::failure(ended.status).map_or(Ok(report), |reason| Err(OperationError::Failed(reason)))
 }
 
-pub(super) fn apply(
+pub(super) fn work(
     plugin: &Identity,
-    id: &BStr,
-    force: bool,
+    task: Task,
+    job: Job<'_>,
     interrupt: &Interrupt,
     on_progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<(), Fatal> {
-    let operation = if force { "force-apply" } else { "apply" };
-    let mut messages = Messages::default();
-    let ended = ask(plugin, operation, id, interrupt, &mut |said| match said {
+    let operation = match task {
+        Task::Check if plugin.api_version < API_VERSION_4 => {
+            return check_by_difference(plugin, job.id, interrupt, on_progress);
+        }
+        Task::Check => "check",
+        Task::Apply => "apply",
+        Task::ForceApply => "force-apply",
+    };
+    let mut messages = Messages::new(plugin.api_version);
+    let ended = ask(plugin, operation, job, interrupt, &mut |said| match said {
         Said::Output(stream, bytes) => on_progress(Progress::Output(stream, bytes)),
         Said::Message(bytes) => messages.take(bytes),
     });
@@ -58,15 +66,37 @@ pub(super) fn apply(
     let failure = process::failure(ended.status);
     if failure.is_none() {
         let messages = messages.finish();
-        messages.iter().for_each(|message| on_progress(Progress::Message(*message)));
-        if messages.contains(&Message::RequiresForceToOverwrite) {
-            show_difference(plugin, id, interrupt, on_progress)?;
+        let is_modified = messages.contains(&Message::RequiresForceToOverwrite);
+        messages.into_iter().for_each(|message| on_progress(Progress::Message(message)));
+        if is_modified {
+            show_difference(plugin, job.id, interrupt, on_progress)?;
         }
     }
     if let Some(channel) = ended.held_open {
         on_progress(Progress::Warning(plugin.held_open(channel)));
     }
     on_progress(failure.map_or(Progress::Done, |reason| Progress::Failed(Some(reason))));
+    Ok(())
+}
+
+/// All that a plugin of version 3 can tell without changing anything: whether a person changed what it last applied.
+fn check_by_difference(
+    plugin: &Identity,
+    id: &BStr,
+    interrupt: &Interrupt,
+    on_progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<(), Fatal> {
+    let answer = diff(plugin, id, interrupt, &mut |stream, bytes: &[u8]| on_progress(Progress::Output(stream, bytes)));
+    match answer {
+        Ok(Some(pair)) => on_progress(Progress::Diff(pair)),
+        Ok(None) => on_progress(Progress::Message(Message::Unknown)),
+        Err(OperationError::Failed(reason)) => {
+            on_progress(Progress::Failed(Some(reason)));
+            return Ok(());
+        }
+        Err(OperationError::Fatal(fatal)) => return Err(fatal),
+    }
+    on_progress(Progress::Done);
     Ok(())
 }
 
@@ -93,7 +123,7 @@ pub(super) fn diff(
     on_output: &mut dyn FnMut(Stream, &[u8]),
 ) -> Result<Option<FilePair>, OperationError> {
     let mut paths = Vec::new();
-    let ended = ask(plugin, "diff", id, interrupt, &mut |said| match said {
+    let ended = ask(plugin, "diff", Job { id, refresh: false }, interrupt, &mut |said| match said {
         Said::Output(stream, bytes) => on_output(stream, bytes),
         // Whatever follows the second path is of no interest.
         Said::Message(bytes) if file_pair(&paths).is_none() => paths.extend_from_slice(bytes),
@@ -106,13 +136,17 @@ pub(super) fn diff(
 }
 
 /// The messages among what a plugin writes to file descriptor 3, whatever else it writes there.
-#[derive(Default)]
 struct Messages {
+    version: u32,
     found: Vec<Message>,
     line: Vec<u8>,
 }
 
 impl Messages {
+    fn new(version: u32) -> Messages {
+        Messages { version, found: Vec::new(), line: Vec::new() }
+    }
+
     fn take(&mut self, bytes: &[u8]) {
         let mut pieces = bytes.split_str("\n");
         self.extend(pieces.next().unwrap_or_default());
@@ -129,7 +163,7 @@ impl Messages {
     }
 
     fn end_line(&mut self) {
-        let message = Message::parse(&self.line).filter(|message| !self.found.contains(message));
+        let message = Message::parse(&self.line, self.version).filter(|message| !self.found.contains(message));
         self.found.extend(message);
         self.line.clear();
     }
@@ -158,15 +192,19 @@ enum Said<'a> {
 fn ask(
     plugin: &Identity,
     operation: &str,
-    id: &BStr,
+    job: Job<'_>,
     interrupt: &Interrupt,
     said: &mut dyn FnMut(Said<'_>),
 ) -> Result<Ended, RunError> {
-    let id = id.to_os_str_lossy();
+    let id = job.id.to_os_str_lossy();
+    let mut environment = plugin.environment();
+    if job.refresh {
+        environment.push((names::REFRESH, "1".into()));
+    }
     let program = Program {
         path: &plugin.program,
         arguments: vec![OsStr::new(operation), &id],
-        environment: plugin.environment(),
+        environment,
         messages: true,
         requests: false,
     };
@@ -184,7 +222,7 @@ mod tests {
     #[test]
     fn messages_are_found_among_anything() {
         let found = |pieces: &[&[u8]]| {
-            let mut messages = Messages::default();
+            let mut messages = Messages::new(3);
             pieces.iter().for_each(|piece| messages.take(piece));
             messages.finish()
         };
