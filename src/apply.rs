@@ -1,178 +1,199 @@
-//! Walks the entities, and turns what plugins say into events, in the entities' order whatever was finished first.
+//! Walks the plan: whose turn it is, who has to be left out, and who is to be refreshed.
 
-use crate::diff::{self, Side};
 use crate::entity::Entity;
 use crate::error::Fatal;
+use crate::in_order::{End, InOrder};
 use crate::interrupt::Interrupt;
-use crate::plugin::{FilePair, Job, Plugin, Progress, Task};
-use crate::report::{Event, Reporter};
-use crate::resources::Resources;
-use crate::root::Root;
-use bstr::{BStr, BString};
-use holo_protocol::Message;
-use holo_protocol::session::Stream;
-use std::collections::HashSet;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use crate::plan::{Plan, Requirement};
+use crate::plugin::{Job, Plugin, Task};
+use crate::refresh::Refreshes;
+use crate::report::{Event, Reporter, Silence};
+use crate::view::View;
 
-/// What became of the entities.
+/// What a walk needs: what there is, and how it is to be done.
+pub struct Walk<'a> {
+    /// All entities, in version 3's order.
+    pub entities: &'a [Entity],
+    /// How they depend on each other.
+    pub plan: &'a Plan,
+    /// The plugins that the entities name by their places.
+    pub plugins: &'a mut [Plugin],
+    /// How files are looked at.
+    pub view: View<'a>,
+    /// What ends the walk before its time.
+    pub interrupt: &'a Interrupt,
+    /// What is to be done with each entity.
+    pub task: Task,
+    /// Whether the first failure ends the walk.
+    pub fail_fast: bool,
+    /// The refreshes that are due.
+    pub refreshes: Refreshes,
+}
+
+/// How many entities ended in which way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// How many failed or were refused for want of `--force`.
+    /// In their desired state, as before.
+    pub unchanged: usize,
+    /// Brought into their desired state.
+    pub changed: usize,
+    /// Only looked at, and not known to be in their desired state.
+    pub pending: usize,
+    /// Left as they are for want of `--force`.
+    pub refused: usize,
+    /// Left out, since they require what is not in its desired state.
+    pub skipped: usize,
+    /// Gone wrong.
     pub failed: usize,
 }
 
-/// Applies entities in their order.
-///
-/// # Errors
-/// Only what ends the run: what goes wrong with an entity is an event, and counted.
-pub fn apply(
-    entities: &[Entity],
-    plugins: &mut [Plugin],
-    view: View<'_>,
-    force: bool,
-    interrupt: &Interrupt,
-    reporter: &mut dyn Reporter,
-) -> Result<Tally, Fatal> {
-    let task = if force { Task::ForceApply } else { Task::Apply };
-    let mut tally = Tally::default();
-    let mut rest = entities;
-    while !rest.is_empty() {
-        let (set, after) = rest.split_at(next_set(rest));
-        rest = after;
-        let Some(plugin) = set.first().and_then(|first| plugins.get_mut(first.plugin)) else { continue };
-        let jobs: Vec<Job<'_>> = set.iter().map(|entity| Job { id: entity.id(), refresh: false }).collect();
-        let mut in_order = InOrder::new(set, view, reporter);
-        plugin.work(task, &jobs, interrupt, &mut |place, progress| in_order.take(place, progress))?;
-        tally.failed += in_order.failed;
-    }
-    Ok(tally)
-}
-
-/// How many of the first entities make a set: of one plugin, and no ID twice.
-fn next_set(entities: &[Entity]) -> usize {
-    let plugin = entities.first().map(|entity| entity.plugin);
-    let mut seen = HashSet::new();
-    entities.iter().take_while(|entity| Some(entity.plugin) == plugin && seen.insert(entity.id())).count()
-}
-
-/// Shows what is said of the first unfinished entity at once, and keeps what is said of the others until it is their turn.
-struct InOrder<'a> {
-    entities: &'a [Entity],
-    view: View<'a>,
-    reporter: &'a mut dyn Reporter,
-    first_unfinished: usize,
-    kept: Vec<Vec<Said>>,
-    failed: usize,
-}
-
-/// What was said of an entity, by someone who may have reused the memory since.
-enum Said {
-    Output(Stream, BString),
-    Message(Message),
-    Diff(Vec<u8>),
-    Warning(String),
-    Error(String),
-    Failed(Option<String>),
-    Done,
-}
-
-impl<'a> InOrder<'a> {
-    fn new(entities: &'a [Entity], view: View<'a>, reporter: &'a mut dyn Reporter) -> InOrder<'a> {
-        let kept = std::iter::repeat_with(Vec::new).take(entities.len()).collect();
-        if let Some(first) = entities.first() {
-            reporter.event(Event::Begin(first));
-        }
-        InOrder { entities, view, reporter, first_unfinished: 0, kept, failed: 0 }
-    }
-
-    fn take(&mut self, place: usize, progress: Progress<'_>) {
-        let said = self.understand(self.entities[place].id(), progress);
-        if place > self.first_unfinished {
-            self.kept[place].push(said);
-            return;
-        }
-        self.show(place, &said);
-        // Showing may have finished this entity: then the next ones have their turn.
-        let mut shown = usize::MAX;
-        while shown != self.first_unfinished && self.first_unfinished < self.entities.len() {
-            shown = self.first_unfinished;
-            for said in std::mem::take(&mut self.kept[shown]) {
-                self.show(shown, &said);
-            }
-        }
-    }
-
-    fn understand(&self, id: &BStr, progress: Progress<'_>) -> Said {
-        match progress {
-            Progress::Output(stream, bytes) => Said::Output(stream, bytes.into()),
-            Progress::Message(message) => Said::Message(message),
-            Progress::Diff(pair) => match self.view.difference(&pair) {
-                Ok(text) => Said::Diff(text),
-                Err(reason) => Said::Error(format!("cannot diff {id}: {reason}")),
-            },
-            Progress::CannotDiff(reason) => Said::Error(format!("cannot diff {id}: {reason}")),
-            Progress::Warning(text) => Said::Warning(text),
-            Progress::Done => Said::Done,
-            Progress::Failed(reason) => Said::Failed(reason),
-        }
-    }
-
-    fn show(&mut self, place: usize, said: &Said) {
-        let reporter = &mut *self.reporter;
-        match said {
-            Said::Output(stream, bytes) if place < self.first_unfinished => {
-                reporter.event(Event::Belated(*stream, bytes));
-            }
-            // Nothing else counts of an entity that is done with.
-            _ if place < self.first_unfinished => {}
-            Said::Output(stream, bytes) => reporter.event(Event::Output(*stream, bytes)),
-            Said::Message(message) => {
-                self.failed += usize::from(message.is_refusal());
-                reporter.event(Event::Message(message));
-            }
-            Said::Diff(text) => reporter.event(Event::Diff(text)),
-            Said::Warning(text) => reporter.event(Event::Warning(text)),
-            Said::Error(text) => reporter.event(Event::Error(text)),
-            Said::Failed(reason) => {
-                self.failed += 1;
-                reporter.event(Event::Failed(reason.as_deref()));
-                self.finish();
-            }
-            Said::Done => self.finish(),
-        }
-    }
-
-    fn finish(&mut self) {
-        let place = self.first_unfinished;
-        self.first_unfinished += 1;
-        self.reporter.event(Event::End(&self.entities[place]));
-        if let Some(next) = self.entities.get(self.first_unfinished) {
-            self.reporter.event(Event::Begin(next));
-        }
+impl Tally {
+    fn count(&mut self, end: End) {
+        *match end {
+            End::Unchanged => &mut self.unchanged,
+            End::Changed => &mut self.changed,
+            End::Pending => &mut self.pending,
+            End::Refused => &mut self.refused,
+            End::Skipped => &mut self.skipped,
+            End::Failed => &mut self.failed,
+        } += 1;
     }
 }
 
-/// How files are looked at, and what they are called.
-#[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
-    /// The root of the system, which nothing looked at leads out of.
-    pub root: &'a Root,
-    /// What paths are shown as.
-    pub resources: &'a Resources,
-}
-
-impl View<'_> {
-    /// The difference between two files, under the names that the user knows.
+impl Walk<'_> {
+    /// Works on the selected entities, in the plan's order.
     ///
     /// # Errors
-    /// If one cannot be read, or is neither a file nor a symlink.
-    pub fn difference(self, pair: &FilePair) -> Result<Vec<u8>, diff::LoadError> {
-        let root = self.root.join("");
-        let side = |path: &Path| -> Result<Side, diff::LoadError> {
-            let name = self.resources.show(path.as_os_str().as_bytes().into());
-            Ok(Side { name, content: diff::load(path, &root)? })
-        };
-        Ok(diff::render(&side(&pair.from)?, &side(&pair.to)?))
+    /// Only what ends the run: what goes wrong with an entity is an event, and counted.
+    pub fn go(mut self, selected: &[bool], reporter: &mut dyn Reporter) -> Result<Tally, Fatal> {
+        let mut tally = Tally::default();
+        let mut ends: Vec<Option<End>> = vec![None; self.entities.len()];
+        for set in self.plan.sets(selected) {
+            let able = self.leave_out(&set, &mut ends, reporter)?;
+            self.expect_refreshes(&able)?;
+            for (&entity, end) in able.iter().zip(self.work(&able, self.task, reporter)?) {
+                ends[entity] = Some(end);
+                self.settle_refreshes(entity, end);
+            }
+            if self.task != Task::Check {
+                self.refreshes.save()?;
+            }
+            set.iter().filter_map(|&entity| ends[entity]).for_each(|end| tally.count(end));
+            if self.fail_fast && tally.failed + tally.refused > 0 {
+                break;
+            }
+        }
+        Ok(tally)
+    }
+
+    /// Has the entities worked on, which all belong to one plugin and do not depend on each other; how each of them ended.
+    fn work(&mut self, set: &[usize], task: Task, reporter: &mut dyn Reporter) -> Result<Vec<End>, Fatal> {
+        let entities: Vec<&Entity> = set.iter().map(|&entity| &self.entities[entity]).collect();
+        let Some(first) = entities.first() else { return Ok(Vec::new()) };
+        let is_due = |entity: &Entity| self.refreshes.is_due(entity.id());
+        let jobs: Vec<Job<'_>> =
+            entities.iter().map(|entity| Job { id: entity.id(), refresh: is_due(entity) }).collect();
+        let refresh = jobs.iter().map(|job| job.refresh).collect();
+        let mut in_order = InOrder::new(&entities, refresh, task, self.view, reporter);
+        self.plugins[first.plugin].work(task, &jobs, self.interrupt, &mut |place, progress| {
+            in_order.take(place, progress);
+        })?;
+        Ok(in_order.ends())
+    }
+
+    /// Leaves out what requires something that is not in its desired state; the others.
+    fn leave_out(
+        &mut self,
+        set: &[usize],
+        ends: &mut [Option<End>],
+        reporter: &mut dyn Reporter,
+    ) -> Result<Vec<usize>, Fatal> {
+        let mut able = Vec::new();
+        for &entity in set {
+            let Some((end, reason)) = self.obstacle(entity, ends)? else {
+                able.push(entity);
+                continue;
+            };
+            ends[entity] = Some(end);
+            reporter.event(Event::Begin(&self.entities[entity]));
+            reporter.event(if end == End::Failed { Event::Failed(Some(&reason)) } else { Event::Warning(&reason) });
+            reporter.event(Event::End(&self.entities[entity], end));
+        }
+        Ok(able)
+    }
+
+    /// Why an entity cannot be worked on, if it cannot.
+    fn obstacle(&mut self, entity: usize, ends: &mut [Option<End>]) -> Result<Option<(End, String)>, Fatal> {
+        for requirement in self.plan.requirements(entity) {
+            let required = match requirement {
+                Requirement::Unknown(id) => {
+                    return Ok(Some((End::Failed, format!("requires {id}, which does not exist"))));
+                }
+                Requirement::Entity(required) => *required,
+            };
+            let end = match ends[required] {
+                Some(end) => end,
+                None => self.check(required, ends)?,
+            };
+            let id = self.entities[required].id();
+            let how = match end {
+                End::Unchanged | End::Changed => continue,
+                // What is only looked at now would have been applied by the time.
+                End::Pending if self.task == Task::Check => continue,
+                End::Pending => "which is not in its desired state",
+                End::Refused => "which is not in its desired state (--force is needed)",
+                End::Skipped => "which was skipped",
+                End::Failed => "which failed",
+            };
+            return Ok(Some((End::Skipped, format!("Skipped: requires {id}, {how}"))));
+        }
+        Ok(None)
+    }
+
+    /// Finds out, without changing or showing anything, how a requirement is that is not selected.
+    fn check(&mut self, entity: usize, ends: &mut [Option<End>]) -> Result<End, Fatal> {
+        let end = self.work(&[entity], Task::Check, &mut Silence)?.first().copied().unwrap_or(End::Pending);
+        ends[entity] = Some(end);
+        Ok(end)
+    }
+
+    /// Writes down which refreshes will be due if the entities change. What is known to have nothing to change is spared that.
+    fn expect_refreshes(&mut self, set: &[usize]) -> Result<(), Fatal> {
+        if self.task == Task::Check {
+            return Ok(());
+        }
+        let sources: Vec<usize> =
+            set.iter().copied().filter(|&entity| !self.plan.refreshes(entity).is_empty()).collect();
+        let verdicts = self.work(&sources, Task::Check, &mut Silence)?;
+        for (&source, verdict) in sources.iter().zip(verdicts) {
+            let can_tell = self.plugins[self.entities[source].plugin].can_check();
+            if verdict == End::Unchanged && can_tell {
+                continue;
+            }
+            for &target in self.plan.refreshes(source) {
+                self.refreshes.expect(self.entities[source].id(), self.entities[target].id());
+            }
+        }
+        self.refreshes.save()
+    }
+
+    /// Notes what became of an entity, as the source of refreshes and as their target. What would change would be refreshed too.
+    fn settle_refreshes(&mut self, entity: usize, end: End) {
+        let id = self.entities[entity].id();
+        match end {
+            End::Pending if self.task != Task::Check => {}
+            End::Changed | End::Pending => {
+                for &target in self.plan.refreshes(entity) {
+                    self.refreshes.expect(id, self.entities[target].id());
+                }
+                self.refreshes.changed(id);
+            }
+            End::Unchanged | End::Refused => self.refreshes.unchanged(id),
+            // Whether it changed before it failed nobody knows: the next run takes it that it did.
+            End::Skipped | End::Failed => {}
+        }
+        if matches!(end, End::Changed | End::Unchanged) {
+            self.refreshes.done(id);
+        }
     }
 }

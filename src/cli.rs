@@ -31,6 +31,8 @@ pub struct Cli {
 pub enum Verb {
     /// Bring entities into their desired state
     Apply(Apply),
+    /// Show what applying entities would do
+    Check(Check),
     /// Show what people changed since entities were last applied
     Diff(Diff),
     /// Show which entities there are
@@ -53,9 +55,23 @@ pub struct Apply {
     /// Overwrite or restore what people changed or deleted
     #[arg(short, long)]
     pub force: bool,
+    /// Only show what would be done, as `check` does
+    #[arg(long, conflicts_with_all = ["force", "fail_fast"])]
+    pub dry_run: bool,
+    /// Stop at the first entity that fails or is refused
+    #[arg(long)]
+    pub fail_fast: bool,
     /// End with 0 even if entities fail or are refused, as version 3 did
     #[arg(long)]
     pub exit_zero: bool,
+    /// Which entities it is about
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// `holo check`
+#[derive(Debug, Args)]
+pub struct Check {
     /// Which entities it is about
     #[command(flatten)]
     pub selection: Selection,

@@ -1,6 +1,7 @@
 //! The verbs, each in a file of its own: from what the command line says to an exit code.
 
 mod apply;
+mod check;
 mod completion;
 mod diff;
 mod scan;
@@ -38,6 +39,7 @@ pub(crate) fn run(verb: Verb, settings: Settings, mut console: Console) -> u8 {
             conclude(done, console)
         }
         Verb::Apply(arguments) => at_desk(settings, console, |desk| apply::run(&arguments, desk)),
+        Verb::Check(arguments) => at_desk(settings, console, |desk| check::run(&arguments, desk)),
         Verb::Diff(arguments) => at_desk(settings, console, |desk| diff::run(&arguments, desk)),
         Verb::Scan(arguments) => at_desk(settings, console, |desk| scan::run(&arguments, desk)),
         Verb::Selectors => at_desk(settings, console, selectors::run),
@@ -88,8 +90,8 @@ fn end(console: Console, code: u8) -> u8 {
     }
 }
 
-/// The entities that the command line selects.
-fn select(entities: Vec<Entity>, selectors: &[OsString], console: &mut Console) -> Result<Vec<Entity>, Fatal> {
+/// Which entities the command line selects.
+fn select(entities: &[Entity], selectors: &[OsString], console: &mut Console) -> Result<Vec<bool>, Fatal> {
     select::select(entities, selectors).map_err(|unknown| {
         for selector in unknown {
             console.raw(Stream::Stderr, &[b"Unrecognized argument: ", &selector[..], b"\n"].concat());

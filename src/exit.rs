@@ -6,6 +6,8 @@ pub const DONE: u8 = 0;
 pub const FAILED: u8 = 1;
 /// The command line was not understood.
 pub const USAGE: u8 = 2;
+/// Something would be changed, or that cannot be told.
+pub const PENDING: u8 = 3;
 /// The run could not begin: configuration, scan, selectors, lock.
 pub const COULD_NOT_RUN: u8 = 255;
 

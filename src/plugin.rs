@@ -8,9 +8,9 @@ mod session;
 use crate::error::Fatal;
 use crate::interrupt::Interrupt;
 use bstr::BStr;
-use holo_protocol::Message;
 use holo_protocol::environment as names;
 use holo_protocol::session::Stream;
+use holo_protocol::{API_VERSION_4, Message};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -133,6 +133,12 @@ impl Plugin {
     #[must_use]
     pub fn api_version(&self) -> u32 {
         self.identity.api_version
+    }
+
+    /// Whether it can tell what applying an entity would do. Version 3 can only tell what a person has changed.
+    #[must_use]
+    pub fn can_check(&self) -> bool {
+        self.identity.api_version >= API_VERSION_4
     }
 
     /// Asks which entities there are; the answer is the text of the scan report.

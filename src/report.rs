@@ -9,6 +9,7 @@ pub use console::Console;
 pub use paragraphs::{Paragraphs, entity, porcelain};
 
 use crate::entity::Entity;
+use crate::in_order::End;
 use holo_protocol::Message;
 use holo_protocol::session::Stream;
 
@@ -31,12 +32,21 @@ pub enum Event<'a> {
     Error(&'a str),
     /// The entity failed; the text says why, unless the plugin has said so itself.
     Failed(Option<&'a str>),
-    /// The entity is done with.
-    End(&'a Entity),
+    /// The entity is to be refreshed, or would be.
+    Refresh,
+    /// The entity is done with, and ended so.
+    End(&'a Entity, End),
 }
 
 /// Whoever shows events.
 pub trait Reporter {
     /// Shows an event. Events of one entity follow one another, between its `Begin` and its `End`.
     fn event(&mut self, event: Event<'_>);
+}
+
+/// Shows nothing.
+pub struct Silence;
+
+impl Reporter for Silence {
+    fn event(&mut self, _: Event<'_>) {}
 }

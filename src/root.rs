@@ -56,6 +56,12 @@ impl Root {
         self.resources().join("generators")
     }
 
+    /// Where the dispatcher keeps what later runs need.
+    #[must_use]
+    pub fn engine_state(&self) -> PathBuf {
+        self.join("var/lib/holo/.engine")
+    }
+
     /// Where a plugin keeps what later runs need.
     #[must_use]
     pub fn state(&self, plugin_id: &str) -> PathBuf {

@@ -7,19 +7,19 @@ use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-/// The entities that any of the selectors names, in their order; all of them if there is no selector.
+/// Which entities any of the selectors names; all of them if there is no selector.
 ///
 /// A path may also be given in a form that only cleaning makes equal to the one a plugin reports, as completion in a shell does.
 ///
 /// # Errors
 /// The selectors that name nothing.
-pub fn select(entities: Vec<Entity>, selectors: &[OsString]) -> Result<Vec<Entity>, Vec<BString>> {
+pub fn select(entities: &[Entity], selectors: &[OsString]) -> Result<Vec<bool>, Vec<BString>> {
     if selectors.is_empty() {
-        return Ok(entities);
+        return Ok(vec![true; entities.len()]);
     }
     let mut selected = vec![false; entities.len()];
     let mut unknown = Vec::new();
-    let index = index(&entities);
+    let index = index(entities);
     for selector in selectors {
         let given = BString::from(selector.clone().into_vec());
         let cleaned = root::clean(given.to_path_lossy().as_ref()).into_os_string().into_vec();
@@ -28,12 +28,7 @@ pub fn select(entities: Vec<Entity>, selectors: &[OsString]) -> Result<Vec<Entit
             None => unknown.push(given),
         }
     }
-    drop(index);
-    if unknown.is_empty() {
-        Ok(entities.into_iter().zip(selected).filter_map(|(entity, selected)| selected.then_some(entity)).collect())
-    } else {
-        Err(unknown)
-    }
+    if unknown.is_empty() { Ok(selected) } else { Err(unknown) }
 }
 
 fn index(entities: &[Entity]) -> HashMap<&BStr, Vec<usize>> {
@@ -65,8 +60,10 @@ mod tests {
     fn ids(selectors: &[&str]) -> Result<Vec<String>, Vec<String>> {
         let entities = vec![entity("a:1", &["p", "t/x"]), entity("b:1", &["p"]), entity("c:1", &["t/x"])];
         let selectors: Vec<OsString> = selectors.iter().map(OsString::from).collect();
-        let ids = |entities: Vec<Entity>| entities.iter().map(|entity| entity.id().to_string()).collect();
-        select(entities, &selectors).map(ids).map_err(|unknown| unknown.iter().map(ToString::to_string).collect())
+        let ids = |selected: Vec<bool>| {
+            entities.iter().zip(selected).filter(|(_, is)| *is).map(|(entity, _)| entity.id().to_string()).collect()
+        };
+        select(&entities, &selectors).map(ids).map_err(|unknown| unknown.iter().map(ToString::to_string).collect())
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::entity::Entity;
 use crate::error::{self, Fatal};
 use crate::generators;
 use crate::interrupt::Interrupt;
+use crate::plan::{Cycle, Node, Plan};
 use crate::plugin::handshake::{self, Met};
 use crate::plugin::{Directories, OperationError, Plugin};
 use crate::report::Console;
@@ -25,6 +26,10 @@ pub struct Survey {
     pub plugins: Vec<Plugin>,
     /// The entities: plugin after plugin, each plugin's by their IDs.
     pub entities: Vec<Entity>,
+    /// How the entities depend on each other.
+    pub plan: Plan,
+    /// Whether no plugin was missing.
+    pub is_complete: bool,
     /// What paths are shown as.
     pub resources: Resources,
     // Plugins come first: their sessions end before their cache goes.
@@ -38,16 +43,22 @@ pub struct Survey {
 pub fn survey(settings: &Settings, interrupt: &Interrupt, console: &mut Console) -> Result<Survey, Fatal> {
     let cache = CacheDirectory::create(&settings.temporary_directory)?;
     let lines = config::read(&settings.root).map_err(|error| configuration_error(&error, console))?;
+    let asked_for = lines.len();
     let met = meet_all(lines, settings, interrupt, console)?;
+    let is_complete = met.len() == asked_for;
     check_resource_directories(settings, &met, console)?;
     let generated = generators::run(settings, &cache, interrupt, console)?;
     let ids = met.iter().map(|(id, _)| id.as_str());
     let resources = Resources::prepare(&settings.root, &cache, generated, ids)?;
     let plugins = met.into_iter().map(|(id, met)| seat(id, &met, settings, &cache, &resources));
-    let mut survey =
-        Survey { plugins: plugins.collect::<Result<_, _>>()?, entities: Vec::new(), resources, _cache: cache };
-    survey.scan(interrupt, console)?;
-    Ok(survey)
+    let mut plugins: Vec<Plugin> = plugins.collect::<Result<_, _>>()?;
+    let entities = scan(&mut plugins, &resources, interrupt, console)?;
+    let plan = plan(&entities).map_err(|cycle| Fatal::CouldNotRun(cycle.to_string()))?;
+    Ok(Survey { plugins, entities, plan, is_complete, resources, _cache: cache })
+}
+
+fn plan(entities: &[Entity]) -> Result<Plan, Cycle> {
+    Plan::new(&entities.iter().map(Node::from).collect::<Vec<_>>())
 }
 
 fn configuration_error(error: &ConfigError, console: &mut Console) -> Fatal {
@@ -135,34 +146,38 @@ fn create_directories(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o755).create(path)
 }
 
-impl Survey {
-    fn scan(&mut self, interrupt: &Interrupt, console: &mut Console) -> Result<(), Fatal> {
-        for (index, plugin) in self.plugins.iter_mut().enumerate() {
+/// Asks each plugin which entities there are.
+fn scan(
+    plugins: &mut [Plugin],
+    resources: &Resources,
+    interrupt: &Interrupt,
+    console: &mut Console,
+) -> Result<Vec<Entity>, Fatal> {
+    let mut entities = Vec::new();
+    for (index, plugin) in plugins.iter_mut().enumerate() {
+        console.flush();
+        let answer = plugin.scan(interrupt, &mut |stream, bytes| {
+            console.write(stream, bytes);
             console.flush();
-            let answer = plugin.scan(interrupt, &mut |stream, bytes| {
-                console.write(stream, bytes);
-                console.flush();
-            });
-            if let Err(OperationError::Failed(reason)) = &answer {
-                console.error(format!("scan with plugin {} failed: {reason}", plugin.id));
-            }
-            console.end_paragraph();
-            let report = answer.map_err(|error| match error {
-                OperationError::Failed(_) => Fatal::Reported,
-                OperationError::Fatal(fatal) => fatal,
-            })?;
-            let mut reports = EntityReport::parse_all(&report, plugin.api_version()).map_err(|errors| {
-                for error in errors {
-                    console.error(format!("error in scan report of {}, {error}", plugin.id));
-                }
-                Fatal::Reported
-            })?;
-            reports.sort_by(|one, other| one.id.cmp(&other.id));
-            let entities = reports.into_iter().map(|report| to_entity(index, &plugin.id, report, &self.resources));
-            self.entities.extend(entities);
+        });
+        if let Err(OperationError::Failed(reason)) = &answer {
+            console.error(format!("scan with plugin {} failed: {reason}", plugin.id));
         }
-        Ok(())
+        console.end_paragraph();
+        let report = answer.map_err(|error| match error {
+            OperationError::Failed(_) => Fatal::Reported,
+            OperationError::Fatal(fatal) => fatal,
+        })?;
+        let mut reports = EntityReport::parse_all(&report, plugin.api_version()).map_err(|errors| {
+            for error in errors {
+                console.error(format!("error in scan report of {}, {error}", plugin.id));
+            }
+            Fatal::Reported
+        })?;
+        reports.sort_by(|one, other| one.id.cmp(&other.id));
+        entities.extend(reports.into_iter().map(|report| to_entity(index, &plugin.id, report, resources)));
     }
+    Ok(entities)
 }
 
 /// The entity as the user sees it, with everything that selects it.

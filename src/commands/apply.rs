@@ -1,32 +1,53 @@
 //! `holo apply`
 
 use super::Desk;
-use crate::apply::{self, View};
+use crate::apply::{Tally, Walk};
 use crate::cli::Apply;
 use crate::error::Fatal;
 use crate::exit;
 use crate::lock::{Lock, LockError};
+use crate::plugin::Task;
+use crate::refresh::Refreshes;
 use crate::report::{Console, Paragraphs};
 use crate::survey::survey;
+use crate::view::View;
 use holo_protocol::session::Stream;
 
 pub(super) fn run(arguments: &Apply, desk: &mut Desk) -> Result<u8, Fatal> {
+    let tally = if arguments.dry_run {
+        super::check::walk(desk, &arguments.selection.selectors)?
+    } else {
+        walk(arguments, desk)?
+    };
+    let ends_well = tally.failed + tally.refused + tally.skipped == 0 || arguments.exit_zero || desk.settings.exit_zero;
+    Ok(match (ends_well, arguments.dry_run) {
+        (_, true) => super::check::exit_code(tally),
+        (true, false) => exit::DONE,
+        (false, false) => exit::FAILED,
+    })
+}
+
+fn walk(arguments: &Apply, desk: &mut Desk) -> Result<Tally, Fatal> {
     let Desk { settings, interrupt, console } = desk;
     let mut survey = survey(settings, interrupt, console)?;
-    let entities = super::select(std::mem::take(&mut survey.entities), &arguments.selection.selectors, console)?;
+    let selected = super::select(&survey.entities, &arguments.selection.selectors, console)?;
     let _lock = acquire(&settings.root.lock(), console)?;
+    let mut refreshes = Refreshes::load(&settings.root)?;
+    if survey.is_complete {
+        refreshes.retain(|id| survey.entities.iter().any(|entity| entity.id() == id));
+    }
     console.flush();
-    let mut reporter = Paragraphs::new(console);
-    let tally = apply::apply(
-        &entities,
-        &mut survey.plugins,
-        View { root: &settings.root, resources: &survey.resources },
-        arguments.force,
+    let walk = Walk {
+        entities: &survey.entities,
+        plan: &survey.plan,
+        plugins: &mut survey.plugins,
+        view: View { root: &settings.root, resources: &survey.resources },
         interrupt,
-        &mut reporter,
-    )?;
-    let ends_well = tally.failed == 0 || arguments.exit_zero || settings.exit_zero;
-    Ok(if ends_well { exit::DONE } else { exit::FAILED })
+        task: if arguments.force { Task::ForceApply } else { Task::Apply },
+        fail_fast: arguments.fail_fast,
+        refreshes,
+    };
+    walk.go(&selected, &mut Paragraphs::new(console, false))
 }
 
 fn acquire(path: &std::path::Path, console: &mut Console) -> Result<Lock, Fatal> {

@@ -1,20 +1,20 @@
 //! `holo diff`
 
 use super::Desk;
-use crate::apply::View;
 use crate::cli::Diff;
 use crate::error::Fatal;
 use crate::exit;
 use crate::plugin::OperationError;
 use crate::survey::survey;
+use crate::view::View;
 
 pub(super) fn run(arguments: &Diff, desk: &mut Desk) -> Result<u8, Fatal> {
     let Desk { settings, interrupt, console } = desk;
     let mut survey = survey(settings, interrupt, console)?;
-    let entities = super::select(std::mem::take(&mut survey.entities), &arguments.selection.selectors, console)?;
+    let selected = super::select(&survey.entities, &arguments.selection.selectors, console)?;
     let view = View { root: &settings.root, resources: &survey.resources };
     let mut failed = false;
-    for entity in &entities {
+    for (entity, _) in survey.entities.iter().zip(selected).filter(|(_, selected)| *selected) {
         if console.reader_is_gone() {
             break;
         }

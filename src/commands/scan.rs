@@ -11,9 +11,9 @@ use holo_protocol::session::Stream;
 
 pub(super) fn run(arguments: &Scan, desk: &mut Desk) -> Result<u8, Fatal> {
     let Desk { settings, interrupt, console } = desk;
-    let mut survey = survey(settings, interrupt, console)?;
-    let entities = super::select(std::mem::take(&mut survey.entities), &arguments.selection.selectors, console)?;
-    for entity in &entities {
+    let survey = survey(settings, interrupt, console)?;
+    let selected = super::select(&survey.entities, &arguments.selection.selectors, console)?;
+    for (entity, _) in survey.entities.iter().zip(selected).filter(|(_, selected)| *selected) {
         if console.reader_is_gone() {
             break;
         }

@@ -16,12 +16,13 @@ pub struct Paragraphs<'a> {
     /// The report of the entity at work, as long as it has not been shown.
     prologue: Option<BString>,
     unchanged: bool,
+    only_looks: bool,
 }
 
 impl<'a> Paragraphs<'a> {
-    /// Shows on this console.
-    pub fn new(console: &'a mut Console) -> Paragraphs<'a> {
-        Paragraphs { console, prologue: None, unchanged: false }
+    /// Shows on this console what is done or, if it is only looked, what would be done.
+    pub fn new(console: &'a mut Console, only_looks: bool) -> Paragraphs<'a> {
+        Paragraphs { console, prologue: None, unchanged: false, only_looks }
     }
 
     fn show_prologue(&mut self) {
@@ -102,7 +103,13 @@ impl Reporter for Paragraphs<'_> {
                     self.console.error(reason);
                 }
             }
-            Event::End(_) => self.end(),
+            Event::Refresh if self.only_looks => {
+                self.show_prologue();
+                self.console.warning("Would be refreshed");
+            }
+            // That is between the dispatcher and the plugin, which says what it does.
+            Event::Refresh => {}
+            Event::End(..) => self.end(),
         }
     }
 }

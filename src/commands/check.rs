@@ -1,0 +1,48 @@
+//! `holo check`
+
+use super::Desk;
+use crate::apply::{Tally, Walk};
+use crate::cli::Check;
+use crate::error::Fatal;
+use crate::exit;
+use crate::plugin::Task;
+use crate::refresh::Refreshes;
+use crate::report::Paragraphs;
+use crate::survey::survey;
+use crate::view::View;
+use std::ffi::OsString;
+
+pub(super) fn run(arguments: &Check, desk: &mut Desk) -> Result<u8, Fatal> {
+    walk(desk, &arguments.selection.selectors).map(exit_code)
+}
+
+/// Looks at the selected entities as an apply would come to them. Nothing is changed, so no lock is needed.
+pub(super) fn walk(desk: &mut Desk, selectors: &[OsString]) -> Result<Tally, Fatal> {
+    let Desk { settings, interrupt, console } = desk;
+    let mut survey = survey(settings, interrupt, console)?;
+    let selected = super::select(&survey.entities, selectors, console)?;
+    let refreshes = Refreshes::load(&settings.root)?;
+    console.flush();
+    let walk = Walk {
+        entities: &survey.entities,
+        plan: &survey.plan,
+        plugins: &mut survey.plugins,
+        view: View { root: &settings.root, resources: &survey.resources },
+        interrupt,
+        task: Task::Check,
+        fail_fast: false,
+        refreshes,
+    };
+    walk.go(&selected, &mut Paragraphs::new(console, true))
+}
+
+/// Failures count before what is pending.
+pub(super) fn exit_code(tally: Tally) -> u8 {
+    if tally.failed > 0 {
+        exit::FAILED
+    } else if tally.pending + tally.refused + tally.skipped > 0 {
+        exit::PENDING
+    } else {
+        exit::DONE
+    }
+}

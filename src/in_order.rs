@@ -1,0 +1,166 @@
+//! From what plugins say, in any order, to events in the entities' order, and to how each entity ended.
+
+use crate::entity::Entity;
+use crate::plugin::{Progress, Task};
+use crate::report::{Event, Reporter};
+use crate::view::View;
+use bstr::{BStr, BString};
+use holo_protocol::Message;
+use holo_protocol::session::Stream;
+
+/// How work on an entity ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum End {
+    /// It is in its desired state, as it was before.
+    Unchanged,
+    /// It is in its desired state now.
+    Changed,
+    /// It was only looked at, and would be changed, or that cannot be told.
+    Pending,
+    /// Without `--force` it was, or would be, left as it is.
+    Refused,
+    /// It was not worked on, since something that it requires is not in its desired state.
+    Skipped,
+    /// Something went wrong.
+    Failed,
+}
+
+/// Shows what is said of the first unfinished entity at once, and keeps what is said of the others until it is their turn.
+pub struct InOrder<'a> {
+    entities: &'a [&'a Entity],
+    /// Which of them are to be refreshed.
+    refresh: Vec<bool>,
+    task: Task,
+    view: View<'a>,
+    reporter: &'a mut dyn Reporter,
+    first_unfinished: usize,
+    kept: Vec<Vec<Said>>,
+    /// The worst that was said of each entity.
+    ends: Vec<Option<End>>,
+}
+
+/// What was said of an entity, by someone who may have reused the memory since.
+enum Said {
+    Output(Stream, BString),
+    Message(Message),
+    Diff(Vec<u8>),
+    Warning(String),
+    Error(String),
+    Failed(Option<String>),
+    Done,
+}
+
+impl<'a> InOrder<'a> {
+    /// Takes what is said while the entities are worked on.
+    pub fn new(
+        entities: &'a [&'a Entity],
+        refresh: Vec<bool>,
+        task: Task,
+        view: View<'a>,
+        reporter: &'a mut dyn Reporter,
+    ) -> InOrder<'a> {
+        let kept = std::iter::repeat_with(Vec::new).take(entities.len()).collect();
+        let ends = vec![None; entities.len()];
+        let mut in_order = InOrder { entities, refresh, task, view, reporter, first_unfinished: 0, kept, ends };
+        in_order.begin();
+        in_order
+    }
+
+    /// How work on each entity ended.
+    #[must_use]
+    pub fn ends(self) -> Vec<End> {
+        let silent = match self.task {
+            Task::Check => End::Pending,
+            Task::Apply | Task::ForceApply => End::Changed,
+        };
+        self.ends.into_iter().map(|end| end.unwrap_or(silent)).collect()
+    }
+
+    /// Takes what is said of the entity at this place.
+    pub fn take(&mut self, place: usize, progress: Progress<'_>) {
+        let said = self.understand(self.entities[place].id(), progress);
+        if place > self.first_unfinished {
+            self.kept[place].push(said);
+            return;
+        }
+        self.show(place, &said);
+        // Showing may have finished this entity: then the next ones have their turn.
+        let mut shown = usize::MAX;
+        while shown != self.first_unfinished && self.first_unfinished < self.entities.len() {
+            shown = self.first_unfinished;
+            for said in std::mem::take(&mut self.kept[shown]) {
+                self.show(shown, &said);
+            }
+        }
+    }
+
+    fn understand(&self, id: &BStr, progress: Progress<'_>) -> Said {
+        match progress {
+            Progress::Output(stream, bytes) => Said::Output(stream, bytes.into()),
+            Progress::Message(message) => Said::Message(message),
+            Progress::Diff(pair) => match self.view.difference(&pair) {
+                Ok(text) => Said::Diff(text),
+                Err(reason) => Said::Error(format!("cannot diff {id}: {reason}")),
+            },
+            Progress::CannotDiff(reason) => Said::Error(format!("cannot diff {id}: {reason}")),
+            Progress::Warning(text) => Said::Warning(text),
+            Progress::Done => Said::Done,
+            Progress::Failed(reason) => Said::Failed(reason),
+        }
+    }
+
+    fn show(&mut self, place: usize, said: &Said) {
+        let is_over = place < self.first_unfinished;
+        let reporter = &mut *self.reporter;
+        match said {
+            Said::Output(stream, bytes) if is_over => return reporter.event(Event::Belated(*stream, bytes)),
+            // Nothing else counts of an entity that is done with.
+            _ if is_over => return,
+            Said::Output(stream, bytes) => reporter.event(Event::Output(*stream, bytes)),
+            Said::Message(message) => reporter.event(Event::Message(message)),
+            Said::Diff(text) => reporter.event(Event::Diff(text)),
+            Said::Warning(text) => reporter.event(Event::Warning(text)),
+            Said::Error(text) => reporter.event(Event::Error(text)),
+            Said::Failed(reason) => reporter.event(Event::Failed(reason.as_deref())),
+            Said::Done => {}
+        }
+        if let Some(end) = self.end_by(place, said) {
+            self.ends[place] = self.ends[place].max(Some(end));
+        }
+        if matches!(said, Said::Done | Said::Failed(_)) {
+            self.finish();
+        }
+    }
+
+    /// What something that was said makes of an entity.
+    fn end_by(&self, place: usize, said: &Said) -> Option<End> {
+        match said {
+            Said::Message(Message::NotChanged) => Some(End::Unchanged),
+            Said::Message(Message::Changed(_)) => Some(End::Changed),
+            Said::Message(Message::WouldChange(_) | Message::Unknown) => Some(End::Pending),
+            Said::Message(message) if message.is_refusal() => Some(End::Refused),
+            // A plugin of version 3 that is asked to check has nothing else to say.
+            Said::Diff(text) if self.task == Task::Check && self.ends[place].is_none() => {
+                Some(if text.is_empty() { End::Unchanged } else { End::Pending })
+            }
+            Said::Failed(_) => Some(End::Failed),
+            _ => None,
+        }
+    }
+
+    fn finish(&mut self) {
+        let place = self.first_unfinished;
+        self.first_unfinished += 1;
+        self.reporter.event(Event::End(self.entities[place], self.ends[place].unwrap_or(End::Changed)));
+        self.begin();
+    }
+
+    fn begin(&mut self) {
+        if let Some(next) = self.entities.get(self.first_unfinished) {
+            self.reporter.event(Event::Begin(next));
+            if self.refresh[self.first_unfinished] {
+                self.reporter.event(Event::Refresh);
+            }
+        }
+    }
+}

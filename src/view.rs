@@ -1,0 +1,32 @@
+//! How the files that plugins name are looked at, and what they are called.
+
+use crate::diff::{self, Side};
+use crate::plugin::FilePair;
+use crate::resources::Resources;
+use crate::root::Root;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// A look at files as the user knows them.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// The root of the system, which nothing that is looked at leads out of.
+    pub root: &'a Root,
+    /// What paths are shown as.
+    pub resources: &'a Resources,
+}
+
+impl View<'_> {
+    /// The difference between two files, under the names that the user knows.
+    ///
+    /// # Errors
+    /// If one cannot be read, or is neither a file nor a symlink.
+    pub fn difference(self, pair: &FilePair) -> Result<Vec<u8>, diff::LoadError> {
+        let root = self.root.join("");
+        let side = |path: &Path| -> Result<Side, diff::LoadError> {
+            let name = self.resources.show(path.as_os_str().as_bytes().into());
+            Ok(Side { name, content: diff::load(path, &root)? })
+        };
+        Ok(diff::render(&side(&pair.from)?, &side(&pair.to)?))
+    }
+}

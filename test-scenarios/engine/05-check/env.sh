@@ -1,0 +1,24 @@
+unset HOLO_EXIT_ZERO
+holo=$HOLO_BINARY
+
+# Shows a command, what it prints, and its exit status.
+run() {
+    echo "\$ holo $*"
+    "$holo" "$@"
+    echo "exit status $?"
+}
+
+# Is run in place of the usual command.
+several() {
+    case $1 in
+    scan)
+        run check hook:quiet
+        run check
+        run apply --dry-run
+        run apply >/dev/null
+        run check hooks
+        run apply --dry-run hooks
+        ;;
+    esac
+}
+HOLO_BINARY=several
