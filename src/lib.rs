@@ -28,6 +28,7 @@ pub mod refresh;
 pub mod report;
 pub mod resources;
 pub mod root;
+pub mod scan;
 pub mod select;
 pub mod settings;
 pub mod survey;

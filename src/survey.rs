@@ -12,9 +12,8 @@ use crate::plugin::{Directories, OperationError, Plugin};
 use crate::report::Console;
 use crate::resources::Resources;
 use crate::root::clean;
+use crate::scan;
 use crate::settings::Settings;
-use bstr::BString;
-use holo_protocol::EntityReport;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -52,7 +51,7 @@ pub fn survey(settings: &Settings, interrupt: &Interrupt, console: &mut Console)
     let resources = Resources::prepare(&settings.root, &cache, generated, ids)?;
     let plugins = met.into_iter().map(|(id, met)| seat(id, &met, settings, &cache, &resources));
     let mut plugins: Vec<Plugin> = plugins.collect::<Result<_, _>>()?;
-    let entities = scan(&mut plugins, &resources, interrupt, console)?;
+    let entities = scan::all(&mut plugins, &resources, interrupt, console)?;
     let plan = plan(&entities).map_err(|cycle| Fatal::CouldNotRun(cycle.to_string()))?;
     Ok(Survey { plugins, entities, plan, is_complete, resources, _cache: cache })
 }
@@ -144,51 +143,4 @@ fn seat(
 fn create_directories(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     fs::DirBuilder::new().recursive(true).mode(0o755).create(path)
-}
-
-/// Asks each plugin which entities there are.
-fn scan(
-    plugins: &mut [Plugin],
-    resources: &Resources,
-    interrupt: &Interrupt,
-    console: &mut Console,
-) -> Result<Vec<Entity>, Fatal> {
-    let mut entities = Vec::new();
-    for (index, plugin) in plugins.iter_mut().enumerate() {
-        console.flush();
-        let answer = plugin.scan(interrupt, &mut |stream, bytes| {
-            console.write(stream, bytes);
-            console.flush();
-        });
-        if let Err(OperationError::Failed(reason)) = &answer {
-            console.error(format!("scan with plugin {} failed: {reason}", plugin.id));
-        }
-        console.end_paragraph();
-        let report = answer.map_err(|error| match error {
-            OperationError::Failed(_) => Fatal::Reported,
-            OperationError::Fatal(fatal) => fatal,
-        })?;
-        let mut reports = EntityReport::parse_all(&report, plugin.api_version()).map_err(|errors| {
-            for error in errors {
-                console.error(format!("error in scan report of {}, {error}", plugin.id));
-            }
-            Fatal::Reported
-        })?;
-        reports.sort_by(|one, other| one.id.cmp(&other.id));
-        entities.extend(reports.into_iter().map(|report| to_entity(index, &plugin.id, report, resources)));
-    }
-    Ok(entities)
-}
-
-/// The entity as the user sees it, with everything that selects it.
-fn to_entity(plugin: usize, plugin_id: &str, mut report: EntityReport, resources: &Resources) -> Entity {
-    let mut selectors: Vec<BString> = vec![report.id.clone(), plugin_id.into()];
-    selectors.extend(report.sources.iter().flat_map(|source| resources.selectors(source.as_ref())));
-    for source in &mut report.sources {
-        *source = resources.show(source.as_ref());
-    }
-    for information in &mut report.information {
-        information.value = resources.show(information.value.as_ref());
-    }
-    Entity { plugin, report, selectors }
 }

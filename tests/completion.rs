@@ -4,6 +4,8 @@
 //! its arguments. So what counts is what a shell makes of the line in the end, however it takes words apart and quotes them.
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
+use clap::CommandFactory;
+use holo::cli::Cli;
 use holo_testing::{Need, ScratchRoot, binaries::built, trial};
 use libtest_mimic::{Arguments, Failed};
 use std::env;
@@ -90,12 +92,11 @@ const PROMISES: [Promise; 7] = [
 ];
 
 fn command_words() -> Vec<Case> {
-    let verbs = &["apply", "completion", "diff", "help", "scan", "selectors", "test", "version"];
     vec![
         ("holo app\t".into(), &["apply"]),
         ("holo v\t".into(), &["version"]),
-        (format!("holo {ALL}"), verbs),
-        (format!("holo s{ALL}"), &["scan", "selectors"]),
+        // The plugin's ID is no command word.
+        ("holo fil\t".into(), &["fil"]),
     ]
 }
 
@@ -193,6 +194,8 @@ fn main() -> ExitCode {
             let name = format!("{} {}", shell.name, promise.name);
             trials.push(trial(&name, &needs, || check(shell, &(promise.cases)())));
         }
+        let name = format!("{} knows every command word", shell.name);
+        trials.push(trial(&name, &needs, || knows_every_command_word(shell)));
         let name = format!("{} is quiet when there are no selectors", shell.name);
         trials.push(trial(&name, &needs, || is_quiet_without_selectors(shell)));
     }
@@ -260,6 +263,15 @@ fn check(shell: &Shell, cases: &[Case]) -> Result<(), Failed> {
         return Ok(());
     }
     Err(format!("wanted: {wanted:#?}\ngiven: {given:#?}\n{terminal}").into())
+}
+
+fn knows_every_command_word(shell: &Shell) -> Result<(), Failed> {
+    let (mut given, terminal) = type_lines(shell, root(), &[&format!("holo {ALL}")]);
+    let mut wanted: Vec<String> = Cli::command().get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+    wanted.sort();
+    given.iter_mut().for_each(|words| words.sort());
+    assert_eq!(given, [wanted], "{terminal}");
+    Ok(())
 }
 
 fn is_quiet_without_selectors(shell: &Shell) -> Result<(), Failed> {
