@@ -9,6 +9,7 @@ use crate::plugin::{Job, Plugin, Task};
 use crate::refresh::Refreshes;
 use crate::report::{Event, Reporter, Silence};
 use crate::view::View;
+use std::fmt;
 
 /// What a walk needs: what there is, and how it is to be done.
 pub struct Walk<'a> {
@@ -57,6 +58,28 @@ impl Tally {
             End::Skipped => &mut self.skipped,
             End::Failed => &mut self.failed,
         } += 1;
+    }
+}
+
+impl fmt::Display for Tally {
+    /// `14 entities: 3 changed, 11 unchanged`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tally { unchanged, changed, pending, refused, skipped, failed } = *self;
+        let counts = [
+            (changed, "changed"),
+            (unchanged, "unchanged"),
+            (pending, "pending"),
+            (refused, "refused"),
+            (skipped, "skipped"),
+            (failed, "failed"),
+        ];
+        let all: usize = counts.iter().map(|(count, _)| count).sum();
+        write!(f, "{all} {}", if all == 1 { "entity" } else { "entities" })?;
+        let shown = counts.iter().filter(|(count, _)| *count > 0);
+        for (index, (count, what)) in shown.enumerate() {
+            write!(f, "{} {count} {what}", if index == 0 { ":" } else { "," })?;
+        }
+        Ok(())
     }
 }
 
@@ -195,5 +218,18 @@ impl Walk<'_> {
         if matches!(end, End::Changed | End::Unchanged) {
             self.refreshes.done(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tally_is_a_sentence() {
+        assert_eq!(Tally::default().to_string(), "0 entities");
+        assert_eq!(Tally { changed: 1, ..Tally::default() }.to_string(), "1 entity: 1 changed");
+        let tally = Tally { changed: 3, unchanged: 11, failed: 1, ..Tally::default() };
+        assert_eq!(tally.to_string(), "15 entities: 3 changed, 11 unchanged, 1 failed");
     }
 }

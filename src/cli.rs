@@ -3,6 +3,7 @@
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Asks every plugin which entities there are, and brings them into shape.
 #[derive(Debug, Parser)]
@@ -58,6 +59,9 @@ pub struct Apply {
     /// Only show what would be done, as `check` does
     #[arg(long, conflicts_with_all = ["force", "fail_fast"])]
     pub dry_run: bool,
+    /// End the run, as by a signal, when it takes longer: 90s, 5m, 1h
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub timeout: Option<Duration>,
     /// Stop at the first entity that fails or is refused
     #[arg(long)]
     pub fail_fast: bool,
@@ -187,13 +191,23 @@ fn selectors_last(arguments: Vec<OsString>) -> Vec<OsString> {
         };
         *word == *"-h" || *word == *"--help" || verb.get_arguments().any(known)
     };
+    let takes_value = |word: &OsString| {
+        verb.get_opts().any(|argument| argument.get_long().is_some_and(|long| *word == *format!("--{long}")))
+    };
+    let has_value = |word: &OsString| {
+        let name = word.to_str().and_then(|word| word.split_once('=')).map(|(name, _)| OsString::from(name));
+        name.is_some_and(|name| takes_value(&name))
+    };
     let mut words = arguments.into_iter();
     let mut options: Vec<OsString> = words.by_ref().take(2).collect();
     let mut selectors = vec![OsString::from("--")];
     while let Some(word) = words.next() {
         if word == *"--" {
             selectors.extend(words.by_ref());
-        } else if is_option(&word) {
+        } else if takes_value(&word) {
+            options.push(word);
+            options.extend(words.next());
+        } else if is_option(&word) || has_value(&word) {
             options.push(word);
         } else {
             selectors.push(word);
@@ -201,6 +215,21 @@ fn selectors_last(arguments: Vec<OsString>) -> Vec<OsString> {
     }
     options.extend(selectors);
     options
+}
+
+/// Understands a number with a unit: `500ms`, `90s`, `5m`, `1h`; without one it is seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.len() - text.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let milliseconds = match unit {
+        "ms" => 1,
+        "" | "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err("a duration is a number with ms, s, m or h".to_owned()),
+    };
+    let number: u64 = number.parse().map_err(|_| "a duration begins with a number".to_owned())?;
+    number.checked_mul(milliseconds).map(Duration::from_millis).ok_or_else(|| "that is too long".to_owned())
 }
 
 /// What is wrong, without the hints that clap would give instead of the usage.
@@ -215,4 +244,46 @@ fn complaint(error: &clap::Error) -> String {
 pub fn usage() -> String {
     let help = Cli::command().render_help().to_string();
     format!("{}\n", help.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn apply(words: &[&str]) -> Option<Apply> {
+        let words = ["holo", "apply"].iter().chain(words).map(OsString::from);
+        match parse(words) {
+            Arguments::Verb(Verb::Apply(apply)) => Some(apply),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn options_stand_anywhere_and_others_are_selectors() {
+        let words = ["a", "-f", "--timeout", "5m", "--odd", "b", "--timeout=1h", "-", "--", "--force"];
+        assert!(apply(&words).is_none(), "twice the same option");
+        let understood = apply(&["a", "-f", "--timeout", "5m", "--odd", "b", "-", "--", "--force"]).unwrap();
+        assert!(understood.force && !understood.fail_fast);
+        assert_eq!(understood.timeout, Some(Duration::from_secs(300)));
+        assert_eq!(understood.selection.selectors, ["a", "--odd", "b", "-", "--force"]);
+        assert_eq!(apply(&["--timeout=90s", "x"]).unwrap().selection.selectors, ["x"]);
+        assert!(apply(&["--timeout"]).is_none());
+    }
+
+    #[test]
+    fn durations_have_units() {
+        for (text, milliseconds) in
+            [("500ms", 500), ("90s", 90_000), ("90", 90_000), ("5m", 300_000), ("1h", 3_600_000)]
+        {
+            assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)));
+        }
+        for text in ["", "s", "5d", "-1s", "1.5s", "99999999999999999999s", "9999999999999999999h"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
 }

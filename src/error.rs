@@ -20,6 +20,9 @@ pub enum Fatal {
     /// A signal asked for the end.
     #[error("interrupted by signal {0}")]
     Interrupted(i32),
+    /// The run took longer than it may.
+    #[error("The time for this run is over")]
+    TimeIsOver,
 }
 
 impl Fatal {
@@ -28,7 +31,7 @@ impl Fatal {
     pub fn exit_code(&self) -> u8 {
         match self {
             Fatal::CouldNotRun(_) | Fatal::Reported => exit::COULD_NOT_RUN,
-            Fatal::Generator(_) => exit::FAILED,
+            Fatal::Generator(_) | Fatal::TimeIsOver => exit::FAILED,
             Fatal::Interrupted(signal) => exit::interrupted(*signal),
         }
     }
@@ -37,7 +40,7 @@ impl Fatal {
     #[must_use]
     pub fn message(&self) -> Option<String> {
         match self {
-            Fatal::CouldNotRun(_) | Fatal::Generator(_) => Some(self.to_string()),
+            Fatal::CouldNotRun(_) | Fatal::Generator(_) | Fatal::TimeIsOver => Some(self.to_string()),
             Fatal::Reported | Fatal::Interrupted(_) => None,
         }
     }

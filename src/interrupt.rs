@@ -7,14 +7,19 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-/// Remembers that a signal asked for the end.
+/// What stands for a signal when a run's time is over.
+const TIME_IS_OVER: usize = usize::MAX;
+
+/// Remembers that a signal asked for the end, or that the time for it is over.
 ///
 /// Without it a signal would end the process at once, and leave the cache directory and the lock behind.
 #[derive(Debug)]
 pub struct Interrupt {
     signal: Arc<AtomicUsize>,
     wake: OwnedFd,
+    waker: OwnedFd,
 }
 
 impl Interrupt {
@@ -34,7 +39,22 @@ impl Interrupt {
             signal_hook::flag::register_usize(number, Arc::clone(&signal), value)?;
             signal_hook::low_level::pipe::register(number, write_end.try_clone()?)?;
         }
-        Ok(Interrupt { signal, wake })
+        Ok(Interrupt { signal, wake, waker: write_end })
+    }
+
+    /// Ends the run when so much time is over.
+    ///
+    /// # Errors
+    /// If the system has no descriptor or no thread left.
+    pub fn after(&self, time: Duration) -> io::Result<()> {
+        let (signal, waker) = (Arc::clone(&self.signal), self.waker.try_clone()?);
+        std::thread::Builder::new().spawn(move || {
+            std::thread::sleep(time);
+            // A signal that came before has its own exit code.
+            let _ = signal.compare_exchange(0, TIME_IS_OVER, Ordering::Relaxed, Ordering::Relaxed);
+            let _ = rustix::io::write(&waker, b"!");
+        })?;
+        Ok(())
     }
 
     /// The signal that asked for the end, if one did.
@@ -58,9 +78,13 @@ impl Interrupt {
     /// Ends the run if a signal asked for it.
     ///
     /// # Errors
-    /// [`Fatal::Interrupted`] if so.
+    /// [`Fatal::Interrupted`] if so, [`Fatal::TimeIsOver`] if its time is over.
     pub fn check(&self) -> Result<(), Fatal> {
-        self.signal().map_or(Ok(()), |signal| Err(Fatal::Interrupted(signal)))
+        match self.signal.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            TIME_IS_OVER => Err(Fatal::TimeIsOver),
+            _ => Err(Fatal::Interrupted(self.signal().unwrap_or_default())),
+        }
     }
 }
 

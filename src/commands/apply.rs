@@ -12,8 +12,14 @@ use crate::report::{Console, Paragraphs};
 use crate::survey::survey;
 use crate::view::View;
 use holo_protocol::session::Stream;
+use holo_protocol::words;
+use std::time::Instant;
 
 pub(super) fn run(arguments: &Apply, desk: &mut Desk) -> Result<u8, Fatal> {
+    if let Some(time) = arguments.timeout {
+        let cannot = |error| Fatal::CouldNotRun(format!("cannot watch the time: {}", words::reason(&error)));
+        desk.interrupt.after(time).map_err(cannot)?;
+    }
     let tally = if arguments.dry_run {
         super::check::walk(desk, &arguments.selection.selectors)?
     } else {
@@ -47,7 +53,13 @@ fn walk(arguments: &Apply, desk: &mut Desk) -> Result<Tally, Fatal> {
         fail_fast: arguments.fail_fast,
         refreshes,
     };
-    walk.go(&selected, &mut Paragraphs::new(console, false))
+    let began = Instant::now();
+    let tally = walk.go(&selected, &mut Paragraphs::new(console, false))?;
+    if console.is_terminal() {
+        console.end_paragraph();
+        console.raw(Stream::Stdout, format!("{tally} in {:.1} s\n", began.elapsed().as_secs_f64()).as_bytes());
+    }
+    Ok(tally)
 }
 
 fn acquire(path: &std::path::Path, console: &mut Console) -> Result<Lock, Fatal> {

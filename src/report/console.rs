@@ -3,6 +3,7 @@
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::session::Stream;
 use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
 
 const BOLD: &str = "\x1b[1m";
 const RESET: &str = "\x1b[0m";
@@ -43,7 +44,21 @@ pub struct Console {
     anything_shown: bool,
     trailing_newlines: usize,
     stderr_line: LineStart,
+    status: Option<StatusLine>,
 }
+
+/// What is at work, in the last line of a terminal, as long as nothing else is to be shown.
+struct StatusLine {
+    begun: Instant,
+    last: Option<Instant>,
+    shown: bool,
+}
+
+/// How long a run is silent before it shows what it is at.
+const STATUS_AFTER: Duration = Duration::from_secs(1);
+/// How often that is shown anew.
+const STATUS_EVERY: Duration = Duration::from_millis(100);
+const ERASE_LINE: &[u8] = b"\r\x1b[K";
 
 /// One stream, and what became of it.
 struct Output {
@@ -64,7 +79,41 @@ impl Console {
     #[must_use]
     pub fn of_process() -> Console {
         let colours = anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never;
-        Console::new(Box::new(io::stdout().lock()), Box::new(io::stderr().lock()), colours)
+        let mut console = Console::new(Box::new(io::stdout().lock()), Box::new(io::stderr().lock()), colours);
+        if io::stdout().is_terminal() && io::stderr().is_terminal() {
+            console.status = Some(StatusLine { begun: Instant::now(), last: None, shown: false });
+        }
+        console
+    }
+
+    /// Whether a person sees what is shown.
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        self.status.is_some()
+    }
+
+    /// Shows what is at work, if the run takes long and a person sees it.
+    pub fn status(&mut self, text: &[u8]) {
+        let Some(status) = &mut self.status else { return };
+        let is_time = status.last.map_or(status.begun.elapsed() > STATUS_AFTER, |last| last.elapsed() > STATUS_EVERY);
+        // In the middle of a line there is no room for it.
+        if is_time && (!self.anything_shown || self.trailing_newlines > 0) {
+            status.last = Some(Instant::now());
+            self.flush();
+            let line = [ERASE_LINE, text].concat();
+            let _ = self.stderr.writer.write_all(&line).and_then(|()| self.stderr.writer.flush());
+            if let Some(status) = &mut self.status {
+                status.shown = true;
+            }
+        }
+    }
+
+    fn erase_status(&mut self) {
+        if let Some(status) = &mut self.status
+            && std::mem::take(&mut status.shown)
+        {
+            let _ = self.stderr.writer.write_all(ERASE_LINE).and_then(|()| self.stderr.writer.flush());
+        }
     }
 
     /// Any two streams.
@@ -79,6 +128,7 @@ impl Console {
             anything_shown: false,
             trailing_newlines: 0,
             stderr_line: LineStart::default(),
+            status: None,
         }
     }
 
@@ -187,6 +237,9 @@ impl Console {
 
     /// Writes everything that was gathered.
     pub fn flush(&mut self) {
+        if !self.gathered.is_empty() {
+            self.erase_status();
+        }
         let output = match self.gathered_for {
             Stream::Stdout => &mut self.stdout,
             Stream::Stderr => &mut self.stderr,
@@ -211,6 +264,7 @@ impl Console {
     pub fn finish(mut self) -> io::Result<()> {
         self.finish_stderr_line();
         self.flush();
+        self.erase_status();
         let gone = self.reader_is_gone();
         self.stdout.failure.filter(|_| !gone).map_or(Ok(()), Err)
     }

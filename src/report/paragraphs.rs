@@ -73,6 +73,7 @@ impl Reporter for Paragraphs<'_> {
             Event::Begin(entity) => {
                 self.prologue = Some(apply_report(self.console, &entity.report));
                 self.unchanged = false;
+                self.console.status(&entity.report.id);
             }
             Event::Output(stream, bytes) => {
                 self.show_prologue();
