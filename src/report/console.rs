@@ -58,6 +58,7 @@ struct StatusLine {
 const STATUS_AFTER: Duration = Duration::from_secs(1);
 /// How often that is shown anew.
 const STATUS_EVERY: Duration = Duration::from_millis(100);
+const STATUS_WIDTH: usize = 79;
 const ERASE_LINE: &[u8] = b"\r\x1b[K";
 
 /// One stream, and what became of it.
@@ -100,7 +101,9 @@ impl Console {
         if is_time && (!self.anything_shown || self.trailing_newlines > 0) {
             status.last = Some(Instant::now());
             self.flush();
-            let line = [ERASE_LINE, text].concat();
+            // A line that is longer than the terminal could not be erased.
+            let text: String = text.chars().filter(|letter| !letter.is_control()).take(STATUS_WIDTH).collect();
+            let line = [ERASE_LINE, text.as_bytes()].concat();
             let _ = self.stderr.writer.write_all(&line).and_then(|()| self.stderr.writer.flush());
             if let Some(status) = &mut self.status {
                 status.shown = true;
