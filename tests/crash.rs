@@ -161,6 +161,10 @@ fn main() -> ExitCode {
             Ok(())
         }));
     }
+    trials.push(trial("a refresh is done, wherever the dispatcher is killed", &[Need::Program("strace")], || {
+        refresh_everywhere();
+        Ok(())
+    }));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
@@ -171,6 +175,61 @@ fn kill_everywhere(story: &Story, victim: Victim) {
         kills += (1..).take_while(|&number| kill_once(story, victim, call, number, &expected)).count();
     }
     assert!(kills > 20, "only {kills} kills: the test does not test what it says");
+}
+
+/// The system calls of the dispatcher between which something may have changed.
+const DISPATCHER_CALLS: [&str; 16] = [
+    "openat", "write", "pwrite64", "read", "rename", "renameat", "linkat", "unlink", "unlinkat", "mkdir", "mkdirat",
+    "rmdir", "fsync", "poll", "ppoll", "wait4",
+];
+
+fn refresh_everywhere() {
+    let mut kills = 0;
+    for call in DISPATCHER_CALLS {
+        kills += (1..).take_while(|&number| refresh_once(call, number)).count();
+    }
+    assert!(kills > 20, "only {kills} kills: the test does not test what it says");
+}
+
+/// Kills the dispatcher of an apply that changes a file, which a hook subscribes to; whether there was anything to kill.
+fn refresh_once(call: &str, number: usize) -> bool {
+    let hooks = Path::new(env!("CARGO_MANIFEST_DIR")).join("test-scenarios/plugins/hooks");
+    let root = ScratchRoot::new()
+        .binary(built("holo"))
+        .plugin("files")
+        .file("etc/os-release", "ID=debian\n")
+        .file("etc/motd", STOCK)
+        .resource("files/01-x/etc/motd", WANTED)
+        .resource("hooks/on-motd", "# subscribes file:/etc/motd\necho refreshed >>../log\n");
+    let holorc = root.read("etc/holorc");
+    root.write("etc/holorc", format!("{holorc}plugin hooks={}\n", hooks.display()));
+    let log = root.join("tmp/strace");
+    let injection = format!("inject={call}:signal=SIGKILL:when={number}");
+    let holo = built("holo");
+    let words = [
+        "-qq",
+        "-o",
+        log.to_str().unwrap(),
+        "-e",
+        &format!("trace={call}"),
+        "-e",
+        &injection,
+        holo.to_str().unwrap(),
+        "apply",
+    ];
+    let run = root.run("/usr/bin/strace", &words);
+    assert!(!run.stderr_lossy().contains("panicked"), "{run}");
+    let moment = format!("dispatcher killed at {call} number {number}");
+    for _ in 0..2 {
+        let again = root.holo(&["apply"]);
+        assert_eq!(again.status, Some(0), "{moment}: the next apply says\n{again}");
+    }
+    assert_eq!(root.read("etc/motd"), WANTED, "{moment}");
+    let refreshed = root.read("usr/share/holo/log").lines().count();
+    // A kill between the refresh and striking it out makes it be done again.
+    assert!((1..=2).contains(&refreshed), "{moment}: refreshed {refreshed} times");
+    assert!(!root.exists("var/lib/holo/.engine"), "{moment}: something is still due");
+    was_killed(&log)
 }
 
 fn fail_everywhere(story: &Story) {
