@@ -3,10 +3,10 @@
 //! Data goes one way, each step a value that is handed to the next:
 //!
 //! ```text
-//! arguments → configuration → plugins → resources → entities → selection → events → words
-//!   cli.rs      config.rs     plugin/   generators.rs  entity.rs  select.rs   apply.rs   report/
+//! arguments → configuration → plugins → resources → entities → plan → selection → events → words
+//!   cli.rs      config.rs     plugin/   generators.rs  scan.rs   plan.rs  select.rs   apply.rs   report/
 //!                                       resources.rs
-//!                └───────────── survey.rs ──────────────┘        └─── commands/ ───┘
+//!                └──────────────── survey.rs ────────────────┘         └──── commands/ ────┘
 //! ```
 
 pub mod apply;
