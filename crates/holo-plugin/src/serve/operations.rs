@@ -9,6 +9,7 @@ use holo_protocol::{API_VERSION_4, Message};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// The process's own streams.
@@ -103,5 +104,11 @@ fn say(message: &[u8]) -> Result<(), ExitCode> {
 
 /// File descriptor 3, opened by its name: taking it by its number would need unsafe code.
 pub(super) fn messages() -> io::Result<File> {
-    OpenOptions::new().write(true).open(format!("/proc/self/fd/{MESSAGE_FD}"))
+    let opened = OpenOptions::new().write(true).open(format!("/proc/self/fd/{MESSAGE_FD}"));
+    match opened {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !Path::new("/proc/self").exists() => {
+            Err(io::Error::new(io::ErrorKind::NotFound, "/proc is not mounted, which is needed for that"))
+        }
+        opened => opened,
+    }
 }
