@@ -1,0 +1,103 @@
+//! Sessions with plugins that do all that a session must survive: whatever one entity does to its plugin, the others are worked on.
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+use bstr::ByteSlice;
+use holo_testing::{Run, ScratchRoot, binaries::built};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A root with an entity for each name.
+fn root(names: &[&str]) -> ScratchRoot {
+    let plugin = Path::new(env!("CARGO_MANIFEST_DIR")).join("test-scenarios/plugins/session");
+    let root = ScratchRoot::new()
+        .binary(built("holo"))
+        .holorc(&*format!("plugin s={}\n", plugin.display()))
+        .dir("usr/share/holo/s");
+    names.iter().for_each(|name| root.write(format!("usr/share/holo/s/{name}"), ""));
+    root
+}
+
+/// Runs an apply, which must end soon and leave nothing behind.
+#[track_caller]
+fn apply(root: &ScratchRoot, arguments: &[&str]) -> Run {
+    let began = Instant::now();
+    let run = root.holo(&[&["apply"], arguments].concat());
+    assert!(began.elapsed() < Duration::from_secs(20), "{run}");
+    assert!(!run.stderr_lossy().contains("panicked"), "{run}");
+    for folder in ["tmp", "run"] {
+        assert_eq!(std::fs::read_dir(root.join(folder)).unwrap().count(), 0, "something is left in {folder}\n{run}");
+    }
+    run
+}
+
+fn did(run: &Run) -> Vec<String> {
+    let lines = run.stdout.lines().filter_map(|line| line.strip_prefix(b"did s:"));
+    lines.map(|line| line.to_str_lossy().into_owned()).collect()
+}
+
+#[test]
+fn a_good_plugin_is_one_process_for_all() {
+    let run = apply(&root(&["a", "b-talks", "c-strays", "d-unchanged"]), &[]);
+    assert!(run.success() && run.stderr.is_empty(), "{run}");
+    assert_eq!(did(&run), ["a", "b-talks", "c-strays"]);
+    assert!(run.stdout_lossy().contains("Working on s:b-talks\n\ns:b-talks talks\ndid"), "{run}");
+    assert!(run.stdout_lossy().contains("s:c-strays strays\n"), "{run}");
+    assert!(!run.stdout_lossy().contains("d-unchanged"), "{run}");
+}
+
+#[test]
+fn who_kills_the_plugin_fails_alone() {
+    for (name, reason) in [
+        ("dies", "!! signal: killed\n"),
+        ("exits", "!! exit status 7\n"),
+        ("garbage", "!! cannot understand the plugin's answer \"this is no JSON\": "),
+        ("unknown-answer", "!! cannot understand the plugin's answer \"{\"answer\":\"frobnicate\""),
+    ] {
+        let middle = format!("m-{name}");
+        let run = apply(&root(&["a", &middle, "z"]), &[]);
+        assert_eq!(run.status, Some(1), "{run}");
+        assert_eq!(did(&run), ["a", "z"], "{name}\n{run}");
+        assert!(run.stderr_lossy().contains(reason), "{run}");
+        assert_eq!(run.stderr.lines().filter(|line| line.starts_with(b"!! ")).count(), 1, "{run}");
+    }
+}
+
+#[test]
+fn a_failure_is_told_in_the_plugins_words_only() {
+    let run = apply(&root(&["a", "m-fails", "z"]), &[]);
+    assert_eq!(run.status, Some(1), "{run}");
+    assert_eq!(run.stderr, "!! s:m-fails fails\n", "{run}");
+    assert_eq!(did(&run), ["a", "z"]);
+}
+
+#[test]
+fn who_is_forgotten_has_failed() {
+    let run = apply(&root(&["a", "m-forgotten", "z"]), &[]);
+    assert_eq!(run.status, Some(1), "{run}");
+    assert!(run.stderr_lossy().contains("did not say how it ended"), "{run}");
+    assert_eq!(did(&run), ["a", "z"]);
+}
+
+#[test]
+fn a_daemon_that_holds_the_pipes_is_not_waited_for() {
+    let run = apply(&root(&["a", "m-daemon", "z"]), &[]);
+    assert!(run.success(), "{run}");
+    assert_eq!(did(&run), ["a", "m-daemon", "z"]);
+}
+
+#[test]
+fn a_plugin_that_keeps_dying_is_given_up() {
+    let run = apply(&root(&["a", "never-begins", "z"]), &[]);
+    assert_eq!(run.status, Some(1), "{run}");
+    assert_eq!(run.stderr, "!! exit status 5\n".repeat(3), "{run}");
+}
+
+#[test]
+fn a_plugin_that_stops_reading_ends_with_the_run() {
+    // More than a pipe holds.
+    let names: Vec<String> = (0..2000).map(|number| format!("{}{number}", "x".repeat(100))).collect();
+    let root = root(&names.iter().map(String::as_str).chain(["stops-reading"]).collect::<Vec<_>>());
+    let run = apply(&root, &["--timeout", "1s"]);
+    assert_eq!(run.status, Some(1), "{run}");
+    assert!(run.stderr_lossy().contains("!! The time for this run is over"), "{run}");
+}
