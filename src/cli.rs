@@ -38,6 +38,8 @@ pub enum Verb {
     Diff(Diff),
     /// Show which entities there are
     Scan(Scan),
+    /// Draw how entities depend on each other
+    Graph(Graph),
     /// List every string that selects something
     Selectors,
     /// Run scenarios: folders that hold a root before, and what is expected
@@ -104,6 +106,28 @@ pub struct Scan {
     /// Which entities it is about
     #[command(flatten)]
     pub selection: Selection,
+}
+
+/// `holo graph`
+#[derive(Debug, Args)]
+pub struct Graph {
+    /// The language of the picture
+    #[arg(long, value_enum, default_value = "dot")]
+    pub format: Picture,
+    /// Which entities it is about
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// The languages of pictures.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum Picture {
+    /// Graphviz's
+    Dot,
+    /// Mermaid's flowcharts
+    Mermaid,
+    /// A picture that needs no other program
+    Svg,
 }
 
 /// Which entities a command is about.

@@ -4,6 +4,7 @@ mod apply;
 mod check;
 mod completion;
 mod diff;
+mod graph;
 mod scan;
 mod selectors;
 mod test;
@@ -42,6 +43,7 @@ pub(crate) fn run(verb: Verb, settings: Settings, mut console: Console) -> u8 {
         Verb::Check(arguments) => at_desk(settings, console, |desk| check::run(&arguments, desk)),
         Verb::Diff(arguments) => at_desk(settings, console, |desk| diff::run(&arguments, desk)),
         Verb::Scan(arguments) => at_desk(settings, console, |desk| scan::run(&arguments, desk)),
+        Verb::Graph(arguments) => at_desk(settings, console, |desk| graph::run(&arguments, desk)),
         Verb::Selectors => at_desk(settings, console, selectors::run),
     }
 }

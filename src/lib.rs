@@ -19,6 +19,7 @@ pub mod entity;
 pub mod error;
 pub mod exit;
 pub mod generators;
+pub mod graph;
 pub mod in_order;
 pub mod interrupt;
 pub mod lock;

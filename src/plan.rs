@@ -6,21 +6,24 @@
 //! something that is later still: no script of a late plugin runs before earlier plugins for somebody else's sake.
 //!
 //! Orphans are scrubbed against the direction of edges: an orphan never waits for what it needed but goes before it, a user before its
-//! group. What an orphan provides is going away, so it provides it for other orphans only. A living entity that names an orphan keeps its
-//! place relative to it: a service is refreshed after the file is gone that it subscribes to. All edges between orphans and the living
-//! have the orphan first, then, and no cycle arises that was not in what one of both sides declares.
+//! group. What an orphan provides is going away, so it provides it for other orphans only. A living entity that waits for an orphan by
+//! name does so: a service is refreshed after the file is gone that it subscribes to. So all edges between orphans and the living have
+//! the orphan first, and a cycle is one of the living alone, or of orphans alone, as it was declared.
 
 use crate::entity::Entity;
 use crate::root::clean;
-use bstr::{BStr, BString};
+use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::{Asset, Edges};
+use std::borrow::{Borrow, Cow};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::ffi::OsStr;
 use std::fmt;
+use std::hash::Hash;
+use std::iter;
 use std::mem;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 
 /// What a plan has to know of an entity.
 #[derive(Clone, Copy, Debug)]
@@ -120,7 +123,8 @@ impl Plan {
     /// Entities that are no orphans wait for each other. Among orphans nobody could mend a cycle, as nothing defines them any more:
     /// there, as many edges as needed do not count.
     pub fn new(nodes: &[Node<'_>]) -> Result<Plan, Cycle> {
-        let ids = Ids::new(nodes);
+        let mut ids = Groups::new();
+        let namesakes = nodes.iter().enumerate().map(|(entity, node)| ids.add(node.id, entity)).collect();
         let (edges, requirements) = collect(nodes, &ids);
         let mut waits = Waits::new(nodes.len(), edges);
         let order = sort(nodes, &mut waits)?;
@@ -132,7 +136,6 @@ impl Plan {
             }
         }
         let plugins = nodes.iter().map(|node| node.plugin).collect();
-        let namesakes = nodes.iter().enumerate().map(|(entity, node)| ids.first(node.id).unwrap_or(entity)).collect();
         Ok(Plan { order, waits, requirements, refreshes, plugins, namesakes })
     }
 
@@ -247,70 +250,93 @@ impl fmt::Display for Cycle {
 
 impl std::error::Error for Cycle {}
 
-/// Which entities have an ID: usually one.
-struct Ids<'a>(HashMap<&'a BStr, Vec<usize>>);
+/// Entities by a key that several of them may share. There are many keys, so no list is allocated for each.
+struct Groups<K> {
+    /// The places of the first and the last item of each key.
+    ends: HashMap<K, (usize, usize)>,
+    /// Entities, each with the place of the next item of its key.
+    items: Vec<(usize, Option<usize>)>,
+}
 
-impl<'a> Ids<'a> {
-    fn new(nodes: &[Node<'a>]) -> Ids<'a> {
-        let mut ids: HashMap<&BStr, Vec<usize>> = HashMap::with_capacity(nodes.len());
-        for (entity, node) in nodes.iter().enumerate() {
-            ids.entry(node.id).or_default().push(entity);
+impl<K: Eq + Hash> Groups<K> {
+    fn new() -> Groups<K> {
+        Groups { ends: HashMap::new(), items: Vec::new() }
+    }
+
+    /// Adds an entity, and gives the first one of its key.
+    fn add(&mut self, key: K, entity: usize) -> usize {
+        let new = self.items.len();
+        self.items.push((entity, None));
+        let (first, last) = self.ends.entry(key).or_insert((new, new));
+        if *last != new {
+            self.items[*last].1 = Some(new);
+            *last = new;
         }
-        Ids(ids)
+        self.items[*first].0
     }
 
-    fn all(&self, id: &BStr) -> &[usize] {
-        self.0.get(id).map_or(&[], Vec::as_slice)
-    }
-
-    fn first(&self, id: &BStr) -> Option<usize> {
-        self.all(id).first().copied()
+    fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> impl Iterator<Item = usize>
+    where
+        K: Borrow<Q>,
+    {
+        let first = self.ends.get(key).map(|(first, _)| self.items[*first]);
+        iter::successors(first, |(_, next)| next.map(|next| self.items[next])).map(|(entity, _)| entity)
     }
 }
 
 /// Which entities provide an asset.
 struct Providers<'a> {
-    paths: HashMap<PathBuf, Vec<usize>>,
-    others: HashMap<&'a Asset, Vec<usize>>,
+    paths: Groups<Cow<'a, [u8]>>,
+    others: Groups<&'a Asset>,
 }
 
 impl<'a> Providers<'a> {
     fn new(nodes: &[Node<'a>]) -> Providers<'a> {
-        let mut providers = Providers { paths: HashMap::new(), others: HashMap::new() };
+        let mut providers = Providers { paths: Groups::new(), others: Groups::new() };
         for (entity, node) in nodes.iter().enumerate() {
             for asset in &node.edges.provides {
-                let entities = match path(asset) {
-                    Some(path) => providers.paths.entry(path).or_default(),
-                    None => providers.others.entry(asset).or_default(),
+                match path(asset) {
+                    Some(path) => providers.paths.add(path, entity),
+                    None => providers.others.add(asset, entity),
                 };
-                entities.push(entity);
             }
         }
         providers
     }
 
     /// All entities that provide an asset and count, which for a path means its nearest ancestor that any such entity provides.
-    fn of(&self, asset: &Asset, counts: impl Fn(usize) -> bool) -> Vec<usize> {
-        let counting = |entities: Option<&Vec<usize>>| -> Vec<usize> {
-            entities.into_iter().flatten().copied().filter(|&entity| counts(entity)).collect()
-        };
-        match path(asset) {
-            Some(path) => {
-                let mut nearest_first = path.ancestors().map(|path| counting(self.paths.get(path)));
-                nearest_first.find(|entities| !entities.is_empty()).unwrap_or_default()
-            }
-            None => counting(self.others.get(asset)),
-        }
+    fn of(&self, asset: &Asset, counts: impl Fn(&usize) -> bool) -> Vec<usize> {
+        let Some(path) = path(asset) else { return self.others.get(asset).filter(counts).collect() };
+        let nearest_first = iter::successors(Some(&*path), |path| parent(path));
+        let mut providers = nearest_first.map(|path| self.paths.get(path).filter(&counts).collect::<Vec<_>>());
+        providers.find(|providers| !providers.is_empty()).unwrap_or_default()
     }
 }
 
 /// The cleaned path that an asset is, if it is one.
-fn path(asset: &Asset) -> Option<PathBuf> {
-    (asset.kind == "path").then(|| clean(Path::new(OsStr::from_bytes(&asset.value))))
+fn path(asset: &Asset) -> Option<Cow<'_, [u8]>> {
+    if asset.kind != "path" {
+        return None;
+    }
+    let path = &asset.value[..];
+    // Nearly all are clean, and there are many.
+    let is_clean =
+        path.starts_with(b"/") && !path.ends_with(b"/") && !path.contains_str("//") && !path.contains_str("/.");
+    let cleaned = || clean(Path::new(OsStr::from_bytes(path))).into_os_string().into_vec();
+    Some(if is_clean { Cow::Borrowed(path) } else { Cow::Owned(cleaned()) })
+}
+
+/// The parent of a cleaned path.
+fn parent(path: &[u8]) -> Option<&[u8]> {
+    match path.rfind_byte(b'/')? {
+        0 if path.len() > 1 => Some(b"/"),
+        0 => None,
+        slash => Some(&path[..slash]),
+    }
 }
 
 /// All edges, and what each entity requires.
-fn collect(nodes: &[Node<'_>], ids: &Ids<'_>) -> (Vec<Edge>, Vec<Vec<Requirement>>) {
+fn collect(nodes: &[Node<'_>], ids: &Groups<&BStr>) -> (Vec<Edge>, Vec<Vec<Requirement>>) {
     let mut edges = Vec::new();
     let mut link = |from: usize, to: usize, kind: EdgeKind| {
         let turned = nodes[to].edges.orphan;
@@ -330,7 +356,7 @@ fn collect(nodes: &[Node<'_>], ids: &Ids<'_>) -> (Vec<Edge>, Vec<Vec<Requirement
         ];
         for (kind, list) in lists {
             for id in list.iter().filter(|id| *id != node.id) {
-                for &other in ids.all(id.as_ref()) {
+                for other in ids.get(id.as_bstr()) {
                     let declared_first = matches!(kind, EdgeKind::Notifies | EdgeKind::Before);
                     let (from, to) = if declared_first { (entity, other) } else { (other, entity) };
                     link(from, to, kind);
@@ -338,7 +364,7 @@ fn collect(nodes: &[Node<'_>], ids: &Ids<'_>) -> (Vec<Edge>, Vec<Vec<Requirement
             }
         }
         for (place, asset) in needs.iter().enumerate() {
-            let found = providers.of(asset, |provider| *orphan || !nodes[provider].edges.orphan);
+            let found = providers.of(asset, |&provider| *orphan || !nodes[provider].edges.orphan);
             if !found.contains(&entity) {
                 found.into_iter().for_each(|provider| link(provider, entity, EdgeKind::Needs(place)));
             }
@@ -346,17 +372,17 @@ fn collect(nodes: &[Node<'_>], ids: &Ids<'_>) -> (Vec<Edge>, Vec<Vec<Requirement
         if !*orphan {
             // Whoever requires itself waits for ever, and has to hear of it.
             requires.iter().filter(|id| *id == node.id).for_each(|_| link(entity, entity, EdgeKind::Requires));
-            requirements[entity] = requires.iter().flat_map(|id| required(id, nodes, ids)).collect();
+            for id in requires {
+                let known = requirements[entity].len();
+                let living = ids.get(id.as_bstr()).filter(|&other| !nodes[other].edges.orphan);
+                requirements[entity].extend(living.map(Requirement::Entity));
+                if requirements[entity].len() == known {
+                    requirements[entity].push(Requirement::Unknown(id.clone()));
+                }
+            }
         }
     }
     (edges, requirements)
-}
-
-/// The entities that an ID stands for where it is required.
-fn required(id: &BString, nodes: &[Node<'_>], ids: &Ids<'_>) -> Vec<Requirement> {
-    let living = ids.all(id.as_ref()).iter().filter(|&&entity| !nodes[entity].edges.orphan);
-    let living: Vec<Requirement> = living.map(|&entity| Requirement::Entity(entity)).collect();
-    if living.is_empty() { vec![Requirement::Unknown(id.clone())] } else { living }
 }
 
 /// Edges by the entity that waits, and in the order in which they were found.
@@ -420,51 +446,50 @@ fn sort(nodes: &[Node<'_>], waits: &mut Waits) -> Result<Vec<usize>, Cycle> {
     let mut orphans = (0..nodes.len()).filter(|&entity| nodes[entity].edges.orphan).peekable();
     let mut planned = vec![false; nodes.len()];
     let mut order = Vec::with_capacity(nodes.len());
-    let mut broken = false;
+    let mut dropped: HashSet<(usize, usize)> = HashSet::new();
     loop {
-        let entity = match ready.pop() {
-            Some(Reverse(entity)) => entity,
-            None => {
-                while orphans.next_if(|&orphan| planned[orphan]).is_some() {}
-                let Some(&orphan) = orphans.peek() else { break };
-                broken = true;
-                somewhere_in_a_cycle(orphan, waits, &planned)
+        while let Some(Reverse(entity)) = ready.pop() {
+            planned[entity] = true;
+            order.push(entity);
+            for &other in waiting.of(entity).iter().filter(|&&other| !dropped.contains(&(entity, other))) {
+                open[other] -= 1;
+                if open[other] == 0 {
+                    ready.push(Reverse(other));
+                }
             }
-        };
-        // An orphan that was taken from a cycle is ready once more when what it waited for is done.
-        if mem::replace(&mut planned[entity], true) {
-            continue;
         }
-        order.push(entity);
-        for &other in waiting.of(entity) {
-            open[other] -= 1;
-            if open[other] == 0 {
-                ready.push(Reverse(other));
-            }
+        while orphans.next_if(|&orphan| planned[orphan]).is_some() {}
+        let Some(&orphan) = orphans.peek() else { break };
+        // Orphans wait for orphans only.
+        let (from, to) = in_a_cycle(orphan, waits, |from, to| !planned[from] && !dropped.contains(&(from, to)));
+        dropped.insert((from, to));
+        open[to] -= waits.of(to).iter().filter(|edge| edge.from == from).count();
+        if open[to] == 0 {
+            ready.push(Reverse(to));
         }
     }
     if let Some(stuck) = planned.iter().position(|planned| !planned) {
-        return Err(shortest_cycle(somewhere_in_a_cycle(stuck, waits, &planned), nodes, waits, &planned));
+        let (_, start) = in_a_cycle(stuck, waits, |from, _| !planned[from]);
+        return Err(shortest_cycle(start, nodes, waits, &planned));
     }
-    if broken {
-        let mut places = vec![0; nodes.len()];
-        order.iter().enumerate().for_each(|(place, &entity)| places[entity] = place);
+    if !dropped.is_empty() {
         let mut edges = mem::take(&mut waits.edges);
-        edges.retain(|edge| places[edge.from] < places[edge.to]);
+        edges.retain(|edge| !dropped.contains(&(edge.from, edge.to)));
         *waits = Waits::new(nodes.len(), edges);
     }
     Ok(order)
 }
 
-/// Walks from an entity that is not planned to what it waits for, until it comes by for the second time.
-fn somewhere_in_a_cycle(start: usize, waits: &Waits, planned: &[bool]) -> usize {
+/// Finds an edge of a cycle, from what goes first to what waits, by walking from an entity to what it waits for until the walk comes by
+/// somewhere for the second time. Only edges that count are walked, and wherever the walk comes there has to be one.
+fn in_a_cycle(start: usize, waits: &Waits, counts: impl Fn(usize, usize) -> bool) -> (usize, usize) {
+    let next = |to: usize| waits.of(to).iter().map(|edge| edge.from).find(|&from| counts(from, to)).unwrap_or(to);
     let mut seen = HashSet::new();
     let mut entity = start;
     while seen.insert(entity) {
-        // What is not planned waits for something that is not planned either.
-        entity = waits.of(entity).iter().map(|edge| edge.from).find(|&from| !planned[from]).unwrap_or(entity);
+        entity = next(entity);
     }
-    entity
+    (next(entity), entity)
 }
 
 /// The shortest way from an entity back to itself.
@@ -499,4 +524,233 @@ fn shortest_cycle(start: usize, nodes: &[Node<'_>], waits: &Waits, planned: &[bo
         origin: nodes[edge.declared_by()].origin.into(),
     };
     Cycle { members: way.iter().map(member).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holo_protocol::EntityReport;
+
+    fn parse(report: &str) -> Vec<EntityReport> {
+        EntityReport::parse_all(report.as_bytes(), 4).unwrap()
+    }
+
+    /// One plugin for each first letter of an ID, and a source for each entity.
+    fn nodes(reports: &[EntityReport]) -> Vec<Node<'_>> {
+        reports
+            .iter()
+            .map(|report| Node {
+                id: report.id.as_ref(),
+                plugin: usize::from(report.id[0]),
+                edges: &report.edges,
+                origin: report.sources.first().map(BString::as_ref).unwrap_or_default(),
+            })
+            .collect()
+    }
+
+    /// The IDs in the order of the plan, sets in brackets.
+    #[track_caller]
+    fn check(report: &str, expected: &str) {
+        let reports = parse(report);
+        let plan = Plan::new(&nodes(&reports)).unwrap();
+        let sets = plan.sets(&vec![true; reports.len()]);
+        let show = |set: &Vec<usize>| {
+            format!("[{}]", set.iter().map(|&e| reports[e].id.to_string()).collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(sets.iter().map(show).collect::<Vec<_>>().join(" "), expected);
+        assert_eq!(sets.concat(), plan.order());
+    }
+
+    #[track_caller]
+    fn check_cycle(report: &str, expected: &str) {
+        let reports = parse(report);
+        let message = Plan::new(&nodes(&reports)).unwrap_err().to_string();
+        assert_eq!(message, format!("cycle, each waiting for the next: {expected}"));
+    }
+
+    #[test]
+    fn without_edges_the_order_is_the_given_one() {
+        check("", "");
+        check("ENTITY: b1\nENTITY: b0\nENTITY: a\nENTITY: b2\n", "[b1 b0] [a] [b2]");
+    }
+
+    #[test]
+    fn who_waits_stands_right_behind_what_it_waits_for() {
+        check("ENTITY: a1\nAFTER: a3\nENTITY: a2\nENTITY: a3\nENTITY: a4\n", "[a2 a3] [a1 a4]");
+        check("ENTITY: a1\nENTITY: b2\nENTITY: c3\nBEFORE: a1\nENTITY: d4\n", "[b2] [c3] [a1] [d4]");
+        check("ENTITY: a1\nREQUIRES: a2\nENTITY: a2\nREQUIRES: a4\nENTITY: a3\nENTITY: a4\n", "[a3 a4] [a2] [a1]");
+        check("ENTITY: a1\nSUBSCRIBES: a2\nENTITY: a2\nENTITY: a3\nNOTIFIES: a2\n", "[a3] [a2] [a1]");
+    }
+
+    #[test]
+    fn edges_that_hold_already_only_cut_sets() {
+        check("ENTITY: a1\nENTITY: a2\nENTITY: a3\nAFTER: a2\nENTITY: a4\nAFTER: a1\n", "[a1 a2] [a3 a4]");
+    }
+
+    #[test]
+    fn only_what_is_selected_is_in_sets() {
+        let reports = parse("ENTITY: a1\nENTITY: b2\nAFTER: a1\nENTITY: a3\nAFTER: b2\nENTITY: a4\nAFTER: a1\n");
+        let plan = Plan::new(&nodes(&reports)).unwrap();
+        assert_eq!(plan.sets(&[true, false, true, true]), [vec![0, 2], vec![3]]);
+        assert!(plan.sets(&[]).is_empty());
+    }
+
+    #[test]
+    fn unknown_ids_matter_to_requirements_only() {
+        let report = "ENTITY: a\nAFTER: x\nBEFORE: x\nSUBSCRIBES: x\nNOTIFIES: x\nNEEDS: user x\nREQUIRES: b\nREQUIRES: y\n\
+                      ENTITY: b\n";
+        let reports = parse(report);
+        let plan = Plan::new(&nodes(&reports)).unwrap();
+        assert_eq!(plan.order(), [1, 0]);
+        assert_eq!(plan.requirements(0), [Requirement::Entity(1), Requirement::Unknown("y".into())]);
+        assert!(plan.requirements(1).is_empty());
+    }
+
+    #[test]
+    fn assets_order_only() {
+        check(
+            "ENTITY: a\nNEEDS: user x\nNEEDS: user y\nENTITY: b\nPROVIDES: user x\nENTITY: c\nPROVIDES: group y\n",
+            "[b] [a] [c]",
+        );
+        let reports =
+            parse("ENTITY: a\nNEEDS: user x y\nENTITY: b\nPROVIDES: user x y\nENTITY: c\nPROVIDES: user x y\n");
+        let nodes = nodes(&reports);
+        let plan = Plan::new(&nodes).unwrap();
+        assert_eq!(plan.order(), [1, 2, 0]);
+        assert!(plan.requirements(0).is_empty());
+        assert_eq!(plan.edges()[0].asset(&nodes), Some(&Asset::new("user", "x y")));
+    }
+
+    #[test]
+    fn paths_are_provided_by_the_nearest_ancestor() {
+        let paths = "ENTITY: c\nPROVIDES: path /a\nENTITY: d\nPROVIDES: path /a/./b/\n\
+                     ENTITY: e\nPROVIDES: path /a/bc\nENTITY: f\nPROVIDES: path /\n";
+        let after = |needed: &str| {
+            let reports = parse(&format!("ENTITY: a\nNEEDS: path {needed}\n{paths}"));
+            let plan = Plan::new(&nodes(&reports)).unwrap();
+            plan.edges().iter().map(|edge| reports[edge.from].id.to_string()).collect::<String>()
+        };
+        assert_eq!(after("/a/b"), "d");
+        assert_eq!(after("/a//b/c/d/../e"), "d");
+        assert_eq!(after("/a/b/.."), "c");
+        assert_eq!(after("/a/bcd"), "c");
+        assert_eq!(after("/b"), "f");
+        assert_eq!(after("/"), "f");
+        assert_eq!(after("a/b"), "");
+    }
+
+    #[test]
+    fn who_provides_what_it_needs_waits_for_nobody() {
+        check(
+            "ENTITY: a\nNEEDS: path /x/y\nPROVIDES: path /x\nENTITY: b\nPROVIDES: path /x\nENTITY: c\nPROVIDES: path /\n",
+            "[a] [b] [c]",
+        );
+        check("ENTITY: a\nAFTER: a\nNOTIFIES: a\nSUBSCRIBES: a\nENTITY: b\n", "[a] [b]");
+    }
+
+    #[test]
+    fn an_id_stands_for_all_that_have_it() {
+        check("ENTITY: a\nREQUIRES: b\nENTITY: b\nENTITY: b\nENTITY: c\n", "[b] [b] [a] [c]");
+        check("ENTITY: b\nENTITY: b\nBEFORE: a\nENTITY: a\n", "[b] [b] [a]");
+    }
+
+    #[test]
+    fn changes_refresh_those_that_want_it() {
+        let reports = parse(
+            "ENTITY: a\nNOTIFIES: c\nNOTIFIES: c\nENTITY: b\nSUBSCRIBES: a\nENTITY: c\nSUBSCRIBES: a\nAFTER: b\n",
+        );
+        let plan = Plan::new(&nodes(&reports)).unwrap();
+        assert_eq!(plan.refreshes(0), [1, 2]);
+        assert!(plan.refreshes(1).is_empty());
+    }
+
+    #[test]
+    fn orphans_go_before_what_they_needed() {
+        let orphan = "ORPHAN: yes\n";
+        check(&format!("ENTITY: g\n{orphan}PROVIDES: group x\nENTITY: u\n{orphan}NEEDS: group x\n"), "[u] [g]");
+        check(&format!("ENTITY: g\n{orphan}BEFORE: u\nENTITY: u\n{orphan}\n"), "[u] [g]");
+        check(&format!("ENTITY: p\nENTITY: u\n{orphan}REQUIRES: p\nREQUIRES: x\n"), "[u] [p]");
+    }
+
+    #[test]
+    fn orphans_provide_nothing_for_the_living() {
+        let report = "ENTITY: a\nNEEDS: path /x/y\nREQUIRES: b\nENTITY: b\nORPHAN: yes\nPROVIDES: path /x/y\n\
+                      ENTITY: c\nPROVIDES: path /x\n";
+        let reports = parse(report);
+        let plan = Plan::new(&nodes(&reports)).unwrap();
+        assert_eq!(plan.order(), [1, 2, 0]);
+        assert_eq!(
+            plan.edges().iter().map(|edge| (edge.from, edge.kind)).collect::<Vec<_>>(),
+            [(1, EdgeKind::Requires), (2, EdgeKind::Needs(0))]
+        );
+        assert_eq!(plan.requirements(0), [Requirement::Unknown("b".into())]);
+        assert!(plan.requirements(1).is_empty());
+    }
+
+    #[test]
+    fn an_orphan_refreshes_the_living_and_is_not_refreshed() {
+        let orphan = "ENTITY: f\nORPHAN: yes\n";
+        let refreshes = |report: &str| {
+            let reports = parse(report);
+            let plan = Plan::new(&nodes(&reports)).unwrap();
+            (plan.order().to_vec(), plan.refreshes(0).to_vec(), plan.refreshes(1).to_vec())
+        };
+        assert_eq!(
+            refreshes(&format!("ENTITY: s\nSUBSCRIBES: f\nREQUIRES: f\n{orphan}")),
+            (vec![1, 0], vec![], vec![0])
+        );
+        assert_eq!(refreshes(&format!("ENTITY: s\n{orphan}NOTIFIES: s\n")), (vec![1, 0], vec![], vec![0]));
+        assert_eq!(
+            refreshes(&format!("ENTITY: s\nNOTIFIES: f\n{orphan}SUBSCRIBES: s\n")),
+            (vec![1, 0], vec![], vec![])
+        );
+    }
+
+    #[test]
+    fn an_orphan_between_two_that_live_makes_no_cycle() {
+        // A directory that nothing defines any more, with a file that somebody still wants: both of one owner.
+        let owner = "ENTITY: u\nPROVIDES: user x\n";
+        let file = "ENTITY: f\nNEEDS: user x\nNEEDS: path /d/f\nAFTER: d\n";
+        check(&format!("{owner}{file}ENTITY: d\nORPHAN: yes\nNEEDS: user x\nPROVIDES: path /d\n"), "[d] [u] [f]");
+    }
+
+    #[test]
+    fn cycles_name_their_members_and_files() {
+        let report = "ENTITY: a\nENTITY: b\nSOURCE: /b\nREQUIRES: d\nENTITY: c\nSOURCE: /c\nSOURCE: /no\nBEFORE: d\nNEEDS: path /x/y\n\
+                      ENTITY: d\nENTITY: e\nSOURCE: /e\nNOTIFIES: d\nPROVIDES: path /x\nSUBSCRIBES: b\n";
+        check_cycle(report, "b → d (REQUIRES in /b) → e (NOTIFIES in /e) → b (SUBSCRIBES in /e)");
+        let report =
+            "ENTITY: a\nAFTER: b\nENTITY: b\nNEEDS: path /x/y\nSOURCE: /b\nENTITY: c\nPROVIDES: path /x\nAFTER: b\n";
+        check_cycle(report, "b → c (NEEDS: path /x/y in /b) → b (AFTER)");
+        check_cycle("ENTITY: a\nREQUIRES: a\nSOURCE: /a\n", "a → a (REQUIRES in /a)");
+    }
+
+    #[test]
+    fn a_short_cycle_is_preferred() {
+        let report = "ENTITY: a\nAFTER: b\nENTITY: b\nAFTER: c\nENTITY: c\nAFTER: d\nAFTER: b\nENTITY: d\nAFTER: a\n";
+        check_cycle(report, "a → b (AFTER) → c (AFTER) → d (AFTER) → a (AFTER)");
+        check_cycle(&report.replace("AFTER: d\nAFTER: b\n", "AFTER: b\nAFTER: d\n"), "b → c (AFTER) → b (AFTER)");
+    }
+
+    #[test]
+    fn orphans_that_wait_for_each_other_are_scrubbed_all_the_same() {
+        let report = "ENTITY: a\nORPHAN: yes\nAFTER: b\nREQUIRES: a\nENTITY: b\nORPHAN: yes\nAFTER: a\nENTITY: c\nAFTER: a\n\
+                      ENTITY: d\nORPHAN: yes\nAFTER: b\n";
+        let reports = parse(report);
+        let plan = Plan::new(&nodes(&reports)).unwrap();
+        assert_eq!(plan.order(), [3, 0, 1, 2]);
+        assert_eq!(plan.edges().len(), 3);
+    }
+
+    #[test]
+    fn long_chains_and_cycles_do_not_exhaust_the_stack() {
+        let mut reports: Vec<EntityReport> = (0..100_000).map(|number| EntityReport::new(number.to_string())).collect();
+        for number in 1..reports.len() {
+            reports[number - 1].edges.requires = vec![number.to_string().into()];
+        }
+        let plan = Plan::new(&nodes(&reports)).unwrap();
+        assert!(plan.order().iter().rev().copied().eq(0..reports.len()));
+        reports[99_999].edges.requires = vec!["0".into()];
+        assert_eq!(Plan::new(&nodes(&reports)).unwrap_err().members.len(), reports.len());
+    }
 }

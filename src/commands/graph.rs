@@ -1,0 +1,24 @@
+//! `holo graph`
+
+use super::Desk;
+use crate::cli::{Graph, Picture};
+use crate::error::Fatal;
+use crate::exit;
+use crate::graph;
+use crate::plan::Node;
+use crate::survey::survey;
+use holo_protocol::session::Stream;
+
+pub(super) fn run(arguments: &Graph, desk: &mut Desk) -> Result<u8, Fatal> {
+    let Desk { settings, interrupt, console } = desk;
+    let survey = survey(settings, interrupt, console)?;
+    let selected = super::select(&survey.entities, &arguments.selection.selectors, console)?;
+    let nodes: Vec<Node<'_>> = survey.entities.iter().map(Node::from).collect();
+    let draw = match arguments.format {
+        Picture::Dot => graph::dot,
+        Picture::Mermaid => graph::mermaid,
+        Picture::Svg => graph::svg,
+    };
+    console.raw(Stream::Stdout, draw(&nodes, &survey.plan, &selected).as_bytes());
+    Ok(exit::DONE)
+}

@@ -1,0 +1,163 @@
+//! Shows a plan as a picture: the selected entities, and the edges among them, which point from what goes first to what waits for it.
+
+use crate::plan::{EdgeKind, Node, Plan};
+use bstr::ByteSlice;
+use std::collections::BTreeMap;
+
+mod dot;
+mod layout;
+mod mermaid;
+mod svg;
+
+/// Writes the plan of the selected entities in the language of Graphviz.
+#[must_use]
+pub fn dot(nodes: &[Node<'_>], plan: &Plan, selected: &[bool]) -> String {
+    dot::write(&Picture::new(nodes, plan, selected))
+}
+
+/// Writes the plan of the selected entities as a flowchart of Mermaid, which shows some hundred entities at most.
+#[must_use]
+pub fn mermaid(nodes: &[Node<'_>], plan: &Plan, selected: &[bool]) -> String {
+    mermaid::write(&Picture::new(nodes, plan, selected))
+}
+
+/// Draws the plan of the selected entities as an SVG file that stands alone.
+#[must_use]
+pub fn svg(nodes: &[Node<'_>], plan: &Plan, selected: &[bool]) -> String {
+    svg::write(&Picture::new(nodes, plan, selected))
+}
+
+/// The colour of what refreshes.
+const REFRESH_COLOUR: &str = "#c2410c";
+
+/// What is to be seen.
+#[derive(Debug)]
+struct Picture {
+    /// In the order of the plan.
+    entities: Vec<Shown>,
+    /// From an earlier entity to a later one, at most one between any two.
+    lines: Vec<Line>,
+}
+
+/// An entity.
+#[derive(Debug)]
+struct Shown {
+    label: String,
+    orphan: bool,
+}
+
+/// All edges from one entity to another one.
+#[derive(Debug)]
+struct Line {
+    from: usize,
+    to: usize,
+    requires: bool,
+    refreshes: bool,
+    /// What is needed and provided.
+    assets: Vec<String>,
+}
+
+impl Picture {
+    fn new(nodes: &[Node<'_>], plan: &Plan, selected: &[bool]) -> Picture {
+        let mut places = vec![None; nodes.len()];
+        let mut entities = Vec::new();
+        for &entity in plan.order().iter().filter(|&&entity| selected.get(entity) == Some(&true)) {
+            places[entity] = Some(entities.len());
+            entities.push(Shown { label: readable(nodes[entity].id), orphan: nodes[entity].edges.orphan });
+        }
+        let mut lines: BTreeMap<(usize, usize), Line> = BTreeMap::new();
+        for edge in plan.edges() {
+            let (Some(from), Some(to)) = (places[edge.from], places[edge.to]) else { continue };
+            let new = Line { from, to, requires: false, refreshes: false, assets: Vec::new() };
+            let line = lines.entry((from, to)).or_insert(new);
+            line.requires |= edge.kind == EdgeKind::Requires;
+            line.refreshes |= edge.kind.refreshes();
+            if let Some(asset) = edge.asset(nodes) {
+                let asset = format!("{} {}", readable(&asset.kind), readable(&asset.value));
+                if !line.assets.contains(&asset) {
+                    line.assets.push(asset);
+                }
+            }
+        }
+        Picture { entities, lines: lines.into_values().collect() }
+    }
+}
+
+/// The text with a sign in place of whatever is no text, or would be refused or obeyed by a program that shows it.
+fn readable(text: &[u8]) -> String {
+    let unreadable = |c: char| {
+        c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
+    };
+    text.to_str_lossy().chars().map(|c| if unreadable(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bstr::{BStr, BString};
+    use holo_protocol::{Asset, Edges};
+
+    fn picture(entities: &[(&[u8], Edges)]) -> Picture {
+        let node = |(id, edges)| Node { id: BStr::new(id), plugin: 0, edges, origin: BStr::new("") };
+        let nodes: Vec<Node<'_>> = entities.iter().map(|(id, edges)| node((*id, edges))).collect();
+        let plan = Plan::new(&nodes).unwrap();
+        Picture::new(&nodes, &plan, &vec![true; nodes.len()])
+    }
+
+    fn ids(ids: &[&str]) -> Vec<BString> {
+        ids.iter().map(|&id| id.into()).collect()
+    }
+
+    /// Every kind of line and box.
+    pub(super) fn small() -> Picture {
+        let www = Asset::new("user", "www");
+        picture(&[
+            (b"group:web", Edges::default()),
+            (
+                b"service:www",
+                Edges {
+                    requires: ids(&["file:/etc/www"]),
+                    subscribes: ids(&["file:/etc/www"]),
+                    after: ids(&["user:www"]),
+                    ..Edges::default()
+                },
+            ),
+            (b"user:www", Edges { requires: ids(&["group:web"]), provides: vec![www.clone()], ..Edges::default() }),
+            (b"file:/etc/www", Edges { needs: vec![www], ..Edges::default() }),
+            (b"file:/old", Edges { orphan: true, ..Edges::default() }),
+        ])
+    }
+
+    /// Labels with everything that means something to a program that shows them.
+    pub(super) fn hostile() -> Picture {
+        let asset = Asset::new("path", "/\"]\\n");
+        picture(&[
+            (b"a\"b\\<c>&lt;'%#;\xc3\xa9\xff", Edges { provides: vec![asset.clone()], ..Edges::default() }),
+            (b"-->\x1b|\t]]>", Edges { needs: vec![asset], ..Edges::default() }),
+        ])
+    }
+
+    #[test]
+    fn edges_between_the_same_two_are_one_line() {
+        let picture = small();
+        let lines: Vec<(usize, usize)> = picture.lines.iter().map(|line| (line.from, line.to)).collect();
+        assert_eq!(lines, [(0, 1), (1, 2), (1, 3), (2, 3)]);
+        assert!(picture.lines[3].requires && picture.lines[3].refreshes);
+    }
+
+    #[test]
+    fn only_what_is_selected_is_shown() {
+        let edges = [Edges { before: ids(&["b", "c"]), ..Edges::default() }, Edges::default(), Edges::default()];
+        let nodes: Vec<Node<'_>> = std::iter::zip(["a", "b", "c"], &edges)
+            .map(|(id, edges)| Node { id: id.into(), plugin: 0, edges, origin: "".into() })
+            .collect();
+        let picture = Picture::new(&nodes, &Plan::new(&nodes).unwrap(), &[true, false, true]);
+        assert_eq!(picture.entities.iter().map(|shown| &*shown.label).collect::<Vec<_>>(), ["a", "c"]);
+        assert_eq!(picture.lines.len(), 1);
+    }
+
+    #[test]
+    fn what_is_no_text_is_replaced() {
+        assert_eq!(readable(b"a\xff\x1b[0m\t\xe2\x80\xaeb"), "a\u{fffd}\u{fffd}[0m\u{fffd}\u{fffd}b");
+    }
+}

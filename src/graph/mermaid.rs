@@ -1,0 +1,82 @@
+//! Flowcharts of Mermaid.
+
+use super::{Line, Picture, REFRESH_COLOUR};
+use std::fmt::Write as _;
+
+const HEAD: &str = "\
+%% What goes first points to what waits for it. Solid: required. Dotted: order only. Coloured: refreshed by a change.
+%% A label says what is needed and provided. An orphan has a dashed box.
+flowchart LR
+";
+
+pub(super) fn write(picture: &Picture) -> String {
+    let mut text = HEAD.to_owned();
+    for (number, entity) in picture.entities.iter().enumerate() {
+        let class = if entity.orphan { ":::orphan" } else { "" };
+        let _ = writeln!(text, "  n{number}[\"{}\"]{class}", escape(&entity.label));
+    }
+    for line in &picture.lines {
+        let arrow = if line.requires { "-->" } else { "-.->" };
+        let _ = writeln!(text, "  n{} {arrow}{} n{}", line.from, label(line), line.to);
+    }
+    if picture.entities.iter().any(|entity| entity.orphan) {
+        text.push_str("  classDef orphan stroke-dasharray: 4 3\n");
+    }
+    let refreshing = picture.lines.iter().enumerate().filter(|(_, line)| line.refreshes);
+    let refreshing: Vec<String> = refreshing.map(|(number, _)| number.to_string()).collect();
+    if !refreshing.is_empty() {
+        let _ = writeln!(text, "  linkStyle {} stroke:{REFRESH_COLOUR},stroke-width:2.5px", refreshing.join(","));
+    }
+    text
+}
+
+fn label(line: &Line) -> String {
+    let labels: Vec<String> = line.assets.iter().map(|asset| escape(asset)).collect();
+    if labels.is_empty() { String::new() } else { format!("|\"{}\"|", labels.join("<br>")) }
+}
+
+/// Mermaid reads Markdown and HTML in labels, and codes for what should be neither.
+fn escape(label: &str) -> String {
+    let mut escaped = String::new();
+    for c in label.chars() {
+        if c.is_ascii_punctuation() && !matches!(c, '/' | ':' | '.' | '-' | '@' | ',' | '=') {
+            let _ = write!(escaped, "#{};", u32::from(c));
+        } else {
+            escaped.push(c);
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{hostile, small};
+    use super::*;
+
+    #[test]
+    fn entities_and_edges_are_lines() {
+        let expected = "\
+flowchart LR
+  n0[\"group:web\"]
+  n1[\"user:www\"]
+  n2[\"file:/etc/www\"]
+  n3[\"service:www\"]
+  n4[\"file:/old\"]:::orphan
+  n0 --> n1
+  n1 -.->|\"user www\"| n2
+  n1 -.-> n3
+  n2 --> n3
+  classDef orphan stroke-dasharray: 4 3
+  linkStyle 3 stroke:#c2410c,stroke-width:2.5px
+";
+        let text = write(&small());
+        assert_eq!(text.lines().filter(|line| !line.starts_with("%%")).collect::<Vec<_>>().join("\n") + "\n", expected);
+    }
+
+    #[test]
+    fn labels_cannot_break_out() {
+        let text = write(&hostile());
+        assert!(text.contains("  n0[\"a#34;b#92;#60;c#62;#38;lt#59;#39;#37;#35;#59;é�\"]"), "{text}");
+        assert!(text.contains("|\"path /#34;#93;#92;n\"|"), "{text}");
+    }
+}
