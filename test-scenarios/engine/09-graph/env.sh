@@ -1,0 +1,20 @@
+holo=$HOLO_BINARY
+
+# Shows a command, what it prints, and its exit status.
+run() {
+    echo "\$ holo $*"
+    "$holo" "$@"
+    echo "exit status $?"
+}
+
+# Is run in place of the usual command.
+several() {
+    case $1 in
+    scan)
+        run graph
+        run graph --format mermaid hooks
+        run graph --format mermaid hooks
+        ;;
+    esac
+}
+HOLO_BINARY=several
