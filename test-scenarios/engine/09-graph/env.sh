@@ -13,7 +13,6 @@ several() {
     scan)
         run graph
         run graph --format mermaid hooks
-        run graph --format mermaid hooks
         ;;
     esac
 }
