@@ -43,6 +43,7 @@ install:
 	for page in man/*; do \
 	    install -D -m 0644 $$page '$(DESTDIR)$(PREFIX)/share/man'/man$${page##*.}/$${page##*/} || exit 1; \
 	done
+	for schema in schema/*.json; do install -D -m 0644 $$schema '$(DESTDIR)$(PREFIX)/share/holo-schema'/$${schema##*/} || exit 1; done
 	install -d -m 0755 '$(DESTDIR)$(PREFIX)/share/bash-completion/completions' \
 	    '$(DESTDIR)$(PREFIX)/share/zsh/site-functions' '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d'
 	$(BUILD)/holo completion bash >'$(DESTDIR)$(PREFIX)/share/bash-completion/completions/holo'

@@ -139,7 +139,7 @@ impl Walk<'_> {
             };
             ends[entity] = Some(end);
             reporter.event(Event::Begin(&self.entities[entity]));
-            reporter.event(if end == End::Failed { Event::Failed(Some(&reason)) } else { Event::Warning(&reason) });
+            reporter.event(if end == End::Failed { Event::Failed(Some(&reason)) } else { Event::Skipped(&reason) });
             reporter.event(Event::End(&self.entities[entity], end));
         }
         Ok(able)
@@ -168,7 +168,7 @@ impl Walk<'_> {
                 End::Skipped => "which was skipped",
                 End::Failed => "which failed",
             };
-            return Ok(Some((End::Skipped, format!("Skipped: requires {id}, {how}"))));
+            return Ok(Some((End::Skipped, format!("requires {id}, {how}"))));
         }
         Ok(None)
     }

@@ -41,7 +41,7 @@ pub enum Verb {
     /// Draw how entities depend on each other
     Graph(Graph),
     /// List every string that selects something
-    Selectors,
+    Selectors(Selectors),
     /// Run scenarios: folders that hold a root before, and what is expected
     Test(Test),
     /// Write a script that completes command lines in a shell
@@ -70,6 +70,9 @@ pub struct Apply {
     /// End with 0 even if entities fail or are refused, as version 3 did
     #[arg(long)]
     pub exit_zero: bool,
+    /// What is written
+    #[command(flatten)]
+    pub output: Output,
     /// Which entities it is about
     #[command(flatten)]
     pub selection: Selection,
@@ -78,6 +81,9 @@ pub struct Apply {
 /// `holo check`
 #[derive(Debug, Args)]
 pub struct Check {
+    /// What is written
+    #[command(flatten)]
+    pub output: Output,
     /// Which entities it is about
     #[command(flatten)]
     pub selection: Selection,
@@ -89,6 +95,9 @@ pub struct Diff {
     /// End with 0 even if entities fail, as version 3 did
     #[arg(long)]
     pub exit_zero: bool,
+    /// What is written
+    #[command(flatten)]
+    pub output: Output,
     /// Which entities it is about
     #[command(flatten)]
     pub selection: Selection,
@@ -98,11 +107,14 @@ pub struct Diff {
 #[derive(Debug, Args)]
 pub struct Scan {
     /// Show only entity IDs
-    #[arg(short, long, conflicts_with = "porcelain")]
+    #[arg(short, long, conflicts_with_all = ["porcelain", "json"])]
     pub short: bool,
     /// Show reports as plugins write them, for scripts
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "json")]
     pub porcelain: bool,
+    /// What is written
+    #[command(flatten)]
+    pub output: Output,
     /// Which entities it is about
     #[command(flatten)]
     pub selection: Selection,
@@ -128,6 +140,22 @@ pub enum Picture {
     Mermaid,
     /// A picture that needs no other program
     Svg,
+}
+
+/// `holo selectors`
+#[derive(Debug, Args)]
+pub struct Selectors {
+    /// What is written
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// What is written to standard output.
+#[derive(Debug, Args)]
+pub struct Output {
+    /// Write JSON Lines, for programs
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Which entities a command is about.
@@ -167,6 +195,22 @@ pub enum Shell {
     Bash,
     Zsh,
     Fish,
+}
+
+impl Verb {
+    /// Whether JSON Lines are asked for.
+    #[must_use]
+    pub fn is_json(&self) -> bool {
+        let output = match self {
+            Verb::Apply(arguments) => &arguments.output,
+            Verb::Check(arguments) => &arguments.output,
+            Verb::Diff(arguments) => &arguments.output,
+            Verb::Scan(arguments) => &arguments.output,
+            Verb::Selectors(arguments) => &arguments.output,
+            Verb::Graph(_) | Verb::Test(_) | Verb::Completion(_) | Verb::Version | Verb::Help => return false,
+        };
+        output.json
+    }
 }
 
 /// What a command line comes to.
@@ -216,7 +260,9 @@ fn selectors_last(arguments: Vec<OsString>) -> Vec<OsString> {
         *word == *"-h" || *word == *"--help" || verb.get_arguments().any(known)
     };
     let takes_value = |word: &OsString| {
-        verb.get_opts().any(|argument| argument.get_long().is_some_and(|long| *word == *format!("--{long}")))
+        // As long as a command is not built, clap counts flags among those with a value too.
+        let mut options = verb.get_opts().filter(|argument| argument.get_action().takes_values());
+        options.any(|argument| argument.get_long().is_some_and(|long| *word == *format!("--{long}")))
     };
     let has_value = |word: &OsString| {
         let name = word.to_str().and_then(|word| word.split_once('=')).map(|(name, _)| OsString::from(name));
@@ -292,6 +338,10 @@ mod tests {
         assert_eq!(understood.selection.selectors, ["a", "--odd", "b", "-", "--force"]);
         assert_eq!(apply(&["--timeout=90s", "x"]).unwrap().selection.selectors, ["x"]);
         assert!(apply(&["--timeout"]).is_none());
+        let flags_first = apply(&["--force", "--", "x"]).unwrap();
+        assert!(flags_first.force && flags_first.selection.selectors == ["x"]);
+        assert!(apply(&["--fail-fast", "--timeout", "5m"]).is_some_and(|apply| apply.timeout.is_some()));
+        assert_eq!(apply(&["--json", "--odd"]).unwrap().selection.selectors, ["--odd"]);
     }
 
     #[test]

@@ -31,6 +31,9 @@ struct Desk {
 /// Does what the verb says.
 #[must_use]
 pub(crate) fn run(verb: Verb, settings: Settings, mut console: Console) -> u8 {
+    if verb.is_json() {
+        console.speak_json();
+    }
     match verb {
         Verb::Help => finish(console, &cli::usage()),
         Verb::Version => finish(console, concat!(env!("CARGO_PKG_VERSION"), "\n")),
@@ -44,7 +47,7 @@ pub(crate) fn run(verb: Verb, settings: Settings, mut console: Console) -> u8 {
         Verb::Diff(arguments) => at_desk(settings, console, |desk| diff::run(&arguments, desk)),
         Verb::Scan(arguments) => at_desk(settings, console, |desk| scan::run(&arguments, desk)),
         Verb::Graph(arguments) => at_desk(settings, console, |desk| graph::run(&arguments, desk)),
-        Verb::Selectors => at_desk(settings, console, selectors::run),
+        Verb::Selectors(_) => at_desk(settings, console, selectors::run),
     }
 }
 
@@ -63,12 +66,18 @@ fn at_desk(settings: Settings, console: Console, act: impl FnOnce(&mut Desk) -> 
 }
 
 fn conclude(done: Result<u8, Fatal>, mut console: Console) -> u8 {
-    let code = done.unwrap_or_else(|fatal| {
-        if let Some(message) = fatal.message() {
-            console.error(message);
+    let (code, broken_off) = match done {
+        Ok(code) => (code, None),
+        Err(fatal) => {
+            // Whatever was at work, this is about the run.
+            console.turn_to(None);
+            if let Some(message) = fatal.message() {
+                console.error(message);
+            }
+            (fatal.exit_code(), Some(fatal.to_string()))
         }
-        fatal.exit_code()
-    });
+    };
+    console.summary(code, broken_off.as_deref());
     end(console, code)
 }
 
@@ -96,7 +105,7 @@ fn end(console: Console, code: u8) -> u8 {
 fn select(entities: &[Entity], selectors: &[OsString], console: &mut Console) -> Result<Vec<bool>, Fatal> {
     select::select(entities, selectors).map_err(|unknown| {
         for selector in unknown {
-            console.raw(Stream::Stderr, &[b"Unrecognized argument: ", &selector[..], b"\n"].concat());
+            console.raw_error([b"Unrecognized argument: ", &selector[..]].concat());
         }
         Fatal::Reported
     })

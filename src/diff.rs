@@ -92,16 +92,24 @@ fn try_load(path: &Path, root: &Path) -> Result<Content, Failure> {
     }
 }
 
+/// How often a path is looked up that others keep renaming.
+const MAX_ATTEMPTS: u32 = 1000;
+
 /// Opens the folder of a path below a root, as if the root were `/`.
 fn open_folder(root: &Path, below: &Path) -> Result<OwnedFd, Failure> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = rustix::fs::open(root, flags, Mode::empty()).and_then(|root| {
         let folder = below.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        match rustix::fs::openat2(&root, folder, flags, Mode::empty(), ResolveFlags::IN_ROOT) {
-            // A kernel or a sandbox without this call.
-            Err(Errno::NOSYS | Errno::PERM) => rustix::fs::openat(&root, folder, flags, Mode::empty()),
-            opened => opened,
+        for _ in 0..MAX_ATTEMPTS {
+            match rustix::fs::openat2(&root, folder, flags, Mode::empty(), ResolveFlags::IN_ROOT) {
+                // Something anywhere was renamed while a `..` was looked at: the kernel wants to be asked again.
+                Err(Errno::AGAIN) => {}
+                // A kernel or a sandbox without this call.
+                Err(Errno::NOSYS | Errno::PERM) => return rustix::fs::openat(&root, folder, flags, Mode::empty()),
+                opened => return opened,
+            }
         }
+        Err(Errno::AGAIN)
     });
     opened.map_err(|errno| Failure::Errno("open", errno))
 }

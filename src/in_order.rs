@@ -69,11 +69,16 @@ impl<'a> InOrder<'a> {
     /// How work on each entity ended.
     #[must_use]
     pub fn ends(self) -> Vec<End> {
-        let silent = match self.task {
+        let silent = self.silent();
+        self.ends.into_iter().map(|end| end.unwrap_or(silent)).collect()
+    }
+
+    /// What an entity comes to of which nothing is said.
+    fn silent(&self) -> End {
+        match self.task {
             Task::Check => End::Pending,
             Task::Apply | Task::ForceApply => End::Changed,
-        };
-        self.ends.into_iter().map(|end| end.unwrap_or(silent)).collect()
+        }
     }
 
     /// Takes what is said of the entity at this place.
@@ -151,7 +156,7 @@ impl<'a> InOrder<'a> {
     fn finish(&mut self) {
         let place = self.first_unfinished;
         self.first_unfinished += 1;
-        self.reporter.event(Event::End(self.entities[place], self.ends[place].unwrap_or(End::Changed)));
+        self.reporter.event(Event::End(self.entities[place], self.ends[place].unwrap_or(self.silent())));
         self.begin();
     }
 
@@ -159,7 +164,7 @@ impl<'a> InOrder<'a> {
         if let Some(next) = self.entities.get(self.first_unfinished) {
             self.reporter.event(Event::Begin(next));
             if self.refresh[self.first_unfinished] {
-                self.reporter.event(Event::Refresh);
+                self.reporter.event(Event::Refresh(next));
             }
         }
     }

@@ -1,11 +1,15 @@
 //! From events to words.
 //!
-//! Whoever does something emits [`Event`]s; a [`Reporter`] turns them into what the user sees. [`Paragraphs`] are version 3's words.
+//! Whoever does something emits [`Event`]s; a [`Reporter`] turns them into what the user sees. [`Paragraphs`] are version 3's words,
+//! [`Json`] is for programs.
 
 mod console;
+mod json;
+pub mod line;
 mod paragraphs;
 
 pub use console::Console;
+pub use json::{Json, entity_line, selector_line};
 pub use paragraphs::{Paragraphs, entity, porcelain};
 
 use crate::entity::Entity;
@@ -30,10 +34,12 @@ pub enum Event<'a> {
     Warning(&'a str),
     /// Something went wrong beside the entity itself.
     Error(&'a str),
+    /// The entity is left out; the text says why.
+    Skipped(&'a str),
     /// The entity failed; the text says why, unless the plugin has said so itself.
     Failed(Option<&'a str>),
     /// The entity is to be refreshed, or would be.
-    Refresh,
+    Refresh(&'a Entity),
     /// The entity is done with, and ended so.
     End(&'a Entity, End),
 }
@@ -42,6 +48,11 @@ pub enum Event<'a> {
 pub trait Reporter {
     /// Shows an event. Events of one entity follow one another, between its `Begin` and its `End`.
     fn event(&mut self, event: Event<'_>);
+}
+
+/// Whoever shows events on this console: what is done or, if it is only looked, what would be done.
+pub fn on<'a>(console: &'a mut Console, only_looks: bool) -> Box<dyn Reporter + 'a> {
+    if console.speaks_json() { Box::new(Json::new(console)) } else { Box::new(Paragraphs::new(console, only_looks)) }
 }
 
 /// Shows nothing.

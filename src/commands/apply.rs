@@ -8,7 +8,7 @@ use crate::exit;
 use crate::lock::{Lock, LockError};
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
-use crate::report::{Console, Paragraphs};
+use crate::report::{self, Console};
 use crate::survey::survey;
 use crate::view::View;
 use holo_protocol::session::Stream;
@@ -54,7 +54,7 @@ fn walk(arguments: &Apply, desk: &mut Desk) -> Result<Tally, Fatal> {
         refreshes,
     };
     let began = Instant::now();
-    let tally = walk.go(&selected, &mut Paragraphs::new(console, false))?;
+    let tally = walk.go(&selected, &mut *report::on(console, false))?;
     if console.is_terminal() {
         console.end_paragraph();
         console.raw(Stream::Stdout, format!("{tally} in {:.1} s\n", began.elapsed().as_secs_f64()).as_bytes());
@@ -75,8 +75,8 @@ fn acquire(path: &std::path::Path, console: &mut Console) -> Result<Lock, Fatal>
 fn refused(error: &LockError, console: &mut Console) -> Fatal {
     console.error(error.to_string());
     if error.exists {
-        console.write(Stream::Stderr, b"This usually means that another instance of Holo is currently running.\n");
-        console.write(Stream::Stderr, b"If not, you can try to delete the lock file manually.\n");
+        console.hint("This usually means that another instance of Holo is currently running.");
+        console.hint("If not, you can try to delete the lock file manually.");
     }
     Fatal::Reported
 }

@@ -7,7 +7,7 @@ use crate::error::Fatal;
 use crate::exit;
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
-use crate::report::Paragraphs;
+use crate::report;
 use crate::survey::survey;
 use crate::view::View;
 use std::ffi::OsString;
@@ -33,7 +33,7 @@ pub(super) fn walk(desk: &mut Desk, selectors: &[OsString]) -> Result<Tally, Fat
         fail_fast: false,
         refreshes,
     };
-    walk.go(&selected, &mut Paragraphs::new(console, true))
+    walk.go(&selected, &mut *report::on(console, true))
 }
 
 /// Failures count before what is pending.

@@ -19,6 +19,8 @@ pub(super) fn run(arguments: &Diff, desk: &mut Desk) -> Result<u8, Fatal> {
             break;
         }
         let Some(plugin) = survey.plugins.get_mut(entity.plugin) else { continue };
+        console.turn_to(Some(entity.id().into()));
+        console.flush();
         let answer = plugin.diff(entity.id(), interrupt, &mut |stream, bytes| {
             console.write(stream, bytes);
             console.flush();
@@ -41,6 +43,7 @@ pub(super) fn run(arguments: &Diff, desk: &mut Desk) -> Result<u8, Fatal> {
             }
         }
         console.end_paragraph();
+        console.turn_to(None);
     }
     let ends_well = !failed || arguments.exit_zero || settings.exit_zero;
     Ok(if ends_well { exit::DONE } else { exit::FAILED })

@@ -17,7 +17,10 @@ pub(super) fn run(arguments: &Scan, desk: &mut Desk) -> Result<u8, Fatal> {
         if console.reader_is_gone() {
             break;
         }
-        if arguments.short {
+        if console.speaks_json() {
+            let plugin = survey.plugins.get(entity.plugin).map_or("", |plugin| &plugin.id);
+            report::entity_line(console, entity, plugin);
+        } else if arguments.short {
             console.raw(Stream::Stdout, &[entity.id().as_bytes(), b"\n"].concat());
         } else if arguments.porcelain {
             report::porcelain(console, entity);

@@ -3,6 +3,7 @@
 use super::Desk;
 use crate::error::Fatal;
 use crate::exit;
+use crate::report;
 use crate::select;
 use crate::survey::survey;
 use bstr::ByteSlice;
@@ -12,6 +13,10 @@ pub(super) fn run(desk: &mut Desk) -> Result<u8, Fatal> {
     let Desk { settings, interrupt, console } = desk;
     let survey = survey(settings, interrupt, console)?;
     for selector in select::all(&survey.entities) {
+        if console.speaks_json() {
+            report::selector_line(console, selector);
+            continue;
+        }
         console.raw(Stream::Stdout, &[selector.as_bytes(), b"\n"].concat());
     }
     Ok(exit::DONE)

@@ -1,5 +1,7 @@
 //! The user's two streams: paragraphs that both share, and colours where a person looks.
 
+use super::json::Memory;
+use super::line::{Line, Outcome};
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::session::Stream;
 use std::io::{self, IsTerminal, Write};
@@ -35,6 +37,8 @@ const BUFFER_SIZE: usize = 1 << 16;
 /// Within the *paragraph rules* ([`write`](Console::write), [`error`](Console::error) and so on), one newline goes before the first
 /// output of the run, and a paragraph ends with an empty line; both streams count as one. What goes [`raw`](Console::raw) is outside
 /// of them. Output is gathered as long as the order between the streams allows; [`flush`](Console::flush) before waiting.
+///
+/// A console that [speaks JSON](Console::speak_json) makes a line on stdout of all that.
 pub struct Console {
     stdout: Output,
     stderr: Output,
@@ -44,6 +48,7 @@ pub struct Console {
     anything_shown: bool,
     trailing_newlines: usize,
     stderr_line: LineStart,
+    json: Option<Memory>,
     status: Option<StatusLine>,
 }
 
@@ -131,18 +136,92 @@ impl Console {
             anything_shown: false,
             trailing_newlines: 0,
             stderr_line: LineStart::default(),
+            json: None,
             status: None,
         }
     }
 
+    /// Writes nothing but JSON Lines from now on.
+    pub fn speak_json(&mut self) {
+        self.colours = false;
+        self.status = None;
+        self.json = Some(Memory::default());
+    }
+
+    /// Whether it writes nothing but JSON Lines.
+    #[must_use]
+    pub fn speaks_json(&self) -> bool {
+        self.json.is_some()
+    }
+
+    /// Writes a line, if it speaks JSON.
+    pub fn line(&mut self, line: &Line<'_>) {
+        self.in_json(|memory| memory.line(line));
+    }
+
+    /// Says which entity it is about from now on, for JSON; the one before.
+    pub fn turn_to(&mut self, entity: Option<BString>) -> Option<BString> {
+        let mut before = None;
+        self.in_json(|memory| {
+            let (turned_from, rest) = memory.turn_to(entity);
+            before = turned_from;
+            rest
+        });
+        before
+    }
+
+    /// Counts entities from now on, for the last line of JSON.
+    pub(super) fn begin_tally(&mut self) {
+        self.json.iter_mut().for_each(Memory::begin_tally);
+    }
+
+    /// Writes the line that ends an entity, if it speaks JSON.
+    pub(super) fn end_entity(&mut self, outcome: Outcome, line: &Line<'_>) {
+        self.json.iter_mut().for_each(|memory| memory.count(outcome));
+        self.line(line);
+        self.turn_to(None);
+    }
+
+    /// Writes the last line, if it speaks JSON: how the run ended, and what broke it off if anything did.
+    /// An empty text stands for the error that was shown last.
+    pub fn summary(&mut self, exit_code: u8, broken_off: Option<&str>) {
+        self.in_json(|memory| memory.summary(exit_code, broken_off));
+    }
+
+    /// Has JSON written, if that is what it speaks; whether it is.
+    fn in_json(&mut self, lines: impl FnOnce(&mut Memory) -> Vec<u8>) -> bool {
+        let Some(memory) = &mut self.json else { return false };
+        let lines = lines(memory);
+        self.raw(Stream::Stdout, &lines);
+        true
+    }
+
     /// Shows an error: `!! TEXT`.
     pub fn error(&mut self, text: impl AsRef<[u8]>) {
-        self.marked("!! ", ERROR, text.as_ref());
+        if !self.in_json(|memory| memory.error(text.as_ref())) {
+            self.marked("!! ", ERROR, text.as_ref());
+        }
+    }
+
+    /// Shows an error outside of the paragraph rules and without a mark, as version 3 has some.
+    pub fn raw_error(&mut self, text: impl AsRef<[u8]>) {
+        if !self.in_json(|memory| memory.error(text.as_ref())) {
+            self.raw(Stream::Stderr, &[text.as_ref(), b"\n"].concat());
+        }
+    }
+
+    /// Shows what helps people with the error before. JSON has no use for it.
+    pub fn hint(&mut self, text: impl AsRef<[u8]>) {
+        if !self.speaks_json() {
+            self.write(Stream::Stderr, &[text.as_ref(), b"\n"].concat());
+        }
     }
 
     /// Shows a warning: `>> TEXT`.
     pub fn warning(&mut self, text: impl AsRef<[u8]>) {
-        self.marked(">> ", WARNING, text.as_ref());
+        if !self.in_json(|memory| memory.warning(text.as_ref())) {
+            self.marked(">> ", WARNING, text.as_ref());
+        }
     }
 
     fn marked(&mut self, mark: &str, colour: &str, text: &[u8]) {
@@ -165,6 +244,9 @@ impl Console {
 
     /// Shows output within the paragraph rules; marked lines on stderr are coloured.
     pub fn write(&mut self, stream: Stream, bytes: &[u8]) {
+        if self.in_json(|memory| memory.output(stream, bytes)) {
+            return;
+        }
         if stream == Stream::Stderr && self.colours {
             let coloured = self.stderr_line.colour(bytes);
             self.show(stream, &coloured);
@@ -183,6 +265,9 @@ impl Console {
 
     /// Writes a diff outside of the paragraph rules.
     pub fn raw_diff(&mut self, diff: &[u8]) {
+        if self.in_json(|memory| memory.diff(diff)) {
+            return;
+        }
         for line in diff.lines_with_terminator() {
             let line = self.diff_line(line);
             self.raw(Stream::Stdout, &line);
@@ -199,6 +284,9 @@ impl Console {
 
     /// Ends the paragraph: the last output is followed by an empty line. Nothing happens if there was none yet.
     pub fn end_paragraph(&mut self) {
+        if self.in_json(Memory::finish) {
+            return;
+        }
         self.finish_stderr_line();
         if self.anything_shown {
             while self.trailing_newlines < 2 {

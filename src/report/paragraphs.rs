@@ -97,6 +97,10 @@ impl Reporter for Paragraphs<'_> {
                 self.show_prologue();
                 self.console.warning(text);
             }
+            Event::Skipped(reason) => {
+                self.show_prologue();
+                self.console.warning(format!("Skipped: {reason}"));
+            }
             Event::Error(text) => self.error(text),
             Event::Failed(reason) => {
                 self.show_prologue();
@@ -104,12 +108,12 @@ impl Reporter for Paragraphs<'_> {
                     self.console.error(reason);
                 }
             }
-            Event::Refresh if self.only_looks => {
+            Event::Refresh(_) if self.only_looks => {
                 self.show_prologue();
                 self.console.warning("Would be refreshed");
             }
             // That is between the dispatcher and the plugin, which says what it does.
-            Event::Refresh => {}
+            Event::Refresh(_) => {}
             Event::End(..) => self.end(),
         }
     }

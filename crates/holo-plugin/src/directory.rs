@@ -26,8 +26,9 @@ pub(crate) fn open_below(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     match rustix::fs::openat2(&root, path, DIRECTORY.difference(OFlags::NOFOLLOW), Mode::empty(), resolve) {
-        // ENOSYS: an old kernel; EPERM: a sandbox that does not know the call; EXDEV: a path with `..`.
-        Err(Errno::LOOP | Errno::NOSYS | Errno::PERM | Errno::XDEV) => walk(root.as_fd(), path),
+        // ENOSYS: an old kernel; EPERM: a sandbox that does not know the call; EXDEV: a path with `..`, and EAGAIN: one that was
+        // looked at while something anywhere was renamed.
+        Err(Errno::LOOP | Errno::NOSYS | Errno::PERM | Errno::XDEV | Errno::AGAIN) => walk(root.as_fd(), path),
         opened => Ok(opened?),
     }
 }

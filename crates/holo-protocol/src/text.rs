@@ -18,6 +18,17 @@ impl Text {
     pub fn as_bstr(&self) -> &BStr {
         self.0.as_bstr()
     }
+
+    /// Writes bytes in the form of a text, without making one of them.
+    ///
+    /// # Errors
+    /// If the serializer fails.
+    pub fn serialize_bytes<S: Serializer>(bytes: &BStr, serializer: S) -> Result<S::Ok, S::Error> {
+        match bytes.to_str() {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => serializer.collect_seq(bytes.iter()),
+        }
+    }
 }
 
 impl<T: Into<BString>> From<T> for Text {
@@ -28,10 +39,7 @@ impl<T: Into<BString>> From<T> for Text {
 
 impl Serialize for Text {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0.to_str() {
-            Ok(text) => serializer.serialize_str(text),
-            Err(_) => serializer.collect_seq(self.0.iter()),
-        }
+        Text::serialize_bytes(self.as_bstr(), serializer)
     }
 }
 

@@ -1,0 +1,325 @@
+//! The lines of `--json`, as types.
+//!
+//! `schema/holo-output.schema.json` is made from this file by `tests/json.rs`, which includes it as a module of its own: so `holo`
+//! itself has no need of the library that makes schemas. Within a version, kinds of lines and fields are only ever added.
+
+use bstr::{BStr, ByteSlice};
+#[cfg(test)]
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+
+/// The version of the lines, which each of them begins with.
+pub const VERSION: u8 = 1;
+
+/// A line of the output of `holo --json`: what `event` names.
+///
+/// Readers should pass over events and fields that they do not know: a later holo may add some without counting the version up.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema), schemars(transform = with_version))]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "a line is written as soon as it is made")]
+pub enum Line<'a> {
+    /// `scan`: an entity that there is.
+    Entity {
+        /// Its ID.
+        id: Text<'a>,
+        /// The ID of its plugin.
+        plugin: &'a str,
+        /// What applying it will do.
+        action: Action<'a>,
+        /// The resource files that define it.
+        sources: Vec<Text<'a>>,
+        /// What else its plugin tells people of it.
+        information: Vec<Information<'a>>,
+        /// How it depends on others, and they on it.
+        #[serde(skip_serializing_if = "Edges::is_empty")]
+        edges: Edges<'a>,
+    },
+    /// `selectors`: a string that selects something.
+    Selector {
+        /// The string.
+        selector: Text<'a>,
+    },
+    /// `apply`, `check`: an entity is next. Everything that names it stands between this line and its `end`.
+    Begin {
+        /// Its ID.
+        id: Text<'a>,
+        /// What is done, or would be.
+        action: Action<'a>,
+    },
+    /// Something that a plugin, or what it called, printed: a piece of text, not necessarily whole lines.
+    Output {
+        /// The entity that it belongs to; none while scanning, or if it came too late to be told.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        id: Option<Text<'a>>,
+        /// Where it was printed.
+        stream: Stream,
+        /// What was printed.
+        text: Text<'a>,
+    },
+    /// Something that should be looked into.
+    Warning {
+        /// The entity that it is about, if it is about one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        id: Option<Text<'a>>,
+        /// What it is.
+        text: Text<'a>,
+    },
+    /// Something that went wrong.
+    Error {
+        /// The entity that it is about, if it is about one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        id: Option<Text<'a>>,
+        /// What it was.
+        text: Text<'a>,
+    },
+    /// `apply`, `check`: something that the entity depends on has changed, so it is refreshed, or would be.
+    Refresh {
+        /// The entity's ID.
+        id: Text<'a>,
+    },
+    /// `diff`, and entities that a person has changed: what the difference is.
+    Diff {
+        /// The entity's ID.
+        id: Text<'a>,
+        /// The difference, in the form of git.
+        text: Text<'a>,
+    },
+    /// `apply`, `check`: an entity is done with.
+    End {
+        /// Its ID.
+        id: Text<'a>,
+        /// How it ended.
+        result: Outcome,
+        /// What was done, as fragments in the past tense; a plugin need not say it.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        changed: Vec<Text<'a>>,
+        /// What would be done; a plugin need not say it.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        would_change: Vec<Text<'a>>,
+        /// What would have to be forced.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        refused: Vec<Refusal<'a>>,
+        /// Whether its plugin cannot tell what applying it would do.
+        #[serde(skip_serializing_if = "is_false")]
+        unknown: bool,
+        /// Why it was skipped, or failed; a plugin may have said so itself, in `output`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<Text<'a>>,
+    },
+    /// The last line of every run.
+    Summary {
+        /// `apply`, `check`: how many entities ended in which way, if work on them was begun.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tally: Option<Tally>,
+        /// The exit status that follows.
+        exit_code: u8,
+        /// Why the run could not begin, or ended before its time; what else went wrong stands in `error`s above.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<Text<'a>>,
+    },
+}
+
+/// What applying an entity will do, in a word, and why.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct Action<'a> {
+    /// Such as `Working on`.
+    pub verb: Text<'a>,
+    /// Why it is not the usual action, if it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Text<'a>>,
+}
+
+/// Something that a plugin tells people.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct Information<'a> {
+    /// Such as `store at`.
+    pub key: Text<'a>,
+    /// Such as a path.
+    pub value: Text<'a>,
+}
+
+/// How an entity depends on others, and they on it, as its plugin declares it. Only what there is stands here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct Edges<'a> {
+    /// The IDs of entities that it comes after.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<Text<'a>>,
+    /// The IDs of entities that it comes before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<Text<'a>>,
+    /// The IDs of entities that have to be in their desired state first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requires: Vec<Text<'a>>,
+    /// The IDs of entities whose change refreshes it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub subscribes: Vec<Text<'a>>,
+    /// The IDs of entities that its change refreshes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notifies: Vec<Text<'a>>,
+    /// What it provides.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub provides: Vec<Asset<'a>>,
+    /// What others have to provide.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<Asset<'a>>,
+    /// Paths where a change may mean drift.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub watch: Vec<Text<'a>>,
+    /// Whether nothing defines it any more.
+    #[serde(skip_serializing_if = "is_false")]
+    pub orphan: bool,
+}
+
+impl Edges<'_> {
+    fn is_empty(&self) -> bool {
+        *self == Edges::default()
+    }
+}
+
+/// Something that one entity provides and another one needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct Asset<'a> {
+    /// Such as `path` or `user`.
+    pub kind: Text<'a>,
+    /// Such as `/etc/motd`.
+    pub value: Text<'a>,
+}
+
+/// What would have to be forced.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Refusal<'a> {
+    /// Overwriting what a person has changed.
+    Overwrite,
+    /// Restoring what a person has deleted.
+    Restore,
+    /// Something that a plugin has words for.
+    Other {
+        /// What speaks against it.
+        reason: Text<'a>,
+    },
+}
+
+/// How work on an entity ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It is in its desired state, as it was before.
+    Unchanged,
+    /// It is in its desired state now.
+    Changed,
+    /// It was only looked at, and would be changed, or that cannot be told.
+    Pending,
+    /// Without `--force` it was, or would be, left as it is.
+    Refused,
+    /// It was not worked on, since something that it requires is not in its desired state.
+    Skipped,
+    /// Something went wrong.
+    Failed,
+}
+
+/// How many entities ended in which way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[expect(missing_docs, reason = "each counts the outcome of its name")]
+pub struct Tally {
+    pub unchanged: usize,
+    pub changed: usize,
+    pub pending: usize,
+    pub refused: usize,
+    pub skipped: usize,
+    pub failed: usize,
+}
+
+impl Tally {
+    /// Counts one more.
+    pub fn count(&mut self, outcome: Outcome) {
+        *match outcome {
+            Outcome::Unchanged => &mut self.unchanged,
+            Outcome::Changed => &mut self.changed,
+            Outcome::Pending => &mut self.pending,
+            Outcome::Refused => &mut self.refused,
+            Outcome::Skipped => &mut self.skipped,
+            Outcome::Failed => &mut self.failed,
+        } += 1;
+    }
+}
+
+/// One of the two streams of a program.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// Bytes: a string where they are UTF-8, which nearly all are, otherwise an array of their values, so that nothing is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Text<'a>(pub &'a BStr);
+
+impl<'a, T: AsRef<[u8]> + ?Sized> From<&'a T> for Text<'a> {
+    fn from(bytes: &'a T) -> Self {
+        Text(bytes.as_ref().as_bstr())
+    }
+}
+
+impl Serialize for Text<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        holo_protocol::Text::serialize_bytes(self.0, serializer)
+    }
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl Line<'_> {
+    /// The line as it is written, with its newline.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut text = Vec::new();
+        // Every field is something that JSON has, and memory takes it.
+        let _ = serde_json::to_writer(&mut text, self);
+        // The version belongs to the line, not to each kind of event: it takes the place of the brace.
+        text.splice(..1, format!("{{\"version\":{VERSION},").into_bytes());
+        text.push(b'\n');
+        text
+    }
+}
+
+#[cfg(test)]
+impl JsonSchema for Text<'_> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Text".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "Bytes: a string where they are UTF-8, which nearly all are, otherwise an array of their values.",
+            "oneOf": [
+                {"type": "string"},
+                {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 255}}
+            ]
+        })
+    }
+}
+
+/// Adds what [`Line::to_bytes`] adds.
+#[cfg(test)]
+fn with_version(schema: &mut schemars::Schema) {
+    schema.insert(
+        "properties".into(),
+        serde_json::json!({"version": {"const": VERSION, "description": "The version of the lines."}}),
+    );
+    schema.insert("required".into(), serde_json::json!(["version"]));
+}

@@ -1,0 +1,519 @@
+//! `--json`: the schema is that of the types, and whatever happens, each line is as the schema says.
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+use bstr::ByteSlice;
+use holo_testing::{Run, ScratchRoot};
+use jsonschema::Validator;
+use schemars::Schema;
+use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+// Only here the types can make a schema: the program itself has no use for that.
+#[path = "../src/report/line.rs"]
+pub mod line;
+
+const SCHEMA: &str = "schema/holo-output.schema.json";
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The schema in the repository, which is what is installed.
+fn schema() -> Value {
+    serde_json::from_slice(&fs::read(repository().join(SCHEMA)).unwrap()).unwrap()
+}
+
+/// As the schema, refusing fields that it does not name: readers pass over them, but we have to name what we write.
+fn validator() -> Validator {
+    let mut schema = schema();
+    schema["unevaluatedProperties"] = json!(false);
+    jsonschema::validator_for(&schema).unwrap()
+}
+
+#[test]
+fn the_schema_is_that_of_the_types() {
+    let settings = SchemaSettings::draft2020_12().for_serialize().with_transform(RecursiveTransform(never_null));
+    let generated = settings.into_generator().into_root_schema_for::<line::Line<'static>>();
+    let generated = format!("{}\n", serde_json::to_string_pretty(&generated).unwrap());
+    let path = repository().join(SCHEMA);
+    if std::env::var_os("HOLO_BLESS").is_some_and(|value| value == "1") {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, &generated).unwrap();
+    }
+    let kept = fs::read_to_string(&path).unwrap_or_default();
+    assert!(kept == generated, "{SCHEMA} is not that of the types: HOLO_BLESS=1 cargo test --test json rewrites it");
+}
+
+/// What there is not is left out, and never null.
+fn never_null(schema: &mut Schema) {
+    let Some(Value::Array(mut choices)) = schema.remove("anyOf") else { return };
+    choices.retain(|choice| *choice != json!({"type": "null"}));
+    assert_eq!(choices.len(), 1, "a choice between more than one: {choices:?}");
+    schema.ensure_object().append(choices[0].as_object_mut().unwrap());
+}
+
+#[test]
+fn the_schema_refuses_what_is_no_line() {
+    let validator = validator();
+    let good = json!({"version": 1, "event": "output", "id": "x:y", "stream": "stdout", "text": [0, 255]});
+    assert!(validator.is_valid(&good));
+    for (field, bad) in [
+        ("version", json!(2)),
+        ("version", json!("1")),
+        ("event", json!("begun")),
+        ("event", json!("end")),
+        ("id", json!(null)),
+        ("id", json!(["x"])),
+        ("stream", json!("stdin")),
+        ("text", json!([256])),
+        ("text", json!(1)),
+        ("more", json!(1)),
+    ] {
+        let mut line = good.clone();
+        line[field] = bad;
+        assert!(!validator.is_valid(&line), "{line}");
+    }
+    for field in ["version", "event", "stream", "text"] {
+        let mut line = good.clone();
+        line.as_object_mut().unwrap().remove(field);
+        assert!(!validator.is_valid(&line), "{line}");
+    }
+}
+
+/// Runs, and judges every line and their order; the lines.
+#[track_caller]
+fn lines(root: &ScratchRoot, arguments: &[&str], status: i32) -> Vec<Value> {
+    let run = root.holo(&[arguments, &["--json"]].concat());
+    assert_eq!(run.status, Some(status), "{arguments:?}: {run}");
+    assert!(run.stderr.is_empty(), "{arguments:?} says something on stderr: {run}");
+    assert!(run.stdout.ends_with(b"\n"), "{run}");
+    let lines: Vec<Value> = run.stdout.lines().map(|line| understand(line, &run)).collect();
+    let validator = validator();
+    for line in &lines {
+        let errors: Vec<String> = validator.iter_errors(line).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{line}: {}", errors.join("; "));
+    }
+    let (summary, others) = lines.split_last().unwrap();
+    assert_eq!((&summary["event"], &summary["exit_code"]), (&json!("summary"), &json!(status)), "{run}");
+    assert!(others.iter().all(|line| line["event"] != "summary"), "{run}");
+    assert_eq!(summary.get("error").is_some(), status == 255 || status > 128, "{run}");
+    follow(others, &run);
+    lines
+}
+
+#[track_caller]
+fn understand(line: &[u8], run: &Run) -> Value {
+    assert!(line.starts_with(br#"{"version":1,"event":""#), "{}\n{run}", line.as_bstr());
+    serde_json::from_slice(line).unwrap()
+}
+
+/// What names an entity stands between its beginning and its end, in the commands that have these.
+#[track_caller]
+fn follow(lines: &[Value], run: &Run) {
+    if lines.iter().all(|line| line["event"] != "begin") {
+        return;
+    }
+    let mut at_work: Option<&Value> = None;
+    for line in lines {
+        match (line["event"].as_str().unwrap(), line.get("id")) {
+            ("begin", id) => assert_eq!(std::mem::replace(&mut at_work, id), None, "{line}\n{run}"),
+            (_, None) => {}
+            (event, id) => {
+                assert_eq!(id, at_work, "{line}\n{run}");
+                at_work = at_work.filter(|_| event != "end");
+            }
+        }
+    }
+}
+
+/// The lines of one kind.
+fn of<'a>(lines: &'a [Value], event: &str) -> Vec<&'a Value> {
+    lines.iter().filter(|line| line["event"] == event).collect()
+}
+
+/// What the only line of a kind has in a field.
+#[track_caller]
+fn only<'a>(lines: &'a [Value], event: &str, field: &str) -> &'a Value {
+    let found = of(lines, event);
+    assert_eq!(found.len(), 1, "not one {event}: {lines:#?}");
+    &found[0][field]
+}
+
+/// The bytes that a text stands for.
+fn bytes(text: &Value) -> Vec<u8> {
+    let text: holo_protocol::Text = serde_json::from_value(text.clone()).unwrap();
+    text.0.into()
+}
+
+fn shell_plugin(id: &str) -> String {
+    format!("plugin {id}={}\n", repository().join("test-scenarios/plugins").join(id).display())
+}
+
+/// A root with three files, of which nothing has been applied.
+fn files() -> ScratchRoot {
+    ScratchRoot::new()
+        .plugin("files")
+        .file("etc/os-release", "ID=unittest\n")
+        .file("etc/a", "stock\n")
+        .file("etc/b", "stock\n")
+        .resource("files/10-ours/etc/a", "ours\n")
+        .resource("files/10-ours/etc/b", "ours\n")
+}
+
+/// A root with files that hooks subscribe to, or require.
+fn hooks() -> ScratchRoot {
+    let root = files()
+        .resource(
+            "hooks/reload",
+            "# subscribes file:/etc/a\necho reloading\nprintf 'caf\\303' >&2\nsleep 0.1\nprintf '\\251\\377' >&2\n",
+        )
+        .resource("hooks/last", "# requires file:/etc/b\n# requires hook:reload\n# after file:/etc/a\n# before x:y\n");
+    let holorc = root.read("etc/holorc");
+    root.holorc([&holorc[..], shell_plugin("hooks").as_bytes()].concat())
+}
+
+/// A root with a plugin of version 4 that does what the name of an entity says.
+fn versatile() -> ScratchRoot {
+    let plugin = r#"#!/bin/sh
+entity() { printf 'ENTITY: %b\n' "$1"; }
+case $1 in
+info) printf 'MIN_API_VERSION=3\nMAX_API_VERSION=4\n' ;;
+scan)
+    echo 'scanning' >&2
+    entity v:changes
+    printf 'ACTION: Making (because)\nSOURCE: /a\nwhat: \377\nPROVIDES: path /x\nWATCH: /w\nNOTIFIES: v:refuses\n'
+    entity v:needy
+    printf 'NEEDS: path /x/y\nREQUIRES: v:nothing\n'
+    entity v:orphan
+    echo 'ORPHAN: yes'
+    entity v:refuses
+    entity v:silent
+    entity 'v:\377'
+    ;;
+check)
+    case $2 in
+    v:changes) printf 'would change: write it\nwould change: twice\n' >&3 ;;
+    v:refuses) echo 'requires --force: it is dangerous' >&3 ;;
+    v:silent) ;;
+    v:*) echo 'not changed' >&3 ;;
+    esac
+    ;;
+apply)
+    case $2 in
+    v:changes) printf 'changed: wrote it\n' >&3 ;;
+    v:refuses) echo 'requires --force: it is dangerous' >&3 ;;
+    v:silent) echo 'something' ;;
+    v:*) echo 'not changed' >&3 ;;
+    esac
+    ;;
+esac
+"#;
+    ScratchRoot::new()
+        .holorc("plugin versatile\n")
+        .script("usr/lib/holo/holo-versatile", plugin)
+        .dir("usr/share/holo/versatile")
+}
+
+/// A root for one of the plugin's faults in info, scan or diff.
+fn broken(fault: &str) -> ScratchRoot {
+    ScratchRoot::new().holorc(shell_plugin("broken")).resource("broken/entity", "").file("etc/broken", fault)
+}
+
+#[test]
+fn scan_tells_of_entities() {
+    let lines = lines(&files(), &["scan"], 0);
+    let [a, b] = of(&lines, "entity")[..] else { panic!("{lines:#?}") };
+    assert_eq!((&a["id"], &b["id"]), (&json!("file:/etc/a"), &json!("file:/etc/b")));
+    assert_eq!((&a["plugin"], &a["action"]), (&json!("files"), &json!({"verb": "Working on"})));
+    assert!(a.get("edges").is_none());
+    assert!(a["sources"][0].as_str().unwrap().ends_with("/usr/share/holo/files/10-ours/etc/a"));
+    assert_eq!(a["information"][0]["key"], "store at");
+}
+
+#[test]
+fn scan_tells_of_all_that_plugins_report() {
+    let lines = lines(&versatile(), &["scan"], 0);
+    assert_eq!(only(&lines, "output", "text"), "scanning\n");
+    let entities = of(&lines, "entity");
+    let changes = json!({
+        "version": 1, "event": "entity", "id": "v:changes", "plugin": "versatile",
+        "action": {"verb": "Making", "reason": "because"}, "sources": ["/a"],
+        "information": [{"key": "what", "value": [255]}],
+        "edges": {"provides": [{"kind": "path", "value": "/x"}], "watch": ["/w"], "notifies": ["v:refuses"]},
+    });
+    assert_eq!(*entities[0], changes);
+    let needy = json!({"needs": [{"kind": "path", "value": "/x/y"}], "requires": ["v:nothing"]});
+    assert_eq!(entities[1]["edges"], needy);
+    assert_eq!(entities[2]["edges"], json!({"orphan": true}));
+    assert_eq!(entities[5]["id"], json!([118, 58, 255]));
+}
+
+#[test]
+fn selectors_are_listed() {
+    let lines = lines(&files(), &["selectors"], 0);
+    let selectors: Vec<&Value> = of(&lines, "selector").into_iter().map(|line| &line["selector"]).collect();
+    assert!(selectors.contains(&&json!("file:/etc/a")) && selectors.contains(&&json!("files")), "{selectors:?}");
+    assert_eq!(selectors.len(), 5);
+}
+
+#[test]
+fn an_apply_is_told_step_by_step() {
+    let root = files();
+    let tally = |changed, unchanged, refused| json!({"changed": changed, "unchanged": unchanged, "refused": refused, "pending": 0, "skipped": 0, "failed": 0});
+    let first = lines(&root, &["apply"], 0);
+    let events: Vec<&str> = first.iter().map(|line| line["event"].as_str().unwrap()).collect();
+    assert_eq!(events, ["begin", "end", "begin", "end", "summary"]);
+    assert_eq!(first[0]["action"], json!({"verb": "Working on"}));
+    assert_eq!((&first[1]["id"], &first[1]["result"]), (&json!("file:/etc/a"), &json!("changed")));
+    assert_eq!(only(&first, "summary", "tally"), &tally(2, 0, 0));
+    assert_eq!(only(&lines(&root, &["apply"], 0), "summary", "tally"), &tally(0, 2, 0));
+    root.write("etc/a", "theirs\n");
+    let diff = lines(&root, &["diff"], 0);
+    assert_eq!(only(&diff, "diff", "id"), "file:/etc/a");
+    assert!(only(&diff, "diff", "text").as_str().unwrap().ends_with("\n-ours\n+theirs\n"));
+    fs::remove_file(root.join("etc/b")).unwrap();
+    let refused = lines(&root, &["apply"], 1);
+    assert!(only(&refused, "diff", "text").as_str().unwrap().ends_with("\n-ours\n+theirs\n"));
+    let refusals: Vec<&Value> = of(&refused, "end").into_iter().map(|end| &end["refused"]).collect();
+    assert_eq!(refusals, [&json!([{"kind": "overwrite"}]), &json!([{"kind": "restore"}])]);
+    assert_eq!(only(&refused, "summary", "tally"), &tally(0, 0, 2));
+    assert_eq!(only(&lines(&root, &["apply", "--exit-zero"], 0), "summary", "tally"), &tally(0, 0, 2));
+    let dry = lines(&root, &["apply", "--dry-run"], 3);
+    assert!(of(&dry, "end").iter().all(|end| end["result"] != "unchanged"), "{dry:#?}");
+    assert_eq!(only(&lines(&root, &["apply", "--force"], 0), "summary", "tally"), &tally(2, 0, 0));
+}
+
+#[test]
+fn refreshes_and_what_is_skipped_are_told() {
+    let root = hooks();
+    let looked = lines(&root, &["check"], 3);
+    assert_eq!(only(&looked, "refresh", "id"), "hook:reload");
+    let done = lines(&root, &["apply"], 0);
+    assert_eq!(only(&done, "refresh", "id"), "hook:reload");
+    let reload = of(&done, "end").into_iter().find(|end| end["id"] == "hook:reload").unwrap();
+    assert_eq!((&reload["result"], &reload["changed"]), (&json!("changed"), &json!(["ran reload"])));
+    let said = of(&done, "output").into_iter().filter(|line| line["stream"] == "stderr");
+    assert_eq!(said.flat_map(|line| bytes(&line["text"])).collect::<Vec<u8>>(), b"caf\xc3\xa9\xff");
+    root.write("etc/b", "theirs\n");
+    let skipped = lines(&root, &["apply"], 1);
+    let last = of(&skipped, "end").into_iter().find(|end| end["id"] == "hook:last").unwrap();
+    assert_eq!(last["result"], "skipped");
+    assert_eq!(last["reason"], "requires file:/etc/b, which is not in its desired state (--force is needed)");
+}
+
+#[test]
+fn messages_are_fields_of_the_end() {
+    let ends = |verb: &str, status| {
+        let lines = lines(&versatile(), &[verb], status);
+        of(&lines, "end").into_iter().cloned().collect::<Vec<_>>()
+    };
+    let find = |ends: &[Value], id: &str| ends.iter().find(|end| end["id"] == id).unwrap().clone();
+    let end = |id: &str, result: &str| json!({"version": 1, "event": "end", "id": id, "result": result});
+    let with = |id: &str, result: &str, field: &str, value: Value| {
+        let mut end = end(id, result);
+        end[field] = value;
+        end
+    };
+    let looked = ends("check", 1);
+    let refusal = json!([{"kind": "other", "reason": "it is dangerous"}]);
+    let would = json!(["write it", "twice"]);
+    assert_eq!(find(&looked, "v:changes"), with("v:changes", "pending", "would_change", would));
+    assert_eq!(find(&looked, "v:refuses"), with("v:refuses", "refused", "refused", refusal.clone()));
+    assert_eq!(find(&looked, "v:silent"), end("v:silent", "pending"));
+    assert_eq!(find(&looked, "v:orphan"), end("v:orphan", "unchanged"));
+    let missing = with("v:needy", "failed", "reason", json!("requires v:nothing, which does not exist"));
+    assert_eq!(find(&looked, "v:needy"), missing);
+    let done = ends("apply", 1);
+    assert_eq!(find(&done, "v:changes"), with("v:changes", "changed", "changed", json!(["wrote it"])));
+    assert_eq!(find(&done, "v:refuses"), with("v:refuses", "refused", "refused", refusal));
+    assert_eq!(find(&done, "v:silent"), end("v:silent", "changed"));
+}
+
+#[test]
+fn a_plugin_that_cannot_tell_is_told_of() {
+    let root = ScratchRoot::new().holorc(shell_plugin("well-behaved")).resource("well-behaved/x", "line\n");
+    let lines_of = |arguments: &[&str], status| lines(&root, arguments, status);
+    assert_eq!(only(&lines_of(&["check"], 3), "end", "unknown"), &json!(true));
+    let applied = lines_of(&["apply"], 0);
+    assert_eq!(only(&applied, "output", "text"), "added: line\n");
+    assert_eq!(only(&applied, "output", "id"), "lines:x");
+    assert_eq!(only(&lines_of(&["check"], 0), "end", "result"), "unchanged");
+    root.write("etc/x", "theirs\n");
+    assert_eq!(only(&lines_of(&["check"], 3), "end", "result"), "pending");
+    assert!(only(&lines_of(&["diff"], 0), "diff", "text").as_str().unwrap().ends_with("\n-line\n"));
+    assert_eq!(of(&lines_of(&["apply"], 1), "diff").len(), 1);
+}
+
+#[test]
+fn whatever_a_plugin_does_to_an_entity_is_told() {
+    let faults = [
+        "all-messages",
+        "closes-everything",
+        "dies",
+        "fails-unchanged",
+        "garbage-on-3",
+        "held-3",
+        "megabyte-on-3",
+        "megabyte-on-stderr",
+        "megabyte-on-stdout",
+        "no-newline",
+        "nothing",
+        "segfaults",
+    ];
+    let root = ScratchRoot::new().holorc(shell_plugin("broken"));
+    let root = faults.iter().fold(root, |root, fault| root.resource(format!("broken/{fault}"), ""));
+    let lines = lines(&root, &["apply"], 1);
+    let ends = of(&lines, "end");
+    assert_eq!(ends.len(), faults.len());
+    let end = |fault: &str| *ends.iter().find(|end| end["id"] == format!("broken:{fault}")).unwrap();
+    assert_eq!((&end("dies")["result"], &end("dies")["reason"]), (&json!("failed"), &json!("signal: killed")));
+    assert_eq!(end("nothing")["result"], "changed");
+    assert_eq!(end("all-messages")["refused"], json!([{"kind": "overwrite"}, {"kind": "restore"}]));
+    assert!(only(&lines, "warning", "text").as_str().unwrap().contains("has left a process behind"));
+    assert_eq!(only(&lines, "warning", "id"), "broken:held-3");
+    let printed = of(&lines, "output").into_iter().filter(|line| line["stream"] == "stderr");
+    let length: usize = printed.filter_map(|line| line["text"].as_str()).map(str::len).sum();
+    assert_eq!(length, 1 << 20);
+}
+
+#[test]
+fn whatever_a_plugin_does_instead_of_answering_is_told() {
+    for (fault, verb, status) in [
+        ("bad-version", "scan", 255),
+        ("empty-info", "apply", 255),
+        ("garbage-info", "check", 255),
+        ("garbage-report", "selectors", 255),
+        ("megabyte-line", "scan", 255),
+        ("failing-scan", "diff", 255),
+        ("killed-scan", "scan", 255),
+        ("nul-report", "scan", 0),
+        ("nul-report", "apply", 1),
+        ("failing-diff", "diff", 1),
+        ("long-path", "diff", 1),
+        ("device", "diff", 1),
+        ("one-path", "diff", 0),
+    ] {
+        let lines = lines(&broken(fault), &[verb], status);
+        let failed =
+            of(&lines, "error").len() + of(&lines, "end").iter().filter(|end| end["result"] == "failed").count();
+        assert_eq!(failed > 0, status != 0, "{fault}: {lines:#?}");
+        if verb == "diff" && status == 1 {
+            assert_eq!(only(&lines, "error", "id"), "broken:entity");
+        }
+    }
+}
+
+#[test]
+fn a_run_that_cannot_begin_says_why() {
+    let cases: Vec<(&str, ScratchRoot, &[&str], i32, &str)> = vec![
+        ("configuration", files().holorc("what\n"), &["scan"], 255, "unknown command: what"),
+        ("no configuration", ScratchRoot::new(), &["apply"], 255, "cannot parse configuration: open "),
+        ("resources", files().holorc(shell_plugin("hooks")), &["check"], 255, "cannot open "),
+        ("selector", files(), &["apply", "one", "file:/etc/a", "two"], 255, "Unrecognized argument: two"),
+        ("lock", files().file("run/holo.pid", "1\n"), &["apply"], 255, "Cannot create lock file "),
+        ("cycle", hooks().resource("hooks/round", "# requires hook:round\n"), &["diff"], 255, "cycle"),
+        (
+            "generator",
+            files().script("usr/share/holo/generators/10-fails", "#!/bin/sh\necho making\nexit 3\n"),
+            &["selectors"],
+            1,
+            "10-fails: exit status 3",
+        ),
+    ];
+    for (name, root, arguments, status, reason) in cases {
+        let run = root.holo(&[arguments, &["--json"]].concat());
+        assert_eq!(run.status, Some(status), "{name}: {run}");
+        let lines: Vec<Value> = run.stdout.lines().map(|line| understand(line, &run)).collect();
+        let validator = validator();
+        assert!(lines.iter().all(|line| validator.is_valid(line)) && run.stderr.is_empty(), "{name}: {run}");
+        let error = only(&lines, "summary", "error").as_str().unwrap();
+        assert!(error.contains(reason), "{name}: {run}");
+        assert!(only(&lines, "summary", "tally").is_null(), "{name}: {run}");
+        assert!(
+            of(&lines, "error").iter().any(|line| line["text"] == error && line.get("id").is_none()),
+            "{name}: {run}"
+        );
+    }
+}
+
+#[test]
+fn warnings_of_the_run_are_lines() {
+    let root = files().file("run/holo.pid", "4194305\n");
+    let root = root.script("usr/share/holo/generators/10-says", "#!/bin/sh\necho making\n");
+    let holorc = root.read("etc/holorc");
+    let root = root.holorc([&b"plugin missing\n"[..], &holorc].concat());
+    let lines = lines(&root, &["apply"], 0);
+    let texts: Vec<&str> = of(&lines, "warning").iter().map(|line| line["text"].as_str().unwrap()).collect();
+    let [skipping, output, lock] = texts[..] else { panic!("{texts:?}") };
+    assert_eq!(skipping, "Skipping plugin: missing");
+    assert!(output.ends_with("10-says: making"));
+    assert!(lock.starts_with("Taking over lock file "));
+    assert!(only(&lines, "error", "text").as_str().unwrap().ends_with("/usr/lib/holo/holo-missing: file not found"));
+    assert_eq!(of(&lines, "end").len(), 2);
+}
+
+#[test]
+fn an_interrupted_run_says_so() {
+    let root = hooks()
+        .resource("hooks/reload", "# subscribes file:/etc/a\nkill -TERM \"$(ps -o ppid= \"$PPID\")\"\nsleep 30\n");
+    let lines = lines(&root, &["apply"], 143);
+    assert_eq!(only(&lines, "summary", "error"), "interrupted by signal 15");
+    assert_eq!(only(&lines, "summary", "tally")["changed"], 2);
+    assert_eq!(of(&lines, "begin").len(), of(&lines, "end").len() + 1);
+}
+
+#[test]
+fn a_run_whose_time_is_over_says_so() {
+    let root = hooks().resource("hooks/reload", "# subscribes file:/etc/a\nsleep 30\n");
+    let run = root.holo(&["apply", "--json", "--timeout", "2s"]);
+    assert_eq!((run.status, run.stderr.is_empty()), (Some(1), true), "{run}");
+    let lines: Vec<Value> = run.stdout.lines().map(|line| understand(line, &run)).collect();
+    assert!(lines.iter().all(|line| validator().is_valid(line)), "{run}");
+    let error = of(&lines, "error")[0];
+    assert_eq!((error.get("id"), &error["text"]), (None, only(&lines, "summary", "error")), "{run}");
+}
+
+#[test]
+fn other_forms_are_refused_beside_it() {
+    for form in ["--short", "--porcelain", "-s", "-p"] {
+        let run = files().holo(&["scan", "--json", form]);
+        assert_eq!((run.status, run.stdout.is_empty()), (Some(2), true), "{run}");
+    }
+}
+
+/// Every kind of line and every field of it is something that really happens.
+#[test]
+fn the_schema_names_nothing_that_is_never_written() {
+    let mut seen = BTreeSet::new();
+    let mut note = |lines: Vec<Value>| {
+        for line in lines {
+            let event = line["event"].as_str().unwrap().to_owned();
+            seen.extend(line.as_object().unwrap().keys().map(|field| format!("{event}.{field}")));
+        }
+    };
+    let root = hooks();
+    note(lines(&root, &["check"], 3));
+    note(lines(&root, &["apply"], 0));
+    note(lines(&versatile(), &["scan"], 0));
+    note(lines(&versatile(), &["check"], 1));
+    note(lines(&versatile(), &["selectors"], 0));
+    note(lines(&root, &["apply", "nothing"], 255));
+    note(lines(&broken("failing-diff"), &["diff"], 1));
+    root.write("etc/a", "theirs\n");
+    note(lines(&root, &["diff"], 0));
+    let root = ScratchRoot::new().holorc(shell_plugin("broken")).resource("broken/held-3", "");
+    note(lines(&root, &["check"], 3));
+    note(lines(&root, &["apply"], 0));
+    let schema = schema();
+    let mut named = BTreeSet::new();
+    for kind in schema["oneOf"].as_array().unwrap() {
+        let event = kind["properties"]["event"]["const"].as_str().unwrap();
+        named.extend(kind["properties"].as_object().unwrap().keys().map(|field| format!("{event}.{field}")));
+        named.insert(format!("{event}.version"));
+    }
+    assert_eq!(seen, named);
+}
