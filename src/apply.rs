@@ -2,12 +2,12 @@
 
 use crate::entity::Entity;
 use crate::error::Fatal;
-use crate::in_order::{End, InOrder};
+use crate::in_order::InOrder;
 use crate::interrupt::Interrupt;
 use crate::plan::{Plan, Requirement};
 use crate::plugin::{Job, Plugin, Task};
 use crate::refresh::Refreshes;
-use crate::report::{Event, Reporter, Silence};
+use crate::report::{End, Event, Reporter, Silence};
 use crate::view::View;
 use std::fmt;
 

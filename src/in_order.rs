@@ -2,28 +2,11 @@
 
 use crate::entity::Entity;
 use crate::plugin::{Progress, Task};
-use crate::report::{Event, Reporter};
+use crate::report::{End, Event, Reporter};
 use crate::view::View;
 use bstr::{BStr, BString};
 use holo_protocol::Message;
 use holo_protocol::session::Stream;
-
-/// How work on an entity ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum End {
-    /// It is in its desired state, as it was before.
-    Unchanged,
-    /// It is in its desired state now.
-    Changed,
-    /// It was only looked at, and would be changed, or that cannot be told.
-    Pending,
-    /// Without `--force` it was, or would be, left as it is.
-    Refused,
-    /// It was not worked on, since something that it requires is not in its desired state.
-    Skipped,
-    /// Something went wrong.
-    Failed,
-}
 
 /// Shows what is said of the first unfinished entity at once, and keeps what is said of the others until it is their turn.
 pub struct InOrder<'a> {

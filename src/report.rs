@@ -13,7 +13,6 @@ pub use json::{Json, entity_line, selector_line};
 pub use paragraphs::{Paragraphs, entity, porcelain};
 
 use crate::entity::Entity;
-use crate::in_order::End;
 use holo_protocol::Message;
 use holo_protocol::session::Stream;
 
@@ -42,6 +41,23 @@ pub enum Event<'a> {
     Refresh(&'a Entity),
     /// The entity is done with, and ended so.
     End(&'a Entity, End),
+}
+
+/// How work on an entity ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum End {
+    /// It is in its desired state, as it was before.
+    Unchanged,
+    /// It is in its desired state now.
+    Changed,
+    /// It was only looked at, and would be changed, or that cannot be told.
+    Pending,
+    /// Without `--force` it was, or would be, left as it is.
+    Refused,
+    /// It was not worked on, since something that it requires is not in its desired state.
+    Skipped,
+    /// Something went wrong.
+    Failed,
 }
 
 /// Whoever shows events.

@@ -1,9 +1,8 @@
 //! The same events as JSON Lines, for programs.
 
 use super::line::{Action, Asset, Edges, Information, Line, Outcome, Refusal, Stream, Tally, Text};
-use super::{Console, Event, Reporter};
+use super::{Console, End, Event, Reporter};
 use crate::entity::Entity;
-use crate::in_order::End;
 use bstr::{BStr, BString};
 use holo_protocol::{Message, session};
 use std::mem;
