@@ -44,6 +44,8 @@ pub enum Verb {
     Selectors(Selectors),
     /// Run scenarios: folders that hold a root before, and what is expected
     Test(Test),
+    /// Help with writing plugins
+    Plugin(Plugin),
     /// Write a script that completes command lines in a shell
     Completion(Completion),
     /// Show the version
@@ -180,6 +182,39 @@ pub struct Test {
     pub scenarios: Vec<PathBuf>,
 }
 
+/// `holo plugin`
+#[derive(Debug, Args)]
+#[command(disable_help_subcommand = true)]
+pub struct Plugin {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: PluginVerb,
+}
+
+/// What can be done with a plugin.
+#[derive(Debug, Subcommand)]
+pub enum PluginVerb {
+    /// Put a plugin through its paces, and say where it breaks the interface
+    Check(PluginCheck),
+}
+
+/// `holo plugin check`
+#[derive(Debug, Args)]
+pub struct PluginCheck {
+    /// What the plugin finds in its resource directory [default: its static one]
+    #[arg(long, value_name = "DIR")]
+    pub resources: Option<PathBuf>,
+    /// What the root holds in which the plugin is tried [default: nothing]
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// How long a call may take: 10s, 5m
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10s")]
+    pub timeout: Duration,
+    /// The plugin's program
+    #[arg(value_name = "PATH")]
+    pub program: PathBuf,
+}
+
 /// `holo completion`
 #[derive(Debug, Args)]
 pub struct Completion {
@@ -207,7 +242,9 @@ impl Verb {
             Verb::Diff(arguments) => &arguments.output,
             Verb::Scan(arguments) => &arguments.output,
             Verb::Selectors(arguments) => &arguments.output,
-            Verb::Graph(_) | Verb::Test(_) | Verb::Completion(_) | Verb::Version | Verb::Help => return false,
+            Verb::Graph(_) | Verb::Test(_) | Verb::Plugin(_) | Verb::Completion(_) | Verb::Version | Verb::Help => {
+                return false;
+            }
         };
         output.json
     }

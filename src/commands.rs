@@ -5,11 +5,12 @@ mod check;
 mod completion;
 mod diff;
 mod graph;
+mod plugin_check;
 mod scan;
 mod selectors;
 mod test;
 
-use crate::cli::{self, Verb};
+use crate::cli::{self, PluginVerb, Verb};
 use crate::entity::Entity;
 use crate::error::Fatal;
 use crate::exit;
@@ -47,6 +48,9 @@ pub(crate) fn run(verb: Verb, settings: Settings, mut console: Console) -> u8 {
         Verb::Diff(arguments) => at_desk(settings, console, |desk| diff::run(&arguments, desk)),
         Verb::Scan(arguments) => at_desk(settings, console, |desk| scan::run(&arguments, desk)),
         Verb::Graph(arguments) => at_desk(settings, console, |desk| graph::run(&arguments, desk)),
+        Verb::Plugin(arguments) => match arguments.verb {
+            PluginVerb::Check(arguments) => at_desk(settings, console, |desk| plugin_check::run(&arguments, desk)),
+        },
         Verb::Selectors(_) => at_desk(settings, console, selectors::run),
     }
 }

@@ -173,6 +173,9 @@ fn words() -> Vec<Case> {
         (format!("holo completion {ALL}"), &["completion", "bash", "zsh", "fish"]),
         ("holo test usr/sh\tho\tx".into(), &["test", "usr/share/holo/x"]),
         ("holo test --b\tusr/sh\tx".into(), &["test", "--bless", "usr/share/x"]),
+        // A word, then a file.
+        ("holo plugin c\ttmp/argu\t".into(), &["plugin", "check", "tmp/arguments"]),
+        ("holo plugin check --ti\t3 tmp/argu\t".into(), &["plugin", "check", "--timeout", "3", "tmp/arguments"]),
     ]
 }
 

@@ -41,6 +41,7 @@ fn a_good_plugin_is_one_process_for_all() {
     assert!(run.success() && run.stderr.is_empty(), "{run}");
     assert_eq!(did(&run), ["a", "b-talks", "c-strays"]);
     assert!(run.stdout_lossy().contains("Working on s:b-talks\n\ns:b-talks talks\ndid"), "{run}");
+    // With which entity that is shown depends on what is read first.
     assert!(run.stdout_lossy().contains("s:c-strays strays\n"), "{run}");
     assert!(!run.stdout_lossy().contains("d-unchanged"), "{run}");
 }

@@ -17,10 +17,15 @@ enum Operand {
     Selectors,
     Folders,
     Words(String),
+    /// One of these words, which have operands of their own: files.
+    Verbs(String),
 }
 
 impl Operand {
     fn of(verb: &Command) -> Operand {
+        if verb.has_subcommands() {
+            return Operand::Verbs(verb.get_subcommands().map(Command::get_name).collect::<Vec<_>>().join(" "));
+        }
         let Some(argument) = verb.get_positionals().next() else { return Operand::Nothing };
         match argument.get_value_names() {
             Some([name]) if name == "SELECTOR" => Operand::Selectors,
@@ -43,8 +48,10 @@ pub(super) fn script(shell: Shell) -> String {
     }
 }
 
+/// The options of a verb, and of those below it.
 fn options(verb: &Command) -> impl Iterator<Item = &Arg> {
-    verb.get_arguments().filter(|argument| !argument.is_positional())
+    let below = verb.get_subcommands().flat_map(Command::get_arguments);
+    verb.get_arguments().chain(below).filter(|argument| !argument.is_positional())
 }
 
 /// An option as it is typed: `-f` and `--force`.
@@ -135,6 +142,9 @@ fn bash(verbs: &[Command]) -> String {
             Operand::Selectors => "mapfile -t candidates < <(holo selectors 2>/dev/null)".to_owned(),
             Operand::Folders => "compopt -o dirnames".to_owned(),
             Operand::Words(words) => format!("candidates=({words})"),
+            Operand::Verbs(words) => {
+                format!("if ((${{#words[@]}} > 2)); then compopt -o default; else candidates=({words}); fi")
+            }
         };
         writeln!(text, "            {}) {candidates} ;;", verb.get_name())
     });
@@ -169,14 +179,15 @@ fn zsh(verbs: &[Command]) -> String {
         writeln!(text, "            {}", quoted(&described))
     });
     let operands = each(verbs, |text, verb| {
-        let operand = match Operand::of(verb) {
+        let operands = match Operand::of(verb) {
             Operand::Nothing => return Ok(()),
-            Operand::Selectors => "*:selector:_holo_selectors".to_owned(),
-            Operand::Folders => "*:folder:_files -/".to_owned(),
-            Operand::Words(words) => format!("1:word:({words})"),
+            Operand::Selectors => quoted("*:selector:_holo_selectors"),
+            Operand::Folders => quoted("*:folder:_files -/"),
+            Operand::Words(words) => quoted(&format!("1:word:({words})")),
+            Operand::Verbs(words) => format!("{} {}", quoted(&format!("1:word:({words})")), quoted("*:file:_files")),
         };
         let specifications: String = options(verb).map(|option| format!("{} ", zsh_option(option))).collect();
-        writeln!(text, "        {}) _arguments -s {specifications}{} ;;", verb.get_name(), quoted(&operand))
+        writeln!(text, "        {}) _arguments -s {specifications}{operands} ;;", verb.get_name())
     });
     ZSH.replace(VERBS, &described).replace(OPERANDS, &operands)
 }
@@ -218,6 +229,11 @@ fn fish(verbs: &[Command]) -> String {
             Operand::Selectors => writeln!(text, "{after} -a '(holo selectors 2>/dev/null)'"),
             Operand::Folders => writeln!(text, "{after} -a '(__fish_complete_directories)'"),
             Operand::Words(words) => writeln!(text, "{after} -a {}", quoted(&words)),
+            Operand::Verbs(words) => {
+                let seen = format!("__fish_seen_subcommand_from {words}");
+                writeln!(text, "complete -c holo -n '__holo_after {name}; and not {seen}' -a {}", quoted(&words))?;
+                writeln!(text, "complete -c holo -n '__holo_after {name}; and {seen}' -F")
+            }
         }
     });
     format!("{FISH}{lines}")

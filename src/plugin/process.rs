@@ -69,6 +69,8 @@ pub struct Process {
     exit: Option<OwnedFd>,
     buffer: Vec<u8>,
     pipes: Vec<(Channel, File)>,
+    /// When a confined process is overdue.
+    deadline: Option<Instant>,
     /// The write end of its standard input, if [`Program::requests`] asked for one.
     pub requests: Option<ChildStdin>,
 }
@@ -117,7 +119,7 @@ impl Program<'_> {
         let requests = child.stdin.take();
         let exit = pid_of(&child).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         let pipes = pipes.into_iter().map(non_blocking).collect::<io::Result<_>>()?;
-        Ok(Process { child, running: true, exit, buffer: vec![0; CHUNK_SIZE], pipes, requests })
+        Ok(Process { child, running: true, exit, buffer: vec![0; CHUNK_SIZE], pipes, deadline: None, requests })
     }
 
     /// Runs the program to its end.
@@ -163,6 +165,19 @@ fn pid_of(child: &Child) -> Option<Pid> {
 }
 
 impl Process {
+    /// Confines the process: from now on it has this long, and nothing of its group outlives it.
+    ///
+    /// [`wait`](Self::wait) returns without an event once it [is overdue](Self::is_overdue). To drop it then is to kill its group.
+    pub fn confine(&mut self, limit: Duration) {
+        self.deadline = Instant::now().checked_add(limit);
+    }
+
+    /// Whether it has taken longer than it was [given](Self::confine).
+    #[must_use]
+    pub fn is_overdue(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
     /// Waits until something happens, and hands on everything that has.
     ///
     /// What stands in the pipes is seen in the order stdout, stderr, messages; [`Event::Ended`] is the last.
@@ -175,7 +190,8 @@ impl Process {
         wants_to_write: bool,
         mut seen: impl FnMut(Event<'_>),
     ) -> Result<(), Fatal> {
-        if self.pipes.is_empty() {
+        // Without pipes and a deadline there is only one thing to wait for.
+        if self.pipes.is_empty() && (self.deadline.is_none() || self.exit.is_none()) {
             let status = self.wait_for_exit(interrupt)?;
             seen(Event::Ended(Ended { status, held_open: None }));
             return Ok(());
@@ -191,6 +207,9 @@ impl Process {
         }
         if ready.exited {
             let held_open = self.read_to_end(HELD_OPEN_GRACE, &mut |channel, bytes| seen(Event::Chunk(channel, bytes)));
+            if self.deadline.is_some() {
+                self.kill_group();
+            }
             let status = self.wait_for_exit(interrupt)?;
             seen(Event::Ended(Ended { status, held_open }));
         }
@@ -208,7 +227,9 @@ impl Process {
             fds.len() - 1
         });
         fds.extend(self.pipes.iter().map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN)));
-        match poll(&mut fds, None) {
+        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(errno) => {
                 return Err(Fatal::CouldNotRun(format!("cannot wait for a plugin: {}", words::reason(&errno.into()))));
@@ -283,11 +304,16 @@ impl Process {
         if let Some(exit) = &self.exit {
             let _ = poll(&mut [PollFd::new(exit, PollFlags::IN)], timeout.as_ref());
         }
+        self.kill_group();
+        let _ = self.child.wait();
+        self.running = false;
+    }
+
+    /// Kills what there is of the group. Its number is nobody else's as long as the process was not waited for.
+    fn kill_group(&self) {
         if let Some(pid) = pid_of(&self.child) {
             let _ = kill_process_group(pid, Signal::KILL);
         }
-        let _ = self.child.wait();
-        self.running = false;
     }
 }
 

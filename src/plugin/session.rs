@@ -39,6 +39,13 @@ enum RequestEnd {
     Over(String),
 }
 
+/// What has been heard of a session's process, beside its answers.
+struct Heard {
+    /// What it, or a child of it, printed on streams of its own.
+    strays: Vec<(Stream, Vec<u8>)>,
+    ended: Option<process::Ended>,
+}
+
 /// What a session says while it works on a request.
 enum Said<'a> {
     Answer(Answer),
@@ -296,8 +303,12 @@ impl Session {
         }
         self.outgoing.push(b'\n');
         loop {
-            let ended = self.exchange(interrupt, said)?;
-            if let Some(end) = self.take_answers(said) {
+            let Heard { strays, ended } = self.exchange(interrupt)?;
+            let end = self.take_answers(said);
+            // What is printed beside the answers cannot be told to come before or after them. Most likely it belongs to the entity that
+            // they begin.
+            strays.iter().for_each(|(stream, bytes)| said(Said::Stray(*stream, bytes)));
+            if let Some(end) = end {
                 return Ok(end);
             }
             if let Some(ended) = ended {
@@ -308,17 +319,13 @@ impl Session {
     }
 
     /// Waits for something to be said, and says what can be said meanwhile.
-    fn exchange(
-        &mut self,
-        interrupt: &Interrupt,
-        said: &mut dyn FnMut(Said<'_>),
-    ) -> Result<Option<process::Ended>, Fatal> {
+    fn exchange(&mut self, interrupt: &Interrupt) -> Result<Heard, Fatal> {
         let Session { process, outgoing, incoming, .. } = self;
-        let (mut writable, mut ended) = (false, None);
+        let (mut writable, mut ended, mut strays) = (false, None, Vec::new());
         process.wait(interrupt, !outgoing.is_empty(), |event| match event {
             Event::Chunk(Channel::Messages, bytes) => incoming.extend_from_slice(bytes),
-            Event::Chunk(Channel::Stdout, bytes) => said(Said::Stray(Stream::Stdout, bytes)),
-            Event::Chunk(Channel::Stderr, bytes) => said(Said::Stray(Stream::Stderr, bytes)),
+            Event::Chunk(Channel::Stdout, bytes) => strays.push((Stream::Stdout, bytes.to_vec())),
+            Event::Chunk(Channel::Stderr, bytes) => strays.push((Stream::Stderr, bytes.to_vec())),
             Event::Writable => writable = true,
             Event::Ended(how) => ended = Some(how),
         })?;
@@ -330,7 +337,7 @@ impl Session {
                 Err(_) => outgoing.clear(),
             }
         }
-        Ok(ended)
+        Ok(Heard { strays, ended })
     }
 
     /// Hands on the answers that have arrived whole; how the request ended, if it has.

@@ -1,0 +1,194 @@
+//! `holo plugin check`: calls a plugin in a root to throw away, and says where it breaks the interface.
+
+mod bench;
+mod finding;
+mod info;
+mod messages;
+mod report;
+mod rounds;
+mod scratch;
+mod session;
+
+use super::Desk;
+use crate::cache::CacheDirectory;
+use crate::cli::PluginCheck;
+use crate::error::Fatal;
+use crate::exit;
+use crate::settings::Settings;
+use bench::Bench;
+use finding::{Findings, Rule, Severity};
+use holo_protocol::session::Stream;
+use holo_protocol::{API_VERSION_3, API_VERSION_4, Info};
+use rustix::fs::{Access, access};
+use scratch::{Contents, Scratch, WorkingDirectory};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub(super) fn run(arguments: &PluginCheck, desk: &mut Desk) -> Result<u8, Fatal> {
+    let Desk { settings, interrupt, console } = desk;
+    let subject = Subject::resolve(arguments, settings)?;
+    let base = CacheDirectory::create(&absolute(&settings.temporary_directory)?)?;
+    let _there = WorkingDirectory::enter(&base.subdirectory("work")?)?;
+    let mut show = |finding: &finding::Finding| {
+        match finding.severity {
+            Severity::Failure => console.error(finding.to_string()),
+            Severity::Warning => console.warning(finding.to_string()),
+        }
+        // A plugin may take its time over what comes next.
+        console.flush();
+    };
+    let mut findings = Findings::new(&mut show);
+    subject.look_at_name(&mut findings);
+    let met = {
+        let scratch = Scratch::new(&base, "info", &subject.id, &subject.contents)?;
+        let mut bench = Bench::new(&subject, Manner::INFO, scratch, interrupt, &mut findings);
+        info::meet(&mut bench)?
+    };
+    for manner in met.map(Manner::all_of).unwrap_or_default() {
+        let scratch = Scratch::new(&base, manner.name(), &subject.id, &subject.contents)?;
+        let mut bench = Bench::new(&subject, manner, scratch, interrupt, &mut findings);
+        rounds::all(&mut bench)?;
+        bench.end_session()?;
+    }
+    let (failed, summary) = (findings.failed(), findings.to_string());
+    console.end_paragraph();
+    console.raw(Stream::Stdout, format!("{summary}\n").as_bytes());
+    Ok(if failed { exit::FAILED } else { exit::DONE })
+}
+
+/// What is put to the test.
+struct Subject {
+    program: PathBuf,
+    id: String,
+    contents: Contents,
+    has_resources: bool,
+    limit: Duration,
+}
+
+/// How a plugin is called: one process an operation or one for all, and in which version.
+#[derive(Clone, Copy)]
+struct Manner {
+    api_version: u32,
+    session: bool,
+    /// Whether the plugin speaks version 3 as well, and is called in this manner by nobody who does not know version 4.
+    also_version_3: bool,
+}
+
+impl Manner {
+    /// That of the first meeting.
+    const INFO: Manner = Manner { api_version: API_VERSION_3, session: false, also_version_3: false };
+
+    /// All manners in which a plugin is called that has said this of itself.
+    fn all_of(info: Info) -> Vec<Manner> {
+        let Some(api_version) = info.common_version(API_VERSION_3, API_VERSION_4) else { return Vec::new() };
+        let also_version_3 = info.min_api_version <= API_VERSION_3 && api_version > API_VERSION_3;
+        if info.session && api_version >= API_VERSION_4 {
+            // Where version 3 is spoken, such a plugin is called by other versions of Holo, in that version.
+            let processes = also_version_3.then_some(Manner::INFO);
+            processes.into_iter().chain([Manner { api_version, session: true, also_version_3: false }]).collect()
+        } else {
+            vec![Manner { api_version, session: false, also_version_3 }]
+        }
+    }
+
+    fn name(self) -> &'static str {
+        if self.session { "session" } else { "processes" }
+    }
+}
+
+impl Subject {
+    fn resolve(arguments: &PluginCheck, settings: &Settings) -> Result<Subject, Fatal> {
+        let program = absolute(&arguments.program)?;
+        can_be_executed(&program).map_err(|error| Fatal::io("execute", &arguments.program, &error))?;
+        let id = plugin_id(&program);
+        let static_resources = settings.root.resources().join(&id);
+        let in_root = arguments.root.as_ref().is_some_and(|root| root.join("usr/share/holo").join(&id).is_dir());
+        let resources = match &arguments.resources {
+            Some(given) => Some(directory(given)?),
+            None => (!in_root && static_resources.is_dir()).then(|| absolute(&static_resources)).transpose()?,
+        };
+        let root = arguments.root.as_deref().map(directory).transpose()?;
+        if root.as_ref().is_some_and(|root| root.canonicalize().is_ok_and(|root| root == Path::new("/"))) {
+            return Err(Fatal::CouldNotRun("--root /: the tree is copied, so give a small one".to_owned()));
+        }
+        let has_resources = in_root || resources.is_some();
+        Ok(Subject { program, id, contents: Contents { root, resources }, has_resources, limit: arguments.timeout })
+    }
+
+    fn look_at_name(&self, findings: &mut Findings<'_>) {
+        let name = self.program.file_name().unwrap_or_default().to_string_lossy();
+        let expected = format!("holo-{}", self.id);
+        let problem = format!("the name of an installed plugin is \"{expected}\", with its ID in it");
+        // Before it is installed it may be called anything.
+        if name.starts_with("holo-") {
+            findings.expect(Severity::Warning, Rule::Names, &name, name == expected, problem);
+        }
+        if !self.has_resources {
+            findings.note("a plugin without resource files can only be tested a little; see --resources".to_owned());
+        }
+    }
+}
+
+/// The ID in `holo-ID`, or something as good as that for a program with another name.
+fn plugin_id(program: &Path) -> String {
+    let name = program.file_stem().unwrap_or_default().to_string_lossy();
+    let letter = |letter: char| {
+        let lower = letter.to_ascii_lowercase();
+        if lower.is_ascii_lowercase() || lower.is_ascii_digit() { lower } else { '-' }
+    };
+    let id: String = name.strip_prefix("holo-").unwrap_or(&name).chars().map(letter).collect();
+    let id = id.trim_start_matches('-');
+    if id.is_empty() { "plugin".to_owned() } else { id.to_owned() }
+}
+
+fn can_be_executed(program: &Path) -> io::Result<()> {
+    let metadata = program.metadata()?;
+    if metadata.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    Ok(access(program, Access::EXEC_OK)?)
+}
+
+/// A directory that was given, as it is called from anywhere.
+fn directory(given: &Path) -> Result<PathBuf, Fatal> {
+    std::fs::read_dir(given).map_err(|error| Fatal::io("open", given, &error))?;
+    absolute(given)
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Fatal> {
+    std::path::absolute(path).map_err(|error| Fatal::io("find", path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_has_an_id_whatever_it_is_called() {
+        for (program, id) in [
+            ("/usr/lib/holo/holo-foosql-users", "foosql-users"),
+            ("/src/plugin.sh", "plugin"),
+            ("/src/Foo_Bar", "foo-bar"),
+            ("/src/holo-", "plugin"),
+            ("/src/.x", "x"),
+        ] {
+            assert_eq!(plugin_id(Path::new(program)), id, "{program}");
+        }
+    }
+
+    #[test]
+    fn a_session_has_version_3_beside_it() {
+        let manners = |min, max, session| {
+            let info = Info { min_api_version: min, max_api_version: max, session };
+            let all = Manner::all_of(info);
+            all.iter().map(|manner| (manner.api_version, manner.session)).collect::<Vec<_>>()
+        };
+        assert_eq!(manners(3, 3, false), [(3, false)]);
+        assert_eq!(manners(3, 3, true), [(3, false)]);
+        assert_eq!(manners(3, 4, false), [(4, false)]);
+        assert_eq!(manners(3, 4, true), [(3, false), (4, true)]);
+        assert_eq!(manners(4, 5, true), [(4, true)]);
+        assert_eq!(manners(5, 6, false), []);
+    }
+}

@@ -1,0 +1,337 @@
+//! Calls of the plugin, with what holds for every one of them: time, processes left behind, files in wrong places.
+
+use super::finding::{Findings, Rule, Severity};
+use super::scratch::{Scratch, Snapshot};
+use super::session::Session;
+use super::{Manner, Subject};
+use crate::error::Fatal;
+use crate::interrupt::Interrupt;
+use crate::plugin::Directories;
+use crate::plugin::process::{self, Channel, Ended, Event, Program};
+use bstr::{BString, ByteSlice};
+use holo_protocol::environment as names;
+use holo_protocol::session::Operation;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How much is kept of what a plugin says, so that one which never stops does no harm.
+pub(super) const MAX_KEPT: usize = 64 << 20;
+/// How much is kept of what it writes to file descriptor 3.
+const MAX_MESSAGES: usize = 1 << 20;
+/// How much of it is shown.
+const MAX_SHOWN: usize = 80;
+
+/// Where a plugin is tried in one manner.
+pub(super) struct Bench<'a, 'f> {
+    pub(super) program: PathBuf,
+    pub(super) id: String,
+    pub(super) manner: Manner,
+    pub(super) scratch: Scratch,
+    pub(super) limit: Duration,
+    pub(super) interrupt: &'a Interrupt,
+    pub(super) findings: &'a mut Findings<'f>,
+    session: Option<Session>,
+}
+
+/// What came of a call, or in a session of a request for an entity.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    pub(super) stdout: Vec<u8>,
+    pub(super) stderr: Vec<u8>,
+    /// What came on file descriptor 3.
+    pub(super) messages: Vec<u8>,
+    pub(super) trouble: Option<Trouble>,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// The plugin failed: `exit status 1`.
+    Failed(String),
+    /// A finding says it already.
+    Told,
+}
+
+impl Heard {
+    /// Whether it ended as it should, or as it should not have; nothing if that was told already.
+    pub(super) fn ended_well(&self) -> Option<bool> {
+        match self.trouble {
+            None => Some(true),
+            Some(Trouble::Failed(_)) => Some(false),
+            Some(Trouble::Told) => None,
+        }
+    }
+
+    /// How it failed, with the first words about it.
+    pub(super) fn failure(&self) -> String {
+        let Some(Trouble::Failed(how)) = &self.trouble else { return String::new() };
+        let said = [&self.stderr, &self.stdout].into_iter().find_map(|text| text.lines().find(|line| !line.is_empty()));
+        said.map_or_else(|| how.clone(), |line| format!("{how}, after {}", quoted(line)))
+    }
+}
+
+impl<'a, 'f> Bench<'a, 'f> {
+    pub(super) fn new(
+        subject: &Subject,
+        manner: Manner,
+        scratch: Scratch,
+        interrupt: &'a Interrupt,
+        findings: &'a mut Findings<'f>,
+    ) -> Bench<'a, 'f> {
+        let Subject { program, id, limit, .. } = subject;
+        let (program, id, limit) = (program.clone(), id.clone(), *limit);
+        Bench { program, id, manner, scratch, limit, interrupt, findings, session: None }
+    }
+
+    /// An operation as findings name it.
+    pub(super) fn subject(&self, operation: &str, ids: &[BString]) -> String {
+        let manner = if self.manner.session { "session: " } else { "" };
+        let ids: Vec<String> = ids.iter().map(|id| format!(" {}", plain(id))).collect();
+        format!("{manner}{operation}{}", ids.join(","))
+    }
+
+    pub(super) fn fail_unless(&mut self, rule: Rule, subject: &str, holds: bool, text: impl Into<String>) -> bool {
+        self.findings.expect(Severity::Failure, rule, subject, holds, text)
+    }
+
+    pub(super) fn warn_unless(&mut self, rule: Rule, subject: &str, holds: bool, text: impl Into<String>) -> bool {
+        self.findings.expect(Severity::Warning, rule, subject, holds, text)
+    }
+
+    /// Begins a run: with an empty cache directory, and a new session.
+    pub(super) fn begin_run(&mut self) -> Result<(), Fatal> {
+        self.end_session()?;
+        self.scratch.begin_run()
+    }
+
+    /// Ends the session if there is one.
+    pub(super) fn end_session(&mut self) -> Result<(), Fatal> {
+        let Some(session) = self.session.take() else { return Ok(()) };
+        session.end(self)?;
+        self.look_for_strays("session");
+        Ok(())
+    }
+
+    /// Asks for the scan report, which is the standard output of what is heard.
+    pub(super) fn scan(&mut self) -> Result<Heard, Fatal> {
+        if self.manner.session {
+            let mut heard = self.request(Operation::Scan, &[])?;
+            return Ok(heard.pop().unwrap_or_default());
+        }
+        let directories = self.scratch.directories().clone();
+        self.scan_in(&directories, self.manner.api_version)
+    }
+
+    /// Asks one process for the scan report.
+    pub(super) fn scan_in(&mut self, directories: &Directories, api_version: u32) -> Result<Heard, Fatal> {
+        let environment = self.environment(directories, api_version);
+        self.call("scan", None, environment, false)
+    }
+
+    /// Asks for what is said of itself.
+    pub(super) fn info(&mut self) -> Result<Heard, Fatal> {
+        let environment = vec![
+            (names::ROOT_DIR, self.scratch.directories().root.clone().into_os_string()),
+            (names::API_VERSION, self.manner.api_version.to_string().into()),
+            ("TMPDIR", self.scratch.temporary().into()),
+        ];
+        self.call("info", None, environment, false)
+    }
+
+    /// Works on entities of which none depends on another; what is heard of each.
+    pub(super) fn work(&mut self, operation: Operation, ids: &[BString]) -> Result<Vec<Heard>, Fatal> {
+        if self.manner.session {
+            return self.request(operation, ids);
+        }
+        let directories = self.scratch.directories().clone();
+        let environment = self.environment(&directories, self.manner.api_version);
+        ids.iter().map(|id| self.call(word(operation), Some(id), environment.clone(), true)).collect()
+    }
+
+    fn request(&mut self, operation: Operation, ids: &[BString]) -> Result<Vec<Heard>, Fatal> {
+        let subject = self.subject(word(operation), ids);
+        let session = match self.session.take() {
+            Some(session) => Ok(session),
+            None => Session::start(self),
+        };
+        let heard = match session {
+            Ok(mut session) => {
+                let (heard, goes_on) = session.ask(self, operation, ids)?;
+                self.session = goes_on.then_some(session);
+                heard
+            }
+            Err(reason) => {
+                self.fail_unless(Rule::Sessions, &subject, false, format!("cannot be started: {reason}"));
+                let told = || Heard { trouble: Some(Trouble::Told), ..Heard::default() };
+                (0..ids.len().max(1)).map(|_| told()).collect()
+            }
+        };
+        self.look_for_strays(&subject);
+        Ok(heard)
+    }
+
+    /// The environment of all operations but `info`.
+    pub(super) fn environment(&self, directories: &Directories, api_version: u32) -> Vec<(&'static str, OsString)> {
+        let Directories { root, resources, state, cache } = directories;
+        vec![
+            (names::API_VERSION, api_version.to_string().into()),
+            (names::ROOT_DIR, root.into()),
+            (names::RESOURCE_DIR, resources.into()),
+            (names::STATE_DIR, state.into()),
+            (names::CACHE_DIR, cache.into()),
+            ("TMPDIR", self.scratch.temporary().into()),
+        ]
+    }
+
+    /// Runs one process to its end, or to the end of its time.
+    fn call(
+        &mut self,
+        operation: &str,
+        id: Option<&BString>,
+        environment: Vec<(&'static str, OsString)>,
+        messages: bool,
+    ) -> Result<Heard, Fatal> {
+        let subject = self.subject(operation, id.map(std::slice::from_ref).unwrap_or_default());
+        let argument = id.map(|id| id.to_os_str_lossy());
+        let arguments = [OsStr::new(operation)].into_iter().chain(argument.as_deref()).collect();
+        let program = Program { path: &self.program, arguments, environment, messages, requests: false };
+        let mut heard = Heard::default();
+        match program.start() {
+            Err(reason) if operation == "info" => return Err(Fatal::CouldNotRun(reason)),
+            Err(reason) => heard.trouble = Some(Trouble::Failed(reason)),
+            Ok(mut process) => {
+                process.confine(self.limit);
+                let mut ended = None;
+                while ended.is_none() && !process.is_overdue() {
+                    process.wait(self.interrupt, false, |event| match event {
+                        Event::Chunk(Channel::Stdout, bytes) => keep(&mut heard.stdout, bytes, MAX_KEPT),
+                        Event::Chunk(Channel::Stderr, bytes) => keep(&mut heard.stderr, bytes, MAX_KEPT),
+                        Event::Chunk(Channel::Messages, bytes) => keep(&mut heard.messages, bytes, MAX_MESSAGES),
+                        Event::Ended(how) => ended = Some(how),
+                        Event::Writable => {}
+                    })?;
+                }
+                heard.trouble = self.judge_end(&subject, ended);
+            }
+        }
+        self.look_for_strays(&subject);
+        Ok(heard)
+    }
+
+    /// Says what is wrong with how a process ended, but for its exit status.
+    fn judge_end(&mut self, subject: &str, ended: Option<Ended>) -> Option<Trouble> {
+        if !self.in_time(subject, ended.is_some()) {
+            return Some(Trouble::Told);
+        }
+        let ended = ended?;
+        self.left_nothing_behind(subject, ended);
+        process::failure(ended.status).map(Trouble::Failed)
+    }
+
+    /// A call that took too long was killed.
+    pub(super) fn in_time(&mut self, subject: &str, holds: bool) -> bool {
+        let text = format!("did not end within {:?}, and was killed with its process group", self.limit);
+        self.findings.expect(Severity::Failure, None, subject, holds, text)
+    }
+
+    pub(super) fn left_nothing_behind(&mut self, subject: &str, ended: Ended) {
+        let what = match ended.held_open {
+            None | Some(Channel::Stdout) => "standard output",
+            Some(Channel::Stderr) => "standard error",
+            Some(Channel::Messages) => "file descriptor 3",
+        };
+        let text = format!("has left a process behind that holds its {what} open");
+        self.fail_unless(Rule::Version3, subject, ended.held_open.is_none(), text);
+    }
+
+    fn look_for_strays(&mut self, subject: &str) {
+        let strays = self.scratch.strays();
+        let text = format!("made {} in its working directory, which may be any", all_shown(&strays));
+        self.fail_unless(Rule::Environment, subject, strays.is_empty(), text);
+        let strays = self.scratch.temporary_strays();
+        let text = format!("has left {} in $TMPDIR", all_shown(&strays));
+        self.warn_unless(Rule::Environment, subject, strays.is_empty(), text);
+    }
+
+    /// Demands that nothing is different from what it was before, but for the plugin's state where that may be.
+    pub(super) fn unchanged_since(
+        &mut self,
+        rule: Rule,
+        subject: &str,
+        before: &Snapshot,
+        state_too: bool,
+        what: &str,
+    ) {
+        let after = self.scratch.look();
+        if let Some(problem) = after.problem() {
+            self.findings.note(format!("after {subject}, it cannot be seen what has changed: {problem}"));
+            return;
+        }
+        let mut changes = before.changes(&after);
+        changes.retain(|path| state_too || !self.scratch.is_state(path.as_ref()));
+        let names: Vec<String> = changes.iter().map(|path| format!("./{}", plain(path))).collect();
+        self.fail_unless(rule, subject, names.is_empty(), format!("{what} {}", listed(&names)));
+    }
+}
+
+/// An operation as it is asked for.
+pub(super) fn word(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Scan => "scan",
+        Operation::Check => "check",
+        Operation::Apply => "apply",
+        Operation::ForceApply => "force-apply",
+        Operation::Diff => "diff",
+    }
+}
+
+/// Keeps what is said, up to a size.
+pub(super) fn keep(text: &mut Vec<u8>, bytes: &[u8], max: usize) {
+    let room = max.saturating_sub(text.len()).min(bytes.len());
+    text.extend_from_slice(bytes.get(..room).unwrap_or_default());
+}
+
+/// A piece of what the plugin said, with quotes, escapes and a bearable length.
+pub(super) fn quoted(text: &[u8]) -> String {
+    match text.get(..MAX_SHOWN) {
+        Some(beginning) if text.len() > MAX_SHOWN => format!("{:?}… ({} bytes)", beginning.as_bstr(), text.len()),
+        _ => format!("{:?}", text.as_bstr()),
+    }
+}
+
+/// A name without quotes, but with escapes if it needs them.
+pub(super) fn plain(name: &[u8]) -> String {
+    let shown = quoted(name);
+    let inner = shown.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    inner.map_or_else(|| shown.clone(), str::to_owned)
+}
+
+fn all_shown(names: &[OsString]) -> String {
+    let names: Vec<String> = names.iter().map(|name| plain(name.as_encoded_bytes())).collect();
+    listed(&names)
+}
+
+/// Some names, and how many more there are.
+pub(super) fn listed(names: &[String]) -> String {
+    const LISTED: usize = 3;
+    match names.get(..LISTED) {
+        Some(first) if names.len() > LISTED => format!("{} and {} more", first.join(", "), names.len() - LISTED),
+        _ => names.join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn anything_can_be_shown() {
+        assert_eq!(quoted(b"a\0\xff"), r#""a\0\xff""#);
+        assert_eq!(quoted(&[b'x'; 81]), format!("\"{}\"… (81 bytes)", "x".repeat(80)));
+        assert_eq!(plain(b"file:/etc/motd"), "file:/etc/motd");
+        let names: Vec<String> = ["a", "b", "c", "d", "e"].map(str::to_owned).into();
+        assert_eq!(listed(&names), "a, b, c and 2 more");
+        assert_eq!(listed(&names[..3]), "a, b, c");
+    }
+}

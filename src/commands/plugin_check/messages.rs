@@ -1,0 +1,75 @@
+//! What is said on file descriptor 3, and whether it fits together.
+
+use super::bench::{Bench, Heard, listed, quoted};
+use super::finding::Rule;
+use bstr::ByteSlice;
+use holo_protocol::Message;
+use holo_protocol::session::Operation;
+
+/// The messages of an operation, after all is said that is odd about them.
+pub(super) fn read(bench: &mut Bench<'_, '_>, operation: Operation, subject: &str, heard: &Heard) -> Vec<Message> {
+    let version = bench.manner.api_version;
+    let rule = if operation == Operation::Check { Rule::Check } else { Rule::Apply };
+    let lines: Vec<&[u8]> = heard.messages.split_str("\n").filter(|line| !line.is_empty()).collect();
+    let unknown: Vec<String> =
+        lines.iter().filter(|line| Message::parse(line, version).is_none()).map(|line| quoted(line)).collect();
+    let text = format!("says {} on file descriptor 3, which is no message of version {version}", listed(&unknown));
+    bench.warn_unless(rule, subject, unknown.is_empty(), text);
+    let messages: Vec<Message> = lines.iter().filter_map(|line| Message::parse(line, version)).collect();
+    let misplaced: Vec<String> =
+        messages.iter().filter(|message| !has_meaning(operation, message)).map(|m| quoted(&m.to_line())).collect();
+    let text = format!("says {}, which has no meaning there", listed(&misplaced));
+    bench.warn_unless(
+        if operation == Operation::Check { rule } else { Rule::MoreMessages },
+        subject,
+        misplaced.is_empty(),
+        text,
+    );
+    let contradiction = contradiction(&messages);
+    let text = contradiction
+        .map(|(one, other)| format!("says {} as well as {}", quoted(&one.to_line()), quoted(&other.to_line())));
+    bench.fail_unless(rule, subject, text.is_none(), text.unwrap_or_default());
+    messages
+}
+
+fn has_meaning(operation: Operation, message: &Message) -> bool {
+    match message {
+        // That nothing is refused with --force is demanded elsewhere.
+        Message::NotChanged
+        | Message::RequiresForceToOverwrite
+        | Message::RequiresForceToRestore
+        | Message::RequiresForce(_) => true,
+        Message::Changed(_) => matches!(operation, Operation::Apply | Operation::ForceApply),
+        Message::WouldChange(_) | Message::Unknown => operation == Operation::Check,
+    }
+}
+
+/// Two messages that cannot both be true.
+fn contradiction(messages: &[Message]) -> Option<(&Message, &Message)> {
+    let excludes = |one: &Message, other: &Message| match one {
+        Message::NotChanged | Message::Unknown => one != other,
+        Message::RequiresForceToOverwrite => *other == Message::RequiresForceToRestore,
+        _ => false,
+    };
+    messages.iter().find_map(|one| Some((one, messages.iter().find(|other| excludes(one, other))?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_messages_exclude_others() {
+        let found = |lines: &[&str]| {
+            let messages: Vec<Message> = lines.iter().map(|line| Message::parse(line.as_bytes(), 4).unwrap()).collect();
+            contradiction(&messages).is_some()
+        };
+        assert!(!found(&[]));
+        assert!(!found(&["not changed", "not changed"]));
+        assert!(!found(&["would change: a", "would change: b", "requires --force to overwrite"]));
+        assert!(!found(&["requires --force: a", "requires --force to overwrite"]));
+        assert!(found(&["changed: a", "not changed"]));
+        assert!(found(&["requires --force to restore", "requires --force to overwrite"]));
+        assert!(found(&["would change: a", "unknown"]));
+    }
+}

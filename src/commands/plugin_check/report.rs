@@ -1,0 +1,167 @@
+//! What is wrong with a scan report.
+
+use super::bench::{Bench, Heard, MAX_KEPT, listed, plain, quoted};
+use super::finding::Rule;
+use crate::error::{self, Fatal};
+use crate::plan::{Node, Plan};
+use bstr::{BStr, BString, ByteSlice};
+use holo_protocol::report::ReportErrorKind;
+use holo_protocol::{API_VERSION_3, EntityReport};
+use std::collections::HashSet;
+use std::path::Path;
+
+/// The entities that can be worked on, in sets of which none depends on another, or nothing if the plugin cannot be used.
+pub(super) fn first_scan(bench: &mut Bench<'_, '_>) -> Result<Option<Vec<Vec<BString>>>, Fatal> {
+    let subject = bench.subject("scan", &[]);
+    let Some(heard) = scan(bench, &subject)? else { return Ok(None) };
+    let Some(entities) = parse(bench, &subject, &heard.stdout) else { return Ok(None) };
+    for entity in &entities {
+        look_at_id(bench, &subject, entity.id.as_ref());
+        look_at_sources(bench, &subject, entity);
+        look_at_keys(bench, &subject, entity);
+    }
+    scan_again(bench, &subject, &heard)?;
+    if bench.manner.also_version_3 {
+        let directories = bench.scratch.directories().clone();
+        scan_otherwise(bench, &entities, &directories, API_VERSION_3, "when asked in version 3")?;
+    }
+    if !bench.manner.session {
+        let directories = bench.scratch.relative_directories();
+        scan_otherwise(bench, &entities, &directories, bench.manner.api_version, "when given relative paths")?;
+    }
+    Ok(Some(sets(bench, &subject, &entities)))
+}
+
+/// The IDs that a scan gives in a later run; nothing if it fails.
+pub(super) fn later_scan(bench: &mut Bench<'_, '_>) -> Result<Option<HashSet<BString>>, Fatal> {
+    let subject = bench.subject("scan", &[]);
+    let heard = scan(bench, &subject)?;
+    let entities = heard.and_then(|heard| parse(bench, &subject, &heard.stdout));
+    Ok(entities.map(|entities| entities.into_iter().map(|entity| entity.id).collect()))
+}
+
+/// Scans in a new run; nothing if that fails.
+fn scan(bench: &mut Bench<'_, '_>, subject: &str) -> Result<Option<Heard>, Fatal> {
+    bench.begin_run()?;
+    let before = bench.scratch.look();
+    let heard = bench.scan()?;
+    bench.unchanged_since(Rule::Scan, subject, &before, true, "has changed");
+    let Some(ended_well) = heard.ended_well() else { return Ok(None) };
+    let text = format!("{}, where exit status 0 is expected", heard.failure());
+    let text_of_size = format!("reports over {MAX_KEPT} bytes, which is more than is looked at");
+    let is_usable = bench.fail_unless(Rule::Scan, subject, ended_well, text)
+        && bench.fail_unless(Rule::Scan, subject, heard.stdout.len() < MAX_KEPT, text_of_size);
+    Ok(is_usable.then_some(heard))
+}
+
+fn parse(bench: &mut Bench<'_, '_>, subject: &str, report: &[u8]) -> Option<Vec<EntityReport>> {
+    let parsed = EntityReport::parse_all(report, bench.manner.api_version);
+    for error in parsed.as_ref().err().into_iter().flatten() {
+        let what = match &error.kind {
+            ReportErrorKind::Syntax(line) => format!("is {}, where \"KEY: VALUE\" is expected", quoted(line)),
+            ReportErrorKind::Asset(key, value) => {
+                format!("is \"{key}: {}\", where \"{key}: KIND VALUE\" is expected", plain(value))
+            }
+            ReportErrorKind::OutsideEntity(line) => format!("is {}, where \"ENTITY: ID\" is expected", quoted(line)),
+        };
+        bench.fail_unless(Rule::Scan, subject, false, format!("line {} {what}", error.line));
+    }
+    parsed.ok()
+}
+
+fn look_at_id(bench: &mut Bench<'_, '_>, subject: &str, id: &BStr) {
+    let shown = quoted(id);
+    let (kind, name) = id.split_once_str(":").unwrap_or_default();
+    let has_form = !kind.is_empty() && !name.is_empty();
+    let is_path = [&b"/"[..], b"./", b"../"].iter().any(|start| id.starts_with(start)) || kind.contains(&b'/');
+    let text = format!("reports the entity {shown}, which looks like a path");
+    bench.fail_unless(Rule::Names, subject, !is_path, text);
+    let text = format!("reports the entity {shown}, where an ID of the form TYPE:NAME is expected");
+    bench.fail_unless(Rule::Names, subject, has_form || is_path, text);
+    let text = format!("reports the entity {shown}; no program can be called with a NUL byte");
+    bench.fail_unless(Rule::Names, subject, !id.contains(&0), text);
+    let is_odd = id.iter().any(|&byte| byte != 0 && byte.is_ascii_control()) || id.trim() != id.as_bytes();
+    let text = format!("reports the entity {shown}, with blanks at its ends or control characters");
+    bench.warn_unless(Rule::Names, subject, !is_odd, text);
+}
+
+fn look_at_sources(bench: &mut Bench<'_, '_>, subject: &str, entity: &EntityReport) {
+    let resources = bench.scratch.directories().resources.clone();
+    for source in &entity.sources {
+        let path = source.to_path_lossy();
+        let of = format!("SOURCE of {} is {}", plain(&entity.id), quoted(source));
+        let problem = path.symlink_metadata().err().map(|error| error::at("stat", Path::new(""), &error));
+        let why = problem.as_deref().and_then(|text| text.rsplit(": ").next()).unwrap_or_default();
+        let exists = bench.fail_unless(Rule::Scan, subject, problem.is_none(), format!("{of}: {why}"));
+        let is_inside = path.starts_with(&resources);
+        let text = format!("{of}, which is not in $HOLO_RESOURCE_DIR");
+        bench.warn_unless(Rule::Environment, subject, is_inside || !exists, text);
+    }
+}
+
+fn look_at_keys(bench: &mut Bench<'_, '_>, subject: &str, entity: &EntityReport) {
+    for information in &entity.information {
+        let letters = || information.key.iter();
+        let is_capital = letters().any(u8::is_ascii_uppercase) && !letters().any(u8::is_ascii_lowercase);
+        let (key, version) = (plain(&information.key), bench.manner.api_version);
+        let text = format!("the key {key} of {} means nothing in version {version}", plain(&entity.id));
+        bench.warn_unless(Rule::Scan, subject, !is_capital, text);
+    }
+}
+
+/// Nothing has changed since, so nothing may be different.
+fn scan_again(bench: &mut Bench<'_, '_>, subject: &str, first: &Heard) -> Result<(), Fatal> {
+    let Some(second) = scan(bench, subject)? else { return Ok(()) };
+    let sorted = |report: &[u8]| {
+        let mut entities = EntityReport::parse_all(report, bench.manner.api_version).unwrap_or_default();
+        entities.sort_by(|one, other| one.id.cmp(&other.id));
+        entities
+    };
+    let same = sorted(&first.stdout) == sorted(&second.stdout);
+    bench.fail_unless(Rule::Scan, subject, same, "a second scan reports something else, though nothing has changed");
+    Ok(())
+}
+
+/// The same entities are there however it is asked.
+fn scan_otherwise(
+    bench: &mut Bench<'_, '_>,
+    expected: &[EntityReport],
+    directories: &crate::plugin::Directories,
+    api_version: u32,
+    how: &str,
+) -> Result<(), Fatal> {
+    bench.begin_run()?;
+    let heard = bench.scan_in(directories, api_version)?;
+    let Some(ended_well) = heard.ended_well() else { return Ok(()) };
+    let subject = bench.subject("scan", &[]);
+    if bench.fail_unless(Rule::Environment, &subject, ended_well, format!("{} {how}", heard.failure())) {
+        let found = EntityReport::parse_all(&heard.stdout, api_version).unwrap_or_default();
+        let ids = |entities: &[EntityReport]| -> HashSet<BString> { entities.iter().map(|e| e.id.clone()).collect() };
+        let same = ids(expected) == ids(&found);
+        bench.fail_unless(Rule::Environment, &subject, same, format!("reports other entities {how}"));
+    }
+    Ok(())
+}
+
+/// The entities in the order in which they are worked on.
+fn sets(bench: &mut Bench<'_, '_>, subject: &str, entities: &[EntityReport]) -> Vec<Vec<BString>> {
+    let mut entities: Vec<&EntityReport> = entities.iter().filter(|entity| !entity.id.contains(&0)).collect();
+    entities.sort_by(|one, other| one.id.cmp(&other.id));
+    let twice: Vec<String> =
+        entities.windows(2).filter(|pair| pair[0].id == pair[1].id).map(|pair| plain(&pair[0].id)).collect();
+    let text = format!("reports {} twice; IDs should be unique", listed(&twice));
+    bench.fail_unless(Rule::Names, subject, twice.is_empty(), text);
+    entities.dedup_by(|one, other| one.id == other.id);
+    let ids = |set: &[usize]| -> Vec<BString> { set.iter().map(|&entity| entities[entity].id.clone()).collect() };
+    let nodes: Vec<Node<'_>> = entities
+        .iter()
+        .map(|entity| Node { id: entity.id.as_ref(), plugin: 0, edges: &entity.edges, origin: BStr::new("") })
+        .collect();
+    match Plan::new(&nodes) {
+        Ok(plan) => plan.sets(&vec![true; nodes.len()]).iter().map(|set| ids(set)).collect(),
+        Err(cycle) => {
+            bench.fail_unless(Rule::Dependencies, subject, false, format!("reports a {cycle}"));
+            (0..nodes.len()).map(|entity| ids(&[entity])).collect()
+        }
+    }
+}

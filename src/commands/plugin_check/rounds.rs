@@ -1,0 +1,285 @@
+//! The operations on entities, as several runs one after the other would ask for them.
+
+use super::bench::{Bench, Heard, Trouble, plain, quoted, word};
+use super::finding::Rule;
+use super::{messages, report};
+use crate::diff;
+use crate::error::Fatal;
+use bstr::{BString, ByteSlice};
+use holo_protocol::session::Operation;
+use holo_protocol::{API_VERSION_4, Message};
+use std::collections::{HashMap, HashSet};
+
+/// How many entities are tried: a plugin that treats so many well treats the others well too.
+const MAX_ENTITIES: usize = 20;
+/// More than this is nothing for people to read.
+const MUCH_OUTPUT: usize = 1 << 16;
+
+/// What has been found out about the entities so far.
+#[derive(Default)]
+struct Known {
+    /// What a check said before anything was applied.
+    checked: HashMap<BString, Vec<Message>>,
+    /// Those that the plugin leaves as they are for want of `--force`.
+    refused: HashSet<BString>,
+    /// Those that cannot be worked on; asking again would only take time.
+    given_up: HashSet<BString>,
+}
+
+/// How far it has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Nothing has been applied.
+    Before,
+    /// The entities are being applied for the first time.
+    First,
+    /// All have been applied.
+    Applied,
+}
+
+/// Puts the plugin through all operations, in the order in which its users would.
+pub(super) fn all(bench: &mut Bench<'_, '_>) -> Result<(), Fatal> {
+    let Some(sets) = report::first_scan(bench)? else { return Ok(()) };
+    let sets = first_entities(bench, sets);
+    unknown_entity(bench, sets.first().and_then(|set| set.first()))?;
+    if sets.is_empty() {
+        return Ok(());
+    }
+    let mut known = Known::default();
+    let rounds = [
+        (Stage::Before, &[Operation::Check, Operation::Diff][..]),
+        (Stage::First, &[Operation::Apply]),
+        (Stage::Applied, &[Operation::Apply]),
+        (Stage::Applied, &[Operation::Check, Operation::Diff]),
+        (Stage::Applied, &[Operation::ForceApply]),
+        (Stage::Applied, &[Operation::Apply]),
+    ];
+    for (stage, operations) in rounds {
+        let Some(there) = report::later_scan(bench)? else { return Ok(()) };
+        for &operation in operations {
+            // What a check could tell in version 3 is what a diff tells.
+            if operation != Operation::Check || bench.manner.api_version >= API_VERSION_4 {
+                round(bench, &sets, &there, &mut known, (stage, operation))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Leaves as many entities as are tried.
+fn first_entities(bench: &mut Bench<'_, '_>, sets: Vec<Vec<BString>>) -> Vec<Vec<BString>> {
+    let count: usize = sets.iter().map(Vec::len).sum();
+    if count > MAX_ENTITIES {
+        bench.findings.note(format!("there are {count} entities, of which only the first {MAX_ENTITIES} are tried"));
+    } else if count == 0 {
+        bench.findings.note("there are no entities to try; see --resources".to_owned());
+    }
+    let mut left = MAX_ENTITIES;
+    let mut first = Vec::new();
+    for mut set in sets {
+        set.truncate(left);
+        left -= set.len();
+        if bench.manner.session {
+            first.push(set);
+        } else {
+            first.extend(set.into_iter().map(|id| vec![id]));
+        }
+    }
+    first.retain(|set| !set.is_empty());
+    first
+}
+
+/// An entity that does not exist must not be taken for one that does.
+fn unknown_entity(bench: &mut Bench<'_, '_>, like: Option<&BString>) -> Result<(), Fatal> {
+    let kind = like.and_then(|id| id.split_once_str(":")).map_or(bench.id.as_bytes(), |(kind, _)| kind);
+    let id = BString::from([kind, b":no-such-entity"].concat());
+    for operation in [Operation::Check, Operation::Apply, Operation::ForceApply, Operation::Diff] {
+        if operation == Operation::Check && bench.manner.api_version < API_VERSION_4 {
+            continue;
+        }
+        let subject = bench.subject(word(operation), std::slice::from_ref(&id));
+        let before = bench.scratch.look();
+        let heard = bench.work(operation, std::slice::from_ref(&id))?.pop().unwrap_or_default();
+        bench.unchanged_since(Rule::Version3, &subject, &before, true, "there is no such entity, but this has changed");
+        let Some(ended_well) = heard.ended_well() else { continue };
+        let expected = if bench.manner.session { "result \"failed\"" } else { "exit status 1" };
+        let text = format!("there is no such entity, so {expected} is expected, but it succeeds");
+        if bench.fail_unless(Rule::Version3, &subject, !ended_well, text) {
+            let has_said = !heard.stderr.is_empty() || !heard.stdout.is_empty();
+            bench.fail_unless(
+                Rule::Version3,
+                &subject,
+                has_said,
+                "it failed without saying that there is no such entity",
+            );
+        }
+    }
+    Ok(())
+}
+
+/// One operation on all entities that are still there.
+fn round(
+    bench: &mut Bench<'_, '_>,
+    sets: &[Vec<BString>],
+    there: &HashSet<BString>,
+    known: &mut Known,
+    (stage, operation): (Stage, Operation),
+) -> Result<(), Fatal> {
+    for set in sets {
+        let still = |id: &&BString| there.contains(*id) && !known.given_up.contains(*id);
+        let ids: Vec<BString> = set.iter().filter(still).cloned().collect();
+        if ids.is_empty() {
+            continue;
+        }
+        let before = bench.scratch.look();
+        let all = bench.work(operation, &ids)?;
+        let subject = bench.subject(word(operation), &ids);
+        match operation {
+            Operation::Check => bench.unchanged_since(Rule::Check, &subject, &before, true, "has changed"),
+            Operation::Diff => bench.unchanged_since(Rule::Diff, &subject, &before, true, "has changed"),
+            Operation::Apply if stage == Stage::Applied || said_not_changed(bench, &all) => {
+                let what = if stage == Stage::First {
+                    "said \"not changed\", but has changed"
+                } else {
+                    "the second apply has changed"
+                };
+                bench.unchanged_since(Rule::Apply, &subject, &before, false, what);
+            }
+            Operation::Scan | Operation::Apply | Operation::ForceApply => {}
+        }
+        for (id, heard) in ids.iter().zip(&all) {
+            judge(bench, id, heard, known, (stage, operation));
+        }
+    }
+    Ok(())
+}
+
+fn said_not_changed(bench: &Bench<'_, '_>, all: &[Heard]) -> bool {
+    let version = bench.manner.api_version;
+    let is_said = |heard: &Heard| {
+        heard.trouble.is_none()
+            && heard.messages.split_str("\n").any(|line| Message::parse(line, version) == Some(Message::NotChanged))
+    };
+    all.iter().all(is_said)
+}
+
+/// Judges an operation on an entity.
+fn judge(
+    bench: &mut Bench<'_, '_>,
+    id: &BString,
+    heard: &Heard,
+    known: &mut Known,
+    (stage, operation): (Stage, Operation),
+) {
+    let subject = bench.subject(word(operation), std::slice::from_ref(id));
+    let rule = match operation {
+        Operation::Check => Rule::Check,
+        Operation::Diff => Rule::Diff,
+        Operation::ForceApply => Rule::ForceApply,
+        Operation::Scan | Operation::Apply => Rule::Apply,
+    };
+    look_at_output(bench, &subject, heard);
+    let Some(ended_well) = heard.ended_well() else {
+        if heard.trouble == Some(Trouble::Told) {
+            known.given_up.insert(id.clone());
+        }
+        return;
+    };
+    let expected = if bench.manner.session { "it is expected to be done" } else { "exit status 0 is expected" };
+    if !bench.fail_unless(rule, &subject, ended_well, format!("{}, where {expected}", heard.failure())) {
+        return;
+    }
+    if operation == Operation::Diff {
+        look_at_paths(bench, &subject, &heard.messages);
+        return;
+    }
+    let messages = messages::read(bench, operation, &subject, heard);
+    match (operation, stage) {
+        (Operation::Check, Stage::Applied) => judge_last_check(bench, &subject, &messages, known.refused.contains(id)),
+        (Operation::Check, _) => drop(known.checked.insert(id.clone(), messages)),
+        (Operation::ForceApply, _) => {
+            let refuses = messages.iter().any(Message::is_refusal);
+            bench.fail_unless(rule, &subject, !refuses, "refuses, though it is called with force");
+            known.refused.remove(id);
+        }
+        (_, Stage::Applied) => judge_second_apply(bench, &subject, heard, &messages, known.refused.contains(id)),
+        _ => {
+            compare_with_check(bench, &subject, known.checked.get(id), &messages);
+            if messages.iter().any(Message::is_refusal) {
+                known.refused.insert(id.clone());
+            }
+        }
+    }
+}
+
+fn look_at_output(bench: &mut Bench<'_, '_>, subject: &str, heard: &Heard) {
+    for (name, text) in [("output", &heard.stdout), ("error", &heard.stderr)] {
+        let ends = text.is_empty() || text.ends_with(b"\n");
+        let problem = format!("the last line on standard {name} has no newline");
+        bench.warn_unless(Rule::Version3, subject, ends, problem);
+        let problem = format!("prints {} bytes on standard {name}, which a person is to read", text.len());
+        bench.warn_unless(Rule::Version3, subject, text.len() < MUCH_OUTPUT, problem);
+    }
+}
+
+/// What was just applied needs no more work.
+fn judge_second_apply(bench: &mut Bench<'_, '_>, subject: &str, heard: &Heard, messages: &[Message], refused: bool) {
+    // What was refused the first time is refused again.
+    if refused && messages.iter().any(Message::is_refusal) {
+        return;
+    }
+    let is_unchanged = messages.contains(&Message::NotChanged);
+    bench.fail_unless(Rule::Apply, subject, is_unchanged, "the second apply did not say \"not changed\"");
+    let text = [&heard.stdout[..], &heard.stderr].concat();
+    let problem = format!("the second apply printed {}, so that users see the entity each time", quoted(&text));
+    bench.warn_unless(Rule::Apply, subject, text.is_empty(), problem);
+}
+
+fn judge_last_check(bench: &mut Bench<'_, '_>, subject: &str, messages: &[Message], refused: bool) {
+    let is_consistent = |message: &Message| match message {
+        Message::NotChanged | Message::Unknown => true,
+        message => refused && message.is_refusal(),
+    };
+    let text = "the entity was applied, but the check did not say \"not changed\"";
+    bench.fail_unless(Rule::Check, subject, messages.iter().all(is_consistent), text);
+    let text = "the check says nothing, which is taken for \"unknown\"; after an apply, \"not changed\" is expected";
+    bench.warn_unless(Rule::Check, subject, !messages.is_empty(), text);
+}
+
+/// What a check announced should come true. Other entities were applied in between, so it need not.
+fn compare_with_check(bench: &mut Bench<'_, '_>, subject: &str, checked: Option<&Vec<Message>>, applied: &[Message]) {
+    let Some(checked) = checked else { return };
+    let is_unchanged = applied.contains(&Message::NotChanged);
+    let promised = checked.contains(&Message::NotChanged);
+    let text = "the check said \"not changed\", but the apply did not";
+    bench.warn_unless(Rule::Check, subject, is_unchanged || !promised, text);
+    let announced = checked.iter().find(|message| matches!(message, Message::WouldChange(_)));
+    let text = announced
+        .map(|message| format!("the check said {}, but the apply \"not changed\"", quoted(&message.to_line())));
+    bench.warn_unless(Rule::Check, subject, text.is_none() || !is_unchanged, text.unwrap_or_default());
+}
+
+/// The two paths of a difference, if there is one.
+fn look_at_paths(bench: &mut Bench<'_, '_>, subject: &str, said: &[u8]) {
+    let paths: Vec<&[u8]> =
+        said.split_inclusive(|&byte| byte == 0).filter_map(|path| path.strip_suffix(b"\0")).collect();
+    let ends = said.is_empty() || said.ends_with(b"\0");
+    let text = format!("says {} on file descriptor 3, where each path is to be followed by a NUL byte", quoted(said));
+    let is_whole = bench.fail_unless(Rule::Diff, subject, ends, text);
+    let text = format!(
+        "names {} {}, where two are expected, or none",
+        paths.len(),
+        if paths.len() == 1 { "path" } else { "paths" }
+    );
+    bench.fail_unless(Rule::Diff, subject, [0, 2].contains(&paths.len()) || !is_whole, text);
+    let root = bench.scratch.directories().root.clone();
+    for path in paths {
+        let loaded = diff::load(&path.as_bstr().to_path_lossy(), &root);
+        let why = loaded.as_ref().err().map(|error| match error {
+            diff::LoadError::WrongFileType { .. } => "a regular file or a symlink is expected".to_owned(),
+            diff::LoadError::Io { error, .. } => holo_protocol::words::reason(error),
+        });
+        let text = format!("names {}, which cannot be shown: {}", plain(path), why.unwrap_or_default());
+        bench.fail_unless(Rule::Diff, subject, loaded.is_ok(), text);
+    }
+}

@@ -1,0 +1,207 @@
+//! The root in which a plugin is tried, and what becomes of it.
+
+use crate::cache::CacheDirectory;
+use crate::error::{self, Fatal};
+use crate::plugin::Directories;
+use bstr::{BStr, BString, ByteSlice};
+use holo_testing::tree::{self, Section, Tree};
+use std::collections::{BTreeMap, HashSet};
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What a root is filled with.
+pub(super) struct Contents {
+    /// The tree that it begins with.
+    pub(super) root: Option<PathBuf>,
+    /// What the resource directory holds; otherwise that is as the tree has it.
+    pub(super) resources: Option<PathBuf>,
+}
+
+/// A root to throw away. It lives in the run's cache directory, and ends with that.
+pub(super) struct Scratch {
+    directories: Directories,
+    temporary: PathBuf,
+    work: PathBuf,
+    /// The place of the plugin's state, as a [`Snapshot`] names it.
+    state: BString,
+    strays: HashSet<PathBuf>,
+}
+
+impl Scratch {
+    pub(super) fn new(
+        base: &CacheDirectory,
+        name: &str,
+        plugin_id: &str,
+        contents: &Contents,
+    ) -> Result<Scratch, Fatal> {
+        let root = base.subdirectory(&format!("{name}/root"))?;
+        if let Some(tree) = &contents.root {
+            copy(tree, &root)?;
+        }
+        let state = format!("var/lib/holo/{plugin_id}");
+        let directories = Directories {
+            resources: root.join("usr/share/holo").join(plugin_id),
+            state: root.join(&state),
+            cache: base.path().join(name).join("cache"),
+            root,
+        };
+        if let Some(resources) = &contents.resources {
+            remove(&directories.resources)?;
+            make(&directories.resources)?;
+            copy(resources, &directories.resources)?;
+        }
+        for path in [&directories.resources, &directories.state, &directories.root.join("run")] {
+            make(path)?;
+        }
+        let (temporary, work) = (base.subdirectory("tmp")?, base.subdirectory("work")?);
+        let scratch = Scratch { directories, temporary, work, state: state.into(), strays: HashSet::new() };
+        scratch.begin_run()?;
+        Ok(scratch)
+    }
+
+    /// Empties the cache directory, as it is at the beginning of each run.
+    pub(super) fn begin_run(&self) -> Result<(), Fatal> {
+        remove(&self.directories.cache)?;
+        make(&self.directories.cache)
+    }
+
+    pub(super) fn directories(&self) -> &Directories {
+        &self.directories
+    }
+
+    /// The same directories, as they are called from the working directory.
+    pub(super) fn relative_directories(&self) -> Directories {
+        let Directories { root, resources, state, cache } = &self.directories;
+        let relative = |path: &Path| {
+            let below = self.work.parent().and_then(|base| path.strip_prefix(base).ok());
+            below.map_or_else(|| path.to_owned(), |below| Path::new("..").join(below))
+        };
+        Directories {
+            root: relative(root),
+            resources: relative(resources),
+            state: relative(state),
+            cache: relative(cache),
+        }
+    }
+
+    /// Where the plugin makes temporary files.
+    pub(super) fn temporary(&self) -> &Path {
+        &self.temporary
+    }
+
+    /// The root as it is now.
+    pub(super) fn look(&self) -> Snapshot {
+        Snapshot(Tree::read(&self.directories.root).map_err(|error| error.to_string()))
+    }
+
+    /// Whether a path, as a [`Snapshot`] names it, is the plugin's own business.
+    pub(super) fn is_state(&self, path: &BStr) -> bool {
+        path.strip_prefix(self.state.as_bytes()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+    }
+
+    /// What has appeared in the working directory since this was asked last.
+    pub(super) fn strays(&mut self) -> Vec<OsString> {
+        Self::appeared(&self.work, &mut self.strays)
+    }
+
+    /// What was left among temporary files since this was asked last.
+    pub(super) fn temporary_strays(&mut self) -> Vec<OsString> {
+        Self::appeared(&self.temporary, &mut self.strays)
+    }
+
+    fn appeared(folder: &Path, known: &mut HashSet<PathBuf>) -> Vec<OsString> {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.filter(|entry| known.insert(entry.path())).map(|entry| entry.file_name()).collect()
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), Fatal> {
+    let copied = Tree::read(from).and_then(|tree| tree::materialise(&tree, to));
+    copied.map_err(|error| Fatal::CouldNotRun(format!("cannot copy {}: {error}", from.display())))
+}
+
+fn make(folder: &Path) -> Result<(), Fatal> {
+    fs::create_dir_all(folder).map_err(|error| Fatal::CouldNotRun(error::at("mkdir", folder, &error)))
+}
+
+fn remove(folder: &Path) -> Result<(), Fatal> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Fatal::io("remove", folder, &error)),
+        _ => Ok(()),
+    }
+}
+
+/// A root as it was at some time, or why that is not known.
+pub(super) struct Snapshot(Result<Tree, String>);
+
+impl Snapshot {
+    /// What is different in a later one: the paths, relative to the root.
+    pub(super) fn changes(&self, later: &Snapshot) -> Vec<BString> {
+        let (Ok(before), Ok(after)) = (&self.0, &later.0) else { return Vec::new() };
+        let (before, after) = (by_path(before), by_path(after));
+        let gone = before.keys().filter(|path| !after.contains_key(*path));
+        let new = after.iter().filter(|(path, now)| before.get(*path) != Some(*now)).map(|(path, _)| path);
+        let mut paths: Vec<BString> = gone.chain(new).map(|path| (*path).to_owned()).collect();
+        // A directory is only named as long as it is empty: what is in it says more.
+        let is_parent = |path: &BString, other: &BString| {
+            other.strip_prefix(path.as_bytes()).is_some_and(|rest| rest.starts_with(b"/"))
+        };
+        let all = paths.clone();
+        paths.retain(|path| !all.iter().any(|other| is_parent(path, other)));
+        paths.sort_unstable();
+        paths
+    }
+
+    /// Why it cannot be seen.
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.0.as_ref().err().map(String::as_str)
+    }
+}
+
+fn by_path(tree: &Tree) -> BTreeMap<&BStr, &Section> {
+    tree.sections().iter().map(|section| (section.path.as_bstr(), section)).collect()
+}
+
+/// A working directory, until this is dropped.
+///
+/// Plugins inherit ours: in an empty one everything is seen that they leave there.
+pub(super) struct WorkingDirectory(Option<PathBuf>);
+
+impl WorkingDirectory {
+    pub(super) fn enter(path: &Path) -> Result<WorkingDirectory, Fatal> {
+        let before = env::current_dir().ok();
+        env::set_current_dir(path).map_err(|error| Fatal::io("chdir", path, &error))?;
+        Ok(WorkingDirectory(before))
+    }
+}
+
+impl Drop for WorkingDirectory {
+    fn drop(&mut self) {
+        // If it is gone, there is nowhere to go back to.
+        let _ = self.0.as_ref().map(env::set_current_dir);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_sees_contents_modes_and_empty_directories() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let look = || Snapshot(Tree::read(folder.path()).map_err(|error| error.to_string()));
+        fs::create_dir(at("empty")).unwrap();
+        fs::write(at("same"), "x").unwrap();
+        fs::write(at("gone"), "x").unwrap();
+        let before = look();
+        assert!(before.changes(&look()).is_empty());
+        fs::write(at("empty/new"), "x").unwrap();
+        fs::write(at("same"), "y").unwrap();
+        fs::remove_file(at("gone")).unwrap();
+        assert_eq!(before.changes(&look()), ["empty/new", "gone", "same"]);
+    }
+}

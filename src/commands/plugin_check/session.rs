@@ -1,0 +1,356 @@
+//! A session of a plugin, watched for everything that a well-behaved one does not do.
+
+use super::bench::{Bench, Heard, MAX_KEPT, Trouble, keep, quoted, word};
+use super::finding::{Rule, Severity};
+use crate::error::Fatal;
+use crate::plugin::process::{self, Channel, Ended, Event, Process, Program};
+use bstr::{BString, ByteSlice};
+use holo_protocol::session::{Answer, Operation, Outcome, Request, Stream};
+use holo_protocol::{Message, Text};
+use std::ffi::OsStr;
+use std::io::Write;
+use std::time::Duration;
+
+/// How long a session may take to end after its input.
+const END_LIMIT: Duration = Duration::from_secs(2);
+/// The longest line that a plugin may answer with.
+const MAX_LINE: usize = 64 << 20;
+
+/// After so many complaints about one request there is no use in going on.
+const MAX_COMPLAINTS: usize = 20;
+
+/// A running session.
+pub(super) struct Session {
+    process: Process,
+    last_request: u64,
+    incoming: Vec<u8>,
+}
+
+impl Session {
+    pub(super) fn start(bench: &Bench<'_, '_>) -> Result<Session, String> {
+        let directories = bench.scratch.directories();
+        let program = Program {
+            path: &bench.program,
+            arguments: vec![OsStr::new("session")],
+            environment: bench.environment(directories, bench.manner.api_version),
+            messages: true,
+            requests: true,
+        };
+        let process = program.start()?;
+        if let Some(requests) = &process.requests {
+            rustix::io::ioctl_fionbio(requests, true).map_err(|errno| errno.to_string())?;
+        }
+        Ok(Session { process, last_request: 0, incoming: Vec::new() })
+    }
+
+    /// Asks for something; what is heard of each entity, and whether the session goes on.
+    pub(super) fn ask(
+        &mut self,
+        bench: &mut Bench<'_, '_>,
+        operation: Operation,
+        ids: &[BString],
+    ) -> Result<(Vec<Heard>, bool), Fatal> {
+        self.last_request += 1;
+        let entities = ids.iter().map(|id| Text::from(id.clone())).collect();
+        let request = Request { request: self.last_request, operation, entities, refresh: Vec::new() };
+        let mut outgoing = serde_json::to_vec(&request).map_err(|error| Fatal::CouldNotRun(error.to_string()))?;
+        outgoing.push(b'\n');
+        self.process.confine(bench.limit);
+        let mut reception = Reception::new(self.last_request, operation, ids);
+        let mut ended = None;
+        while !reception.is_over() && ended.is_none() && !self.process.is_overdue() {
+            ended = self.exchange(bench, &mut outgoing, &mut reception)?;
+            self.take_lines(&mut reception);
+        }
+        let subject = bench.subject(word(operation), ids);
+        let in_time = bench.in_time(&subject, reception.is_over() || ended.is_some());
+        let goes_on = in_time && ended.is_none() && !reception.is_broken;
+        reception.conclude(in_time, ended);
+        for (rule, severity, text) in &reception.complaints {
+            bench.findings.expect(*severity, *rule, &subject, false, text.as_str());
+        }
+        if reception.complaints.is_empty() {
+            bench.fail_unless(Rule::Order, &subject, true, "");
+        }
+        Ok((reception.heard, goes_on))
+    }
+
+    /// Waits for something to be said, and says what can be said meanwhile.
+    fn exchange(
+        &mut self,
+        bench: &Bench<'_, '_>,
+        outgoing: &mut Vec<u8>,
+        reception: &mut Reception<'_>,
+    ) -> Result<Option<Ended>, Fatal> {
+        let Session { process, incoming, .. } = self;
+        let (mut writable, mut ended) = (false, None);
+        process.wait(bench.interrupt, !outgoing.is_empty(), |event| match event {
+            Event::Chunk(Channel::Messages, bytes) => incoming.extend_from_slice(bytes),
+            Event::Chunk(channel, bytes) => reception.stray(channel, bytes),
+            Event::Writable => writable = true,
+            Event::Ended(how) => ended = Some(how),
+        })?;
+        if writable && let Some(requests) = &mut process.requests {
+            match requests.write(outgoing) {
+                Ok(length) => drop(outgoing.drain(..length)),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                // It does not listen any more; how it ends will be seen.
+                Err(_) => outgoing.clear(),
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Hands on the lines that have arrived whole.
+    fn take_lines(&mut self, reception: &mut Reception<'_>) {
+        let end_of_lines = self.incoming.rfind_byte(b'\n').map_or(0, |at| at + 1);
+        let lines: Vec<u8> = self.incoming.drain(..end_of_lines).collect();
+        lines.lines().filter(|line| !line.is_empty()).for_each(|line| reception.take_line(line));
+        if self.incoming.len() > MAX_LINE {
+            reception.complain(Rule::WhenASessionDies, format!("answers with a line of over {MAX_LINE} bytes"));
+            reception.is_broken = true;
+        }
+    }
+
+    /// Ends the session as the dispatcher does: its input ends, and then it has to.
+    pub(super) fn end(mut self, bench: &mut Bench<'_, '_>) -> Result<(), Fatal> {
+        self.process.requests = None;
+        self.process.confine(END_LIMIT);
+        let mut reception = Reception::new(self.last_request, Operation::Scan, &[]);
+        let mut ended = None;
+        while ended.is_none() && !self.process.is_overdue() {
+            ended = self.exchange(bench, &mut Vec::new(), &mut reception)?;
+            self.incoming.truncate(MAX_LINE);
+        }
+        let said = std::mem::take(&mut self.incoming);
+        let text = format!("says {} after \"end\", when nobody listens", quoted(&said));
+        bench.fail_unless(Rule::Order, "session", said.is_empty(), text);
+        let text = format!("does not end within {END_LIMIT:?} after its input");
+        bench.fail_unless(Rule::Sessions, "session", ended.is_some(), text);
+        if let Some(ended) = ended {
+            bench.left_nothing_behind("session", ended);
+            let failure = process::failure(ended.status);
+            let text = format!("ends with {}, where exit status 0 is expected", failure.as_deref().unwrap_or_default());
+            bench.warn_unless(Rule::Sessions, "session", failure.is_none(), text);
+        }
+        Ok(())
+    }
+}
+
+/// How far the answers about an entity have come: they have an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    Waiting,
+    Begun,
+    Output,
+    Diff,
+    Result,
+}
+
+/// What is heard in answer to a request.
+struct Reception<'a> {
+    request: u64,
+    operation: Operation,
+    ids: &'a [BString],
+    steps: Vec<Step>,
+    begun: Vec<bool>,
+    heard: Vec<Heard>,
+    /// Whom stray output is counted to.
+    at_work: usize,
+    complaints: Vec<(Rule, Severity, String)>,
+    outcome: Option<Outcome>,
+    /// Whether anything was printed past the session.
+    has_strayed: bool,
+    /// Whether nothing more can be made of what is said.
+    is_broken: bool,
+}
+
+impl<'a> Reception<'a> {
+    fn new(request: u64, operation: Operation, ids: &'a [BString]) -> Reception<'a> {
+        // A scan has one answer of its own.
+        let places = ids.len().max(1);
+        Reception {
+            request,
+            operation,
+            ids,
+            steps: vec![Step::Waiting; places],
+            begun: vec![false; places],
+            heard: (0..places).map(|_| Heard::default()).collect(),
+            at_work: 0,
+            complaints: Vec::new(),
+            outcome: None,
+            has_strayed: false,
+            is_broken: false,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.outcome.is_some() || self.is_broken
+    }
+
+    fn complain(&mut self, rule: Rule, text: String) {
+        self.complaints.push((rule, Severity::Failure, text));
+        self.is_broken |= self.complaints.len() >= MAX_COMPLAINTS;
+    }
+
+    /// Something that is printed past the session.
+    fn stray(&mut self, channel: Channel, bytes: &[u8]) {
+        let (name, stream) = match channel {
+            Channel::Stderr => ("error", Stream::Stderr),
+            Channel::Stdout | Channel::Messages => ("output", Stream::Stdout),
+        };
+        let text = format!("prints {} on standard {name}, where an answer \"output\" is expected", quoted(bytes));
+        if !std::mem::replace(&mut self.has_strayed, true) {
+            self.complaints.push((Rule::Sessions, Severity::Warning, text));
+        }
+        self.output(self.at_work, stream, bytes);
+    }
+
+    fn output(&mut self, place: usize, stream: Stream, bytes: &[u8]) {
+        // The standard output of a scan is its report.
+        let is_stdout = stream == Stream::Stdout && self.operation != Operation::Scan;
+        if let Some(heard) = self.heard.get_mut(place) {
+            keep(if is_stdout { &mut heard.stdout } else { &mut heard.stderr }, bytes, MAX_KEPT);
+        }
+    }
+
+    fn take_line(&mut self, line: &[u8]) {
+        if self.is_broken {
+            return;
+        }
+        let answer = match serde_json::from_slice::<Answer>(line) {
+            Ok(answer) => answer,
+            Err(error) => {
+                self.complain(Rule::Answers, format!("says {}, which is no answer: {error}", quoted(line)));
+                self.is_broken = true;
+                return;
+            }
+        };
+        if answer.request() != self.request {
+            let (given, expected) = (answer.request(), self.request);
+            self.complain(Rule::Order, format!("answers request {given}, where {expected} is the one to answer"));
+        } else if self.outcome.is_some() {
+            self.complain(Rule::Order, format!("says {} after \"end\"", quoted(line)));
+        } else {
+            self.take(answer);
+        }
+    }
+
+    fn take(&mut self, answer: Answer) {
+        match answer {
+            Answer::End { result, .. } => self.outcome = Some(result),
+            Answer::Report { text, .. } => self.take_report(text.as_bstr()),
+            Answer::Output { entity: None, stream, text, .. } => self.output(self.at_work, stream, text.as_bstr()),
+            Answer::Output { entity: Some(entity), stream, text, .. } => {
+                if let Some(place) = self.step(&entity, Step::Output) {
+                    self.output(place, stream, text.as_bstr());
+                }
+            }
+            Answer::Begin { entity, .. } => self.begin(&entity),
+            Answer::Diff { entity, from, to, .. } => {
+                if let Some(place) = self.step(&entity, Step::Diff)
+                    && self.operation == Operation::Diff
+                    && let Some(heard) = self.heard.get_mut(place)
+                {
+                    // As a process would have written it.
+                    heard.messages = [from.as_bstr(), to.as_bstr()].map(|path| [path, &b"\0"[..]].concat()).concat();
+                }
+            }
+            Answer::Result { entity, messages, result, .. } => self.finish(&entity, &messages, result),
+        }
+    }
+
+    fn take_report(&mut self, text: &[u8]) {
+        if self.operation != Operation::Scan {
+            let operation = word(self.operation);
+            self.complain(Rule::Order, format!("answers \"report\", which is no answer to \"{operation}\""));
+        } else if let Some(heard) = self.heard.first_mut() {
+            keep(&mut heard.stdout, text, MAX_KEPT);
+            if !text.ends_with(b"\n") {
+                let problem = format!("the report {} does not consist of whole lines", quoted(text));
+                self.complain(Rule::Answers, problem);
+            }
+        }
+    }
+
+    fn begin(&mut self, entity: &Text) {
+        if !matches!(self.operation, Operation::Apply | Operation::ForceApply) {
+            let operation = word(self.operation);
+            self.complain(Rule::Order, format!("answers \"begin\", which is no answer to \"{operation}\""));
+        } else if let Some(place) = self.step(entity, Step::Begun) {
+            self.at_work = place;
+            self.begun[place] = true;
+        }
+    }
+
+    /// Brings an entity to the next step of its answers; its place, if that is possible.
+    fn step(&mut self, entity: &Text, step: Step) -> Option<usize> {
+        let id = quoted(entity.as_bstr());
+        let Some(place) = self.ids.iter().position(|id| *id == *entity.as_bstr()) else {
+            self.complain(Rule::Order, format!("answers for {id}, which was not asked for"));
+            return None;
+        };
+        let last = self.steps[place];
+        if last == Step::Result {
+            self.complain(Rule::Order, format!("says more of {id} after its \"result\""));
+            return None;
+        }
+        // Output may come in many pieces, everything else once.
+        if step < last || (step == last && step != Step::Output) {
+            let name = |step: Step| format!("{step:?}").to_lowercase().replace("begun", "begin");
+            self.complain(Rule::Order, format!("answers \"{}\" for {id} after \"{}\"", name(step), name(last)));
+        }
+        self.steps[place] = step.max(last);
+        Some(place)
+    }
+
+    fn finish(&mut self, entity: &Text, messages: &[Text], result: Outcome) {
+        let Some(place) = self.step(entity, Step::Result) else { return };
+        let id = quoted(entity.as_bstr());
+        if messages.iter().any(|message| message.as_bstr().contains(&b'\n')) {
+            self.complain(Rule::Answers, format!("a message of the \"result\" for {id} has a newline in it"));
+        }
+        let means = |message: &Text| Message::parse(message.as_bstr(), holo_protocol::API_VERSION_4);
+        let changed = |message: Message| message != Message::NotChanged && !message.is_refusal();
+        let has_worked = messages.is_empty() || messages.iter().filter_map(means).any(changed);
+        let applies = matches!(self.operation, Operation::Apply | Operation::ForceApply);
+        if applies && result == Outcome::Done && has_worked && !self.begun[place] {
+            self.complain(Rule::Order, format!("{id} was changed without \"begin\""));
+        }
+        let Some(heard) = self.heard.get_mut(place) else { return };
+        if self.operation != Operation::Diff {
+            heard.messages = bstr::join("\n", messages.iter().map(Text::as_bstr));
+        }
+        if result == Outcome::Failed {
+            heard.trouble = Some(Trouble::Failed("result \"failed\"".to_owned()));
+        }
+    }
+
+    /// Says of the entities that have no result why that is.
+    fn conclude(&mut self, in_time: bool, ended: Option<Ended>) {
+        let died = ended
+            .filter(|_| self.outcome.is_none())
+            .map(|ended| process::failure(ended.status).unwrap_or_else(|| "exit status 0".to_owned()));
+        if let Some(how) = &died {
+            self.complain(Rule::WhenASessionDies, format!("the session ends by itself: {how}"));
+        }
+        let lost = !in_time || self.is_broken || died.is_some();
+        if self.ids.is_empty() {
+            if lost {
+                self.heard[0].trouble = Some(Trouble::Told);
+            } else if self.outcome == Some(Outcome::Failed) {
+                self.heard[0].trouble = Some(Trouble::Failed("end \"failed\"".to_owned()));
+            }
+            return;
+        }
+        for (place, id) in self.ids.iter().enumerate() {
+            if self.steps[place] == Step::Result {
+                continue;
+            }
+            self.heard[place].trouble = Some(Trouble::Told);
+            if !lost {
+                self.complain(Rule::Order, format!("there is no \"result\" for {} at the \"end\"", quoted(id)));
+            }
+        }
+    }
+}
