@@ -12,6 +12,7 @@ pub struct Host {
     state_dir: PathBuf,
     cache_dir: PathBuf,
     api_version: u32,
+    verifies: bool,
 }
 
 impl Host {
@@ -28,6 +29,7 @@ impl Host {
             state_dir: directory(names::STATE_DIR)?,
             cache_dir: directory(names::CACHE_DIR)?,
             api_version: version.and_then(|text| text.to_str()?.parse().ok()).unwrap_or(holo_protocol::API_VERSION_3),
+            verifies: variable(names::VERIFY).is_some_and(|value| value == "1"),
         })
     }
 
@@ -72,6 +74,12 @@ impl Host {
     pub fn api_version(&self) -> u32 {
         self.api_version
     }
+
+    /// Whether nothing may be taken as known from an earlier run: everything is to be read.
+    #[must_use]
+    pub fn verifies(&self) -> bool {
+        self.verifies
+    }
 }
 
 /// Joins a path below a folder, whether or not it begins with a slash.
@@ -102,6 +110,15 @@ mod tests {
         assert_eq!(shown("./"), Path::new("etc/motd"));
         assert_eq!(shown(""), Path::new("/etc/motd"));
         assert!(host("./target").test_mode() && !host("/").test_mode() && !host("//").test_mode());
+    }
+
+    #[test]
+    fn verifies_where_it_is_told_so() {
+        let verifies = |value: &'static str| {
+            let variable = |name: &str| (name != names::VERIFY || !value.is_empty()).then(|| value.into());
+            Host::from_environment(variable).unwrap().verifies()
+        };
+        assert!(verifies("1") && !verifies("0") && !verifies(""));
     }
 
     #[test]

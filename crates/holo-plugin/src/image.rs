@@ -1,4 +1,4 @@
-//! Images of files: what a file or symlink is, with its mode and owner.
+//! Images of files: what a file or symlink is, with its mode and owner; and stamps, by which a change is seen without reading.
 
 use crate::directory;
 use crate::error::{PathError, Result, at};
@@ -6,10 +6,13 @@ use crate::place::Place;
 use rustix::fs::{FileType, Gid, Mode, Stat, Uid};
 use std::fs::File;
 use std::io::{self, Read};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const BUFFER_SIZE: usize = 1 << 16;
 /// The bits of a mode that are the file's own: permissions, set-user-ID, set-group-ID, sticky.
 const MODE_BITS: u32 = 0o7777;
+/// FAT counts time in steps of so many seconds; no file system that Linux knows has larger ones.
+const COARSEST_TICK: u64 = 2;
 
 /// A file or symlink as it is somewhere, or as it should be. The content of a file stays where it is until it is needed.
 #[derive(Clone, Debug)]
@@ -55,15 +58,7 @@ impl Image {
     /// # Errors
     /// If it is neither a file nor a symlink, or cannot be looked at.
     pub fn load(place: &Place) -> std::result::Result<Option<Image>, Unmanageable> {
-        let Some(stat) = place.stat()? else { return Ok(None) };
-        let content = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => {
-                Content::File { place: place.clone(), size: u64::try_from(stat.st_size).unwrap_or_default() }
-            }
-            FileType::Symlink => Content::Symlink(place.read_link()?),
-            _ => return Err(Unmanageable::WrongType),
-        };
-        Ok(Some(Image { content, mode: stat.st_mode & MODE_BITS, uid: stat.st_uid, gid: stat.st_gid }))
+        Stamp::of(place)?.map(|stamp| stamp.image(place)).transpose()
     }
 
     /// Whether it is a symlink.
@@ -83,15 +78,32 @@ impl Image {
     /// # Errors
     /// If a content cannot be read.
     pub fn equals(&self, other: &Image) -> Result<bool> {
-        if (self.uid, self.gid) != (other.uid, other.gid) {
-            return Ok(false);
-        }
-        match (&self.content, &other.content) {
-            (Content::Symlink(one), Content::Symlink(two)) => Ok(one == two),
-            (Content::File { place: one, size }, Content::File { place: two, size: other_size }) => {
-                Ok(self.mode == other.mode && size == other_size && same_content(one, two, *size)?)
+        self.equals_all(&[other])
+    }
+
+    /// Whether all of these are the same as this one, each content being read once at most.
+    ///
+    /// # Errors
+    /// If a content cannot be read.
+    pub fn equals_all(&self, others: &[&Image]) -> Result<bool> {
+        let mut places = Vec::with_capacity(others.len());
+        for other in others {
+            let is_alike = (self.uid, self.gid) == (other.uid, other.gid)
+                && match (&self.content, &other.content) {
+                    (Content::Symlink(target), Content::Symlink(other_target)) => target == other_target,
+                    (Content::File { size, .. }, Content::File { size: other_size, place }) => {
+                        places.push(place);
+                        self.mode == other.mode && size == other_size
+                    }
+                    _ => false,
+                };
+            if !is_alike {
+                return Ok(false);
             }
-            _ => Ok(false),
+        }
+        match &self.content {
+            Content::Symlink(_) => Ok(true),
+            Content::File { place, size } => same_content(place, &places, *size),
         }
     }
 
@@ -141,19 +153,84 @@ impl Image {
     }
 }
 
+/// What the file system says of whatever is at a place. Nobody can change that, be it content, mode or owner, without changing its stamp.
+///
+/// There is one gap: what changes twice within a tick of the file system's clock may have the same stamp both times. So a stamp says
+/// something of later times only if it was settled when it was taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp(Stat);
+
+impl Stamp {
+    /// The stamp of what is at a place; none if nothing is.
+    ///
+    /// # Errors
+    /// If it cannot be looked at.
+    pub fn of(place: &Place) -> Result<Option<Stamp>> {
+        place.stat().map(|stat| stat.map(Stamp))
+    }
+
+    /// The image of what had this stamp at that place.
+    ///
+    /// # Errors
+    /// If it is neither a file nor a symlink, or cannot be looked at.
+    pub fn image(&self, place: &Place) -> std::result::Result<Image, Unmanageable> {
+        let Stamp(stat) = self;
+        let content = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => {
+                Content::File { place: place.clone(), size: u64::try_from(stat.st_size).unwrap_or_default() }
+            }
+            FileType::Symlink => Content::Symlink(place.read_link()?),
+            _ => return Err(Unmanageable::WrongType),
+        };
+        Ok(Image { content, mode: stat.st_mode & MODE_BITS, uid: stat.st_uid, gid: stat.st_gid })
+    }
+
+    /// Whether the last change was long enough before this moment for the next one to be seen by another stamp.
+    #[must_use]
+    pub fn is_settled(&self, moment: SystemTime) -> bool {
+        let seconds = |time| u64::try_from(time).unwrap_or_default();
+        let changed = seconds(self.0.st_mtime).max(seconds(self.0.st_ctime));
+        let now = moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        changed + COARSEST_TICK < now
+    }
+
+    /// All of it: device, inode, type, mode, owner, group, size, and when content and anything else were changed last. For this machine only.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let Stamp(stat) = self;
+        [
+            &stat.st_dev.to_ne_bytes()[..],
+            &stat.st_ino.to_ne_bytes(),
+            &stat.st_mode.to_ne_bytes(),
+            &stat.st_uid.to_ne_bytes(),
+            &stat.st_gid.to_ne_bytes(),
+            &stat.st_size.to_ne_bytes(),
+            &stat.st_mtime.to_ne_bytes(),
+            &stat.st_mtime_nsec.to_ne_bytes(),
+            &stat.st_ctime.to_ne_bytes(),
+            &stat.st_ctime_nsec.to_ne_bytes(),
+        ]
+        .concat()
+    }
+}
+
 /// Compares files that were just seen to be equally long.
-fn same_content(one: &Place, two: &Place, size: u64) -> Result<bool> {
-    let (mut file, mut other_file) = (one.open()?, two.open()?);
+fn same_content(one: &Place, others: &[&Place], size: u64) -> Result<bool> {
+    let mut file = one.open()?;
+    let mut other_files = others.iter().map(|other| Ok((*other, other.open()?))).collect::<Result<Vec<_>>>()?;
     let length = usize::try_from(size).unwrap_or(BUFFER_SIZE).min(BUFFER_SIZE);
     let (mut buffer, mut other_buffer) = (vec![0; length], vec![0; length]);
     let mut left = size;
     while left > 0 {
         let length = usize::try_from(left).unwrap_or(length).min(length);
         let (chunk, other_chunk) = (&mut buffer[..length], &mut other_buffer[..length]);
-        let is_whole = read_all(&mut file, chunk).map_err(at("read", &one.shown()))?
-            && read_all(&mut other_file, other_chunk).map_err(at("read", &two.shown()))?;
-        if !is_whole || chunk != other_chunk {
+        if !read_all(one, &mut file, chunk)? {
             return Ok(false);
+        }
+        for (other, file) in &mut other_files {
+            if !read_all(other, file, other_chunk)? || chunk != other_chunk {
+                return Ok(false);
+            }
         }
         left -= length as u64;
     }
@@ -161,10 +238,75 @@ fn same_content(one: &Place, two: &Place, size: u64) -> Result<bool> {
 }
 
 /// Fills the buffer; whether the file was long enough. It may have become shorter since it was looked at.
-fn read_all(file: &mut File, buffer: &mut [u8]) -> io::Result<bool> {
+fn read_all(place: &Place, file: &mut File, buffer: &mut [u8]) -> Result<bool> {
     match file.read_exact(buffer) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-        Err(error) => Err(error),
+        Err(error) => Err(PathError::new("read", place.shown(), error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::place::Tree;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::Path;
+    use std::time::Duration;
+
+    #[test]
+    fn stamps_tell_states_of_a_file_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let place = Tree::open(folder.path()).unwrap().place(Path::new("file"));
+        let mut seen: Vec<Vec<u8>> = Vec::new();
+        let mut stamp = || {
+            // Longer than a tick of any clock that tests run by.
+            std::thread::sleep(Duration::from_millis(20));
+            let stamp = Stamp::of(&place).unwrap().unwrap().to_bytes();
+            assert!(!seen.contains(&stamp), "state number {} looks like an earlier one", seen.len());
+            seen.push(stamp);
+        };
+        fs::write(&path, "one").unwrap();
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        stamp();
+        fs::write(&path, "two").unwrap();
+        stamp();
+        File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+        stamp();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        stamp();
+        fs::copy(&path, folder.path().join("copy")).unwrap();
+        fs::rename(folder.path().join("copy"), &path).unwrap();
+        stamp();
+        fs::remove_file(&path).unwrap();
+        symlink("copy", &path).unwrap();
+        stamp();
+        fs::remove_file(&path).unwrap();
+        assert!(Stamp::of(&place).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_was_changed_just_now_is_not_settled() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Tree::open(folder.path()).unwrap().place(Path::new("file"));
+        fs::write(folder.path().join("file"), "one").unwrap();
+        let stamp = Stamp::of(&place).unwrap().unwrap();
+        let now = SystemTime::now();
+        for (moment, settled) in [
+            (now - Duration::from_secs(3600), false),
+            (now, false),
+            (now + Duration::from_secs(COARSEST_TICK - 1), false),
+            (now + Duration::from_secs(COARSEST_TICK + 2), true),
+            (UNIX_EPOCH, false),
+        ] {
+            assert_eq!(stamp.is_settled(moment), settled, "{moment:?}");
+        }
+        // A clock that was wrong once has left files of the future.
+        let future = now + Duration::from_secs(3600);
+        File::options().write(true).open(folder.path().join("file")).unwrap().set_modified(future).unwrap();
+        let stamp = Stamp::of(&place).unwrap().unwrap();
+        assert!(!stamp.is_settled(now + Duration::from_secs(60)));
     }
 }

@@ -50,7 +50,7 @@ pub use durability::Durability;
 pub use holo_protocol::report::{Action, EntityReport};
 pub use holo_protocol::session::Stream;
 pub use host::Host;
-pub use image::{Content, Image, Unmanageable};
+pub use image::{Content, Image, Stamp, Unmanageable};
 pub use output::{Output, Sink};
 pub use place::{Place, Tree};
 pub use plugin::{Applied, Entity, FilePair, ForceTo, Mode, Plugin, ScanError, SetAnswers, Verdict};

@@ -46,7 +46,7 @@ impl Tree {
     /// The place of a path below the directory, whether or not it begins with a slash.
     #[must_use]
     pub fn place(self: &Arc<Tree>, path: &Path) -> Place {
-        Place { tree: Arc::clone(self), path: path.strip_prefix("/").unwrap_or(path).to_owned() }
+        Place { tree: Arc::clone(self), path: below_root(path).to_owned() }
     }
 
     /// Waits until no other process holds the directory, and holds it until the result is dropped.
@@ -106,8 +106,7 @@ impl Place {
     /// The place beside this one whose name has this suffix.
     #[must_use]
     pub fn with_suffix(&self, suffix: &str) -> Place {
-        let mut path = self.path.clone().into_os_string().into_vec();
-        path.extend_from_slice(suffix.as_bytes());
+        let path = [self.path.as_os_str().as_bytes(), suffix.as_bytes()].concat();
         Place { tree: Arc::clone(&self.tree), path: OsString::from_vec(path).into() }
     }
 
@@ -145,12 +144,15 @@ impl Place {
     }
 
     pub(crate) fn stat(&self) -> Result<Option<Stat>> {
-        match self.with("lstat", |directory, name| rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)) {
+        use io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
+        let looked = self
+            .directory()
+            .and_then(|directory| Ok(rustix::fs::statat(&directory, self.name(), AtFlags::SYMLINK_NOFOLLOW)?));
+        match looked {
             Ok(stat) => Ok(Some(stat)),
-            Err(error) if error.is_missing() => Ok(None),
             // A name that is longer than names can be is no file's.
-            Err(error) if error.error.kind() == io::ErrorKind::InvalidFilename => Ok(None),
-            Err(error) => Err(error),
+            Err(error) if matches!(error.kind(), NotFound | NotADirectory | InvalidFilename) => Ok(None),
+            Err(error) => Err(PathError::new("lstat", self.shown(), error)),
         }
     }
 
@@ -336,6 +338,13 @@ impl Place {
     pub fn sibling(&self, name: &OsStr) -> Place {
         Place { tree: Arc::clone(&self.tree), path: self.path.with_file_name(name) }
     }
+}
+
+/// A path without the slashes that it begins with.
+fn below_root(path: &Path) -> &Path {
+    let bytes = path.as_os_str().as_bytes();
+    let slashes = bytes.iter().take_while(|&&byte| byte == b'/').count();
+    Path::new(OsStr::from_bytes(&bytes[slashes..]))
 }
 
 /// A short stand-in for a name that is too long (FNV-1a): names in one folder that meet here would have to be made for it.

@@ -59,10 +59,15 @@ pub(crate) fn evaluate(
             }
         }
     }
-    if base.is_symlink() && !desired.image.is_symlink() {
-        desired.image.mode = MODE_AFTER_SYMLINK;
-    }
+    desired.image = laid_over(base, desired.image.content);
     Ok(desired)
+}
+
+/// The base with another content. Mode and owner stay its own.
+pub(crate) fn laid_over(base: &Image, content: Content) -> Image {
+    let becomes_file = base.is_symlink() && !matches!(content, Content::Symlink(_));
+    let mode = if becomes_file { MODE_AFTER_SYMLINK } else { base.mode };
+    Image { content, mode, uid: base.uid, gid: base.gid }
 }
 
 impl Desired {
@@ -116,7 +121,7 @@ fn input_of(entity: &FileEntity, so_far: &Image, layout: &Layout) -> Result<Plac
         Content::Symlink(target) => target,
     };
     if !so_far.is_trusted() {
-        let shown = entity.shown.target.display();
+        let shown = entity.shown_target().display().to_string();
         return Err(NotEvaluated(format!(
             "skipping target: {shown} is a symlink of another user, which is not followed"
         )));

@@ -1,9 +1,12 @@
 //! A managed file: its path, and the resource files that say what it shall be.
 
-use bstr::BString;
+use crate::layout::{self, BASE, PROVISIONED};
+use bstr::{BString, ByteSlice};
 use holo_plugin::{Action, EntityReport, Host};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What the IDs of this plugin begin with.
 pub(crate) const PREFIX: &[u8] = b"file:";
@@ -19,17 +22,8 @@ pub(crate) struct FileEntity {
     pub(crate) resources: Vec<Resource>,
     /// Whether the target is still a file or symlink; looked at only for orphans.
     pub(crate) target_exists: bool,
-    /// Where the images and the resources are, as the user knows it.
-    pub(crate) shown: Shown,
-}
-
-/// Paths as the user knows them.
-#[derive(Clone, Debug)]
-pub(crate) struct Shown {
-    pub(crate) base: PathBuf,
-    pub(crate) provisioned: PathBuf,
-    pub(crate) target: PathBuf,
-    pub(crate) resource_dir: PathBuf,
+    /// By which all of this is found.
+    host: Arc<Host>,
 }
 
 /// A file that is laid over the target, or a program that changes it.
@@ -49,15 +43,8 @@ pub(crate) enum Kind {
 }
 
 impl FileEntity {
-    pub(crate) fn new(path: PathBuf, host: &Host) -> FileEntity {
-        let state = |folder: &str| host.state_dir().join(folder).join(path.strip_prefix("/").unwrap_or(&path));
-        let shown = Shown {
-            base: state(crate::layout::BASE),
-            provisioned: state(crate::layout::PROVISIONED),
-            target: host.below_root(&path),
-            resource_dir: host.resource_dir().to_owned(),
-        };
-        FileEntity { path, resources: Vec::new(), target_exists: false, shown }
+    pub(crate) fn new(path: PathBuf, host: &Arc<Host>) -> FileEntity {
+        FileEntity { path, resources: Vec::new(), target_exists: false, host: Arc::clone(host) }
     }
 
     pub(crate) fn id(&self) -> BString {
@@ -68,9 +55,19 @@ impl FileEntity {
         self.resources.is_empty()
     }
 
+    /// The resource that alone decides what the target's content is: a plain one that nothing is laid over.
+    pub(crate) fn deciding_resource(&self) -> Option<&Resource> {
+        self.resources.last().filter(|resource| resource.kind == Kind::Plain)
+    }
+
+    /// Whether programs have a part in what the target's content is.
+    pub(crate) fn runs_programs(&self) -> bool {
+        self.resources.last().is_some_and(|resource| resource.kind == Kind::Script)
+    }
+
     pub(crate) fn to_report(&self) -> EntityReport {
         let mut report = EntityReport::new(self.id());
-        let base = bytes(&self.shown.base);
+        let base = bytes(&self.shown_base());
         if !self.is_orphan() {
             report.inform("store at", base);
         } else if self.target_exists {
@@ -92,8 +89,21 @@ impl FileEntity {
         report
     }
 
+    /// Its base, as the user knows it. So are all paths that are shown.
+    pub(crate) fn shown_base(&self) -> PathBuf {
+        self.host.state_dir().join(layout::below(BASE, &self.path))
+    }
+
+    pub(crate) fn shown_provisioned(&self) -> PathBuf {
+        self.host.state_dir().join(layout::below(PROVISIONED, &self.path))
+    }
+
+    pub(crate) fn shown_target(&self) -> PathBuf {
+        self.host.below_root(&self.path)
+    }
+
     pub(crate) fn shown_resource(&self, resource: &Resource) -> PathBuf {
-        self.shown.resource_dir.join(&resource.path)
+        self.host.resource_dir().join(&resource.path)
     }
 }
 
@@ -101,24 +111,18 @@ impl Resource {
     /// What the path below the resource directory `DISAMBIGUATOR/path/to/target[.holoscript]` stands for: the target's path and the
     /// resource; nothing for a file directly in the resource directory.
     pub(crate) fn parse(path: &Path) -> Option<(PathBuf, Resource)> {
-        let mut parts = path.components();
-        let disambiguator = parts.next()?;
-        let below = parts.as_path();
-        if below.as_os_str().is_empty() {
-            return None;
-        }
-        let name = below.file_name()?.as_bytes();
-        let target = Path::new("/").join(below);
+        let bytes = path.as_os_str().as_bytes();
+        let target = &bytes[bytes.find_byte(b'/')?..];
         // A name that is nothing but the suffix is a name.
-        let (target, kind) = match name.strip_suffix(SCRIPT_SUFFIX).filter(|name| !name.is_empty()) {
-            Some(name) => (target.with_file_name(std::ffi::OsStr::from_bytes(name)), Kind::Script),
+        let (target, kind) = match target.strip_suffix(SCRIPT_SUFFIX).filter(|target| !target.ends_with(b"/")) {
+            Some(target) => (target, Kind::Script),
             None => (target, Kind::Plain),
         };
-        Some((target, Resource { path: Path::new(&disambiguator).join(below), kind }))
+        Some((OsStr::from_bytes(target).into(), Resource { path: path.to_owned(), kind }))
     }
 
     /// What resources of one entity are ordered by: `01-foo` comes before `01-foo-bar`.
-    pub(crate) fn order(&self) -> (&std::ffi::OsStr, bool) {
+    pub(crate) fn order(&self) -> (&OsStr, bool) {
         let disambiguator = self.path.iter().next().unwrap_or_default();
         (disambiguator, self.kind == Kind::Script)
     }

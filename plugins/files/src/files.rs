@@ -15,8 +15,14 @@ const GROUP_SIZE: usize = 1024;
 /// How long changes are gathered: what is done shall be seen, even if single entities take long.
 const GROUP_TIME: Duration = Duration::from_millis(200);
 
+/// How many entities are looked at, side by side, before what is to be done for the first of them is begun.
+const LOOKED_AT_TOGETHER: usize = 512;
+
 /// The plugin `files`.
-pub(crate) struct Files;
+pub(crate) struct Files {
+    /// Whether what is known to be unchanged is recorded in test mode too. Scenarios look at every file that is left.
+    pub(crate) records_in_test_mode: bool,
+}
 
 impl Plugin for Files {
     type Entity = FileEntity;
@@ -30,28 +36,42 @@ impl Plugin for Files {
     }
 
     fn apply_set(&self, host: &Host, set: &[&FileEntity], mode: Mode, answers: &mut dyn SetAnswers) {
-        let workshop = match Workshop::open(host) {
-            Ok(workshop) => workshop,
-            Err(error) => return fail(set.len(), &error.to_string(), answers),
-        };
-        let mut group = Vec::new();
-        let mut group_ends = Instant::now() + GROUP_TIME;
-        for (place, entity) in set.iter().enumerate() {
-            answers.begin(place);
-            let change = workshop.prepare(place, entity, mode, &mut answers.output(place));
-            if change.is_empty() {
-                answers.end(place, change.into_outcome());
+        let records = self.records_in_test_mode || !host.test_mode();
+        match Workshop::open(host, records) {
+            Ok(workshop) => work_on(set, mode, workshop, answers),
+            Err(error) => fail(set.len(), &error.to_string(), answers),
+        }
+    }
+}
+
+fn work_on(set: &[&FileEntity], mode: Mode, mut workshop: Workshop<'_>, answers: &mut dyn SetAnswers) {
+    let mut group = Vec::new();
+    let mut group_ends = Instant::now() + GROUP_TIME;
+    let mut places = 0..;
+    // A program that is run may change anything, so what comes after it is looked at then.
+    let parts = set.split_inclusive(|entity| entity.runs_programs()).flat_map(|part| part.chunks(LOOKED_AT_TOGETHER));
+    for part in parts {
+        let unchanged = workshop.look(part);
+        for ((entity, is_unchanged), place) in part.iter().zip(unchanged).zip(&mut places) {
+            if is_unchanged {
+                answers.end(place, Applied::Unchanged);
             } else {
-                group.push(change);
+                answers.begin(place);
+                let change = workshop.prepare(place, entity, mode, &mut answers.output(place));
+                if change.is_empty() {
+                    answers.end(place, change.into_outcome());
+                } else {
+                    group.push(change);
+                }
             }
             if group.len() == GROUP_SIZE || (!group.is_empty() && Instant::now() > group_ends) {
                 workshop.commit(std::mem::take(&mut group), answers);
                 group_ends = Instant::now() + GROUP_TIME;
             }
         }
-        workshop.commit(group, answers);
-        workshop.close();
     }
+    workshop.commit(group, answers);
+    workshop.close();
 }
 
 impl Entity for FileEntity {
@@ -61,12 +81,16 @@ impl Entity for FileEntity {
 
     fn apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
         let mut answer = OneAnswer { output, applied: FAILED };
-        Files.apply_set(host, &[self], mode, &mut answer);
+        // A process for one entity does not look at what is recorded of all of them.
+        match Workshop::open(host, false) {
+            Ok(workshop) => work_on(&[self], mode, workshop, &mut answer),
+            Err(error) => fail(1, &error.to_string(), &mut answer),
+        }
         answer.applied
     }
 
     fn diff(&self, _: &Host) -> Option<FilePair> {
-        Some(FilePair { from: self.shown.provisioned.clone(), to: self.shown.target.clone() })
+        Some(FilePair { from: self.shown_provisioned(), to: self.shown_target() })
     }
 }
 

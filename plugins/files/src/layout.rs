@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +14,8 @@ use std::sync::Arc;
 pub(crate) const BASE: &str = "base";
 /// The images of targets as we wrote them last.
 pub(crate) const PROVISIONED: &str = "provisioned";
+/// What is known to be unchanged.
+const RECORD: &str = ".unchanged";
 /// What is being written; nothing of it is left when an apply has ended.
 const STAGED: &str = ".staged";
 
@@ -87,6 +89,11 @@ impl Layout {
         self.staged("x").remove_empty_folders(Path::new(""));
     }
 
+    /// What earlier applies have found to be unchanged.
+    pub(crate) fn record(&self) -> Place {
+        self.state.place(Path::new(RECORD))
+    }
+
     /// Any place in the state directory.
     pub(crate) fn state(&self, path: &Path) -> Place {
         self.state.place(path)
@@ -123,6 +130,9 @@ fn hash(path: &Path) -> String {
     })
 }
 
-fn below(folder: &str, path: &Path) -> PathBuf {
-    Path::new(folder).join(path.strip_prefix("/").unwrap_or(path))
+/// The path below the state directory of something that belongs to an entity.
+pub(crate) fn below(folder: &str, path: &Path) -> PathBuf {
+    // An entity's path begins with a slash.
+    let below = [folder.as_bytes(), path.as_os_str().as_bytes()].concat();
+    OsString::from_vec(below).into()
 }

@@ -7,6 +7,7 @@ mod entity;
 mod files;
 mod layout;
 mod provision;
+mod record;
 mod recovery;
 mod scan;
 mod scrub;
@@ -14,5 +15,6 @@ mod stock;
 mod workshop;
 
 fn main() -> std::process::ExitCode {
-    holo_plugin::serve(&files::Files)
+    let asked_for = std::env::var_os("HOLO_FILES_RECORD").is_some_and(|value| value == "1");
+    holo_plugin::serve(&files::Files { records_in_test_mode: asked_for })
 }

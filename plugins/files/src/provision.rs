@@ -4,15 +4,47 @@ use crate::change::{Change, FAILED};
 use crate::desired::{self, NotEvaluated};
 use crate::entity::FileEntity;
 use crate::layout::Layout;
+use crate::record::Fingerprint;
 use crate::stock::Stock;
 use crate::workshop::Workshop;
-use holo_plugin::{Applied, ForceTo, Image, Mode, Output, Unmanageable};
+use holo_plugin::{Applied, ForceTo, Image, Mode, Output, Stamp, Unmanageable};
+
+/// An entity that there is nothing to be done for.
+#[derive(Debug)]
+pub(crate) struct Unchanged {
+    /// The state by which that will be known the next time, unless it is known already or would not be reliable.
+    pub(crate) news: Option<Fingerprint>,
+}
+
+/// Sees whether there is nothing to be done, without changing or saying anything. What it cannot tell, or fails at, is left to [`prepare`].
+pub(crate) fn look(entity: &FileEntity, layout: &Layout, workshop: &Workshop<'_>) -> Option<Unchanged> {
+    let Workshop { distribution, record, .. } = workshop;
+    // What a program makes is not known before it has run.
+    let resource = entity.deciding_resource()?;
+    let target = layout.target(&entity.path);
+    if !distribution.leaves_alone(&target).ok()? {
+        return None;
+    }
+    let places = [target, layout.base(&entity.path), layout.provisioned(&entity.path), layout.resource(&resource.path)];
+    let stamps = places.iter().map(|place| Stamp::of(place).ok()?).collect::<Option<Vec<_>>>()?;
+    let state = Fingerprint::of(resource, &stamps);
+    if record.knows(&entity.path, state) {
+        return Some(Unchanged { news: None });
+    }
+    let images =
+        stamps.iter().zip(&places).map(|(stamp, place)| stamp.image(place).ok()).collect::<Option<Vec<_>>>()?;
+    let [current, base, provisioned, wanted] = <[Image; 4]>::try_from(images).ok()?;
+    let desired = desired::laid_over(&base, wanted.content);
+    let is_unchanged = desired.equals_all(&[&current, &provisioned]).ok()?;
+    let is_reliable = stamps.iter().all(|stamp| record.can_rely_on(stamp));
+    is_unchanged.then_some(Unchanged { news: is_reliable.then_some(state) })
+}
 
 /// Finds out what is to be done, and prepares it. What goes wrong is said; the base is kept even then.
 pub(crate) fn prepare(
     entity: &FileEntity,
     mode: Mode,
-    workshop: &Workshop,
+    workshop: &Workshop<'_>,
     output: &mut Output<'_>,
     change: &mut Change,
 ) {
@@ -30,7 +62,7 @@ pub(crate) fn prepare(
 fn try_prepare(
     entity: &FileEntity,
     mode: Mode,
-    workshop: &Workshop,
+    workshop: &Workshop<'_>,
     output: &mut Output<'_>,
     change: &mut Change,
 ) -> Result<Applied, NotEvaluated> {
@@ -89,8 +121,8 @@ fn take_stock(
 ) -> Result<Image, NotEvaluated> {
     let image = Image::load(&stock.place)?.ok_or(Unmanageable::WrongType)?;
     change.stage_base(&image, layout)?;
-    let base = entity.shown.base.display();
-    output.print(format!(">> found updated target base: {} -> {base}\n", stock.reported));
+    let base = entity.shown_base();
+    output.print(format!(">> found updated target base: {} -> {}\n", stock.reported, base.display()));
     change.leftovers.push(stock.place);
     Ok(image)
 }

@@ -12,15 +12,17 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
 /// The intents that a killed apply has left; nearly always none.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Recovery {
     intents: HashSet<OsString>,
+    /// Whether there was anything at all, be it an empty folder.
+    pub(crate) was_needed: bool,
 }
 
 impl Recovery {
     /// Looks for what was left behind, and removes what is of no use to any entity.
     pub(crate) fn begin(host: &Host, layout: &Layout) -> Result<Recovery> {
-        let Some(names) = layout.all_staged()? else { return Ok(Recovery { intents: HashSet::new() }) };
+        let Some(names) = layout.all_staged()? else { return Ok(Recovery::default()) };
         let entities = scan::all(host, &mut Output::new(&mut Silence)).unwrap_or_default();
         let useful: HashSet<OsString> = entities.iter().map(|entity| intent_name(&entity.path).into()).collect();
         let mut intents = HashSet::new();
@@ -34,7 +36,7 @@ impl Recovery {
         for folder in [BASE, PROVISIONED] {
             remove_empty_folders(&host.state_dir().join(folder), folder, layout);
         }
-        Ok(Recovery { intents })
+        Ok(Recovery { intents, was_needed: true })
     }
 
     /// Puts an entity in order that an apply was at when it was killed: if its target is what it was going to be, that is recorded.

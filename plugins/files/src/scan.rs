@@ -6,26 +6,31 @@ use bstr::{BStr, ByteSlice};
 use holo_plugin::error::PathError;
 use holo_plugin::{Host, Output, ScanError};
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use walkdir::WalkDir;
 
 /// Lists all managed files.
 pub(crate) fn all(host: &Host, output: &mut Output<'_>) -> Result<Vec<FileEntity>, ScanError> {
-    let mut entities: BTreeMap<PathBuf, FileEntity> = BTreeMap::new();
+    let shared = Arc::new(host.clone());
+    // As strings they are compared faster than as paths.
+    let mut entities: BTreeMap<OsString, FileEntity> = BTreeMap::new();
     for path in files_below(host.resource_dir(), output)? {
         if let Some((target, resource)) = Resource::parse(&path) {
-            let entity = entities.entry(target).or_insert_with_key(|target| FileEntity::new(target.clone(), host));
+            let entity = entities.entry(target.into_os_string());
+            let entity = entity.or_insert_with_key(|target| FileEntity::new(target.into(), &shared));
             entity.resources.push(resource);
         }
     }
     let layout = open(host, output)?;
     for path in files_below(&host.state_dir().join(BASE), output)? {
         let target = Path::new("/").join(path);
-        if !entities.contains_key(&target) {
-            entities.insert(target.clone(), orphan(target, host, &layout, output));
+        if !entities.contains_key(target.as_os_str()) {
+            entities.insert(target.clone().into(), orphan(target, &shared, &layout, output));
         }
     }
     let mut entities: Vec<FileEntity> = entities.into_values().collect();
@@ -39,7 +44,8 @@ pub(crate) fn all(host: &Host, output: &mut Output<'_>) -> Result<Vec<FileEntity
 pub(crate) fn one(host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Option<FileEntity>, ScanError> {
     let Some(path) = path_of(id) else { return Ok(None) };
     let layout = open(host, output)?;
-    let mut entity = FileEntity::new(path.clone(), host);
+    let shared = Arc::new(host.clone());
+    let mut entity = FileEntity::new(path.clone(), &shared);
     for disambiguator in folders(host.resource_dir(), output)? {
         for suffix in [&b""[..], SCRIPT_SUFFIX] {
             let name = [path.as_os_str().as_bytes().trim_start_with(|letter| letter == '/'), suffix].concat();
@@ -57,13 +63,13 @@ pub(crate) fn one(host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Opt
         return Ok(Some(entity));
     }
     let has_base = layout.base(&path).is_file_or_symlink().unwrap_or(false);
-    Ok(has_base.then(|| orphan(path, host, &layout, output)))
+    Ok(has_base.then(|| orphan(path, &shared, &layout, output)))
 }
 
 fn path_of(id: &BStr) -> Option<PathBuf> {
     let path = id.strip_prefix(PREFIX)?.to_path().ok()?;
     let is_plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
-    (path.is_absolute() && is_plain && path.file_name().is_some()).then(|| path.to_owned())
+    (path.is_absolute() && is_plain && path.file_name().is_some()).then(|| path.components().collect())
 }
 
 fn open(host: &Host, output: &mut Output<'_>) -> Result<Layout, ScanError> {
@@ -73,12 +79,13 @@ fn open(host: &Host, output: &mut Output<'_>) -> Result<Layout, ScanError> {
     })
 }
 
-fn orphan(path: PathBuf, host: &Host, layout: &Layout, output: &mut Output<'_>) -> FileEntity {
-    let target_exists = layout.target(&path).is_file_or_symlink().unwrap_or_else(|error| {
+fn orphan(path: PathBuf, host: &Arc<Host>, layout: &Layout, output: &mut Output<'_>) -> FileEntity {
+    let mut orphan = FileEntity::new(path, host);
+    orphan.target_exists = layout.target(&orphan.path).is_file_or_symlink().unwrap_or_else(|error| {
         output.error(error.to_string());
         true
     });
-    FileEntity { target_exists, ..FileEntity::new(path, host) }
+    orphan
 }
 
 /// The files and symlinks below a folder, by their paths below it; none if there is no such folder.
@@ -98,19 +105,19 @@ fn files_below(folder: &Path, output: &mut Output<'_>) -> Result<Vec<PathBuf>, S
             }
         };
         let kind = entry.file_type();
-        if let Ok(path) = entry.path().strip_prefix(folder)
+        if let Some(path) = entry.path().as_os_str().as_bytes().strip_prefix(folder.as_os_str().as_bytes())
             && (kind.is_file() || kind.is_symlink())
             && can_be_named(path, entry.path(), output)
         {
-            files.push(path.to_owned());
+            files.push(OsStr::from_bytes(path.trim_start_with(|letter| letter == '/')).into());
         }
     }
     Ok(files)
 }
 
 /// A scan report has a line for a path, so no path may hold two.
-fn can_be_named(path: &Path, shown: &Path, output: &mut Output<'_>) -> bool {
-    let can_be = !path.as_os_str().as_bytes().contains(&b'\n');
+fn can_be_named(path: &[u8], shown: &Path, output: &mut Output<'_>) -> bool {
+    let can_be = !path.contains(&b'\n');
     if !can_be {
         output.error(format!("cannot manage {shown:?}: a file's name must not hold a newline; rename it"));
     }

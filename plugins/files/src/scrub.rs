@@ -6,7 +6,7 @@ use crate::workshop::Workshop;
 use holo_plugin::{Applied, Image, Output, Unmanageable};
 
 /// Finds out what is to be done, and prepares it. What goes wrong is said.
-pub(crate) fn prepare(entity: &FileEntity, workshop: &Workshop, output: &mut Output<'_>, change: &mut Change) {
+pub(crate) fn prepare(entity: &FileEntity, workshop: &Workshop<'_>, output: &mut Output<'_>, change: &mut Change) {
     let prepared = match workshop.layout.target(&entity.path).is_file_or_symlink() {
         Ok(true) => restore(entity, workshop, output, change),
         Ok(false) => delete(entity, workshop, output, change),
@@ -26,7 +26,7 @@ pub(crate) fn prepare(entity: &FileEntity, workshop: &Workshop, output: &mut Out
 /// The target is there: it becomes its base again, or the new stock file that waits beside it.
 fn restore(
     entity: &FileEntity,
-    workshop: &Workshop,
+    workshop: &Workshop<'_>,
     output: &mut Output<'_>,
     change: &mut Change,
 ) -> Result<(), Unmanageable> {
@@ -34,8 +34,8 @@ fn restore(
     let target = layout.target(&entity.path);
     let original = match distribution.find_stock(&target, output)? {
         Some(stock) => {
-            let shown = entity.shown.target.display();
-            output.print(format!(">> found updated target base: {} -> {shown}\n", stock.reported));
+            let shown = entity.shown_target();
+            output.print(format!(">> found updated target base: {} -> {}\n", stock.reported, shown.display()));
             let image = Image::load(&stock.place)?.ok_or(Unmanageable::WrongType)?;
             // It is the base as well, until both go: a crash must not leave us with the old one alone.
             change.stage_base(&image, layout)?;
@@ -55,7 +55,7 @@ fn restore(
 /// The target is gone: so is whatever we knew of it, and the copies that its package's removal has left.
 fn delete(
     entity: &FileEntity,
-    workshop: &Workshop,
+    workshop: &Workshop<'_>,
     output: &mut Output<'_>,
     change: &mut Change,
 ) -> Result<(), Unmanageable> {

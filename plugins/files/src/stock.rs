@@ -21,21 +21,37 @@ impl Distribution {
     /// Looks for a new stock file. Where the package manager has put it in the target's place, and saved the target, both are moved back:
     /// the target to its place, the stock file beside it.
     pub(crate) fn find_stock(&self, target: &Place, output: &mut Output<'_>) -> Result<Option<Stock>> {
+        if let Distribution::Unknown(ids) = self {
+            output.error(format!("Running on an unrecognized distribution. Distribution IDs: {}", ids.join(",")));
+            output.warning("Package managers of it may leave new versions of configuration files that are not found;");
+            output.warning("please report this, together with the contents of your /etc/os-release.");
+        }
+        match self.suffixes() {
+            [stock] => beside(target, stock),
+            [saved, stock] => swapped_or_beside(target, saved, stock),
+            _ => Ok(None),
+        }
+    }
+
+    /// What package managers append to the names of saved targets, if they do, and of new stock files.
+    fn suffixes(&self) -> &'static [&'static str] {
         match self {
-            Distribution::Arch => beside(target, ".pacnew"),
-            Distribution::Alpine => beside(target, ".apk-new"),
-            Distribution::Debian => swapped_or_beside(target, ".dpkg-old", ".dpkg-dist"),
-            Distribution::Rpm => swapped_or_beside(target, ".rpmsave", ".rpmnew"),
-            Distribution::Unittest => Ok(None),
-            Distribution::Unknown(ids) => {
-                output.error(format!("Running on an unrecognized distribution. Distribution IDs: {}", ids.join(",")));
-                output.warning(
-                    "Package managers of it may leave new versions of configuration files that are not found;",
-                );
-                output.warning("please report this, together with the contents of your /etc/os-release.");
-                Ok(None)
+            Distribution::Arch => &[".pacnew"],
+            Distribution::Alpine => &[".apk-new"],
+            Distribution::Debian => &[".dpkg-old", ".dpkg-dist"],
+            Distribution::Rpm => &[".rpmsave", ".rpmnew"],
+            Distribution::Unittest | Distribution::Unknown(_) => &[],
+        }
+    }
+
+    /// Whether there is nothing beside a target that [`Distribution::find_stock`] would find or move, and nothing that it would say.
+    pub(crate) fn leaves_alone(&self, target: &Place) -> Result<bool> {
+        for suffix in self.suffixes() {
+            if target.with_suffix(suffix).is_file_or_symlink()? {
+                return Ok(false);
             }
         }
+        Ok(!matches!(self, Distribution::Unknown(_)))
     }
 
     /// The saved copies of a deleted target that hold nothing but what we had written.

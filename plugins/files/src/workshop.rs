@@ -4,31 +4,87 @@ use crate::change::{self, Change, FAILED};
 use crate::distribution::Distribution;
 use crate::entity::FileEntity;
 use crate::layout::Layout;
+use crate::provision::{self, Unchanged};
+use crate::record::Record;
 use crate::recovery::Recovery;
-use crate::{provision, scrub};
+use crate::scrub;
 use holo_plugin::error::Result;
 use holo_plugin::{Host, Mode, Output, SetAnswers};
+use std::num::NonZero;
 use std::os::fd::OwnedFd;
+use std::thread;
+
+/// How many entities make it worth while to start a thread.
+const WORTH_A_THREAD: usize = 64;
 
 /// What is opened and found out once for a whole set.
-pub(crate) struct Workshop {
+pub(crate) struct Workshop<'a> {
+    host: &'a Host,
     pub(crate) layout: Layout,
     pub(crate) distribution: Distribution,
+    pub(crate) record: Record,
     recovery: Recovery,
+    threads: usize,
     /// Nobody else works here meanwhile.
     _held: OwnedFd,
 }
 
-impl Workshop {
-    pub(crate) fn open(host: &Host) -> Result<Workshop> {
+impl<'a> Workshop<'a> {
+    pub(crate) fn open(host: &'a Host, records: bool) -> Result<Workshop<'a>> {
         let layout = Layout::open(host)?;
         let held = layout.hold()?;
         let distribution = Distribution::detect(&layout);
+        let mut record = if records { Record::open(host, &layout) } else { Record::none() };
         let recovery = Recovery::begin(host, &layout)?;
-        Ok(Workshop { layout, distribution, recovery, _held: held })
+        if recovery.was_needed {
+            record.distrust();
+        }
+        let threads = thread::available_parallelism().map_or(1, NonZero::get);
+        Ok(Workshop { host, threads, layout, distribution, record, recovery, _held: held })
     }
 
-    pub(crate) fn prepare(&self, place: usize, entity: &FileEntity, mode: Mode, output: &mut Output<'_>) -> Change {
+    /// For which entities there is nothing to be done, as far as that can be seen without changing anything.
+    pub(crate) fn look(&mut self, entities: &[&FileEntity]) -> Vec<bool> {
+        if self.recovery.was_needed {
+            // What an apply was at when it was killed has to be settled first.
+            return vec![false; entities.len()];
+        }
+        let seen = self.look_in_shares(entities);
+        for (entity, unchanged) in entities.iter().zip(&seen) {
+            if let Some(state) = unchanged.as_ref().and_then(|unchanged| unchanged.news) {
+                self.record.learn(&entity.path, state);
+            }
+        }
+        seen.iter().map(Option::is_some).collect()
+    }
+
+    /// Looks at many entities with as many threads as there are processors.
+    fn look_in_shares(&self, entities: &[&FileEntity]) -> Vec<Option<Unchanged>> {
+        let look = |share: &[&FileEntity], layout: &Layout| -> Vec<Option<Unchanged>> {
+            share.iter().map(|entity| provision::look(entity, layout, self)).collect()
+        };
+        let mut shares = entities.chunks(entities.len().div_ceil(self.threads).max(WORTH_A_THREAD));
+        let own = shares.next().unwrap_or_default();
+        thread::scope(|scope| {
+            let others: Vec<_> = shares
+                .map(|share| {
+                    // Threads with the same open directories would wait for one another.
+                    let elsewhere = move || Layout::open(self.host).map(|layout| look(share, &layout));
+                    (share, thread::Builder::new().spawn_scoped(scope, elsewhere))
+                })
+                .collect();
+            let mut seen = look(own, &self.layout);
+            for (share, thread) in others {
+                let looked = thread.ok().and_then(|thread| thread.join().ok()?.ok());
+                // What cannot be done by another thread is done by this one.
+                seen.extend(looked.unwrap_or_else(|| look(share, &self.layout)));
+            }
+            seen
+        })
+    }
+
+    pub(crate) fn prepare(&mut self, place: usize, entity: &FileEntity, mode: Mode, output: &mut Output<'_>) -> Change {
+        self.record.forget(&entity.path);
         let mut change = Change::new(place, &entity.path);
         if let Err(error) = self.recovery.settle(entity, &self.layout) {
             output.error(format!("skipping target: {error}"));
@@ -52,6 +108,7 @@ impl Workshop {
     }
 
     pub(crate) fn close(&self) {
+        self.record.keep(&self.layout);
         self.layout.remove_staging_folder();
     }
 }

@@ -1,0 +1,49 @@
+//! Checking: what an apply would do, found out without changing anything.
+
+use crate::desired::{self, NotEvaluated};
+use crate::distribution::Distribution;
+use crate::entity::FileEntity;
+use crate::layout::Layout;
+use crate::provision::is_ours;
+use holo_plugin::{ForceTo, Host, Image, Output, Unmanageable, Verdict};
+
+/// What applying the entity would do. What is wrong with it is said.
+pub(crate) fn check(entity: &FileEntity, host: &Host, output: &mut Output<'_>) -> Verdict {
+    try_check(entity, host, output).unwrap_or_else(|NotEvaluated(reason)| {
+        output.error(reason);
+        Verdict::Failed
+    })
+}
+
+fn try_check(entity: &FileEntity, host: &Host, output: &mut Output<'_>) -> Result<Verdict, NotEvaluated> {
+    let layout = Layout::open(host)?;
+    let target = layout.target(&entity.path);
+    let shown = target.shown().display().to_string();
+    let would = |what: String| Ok(Verdict::WouldChange(vec![what]));
+    if entity.is_orphan() {
+        return would(match target.is_file_or_symlink()? {
+            true => format!("would restore {shown}"),
+            false => format!("would forget {shown}, which is gone"),
+        });
+    }
+    // Where nothing is known of the package manager, an apply says so; there is nothing to be found beside the target.
+    let distribution = Distribution::detect(&layout);
+    if !matches!(distribution, Distribution::Unknown(_)) && !distribution.leaves_alone(&target)? {
+        return would(format!("would take the new version beside {shown} as its base"));
+    }
+    let current = Image::load(&target)?;
+    let known_base = Image::load(&layout.base(&entity.path))?;
+    let Some(base) = known_base.or_else(|| current.clone()) else { return Err(Unmanageable::WrongType.into()) };
+    let Some(current) = current else { return Ok(Verdict::NeedsForce(ForceTo::Restore)) };
+    let provisioned = Image::load(&layout.provisioned(&entity.path))?;
+    let desired = desired::evaluate(entity, &base, &layout, output)?;
+    let is_desired = current.equals(&desired.image);
+    desired.clean_up();
+    if is_desired? {
+        Ok(Verdict::InDesiredState)
+    } else if is_ours(&current, provisioned.as_ref(), &[&base])? {
+        would(format!("would write {shown}"))
+    } else {
+        Ok(Verdict::NeedsForce(ForceTo::Overwrite))
+    }
+}

@@ -1,0 +1,707 @@
+//! What is known to be unchanged is not read, and whatever has been touched is: each way to touch it is a story, and a random walk
+//! through all of them demands that an apply with a record ends as one that reads everything.
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+use bstr::{BString, ByteSlice};
+use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial};
+use libtest_mimic::Arguments;
+use sha2::{Digest, Sha256};
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, SystemTime};
+
+const STOCK: &str = "stock content\n";
+const WANTED: &str = "what's wanted\n";
+/// As long as what is wanted, so that the size tells nothing.
+const EDITED: &str = "edited by me.\n";
+
+const RECORD: &str = "var/lib/holo/files/.unchanged";
+const TARGET: &str = "etc/motd";
+const RESOURCE: &str = "usr/share/holo/files/01-x/etc/motd";
+const BASE: &str = "var/lib/holo/files/base/etc/motd";
+const PROVISIONED: &str = "var/lib/holo/files/provisioned/etc/motd";
+
+/// The resource directories of the two entities that every root has.
+const FOLDER: &str = "usr/share/holo/files/01-x/etc";
+const OTHER_RESOURCE: &str = "usr/share/holo/files/01-x/etc/issue";
+
+/// What it proves, what it needs, and how.
+type Story = (&'static str, &'static [Need], fn());
+
+fn main() -> ExitCode {
+    const STRACE: &[Need] = &[Need::Program("strace")];
+    let stories: [Story; 28] = [
+        ("what is known is not read, and nothing is written", STRACE, known),
+        ("--verify reads everything, and keeps the record", STRACE, verified),
+        ("entities that are applied one by one are all known", STRACE, one_by_one),
+        ("an edit within the same tick is noticed", &[], same_tick),
+        ("an edit is noticed though size and time are as before", &[], restored_time),
+        ("another file in the target's place is noticed", &[], replaced),
+        ("another mode is noticed", &[], other_mode),
+        ("another owner is noticed", &[Need::Root], other_owner),
+        ("a symlink that points elsewhere is noticed", &[], other_symlink),
+        ("a target that is gone is noticed", &[], gone),
+        ("a changed resource is noticed", &[], changed_resource),
+        ("a changed base is noticed", &[], changed_base),
+        ("a changed provisioned image is noticed", &[], changed_provisioned),
+        ("a resource of another disambiguator is noticed, and that it goes", &[], more_resources),
+        ("a holoscript is run each time", &[], scripts),
+        ("new stock files are noticed", &[], stock_files),
+        ("what an interrupted apply has left disables the shortcut", STRACE, interrupted),
+        ("a copied machine is read", STRACE, copied),
+        ("a damaged record is none", STRACE, damaged),
+        ("a record of another version is none", STRACE, other_version),
+        ("a record from the future is none: the clock was set back", STRACE, clock_set_back),
+        ("a file from the future is not relied on", STRACE, future_file),
+        ("a file that was changed just now is not relied on", STRACE, changed_just_now),
+        ("a record that cannot be written harms nothing", &[], cannot_be_written),
+        ("a kill or a full disk while it is written harms nothing", STRACE, disturbed),
+        ("the record goes with the last entity", &[], last_entity),
+        ("in test mode there is a record only where it is asked for", &[], test_mode),
+        ("version 3 has no record", &[], version_3),
+    ];
+    let mut trials: Vec<_> = stories
+        .into_iter()
+        .map(|(name, needs, story)| {
+            trial(name, needs, move || {
+                story();
+                Ok(())
+            })
+        })
+        .collect();
+    for seed in 1..=3 {
+        trials.push(trial(&format!("whatever happens, all ends as without a record ({seed})"), &[], move || {
+            random_walk(seed);
+            Ok(())
+        }));
+    }
+    let mut arguments = Arguments::from_args();
+    // They spend their time waiting for clocks.
+    arguments.test_threads.get_or_insert(16);
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// A root with two targets and their resource files.
+fn prepared() -> ScratchRoot {
+    ScratchRoot::new()
+        .binary(built("holo"))
+        .plugin("files")
+        .env("HOLO_FILES_RECORD", "1")
+        .file("etc/os-release", "ID=debian\n")
+        .file(TARGET, STOCK)
+        .file("etc/issue", STOCK)
+        .file(RESOURCE, WANTED)
+        .file(OTHER_RESOURCE, WANTED)
+}
+
+/// Waits until what was changed until now is old enough to be relied on.
+fn settle() {
+    sleep(Duration::from_millis(3100));
+}
+
+/// A root on which everything was applied, and is known to be unchanged.
+fn settled() -> ScratchRoot {
+    let root = prepared();
+    assert!(root.holo(&["apply"]).success());
+    settle();
+    unchanged(&root);
+    assert!(root.exists(RECORD));
+    root
+}
+
+#[track_caller]
+fn unchanged(root: &ScratchRoot) {
+    let run = root.holo(&["apply"]);
+    assert!(run.success() && run.stdout.is_empty() && run.stderr.is_empty(), "{run}");
+}
+
+/// The next apply finds work to do, and does it.
+#[track_caller]
+fn applied(root: &ScratchRoot) -> Run {
+    let run = root.holo(&["apply"]);
+    assert!(run.success() && run.stdout.contains_str("Working on file:/etc/motd"), "{run}");
+    run
+}
+
+/// The next apply, and every one after it, finds that a person has been here.
+#[track_caller]
+fn refused(root: &ScratchRoot) {
+    for _ in 0..2 {
+        let run = root.holo(&["apply"]);
+        assert_eq!(run.status, Some(1), "{run}");
+        assert!(run.stderr.contains_str("modified by user"), "{run}");
+    }
+}
+
+/// Applies, and returns whether the target's content was looked at.
+#[track_caller]
+fn reads_with(root: &ScratchRoot, environment: &str) -> bool {
+    let log = root.join("tmp/strace");
+    let holo = built("holo");
+    let strace = ["-f", "-qq", "-o", log.to_str().unwrap(), "-e", "trace=openat", "-E", environment];
+    let run = root.run("strace", &[&strace[..], &[holo.to_str().unwrap(), "apply"]].concat());
+    assert!(run.success() && run.stdout.is_empty(), "{run}");
+    let calls = BString::from(fs::read(&log).unwrap());
+    fs::remove_file(log).unwrap();
+    calls.contains_str("\"motd\", O_RDONLY")
+}
+
+#[track_caller]
+fn reads(root: &ScratchRoot) -> bool {
+    reads_with(root, "UNUSED=1")
+}
+
+/// Writes a file as a person would who wants nobody to see it: the times of the content are as before.
+fn overwrite(path: &Path, content: &str) {
+    let modified = fs::metadata(path).unwrap().modified().unwrap();
+    fs::write(path, content).unwrap();
+    set_modified(path, modified);
+}
+
+fn set_modified(path: &Path, time: SystemTime) {
+    File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn script(root: &ScratchRoot, path: &str, text: &str) {
+    root.write(path, format!("#!/bin/sh\n{text}\n"));
+    set_mode(&root.join(path), 0o755);
+}
+
+fn known() {
+    let root = settled();
+    let identity = || fs::metadata(root.join(RECORD)).map(|record| (record.ino(), record.ctime_nsec())).unwrap();
+    let before = identity();
+    assert!(!reads(&root));
+    assert!(!reads(&root));
+    assert_eq!(identity(), before, "a run that has learned nothing has written the record");
+    assert!(!root.exists("var/lib/holo/files/.staged"));
+}
+
+fn verified() {
+    let root = settled();
+    let before = root.read(RECORD);
+    assert!(reads_with(&root, "HOLO_VERIFY=1"));
+    assert_eq!(root.read(RECORD), before);
+    assert!(!reads(&root));
+    // It looks behind the record, too.
+    overwrite(&root.join(TARGET), EDITED);
+    let run = root.run("env", &["HOLO_VERIFY=1", built("holo").to_str().unwrap(), "apply"]);
+    assert_eq!(run.status, Some(1), "{run}");
+    refused(&root);
+}
+
+fn one_by_one() {
+    let root = prepared();
+    assert!(root.holo(&["apply"]).success());
+    settle();
+    for entity in ["file:/etc/motd", "file:/etc/issue"] {
+        assert!(root.holo(&["apply", entity]).success());
+    }
+    assert!(!reads(&root));
+    assert_eq!(root.read(RECORD).len(), record_size(2));
+}
+
+/// Header, time, checksum, and two sums an entity.
+fn record_size(entities: usize) -> usize {
+    36 + 8 + 32 + entities * 32
+}
+
+fn same_tick() {
+    let root = prepared();
+    assert!(root.holo(&["apply"]).success());
+    for _ in 0..20 {
+        root.write(TARGET, WANTED);
+        unchanged(&root);
+        overwrite(&root.join(TARGET), EDITED);
+        let run = root.holo(&["apply"]);
+        assert!(run.stderr.contains_str("modified by user"), "{run}");
+    }
+}
+
+fn restored_time() {
+    let root = settled();
+    overwrite(&root.join(TARGET), EDITED);
+    refused(&root);
+    // It is not known either once it is old.
+    settle();
+    refused(&root);
+    overwrite(&root.join(TARGET), WANTED);
+    unchanged(&root);
+}
+
+fn replaced() {
+    let root = settled();
+    let (target, other) = (root.join(TARGET), root.join("etc/other"));
+    let modified = fs::metadata(&target).unwrap().modified().unwrap();
+    for (content, is_same) in [(WANTED, true), (EDITED, false)] {
+        fs::copy(&target, &other).unwrap();
+        fs::write(&other, content).unwrap();
+        set_modified(&other, modified);
+        fs::rename(&other, &target).unwrap();
+        if is_same { unchanged(&root) } else { refused(&root) }
+    }
+}
+
+fn other_mode() {
+    let root = settled();
+    set_mode(&root.join(TARGET), 0o600);
+    refused(&root);
+    set_mode(&root.join(TARGET), 0o644);
+    unchanged(&root);
+}
+
+fn other_owner() {
+    let root = settled();
+    chown(root.join(TARGET), Some(1234), None).unwrap();
+    refused(&root);
+    chown(root.join(TARGET), Some(0), Some(1234)).unwrap();
+    refused(&root);
+}
+
+fn other_symlink() {
+    let root = prepared();
+    fs::remove_file(root.join(RESOURCE)).unwrap();
+    symlink("issue", root.join(RESOURCE)).unwrap();
+    assert!(root.holo(&["apply"]).success());
+    settle();
+    unchanged(&root);
+    assert_eq!(root.read(RECORD).len(), record_size(2));
+    // What it points to is not what it is.
+    fs::remove_file(root.join(TARGET)).unwrap();
+    symlink("shell", root.join(TARGET)).unwrap();
+    refused(&root);
+    fs::remove_file(root.join(RESOURCE)).unwrap();
+    symlink("shell", root.join(RESOURCE)).unwrap();
+    unchanged(&root);
+}
+
+fn gone() {
+    let root = settled();
+    fs::remove_file(root.join(TARGET)).unwrap();
+    let run = root.holo(&["apply"]);
+    assert!(run.status == Some(1) && run.stderr.contains_str("deleted by user"), "{run}");
+}
+
+fn changed_resource() {
+    let root = settled();
+    overwrite(&root.join(RESOURCE), EDITED);
+    applied(&root);
+    assert_eq!(root.read(TARGET), EDITED);
+    // What was known of the old one counts no more.
+    overwrite(&root.join(RESOURCE), WANTED);
+    applied(&root);
+    assert_eq!(root.read(TARGET), WANTED);
+}
+
+fn changed_base() {
+    let root = settled();
+    set_mode(&root.join(BASE), 0o600);
+    applied(&root);
+    assert_eq!(fs::metadata(root.join(TARGET)).unwrap().mode() & 0o7777, 0o600);
+    settle();
+    unchanged(&root);
+    fs::remove_file(root.join(BASE)).unwrap();
+    assert!(root.holo(&["apply"]).success());
+    assert_eq!(root.read(BASE), WANTED, "the base is taken anew");
+}
+
+fn changed_provisioned() {
+    let root = settled();
+    overwrite(&root.join(PROVISIONED), EDITED);
+    unchanged(&root);
+    assert_eq!(root.read(PROVISIONED), WANTED);
+    fs::remove_file(root.join(PROVISIONED)).unwrap();
+    unchanged(&root);
+    assert_eq!(root.read(PROVISIONED), WANTED);
+}
+
+fn more_resources() {
+    let root = settled();
+    let later = "usr/share/holo/files/02-y/etc/motd";
+    root.write(later, EDITED);
+    applied(&root);
+    assert_eq!(root.read(TARGET), EDITED);
+    settle();
+    unchanged(&root);
+    fs::remove_file(root.join(later)).unwrap();
+    applied(&root);
+    assert_eq!(root.read(TARGET), WANTED);
+    // One that is overlaid makes no difference.
+    root.write("usr/share/holo/files/00-z/etc/motd", EDITED);
+    unchanged(&root);
+}
+
+fn scripts() {
+    let root = settled();
+    let path = format!("{FOLDER}/motd.holoscript");
+    script(&root, &path, "tr a-z A-Z; date +%N >>$HOLO_ROOT_DIR/runs");
+    applied(&root);
+    assert_eq!(root.read(TARGET), WANTED.to_uppercase());
+    settle();
+    unchanged(&root);
+    unchanged(&root);
+    assert_eq!(root.read("runs").lines().count(), 3);
+    assert_eq!(root.read(RECORD).len(), record_size(1), "only the other entity is known");
+    // What it makes depends on more than anybody could record.
+    script(&root, &path, "cat $HOLO_ROOT_DIR/etc/input");
+    root.write("etc/input", "one\n");
+    applied(&root);
+    root.write("etc/input", "two\n");
+    applied(&root);
+    assert_eq!(root.read(TARGET), "two\n");
+    fs::remove_file(root.join(path)).unwrap();
+    applied(&root);
+    assert_eq!(root.read(TARGET), WANTED);
+}
+
+fn stock_files() {
+    let root = settled();
+    root.write("etc/motd.dpkg-dist", EDITED);
+    let run = root.holo(&["apply"]);
+    assert!(run.success() && run.stdout.contains_str(">> found updated target base"), "{run}");
+    assert!(root.read(BASE) == EDITED && !root.exists("etc/motd.dpkg-dist"));
+    settle();
+    unchanged(&root);
+    fs::rename(root.join(TARGET), root.join("etc/motd.dpkg-old")).unwrap();
+    root.write(TARGET, STOCK);
+    let run = root.holo(&["apply"]);
+    assert!(run.success() && run.stdout.contains_str("(with .dpkg-old)"), "{run}");
+    assert!(root.read(BASE) == STOCK && root.read(TARGET) == WANTED);
+}
+
+fn interrupted() {
+    let root = settled();
+    fs::create_dir(root.join("var/lib/holo/files/.staged")).unwrap();
+    assert!(reads(&root));
+    assert!(!root.exists("var/lib/holo/files/.staged"));
+    unchanged(&root);
+    assert!(!reads(&root));
+}
+
+fn copied() {
+    let root = settled();
+    let copy = ScratchRoot::new().binary(built("holo")).env("HOLO_FILES_RECORD", "1");
+    let all = |root: &ScratchRoot| format!("{}/.", root.path().display());
+    assert!(root.run("cp", &["-a", &all(&root), &all(&copy)]).success());
+    assert!(copy.exists(RECORD) && reads(&copy));
+    overwrite(&copy.join(TARGET), EDITED);
+    refused(&copy);
+}
+
+/// What is written in the record's place is not believed, does no harm, and is replaced by a record that is right.
+#[track_caller]
+fn is_no_record(root: &ScratchRoot, content: Option<&[u8]>) {
+    match content {
+        Some(content) => root.write(RECORD, content),
+        None => fs::remove_file(root.join(RECORD)).unwrap(),
+    }
+    assert!(reads(root), "this was believed: {:?}", content.map(BString::from));
+    assert_eq!(root.read(RECORD).len(), record_size(2));
+    assert!(!reads(root));
+}
+
+fn damaged() {
+    let root = settled();
+    let whole = root.read(RECORD);
+    is_no_record(&root, None);
+    for length in [0, 1, 36, 44, 76, 100, whole.len() - 1] {
+        is_no_record(&root, Some(&whole[..length]));
+    }
+    for place in [0, 35, 36, 44, 60, whole.len() - 1] {
+        let mut flipped = whole.clone();
+        flipped[place] ^= 0x10;
+        is_no_record(&root, Some(&flipped));
+    }
+    is_no_record(&root, Some(&vec![0; whole.len()]));
+    is_no_record(&root, Some(&[&whole[..], b"\n"].concat()));
+}
+
+/// A record that was changed on purpose, its checksum too.
+fn resealed(record: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
+    let mut content = record[..record.len() - 32].to_vec();
+    change(&mut content);
+    let checksum = Sha256::digest(&content);
+    [&content[..], &checksum[..]].concat()
+}
+
+fn other_version() {
+    let root = settled();
+    let record = root.read(RECORD);
+    let same = resealed(&record, |_| {});
+    assert_eq!(record, same);
+    is_no_record(&root, Some(&resealed(&record, |content| content[34] += 1)));
+}
+
+fn clock_set_back() {
+    let root = settled();
+    let made = |time: SystemTime| {
+        let seconds = time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        resealed(&root.read(RECORD), |content| content[36..44].copy_from_slice(&seconds.to_le_bytes()))
+    };
+    let now = SystemTime::now();
+    root.write(RECORD, made(now - Duration::from_secs(1_000_000)));
+    assert!(!reads(&root));
+    is_no_record(&root, Some(&made(now + Duration::from_secs(1_000_000))));
+    is_no_record(&root, Some(&resealed(&root.read(RECORD), |content| content[36..44].fill(0xff))));
+}
+
+fn future_file() {
+    let root = settled();
+    set_modified(&root.join(TARGET), SystemTime::now() + Duration::from_secs(1_000_000));
+    settle();
+    assert!(reads(&root));
+    assert!(reads(&root));
+    set_modified(&root.join(TARGET), SystemTime::now());
+    settle();
+    assert!(reads(&root));
+    assert!(!reads(&root));
+}
+
+fn changed_just_now() {
+    let root = settled();
+    for path in [TARGET, RESOURCE, BASE, PROVISIONED] {
+        let mode = fs::metadata(root.join(path)).unwrap().mode();
+        set_mode(&root.join(path), mode);
+        assert!(reads(&root), "{path}");
+        assert!(reads(&root), "{path} was relied on though it was changed just now");
+    }
+    settle();
+    assert!(reads(&root));
+    assert!(!reads(&root));
+}
+
+fn cannot_be_written() {
+    let root = settled();
+    fs::remove_file(root.join(RECORD)).unwrap();
+    fs::create_dir(root.join(RECORD)).unwrap();
+    unchanged(&root);
+    assert!(!root.exists("var/lib/holo/files/.staged"));
+    overwrite(&root.join(TARGET), EDITED);
+    refused(&root);
+}
+
+/// The system calls that write a record.
+const CALLS: [&str; 5] = ["mkdirat", "openat", "write", "renameat", "unlinkat"];
+
+fn disturbed() {
+    let plugin = built("holo-files");
+    // The session that takes over from a killed one is left alone.
+    let wrapper = format!(
+        r#"#!/bin/sh
+if [ $1 = session ] && [ -e plugin/strace ]; then
+    arguments=$(cat plugin/strace)
+    rm plugin/strace
+    exec strace $arguments {0} "$@"
+fi
+exec {0} "$@"
+"#,
+        plugin.display()
+    );
+    let root = settled().script("plugin/holo-files", wrapper).holorc("plugin files=plugin/holo-files\n");
+    let expected = tree(&root);
+    for disturbance in ["signal=SIGKILL", "error=ENOSPC"] {
+        let mut disturbances = 0;
+        for call in CALLS {
+            for number in 1.. {
+                fs::remove_file(root.join(RECORD)).unwrap_or_default();
+                let inject = format!("inject={call}:{disturbance}:when={number}");
+                root.write("plugin/strace", format!("-f -qq -o plugin/log -e trace={call} -e {inject}"));
+                let run = root.holo(&["apply"]);
+                assert!(!run.stderr.contains_str("panicked"), "{inject}: {run}");
+                let log = root.read("plugin/log");
+                fs::remove_file(root.join("plugin/log")).unwrap();
+                let record = fs::read(root.join(RECORD)).ok();
+                assert!(record.is_none_or(|record| record == resealed(&record, |_| {})), "{inject}: it is torn");
+                unchanged(&root);
+                assert!(tree(&root) == expected, "{inject}: {}", tree(&root));
+                if !log.contains_str("killed by SIGKILL") && !log.contains_str("(INJECTED)") {
+                    break;
+                }
+                disturbances += 1;
+            }
+        }
+        assert!(disturbances > 10, "only {disturbances}: the test does not test what it says");
+    }
+    unchanged(&root);
+    assert!(!reads(&root));
+}
+
+fn last_entity() {
+    let root = settled();
+    assert_eq!(root.read(RECORD).len(), record_size(2));
+    fs::remove_file(root.join(RESOURCE)).unwrap();
+    assert!(root.holo(&["apply"]).success());
+    assert_eq!(root.read(RECORD).len(), record_size(1));
+    fs::remove_file(root.join(OTHER_RESOURCE)).unwrap();
+    assert!(root.holo(&["apply"]).success());
+    assert!(!root.exists(RECORD) && root.read(TARGET) == STOCK);
+}
+
+fn test_mode() {
+    for value in [None, Some("0")] {
+        let mut root = prepared().env("HOLO_FILES_RECORD", value.unwrap_or_default());
+        assert!(root.holo(&["apply"]).success());
+        settle();
+        unchanged(&root);
+        assert!(!root.exists(RECORD));
+        root = root.env("HOLO_FILES_RECORD", "1");
+        unchanged(&root);
+        assert!(root.exists(RECORD));
+    }
+}
+
+fn version_3() {
+    let plugin = built("holo-files");
+    let info = "MIN_API_VERSION=3\\nMAX_API_VERSION=3\\n";
+    let wrapper =
+        format!("#!/bin/sh\nif [ $1 = info ]; then printf '{info}'; else exec {} \"$@\"; fi\n", plugin.display());
+    let root = prepared().script("plugin/holo-files", wrapper).holorc("plugin files=plugin/holo-files\n");
+    assert!(root.holo(&["apply"]).success());
+    settle();
+    unchanged(&root);
+    assert!(!root.exists(RECORD));
+}
+
+/// Numbers that look random and are the same each time (xorshift).
+#[derive(Clone)]
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % end
+    }
+
+    fn one_of<T: Copy>(&mut self, things: &[T]) -> T {
+        things[usize::try_from(self.below(things.len() as u64)).unwrap()]
+    }
+}
+
+/// Does the same to two roots, of which one reads everything.
+fn random_walk(seed: u64) {
+    let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let roots = [None, Some("1")].map(|verifies| {
+        let root = prepared().env("HOLO_VERIFY", verifies.unwrap_or_default());
+        for entity in 0..ENTITIES {
+            root.write(format!("etc/{entity}"), STOCK);
+            root.write(format!("{FOLDER}/{entity}"), WANTED);
+        }
+        root
+    });
+    let mut most_known = 0;
+    for round in 0..40 {
+        let edits = numbers.below(4);
+        let mut story = Vec::new();
+        for _ in 0..edits {
+            let before = numbers.clone();
+            for root in &roots {
+                numbers = before.clone();
+                story.push(edit(root, &mut numbers));
+            }
+        }
+        let arguments: &[&str] = if numbers.below(4) == 0 { &["apply", "--force"] } else { &["apply"] };
+        let ends = roots.each_ref().map(|root| {
+            let run = root.holo(arguments);
+            let said = |text: &BString| text.replace(root.path().to_str().unwrap(), "ROOT").to_str_lossy().into_owned();
+            (run.status, said(&run.stdout), said(&run.stderr), tree(root))
+        });
+        let [with, without] = &ends;
+        assert!(
+            with == without,
+            "round {round}: after {story:#?}\nand {arguments:?} there is\n{}{}{}\nwhere it should be\n{}{}{}",
+            with.1,
+            with.2,
+            with.3,
+            without.1,
+            without.2,
+            without.3
+        );
+        let known = fs::metadata(roots[0].join(RECORD)).map_or(0, |record| record.len());
+        most_known = most_known.max(known);
+        sleep(Duration::from_millis(numbers.one_of(&[0, 0, 100, 700, 1500])));
+    }
+    assert!(most_known >= record_size(ENTITIES / 2) as u64, "hardly anything was ever known");
+}
+
+const ENTITIES: usize = 12;
+
+/// All but the record: what is known differs.
+fn tree(root: &ScratchRoot) -> BString {
+    let dump = root.dump();
+    let end = format!("{}\n", "-".repeat(40));
+    let kept = dump.split_str(&end).filter(|section| !section.contains_str(format!("./{RECORD}\n")));
+    kept.collect::<Vec<_>>().join(end.as_bytes()).into()
+}
+
+/// Does something, and returns what it was.
+fn edit(root: &ScratchRoot, numbers: &mut Numbers) -> String {
+    let entity = numbers.below(ENTITIES as u64);
+    let disambiguator = numbers.one_of(&["00-z", "01-x", "02-y"]);
+    let resource = root.join(format!("usr/share/holo/files/{disambiguator}/etc/{entity}"));
+    let target = root.join(format!("etc/{entity}"));
+    let image = root.join(format!("var/lib/holo/files/{}/etc/{entity}", numbers.one_of(&["base", "provisioned"])));
+    let content = numbers.one_of(&[STOCK, WANTED, EDITED, "another length\n", ""]);
+    let file = numbers.one_of(&[&target, &target, &resource, &image]).clone();
+    let what = numbers.below(14);
+    let done = match what {
+        0 | 1 => change(&file, |file| fs::write(file, content).unwrap()),
+        // What is hardest to see comes most often.
+        2..=5 => change(&file, |file| overwrite(file, numbers.one_of(&[STOCK, WANTED, EDITED]))),
+        6 => change(&file, |file| set_mode(file, if content.is_empty() { 0o600 } else { 0o644 })),
+        7 => change(&file, |file| {
+            // Only root can give files away.
+            let _ = lchown(file, Some(if content.is_empty() { 1234 } else { 0 }), None);
+        }),
+        8 => change(&file, |file| {
+            let other = file.with_file_name("other");
+            fs::copy(file, &other).unwrap();
+            overwrite(&other, content);
+            fs::rename(other, file).unwrap();
+        }),
+        9 => replace(&file, |file| symlink(content.trim_end(), file).unwrap_or_else(|_| fs::write(file, "x").unwrap())),
+        10 => replace(&resource, |file| fs::write(file, content).unwrap()),
+        11 => replace(&resource, |_| {}),
+        12 => {
+            let path = resource.with_extension("holoscript");
+            replace(&path, |file| {
+                fs::write(file, "#!/bin/sh\ntr a-z A-Z\n").unwrap();
+                set_mode(file, 0o755);
+                if content == STOCK {
+                    fs::remove_file(file).unwrap();
+                }
+            })
+        }
+        _ => change(&root.join(RECORD), |record| {
+            let bytes = fs::read(record).unwrap();
+            fs::write(record, &bytes[..bytes.len() - content.len().min(bytes.len())]).unwrap();
+        }),
+    };
+    let done = if done { "" } else { " (nothing there)" };
+    format!("{what} {} {} {} {content:?}{done}", file.display(), resource.display(), image.display())
+}
+
+/// Does something to a regular file, if there is one.
+fn change(file: &PathBuf, act: impl FnOnce(&Path)) -> bool {
+    let is_file = fs::symlink_metadata(file).is_ok_and(|metadata| metadata.is_file());
+    if is_file {
+        act(file);
+    }
+    is_file
+}
+
+/// Puts something in the place of what is there, if anything.
+fn replace(file: &PathBuf, act: impl FnOnce(&Path)) -> bool {
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let was_there = fs::remove_file(file).is_ok();
+    act(file);
+    was_there
+}
