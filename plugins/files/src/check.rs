@@ -35,6 +35,11 @@ fn try_check(entity: &FileEntity, host: &Host, output: &mut Output<'_>) -> Resul
     let known_base = Image::load(&layout.base(&entity.path))?;
     let Some(base) = known_base.or_else(|| current.clone()) else { return Err(Unmanageable::WrongType.into()) };
     let Some(current) = current else { return Ok(Verdict::NeedsForce(ForceTo::Restore)) };
+    // An apply that was killed may have come as far as its intent; the next one takes it from there.
+    let intent = Image::load(&layout.intent(&entity.path))?;
+    if intent.map_or(Ok(false), |intent| current.equals(&intent))? {
+        return would(format!("would record what an interrupted apply has made of {shown}"));
+    }
     let provisioned = Image::load(&layout.provisioned(&entity.path))?;
     let desired = desired::evaluate(entity, &base, &layout, output)?;
     let is_desired = current.equals(&desired.image);

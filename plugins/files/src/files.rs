@@ -1,12 +1,13 @@
 //! The plugin: its entities, and how a set of them is applied.
 
 use crate::change::FAILED;
+use crate::check;
 use crate::entity::FileEntity;
 use crate::scan;
 use crate::workshop::Workshop;
 use bstr::BStr;
 use holo_plugin::{
-    Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Plugin, ScanError, SetAnswers, Sink, Stream,
+    Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Plugin, ScanError, SetAnswers, Sink, Stream, Verdict,
 };
 use std::time::{Duration, Instant};
 
@@ -87,6 +88,10 @@ impl Entity for FileEntity {
             Err(error) => fail(1, &error.to_string(), &mut answer),
         }
         answer.applied
+    }
+
+    fn check(&self, host: &Host, output: &mut Output<'_>) -> Verdict {
+        check::check(self, host, output)
     }
 
     fn diff(&self, _: &Host) -> Option<FilePair> {

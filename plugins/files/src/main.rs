@@ -1,6 +1,7 @@
 //! The `files` plugin: configuration files, made from what packages bring and what resource files lay over it.
 
 mod change;
+mod check;
 mod desired;
 mod distribution;
 mod entity;

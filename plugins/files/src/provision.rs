@@ -128,7 +128,7 @@ fn take_stock(
 }
 
 /// Whether the target is as we wrote it, or, if we never did, as it was found: then no work of a person's is lost.
-fn is_ours(current: &Image, provisioned: Option<&Image>, bases: &[&Image]) -> Result<bool, NotEvaluated> {
+pub(crate) fn is_ours(current: &Image, provisioned: Option<&Image>, bases: &[&Image]) -> Result<bool, NotEvaluated> {
     if let Some(provisioned) = provisioned {
         return Ok(current.equals(provisioned)?);
     }

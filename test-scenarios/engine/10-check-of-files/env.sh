@@ -1,0 +1,23 @@
+holo=$HOLO_BINARY
+
+# Shows a command, what it prints, its exit status, and what it has changed.
+run() {
+    echo "\$ holo $*"
+    find target ! -path 'target/tmp*' -printf '%p %m %s %T@\n' | sort >target/tmp/before
+    "$holo" "$@"
+    echo "exit status $?"
+    find target ! -path 'target/tmp*' -printf '%p %m %s %T@\n' | sort | diff target/tmp/before - >/dev/null || echo 'something was changed'
+    rm target/tmp/before
+}
+
+# Is run in place of the usual command.
+several() {
+    case $1 in
+    scan)
+        run check file:/etc/as-wanted
+        run check
+        run apply --dry-run file:/etc/new file:/etc/as-wanted
+        ;;
+    esac
+}
+HOLO_BINARY=several
