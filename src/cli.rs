@@ -63,6 +63,9 @@ pub struct Apply {
     /// Only show what would be done, as `check` does
     #[arg(long, conflicts_with_all = ["force", "fail_fast"])]
     pub dry_run: bool,
+    /// Read everything anew, whatever is known to be unchanged
+    #[arg(long)]
+    pub verify: bool,
     /// End the run, as by a signal, when it takes longer: 90s, 5m, 1h
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub timeout: Option<Duration>,

@@ -29,6 +29,8 @@ struct Identity {
     program: PathBuf,
     api_version: u32,
     directories: Directories,
+    /// Whether it is to read everything, whatever it knows from earlier runs.
+    verify: bool,
 }
 
 /// The directories that a plugin is given.
@@ -121,10 +123,10 @@ impl From<process::RunError> for OperationError {
 }
 
 impl Plugin {
-    /// A plugin that has been met.
+    /// A plugin that has been met. To `verify` is to read everything, whatever it knows from earlier runs.
     #[must_use]
-    pub fn new(id: String, met: &handshake::Met, directories: Directories) -> Plugin {
-        let identity = Identity { program: met.program.clone(), api_version: met.api_version, directories };
+    pub fn new(id: String, met: &handshake::Met, directories: Directories, verify: bool) -> Plugin {
+        let identity = Identity { program: met.program.clone(), api_version: met.api_version, directories, verify };
         let means = if met.session { Means::Session(session::Seat::default()) } else { Means::Processes };
         Plugin { id, identity, means }
     }
@@ -198,13 +200,17 @@ impl Identity {
     /// What the plugin's environment has beyond ours.
     fn environment(&self) -> Vec<(&'static str, OsString)> {
         let Directories { root, resources, state, cache } = &self.directories;
-        vec![
+        let mut environment = vec![
             (names::API_VERSION, self.api_version.to_string().into()),
             (names::ROOT_DIR, root.into()),
             (names::RESOURCE_DIR, resources.into()),
             (names::STATE_DIR, state.into()),
             (names::CACHE_DIR, cache.into()),
-        ]
+        ];
+        if self.verify {
+            environment.push((names::VERIFY, "1".into()));
+        }
+        environment
     }
 
     /// What to tell a person whose plugin has left a process behind that holds one of its pipes.

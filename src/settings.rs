@@ -13,6 +13,8 @@ pub struct Settings {
     pub temporary_directory: PathBuf,
     /// Whether an apply or diff ends with 0 even if entities fail (`$HOLO_EXIT_ZERO`), as version 3 did.
     pub exit_zero: bool,
+    /// Whether plugins are to read everything, whatever they know from earlier runs (`--verify`).
+    pub verify: bool,
     /// The folder of this program: where a build, or a private installation, has its plugins.
     pub program_directory: Option<PathBuf>,
 }
@@ -26,6 +28,7 @@ impl Settings {
             root: Root::new(set(holo_protocol::environment::ROOT_DIR)),
             temporary_directory: set("TMPDIR").unwrap_or_else(|| OsString::from("/tmp")).into(),
             exit_zero: set("HOLO_EXIT_ZERO").is_some_and(|value| value == "1"),
+            verify: false,
             program_directory: std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned())),
         }
     }

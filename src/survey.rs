@@ -137,7 +137,7 @@ fn seat(
         state,
         cache: cache.subdirectory(&id)?,
     };
-    Ok(Plugin::new(id, met, directories))
+    Ok(Plugin::new(id, met, directories, settings.verify))
 }
 
 fn create_directories(path: &Path) -> io::Result<()> {

@@ -20,6 +20,7 @@ pub(super) fn run(arguments: &Apply, desk: &mut Desk) -> Result<u8, Fatal> {
         let cannot = |error| Fatal::CouldNotRun(format!("cannot watch the time: {}", words::reason(&error)));
         desk.interrupt.after(time).map_err(cannot)?;
     }
+    desk.settings.verify = arguments.verify;
     let tally = if arguments.dry_run {
         super::check::walk(desk, &arguments.selection.selectors)?
     } else {
