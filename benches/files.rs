@@ -15,6 +15,9 @@ use tempfile::TempDir;
 
 const FILES_IN_FOLDER: usize = 100;
 const FILE_SIZE: usize = 400;
+/// How long files have to have been left alone before an apply records them as unchanged.
+const SETTLED_AFTER: Duration = Duration::from_secs(3);
+
 /// GNU time, which unlike the shell's knows how much memory a program took.
 const TIME: &str = "/usr/bin/time";
 
@@ -153,6 +156,8 @@ impl Site {
             .env("HOLO_ROOT_DIR", &root)
             .env("TMPDIR", root.join("tmp"))
             .env("LC_ALL", "C")
+            // On a real root the record of what is unchanged is kept without asking.
+            .env("HOLO_FILES_RECORD", "1")
             .current_dir(root);
         command
     }
@@ -171,7 +176,16 @@ impl Site {
     }
 
     /// Does one step, and returns how long it took, or nothing if its program is missing.
+    /// Lets an apply record what is unchanged, which it only does of files that have been left alone for a while.
+    fn settle(&self) -> Result<()> {
+        std::thread::sleep(SETTLED_AFTER);
+        run(self.holo(&["apply"])?).map(drop)
+    }
+
     fn time(&self, step: Step) -> Result<Option<Duration>> {
+        if matches!(step, Step::Apply) {
+            self.settle()?;
+        }
         let one = format!("file:/{}", target(self.size / 2));
         let command = match step {
             Step::Scan => self.holo(&["scan", "-s"])?,
@@ -220,6 +234,7 @@ impl Site {
 
     /// Runs `holo apply` under strace.
     fn calls(&self) -> Result<Calls> {
+        self.settle()?;
         let log = self.dir.path().join("calls");
         let mut command = self.command("strace");
         command.args(["-f", "-c", "-o"]).arg(&log).arg(binaries::binary("holo")?).arg("apply");

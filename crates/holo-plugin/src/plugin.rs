@@ -114,7 +114,7 @@ pub enum ForceTo {
 
 /// Takes the answers to a set, each by the place of its entity in the set.
 pub trait SetAnswers {
-    /// The entity is being worked on from now on. Called once, before anything is changed.
+    /// The entity is being worked on from now on. Called at most once, and before anything is changed.
     fn begin(&mut self, place: usize);
     /// Where to say something of the entity.
     fn output(&mut self, place: usize) -> Output<'_>;
