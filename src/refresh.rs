@@ -38,6 +38,8 @@ pub struct Refreshes {
     path: PathBuf,
     refreshes: Vec<Refresh>,
     written: Vec<Refresh>,
+    /// Whether a run that was killed has left something behind that is of no use.
+    is_untidy: bool,
 }
 
 impl Refreshes {
@@ -52,9 +54,10 @@ impl Refreshes {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(Fatal::io("open", &path, &error)),
         };
+        let is_untidy = refreshes.is_empty() && root.engine_state().exists();
         let written = refreshes.clone();
         let refreshes = refreshes.into_iter().map(|refresh| Refresh { due: true, ..refresh }).collect();
-        Ok(Refreshes { path, refreshes, written })
+        Ok(Refreshes { path, refreshes, written, is_untidy })
     }
 
     /// Forgets the refreshes of entities that do not exist any more.
@@ -100,13 +103,14 @@ impl Refreshes {
     /// # Errors
     /// If it cannot be written, or is not safely on disk.
     pub fn save(&mut self) -> Result<(), Fatal> {
-        if self.refreshes == self.written {
+        if self.refreshes == self.written && !self.is_untidy {
             return Ok(());
         }
         let folder = self.path.parent().unwrap_or(Path::new("."));
         let saved = if self.refreshes.is_empty() { forget(&self.path, folder) } else { self.write(folder) };
         saved.map_err(|error| Fatal::io("write", &self.path, &error))?;
         self.written.clone_from(&self.refreshes);
+        self.is_untidy = false;
         Ok(())
     }
 
@@ -213,6 +217,15 @@ mod tests {
         refreshes.changed(id("file"));
         refreshes.retain(|id| id == "file");
         assert!(!refreshes.is_due(id("service")));
+    }
+
+    #[test]
+    fn what_a_killed_run_has_left_is_tidied_up() {
+        let (folder, root) = root();
+        fs::create_dir_all(root.engine_state()).unwrap();
+        fs::write(root.engine_state().join("refreshes.new"), "half").unwrap();
+        Refreshes::load(&root).unwrap().save().unwrap();
+        assert_eq!(fs::read_dir(folder.path().join("var/lib/holo")).unwrap().count(), 0);
     }
 
     #[test]
