@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, PipeReader, Read};
+use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -214,6 +214,17 @@ impl Process {
             seen(Event::Ended(Ended { status, held_open }));
         }
         Ok(())
+    }
+
+    /// Writes as much to its standard input as that takes now, and removes it from what is to be sent.
+    pub fn send(&mut self, outgoing: &mut Vec<u8>) {
+        let Some(requests) = &mut self.requests else { return };
+        match requests.write(outgoing) {
+            Ok(length) => drop(outgoing.drain(..length)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // It does not listen any more; how it ends will be seen.
+            Err(_) => outgoing.clear(),
+        }
     }
 
     fn poll(&self, interrupt: &Interrupt, wants_to_write: bool) -> Result<Ready, Fatal> {

@@ -9,7 +9,6 @@ use holo_protocol::session::{Answer, Operation, Outcome, Request, Stream};
 use holo_protocol::{API_VERSION_4, Message, Text};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::io::Write;
 use std::time::Duration;
 
 /// A plugin that dies so often without having taken anything in hand is given up.
@@ -329,13 +328,8 @@ impl Session {
             Event::Writable => writable = true,
             Event::Ended(how) => ended = Some(how),
         })?;
-        if writable && let Some(requests) = &mut process.requests {
-            match requests.write(outgoing) {
-                Ok(length) => drop(outgoing.drain(..length)),
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-                // It does not listen any more; how it ends will be seen.
-                Err(_) => outgoing.clear(),
-            }
+        if writable {
+            process.send(outgoing);
         }
         Ok(Heard { strays, ended })
     }

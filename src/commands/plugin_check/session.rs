@@ -8,7 +8,6 @@ use bstr::{BString, ByteSlice};
 use holo_protocol::session::{Answer, Operation, Outcome, Request, Stream};
 use holo_protocol::{Message, Text};
 use std::ffi::OsStr;
-use std::io::Write;
 use std::time::Duration;
 
 /// How long a session may take to end after its input.
@@ -90,13 +89,8 @@ impl Session {
             Event::Writable => writable = true,
             Event::Ended(how) => ended = Some(how),
         })?;
-        if writable && let Some(requests) = &mut process.requests {
-            match requests.write(outgoing) {
-                Ok(length) => drop(outgoing.drain(..length)),
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-                // It does not listen any more; how it ends will be seen.
-                Err(_) => outgoing.clear(),
-            }
+        if writable {
+            process.send(outgoing);
         }
         Ok(ended)
     }
