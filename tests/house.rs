@@ -32,10 +32,12 @@ fn set(names: &[&str]) -> BTreeSet<String> {
 
 #[test]
 fn dependencies_point_one_way() {
-    assert_eq!(depends_on("Cargo.toml"), set(&["holo-protocol", "holo-testing"]));
+    assert_eq!(depends_on("Cargo.toml"), set(&["holo-facts", "holo-protocol", "holo-testing"]));
     assert_eq!(depends_on("crates/holo-protocol/Cargo.toml"), set(&[]));
     assert_eq!(depends_on("crates/holo-testing/Cargo.toml"), set(&[]));
-    assert_eq!(depends_on("crates/holo-plugin/Cargo.toml"), set(&["holo-protocol"]));
+    assert_eq!(depends_on("crates/holo-process/Cargo.toml"), set(&[]));
+    assert_eq!(depends_on("crates/holo-facts/Cargo.toml"), set(&["holo-process"]));
+    assert_eq!(depends_on("crates/holo-plugin/Cargo.toml"), set(&["holo-facts", "holo-process", "holo-protocol"]));
     for plugin in names("plugins") {
         assert_eq!(depends_on(&format!("plugins/{plugin}/Cargo.toml")), set(&["holo-plugin"]), "{plugin}");
     }
