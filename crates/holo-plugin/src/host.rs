@@ -2,7 +2,9 @@
 
 use holo_protocol::environment as names;
 use std::ffi::OsString;
+use std::num::NonZero;
 use std::path::{Component, Path, PathBuf};
+use std::thread;
 
 /// What a plugin was told by its environment.
 #[derive(Clone, Debug)]
@@ -13,6 +15,8 @@ pub struct Host {
     cache_dir: PathBuf,
     api_version: u32,
     verifies: bool,
+    refreshes: bool,
+    jobs: Option<NonZero<usize>>,
 }
 
 impl Host {
@@ -30,6 +34,8 @@ impl Host {
             cache_dir: directory(names::CACHE_DIR)?,
             api_version: version.and_then(|text| text.to_str()?.parse().ok()).unwrap_or(holo_protocol::API_VERSION_3),
             verifies: variable(names::VERIFY).is_some_and(|value| value == "1"),
+            refreshes: variable(names::REFRESH).is_some_and(|value| value == "1"),
+            jobs: variable(names::JOBS).and_then(|text| text.to_str()?.parse().ok()),
         })
     }
 
@@ -79,6 +85,17 @@ impl Host {
     #[must_use]
     pub fn verifies(&self) -> bool {
         self.verifies
+    }
+
+    /// Whether the one entity that this process is for is to be refreshed.
+    pub(crate) fn asks_for_refresh(&self) -> bool {
+        self.refreshes
+    }
+
+    /// How many entities may be worked on at a time: what the user said, or the number of processors.
+    #[must_use]
+    pub fn jobs(&self) -> usize {
+        self.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get)
     }
 }
 

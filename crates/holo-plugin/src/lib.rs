@@ -22,7 +22,7 @@
 //!
 //!     fn apply(&self, _: &Host, _: Mode, output: &mut Output<'_>) -> Applied {
 //!         output.print(format!("Hello {}\n", self.0));
-//!         Applied::Changed
+//!         Applied::Changed(Vec::new())
 //!     }
 //!
 //!     fn diff(&self, _: &Host) -> Option<FilePair> {
@@ -45,6 +45,7 @@ mod output;
 mod place;
 mod plugin;
 mod serve;
+mod side_by_side;
 
 pub use durability::Durability;
 pub use holo_protocol::report::{Action, EntityReport};
@@ -53,5 +54,5 @@ pub use host::Host;
 pub use image::{Content, Image, Stamp, Unmanageable};
 pub use output::{Output, Sink};
 pub use place::{Place, Tree};
-pub use plugin::{Applied, Entity, FilePair, ForceTo, Mode, Plugin, ScanError, SetAnswers, Verdict};
+pub use plugin::{Applied, Entity, FilePair, ForceTo, Job, Mode, Plugin, ScanError, SetAnswers, Verdict};
 pub use serve::serve;

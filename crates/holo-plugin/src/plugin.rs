@@ -1,13 +1,18 @@
 //! What a plugin has to be.
 
+use crate::side_by_side;
 use crate::{EntityReport, Host, Output};
 use bstr::BStr;
 use std::path::PathBuf;
 
 /// A plugin: it knows which entities there are.
-pub trait Plugin {
+pub trait Plugin: Sync {
     /// What it manages.
-    type Entity: Entity;
+    type Entity: Entity + Sync;
+
+    /// Whether several entities of a set may be worked on at the same time. If not, `info` says so, and they are applied one by one in
+    /// the plan's order.
+    const CONCURRENT: bool = false;
 
     /// Lists all entities, in any order. What is wrong with a single definition is said on `output`, and the others are listed.
     ///
@@ -24,14 +29,28 @@ pub trait Plugin {
     }
 
     /// Applies entities of which none depends on another, in any order or together.
-    fn apply_set(&self, host: &Host, set: &[&Self::Entity], mode: Mode, answers: &mut dyn SetAnswers) {
-        for (place, entity) in set.iter().enumerate() {
-            answers.begin(place);
-            let applied = entity.apply(host, mode, &mut answers.output(place));
-            answers.end(place, applied);
-        }
+    fn apply_set(&self, host: &Host, set: &[Job<'_, Self::Entity>], answers: &mut dyn SetAnswers) {
+        let threads = if Self::CONCURRENT { host.jobs() } else { 1 };
+        side_by_side::apply(host, set, threads, answers);
     }
 }
+
+/// An entity that shall be applied, and how.
+#[derive(Debug)]
+pub struct Job<'a, E> {
+    /// The entity.
+    pub entity: &'a E,
+    /// How.
+    pub mode: Mode,
+}
+
+impl<E> Clone for Job<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E> Copy for Job<'_, E> {}
 
 /// Nothing could be listed; the user has been told why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,22 +82,23 @@ pub struct FilePair {
     pub to: PathBuf,
 }
 
-/// What may be done to a person's work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// What a person changed stays.
-    Apply,
-    /// What a person changed is overwritten.
-    Force,
+/// How an entity is applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mode {
+    /// Whether what a person did is overwritten, and what is risky is done.
+    pub force: bool,
+    /// Whether the entity is refreshed: something that it depends on has changed.
+    pub refresh: bool,
 }
 
 /// How an apply ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Applied {
     /// It was in its desired state already.
     Unchanged,
-    /// It is in its desired state now.
-    Changed,
+    /// It is in its desired state now. The changes, if there is more to say than that: fragments in the past tense, such as
+    /// `installed nginx 1.24.0-1`.
+    Changed(Vec<String>),
     /// A person's work would have been lost.
     NeedsForce(ForceTo),
     /// Something went wrong, and the user has been told what.
@@ -86,6 +106,11 @@ pub enum Applied {
         /// The exit status that version 3 of the plugin has for this.
         version_3_status: u8,
     },
+}
+
+impl Applied {
+    /// Something went wrong, and the user has been told what.
+    pub const FAILED: Applied = Applied::Failed { version_3_status: 1 };
 }
 
 /// What applying an entity would do.
@@ -104,12 +129,14 @@ pub enum Verdict {
 }
 
 /// What `--force` would do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ForceTo {
     /// Overwrite what a person changed.
     Overwrite,
     /// Restore what a person deleted.
     Restore,
+    /// Something else that a person has to decide; why it was not done, such as `nginx 1.24 is newer than the declared 1.22`.
+    Proceed(String),
 }
 
 /// Takes the answers to a set, each by the place of its entity in the set.

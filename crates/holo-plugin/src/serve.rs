@@ -78,20 +78,27 @@ fn verdict_messages(verdict: &Verdict) -> Option<Vec<Message>> {
         Verdict::WouldChange(changes) => {
             Some(changes.iter().map(|change| Message::WouldChange(change.as_str().into())).collect())
         }
-        Verdict::NeedsForce(ForceTo::Overwrite) => Some(vec![Message::RequiresForceToOverwrite]),
-        Verdict::NeedsForce(ForceTo::Restore) => Some(vec![Message::RequiresForceToRestore]),
+        Verdict::NeedsForce(to) => Some(vec![refusal(to)]),
         Verdict::Unknown => Some(vec![Message::Unknown]),
         Verdict::Failed => None,
     }
 }
 
-/// The message that stands for how an apply ended, if one does.
-fn applied_message(applied: Applied) -> Option<Message> {
+/// The messages that stand for how an apply ended.
+fn applied_messages(applied: &Applied) -> Vec<Message> {
     match applied {
-        Applied::Unchanged => Some(Message::NotChanged),
-        Applied::NeedsForce(ForceTo::Overwrite) => Some(Message::RequiresForceToOverwrite),
-        Applied::NeedsForce(ForceTo::Restore) => Some(Message::RequiresForceToRestore),
-        Applied::Changed | Applied::Failed { .. } => None,
+        Applied::Unchanged => vec![Message::NotChanged],
+        Applied::NeedsForce(to) => vec![refusal(to)],
+        Applied::Changed(changes) => changes.iter().map(|change| Message::Changed(change.as_str().into())).collect(),
+        Applied::Failed { .. } => Vec::new(),
+    }
+}
+
+fn refusal(to: &ForceTo) -> Message {
+    match to {
+        ForceTo::Overwrite => Message::RequiresForceToOverwrite,
+        ForceTo::Restore => Message::RequiresForceToRestore,
+        ForceTo::Proceed(reason) => Message::RequiresForce(reason.as_str().into()),
     }
 }
 

@@ -20,6 +20,8 @@ pub const ROOT_DIR: &str = "HOLO_ROOT_DIR";
 pub const REFRESH: &str = "HOLO_REFRESH";
 /// `1` if nothing may be taken as known from an earlier run: everything is to be read.
 pub const VERIFY: &str = "HOLO_VERIFY";
+/// How many entities a plugin may work on at a time.
+pub const JOBS: &str = "HOLO_JOBS";
 
 /// Where a generator writes the resource files that it makes.
 pub const GENERATOR_OUT: &str = "OUT";

@@ -7,7 +7,8 @@ use crate::scan;
 use crate::workshop::Workshop;
 use bstr::BStr;
 use holo_plugin::{
-    Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Plugin, ScanError, SetAnswers, Sink, Stream, Verdict,
+    Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Plugin, ScanError, SetAnswers, Sink, Stream,
+    Verdict,
 };
 use std::time::{Duration, Instant};
 
@@ -36,29 +37,29 @@ impl Plugin for Files {
         scan::one(host, id, output)
     }
 
-    fn apply_set(&self, host: &Host, set: &[&FileEntity], mode: Mode, answers: &mut dyn SetAnswers) {
+    fn apply_set(&self, host: &Host, set: &[Job<'_, FileEntity>], answers: &mut dyn SetAnswers) {
         let records = self.records_in_test_mode || !host.test_mode();
         match Workshop::open(host, records) {
-            Ok(workshop) => work_on(set, mode, workshop, answers),
+            Ok(workshop) => work_on(set, workshop, answers),
             Err(error) => fail(set.len(), &error.to_string(), answers),
         }
     }
 }
 
-fn work_on(set: &[&FileEntity], mode: Mode, mut workshop: Workshop<'_>, answers: &mut dyn SetAnswers) {
+fn work_on(set: &[Job<'_, FileEntity>], mut workshop: Workshop<'_>, answers: &mut dyn SetAnswers) {
     let mut group = Vec::new();
     let mut group_ends = Instant::now() + GROUP_TIME;
     let mut places = 0..;
     // A program that is run may change anything, so what comes after it is looked at then.
-    let parts = set.split_inclusive(|entity| entity.runs_programs()).flat_map(|part| part.chunks(LOOKED_AT_TOGETHER));
+    let parts = set.split_inclusive(|job| job.entity.runs_programs()).flat_map(|part| part.chunks(LOOKED_AT_TOGETHER));
     for part in parts {
         let unchanged = workshop.look(part);
-        for ((entity, is_unchanged), place) in part.iter().zip(unchanged).zip(&mut places) {
+        for ((job, is_unchanged), place) in part.iter().zip(unchanged).zip(&mut places) {
             if is_unchanged {
                 answers.end(place, Applied::Unchanged);
             } else {
                 answers.begin(place);
-                let change = workshop.prepare(place, entity, mode, &mut answers.output(place));
+                let change = workshop.prepare(place, job, &mut answers.output(place));
                 if change.is_empty() {
                     answers.end(place, change.into_outcome());
                 } else {
@@ -84,7 +85,7 @@ impl Entity for FileEntity {
         let mut answer = OneAnswer { output, applied: FAILED };
         // A process for one entity does not look at what is recorded of all of them.
         match Workshop::open(host, false) {
-            Ok(workshop) => work_on(&[self], mode, workshop, &mut answer),
+            Ok(workshop) => work_on(&[Job { entity: self, mode }], workshop, &mut answer),
             Err(error) => fail(1, &error.to_string(), &mut answer),
         }
         answer.applied

@@ -81,7 +81,7 @@ fn try_prepare(
         }
         (None, None) => return Err(Unmanageable::WrongType.into()),
     };
-    if current.is_none() && mode != Mode::Force {
+    if current.is_none() && !mode.force {
         return Ok(Applied::NeedsForce(ForceTo::Restore));
     }
     let base = match stock {
@@ -95,7 +95,7 @@ fn try_prepare(
     let is_recorded = equals(provisioned.as_ref(), &desired)?;
     let is_desired = equals(current.as_ref(), &desired)?;
     if let Some(current) = &current
-        && mode != Mode::Force
+        && !mode.force
         && !is_desired
         && !is_ours(current, provisioned.as_ref(), &[&found_base, &base])?
     {
@@ -108,7 +108,7 @@ fn try_prepare(
         return Ok(Applied::Unchanged);
     }
     change.stage_target(&desired, layout)?;
-    Ok(Applied::Changed)
+    Ok(Applied::Changed(Vec::new()))
 }
 
 /// Makes a new stock file the base.

@@ -13,7 +13,7 @@ pub(crate) fn prepare(entity: &FileEntity, workshop: &Workshop<'_>, output: &mut
         Err(error) => Err(error.into()),
     };
     match prepared {
-        Ok(()) => change.outcome(Applied::Changed),
+        Ok(()) => change.outcome(Applied::Changed(Vec::new())),
         Err(error) => {
             output.error(format!("skipping target: {error}"));
             change.abandon_target(&workshop.layout);

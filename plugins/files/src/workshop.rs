@@ -9,8 +9,7 @@ use crate::record::Record;
 use crate::recovery::Recovery;
 use crate::scrub;
 use holo_plugin::error::Result;
-use holo_plugin::{Host, Mode, Output, SetAnswers};
-use std::num::NonZero;
+use holo_plugin::{Host, Job, Output, SetAnswers};
 use std::os::fd::OwnedFd;
 use std::thread;
 
@@ -39,31 +38,30 @@ impl<'a> Workshop<'a> {
         if recovery.was_needed {
             record.distrust();
         }
-        let threads = thread::available_parallelism().map_or(1, NonZero::get);
-        Ok(Workshop { host, threads, layout, distribution, record, recovery, _held: held })
+        Ok(Workshop { host, threads: host.jobs(), layout, distribution, record, recovery, _held: held })
     }
 
     /// For which entities there is nothing to be done, as far as that can be seen without changing anything.
-    pub(crate) fn look(&mut self, entities: &[&FileEntity]) -> Vec<bool> {
+    pub(crate) fn look(&mut self, jobs: &[Job<'_, FileEntity>]) -> Vec<bool> {
         if self.recovery.was_needed {
             // What an apply was at when it was killed has to be settled first.
-            return vec![false; entities.len()];
+            return vec![false; jobs.len()];
         }
-        let seen = self.look_in_shares(entities);
-        for (entity, unchanged) in entities.iter().zip(&seen) {
+        let seen = self.look_in_shares(jobs);
+        for (job, unchanged) in jobs.iter().zip(&seen) {
             if let Some(state) = unchanged.as_ref().and_then(|unchanged| unchanged.news) {
-                self.record.learn(&entity.path, state);
+                self.record.learn(&job.entity.path, state);
             }
         }
         seen.iter().map(Option::is_some).collect()
     }
 
     /// Looks at many entities with as many threads as there are processors.
-    fn look_in_shares(&self, entities: &[&FileEntity]) -> Vec<Option<Unchanged>> {
-        let look = |share: &[&FileEntity], layout: &Layout| -> Vec<Option<Unchanged>> {
-            share.iter().map(|entity| provision::look(entity, layout, self)).collect()
+    fn look_in_shares(&self, jobs: &[Job<'_, FileEntity>]) -> Vec<Option<Unchanged>> {
+        let look = |share: &[Job<'_, FileEntity>], layout: &Layout| -> Vec<Option<Unchanged>> {
+            share.iter().map(|job| provision::look(job.entity, layout, self)).collect()
         };
-        let mut shares = entities.chunks(entities.len().div_ceil(self.threads).max(WORTH_A_THREAD));
+        let mut shares = jobs.chunks(jobs.len().div_ceil(self.threads).max(WORTH_A_THREAD));
         let own = shares.next().unwrap_or_default();
         thread::scope(|scope| {
             let others: Vec<_> = shares
@@ -83,7 +81,8 @@ impl<'a> Workshop<'a> {
         })
     }
 
-    pub(crate) fn prepare(&mut self, place: usize, entity: &FileEntity, mode: Mode, output: &mut Output<'_>) -> Change {
+    pub(crate) fn prepare(&mut self, place: usize, job: &Job<'_, FileEntity>, output: &mut Output<'_>) -> Change {
+        let entity = job.entity;
         self.record.forget(&entity.path);
         let mut change = Change::new(place, &entity.path);
         if let Err(error) = self.recovery.settle(entity, &self.layout) {
@@ -92,7 +91,7 @@ impl<'a> Workshop<'a> {
         } else if entity.is_orphan() {
             scrub::prepare(entity, self, output, &mut change);
         } else {
-            provision::prepare(entity, mode, self, output, &mut change);
+            provision::prepare(entity, job.mode, self, output, &mut change);
         }
         change
     }

@@ -1,6 +1,6 @@
 //! The operations of version 3: one process each.
 
-use super::{applied_message, unknown_entity, verdict_messages};
+use super::{applied_messages, unknown_entity, verdict_messages};
 use crate::{Applied, Entity, Host, Mode, Output, Plugin, Sink};
 use bstr::ByteSlice;
 use holo_protocol::environment::MESSAGE_FD;
@@ -40,14 +40,30 @@ pub(super) fn apply<P: Plugin>(plugin: &P, host: &Host, id: &[u8], force: bool) 
         Ok(entity) => entity,
         Err(code) => return code,
     };
-    let mode = if force { Mode::Force } else { Mode::Apply };
-    let applied = entity.apply(host, mode, &mut Output::new(&mut OwnStreams));
+    let mode = Mode { force, refresh: host.asks_for_refresh() };
+    let mut streams = OwnStreams;
+    let mut output = Output::new(&mut streams);
+    let applied = entity.apply(host, mode, &mut output);
     let status =
         if let Applied::Failed { version_3_status } = applied { failure_status(host, version_3_status) } else { 0 };
-    match say_messages(applied_message(applied)) {
+    let mut messages = applied_messages(&applied);
+    if host.api_version() < API_VERSION_4 {
+        messages.retain(|message| !say_in_version_3(message, &mut output));
+    }
+    match say_messages(messages) {
         Ok(()) => ExitCode::from(status),
         Err(code) => code,
     }
+}
+
+/// Says what version 3 has no message for, in the words that the dispatcher of version 4 has for it; whether it was such a message.
+fn say_in_version_3(message: &Message, output: &mut Output<'_>) -> bool {
+    match message {
+        Message::Changed(text) => output.print([text.as_slice(), b"\n"].concat()),
+        Message::RequiresForce(reason) => output.error([reason.as_slice(), b" (use --force to proceed)"].concat()),
+        _ => return false,
+    }
+    true
 }
 
 /// Version 4 wants to know what failed, whatever version 3 of the plugin has said of it.

@@ -1,12 +1,12 @@
 //! Sessions: one process serves a whole run.
 
 use super::operations::messages;
-use super::{applied_message, complain, unknown_entity, verdict_messages};
-use crate::{Applied, Entity, FilePair, ForceTo, Host, Mode, Output, Plugin, SetAnswers, Sink, Verdict};
+use super::{applied_messages, complain, unknown_entity, verdict_messages};
+use crate::{Applied, Entity, FilePair, ForceTo, Host, Job, Mode, Output, Plugin, SetAnswers, Sink, Verdict};
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::{Answer, Operation, Outcome, Request, Stream};
 use holo_protocol::{Message, Text};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -99,8 +99,8 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         let result = match request.operation {
             Operation::Scan => self.scan(),
             Operation::Check => self.check(ids().collect()),
-            Operation::Apply => self.apply(ids().collect(), Mode::Apply),
-            Operation::ForceApply => self.apply(ids().collect(), Mode::Force),
+            Operation::Apply => self.apply(ids().collect(), false, &request.refresh),
+            Operation::ForceApply => self.apply(ids().collect(), true, &request.refresh),
             Operation::Diff => self.diff(ids().collect()),
         };
         self.answers.say(&Answer::End { request: request.request, result });
@@ -144,12 +144,15 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         false
     }
 
-    fn apply(&mut self, ids: Vec<BString>, mode: Mode) -> Outcome {
+    fn apply(&mut self, ids: Vec<BString>, force: bool, refresh: &[Text]) -> Outcome {
         let ids = self.find_all(ids);
-        let set: Vec<&P::Entity> = ids.iter().filter_map(|id| self.known.get(id)).collect();
+        let refresh: HashSet<&BString> = refresh.iter().map(|id| &id.0).collect();
+        let job = |id: &BString| Mode { force, refresh: refresh.contains(id) };
+        let jobs = ids.iter().filter_map(|id| Some(Job { entity: self.known.get(id)?, mode: job(id) }));
+        let set: Vec<Job<'_, P::Entity>> = jobs.collect();
         let mut answers =
             SetInSession { host: self.host, ids: &ids, set: &set, answers: &mut self.answers, speaker: 0 };
-        self.plugin.apply_set(self.host, &set, mode, &mut answers);
+        self.plugin.apply_set(self.host, &set, &mut answers);
         Outcome::Done
     }
 
@@ -186,7 +189,7 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
 struct SetInSession<'a, E, W: Write> {
     host: &'a Host,
     ids: &'a [BString],
-    set: &'a [&'a E],
+    set: &'a [Job<'a, E>],
     answers: &'a mut Answers<W>,
     /// The place of the entity that output belongs to.
     speaker: usize,
@@ -207,15 +210,15 @@ impl<E: Entity, W: Write> SetAnswers for SetInSession<'_, E, W> {
 
     fn end(&mut self, place: usize, applied: Applied) {
         let id = &self.ids[place];
-        let message = applied_message(applied);
+        let messages = applied_messages(&applied);
         let result = if matches!(applied, Applied::Failed { .. }) { Outcome::Failed } else { Outcome::Done };
-        if message == Some(Message::RequiresForceToOverwrite)
-            && let Some(pair) = self.set[place].diff(self.host)
+        if applied == Applied::NeedsForce(ForceTo::Overwrite)
+            && let Some(pair) = self.set[place].entity.diff(self.host)
         {
             self.answers.diff(id, &pair);
         }
-        let changed = message != Some(Message::NotChanged);
-        self.answers.result(id, message, result);
+        let changed = applied != Applied::Unchanged;
+        self.answers.result(id, messages, result);
         // The user may be waiting for it.
         if changed {
             let _ = self.answers.writer.flush();

@@ -1,0 +1,157 @@
+//! Applies entities that do not depend on each other, several at a time.
+
+use crate::{Applied, Entity, Host, Job, Output, SetAnswers, Sink, Stream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::thread;
+
+/// What a thread has to say of an entity.
+enum News {
+    Begin,
+    Output(Stream, Vec<u8>),
+    End(Applied),
+}
+
+/// Applies each entity of the set by itself, with up to so many threads.
+pub(crate) fn apply<E: Entity + Sync>(host: &Host, set: &[Job<'_, E>], threads: usize, answers: &mut dyn SetAnswers) {
+    let threads = threads.min(set.len());
+    if threads <= 1 {
+        return one_by_one(host, set, answers);
+    }
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let (sender, news) = mpsc::channel();
+        for _ in 0..threads {
+            let (sender, next) = (sender.clone(), &next);
+            let work = move || {
+                while let place = next.fetch_add(1, Ordering::Relaxed)
+                    && let Some(job) = set.get(place)
+                {
+                    apply_one(host, job, place, &sender);
+                }
+            };
+            // Where no thread can be started, those that could do the work; without any, it is done below.
+            if thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                break;
+            }
+        }
+        drop(sender);
+        for (place, news) in news {
+            match news {
+                News::Begin => answers.begin(place),
+                News::Output(stream, bytes) => answers.output(place).relay(stream, &bytes),
+                News::End(applied) => answers.end(place, applied),
+            }
+        }
+    });
+    let done = next.into_inner();
+    for (place, job) in set.iter().enumerate().skip(done) {
+        apply_here(host, job, place, answers);
+    }
+}
+
+fn one_by_one<E: Entity>(host: &Host, set: &[Job<'_, E>], answers: &mut dyn SetAnswers) {
+    for (place, job) in set.iter().enumerate() {
+        apply_here(host, job, place, answers);
+    }
+}
+
+fn apply_here<E: Entity>(host: &Host, job: &Job<'_, E>, place: usize, answers: &mut dyn SetAnswers) {
+    answers.begin(place);
+    let applied = job.entity.apply(host, job.mode, &mut answers.output(place));
+    answers.end(place, applied);
+}
+
+fn apply_one<E: Entity>(host: &Host, job: &Job<'_, E>, place: usize, news: &Sender<(usize, News)>) {
+    // If nobody listens, the process is about to end.
+    let _ = news.send((place, News::Begin));
+    let mut sink = ThreadSink { place, news };
+    let applied = job.entity.apply(host, job.mode, &mut Output::new(&mut sink));
+    let _ = news.send((place, News::End(applied)));
+}
+
+/// Sends what is said to the thread that talks to the dispatcher.
+struct ThreadSink<'a> {
+    place: usize,
+    news: &'a Sender<(usize, News)>,
+}
+
+impl Sink for ThreadSink<'_> {
+    fn write(&mut self, stream: Stream, bytes: &[u8]) {
+        let _ = self.news.send((self.place, News::Output(stream, bytes.to_vec())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EntityReport, FilePair, Mode};
+    use std::sync::Barrier;
+
+    struct Meets<'a>(&'a Barrier, u8);
+
+    impl Entity for Meets<'_> {
+        fn report(&self) -> EntityReport {
+            EntityReport::new(format!("meets:{}", self.1))
+        }
+
+        fn apply(&self, _: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
+            assert!(mode.refresh);
+            // Both are at work at the same time, or this never ends.
+            self.0.wait();
+            output.print([self.1]);
+            Applied::Changed(vec![self.1.to_string()])
+        }
+
+        fn diff(&self, _: &Host) -> Option<FilePair> {
+            None
+        }
+    }
+
+    #[derive(Default)]
+    struct Heard {
+        begun: Vec<usize>,
+        said: Vec<(usize, Vec<u8>)>,
+        ended: Vec<(usize, Applied)>,
+        speaker: usize,
+    }
+
+    impl SetAnswers for Heard {
+        fn begin(&mut self, place: usize) {
+            self.begun.push(place);
+        }
+
+        fn output(&mut self, place: usize) -> Output<'_> {
+            self.speaker = place;
+            Output::new(self)
+        }
+
+        fn end(&mut self, place: usize, applied: Applied) {
+            self.ended.push((place, applied));
+        }
+    }
+
+    impl Sink for Heard {
+        fn write(&mut self, _: Stream, bytes: &[u8]) {
+            self.said.push((self.speaker, bytes.to_vec()));
+        }
+    }
+
+    #[test]
+    fn works_on_several_at_a_time_and_answers_for_each() {
+        let host = Host::from_environment(|_| Some("x".into())).unwrap();
+        let barrier = Barrier::new(2);
+        let entities: Vec<Meets<'_>> = (0..4).map(|number| Meets(&barrier, number)).collect();
+        let mode = Mode { force: false, refresh: true };
+        let set: Vec<Job<'_, Meets<'_>>> = entities.iter().map(|entity| Job { entity, mode }).collect();
+        let mut heard = Heard::default();
+        apply(&host, &set, 2, &mut heard);
+        heard.begun.sort_unstable();
+        heard.said.sort();
+        heard.ended.sort_by_key(|(place, _)| *place);
+        assert_eq!(heard.begun, [0, 1, 2, 3]);
+        assert_eq!(heard.said, [(0, vec![0]), (1, vec![1]), (2, vec![2]), (3, vec![3])]);
+        let texts: Vec<Applied> = (0..4).map(|number| Applied::Changed(vec![format!("{number}")])).collect();
+        assert_eq!(heard.ended.into_iter().map(|(_, applied)| applied).collect::<Vec<_>>(), texts);
+    }
+}
