@@ -21,6 +21,9 @@ pub const REFRESH: &str = "HOLO_REFRESH";
 /// `1` if nothing may be taken as known from an earlier run: everything is to be read.
 pub const VERIFY: &str = "HOLO_VERIFY";
 
+/// How many entities a plugin may work on at a time, a positive integer. Version 4.
+pub const JOBS: &str = "HOLO_JOBS";
+
 /// Where a generator writes the resource files that it makes.
 pub const GENERATOR_OUT: &str = "OUT";
 /// Where a generator finds the static resource files of all plugins.
