@@ -2,6 +2,7 @@
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -66,6 +67,9 @@ pub struct Apply {
     /// Read everything anew, whatever is known to be unchanged
     #[arg(long)]
     pub verify: bool,
+    /// How many entities of a plugin are worked on at a time [default: one a processor]
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<NonZeroU32>,
     /// End the run, as by a signal, when it takes longer: 90s, 5m, 1h
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub timeout: Option<Duration>,
@@ -381,6 +385,8 @@ mod tests {
         let flags_first = apply(&["--force", "--", "x"]).unwrap();
         assert!(flags_first.force && flags_first.selection.selectors == ["x"]);
         assert!(apply(&["--fail-fast", "--timeout", "5m"]).is_some_and(|apply| apply.timeout.is_some()));
+        assert_eq!(apply(&["--jobs", "3"]).unwrap().jobs, NonZeroU32::new(3));
+        assert!(["0", "-1", "all", "4294967296"].iter().all(|number| apply(&["--jobs", number]).is_none()));
         assert_eq!(apply(&["--json", "--odd"]).unwrap().selection.selectors, ["--odd"]);
     }
 

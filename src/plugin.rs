@@ -12,6 +12,7 @@ use holo_protocol::environment as names;
 use holo_protocol::session::Stream;
 use holo_protocol::{API_VERSION_4, Message};
 use std::ffi::OsString;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 /// A plugin that answered the handshake.
@@ -31,6 +32,17 @@ struct Identity {
     directories: Directories,
     /// Whether it is to read everything, whatever it knows from earlier runs.
     verify: bool,
+    /// How many entities it may work on at a time.
+    jobs: u32,
+}
+
+/// What a run asks of all plugins alike.
+#[derive(Clone, Copy, Debug)]
+pub struct Demands {
+    /// Whether they are to read everything, whatever they know from earlier runs.
+    pub verify: bool,
+    /// How many entities each may work on at a time.
+    pub jobs: NonZeroU32,
 }
 
 /// The directories that a plugin is given.
@@ -123,10 +135,13 @@ impl From<process::RunError> for OperationError {
 }
 
 impl Plugin {
-    /// A plugin that has been met. To `verify` is to read everything, whatever it knows from earlier runs.
+    /// A plugin that has been met.
     #[must_use]
-    pub fn new(id: String, met: &handshake::Met, directories: Directories, verify: bool) -> Plugin {
-        let identity = Identity { program: met.program.clone(), api_version: met.api_version, directories, verify };
+    pub fn new(id: String, met: &handshake::Met, directories: Directories, demands: Demands) -> Plugin {
+        let Demands { verify, jobs } = demands;
+        let jobs = met.concurrency.map_or(jobs.get(), |most| most.min(jobs.get()));
+        let handshake::Met { program, api_version, .. } = met;
+        let identity = Identity { program: program.clone(), api_version: *api_version, directories, verify, jobs };
         let means = if met.session { Means::Session(session::Seat::default()) } else { Means::Processes };
         Plugin { id, identity, means }
     }
@@ -207,6 +222,9 @@ impl Identity {
             (names::STATE_DIR, state.into()),
             (names::CACHE_DIR, cache.into()),
         ];
+        if self.api_version >= API_VERSION_4 {
+            environment.push((names::JOBS, self.jobs.to_string().into()));
+        }
         if self.verify {
             environment.push((names::VERIFY, "1".into()));
         }

@@ -2,6 +2,7 @@
 
 use crate::root::Root;
 use std::ffi::OsString;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 /// What the caller's environment decides.
@@ -15,6 +16,8 @@ pub struct Settings {
     pub exit_zero: bool,
     /// Whether plugins are to read everything, whatever they know from earlier runs (`--verify`).
     pub verify: bool,
+    /// How many entities a plugin may work on at a time (`--jobs`).
+    pub jobs: NonZeroU32,
     /// The folder of this program: where a build, or a private installation, has its plugins.
     pub program_directory: Option<PathBuf>,
 }
@@ -29,7 +32,14 @@ impl Settings {
             temporary_directory: set("TMPDIR").unwrap_or_else(|| OsString::from("/tmp")).into(),
             exit_zero: set("HOLO_EXIT_ZERO").is_some_and(|value| value == "1"),
             verify: false,
+            jobs: processors(),
             program_directory: std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned())),
         }
     }
+}
+
+/// How many processors there are for us.
+fn processors() -> NonZeroU32 {
+    let number = std::thread::available_parallelism().ok();
+    number.and_then(|number| NonZeroU32::try_from(number).ok()).unwrap_or(NonZeroU32::MIN)
 }

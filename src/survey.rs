@@ -8,7 +8,7 @@ use crate::generators;
 use crate::interrupt::Interrupt;
 use crate::plan::{Cycle, Node, Plan};
 use crate::plugin::handshake::{self, Met};
-use crate::plugin::{Directories, OperationError, Plugin};
+use crate::plugin::{Demands, Directories, OperationError, Plugin};
 use crate::report::Console;
 use crate::resources::Resources;
 use crate::root::clean;
@@ -137,7 +137,8 @@ fn seat(
         state,
         cache: cache.subdirectory(&id)?,
     };
-    Ok(Plugin::new(id, met, directories, settings.verify))
+    let demands = Demands { verify: settings.verify, jobs: settings.jobs };
+    Ok(Plugin::new(id, met, directories, demands))
 }
 
 fn create_directories(path: &Path) -> io::Result<()> {

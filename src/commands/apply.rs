@@ -21,6 +21,7 @@ pub(super) fn run(arguments: &Apply, desk: &mut Desk) -> Result<u8, Fatal> {
         desk.interrupt.after(time).map_err(cannot)?;
     }
     desk.settings.verify = arguments.verify;
+    desk.settings.jobs = arguments.jobs.unwrap_or(desk.settings.jobs);
     let tally = if arguments.dry_run {
         super::check::walk(desk, &arguments.selection.selectors)?
     } else {

@@ -73,22 +73,28 @@ struct Manner {
     session: bool,
     /// Whether the plugin speaks version 3 as well, and is called in this manner by nobody who does not know version 4.
     also_version_3: bool,
+    /// How many entities it may work on at a time, in version 4.
+    jobs: u32,
 }
+
+/// How many entities a plugin may work on at a time unless it says less.
+const JOBS: u32 = 4;
 
 impl Manner {
     /// That of the first meeting.
-    const INFO: Manner = Manner { api_version: API_VERSION_3, session: false, also_version_3: false };
+    const INFO: Manner = Manner { api_version: API_VERSION_3, session: false, also_version_3: false, jobs: 1 };
 
     /// All manners in which a plugin is called that has said this of itself.
     fn all_of(info: Info) -> Vec<Manner> {
         let Some(api_version) = info.common_version(API_VERSION_3, API_VERSION_4) else { return Vec::new() };
         let also_version_3 = info.min_api_version <= API_VERSION_3 && api_version > API_VERSION_3;
+        let jobs = info.concurrency.map_or(JOBS, |most| most.min(JOBS));
         if info.session && api_version >= API_VERSION_4 {
             // Where version 3 is spoken, such a plugin is called by other versions of Holo, in that version.
             let processes = also_version_3.then_some(Manner::INFO);
-            processes.into_iter().chain([Manner { api_version, session: true, also_version_3: false }]).collect()
+            processes.into_iter().chain([Manner { api_version, session: true, also_version_3: false, jobs }]).collect()
         } else {
-            vec![Manner { api_version, session: false, also_version_3 }]
+            vec![Manner { api_version, session: false, also_version_3, jobs }]
         }
     }
 
@@ -180,7 +186,7 @@ mod tests {
     #[test]
     fn a_session_has_version_3_beside_it() {
         let manners = |min, max, session| {
-            let info = Info { min_api_version: min, max_api_version: max, session };
+            let info = Info { min_api_version: min, max_api_version: max, session, concurrency: None };
             let all = Manner::all_of(info);
             all.iter().map(|manner| (manner.api_version, manner.session)).collect::<Vec<_>>()
         };

@@ -21,6 +21,8 @@ pub struct Met {
     pub api_version: u32,
     /// Whether one process can serve a whole run.
     pub session: bool,
+    /// How many entities it works on at a time at most, if it says so.
+    pub concurrency: Option<u32>,
 }
 
 /// Where the plugin's program is, or where it should have been.
@@ -65,7 +67,8 @@ pub fn meet(
     }
     let info = Info::parse(&output).map_err(|error| failed(error.to_string()))?;
     let api_version = info.common_version(API_VERSION_3, API_VERSION_4).ok_or_else(|| incompatible(id, info))?;
-    Ok(Met { program: program.to_owned(), api_version, session: info.session && api_version >= API_VERSION_4 })
+    let session = info.session && api_version >= API_VERSION_4;
+    Ok(Met { program: program.to_owned(), api_version, session, concurrency: info.concurrency })
 }
 
 fn incompatible(id: &str, info: Info) -> OperationError {

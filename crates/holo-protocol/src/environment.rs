@@ -23,6 +23,9 @@ pub const VERIFY: &str = "HOLO_VERIFY";
 /// How many entities a plugin may work on at a time.
 pub const JOBS: &str = "HOLO_JOBS";
 
+/// How many entities a plugin may work on at a time, a positive integer. Version 4.
+pub const JOBS: &str = "HOLO_JOBS";
+
 /// Where a generator writes the resource files that it makes.
 pub const GENERATOR_OUT: &str = "OUT";
 /// Where a generator finds the static resource files of all plugins.

@@ -1,5 +1,6 @@
 //! What a plugin says of itself: the output of its `info` operation.
 
+use crate::environment::API_VERSION_4;
 use bstr::{BStr, BString, ByteSlice};
 
 /// The versions that a plugin speaks, and what it can do beyond version 3.
@@ -11,6 +12,8 @@ pub struct Info {
     pub max_api_version: u32,
     /// Whether one process can serve a whole run (`SESSION=1`, version 4).
     pub session: bool,
+    /// How many entities the plugin works on at a time at most (`CONCURRENCY=N`, version 4); as many as it is told if it does not say.
+    pub concurrency: Option<u32>,
 }
 
 /// Why the output of `info` cannot be used.
@@ -32,12 +35,13 @@ pub enum InfoError {
 const MIN_API_VERSION: &str = "MIN_API_VERSION";
 const MAX_API_VERSION: &str = "MAX_API_VERSION";
 const SESSION: &str = "SESSION";
+const CONCURRENCY: &str = "CONCURRENCY";
 
 impl Info {
     /// Reads `KEY=VALUE` lines; unknown keys and lines of any other form are ignored, as version 3 says.
     ///
     /// # Errors
-    /// If a version is missing or is no positive integer.
+    /// If a version is missing, or a number is no positive integer.
     pub fn parse(output: &[u8]) -> Result<Info, InfoError> {
         let value = |key: &str| {
             output.lines().find_map(|line| {
@@ -45,24 +49,30 @@ impl Info {
                 (name.trim() == key.as_bytes()).then(|| value.trim().as_bstr())
             })
         };
-        let version = |key: &'static str| -> Result<u32, InfoError> {
-            let given: &BStr = value(key).ok_or(InfoError::Missing(key))?;
-            let number = given.to_str().ok().and_then(|digits| digits.parse().ok());
-            number.filter(|&version| version > 0).ok_or_else(|| InfoError::NotANumber { key, value: given.to_owned() })
+        let number = |key: &'static str| -> Result<Option<u32>, InfoError> {
+            let Some(given): Option<&BStr> = value(key) else { return Ok(None) };
+            let number = given.to_str().ok().and_then(|digits| digits.parse().ok()).filter(|&number| number > 0);
+            number.map(Some).ok_or_else(|| InfoError::NotANumber { key, value: given.to_owned() })
         };
+        let version = |key: &'static str| number(key)?.ok_or(InfoError::Missing(key));
+        let max_api_version = version(MAX_API_VERSION);
+        // To a plugin that knows nothing newer than version 3, this is one of the keys that are ignored.
+        let may_say_more = max_api_version.as_ref().is_ok_and(|&version| version >= API_VERSION_4);
         Ok(Info {
             min_api_version: version(MIN_API_VERSION)?,
-            max_api_version: version(MAX_API_VERSION)?,
+            max_api_version: max_api_version?,
             session: value(SESSION).is_some_and(|given| given == "1"),
+            concurrency: if may_say_more { number(CONCURRENCY)? } else { None },
         })
     }
 
     /// The text that a plugin prints for `info`.
     #[must_use]
     pub fn to_text(self) -> String {
-        let Info { min_api_version, max_api_version, session } = self;
+        let Info { min_api_version, max_api_version, session, concurrency } = self;
         let session = if session { "SESSION=1\n" } else { "" };
-        format!("{MIN_API_VERSION}={min_api_version}\n{MAX_API_VERSION}={max_api_version}\n{session}")
+        let concurrency = concurrency.map(|number| format!("{CONCURRENCY}={number}\n")).unwrap_or_default();
+        format!("{MIN_API_VERSION}={min_api_version}\n{MAX_API_VERSION}={max_api_version}\n{session}{concurrency}")
     }
 
     /// The highest version up to `newest` that the plugin speaks too, if there is one from `oldest` on.
@@ -79,14 +89,16 @@ mod tests {
 
     #[test]
     fn reads_what_it_writes() {
-        let info = Info { min_api_version: 3, max_api_version: 4, session: true };
-        assert_eq!(Info::parse(info.to_text().as_bytes()), Ok(info));
+        for concurrency in [None, Some(1), Some(4)] {
+            let info = Info { min_api_version: 3, max_api_version: 4, session: true, concurrency };
+            assert_eq!(Info::parse(info.to_text().as_bytes()), Ok(info));
+        }
     }
 
     #[test]
     fn ignores_other_keys_and_lines() {
-        let info = Info::parse(b"# hello\n\nFOO=1\n MAX_API_VERSION = 3 \nMIN_API_VERSION=2");
-        assert_eq!(info, Ok(Info { min_api_version: 2, max_api_version: 3, session: false }));
+        let info = Info::parse(b"# hello\n\nFOO=1\n MAX_API_VERSION = 3 \nMIN_API_VERSION=2\nCONCURRENCY=all\n");
+        assert_eq!(info, Ok(Info { min_api_version: 2, max_api_version: 3, session: false, concurrency: None }));
     }
 
     #[test]
@@ -98,14 +110,20 @@ mod tests {
             message(b"MIN_API_VERSION=three\nMAX_API_VERSION=3"),
             "info says MIN_API_VERSION=three, where a positive integer is needed"
         );
+        assert_eq!(
+            message(b"MIN_API_VERSION=3\nMAX_API_VERSION=4\nCONCURRENCY=0\n"),
+            "info says CONCURRENCY=0, where a positive integer is needed"
+        );
         assert!(Info::parse(b"MIN_API_VERSION=0\nMAX_API_VERSION=3").is_err());
         assert!(Info::parse(b"MIN_API_VERSION=\xff\nMAX_API_VERSION=3").is_err());
     }
 
     #[test]
     fn chooses_the_highest_common_version() {
-        let common =
-            |min, max| Info { min_api_version: min, max_api_version: max, session: false }.common_version(3, 4);
+        let common = |min, max| {
+            let info = Info { min_api_version: min, max_api_version: max, session: false, concurrency: None };
+            info.common_version(3, 4)
+        };
         assert_eq!(common(3, 3), Some(3));
         assert_eq!(common(1, 9), Some(4));
         assert_eq!(common(4, 4), Some(4));

@@ -9,6 +9,7 @@ use crate::interrupt::Interrupt;
 use crate::plugin::Directories;
 use crate::plugin::process::{self, Channel, Ended, Event, Program};
 use bstr::{BString, ByteSlice};
+use holo_protocol::API_VERSION_4;
 use holo_protocol::environment as names;
 use holo_protocol::session::Operation;
 use std::ffi::{OsStr, OsString};
@@ -174,14 +175,18 @@ impl<'a, 'f> Bench<'a, 'f> {
     /// The environment of all operations but `info`.
     pub(super) fn environment(&self, directories: &Directories, api_version: u32) -> Vec<(&'static str, OsString)> {
         let Directories { root, resources, state, cache } = directories;
-        vec![
+        let mut environment = vec![
             (names::API_VERSION, api_version.to_string().into()),
             (names::ROOT_DIR, root.into()),
             (names::RESOURCE_DIR, resources.into()),
             (names::STATE_DIR, state.into()),
             (names::CACHE_DIR, cache.into()),
             ("TMPDIR", self.scratch.temporary().into()),
-        ]
+        ];
+        if api_version >= API_VERSION_4 {
+            environment.push((names::JOBS, self.manner.jobs.to_string().into()));
+        }
+        environment
     }
 
     /// Runs one process to its end, or to the end of its time.

@@ -54,7 +54,7 @@ fn look_at_lines(bench: &mut Bench<'_, '_>, heard: &Heard) {
 
 /// Whether there is a version that both speak.
 fn fits(bench: &mut Bench<'_, '_>, info: Info) -> bool {
-    let Info { min_api_version: min, max_api_version: max, session } = info;
+    let Info { min_api_version: min, max_api_version: max, session, .. } = info;
     let text = format!("says MIN_API_VERSION={min} and MAX_API_VERSION={max}, which is less");
     let is_range = bench.fail_unless(Rule::Info, "info", min <= max, text);
     let common = info.common_version(API_VERSION_3, API_VERSION_4);
