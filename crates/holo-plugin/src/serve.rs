@@ -30,8 +30,8 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
         return complain("usage: info | scan | check ID | apply ID | force-apply ID | diff ID | session", 2);
     };
     if operation == Operation::Info {
-        let info =
-            Info { min_api_version: API_VERSION_3, max_api_version: API_VERSION_4, session: true, concurrency: None };
+        let concurrency = if P::CONCURRENT { None } else { Some(1) };
+        let info = Info { min_api_version: API_VERSION_3, max_api_version: API_VERSION_4, session: true, concurrency };
         return match std::io::stdout().write_all(info.to_text().as_bytes()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,

@@ -20,9 +20,6 @@ pub const ROOT_DIR: &str = "HOLO_ROOT_DIR";
 pub const REFRESH: &str = "HOLO_REFRESH";
 /// `1` if nothing may be taken as known from an earlier run: everything is to be read.
 pub const VERIFY: &str = "HOLO_VERIFY";
-/// How many entities a plugin may work on at a time.
-pub const JOBS: &str = "HOLO_JOBS";
-
 /// How many entities a plugin may work on at a time, a positive integer. Version 4.
 pub const JOBS: &str = "HOLO_JOBS";
 

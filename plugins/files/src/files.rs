@@ -29,6 +29,8 @@ pub(crate) struct Files {
 impl Plugin for Files {
     type Entity = FileEntity;
 
+    const CONCURRENT: bool = true;
+
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<FileEntity>, ScanError> {
         scan::all(host, output)
     }
