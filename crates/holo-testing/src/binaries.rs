@@ -28,14 +28,23 @@ pub enum Error {
 ///
 /// If it is not there.
 pub fn binary(name: &str) -> Result<PathBuf, Error> {
-    let dir = match env::var_os(BIN_DIR) {
-        Some(dir) => std::path::absolute(&dir).context("find", Path::new(&dir))?,
+    let dir = directory()?;
+    in_dir(&dir, name)
+}
+
+/// Returns the directory in which [`binary`] looks.
+///
+/// # Errors
+///
+/// If the path of the running program is unknown.
+pub fn directory() -> Result<PathBuf, IoError> {
+    match env::var_os(BIN_DIR) {
+        Some(dir) => std::path::absolute(&dir).context("find", Path::new(&dir)),
         None => {
             let this = env::current_exe().context("find", Path::new("/proc/self/exe"))?;
-            profile_dir(&this).to_owned()
+            Ok(profile_dir(&this).to_owned())
         }
-    };
-    in_dir(&dir, name)
+    }
 }
 
 /// Returns the path of a binary, for tests.

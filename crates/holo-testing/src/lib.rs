@@ -2,12 +2,13 @@
 //!
 //! Use it when you write a test against a whole root directory: [`tree`] turns text into files and
 //! back, [`ScratchRoot`] is a root to throw away, [`Scenario`] is a folder with a root to start from
-//! and the output to expect. `holo test` is a thin layer over [`scenario`]; everything else is for
+//! and the output to expect, [`Overlay`] is a copy of this machine to throw away. `holo test` is a thin layer over [`scenario`]; everything else is for
 //! tests in Rust. A test that needs more than the workspace offers says so through [`trial`].
 
 pub mod binaries;
 mod error;
 mod files;
+pub mod overlay;
 pub mod require;
 pub mod scenario;
 pub mod scratch;
@@ -15,6 +16,7 @@ mod spawn;
 pub mod tree;
 
 pub use error::IoError;
+pub use overlay::Overlay;
 pub use require::{Need, trial};
 pub use scenario::{Scenario, set_umask};
 pub use scratch::{Run, ScratchRoot};

@@ -8,7 +8,7 @@ use std::io::{self, Read, Seek};
 use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Component, Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use bstr::{BString, ByteSlice};
@@ -270,9 +270,6 @@ impl ScratchRoot {
 
     /// Runs a program, and returns whether it ended in time.
     fn try_run(&self, program: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<(Run, bool), IoError> {
-        // Files rather than pipes: nobody has to read along, and nobody can hold them open.
-        let (mut stdout, stdout_writer) = captured()?;
-        let (mut stderr, stderr_writer) = captured()?;
         let mut command = spawn::command(absolute_if_path(program)?);
         command
             .args(arguments)
@@ -283,17 +280,8 @@ impl ScratchRoot {
             .env("TMPDIR", self.path().join("tmp"))
             .env("LC_ALL", "C")
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::null())
-            .stdout(stdout_writer)
-            .stderr(stderr_writer);
-        let status = Group::start(command).and_then(|mut group| group.wait(self.time_limit)).context("run", program)?;
-        let run = Run {
-            status: status.and_then(|status| status.code()),
-            signal: status.and_then(|status| status.signal()),
-            stdout: read_back(&mut stdout)?,
-            stderr: read_back(&mut stderr)?,
-        };
-        Ok((run, status.is_some()))
+            .stdin(Stdio::null());
+        capture(command, program, self.time_limit)
     }
 
     /// Puts a file in the place of what may be there.
@@ -336,6 +324,22 @@ fn absolute_if_path(program: &Path) -> Result<PathBuf, IoError> {
     }
 }
 
+/// Runs a prepared command to its end, or ends it when the time is over; returns whether it ended in time.
+pub(crate) fn capture(mut command: Command, program: &Path, limit: Duration) -> Result<(Run, bool), IoError> {
+    // Files rather than pipes: nobody has to read along, and nobody can hold them open.
+    let (mut stdout, stdout_writer) = captured()?;
+    let (mut stderr, stderr_writer) = captured()?;
+    command.stdout(stdout_writer).stderr(stderr_writer);
+    let status = Group::start(command).and_then(|mut group| group.wait(limit)).context("run", program)?;
+    let run = Run {
+        status: status.and_then(|status| status.code()),
+        signal: status.and_then(|status| status.signal()),
+        stdout: read_back(&mut stdout)?,
+        stderr: read_back(&mut stderr)?,
+    };
+    Ok((run, status.is_some()))
+}
+
 /// Makes a file to capture output: one handle to read it from, one for the program.
 fn captured() -> Result<(File, File), IoError> {
     tempfile::tempfile()
@@ -350,7 +354,7 @@ fn read_back(file: &mut File) -> Result<BString, IoError> {
 }
 
 #[track_caller]
-fn sure<T>(result: Result<T, IoError>) -> T {
+pub(crate) fn sure<T>(result: Result<T, IoError>) -> T {
     match result {
         Ok(value) => value,
         Err(error) => fail(&error.to_string()),
@@ -359,7 +363,7 @@ fn sure<T>(result: Result<T, IoError>) -> T {
 
 #[track_caller]
 #[expect(clippy::panic, reason = "a test whose root is not as it says cannot go on")]
-fn fail(message: &str) -> ! {
+pub(crate) fn fail(message: &str) -> ! {
     panic!("{message}")
 }
 

@@ -85,6 +85,11 @@ impl Group {
         Ok(Self { child, leader, end, reaped: false })
     }
 
+    /// The number of its leader.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Takes the writing end of the process's stdin, if it was asked for.
     pub(crate) fn take_stdin(&mut self) -> Option<ChildStdin> {
         self.child.stdin.take()
