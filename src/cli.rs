@@ -71,7 +71,7 @@ pub struct Apply {
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZeroU32>,
     /// End the run, as by a signal, when it takes longer: 90s, 5m, 1h
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = holo_protocol::duration::parse)]
     pub timeout: Option<Duration>,
     /// Stop at the first entity that fails or is refused
     #[arg(long)]
@@ -215,7 +215,7 @@ pub struct PluginCheck {
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
     /// How long a call may take: 10s, 5m
-    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10s")]
+    #[arg(long, value_name = "DURATION", value_parser = holo_protocol::duration::parse, default_value = "10s")]
     pub timeout: Duration,
     /// The plugin's program
     #[arg(value_name = "PATH")]
@@ -331,21 +331,6 @@ fn selectors_last(arguments: Vec<OsString>) -> Vec<OsString> {
     options
 }
 
-/// Understands a number with a unit: `500ms`, `90s`, `5m`, `1h`; without one it is seconds.
-fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.len() - text.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let milliseconds = match unit {
-        "ms" => 1,
-        "" | "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return Err("a duration is a number with ms, s, m or h".to_owned()),
-    };
-    let number: u64 = number.parse().map_err(|_| "a duration begins with a number".to_owned())?;
-    number.checked_mul(milliseconds).map(Duration::from_millis).ok_or_else(|| "that is too long".to_owned())
-}
-
 /// What is wrong, without the hints that clap would give instead of the usage.
 fn complaint(error: &clap::Error) -> String {
     let text = error.to_string();
@@ -388,22 +373,5 @@ mod tests {
         assert_eq!(apply(&["--jobs", "3"]).unwrap().jobs, NonZeroU32::new(3));
         assert!(["0", "-1", "all", "4294967296"].iter().all(|number| apply(&["--jobs", number]).is_none()));
         assert_eq!(apply(&["--json", "--odd"]).unwrap().selection.selectors, ["--odd"]);
-    }
-
-    #[test]
-    fn durations_have_units() {
-        for (text, milliseconds) in
-            [("500ms", 500), ("90s", 90_000), ("90", 90_000), ("5m", 300_000), ("1h", 3_600_000)]
-        {
-            assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)));
-        }
-        for text in ["", "s", "5d", "-1s", "1.5s", "99999999999999999999s", "9999999999999999999h"] {
-            assert!(duration(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn the_definition_is_sound() {
-        Cli::command().debug_assert();
     }
 }

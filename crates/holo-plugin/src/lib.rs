@@ -36,16 +36,22 @@
 //! ```
 
 pub mod child;
+pub mod declared;
+pub mod definitions;
 mod directory;
 mod durability;
 pub mod error;
+mod health;
 mod host;
 mod image;
+pub mod memory;
 mod output;
 mod place;
 mod plugin;
 mod serve;
 mod side_by_side;
+mod templates;
+pub mod tracked;
 
 pub use durability::Durability;
 pub use holo_protocol::report::{Action, EntityReport};
@@ -56,3 +62,8 @@ pub use output::{Output, Sink};
 pub use place::{Place, Tree};
 pub use plugin::{Applied, Entity, FilePair, ForceTo, Job, Mode, Plugin, ScanError, SetAnswers, Verdict};
 pub use serve::serve;
+
+/// A path as the interface has it.
+pub(crate) fn path_bytes(path: &std::path::Path) -> bstr::BString {
+    std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()).into()
+}

@@ -46,7 +46,7 @@ impl Tree {
     /// The place of a path below the directory, whether or not it begins with a slash.
     #[must_use]
     pub fn place(self: &Arc<Tree>, path: &Path) -> Place {
-        Place { tree: Arc::clone(self), path: below_root(path).to_owned() }
+        Place { tree: Arc::clone(self), path: without_root(path).to_owned() }
     }
 
     /// Waits until no other process holds the directory, and holds it until the result is dropped.
@@ -134,7 +134,7 @@ impl Place {
     }
 
     /// Does something with the directory and the name, and puts what was tried to the error.
-    fn with<T>(
+    pub(crate) fn with<T>(
         &self,
         operation: &'static str,
         act: impl FnOnce(&OwnedFd, &OsStr) -> rustix::io::Result<T>,
@@ -341,13 +341,13 @@ impl Place {
 }
 
 /// A path without the slashes that it begins with.
-fn below_root(path: &Path) -> &Path {
+pub(crate) fn without_root(path: &Path) -> &Path {
     let bytes = path.as_os_str().as_bytes();
     let slashes = bytes.iter().take_while(|&&byte| byte == b'/').count();
     Path::new(OsStr::from_bytes(&bytes[slashes..]))
 }
 
 /// A short stand-in for a name that is too long (FNV-1a): names in one folder that meet here would have to be made for it.
-fn fingerprint(name: &[u8]) -> u64 {
+pub(crate) fn fingerprint(name: &[u8]) -> u64 {
     name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -101,6 +101,8 @@ pub enum Applied {
     Changed(Vec<String>),
     /// A person's work would have been lost.
     NeedsForce(ForceTo),
+    /// It is left out, as a condition in its definition says; which one.
+    Skipped(String),
     /// Something went wrong, and the user has been told what.
     Failed {
         /// The exit status that version 3 of the plugin has for this.
@@ -111,6 +113,12 @@ pub enum Applied {
 impl Applied {
     /// Something went wrong, and the user has been told what.
     pub const FAILED: Applied = Applied::Failed { version_3_status: 1 };
+
+    /// Whether something went wrong.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        matches!(self, Applied::Failed { .. })
+    }
 }
 
 /// What applying an entity would do.
@@ -124,6 +132,8 @@ pub enum Verdict {
     NeedsForce(ForceTo),
     /// It cannot be told.
     Unknown,
+    /// Nothing: a condition in its definition leaves it out; which one.
+    Skipped(String),
     /// Something is wrong with it, and the user has been told what.
     Failed,
 }

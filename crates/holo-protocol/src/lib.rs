@@ -3,6 +3,7 @@
 //! Nothing here reads, writes, spawns or asks the environment. The forms are described for authors of plugins in
 //! `holo-plugin-interface(7)`; a change here is a change of that page.
 
+pub mod duration;
 pub mod environment;
 pub mod info;
 pub mod message;

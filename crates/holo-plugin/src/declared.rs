@@ -1,0 +1,157 @@
+//! Entities with what every definition can have: conditions, further attempts, health checks.
+
+use crate::definitions::Common;
+use crate::health;
+use crate::{Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Verdict};
+use std::thread;
+
+/// An entity, and what its definition says beside what it shall be.
+#[derive(Debug)]
+pub struct Declared<E> {
+    /// The entity.
+    pub entity: E,
+    /// What every definition can have.
+    pub common: Common,
+}
+
+impl<E> Declared<E> {
+    /// An entity that is defined so.
+    pub fn new(entity: E, common: Common) -> Declared<E> {
+        Declared { entity, common }
+    }
+
+    /// An entity that nothing defines any more.
+    pub fn orphan(entity: E) -> Declared<E> {
+        Declared { entity, common: Common::default() }
+    }
+}
+
+impl<E: Entity> Entity for Declared<E> {
+    fn report(&self) -> EntityReport {
+        let mut report = self.entity.report();
+        self.common.complete(&mut report);
+        report
+    }
+
+    fn apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
+        if let Some(reason) = &self.common.skipped {
+            return Applied::Skipped(reason.clone());
+        }
+        let mut applied = self.entity.apply(host, mode, output);
+        for attempt in 1..=self.common.keys.retries {
+            if !applied.has_failed() {
+                break;
+            }
+            self.wait(attempt, output);
+            applied = self.entity.apply(host, mode, output);
+        }
+        self.healthy(host, applied, output)
+    }
+
+    fn check(&self, host: &Host, output: &mut Output<'_>) -> Verdict {
+        match &self.common.skipped {
+            Some(reason) => Verdict::Skipped(reason.clone()),
+            None => self.entity.check(host, output),
+        }
+    }
+
+    fn diff(&self, host: &Host) -> Option<FilePair> {
+        if self.common.skipped.is_some() { None } else { self.entity.diff(host) }
+    }
+}
+
+impl<E> Declared<E> {
+    fn wait(&self, attempt: u32, output: &mut Output<'_>) {
+        let (delay, retries) = (self.common.keys.delay(), self.common.keys.retries);
+        output.warning(format!("trying again in {delay:?} ({attempt} of {retries})"));
+        thread::sleep(delay);
+    }
+
+    /// How the apply ended, if the entity is well; that it has failed otherwise.
+    fn healthy(&self, host: &Host, applied: Applied, output: &mut Output<'_>) -> Applied {
+        let ended_well = matches!(applied, Applied::Unchanged | Applied::Changed(_));
+        if ended_well && !health::is_well(&self.common.keys.health_check, host, output) {
+            return Applied::FAILED;
+        }
+        applied
+    }
+}
+
+/// Applies a set together: `apply` is given those that are not left out, and again those that failed and have another attempt.
+///
+/// Plugins that work on their entities one by one need not call this.
+pub fn apply_together<'e, E>(
+    host: &Host,
+    set: &[Job<'e, Declared<E>>],
+    answers: &mut dyn SetAnswers,
+    mut apply: impl FnMut(&[Job<'e, E>], &mut dyn SetAnswers),
+) {
+    let mut places = Vec::new();
+    for (place, job) in set.iter().enumerate() {
+        match &job.entity.common.skipped {
+            Some(reason) => {
+                answers.begin(place);
+                answers.end(place, Applied::Skipped(reason.clone()));
+            }
+            None => places.push(place),
+        }
+    }
+    let mut attempt = 0;
+    let mut begun = vec![false; set.len()];
+    while !places.is_empty() {
+        let jobs: Vec<Job<'e, E>> =
+            places.iter().map(|&place| Job { entity: &set[place].entity.entity, mode: set[place].mode }).collect();
+        let mut together =
+            Together { host, set, places: &places, answers, begun: &mut begun, attempt, again: Vec::new() };
+        apply(&jobs, &mut together);
+        let again = std::mem::take(&mut together.again);
+        attempt += 1;
+        // They wait together: the longest of their delays.
+        if let Some(delay) = again.iter().map(|&place| set[place].entity.common.keys.delay()).max() {
+            for &place in &again {
+                let retries = set[place].entity.common.keys.retries;
+                answers.output(place).warning(format!("trying again in {delay:?} ({attempt} of {retries})"));
+            }
+            thread::sleep(delay);
+        }
+        places = again;
+    }
+}
+
+/// Passes answers on, but for those that are not the last.
+struct Together<'a, 'e, E> {
+    host: &'a Host,
+    set: &'a [Job<'e, Declared<E>>],
+    places: &'a [usize],
+    answers: &'a mut dyn SetAnswers,
+    begun: &'a mut [bool],
+    attempt: u32,
+    again: Vec<usize>,
+}
+
+impl<E> SetAnswers for Together<'_, '_, E> {
+    fn begin(&mut self, place: usize) {
+        let place = self.places[place];
+        if !std::mem::replace(&mut self.begun[place], true) {
+            self.answers.begin(place);
+        }
+    }
+
+    fn output(&mut self, place: usize) -> Output<'_> {
+        self.answers.output(self.places[place])
+    }
+
+    fn end(&mut self, place: usize, applied: Applied) {
+        let place = self.places[place];
+        let declared = self.set[place].entity;
+        if applied.has_failed() && self.attempt < declared.common.keys.retries {
+            self.again.push(place);
+            return;
+        }
+        let applied = declared.healthy(self.host, applied, &mut self.answers.output(place));
+        self.answers.end(place, applied);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! Conditions, further attempts and health checks, one by one and together.
+use super::*;
+use crate::Plugin;
+use crate::definitions::CommonKeys;
+use crate::{ScanError, Sink, Stream};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Fails so many times, and then it has changed.
+struct Fails(AtomicU32);
+
+impl Fails {
+    fn attempt(&self) -> Applied {
+        let failed = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |times| times.checked_sub(1)).is_ok();
+        if failed { Applied::FAILED } else { Applied::Changed(Vec::new()) }
+    }
+}
+
+impl Entity for Fails {
+    fn report(&self) -> EntityReport {
+        EntityReport::new("fails:x")
+    }
+
+    fn apply(&self, _: &Host, _: Mode, _: &mut Output<'_>) -> Applied {
+        self.attempt()
+    }
+
+    fn check(&self, _: &Host, _: &mut Output<'_>) -> Verdict {
+        Verdict::WouldChange(vec!["would fail".into()])
+    }
+
+    fn diff(&self, _: &Host) -> Option<FilePair> {
+        None
+    }
+}
+
+fn declared(fails: u32, retries: u32, skipped: Option<&str>, checks: &str) -> Declared<Fails> {
+    let mut keys: CommonKeys = toml::from_str(&format!("health_check = [{checks}]")).unwrap();
+    (keys.retries, keys.retry_delay) = (retries, Some(Duration::from_millis(1)));
+    let common = Common { keys, skipped: skipped.map(str::to_owned), ..Common::default() };
+    Declared::new(Fails(fails.into()), common)
+}
+
+#[derive(Default)]
+struct Heard {
+    said: String,
+    begun: Vec<usize>,
+    ended: Vec<(usize, Applied)>,
+}
+
+impl SetAnswers for Heard {
+    fn begin(&mut self, place: usize) {
+        self.begun.push(place);
+    }
+
+    fn output(&mut self, _: usize) -> Output<'_> {
+        Output::new(self)
+    }
+
+    fn end(&mut self, place: usize, applied: Applied) {
+        self.ended.push((place, applied));
+    }
+}
+
+impl Sink for Heard {
+    fn write(&mut self, _: Stream, bytes: &[u8]) {
+        self.said.push_str(&String::from_utf8_lossy(bytes));
+    }
+}
+
+struct OneByOne;
+
+impl Plugin for OneByOne {
+    type Entity = Declared<Fails>;
+
+    fn scan(&self, _: &Host, _: &mut Output<'_>) -> Result<Vec<Declared<Fails>>, ScanError> {
+        Ok(Vec::new())
+    }
+}
+
+fn host() -> Host {
+    Host::from_environment(|name| {
+        Some(if name == holo_protocol::environment::ROOT_DIR { "/".into() } else { "x".into() })
+    })
+    .unwrap()
+}
+
+/// Applies the same set in both ways; what was said and how each ended has to be the same.
+fn apply(make: impl Fn() -> Vec<Declared<Fails>>) -> Heard {
+    let mut together = Heard::default();
+    let entities = make();
+    let jobs = |entities: &[Declared<Fails>]| -> Vec<usize> { (0..entities.len()).collect() };
+    let set: Vec<Job<'_, Declared<Fails>>> =
+        jobs(&entities).into_iter().map(|place| Job { entity: &entities[place], mode: Mode::default() }).collect();
+    apply_together(&host(), &set, &mut together, |jobs, answers| {
+        for (place, job) in jobs.iter().enumerate() {
+            answers.begin(place);
+            answers.end(place, job.entity.attempt());
+        }
+    });
+    together.ended.sort_by_key(|(place, _)| *place);
+    let mut alone = Heard::default();
+    let entities = make();
+    let set: Vec<Job<'_, Declared<Fails>>> =
+        entities.iter().map(|entity| Job { entity, mode: Mode::default() }).collect();
+    OneByOne.apply_set(&host(), &set, &mut alone);
+    assert_eq!(alone.ended, together.ended);
+    assert_eq!(alone.begun.len(), together.begun.len());
+    together
+}
+
+#[test]
+fn a_condition_leaves_out() {
+    let heard = apply(|| vec![declared(9, 0, Some("x is false"), ""), declared(0, 0, None, "")]);
+    let skipped = Applied::Skipped("x is false".into());
+    assert_eq!(heard.ended, [(0, skipped), (1, Applied::Changed(vec![]))]);
+    let entity = declared(0, 0, Some("x is false"), "");
+    let mut unheard = Heard::default();
+    let verdict = entity.check(&host(), &mut Output::new(&mut unheard));
+    assert_eq!(verdict, Verdict::Skipped("x is false".into()));
+    assert_eq!(entity.report().action.to_string(), "Skipping (x is false)");
+}
+
+#[test]
+fn failures_are_tried_again_as_often_as_declared() {
+    let heard = apply(|| vec![declared(2, 2, None, ""), declared(2, 1, None, ""), declared(1, 0, None, "")]);
+    assert_eq!(heard.ended, [(0, Applied::Changed(vec![])), (1, Applied::FAILED), (2, Applied::FAILED)]);
+    assert_eq!(heard.said.matches(">> trying again in 1ms (1 of 2)\n").count(), 1);
+    assert_eq!(heard.said.matches(">> trying again in 1ms (2 of 2)\n").count(), 1);
+    assert_eq!(heard.said.matches("trying again").count(), 3);
+}
+
+#[test]
+fn who_is_not_well_has_failed() {
+    let well = r#"{ command = "sh -c 'exit 0'" }"#;
+    let warns = r#"{ command = ["sh", "-c", "echo 'disk is full'; echo more; exit 1"] }"#;
+    let heard = apply(|| vec![declared(0, 0, None, well), declared(0, 0, None, warns)]);
+    assert_eq!(heard.ended, [(0, Applied::Changed(vec![])), (1, Applied::FAILED)]);
+    assert_eq!(
+        heard.said,
+        "!! health check `sh -c 'echo '\\''disk is full'\\''; echo more; exit 1'`: warning: disk is full\n"
+    );
+}
+
+#[test]
+fn a_health_check_is_tried_until_it_is_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let counter = folder.path().join("counter");
+    let script = format!("echo x >>{c}; [ $(wc -l <{c}) -ge 3 ]", c = counter.display());
+    let check =
+        |tries: u32| format!("{{ command = [\"sh\", \"-c\", \"{script}\"], tries = {tries}, interval = \"1ms\" }}");
+    let mut heard = Heard::default();
+    let entity = declared(0, 0, None, &check(2));
+    let applied = entity.apply(&host(), Mode::default(), &mut Output::new(&mut heard));
+    assert_eq!(applied, Applied::FAILED);
+    std::fs::remove_file(&counter).unwrap();
+    let entity = declared(0, 0, None, &check(3));
+    let applied = entity.apply(&host(), Mode::default(), &mut Output::new(&mut heard));
+    assert_eq!(applied, Applied::Changed(vec![]));
+}
+
+#[test]
+fn a_health_check_that_cannot_start_or_end_is_not_well() {
+    for (check, complaint) in [
+        (r#"{ command = "/nonexistent/check" }"#, "/nonexistent/check"),
+        (r#"{ command = "sleep 60", timeout = "50ms" }"#, "timed out"),
+        (r#"{ command = "sh -c 'kill -9 $$'" }"#, "killed"),
+        (r#"{ command = "sh -c 'echo what; exit 7'" }"#, "unknown: what"),
+    ] {
+        let mut heard = Heard::default();
+        let applied = declared(0, 0, None, check).apply(&host(), Mode::default(), &mut Output::new(&mut heard));
+        assert_eq!(applied, Applied::FAILED, "{check}");
+        assert!(heard.said.contains(complaint), "{}", heard.said);
+    }
+}

@@ -1,0 +1,279 @@
+//! The keys that every definition can have.
+
+use super::stack::Stack;
+use crate::EntityReport;
+use crate::templates::Templates;
+use bstr::BString;
+use serde::{Deserialize, Deserializer, de};
+use std::time::Duration;
+use toml::Spanned;
+use toml::de::DeTable;
+
+/// The names of all keys of [`CommonKeys`].
+const NAMES: [&str; 12] = [
+    "after",
+    "before",
+    "requires",
+    "subscribes",
+    "notifies",
+    "if",
+    "unless",
+    "provider",
+    "timeout",
+    "retries",
+    "retry_delay",
+    "health_check",
+];
+
+/// Those whose lists are united when a definition is stacked.
+pub(super) const UNITED: [&str; 6] = ["after", "before", "requires", "subscribes", "notifies", "health_check"];
+
+/// The keys that every definition can have.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct CommonKeys {
+    /// Entities that come before this one, where they are in the run.
+    #[serde(deserialize_with = "ids")]
+    pub after: Vec<String>,
+    /// Entities that come after this one, where they are in the run.
+    #[serde(deserialize_with = "ids")]
+    pub before: Vec<String>,
+    /// Entities that have to be in their desired state before this one is applied.
+    #[serde(deserialize_with = "ids")]
+    pub requires: Vec<String>,
+    /// Entities that come before this one, and refresh it when they change.
+    #[serde(deserialize_with = "ids")]
+    pub subscribes: Vec<String>,
+    /// Entities that come after this one, and are refreshed when it changes.
+    #[serde(deserialize_with = "ids")]
+    pub notifies: Vec<String>,
+    /// An expression over facts and data: where it is false, the entity is left out.
+    #[serde(rename = "if")]
+    pub only_if: Option<String>,
+    /// An expression over facts and data: where it is true, the entity is left out.
+    pub unless: Option<String>,
+    /// Which provider works on it, where the plugin has several.
+    pub provider: Option<String>,
+    /// How long one attempt may take, such as `90s`.
+    #[serde(deserialize_with = "duration")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<DurationSchema>"))]
+    pub timeout: Option<Duration>,
+    /// How many times a failed apply is tried again.
+    pub retries: u32,
+    /// How long to wait before that; a second if nothing is said.
+    #[serde(deserialize_with = "duration")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<DurationSchema>"))]
+    pub retry_delay: Option<Duration>,
+    /// What has to be well after an apply, also after one that changed nothing.
+    pub health_check: Vec<HealthCheck>,
+}
+
+/// A program that tells by its exit status how something is: 0 is well, 1 a warning, 2 critical, anything else unknown.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct HealthCheck {
+    /// The program and its arguments.
+    pub command: Command,
+    /// How many times it is tried until it is well; once if nothing is said.
+    #[serde(default = "once")]
+    pub tries: u32,
+    /// How long to wait between two tries; a second if nothing is said.
+    #[serde(default, deserialize_with = "duration")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<DurationSchema>"))]
+    pub interval: Option<Duration>,
+    /// How long one try may take; ten seconds if nothing is said.
+    #[serde(default, deserialize_with = "duration")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<DurationSchema>"))]
+    pub timeout: Option<Duration>,
+}
+
+/// A program and its arguments: a list, or a string that is split by a shell's rules. No shell is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command(Vec<String>);
+
+impl Command {
+    /// The program, and its arguments.
+    #[must_use]
+    pub fn words(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for Command {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Words)
+    }
+}
+
+struct Words;
+
+impl<'de> de::Visitor<'de> for Words {
+    type Value = Command;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a command as a string or a list of strings")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Command, E> {
+        let words = shlex::split(text).ok_or_else(|| E::custom(format!("a quote is not closed in {text:?}")))?;
+        Command::checked(words)
+    }
+
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut values: A) -> Result<Command, A::Error> {
+        let mut words = Vec::new();
+        while let Some(word) = values.next_element()? {
+            words.push(word);
+        }
+        Command::checked(words)
+    }
+}
+
+impl Command {
+    fn checked<E: de::Error>(words: Vec<String>) -> Result<Command, E> {
+        if words.first().is_none_or(String::is_empty) {
+            return Err(E::custom("the command is empty"));
+        }
+        if words.iter().any(|word| word.contains('\0')) {
+            return Err(E::custom("a command cannot hold NUL"));
+        }
+        Ok(Command(words))
+    }
+}
+
+/// Reads a duration: a number of seconds, or a string such as `500ms`, `90s`, `5m`, `1h`.
+pub(crate) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    struct Visitor;
+    impl de::Visitor<'_> for Visitor {
+        type Value = Duration;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a duration such as \"90s\" or a number of seconds")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
+            holo_protocol::duration::parse(text).map_err(E::custom)
+        }
+
+        fn visit_i64<E: de::Error>(self, seconds: i64) -> Result<Duration, E> {
+            u64::try_from(seconds).map(Duration::from_secs).map_err(|_| E::custom("a duration is not negative"))
+        }
+    }
+    deserializer.deserialize_any(Visitor).map(Some)
+}
+
+/// Reads entity IDs: they are lines of the scan report.
+fn ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let ids = Vec::<String>::deserialize(deserializer)?;
+    match ids.iter().find(|id| id.is_empty() || id.contains(char::is_control)) {
+        Some(id) => Err(de::Error::custom(format!("{id:?} is no entity ID"))),
+        None => Ok(ids),
+    }
+}
+
+fn once() -> u32 {
+    1
+}
+
+/// Parts what a table says into what only its type has and what every definition can have.
+pub(super) fn split<'s>(stack: Stack<'s>) -> (Spanned<DeTable<'s>>, Spanned<DeTable<'s>>) {
+    let whole = stack.table.unwrap_or_else(|| Spanned::new(0..0, DeTable::new()));
+    let span = whole.span();
+    let (common, own): (DeTable<'s>, DeTable<'s>) =
+        whole.into_inner().into_iter().partition(|(key, _)| NAMES.contains(&&**key.get_ref()));
+    (Spanned::new(span.clone(), own), Spanned::new(span, common))
+}
+
+impl CommonKeys {
+    /// Why the entity is left out, if it is.
+    ///
+    /// # Errors
+    /// If a condition cannot be evaluated.
+    pub(super) fn why_skipped(&self, templates: &Templates<'_>) -> Result<Option<String>, String> {
+        if let Some(condition) = &self.only_if
+            && !templates.holds("if", condition)?
+        {
+            return Ok(Some(format!("{condition} is false")));
+        }
+        if let Some(condition) = &self.unless
+            && templates.holds("unless", condition)?
+        {
+            return Ok(Some(format!("{condition} is true")));
+        }
+        Ok(None)
+    }
+
+    /// Adds the edges.
+    pub(super) fn complete(&self, report: &mut EntityReport) {
+        let edges = &mut report.edges;
+        for (ours, all) in [
+            (&self.after, &mut edges.after),
+            (&self.before, &mut edges.before),
+            (&self.requires, &mut edges.requires),
+            (&self.subscribes, &mut edges.subscribes),
+            (&self.notifies, &mut edges.notifies),
+        ] {
+            all.extend(ours.iter().map(|id| BString::from(id.as_str())));
+        }
+    }
+
+    /// How long to wait before another attempt.
+    #[must_use]
+    pub fn delay(&self) -> Duration {
+        self.retry_delay.unwrap_or(Duration::from_secs(1))
+    }
+}
+
+/// What a duration looks like, for the schema.
+#[cfg(feature = "schema")]
+#[derive(schemars::JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it only describes")]
+enum DurationSchema {
+    /// A number with a unit: `500ms`, `90s`, `5m`, `1h`.
+    Text(String),
+    /// Seconds.
+    Seconds(u64),
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Command {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Command".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "A program and its arguments: a list, or a string that is split by a shell's rules.",
+            "anyOf": [{ "type": "string", "minLength": 1 }, { "type": "array", "items": { "type": "string" }, "minItems": 1 }],
+        })
+    }
+}
+
+/// The JSON Schema of definition files with this type's tables.
+#[cfg(feature = "schema")]
+#[must_use]
+pub fn schema<D: super::Definition + schemars::JsonSchema>(title: &str) -> serde_json::Value {
+    let mut whole = schemars::schema_for!(D).to_value();
+    let mut common = schemars::schema_for!(CommonKeys).to_value();
+    for part in ["properties", "$defs"] {
+        let Some(serde_json::Value::Object(added)) = common.get_mut(part).map(serde_json::Value::take) else {
+            continue;
+        };
+        let known = whole.as_object_mut().map(|whole| whole.entry(part).or_insert_with(|| serde_json::json!({})));
+        if let Some(known) = known.and_then(serde_json::Value::as_object_mut) {
+            known.extend(added);
+        }
+    }
+    let dialect = whole.as_object_mut().and_then(|whole| whole.remove("$schema"));
+    let definitions = whole.as_object_mut().and_then(|whole| whole.remove("$defs"));
+    serde_json::json!({
+        "$schema": dialect,
+        "title": title,
+        "type": "object",
+        "properties": { D::TABLE: { "type": "array", "items": whole } },
+        "additionalProperties": false,
+        "$defs": definitions,
+    })
+}

@@ -1,0 +1,78 @@
+//! One definition from several files: what is equal or complementary is merged, what contradicts is wrong.
+
+use super::keys;
+use super::source::Sources;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+
+/// What several files say of one entity.
+#[derive(Default)]
+pub(super) struct Stack<'s> {
+    /// The table as it is so far, with where it begins in the first file.
+    pub(super) table: Option<Spanned<DeTable<'s>>>,
+    /// The files, by their place in the order of reading.
+    pub(super) files: Vec<usize>,
+    /// What contradicts.
+    pub(super) problems: Vec<String>,
+}
+
+impl<'s> Stack<'s> {
+    /// Lays another table over it.
+    pub(super) fn lay(&mut self, table: Spanned<DeTable<'s>>, file: usize, united: &[&str], sources: &Sources) {
+        if !self.files.contains(&file) {
+            self.files.push(file);
+        }
+        let Some(below) = &mut self.table else {
+            self.table = Some(table);
+            return;
+        };
+        let is_united = |key: &str| united.contains(&key) || keys::UNITED.contains(&key);
+        merge(below.get_mut(), table.into_inner(), "", &is_united, sources, &mut self.problems);
+    }
+}
+
+fn merge<'s>(
+    below: &mut DeTable<'s>,
+    above: DeTable<'s>,
+    within: &str,
+    is_united: &dyn Fn(&str) -> bool,
+    sources: &Sources,
+    problems: &mut Vec<String>,
+) {
+    for (key, value) in above {
+        let Some(known) = below.get_mut(&**key.get_ref()) else {
+            below.insert(key, value);
+            continue;
+        };
+        let name = format!("{within}{}", key.get_ref());
+        let (known_span, span) = (known.span(), value.span());
+        match (known.get_mut(), value.into_inner()) {
+            (DeValue::Table(known), DeValue::Table(value)) => {
+                merge(known, value, &format!("{name}."), &|_| false, sources, problems);
+            }
+            (DeValue::Array(known), DeValue::Array(values)) if is_united(&name) => {
+                for value in values {
+                    if !known.iter().any(|other| plain(other) == plain(&value)) {
+                        known.push(value);
+                    }
+                }
+            }
+            (known, value) => {
+                let (known, value) =
+                    (Spanned::new(known_span.clone(), known.clone()), Spanned::new(span.clone(), value));
+                if plain(&known) != plain(&value) {
+                    problems.push(format!(
+                        "{}: {name} contradicts {}",
+                        sources.place(&span),
+                        sources.place(&known_span)
+                    ));
+                }
+            }
+        }
+    }
+}
+
+/// The value without where it stands.
+fn plain(value: &Spanned<DeValue<'_>>) -> Option<toml::Value> {
+    serde::Deserialize::deserialize(ValueDeserializer::from(value.clone())).ok()
+}

@@ -1,0 +1,143 @@
+//! What definition files say, and how they are complained of.
+use super::*;
+use crate::{Sink, Stream};
+use holo_protocol::environment as names;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Thing {
+    name: String,
+    #[serde(default)]
+    color: Option<String>,
+    #[serde(default)]
+    parts: Vec<String>,
+    #[serde(default)]
+    size: u8,
+}
+
+impl Definition for Thing {
+    const TABLE: &'static str = "thing";
+    const UNITED: &'static [&'static str] = &["parts"];
+
+    fn validate(&self) -> Result<(), Invalid> {
+        if self.size == 13 { Err(Invalid::new("size", "13 is bad luck")) } else { Ok(()) }
+    }
+}
+
+struct Said(String);
+
+impl Sink for Said {
+    fn write(&mut self, _: Stream, bytes: &[u8]) {
+        self.0.push_str(&String::from_utf8_lossy(bytes));
+    }
+}
+
+/// What the files say, and what is said of them, the folder's path left out.
+fn read(files: &[(&str, &str)]) -> (Definitions<Thing>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    let path = |name: &str| Some(if name == names::ROOT_DIR { "/".into() } else { folder.path().into() });
+    let host = Host::from_environment(path).unwrap();
+    let mut said = Said(String::new());
+    let definitions = Definitions::read(&host, &mut Output::new(&mut said));
+    (definitions, said.0.replace(&format!("{}/", folder.path().display()), ""))
+}
+
+const INCOMPLETE: &str = ">> no entity is scrubbed until this is mended, as its definition may be what is missing\n";
+
+#[test]
+fn reads_tables_with_their_own_and_common_keys() {
+    let (definitions, said) = read(&[(
+        "01.toml",
+        "[[thing]]\nname = \"a b\"\nsize = 3\nrequires = [\"x:y\"]\nretries = 2\ntimeout = \"5m\"\nretry_delay = 3\n\
+         health_check = [{ command = \"check 'a b' c\", tries = 4 }]\n",
+    )]);
+    assert_eq!(said, "");
+    let thing = &definitions.valid["thing:a b"];
+    assert_eq!((thing.definition.name.as_str(), thing.definition.size), ("a b", 3));
+    let keys = &thing.common.keys;
+    assert_eq!((keys.retries, keys.timeout, keys.delay()), (2, Some(Duration::from_secs(300)), Duration::from_secs(3)));
+    assert_eq!(keys.health_check[0].command.words(), ["check", "a b", "c"]);
+    let mut report = EntityReport::new("thing:a b");
+    thing.common.complete(&mut report);
+    assert_eq!(report.edges.requires, ["x:y"]);
+    assert!(report.sources[0].ends_with(b"/01.toml"));
+    assert!(!definitions.is_orphan("thing:a b") && definitions.is_orphan("thing:c"));
+}
+
+#[test]
+fn several_files_say_more_together() {
+    let (definitions, said) = read(&[
+        ("01.toml", "[[thing]]\nname = \"a\"\ncolor = \"red\"\nparts = [\"x\", \"y\"]\nafter = [\"p\"]\n"),
+        ("02.toml", "[[thing]]\nname = \"a\"\nsize = 3\ncolor = \"red\"\nparts = [\"y\", \"z\"]\nafter = [\"q\"]\n"),
+        ("03.toml", "[[thing]]\nname = \"b\"\ncolor = \"red\"\n"),
+        ("04.toml", "\n[[thing]]\nname = \"b\"\n\ncolor = \"blue\"\n"),
+    ]);
+    let thing = &definitions.valid["thing:a"];
+    assert_eq!(thing.definition.color.as_deref(), Some("red"));
+    assert_eq!(thing.definition.parts, ["x", "y", "z"]);
+    assert_eq!(thing.common.keys.after, ["p", "q"]);
+    assert_eq!(thing.common.sources.len(), 2);
+    assert_eq!(said, "!! 04.toml:5: color contradicts 03.toml:3\n");
+    assert!(!definitions.valid.contains_key("thing:b") && !definitions.is_orphan("thing:b"));
+}
+
+#[test]
+fn what_is_wrong_is_named_with_file_and_line_and_breaks_only_that() {
+    for (text, complaint) in [
+        (
+            "colour = \"x\"",
+            "!! a.toml:3: thing:b: unknown field `colour`, expected one of `name`, `color`, `parts`, `size`, or a common key\n",
+        ),
+        ("size = \"x\"", "!! a.toml:3: thing:b: invalid type: string \"x\", expected u8\n"),
+        ("size = 300", "!! a.toml:3: thing:b: invalid value: integer `300`, expected u8\n"),
+        ("size = 13", "!! a.toml:3: thing:b: size: 13 is bad luck\n"),
+        ("after = \"x\"", "!! a.toml:3: thing:b: invalid type: string \"x\", expected a sequence\n"),
+        ("after = [\"x\\ny\"]", "!! a.toml:3: thing:b: \"x\\ny\" is no entity ID\n"),
+        ("timeout = \"5 parsecs\"", "!! a.toml:3: thing:b: a duration is a number with ms, s, m or h\n"),
+        ("health_check = [{ command = \"a 'b\" }]", "!! a.toml:3: thing:b: a quote is not closed in \"a 'b\"\n"),
+        ("health_check = [{ command = [] }]", "!! a.toml:3: thing:b: the command is empty\n"),
+        ("[[thing]]\nname = \"b\"", "!! a.toml:3: thing:b is defined twice in this file\n"),
+    ] {
+        let (definitions, said) =
+            read(&[("a.toml", &format!("[[thing]]\nname = \"b\"\n{text}\n\n[[thing]]\nname = \"c\"\n"))]);
+        assert_eq!(said, complaint, "{text}");
+        assert_eq!(definitions.valid.keys().collect::<Vec<_>>(), ["thing:c"], "{text}");
+        assert!(!definitions.is_orphan("thing:b") && definitions.is_orphan("thing:d"), "{text}");
+    }
+}
+
+#[test]
+fn what_hides_a_definition_makes_nothing_an_orphan() {
+    for (text, complaint) in [
+        ("[[thing]\n", "!! a.toml:1: unclosed array table, expected `]`\n"),
+        ("[[thing]]\nsize = 1\n", "!! a.toml:1: this thing has no name\n"),
+        ("[[thing]]\nname = 1\n", "!! a.toml:2: name must be a string\n"),
+        ("[[thing]]\nname = \"a\\nb\"\n", "!! a.toml:2: name \"a\\nb\" is empty or holds control characters\n"),
+        ("[thing]\nname = \"b\"\n", "!! a.toml:1: thing must be written as [[thing]]\n"),
+        ("[[thin]]\nname = \"b\"\n", "!! a.toml:1: unknown table \"thin\", expected [[thing]]\n"),
+    ] {
+        let (definitions, said) = read(&[("a.toml", text), ("b.toml", "[[thing]]\nname = \"c\"\n")]);
+        assert_eq!(said, format!("{complaint}{INCOMPLETE}"), "{text}");
+        assert_eq!(definitions.valid.keys().collect::<Vec<_>>(), ["thing:c"], "{text}");
+        assert!(!definitions.is_orphan("thing:d"), "{text}");
+    }
+}
+
+#[test]
+fn only_definition_files_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("folder.toml")).unwrap();
+    fs::write(folder.path().join("README"), "no TOML").unwrap();
+    std::os::unix::fs::symlink(Path::new("nowhere"), folder.path().join("dangling.toml")).unwrap();
+    let host = Host::from_environment(|_| Some(folder.path().into())).unwrap();
+    let mut said = Said(String::new());
+    let definitions = Definitions::<Thing>::read(&host, &mut Output::new(&mut said));
+    assert!(definitions.valid.is_empty() && !definitions.is_orphan("thing:a"));
+    assert!(said.0.contains("dangling.toml: no such file or directory\n"), "{}", said.0);
+}

@@ -1,0 +1,318 @@
+//! What was there before us: a record an entity, kept from before the first change until the entity is an orphan and scrubbed.
+
+use crate::definitions::{Definition, Definitions};
+use crate::error::{PathError, Result};
+use crate::place::{Place, Tree};
+use crate::{Action, Durability, EntityReport, Host, Output};
+use holo_protocol::report::Asset;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The folder in the state directory; version 3's plugins keep their bases there too.
+const FOLDER: &str = "base";
+const SUFFIX: &str = ".json";
+const TEMPORARY: &str = ".new";
+/// The longest name that an ID gives; more would leave no room for suffixes.
+const NAME_MAX: usize = 200;
+
+/// The records of a plugin's entities.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    state: Arc<Tree>,
+    /// The folder in the state directory in which everything is.
+    folder: PathBuf,
+}
+
+/// What is remembered of an entity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Remembered<T> {
+    /// The entity's ID.
+    pub id: String,
+    /// What it needed when it was last defined: an orphan is scrubbed before that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    needs: Vec<(String, String)>,
+    /// What it provided when it was last defined: an orphan is scrubbed after what needed that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    provides: Vec<(String, String)>,
+    /// The entities that it came after.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    after: Vec<String>,
+    /// The state in which it was found.
+    pub base: T,
+}
+
+impl<T> Remembered<T> {
+    /// The state in which an entity was found, and the edges that its report has. IDs and assets that are not UTF-8 are left out.
+    pub fn new(report: &EntityReport, base: T) -> Remembered<T> {
+        let text = |bytes: &bstr::BString| String::from_utf8(bytes.to_vec()).ok();
+        let pairs = |assets: &[Asset]| {
+            assets.iter().filter_map(|asset| Some((text(&asset.kind)?, text(&asset.value)?))).collect()
+        };
+        let edges = &report.edges;
+        let before = [&edges.after, &edges.requires, &edges.subscribes];
+        Remembered {
+            id: report.id.to_string(),
+            needs: pairs(&edges.needs),
+            provides: pairs(&edges.provides),
+            after: before.into_iter().flatten().filter_map(text).collect(),
+            base,
+        }
+    }
+
+    /// The report of an orphan: what it will do, and the edges it had, which are followed against their direction.
+    #[must_use]
+    pub fn orphan_report(&self) -> EntityReport {
+        let mut report = EntityReport::new(self.id.as_str());
+        report.action = Action::because("Scrubbing", "all definition files have been deleted");
+        let assets = |pairs: &[(String, String)]| {
+            pairs.iter().map(|(kind, value)| Asset::new(kind.as_str(), value.as_str())).collect()
+        };
+        report.edges.orphan = true;
+        report.edges.needs = assets(&self.needs);
+        report.edges.provides = assets(&self.provides);
+        report.edges.after = self.after.iter().map(|id| id.as_str().into()).collect();
+        report
+    }
+}
+
+impl Memory {
+    /// The records in the plugin's state directory.
+    ///
+    /// # Errors
+    /// If that cannot be opened.
+    pub fn open(host: &Host) -> Result<Memory> {
+        Memory::open_in(host, Path::new(""))
+    }
+
+    /// The records in a folder of the plugin's state directory, for a plugin that keeps other things there.
+    ///
+    /// # Errors
+    /// If the state directory cannot be opened.
+    pub fn open_in(host: &Host, folder: &Path) -> Result<Memory> {
+        Ok(Memory { state: Tree::open(host.state_dir())?, folder: folder.to_owned() })
+    }
+
+    pub(crate) fn tree(&self) -> &Arc<Tree> {
+        &self.state
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Everything that is remembered, by ID. What cannot be read is said on `output` and left alone.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn all<T: DeserializeOwned>(&self, output: &mut Output<'_>) -> Result<BTreeMap<String, Remembered<T>>> {
+        let mut all = BTreeMap::new();
+        let folder = self.state.place(&self.folder.join(FOLDER).join("x"));
+        for name in folder.siblings()? {
+            if !name.as_encoded_bytes().ends_with(SUFFIX.as_bytes()) {
+                continue;
+            }
+            let place = folder.sibling(&name);
+            match read::<T>(&place) {
+                Ok(Some(remembered)) => {
+                    all.insert(remembered.id.clone(), remembered);
+                }
+                Ok(None) => {}
+                Err(error) => output.error(format!("cannot use what is remembered: {error}")),
+            }
+        }
+        Ok(all)
+    }
+
+    /// The orphans: what is remembered and not defined any more. What is wrong is said on `output`.
+    pub fn orphans<T: DeserializeOwned, D: Definition>(
+        &self,
+        definitions: &Definitions<D>,
+        output: &mut Output<'_>,
+    ) -> Vec<Remembered<T>> {
+        match self.all(output) {
+            Ok(all) => all.into_values().filter(|remembered| definitions.is_orphan(&remembered.id)).collect(),
+            Err(error) => {
+                output.error(error.to_string());
+                Vec::new()
+            }
+        }
+    }
+
+    /// What is remembered of one entity.
+    ///
+    /// # Errors
+    /// If it cannot be read or makes no sense.
+    pub fn recall<T: DeserializeOwned>(&self, id: &str) -> Result<Option<Remembered<T>>> {
+        read(&self.place(id))
+    }
+
+    /// Remembers an entity, whatever was remembered of it: when this returns, it is on disk.
+    ///
+    /// # Errors
+    /// If it cannot be written; then what was remembered before still is.
+    pub fn keep<T: Serialize>(&self, remembered: &Remembered<T>) -> Result<()> {
+        self.keep_all(std::slice::from_ref(remembered))
+    }
+
+    /// Remembers many entities.
+    ///
+    /// # Errors
+    /// If one cannot be written.
+    pub fn keep_all<T: Serialize>(&self, remembered: &[Remembered<T>]) -> Result<()> {
+        let durability = Durability::of(remembered.len());
+        let places: Vec<Place> = remembered.iter().map(|remembered| self.place(&remembered.id)).collect();
+        let temporary: Vec<Place> = places.iter().map(|place| place.temporary(TEMPORARY)).collect();
+        for (place, remembered) in temporary.iter().zip(remembered) {
+            place.create_folder()?;
+            let failed = |error: io::Error| PathError::new("write", place.shown(), error);
+            let mut text = serde_json::to_vec_pretty(remembered).map_err(|error| failed(error.into()))?;
+            text.push(b'\n');
+            place.create()?.write_all(&text).map_err(failed)?;
+        }
+        durability.sync(&temporary, [])?;
+        for (temporary, place) in temporary.iter().zip(&places) {
+            temporary.rename_to(place)?;
+        }
+        durability.sync([], &places)
+    }
+
+    /// Remembers an entity unless it is remembered already: a base is what was there before the first change.
+    ///
+    /// # Errors
+    /// If it cannot be written, or what is there makes no sense.
+    pub fn keep_first<T: Serialize + DeserializeOwned>(&self, remembered: &Remembered<T>) -> Result<()> {
+        if self.recall::<T>(&remembered.id)?.is_some() { Ok(()) } else { self.keep(remembered) }
+    }
+
+    /// Forgets an entity: when this returns, it is forgotten on disk.
+    ///
+    /// # Errors
+    /// If the record cannot be removed.
+    pub fn forget(&self, id: &str) -> Result<()> {
+        let place = self.place(id);
+        if !place.exists()? {
+            return Ok(());
+        }
+        place.remove()?;
+        Durability::Each.sync([], [&place])?;
+        place.remove_empty_folders(Path::new(""));
+        Ok(())
+    }
+
+    fn place(&self, id: &str) -> Place {
+        self.state.place(&self.folder.join(FOLDER).join(file_name(id)))
+    }
+}
+
+fn read<T: DeserializeOwned>(place: &Place) -> Result<Option<Remembered<T>>> {
+    let Some(file) = place.open_if_file()? else { return Ok(None) };
+    let failed = |error: serde_json::Error| PathError::new("read", place.shown(), io::Error::from(error));
+    serde_json::from_reader(io::BufReader::new(file)).map(Some).map_err(failed)
+}
+
+/// A name that no other ID gives, and that people recognize.
+fn file_name(id: &str) -> String {
+    let mut name = String::new();
+    for byte in id.bytes() {
+        if byte.is_ascii_alphanumeric() || b":._@+-".contains(&byte) {
+            name.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(name, "%{byte:02x}");
+        }
+    }
+    if name.len() > NAME_MAX {
+        // Two IDs that meet here would have to be made for it.
+        name.truncate(NAME_MAX - 17);
+        let _ = write!(name, "~{:016x}", crate::place::fingerprint(id.as_bytes()));
+    }
+    name + SUFFIX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Sink, Stream};
+    use holo_protocol::environment as names;
+
+    #[derive(Default)]
+    struct Said(Vec<u8>);
+
+    impl Sink for Said {
+        fn write(&mut self, _: Stream, bytes: &[u8]) {
+            self.0.extend_from_slice(bytes);
+        }
+    }
+
+    fn memory(folder: &Path) -> Memory {
+        let variable = |name: &str| Some(if name == names::STATE_DIR { folder.into() } else { "x".into() });
+        Memory::open(&Host::from_environment(variable).unwrap()).unwrap()
+    }
+
+    fn remembered(id: &str, base: u32) -> Remembered<u32> {
+        let mut report = EntityReport::new(id);
+        report.edges.needs.push(Asset::new("user", "fred"));
+        report.edges.requires.push("a:b".into());
+        Remembered::new(&report, base)
+    }
+
+    #[test]
+    fn remembers_until_it_forgets() {
+        let folder = tempfile::tempdir().unwrap();
+        let memory = memory(folder.path());
+        let long = format!("file:/{}", "x/".repeat(300));
+        let other = format!("{long}y");
+        for (number, id) in (0..).zip(["package:nginx", "file:/etc/a b", &long, &other]) {
+            assert_eq!(memory.recall::<u32>(id).unwrap(), None);
+            memory.keep_first(&remembered(id, number)).unwrap();
+            memory.keep_first(&remembered(id, 99)).unwrap();
+            assert_eq!(memory.recall(id).unwrap(), Some(remembered(id, number)));
+        }
+        let all = memory.all::<u32>(&mut Output::new(&mut Said::default())).unwrap();
+        assert_eq!(all.len(), 4);
+        memory.keep_all(&[remembered(&long, 7), remembered(&other, 8)]).unwrap();
+        assert_eq!(memory.recall(&long).unwrap(), Some(remembered(&long, 7)));
+        for id in all.keys() {
+            memory.forget(id).unwrap();
+            assert_eq!(memory.recall::<u32>(id).unwrap(), None);
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn only_we_can_read_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        memory(folder.path()).keep(&remembered("a:b", 1)).unwrap();
+        let file = folder.path().join("base/a:b.json");
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let memory = memory(folder.path());
+        memory.keep(&remembered("a:b", 1)).unwrap();
+        let damaged = folder.path().join("base/c:d.json");
+        std::fs::write(&damaged, "{").unwrap();
+        let mut said = Said::default();
+        let all = memory.all::<u32>(&mut Output::new(&mut said)).unwrap();
+        assert_eq!(all.keys().collect::<Vec<_>>(), ["a:b"]);
+        assert!(String::from_utf8(said.0).unwrap().contains("base/c:d.json: "));
+        assert!(memory.recall::<u32>("c:d").is_err() && damaged.exists());
+    }
+
+    #[test]
+    fn an_orphan_has_the_edges_that_it_had() {
+        let report = remembered("user:fred", 1).orphan_report();
+        assert!(report.edges.orphan);
+        assert_eq!(report.edges.needs, [Asset::new("user", "fred")]);
+        assert_eq!(report.edges.after, ["a:b"]);
+    }
+}

@@ -1,0 +1,356 @@
+//! Paths that a plugin makes: what was there before, what it made, and how it gets from one to the other.
+//!
+//! This is for plugins whose entities are made of files: an entity's [`Tracks`] are remembered with it ([`Memory`](crate::memory::Memory)),
+//! contents lie beside ([`Contents`]). The rules are those of `files`: what was found before the first change is the *base* and comes
+//! back when the entity is not defined any more; what a person has changed since we made it is overwritten only by force.
+//!
+//! A change is made in steps, each on disk before the next one is begun, so that a kill at any moment does no harm:
+//!
+//! 1. Contents are kept, bases and *intents* recorded. Nothing has been touched yet.
+//! 2. Paths are changed, each in one step.
+//! 3. What was intended is recorded as made.
+//!
+//! Who finds a path equal to its intent after a kill knows that it is our own work and not a person's.
+
+mod contents;
+mod state;
+
+pub use contents::{Contents, Digest};
+pub use state::{Attributes, State, Unmanaged};
+
+use crate::error::{PathError, Result};
+use crate::memory::{Memory, Remembered};
+use crate::place::{Place, Tree};
+use crate::{Durability, ForceTo, Host};
+use bstr::{BString, ByteSlice};
+use holo_protocol::Text;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const CONTENTS: &str = "contents";
+/// What a new file is called before it takes its place.
+const TEMPORARY: &str = ".holonew";
+
+/// Everything that an entity has made, by path.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<Entry>", into = "Vec<Entry>")]
+pub struct Tracks(BTreeMap<BString, Track>);
+
+/// What is known of a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Track {
+    /// What was there before us.
+    pub base: State,
+    /// What we made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<State>,
+    /// What we are about to make.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    intent: Option<State>,
+}
+
+/// A path with its track, as it is written.
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    path: Text,
+    #[serde(flatten)]
+    track: Track,
+}
+
+impl From<Vec<Entry>> for Tracks {
+    fn from(entries: Vec<Entry>) -> Self {
+        Tracks(entries.into_iter().map(|entry| (entry.path.0, entry.track)).collect())
+    }
+}
+
+impl From<Tracks> for Vec<Entry> {
+    fn from(tracks: Tracks) -> Self {
+        tracks.0.into_iter().map(|(path, track)| Entry { path: Text(path), track }).collect()
+    }
+}
+
+impl Tracks {
+    /// What is known of a path.
+    #[must_use]
+    pub fn get(&self, path: &Path) -> Option<&Track> {
+        self.0.get(&crate::path_bytes(path))
+    }
+
+    /// All paths, in their order, with what is known of them.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (PathBuf, &Track)> {
+        self.0.iter().map(|(path, track)| (path.to_path_lossy().into_owned(), track))
+    }
+
+    /// Whether nothing is known of any path.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The contents that may be needed again.
+    #[must_use]
+    pub fn contents(&self) -> BTreeSet<Digest> {
+        let states = self.0.values().flat_map(|track| [Some(&track.base), track.made.as_ref(), track.intent.as_ref()]);
+        states.flatten().filter_map(State::content).cloned().collect()
+    }
+}
+
+/// What has to be done with a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Nothing: it is as it shall be.
+    Nothing,
+    /// It is to be changed, and no work of a person's is lost.
+    Change,
+    /// It is to be changed, which would lose a person's work.
+    NeedsForce(ForceTo),
+}
+
+/// Decides what has to be done with a path.
+#[must_use]
+pub fn decide(track: Option<&Track>, current: &State, desired: &State) -> Decision {
+    if current == desired {
+        return Decision::Nothing;
+    }
+    // What a killed run was about to make is no person's work.
+    let Some(made) = track.and_then(|track| track.made.as_ref()) else { return Decision::Change };
+    let intent = track.and_then(|track| track.intent.as_ref());
+    if current == made || Some(current) == intent {
+        Decision::Change
+    } else if *current == State::Absent {
+        Decision::NeedsForce(ForceTo::Restore)
+    } else {
+        Decision::NeedsForce(ForceTo::Overwrite)
+    }
+}
+
+/// Where paths are, and where what is known of them is kept.
+#[derive(Clone, Debug)]
+pub struct Tracker {
+    root: Arc<Tree>,
+    /// What files have in them.
+    pub contents: Contents,
+    memory: Memory,
+}
+
+/// An entity's record, of which its tracks are a part.
+pub trait HasTracks {
+    /// The tracks.
+    fn tracks(&mut self) -> &mut Tracks;
+}
+
+impl HasTracks for Tracks {
+    fn tracks(&mut self) -> &mut Tracks {
+        self
+    }
+}
+
+impl Tracker {
+    /// The paths below the host's root; contents are kept beside the memory's records.
+    ///
+    /// # Errors
+    /// If the root or the state directory cannot be opened.
+    pub fn open(host: &Host, memory: &Memory) -> Result<Tracker> {
+        let root = Tree::open(host.root())?;
+        let contents = Contents::new(memory.tree(), memory.folder().join(CONTENTS));
+        Ok(Tracker { root, contents, memory: memory.clone() })
+    }
+
+    /// The place of a path.
+    #[must_use]
+    pub fn place(&self, path: &Path) -> Place {
+        self.root.place(path)
+    }
+
+    /// What is at a path.
+    ///
+    /// # Errors
+    /// If that cannot be told, or is nothing that can be managed.
+    pub fn state(&self, path: &Path) -> std::result::Result<State, Unmanaged> {
+        State::of(&self.place(path))
+    }
+
+    /// Makes what is wanted, and remembers what was there before; a path that is wanted as it is gets a track too.
+    ///
+    /// Parents that are missing are made, 0755. A directory takes the place of nothing but nothing, and nothing that of a directory only
+    /// if it is empty: who wants more empties it before.
+    ///
+    /// # Errors
+    /// The first thing that went wrong. What has been done by then is known as ours to the next apply.
+    pub fn make<T: Serialize + HasTracks>(
+        &self,
+        remembered: &mut Remembered<T>,
+        wanted: &[(PathBuf, State)],
+    ) -> std::result::Result<(), Unmanaged> {
+        let current = self.record_intents(remembered, wanted)?;
+        self.memory.keep(remembered)?;
+        let changes: Vec<(&Path, &State, &State)> = wanted
+            .iter()
+            .zip(&current)
+            .filter(|((_, state), current)| state != *current)
+            .map(|((path, state), current)| (path.as_path(), current, state))
+            .collect();
+        self.change(&changes)?;
+        for track in remembered.base.tracks().0.values_mut() {
+            if let Some(intent) = track.intent.take() {
+                track.made = Some(intent);
+            }
+        }
+        self.memory.keep(remembered)?;
+        Ok(())
+    }
+
+    /// What is at the paths now.
+    fn record_intents<T: HasTracks>(
+        &self,
+        remembered: &mut Remembered<T>,
+        wanted: &[(PathBuf, State)],
+    ) -> std::result::Result<Vec<State>, Unmanaged> {
+        let tracks = remembered.base.tracks();
+        let mut all = Vec::new();
+        for (path, state) in wanted {
+            let current = self.state(path)?;
+            let key = crate::path_bytes(path);
+            let is_known = tracks.0.contains_key(&key);
+            if !is_known && current.content().is_some() {
+                self.contents.keep(&self.place(path))?;
+            }
+            let track =
+                tracks.0.entry(key).or_insert_with(|| Track { base: current.clone(), made: None, intent: None });
+            // An earlier intent that came true is what we made.
+            if track.intent.as_ref() == Some(&current) {
+                track.made = track.intent.take();
+            }
+            track.intent = Some(state.clone());
+            all.push(current);
+        }
+        Ok(all)
+    }
+
+    /// Puts the bases back, the deepest paths first, and forgets the tracks of these paths. The record itself is the caller's to keep or
+    /// to forget.
+    ///
+    /// Directories that we made stay where somebody has put something into them.
+    ///
+    /// # Errors
+    /// The first thing that went wrong.
+    pub fn restore(&self, tracks: &mut Tracks, paths: &[PathBuf]) -> std::result::Result<(), Unmanaged> {
+        let mut paths: Vec<&PathBuf> = paths.iter().collect();
+        // What was made inside of a directory goes before it; what was there comes back after it.
+        paths.sort();
+        let bases: Vec<(&PathBuf, State)> =
+            paths.into_iter().filter_map(|path| Some((path, tracks.get(path)?.base.clone()))).collect();
+        let (gone, back): (Vec<_>, Vec<_>) = bases.iter().partition(|(_, base)| *base == State::Absent);
+        for (path, _) in gone.iter().rev() {
+            let current = self.state(path)?;
+            match current {
+                State::Directory { .. } => {
+                    let place = self.place(path);
+                    self.root.forget();
+                    match state::remove_directory(&place) {
+                        Err(error) if error.error.kind() == std::io::ErrorKind::DirectoryNotEmpty => {}
+                        other => other?,
+                    }
+                    self.root.forget();
+                }
+                current => self.change(&[(path, &current, &State::Absent)])?,
+            }
+        }
+        for (path, base) in back {
+            let current = self.state(path)?;
+            if current != *base {
+                self.change(&[(path, &current, base)])?;
+            }
+        }
+        for (path, _) in &bases {
+            tracks.0.remove(&crate::path_bytes(path));
+        }
+        Ok(())
+    }
+
+    /// Step 2: each of these paths is in the first state and gets the second one.
+    fn change(&self, changes: &[(&Path, &State, &State)]) -> Result<()> {
+        let durability = Durability::of(changes.len());
+        let mut temporaries = Vec::new();
+        let prepared = changes.iter().try_for_each(|(path, current, desired)| {
+            let place = self.place(path);
+            if **desired != State::Absent {
+                place.create_folder()?;
+            }
+            if self.is_replaced(current, desired) {
+                let temporary = place.temporary(TEMPORARY);
+                desired.write_temporary(&temporary, &self.contents)?;
+                temporaries.push((temporary, place));
+            }
+            Ok(())
+        });
+        let written = prepared.and_then(|()| durability.sync(temporaries.iter().map(|(temporary, _)| temporary), []));
+        if let Err(error) = written {
+            temporaries.iter().for_each(|(temporary, _)| drop(temporary.remove()));
+            return Err(error);
+        }
+        let mut changed = Vec::new();
+        for (path, current, desired) in changes {
+            let place = self.place(path);
+            self.change_one(&place, current, desired)?;
+            changed.push(place);
+        }
+        durability.sync([], &changed)
+    }
+
+    /// Whether the path gets a new file or symlink by a rename.
+    fn is_replaced(&self, current: &State, desired: &State) -> bool {
+        match (current, desired) {
+            (_, State::Absent | State::Directory { .. }) => false,
+            (State::File { content, .. }, State::File { content: wanted, .. }) => content != wanted,
+            _ => true,
+        }
+    }
+
+    fn change_one(&self, place: &Place, current: &State, desired: &State) -> Result<()> {
+        match (current, desired) {
+            (State::Directory { .. }, State::Absent) => {
+                self.root.forget();
+                state::remove_directory(place)
+            }
+            (_, State::Absent) => place.remove(),
+            (State::Absent | State::Directory { .. }, State::Directory { attributes }) => {
+                attributes.give_directory(place)
+            }
+            (_, State::Directory { .. }) => Err(PathError::new("mkdir", place.shown(), rustix::io::Errno::EXIST)),
+            (State::File { content, .. }, State::File { content: wanted, attributes }) if content == wanted => {
+                attributes.give_in_place(place)
+            }
+            _ => place.temporary(TEMPORARY).rename_to(place),
+        }
+    }
+
+    /// What we made at a path and what is there, as two files that can be compared: of a file that we made, a copy in the cache directory
+    /// with its mode.
+    ///
+    /// # Errors
+    /// If the copy cannot be made.
+    pub fn difference(&self, host: &Host, path: &Path, made: Option<&State>) -> Result<crate::FilePair> {
+        let cache = Tree::open(host.cache_dir())?;
+        let copy = cache.place(&Path::new("made").join(crate::place::without_root(path)));
+        copy.create_folder()?;
+        if let Some(made) = made {
+            made.write_temporary(&copy, &self.contents)?;
+        }
+        Ok(crate::FilePair { from: copy.shown(), to: self.place(path).shown() })
+    }
+
+    /// Removes contents that no entity needs any more, given those that are needed.
+    ///
+    /// # Errors
+    /// If one cannot be removed.
+    pub fn keep_only(&self, used: &BTreeSet<Digest>) -> Result<()> {
+        self.contents.keep_only(used)
+    }
+}
+
+#[cfg(test)]
+mod tests;

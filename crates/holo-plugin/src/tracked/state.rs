@@ -1,0 +1,218 @@
+//! What is at a path, so that it can be compared and put back.
+
+use super::contents::{Contents, Digest};
+use crate::directory;
+use crate::error::{PathError, Result, at};
+use crate::place::Place;
+use holo_protocol::Text;
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io;
+
+const MODE_BITS: u32 = 0o7777;
+
+/// What is at a path, or what was or shall be there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "lowercase", deny_unknown_fields)]
+pub enum State {
+    /// Nothing.
+    Absent,
+    /// A regular file.
+    File {
+        /// What is in it.
+        content: Digest,
+        /// Mode and owner.
+        #[serde(flatten)]
+        attributes: Attributes,
+    },
+    /// A symlink.
+    Symlink {
+        /// Where it leads to.
+        target: Text,
+        /// Its owner.
+        uid: u32,
+        /// Its group.
+        gid: u32,
+    },
+    /// A directory. What is in it is not part of its state.
+    Directory {
+        /// Mode and owner.
+        #[serde(flatten)]
+        attributes: Attributes,
+    },
+}
+
+/// Who may do what with a file or directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attributes {
+    /// All twelve bits.
+    pub mode: u32,
+    /// The owner.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+}
+
+/// Why the state of a path is nothing that we can manage.
+#[derive(Debug, thiserror::Error)]
+pub enum Unmanaged {
+    /// It is a device, a FIFO, or a socket, which are never opened.
+    #[error("{0} is neither a file, a symlink nor a directory")]
+    Special(String),
+    /// It cannot be looked at.
+    #[error(transparent)]
+    Path(#[from] PathError),
+}
+
+impl State {
+    /// The state of what is at a place.
+    ///
+    /// # Errors
+    /// If it is of a special kind, or cannot be looked at.
+    pub fn of(place: &Place) -> std::result::Result<State, Unmanaged> {
+        let Some(stat) = place.stat()? else { return Ok(State::Absent) };
+        Ok(match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => {
+                let mut file = place.open()?;
+                let stat = rustix::fs::fstat(&file).map_err(at("stat", &place.shown()))?;
+                let content = Digest::of(&mut file).map_err(at("read", &place.shown()))?;
+                State::File { content, attributes: Attributes::of(&stat) }
+            }
+            FileType::Symlink => {
+                State::Symlink { target: place.read_link()?.into(), uid: stat.st_uid, gid: stat.st_gid }
+            }
+            FileType::Directory => State::Directory { attributes: Attributes::of(&stat) },
+            _ => return Err(Unmanaged::Special(place.shown().display().to_string())),
+        })
+    }
+
+    /// The content, if it is a file.
+    #[must_use]
+    pub fn content(&self) -> Option<&Digest> {
+        if let State::File { content, .. } = self { Some(content) } else { None }
+    }
+
+    /// Mode and owner, if it has a mode.
+    #[must_use]
+    pub fn attributes(&self) -> Option<Attributes> {
+        match self {
+            State::File { attributes, .. } | State::Directory { attributes } => Some(*attributes),
+            State::Absent | State::Symlink { .. } => None,
+        }
+    }
+
+    /// In a word: `file`, `symlink`, `directory`, `nothing`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            State::Absent => "nothing",
+            State::File { .. } => "file",
+            State::Symlink { .. } => "symlink",
+            State::Directory { .. } => "directory",
+        }
+    }
+
+    /// Writes a new file or symlink to a temporary place, to be moved over its target by [`Place::rename_to`].
+    ///
+    /// # Errors
+    /// If it cannot be written: then nothing is left there.
+    pub(super) fn write_temporary(&self, place: &Place, contents: &Contents) -> Result<()> {
+        let written = match self {
+            State::File { content, attributes } => write_file(content, *attributes, place, contents),
+            State::Symlink { target, uid, gid } => {
+                place.create_symlink(&target.0).and_then(|()| give_symlink(place, *uid, *gid))
+            }
+            State::Absent | State::Directory { .. } => Ok(()),
+        };
+        if written.is_err() {
+            let _ = place.remove();
+        }
+        written
+    }
+}
+
+fn write_file(content: &Digest, attributes: Attributes, place: &Place, contents: &Contents) -> Result<()> {
+    let mut from = contents.open(content)?;
+    let mut file = place.create()?;
+    io::copy(&mut from, &mut file).map_err(at("write", &place.shown()))?;
+    attributes.give(&file, place)
+}
+
+fn give_symlink(place: &Place, uid: u32, gid: u32) -> Result<()> {
+    let Some(stat) = place.stat()? else { return Ok(()) };
+    let wanted = Attributes { mode: stat.st_mode & MODE_BITS, uid, gid };
+    match wanted.owners_to_change(&stat) {
+        (None, None) => Ok(()),
+        (uid, gid) => place.change_owner(uid, gid),
+    }
+}
+
+impl Attributes {
+    fn of(stat: &Stat) -> Attributes {
+        Attributes { mode: stat.st_mode & MODE_BITS, uid: stat.st_uid, gid: stat.st_gid }
+    }
+
+    /// Gives owner and mode to an open file or directory; whoever is not root need not confirm the owner that it has.
+    fn give(self, file: &File, place: &Place) -> Result<()> {
+        let shown = place.shown();
+        let stat = rustix::fs::fstat(file).map_err(at("stat", &shown))?;
+        // The owner comes first: changing it takes the set-user-ID bit away.
+        let (uid, gid) = self.owners_to_change(&stat);
+        if uid.is_some() || gid.is_some() {
+            rustix::fs::fchown(file, uid, gid).map_err(at("chown", &shown))?;
+        }
+        rustix::fs::fchmod(file, Mode::from_raw_mode(self.mode)).map_err(at("chmod", &shown))
+    }
+
+    fn owners_to_change(self, stat: &Stat) -> (Option<Uid>, Option<Gid>) {
+        let uid = (stat.st_uid != self.uid).then(|| Uid::from_raw(self.uid));
+        let gid = (stat.st_gid != self.gid).then(|| Gid::from_raw(self.gid));
+        (uid, gid)
+    }
+
+    /// Gives owner and mode to the file that is at a place already: programs that have it open keep it.
+    ///
+    /// # Errors
+    /// If it has a second name, by which somebody could have put a file of others here; or if the system refuses.
+    pub(super) fn give_in_place(self, place: &Place) -> Result<()> {
+        let file = place.open()?;
+        let shown = place.shown();
+        let stat = rustix::fs::fstat(&file).map_err(at("stat", &shown))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(PathError::new("chmod", shown, Errno::INVAL));
+        }
+        let folder = rustix::fs::fstat(place.open_directory()?).map_err(at("stat", &shown))?;
+        if stat.st_nlink > 1 && !directory::is_trusted(folder.st_uid) {
+            let words = "it has several names, in a directory of another user";
+            return Err(PathError::new("chmod", shown, io::Error::new(io::ErrorKind::PermissionDenied, words)));
+        }
+        self.give(&file, place)?;
+        rustix::fs::fsync(&file).map_err(at("sync", &place.shown()))
+    }
+
+    /// Makes the directory if it is not there, and gives it owner and mode.
+    ///
+    /// # Errors
+    /// If there is something else, or the system refuses.
+    pub(super) fn give_directory(self, place: &Place) -> Result<()> {
+        let private = Mode::RWXU;
+        match place.with("mkdir", |directory, name| rustix::fs::mkdirat(directory, name, private)) {
+            Ok(()) => {}
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = place.with("open", |directory, name| rustix::fs::openat(directory, name, flags, Mode::empty()))?;
+        self.give(&File::from(opened), place)
+    }
+}
+
+/// Removes an empty directory.
+pub(super) fn remove_directory(place: &Place) -> Result<()> {
+    match place.with("rmdir", |directory, name| rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR)) {
+        Err(error) if !error.is_missing() => Err(error),
+        _ => Ok(()),
+    }
+}
