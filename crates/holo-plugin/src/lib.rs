@@ -35,7 +35,6 @@
 //! }
 //! ```
 
-pub mod child;
 mod directory;
 mod durability;
 pub mod error;
@@ -44,6 +43,7 @@ mod image;
 mod output;
 mod place;
 mod plugin;
+pub mod process;
 mod serve;
 mod side_by_side;
 
