@@ -374,4 +374,9 @@ mod tests {
         assert!(["0", "-1", "all", "4294967296"].iter().all(|number| apply(&["--jobs", number]).is_none()));
         assert_eq!(apply(&["--json", "--odd"]).unwrap().selection.selectors, ["--odd"]);
     }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
 }

@@ -175,7 +175,7 @@ impl Tracker {
 
     /// Makes what is wanted, and remembers what was there before; a path that is wanted as it is gets a track too.
     ///
-    /// Parents that are missing are made, 0755. A directory takes the place of nothing but nothing, and nothing that of a directory only
+    /// Parents that are missing are made, 0755, and tracked as well. A directory takes the place of nothing but nothing, and nothing that of a directory only
     /// if it is empty: who wants more empties it before.
     ///
     /// # Errors
@@ -185,6 +185,7 @@ impl Tracker {
         remembered: &mut Remembered<T>,
         wanted: &[(PathBuf, State)],
     ) -> std::result::Result<(), Unmanaged> {
+        let wanted = &self.with_missing_parents(wanted)?;
         let current = self.record_intents(remembered, wanted)?;
         self.memory.keep(remembered)?;
         let changes: Vec<(&Path, &State, &State)> = wanted
@@ -201,6 +202,34 @@ impl Tracker {
         }
         self.memory.keep(remembered)?;
         Ok(())
+    }
+
+    /// The same, each preceded by the directories that it needs and nobody has.
+    fn with_missing_parents(&self, wanted: &[(PathBuf, State)]) -> Result<Vec<(PathBuf, State)>> {
+        let ours = Attributes {
+            mode: 0o755,
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+        };
+        let mut named: BTreeSet<&Path> = wanted.iter().map(|(path, _)| path.as_path()).collect();
+        let mut all = Vec::new();
+        for (path, state) in wanted {
+            let mut missing = Vec::new();
+            if *state != State::Absent {
+                for parent in path.ancestors().skip(1) {
+                    if parent == Path::new("/") || named.contains(parent) || self.place(parent).exists()? {
+                        break;
+                    }
+                    missing.push(parent);
+                }
+            }
+            named.extend(&missing);
+            all.extend(
+                missing.into_iter().rev().map(|parent| (parent.to_owned(), State::Directory { attributes: ours })),
+            );
+            all.push((path.clone(), state.clone()));
+        }
+        Ok(all)
     }
 
     /// What is at the paths now.
@@ -293,12 +322,17 @@ impl Tracker {
             return Err(error);
         }
         let mut changed = Vec::new();
-        for (path, current, desired) in changes {
+        let done = changes.iter().try_for_each(|(path, current, desired)| {
             let place = self.place(path);
             self.change_one(&place, current, desired)?;
             changed.push(place);
+            Ok(())
+        });
+        let synced = durability.sync([], &changed);
+        if done.is_err() {
+            temporaries.iter().for_each(|(temporary, _)| drop(temporary.remove()));
         }
-        durability.sync([], &changed)
+        done.and(synced)
     }
 
     /// Whether the path gets a new file or symlink by a rename.
@@ -315,6 +349,11 @@ impl Tracker {
             (State::Directory { .. }, State::Absent) => {
                 self.root.forget();
                 state::remove_directory(place)
+            }
+            (State::Directory { .. }, State::File { .. } | State::Symlink { .. }) => {
+                self.root.forget();
+                state::remove_directory(place)?;
+                place.temporary(TEMPORARY).rename_to(place)
             }
             (_, State::Absent) => place.remove(),
             (State::Absent | State::Directory { .. }, State::Directory { attributes }) => {

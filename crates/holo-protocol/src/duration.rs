@@ -35,9 +35,4 @@ mod tests {
             assert!(parse(text).is_err(), "{text}");
         }
     }
-
-    #[test]
-    fn the_definition_is_sound() {
-        Cli::command().debug_assert();
-    }
 }

@@ -1,1 +1,240 @@
-//! x
+//! From what was there to what is wanted, and back.
+use super::*;
+use crate::EntityReport;
+use holo_protocol::environment as names;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+/// A root and a state directory to throw away.
+struct Lab {
+    folder: tempfile::TempDir,
+    host: Host,
+    memory: Memory,
+    tracker: Tracker,
+}
+
+impl Lab {
+    fn new() -> Lab {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["root", "state", "cache"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        let path = |name: &str| Some(folder.path().join(name).into());
+        let variable = |name: &str| match name {
+            names::ROOT_DIR => path("root"),
+            names::STATE_DIR => path("state"),
+            names::CACHE_DIR => path("cache"),
+            _ => Some("x".into()),
+        };
+        let host = Host::from_environment(variable).unwrap();
+        let memory = Memory::open(&host).unwrap();
+        let tracker = Tracker::open(&host, &memory).unwrap();
+        Lab { folder, host, memory, tracker }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join("root").join(path)
+    }
+
+    fn attributes(&self, mode: u32) -> Attributes {
+        let root = fs::metadata(self.path("")).unwrap();
+        Attributes { mode, uid: root.uid(), gid: root.gid() }
+    }
+
+    fn file(&self, text: &str, mode: u32) -> State {
+        let content = self.tracker.contents.keep_bytes(text.as_bytes()).unwrap();
+        State::File { content, attributes: self.attributes(mode) }
+    }
+
+    fn symlink(&self, target: &str) -> State {
+        let Attributes { uid, gid, .. } = self.attributes(0);
+        State::Symlink { target: target.into(), uid, gid }
+    }
+
+    fn directory(&self, mode: u32) -> State {
+        State::Directory { attributes: self.attributes(mode) }
+    }
+
+    fn make(&self, wanted: &[(&str, State)]) {
+        let mut remembered = self.remembered();
+        let wanted: Vec<(PathBuf, State)> = wanted.iter().map(|(path, state)| (path.into(), state.clone())).collect();
+        self.tracker.make(&mut remembered, &wanted).unwrap();
+    }
+
+    fn remembered(&self) -> Remembered<Tracks> {
+        let known = self.memory.recall("thing:x").unwrap();
+        known.unwrap_or_else(|| Remembered::new(&EntityReport::new("thing:x"), Tracks::default()))
+    }
+
+    fn decide(&self, path: &str, desired: &State) -> Decision {
+        let path = Path::new(path);
+        decide(self.remembered().base.get(path), &self.tracker.state(path).unwrap(), desired)
+    }
+
+    fn restore(&self) {
+        let mut tracks = self.remembered().base;
+        let paths: Vec<PathBuf> = tracks.iter().map(|(path, _)| path).collect();
+        self.tracker.restore(&mut tracks, &paths).unwrap();
+        assert!(tracks.is_empty());
+    }
+
+    /// Everything below the root: path, mode, and what is in it.
+    fn tree(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        list(&self.path(""), &mut all);
+        all.iter().map(|line| line.replace(&self.path("").display().to_string(), "")).collect()
+    }
+}
+
+fn list(folder: &Path, all: &mut Vec<String>) {
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    for path in paths {
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        let mode = metadata.mode() & 0o7777;
+        if metadata.is_symlink() {
+            all.push(format!("{} -> {}", path.display(), fs::read_link(&path).unwrap().display()));
+        } else if metadata.is_dir() {
+            all.push(format!("{mode:04o} {}/", path.display()));
+            list(&path, all);
+        } else {
+            all.push(format!("{mode:04o} {}: {}", path.display(), fs::read_to_string(&path).unwrap()));
+        }
+    }
+}
+
+#[test]
+fn everything_comes_back_as_it_was() {
+    let lab = Lab::new();
+    fs::write(lab.path("file"), "old").unwrap();
+    fs::set_permissions(lab.path("file"), fs::Permissions::from_mode(0o4711)).unwrap();
+    symlink("file", lab.path("link")).unwrap();
+    fs::create_dir(lab.path("folder")).unwrap();
+    let before = lab.tree();
+    lab.make(&[
+        ("/file", lab.file("new", 0o640)),
+        ("/link", lab.file("was a link", 0o644)),
+        ("/folder", lab.directory(0o2750)),
+        ("/new", lab.directory(0o700)),
+        ("/new/file", lab.file("inside", 0o600)),
+        ("/new/link", lab.symlink("file")),
+        ("/gone/deep/file", lab.file("", 0o644)),
+    ]);
+    assert_eq!(
+        lab.tree(),
+        [
+            "0640 file: new",
+            "2750 folder/",
+            "0755 gone/",
+            "0755 gone/deep/",
+            "0644 gone/deep/file: ",
+            "0644 link: was a link",
+            "0700 new/",
+            "0600 new/file: inside",
+            "new/link -> file",
+        ]
+    );
+    // The second time, the bases stay what they were.
+    lab.make(&[("/file", lab.file("newer", 0o600)), ("/link", State::Absent)]);
+    assert!(!lab.path("link").exists());
+    lab.restore();
+    assert_eq!(lab.tree(), before);
+}
+
+#[test]
+fn a_persons_work_is_overwritten_only_by_force() {
+    let lab = Lab::new();
+    let wanted = lab.file("wanted", 0o644);
+    assert_eq!(lab.decide("/file", &wanted), Decision::Change);
+    fs::write(lab.path("file"), "found").unwrap();
+    assert_eq!(lab.decide("/file", &wanted), Decision::Change, "it will be the base");
+    lab.make(&[("/file", wanted.clone())]);
+    assert_eq!(lab.decide("/file", &wanted), Decision::Nothing);
+    let other = lab.file("other", 0o644);
+    assert_eq!(lab.decide("/file", &other), Decision::Change);
+    fs::write(lab.path("file"), "mine").unwrap();
+    assert_eq!(lab.decide("/file", &other), Decision::NeedsForce(ForceTo::Overwrite));
+    fs::remove_file(lab.path("file")).unwrap();
+    assert_eq!(lab.decide("/file", &wanted), Decision::NeedsForce(ForceTo::Restore));
+    assert_eq!(lab.decide("/file", &State::Absent), Decision::Nothing);
+}
+
+#[test]
+fn what_a_killed_run_has_made_is_no_persons_work() {
+    let lab = Lab::new();
+    lab.make(&[("/file", lab.file("one", 0o644))]);
+    // Killed after the file was changed, and before that was recorded.
+    let two = lab.file("two", 0o644);
+    let mut remembered = lab.remembered();
+    lab.tracker.record_intents(&mut remembered, &[("/file".into(), two.clone())]).unwrap();
+    lab.memory.keep(&remembered).unwrap();
+    fs::write(lab.path("file"), "two").unwrap();
+    assert_eq!(lab.decide("/file", &two), Decision::Nothing);
+    let three = lab.file("three", 0o644);
+    assert_eq!(lab.decide("/file", &three), Decision::Change);
+    lab.make(&[("/file", three)]);
+    assert_eq!(fs::read_to_string(lab.path("file")).unwrap(), "three");
+}
+
+#[test]
+fn directories_with_something_in_them_stay() {
+    let lab = Lab::new();
+    lab.make(&[("/made", lab.directory(0o755)), ("/made/file", lab.file("x", 0o644))]);
+    fs::write(lab.path("made/mine"), "a person's").unwrap();
+    lab.restore();
+    assert_eq!(lab.tree(), ["0755 made/", "0644 made/mine: a person's"]);
+    let mut remembered = lab.remembered();
+    let wanted = [(PathBuf::from("/made"), lab.file("file", 0o644))];
+    assert!(lab.tracker.make(&mut remembered, &wanted).is_err());
+    assert_eq!(lab.tree(), ["0755 made/", "0644 made/mine: a person's"]);
+}
+
+#[test]
+fn only_attributes_are_given_in_place() {
+    let lab = Lab::new();
+    fs::write(lab.path("log"), "text").unwrap();
+    let inode = fs::metadata(lab.path("log")).unwrap().ino();
+    lab.make(&[("/log", lab.file("text", 0o640))]);
+    let metadata = fs::metadata(lab.path("log")).unwrap();
+    assert_eq!((metadata.ino(), metadata.mode() & 0o7777), (inode, 0o640));
+}
+
+#[test]
+fn what_is_special_is_not_opened() {
+    let lab = Lab::new();
+    rustix::fs::mknodat(rustix::fs::CWD, lab.path("fifo"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)
+        .unwrap();
+    let error = lab.tracker.state(Path::new("/fifo")).unwrap_err();
+    assert!(error.to_string().ends_with("fifo is neither a file, a symlink nor a directory"), "{error}");
+}
+
+#[test]
+fn contents_that_nothing_needs_go() {
+    let lab = Lab::new();
+    fs::write(lab.path("file"), "found").unwrap();
+    lab.make(&[("/file", lab.file("one", 0o644))]);
+    lab.make(&[("/file", lab.file("two", 0o644))]);
+    let contents = lab.folder.path().join("state/contents");
+    assert_eq!(fs::read_dir(&contents).unwrap().count(), 3);
+    fs::write(contents.join("12-34.new"), "half").unwrap();
+    lab.tracker.keep_only(&lab.remembered().base.contents()).unwrap();
+    assert_eq!(fs::read_dir(&contents).unwrap().count(), 2);
+    let one = fs::metadata(contents.join(Digest::of_bytes(b"found").as_str())).unwrap();
+    assert_eq!(one.mode() & 0o777, 0o600);
+    lab.tracker.keep_only(&BTreeSet::new()).unwrap();
+    assert!(!contents.exists());
+}
+
+#[test]
+fn a_difference_is_two_files_with_their_modes() {
+    let lab = Lab::new();
+    lab.make(&[("/etc/file", lab.file("one", 0o640))]);
+    let remembered = lab.remembered();
+    let path = Path::new("/etc/file");
+    let made = remembered.base.get(path).unwrap().made.as_ref();
+    let pair = lab.tracker.difference(&lab.host, path, made).unwrap();
+    assert_eq!(fs::read_to_string(&pair.from).unwrap(), "one");
+    assert_eq!(fs::metadata(&pair.from).unwrap().mode() & 0o7777, 0o640);
+    assert_eq!(pair.to, lab.path("etc/file"));
+    assert!(!lab.tracker.difference(&lab.host, Path::new("/x"), None).unwrap().from.exists());
+}
