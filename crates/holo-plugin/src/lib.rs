@@ -35,7 +35,6 @@
 //! }
 //! ```
 
-pub mod child;
 pub mod declared;
 pub mod definitions;
 mod directory;
@@ -48,6 +47,7 @@ pub mod memory;
 mod output;
 mod place;
 mod plugin;
+pub mod process;
 mod serve;
 mod side_by_side;
 mod templates;

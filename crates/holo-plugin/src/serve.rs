@@ -23,8 +23,9 @@ enum Operation {
 
 /// Does what the command line and the environment ask of the plugin. A plugin's `main` is this call.
 pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
-    // Programs that a plugin calls must not hold its descriptors open: who waits for their end would wait for those programs.
-    close_fds::set_fds_cloexec(3, &[]);
+    // Programs that a plugin calls must not hold its descriptors open: who waits for their end would wait for those programs. Nor may they
+    // outlive it when it is ended.
+    let _prepared = holo_process::prepare();
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let Some(operation) = understand(arguments) else {
         return complain("usage: info | scan | check ID | apply ID | force-apply ID | diff ID | session", 2);

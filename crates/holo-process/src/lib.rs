@@ -1,1 +1,37 @@
 //! Programs that are called: with a time limit, in a process group of their own, their output as it comes.
+//!
+//! ```
+//! use holo_process::Program;
+//! use std::time::Duration;
+//!
+//! let mut program = Program::new("sh");
+//! program.args(["-c", "echo one; echo two >&2; exit 3"]).timeout(Duration::from_secs(10));
+//! let ended = program.run(|stream, bytes| print!("{stream:?}: {}", String::from_utf8_lossy(bytes)))?;
+//! assert_eq!(ended.failure().as_deref(), Some("exit status 3"));
+//! assert_eq!(ended.last_lines(1), ["two"]);
+//! # Ok::<(), holo_process::Error>(())
+//! ```
+//!
+//! # What is left behind
+//!
+//! Whoever [prepares](prepare) leaves nothing behind: if a signal ends the process, or even a kill, the groups of the programs that run are
+//! ended too, those that a signal ends before the process itself. What a program has left running in the background when it ends by itself
+//! lives on; that is how daemons are started.
+
+mod ended;
+mod error;
+mod groups;
+mod identity;
+mod launcher;
+mod lookup;
+mod program;
+mod running;
+// The words are version 3's, as those of the interface; both crates want them, and neither is to depend on the other.
+#[path = "../../holo-protocol/src/words.rs"]
+pub mod words;
+
+pub use ended::{Ended, Output, Status};
+pub use error::Error;
+pub use groups::{Prepared, end_all, prepare};
+pub use identity::Identity;
+pub use program::{Program, Stream};

@@ -3,7 +3,7 @@
 use crate::entity::{FileEntity, Kind, Resource};
 use crate::layout::Layout;
 use holo_plugin::error::PathError;
-use holo_plugin::{Content, Image, Output, Place, Unmanageable, child};
+use holo_plugin::{Content, Image, Output, Place, Unmanageable, process};
 use std::path::Path;
 
 /// The mode of a file that takes a symlink's place: a symlink has none to take over.
@@ -106,7 +106,7 @@ fn script_content(
         None => return Err(missing(&source).into()),
     };
     let written = result.create()?;
-    child::filter(&program, input, written, output)
+    process::filter(&program, input, written, output)
         .map_err(|reason| NotEvaluated(format!("execution of {} failed: {reason}", program.display())))?;
     // What it has called may have moved any directory.
     layout.forget();

@@ -1,0 +1,38 @@
+//! Programs that a plugin calls.
+
+use crate::output::Output;
+use holo_protocol::session;
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
+
+pub use holo_process::{Ended, Error, Identity, Output as Captured, Program, Status, Stream};
+
+/// Runs a program to its end; what it says is relayed as it comes.
+///
+/// # Errors
+/// If it cannot be started. How it ended is no error here.
+pub fn run(program: &Program, output: &mut Output<'_>) -> Result<Ended, Error> {
+    program.run(|stream, bytes| output.relay(of_session(stream), bytes))
+}
+
+fn of_session(stream: Stream) -> session::Stream {
+    match stream {
+        Stream::Stdout => session::Stream::Stdout,
+        Stream::Stderr => session::Stream::Stderr,
+    }
+}
+
+/// Runs a program that gets one file and makes another; what it says on stderr is relayed as it comes.
+///
+/// It may take as long as it likes, so it stays in our process group and ends with that.
+///
+/// # Errors
+/// If it cannot be started or does not end with 0, in words that read after "execution of PATH failed: ".
+pub fn filter(program: &Path, input: File, result: File, output: &mut Output<'_>) -> Result<(), String> {
+    let path = if program.components().count() == 1 { Path::new(".").join(program) } else { program.to_owned() };
+    let mut filter = Program::new(path);
+    filter.stdin_file(input).stdout_file(result).in_our_group().linger(Duration::ZERO);
+    let ended = run(&filter, output).map_err(|error| error.to_string())?;
+    ended.failure().map_or(Ok(()), Err)
+}

@@ -1,0 +1,162 @@
+//! How a program ended, and what it said last.
+
+use crate::words;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+/// So much of what a program said last is kept.
+const TAIL_SIZE: usize = 8 << 10;
+
+/// How a program ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// By itself, or by a signal.
+    pub status: Status,
+    /// The time limit that it was ended for.
+    pub timed_out: Option<Duration>,
+    /// Whether something that it left behind still held its pipes open.
+    pub held_open: bool,
+    /// The end of what it said on both streams, in order of arrival: whole lines, unless a single one is longer than is kept.
+    pub tail: Vec<u8>,
+}
+
+/// What the system says of the end of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It exited with this status.
+    Exited(i32),
+    /// A signal ended it.
+    Signaled {
+        /// Its number.
+        signal: i32,
+        /// Whether there is a core dump.
+        core_dumped: bool,
+    },
+}
+
+/// A program's end, and everything that it said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// How it ended.
+    pub ended: Ended,
+    /// What it said on its standard output.
+    pub stdout: Vec<u8>,
+    /// What it said on its standard error.
+    pub stderr: Vec<u8>,
+}
+
+impl Ended {
+    /// What is wrong with how it ended: `exit status 3`, `signal: killed`, `timed out after 5s`; nothing if it exited with 0 in time.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        match (self.timed_out, self.status) {
+            (Some(limit), _) => Some(format!("timed out after {limit:?}")),
+            (None, Status::Exited(code)) => words::failure(Some(code), None, false),
+            (None, Status::Signaled { signal, core_dumped }) => words::failure(None, Some(signal), core_dumped),
+        }
+    }
+
+    /// Its exit status, if it exited in time.
+    #[must_use]
+    pub fn code(&self) -> Option<i32> {
+        match (self.timed_out, self.status) {
+            (None, Status::Exited(code)) => Some(code),
+            _ => None,
+        }
+    }
+
+    /// Up to so many of the lines that it said last, without empty ones; what is not UTF-8 is replaced.
+    #[must_use]
+    pub fn last_lines(&self, count: usize) -> Vec<String> {
+        let text = String::from_utf8_lossy(&self.tail);
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        lines[lines.len().saturating_sub(count)..].iter().map(ToString::to_string).collect()
+    }
+}
+
+impl From<ExitStatus> for Status {
+    fn from(status: ExitStatus) -> Status {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Status::Exited(code),
+            (None, signal) => {
+                Status::Signaled { signal: signal.unwrap_or_default(), core_dumped: status.core_dumped() }
+            }
+        }
+    }
+}
+
+/// Keeps the end of what passes.
+#[derive(Debug, Default)]
+pub(crate) struct Tail {
+    bytes: Vec<u8>,
+    is_cut: bool,
+}
+
+impl Tail {
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        // Not each time, lest every few bytes move all the others.
+        if self.bytes.len() > 4 * TAIL_SIZE {
+            self.cut();
+        }
+    }
+
+    fn cut(&mut self) {
+        if let Some(excess) = self.bytes.len().checked_sub(TAIL_SIZE).filter(|&excess| excess > 0) {
+            self.bytes.drain(..excess);
+            self.is_cut = true;
+        }
+    }
+
+    pub(crate) fn into_bytes(mut self) -> Vec<u8> {
+        self.cut();
+        // What is left of the line that was cut would be taken for a line.
+        let end_of_line = self.bytes.iter().position(|&byte| byte == b'\n');
+        match end_of_line.filter(|&end| self.is_cut && end + 1 < self.bytes.len()) {
+            Some(end) => self.bytes.split_off(end + 1),
+            None => self.bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tail_of(chunks: &[&[u8]]) -> Vec<u8> {
+        let mut tail = Tail::default();
+        chunks.iter().for_each(|chunk| tail.push(chunk));
+        tail.into_bytes()
+    }
+
+    #[test]
+    fn a_tail_is_whole_lines() {
+        assert_eq!(tail_of(&[b"one\ntwo", b" three\n"]), b"one\ntwo three\n");
+        let line = [&[b'x'; 99][..], b"\n"].concat();
+        let tail = tail_of(&vec![&line[..]; 1000]);
+        assert!(tail.len() <= TAIL_SIZE && tail.len() > TAIL_SIZE - 100);
+        assert!(tail.split_inclusive(|&byte| byte == b'\n').all(|kept| kept == line));
+    }
+
+    #[test]
+    fn of_a_single_long_line_the_end_is_kept() {
+        let tail = tail_of(&[&vec![b'x'; 10 * TAIL_SIZE], b"end\n"]);
+        assert_eq!(tail.len(), TAIL_SIZE);
+        assert!(tail.ends_with(b"xend\n"));
+    }
+
+    #[test]
+    fn ends_in_words() {
+        let ended = |status, timed_out| Ended { status, timed_out, held_open: false, tail: b"a\n\nb\nc".to_vec() };
+        assert_eq!(ended(Status::Exited(0), None).failure(), None);
+        assert_eq!(ended(Status::Exited(3), None).failure().unwrap(), "exit status 3");
+        let killed = Status::Signaled { signal: 9, core_dumped: false };
+        assert_eq!(ended(killed, None).failure().unwrap(), "signal: killed");
+        let limit = Some(Duration::from_millis(1500));
+        assert_eq!(ended(Status::Exited(0), limit).failure().unwrap(), "timed out after 1.5s");
+        assert_eq!((ended(killed, None).code(), ended(Status::Exited(0), limit).code()), (None, None));
+        assert_eq!(ended(killed, None).last_lines(2), ["b", "c"]);
+        assert_eq!(ended(killed, None).last_lines(9), ["a", "b", "c"]);
+    }
+}

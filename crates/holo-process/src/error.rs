@@ -1,0 +1,25 @@
+//! Why there is nothing to be told of how a program ended.
+
+/// A program was not run to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It could not be started; the text says why, as in `fork/exec PATH: permission denied`.
+    #[error("{0}")]
+    NotStarted(String),
+    /// The system did not say how it ended.
+    #[error("cannot wait for {program}: {reason}")]
+    Lost {
+        /// Which one.
+        program: String,
+        /// Why, in the system's words.
+        reason: String,
+    },
+    /// It said more than is [captured](crate::Program::output), and was ended.
+    #[error("{program} printed more than {limit} bytes")]
+    TooMuchOutput {
+        /// Which one.
+        program: String,
+        /// How much would have been captured.
+        limit: usize,
+    },
+}

@@ -1,0 +1,192 @@
+//! The process groups that run now, and what becomes of them when our own process is ended.
+//!
+//! Being groups of their own, they get neither the signals that our own group gets, nor do they end with us. So a thread waits for the
+//! signals that ask for our end and passes them on first; and a process watches whose only input is a pipe from us, for a kill leaves no
+//! time for anything.
+
+use crate::launcher::{self, OURSELVES};
+use rustix::process::{Pid, Signal, kill_process_group};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io::{self, PipeWriter, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long programs have to end after a signal that was passed on; less than whoever sent it to us is likely to wait.
+const GRACE: Duration = Duration::from_secs(4);
+
+static PREPARED: AtomicBool = AtomicBool::new(false);
+static GROUPS: Mutex<Groups> = Mutex::new(Groups { leaders: Vec::new(), is_ending: false, guard: Guard::None });
+/// A group has ended.
+static ENDED: Condvar = Condvar::new();
+
+struct Groups {
+    /// The leaders of those that run.
+    leaders: Vec<Pid>,
+    /// No program is started any more.
+    is_ending: bool,
+    guard: Guard,
+}
+
+/// What sees to it that no group outlives us.
+enum Guard {
+    None,
+    Incomplete,
+    Watched { pipe: PipeWriter, watcher: Child },
+}
+
+/// Lets nothing that is started outlive this process. As long as it lives: at the end of `main` it is dropped.
+#[derive(Debug)]
+#[must_use = "it is held until the end of main"]
+pub struct Prepared(());
+
+/// Prepares a process for starting programs: the first thing in its `main`.
+///
+/// - Programs can run as [someone else](crate::Program::identity), and what is running when a signal ends us is ended too. For both our own
+///   binary is started with private words; then this call does not return.
+/// - Programs inherit none of the descriptors that we have inherited.
+///
+/// A process that handles signals itself should not be prepared; it can use [`end_all`].
+pub fn prepare() -> Prepared {
+    launcher::serve_if_asked();
+    close_fds::set_fds_cloexec(3, &[]);
+    PREPARED.store(true, Ordering::Relaxed);
+    Prepared(())
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        let guard = std::mem::replace(&mut groups().guard, Guard::Incomplete);
+        if let Guard::Watched { pipe, mut watcher } = guard {
+            drop(pipe);
+            // It ends at once, and nobody else might wait for it.
+            let _ = watcher.wait();
+        }
+    }
+}
+
+/// Whether this process's `main` has called [`prepare`].
+pub(crate) fn is_prepared() -> bool {
+    PREPARED.load(Ordering::Relaxed)
+}
+
+/// Ends every program that runs in a group of its own: asks it to end, then kills it. None can be started any more.
+///
+/// Threads that run programs do not go on; whoever calls this is about to end the process.
+pub fn end_all() {
+    end_all_with(Signal::TERM);
+}
+
+fn groups() -> MutexGuard<'static, Groups> {
+    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts a program, and keeps an eye on its group if it leads one.
+pub(crate) fn start(command: &mut Command, leads_group: bool) -> io::Result<Child> {
+    let mut groups = groups();
+    if groups.is_ending {
+        drop(groups);
+        wait_for_the_end();
+    }
+    if !leads_group {
+        return command.spawn();
+    }
+    if is_prepared() && matches!(groups.guard, Guard::None) {
+        // Without it, programs can still be run.
+        groups.guard = guard().unwrap_or(Guard::Incomplete);
+    }
+    let child = command.process_group(0).spawn()?;
+    groups.tell('+', &child);
+    groups.leaders.push(Pid::from_child(&child));
+    Ok(child)
+}
+
+/// Takes note that a group has ended, before its leader is waited for. If our own end has been asked for, this does not return.
+pub(crate) fn end(child: &Child) {
+    let mut groups = groups();
+    let leader = Pid::from_child(child);
+    let Some(place) = groups.leaders.iter().position(|known| *known == leader) else { return };
+    groups.leaders.swap_remove(place);
+    if groups.is_ending {
+        // It is not waited for, so that its number stays its own until what is left of its group is killed.
+        drop(groups);
+        ENDED.notify_all();
+        wait_for_the_end();
+    }
+    groups.tell('-', child);
+}
+
+impl Groups {
+    fn tell(&mut self, what: char, child: &Child) {
+        if let Guard::Watched { pipe, .. } = &mut self.guard {
+            // If the watcher was killed, nobody watches.
+            let _ = pipe.write_all(format!("{what}{}\n", child.id()).as_bytes());
+        }
+    }
+}
+
+/// The thread that knows of the end does the rest.
+fn wait_for_the_end() -> ! {
+    loop {
+        std::thread::park();
+    }
+}
+
+fn guard() -> io::Result<Guard> {
+    pass_signals_on()?;
+    let (read_end, pipe) = io::pipe()?;
+    #[expect(clippy::disallowed_methods, reason = "this crate is the one place that starts programs")]
+    let mut watcher = Command::new(OURSELVES);
+    watcher.arg(launcher::watch_argument()).env_clear().current_dir("/").process_group(0);
+    watcher.stdin(read_end).stdout(Stdio::null()).stderr(Stdio::null());
+    Ok(Guard::Watched { watcher: watcher.spawn()?, pipe })
+}
+
+fn pass_signals_on() -> io::Result<()> {
+    let ignored = ignored_signals();
+    // Who starts us with nohup, or in the background of a script, wants the signal ignored.
+    let wanted: Vec<i32> =
+        [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0).collect();
+    let mut signals = Signals::new(wanted)?;
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        for signal in signals.forever() {
+            end_all_with(Signal::from_named_raw(signal).unwrap_or(Signal::TERM));
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    })?;
+    Ok(())
+}
+
+fn end_all_with(signal: Signal) {
+    let mut groups = groups();
+    groups.is_ending = true;
+    let leaders = groups.leaders.clone();
+    // They are not waited for from now on, so that none of these numbers can be anybody else's.
+    signal_all(&leaders, signal);
+    let end = Instant::now() + GRACE;
+    while !groups.leaders.is_empty() {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        groups = ENDED.wait_timeout(groups, left).unwrap_or_else(PoisonError::into_inner).0;
+    }
+    signal_all(&leaders, Signal::KILL);
+}
+
+/// Sends a signal to groups; those that are gone already need none.
+pub(crate) fn signal_all(leaders: &[Pid], signal: Signal) {
+    for &leader in leaders {
+        let _ = kill_process_group(leader, signal);
+    }
+}
+
+/// The signals that were ignored when this process was started, as the kernel's bit mask.
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or(0)
+}

@@ -1,0 +1,119 @@
+//! What our own binary does when it is started by its private words: become someone else and then a program, or watch over others' end.
+//!
+//! Between fork and exec only unsafe code could change who a process is. A process that has been started for that does it with safe calls.
+
+use crate::groups::signal_all;
+use crate::identity::Credentials;
+use crate::words;
+use nix::unistd::{Gid, Uid, geteuid, setgid, setgroups, setuid};
+use rustix::fs::Mode;
+use rustix::process::{Pid, Signal, test_kill_process_group};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, BufRead, Write};
+use std::os::fd::RawFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// The binary that is running, whatever has become of its path.
+pub(crate) const OURSELVES: &str = "/proc/self/exe";
+/// Where the launcher says why it could not become the program.
+pub(crate) const REPORT_FD: RawFd = 3;
+
+const LAUNCH: &str = "holo-process:launch";
+const WATCH: &str = "holo-process:watch";
+/// How long what is watched has to end before it is killed.
+const GRACE: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// What a shell ends with when it cannot start a program; the report says why.
+const NOT_LAUNCHED: i32 = 126;
+
+/// Does what the private words ask for, if they are there, and ends the process.
+pub(crate) fn serve_if_asked() {
+    let mut arguments = std::env::args_os().skip(1);
+    match arguments.next() {
+        Some(word) if word == LAUNCH => launch(arguments),
+        Some(word) if word == WATCH => watch(),
+        _ => return,
+    }
+    std::process::exit(NOT_LAUNCHED);
+}
+
+/// What the launcher is asked with: who to become, which program, and what that is to think its name is.
+pub(crate) fn launch_arguments(credentials: &Credentials, program: &Path, name: &OsStr) -> Vec<OsString> {
+    let number = |number: Option<u32>| number.map_or("-".to_owned(), |number| number.to_string());
+    let groups: Vec<String> = credentials.groups.iter().map(ToString::to_string).collect();
+    let Credentials { umask, uid, gid, .. } = *credentials;
+    let mut arguments: Vec<OsString> =
+        [LAUNCH.to_owned(), number(umask), number(uid), number(gid), groups.join(",")].map(Into::into).into();
+    arguments.extend([program.into(), name.into()]);
+    arguments
+}
+
+pub(crate) fn watch_argument() -> &'static str {
+    WATCH
+}
+
+fn launch(arguments: impl Iterator<Item = OsString>) {
+    // By its name: to take it by its number would need unsafe code. What the program must not inherit is marked after that.
+    let report = File::options().write(true).open(format!("/proc/self/fd/{REPORT_FD}"));
+    close_fds::set_fds_cloexec(REPORT_FD, &[]);
+    let Err(reason) = become_program(arguments);
+    if let Ok(mut report) = report {
+        // Whoever has started us and does not listen any more needs no reason.
+        let _ = report.write_all(reason.as_bytes());
+    }
+}
+
+fn become_program(mut arguments: impl Iterator<Item = OsString>) -> Result<std::convert::Infallible, String> {
+    let mut next = || arguments.next().ok_or("the launcher was called by hand");
+    let [umask, uid, gid] = [number(&next()?), number(&next()?), number(&next()?)];
+    let groups = next()?;
+    let groups: Vec<u32> = groups.to_string_lossy().split(',').filter_map(|group| group.parse().ok()).collect();
+    let (program, name) = (next()?, next()?);
+    if let Some(umask) = umask {
+        rustix::process::umask(Mode::from_raw_mode(umask & 0o777));
+    }
+    let failed = |what: String| move |errno: nix::errno::Errno| format!("{what}: {}", words::reason(&errno.into()));
+    // Who is not root has the groups that it has, and may go on as who it is.
+    if uid.is_some() && geteuid().is_root() {
+        let groups: Vec<Gid> = groups.into_iter().map(Gid::from_raw).collect();
+        setgroups(&groups).map_err(failed("cannot take on groups".to_owned()))?;
+    }
+    if let Some(gid) = gid {
+        setgid(Gid::from_raw(gid)).map_err(failed(format!("cannot take on group {gid}")))?;
+    }
+    if let Some(uid) = uid {
+        setuid(Uid::from_raw(uid)).map_err(failed(format!("cannot become user {uid}")))?;
+    }
+    #[expect(clippy::disallowed_methods, reason = "this crate is the one place that starts programs")]
+    let mut command = Command::new(&program);
+    let error = command.arg0(name).args(arguments).exec();
+    Err(format!("fork/exec {}: {}", program.display(), words::reason(&error)))
+}
+
+fn number(argument: &OsStr) -> Option<u32> {
+    argument.to_str()?.parse().ok()
+}
+
+/// Reads which process groups there are, `+N` and `-N`, and ends those that are left when whoever tells that is gone.
+fn watch() {
+    let mut leaders: Vec<Pid> = Vec::new();
+    for line in io::stdin().lock().lines().map_while(Result::ok) {
+        let Some(leader) = line.get(1..).and_then(|number| Pid::from_raw(number.parse().ok()?)) else { continue };
+        if line.starts_with('+') {
+            leaders.push(leader);
+        } else {
+            leaders.retain(|known| *known != leader);
+        }
+    }
+    signal_all(&leaders, Signal::TERM);
+    let end = Instant::now() + GRACE;
+    while Instant::now() < end && leaders.iter().any(|&leader| test_kill_process_group(leader).is_ok()) {
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    signal_all(&leaders, Signal::KILL);
+    std::process::exit(0);
+}

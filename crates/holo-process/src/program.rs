@@ -1,0 +1,255 @@
+//! A program to be run, described step by step.
+
+use crate::ended::{Ended, Output};
+use crate::running;
+use crate::{Error, Identity};
+use std::ffi::{OsStr, OsString};
+use std::fmt::{self, Display};
+use std::fs::File;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a program has to clean up between the signal that asks for its end and the one that doesn't ask.
+const GRACE: Duration = Duration::from_secs(5);
+/// How long output is waited for after the program has ended and left its pipes to a child of its own.
+const LINGER: Duration = Duration::from_millis(500);
+/// So much [`Program::output`] captures.
+const CAPTURE_LIMIT: usize = 64 << 20;
+
+/// What a program can say something on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// A program to be run, once or several times.
+///
+/// Unless told otherwise it runs in our working directory, with our environment, nothing to read, and without a time limit, in a process
+/// group of its own. Shown, it is a command line that a shell would understand.
+#[derive(Debug)]
+pub struct Program {
+    pub(crate) name: OsString,
+    pub(crate) arguments: Vec<OsString>,
+    pub(crate) directory: Option<PathBuf>,
+    /// What is set, or removed, in the order of the calls.
+    pub(crate) environment: Vec<(OsString, Option<OsString>)>,
+    pub(crate) clears_environment: bool,
+    pub(crate) stdin: Input,
+    pub(crate) stdout: Option<File>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) grace: Duration,
+    pub(crate) linger: Duration,
+    pub(crate) identity: Identity,
+    pub(crate) leads_group: bool,
+    capture_limit: usize,
+}
+
+/// What a program reads.
+#[derive(Debug)]
+pub(crate) enum Input {
+    Nothing,
+    Bytes(Vec<u8>),
+    File(File),
+}
+
+impl Program {
+    /// A program by its path, or by its name if that has no slash: then it is looked up in [`path`](Self::path).
+    pub fn new(name: impl Into<OsString>) -> Program {
+        Program {
+            name: name.into(),
+            arguments: Vec::new(),
+            directory: None,
+            environment: Vec::new(),
+            clears_environment: false,
+            stdin: Input::Nothing,
+            stdout: None,
+            timeout: None,
+            grace: GRACE,
+            linger: LINGER,
+            identity: Identity::default(),
+            leads_group: true,
+            capture_limit: CAPTURE_LIMIT,
+        }
+    }
+
+    /// Adds an argument.
+    pub fn arg(&mut self, argument: impl Into<OsString>) -> &mut Program {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Adds arguments.
+    pub fn args(&mut self, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> &mut Program {
+        self.arguments.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    /// Where it runs. A path that the program was given by is relative to it.
+    pub fn current_dir(&mut self, directory: impl Into<PathBuf>) -> &mut Program {
+        self.directory = Some(directory.into());
+        self
+    }
+
+    /// Sets a variable of its environment.
+    pub fn env(&mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> &mut Program {
+        self.environment.push((name.into(), Some(value.into())));
+        self
+    }
+
+    /// Takes a variable out of its environment.
+    pub fn env_remove(&mut self, name: impl Into<OsString>) -> &mut Program {
+        self.environment.push((name.into(), None));
+        self
+    }
+
+    /// Gives it nothing of our environment, only what is set for it. It is looked up where we would look, unless it has a
+    /// [`path`](Self::path).
+    pub fn clear_env(&mut self) -> &mut Program {
+        self.clears_environment = true;
+        self
+    }
+
+    /// The directories in which programs are looked up: this one, and those that it calls. It is the same as setting `PATH`.
+    pub fn path(&mut self, path: impl Into<OsString>) -> &mut Program {
+        self.env("PATH", path)
+    }
+
+    /// Makes it speak as it does without any locale, for a program whose words have to be understood.
+    pub fn plain_locale(&mut self) -> &mut Program {
+        self.env("LC_ALL", "C").env_remove("LANGUAGE")
+    }
+
+    /// What it can read on its standard input.
+    pub fn stdin(&mut self, bytes: impl Into<Vec<u8>>) -> &mut Program {
+        self.stdin = Input::Bytes(bytes.into());
+        self
+    }
+
+    /// The file that is its standard input.
+    pub fn stdin_file(&mut self, file: File) -> &mut Program {
+        self.stdin = Input::File(file);
+        self
+    }
+
+    /// The file that is its standard output; nothing of it is seen.
+    pub fn stdout_file(&mut self, file: File) -> &mut Program {
+        self.stdout = Some(file);
+        self
+    }
+
+    /// How long it may take. When that is over its whole process group is asked to end, and killed after a [grace](Self::grace).
+    pub fn timeout(&mut self, limit: Duration) -> &mut Program {
+        self.timeout = Some(limit);
+        self
+    }
+
+    /// How long it has to clean up when its time is over: five seconds unless set.
+    pub fn grace(&mut self, grace: Duration) -> &mut Program {
+        self.grace = grace;
+        self
+    }
+
+    /// How long output is waited for after its end if something that it left behind holds its pipes open: half a second unless set.
+    pub fn linger(&mut self, linger: Duration) -> &mut Program {
+        self.linger = linger;
+        self
+    }
+
+    /// As whom it runs. This wants a process that is [prepared](crate::prepare).
+    ///
+    /// With a user, `HOME`, `USER`, `LOGNAME` and `SHELL` are that user's unless they are [set](Self::env).
+    pub fn identity(&mut self, identity: Identity) -> &mut Program {
+        self.identity = identity;
+        self
+    }
+
+    /// Leaves it in our own process group. Who ends that ends the program, at whatever price; but a time limit reaches the program alone.
+    pub fn in_our_group(&mut self) -> &mut Program {
+        self.leads_group = false;
+        self
+    }
+
+    /// How many bytes [`output`](Self::output) captures, of both streams together: 64 MiB unless set.
+    pub fn capture_limit(&mut self, limit: usize) -> &mut Program {
+        self.capture_limit = limit;
+        self
+    }
+
+    /// Runs it to its end, and hands on what it says as it comes.
+    ///
+    /// # Errors
+    /// If it cannot be started. That it failed is no error here: [`Ended::failure`] tells.
+    pub fn run(&self, mut seen: impl FnMut(Stream, &[u8])) -> Result<Ended, Error> {
+        let ended = running::run(self, &mut |stream, bytes| {
+            seen(stream, bytes);
+            ControlFlow::Continue(())
+        })?;
+        ended.ok_or_else(|| Error::Lost { program: self.to_string(), reason: "it vanished".to_owned() })
+    }
+
+    /// Runs it to its end, and captures what it says.
+    ///
+    /// # Errors
+    /// If it cannot be started, or says more than [the limit](Self::capture_limit).
+    pub fn output(&self) -> Result<Output, Error> {
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        let mut left = self.capture_limit;
+        let ended = running::run(self, &mut |stream, bytes| {
+            let Some(rest) = left.checked_sub(bytes.len()) else { return ControlFlow::Break(()) };
+            left = rest;
+            match stream {
+                Stream::Stdout => stdout.extend_from_slice(bytes),
+                Stream::Stderr => stderr.extend_from_slice(bytes),
+            }
+            ControlFlow::Continue(())
+        })?;
+        let too_much = || Error::TooMuchOutput { program: self.name.display().to_string(), limit: self.capture_limit };
+        Ok(Output { ended: ended.ok_or_else(too_much)?, stdout, stderr })
+    }
+
+    /// The value that a variable will have, if it is set or removed here.
+    pub(crate) fn variable(&self, name: &str) -> Option<Option<&OsStr>> {
+        self.environment.iter().rev().find(|(set, _)| set == name).map(|(_, value)| value.as_deref())
+    }
+
+    pub(crate) fn working_directory(&self) -> &Path {
+        self.directory.as_deref().unwrap_or(Path::new("."))
+    }
+}
+
+impl Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", quoted(&self.name))?;
+        self.arguments.iter().try_for_each(|argument| write!(f, " {}", quoted(argument)))
+    }
+}
+
+/// As a shell would have to read it; without quotes where it needs none.
+fn quoted(word: &OsStr) -> String {
+    let text = word.to_string_lossy();
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_@%+=:,./-".contains(letter);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.into_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_shown_as_a_shell_would_read_it() {
+        let shown = |words: &[&str]| {
+            let mut program = Program::new(words[0]);
+            program.args(&words[1..]).to_string()
+        };
+        assert_eq!(shown(&["useradd", "--comment", "Jo Doe", "jo"]), "useradd --comment 'Jo Doe' jo");
+        assert_eq!(shown(&["x", "", "it's", "$HOME"]), r"x '' 'it'\''s' '$HOME'");
+        assert_eq!(shown(&["/bin/a_b", "a@b%c+d=e:f,g./h-i", "ä"]), "/bin/a_b a@b%c+d=e:f,g./h-i 'ä'");
+    }
+}

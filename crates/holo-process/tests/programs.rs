@@ -1,0 +1,557 @@
+//! Programs as they are run: what they say, when their time is over, as whom, and what is left when we are ended.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says by panicking what is wrong")]
+
+use holo_process::{Ended, Error, Identity, Program, Status, Stream, prepare};
+use holo_testing::{Need, trial};
+use libtest_mimic::Arguments;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// What it proves, what it needs, and how.
+type Story = (&'static str, &'static [Need], fn());
+
+/// The word by which this binary is a process that calls programs, for the stories of its end.
+const CALLER: &str = "caller";
+/// Until then a script has set its traps.
+const READY: Duration = Duration::from_secs(2);
+/// Nothing here takes so long.
+const LONG: Duration = Duration::from_secs(60);
+const ROOT: &[Need] = &[Need::Root];
+
+fn main() -> ExitCode {
+    let _prepared = prepare();
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() == Some(CALLER) {
+        return caller(arguments.collect());
+    }
+    let stories: [Story; 34] = [
+        ("both streams are seen in order of arrival, as they come", &[], streams),
+        ("what is said without a newline is seen at once", &[], prompts),
+        ("statuses and signals are told apart", &[], statuses),
+        ("it reads nothing unless given something", &[], reads_nothing),
+        ("it reads what it is given, however much, while it writes", &[], reads_much),
+        ("it need not read what it is given", &[], reads_not),
+        ("files are its standard streams", &[], files),
+        ("it gets no descriptors but the three", &[], descriptors),
+        ("it leads a process group of its own unless told not to", &[], groups),
+        ("when its time is over its whole group is asked to end", &[], asked_to_end),
+        ("what does not want to end is killed, with its children", &[], killed),
+        ("it has been too late even if it then ends well", &[], late_but_well),
+        ("it may clean up, and is heard while it does", &[], cleans_up),
+        ("a time limit that is not reached changes nothing", &[], in_time),
+        ("its end is the end, whoever holds its pipes", &[], held_open),
+        ("what it left in the background lives on", &[], daemon),
+        ("what is said just before the end is seen", &[], said_last),
+        ("a program that is not there, or cannot be run, is named", &[], not_there),
+        ("a directory that is not there is named", &[], no_directory),
+        ("it is looked up in its path, and so are those that it calls", &[], path),
+        ("its path may be relative to its directory", &[], relative),
+        ("its environment is ours with changes, or cleared", &[], environment),
+        ("output is captured within a bound", &[], captured),
+        ("a program that says too much is ended", &[], too_much),
+        ("of much output the last lines are kept", &[], tail),
+        ("it can be run again", &[], again),
+        ("umask", &[], umask),
+        ("it runs as someone else, with that user's groups and home", ROOT, identity),
+        ("it runs with another group", ROOT, group),
+        ("what keeps the launcher from becoming the program is no output of it", ROOT, launcher_fails),
+        ("who may not become someone else is told so", ROOT, not_permitted),
+        ("a signal to the caller reaches its programs' groups before it ends", &[], caller_asked),
+        ("what does not heed the signal is killed", &[], caller_insists),
+        ("a caller that is killed leaves nothing behind", &[], caller_killed),
+    ];
+    let trials = stories.map(|(name, needs, story)| {
+        trial(name, needs, move || {
+            story();
+            Ok(())
+        })
+    });
+    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
+}
+
+fn shell(script: &str) -> Program {
+    let mut program = Program::new("/bin/sh");
+    program.args(["-c", script]).timeout(LONG);
+    program
+}
+
+fn run(program: &Program) -> (Ended, String) {
+    let mut seen = String::new();
+    let ended = program.run(|_, bytes| seen.push_str(std::str::from_utf8(bytes).unwrap())).unwrap();
+    (ended, seen)
+}
+
+fn said(script: &str) -> String {
+    let (ended, seen) = run(&shell(script));
+    assert_eq!(ended.failure(), None, "{seen}");
+    seen
+}
+
+fn not_started(program: &Program) -> String {
+    match program.run(|_, bytes| panic!("it said {bytes:?}")) {
+        Err(Error::NotStarted(reason)) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Whether there is such a process, and it is no zombie.
+fn lives(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
+}
+
+/// The processes of a group.
+fn members(leader: u32) -> Vec<u32> {
+    let processes =
+        fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    let is_member = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(2)?.parse().ok()) == Some(leader)
+    };
+    processes.filter(is_member).collect()
+}
+
+#[track_caller]
+fn dies(pid: u32) {
+    let end = Instant::now() + LONG;
+    while lives(pid) {
+        assert!(Instant::now() < end, "{pid} lives on");
+        sleep(Duration::from_millis(10));
+    }
+}
+
+fn number(text: &str) -> u32 {
+    text.trim().parse().unwrap()
+}
+
+fn streams() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut program = shell("echo one; wait_for one; echo two >&2; wait_for two; echo three; exit 3");
+    // Each next word is only said when the one before has been seen.
+    program.arguments_for_waiting(scratch.path());
+    let mut seen = Vec::new();
+    let ended = program.run(|stream, bytes| {
+        let word = String::from_utf8_lossy(bytes).trim().to_owned();
+        fs::write(scratch.path().join(&word), "").unwrap();
+        seen.push((stream, word));
+    });
+    let words = [(Stream::Stdout, "one"), (Stream::Stderr, "two"), (Stream::Stdout, "three")];
+    assert_eq!(seen, words.map(|(stream, word)| (stream, word.to_owned())));
+    let ended = ended.unwrap();
+    assert_eq!(ended.status, Status::Exited(3));
+    assert_eq!(ended.tail, b"one\ntwo\nthree\n");
+}
+
+/// Gives a script the function `wait_for`.
+trait Waiting {
+    fn arguments_for_waiting(&mut self, directory: &Path);
+}
+
+impl Waiting for Program {
+    fn arguments_for_waiting(&mut self, directory: &Path) {
+        let bin = directory.join("bin");
+        fs::create_dir(&bin).unwrap();
+        let script = format!("#!/bin/sh\nwhile ! [ -e {}/$1 ]; do sleep 0.01; done\n", directory.display());
+        fs::write(bin.join("wait_for"), script).unwrap();
+        fs::set_permissions(bin.join("wait_for"), fs::Permissions::from_mode(0o755)).unwrap();
+        self.path(format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
+    }
+}
+
+fn prompts() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut program = shell("printf 'Go on? '; wait_for yes; echo yes");
+    program.arguments_for_waiting(scratch.path());
+    let mut seen = String::new();
+    let ended = program.run(|_, bytes| {
+        seen.push_str(std::str::from_utf8(bytes).unwrap());
+        if seen == "Go on? " {
+            fs::write(scratch.path().join("yes"), "").unwrap();
+        }
+    });
+    assert_eq!((ended.unwrap().failure(), &*seen), (None, "Go on? yes\n"));
+}
+
+fn statuses() {
+    let ended = |script| run(&shell(script)).0;
+    assert_eq!(ended("exit 0").failure(), None);
+    assert_eq!(ended("exit 7").failure().unwrap(), "exit status 7");
+    assert_eq!(ended("exit 143").failure().unwrap(), "exit status 143");
+    assert_eq!(ended("kill -KILL $$").failure().unwrap(), "signal: killed");
+    assert_eq!(ended("kill -TERM $$").status, Status::Signaled { signal: 15, core_dumped: false });
+}
+
+fn reads_nothing() {
+    assert_eq!(said("cat; readlink /proc/self/fd/0"), "/dev/null\n");
+}
+
+fn reads_much() {
+    let bytes: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    let mut program = Program::new("cat");
+    let output = program.stdin(bytes.clone()).timeout(LONG).output().unwrap();
+    assert!(output.stdout == bytes && output.stderr.is_empty());
+    let nothing = Program::new("cat").stdin("").timeout(LONG).output().unwrap();
+    assert!(nothing.stdout.is_empty() && nothing.ended.failure().is_none());
+}
+
+fn reads_not() {
+    let mut program = shell("exec <&-; echo done; exit 4");
+    let (ended, seen) = run(program.stdin(vec![b'x'; 1 << 20]));
+    assert_eq!((ended.code(), &*seen), (Some(4), "done\n"));
+}
+
+fn files() {
+    let mut input = tempfile::tempfile().unwrap();
+    input.write_all(b"what is read").unwrap();
+    input.seek(SeekFrom::Start(0)).unwrap();
+    let mut written = tempfile::tempfile().unwrap();
+    let mut program = shell("cat; echo seen >&2");
+    let (_, seen) = run(program.stdin_file(input).stdout_file(written.try_clone().unwrap()));
+    assert_eq!(seen, "seen\n");
+    let mut text = String::new();
+    written.seek(SeekFrom::Start(0)).unwrap();
+    written.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "what is read");
+}
+
+fn descriptors() {
+    let _open = File::open("/").unwrap();
+    let (_reader, _writer) = std::io::pipe().unwrap();
+    // The fourth is the listing's own.
+    assert_eq!(said("ls /proc/self/fd").lines().collect::<Vec<_>>(), ["0", "1", "2", "3"]);
+    let mut program = shell("ls /proc/self/fd");
+    program.identity(Identity { umask: Some(0o22), ..Identity::default() });
+    assert_eq!(run(&program).1.lines().collect::<Vec<_>>(), ["0", "1", "2", "3"]);
+}
+
+fn groups() {
+    let script = "cut -d' ' -f5 /proc/$$/stat; echo $$";
+    let own: Vec<u32> = said(script).lines().map(number).collect();
+    assert_eq!(own[0], own[1]);
+    let ours = fs::read_to_string("/proc/self/stat").unwrap();
+    let ours = number(ours.rsplit_once(") ").unwrap().1.split(' ').nth(2).unwrap());
+    let (_, shared) = run(shell(script).in_our_group());
+    assert_eq!(number(shared.lines().next().unwrap()), ours);
+}
+
+fn asked_to_end() {
+    // The child's child says that it was asked, and who it was.
+    let child = "trap 'echo asked; exit' TERM; echo $$; while :; do sleep 0.05; done";
+    let mut program = shell(&format!("sh -c \"{}\" & wait", child.replace('$', "\\$")));
+    let (ended, seen) = run(program.timeout(READY).grace(LONG));
+    let lines: Vec<&str> = seen.lines().collect();
+    // A shell may tell of others that it has seen end.
+    assert!(lines.contains(&"asked"), "{seen}");
+    assert_eq!(ended.failure().unwrap(), "timed out after 2s");
+    dies(number(lines[0]));
+}
+
+fn killed() {
+    let stubborn = "trap '' TERM; echo $$; (echo $$; sleep 600) & while :; do sleep 600; done";
+    let mut program = shell(&format!("{stubborn} & sleep 601 & echo $!; wait"));
+    let (ended, seen) = run(program.timeout(READY).grace(Duration::from_millis(100)));
+    assert_eq!(ended.status, Status::Signaled { signal: 9, core_dumped: false });
+    assert_eq!(ended.timed_out, Some(READY));
+    assert!(!ended.held_open || seen.lines().count() >= 2);
+    seen.lines().map(number).for_each(dies);
+}
+
+fn late_but_well() {
+    let mut program = shell("trap 'exit 0' TERM; while :; do sleep 0.05; done");
+    let (ended, _) = run(program.timeout(READY).grace(LONG));
+    assert_eq!((ended.status, ended.code()), (Status::Exited(0), None));
+    assert_eq!(ended.failure().unwrap(), "timed out after 2s");
+}
+
+fn cleans_up() {
+    let mut program = shell("trap 'sleep 0.2; echo clean; exit 5' TERM; while :; do sleep 0.05; done");
+    let (ended, seen) = run(program.timeout(READY).grace(LONG));
+    assert_eq!(ended.status, Status::Exited(5));
+    assert!(seen.ends_with("clean\n"), "{seen}");
+    assert_eq!(ended.last_lines(1), ["clean"]);
+}
+
+fn in_time() {
+    let (ended, _) = run(shell("sleep 0.1; exit 2").timeout(Duration::MAX));
+    assert_eq!((ended.timed_out, ended.code()), (None, Some(2)));
+}
+
+fn held_open() {
+    for linger in [Duration::ZERO, Duration::from_millis(50)] {
+        let mut program = shell("echo one; sleep 600 & echo $!; exit 3");
+        let (ended, seen) = run(program.linger(linger));
+        assert_eq!((ended.code(), ended.held_open), (Some(3), true));
+        let sleeper = number(seen.lines().nth(1).unwrap());
+        assert!(lives(sleeper));
+        Program::new("kill").arg(sleeper.to_string()).output().unwrap();
+    }
+    let (ended, seen) = run(shell("(sleep 0.1; echo late) & echo early").linger(LONG));
+    assert_eq!((ended.held_open, &*seen), (false, "early\nlate\n"));
+}
+
+fn daemon() {
+    let seen = said("sleep 600 >/dev/null 2>&1 & echo $!");
+    assert!(lives(number(&seen)));
+    Program::new("kill").arg(seen.trim()).output().unwrap();
+    dies(number(&seen));
+}
+
+fn said_last() {
+    for _ in 0..50 {
+        let mut program = shell("head -c 60000 /dev/zero; echo last >&2");
+        let output = program.linger(Duration::ZERO).output().unwrap();
+        assert_eq!((output.stdout.len(), &*output.stderr), (60000, &b"last\n"[..]));
+    }
+}
+
+fn not_there() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("plain");
+    let shown = path.display();
+    assert_eq!(not_started(&Program::new(&path)), format!("fork/exec {shown}: no such file or directory"));
+    fs::write(&path, "").unwrap();
+    assert_eq!(not_started(&Program::new(&path)), format!("fork/exec {shown}: permission denied"));
+    let name = "exec: \"no such\": executable file not found in $PATH";
+    assert_eq!(not_started(&Program::new("no such")), name);
+    assert!(not_started(Program::new("sh").arg("a\0b")).contains("fork/exec /"));
+}
+
+fn no_directory() {
+    let program = |directory: &str| not_started(shell("exit").current_dir(directory));
+    assert_eq!(program("/no/such"), "chdir /no/such: no such file or directory");
+    assert_eq!(program("/etc/passwd"), "chdir /etc/passwd: not a directory");
+}
+
+fn path() {
+    let scratch = tempfile::tempdir().unwrap();
+    for (name, script) in [("tool", "#!/bin/sh\nhelper\n"), ("helper", "#!/bin/sh\necho \"$PATH\"\n")] {
+        fs::write(scratch.path().join(name), script).unwrap();
+        fs::set_permissions(scratch.path().join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let list = format!("/no/such:{}", scratch.path().display());
+    assert_eq!(run(Program::new("tool").path(&list)).1, format!("{list}\n"));
+    assert_eq!(run(Program::new("tool").clear_env().path(&list)).1, format!("{list}\n"));
+    assert!(not_started(Program::new("sh").path("/no/such")).contains("not found"));
+    assert!(not_started(Program::new("sh").path("")).contains("not found"));
+}
+
+fn relative() {
+    let scratch = tempfile::tempdir().unwrap();
+    fs::write(scratch.path().join("tool"), "#!/bin/sh\npwd -P\n").unwrap();
+    fs::set_permissions(scratch.path().join("tool"), fs::Permissions::from_mode(0o755)).unwrap();
+    let (_, seen) = run(Program::new("./tool").current_dir(scratch.path()));
+    assert_eq!(seen.trim(), fs::canonicalize(scratch.path()).unwrap().to_str().unwrap());
+    assert!(not_started(Program::new("tool").current_dir(scratch.path())).contains("not found"));
+}
+
+fn environment() {
+    let lines = |program: &mut Program| {
+        let mut lines: Vec<String> = run(program).1.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let ours = lines(&mut Program::new("env"));
+    assert!(ours.iter().any(|line| line.starts_with("PATH=")));
+    let changed = lines(
+        Program::new("env").env("ONE", "1").env("TWO", "x").env("TWO", "2").env_remove("PATH").path("/usr/bin:/bin"),
+    );
+    assert!(changed.contains(&"ONE=1".to_owned()) && changed.contains(&"TWO=2".to_owned()));
+    assert!(changed.contains(&"PATH=/usr/bin:/bin".to_owned()));
+    assert!(lines(Program::new("env").clear_env()).is_empty());
+    assert_eq!(lines(Program::new("env").clear_env().env("A", "b")), ["A=b"]);
+    assert!(not_started(Program::new("env").env_remove("PATH")).contains("not found"));
+    assert_eq!(lines(Program::new("env").clear_env().plain_locale()), ["LC_ALL=C"]);
+}
+
+fn captured() {
+    let output = shell("echo out; echo err >&2; exit 1").output().unwrap();
+    assert_eq!((&*output.stdout, &*output.stderr, output.ended.code()), (&b"out\n"[..], &b"err\n"[..], Some(1)));
+    assert_eq!(shell("printf 12345; printf 67890 >&2").capture_limit(10).output().unwrap().stdout, b"12345");
+}
+
+fn too_much() {
+    let scratch = tempfile::tempdir().unwrap();
+    let file = scratch.path().join("pid");
+    let mut program = shell(&format!("echo $$ >{}; yes", file.display()));
+    let error = program.capture_limit(100_000).output().unwrap_err().to_string();
+    assert_eq!(error, "/bin/sh printed more than 100000 bytes");
+    dies(number(&fs::read_to_string(file).unwrap()));
+}
+
+fn tail() {
+    let mut lines = 0;
+    let ended = shell("i=0; while [ $i -lt 5000 ]; do echo line $i; i=$((i + 1)); done")
+        .run(|_, bytes| lines += bytes.iter().filter(|&&byte| byte == b'\n').count())
+        .unwrap();
+    assert_eq!(lines, 5000);
+    assert!(ended.tail.len() <= 8192 && ended.tail.starts_with(b"line 4"));
+    assert_eq!(ended.last_lines(2), ["line 4998", "line 4999"]);
+}
+
+fn again() {
+    let mut program = Program::new("cat");
+    program.stdin("same");
+    for _ in 0..3 {
+        assert_eq!(program.output().unwrap().stdout, b"same");
+    }
+}
+
+fn umask() {
+    let mut program = shell("umask; exit 3");
+    program.identity(Identity { umask: Some(0o027), ..Identity::default() });
+    let (ended, seen) = run(&program);
+    assert_eq!((ended.code(), &*seen), (Some(3), "0027\n"));
+    // A name stays what the program is called by.
+    let mut program = Program::new("sh");
+    program.args(["-c", "cat /proc/$$/cmdline", "x y", ""]);
+    program.identity(Identity { umask: Some(0o22), ..Identity::default() });
+    assert_eq!(run(&program).1, "sh\0-c\0cat /proc/$$/cmdline\0x y\0\0");
+}
+
+fn as_user(user: Option<&str>, group: Option<&str>) -> Identity {
+    Identity { user: user.map(str::to_owned), group: group.map(str::to_owned), umask: None }
+}
+
+fn identity() {
+    let script = "id -u; id -g; id -G; echo $HOME; echo $USER; echo $LOGNAME";
+    let (_, seen) = run(shell(script).identity(as_user(Some("nobody"), None)));
+    let account = fs::read_to_string("/etc/passwd").unwrap();
+    let account = account.lines().find(|line| line.starts_with("nobody:")).unwrap();
+    let fields: Vec<&str> = account.split(':').collect();
+    let groups = Program::new("id").args(["-G", "nobody"]).output().unwrap().stdout;
+    let groups = String::from_utf8(groups).unwrap();
+    assert_eq!(seen.lines().collect::<Vec<_>>(), [fields[2], fields[3], groups.trim(), fields[5], "nobody", "nobody"]);
+    let (_, by_number) = run(shell(script).identity(as_user(Some(fields[2]), None)));
+    assert_eq!(by_number, seen);
+    let (_, home) = run(shell("echo $HOME").identity(as_user(Some("nobody"), None)).env("HOME", "/srv"));
+    assert_eq!(home, "/srv\n");
+    let (_, without_account) = run(shell("id -u; id -G").identity(as_user(Some("54321"), Some("54322"))));
+    assert_eq!(without_account, "54321\n54322\n");
+    // It can neither come back nor see what it must not.
+    let (ended, _) = run(shell("head -c 1 /etc/shadow").identity(as_user(Some("nobody"), None)));
+    assert!(ended.failure().is_some());
+    let mut slow = shell("sleep 600");
+    let (ended, _) = run(slow.identity(as_user(Some("nobody"), None)).timeout(Duration::from_millis(200)));
+    assert_eq!(ended.failure().unwrap(), "timed out after 200ms");
+}
+
+fn group() {
+    let (_, seen) = run(shell("id -u; id -g").identity(as_user(None, Some("54321"))));
+    assert_eq!(seen, "0\n54321\n");
+}
+
+fn launcher_fails() {
+    let mut program = Program::new("/no/such");
+    program.identity(as_user(Some("nobody"), None));
+    assert_eq!(not_started(&program), "fork/exec /no/such: no such file or directory");
+    let scratch = tempfile::tempdir().unwrap();
+    let private = scratch.path().join("private");
+    fs::write(&private, "#!/bin/sh\necho never\n").unwrap();
+    fs::set_permissions(&private, fs::Permissions::from_mode(0o700)).unwrap();
+    let mut program = Program::new(&private);
+    program.identity(as_user(Some("nobody"), None));
+    assert_eq!(not_started(&program), format!("fork/exec {}: permission denied", private.display()));
+    assert_eq!(not_started(shell("").identity(as_user(Some("no such"), None))), "no such user: no such");
+    let nowhere = not_started(shell("").identity(as_user(Some("nobody"), None)).current_dir("/no/such"));
+    assert_eq!(nowhere, "chdir /no/such: no such file or directory");
+}
+
+fn not_permitted() {
+    // As nobody this binary can be started from anywhere it can be read.
+    let scratch = tempfile::tempdir_in("/tmp").unwrap();
+    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = scratch.path().join("caller");
+    fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    let run_as = |user: &str| {
+        let mut program = Program::new(&copy);
+        program.args([CALLER, "as", user, "id -u"]).identity(as_user(Some("nobody"), None)).timeout(LONG);
+        run(&program).1
+    };
+    assert!(run_as("0").contains(": operation not permitted"), "{}", run_as("0"));
+    let nobody = said("id -u nobody");
+    assert_eq!(run_as("nobody"), nobody);
+}
+
+/// A process that calls programs: one script each argument, at once; or one as a user.
+fn caller(arguments: Vec<String>) -> ExitCode {
+    if let [word, user, script] = &arguments[..]
+        && word == "as"
+    {
+        match shell(script).identity(as_user(Some(user), None)).output() {
+            Ok(output) => std::io::stdout().write_all(&output.stdout).unwrap(),
+            Err(error) => std::io::stdout().write_all(error.to_string().as_bytes()).unwrap(),
+        }
+        return ExitCode::SUCCESS;
+    }
+    let threads: Vec<_> = arguments
+        .into_iter()
+        .map(|script| {
+            std::thread::spawn(move || {
+                let ended = shell(&script).run(|_, bytes| std::io::stdout().write_all(bytes).unwrap());
+                // Who has been asked to end says nothing more.
+                std::io::stdout().write_all(format!("went on: {ended:?}").as_bytes()).unwrap();
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    ExitCode::SUCCESS
+}
+
+/// Runs a caller of these scripts, sends it a signal when each has said its number, and tells how it ended, whether their processes lived on
+/// at that time, and what was said after the numbers.
+fn interrupted(signal: &str, scripts: &[&str]) -> (Ended, Vec<u32>, Vec<bool>, String) {
+    let mut program = Program::new(std::env::current_exe().unwrap());
+    program.arg(CALLER).args(scripts).timeout(LONG);
+    let mut seen = Vec::new();
+    let mut is_sent = false;
+    let numbers = |seen: &[u8]| -> Vec<u32> {
+        BufReader::new(seen).lines().map_while(Result::ok).filter_map(|line| line.parse().ok()).collect()
+    };
+    let ended = program
+        .linger(Duration::from_millis(100))
+        .run(|_, bytes| {
+            seen.extend_from_slice(bytes);
+            let whole = &seen[..seen.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1)];
+            if !is_sent && numbers(whole).len() == scripts.len() {
+                is_sent = true;
+                let child = fs::read_to_string(format!("/proc/{}/stat", numbers(whole)[0])).unwrap();
+                let caller = child.rsplit_once(") ").unwrap().1.split(' ').nth(1).unwrap().to_owned();
+                Program::new("kill").args([OsStr::new(signal), OsStr::new(&caller)]).output().unwrap();
+            }
+        })
+        .unwrap();
+    let numbers = numbers(&seen);
+    let alive = numbers.iter().map(|&number| lives(number)).collect();
+    let rest = String::from_utf8(seen).unwrap().lines().filter(|line| line.parse::<u32>().is_err()).collect();
+    (ended, numbers, alive, rest)
+}
+
+fn caller_asked() {
+    for (signal, number) in [("-TERM", 15), ("-INT", 2), ("-HUP", 1)] {
+        let sleeper = "echo $$; sleep 600 & sleep 601; echo never";
+        let (ended, numbers, alive, rest) = interrupted(signal, &[sleeper, sleeper]);
+        assert_eq!(ended.status, Status::Signaled { signal: number, core_dumped: false });
+        assert_eq!((alive, &*rest), (vec![false, false], ""));
+        // Of the groups, nothing is left either, though what a shell has put in the background ignores SIGINT.
+        numbers.into_iter().flat_map(members).for_each(dies);
+    }
+}
+
+fn caller_insists() {
+    let stubborn = "trap '' TERM; echo $$; while :; do sleep 600; done";
+    let (ended, _, alive, rest) = interrupted("-TERM", &[stubborn]);
+    assert_eq!(ended.status, Status::Signaled { signal: 15, core_dumped: false });
+    assert_eq!((alive, &*rest), (vec![false], ""));
+}
+
+fn caller_killed() {
+    let (ended, numbers, ..) = interrupted("-KILL", &["echo $$; sleep 600 & wait", "echo $$; exec sleep 601"]);
+    assert_eq!(ended.status, Status::Signaled { signal: 9, core_dumped: false });
+    numbers.into_iter().for_each(dies);
+}
