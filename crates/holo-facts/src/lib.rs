@@ -1,1 +1,30 @@
 //! What is known of a machine (facts), what is said about it (data), and templates over both.
+//!
+//! [`Knowledge`] is the way in: it gathers facts and reads data when somebody first asks, and [`Templates`] and expressions ask only
+//! if they use them. The words that users see are in `holo-facts(7)`.
+//!
+//! ```
+//! use holo_facts::{Knowledge, Templates};
+//!
+//! let root = tempfile::tempdir().unwrap();
+//! let knowledge = Knowledge::new(root.path(), None);
+//! let templates = Templates::new(&knowledge);
+//! let text = templates.render("motd", "Hello from {{ facts.kernel.name }}\n", &Default::default()).unwrap();
+//! assert_eq!(text, "Hello from Linux\n");
+//! assert!(templates.expression("facts.memory.total > 0").unwrap().holds().unwrap());
+//! ```
+
+mod below;
+mod data;
+mod document;
+mod facts;
+mod fault;
+pub mod key;
+mod knowledge;
+mod template;
+
+pub use data::{Data, Origin};
+pub use facts::Facts;
+pub use fault::{Fault, Warning};
+pub use knowledge::Knowledge;
+pub use template::{Expression, Templates};

@@ -1,5 +1,6 @@
 //! Where a plugin works: the directories it was given, and the root below which everything is.
 
+use holo_facts::Knowledge;
 use holo_protocol::environment as names;
 use std::ffi::OsString;
 use std::num::NonZero;
@@ -17,6 +18,7 @@ pub struct Host {
     verifies: bool,
     refreshes: bool,
     jobs: Option<NonZero<usize>>,
+    knowledge: Knowledge,
 }
 
 impl Host {
@@ -27,11 +29,16 @@ impl Host {
     pub fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Result<Host, &'static str> {
         let directory = |name: &'static str| variable(name).map(PathBuf::from).ok_or(name);
         let version = variable(names::API_VERSION);
+        let root = clean(&variable(names::ROOT_DIR).filter(|root| !root.is_empty()).map_or("/".into(), PathBuf::from));
+        let cache_dir = directory(names::CACHE_DIR)?;
+        // The dispatcher of version 3 has no file for all plugins; then our own processes share one at least.
+        let facts = variable(names::FACTS).map_or_else(|| cache_dir.join("facts.json"), PathBuf::from);
         Ok(Host {
-            root: clean(&variable(names::ROOT_DIR).filter(|root| !root.is_empty()).map_or("/".into(), PathBuf::from)),
+            knowledge: Knowledge::new(&root, Some(&facts)),
+            root,
             resource_dir: directory(names::RESOURCE_DIR)?,
             state_dir: directory(names::STATE_DIR)?,
-            cache_dir: directory(names::CACHE_DIR)?,
+            cache_dir,
             api_version: version.and_then(|text| text.to_str()?.parse().ok()).unwrap_or(holo_protocol::API_VERSION_3),
             verifies: variable(names::VERIFY).is_some_and(|value| value == "1"),
             refreshes: variable(names::REFRESH).is_some_and(|value| value == "1"),
@@ -90,6 +97,12 @@ impl Host {
     /// Whether the one entity that this process is for is to be refreshed.
     pub(crate) fn asks_for_refresh(&self) -> bool {
         self.refreshes
+    }
+
+    /// Facts and data, found out when somebody first asks.
+    #[must_use]
+    pub fn knowledge(&self) -> &Knowledge {
+        &self.knowledge
     }
 
     /// How many entities may be worked on at a time: what the user said, or the number of processors.

@@ -1,20 +1,40 @@
-//! Facts and data in definitions: templates and conditions.
+//! Facts and data in definitions: files that are rendered, and conditions.
 
 use crate::{Host, Output};
-use std::marker::PhantomData;
+use holo_facts::{Knowledge, Templates as Rendering};
 use std::path::Path;
 
-pub(crate) struct Templates<'a>(PhantomData<&'a ()>);
+/// Renders definition files and evaluates conditions, over what is known of the host.
+pub(crate) struct Templates<'a> {
+    rendering: Rendering,
+    knowledge: &'a Knowledge,
+}
 
 impl<'a> Templates<'a> {
-    pub(crate) fn new(_: &'a Host) -> Templates<'a> {
-        Templates(PhantomData)
+    pub(crate) fn new(host: &'a Host) -> Templates<'a> {
+        Templates { rendering: Rendering::new(host.knowledge()), knowledge: host.knowledge() }
     }
-    pub(crate) fn render(&self, _: &Path, _: &str) -> Result<String, String> {
-        Err("x".into())
+
+    /// A definition file, rendered.
+    ///
+    /// # Errors
+    /// What is wrong, with file and line.
+    pub(crate) fn render(&self, path: &Path, text: &str) -> Result<String, String> {
+        let rendered = self.rendering.render(&path.display().to_string(), text, &serde_json::Map::new());
+        rendered.map_err(|fault| fault.to_string())
     }
-    pub(crate) fn holds(&self, _: &str, _: &str) -> Result<bool, String> {
-        Err("x".into())
+
+    /// Whether the condition that is the value of this key holds.
+    ///
+    /// # Errors
+    /// If it cannot be evaluated, with the key.
+    pub(crate) fn holds(&self, key: &str, condition: &str) -> Result<bool, String> {
+        let held = self.rendering.expression(condition).and_then(|expression| expression.holds());
+        held.map_err(|fault| format!("{key}: {fault}"))
     }
-    pub(crate) fn warn(&self, _: &mut Output<'_>) {}
+
+    /// Says what went wrong while facts were gathered.
+    pub(crate) fn warn(&self, output: &mut Output<'_>) {
+        self.knowledge.take_warnings().iter().for_each(|warning| output.warning(warning.to_string()));
+    }
 }

@@ -141,3 +141,33 @@ fn only_definition_files_are_read() {
     assert!(definitions.valid.is_empty() && !definitions.is_orphan("thing:a"));
     assert!(said.0.contains("dangling.toml: no such file or directory\n"), "{}", said.0);
 }
+
+#[test]
+fn templates_are_rendered_before_they_are_read() {
+    let (definitions, said) = read(&[
+        ("a.toml.jinja", "[[thing]]\nname = \"{{ facts.kernel.name }}\"\n# {{ '{{ not rendered twice }}' }}\n"),
+        ("b.toml.jinja", "\n[[thing]]\nname = \"{{ facts.nonsense }}\"\n"),
+    ]);
+    assert!(definitions.valid.contains_key("thing:Linux"));
+    assert!(said.starts_with("!! b.toml.jinja:3: ") && said.contains("nonsense"), "{said}");
+    let (_, said) =
+        read(&[("a.toml.jinja", "{# a comment #}\n[[thing]]\nname = \"{{ facts.kernel.name }}\"\nodd = 1\n")]);
+    assert!(said.starts_with("!! a.toml.jinja:4 as rendered: thing:Linux: unknown field `odd`"), "{said}");
+}
+
+#[test]
+fn conditions_leave_out() {
+    let (definitions, said) = read(&[(
+        "a.toml",
+        "[[thing]]\nname = \"a\"\nif = \"facts.kernel.name == 'Linux'\"\n\
+         [[thing]]\nname = \"b\"\nif = \"facts.kernel.name == 'Plan 9'\"\n\
+         [[thing]]\nname = \"c\"\nunless = \"facts.kernel.name == 'Linux'\"\n\
+         [[thing]]\nname = \"d\"\nif = \"facts.odd\"\n",
+    )]);
+    let skipped = |name: &str| definitions.valid[name].common.skipped.clone();
+    assert_eq!(skipped("thing:a"), None);
+    assert_eq!(skipped("thing:b").unwrap(), "facts.kernel.name == 'Plan 9' is false");
+    assert_eq!(skipped("thing:c").unwrap(), "facts.kernel.name == 'Linux' is true");
+    assert!(said.starts_with("!! a.toml:10: thing:d: if: facts.odd: "), "{said}");
+    assert!(!definitions.valid.contains_key("thing:d") && !definitions.is_orphan("thing:d"));
+}

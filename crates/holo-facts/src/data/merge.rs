@@ -1,0 +1,174 @@
+//! Layers of data become one: the more specific wins, and lists are joined only where that is asked for.
+
+use super::Table;
+use crate::key;
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What becomes of values that several layers have for the same key.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Strategy {
+    /// The most specific layer's value counts as a whole.
+    #[default]
+    First,
+    /// Tables go into each other.
+    Deep,
+    /// Tables go into each other, and lists are joined, the more specific layer's items first.
+    Concatenate,
+}
+
+/// The strategies for keys; what has none has that of what it is in.
+#[derive(Debug, Default)]
+pub(super) struct Rules {
+    own: Option<Strategy>,
+    below: BTreeMap<String, Rules>,
+}
+
+impl Rules {
+    pub(super) fn add(&mut self, key: &[String], strategy: Strategy) {
+        match key {
+            [] => self.own = Some(strategy),
+            [first, rest @ ..] => self.below.entry(first.clone()).or_default().add(rest, strategy),
+        }
+    }
+}
+
+/// A value, and where it came from: files by their places, the most specific first.
+#[derive(Debug)]
+pub(super) struct Leaf {
+    pub(super) value: Value,
+    pub(super) from: Vec<usize>,
+    pub(super) over: Vec<(usize, Value)>,
+}
+
+/// What the layers have become. A table that has entries is no leaf.
+#[derive(Debug)]
+pub(super) enum Merged {
+    Table(BTreeMap<String, Merged>),
+    Leaf(Leaf),
+}
+
+/// How the values of one key are merged.
+#[derive(Clone, Copy)]
+enum How {
+    By(Strategy),
+    /// A table that does not count itself; but there are rules for what is in it.
+    OnlyWhatHasRules,
+}
+
+/// Merges tables, the most specific first.
+pub(super) fn merge(tables: Vec<Table>, rules: &Rules) -> Merged {
+    let tables: Vec<(usize, Value)> = tables.into_iter().map(Value::Object).enumerate().collect();
+    let values: Vec<(usize, &Value)> = tables.iter().map(|(place, table)| (*place, table)).collect();
+    let strategy = rules.own.unwrap_or_default();
+    // The layers themselves always go into each other: `first` is about what they have.
+    let keys = tables.iter().filter_map(|(_, table)| table.as_object()).flat_map(Table::keys);
+    let keys: BTreeSet<&String> = keys.collect();
+    let entries = keys.into_iter().filter_map(|key| {
+        let merged = entry(&values, key, How::By(strategy), rules.below.get(key))?;
+        Some((key.clone(), merged))
+    });
+    Merged::Table(entries.collect())
+}
+
+/// Merges what tables have for a key.
+fn entry(tables: &[(usize, &Value)], key: &str, how: How, rules: Option<&Rules>) -> Option<Merged> {
+    let values: Vec<(usize, &Value)> =
+        tables.iter().filter_map(|(place, table)| Some((*place, table.get(key)?))).collect();
+    let none = Rules::default();
+    let rules = rules.unwrap_or(&none);
+    merge_values(&values, rules.own.map_or(how, How::By), rules)
+}
+
+fn merge_values(values: &[(usize, &Value)], how: How, rules: &Rules) -> Option<Merged> {
+    let (_, first) = values.first()?;
+    match (first, how) {
+        (Value::Object(_), _) => merge_tables(values, how, rules),
+        (_, How::OnlyWhatHasRules) => None,
+        (Value::Array(_), How::By(Strategy::Concatenate)) => {
+            let (lists, over) = values.split_at(values.iter().take_while(|(_, value)| value.is_array()).count());
+            let items = lists.iter().filter_map(|(_, value)| value.as_array()).flatten().cloned().collect();
+            let from = lists.iter().map(|(place, _)| *place).collect();
+            Some(Merged::Leaf(Leaf { value: Value::Array(items), from, over: overridden(over) }))
+        }
+        (_, How::By(_)) => Some(leaf(values)),
+    }
+}
+
+/// Merges tables, as far as the strategy and the rules for their entries want. What is not a table hides all that is less specific.
+fn merge_tables(values: &[(usize, &Value)], how: How, rules: &Rules) -> Option<Merged> {
+    let count = values.iter().take_while(|(_, value)| value.is_object()).count();
+    let tables = &values[..count];
+    let keys_of = |tables: &[(usize, &Value)]| -> BTreeSet<String> {
+        tables.iter().filter_map(|(_, table)| table.as_object()).flat_map(Table::keys).cloned().collect()
+    };
+    let own = match how {
+        How::By(Strategy::First) => keys_of(&tables[..1]),
+        How::By(Strategy::Deep | Strategy::Concatenate) => keys_of(tables),
+        How::OnlyWhatHasRules => BTreeSet::new(),
+    };
+    let mut entries = BTreeMap::new();
+    for key in keys_of(tables) {
+        let below = rules.below.get(&key);
+        let how = match (own.contains(&key), below) {
+            (true, _) => how,
+            (false, Some(_)) => How::OnlyWhatHasRules,
+            (false, None) => continue,
+        };
+        if let Some(merged) = entry(tables, &key, how, below) {
+            entries.insert(key, merged);
+        }
+    }
+    match how {
+        How::OnlyWhatHasRules if entries.is_empty() => None,
+        How::By(_) if entries.is_empty() => Some(leaf(values)),
+        _ => Some(Merged::Table(entries)),
+    }
+}
+
+fn leaf(values: &[(usize, &Value)]) -> Merged {
+    let (first, over) = values.split_at(1);
+    let value = first.first().map_or(Value::Null, |(_, value)| (*value).clone());
+    let from = first.iter().map(|(place, _)| *place).collect();
+    Merged::Leaf(Leaf { value, from, over: overridden(over) })
+}
+
+fn overridden(values: &[(usize, &Value)]) -> Vec<(usize, Value)> {
+    values.iter().map(|(place, value)| (*place, (*value).clone())).collect()
+}
+
+impl Merged {
+    pub(super) fn value(&self) -> Value {
+        match self {
+            Merged::Leaf(leaf) => leaf.value.clone(),
+            Merged::Table(entries) => {
+                Value::Object(entries.iter().map(|(key, merged)| (key.clone(), merged.value())).collect())
+            }
+        }
+    }
+
+    /// Shows every leaf at or below a key. What is within a leaf is shown as that leaf.
+    pub(super) fn leaves<'a>(&'a self, parts: &[String], key: &str, show: &mut dyn FnMut(&str, &'a Leaf)) {
+        match (self, parts) {
+            (Merged::Leaf(leaf), []) => show(key, leaf),
+            (Merged::Leaf(leaf), parts) => {
+                let within = parts.iter().fold(String::new(), |key, part| key::join(&key, part));
+                if key::find(&leaf.value, &within).is_ok_and(|found| found.is_some()) {
+                    show(key, leaf);
+                }
+            }
+            (Merged::Table(entries), [part, rest @ ..]) => {
+                if let Some(merged) = entries.get(part) {
+                    merged.leaves(rest, &key::join(key, part), show);
+                }
+            }
+            (Merged::Table(entries), []) => {
+                for (part, merged) in entries {
+                    merged.leaves(&[], &key::join(key, part), show);
+                }
+            }
+        }
+    }
+}

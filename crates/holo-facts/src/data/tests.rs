@@ -1,0 +1,179 @@
+//! Stories about data, below roots of their own.
+
+use super::*;
+use serde_json::json;
+use std::fs;
+
+/// A root with these files, of the machine `web1`, which runs Debian.
+fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let always = [("etc/hostname", "web1\n"), ("etc/os-release", "ID=debian\n")];
+    for (path, content) in always.iter().chain(files) {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    folder
+}
+
+fn data(files: &[(&str, &str)]) -> Value {
+    let root = root(files);
+    Knowledge::new(root.path(), None).data().unwrap().value().clone()
+}
+
+/// What is wrong, without the path of the root.
+fn fault(files: &[(&str, &str)]) -> String {
+    let root = root(files);
+    let fault = Knowledge::new(root.path(), None).data().unwrap_err().to_string();
+    fault.replace(&format!("{}/", root.path().display()), "")
+}
+
+#[test]
+fn without_any_there_is_none_and_facts_are_not_asked() {
+    let root = root(&[("etc/holo/facts.d/site.toml", "=")]);
+    let knowledge = Knowledge::new(root.path(), None);
+    assert_eq!(knowledge.data().unwrap().value(), &json!({}));
+    assert_eq!(knowledge.take_warnings(), []);
+    let _ = knowledge.facts();
+    assert_eq!(knowledge.take_warnings().len(), 1);
+}
+
+#[test]
+fn the_more_specific_wins_and_the_machines_own_before_the_packages() {
+    let found = data(&[
+        ("etc/holo/data/host/web1.toml", "a = 'host'\n"),
+        ("etc/holo/data/common.toml", "a = 'own'\nb = 'own'\nc = 'own'\n"),
+        ("usr/share/holo/data/host/web1.json", r#"{"b": "package host", "d": "package host"}"#),
+        ("usr/share/holo/data/os/debian.toml", "d = 'package os'\ne = 'package os'\n"),
+        ("usr/share/holo/data/common.toml", "e = 'package'\nf = 'package'\n"),
+        ("usr/share/holo/data/os/fedora.toml", "f = 'not this one'\n"),
+    ]);
+    let expected = json!({
+        "a": "host", "b": "own", "c": "own", "d": "package host", "e": "package os", "f": "package"
+    });
+    assert_eq!(found, expected);
+}
+
+const HOST: (&str, &str) = ("etc/holo/data/host/web1.toml", "t = {x = 1}\nl = [1]\nu = {v = {a = 1}, w = 1}\n");
+const COMMON: (&str, &str) =
+    ("etc/holo/data/common.toml", "t = {x = 2, y = 2}\nl = [2, 3]\nu = {v = {b = 2}, w = 2, z = 2, l = [9]}\n");
+
+#[test]
+fn first_takes_values_as_a_whole() {
+    assert_eq!(data(&[HOST, COMMON]), json!({"t": {"x": 1}, "l": [1], "u": {"v": {"a": 1}, "w": 1}}));
+}
+
+#[test]
+fn deep_puts_tables_into_each_other_and_joins_no_lists() {
+    let hierarchy = ("etc/holo/data/hierarchy.toml", "merge = 'deep'\n");
+    let expected = json!({
+        "t": {"x": 1, "y": 2}, "l": [1], "u": {"v": {"a": 1, "b": 2}, "w": 1, "z": 2, "l": [9]}
+    });
+    assert_eq!(data(&[HOST, COMMON, hierarchy]), expected);
+}
+
+#[test]
+fn keys_have_rules_of_their_own() {
+    let rules = "merge = 'first'\n[keys]\n'u.v' = 'deep'\nl = 'concatenate'\n'u.l' = 'first'\n";
+    let found = data(&[HOST, COMMON, ("usr/share/holo/data/hierarchy.toml", rules)]);
+    let expected = json!({"t": {"x": 1}, "l": [1, 2, 3], "u": {"v": {"a": 1, "b": 2}, "w": 1, "l": [9]}});
+    assert_eq!(found, expected);
+    let first_in_deep = ("etc/holo/data/hierarchy.toml", "merge = 'deep'\nkeys = {u = 'first'}\n");
+    assert_eq!(data(&[HOST, COMMON, first_in_deep])["u"], json!({"v": {"a": 1}, "w": 1}));
+    // A rule brings what it is for and nothing around it.
+    let far = ("etc/holo/data/hierarchy.toml", "keys = {'a.b.c' = 'deep'}\n");
+    let deep = ("etc/holo/data/common.toml", "a = {b = {c = {d = 1}, x = 1}, y = 1}\n");
+    assert_eq!(
+        data(&[far, deep, ("etc/holo/data/host/web1.toml", "a = {z = 2}\n")]),
+        json!({"a": {"b": {"c": {"d": 1}}, "z": 2}})
+    );
+    assert_eq!(data(&[far, deep, ("etc/holo/data/host/web1.toml", "a = 1\n")]), json!({"a": 1}));
+}
+
+#[test]
+fn another_kind_of_value_hides_what_is_less_specific() {
+    let found = data(&[
+        ("etc/holo/data/hierarchy.toml", "merge = 'deep'\nkeys = {l = 'concatenate'}\n"),
+        ("etc/holo/data/host/web1.json", r#"{"t": {"a": 1}, "l": [1], "n": null, "e": {}}"#),
+        ("etc/holo/data/os/debian.json", r#"{"t": "text", "l": "text"}"#),
+        ("etc/holo/data/common.json", r#"{"t": {"b": 2}, "l": [2], "n": 1, "e": {"f": 1}}"#),
+    ]);
+    assert_eq!(found, json!({"t": {"a": 1}, "l": [1], "n": null, "e": {"f": 1}}));
+}
+
+#[test]
+fn says_where_values_come_from() {
+    let root = root(&[HOST, COMMON, ("etc/holo/data/hierarchy.toml", "merge = 'deep'\nkeys = {l = 'concatenate'}\n")]);
+    let knowledge = Knowledge::new(root.path(), None);
+    let data = knowledge.data().unwrap();
+    let explain = |key: Option<&str>| -> Vec<String> {
+        let name = |path: &Path| path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let origins = data.explain(key).unwrap().into_iter();
+        origins
+            .map(|Origin { key, value, from, over }| {
+                let from: Vec<_> = from.into_iter().map(name).collect();
+                let over: Vec<_> = over.into_iter().map(|(path, value)| format!("{} {value}", name(path))).collect();
+                format!("{key}={value} from {} over {}", from.join("+"), over.join("+"))
+            })
+            .collect()
+    };
+    assert_eq!(explain(Some("t")), ["t.x=1 from web1 over common 2", "t.y=2 from common over "]);
+    assert_eq!(explain(Some("t.x")), ["t.x=1 from web1 over common 2"]);
+    assert_eq!(explain(Some("l")), ["l=[1,2,3] from web1+common over "]);
+    assert_eq!(explain(Some("l.2")), ["l=[1,2,3] from web1+common over "]);
+    assert_eq!(explain(Some("l.3")), [""; 0]);
+    assert_eq!(explain(Some("nothing")), [""; 0]);
+    assert_eq!(explain(None).len(), 8);
+    assert!(data.explain(Some("a..b")).is_err());
+}
+
+#[test]
+fn layers_are_templates_over_facts() {
+    let found = data(&[
+        ("etc/holo/facts.d/site.toml", "site = 'north'\nempty = ''\nodd = '{{ facts.os.id }}'\n"),
+        (
+            "etc/holo/data/hierarchy.toml",
+            "layers = ['{{ facts.odd }}', 'empty/{{ facts.empty }}', 'site/{{ facts.site }}', 'site/north', 'a b']\n",
+        ),
+        ("etc/holo/data/site/north.toml", "a = 1\n"),
+        ("etc/holo/data/a b.toml", "b = 2\n"),
+        ("etc/holo/data/debian.toml", "a = 'rendered twice'\n"),
+        ("etc/holo/data/empty/.toml", "a = 'a layer for nobody'\n"),
+        ("etc/holo/data/common.toml", "c = 'not in this hierarchy'\n"),
+    ]);
+    assert_eq!(found, json!({"a": 1, "b": 2}));
+}
+
+#[test]
+fn no_layer_leaves_its_directory() {
+    for layer in ["../../hostname", "/etc/hostname", "a/../../b", "..", ".", "{{ facts.evil }}"] {
+        let fault = fault(&[
+            ("etc/holo/facts.d/site.toml", "evil = '../../../secret'\n"),
+            ("etc/secret.toml", "secret = true\n"),
+            ("etc/holo/data/hierarchy.toml", &format!("# x\nlayers = ['common',\n  '{layer}']\n")),
+        ]);
+        assert!(fault.starts_with("etc/holo/data/hierarchy.toml:3: the layer "), "{fault}");
+        assert!(fault.ends_with("would leave the directory"), "{fault}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_line() {
+    let of_hierarchy = |text| fault(&[("etc/holo/data/hierarchy.toml", text)]);
+    assert_eq!(
+        of_hierarchy("layers = [\n  'common',\n  'site/{{ facts.nowhere.at }}',\n]\n"),
+        "etc/holo/data/hierarchy.toml:3: `facts.nowhere` is undefined"
+    );
+    assert!(of_hierarchy("\nlayer = []\n").starts_with("etc/holo/data/hierarchy.toml:2: unknown field `layer`"));
+    assert!(of_hierarchy("\nmerge = 'last'\n").starts_with("etc/holo/data/hierarchy.toml:2: unknown variant `last`"));
+    assert!(of_hierarchy("layers = ''\n").starts_with("etc/holo/data/hierarchy.toml:1: invalid type"));
+    assert!(of_hierarchy("merge = 'concatenate'\n").contains(":1: merge is \"first\" or \"deep\""));
+    assert!(
+        of_hierarchy("[keys]\n'a..b' = 'deep'\n").starts_with("etc/holo/data/hierarchy.toml:2: \"a..b\" is no key")
+    );
+    assert!(fault(&[("etc/holo/data/common.toml", "a = 1\nb\n")]).starts_with("etc/holo/data/common.toml:2: "));
+    assert!(fault(&[("etc/holo/data/common.json", "[]")]).starts_with("etc/holo/data/common.json: "));
+    assert!(
+        fault(&[("etc/holo/data/common.toml/x", "")]).contains("etc/holo/data/common.toml: this is no regular file")
+    );
+}

@@ -1,0 +1,132 @@
+//! Facts: what is found out about the machine, and what sources of its own say.
+
+mod kernel;
+mod network;
+mod shared;
+mod sources;
+mod system;
+mod virtualization;
+
+use crate::below::Below;
+use crate::fault::Warning;
+use serde_json::{Map, Value};
+use std::path::Path;
+
+/// All facts: a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Facts(Value);
+
+impl Facts {
+    /// Gathers all facts of the system below the root. What is the kernel's comes from the one that runs.
+    ///
+    /// A source that fails or hangs is left out with a warning; all of it takes less than two seconds.
+    #[must_use]
+    pub fn gather(root: &Path) -> (Facts, Vec<Warning>) {
+        let below = Below::new(root);
+        let mut warnings = Vec::new();
+        let given = sources::gather(&below, &mut warnings);
+        let mut facts = built_in(&below);
+        for table in given {
+            overlay(&mut facts, table);
+        }
+        (Facts(Value::Object(facts)), warnings)
+    }
+
+    /// The facts of this run: whoever comes first gathers them and leaves them in the file, the others read it.
+    ///
+    /// Only who gathers gets warnings, so that they are said once.
+    #[must_use]
+    pub fn of_run(root: &Path, file: &Path) -> (Facts, Vec<Warning>) {
+        shared::once(file, || Facts::gather(root))
+    }
+
+    /// The table.
+    #[must_use]
+    pub fn value(&self) -> &Value {
+        &self.0
+    }
+}
+
+/// What is known without asking anybody. All names are always there: what is unknown is empty, or 0.
+fn built_in(below: &Below) -> Map<String, Value> {
+    let mut facts = Map::new();
+    system::add(below, &mut facts);
+    kernel::add(&mut facts);
+    facts.insert("network".to_owned(), network::facts());
+    facts.insert("virtualization".to_owned(), virtualization::facts());
+    facts
+}
+
+/// Lays a table over another: tables go into each other, everything else is replaced.
+fn overlay(under: &mut Map<String, Value>, over: Map<String, Value>) {
+    for (key, value) in over {
+        match (under.get_mut(&key), value) {
+            (Some(Value::Object(under)), Value::Object(over)) => overlay(under, over),
+            (_, value) => {
+                under.insert(key, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn tables_go_into_each_other() {
+        let mut facts = json!({"os": {"id": "debian", "like": ["x"]}, "a": 1});
+        let Value::Object(over) = json!({"os": {"like": ["y"], "site": "z"}, "a": {"b": 2}}) else { panic!() };
+        if let Value::Object(under) = &mut facts {
+            overlay(under, over);
+        }
+        assert_eq!(facts, json!({"os": {"id": "debian", "like": ["y"], "site": "z"}, "a": {"b": 2}}));
+    }
+
+    #[test]
+    fn all_names_are_there_below_an_empty_root() {
+        let folder = tempfile::tempdir().unwrap();
+        let (facts, warnings) = Facts::gather(folder.path());
+        assert_eq!(warnings, []);
+        let names = [
+            "architecture",
+            "domain",
+            "fqdn",
+            "hostname",
+            "init",
+            "kernel.name",
+            "kernel.release",
+            "kernel.version",
+            "memory.total",
+            "mounts",
+            "network.interfaces",
+            "network.ipv4.address",
+            "network.ipv4.gateway",
+            "network.ipv4.interface",
+            "network.ipv6.address",
+            "network.ipv6.gateway",
+            "network.ipv6.interface",
+            "os.codename",
+            "os.id",
+            "os.id_like",
+            "os.name",
+            "os.pretty_name",
+            "os.variant_id",
+            "os.version",
+            "os.version_id",
+            "package_manager",
+            "processors.count",
+            "processors.model",
+            "swap.total",
+            "virtualization.kind",
+            "virtualization.name",
+        ];
+        for name in names {
+            let found = crate::key::find(facts.value(), name).unwrap();
+            assert!(found.is_some_and(|value| !value.is_null()), "{name}");
+        }
+        assert_eq!(facts.value()["os"]["id"], "linux");
+        assert_ne!(facts.value()["hostname"], "");
+    }
+}

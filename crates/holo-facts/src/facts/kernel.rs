@@ -1,0 +1,116 @@
+//! Facts that the running kernel knows: itself, processors, memory, mounts.
+
+use serde_json::{Map, Value, json};
+
+pub(super) fn add(facts: &mut Map<String, Value>) {
+    let name = rustix::system::uname();
+    let text = |text: &std::ffi::CStr| Value::from(text.to_string_lossy().into_owned());
+    facts.insert("architecture".to_owned(), text(name.machine()));
+    facts.insert(
+        "kernel".to_owned(),
+        json!({ "name": text(name.sysname()), "release": text(name.release()), "version": text(name.version()) }),
+    );
+    let information = read("/proc/cpuinfo");
+    let count = cpus(&read("/sys/devices/system/cpu/online")).unwrap_or_else(|| cpus_listed(&information));
+    facts.insert("processors".to_owned(), json!({ "count": count, "model": model(&information) }));
+    let memory = read("/proc/meminfo");
+    facts.insert("memory".to_owned(), json!({ "total": bytes(&memory, "MemTotal") }));
+    facts.insert("swap".to_owned(), json!({ "total": bytes(&memory, "SwapTotal") }));
+    facts.insert("mounts".to_owned(), mounts(&read("/proc/self/mounts")));
+}
+
+/// A file of the kernel; empty if it cannot be read.
+pub(super) fn read(path: &str) -> String {
+    std::fs::read(path).map(|content| String::from_utf8_lossy(&content).into_owned()).unwrap_or_default()
+}
+
+/// Counts a list of ranges, such as `0-3,8`.
+fn cpus(ranges: &str) -> Option<u64> {
+    let count = |range: &str| -> Option<u64> {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
+        last.checked_sub(first)?.checked_add(1)
+    };
+    ranges.trim().split(',').map(count).try_fold(0_u64, |sum, count| sum.checked_add(count?))
+}
+
+fn cpus_listed(information: &str) -> u64 {
+    information.lines().filter(|line| line.starts_with("processor")).count() as u64
+}
+
+fn model(information: &str) -> String {
+    // What others call `model name` stands in `Model` on ARM, and in `uarch` on RISC-V.
+    let of = |key: &str| {
+        let pairs = information.lines().filter_map(|line| line.split_once(':'));
+        pairs.into_iter().find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().to_owned())
+    };
+    ["model name", "Model", "uarch"].iter().find_map(|key| of(key)).unwrap_or_default()
+}
+
+/// A line of `/proc/meminfo` in bytes.
+fn bytes(memory: &str, key: &str) -> u64 {
+    let line = memory.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    kilobytes.unwrap_or(0_u64).saturating_mul(1024)
+}
+
+fn mounts(table: &str) -> Value {
+    let mount = |line: &str| {
+        let mut fields = line.split(' ').map(unescape);
+        let (source, path, kind, options) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+        let options: Vec<&str> = options.split(',').collect();
+        Some(json!({ "source": source, "path": path, "type": kind, "options": options }))
+    };
+    table.lines().filter_map(mount).collect()
+}
+
+/// The kernel writes blanks and backslashes as three octal digits.
+fn unescape(field: &str) -> String {
+    let mut parts = field.split('\\');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        match part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => bytes.extend([&[byte], &part.as_bytes()[3..]].concat()),
+            None => bytes.extend([b"\\", part.as_bytes()].concat()),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_are_counted() {
+        assert_eq!(cpus("0-3,8\n"), Some(5));
+        assert_eq!(cpus("0\n"), Some(1));
+        assert_eq!(cpus(""), None);
+        assert_eq!(cpus("3-0"), None);
+        assert_eq!(cpus("0-18446744073709551615"), None);
+        let information = "processor\t: 0\nmodel name\t: Some CPU @ 3\n\nprocessor\t: 1\nmodel name\t: Other\n";
+        assert_eq!(cpus_listed(information), 2);
+        assert_eq!(model(information), "Some CPU @ 3");
+        assert_eq!(model("processor\t: 0\nmodel\t\t: 1\nModel\t\t: Raspberry\n"), "Raspberry");
+    }
+
+    #[test]
+    fn memory_is_in_bytes() {
+        let memory = "MemTotal:        8000 kB\nMemFree: 1 kB\nSwapTotal:  0 kB\n";
+        assert_eq!((bytes(memory, "MemTotal"), bytes(memory, "SwapTotal"), bytes(memory, "Mem")), (8_192_000, 0, 0));
+        assert_eq!(bytes("MemTotal: 99999999999999999 kB", "MemTotal"), u64::MAX);
+    }
+
+    #[test]
+    fn mounts_have_their_real_names() {
+        let table = "/dev/sda1 / ext4 rw,noatime 0 0\n//host/a\\040b /mnt/a\\040\\134b cifs ro 0 0\nodd\n";
+        assert_eq!(
+            mounts(table),
+            json!([
+                { "source": "/dev/sda1", "path": "/", "type": "ext4", "options": ["rw", "noatime"] },
+                { "source": "//host/a b", "path": "/mnt/a \\b", "type": "cifs", "options": ["ro"] },
+            ])
+        );
+        assert_eq!(unescape("a\\9\\é\\"), "a\\9\\é\\");
+    }
+}

@@ -1,0 +1,135 @@
+//! The machine's own facts: files and programs in `etc/holo/facts.d`.
+
+use crate::below::Below;
+use crate::document;
+use crate::fault::{Fault, Warning};
+use holo_process::Program;
+use holo_process::words::reason;
+use rustix::fs::{FileType, Mode};
+use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+/// Where the sources are.
+const FOLDER: &str = "etc/holo/facts.d";
+/// How long a program may take; then it is ended, so that all of them together take less than two seconds.
+const TIME_LIMIT: Duration = Duration::from_millis(1500);
+const GRACE: Duration = Duration::from_millis(200);
+const LINGER: Duration = Duration::from_millis(200);
+/// How much a program may print.
+const MAX_OUTPUT: usize = 4 << 20;
+
+/// A source that there is.
+enum Source {
+    Document(PathBuf),
+    Program(PathBuf),
+}
+
+type Found = Result<Map<String, Value>, Fault>;
+
+/// What the sources say, in the order of their names. Programs run side by side, each with the same time limit.
+pub(super) fn gather(below: &Below, warnings: &mut Vec<Warning>) -> Vec<Map<String, Value>> {
+    let sources = match find(below) {
+        Ok(sources) => sources,
+        Err(fault) => {
+            warnings.push(Warning(fault));
+            return Vec::new();
+        }
+    };
+    let ask = |source: &Result<Source, Fault>| match source {
+        Ok(Source::Document(path)) => document(below, path),
+        Ok(Source::Program(path)) => program(below, path),
+        Err(fault) => Err(fault.clone()),
+    };
+    let found: Vec<Found> = thread::scope(|scope| {
+        let asked: Vec<_> = sources
+            .iter()
+            .map(|source| {
+                let is_program = matches!(source, Ok(Source::Program(_)));
+                (source, is_program.then(|| thread::Builder::new().spawn_scoped(scope, move || ask(source))))
+            })
+            .collect();
+        let answer = |(source, thread): (_, Option<std::io::Result<thread::ScopedJoinHandle<'_, Found>>>)| {
+            // What cannot be done by another thread is done by this one.
+            thread.and_then(|thread| thread.ok()?.join().ok()).unwrap_or_else(|| ask(source))
+        };
+        asked.into_iter().map(answer).collect()
+    });
+    let mut tables = Vec::new();
+    for found in found {
+        match found {
+            Ok(table) => tables.push(table),
+            Err(fault) => warnings.push(Warning(fault)),
+        }
+    }
+    tables
+}
+
+/// The sources in the order of their names, with what is wrong with those that are none. Hidden files are passed over, as is what is
+/// neither a document nor a program.
+fn find(below: &Below) -> Result<Vec<Result<Source, Fault>>, Fault> {
+    let folder = Path::new(FOLDER);
+    let shown = |path: &Path| below.shown(path).display().to_string();
+    let names = below.names(folder).map_err(|error| Fault::new(shown(folder), reason(&error)))?;
+    if !names.is_empty() && below.stat(folder).is_ok_and(|(_, mode)| mode.contains(Mode::WOTH)) {
+        return Err(Fault::new(shown(folder), ANYBODY));
+    }
+    let mut sources = Vec::new();
+    for name in names.iter().filter(|name| !name.as_encoded_bytes().starts_with(b".")) {
+        let path = folder.join(name);
+        let is_document = path.extension().is_some_and(|extension| extension == "toml" || extension == "json");
+        match below.stat(&path) {
+            Ok((FileType::RegularFile, mode)) => {
+                let is_program = mode.intersects(Mode::XUSR | Mode::XGRP | Mode::XOTH);
+                if !is_document && !is_program {
+                    continue;
+                }
+                sources.push(if mode.contains(Mode::WOTH) {
+                    Err(Fault::new(shown(&path), ANYBODY))
+                } else if is_document {
+                    Ok(Source::Document(path))
+                } else {
+                    Ok(Source::Program(path))
+                });
+            }
+            Ok(_) if is_document => sources.push(Err(Fault::new(shown(&path), "this is no regular file"))),
+            Ok(_) => {}
+            Err(error) => sources.push(Err(Fault::new(shown(&path), reason(&error)))),
+        }
+    }
+    Ok(sources)
+}
+
+/// Why a source is not trusted.
+const ANYBODY: &str = "anybody could write to it";
+
+fn document(below: &Below, path: &Path) -> Found {
+    let shown = below.shown(path);
+    let content = below.read(path)?.ok_or_else(|| Fault::new(shown.display(), "it has vanished"))?;
+    document::read(shown.display(), path, &content)
+}
+
+fn program(below: &Below, path: &Path) -> Found {
+    let shown = below.shown(path);
+    // A name without a slash would be looked up elsewhere.
+    let program = std::path::absolute(&shown).unwrap_or_else(|_| shown.clone());
+    let output = Program::new(program)
+        .timeout(TIME_LIMIT)
+        .grace(GRACE)
+        .linger(LINGER)
+        .capture_limit(MAX_OUTPUT)
+        .output()
+        .map_err(|error| Fault::new(shown.display(), error))?;
+    if let Some(failure) = output.ended.failure() {
+        let told = String::from_utf8_lossy(&output.stderr);
+        let last = told.lines().rev().map(str::trim).find(|line| !line.is_empty());
+        let text = last.map_or_else(|| failure.clone(), |last| format!("{failure}: {last}"));
+        return Err(Fault::new(shown.display(), text));
+    }
+    document::json(shown.display(), &output.stdout).map_err(|fault| {
+        // The line is one of what it prints, not of the program.
+        let line = fault.line.map_or_else(String::new, |line| format!(" in line {line}"));
+        Fault::new(fault.place, format!("what it prints is no table of JSON: {}{line}", fault.text))
+    })
+}

@@ -1,0 +1,46 @@
+//! What is wrong, and where: `PLACE:LINE: TEXT`.
+
+use std::fmt::{self, Display};
+
+/// Something that is wrong at a place: a file, a template, an expression.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Fault {
+    /// Where, as the user knows it.
+    pub place: String,
+    /// In which line of it, counted from 1.
+    pub line: Option<usize>,
+    /// What, as a fragment.
+    pub text: String,
+}
+
+impl Fault {
+    /// A fault of something that has no lines.
+    pub(crate) fn new(place: impl Display, text: impl Display) -> Fault {
+        Fault { place: place.to_string(), line: None, text: text.to_string() }
+    }
+
+    /// The same fault, in this line.
+    pub(crate) fn at(self, line: impl Into<Option<usize>>) -> Fault {
+        Fault { line: line.into(), ..self }
+    }
+}
+
+impl Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.place)?;
+        if let Some(line) = self.line {
+            write!(f, "{line}:")?;
+        }
+        write!(f, " {}", self.text)
+    }
+}
+
+/// A source of facts that gave none; the others count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning(pub Fault);
+
+impl Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no facts from {}", self.0)
+    }
+}

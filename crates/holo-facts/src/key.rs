@@ -1,0 +1,101 @@
+//! Dotted keys, such as `os.id`, `mounts.0.path` or `hosts."web1.example.org".role`.
+
+use serde_json::Value;
+
+/// Takes a key apart at its dots. A part between double quotes may hold dots; a backslash keeps the letter after it from meaning anything.
+///
+/// # Errors
+/// If a part is empty or a quote is not closed; the text says so.
+pub fn parts(key: &str) -> Result<Vec<String>, String> {
+    let mut parts = vec![String::new()];
+    let (mut quoted, mut was_quoted) = (false, false);
+    let mut letters = key.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' => (quoted, was_quoted) = (!quoted, true),
+            '.' if !quoted => {
+                if !was_quoted && parts.last().is_some_and(String::is_empty) {
+                    return Err(format!("{key:?} is no key: a part of it is empty"));
+                }
+                was_quoted = false;
+                parts.push(String::new());
+            }
+            letter => {
+                let letter = if quoted && letter == '\\' { letters.next() } else { Some(letter) };
+                parts.last_mut().into_iter().zip(letter).for_each(|(part, letter)| part.push(letter));
+            }
+        }
+    }
+    if quoted {
+        Err(format!("{key:?} is no key: a quote is not closed"))
+    } else if !was_quoted && parts.last().is_some_and(String::is_empty) {
+        Err(format!("{key:?} is no key: a part of it is empty"))
+    } else {
+        Ok(parts)
+    }
+}
+
+/// Puts a part behind a key, quoted if it could not be told apart otherwise.
+#[must_use]
+pub fn join(key: &str, part: &str) -> String {
+    let plain = !part.is_empty() && !part.contains(['.', '"', '\\']) && !part.contains(char::is_control);
+    let part = if plain { part.to_owned() } else { format!("\"{}\"", part.replace('\\', r"\\").replace('"', "\\\"")) };
+    if key.is_empty() { part } else { format!("{key}.{part}") }
+}
+
+/// A key as it is shown where it may hold anything: with what would hurt a terminal escaped.
+#[must_use]
+pub fn shown(key: &str) -> String {
+    if key.contains(char::is_control) { format!("{key:?}") } else { key.to_owned() }
+}
+
+/// What stands at a key; numbers count the items of a list from 0.
+///
+/// # Errors
+/// If it is no key ([`parts`]).
+pub fn find<'a>(value: &'a Value, key: &str) -> Result<Option<&'a Value>, String> {
+    let mut found = Some(value);
+    for part in parts(key)? {
+        found = match found {
+            Some(Value::Object(table)) => table.get(&part),
+            Some(Value::Array(list)) => part.parse().ok().and_then(|place: usize| list.get(place)),
+            _ => None,
+        };
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn keys_are_taken_apart_and_put_together() {
+        for (key, expected) in [
+            ("a", vec!["a"]),
+            ("a.b c.0", vec!["a", "b c", "0"]),
+            (r#"a."b.c".d"#, vec!["a", "b.c", "d"]),
+            (r#""""#, vec![""]),
+            (r#""a\"\\b""#, vec![r#"a"\b"#]),
+        ] {
+            let parts = parts(key).unwrap();
+            assert_eq!(parts, expected);
+            assert_eq!(parts.iter().fold(String::new(), |key, part| join(&key, part)), key);
+        }
+        for key in ["", ".", "a.", ".a", "a..b", "\"a", "a.\"b"] {
+            assert!(parts(key).is_err(), "{key}");
+        }
+    }
+
+    #[test]
+    fn keys_lead_through_tables_and_lists() {
+        let value = json!({"a": {"b.c": [1, {"d": null}]}});
+        let find = |key| find(&value, key).unwrap();
+        assert_eq!(find("a.\"b.c\".0"), Some(&json!(1)));
+        assert_eq!(find("a.\"b.c\".1.d"), Some(&Value::Null));
+        for missing in ["b", "a.b", "a.\"b.c\".2", "a.\"b.c\".x", "a.\"b.c\".0.x"] {
+            assert_eq!(find(missing), None, "{missing}");
+        }
+    }
+}

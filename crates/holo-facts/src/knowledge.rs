@@ -1,0 +1,63 @@
+//! What is known, found out when somebody first asks.
+
+use crate::data::Data;
+use crate::facts::Facts;
+use crate::fault::{Fault, Warning};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Facts and data of a system. Copies share what they have found out.
+#[derive(Clone, Debug)]
+pub struct Knowledge(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    root: PathBuf,
+    file_of_run: Option<PathBuf>,
+    facts: OnceLock<Facts>,
+    data: OnceLock<Result<Data, Fault>>,
+    warnings: Mutex<Vec<Warning>>,
+}
+
+impl Knowledge {
+    /// What is known of the system below the root, whose path is shown as it is given. Nothing is asked yet.
+    ///
+    /// If the run has a file for its facts, they are gathered only if they are not in there.
+    #[must_use]
+    pub fn new(root: &Path, file_of_run: Option<&Path>) -> Knowledge {
+        Knowledge(Arc::new(Inner {
+            root: root.to_owned(),
+            file_of_run: file_of_run.map(Path::to_owned),
+            facts: OnceLock::new(),
+            data: OnceLock::new(),
+            warnings: Mutex::default(),
+        }))
+    }
+
+    /// The facts.
+    #[must_use]
+    pub fn facts(&self) -> &Facts {
+        self.0.facts.get_or_init(|| {
+            let (facts, warnings) = match &self.0.file_of_run {
+                Some(file) => Facts::of_run(&self.0.root, file),
+                None => Facts::gather(&self.0.root),
+            };
+            self.0.warnings.lock().unwrap_or_else(PoisonError::into_inner).extend(warnings);
+            facts
+        })
+    }
+
+    /// The data.
+    ///
+    /// # Errors
+    /// If a file of data, or the hierarchy, is not as it should be.
+    pub fn data(&self) -> Result<&Data, Fault> {
+        self.0.data.get_or_init(|| Data::read(&self.0.root, self)).as_ref().map_err(Clone::clone)
+    }
+
+    /// The warnings that have come up since this was asked last; each is to be shown once.
+    #[must_use]
+    pub fn take_warnings(&self) -> Vec<Warning> {
+        std::mem::take(&mut *self.0.warnings.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

@@ -1,0 +1,165 @@
+//! Templates and expressions over facts and data.
+
+mod filters;
+mod lazy;
+
+use crate::fault::Fault;
+use crate::key;
+use crate::knowledge::Knowledge;
+use holo_process::words::reason;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Serde, ValueKind};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
+use std::io;
+
+/// Renders templates. Undefined names are errors, values are never rendered themselves, nothing is escaped.
+#[derive(Debug)]
+pub struct Templates {
+    environment: Environment<'static>,
+}
+
+/// What an expression is evaluated by, compiled once.
+#[derive(Debug)]
+pub struct Expression<'a> {
+    expression: minijinja::Expression<'a, 'static>,
+    text: String,
+}
+
+impl Templates {
+    /// Templates in whose scope are `facts`, `data` and `lookup`. Each is asked for only if a template does so.
+    #[must_use]
+    pub fn new(knowledge: &Knowledge) -> Templates {
+        let mut templates = Templates::of_facts(knowledge);
+        let environment = &mut templates.environment;
+        environment.add_global("data", Value::from_object(lazy::Table::of_data(knowledge)));
+        let knowledge = knowledge.clone();
+        environment.add_function("lookup", move |key: &str, default: Option<Value>| lookup(&knowledge, key, default));
+        templates
+    }
+
+    /// Templates in whose scope are `facts` alone.
+    pub(crate) fn of_facts(knowledge: &Knowledge) -> Templates {
+        let mut environment = Environment::new();
+        environment.set_auto_escape_callback(|_| AutoEscape::None);
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        // Then errors know which name is undefined.
+        environment.set_debug(true);
+        environment.set_syntax(syntax(None).unwrap_or_default());
+        filters::add(&mut environment);
+        environment.add_global("facts", Value::from_object(lazy::Table::of_facts(knowledge)));
+        Templates { environment }
+    }
+
+    /// The same with other delimiters, such as `[[` and `]]`. Blocks and comments have these delimiters' outermost letters with `%` and
+    /// `#`: `[% if … %]` and `[# … #]`.
+    ///
+    /// # Errors
+    /// If they are none, or all the same.
+    pub fn with_delimiters(mut self, open: &str, close: &str) -> Result<Templates, Fault> {
+        let syntax = syntax(Some((open, close)))
+            .map_err(|error| Fault::new(format!("delimiters {open:?} and {close:?}"), describe(&error)))?;
+        self.environment.set_syntax(syntax);
+        Ok(self)
+    }
+
+    /// The same, with other templates for `include`, `import` and `extends`. Who gives them sees to it that names stay where they may.
+    #[must_use]
+    pub fn with_partials(
+        mut self,
+        find: impl Fn(&str) -> io::Result<Option<String>> + Send + Sync + 'static,
+    ) -> Templates {
+        self.environment.set_loader(move |name| {
+            find(name).map_err(|error| Error::new(ErrorKind::InvalidOperation, format!("{name}: {}", reason(&error))))
+        });
+        self
+    }
+
+    /// Renders a template once. The name is for errors; what else is in scope hides facts and data of the same name.
+    ///
+    /// # Errors
+    /// What is wrong, with the name and the line of the template.
+    pub fn render(
+        &self,
+        name: &str,
+        source: &str,
+        scope: &serde_json::Map<String, serde_json::Value>,
+    ) -> Result<String, Fault> {
+        let rendered = self.environment.render_named_str(name, source, Value::from(Serde(scope)));
+        rendered.map_err(|error| fault(name, &error))
+    }
+
+    /// Compiles an expression, such as `facts.os.id == "debian" and lookup("web", false)`.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn expression(&self, text: &str) -> Result<Expression<'_>, Fault> {
+        match self.environment.compile_expression_owned(text.to_owned()) {
+            Ok(expression) => Ok(Expression { expression, text: text.to_owned() }),
+            Err(error) => Err(Fault::new(text, describe(&error))),
+        }
+    }
+}
+
+impl Expression<'_> {
+    /// Whether it is true, as `{% if %}` has it: 0, `none`, and what is empty are not. What is undefined is an error.
+    ///
+    /// # Errors
+    /// If it cannot be evaluated; the place is the expression itself.
+    pub fn holds(&self) -> Result<bool, Fault> {
+        let value = self.expression.eval(()).map_err(|error| Fault::new(&self.text, describe(&error)))?;
+        match value.kind() {
+            ValueKind::Undefined => Err(Fault::new(&self.text, "this is undefined")),
+            ValueKind::Invalid => Err(Fault::new(&self.text, value)),
+            _ => Ok(value.is_true()),
+        }
+    }
+}
+
+/// The usual delimiters, or others. A final newline stays.
+fn syntax(delimiters: Option<(&str, &str)>) -> Result<SyntaxConfig, Error> {
+    let mut builder = SyntaxConfig::builder();
+    builder.keep_trailing_newline(true);
+    if let Some((open, close)) = delimiters {
+        let (first, last) = (open.chars().next(), close.chars().next_back());
+        let (Some(first), Some(last)) = (first, last) else {
+            return Err(Error::new(ErrorKind::InvalidDelimiter, "a delimiter is empty"));
+        };
+        builder.variable_delimiters(open.to_owned(), close.to_owned());
+        builder.block_delimiters(format!("{first}%"), format!("%{last}"));
+        builder.comment_delimiters(format!("{first}#"), format!("#{last}"));
+    }
+    builder.build()
+}
+
+fn lookup(knowledge: &Knowledge, key: &str, default: Option<Value>) -> Result<Value, Error> {
+    let data = knowledge.data().map_err(|fault| lazy::failed(&fault))?;
+    let found = data.lookup(key).map_err(|text| Error::new(ErrorKind::InvalidOperation, text))?;
+    match (found, default) {
+        (Some(value), _) => Ok(Value::from(Serde(value))),
+        (None, Some(default)) => Ok(default),
+        (None, None) => Err(Error::new(ErrorKind::UndefinedError, format!("there is no data at {}", key::shown(key)))),
+    }
+}
+
+/// The innermost error, which knows best: that of an included template lies within that of the template that includes it.
+fn fault(name: &str, error: &Error) -> Fault {
+    let mut innermost = error;
+    while let Some(within) = std::error::Error::source(innermost).and_then(|source| source.downcast_ref::<Error>()) {
+        innermost = within;
+    }
+    Fault::new(innermost.name().unwrap_or(name), describe(innermost)).at(innermost.line())
+}
+
+fn describe(error: &Error) -> String {
+    match (error.kind(), error.detail()) {
+        // These say all themselves.
+        (ErrorKind::InvalidOperation | ErrorKind::TemplateNotFound | ErrorKind::UndefinedError, Some(detail)) => {
+            detail.to_owned()
+        }
+        (kind, Some(detail)) => format!("{kind}: {detail}"),
+        (kind, None) => kind.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

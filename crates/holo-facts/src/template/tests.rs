@@ -1,0 +1,153 @@
+//! Stories about templates.
+
+use super::*;
+use std::fs;
+
+fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, content) in [("etc/os-release", "ID=debian\nNAME='Debian <GNU>'\n")].iter().chain(files) {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    folder
+}
+
+const DATA: (&str, &str) = (
+    "etc/holo/data/common.toml",
+    "port = 80\nodd = '{{ facts.os.id }}{% raw %}'\nhosts = {'a.b' = ['x y', \"it's\"]}\nnothing = ''\n",
+);
+
+fn templates(root: &tempfile::TempDir) -> Templates {
+    Templates::new(&Knowledge::new(root.path(), None))
+}
+
+fn render(source: &str) -> Result<String, String> {
+    let root = root(&[DATA]);
+    templates(&root).render("x.jinja", source, &Default::default()).map_err(|fault| fault.to_string())
+}
+
+#[test]
+fn facts_data_and_lookup_are_in_scope() {
+    assert_eq!(render("{{ facts.os.id }}:{{ data.port + 1 }}\n").unwrap(), "debian:81\n");
+    assert_eq!(render("{{ lookup('port') }} {{ lookup('no.such', 7) }}").unwrap(), "80 7");
+    assert_eq!(render("{{ lookup('hosts.\"a.b\".0') }}\n\n").unwrap(), "x y\n\n");
+    assert_eq!(render("{{ true }} {{ 1.0 }} {{ none }} {{ [true, 'x'] }}").unwrap(), r#"true 1.0 null [true,"x"]"#);
+    assert_eq!(render("{% for key in data %}{{ key }} {% endfor %}").unwrap(), "hosts nothing odd port ");
+    assert_eq!(render("{{ data.x is defined }} {{ data.x | default('d') }}").unwrap(), "false d");
+}
+
+#[test]
+fn nothing_is_escaped_and_nothing_is_rendered_twice() {
+    assert_eq!(render("{{ facts.os.name }}").unwrap(), "Debian <GNU>");
+    let twice = "{{ facts.os.id }}{% raw %}";
+    assert_eq!(render("{{ data.odd }}").unwrap(), twice);
+    assert_eq!(render("{{ lookup('odd') }}{{ '{{ 1 }}' }}").unwrap(), format!("{twice}{{{{ 1 }}}}"));
+    assert_eq!(render("${VAR} {% raw %}{{ as it is }}{% endraw %}").unwrap(), "${VAR} {{ as it is }}");
+    let root = root(&[DATA]);
+    let more = serde_json::json!({"input": "{{ facts.os.id }}\n"});
+    assert_eq!(templates(&root).render("x", "{{ input }}", more.as_object().unwrap()).unwrap(), "{{ facts.os.id }}\n");
+}
+
+#[test]
+fn what_is_undefined_is_named_with_its_line() {
+    let undefined = |source: &str| render(source).unwrap_err();
+    assert_eq!(undefined("a\n{{ facts.os.nothing }}"), "x.jinja:2: `facts.os.nothing` is undefined");
+    assert_eq!(undefined("{{ nothing.at.all }}"), "x.jinja:1: `nothing` is undefined");
+    assert_eq!(undefined("{% if data.x %}{% endif %}"), "x.jinja:1: `data.x` is undefined");
+    assert_eq!(undefined("\n\n{{ lookup('no.such') }}"), "x.jinja:3: there is no data at no.such");
+    assert_eq!(undefined("{{ lookup('') }}"), "x.jinja:1: \"\" is no key: a part of it is empty");
+    assert!(undefined("\n{% if %}").starts_with("x.jinja:2: syntax error: "));
+    assert!(undefined("{{ 1 | nosuch }}").starts_with("x.jinja:1: unknown filter: "));
+}
+
+#[test]
+fn facts_and_data_are_asked_for_only_if_a_template_uses_them() {
+    let root = root(&[("etc/holo/facts.d/x.toml", "="), ("etc/holo/data/common.toml", "=")]);
+    let knowledge = Knowledge::new(root.path(), None);
+    let templates = Templates::new(&knowledge);
+    let render = |source| templates.render("x", source, &Default::default());
+    assert_eq!(render("{{ 1 + 1 }}{% if false %}{{ facts.os.id }}{{ data.x }}{% endif %}").unwrap(), "2");
+    assert_eq!(knowledge.take_warnings(), []);
+    assert_eq!(render("{{ facts.os.id }}").unwrap(), "debian");
+    assert_eq!(knowledge.take_warnings().len(), 1);
+    assert_eq!(render("{{ facts.os.id }}").unwrap(), "debian");
+    assert_eq!(knowledge.take_warnings(), []);
+    for source in ["{{ data.x }}", "{{ data }}", "{% for x in data %}{{ x }}{% endfor %}", "{{ lookup('x', 1) }}"] {
+        let fault = render(source).unwrap_err().to_string();
+        assert!(fault.starts_with("x:1: ") && fault.contains("common.toml:1: "), "{source}: {fault}");
+    }
+    assert!(templates.expression("data.x").unwrap().holds().unwrap_err().text.contains("common.toml:1: "));
+}
+
+#[test]
+fn filters_write_what_configuration_files_want() {
+    assert_eq!(render("{{ data.hosts | tojson }}").unwrap(), r#"{"a.b":["x y","it's"]}"#);
+    assert_eq!(render("{{ facts.os.name | tojson }}").unwrap(), r#""Debian <GNU>""#);
+    assert_eq!(render("{{ [1] | tojson(indent=2) }}").unwrap(), "[\n  1\n]");
+    assert_eq!(render("{{ data.hosts | toml }}").unwrap(), r#"{ "a.b" = ["x y", "it's"] }"#);
+    assert_eq!(render("{{ 'a' | toml }} {{ 80 | toml }} {{ [true] | toml }}").unwrap(), r#""a" 80 [true]"#);
+    assert_eq!(render("{{ 'x y' | quote }} {{ 1 | quote }} {{ data.nothing | quote }}").unwrap(), "'x y' 1 ''");
+    assert_eq!(render("{{ data.hosts['a.b'] | quote }}").unwrap(), r#"'x y' "it's""#);
+    assert!(render("{{ none | toml }}").unwrap_err().starts_with("x.jinja:1: "));
+    assert!(render("{{ {} | quote }}").unwrap_err().starts_with("x.jinja:1: "));
+    for source in ["data.x | quote", "data.x | tojson", "[[data.x]] | tojson", "{'a': data.x} | toml", "[data.x]"] {
+        let fault = render(&format!("{{{{ {source} }}}}")).unwrap_err();
+        assert_eq!(fault, "x.jinja:1: what is to be written is undefined", "{source}");
+    }
+}
+
+#[test]
+fn expressions_are_true_or_false() {
+    let root = root(&[DATA]);
+    let templates = templates(&root);
+    let holds =
+        |text: &str| templates.expression(text).and_then(|expression| expression.holds()).map_err(|f| f.to_string());
+    for (text, truth) in [
+        ("facts.os.id == 'debian' and lookup('port') > 79", true),
+        ("facts.os.id in ['fedora', 'rhel']", false),
+        ("'x y' in data.hosts['a.b']", true),
+        ("data.nothing", false),
+        ("data.port", true),
+        ("0", false),
+        ("[]", false),
+        ("none", false),
+        ("data.x is defined", false),
+        ("lookup('web', false)", false),
+        // Text is text, whatever it says.
+        ("data.odd", true),
+        ("'false'", true),
+    ] {
+        assert_eq!(holds(text), Ok(truth), "{text}");
+    }
+    assert_eq!(holds("facts.nothing").unwrap_err(), "facts.nothing: this is undefined");
+    assert_eq!(holds("not nothing").unwrap_err(), "not nothing: `nothing` is undefined");
+    assert!(holds("1 +").unwrap_err().starts_with("1 +: syntax error: "));
+    assert!(holds("").is_err());
+}
+
+#[test]
+fn delimiters_can_be_others() {
+    let root = root(&[DATA]);
+    let templates = templates(&root).with_delimiters("[[", "]]").unwrap();
+    let source = "[# no #]{{ as it is }} [% if true %][[ facts.os.id ]][% endif %]\n";
+    assert_eq!(templates.render("x", source, &Default::default()).unwrap(), "{{ as it is }} debian\n");
+    let error = |open, close| self::templates(&root).with_delimiters(open, close).map(|_| ()).unwrap_err().to_string();
+    assert!(error("", "]]").starts_with("delimiters \"\" and \"]]\": "));
+}
+
+#[test]
+fn partials_come_from_whoever_gives_them() {
+    let root = root(&[DATA]);
+    let templates = templates(&root).with_partials(|name| match name {
+        "good" => Ok(Some("port {{ data.port }}\n".to_owned())),
+        "bad" => Ok(Some("\n{{ nothing }}".to_owned())),
+        "denied" => Err(io::Error::from_raw_os_error(13)),
+        _ => Ok(None),
+    });
+    let render = |source| templates.render("x", source, &Default::default()).map_err(|fault| fault.to_string());
+    assert_eq!(render("{% include 'good' %}").unwrap(), "port 80\n");
+    assert_eq!(render("{% include 'bad' %}").unwrap_err(), "bad:2: `nothing` is undefined");
+    assert_eq!(render("\n{% include 'denied' %}").unwrap_err(), "x:2: denied: permission denied");
+    assert!(render("{% include 'none' %}").unwrap_err().contains("none"));
+}
