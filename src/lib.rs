@@ -14,6 +14,7 @@ pub mod cache;
 pub mod cli;
 mod commands;
 pub mod config;
+pub mod declarations;
 pub mod diff;
 pub mod entity;
 pub mod error;

@@ -1,14 +1,13 @@
 //! Asks the plugins which entities there are: all at the same time, and shown in the order of the configuration.
 
-use crate::entity::Entity;
+use crate::entity::{Account, Entity};
 use crate::error::Fatal;
 use crate::interrupt::Interrupt;
 use crate::plugin::{OperationError, Plugin};
 use crate::report::Console;
 use crate::resources::Resources;
-use bstr::BString;
-use holo_protocol::EntityReport;
 use holo_protocol::session::Stream;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// What comes from a plugin that scans.
@@ -23,7 +22,7 @@ enum Said {
 /// If a plugin fails or its report cannot be read; the first one's trouble is shown, whichever was first to be in trouble.
 pub fn all(
     plugins: &mut [Plugin],
-    resources: &Resources,
+    resources: &Arc<Resources>,
     interrupt: &Interrupt,
     console: &mut Console,
 ) -> Result<Vec<Entity>, Fatal> {
@@ -32,13 +31,19 @@ pub fn all(
         let mut scans = Vec::new();
         for plugin in plugins {
             let (sender, receiver) = channel();
-            scans.push(Scan { id: plugin.id.clone(), version: plugin.api_version(), receiver });
+            let (plugin_id, version) = (plugin.id.clone(), plugin.api_version());
+            scans.push(Scan { plugin_id, version, resources: Arc::clone(resources), receiver });
             scope.spawn(move || scan(plugin, interrupt, &sender));
         }
         let mut entities = Vec::new();
         for (index, scan) in scans.into_iter().enumerate() {
-            let reports = scan.finish(console)?;
-            entities.extend(reports.into_iter().map(|report| to_entity(index, &scan.id, report, resources)));
+            let of_plugin = scan.finish(index, console)?;
+            // Most often one plugin has nearly all of them.
+            if entities.is_empty() {
+                entities = of_plugin;
+            } else {
+                entities.extend(of_plugin);
+            }
         }
         Ok(entities)
     })
@@ -53,16 +58,18 @@ fn scan(plugin: &mut Plugin, interrupt: &Interrupt, sender: &Sender<Said>) {
 
 /// A scan that has been begun.
 struct Scan {
-    id: String,
+    plugin_id: String,
     version: u32,
+    resources: Arc<Resources>,
     receiver: Receiver<Said>,
 }
 
 impl Scan {
-    /// Shows what the plugin says, and takes its report.
-    fn finish(&self, console: &mut Console) -> Result<Vec<EntityReport>, Fatal> {
+    /// Shows what the plugin says, and takes its report; `plugin` is its place in the configuration.
+    fn finish(self, plugin: usize, console: &mut Console) -> Result<Vec<Entity>, Fatal> {
+        let Scan { plugin_id, version, resources, receiver } = self;
         let mut end = Err(OperationError::Failed("it ended without a report".to_owned()));
-        for said in &self.receiver {
+        for said in &receiver {
             match said {
                 Said::Output(stream, bytes) => {
                     console.write(stream, &bytes);
@@ -72,33 +79,21 @@ impl Scan {
             }
         }
         if let Err(OperationError::Failed(reason)) = &end {
-            console.error(format!("scan with plugin {} failed: {reason}", self.id));
+            console.error(format!("scan with plugin {plugin_id} failed: {reason}"));
         }
         console.end_paragraph();
         let report = end.map_err(|error| match error {
             OperationError::Failed(_) => Fatal::Reported,
             OperationError::Fatal(fatal) => fatal,
         })?;
-        let mut reports = EntityReport::parse_all(&report, self.version).map_err(|errors| {
+        let account = Account { plugin_id: plugin_id.clone(), version, report, resources };
+        let mut entities = Entity::all_of(plugin, account).map_err(|errors| {
             for error in errors {
-                console.error(format!("error in scan report of {}, {error}", self.id));
+                console.error(format!("error in scan report of {plugin_id}, {error}"));
             }
             Fatal::Reported
         })?;
-        reports.sort_by(|one, other| one.id.cmp(&other.id));
-        Ok(reports)
+        entities.sort_by(|one, other| one.id().cmp(other.id()));
+        Ok(entities)
     }
-}
-
-/// The entity as the user sees it, with everything that selects it.
-fn to_entity(plugin: usize, plugin_id: &str, mut report: EntityReport, resources: &Resources) -> Entity {
-    let mut selectors: Vec<BString> = vec![report.id.clone(), plugin_id.into()];
-    selectors.extend(report.sources.iter().flat_map(|source| resources.selectors(source.as_ref())));
-    for source in &mut report.sources {
-        *source = resources.show(source.as_ref());
-    }
-    for information in &mut report.information {
-        information.value = resources.show(information.value.as_ref());
-    }
-    Entity { plugin, report, selectors }
 }

@@ -2,11 +2,12 @@
 
 use crate::cache::CacheDirectory;
 use crate::config::{self, ConfigError, PluginLine};
+use crate::declarations::Declarations;
 use crate::entity::Entity;
 use crate::error::{self, Fatal};
 use crate::generators;
 use crate::interrupt::Interrupt;
-use crate::plan::{Cycle, Node, Plan};
+use crate::plan::{Cycle, Plan};
 use crate::plugin::handshake::{self, Met};
 use crate::plugin::{Demands, Directories, OperationError, Plugin};
 use crate::report::Console;
@@ -17,6 +18,7 @@ use crate::settings::Settings;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What there is to work on. The cache directory lives as long as this.
 #[derive(Debug)]
@@ -30,7 +32,7 @@ pub struct Survey {
     /// Whether no plugin was missing.
     pub is_complete: bool,
     /// What paths are shown as.
-    pub resources: Resources,
+    pub resources: Arc<Resources>,
     // Plugins come first: their sessions end before their cache goes.
     _cache: CacheDirectory,
 }
@@ -48,7 +50,7 @@ pub fn survey(settings: &Settings, interrupt: &Interrupt, console: &mut Console)
     check_resource_directories(settings, &met, console)?;
     let generated = generators::run(settings, &cache, interrupt, console)?;
     let ids = met.iter().map(|(id, _)| id.as_str());
-    let resources = Resources::prepare(&settings.root, &cache, generated, ids)?;
+    let resources = Arc::new(Resources::prepare(&settings.root, &cache, generated, ids)?);
     let plugins = met.into_iter().map(|(id, met)| seat(id, &met, settings, &cache, &resources));
     let mut plugins: Vec<Plugin> = plugins.collect::<Result<_, _>>()?;
     let entities = scan::all(&mut plugins, &resources, interrupt, console)?;
@@ -57,7 +59,7 @@ pub fn survey(settings: &Settings, interrupt: &Interrupt, console: &mut Console)
 }
 
 fn plan(entities: &[Entity]) -> Result<Plan, Cycle> {
-    Plan::new(&entities.iter().map(Node::from).collect::<Vec<_>>())
+    Plan::new(&Declarations::of(entities).nodes(entities))
 }
 
 fn configuration_error(error: &ConfigError, console: &mut Console) -> Fatal {

@@ -49,7 +49,7 @@ impl Reporter for Json<'_> {
         match event {
             Event::Begin(entity) => {
                 self.console.turn_to(Some(entity.id().into()));
-                self.console.line(&Line::Begin { id: entity.id().into(), action: action(entity) });
+                self.console.line(&Line::Begin { id: entity.id().into(), action: action(&entity.report().action) });
             }
             Event::Output(stream, bytes) => self.console.write(stream, bytes),
             Event::Belated(stream, bytes) => {
@@ -72,12 +72,12 @@ impl Reporter for Json<'_> {
 
 /// Shows an entity as `scan --json` does.
 pub fn entity_line(console: &mut Console, entity: &Entity, plugin: &str) {
-    let report = &entity.report;
+    let report = &entity.report();
     let information = &report.information;
     console.line(&Line::Entity {
         id: entity.id().into(),
         plugin,
-        action: action(entity),
+        action: action(&report.action),
         sources: report.sources.iter().map(Text::from).collect(),
         information: information
             .iter()
@@ -92,8 +92,7 @@ pub fn selector_line(console: &mut Console, selector: &BStr) {
     console.line(&Line::Selector { selector: selector.into() });
 }
 
-fn action(entity: &Entity) -> Action<'_> {
-    let action = &entity.report.action;
+fn action(action: &holo_protocol::Action) -> Action<'_> {
     Action { verb: (&action.verb).into(), reason: action.reason.as_ref().map(Text::from) }
 }
 
