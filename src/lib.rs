@@ -33,6 +33,7 @@ pub mod root;
 pub mod scan;
 pub mod select;
 pub mod settings;
+pub mod side_by_side;
 pub mod survey;
 pub mod view;
 

@@ -158,6 +158,13 @@ impl Plugin {
         self.identity.api_version >= API_VERSION_4
     }
 
+    /// Tells it that nothing more is wanted: a session may begin to end before it is waited for.
+    pub fn dismiss(&mut self) {
+        if let Means::Session(seat) = &mut self.means {
+            seat.dismiss();
+        }
+    }
+
     /// Asks which entities there are; the answer is the text of the scan report.
     ///
     /// # Errors

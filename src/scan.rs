@@ -6,15 +6,8 @@ use crate::interrupt::Interrupt;
 use crate::plugin::{OperationError, Plugin};
 use crate::report::Console;
 use crate::resources::Resources;
-use holo_protocol::session::Stream;
+use crate::side_by_side::side_by_side;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-
-/// What comes from a plugin that scans.
-enum Said {
-    Output(Stream, Vec<u8>),
-    End(Result<Vec<u8>, OperationError>),
-}
 
 /// The entities of all plugins: plugin after plugin, each plugin's by their IDs.
 ///
@@ -26,74 +19,48 @@ pub fn all(
     interrupt: &Interrupt,
     console: &mut Console,
 ) -> Result<Vec<Entity>, Fatal> {
-    console.flush();
-    std::thread::scope(|scope| {
-        let mut scans = Vec::new();
-        for plugin in plugins {
-            let (sender, receiver) = channel();
-            let (plugin_id, version) = (plugin.id.clone(), plugin.api_version());
-            scans.push(Scan { plugin_id, version, resources: Arc::clone(resources), receiver });
-            scope.spawn(move || scan(plugin, interrupt, &sender));
-        }
-        let mut entities = Vec::new();
-        for (index, scan) in scans.into_iter().enumerate() {
-            let of_plugin = scan.finish(index, console)?;
-            // Most often one plugin has nearly all of them.
-            if entities.is_empty() {
-                entities = of_plugin;
-            } else {
-                entities.extend(of_plugin);
-            }
-        }
-        Ok(entities)
+    let accounts: Vec<(String, u32)> = plugins.iter().map(|plugin| (plugin.id.clone(), plugin.api_version())).collect();
+    let mut accounts = accounts.into_iter();
+    let of_plugins = side_by_side(
+        plugins,
+        console,
+        |plugin, on_output| plugin.scan(interrupt, on_output),
+        |index, answer, console| {
+            let (plugin_id, version) = accounts.next().unwrap_or_default();
+            let report = take(&plugin_id, answer, console)?;
+            let account = Account { plugin_id, version, report, resources: Arc::clone(resources) };
+            entities(index, account, console)
+        },
+    )?;
+    // Most often one plugin has nearly all entities: those are not moved.
+    let mut of_plugins = of_plugins.into_iter();
+    let first = of_plugins.next().unwrap_or_default();
+    Ok(of_plugins.fold(first, |mut all, some| {
+        all.extend(some);
+        all
+    }))
+}
+
+/// The scan report, if there is one; otherwise it is shown why there is none.
+fn take(plugin_id: &str, answer: Result<Vec<u8>, OperationError>, console: &mut Console) -> Result<Vec<u8>, Fatal> {
+    if let Err(OperationError::Failed(reason)) = &answer {
+        console.error(format!("scan with plugin {plugin_id} failed: {reason}"));
+    }
+    console.end_paragraph();
+    answer.map_err(|error| match error {
+        OperationError::Failed(_) => Fatal::Reported,
+        OperationError::Fatal(fatal) => fatal,
     })
 }
 
-fn scan(plugin: &mut Plugin, interrupt: &Interrupt, sender: &Sender<Said>) {
-    // If nobody listens, an earlier plugin has ended the run.
-    let say = |said| drop(sender.send(said));
-    let end = plugin.scan(interrupt, &mut |stream, bytes| say(Said::Output(stream, bytes.to_vec())));
-    say(Said::End(end));
-}
-
-/// A scan that has been begun.
-struct Scan {
-    plugin_id: String,
-    version: u32,
-    resources: Arc<Resources>,
-    receiver: Receiver<Said>,
-}
-
-impl Scan {
-    /// Shows what the plugin says, and takes its report; `plugin` is its place in the configuration.
-    fn finish(self, plugin: usize, console: &mut Console) -> Result<Vec<Entity>, Fatal> {
-        let Scan { plugin_id, version, resources, receiver } = self;
-        let mut end = Err(OperationError::Failed("it ended without a report".to_owned()));
-        for said in &receiver {
-            match said {
-                Said::Output(stream, bytes) => {
-                    console.write(stream, &bytes);
-                    console.flush();
-                }
-                Said::End(how) => end = how,
-            }
+fn entities(plugin: usize, account: Account, console: &mut Console) -> Result<Vec<Entity>, Fatal> {
+    let plugin_id = account.plugin_id.clone();
+    let mut entities = Entity::all_of(plugin, account).map_err(|errors| {
+        for error in errors {
+            console.error(format!("error in scan report of {plugin_id}, {error}"));
         }
-        if let Err(OperationError::Failed(reason)) = &end {
-            console.error(format!("scan with plugin {plugin_id} failed: {reason}"));
-        }
-        console.end_paragraph();
-        let report = end.map_err(|error| match error {
-            OperationError::Failed(_) => Fatal::Reported,
-            OperationError::Fatal(fatal) => fatal,
-        })?;
-        let account = Account { plugin_id: plugin_id.clone(), version, report, resources };
-        let mut entities = Entity::all_of(plugin, account).map_err(|errors| {
-            for error in errors {
-                console.error(format!("error in scan report of {plugin_id}, {error}"));
-            }
-            Fatal::Reported
-        })?;
-        entities.sort_by(|one, other| one.id().cmp(other.id()));
-        Ok(entities)
-    }
+        Fatal::Reported
+    })?;
+    entities.sort_by(|one, other| one.id().cmp(other.id()));
+    Ok(entities)
 }

@@ -15,6 +15,7 @@ use crate::resources::Resources;
 use crate::root::clean;
 use crate::scan;
 use crate::settings::Settings;
+use crate::side_by_side::side_by_side;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,13 @@ pub struct Survey {
     pub resources: Arc<Resources>,
     // Plugins come first: their sessions end before their cache goes.
     _cache: CacheDirectory,
+}
+
+impl Drop for Survey {
+    fn drop(&mut self) {
+        // Then they end side by side, and are waited for one after the other.
+        self.plugins.iter_mut().for_each(Plugin::dismiss);
+    }
 }
 
 /// Reads the configuration, meets the plugins, runs the generators and scans.
@@ -79,21 +87,22 @@ fn meet_all(
     interrupt: &Interrupt,
     console: &mut Console,
 ) -> Result<Vec<(String, Met)>, Fatal> {
-    let mut met = Vec::new();
     let located: Vec<(PluginLine, PathBuf)> =
         lines.into_iter().filter_map(|line| locate(line, settings, console)).collect();
-    for (line, program) in located {
-        console.flush();
-        let answer = handshake::meet(&line.id, &program, settings.root.as_given(), interrupt, &mut |stream, bytes| {
-            console.write(stream, bytes);
-        });
-        match answer {
-            Ok(answer) => met.push((line.id, answer)),
-            Err(OperationError::Failed(reason)) => return Err(Fatal::CouldNotRun(reason)),
-            Err(OperationError::Fatal(fatal)) => return Err(fatal),
-        }
-    }
-    Ok(met)
+    side_by_side(
+        located,
+        console,
+        |(line, program), on_output| {
+            let met = handshake::meet(&line.id, &program, settings.root.as_given(), interrupt, on_output);
+            met.map(|met| (line.id, met))
+        },
+        |_, met, _| {
+            met.map_err(|error| match error {
+                OperationError::Failed(reason) => Fatal::CouldNotRun(reason),
+                OperationError::Fatal(fatal) => fatal,
+            })
+        },
+    )
 }
 
 /// Where the line's plugin is. A missing one is no error: its package may have been removed, and its configuration stayed.

@@ -53,6 +53,13 @@ enum Said<'a> {
 }
 
 impl Seat {
+    /// Ends the input of the session, if there is one.
+    pub(super) fn dismiss(&mut self) {
+        if let Some(session) = &mut self.0 {
+            session.process.requests = None;
+        }
+    }
+
     pub(super) fn scan(
         &mut self,
         plugin: &Identity,
