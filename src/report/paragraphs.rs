@@ -40,7 +40,9 @@ impl<'a> Paragraphs<'a> {
 
     fn message(&mut self, message: &Message) {
         match message {
-            Message::NotChanged => self.unchanged = true,
+            Message::NotChanged | Message::Skipped(_) => self.unchanged = true,
+            // That is between entities, and what cannot be understood is shown as a failure.
+            Message::Send(_) | Message::Malformed(_) => {}
             Message::RequiresForce(reason) => self.error(&format!("{reason} (use --force to proceed)")),
             Message::WouldChange(text) | Message::Changed(text) => {
                 self.show_prologue();
