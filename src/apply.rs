@@ -2,88 +2,65 @@
 
 use crate::entity::Entity;
 use crate::error::Fatal;
-use crate::in_order::InOrder;
+use crate::in_order::{Ended, InOrder};
 use crate::interrupt::Interrupt;
 use crate::plan::{Plan, Requirement};
 use crate::plugin::{Job, Plugin, Task};
 use crate::refresh::Refreshes;
+use crate::report::line::Tally;
 use crate::report::{End, Event, Reporter, Silence};
+use crate::settings::Settings;
+use crate::survey::Survey;
 use crate::view::View;
-use std::fmt;
+use bstr::BString;
 
 /// What a walk needs: what there is, and how it is to be done.
 pub struct Walk<'a> {
     /// All entities, in version 3's order.
-    pub entities: &'a [Entity],
+    entities: &'a [Entity],
     /// How they depend on each other.
-    pub plan: &'a Plan,
+    plan: &'a Plan,
     /// The plugins that the entities name by their places.
-    pub plugins: &'a mut [Plugin],
+    plugins: &'a mut [Plugin],
     /// How files are looked at.
-    pub view: View<'a>,
+    view: View<'a>,
     /// What ends the walk before its time.
-    pub interrupt: &'a Interrupt,
+    interrupt: &'a Interrupt,
     /// What is to be done with each entity.
-    pub task: Task,
+    task: Task,
     /// Whether the first failure ends the walk.
-    pub fail_fast: bool,
+    fail_fast: bool,
     /// The refreshes that are due.
-    pub refreshes: Refreshes,
+    refreshes: Refreshes,
 }
 
-/// How many entities ended in which way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// In their desired state, as before.
-    pub unchanged: usize,
-    /// Brought into their desired state.
-    pub changed: usize,
-    /// Only looked at, and not known to be in their desired state.
-    pub pending: usize,
-    /// Left as they are for want of `--force`.
-    pub refused: usize,
-    /// Left out, since they require what is not in its desired state.
-    pub skipped: usize,
-    /// Gone wrong.
-    pub failed: usize,
-}
-
-impl Tally {
-    fn count(&mut self, end: End) {
-        *match end {
-            End::Unchanged => &mut self.unchanged,
-            End::Changed => &mut self.changed,
-            End::Pending => &mut self.pending,
-            End::Refused => &mut self.refused,
-            End::Skipped => &mut self.skipped,
-            End::Failed => &mut self.failed,
-        } += 1;
-    }
-}
-
-impl fmt::Display for Tally {
-    /// `14 entities: 3 changed, 11 unchanged`
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tally { unchanged, changed, pending, refused, skipped, failed } = *self;
-        let counts = [
-            (changed, "changed"),
-            (unchanged, "unchanged"),
-            (pending, "pending"),
-            (refused, "refused"),
-            (skipped, "skipped"),
-            (failed, "failed"),
-        ];
-        let all: usize = counts.iter().map(|(count, _)| count).sum();
-        write!(f, "{all} {}", if all == 1 { "entity" } else { "entities" })?;
-        let shown = counts.iter().filter(|(count, _)| *count > 0);
-        for (index, (count, what)) in shown.enumerate() {
-            write!(f, "{} {count} {what}", if index == 0 { ":" } else { "," })?;
+impl<'a> Walk<'a> {
+    /// A walk over all that was found.
+    pub fn over(
+        survey: &'a mut Survey,
+        settings: &'a Settings,
+        interrupt: &'a Interrupt,
+        task: Task,
+        refreshes: Refreshes,
+    ) -> Walk<'a> {
+        Walk {
+            entities: &survey.entities,
+            plan: &survey.plan,
+            plugins: &mut survey.plugins,
+            view: View { root: &settings.root, resources: &survey.resources },
+            interrupt,
+            task,
+            fail_fast: false,
+            refreshes,
         }
-        Ok(())
     }
-}
 
-impl Walk<'_> {
+    /// Ends with the first entity that fails or is refused, if that is wanted.
+    #[must_use]
+    pub fn fail_fast(self, fail_fast: bool) -> Walk<'a> {
+        Walk { fail_fast, ..self }
+    }
+
     /// Works on the selected entities, in the plan's order.
     ///
     /// # Errors
@@ -94,14 +71,16 @@ impl Walk<'_> {
         for set in self.plan.sets(selected) {
             let able = self.leave_out(&set, &mut ends, reporter)?;
             self.expect_refreshes(&able)?;
-            for (&entity, end) in able.iter().zip(self.work(&able, self.task, reporter)?) {
-                ends[entity] = Some(end);
-                self.settle_refreshes(entity, end);
+            for (&entity, ended) in able.iter().zip(self.work(&able, self.task, reporter)?) {
+                ends[entity] = Some(ended.end);
+                self.settle_refreshes(entity, &ended);
             }
             if self.task != Task::Check {
                 self.refreshes.save()?;
             }
-            set.iter().filter_map(|&entity| ends[entity]).for_each(|end| tally.count(end));
+            set.iter().filter_map(|&entity| ends[entity]).for_each(|end| tally.count(end.into()));
+            let left_out = |entity: &&usize| ends[**entity] == Some(End::LeftOut);
+            tally.left_out += set.iter().filter(left_out).count();
             if self.fail_fast && tally.failed + tally.refused > 0 {
                 break;
             }
@@ -110,12 +89,15 @@ impl Walk<'_> {
     }
 
     /// Has the entities worked on, which all belong to one plugin and do not depend on each other; how each of them ended.
-    fn work(&mut self, set: &[usize], task: Task, reporter: &mut dyn Reporter) -> Result<Vec<End>, Fatal> {
+    fn work(&mut self, set: &[usize], task: Task, reporter: &mut dyn Reporter) -> Result<Vec<Ended>, Fatal> {
         let entities: Vec<&Entity> = set.iter().map(|&entity| &self.entities[entity]).collect();
         let Some(first) = entities.first() else { return Ok(Vec::new()) };
-        let is_due = |entity: &Entity| self.refreshes.is_due(entity.id());
-        let jobs: Vec<Job<'_>> =
-            entities.iter().map(|entity| Job { id: entity.id(), refresh: is_due(entity) }).collect();
+        let received: Vec<Vec<BString>> = entities.iter().map(|entity| self.refreshes.received(entity.id())).collect();
+        let jobs: Vec<Job<'_>> = entities
+            .iter()
+            .zip(&received)
+            .map(|(entity, received)| Job { id: entity.id(), refresh: self.refreshes.is_due(entity.id()), received })
+            .collect();
         let refresh = jobs.iter().map(|job| job.refresh).collect();
         let mut in_order = InOrder::new(&entities, refresh, task, self.view, reporter);
         self.plugins[first.plugin].work(task, &jobs, self.interrupt, &mut |place, progress| {
@@ -160,7 +142,7 @@ impl Walk<'_> {
             };
             let id = self.entities[required].id();
             let how = match end {
-                End::Unchanged | End::Changed => continue,
+                End::Unchanged | End::LeftOut | End::Changed => continue,
                 // What is only looked at now would have been applied by the time.
                 End::Pending if self.task == Task::Check => continue,
                 End::Pending => "which is not in its desired state",
@@ -175,7 +157,8 @@ impl Walk<'_> {
 
     /// Finds out, without changing or showing anything, how a requirement is that is not selected.
     fn check(&mut self, entity: usize, ends: &mut [Option<End>]) -> Result<End, Fatal> {
-        let end = self.work(&[entity], Task::Check, &mut Silence)?.first().copied().unwrap_or(End::Pending);
+        let ended = self.work(&[entity], Task::Check, &mut Silence)?;
+        let end = ended.first().map_or(End::Pending, |ended| ended.end);
         ends[entity] = Some(end);
         Ok(end)
     }
@@ -190,7 +173,7 @@ impl Walk<'_> {
         let verdicts = self.work(&sources, Task::Check, &mut Silence)?;
         for (&source, verdict) in sources.iter().zip(verdicts) {
             let can_tell = self.plugins[self.entities[source].plugin].can_check();
-            if verdict == End::Unchanged && can_tell {
+            if matches!(verdict.end, End::Unchanged | End::LeftOut) && can_tell {
                 continue;
             }
             for &target in self.plan.refreshes(source) {
@@ -201,7 +184,7 @@ impl Walk<'_> {
     }
 
     /// Notes what became of an entity, as the source of refreshes and as their target. What would change would be refreshed too.
-    fn settle_refreshes(&mut self, entity: usize, end: End) {
+    fn settle_refreshes(&mut self, entity: usize, Ended { end, sent }: &Ended) {
         let id = self.entities[entity].id();
         match end {
             End::Pending if self.task != Task::Check => {}
@@ -210,26 +193,14 @@ impl Walk<'_> {
                     self.refreshes.expect(id, self.entities[target].id());
                 }
                 self.refreshes.changed(id);
+                self.refreshes.send(id, sent);
             }
-            End::Unchanged | End::Refused => self.refreshes.unchanged(id),
+            End::Unchanged | End::LeftOut | End::Refused => self.refreshes.unchanged(id),
             // Whether it changed before it failed nobody knows: the next run takes it that it did.
             End::Skipped | End::Failed => {}
         }
-        if matches!(end, End::Changed | End::Unchanged) {
+        if matches!(end, End::Unchanged | End::LeftOut | End::Changed) {
             self.refreshes.done(id);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_tally_is_a_sentence() {
-        assert_eq!(Tally::default().to_string(), "0 entities");
-        assert_eq!(Tally { changed: 1, ..Tally::default() }.to_string(), "1 entity: 1 changed");
-        let tally = Tally { changed: 3, unchanged: 11, failed: 1, ..Tally::default() };
-        assert_eq!(tally.to_string(), "15 entities: 3 changed, 11 unchanged, 1 failed");
     }
 }

@@ -6,6 +6,7 @@ use crate::report::{End, Event, Reporter};
 use crate::view::View;
 use bstr::{BStr, BString};
 use holo_protocol::Message;
+use holo_protocol::message::MAX_SENT;
 use holo_protocol::session::Stream;
 
 /// Shows what is said of the first unfinished entity at once, and keeps what is said of the others until it is their turn.
@@ -20,6 +21,17 @@ pub struct InOrder<'a> {
     kept: Vec<Vec<Said>>,
     /// The worst that was said of each entity.
     ends: Vec<Option<End>>,
+    /// What each entity sends to those that are refreshed because of it.
+    sent: Vec<Vec<BString>>,
+}
+
+/// How work on an entity ended, and what it sends to those that are refreshed because of it.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// How it ended.
+    pub end: End,
+    /// What it sends, each `KEY=VALUE`.
+    pub sent: Vec<BString>,
 }
 
 /// What was said of an entity, by someone who may have reused the memory since.
@@ -29,8 +41,19 @@ enum Said {
     Diff(Vec<u8>),
     Warning(String),
     Error(String),
+    /// Something that cannot be understood. The entity has failed, but is not done with.
+    Malformed(String),
     Failed(Option<String>),
     Done,
+}
+
+fn malformed(line: &BString) -> String {
+    const SHOWN: usize = 200;
+    let shown = BStr::new(line.get(..SHOWN).unwrap_or(line));
+    format!(
+        "cannot understand the plugin's message {shown:?}: expected \"send: KEY=VALUE\", with a key of letters, digits and _, \
+         and {MAX_SENT} bytes at most"
+    )
 }
 
 impl<'a> InOrder<'a> {
@@ -44,16 +67,18 @@ impl<'a> InOrder<'a> {
     ) -> InOrder<'a> {
         let kept = std::iter::repeat_with(Vec::new).take(entities.len()).collect();
         let ends = vec![None; entities.len()];
-        let mut in_order = InOrder { entities, refresh, task, view, reporter, first_unfinished: 0, kept, ends };
+        let sent = vec![Vec::new(); entities.len()];
+        let mut in_order = InOrder { entities, refresh, task, view, reporter, first_unfinished: 0, kept, ends, sent };
         in_order.begin();
         in_order
     }
 
     /// How work on each entity ended.
     #[must_use]
-    pub fn ends(self) -> Vec<End> {
+    pub fn ends(self) -> Vec<Ended> {
         let silent = self.silent();
-        self.ends.into_iter().map(|end| end.unwrap_or(silent)).collect()
+        let ends = self.ends.into_iter().map(|end| end.unwrap_or(silent));
+        ends.zip(self.sent).map(|(end, sent)| Ended { end, sent }).collect()
     }
 
     /// What an entity comes to of which nothing is said.
@@ -85,6 +110,8 @@ impl<'a> InOrder<'a> {
     fn understand(&self, id: &BStr, progress: Progress<'_>) -> Said {
         match progress {
             Progress::Output(stream, bytes) => Said::Output(stream, bytes.into()),
+            // Whatever else it may have done: it is not known what it wanted to say.
+            Progress::Message(Message::Malformed(line)) => Said::Malformed(malformed(&line)),
             Progress::Message(message) => Said::Message(message),
             Progress::Diff(pair) => match self.view.difference(&pair) {
                 Ok(text) => Said::Diff(text),
@@ -109,8 +136,12 @@ impl<'a> InOrder<'a> {
             Said::Diff(text) => reporter.event(Event::Diff(text)),
             Said::Warning(text) => reporter.event(Event::Warning(text)),
             Said::Error(text) => reporter.event(Event::Error(text)),
+            Said::Malformed(text) => reporter.event(Event::Failed(Some(text))),
             Said::Failed(reason) => reporter.event(Event::Failed(reason.as_deref())),
             Said::Done => {}
+        }
+        if let Said::Message(Message::Send(value)) = said {
+            self.sent[place].push(value.clone());
         }
         if let Some(end) = self.end_by(place, said) {
             self.ends[place] = self.ends[place].max(Some(end));
@@ -124,6 +155,7 @@ impl<'a> InOrder<'a> {
     fn end_by(&self, place: usize, said: &Said) -> Option<End> {
         match said {
             Said::Message(Message::NotChanged) => Some(End::Unchanged),
+            Said::Message(Message::Skipped(_)) => Some(End::LeftOut),
             Said::Message(Message::Changed(_)) => Some(End::Changed),
             Said::Message(Message::WouldChange(_) | Message::Unknown) => Some(End::Pending),
             Said::Message(message) if message.is_refusal() => Some(End::Refused),
@@ -131,7 +163,7 @@ impl<'a> InOrder<'a> {
             Said::Diff(text) if self.task == Task::Check && self.ends[place].is_none() => {
                 Some(if text.is_empty() { End::Unchanged } else { End::Pending })
             }
-            Said::Failed(_) => Some(End::Failed),
+            Said::Malformed(_) | Said::Failed(_) => Some(End::Failed),
             _ => None,
         }
     }

@@ -14,6 +14,7 @@ pub mod cache;
 pub mod cli;
 mod commands;
 pub mod config;
+pub mod declarations;
 pub mod diff;
 pub mod entity;
 pub mod error;
@@ -32,6 +33,7 @@ pub mod root;
 pub mod scan;
 pub mod select;
 pub mod settings;
+pub mod side_by_side;
 pub mod survey;
 pub mod view;
 

@@ -10,7 +10,6 @@
 //! name does so: a service is refreshed after the file is gone that it subscribes to. So all edges between orphans and the living have
 //! the orphan first, and a cycle is one of the living alone, or of orphans alone, as it was declared.
 
-use crate::entity::Entity;
 use crate::root::clean;
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::{Asset, Edges};
@@ -107,13 +106,6 @@ pub struct Member {
     pub asset: Option<Asset>,
     /// The file where it, or the next one, declares that; may be empty.
     pub origin: BString,
-}
-
-impl<'a> From<&'a Entity> for Node<'a> {
-    fn from(entity: &'a Entity) -> Node<'a> {
-        let origin = entity.report.sources.first().map(BString::as_ref).unwrap_or_default();
-        Node { id: entity.id(), plugin: entity.plugin, edges: &entity.report.edges, origin }
-    }
 }
 
 impl Plan {

@@ -7,7 +7,7 @@ mod session;
 
 use crate::error::Fatal;
 use crate::interrupt::Interrupt;
-use bstr::BStr;
+use bstr::{BStr, BString};
 use holo_protocol::environment as names;
 use holo_protocol::session::Stream;
 use holo_protocol::{API_VERSION_4, Message};
@@ -83,6 +83,8 @@ pub struct Job<'a> {
     pub id: &'a BStr,
     /// Whether it is to be refreshed: something that it depends on has changed.
     pub refresh: bool,
+    /// What was sent to it as it is to be refreshed, each `KEY=VALUE`.
+    pub received: &'a [BString],
 }
 
 /// What a plugin says while it works on an entity.
@@ -156,6 +158,13 @@ impl Plugin {
     #[must_use]
     pub fn can_check(&self) -> bool {
         self.identity.api_version >= API_VERSION_4
+    }
+
+    /// Tells it that nothing more is wanted: a session may begin to end before it is waited for.
+    pub fn dismiss(&mut self) {
+        if let Means::Session(seat) = &mut self.means {
+            seat.dismiss();
+        }
     }
 
     /// Asks which entities there are; the answer is the text of the scan report.

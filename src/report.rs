@@ -48,6 +48,8 @@ pub enum Event<'a> {
 pub enum End {
     /// It is in its desired state, as it was before.
     Unchanged,
+    /// By its own declaration it is not for this system, or not for now.
+    LeftOut,
     /// It is in its desired state now.
     Changed,
     /// It was only looked at, and would be changed, or that cannot be told.

@@ -41,6 +41,12 @@ impl Resources {
         Ok(resources)
     }
 
+    /// Those of a system without generators.
+    #[cfg(test)]
+    pub(crate) fn only_static(root: &str) -> Resources {
+        Resources { static_root: root.into(), virtual_root: "/no/cache".into(), generated: Generated::new() }
+    }
+
     /// The resource directory that the plugin is given.
     #[must_use]
     pub fn directory(&self, plugin_id: &str) -> PathBuf {

@@ -17,48 +17,59 @@ pub fn select(entities: &[Entity], selectors: &[OsString]) -> Result<Vec<bool>, 
     if selectors.is_empty() {
         return Ok(vec![true; entities.len()]);
     }
+    let forms: Vec<(BString, BString)> = selectors.iter().map(forms).collect();
+    let mut found: HashMap<&BStr, Vec<usize>> = HashMap::new();
+    for (given, cleaned) in &forms {
+        found.extend([(given.as_bstr(), Vec::new()), (cleaned.as_bstr(), Vec::new())]);
+    }
+    for (at, entity) in entities.iter().enumerate() {
+        for selector in entity.selectors() {
+            if let Some(places) = found.get_mut(selector.as_bstr()) {
+                places.push(at);
+            }
+        }
+    }
     let mut selected = vec![false; entities.len()];
     let mut unknown = Vec::new();
-    let index = index(entities);
-    for selector in selectors {
-        let given = BString::from(selector.clone().into_vec());
-        let cleaned = root::clean(given.to_path_lossy().as_ref()).into_os_string().into_vec();
-        match index.get(given.as_bstr()).or_else(|| index.get(cleaned.as_bstr())) {
+    for (given, cleaned) in &forms {
+        let places = |form: &BString| found.get(form.as_bstr()).filter(|places| !places.is_empty());
+        match places(given).or_else(|| places(cleaned)) {
             Some(places) => places.iter().for_each(|&at| selected[at] = true),
-            None => unknown.push(given),
+            None => unknown.push(given.clone()),
         }
     }
     if unknown.is_empty() { Ok(selected) } else { Err(unknown) }
 }
 
-fn index(entities: &[Entity]) -> HashMap<&BStr, Vec<usize>> {
-    let mut index: HashMap<&BStr, Vec<usize>> = HashMap::new();
-    for (at, entity) in entities.iter().enumerate() {
-        for selector in &entity.selectors {
-            index.entry(selector.as_ref()).or_default().push(at);
-        }
-    }
-    index
+/// A selector as it was given, and as a path that is cleaned.
+fn forms(selector: &OsString) -> (BString, BString) {
+    let given = BString::from(selector.clone().into_vec());
+    let cleaned = root::clean(given.to_path_lossy().as_ref()).into_os_string().into_vec();
+    (given, cleaned.into())
 }
 
 /// Every string that selects something, sorted.
 #[must_use]
-pub fn all(entities: &[Entity]) -> BTreeSet<&BStr> {
-    entities.iter().flat_map(|entity| &entity.selectors).map(AsRef::as_ref).collect()
+pub fn all(entities: &[Entity]) -> BTreeSet<BString> {
+    entities.iter().flat_map(Entity::selectors).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holo_protocol::EntityReport;
+    use crate::entity::Account;
+    use crate::resources::Resources;
+    use std::sync::Arc;
 
-    fn entity(id: &str, selectors: &[&str]) -> Entity {
-        let selectors = selectors.iter().chain(&[id]).map(|&selector| BString::from(selector)).collect();
-        Entity { plugin: 0, report: EntityReport::new(id), selectors }
+    fn entities(plugin_id: &str, report: &str) -> Vec<Entity> {
+        let resources = Arc::new(Resources::only_static("/usr/share/holo"));
+        let account = Account { plugin_id: plugin_id.to_owned(), version: 3, report: report.into(), resources };
+        Entity::all_of(0, account).unwrap()
     }
 
     fn ids(selectors: &[&str]) -> Result<Vec<String>, Vec<String>> {
-        let entities = vec![entity("a:1", &["p", "t/x"]), entity("b:1", &["p"]), entity("c:1", &["t/x"])];
+        let mut entities = entities("p", "ENTITY: a:1\nSOURCE: t/x\nENTITY: b:1\n");
+        entities.extend(self::entities("r", "ENTITY: c:1\nSOURCE: t/x\n"));
         let selectors: Vec<OsString> = selectors.iter().map(OsString::from).collect();
         let ids = |selected: Vec<bool>| {
             entities.iter().zip(selected).filter(|(_, is)| *is).map(|(entity, _)| entity.id().to_string()).collect()

@@ -2,11 +2,12 @@
 
 use crate::cache::CacheDirectory;
 use crate::config::{self, ConfigError, PluginLine};
+use crate::declarations::Declarations;
 use crate::entity::Entity;
 use crate::error::{self, Fatal};
 use crate::generators;
 use crate::interrupt::Interrupt;
-use crate::plan::{Cycle, Node, Plan};
+use crate::plan::{Cycle, Plan};
 use crate::plugin::handshake::{self, Met};
 use crate::plugin::{Demands, Directories, OperationError, Plugin};
 use crate::report::Console;
@@ -14,9 +15,11 @@ use crate::resources::Resources;
 use crate::root::clean;
 use crate::scan;
 use crate::settings::Settings;
+use crate::side_by_side::side_by_side;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What there is to work on. The cache directory lives as long as this.
 #[derive(Debug)]
@@ -30,9 +33,16 @@ pub struct Survey {
     /// Whether no plugin was missing.
     pub is_complete: bool,
     /// What paths are shown as.
-    pub resources: Resources,
+    pub resources: Arc<Resources>,
     // Plugins come first: their sessions end before their cache goes.
     _cache: CacheDirectory,
+}
+
+impl Drop for Survey {
+    fn drop(&mut self) {
+        // Then they end side by side, and are waited for one after the other.
+        self.plugins.iter_mut().for_each(Plugin::dismiss);
+    }
 }
 
 /// Reads the configuration, meets the plugins, runs the generators and scans.
@@ -48,7 +58,7 @@ pub fn survey(settings: &Settings, interrupt: &Interrupt, console: &mut Console)
     check_resource_directories(settings, &met, console)?;
     let generated = generators::run(settings, &cache, interrupt, console)?;
     let ids = met.iter().map(|(id, _)| id.as_str());
-    let resources = Resources::prepare(&settings.root, &cache, generated, ids)?;
+    let resources = Arc::new(Resources::prepare(&settings.root, &cache, generated, ids)?);
     let plugins = met.into_iter().map(|(id, met)| seat(id, &met, settings, &cache, &resources));
     let mut plugins: Vec<Plugin> = plugins.collect::<Result<_, _>>()?;
     let entities = scan::all(&mut plugins, &resources, interrupt, console)?;
@@ -57,7 +67,7 @@ pub fn survey(settings: &Settings, interrupt: &Interrupt, console: &mut Console)
 }
 
 fn plan(entities: &[Entity]) -> Result<Plan, Cycle> {
-    Plan::new(&entities.iter().map(Node::from).collect::<Vec<_>>())
+    Plan::new(&Declarations::of(entities).nodes(entities))
 }
 
 fn configuration_error(error: &ConfigError, console: &mut Console) -> Fatal {
@@ -77,21 +87,22 @@ fn meet_all(
     interrupt: &Interrupt,
     console: &mut Console,
 ) -> Result<Vec<(String, Met)>, Fatal> {
-    let mut met = Vec::new();
     let located: Vec<(PluginLine, PathBuf)> =
         lines.into_iter().filter_map(|line| locate(line, settings, console)).collect();
-    for (line, program) in located {
-        console.flush();
-        let answer = handshake::meet(&line.id, &program, settings.root.as_given(), interrupt, &mut |stream, bytes| {
-            console.write(stream, bytes);
-        });
-        match answer {
-            Ok(answer) => met.push((line.id, answer)),
-            Err(OperationError::Failed(reason)) => return Err(Fatal::CouldNotRun(reason)),
-            Err(OperationError::Fatal(fatal)) => return Err(fatal),
-        }
-    }
-    Ok(met)
+    side_by_side(
+        located,
+        console,
+        |(line, program), on_output| {
+            let met = handshake::meet(&line.id, &program, settings.root.as_given(), interrupt, on_output);
+            met.map(|met| (line.id, met))
+        },
+        |_, met, _| {
+            met.map_err(|error| match error {
+                OperationError::Failed(reason) => Fatal::CouldNotRun(reason),
+                OperationError::Fatal(fatal) => fatal,
+            })
+        },
+    )
 }
 
 /// Where the line's plugin is. A missing one is no error: its package may have been removed, and its configuration stayed.

@@ -204,7 +204,7 @@ check)
     ;;
 apply)
     case $2 in
-    v:changes) printf 'changed: wrote it\n' >&3 ;;
+    v:changes) printf 'changed: wrote it\nsend: MODE=a b\n' >&3 ;;
     v:refuses) echo 'requires --force: it is dangerous' >&3 ;;
     v:silent) echo 'something' ;;
     v:*) echo 'not changed' >&3 ;;
@@ -328,7 +328,9 @@ fn messages_are_fields_of_the_end() {
     let missing = with("v:needy", "failed", "reason", json!("requires v:nothing, which does not exist"));
     assert_eq!(find(&looked, "v:needy"), missing);
     let done = ends("apply", 1);
-    assert_eq!(find(&done, "v:changes"), with("v:changes", "changed", "changed", json!(["wrote it"])));
+    let mut changed = with("v:changes", "changed", "changed", json!(["wrote it"]));
+    changed["sent"] = json!(["MODE=a b"]);
+    assert_eq!(find(&done, "v:changes"), changed);
     assert_eq!(find(&done, "v:refuses"), with("v:refuses", "refused", "refused", refusal));
     assert_eq!(find(&done, "v:silent"), end("v:silent", "changed"));
 }
@@ -500,6 +502,7 @@ fn the_schema_names_nothing_that_is_never_written() {
     note(lines(&root, &["apply"], 0));
     note(lines(&versatile(), &["scan"], 0));
     note(lines(&versatile(), &["check"], 1));
+    note(lines(&versatile(), &["apply"], 1));
     note(lines(&versatile(), &["selectors"], 0));
     note(lines(&root, &["apply", "nothing"], 255));
     note(lines(&broken("failing-diff"), &["diff"], 1));

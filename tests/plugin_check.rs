@@ -201,7 +201,7 @@ const fn fault(name: &'static str, replace: &'static str, by: &'static str, find
     Fault { name, replace, by, finding }
 }
 
-const SHELL_FAULTS: [Fault; 36] = [
+const SHELL_FAULTS: [Fault; 39] = [
     fault("info_is_turned", "N=3", "N=9", "!! info: says MIN_API_VERSION=9 and MAX_API_VERSION=4, which is less"),
     fault("info_is_noisy", "info)", "info) echo hi >&2;", ">> info: says \"hi\\n\" on standard error"),
     fault("info_chats", "info)", "info) echo hello;", ">> info: prints \"hello\", where lines KEY=VALUE are expected"),
@@ -322,6 +322,24 @@ const SHELL_FAULTS: [Fault; 36] = [
         "!! apply note:a: made litter in its working directory",
     ),
     fault("apply_leaves_rubbish", "mkdir -p", "mktemp >/dev/null; mkdir -p", ">> apply note:a: has left tmp."),
+    fault(
+        "apply_sends_nonsense",
+        "mkdir -p",
+        "echo 'send: 1ST=x' >&3; mkdir -p",
+        "!! apply note:a: says \"send: 1ST=x\", where \"send: KEY=VALUE\" is expected",
+    ),
+    fault(
+        "check_sends",
+        "check) if is_same",
+        "check) echo 'send: A=x' >&3; if is_same",
+        ">> check note:a: says \"send: A=x\", which has no meaning there",
+    ),
+    fault(
+        "skipped_and_changed",
+        "mkdir -p",
+        "echo 'skipped: not here' >&3; echo 'changed: it' >&3; mkdir -p",
+        "!! apply note:a: says \"skipped: not here\" as well as \"changed: it\"",
+    ),
     fault("diff_without_end", "%s\\0'", "%s'", "!! diff note:a: says \""),
 ];
 

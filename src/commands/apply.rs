@@ -1,18 +1,21 @@
 //! `holo apply`
 
 use super::Desk;
-use crate::apply::{Tally, Walk};
+use crate::apply::Walk;
 use crate::cli::Apply;
+use crate::entity::Entity;
 use crate::error::Fatal;
 use crate::exit;
 use crate::lock::{Lock, LockError};
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
+use crate::report::line::Tally;
 use crate::report::{self, Console};
 use crate::survey::survey;
-use crate::view::View;
+use bstr::BStr;
 use holo_protocol::session::Stream;
 use holo_protocol::words;
+use std::collections::HashSet;
 use std::time::Instant;
 
 pub(super) fn run(arguments: &Apply, desk: &mut Desk) -> Result<u8, Fatal> {
@@ -27,7 +30,7 @@ pub(super) fn run(arguments: &Apply, desk: &mut Desk) -> Result<u8, Fatal> {
     } else {
         walk(arguments, desk)?
     };
-    let ends_well = tally.failed + tally.refused + tally.skipped == 0 || arguments.exit_zero || desk.settings.exit_zero;
+    let ends_well = tally.failed + tally.hindered() == 0 || arguments.exit_zero || desk.settings.exit_zero;
     Ok(match (ends_well, arguments.dry_run) {
         (_, true) => super::check::exit_code(tally),
         (true, false) => exit::DONE,
@@ -42,19 +45,12 @@ fn walk(arguments: &Apply, desk: &mut Desk) -> Result<Tally, Fatal> {
     let _lock = acquire(&settings.root.lock(), console)?;
     let mut refreshes = Refreshes::load(&settings.root)?;
     if survey.is_complete {
-        refreshes.retain(|id| survey.entities.iter().any(|entity| entity.id() == id));
+        let ids: HashSet<&BStr> = survey.entities.iter().map(Entity::id).collect();
+        refreshes.retain(|id| ids.contains(id));
     }
     console.flush();
-    let walk = Walk {
-        entities: &survey.entities,
-        plan: &survey.plan,
-        plugins: &mut survey.plugins,
-        view: View { root: &settings.root, resources: &survey.resources },
-        interrupt,
-        task: if arguments.force { Task::ForceApply } else { Task::Apply },
-        fail_fast: arguments.fail_fast,
-        refreshes,
-    };
+    let task = if arguments.force { Task::ForceApply } else { Task::Apply };
+    let walk = Walk::over(&mut survey, settings, interrupt, task, refreshes).fail_fast(arguments.fail_fast);
     let began = Instant::now();
     let tally = walk.go(&selected, &mut *report::on(console, false))?;
     if console.is_terminal() {

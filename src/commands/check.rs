@@ -1,15 +1,14 @@
 //! `holo check`
 
 use super::Desk;
-use crate::apply::{Tally, Walk};
+use crate::apply::Walk;
 use crate::cli::Check;
 use crate::error::Fatal;
 use crate::exit;
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
-use crate::report;
+use crate::report::{self, line::Tally};
 use crate::survey::survey;
-use crate::view::View;
 use std::ffi::OsString;
 
 pub(super) fn run(arguments: &Check, desk: &mut Desk) -> Result<u8, Fatal> {
@@ -23,24 +22,14 @@ pub(super) fn walk(desk: &mut Desk, selectors: &[OsString]) -> Result<Tally, Fat
     let selected = super::select(&survey.entities, selectors, console)?;
     let refreshes = Refreshes::load(&settings.root)?;
     console.flush();
-    let walk = Walk {
-        entities: &survey.entities,
-        plan: &survey.plan,
-        plugins: &mut survey.plugins,
-        view: View { root: &settings.root, resources: &survey.resources },
-        interrupt,
-        task: Task::Check,
-        fail_fast: false,
-        refreshes,
-    };
-    walk.go(&selected, &mut *report::on(console, true))
+    Walk::over(&mut survey, settings, interrupt, Task::Check, refreshes).go(&selected, &mut *report::on(console, true))
 }
 
 /// Failures count before what is pending.
 pub(super) fn exit_code(tally: Tally) -> u8 {
     if tally.failed > 0 {
         exit::FAILED
-    } else if tally.pending + tally.refused + tally.skipped > 0 {
+    } else if tally.pending + tally.hindered() > 0 {
         exit::PENDING
     } else {
         exit::DONE

@@ -2,10 +2,10 @@
 
 use super::Desk;
 use crate::cli::{Graph, Picture};
+use crate::declarations::Declarations;
 use crate::error::Fatal;
 use crate::exit;
 use crate::graph;
-use crate::plan::Node;
 use crate::survey::survey;
 use holo_protocol::session::Stream;
 
@@ -13,12 +13,12 @@ pub(super) fn run(arguments: &Graph, desk: &mut Desk) -> Result<u8, Fatal> {
     let Desk { settings, interrupt, console } = desk;
     let survey = survey(settings, interrupt, console)?;
     let selected = super::select(&survey.entities, &arguments.selection.selectors, console)?;
-    let nodes: Vec<Node<'_>> = survey.entities.iter().map(Node::from).collect();
+    let declarations = Declarations::of(&survey.entities);
     let draw = match arguments.format {
         Picture::Dot => graph::dot,
         Picture::Mermaid => graph::mermaid,
         Picture::Svg => graph::svg,
     };
-    console.raw(Stream::Stdout, draw(&nodes, &survey.plan, &selected).as_bytes());
+    console.raw(Stream::Stdout, draw(&declarations.nodes(&survey.entities), &survey.plan, &selected).as_bytes());
     Ok(exit::DONE)
 }

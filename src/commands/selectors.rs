@@ -14,7 +14,7 @@ pub(super) fn run(desk: &mut Desk) -> Result<u8, Fatal> {
     let survey = survey(settings, interrupt, console)?;
     for selector in select::all(&survey.entities) {
         if console.speaks_json() {
-            report::selector_line(console, selector);
+            report::selector_line(console, selector.as_ref());
             continue;
         }
         console.raw(Stream::Stdout, &[selector.as_bytes(), b"\n"].concat());

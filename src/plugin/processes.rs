@@ -8,7 +8,8 @@ use bstr::{BStr, ByteSlice};
 use holo_protocol::environment as names;
 use holo_protocol::session::Stream;
 use holo_protocol::{API_VERSION_4, Message};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// A line on file descriptor 3 that is longer is no message.
@@ -123,7 +124,7 @@ pub(super) fn diff(
     on_output: &mut dyn FnMut(Stream, &[u8]),
 ) -> Result<Option<FilePair>, OperationError> {
     let mut paths = Vec::new();
-    let ended = ask(plugin, "diff", Job { id, refresh: false }, interrupt, &mut |said| match said {
+    let ended = ask(plugin, "diff", Job { id, refresh: false, received: &[] }, interrupt, &mut |said| match said {
         Said::Output(stream, bytes) => on_output(stream, bytes),
         // Whatever follows the second path is of no interest.
         Said::Message(bytes) if file_pair(&paths).is_none() => paths.extend_from_slice(bytes),
@@ -157,9 +158,9 @@ impl Messages {
     }
 
     fn extend(&mut self, piece: &[u8]) {
-        if self.line.len() <= MAX_LINE {
-            self.line.extend_from_slice(piece);
-        }
+        // A byte more than there may be tells that it is too long.
+        let room = (MAX_LINE + 1).saturating_sub(self.line.len()).min(piece.len());
+        self.line.extend_from_slice(piece.get(..room).unwrap_or_default());
     }
 
     fn end_line(&mut self) {
@@ -200,6 +201,11 @@ fn ask(
     let mut environment = plugin.environment();
     if job.refresh {
         environment.push((names::REFRESH, "1".into()));
+    }
+    // Version 3 knows of no refresh.
+    if !job.received.is_empty() && plugin.api_version >= API_VERSION_4 {
+        let lines = job.received.iter().flat_map(|value| [&value[..], b"\n"]).collect::<Vec<_>>().concat();
+        environment.push((names::RECEIVED, OsString::from_vec(lines)));
     }
     let program = Program {
         path: &plugin.program,

@@ -5,7 +5,7 @@ use super::{FilePair, Identity, Job, OperationError, Progress, Task};
 use crate::error::Fatal;
 use crate::interrupt::Interrupt;
 use bstr::{BStr, BString, ByteSlice};
-use holo_protocol::session::{Answer, Operation, Outcome, Request, Stream};
+use holo_protocol::session::{Answer, Operation, Outcome, Received, Request, Stream};
 use holo_protocol::{API_VERSION_4, Message, Text};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -53,6 +53,13 @@ enum Said<'a> {
 }
 
 impl Seat {
+    /// Ends the input of the session, if there is one.
+    pub(super) fn dismiss(&mut self) {
+        if let Some(session) = &mut self.0 {
+            session.process.requests = None;
+        }
+    }
+
     pub(super) fn scan(
         &mut self,
         plugin: &Identity,
@@ -84,12 +91,14 @@ impl Seat {
         let mut pair = None;
         let mut outcome = Outcome::Done;
         let end =
-            self.ask(plugin, Operation::Diff, &[Job { id, refresh: false }], interrupt, &mut |said| match said {
-                Said::Answer(Answer::Diff { from, to, .. }) => pair = Some(file_pair(&from, &to)),
-                Said::Answer(Answer::Output { stream, text, .. }) => on_output(stream, text.as_bstr()),
-                Said::Answer(Answer::Result { result, .. }) => outcome = result,
-                Said::Stray(stream, bytes) => on_output(stream, bytes),
-                Said::Answer(_) => {}
+            self.ask(plugin, Operation::Diff, &[Job { id, refresh: false, received: &[] }], interrupt, &mut |said| {
+                match said {
+                    Said::Answer(Answer::Diff { from, to, .. }) => pair = Some(file_pair(&from, &to)),
+                    Said::Answer(Answer::Output { stream, text, .. }) => on_output(stream, text.as_bstr()),
+                    Said::Answer(Answer::Result { result, .. }) => outcome = result,
+                    Said::Stray(stream, bytes) => on_output(stream, bytes),
+                    Said::Answer(_) => {}
+                }
             })?;
         match (end, outcome) {
             (RequestEnd::Over(reason), _) => Err(OperationError::Failed(reason)),
@@ -295,7 +304,10 @@ impl Session {
         let text = |job: &Job<'_>| Text::from(job.id.to_vec());
         let entities = jobs.iter().map(text).collect();
         let refresh = jobs.iter().filter(|job| job.refresh).map(text).collect();
-        let request = Request { request: self.last_request, operation, entities, refresh };
+        let received = jobs.iter().filter(|job| !job.received.is_empty());
+        let values = |job: &Job<'_>| job.received.iter().cloned().map(Text).collect();
+        let received = received.map(|job| Received { entity: text(job), values: values(job) }).collect();
+        let request = Request { request: self.last_request, operation, entities, refresh, received };
         match serde_json::to_vec(&request) {
             Ok(line) => self.outgoing.extend(line),
             Err(error) => return Ok(RequestEnd::Over(error.to_string())),

@@ -31,14 +31,19 @@ impl<'a> Json<'a> {
     fn end(&mut self, entity: &Entity, outcome: Outcome) {
         let Said { messages, reason } = mem::take(&mut self.said);
         let texts = |text: fn(&Message) -> Option<&BString>| messages.iter().filter_map(text).map(Text::from).collect();
+        let condition = messages.iter().find_map(|message| match message {
+            Message::Skipped(reason) if outcome == Outcome::Skipped => Some(reason),
+            _ => None,
+        });
         let line = Line::End {
             id: entity.id().into(),
             result: outcome,
             changed: texts(|message| if let Message::Changed(text) = message { Some(text) } else { None }),
             would_change: texts(|message| if let Message::WouldChange(text) = message { Some(text) } else { None }),
             refused: messages.iter().filter_map(refusal).collect(),
+            sent: texts(|message| if let Message::Send(value) = message { Some(value) } else { None }),
             unknown: messages.contains(&Message::Unknown),
-            reason: reason.as_ref().map(Text::from),
+            reason: reason.as_ref().map(Text::from).or(condition.map(Text::from)),
         };
         self.console.end_entity(outcome, &line);
     }
@@ -49,7 +54,7 @@ impl Reporter for Json<'_> {
         match event {
             Event::Begin(entity) => {
                 self.console.turn_to(Some(entity.id().into()));
-                self.console.line(&Line::Begin { id: entity.id().into(), action: action(entity) });
+                self.console.line(&Line::Begin { id: entity.id().into(), action: action(&entity.report().action) });
             }
             Event::Output(stream, bytes) => self.console.write(stream, bytes),
             Event::Belated(stream, bytes) => {
@@ -72,12 +77,12 @@ impl Reporter for Json<'_> {
 
 /// Shows an entity as `scan --json` does.
 pub fn entity_line(console: &mut Console, entity: &Entity, plugin: &str) {
-    let report = &entity.report;
+    let report = &entity.report();
     let information = &report.information;
     console.line(&Line::Entity {
         id: entity.id().into(),
         plugin,
-        action: action(entity),
+        action: action(&report.action),
         sources: report.sources.iter().map(Text::from).collect(),
         information: information
             .iter()
@@ -92,8 +97,7 @@ pub fn selector_line(console: &mut Console, selector: &BStr) {
     console.line(&Line::Selector { selector: selector.into() });
 }
 
-fn action(entity: &Entity) -> Action<'_> {
-    let action = &entity.report.action;
+fn action(action: &holo_protocol::Action) -> Action<'_> {
     Action { verb: (&action.verb).into(), reason: action.reason.as_ref().map(Text::from) }
 }
 
@@ -102,7 +106,7 @@ fn refusal(message: &Message) -> Option<Refusal<'_>> {
         Message::RequiresForceToOverwrite => Some(Refusal::Overwrite),
         Message::RequiresForceToRestore => Some(Refusal::Restore),
         Message::RequiresForce(reason) => Some(Refusal::Other { reason: reason.into() }),
-        Message::NotChanged | Message::WouldChange(_) | Message::Unknown | Message::Changed(_) => None,
+        _ => None,
     }
 }
 
@@ -133,7 +137,7 @@ impl From<End> for Outcome {
             End::Changed => Outcome::Changed,
             End::Pending => Outcome::Pending,
             End::Refused => Outcome::Refused,
-            End::Skipped => Outcome::Skipped,
+            End::LeftOut | End::Skipped => Outcome::Skipped,
             End::Failed => Outcome::Failed,
         }
     }
@@ -306,5 +310,13 @@ mod tests {
             summary(&mut memory, 1, None),
             format!(r#"{{"version":1,"event":"summary","tally":{tally},"exit_code":1}}"#)
         );
+    }
+
+    #[test]
+    fn a_tally_is_a_sentence() {
+        assert_eq!(Tally::default().to_string(), "0 entities");
+        assert_eq!(Tally { changed: 1, ..Tally::default() }.to_string(), "1 entity: 1 changed");
+        let tally = Tally { changed: 3, unchanged: 11, failed: 1, ..Tally::default() };
+        assert_eq!(tally.to_string(), "15 entities: 3 changed, 11 unchanged, 1 failed");
     }
 }

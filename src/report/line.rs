@@ -7,6 +7,7 @@ use bstr::{BStr, ByteSlice};
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
+use std::fmt;
 
 /// The version of the lines, which each of them begins with.
 pub const VERSION: u8 = 1;
@@ -17,7 +18,6 @@ pub const VERSION: u8 = 1;
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(JsonSchema), schemars(transform = with_version))]
 #[serde(tag = "event", rename_all = "snake_case")]
-#[expect(clippy::large_enum_variant, reason = "a line is written as soon as it is made")]
 pub enum Line<'a> {
     /// `scan`: an entity that there is.
     Entity {
@@ -100,6 +100,9 @@ pub enum Line<'a> {
         /// What would have to be forced.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         refused: Vec<Refusal<'a>>,
+        /// What it has sent to entities that are refreshed because of it, each `KEY=VALUE`.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        sent: Vec<Text<'a>>,
         /// Whether its plugin cannot tell what applying it would do.
         #[serde(skip_serializing_if = "is_false")]
         unknown: bool,
@@ -219,7 +222,7 @@ pub enum Outcome {
     Pending,
     /// Without `--force` it was, or would be, left as it is.
     Refused,
-    /// It was not worked on, since something that it requires is not in its desired state.
+    /// It was not worked on: something that it requires is not in its desired state, or by its own declaration it is not for this system.
     Skipped,
     /// Something went wrong.
     Failed,
@@ -236,6 +239,9 @@ pub struct Tally {
     pub refused: usize,
     pub skipped: usize,
     pub failed: usize,
+    /// How many of those that were skipped are, by their own declaration, not for this system.
+    #[serde(skip)]
+    pub left_out: usize,
 }
 
 impl Tally {
@@ -249,6 +255,34 @@ impl Tally {
             Outcome::Skipped => &mut self.skipped,
             Outcome::Failed => &mut self.failed,
         } += 1;
+    }
+
+    /// How many have been kept from their desired state.
+    #[must_use]
+    pub fn hindered(&self) -> usize {
+        self.refused + self.skipped - self.left_out
+    }
+}
+
+impl fmt::Display for Tally {
+    /// `14 entities: 3 changed, 11 unchanged`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tally { unchanged, changed, pending, refused, skipped, failed, .. } = *self;
+        let counts = [
+            (changed, "changed"),
+            (unchanged, "unchanged"),
+            (pending, "pending"),
+            (refused, "refused"),
+            (skipped, "skipped"),
+            (failed, "failed"),
+        ];
+        let all: usize = counts.iter().map(|(count, _)| count).sum();
+        write!(f, "{all} {}", if all == 1 { "entity" } else { "entities" })?;
+        let shown = counts.iter().filter(|(count, _)| *count > 0);
+        for (index, (count, what)) in shown.enumerate() {
+            write!(f, "{} {count} {what}", if index == 0 { ":" } else { "," })?;
+        }
+        Ok(())
     }
 }
 

@@ -13,8 +13,8 @@ const SCAN_KEY_WIDTH: usize = 12;
 /// Shows an apply as paragraphs: of each entity that there is something to say of, its report, then what was said.
 pub struct Paragraphs<'a> {
     console: &'a mut Console,
-    /// The report of the entity at work, as long as it has not been shown.
-    prologue: Option<BString>,
+    /// The entity at work, as long as its report has not been shown.
+    prologue: Option<Entity>,
     unchanged: bool,
     only_looks: bool,
 }
@@ -26,7 +26,8 @@ impl<'a> Paragraphs<'a> {
     }
 
     fn show_prologue(&mut self) {
-        if let Some(report) = self.prologue.take() {
+        if let Some(entity) = self.prologue.take() {
+            let report = apply_report(self.console, &entity.report());
             self.console.write(Stream::Stdout, &report);
             self.console.end_paragraph();
         }
@@ -39,7 +40,9 @@ impl<'a> Paragraphs<'a> {
 
     fn message(&mut self, message: &Message) {
         match message {
-            Message::NotChanged => self.unchanged = true,
+            Message::NotChanged | Message::Skipped(_) => self.unchanged = true,
+            // That is between entities, and what cannot be understood is shown as a failure.
+            Message::Send(_) | Message::Malformed(_) => {}
             Message::RequiresForce(reason) => self.error(&format!("{reason} (use --force to proceed)")),
             Message::WouldChange(text) | Message::Changed(text) => {
                 self.show_prologue();
@@ -71,9 +74,9 @@ impl Reporter for Paragraphs<'_> {
     fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Begin(entity) => {
-                self.prologue = Some(apply_report(self.console, &entity.report));
+                self.prologue = Some(entity.clone());
                 self.unchanged = false;
-                self.console.status(&entity.report.id);
+                self.console.status(entity.id());
             }
             Event::Output(stream, bytes) => {
                 self.show_prologue();
@@ -129,7 +132,7 @@ fn apply_report(console: &Console, report: &EntityReport) -> BString {
 
 /// Shows an entity as `scan` does.
 pub fn entity(console: &mut Console, entity: &Entity) {
-    let report = &entity.report;
+    let report = &entity.report();
     let mut text = console.bold(report.id.as_ref());
     push_reason_and_information(&mut text, report, SCAN_KEY_WIDTH);
     console.write(Stream::Stdout, &text);
@@ -152,7 +155,7 @@ fn push_reason_and_information(text: &mut BString, report: &EntityReport, key_wi
 pub fn porcelain(console: &mut Console, entity: &Entity) {
     let mut text = Vec::new();
     // Version 3 has no edges, and scripts read this.
-    entity.report.write(&mut text, API_VERSION_3);
+    entity.report().write(&mut text, API_VERSION_3);
     console.write(Stream::Stdout, &text);
     console.end_paragraph();
 }

@@ -18,6 +18,8 @@ pub const ROOT_DIR: &str = "HOLO_ROOT_DIR";
 
 /// `1` if the entity that is applied is to be refreshed: something that it depends on has changed.
 pub const REFRESH: &str = "HOLO_REFRESH";
+/// What the entities whose change has the applied one refreshed have sent to it: lines `KEY=VALUE`.
+pub const RECEIVED: &str = "HOLO_RECEIVED";
 /// `1` if nothing may be taken as known from an earlier run: everything is to be read.
 pub const VERIFY: &str = "HOLO_VERIFY";
 /// How many entities a plugin may work on at a time, a positive integer. Version 4.

@@ -20,7 +20,16 @@ pub enum Message {
     Unknown,
     /// What was done to the entity, as a fragment in the past tense. Version 4.
     Changed(BString),
+    /// By its own declaration, the entity is not for this system, or not for now: nothing was done, or would be. Version 4.
+    Skipped(BString),
+    /// What the entities are to know that are refreshed because this one changed: `KEY=VALUE`. Version 4.
+    Send(BString),
+    /// A line that was meant to be a message, but cannot be one. Version 4.
+    Malformed(BString),
 }
+
+/// How long `KEY=VALUE` may be.
+pub const MAX_SENT: usize = 4000;
 
 const NOT_CHANGED: &[u8] = b"not changed";
 const TO_OVERWRITE: &[u8] = b"requires --force to overwrite";
@@ -29,6 +38,8 @@ const UNKNOWN: &[u8] = b"unknown";
 const FORCE: &[u8] = b"requires --force: ";
 const WOULD_CHANGE: &[u8] = b"would change: ";
 const CHANGED: &[u8] = b"changed: ";
+const SKIPPED: &[u8] = b"skipped: ";
+const SEND: &[u8] = b"send: ";
 
 impl Message {
     /// The message that a line stands for in this version. Other lines are ignored, so there is no error.
@@ -45,7 +56,12 @@ impl Message {
                 let force = || text(FORCE).map(Message::RequiresForce);
                 let would_change = || text(WOULD_CHANGE).map(Message::WouldChange);
                 let changed = || text(CHANGED).map(Message::Changed);
-                force().or_else(would_change).or_else(changed)
+                let skipped = || text(SKIPPED).map(Message::Skipped);
+                let send = || {
+                    let sent = text(SEND)?;
+                    Some(if can_be_sent(sent.as_ref()) { Message::Send(sent) } else { Message::Malformed(line.into()) })
+                };
+                force().or_else(would_change).or_else(changed).or_else(skipped).or_else(send)
             }
         }
     }
@@ -62,6 +78,9 @@ impl Message {
             Message::RequiresForce(text) => with(FORCE, text.as_ref()),
             Message::WouldChange(text) => with(WOULD_CHANGE, text.as_ref()),
             Message::Changed(text) => with(CHANGED, text.as_ref()),
+            Message::Skipped(text) => with(SKIPPED, text.as_ref()),
+            Message::Send(text) => with(SEND, text.as_ref()),
+            Message::Malformed(line) => line.clone(),
         }
     }
 
@@ -70,6 +89,21 @@ impl Message {
     pub fn is_refusal(&self) -> bool {
         matches!(self, Message::RequiresForceToOverwrite | Message::RequiresForceToRestore | Message::RequiresForce(_))
     }
+
+    /// Whether it says that there was, or is, nothing to do.
+    #[must_use]
+    pub fn is_nothing_to_do(&self) -> bool {
+        matches!(self, Message::NotChanged | Message::Skipped(_))
+    }
+}
+
+/// Whether it has the form `KEY=VALUE`, with a key such as a variable of a shell has, and an environment can hold it.
+fn can_be_sent(text: &BStr) -> bool {
+    let is_key = |key: &[u8]| {
+        key.first().is_some_and(|first| !first.is_ascii_digit())
+            && key.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+    };
+    text.len() <= MAX_SENT && !text.contains(&0) && text.split_once_str("=").is_some_and(|(key, _)| is_key(key))
 }
 
 #[cfg(test)]
@@ -86,6 +120,9 @@ mod tests {
             Message::WouldChange("install nginx".into()),
             Message::Unknown,
             Message::Changed("installed \u{fc}".into()),
+            Message::Skipped("no such hardware".into()),
+            Message::Send("_Mode2=a=b ".into()),
+            Message::Send("x=".into()),
         ] {
             assert_eq!(Message::parse(&message.to_line(), 4), Some(message));
         }
@@ -93,10 +130,19 @@ mod tests {
 
     #[test]
     fn version_3_has_three() {
-        for line in ["unknown", "changed: x", "would change: x", "requires --force: x"] {
+        for line in ["unknown", "changed: x", "would change: x", "requires --force: x", "skipped: x", "send: x"] {
             assert_eq!(Message::parse(line.as_bytes(), 3), None);
         }
         assert_eq!(Message::parse(b"requires --force to restore", 3), Some(Message::RequiresForceToRestore));
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_malformed() {
+        let long = format!("send: a={}", "x".repeat(MAX_SENT));
+        for line in ["send: ", "send: a", "send: =a", "send: 1=a", "send: a b=c", "send: \u{fc}=a", "send: a=\0", &long]
+        {
+            assert_eq!(Message::parse(line.as_bytes(), 4), Some(Message::Malformed(line.into())), "{line}");
+        }
     }
 
     #[test]

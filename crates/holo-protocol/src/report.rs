@@ -3,6 +3,7 @@
 use crate::environment::API_VERSION_4;
 use bstr::{BStr, BString, ByteSlice};
 use std::fmt;
+use std::ops::Range;
 
 /// What a plugin reports of one entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,18 +119,58 @@ impl EntityReport {
     /// # Errors
     /// All lines that are wrong, in their order.
     pub fn parse_all(report: &[u8], version: u32) -> Result<Vec<EntityReport>, Vec<ReportError>> {
-        let mut entities: Vec<EntityReport> = Vec::new();
+        let mut entities = Vec::new();
+        EntityReport::parse_each(report, version, |_, entity| entities.push(entity))?;
+        Ok(entities)
+    }
+
+    /// As [`parse_all`](Self::parse_all), but hands on one entity after the other, each with the place of its lines in the report.
+    /// Those lines alone make the same entity again.
+    ///
+    /// # Errors
+    /// All lines that are wrong, in their order.
+    pub fn parse_each(
+        report: &[u8],
+        version: u32,
+        mut on_entity: impl FnMut(Range<usize>, EntityReport),
+    ) -> Result<(), Vec<ReportError>> {
+        let mut current: Option<(usize, EntityReport)> = None;
         let mut errors = Vec::new();
+        let mut begin = 0;
         // Only a newline ends a line: a file name, and so an ID, may well end with a carriage return.
         for (index, line) in report.split_str("\n").enumerate() {
-            if line.is_empty() {
-                continue;
+            let next_begin = begin + line.len() + 1;
+            match Line::parse(line) {
+                Ok(Some(Line::Entity(id))) => {
+                    let ended = current.replace((begin, EntityReport::new(id)));
+                    ended.into_iter().for_each(|(from, entity)| on_entity(from..begin, entity));
+                }
+                Ok(Some(line)) => {
+                    let entity = current.as_mut().map(|(_, entity)| entity);
+                    let added = entity.map_or_else(|| Err(line.outside_entity()), |entity| entity.add(&line, version));
+                    errors.extend(added.err().map(|kind| ReportError { line: index + 1, kind }));
+                }
+                Ok(None) => {}
+                Err(kind) => errors.push(ReportError { line: index + 1, kind }),
             }
-            if let Err(kind) = add_line(&mut entities, line, version) {
-                errors.push(ReportError { line: index + 1, kind });
-            }
+            begin = next_begin;
         }
-        if errors.is_empty() { Ok(entities) } else { Err(errors) }
+        current.into_iter().for_each(|(from, entity)| on_entity(from..report.len(), entity));
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    fn add(&mut self, line: &Line<'_>, version: u32) -> Result<(), ReportErrorKind> {
+        let Line::Attribute { key, value, .. } = *line else { return Ok(()) };
+        if key == SOURCE {
+            self.sources.push(value.into());
+        } else if key == ACTION {
+            self.action = Action::parse(value);
+        } else if version >= API_VERSION_4 && self.edges.take(key, value)? {
+            // It says nothing that a person has to read.
+        } else {
+            self.inform(key, value);
+        }
+        Ok(())
     }
 
     /// Appends the report's lines: the ID, the action unless it is the usual one, the sources, the edges if the version has them,
@@ -162,6 +203,19 @@ impl EntityReport {
 }
 
 impl Edges {
+    /// No edges at all.
+    pub const NONE: Edges = Edges {
+        after: Vec::new(),
+        before: Vec::new(),
+        requires: Vec::new(),
+        subscribes: Vec::new(),
+        notifies: Vec::new(),
+        provides: Vec::new(),
+        needs: Vec::new(),
+        watch: Vec::new(),
+        orphan: false,
+    };
+
     /// The lists of paths and entity IDs, with their keys.
     fn lists(&self) -> [(&'static str, &Vec<BString>); 6] {
         let Edges { after, before, requires, subscribes, notifies, watch, .. } = self;
@@ -230,23 +284,29 @@ impl Asset {
     }
 }
 
-fn add_line(entities: &mut Vec<EntityReport>, line: &[u8], version: u32) -> Result<(), ReportErrorKind> {
-    let (key, value) = split_line(line).ok_or_else(|| ReportErrorKind::Syntax(line.into()))?;
-    if key == ENTITY {
-        entities.push(EntityReport::new(value));
-        return Ok(());
+/// A line of a report.
+enum Line<'a> {
+    /// It begins an entity.
+    Entity(&'a BStr),
+    /// It belongs to the entity that was begun last.
+    Attribute { key: &'a BStr, value: &'a BStr, whole: &'a BStr },
+}
+
+impl<'a> Line<'a> {
+    /// Understands a line; an empty one is nothing.
+    fn parse(line: &'a [u8]) -> Result<Option<Line<'a>>, ReportErrorKind> {
+        if line.is_empty() {
+            return Ok(None);
+        }
+        let (key, value) = split_line(line).ok_or_else(|| ReportErrorKind::Syntax(line.into()))?;
+        let attribute = Line::Attribute { key, value, whole: line.into() };
+        Ok(Some(if key == ENTITY { Line::Entity(value) } else { attribute }))
     }
-    let entity = entities.last_mut().ok_or_else(|| ReportErrorKind::OutsideEntity(line.into()))?;
-    if key == SOURCE {
-        entity.sources.push(value.into());
-    } else if key == ACTION {
-        entity.action = Action::parse(value);
-    } else if version >= API_VERSION_4 && entity.edges.take(key, value)? {
-        // It says nothing that a person has to read.
-    } else {
-        entity.inform(key, value);
+
+    fn outside_entity(&self) -> ReportErrorKind {
+        let (Line::Entity(line) | Line::Attribute { whole: line, .. }) = *self;
+        ReportErrorKind::OutsideEntity(line.into())
     }
-    Ok(())
 }
 
 /// Splits a line as `^\s*([^:]+): (.+)\s*$` does, which is how version 3 defines it: a value keeps its trailing blanks.
@@ -351,6 +411,20 @@ mod tests {
         for value in ["Executing", "Executing (now", "now)", "(now)", "Executing(now)"] {
             let entities = parse(&format!("ENTITY: a\nACTION: {value}\n")).unwrap();
             assert_eq!(entities[0].action, Action { verb: value.into(), reason: None });
+        }
+    }
+
+    #[test]
+    fn the_lines_of_an_entity_alone_make_it_again() {
+        let report = b"\n ENTITY: a\nSOURCE: /s\n\nAFTER: b\nENTITY: a\nx: y\r\nENTITY: c";
+        for version in [3, 4] {
+            let mut pieces = Vec::new();
+            EntityReport::parse_each(report, version, |place, entity| pieces.push((place, entity))).unwrap();
+            let all = EntityReport::parse_all(report, version).unwrap();
+            assert_eq!(pieces.iter().map(|(_, entity)| entity).collect::<Vec<_>>(), all.iter().collect::<Vec<_>>());
+            for (place, entity) in pieces {
+                assert_eq!(EntityReport::parse_all(&report[place], version), Ok(vec![entity]));
+            }
         }
     }
 

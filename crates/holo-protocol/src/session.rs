@@ -20,6 +20,19 @@ pub struct Request {
     /// Those of the entities to apply that are to be refreshed, as something that they depend on has changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refresh: Vec<Text>,
+    /// What has been sent to those of them that are to be refreshed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub received: Vec<Received>,
+}
+
+/// What the entities whose change has another one refreshed have sent to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Received {
+    /// The ID of the entity that is to be refreshed.
+    pub entity: Text,
+    /// Each `KEY=VALUE`.
+    pub values: Vec<Text>,
 }
 
 /// The operations of a session.
@@ -142,8 +155,16 @@ mod tests {
     #[test]
     fn requests_have_the_documented_form() {
         let entities = vec![Text::from("file:/etc/motd")];
-        let request = Request { request: 2, operation: Operation::ForceApply, entities, refresh: vec![] };
+        let request =
+            Request { request: 2, operation: Operation::ForceApply, entities, refresh: vec![], received: vec![] };
         let json = r#"{"request":2,"operation":"force-apply","entities":["file:/etc/motd"]}"#;
+        assert_eq!(serde_json::to_string(&request).unwrap(), json);
+        assert_eq!(serde_json::from_str::<Request>(json).unwrap(), request);
+        let entity = Text::from("service:x");
+        let received = vec![Received { entity: entity.clone(), values: vec!["MODE=a".into()] }];
+        let (entities, refresh) = (vec![entity.clone()], vec![entity]);
+        let request = Request { request: 3, operation: Operation::Apply, entities, refresh, received };
+        let json = r#"{"request":3,"operation":"apply","entities":["service:x"],"refresh":["service:x"],"received":[{"entity":"service:x","values":["MODE=a"]}]}"#;
         assert_eq!(serde_json::to_string(&request).unwrap(), json);
         assert_eq!(serde_json::from_str::<Request>(json).unwrap(), request);
         assert_eq!(

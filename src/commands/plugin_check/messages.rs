@@ -16,6 +16,13 @@ pub(super) fn read(bench: &mut Bench<'_, '_>, operation: Operation, subject: &st
     let text = format!("says {} on file descriptor 3, which is no message of version {version}", listed(&unknown));
     bench.warn_unless(rule, subject, unknown.is_empty(), text);
     let messages: Vec<Message> = lines.iter().filter_map(|line| Message::parse(line, version)).collect();
+    let malformed: Vec<String> = messages
+        .iter()
+        .filter(|message| matches!(message, Message::Malformed(_)))
+        .map(|message| quoted(&message.to_line()))
+        .collect();
+    let text = format!("says {}, where \"send: KEY=VALUE\" is expected", listed(&malformed));
+    bench.fail_unless(Rule::MoreMessages, subject, malformed.is_empty(), text);
     let misplaced: Vec<String> =
         messages.iter().filter(|message| !has_meaning(operation, message)).map(|m| quoted(&m.to_line())).collect();
     let text = format!("says {}, which has no meaning there", listed(&misplaced));
@@ -38,8 +45,11 @@ fn has_meaning(operation: Operation, message: &Message) -> bool {
         Message::NotChanged
         | Message::RequiresForceToOverwrite
         | Message::RequiresForceToRestore
-        | Message::RequiresForce(_) => true,
-        Message::Changed(_) => matches!(operation, Operation::Apply | Operation::ForceApply),
+        | Message::RequiresForce(_)
+        | Message::Skipped(_)
+        // That it cannot be understood is said elsewhere.
+        | Message::Malformed(_) => true,
+        Message::Changed(_) | Message::Send(_) => matches!(operation, Operation::Apply | Operation::ForceApply),
         Message::WouldChange(_) | Message::Unknown => operation == Operation::Check,
     }
 }
@@ -47,7 +57,9 @@ fn has_meaning(operation: Operation, message: &Message) -> bool {
 /// Two messages that cannot both be true.
 fn contradiction(messages: &[Message]) -> Option<(&Message, &Message)> {
     let excludes = |one: &Message, other: &Message| match one {
-        Message::NotChanged | Message::Unknown => one != other,
+        Message::NotChanged | Message::Skipped(_) | Message::Unknown => {
+            one != other && !matches!(other, Message::Malformed(_))
+        }
         Message::RequiresForceToOverwrite => *other == Message::RequiresForceToRestore,
         _ => false,
     };
@@ -68,6 +80,9 @@ mod tests {
         assert!(!found(&["not changed", "not changed"]));
         assert!(!found(&["would change: a", "would change: b", "requires --force to overwrite"]));
         assert!(!found(&["requires --force: a", "requires --force to overwrite"]));
+        assert!(!found(&["changed: a", "send: a=1", "send: b=2"]));
+        assert!(found(&["skipped: a", "not changed"]));
+        assert!(found(&["skipped: a", "send: a=1"]));
         assert!(found(&["changed: a", "not changed"]));
         assert!(found(&["requires --force to restore", "requires --force to overwrite"]));
         assert!(found(&["would change: a", "unknown"]));

@@ -158,7 +158,10 @@ fn said_not_changed(bench: &Bench<'_, '_>, all: &[Heard]) -> bool {
     let version = bench.manner.api_version;
     let is_said = |heard: &Heard| {
         heard.trouble.is_none()
-            && heard.messages.split_str("\n").any(|line| Message::parse(line, version) == Some(Message::NotChanged))
+            && heard
+                .messages
+                .split_str("\n")
+                .any(|line| Message::parse(line, version).is_some_and(|message| message.is_nothing_to_do()))
     };
     all.iter().all(is_said)
 }
@@ -228,7 +231,7 @@ fn judge_second_apply(bench: &mut Bench<'_, '_>, subject: &str, heard: &Heard, m
     if refused && messages.iter().any(Message::is_refusal) {
         return;
     }
-    let is_unchanged = messages.contains(&Message::NotChanged);
+    let is_unchanged = messages.iter().any(Message::is_nothing_to_do);
     bench.fail_unless(Rule::Apply, subject, is_unchanged, "the second apply did not say \"not changed\"");
     let text = [&heard.stdout[..], &heard.stderr].concat();
     let problem = format!("the second apply printed {}, so that users see the entity each time", quoted(&text));
@@ -237,7 +240,7 @@ fn judge_second_apply(bench: &mut Bench<'_, '_>, subject: &str, heard: &Heard, m
 
 fn judge_last_check(bench: &mut Bench<'_, '_>, subject: &str, messages: &[Message], refused: bool) {
     let is_consistent = |message: &Message| match message {
-        Message::NotChanged | Message::Unknown => true,
+        Message::NotChanged | Message::Skipped(_) | Message::Unknown => true,
         message => refused && message.is_refusal(),
     };
     let text = "the entity was applied, but the check did not say \"not changed\"";
@@ -249,8 +252,8 @@ fn judge_last_check(bench: &mut Bench<'_, '_>, subject: &str, messages: &[Messag
 /// What a check announced should come true. Other entities were applied in between, so it need not.
 fn compare_with_check(bench: &mut Bench<'_, '_>, subject: &str, checked: Option<&Vec<Message>>, applied: &[Message]) {
     let Some(checked) = checked else { return };
-    let is_unchanged = applied.contains(&Message::NotChanged);
-    let promised = checked.contains(&Message::NotChanged);
+    let is_unchanged = applied.iter().any(Message::is_nothing_to_do);
+    let promised = checked.iter().any(Message::is_nothing_to_do);
     let text = "the check said \"not changed\", but the apply did not";
     bench.warn_unless(Rule::Check, subject, is_unchanged || !promised, text);
     let announced = checked.iter().find(|message| matches!(message, Message::WouldChange(_)));

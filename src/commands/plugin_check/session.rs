@@ -51,7 +51,8 @@ impl Session {
     ) -> Result<(Vec<Heard>, bool), Fatal> {
         self.last_request += 1;
         let entities = ids.iter().map(|id| Text::from(id.clone())).collect();
-        let request = Request { request: self.last_request, operation, entities, refresh: Vec::new() };
+        let request =
+            Request { request: self.last_request, operation, entities, refresh: Vec::new(), received: Vec::new() };
         let mut outgoing = serde_json::to_vec(&request).map_err(|error| Fatal::CouldNotRun(error.to_string()))?;
         outgoing.push(b'\n');
         self.process.confine(bench.limit);
@@ -305,7 +306,7 @@ impl<'a> Reception<'a> {
             self.complain(Rule::Answers, format!("a message of the \"result\" for {id} has a newline in it"));
         }
         let means = |message: &Text| Message::parse(message.as_bstr(), holo_protocol::API_VERSION_4);
-        let changed = |message: Message| message != Message::NotChanged && !message.is_refusal();
+        let changed = |message: Message| !message.is_nothing_to_do() && !message.is_refusal();
         let has_worked = messages.is_empty() || messages.iter().filter_map(means).any(changed);
         let applies = matches!(self.operation, Operation::Apply | Operation::ForceApply);
         if applies && result == Outcome::Done && has_worked && !self.begun[place] {

@@ -1,0 +1,47 @@
+//! What entities declare of how they depend on each other, as long as a plan needs to know it.
+
+use crate::entity::Entity;
+use crate::plan::Node;
+use bstr::{BStr, BString};
+use holo_protocol::Edges;
+
+/// The declarations of entities. Many entities have none.
+#[derive(Debug)]
+pub struct Declarations(Vec<Option<Box<Declaration>>>);
+
+#[derive(Debug)]
+struct Declaration {
+    edges: Edges,
+    /// The file where they are declared; empty if there is none.
+    origin: BString,
+}
+
+static NO_EDGES: Edges = Edges::NONE;
+
+impl Declarations {
+    /// What these entities declare.
+    #[must_use]
+    pub fn of(entities: &[Entity]) -> Declarations {
+        let declaration = |entity: &Entity| {
+            entity.has_edges().then(|| {
+                let report = entity.report();
+                let origin = report.sources.into_iter().next().unwrap_or_default();
+                Box::new(Declaration { edges: report.edges, origin })
+            })
+        };
+        Declarations(entities.iter().map(declaration).collect())
+    }
+
+    /// What a plan has to know of the same entities.
+    #[must_use]
+    pub fn nodes<'a>(&'a self, entities: &'a [Entity]) -> Vec<Node<'a>> {
+        let node = |(entity, declaration): (&'a Entity, &'a Option<Box<Declaration>>)| {
+            let (edges, origin) = match declaration {
+                Some(declaration) => (&declaration.edges, declaration.origin.as_ref()),
+                None => (&NO_EDGES, BStr::new("")),
+            };
+            Node { id: entity.id(), plugin: entity.plugin, edges, origin }
+        };
+        entities.iter().zip(&self.0).map(node).collect()
+    }
+}

@@ -1,0 +1,51 @@
+//! Asks several plugins at the same time, and shows what they say as if they had been asked one after the other.
+
+use crate::error::Fatal;
+use crate::report::Console;
+use holo_protocol::session::Stream;
+use holo_protocol::words;
+use std::sync::mpsc::channel;
+use std::thread::{self, Builder};
+
+/// Has `ask` work on all items at once, each in a thread of its own, and takes the answers in the order of the items.
+///
+/// What is said of the first item that is not done with is shown at once. `take` gets an answer after all that was said before it; an
+/// error of it ends the run, and what later items come to is not heard of any more.
+///
+/// # Errors
+/// The first error of `take`, or that there are no threads left.
+pub fn side_by_side<T: Send, A: Send, O>(
+    items: impl IntoIterator<Item = T>,
+    console: &mut Console,
+    ask: impl Fn(T, &mut dyn FnMut(Stream, &[u8])) -> A + Sync,
+    mut take: impl FnMut(usize, A, &mut Console) -> Result<O, Fatal>,
+) -> Result<Vec<O>, Fatal> {
+    console.flush();
+    let ask = &ask;
+    thread::scope(|scope| {
+        let mut asked = Vec::new();
+        for item in items {
+            let (sender, receiver) = channel();
+            let work = move || {
+                // If nobody listens, an earlier item has ended the run.
+                ask(item, &mut |stream, bytes| drop(sender.send((stream, bytes.to_vec()))))
+            };
+            let thread = Builder::new().spawn_scoped(scope, work).map_err(|error| no_thread(&words::reason(&error)))?;
+            asked.push((receiver, thread));
+        }
+        let mut taken = Vec::new();
+        for (index, (receiver, thread)) in asked.into_iter().enumerate() {
+            for (stream, bytes) in receiver {
+                console.write(stream, &bytes);
+                console.flush();
+            }
+            let answer = thread.join().map_err(|_| no_thread("it ended early"))?;
+            taken.push(take(index, answer, console)?);
+        }
+        Ok(taken)
+    })
+}
+
+fn no_thread(reason: &str) -> Fatal {
+    Fatal::CouldNotRun(format!("cannot ask a plugin in a thread: {reason}"))
+}

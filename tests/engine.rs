@@ -1,0 +1,205 @@
+//! What plugins and the engine say to each other beyond version 3, with plugins in a few lines of shell.
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+use bstr::ByteSlice;
+use holo_testing::{Run, ScratchRoot, binaries::built};
+
+/// A root with plugins of these IDs, each with lines of shell, which are those of a `case` over the operation.
+fn root(plugins: &[(&str, &str)]) -> ScratchRoot {
+    let lines: String = plugins.iter().map(|(id, _)| format!("plugin {id}\n")).collect();
+    plugins.iter().fold(ScratchRoot::new().binary(built("holo")).holorc(lines), |root, (id, operations)| {
+        let script = format!("#!/bin/sh\ncase $1 in\n{operations}\nesac\n");
+        root.script(format!("usr/lib/holo/holo-{id}"), script).dir(format!("usr/share/holo/{id}"))
+    })
+}
+
+/// The line of a `case` that answers `info` for version 4, with what else is said.
+fn info(more: &str) -> String {
+    format!(r"info) printf 'MIN_API_VERSION=3\nMAX_API_VERSION=4\n{more}' ;;")
+}
+
+fn lines(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| !line.is_empty()).collect()
+}
+
+#[track_caller]
+fn stdout_lines(run: &Run) -> Vec<String> {
+    assert!(run.success(), "{run}");
+    lines(&run.stdout_lossy()).into_iter().map(str::to_owned).collect()
+}
+
+#[test]
+fn plugins_are_met_at_the_same_time_and_heard_in_their_order() {
+    // Each waits for the other to be there.
+    let info = |me: &str, other: &str| {
+        format!(
+            "info) cd \"$HOLO_ROOT_DIR/tmp\"; : >{me}; while [ ! -e {other} ]; do sleep 0.01; done
+            [ {me} = b ] || sleep 0.2; echo \"this is {me}\" >&2; printf 'MIN_API_VERSION=3\\nMAX_API_VERSION=3\\n' ;;"
+        )
+    };
+    let run = root(&[("one", &info("a", "b")), ("two", &info("b", "a"))]).holo(&["scan"]);
+    assert!(run.success(), "{run}");
+    assert_eq!(lines(&run.stderr_lossy()), ["this is a", "this is b"]);
+    let failing = |id: &str, time: &str| format!("info) sleep {time}; echo \"{id} fails\" >&2; exit 7 ;; # {id}");
+    let run = root(&[("one", &failing("one", "0.2")), ("two", &failing("two", "0"))]).holo(&["scan"]);
+    assert_eq!(run.status, Some(255), "{run}");
+    assert_eq!(lines(&run.stderr_lossy()), ["one fails", "!! info with plugin one failed: exit status 7"]);
+}
+
+#[test]
+fn plugins_of_version_4_hear_how_much_they_may_do_at_a_time() {
+    let operations = "scan) echo 'ENTITY: jobs:'\"${HOLO_JOBS-none}\" ;;\napply) echo \"$2 ${HOLO_JOBS-none}\" ;;";
+    let free = format!("{}\n{operations}", info(""));
+    let careful = format!("{}\n{operations}", info("CONCURRENCY=1\\n"));
+    let version_3 = format!("info) printf 'MIN_API_VERSION=3\\nMAX_API_VERSION=3\\n' ;;\n{operations}");
+    let processors = std::thread::available_parallelism().unwrap().to_string();
+    let root = root(&[("free", &free), ("careful", &careful), ("three", &version_3)]);
+    let scan = root.holo(&["scan", "-s"]);
+    assert_eq!(stdout_lines(&scan), [format!("jobs:{processors}"), "jobs:1".to_owned(), "jobs:none".to_owned()]);
+    let run = root.holo(&["apply", "--jobs", "7"]);
+    let said: Vec<String> = stdout_lines(&run).into_iter().filter(|line| line.starts_with("jobs:")).collect();
+    assert_eq!(said, ["jobs:7 7", "jobs:1 1", "jobs:none none"]);
+    for number in ["0", "many", "-1"] {
+        let run = root.holo(&["apply", "--jobs", number]);
+        assert_eq!(run.status, Some(2), "{run}");
+        assert!(run.stderr_lossy().starts_with("!! "), "{run}");
+    }
+}
+
+#[test]
+fn a_number_that_is_none_is_told() {
+    let run = root(&[("odd", &info("CONCURRENCY=all\\n"))]).holo(&["scan"]);
+    assert_eq!(run.status, Some(255), "{run}");
+    assert!(run.stderr_lossy().contains("info with plugin odd failed: info says CONCURRENCY=all, where"), "{run}");
+}
+
+/// A plugin of version 4 whose entities are files of shell in its resource directory: the lines of each for an operation.
+const SCRIPTS: &str = r#"scan) for file in "$HOLO_RESOURCE_DIR"/*; do name=${file##*/}
+    echo "ENTITY: x:$name"; sed -n 's/^# //p' "$file"; done ;;
+check | apply | force-apply) . "$HOLO_RESOURCE_DIR/${2#x:}" ;;"#;
+
+/// A root with one plugin, in processes, and these entities.
+fn scripts(entities: &[(&str, &str)]) -> ScratchRoot {
+    let root = root(&[("x", &format!("{}\n{SCRIPTS}", info("")))]);
+    entities.iter().for_each(|(name, script)| root.write(format!("usr/share/holo/x/{name}"), script));
+    root
+}
+
+/// The lines of `--json` that end an entity, in short.
+fn ends(run: &Run) -> Vec<String> {
+    let lines = run.stdout.lines().map(|line| serde_json::from_slice::<serde_json::Value>(line).unwrap());
+    let end = |mut line: serde_json::Value| {
+        let fields = line.as_object_mut()?;
+        let is_end = fields.get("event")? == "end";
+        ["version", "event"].iter().for_each(|name| drop(fields.remove(*name)));
+        is_end.then(|| line.to_string())
+    };
+    lines.filter_map(end).collect()
+}
+
+const LISTENER: &str = "# SUBSCRIBES: x:a\n# SUBSCRIBES: x:b
+[ $1 = apply ] || { echo 'not changed' >&3; return; }
+[ \"$HOLO_REFRESH\" ] || { echo 'not changed' >&3; return; }
+echo \"received: $(echo \"${HOLO_RECEIVED-nothing}\" | tr '\\n' ' ')\"
+[ ! -e \"$HOLO_ROOT_DIR/etc/broken\" ]
+";
+
+/// An entity that changes once after each time that its file goes, and then sends this.
+fn sender(name: &str, sends: &str) -> String {
+    format!(
+        "if [ -e \"$HOLO_ROOT_DIR/etc/{name}\" ]; then echo 'not changed'; elif [ $1 = check ]; then echo 'would change: x'
+        else touch \"$HOLO_ROOT_DIR/etc/{name}\"; printf '{sends}'; fi >&3\n"
+    )
+}
+
+#[test]
+fn what_an_entity_sends_comes_with_the_refresh_that_it_causes() {
+    let (a, b) =
+        (sender("a", "send: MODE=old\\nsend: MODE=new one\\nsend: EMPTY=\\n"), sender("b", "send: OTHER=b=c\\n"));
+    let root = scripts(&[("a", &a), ("b", &b), ("listens", LISTENER)]).file("etc/broken", "");
+    let run = root.holo(&["apply", "--json"]);
+    assert_eq!(run.status, Some(1), "{run}");
+    assert_eq!(
+        ends(&run),
+        [
+            r#"{"id":"x:a","result":"changed","sent":["MODE=old","MODE=new one","EMPTY="]}"#,
+            r#"{"id":"x:b","result":"changed","sent":["OTHER=b=c"]}"#,
+            r#"{"id":"x:listens","reason":"exit status 1","result":"failed"}"#,
+        ]
+    );
+    // The refresh failed, so it is still due, with all that was sent. What is sent anew takes the place of the old.
+    std::fs::remove_file(root.join("etc/broken")).unwrap();
+    std::fs::remove_file(root.join("etc/b")).unwrap();
+    root.write("usr/share/holo/x/b", sender("b", "send: OTHER=d\\n"));
+    let run = root.holo(&["apply"]);
+    assert!(stdout_lines(&run).contains(&"received: MODE=new one EMPTY= OTHER=d  ".to_owned()), "{run}");
+    assert!(!run.stdout_lossy().contains("send"), "{run}");
+    assert!(stdout_lines(&root.holo(&["apply"])).is_empty());
+    assert!(!root.exists("var/lib/holo/.engine"));
+}
+
+#[test]
+fn a_refresh_without_anything_sent_has_nothing_received() {
+    let root = scripts(&[("a", &sender("a", "changed: it\\n")), ("listens", LISTENER)]);
+    assert!(stdout_lines(&root.holo(&["apply"])).contains(&"received: nothing ".to_owned()));
+}
+
+#[test]
+fn what_cannot_be_sent_is_an_error_that_says_how_to() {
+    let root = scripts(&[("a", &sender("a", "send: 2ND=x\\n")), ("listens", LISTENER)]);
+    let run = root.holo(&["apply"]);
+    assert_eq!(run.status, Some(1), "{run}");
+    let message = "!! cannot understand the plugin's message \"send: 2ND=x\": expected \"send: KEY=VALUE\", with a key";
+    assert!(run.stderr_lossy().starts_with(message), "{run}");
+    // It may have changed something: the refresh is not lost.
+    assert!(stdout_lines(&root.holo(&["apply"])).contains(&"received: nothing ".to_owned()));
+}
+
+const FORCED: &str =
+    "if [ $1 = force-apply ]; then echo forced; else echo 'requires --force: it would remove libc6' >&3; fi";
+
+/// The same entity in a session: it is refused in words, and left out by its own declaration.
+const SESSION: &str = r#"session) n=0; while read -r request; do n=$((n + 1))
+    case $request in
+    *'"scan"'*) printf '{"answer":"report","request":%s,"text":"ENTITY: x:forced\\nENTITY: x:out\\n"}\n' $n ;;
+    *) case $request in
+        *'"force-apply"'*) said='"changed: forced"' ;;
+        *) said='"requires --force: it would remove libc6"' ;; esac
+        printf '{"answer":"result","request":%s,"entity":"x:forced","messages":[%s],"result":"done"}\n' $n "$said"
+        printf '{"answer":"result","request":%s,"entity":"x:out","messages":["skipped: no disk"],"result":"done"}\n' $n ;;
+    esac >&3; printf '{"answer":"end","request":%s,"result":"done"}\n' $n >&3; done ;;"#;
+
+#[test]
+fn a_plugin_refuses_and_skips_in_its_own_words() {
+    let processes = scripts(&[("forced", FORCED), ("out", "echo 'skipped: no disk' >&3")]);
+    let session = root(&[("x", &format!("{}\n{SESSION}", info("SESSION=1\\n")))]);
+    for root in [processes, session] {
+        for (arguments, status) in [(&["apply"][..], 1), (&["check"], 3), (&["apply", "--dry-run"], 3)] {
+            let run = root.holo(arguments);
+            assert_eq!(run.status, Some(status), "{run}");
+            assert_eq!(run.stdout_lossy(), "\nWorking on x:forced\n\n\n", "{run}");
+            assert_eq!(run.stderr_lossy(), "!! it would remove libc6 (use --force to proceed)\n", "{run}");
+            let run = root.holo(&[arguments, &["--json"]].concat());
+            let refused =
+                r#"{"id":"x:forced","refused":[{"kind":"other","reason":"it would remove libc6"}],"result":"refused"}"#;
+            assert_eq!(ends(&run), [refused, r#"{"id":"x:out","reason":"no disk","result":"skipped"}"#], "{run}");
+            assert!(run.stdout_lossy().contains(r#""skipped":1,"failed":0"#), "{run}");
+        }
+        // What leaves itself out is no reason to fail, and nothing to see.
+        let run = root.holo(&["apply", "x:out"]);
+        assert!(stdout_lines(&run).is_empty() && run.stderr.is_empty(), "{run}");
+        assert!(root.holo(&["check", "x:out"]).success());
+        assert!(stdout_lines(&root.holo(&["apply", "--force"])).contains(&"forced".to_owned()));
+    }
+}
+
+#[test]
+fn what_leaves_itself_out_keeps_nobody_from_work() {
+    let root = scripts(&[
+        ("a", "echo 'skipped: not here' >&3"),
+        ("b", "# REQUIRES: x:a\n# SUBSCRIBES: x:a\necho \"b ${HOLO_REFRESH-}\""),
+    ]);
+    let run = root.holo(&["apply"]);
+    assert_eq!(stdout_lines(&run), ["Working on x:b", "b "]);
+    assert!(!root.exists("var/lib/holo/.engine"));
+}
