@@ -76,7 +76,8 @@ fn complain(text: &str, code: u8) -> ExitCode {
 /// The messages that stand for a verdict; none for one that is no answer.
 fn verdict_messages(verdict: &Verdict) -> Option<Vec<Message>> {
     match verdict {
-        Verdict::InDesiredState | Verdict::Skipped(_) => Some(vec![Message::NotChanged]),
+        Verdict::InDesiredState => Some(vec![Message::NotChanged]),
+        Verdict::Skipped(reason) => Some(vec![Message::Skipped(reason.as_str().into())]),
         Verdict::WouldChange(changes) => {
             Some(changes.iter().map(|change| Message::WouldChange(change.as_str().into())).collect())
         }
@@ -89,7 +90,8 @@ fn verdict_messages(verdict: &Verdict) -> Option<Vec<Message>> {
 /// The messages that stand for how an apply ended.
 fn applied_messages(applied: &Applied) -> Vec<Message> {
     match applied {
-        Applied::Unchanged | Applied::Skipped(_) => vec![Message::NotChanged],
+        Applied::Unchanged => vec![Message::NotChanged],
+        Applied::Skipped(reason) => vec![Message::Skipped(reason.as_str().into())],
         Applied::NeedsForce(to) => vec![refusal(to)],
         Applied::Changed(changes) => changes.iter().map(|change| Message::Changed(change.as_str().into())).collect(),
         Applied::Failed { .. } => Vec::new(),

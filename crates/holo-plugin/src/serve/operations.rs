@@ -48,7 +48,7 @@ pub(super) fn apply<P: Plugin>(plugin: &P, host: &Host, id: &[u8], force: bool) 
         if let Applied::Failed { version_3_status } = applied { failure_status(host, version_3_status) } else { 0 };
     let mut messages = applied_messages(&applied);
     if host.api_version() < API_VERSION_4 {
-        messages.retain(|message| !say_in_version_3(message, &mut output));
+        messages = messages.into_iter().filter_map(|message| in_version_3(message, &mut output)).collect();
     }
     match say_messages(messages) {
         Ok(()) => ExitCode::from(status),
@@ -56,14 +56,15 @@ pub(super) fn apply<P: Plugin>(plugin: &P, host: &Host, id: &[u8], force: bool) 
     }
 }
 
-/// Says what version 3 has no message for, in the words that the dispatcher of version 4 has for it; whether it was such a message.
-fn say_in_version_3(message: &Message, output: &mut Output<'_>) -> bool {
+/// The message that version 3 has for it; what it has none for is said, in the words that the dispatcher of version 4 has.
+fn in_version_3(message: Message, output: &mut Output<'_>) -> Option<Message> {
     match message {
         Message::Changed(text) => output.print([text.as_slice(), b"\n"].concat()),
         Message::RequiresForce(reason) => output.error([reason.as_slice(), b" (use --force to proceed)"].concat()),
-        _ => return false,
+        Message::Skipped(_) => return Some(Message::NotChanged),
+        other => return Some(other),
     }
-    true
+    None
 }
 
 /// Version 4 wants to know what failed, whatever version 3 of the plugin has said of it.
