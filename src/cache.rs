@@ -8,6 +8,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// The file of the facts of the run, in the cache directory.
+pub const FACTS: &str = "facts.json";
+
 const ATTEMPTS: u32 = 1000;
 
 /// The run's own directory for what need not outlive it; removed when this is dropped.
@@ -45,6 +48,12 @@ impl CacheDirectory {
     #[must_use]
     pub fn generated_resources(&self) -> PathBuf {
         self.0.join("generated-resources")
+    }
+
+    /// Where the facts of the run are, once anybody has asked for them.
+    #[must_use]
+    pub fn facts(&self) -> PathBuf {
+        self.0.join(FACTS)
     }
 
     /// Makes a directory in it.

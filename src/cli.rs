@@ -43,6 +43,10 @@ pub enum Verb {
     Graph(Graph),
     /// List every string that selects something
     Selectors(Selectors),
+    /// Show what is known of this machine
+    Facts(Facts),
+    /// Show what is said about this machine, in layers of files
+    Data(Data),
     /// Run scenarios: folders that hold a root before, and what is expected
     Test(Test),
     /// Help with writing plugins
@@ -159,6 +163,31 @@ pub struct Selectors {
     pub output: Output,
 }
 
+/// `holo facts`
+#[derive(Debug, Args)]
+pub struct Facts {
+    /// Write a single value of JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+    /// What to show, as in `os.id`; everything if there is none
+    #[arg(value_name = "QUERY")]
+    pub query: Option<String>,
+}
+
+/// `holo data`
+#[derive(Debug, Args)]
+pub struct Data {
+    /// Say which files the values came from
+    #[arg(long)]
+    pub explain: bool,
+    /// Write a single value of JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+    /// What to show, as in `web.port`; everything if there is none
+    #[arg(value_name = "KEY")]
+    pub key: Option<String>,
+}
+
 /// What is written to standard output.
 #[derive(Debug, Args)]
 pub struct Output {
@@ -249,6 +278,8 @@ impl Verb {
             Verb::Diff(arguments) => &arguments.output,
             Verb::Scan(arguments) => &arguments.output,
             Verb::Selectors(arguments) => &arguments.output,
+            // A single value of JSON is no line of a run.
+            Verb::Facts(_) | Verb::Data(_) => return false,
             Verb::Graph(_) | Verb::Test(_) | Verb::Plugin(_) | Verb::Completion(_) | Verb::Version | Verb::Help => {
                 return false;
             }

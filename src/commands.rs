@@ -3,12 +3,15 @@
 mod apply;
 mod check;
 mod completion;
+mod data;
 mod diff;
+mod facts;
 mod graph;
 mod plugin_check;
 mod scan;
 mod selectors;
 mod test;
+mod values;
 
 use crate::cli::{self, PluginVerb, Verb};
 use crate::entity::Entity;
@@ -47,6 +50,8 @@ pub(crate) fn run(verb: Verb, settings: Settings, mut console: Console) -> u8 {
         Verb::Check(arguments) => at_desk(settings, console, |desk| check::run(&arguments, desk)),
         Verb::Diff(arguments) => at_desk(settings, console, |desk| diff::run(&arguments, desk)),
         Verb::Scan(arguments) => at_desk(settings, console, |desk| scan::run(&arguments, desk)),
+        Verb::Facts(arguments) => at_desk(settings, console, |desk| facts::run(&arguments, desk)),
+        Verb::Data(arguments) => at_desk(settings, console, |desk| data::run(&arguments, desk)),
         Verb::Graph(arguments) => at_desk(settings, console, |desk| graph::run(&arguments, desk)),
         Verb::Plugin(arguments) => match arguments.verb {
             PluginVerb::Check(arguments) => at_desk(settings, console, |desk| plugin_check::run(&arguments, desk)),

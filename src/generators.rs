@@ -35,6 +35,7 @@ pub fn run(
             (names::GENERATOR_RESOURCE_ROOT, settings.root.resources().into()),
             (names::ROOT_DIR, settings.root.as_given().into()),
             (names::CACHE_DIR, cache.subdirectory(&format!("generated-resources.cache/{index}"))?.into()),
+            (names::FACTS, cache.facts().into()),
         ];
         let program = Program { path: &generator, arguments: vec![], environment, messages: false, requests: false };
         run_one(program, interrupt, console)?;

@@ -233,6 +233,8 @@ impl Identity {
         ];
         if self.api_version >= API_VERSION_4 {
             environment.push((names::JOBS, self.jobs.to_string().into()));
+            // All plugins' cache directories are in that of the run.
+            environment.extend(cache.parent().map(|run| (names::FACTS, run.join(crate::cache::FACTS).into())));
         }
         if self.verify {
             environment.push((names::VERIFY, "1".into()));

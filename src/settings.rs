@@ -1,6 +1,7 @@
 //! The environment, read once and passed on.
 
 use crate::root::Root;
+use holo_facts::Knowledge;
 use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -18,6 +19,8 @@ pub struct Settings {
     pub verify: bool,
     /// How many entities a plugin may work on at a time (`--jobs`).
     pub jobs: NonZeroU32,
+    /// Where the facts of the run are that calls us, if one does (`$HOLO_FACTS`).
+    pub facts: Option<PathBuf>,
     /// The folder of this program: where a build, or a private installation, has its plugins.
     pub program_directory: Option<PathBuf>,
 }
@@ -33,8 +36,15 @@ impl Settings {
             exit_zero: set("HOLO_EXIT_ZERO").is_some_and(|value| value == "1"),
             verify: false,
             jobs: processors(),
+            facts: set(holo_protocol::environment::FACTS).map(PathBuf::from),
             program_directory: std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned())),
         }
+    }
+
+    /// What is known of the system; nothing is asked yet.
+    #[must_use]
+    pub fn knowledge(&self) -> Knowledge {
+        Knowledge::new(&self.root.join(""), self.facts.as_deref())
     }
 }
 

@@ -9,6 +9,8 @@ use std::fmt::Write;
 const VERBS: &str = "@VERBS@";
 const OPTIONS: &str = "@OPTIONS@";
 const OPERANDS: &str = "@OPERANDS@";
+/// Makes keys of the lines of facts and data.
+const ONLY_KEYS: &str = "sed 's/: .*//; s/:$//'";
 
 /// What can stand after a command word besides options.
 enum Operand {
@@ -16,6 +18,8 @@ enum Operand {
     /// Selectors, which `holo selectors` lists, so they are always those of the system as it is.
     Selectors,
     Folders,
+    /// The keys of facts or data, which the verb itself lists.
+    Keys,
     Words(String),
     /// One of these words, which have operands of their own: files.
     Verbs(String),
@@ -30,6 +34,7 @@ impl Operand {
         match argument.get_value_names() {
             Some([name]) if name == "SELECTOR" => Operand::Selectors,
             Some([name]) if name == "DIR" => Operand::Folders,
+            Some([name]) if name == "QUERY" || name == "KEY" => Operand::Keys,
             _ => {
                 let values = argument.get_possible_values();
                 Operand::Words(values.iter().map(PossibleValue::get_name).collect::<Vec<_>>().join(" "))
@@ -141,6 +146,7 @@ fn bash(verbs: &[Command]) -> String {
             Operand::Nothing => return Ok(()),
             Operand::Selectors => "mapfile -t candidates < <(holo selectors 2>/dev/null)".to_owned(),
             Operand::Folders => "compopt -o dirnames".to_owned(),
+            Operand::Keys => format!("mapfile -t candidates < <(holo {} 2>/dev/null | {ONLY_KEYS})", verb.get_name()),
             Operand::Words(words) => format!("candidates=({words})"),
             Operand::Verbs(words) => {
                 format!("if ((${{#words[@]}} > 2)); then compopt -o default; else candidates=({words}); fi")
@@ -157,6 +163,11 @@ _holo_selectors() {
     local -a selectors=(${(f)"$(holo selectors 2>/dev/null)"})
     local expl
     _wanted selectors expl selector compadd -a selectors
+}
+_holo_keys() {
+    local -a keys=(${(f)"$(holo $argv[-1] 2>/dev/null | @ONLY_KEYS@)"})
+    local expl
+    _wanted keys expl key compadd -a keys
 }
 _holo() {
     if ((CURRENT == 2)); then
@@ -183,13 +194,14 @@ fn zsh(verbs: &[Command]) -> String {
             Operand::Nothing => return Ok(()),
             Operand::Selectors => quoted("*:selector:_holo_selectors"),
             Operand::Folders => quoted("*:folder:_files -/"),
+            Operand::Keys => quoted(&format!("1:key:_holo_keys {}", verb.get_name())),
             Operand::Words(words) => quoted(&format!("1:word:({words})")),
             Operand::Verbs(words) => format!("{} {}", quoted(&format!("1:word:({words})")), quoted("*:file:_files")),
         };
         let specifications: String = options(verb).map(|option| format!("{} ", zsh_option(option))).collect();
         writeln!(text, "        {}) _arguments -s {specifications}{operands} ;;", verb.get_name())
     });
-    ZSH.replace(VERBS, &described).replace(OPERANDS, &operands)
+    ZSH.replace("@ONLY_KEYS@", ONLY_KEYS).replace(VERBS, &described).replace(OPERANDS, &operands)
 }
 
 /// An option as `_arguments` is told of it: its spellings exclude one another.
@@ -228,6 +240,7 @@ fn fish(verbs: &[Command]) -> String {
             Operand::Nothing => Ok(()),
             Operand::Selectors => writeln!(text, "{after} -a '(holo selectors 2>/dev/null)'"),
             Operand::Folders => writeln!(text, "{after} -a '(__fish_complete_directories)'"),
+            Operand::Keys => writeln!(text, "{after} -a \"(holo {name} 2>/dev/null | {ONLY_KEYS})\""),
             Operand::Words(words) => writeln!(text, "{after} -a {}", quoted(&words)),
             Operand::Verbs(words) => {
                 let seen = format!("__fish_seen_subcommand_from {words}");

@@ -24,7 +24,7 @@ pub const RECEIVED: &str = "HOLO_RECEIVED";
 pub const VERIFY: &str = "HOLO_VERIFY";
 /// How many entities a plugin may work on at a time, a positive integer. Version 4.
 pub const JOBS: &str = "HOLO_JOBS";
-/// The file in which the facts of this run are, or are to be put by who first asks for them. Version 4.
+/// The file in which the facts of this run are, or are to be put by who first asks for them. Version 4, and generators.
 pub const FACTS: &str = "HOLO_FACTS";
 
 /// Where a generator writes the resource files that it makes.

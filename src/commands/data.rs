@@ -1,0 +1,61 @@
+//! `holo data`
+
+use super::{Desk, values};
+use crate::cli::Data;
+use crate::error::Fatal;
+use crate::exit;
+use holo_facts::{Origin, key};
+use holo_protocol::session::Stream;
+use serde_json::{Map, Value, json};
+
+pub(super) fn run(arguments: &Data, desk: &mut Desk) -> Result<u8, Fatal> {
+    let Desk { settings, interrupt, console } = desk;
+    let knowledge = settings.knowledge();
+    let data = knowledge.data();
+    for warning in knowledge.take_warnings() {
+        console.warning(warning.to_string());
+    }
+    interrupt.check()?;
+    let data = data.map_err(|fault| Fatal::CouldNotRun(fault.to_string()))?;
+    let key = arguments.key.as_deref();
+    let found = key.map_or(Ok(Some(data.value())), |key| data.lookup(key)).and_then(|found| {
+        let Some(found) = found else { return Ok(None) };
+        Ok(Some(match (arguments.explain, arguments.json) {
+            (false, false) => values::plain(key, found),
+            (false, true) => values::json(found),
+            (true, false) => data.explain(key)?.iter().map(explain).collect(),
+            (true, true) => {
+                values::json(&Value::Object(data.explain(key)?.iter().map(explain_in_json).collect::<Map<_, _>>()))
+            }
+        }))
+    });
+    let complaint = match found {
+        Ok(Some(text)) => {
+            console.raw(Stream::Stdout, text.as_bytes());
+            return Ok(exit::DONE);
+        }
+        Ok(None) => format!("there is no data at {}", key::shown(key.unwrap_or_default())),
+        Err(text) => text,
+    };
+    console.error(complaint);
+    Ok(exit::FAILED)
+}
+
+/// A value, the files that it came from, and those that it was preferred to.
+fn explain(origin: &Origin<'_>) -> String {
+    let mut text = values::lines(&origin.key, origin.value);
+    for file in &origin.from {
+        text += &format!("    from {}\n", file.display());
+    }
+    for (file, value) in &origin.over {
+        text += &format!("    over {}: {}\n", file.display(), values::on_one_line(value));
+    }
+    text
+}
+
+fn explain_in_json(origin: &Origin<'_>) -> (String, Value) {
+    let from: Vec<_> = origin.from.iter().map(|file| file.to_string_lossy()).collect();
+    let over = origin.over.iter().map(|(file, value)| json!({ "file": file.to_string_lossy(), "value": value }));
+    let over: Vec<Value> = over.collect();
+    (origin.key.clone(), json!({ "value": origin.value, "from": from, "over": over }))
+}

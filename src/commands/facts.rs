@@ -1,0 +1,35 @@
+//! `holo facts`
+
+use super::{Desk, values};
+use crate::cli::Facts;
+use crate::error::Fatal;
+use crate::exit;
+use holo_facts::key;
+use holo_protocol::session::Stream;
+
+pub(super) fn run(arguments: &Facts, desk: &mut Desk) -> Result<u8, Fatal> {
+    let Desk { settings, interrupt, console } = desk;
+    let knowledge = settings.knowledge();
+    let facts = knowledge.facts();
+    for warning in knowledge.take_warnings() {
+        console.warning(warning.to_string());
+    }
+    interrupt.check()?;
+    let query = arguments.query.as_deref();
+    let found = query.map_or(Ok(Some(facts.value())), |query| key::find(facts.value(), query));
+    match found {
+        Ok(Some(found)) => {
+            let text = if arguments.json { values::json(found) } else { values::plain(query, found) };
+            console.raw(Stream::Stdout, text.as_bytes());
+            Ok(exit::DONE)
+        }
+        Ok(None) => {
+            console.error(format!("there is no fact {}", key::shown(query.unwrap_or_default())));
+            Ok(exit::FAILED)
+        }
+        Err(text) => {
+            console.error(text);
+            Ok(exit::FAILED)
+        }
+    }
+}

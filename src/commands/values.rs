@@ -1,0 +1,86 @@
+//! How facts and data are shown.
+
+use holo_facts::key;
+use serde_json::Value;
+
+/// A value in JSON, for programs.
+pub(super) fn json(value: &Value) -> String {
+    format!("{value:#}\n")
+}
+
+/// What was asked for: text as it is, a list item by item, and of everything else a line `KEY: VALUE` for each value in it.
+pub(super) fn plain(key: Option<&str>, value: &Value) -> String {
+    match value {
+        Value::Object(_) => lines(key.unwrap_or_default(), value),
+        Value::Array(list) if list.iter().any(is_nested) => lines(key.unwrap_or_default(), value),
+        Value::Array(list) => list.iter().map(|item| format!("{}\n", text(item))).collect(),
+        value => format!("{}\n", text(value)),
+    }
+}
+
+/// A line for each value at or below a key, with keys that can be asked for.
+pub(super) fn lines(at: &str, value: &Value) -> String {
+    match value {
+        Value::Object(table) if !table.is_empty() => {
+            table.iter().map(|(part, value)| lines(&key::join(at, part), value)).collect()
+        }
+        Value::Array(list) if list.iter().any(is_nested) => {
+            list.iter().enumerate().map(|(place, item)| lines(&key::join(at, &place.to_string()), item)).collect()
+        }
+        _ if at.is_empty() => String::new(),
+        value => format!("{}: {}", key::shown(at), on_one_line(value)).trim_end().to_owned() + "\n",
+    }
+}
+
+/// A value in the middle of a line: a list of plain values with commas, what would hurt the line or a terminal as JSON.
+pub(super) fn on_one_line(value: &Value) -> String {
+    match value {
+        Value::Array(list) if !list.iter().any(is_nested) => {
+            list.iter().map(on_one_line).collect::<Vec<_>>().join(", ")
+        }
+        Value::Object(table) if table.is_empty() => String::new(),
+        Value::String(text) if !text.contains(char::is_control) => text.clone(),
+        value => value.to_string(),
+    }
+}
+
+fn is_nested(value: &Value) -> bool {
+    value.is_array() || value.is_object()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn lines_have_keys_that_can_be_asked_for() {
+        let value = json!({
+            "b": {"c.d": "text", "e": ["x", 1, true], "f": [], "g": {}, "h": ""},
+            "a": [{"path": "/"}, [2]],
+            "z": "two\nlines\u{1b}[1m",
+            "n": null,
+        });
+        let expected = "a.0.path: /\na.1: 2\nb.\"c.d\": text\nb.e: x, 1, true\nb.f:\nb.g:\nb.h:\nn: null\n\
+                        z: \"two\\nlines\\u001b[1m\"\n";
+        assert_eq!(plain(None, &value), expected);
+        for line in expected.lines() {
+            let asked = line.split(':').next().unwrap();
+            assert!(key::find(&value, asked).unwrap().is_some(), "{asked}");
+        }
+        assert_eq!(plain(Some("a"), &value["a"]), "a.0.path: /\na.1: 2\n");
+        assert_eq!(plain(None, &json!({})), "");
+    }
+
+    #[test]
+    fn single_values_are_as_they_are() {
+        assert_eq!(plain(Some("z"), &json!("two\nlines")), "two\nlines\n");
+        assert_eq!(plain(Some("z"), &json!(["a b", 1])), "a b\n1\n");
+        assert_eq!(plain(Some("z"), &json!([])), "");
+        assert_eq!(plain(Some("z"), &json!(1.5)), "1.5\n");
+    }
+}
