@@ -2,14 +2,17 @@
 #![expect(clippy::disallowed_methods, reason = "this starts what it measures, with nothing between")]
 #![expect(clippy::print_stdout, reason = "the table is what it is for")]
 
-use anyhow::{Context, Result, bail, ensure};
+mod common;
+
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
+use common::{median, run, show};
 use holo_testing::{Need, binaries, require};
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -54,9 +57,10 @@ const STEPS: [(Step, &str); 6] = [
     (Step::RsyncEqual, "`rsync -ac`, all equal"),
 ];
 
-const RATIOS: [(Step, Step, &str); 2] = [
+const RATIOS: [(Step, Step, &str); 3] = [
     (Step::FirstApply, Step::RsyncToEmpty, "first apply / `rsync -a`"),
     (Step::Apply, Step::RsyncEqual, "apply with nothing to do / `rsync -ac`"),
+    (Step::ApplyOne, Step::Scan, "apply of one entity / scan"),
 ];
 
 /// A column of the table.
@@ -66,6 +70,8 @@ struct Column {
     times: Vec<Option<Duration>>,
     /// Kilobytes, for the first apply and for one with nothing to do.
     memory: Option<[u64; 2]>,
+    /// Kilobytes of the dispatcher alone, for a scan and for an apply with nothing to do.
+    dispatcher: [u64; 2],
     calls: Option<Calls>,
 }
 
@@ -175,13 +181,13 @@ impl Site {
         command
     }
 
-    /// Does one step, and returns how long it took, or nothing if its program is missing.
     /// Lets an apply record what is unchanged, which it only does of files that have been left alone for a while.
     fn settle(&self) -> Result<()> {
         std::thread::sleep(SETTLED_AFTER);
         run(self.holo(&["apply"])?).map(drop)
     }
 
+    /// Does one step, and returns how long it took, or nothing if its program is missing.
     fn time(&self, step: Step) -> Result<Option<Duration>> {
         if matches!(step, Step::Apply) {
             self.settle()?;
@@ -232,6 +238,21 @@ impl Site {
         text.trim().parse().with_context(|| format!("understand what {TIME} says: {text}"))
     }
 
+    /// Runs holo, and returns how many kilobytes the dispatcher itself had in memory, without its plugins.
+    fn dispatcher_memory(&self, arguments: &[&str]) -> Result<u64> {
+        let mut child = self.holo(arguments)?.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let status = format!("/proc/{}/status", child.id());
+        let mut peak = 0;
+        while child.try_wait()?.is_none() {
+            // The kernel keeps the peak, so it does not matter when it is read; but it has to be before the end.
+            let text = fs::read_to_string(&status).unwrap_or_default();
+            let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+            peak = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(peak);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(peak)
+    }
+
     /// Runs `holo apply` under strace.
     fn calls(&self) -> Result<Calls> {
         self.settle()?;
@@ -264,14 +285,6 @@ fn write(path: &Path, text: &str) -> Result<()> {
 
 fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("read {}", path.display()))
-}
-
-fn run(mut command: Command) -> Result<Output> {
-    let output = command.output().with_context(|| format!("run {command:?}"))?;
-    if !output.status.success() {
-        bail!("{command:?} ended with {}:\n{}", output.status, String::from_utf8_lossy(&output.stderr));
-    }
-    Ok(output)
 }
 
 impl Calls {
@@ -311,13 +324,12 @@ impl Column {
         }
         let site = Site::make(size)?;
         let memory = if has(TIME) { Some([site.memory()?, site.memory()?]) } else { None };
-        let calls = if has("strace") {
+        if memory.is_none() {
             run(site.holo(&["apply"])?)?;
-            Some(site.calls()?)
-        } else {
-            None
-        };
-        Ok(Column { size, times: times.into_iter().map(median).collect(), memory, calls })
+        }
+        let dispatcher = [site.dispatcher_memory(&["scan", "-s"])?, site.dispatcher_memory(&["apply"])?];
+        let calls = if has("strace") { Some(site.calls()?) } else { None };
+        Ok(Column { size, times: times.into_iter().map(median).collect(), memory, dispatcher, calls })
     }
 
     fn time(&self, step: Step) -> Option<Duration> {
@@ -328,11 +340,6 @@ impl Column {
     fn ratio(&self, one: Step, other: Step) -> Option<f64> {
         Some(self.time(one)?.as_secs_f64() / self.time(other)?.as_secs_f64())
     }
-}
-
-fn median(mut times: Vec<Duration>) -> Option<Duration> {
-    times.sort();
-    times.get(times.len() / 2).copied()
 }
 
 /// The table in Markdown. Rows of which nothing is known are left out.
@@ -349,13 +356,18 @@ fn table(columns: &[Column]) -> String {
         }
     };
     for (step, name) in STEPS {
-        row(name, &|column| column.time(step).map(|time| format!("{:.1} ms", time.as_secs_f64() * 1000.0)));
+        row(name, &|column| column.time(step).map(show));
     }
     for (one, other, name) in RATIOS {
         row(name, &|column| column.ratio(one, other).map(|ratio| format!("{ratio:.2}")));
     }
     for (place, name) in ["peak memory, first apply", "peak memory, nothing to do"].into_iter().enumerate() {
         row(name, &|column| column.memory.map(|memory| format!("{:.1} MB", memory[place] as f64 / 1000.0)));
+    }
+    for (place, name) in
+        ["of the dispatcher alone, scan", "of the dispatcher alone, nothing to do"].into_iter().enumerate()
+    {
+        row(name, &|column| Some(format!("{:.1} MB", column.dispatcher[place] as f64 / 1000.0)));
     }
     row("programs started, nothing to do", &|column| column.calls.as_ref().map(|calls| calls.programs.to_string()));
     row("system calls, nothing to do", &|column| column.calls.as_ref().map(|calls| thousands(calls.total)));

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
     trials.extend(streams());
     trials.extend(unprivileged());
     trials.extend(by_hand());
+    trials.push(trial("python/a_life", &[Need::Program("python3")], a_life_in_python));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
@@ -226,12 +227,86 @@ fn signals() -> Vec<Trial> {
         let root = root_with("well-behaved").script("usr/share/holo/generators/10-stays", generator);
         interrupted(&root, "scan", Signal::INT, 130)
     }));
+    trials.push(Trial::test("signals/a_refresh_is_not_lost", a_refresh_is_interrupted));
     trials.push(Trial::test("signals/nothing_is_begun_afterwards", || {
         let root = root_with("broken").resource("broken/stays", "").resource("broken/zzz", "");
         let output = interrupted_output(&root, "apply", Signal::TERM, 143)?;
         if output.contains_str("broken:zzz") { Err(output.to_string().into()) } else { Ok(()) }
     }));
     trials
+}
+
+/// A refresh is interrupted: what there is to do afterwards is that refresh, once.
+fn a_refresh_is_interrupted() -> Result<(), Failed> {
+    let script =
+        "# subscribes file:/etc/a\ncd \"$HOLO_ROOT_DIR\"\necho refreshed >>etc/count\n[ ! -e etc/patience ] || exit 0
+        sleep 60 & printf '%s\\n' $$ $! >run/left-behind; wait\n";
+    let hooks = Path::new(env!("CARGO_MANIFEST_DIR")).join("test-scenarios/plugins/hooks");
+    let root = ScratchRoot::new()
+        .binary(built("holo"))
+        .holorc(format!("plugin files\nplugin hooks={}\n", hooks.display()))
+        .file("etc/os-release", "ID=unittest\n")
+        .file("etc/a", "stock\n")
+        .resource("files/10-ours/etc/a", "ours\n")
+        .resource("hooks/reload", script)
+        .time_limit(PATIENCE);
+    interrupted(&root, "apply", Signal::INT, 130)?;
+    let ledger = "var/lib/holo/.engine/refreshes.json";
+    if root.read("etc/a") != "ours\n" || !root.exists(ledger) {
+        return Err("the file was not changed, or the refresh is forgotten".into());
+    }
+    fs::remove_file(root.join("run/left-behind")).unwrap();
+    root.write("etc/patience", "");
+    let run = root.holo(&["apply"]);
+    ensure(run.success() && run.stdout.contains_str("Working on hook:reload\n"), "the refresh should be done", &run)?;
+    ensure(!run.stdout.contains_str("file:/etc/a"), "nothing else should be", &run)?;
+    ensure(!root.exists(ledger), "the refresh should be struck out", &run)?;
+    let run = root.holo(&["apply"]);
+    ensure(run.success() && run.stdout.is_empty() && run.stderr.is_empty(), "there is nothing more to do", &run)?;
+    // Once it was interrupted, and once it was done.
+    ensure(root.read("etc/count") == "refreshed\nrefreshed\n", "it should have been done once", &run)
+}
+
+/// Everything that version 3 has, with a plugin that is neither ours nor in shell.
+fn a_life_in_python() -> Result<(), Failed> {
+    let root = root_with("in-python")
+        .file("usr/share/holo/in-python/a", "one\n")
+        .file("usr/share/holo/in-python/b", "two\n")
+        // Python takes its time to start, and is started often.
+        .time_limit(4 * PATIENCE);
+    let expect = |arguments: &[&str], status: i32, stdout: &str, stderr: &str| {
+        let run = root.holo(arguments);
+        let shown = |text: &[u8]| text.replace(root.path().to_str().unwrap(), "ROOT");
+        let is_right = run.status == Some(status) && shown(&run.stdout) == stdout.as_bytes() && run.stderr == stderr;
+        ensure(
+            is_right && is_clean(&root),
+            &format!("after {arguments:?}, expected {status}, {stdout:?} and {stderr:?}"),
+            &run,
+        )
+    };
+    let report = |name: &str| format!("line from ROOT/usr/share/holo/in-python/{name}\nwritten to ROOT/etc/{name}\n\n");
+    let working = |name: &str| format!("Working on line:{name}\n {}", report(name));
+    expect(&["scan", "-s"], 0, "line:a\nline:b\n", "")?;
+    expect(&["apply"], 0, &format!("\n{}{}", working("a"), working("b")), "")?;
+    expect(&["apply"], 0, "", "")?;
+    root.write("etc/a", "mine\n");
+    let difference = "diff --holo ROOT/var/lib/holo/in-python/a ROOT/etc/a\n--- ROOT/var/lib/holo/in-python/a\n+++ ROOT/etc/a\n@@ -1 +1 @@\n-one\n+mine\n";
+    expect(&["diff"], 0, difference, "")?;
+    let indented: String = difference.lines().map(|line| format!("    {line}\n")).collect();
+    let refusal = "!! Entity has been modified by user (use --force to overwrite)\n";
+    expect(&["apply"], 1, &format!("\n{}\n{indented}\n", working("a")), refusal)?;
+    expect(&["check"], 3, &format!("\n{}{indented}\n", working("a")), "")?;
+    expect(&["check", "line:b"], 0, "", "")?;
+    expect(&["apply", "--force", "line:a"], 0, &format!("\n{}", working("a")), "")?;
+    fs::remove_file(root.join("usr/share/holo/in-python/b")).unwrap();
+    expect(&["apply"], 0, "\nScrubbing line:b (no resource file any more)\nwritten to ROOT/etc/b\n\n", "")?;
+    expect(&["scan", "-s"], 0, "line:a\n", "")?;
+    if root.exists("etc/b") || root.read("etc/a") != "one\n" {
+        return Err("the files are not what they should be".into());
+    }
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("test-scenarios/plugins/in-python");
+    let run = root.holo(&["plugin", "check", program.to_str().unwrap()]);
+    ensure(run.success() && run.stdout.contains_str(" passed, 0 failed, 0 warnings"), "it keeps to the interface", &run)
 }
 
 fn interrupted(root: &ScratchRoot, verb: &str, signal: Signal, code: i32) -> Result<(), Failed> {

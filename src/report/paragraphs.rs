@@ -1,6 +1,6 @@
 //! Version 3's words: a paragraph an entity.
 
-use super::{Console, Event, Reporter};
+use super::{Console, End, Event, Reporter};
 use crate::entity::Entity;
 use bstr::{BString, ByteSlice, ByteVec};
 use holo_protocol::report::Information;
@@ -15,14 +15,13 @@ pub struct Paragraphs<'a> {
     console: &'a mut Console,
     /// The entity at work, as long as its report has not been shown.
     prologue: Option<Entity>,
-    unchanged: bool,
     only_looks: bool,
 }
 
 impl<'a> Paragraphs<'a> {
     /// Shows on this console what is done or, if it is only looked, what would be done.
     pub fn new(console: &'a mut Console, only_looks: bool) -> Paragraphs<'a> {
-        Paragraphs { console, prologue: None, unchanged: false, only_looks }
+        Paragraphs { console, prologue: None, only_looks }
     }
 
     fn show_prologue(&mut self) {
@@ -40,9 +39,8 @@ impl<'a> Paragraphs<'a> {
 
     fn message(&mut self, message: &Message) {
         match message {
-            Message::NotChanged | Message::Skipped(_) => self.unchanged = true,
-            // That is between entities, and what cannot be understood is shown as a failure.
-            Message::Send(_) | Message::Malformed(_) => {}
+            // How it ended tells the same; what is sent is between entities; and what cannot be understood is shown as a failure.
+            Message::NotChanged | Message::Skipped(_) | Message::Send(_) | Message::Malformed(_) => {}
             Message::RequiresForce(reason) => self.error(&format!("{reason} (use --force to proceed)")),
             Message::WouldChange(text) | Message::Changed(text) => {
                 self.show_prologue();
@@ -59,8 +57,8 @@ impl<'a> Paragraphs<'a> {
         }
     }
 
-    fn end(&mut self) {
-        if !self.unchanged {
+    fn end(&mut self, end: End) {
+        if !matches!(end, End::Unchanged | End::LeftOut) {
             self.show_prologue();
         }
         if self.prologue.take().is_none() {
@@ -75,7 +73,6 @@ impl Reporter for Paragraphs<'_> {
         match event {
             Event::Begin(entity) => {
                 self.prologue = Some(entity.clone());
-                self.unchanged = false;
                 self.console.status(entity.id());
             }
             Event::Output(stream, bytes) => {
@@ -90,6 +87,8 @@ impl Reporter for Paragraphs<'_> {
                 self.console.flush();
             }
             Event::Message(message) => self.message(message),
+            // Of an entity of version 3 that is only looked at, it says that nothing has changed.
+            Event::Diff([]) => {}
             Event::Diff(diff) => {
                 self.show_prologue();
                 self.console.end_paragraph();
@@ -117,7 +116,7 @@ impl Reporter for Paragraphs<'_> {
             }
             // That is between the dispatcher and the plugin, which says what it does.
             Event::Refresh(_) => {}
-            Event::End(..) => self.end(),
+            Event::End(_, end) => self.end(end),
         }
     }
 }

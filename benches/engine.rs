@@ -1,0 +1,151 @@
+//! Times what the dispatcher costs by itself: to start with all plugins there are, and to plan. The README says how.
+#![expect(clippy::disallowed_methods, reason = "this starts what it measures, with nothing between")]
+#![expect(clippy::print_stdout, reason = "the numbers are what it is for")]
+
+mod common;
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use common::{median, run, show};
+use holo::plan::{Node, Plan};
+use holo_protocol::EntityReport;
+use holo_testing::binaries;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+#[derive(Parser)]
+struct Options {
+    /// How many entities are planned
+    #[arg(long, value_delimiter = ',', default_values_t = [1000, 10_000, 100_000])]
+    sizes: Vec<usize>,
+    /// How many edges each entity has
+    #[arg(long, default_value_t = 5)]
+    edges: usize,
+    /// How often everything is timed; the median counts
+    #[arg(long, default_value_t = 15)]
+    runs: usize,
+    /// Cargo gives it to benchmarks, but not when it runs them as tests
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    if !options.bench {
+        println!("nothing is measured: run `cargo bench --bench engine`");
+        return Ok(());
+    }
+    ensure!(!cfg!(debug_assertions), "built without optimisation: run `cargo bench --bench engine`");
+    start(options.runs)?;
+    for size in options.sizes {
+        let reports = tangle(size, options.edges);
+        let times = (0..options.runs).map(|_| plan(&reports)).collect::<Result<_>>()?;
+        let time = median(times).unwrap_or_default();
+        println!("plan of {size} entities with {} edges: {}", size * options.edges, show(time));
+    }
+    Ok(())
+}
+
+/// A scan with all plugins and nothing declared, beside the same programs started once each with `info`.
+fn start(runs: usize) -> Result<()> {
+    let holo = binaries::binary("holo")?;
+    let plugins = plugins(holo.parent().context("find the folder of holo")?)?;
+    ensure!(!plugins.is_empty(), "no plugins are beside {}", holo.display());
+    let root = TempDir::new_in(Path::new(env!("CARGO_TARGET_TMPDIR")))?;
+    for folder in ["etc", "run", "tmp"] {
+        fs::create_dir_all(root.path().join(folder))?;
+    }
+    fs::write(root.path().join("etc/os-release"), "ID=debian\n")?;
+    let lines = plugins.iter().map(|(id, program)| format!("plugin {id}={}\n", program.display()));
+    fs::write(root.path().join("etc/holorc"), lines.collect::<String>())?;
+    for (id, _) in &plugins {
+        fs::create_dir_all(root.path().join("usr/share/holo").join(id))?;
+    }
+    let command = |program: &Path, arguments: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(arguments).env("HOLO_ROOT_DIR", root.path()).env("TMPDIR", root.path().join("tmp"));
+        command.env("HOLO_API_VERSION", "3").current_dir(root.path());
+        command
+    };
+    let (mut infos, mut scans) = (Vec::new(), Vec::new());
+    for _ in 0..runs {
+        let begin = Instant::now();
+        for (_, program) in &plugins {
+            run(command(program, &["info"]))?;
+        }
+        infos.push(begin.elapsed());
+        let begin = Instant::now();
+        run(command(&holo, &["scan", "-s"]))?;
+        scans.push(begin.elapsed());
+    }
+    let (infos, scans) = (median(infos).unwrap_or_default(), median(scans).unwrap_or_default());
+    let ids: Vec<&str> = plugins.iter().map(|(id, _)| id.as_str()).collect();
+    println!("{} plugins: {}", ids.len(), ids.join(" "));
+    println!("`info` of each, one after the other: {}", show(infos));
+    println!("`holo scan -s`, nothing declared: {}", show(scans));
+    println!("ratio: {:.2}", scans.as_secs_f64() / infos.as_secs_f64());
+    Ok(())
+}
+
+/// The plugins in a folder, by their IDs.
+fn plugins(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let mut plugins = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        // Cargo keeps a list of sources beside each program.
+        if let Some(id) = name.strip_prefix("holo-").filter(|id| !id.contains('.'))
+            && path.is_file()
+        {
+            plugins.push((id.to_owned(), path.clone()));
+        }
+    }
+    plugins.sort();
+    Ok(plugins)
+}
+
+/// Entities that wait for others at several distances, each way that edges can be declared.
+fn tangle(size: usize, edges: usize) -> Vec<EntityReport> {
+    let name = |number: usize| format!("entity:{number:06}");
+    let mut reports: Vec<EntityReport> = (0..size).map(|number| EntityReport::new(name(number))).collect();
+    for (number, report) in reports.iter_mut().enumerate() {
+        for edge in 0..edges {
+            // Always to a smaller number: never in a circle.
+            let other = number / (edge + 2);
+            if other == number {
+                continue;
+            }
+            let declared = &mut report.edges;
+            let list = match edge % 4 {
+                0 => &mut declared.requires,
+                1 => &mut declared.after,
+                2 => &mut declared.subscribes,
+                _ => {
+                    declared.needs.push(holo_protocol::Asset::new("unit", name(other)));
+                    continue;
+                }
+            };
+            list.push(name(other).into());
+        }
+        report.edges.provides.push(holo_protocol::Asset::new("unit", name(number)));
+    }
+    // Whoever is waited for stands at the end.
+    reports.reverse();
+    reports
+}
+
+fn plan(reports: &[EntityReport]) -> Result<Duration> {
+    let nodes: Vec<Node<'_>> = reports
+        .iter()
+        .map(|report| Node { id: report.id.as_ref(), plugin: 0, edges: &report.edges, origin: "".into() })
+        .collect();
+    let begin = Instant::now();
+    let plan = Plan::new(&nodes).context("plan")?;
+    let sets = plan.sets(&vec![true; nodes.len()]);
+    let time = begin.elapsed();
+    ensure!(sets.iter().map(Vec::len).sum::<usize>() == nodes.len(), "the plan forgets somebody");
+    Ok(time)
+}
