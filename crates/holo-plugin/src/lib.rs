@@ -54,7 +54,7 @@ mod templates;
 pub mod tracked;
 
 pub use durability::Durability;
-pub use holo_protocol::report::{Action, EntityReport};
+pub use holo_protocol::report::{Action, Asset, Edges, EntityReport};
 pub use holo_protocol::session::Stream;
 pub use host::Host;
 pub use image::{Content, Image, Stamp, Unmanageable};
