@@ -55,7 +55,7 @@ pub mod tracked;
 
 pub use durability::Durability;
 pub use holo_facts as facts;
-pub use holo_protocol::report::{Action, EntityReport};
+pub use holo_protocol::report::{Action, Asset, Edges, EntityReport};
 pub use holo_protocol::session::Stream;
 pub use host::Host;
 pub use image::{Content, Image, Stamp, Unmanageable};

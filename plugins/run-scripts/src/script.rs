@@ -1,0 +1,140 @@
+//! A script: whether it is to be run, and running it.
+
+use crate::comments::Comments;
+use crate::record::{Record, Sum};
+use bstr::BString;
+use holo_plugin::error::Result;
+use holo_plugin::process::{self, Ended, Program, Status};
+use holo_plugin::{Action, Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// What the IDs of this plugin begin with.
+pub(crate) const PREFIX: &[u8] = b"script:";
+
+/// From this version of the interface on it is ours to say how a script ended.
+const VERSION_OF_RESULTS: u32 = 4;
+/// What tells a script that something which it subscribes to has changed.
+const REFRESH: &str = "HOLO_REFRESH";
+/// What a shell ends with if a program cannot be started.
+const NOT_STARTED: u8 = 126;
+/// What a shell adds to the number of a signal.
+const SIGNALED: i32 = 128;
+
+/// A program in the resource directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Script {
+    pub(crate) name: OsString,
+    /// Where it is, as the user knows it.
+    pub(crate) path: PathBuf,
+    pub(crate) comments: Comments,
+}
+
+impl Entity for Script {
+    fn report(&self) -> EntityReport {
+        let path = BString::from(self.path.as_os_str().as_bytes());
+        let mut report = EntityReport::new([PREFIX, self.name.as_bytes()].concat());
+        report.action = Action { verb: "Executing".into(), reason: None };
+        report.sources.push(path.clone());
+        report.edges = self.comments.edges.clone();
+        report.inform("found at", path);
+        report
+    }
+
+    fn apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
+        if !self.waits_for_something() {
+            return self.run(host, mode, output);
+        }
+        // The content is what it was when it was begun with, whatever the script makes of itself.
+        let due = match self.content_that_never_succeeded(host) {
+            Ok(None) if !mode.refresh && !mode.force => return Applied::Unchanged,
+            Ok(content) => content,
+            Err(error) => {
+                output.error(error.to_string());
+                return Applied::FAILED;
+            }
+        };
+        let applied = self.run(host, mode, output);
+        if let (Applied::Changed(_), Some(content)) = (&applied, due)
+            && let Err(error) = Record::open(host).and_then(|record| record.learn(&self.name, content, host))
+        {
+            output.warning(format!("it will be run again: {error}"));
+        }
+        applied
+    }
+
+    fn check(&self, host: &Host, output: &mut Output<'_>) -> Verdict {
+        let would_run = || Verdict::WouldChange(vec![format!("would run {}", self.path.display())]);
+        if !self.waits_for_something() {
+            return would_run();
+        }
+        match self.content_that_never_succeeded(host) {
+            Ok(None) => Verdict::InDesiredState,
+            Ok(Some(_)) => would_run(),
+            Err(error) => {
+                output.error(error.to_string());
+                Verdict::Failed
+            }
+        }
+    }
+
+    fn diff(&self, _: &Host) -> Option<FilePair> {
+        None
+    }
+}
+
+impl Script {
+    /// Whether it is run when something else has changed, and not at each apply.
+    fn waits_for_something(&self) -> bool {
+        !self.comments.edges.subscribes.is_empty()
+    }
+
+    fn content_that_never_succeeded(&self, host: &Host) -> Result<Option<Sum>> {
+        let content = Sum::of(&self.path)?;
+        let is_known = Record::open(host)?.knows(&self.name, &content);
+        Ok((!is_known).then_some(content))
+    }
+
+    fn run(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
+        // It runs elsewhere than where the path was given.
+        let path = match std::path::absolute(&self.path) {
+            Ok(path) => path,
+            Err(error) => {
+                output.error(error.to_string());
+                return Applied::Failed { version_3_status: NOT_STARTED };
+            }
+        };
+        let mut program = Program::new(&path);
+        program.current_dir(host.root()).env_remove(REFRESH);
+        if mode.refresh {
+            program.env(REFRESH, "1");
+        }
+        match process::run(&program, output) {
+            Ok(ended) => self.outcome(&ended, host, output),
+            Err(error) => {
+                output.error(error.to_string().replace(&*path.to_string_lossy(), &self.path.to_string_lossy()));
+                Applied::Failed { version_3_status: NOT_STARTED }
+            }
+        }
+    }
+
+    fn outcome(&self, ended: &Ended, host: &Host, output: &mut Output<'_>) -> Applied {
+        if ended.held_open {
+            let path = self.path.display();
+            output.warning(format!(
+                "{path} has left a process behind that holds its output open; what that may still say is not waited for"
+            ));
+        }
+        let status = match ended.status {
+            Status::Exited(0) => return Applied::Changed(Vec::new()),
+            Status::Exited(code) => code,
+            Status::Signaled { signal, .. } => SIGNALED + signal,
+        };
+        // Under version 3 the dispatcher says it, of us.
+        if host.api_version() >= VERSION_OF_RESULTS {
+            output.error(format!("exit status {status}"));
+        }
+        Applied::Failed { version_3_status: u8::try_from(status).unwrap_or(u8::MAX) }
+    }
+}

@@ -1,0 +1,1 @@
+unset HOLO_EXIT_ZERO
