@@ -3,7 +3,7 @@
 PREFIX ?= /usr
 SYSCONFDIR ?= /etc
 DESTDIR ?=
-PLUGINS = files
+PLUGINS = files ssh-keys
 BUILD = target/release
 
 .PHONY: all build test check tour bench install

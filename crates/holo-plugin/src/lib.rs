@@ -35,6 +35,7 @@
 //! }
 //! ```
 
+mod as_user;
 pub mod declared;
 pub mod definitions;
 mod directory;
@@ -53,8 +54,9 @@ mod side_by_side;
 mod templates;
 pub mod tracked;
 
+pub use as_user::{Credentials, NotDone, as_user};
 pub use durability::Durability;
-pub use holo_protocol::report::{Action, EntityReport};
+pub use holo_protocol::report::{Action, Asset, EntityReport};
 pub use holo_protocol::session::Stream;
 pub use host::Host;
 pub use image::{Content, Image, Stamp, Unmanageable};
