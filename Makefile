@@ -3,7 +3,7 @@
 PREFIX ?= /usr
 SYSCONFDIR ?= /etc
 DESTDIR ?=
-PLUGINS = files run-scripts
+PLUGINS = $(notdir $(wildcard plugins/*))
 BUILD = target/release
 
 .PHONY: all build test check tour bench install

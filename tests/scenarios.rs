@@ -1,7 +1,7 @@
 //! Runs every scenario below `test-scenarios/`, each as a test of its own, and sees to it that each says what it proves.
 //!
-//! Those of the plugin `files` are run a second time with the plugin as one process an operation, as version 3 has it: nobody may be
-//! able to tell the difference.
+//! Those of the plugins that version 3 has are run a second time with the plugin as one process an operation, as version 3 has it: nobody
+//! may be able to tell the difference.
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use holo_testing::{ScratchRoot, binaries::built};
@@ -11,6 +11,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// The plugins that version 3 has as well.
+const CLASSIC: &[&str] = &["files", "ssh-keys"];
+
 fn main() -> ExitCode {
     let topics = folders_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("test-scenarios"));
     let scenarios: Vec<PathBuf> = topics
@@ -19,8 +22,8 @@ fn main() -> ExitCode {
         .filter(|folder| folder.join("source-tree").exists())
         .collect();
     let mut trials: Vec<Trial> = scenarios.iter().map(|folder| scenario(folder)).collect();
-    let of_files = scenarios.iter().filter(|folder| topic_of(folder) == "files");
-    trials.extend(of_files.map(|folder| scenario_as_version_3(folder)));
+    let of_classics = scenarios.iter().filter(|folder| CLASSIC.contains(&&*topic_of(folder)));
+    trials.extend(of_classics.map(|folder| scenario_as_version_3(folder)));
     trials.push(Trial::test("every_folder_says_what_it_is_about", move || {
         // An empty walk would make all of this pass.
         assert!(!scenarios.is_empty(), "there are no scenarios");
@@ -60,12 +63,13 @@ fn passes(surroundings: &ScratchRoot, folder: &Path) -> Result<(), Failed> {
 fn scenario_as_version_3(folder: &Path) -> Trial {
     let (name, folder) = (format!("{}/{}/as_version_3", topic_of(folder), name_of(folder)), folder.to_owned());
     Trial::test(name, move || {
-        let plugin = built("holo-files");
+        let id = topic_of(&folder);
+        let plugin = built(&format!("holo-{id}"));
         let info = r"[ $1 != info ] || { printf 'MIN_API_VERSION=3\nMAX_API_VERSION=3\n'; exit; }";
         let root = ScratchRoot::new()
             .script("plugin", format!("#!/bin/sh\n{info}\nexec '{}' \"$@\"\n", plugin.display()))
             .dir("topic/scenario");
-        root.write("topic/holorc", format!("plugin files={}\n", root.join("plugin").display()));
+        root.write("topic/holorc", format!("plugin {id}={}\n", root.join("plugin").display()));
         for entry in fs::read_dir(&folder)? {
             let path = entry?.path();
             let is_ours =

@@ -35,6 +35,7 @@
 //! }
 //! ```
 
+mod as_user;
 pub mod declared;
 pub mod definitions;
 mod directory;
@@ -53,6 +54,7 @@ mod side_by_side;
 mod templates;
 pub mod tracked;
 
+pub use as_user::{Credentials, NotDone, as_user};
 pub use durability::Durability;
 pub use holo_facts as facts;
 pub use holo_protocol::report::{Action, Asset, Edges, EntityReport};

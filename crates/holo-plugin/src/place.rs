@@ -49,6 +49,14 @@ impl Tree {
         Place { tree: Arc::clone(self), path: without_root(path).to_owned() }
     }
 
+    /// Opens a directory in it, for use with the `*at` system calls only.
+    ///
+    /// # Errors
+    /// If it does not exist, may not be entered, or is behind a symlink that is not followed.
+    pub fn open_directory(&self, path: &Path) -> Result<OwnedFd> {
+        directory::open_below(&self.root, without_root(path)).map_err(at("open", &join(&self.shown, path)))
+    }
+
     /// Waits until no other process holds the directory, and holds it until the result is dropped.
     ///
     /// Of two dispatchers, one may have been killed while its plugin still works.

@@ -1,0 +1,134 @@
+//! Work below directories of users who are not trusted: done as that user, it can do no more than the user.
+
+use rustix::process::{Gid, Uid, geteuid};
+use rustix::thread;
+use std::io;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+/// Who does some work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// The user.
+    pub uid: u32,
+    /// The user's group.
+    pub gid: u32,
+    /// All groups that the user is in.
+    pub groups: Vec<u32>,
+}
+
+/// Why work was not done as a user.
+#[derive(Debug, thiserror::Error)]
+pub enum NotDone {
+    /// We cannot become that user. Nothing was done.
+    #[error("cannot work as the user: {}", holo_protocol::words::reason(.0))]
+    NotPermitted(io::Error),
+    /// It took too long: a file system does not answer, be it the network's or one of the user. What was begun may be done later.
+    #[error("the file system did not answer for {} seconds", .0.as_secs())]
+    TimedOut(Duration),
+    /// The work came to no end.
+    #[error("the work was abandoned")]
+    Abandoned,
+}
+
+/// Does the work as that user, in a thread of its own, and waits for it so long at most.
+///
+/// The kernel then refuses whatever it would refuse the user, so that symlinks, hard links and mounts that the user makes lead no
+/// further than the user could go. What is made belongs to the user, and counts against the user's quota. Descriptors that were opened
+/// before are open to the work.
+///
+/// Only the *effective* user and group are changed: the user can neither signal nor trace us meanwhile. Who is not root
+/// does the work without becoming anybody.
+///
+/// # Errors
+/// If the user's credentials cannot be had, or the work does not end.
+pub fn as_user<T: Send + 'static>(
+    who: &Credentials,
+    limit: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, NotDone> {
+    let (sender, result) = mpsc::sync_channel(1);
+    let who = who.clone();
+    // Credentials belong to a thread, and end with it. It is never joined: one that hangs in a user's file system must not hang us.
+    let spawned = std::thread::Builder::new().spawn(move || {
+        let done = change(&who).map(|()| work());
+        // Nobody listens any more if it took too long.
+        let _ = sender.send(done);
+    });
+    spawned.map_err(NotDone::NotPermitted)?;
+    match result.recv_timeout(limit) {
+        Ok(done) => done.map_err(NotDone::NotPermitted),
+        Err(RecvTimeoutError::Timeout) => Err(NotDone::TimedOut(limit)),
+        Err(RecvTimeoutError::Disconnected) => Err(NotDone::Abandoned),
+    }
+}
+
+/// Changes the credentials of this thread.
+fn change(who: &Credentials) -> io::Result<()> {
+    let wanted = Uid::from_raw(who.uid);
+    if !geteuid().is_root() || wanted.is_root() {
+        return Ok(());
+    }
+    let groups: Vec<Gid> = who.groups.iter().copied().map(Gid::from_raw).collect();
+    thread::set_thread_groups(&groups)?;
+    thread::set_thread_res_gid(None, Gid::from_raw(who.gid), None)?;
+    thread::set_thread_res_uid(None, wanted, None)?;
+    // With the user goes every privilege, unless somebody has set this process up otherwise.
+    if geteuid() != wanted || !thread::capabilities(None)?.effective.is_empty() {
+        return Err(io::Error::from(io::ErrorKind::PermissionDenied));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    fn user() -> Credentials {
+        Credentials { uid: 12345, gid: 12346, groups: vec![12347] }
+    }
+
+    #[test]
+    fn what_is_made_is_the_users_and_what_is_closed_to_the_user_is_closed() {
+        if !geteuid().is_root() {
+            // Only root can become somebody.
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (secret, open) = (folder.path().join("secret"), folder.path().join("open"));
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(&secret, "s").unwrap();
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+        let made = open.join("made");
+        let path = made.clone();
+        let (read, status) = as_user(&user(), LIMIT, move || {
+            fs::write(&path, "").unwrap();
+            (fs::read(&secret), fs::read_to_string("/proc/thread-self/status"))
+        })
+        .unwrap();
+        assert_eq!(read.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        let owner = fs::metadata(&made).unwrap();
+        assert_eq!((owner.uid(), owner.gid()), (12345, 12346));
+        let status = status.unwrap();
+        assert!(status.contains("\nUid:\t0\t12345\t0\t12345\n"), "{status}");
+        assert!(status.contains("\nGroups:\t12347 \n"), "{status}");
+        // It was that thread alone.
+        assert!(geteuid().is_root());
+        assert_eq!(fs::read(folder.path().join("secret")).unwrap(), b"s");
+    }
+
+    #[test]
+    fn work_that_does_not_end_is_left_alone() {
+        let own = Credentials { uid: geteuid().as_raw(), gid: 0, groups: Vec::new() };
+        let (end, wait) = mpsc::channel::<()>();
+        let done = as_user(&own, Duration::from_millis(1), move || wait.recv());
+        assert!(matches!(done, Err(NotDone::TimedOut(_))), "{done:?}");
+        drop(end);
+    }
+}

@@ -1,0 +1,83 @@
+//! Accounts: whose home directory it is, and where.
+
+use holo_plugin::error::PathError;
+use holo_plugin::{Credentials, Host, Tree};
+use nix::unistd::{self, User};
+use std::ffi::CString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A user who has, or should have, a home directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Account {
+    /// As whom to work there.
+    pub(crate) credentials: Credentials,
+    /// The home directory, below the root.
+    pub(crate) home: PathBuf,
+}
+
+/// Why there is no account to work with.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoAccount {
+    #[error("user {0} does not exist")]
+    NoUser(String),
+    #[error("home directory {} of user {name} does not exist", .home.display())]
+    NoHome { name: String, home: PathBuf },
+    #[error("cannot look up user {name}: {reason}")]
+    NotKnown { name: String, reason: String },
+    #[error(transparent)]
+    Path(#[from] PathError),
+}
+
+impl NoAccount {
+    /// Whether there is no such user, or no such home directory.
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(self, NoAccount::NoUser(_) | NoAccount::NoHome { .. })
+    }
+}
+
+impl Account {
+    /// Finds the user with this name. In test mode that is who owns the directory below the root that would be the user's.
+    pub(crate) fn find(host: &Host, root: &Arc<Tree>, name: &str) -> Result<Account, NoAccount> {
+        if host.test_mode() { owner(host, root, name) } else { known_to_the_system(name) }
+    }
+}
+
+/// Where the user's home is, if that is known, below the root.
+pub(crate) fn home(host: &Host, name: &str) -> Option<PathBuf> {
+    if host.test_mode() { Some(test_home(name)) } else { User::from_name(name).ok()?.map(|user| user.dir) }
+}
+
+fn test_home(name: &str) -> PathBuf {
+    Path::new("/home").join(name)
+}
+
+fn owner(host: &Host, root: &Arc<Tree>, name: &str) -> Result<Account, NoAccount> {
+    let home = test_home(name);
+    let directory = root.open_directory(&home).map_err(|error| no_home(error, name, host.below_root(&home)))?;
+    let stat = rustix::fs::fstat(directory).map_err(|error| PathError::new("stat", host.below_root(&home), error))?;
+    let credentials = Credentials { uid: stat.st_uid, gid: stat.st_gid, groups: Vec::new() };
+    Ok(Account { credentials, home })
+}
+
+fn known_to_the_system(name: &str) -> Result<Account, NoAccount> {
+    let not_known = |error: nix::Error| {
+        let reason = io::Error::from(error).to_string();
+        NoAccount::NotKnown { name: name.to_owned(), reason }
+    };
+    let user = User::from_name(name).map_err(not_known)?.ok_or_else(|| NoAccount::NoUser(name.to_owned()))?;
+    let c_name = CString::new(name).map_err(|_| NoAccount::NoUser(name.to_owned()))?;
+    let groups = unistd::getgrouplist(&c_name, user.gid).map_err(not_known)?;
+    let credentials = Credentials {
+        uid: user.uid.as_raw(),
+        gid: user.gid.as_raw(),
+        groups: groups.iter().map(|group| group.as_raw()).collect(),
+    };
+    Ok(Account { credentials, home: user.dir })
+}
+
+/// The error of a home directory that could not be opened.
+pub(crate) fn no_home(error: PathError, name: &str, home: PathBuf) -> NoAccount {
+    if error.is_missing() { NoAccount::NoHome { name: name.to_owned(), home } } else { error.into() }
+}

@@ -1,0 +1,286 @@
+//! `.ssh` and `authorized_keys` below a home directory, whose owner may replace anything in it at any time.
+//!
+//! Everything here is done as that user. No symlink is followed, what belongs to somebody else is not read, and what is there is
+//! never written to, but replaced: the worst that a user can bring about is something that the user could do as well.
+
+use crate::section::{Edit, Section};
+use holo_plugin::error::{PathError, Result};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, Stat};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+const DIRECTORY: &str = ".ssh";
+const FILE: &str = "authorized_keys";
+/// What is going to be [`FILE`].
+const TEMPORARY: &str = ".authorized_keys.holonew";
+
+const DIRECTORY_MODE: RawMode = 0o700;
+const FILE_MODE: RawMode = 0o600;
+
+/// More than anybody has keys. A file that does not end would fill our memory.
+const MAX_SIZE: u64 = 1 << 20;
+
+/// How often the change is begun anew because somebody else has changed the file meanwhile.
+const ATTEMPTS: usize = 100;
+
+/// Where a user's keys are, opened and shown. The user is who this thread works as, or shall be the owner.
+#[derive(Debug)]
+pub(crate) struct Home {
+    pub(crate) directory: OwnedFd,
+    /// The path of the home directory as it is shown.
+    pub(crate) shown: PathBuf,
+    pub(crate) uid: u32,
+}
+
+/// The file as it was found.
+struct Found {
+    content: Vec<u8>,
+    stat: Option<Stat>,
+}
+
+/// What would be changed, or was.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub(crate) edit: Edit,
+    /// Modes that are not as they should be, as fragments such as `the mode of /home/jane/.ssh to 0700`.
+    pub(crate) modes: Vec<String>,
+}
+
+impl Change {
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.edit.changes_keys() && self.modes.is_empty()
+    }
+}
+
+impl Home {
+    /// Where the keys are, below a home directory.
+    pub(crate) fn keys_below(home: &Path) -> PathBuf {
+        home.join(DIRECTORY).join(FILE)
+    }
+
+    fn shown_directory(&self) -> PathBuf {
+        self.shown.join(DIRECTORY)
+    }
+
+    fn shown_file(&self) -> PathBuf {
+        Home::keys_below(&self.shown)
+    }
+
+    /// What is in `authorized_keys`; nothing if there is none.
+    pub(crate) fn content(&self) -> Result<Vec<u8>> {
+        match self.open_directory()? {
+            Some((directory, _)) => Ok(self.find(&directory)?.content),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Finds out what has to be changed.
+    pub(crate) fn look(&self, section: &Section) -> Result<Change> {
+        let Some((directory, stat)) = self.open_directory()? else {
+            return Ok(Change { edit: section.edit(&[]), modes: Vec::new() });
+        };
+        let found = self.find(&directory)?;
+        Ok(self.compare(section, &found, &stat))
+    }
+
+    fn compare(&self, section: &Section, found: &Found, directory: &Stat) -> Change {
+        let edit = section.edit(&found.content);
+        let mut modes = Vec::new();
+        let mut expect = |stat: &Stat, mode: RawMode, path: PathBuf| {
+            if stat.st_mode & 0o7777 != mode {
+                modes.push(format!("the mode of {} to {mode:04o}", path.display()));
+            }
+        };
+        // Without keys of ours, the modes are not our business.
+        if !section.is_empty() {
+            expect(directory, DIRECTORY_MODE, self.shown_directory());
+            if let Some(stat) = &found.stat {
+                expect(stat, FILE_MODE, self.shown_file());
+            }
+        }
+        Change { edit, modes }
+    }
+
+    /// Makes the section what it shall be; what was changed.
+    pub(crate) fn provision(&self, section: &Section) -> Result<Change> {
+        for _ in 0..ATTEMPTS {
+            let (directory, stat) = match self.open_directory()? {
+                Some(opened) => opened,
+                None if section.is_empty() => break,
+                None => self.create_directory()?,
+            };
+            let found = self.find(&directory)?;
+            let change = self.compare(section, &found, &stat);
+            if change.is_empty() {
+                return Ok(change);
+            }
+            if !section.is_empty() && stat.st_mode & 0o7777 != DIRECTORY_MODE {
+                rustix::fs::fchmod(&directory, Mode::from_raw_mode(DIRECTORY_MODE))
+                    .map_err(|error| PathError::new("chmod", self.shown_directory(), error))?;
+            }
+            // A mode is changed by replacing the file as well: it may have other names.
+            if self.replace(&directory, &found, &change.edit.content)? {
+                return Ok(change);
+            }
+        }
+        match self.look(section)? {
+            done if done.is_empty() => Ok(done),
+            _ => Err(PathError::new("replace", self.shown_file(), io::Error::other("others keep changing it"))),
+        }
+    }
+
+    /// Opens `.ssh`, if there is one.
+    fn open_directory(&self) -> Result<Option<(OwnedFd, Stat)>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let opened = match rustix::fs::openat(&self.directory, DIRECTORY, flags, Mode::empty()) {
+            Ok(opened) => opened,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(error) => {
+                return Err(self.refused(&self.directory, DIRECTORY, self.shown_directory(), error, "a directory"));
+            }
+        };
+        let stat = rustix::fs::fstat(&opened).map_err(|error| PathError::new("stat", self.shown_directory(), error))?;
+        self.demand_owner(&stat, self.shown_directory())?;
+        Ok(Some((opened, stat)))
+    }
+
+    fn create_directory(&self) -> Result<(OwnedFd, Stat)> {
+        match rustix::fs::mkdirat(&self.directory, DIRECTORY, Mode::from_raw_mode(DIRECTORY_MODE)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(PathError::new("mkdir", self.shown_directory(), error)),
+        }
+        let opened = self.open_directory()?.ok_or_else(|| PathError::missing("open", self.shown_directory()))?;
+        // The home directory may be one that the user can only pass through.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        if let Ok(home) = rustix::fs::openat(&self.directory, ".", flags, Mode::empty()) {
+            sync(&home).map_err(|error| PathError::new("sync", &self.shown, error))?;
+        }
+        Ok(opened)
+    }
+
+    /// Reads `authorized_keys`, if there is one.
+    fn find(&self, directory: &OwnedFd) -> Result<Found> {
+        // A FIFO must not make us wait, nor a file of which the user holds a lease.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(directory, FILE, flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT) => return Ok(Found { content: Vec::new(), stat: None }),
+            Err(error) => return Err(self.refused(directory, FILE, self.shown_file(), error, "a regular file")),
+        };
+        let failed = |operation| move |error: io::Error| PathError::new(operation, self.shown_file(), error);
+        let stat = rustix::fs::fstat(&file).map_err(|error| failed("stat")(error.into()))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(failed("open")(io::Error::other("it is not a regular file")));
+        }
+        self.demand_owner(&stat, self.shown_file())?;
+        let mut content = Vec::new();
+        file.take(MAX_SIZE + 1).read_to_end(&mut content).map_err(failed("read"))?;
+        if content.len() as u64 > MAX_SIZE {
+            return Err(failed("read")(io::Error::other("it is larger than 1 MiB")));
+        }
+        Ok(Found { content, stat: Some(stat) })
+    }
+
+    /// What belongs to somebody else is somebody else's: a hard link perhaps.
+    fn demand_owner(&self, stat: &Stat, path: PathBuf) -> Result<()> {
+        if stat.st_uid == self.uid {
+            return Ok(());
+        }
+        let text = format!("it belongs to another user (UID {} instead of {})", stat.st_uid, self.uid);
+        Err(PathError::new("open", path, io::Error::new(io::ErrorKind::PermissionDenied, text)))
+    }
+
+    /// The error of something that could not be opened, in words that say what it is.
+    fn refused(&self, directory: &OwnedFd, name: &str, path: PathBuf, error: Errno, wanted: &str) -> PathError {
+        let kind = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
+            .map(|stat| FileType::from_raw_mode(stat.st_mode));
+        let error = match (error, kind) {
+            (_, Ok(FileType::Symlink)) => io::Error::other("it is a symlink, which is not followed"),
+            (Errno::LOOP | Errno::NOTDIR | Errno::NXIO | Errno::NODEV, _) => {
+                io::Error::other(format!("it is not {wanted}"))
+            }
+            (error, _) => error.into(),
+        };
+        PathError::new("open", path, error)
+    }
+
+    /// Puts a file with this content in the place of the one that was found; whether it was still there.
+    fn replace(&self, directory: &OwnedFd, found: &Found, content: &[u8]) -> Result<bool> {
+        let shown = || self.shown_directory().join(TEMPORARY);
+        let remove = || match rustix::fs::unlinkat(directory, TEMPORARY, AtFlags::empty()) {
+            Err(Errno::NOENT) => Ok(()),
+            removed => removed,
+        };
+        // An apply that was killed may have left one.
+        remove().map_err(|error| PathError::new("remove", shown(), error))?;
+        let written = write_new(directory, content)
+            .map_err(|error| PathError::new("write", shown(), error))
+            .and_then(|stat| Ok((stat, self.is_still(directory, found)?)));
+        let (new, is_still) = match written {
+            Ok(written) => written,
+            Err(error) => {
+                // It is the first error that counts.
+                let _ = remove();
+                return Err(error);
+            }
+        };
+        if !is_still {
+            remove().map_err(|error| PathError::new("remove", shown(), error))?;
+            return Ok(false);
+        }
+        let failed = |operation| move |error: Errno| PathError::new(operation, self.shown_file(), error);
+        rustix::fs::renameat(directory, TEMPORARY, directory, FILE).map_err(|error| {
+            let _ = remove();
+            failed("rename")(error)
+        })?;
+        sync(directory).map_err(failed("sync"))?;
+        // The user may have moved anything else to that name, or all of `.ssh` away.
+        Ok(self.is_there(&new))
+    }
+
+    /// Whether nobody has replaced or changed the file since it was found.
+    fn is_still(&self, directory: &OwnedFd, found: &Found) -> Result<bool> {
+        let now = match rustix::fs::statat(directory, FILE, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Some(stat),
+            Err(Errno::NOENT) => None,
+            Err(error) => return Err(PathError::new("stat", self.shown_file(), error)),
+        };
+        Ok(now.as_ref().map(version) == found.stat.as_ref().map(version))
+    }
+
+    /// Whether this is the file that is found now.
+    fn is_there(&self, file: &Stat) -> bool {
+        let path = Path::new(DIRECTORY).join(FILE);
+        rustix::fs::statat(&self.directory, &path, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (file.st_dev, file.st_ino))
+    }
+}
+
+/// What changes whenever a file is changed or replaced.
+fn version(stat: &Stat) -> impl PartialEq + use<> {
+    let changed = (stat.st_ctime, stat.st_ctime_nsec, stat.st_mtime, stat.st_mtime_nsec);
+    (stat.st_dev, stat.st_ino, stat.st_mode, stat.st_uid, stat.st_size, changed)
+}
+
+/// Makes the temporary file, which must not exist, and waits until it is on the disk.
+fn write_new(directory: &OwnedFd, content: &[u8]) -> io::Result<Stat> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(FILE_MODE);
+    let mut file = File::from(rustix::fs::openat(directory, TEMPORARY, flags, mode)?);
+    file.write_all(content)?;
+    // Whatever the umask is.
+    rustix::fs::fchmod(&file, mode)?;
+    file.sync_all()?;
+    Ok(rustix::fs::fstat(&file)?)
+}
+
+/// Waits until names are on the disk. Some file systems cannot sync a directory, and have nothing to sync then.
+fn sync(directory: &OwnedFd) -> rustix::io::Result<()> {
+    match rustix::fs::fsync(directory) {
+        Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
+        synced => synced,
+    }
+}

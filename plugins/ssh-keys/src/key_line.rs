@@ -1,0 +1,247 @@
+//! Lines of a key file or of `authorized_keys`, read as OpenSSH reads them: options, type, key, comment.
+
+use crate::blob::{self, BadKey, KeyFacts, KeyType};
+use bstr::ByteSlice;
+use data_encoding::BASE64;
+use std::fmt::Write;
+
+/// A line that holds a key.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyLine<'a> {
+    /// What the key may be used for, as it stands there; empty if it may be used for everything.
+    options: &'a [u8],
+    type_name: &'a [u8],
+    key: &'a [u8],
+    /// What stands behind the key.
+    comment: &'a [u8],
+    /// What is known of the key, or why OpenSSH would not take it.
+    pub(crate) facts: Result<KeyFacts, BadKey>,
+}
+
+/// Why a line holds no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoKey {
+    #[error("a quote of the options is not closed")]
+    OpenQuote,
+    #[error("there is no key")]
+    Missing,
+    #[error("a NUL byte is part of no key")]
+    Nul,
+    #[error(transparent)]
+    Bad(BadKey),
+}
+
+/// The content of a line without what ends it.
+pub(crate) fn without_end(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// Whether a line says nothing to OpenSSH.
+pub(crate) fn is_silent(line: &[u8]) -> bool {
+    let line = skip_blanks(without_end(line));
+    line.is_empty() || line.starts_with(b"#")
+}
+
+impl<'a> KeyLine<'a> {
+    /// Reads a line, of a key that OpenSSH may or may not take. The end of the line may be part of it or not.
+    pub(crate) fn parse(line: &'a [u8]) -> Result<KeyLine<'a>, NoKey> {
+        if is_silent(line) {
+            return Err(NoKey::Missing);
+        }
+        let line = skip_blanks(without_end(line));
+        if line.contains(&0) {
+            return Err(NoKey::Nul);
+        }
+        // Options are what stands before a key where no key stands first.
+        let first = KeyLine::parse_key(&[], line);
+        if first.as_ref().is_ok_and(|key| key.facts.is_ok()) {
+            return first;
+        }
+        let options = options(line).ok_or(NoKey::OpenQuote)?;
+        let behind = line.get(options.len()..).unwrap_or_default();
+        // Where neither is a key, what looks like one says best what is wrong.
+        KeyLine::parse_key(options, skip_blanks(behind)).or(first)
+    }
+
+    fn parse_key(options: &'a [u8], text: &'a [u8]) -> Result<KeyLine<'a>, NoKey> {
+        let (type_name, rest) = word(text);
+        let (key, rest) = word(rest);
+        if key.is_empty() {
+            return Err(NoKey::Missing);
+        }
+        let known = KeyType::parse(type_name);
+        let facts = match (known, BASE64.decode(key)) {
+            (Some(known), Ok(blob)) => known.read(&blob),
+            (Some(_), Err(_)) => Err(BadKey::Damaged),
+            // A key that names its own type is one, if only for a newer OpenSSH.
+            (None, Ok(blob)) if blob::own_name(&blob) == Some(type_name) => Err(BadKey::UnknownType),
+            _ => return Err(NoKey::Missing),
+        };
+        Ok(KeyLine { options, type_name, key, comment: rest, facts })
+    }
+
+    /// Whether two lines give the same key the same rights.
+    pub(crate) fn is_same_key(&self, other: &KeyLine<'_>) -> bool {
+        (self.options, self.key) == (other.options, other.key)
+    }
+
+    pub(crate) fn comment(&self) -> &'a [u8] {
+        self.comment
+    }
+
+    /// The line with another comment, and its end.
+    pub(crate) fn with_comment(&self, comment: &[u8]) -> Vec<u8> {
+        let mut line = Vec::new();
+        for part in [self.options, self.type_name, self.key].iter().filter(|part| !part.is_empty()) {
+            line.extend_from_slice(part);
+            line.push(b' ');
+        }
+        line.extend_from_slice(comment);
+        line.push(b'\n');
+        line
+    }
+
+    /// The key as `ssh-keygen -l` lists it.
+    pub(crate) fn listed(&self) -> String {
+        let comment = match self.comment {
+            // What OpenSSH takes for a comment on the comment.
+            none if none.is_empty() || none.starts_with(b"#") => "no comment".to_owned(),
+            comment => visible(comment),
+        };
+        match &self.facts {
+            Ok(KeyFacts { bits, fingerprint, label }) => format!("{bits} {fingerprint} {comment} ({label})"),
+            Err(_) => {
+                let blob = BASE64.decode(self.key).unwrap_or_default();
+                format!("{} {comment} ({})", blob::fingerprint(&blob), visible(self.type_name))
+            }
+        }
+    }
+}
+
+fn skip_blanks(text: &[u8]) -> &[u8] {
+    text.trim_start_with(|letter| letter == ' ' || letter == '\t')
+}
+
+/// The first word, and what stands behind it and its blanks.
+fn word(text: &[u8]) -> (&[u8], &[u8]) {
+    let (word, rest) = text.split_at(text.find_byteset(b" \t").unwrap_or(text.len()));
+    (word, skip_blanks(rest))
+}
+
+/// The options at the beginning of a line: up to the first blank that is not in quotes. None if a quote is never closed.
+fn options(line: &[u8]) -> Option<&[u8]> {
+    let mut is_quoted = false;
+    let mut bytes = line.iter().copied().enumerate().peekable();
+    while let Some((index, byte)) = bytes.next() {
+        match byte {
+            b'\\' => {
+                let _escaped_quote = bytes.next_if(|(_, next)| *next == b'"');
+            }
+            b'"' => is_quoted = !is_quoted,
+            b' ' | b'\t' if !is_quoted => return line.get(..index),
+            _ => {}
+        }
+    }
+    (!is_quoted).then_some(line)
+}
+
+/// Text with whatever does not show as `\OOO`, as OpenSSH prints comments: a terminal shall not obey it.
+pub(crate) fn visible(text: &[u8]) -> String {
+    let mut visible = String::new();
+    for chunk in text.utf8_chunks() {
+        for letter in chunk.valid().chars() {
+            if (letter.is_control() && letter != '\t') || matches!(letter, '\u{2028}' | '\u{2029}') {
+                push_octal(&mut visible, letter.encode_utf8(&mut [0; 4]).as_bytes());
+            } else {
+                visible.push(letter);
+            }
+        }
+        push_octal(&mut visible, chunk.invalid());
+    }
+    visible
+}
+
+fn push_octal(text: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\\{byte:03o}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMlEihSDsXtKfjGZmUFcJVFeRT7ctkIuJqrXfdbEAr5w";
+
+    /// Options and comment of a line, `|` standing for the key.
+    fn parse(line: &str) -> Result<(String, String), NoKey> {
+        let line = line.replace('|', KEY);
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let key = KeyLine::parse(line.as_bytes())?;
+        key.facts.clone().map_err(NoKey::Bad)?;
+        Ok((text(key.options), text(key.comment)))
+    }
+
+    #[test]
+    fn options_and_comments_are_found() {
+        let found = |options: &str, comment: &str| Ok((options.to_owned(), comment.to_owned()));
+        assert_eq!(parse("|\n"), found("", ""));
+        assert_eq!(parse("  | jane doe@home \r\n"), found("", "jane doe@home "));
+        assert_eq!(parse("no-pty\t\t|\tx"), found("no-pty", "x"));
+        assert_eq!(parse("command=\"a b, c\",no-pty | x"), found("command=\"a b, c\",no-pty", "x"));
+        assert_eq!(parse("command=\"say \\\"a b\\\" \" | x"), found("command=\"say \\\"a b\\\" \"", "x"));
+        // A backslash that no quote follows is one.
+        assert_eq!(parse("command=\"a\\\\\" b\" | x"), found("command=\"a\\\\\" b\"", "x"));
+        assert_eq!(parse("environment=\"A=#\" | x"), found("environment=\"A=#\"", "x"));
+        // The first key counts, and what looks like one in a comment is a comment.
+        assert_eq!(parse("| |"), found("", KEY));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        assert_eq!(parse("command=\"a b |"), Err(NoKey::OpenQuote));
+        assert_eq!(parse("no-pty"), Err(NoKey::Missing));
+        assert_eq!(parse("1024 65537 12345678901234567890 x"), Err(NoKey::Missing));
+        assert_eq!(parse("ssh-ed25519"), Err(NoKey::Missing));
+        assert_eq!(parse("no-pty , |"), Err(NoKey::Missing));
+        assert_eq!(parse("ssh-ed25519 AAAA x"), Err(NoKey::Bad(BadKey::Damaged)));
+        assert_eq!(parse(&format!("{KEY}= x")), Err(NoKey::Bad(BadKey::Damaged)));
+        assert_eq!(parse("no-pty ssh-ed25519 AAAA x"), Err(NoKey::Bad(BadKey::Damaged)));
+        assert_eq!(parse("| x\0"), Err(NoKey::Nul));
+    }
+
+    #[test]
+    fn a_key_of_an_unknown_type_is_recognized_by_its_own_name() {
+        let blob = [&[0, 0, 0, 7][..], b"ssh-new", b"whatever"].concat();
+        let line = format!("no-pty ssh-new {} x", BASE64.encode(&blob));
+        let key = KeyLine::parse(line.as_bytes()).unwrap();
+        assert_eq!((key.facts.clone(), key.comment()), (Err(BadKey::UnknownType), &b"x"[..]));
+        assert!(key.listed().starts_with("SHA256:") && key.listed().ends_with(" x (ssh-new)"), "{}", key.listed());
+    }
+
+    #[test]
+    fn other_options_are_other_rights() {
+        let same = |one: &str, other: &str| {
+            let (one, other) = (one.replace('|', KEY), other.replace('|', KEY));
+            KeyLine::parse(one.as_bytes()).unwrap().is_same_key(&KeyLine::parse(other.as_bytes()).unwrap())
+        };
+        assert!(same("| a", "  | b\r\n"));
+        assert!(same("no-pty | a", "no-pty  | b"));
+        assert!(!same("no-pty | a", "| a"));
+    }
+
+    #[test]
+    fn comments_do_not_steer_a_terminal() {
+        assert_eq!(visible(b"caf\xe9 \xc3\xa9\t\x1b[31m\x7f\xc2\x85"), "caf\\351 é\t\\033[31m\\177\\302\\205");
+    }
+
+    #[test]
+    fn silence_is_told_from_keys() {
+        for silent in ["", "\n", " \t\r\n", "# x\n", "  # x"] {
+            assert!(is_silent(silent.as_bytes()), "{silent:?}");
+        }
+        assert!(!is_silent(b"x") && !is_silent(b"\x0c"));
+    }
+}

@@ -1,0 +1,285 @@
+//! A key set: the keys of one file for one user, put into that user's `authorized_keys`.
+
+use crate::account::{self, Account, NoAccount};
+use crate::home::{Change, Home};
+use crate::record::Record;
+use crate::section::Section;
+use crate::source::Source;
+use bstr::{BStr, BString, ByteSlice};
+use holo_plugin::error::PathError;
+use holo_plugin::{
+    Action, Applied, Asset, Entity, EntityReport, FilePair, Host, Mode, NotDone, Output, Tree, Verdict, as_user,
+};
+use std::ffi::OsStr;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the IDs of this plugin begin with.
+const PREFIX: &[u8] = b"ssh-keyset:";
+/// What the names of key files end with.
+const SUFFIX: &[u8] = b".pub";
+
+/// How long a home directory may take to answer; it may be on a file system of the user's own making.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Whose keys, and which: what an ID says.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Name {
+    pub(crate) user: String,
+    pub(crate) set: BString,
+}
+
+/// A key set.
+#[derive(Debug)]
+pub(crate) struct KeySet {
+    pub(crate) name: Name,
+    /// What its file holds; none for an orphan.
+    pub(crate) source: Option<Source>,
+    /// The path of its file as it is shown.
+    pub(crate) path: PathBuf,
+    /// Where the keys go, below the root, if that is known already.
+    pub(crate) watched: Option<PathBuf>,
+}
+
+/// What went wrong in a home directory, or on the way to it.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error(transparent)]
+    Account(#[from] NoAccount),
+    #[error(transparent)]
+    Path(#[from] PathError),
+    #[error("{}: {why}", .home.display())]
+    NotDone { home: PathBuf, why: NotDone },
+}
+
+impl Name {
+    /// Reads an ID.
+    pub(crate) fn from_id(id: &BStr) -> Option<Name> {
+        let (user, set) = id.strip_prefix(PREFIX)?.split_once_str("/")?;
+        Name::new(user, set)
+    }
+
+    /// Reads the name of a file in the directory of a user.
+    pub(crate) fn from_file(user: &OsStr, file: &OsStr) -> Option<Name> {
+        Name::new(user.as_bytes(), file.as_bytes().strip_suffix(SUFFIX)?)
+    }
+
+    fn new(user: &[u8], set: &[u8]) -> Option<Name> {
+        let is_set = !set.is_empty() && !set.contains(&b'/') && !set.contains(&b'\n');
+        (is_user_name(user) && is_set).then(|| Name { user: user.to_str_lossy().into_owned(), set: set.into() })
+    }
+
+    pub(crate) fn id(&self) -> BString {
+        [PREFIX, self.user.as_bytes(), b"/", &self.set].concat().into()
+    }
+
+    /// The path of its file below the resource directory.
+    pub(crate) fn path(&self) -> PathBuf {
+        Path::new(&self.user).join(OsStr::from_bytes(&[&self.set, SUFFIX].concat()))
+    }
+}
+
+/// Whether a name is `[a-z_][a-z0-9_-]*\$?`.
+pub(crate) fn is_user_name(name: &[u8]) -> bool {
+    let stem = name.strip_suffix(b"$").unwrap_or(name);
+    stem.first().is_some_and(|first| first.is_ascii_lowercase() || *first == b'_')
+        && stem.iter().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(byte))
+}
+
+impl KeySet {
+    fn section(&self) -> Section {
+        Section::new(&self.name.id(), self.source.clone().unwrap_or_else(Source::gone))
+    }
+
+    fn is_orphan(&self) -> bool {
+        self.source.is_none()
+    }
+
+    /// Does something in the user's home directory, as the user.
+    fn at_home<T: Send + 'static>(
+        &self,
+        host: &Host,
+        work: impl FnOnce(&Home) -> holo_plugin::error::Result<T> + Send + 'static,
+    ) -> Result<T, Trouble> {
+        let root = Tree::open(host.root())?;
+        let Account { credentials, home } = Account::find(host, &root, &self.name.user)?;
+        let (shown, uid) = (host.below_root(&home), credentials.uid);
+        let (root, shown_there) = (Arc::clone(&root), shown.clone());
+        let done = as_user(&credentials, LIMIT, move || {
+            let directory = root.open_directory(&home).map_err(Ok)?;
+            work(&Home { directory, shown: shown_there, uid }).map_err(Err)
+        });
+        match done {
+            Ok(Ok(result)) => Ok(result),
+            Ok(Err(Ok(unopened))) => Err(account::no_home(unopened, &self.name.user, shown).into()),
+            Ok(Err(Err(trouble))) => Err(trouble.into()),
+            Err(why) => Err(Trouble::NotDone { home: shown, why }),
+        }
+    }
+
+    fn look(&self, host: &Host) -> Result<Change, Trouble> {
+        let section = self.section();
+        self.at_home(host, move |home| home.look(&section))
+    }
+
+    fn try_apply(&self, host: &Host, mode: Mode) -> Result<Applied, Trouble> {
+        let id = self.name.id();
+        let section = self.section();
+        let mut record = Record::hold(host)?;
+        let change = match self.look(host) {
+            Err(Trouble::Account(account)) if self.is_orphan() && account.is_missing() && mode.force => None,
+            looked => Some(looked?),
+        };
+        let has_changed = change.is_some_and(|change| !change.is_empty());
+        if section.is_empty() {
+            if has_changed {
+                self.at_home(host, move |home| home.provision(&section))?;
+            }
+            // Only now: an apply that is killed before is to find the keys.
+            record.remove(&id)?;
+        } else {
+            // From before they are there: an apply that is killed in between has left keys that are to be found.
+            record.add(&id)?;
+            if has_changed {
+                self.at_home(host, move |home| home.provision(&section))?;
+            }
+        }
+        let is_done = has_changed || self.is_orphan();
+        Ok(if is_done { Applied::Changed(Vec::new()) } else { Applied::Unchanged })
+    }
+
+    fn would(&self, change: &Change) -> Verdict {
+        let removed = change.edit.removed.iter().map(|key| format!("would remove key {key}"));
+        let added = change.edit.added.iter().map(|key| format!("would add key {key}"));
+        let modes = change.modes.iter().map(|mode| format!("would set {mode}"));
+        let mut changes: Vec<String> = removed.chain(added).chain(modes).collect();
+        if changes.is_empty() && self.is_orphan() {
+            changes.push(format!("would forget {}, of which no key is left", self.name.id()));
+        }
+        if changes.is_empty() { Verdict::InDesiredState } else { Verdict::WouldChange(changes) }
+    }
+
+    /// Copies our part of the user's file: whoever compares it does so as root, and shall not look into the home directory. Whether
+    /// there is anything to compare.
+    fn copy_section(&self, host: &Host, name: &BStr) -> Result<bool, Trouble> {
+        let content = match self.at_home(host, Home::content) {
+            // Nothing is there, and so nothing of ours.
+            Err(Trouble::Account(account)) if account.is_missing() => Vec::new(),
+            content => content?,
+        };
+        let section = self.section().as_source(&content);
+        if section.is_empty() && self.is_orphan() {
+            return Ok(false);
+        }
+        let copy = Tree::open(host.cache_dir())?.place(Path::new(OsStr::from_bytes(name)));
+        let written = copy.create()?.write_all(&section);
+        written.map_err(|error| PathError::new("write", copy.shown(), error))?;
+        Ok(true)
+    }
+
+    fn explain(&self, trouble: &Trouble, output: &mut Output<'_>) {
+        output.error(trouble.to_string());
+        if let Trouble::Account(account) = trouble
+            && account.is_missing()
+            && self.is_orphan()
+        {
+            output.warning("so it cannot be told whether keys are left somewhere; --force forgets them");
+        }
+    }
+}
+
+impl Entity for KeySet {
+    fn report(&self) -> EntityReport {
+        let mut report = EntityReport::new(self.name.id());
+        report.edges.needs.push(Asset::new("user", self.name.user.as_str()));
+        report.edges.watch.extend(self.watched.as_ref().map(|path| path.as_os_str().as_bytes().into()));
+        let Some(source) = &self.source else {
+            report.action = Action::because("Scrubbing", "source file has been deleted");
+            report.edges.orphan = true;
+            return report;
+        };
+        let path: BString = self.path.as_os_str().as_bytes().into();
+        report.sources.push(path.clone());
+        report.inform("found in", path);
+        for key in source.keys() {
+            report.inform("key is", key.listed());
+        }
+        if source.keys().next().is_none() {
+            report.inform("is", "empty!");
+        }
+        report
+    }
+
+    fn apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
+        self.try_apply(host, mode).unwrap_or_else(|trouble| {
+            self.explain(&trouble, output);
+            Applied::FAILED
+        })
+    }
+
+    fn check(&self, host: &Host, output: &mut Output<'_>) -> Verdict {
+        match self.look(host) {
+            Ok(change) => self.would(&change),
+            Err(Trouble::Account(account)) if account.is_missing() && !self.is_orphan() => {
+                // Another entity may bring the user first.
+                output.warning(format!("{account}, so far"));
+                self.would(&Change { edit: self.section().edit(&[]), modes: Vec::new() })
+            }
+            Err(trouble) => {
+                self.explain(&trouble, output);
+                Verdict::Failed
+            }
+        }
+    }
+
+    fn diff(&self, host: &Host) -> Option<FilePair> {
+        let name = [&self.name.set, &b"@"[..], self.name.user.as_bytes()].concat();
+        let to = host.cache_dir().join(OsStr::from_bytes(&name));
+        let is_there = self.copy_section(host, name.as_bstr()).unwrap_or_else(|_| {
+            // What cannot be looked at must not show as empty. A directory is what nothing can be compared with.
+            let _ = std::fs::remove_file(&to);
+            let _ = std::fs::create_dir(&to);
+            true
+        });
+        is_there.then(|| FilePair { from: self.path.clone(), to })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_from_ids_and_files() {
+        let name = Name::from_id(b"ssh-keyset:jane/home office".as_bstr()).unwrap();
+        assert_eq!(name.path(), Path::new("jane/home office.pub"));
+        assert_eq!(name.id(), "ssh-keyset:jane/home office");
+        assert_eq!(Name::from_file(OsStr::new("jane"), OsStr::new("home office.pub")), Some(name));
+        for id in [
+            "file:/x",
+            "ssh-keyset:jane",
+            "ssh-keyset:jane/",
+            "ssh-keyset:jane/a/b",
+            "ssh-keyset:../x",
+            "ssh-keyset:/x",
+        ] {
+            assert_eq!(Name::from_id(id.into()), None, "{id}");
+        }
+        for (user, file) in [("jane", "x"), ("jane", ".pub"), ("Jane", "x.pub"), ("jane", "a\nb.pub")] {
+            assert_eq!(Name::from_file(OsStr::new(user), OsStr::new(file)), None, "{user}/{file}");
+        }
+    }
+
+    #[test]
+    fn user_names_are_those_of_useradd() {
+        for good in ["a", "_", "www-data", "_apt", "jane_2", "host$"] {
+            assert!(is_user_name(good.as_bytes()), "{good}");
+        }
+        for bad in ["", "$", "-x", "2x", "Jane", "a$b", "a.b", "..", "a/b", "ä"] {
+            assert!(!is_user_name(bad.as_bytes()), "{bad}");
+        }
+    }
+}

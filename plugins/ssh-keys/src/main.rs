@@ -1,0 +1,15 @@
+//! The `ssh-keys` plugin: public keys that give access to accounts, kept in files that belong to users who are not trusted.
+
+mod account;
+mod blob;
+mod home;
+mod key_line;
+mod keyset;
+mod record;
+mod scan;
+mod section;
+mod source;
+
+fn main() -> std::process::ExitCode {
+    holo_plugin::serve(&scan::SshKeys)
+}

@@ -1,0 +1,75 @@
+//! Which entities have keys somewhere, as version 3 keeps it: one a line, sorted.
+
+use bstr::{BString, ByteSlice};
+use holo_plugin::error::{PathError, Result};
+use holo_plugin::{Durability, Host, Place, Tree};
+use std::collections::BTreeSet;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+const NAME: &str = "provisioned-entities";
+
+/// The record, read.
+#[derive(Debug)]
+pub(crate) struct Record {
+    place: Place,
+    pub(crate) entities: BTreeSet<BString>,
+}
+
+/// The record, while nobody else may change it.
+#[derive(Debug)]
+pub(crate) struct HeldRecord {
+    record: Record,
+    _held: OwnedFd,
+}
+
+impl Record {
+    /// Reads it. There may be none yet.
+    pub(crate) fn read(host: &Host) -> Result<Record> {
+        Record::read_in(&Tree::open(host.state_dir())?.place(Path::new(NAME)))
+    }
+
+    /// Reads it, and keeps others from changing it until it is dropped. Of two dispatchers one may have been killed.
+    pub(crate) fn hold(host: &Host) -> Result<HeldRecord> {
+        let tree = Tree::open(host.state_dir())?;
+        let held = tree.hold()?;
+        Ok(HeldRecord { record: Record::read_in(&tree.place(Path::new(NAME)))?, _held: held })
+    }
+
+    fn read_in(place: &Place) -> Result<Record> {
+        let mut content = Vec::new();
+        if let Some(mut file) = place.open_if_file()? {
+            file.read_to_end(&mut content).map_err(|error| PathError::new("read", place.shown(), error))?;
+        } else if place.exists()? {
+            return Err(PathError::new("open", place.shown(), io::Error::other("it is not a regular file")));
+        }
+        let lines = content.lines().filter(|line| !line.is_empty());
+        Ok(Record { place: place.clone(), entities: lines.map(BString::from).collect() })
+    }
+}
+
+impl HeldRecord {
+    /// Records that the entity has keys.
+    pub(crate) fn add(&mut self, id: &BString) -> Result<()> {
+        if self.record.entities.insert(id.clone()) { self.write() } else { Ok(()) }
+    }
+
+    /// Records that the entity has no keys any more.
+    pub(crate) fn remove(&mut self, id: &BString) -> Result<()> {
+        if self.record.entities.remove(id) { self.write() } else { Ok(()) }
+    }
+
+    fn write(&self) -> Result<()> {
+        let place = &self.record.place;
+        let temporary = place.temporary(".new");
+        let text: Vec<u8> = self.record.entities.iter().flat_map(|id| [id.as_slice(), b"\n"].concat()).collect();
+        let mut file = temporary.create()?;
+        let written = file.write_all(&text).and_then(|()| file.set_permissions(PermissionsExt::from_mode(0o644)));
+        written.map_err(|error| PathError::new("write", temporary.shown(), error))?;
+        Durability::Each.sync(std::slice::from_ref(&temporary), &[])?;
+        temporary.rename_to(place)?;
+        Durability::Each.sync(&[], std::slice::from_ref(place))
+    }
+}

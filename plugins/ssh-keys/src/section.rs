@@ -1,0 +1,180 @@
+//! `authorized_keys` and our part of it: which lines are ours, and what becomes of them. All others stay as they are, byte for byte.
+
+use crate::key_line::KeyLine;
+use crate::source::Source;
+use bstr::ByteSlice;
+
+/// What marks the keys of an entity: their comment is this and the entity's ID.
+const MARK: &[u8] = b"holo=";
+
+/// What one key set shall be in an `authorized_keys`.
+#[derive(Clone, Debug)]
+pub(crate) struct Section {
+    mark: Vec<u8>,
+    source: Source,
+}
+
+/// What is to be changed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Edit {
+    /// The keys that go, as `ssh-keygen -l` lists them.
+    pub(crate) removed: Vec<String>,
+    /// The keys that come, likewise.
+    pub(crate) added: Vec<String>,
+    /// What the file shall hold.
+    pub(crate) content: Vec<u8>,
+}
+
+impl Edit {
+    /// Whether other keys are to be there than are.
+    pub(crate) fn changes_keys(&self) -> bool {
+        !self.removed.is_empty() || !self.added.is_empty()
+    }
+}
+
+impl Section {
+    /// The section of the entity with this ID.
+    pub(crate) fn new(id: &[u8], source: Source) -> Section {
+        Section { mark: [MARK, id].concat(), source }
+    }
+
+    /// Whether no key is wanted.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.source.keys().next().is_none()
+    }
+
+    /// The key of a line if it is one of ours.
+    fn own<'a>(&self, line: &'a [u8]) -> Option<KeyLine<'a>> {
+        KeyLine::parse(line).ok().filter(|key| key.comment() == self.mark)
+    }
+
+    fn wants(&self, key: &KeyLine<'_>) -> bool {
+        self.source.keys().any(|wanted| wanted.is_same_key(key))
+    }
+
+    /// What has to be changed in a file with this content.
+    pub(crate) fn edit(&self, file: &[u8]) -> Edit {
+        let mut edit = Edit { removed: Vec::new(), added: Vec::new(), content: Vec::new() };
+        let mut present: Vec<KeyLine<'_>> = Vec::new();
+        for line in file.lines_with_terminator() {
+            match self.own(line) {
+                Some(key) if self.wants(&key) => present.push(key),
+                Some(key) => {
+                    edit.removed.push(key.listed());
+                    continue;
+                }
+                None => {}
+            }
+            edit.content.extend_from_slice(line);
+        }
+        for key in self.source.keys() {
+            if present.iter().any(|there| there.is_same_key(&key)) {
+                continue;
+            }
+            if !edit.content.is_empty() && !edit.content.ends_with(b"\n") {
+                edit.content.push(b'\n');
+            }
+            edit.content.extend_from_slice(&key.with_comment(&self.mark));
+            edit.added.push(key.listed());
+            present.push(key);
+        }
+        edit
+    }
+
+    /// Our part of a file with this content, in the words of the source: equal to it if nothing has to be changed.
+    pub(crate) fn as_source(&self, file: &[u8]) -> Vec<u8> {
+        let own: Vec<(KeyLine<'_>, &[u8])> =
+            file.lines_with_terminator().filter_map(|line| Some((self.own(line)?, line))).collect();
+        let is_there = |wanted: &KeyLine<'_>| own.iter().any(|(key, _)| key.is_same_key(wanted));
+        let mut text = Vec::new();
+        // Where nothing is ours, neither are the source's comments.
+        if self.source.keys().any(|key| is_there(&key)) || self.is_empty() {
+            let stays = |line: &&[u8]| KeyLine::parse(line).map_or(true, |key| is_there(&key));
+            text.extend(self.source.lines().filter(stays).flatten());
+        }
+        for (_, line) in own.iter().filter(|(key, _)| !self.wants(key)) {
+            if !text.is_empty() && !text.ends_with(b"\n") {
+                text.push(b'\n');
+            }
+            text.extend_from_slice(line);
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &[u8] = b"ssh-keyset:jane/work";
+    const A: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMlEihSDsXtKfjGZmUFcJVFeRT7ctkIuJqrXfdbEAr5w";
+    const B: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIdzC/U28SStyTYU9/4RVVeARpSAo/wvLM9mqvU7bpfP";
+
+    /// Text in which `A` and `B` at the beginning of a word stand for keys, and `=` at the end of a line for our mark.
+    fn text(short: &str) -> Vec<u8> {
+        let words = short.split_inclusive([' ', '\n']).map(|word| match word.trim_end() {
+            "A" => word.replace('A', A),
+            "B" => word.replace('B', B),
+            "=" => word.replace('=', "holo=ssh-keyset:jane/work"),
+            _ => word.to_owned(),
+        });
+        words.collect::<String>().into_bytes()
+    }
+
+    fn section(source: &str) -> Section {
+        Section::new(ID, Source::parse(text(source)).unwrap())
+    }
+
+    #[track_caller]
+    fn becomes(source: &str, before: &str, after: &str) {
+        let edit = section(source).edit(&text(before));
+        assert_eq!(edit.content.as_bstr(), text(after).as_bstr());
+        assert_eq!(edit.changes_keys(), before != after);
+        assert!(!section(source).edit(&text(after)).changes_keys(), "a second apply has nothing to do");
+    }
+
+    #[test]
+    fn what_is_missing_is_appended_and_what_is_not_wanted_goes() {
+        becomes("A a\nB b\n", "", "A =\nB =\n");
+        becomes("A a\nB b\n", "B =\n", "B =\nA =\n");
+        becomes("A a\n", "B =\nA =\n", "A =\n");
+        becomes("", "# x\nB =\n# y\n", "# x\n# y\n");
+        becomes("A a\nA again\n", "", "A =\n");
+    }
+
+    #[test]
+    fn other_lines_stay_byte_for_byte() {
+        becomes("A a\n", "A mine\n\n \t# x\r\nnonsense\n= \nB holo=ssh-keyset:jane/works\r\n", {
+            "A mine\n\n \t# x\r\nnonsense\n= \nB holo=ssh-keyset:jane/works\r\nA =\n"
+        });
+        becomes("A a\n", "B mine", "B mine\nA =\n");
+        becomes("", "B mine", "B mine");
+        becomes("", "A =\nB mine", "B mine");
+        becomes("", "# A =\n", "# A =\n");
+    }
+
+    #[test]
+    fn our_keys_are_ours_in_whatever_way_an_editor_saves_them() {
+        becomes("A a\n", "A =\r\nB =\r\n", "A =\r\n");
+        becomes("A a\n", "  A   =", "  A   =");
+        becomes("", "no-pty ssh-new AAAAB3NzaC1uZXc= =\n", "");
+    }
+
+    #[test]
+    fn other_options_are_another_key() {
+        becomes("no-pty A a\n", "A =\n", "no-pty A =\n");
+        becomes("A a\n", "command=\"a b\" A =\n", "A =\n");
+    }
+
+    #[test]
+    fn our_part_reads_as_the_source_does() {
+        let part = |source: &str, file: &str| section(source).as_source(&text(file));
+        let source = "# who\nA jane doe\r\n\nB b";
+        assert_eq!(part(source, "B =\nB mine\nA =\n"), text(source));
+        assert_eq!(part(source, "A =\n"), text("# who\nA jane doe\r\n\n"));
+        assert_eq!(part(source, "A a\n"), b"");
+        assert_eq!(part("A a", "A =\nB =\n"), text("A a\nB =\n"));
+        assert_eq!(part("# none\n", ""), text("# none\n"));
+        assert_eq!(part("", "A =\n"), text("A =\n"));
+    }
+}

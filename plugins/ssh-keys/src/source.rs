@@ -1,0 +1,73 @@
+//! Key files: what is wanted.
+
+use crate::key_line::{KeyLine, NoKey, is_silent};
+use bstr::ByteSlice;
+
+/// What a key file holds; its keys are all such as OpenSSH takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Source(Vec<u8>);
+
+/// A line of a key file that holds no key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {reason}")]
+pub(crate) struct BadLine {
+    /// Counts from 1.
+    line: usize,
+    reason: NoKey,
+}
+
+impl Source {
+    /// Takes the content of a key file.
+    ///
+    /// # Errors
+    /// All lines that hold anything but a key, a comment or nothing.
+    pub(crate) fn parse(content: Vec<u8>) -> Result<Source, Vec<BadLine>> {
+        let bad_line = |(index, line): (usize, &[u8])| {
+            let reason = match KeyLine::parse(line) {
+                Ok(key) => NoKey::Bad(key.facts.err()?),
+                Err(_) if is_silent(line) => return None,
+                Err(reason) => reason,
+            };
+            Some(BadLine { line: index + 1, reason })
+        };
+        let bad: Vec<BadLine> = content.lines_with_terminator().enumerate().filter_map(bad_line).collect();
+        if bad.is_empty() { Ok(Source(content)) } else { Err(bad) }
+    }
+
+    /// The source that nothing is left of.
+    pub(crate) fn gone() -> Source {
+        Source(Vec::new())
+    }
+
+    /// The keys, each as often as it stands there.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = KeyLine<'_>> {
+        self.lines().filter_map(|line| KeyLine::parse(line).ok())
+    }
+
+    /// All lines with their ends.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.lines_with_terminator()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMlEihSDsXtKfjGZmUFcJVFeRT7ctkIuJqrXfdbEAr5w";
+
+    #[test]
+    fn every_bad_line_is_named() {
+        let text = format!("# keys\n\n{KEY} a\r\nssh-ed25519 AAAA b\n  # {KEY}\nnonsense\n{KEY}");
+        let bad = Source::parse(text.into_bytes()).unwrap_err();
+        let said: Vec<String> = bad.iter().map(ToString::to_string).collect();
+        assert_eq!(said, ["line 4: the key is damaged", "line 6: there is no key"]);
+    }
+
+    #[test]
+    fn comments_and_blank_lines_are_no_keys() {
+        let source = Source::parse(format!("# {KEY}\n\r\n{KEY} a b\r\n\t\n{KEY}").into_bytes()).unwrap();
+        let comments: Vec<&[u8]> = source.keys().map(|key| key.comment()).collect();
+        assert_eq!(comments, [&b"a b"[..], b""]);
+    }
+}
