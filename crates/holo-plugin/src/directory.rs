@@ -14,6 +14,15 @@ pub(crate) const MAX_SYMLINKS: u32 = 40;
 
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
+/// Which symlinks on a way are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Links {
+    /// Those that root or we have made.
+    Trusted,
+    /// None at all.
+    None,
+}
+
 /// Opens a directory below `root`, for use with the `*at` system calls.
 ///
 /// Where no part of the path is a symlink, which is nearly always, that is one system call. Symlinks are followed only if they and the
@@ -22,19 +31,19 @@ const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NO
 ///
 /// # Errors
 /// Those of the system, and one with words of its own for a symlink of somebody else.
-pub(crate) fn open_below(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
+pub(crate) fn open_below(root: impl AsFd, path: &Path, links: Links) -> io::Result<OwnedFd> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     match rustix::fs::openat2(&root, path, DIRECTORY.difference(OFlags::NOFOLLOW), Mode::empty(), resolve) {
         // ENOSYS: an old kernel; EPERM: a sandbox that does not know the call; EXDEV: a path with `..`, and EAGAIN: one that was
         // looked at while something anywhere was renamed.
-        Err(Errno::LOOP | Errno::NOSYS | Errno::PERM | Errno::XDEV | Errno::AGAIN) => walk(root.as_fd(), path),
+        Err(Errno::LOOP | Errno::NOSYS | Errno::PERM | Errno::XDEV | Errno::AGAIN) => walk(root.as_fd(), path, links),
         opened => Ok(opened?),
     }
 }
 
 /// Goes down the path part by part, looking at each symlink.
-fn walk(root: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
+fn walk(root: BorrowedFd<'_>, path: &Path, links: Links) -> io::Result<OwnedFd> {
     let open = |directory: BorrowedFd<'_>, name: &OsStr| rustix::fs::openat(directory, name, DIRECTORY, Mode::empty());
     let mut parts: VecDeque<OsString> = parts(path).collect();
     // The directories from the root to where we are, so that `..` leads no further than the root.
@@ -52,6 +61,9 @@ fn walk(root: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
                 let stat = rustix::fs::statat(here, &part, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?;
                 if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
                     return Err(failure.into());
+                }
+                if links == Links::None {
+                    return Err(unwanted(&part));
                 }
                 symlinks += 1;
                 if symlinks > MAX_SYMLINKS {
@@ -79,6 +91,10 @@ pub(crate) fn distrusted(name: &OsStr) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, text)
 }
 
+fn unwanted(name: &OsStr) -> io::Error {
+    io::Error::new(io::ErrorKind::NotADirectory, format!("{} on the way is a symlink", name.display()))
+}
+
 fn parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
     path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),
@@ -93,10 +109,10 @@ pub(crate) fn is_trusted(uid: u32) -> bool {
 }
 
 /// Makes a directory and what is missing above it, each 0755; which of them were made, the topmost first.
-pub(crate) fn create_below(root: impl AsFd, path: &Path) -> io::Result<Vec<PathBuf>> {
+pub(crate) fn create_below(root: impl AsFd, path: &Path, links: Links) -> io::Result<Vec<PathBuf>> {
     let mut missing = Vec::new();
     for ancestor in path.ancestors() {
-        match open_below(&root, ancestor) {
+        match open_below(&root, ancestor, links) {
             Ok(_) => break,
             Err(error) if error.kind() == io::ErrorKind::NotFound => missing.push(ancestor.to_owned()),
             Err(error) => return Err(error),
@@ -104,7 +120,7 @@ pub(crate) fn create_below(root: impl AsFd, path: &Path) -> io::Result<Vec<PathB
     }
     missing.reverse();
     for directory in &missing {
-        let parent = open_below(&root, directory.parent().unwrap_or(Path::new("")))?;
+        let parent = open_below(&root, directory.parent().unwrap_or(Path::new("")), links)?;
         let name = directory.file_name().ok_or(Errno::INVAL)?;
         match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755)) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -137,14 +153,22 @@ mod tests {
         let root = File::open(path).unwrap();
         let b = fs::metadata(path.join("a/b")).unwrap().ino();
         for way in ["a/b", "relative/b", "absolute", "a/up/b", "a/up/up/../relative/b", "./a//b/", "../a/b"] {
-            assert_eq!(inode(&open_below(&root, Path::new(way)).unwrap()), b, "{way}");
+            assert_eq!(inode(&open_below(&root, Path::new(way), Links::Trusted).unwrap()), b, "{way}");
         }
-        assert_eq!(inode(&open_below(&root, Path::new("")).unwrap()), fs::metadata(path).unwrap().ino());
+        assert_eq!(
+            inode(&open_below(&root, Path::new(""), Links::Trusted).unwrap()),
+            fs::metadata(path).unwrap().ino()
+        );
         for (way, errno) in
             [("c", Errno::NOENT), ("file", Errno::NOTDIR), ("file/x", Errno::NOTDIR), ("circle/x", Errno::LOOP)]
         {
-            let error = open_below(&root, Path::new(way)).unwrap_err();
+            let error = open_below(&root, Path::new(way), Links::Trusted).unwrap_err();
             assert_eq!(Errno::from_io_error(&error), Some(errno), "{way}");
+        }
+        assert_eq!(inode(&open_below(&root, Path::new("a/b"), Links::None).unwrap()), b);
+        for way in ["relative/b", "absolute", "a/up"] {
+            let error = open_below(&root, Path::new(way), Links::None).unwrap_err();
+            assert!(error.to_string().contains("on the way is a symlink"), "{error}");
         }
     }
 
@@ -161,7 +185,7 @@ mod tests {
         }
         symlink("../secret", path.join("home/link")).unwrap();
         let root = File::open(path).unwrap();
-        let open = || open_below(&root, Path::new("home/link"));
+        let open = || open_below(&root, Path::new("home/link"), Links::Trusted);
         assert!(open().is_ok());
         std::os::unix::fs::lchown(path.join("home/link"), Some(1234), None).unwrap();
         assert!(open().unwrap_err().to_string().contains("link on the way is a symlink of another user"));
@@ -174,11 +198,14 @@ mod tests {
     fn makes_what_is_missing() {
         let folder = tempfile::tempdir().unwrap();
         let root = File::open(folder.path()).unwrap();
-        let made = create_below(&root, Path::new("a/b/c")).unwrap();
+        let made = create_below(&root, Path::new("a/b/c"), Links::Trusted).unwrap();
         assert_eq!(made, [Path::new("a"), Path::new("a/b"), Path::new("a/b/c")]);
-        assert_eq!(create_below(&root, Path::new("a/b/c")).unwrap(), [] as [&Path; 0]);
-        assert_eq!(create_below(&root, Path::new("a/b/d")).unwrap(), [Path::new("a/b/d")]);
+        assert_eq!(create_below(&root, Path::new("a/b/c"), Links::Trusted).unwrap(), [] as [&Path; 0]);
+        assert_eq!(create_below(&root, Path::new("a/b/d"), Links::Trusted).unwrap(), [Path::new("a/b/d")]);
         fs::write(folder.path().join("file"), "").unwrap();
-        assert_eq!(create_below(&root, Path::new("file/x")).unwrap_err().kind(), io::ErrorKind::NotADirectory);
+        assert_eq!(
+            create_below(&root, Path::new("file/x"), Links::Trusted).unwrap_err().kind(),
+            io::ErrorKind::NotADirectory
+        );
     }
 }

@@ -62,7 +62,7 @@ pub use holo_protocol::session::Stream;
 pub use host::Host;
 pub use image::{Content, Image, Stamp, Unmanageable};
 pub use output::{Output, Sink};
-pub use place::{Place, Tree};
+pub use place::{Kind, Looks, Place, Tree, settle};
 pub use plugin::{Applied, Entity, FilePair, ForceTo, Job, Mode, Plugin, ScanError, SetAnswers, Verdict};
 pub use serve::serve;
 

@@ -1,6 +1,10 @@
 //! Places for files: a name in a directory below a root, and what can be done there safely.
 
-use crate::directory;
+mod directories;
+
+pub use directories::{Kind, Looks, settle};
+
+use crate::directory::{self, Links};
 use crate::error::{PathError, Result, at};
 use crate::host::join;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid};
@@ -28,6 +32,7 @@ const KEPT_DIRECTORIES: usize = 4;
 pub struct Tree {
     root: OwnedFd,
     shown: PathBuf,
+    links: Links,
     /// The directories that were used last: entities come in the order of their paths.
     last: Mutex<VecDeque<(PathBuf, Arc<OwnedFd>)>>,
 }
@@ -40,7 +45,7 @@ impl Tree {
     pub fn open(path: &Path) -> Result<Arc<Tree>> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty()).map_err(at("open", path))?;
-        Ok(Arc::new(Tree { root, shown: path.to_owned(), last: Mutex::default() }))
+        Ok(Arc::new(Tree { root, shown: path.to_owned(), links: Links::Trusted, last: Mutex::default() }))
     }
 
     /// The place of a path below the directory, whether or not it begins with a slash.
@@ -84,7 +89,7 @@ impl Tree {
         if let Some((_, directory)) = last.iter().find(|(known, _)| known == path) {
             return Ok(Arc::clone(directory));
         }
-        let directory = Arc::new(directory::open_below(&self.root, path)?);
+        let directory = Arc::new(directory::open_below(&self.root, path, self.links)?);
         last.push_front((path.to_owned(), Arc::clone(&directory)));
         last.truncate(KEPT_DIRECTORIES);
         Ok(directory)
@@ -213,7 +218,11 @@ impl Place {
         if self.stat()?.is_some_and(is_file) { self.open().map(Some) } else { Ok(None) }
     }
 
-    pub(crate) fn read_link(&self) -> Result<Vec<u8>> {
+    /// Where the symlink here points to.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn read_link(&self) -> Result<Vec<u8>> {
         let target = self.with("readlink", |directory, name| rustix::fs::readlinkat(directory, name, Vec::new()))?;
         Ok(target.into_bytes())
     }
@@ -223,7 +232,7 @@ impl Place {
     /// # Errors
     /// If one cannot be made.
     pub fn create_folder(&self) -> Result<Vec<Place>> {
-        let made = directory::create_below(&self.tree.root, self.folder());
+        let made = directory::create_below(&self.tree.root, self.folder(), self.tree.links);
         let made = made.map_err(|errno| PathError::new("mkdir", self.shown(), errno))?;
         Ok(made.iter().map(|path| self.tree.place(path)).collect())
     }
@@ -244,7 +253,10 @@ impl Place {
     }
 
     /// Makes a symlink here, in place of whatever has the name now.
-    pub(crate) fn create_symlink(&self, target: &[u8]) -> Result<()> {
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn create_symlink(&self, target: &[u8]) -> Result<()> {
         self.remove()?;
         self.with("symlink", |directory, name| rustix::fs::symlinkat(OsStr::from_bytes(target), directory, name))
     }

@@ -1,0 +1,268 @@
+//! What can be done with directories, and with what only some plugins make: trees without symlinks, owners, files that grow.
+
+use super::{Place, Tree};
+use crate::directory::Links;
+use crate::error::{PathError, Result, at};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid};
+use rustix::io::Errno;
+use std::fs::File;
+use std::sync::{Arc, Mutex};
+
+/// What is at a place, as far as the file system says without opening it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Looks {
+    /// Of which type it is.
+    pub kind: Kind,
+    /// Its mode, all twelve bits.
+    pub mode: u32,
+    /// Its owner.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// How long it is.
+    pub size: u64,
+    /// By how many names it is known.
+    pub names: u64,
+    /// The file system that it is on.
+    pub device: u64,
+}
+
+/// Of which type something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symlink.
+    Symlink,
+    /// A device, a FIFO or a socket.
+    Other,
+}
+
+impl From<Stat> for Looks {
+    fn from(stat: Stat) -> Looks {
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Directory,
+            FileType::Symlink => Kind::Symlink,
+            _ => Kind::Other,
+        };
+        Looks {
+            kind,
+            mode: stat.st_mode & 0o7777,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            size: u64::try_from(stat.st_size).unwrap_or_default(),
+            names: stat.st_nlink,
+            device: stat.st_dev,
+        }
+    }
+}
+
+impl Place {
+    /// What is here, itself if it is a symlink; none if nothing is.
+    ///
+    /// # Errors
+    /// If that cannot be told.
+    pub fn looks(&self) -> Result<Option<Looks>> {
+        Ok(self.stat()?.map(Looks::from))
+    }
+
+    /// The directory here as a tree of its own, in which no symlinks are followed at all: whatever happens around it, its places stay in it.
+    ///
+    /// # Errors
+    /// If there is no directory here.
+    pub fn as_tree(&self) -> Result<Arc<Tree>> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let root = self.with("open", |directory, name| rustix::fs::openat(directory, name, flags, Mode::empty()))?;
+        Ok(Arc::new(Tree { root, shown: self.shown(), links: Links::None, last: Mutex::default() }))
+    }
+
+    /// Makes a directory here; whether it was made, as there was none.
+    ///
+    /// # Errors
+    /// If it cannot be made, or something else is here.
+    pub fn create_directory(&self, mode: u32) -> Result<bool> {
+        let made = self.with("mkdir", |directory, name| {
+            match rustix::fs::mkdirat(directory, name, Mode::from_raw_mode(mode)) {
+                Ok(()) => Ok(true),
+                Err(Errno::EXIST) => Ok(false),
+                Err(errno) => Err(errno),
+            }
+        })?;
+        if !made && self.looks()?.is_none_or(|looks| looks.kind != Kind::Directory) {
+            return Err(PathError::new("mkdir", self.shown(), Errno::EXIST));
+        }
+        Ok(made)
+    }
+
+    /// Removes the directory here if it is empty; whether there is none any more.
+    ///
+    /// # Errors
+    /// If it is empty and cannot be removed.
+    pub fn remove_directory(&self) -> Result<bool> {
+        self.tree.forget();
+        match self.with("rmdir", |directory, name| rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR)) {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_missing() => Ok(true),
+            // What something is mounted on, and what is not empty.
+            Err(error) => match Errno::from_io_error(&error.error) {
+                Some(Errno::NOTEMPTY | Errno::EXIST | Errno::BUSY) => Ok(false),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Removes whatever is here, with everything below it, and without following symlinks.
+    ///
+    /// # Errors
+    /// If something of it cannot be removed.
+    pub fn remove_all(&self) -> Result<()> {
+        match self.looks()? {
+            None => Ok(()),
+            Some(Looks { kind: Kind::Directory, .. }) => {
+                // One after the other, not one within the other: a tree may be deeper than a stack.
+                let mut open = vec![self.clone()];
+                while let Some(place) = open.last() {
+                    let inside = Place { tree: Arc::clone(&place.tree), path: place.path.join("x") };
+                    let mut deeper = Vec::new();
+                    for name in inside.siblings()? {
+                        let child = inside.sibling(&name);
+                        match child.looks()? {
+                            Some(Looks { kind: Kind::Directory, .. }) => deeper.push(child),
+                            _ => child.remove()?,
+                        }
+                    }
+                    if deeper.is_empty() {
+                        if !place.remove_directory()? {
+                            return Err(PathError::new("rmdir", place.shown(), Errno::NOTEMPTY));
+                        }
+                        open.pop();
+                    } else {
+                        open.append(&mut deeper);
+                    }
+                }
+                Ok(())
+            }
+            Some(_) => self.remove(),
+        }
+    }
+
+    /// Opens a regular file for reading and writing; anything else is refused without waiting for it.
+    ///
+    /// # Errors
+    /// If there is none, or it may not be written.
+    pub fn open_to_write(&self) -> Result<File> {
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        self.with("open", |directory, name| rustix::fs::openat(directory, name, flags, Mode::empty())).map(File::from)
+    }
+
+    /// Gives what is here, itself if it is a symlink, to somebody else, if it is not theirs already.
+    ///
+    /// # Errors
+    /// If nothing is here, or we may not.
+    pub fn give_to(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        let Some(looks) = self.looks()? else { return Err(PathError::missing("chown", self.shown())) };
+        let uid = uid.filter(|uid| *uid != looks.uid).map(Uid::from_raw);
+        let gid = gid.filter(|gid| *gid != looks.gid).map(Gid::from_raw);
+        if uid.is_some() || gid.is_some() { self.change_owner(uid, gid) } else { Ok(()) }
+    }
+
+    /// Gives the file or directory here this mode. A symlink has none, and is refused.
+    ///
+    /// # Errors
+    /// If nothing is here, or we may not.
+    pub fn change_mode(&self, mode: u32) -> Result<()> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = self.with("open", |directory, name| rustix::fs::openat(directory, name, flags, Mode::empty()))?;
+        rustix::fs::fchmod(file, Mode::from_raw_mode(mode)).map_err(at("chmod", &self.shown()))
+    }
+
+    /// Whether the directory here may be left: it is one, and there is nothing in it.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn is_empty_directory(&self) -> Result<bool> {
+        if self.looks()?.is_none_or(|looks| looks.kind != Kind::Directory) {
+            return Ok(false);
+        }
+        Ok(Place { tree: Arc::clone(&self.tree), path: self.path.join("x") }.siblings()?.is_empty())
+    }
+}
+
+/// Gives an open file an owner, a group and a mode, in the order in which nothing gets lost or is open to others meanwhile.
+///
+/// # Errors
+/// If we may not.
+pub fn settle(file: &File, shown: &std::path::Path, uid: Option<u32>, gid: Option<u32>, mode: u32) -> Result<()> {
+    let looks = Looks::from(rustix::fs::fstat(file).map_err(at("stat", shown))?);
+    let uid = uid.filter(|uid| *uid != looks.uid).map(Uid::from_raw);
+    let gid = gid.filter(|gid| *gid != looks.gid).map(Gid::from_raw);
+    if uid.is_some() || gid.is_some() {
+        rustix::fs::fchown(file, uid, gid).map_err(at("chown", shown))?;
+    }
+    rustix::fs::fchmod(file, Mode::from_raw_mode(mode)).map_err(at("chmod", shown))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    use std::path::Path;
+
+    #[test]
+    fn a_tree_of_its_own_follows_no_symlinks() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("in/real")).unwrap();
+        fs::create_dir(folder.path().join("out")).unwrap();
+        symlink("../out", folder.path().join("in/link")).unwrap();
+        let whole = Tree::open(folder.path()).unwrap();
+        let tree = whole.place(Path::new("in")).as_tree().unwrap();
+        assert!(tree.place(Path::new("real/x")).create().is_ok());
+        assert!(tree.place(Path::new("link/x")).create().is_err());
+        assert!(whole.place(Path::new("in/link/x")).create().is_ok());
+        assert!(whole.place(Path::new("in/link")).as_tree().is_err());
+        // What was opened is what is meant, whatever the name means later.
+        fs::rename(folder.path().join("in"), folder.path().join("moved")).unwrap();
+        assert!(tree.place(Path::new("y")).create().is_ok());
+        assert!(folder.path().join("moved/y").exists());
+    }
+
+    #[test]
+    fn everything_below_goes_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        fs::create_dir_all(path.join("gone/a/b/c")).unwrap();
+        fs::create_dir(path.join("kept")).unwrap();
+        fs::write(path.join("kept/file"), "").unwrap();
+        symlink("../kept", path.join("gone/link")).unwrap();
+        fs::write(path.join("gone/a/file"), "").unwrap();
+        let tree = Tree::open(path).unwrap();
+        tree.place(Path::new("gone")).remove_all().unwrap();
+        tree.place(Path::new("gone")).remove_all().unwrap();
+        assert!(!path.join("gone").exists() && path.join("kept/file").exists());
+        assert!(!tree.place(Path::new("kept")).remove_directory().unwrap());
+        assert!(tree.place(Path::new("missing/x")).remove_directory().unwrap());
+    }
+
+    #[test]
+    fn directories_are_made_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = Tree::open(folder.path()).unwrap();
+        let place = tree.place(Path::new("d"));
+        assert!(place.create_directory(0o700).unwrap());
+        assert!(!place.create_directory(0o700).unwrap());
+        place.change_mode(0o751).unwrap();
+        assert_eq!(fs::metadata(folder.path().join("d")).unwrap().permissions().mode() & 0o7777, 0o751);
+        assert!(place.is_empty_directory().unwrap());
+        symlink("d", folder.path().join("link")).unwrap();
+        assert!(tree.place(Path::new("link")).create_directory(0o700).is_err());
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        place.give_to(Some(uid), Some(gid)).unwrap();
+        let file = tree.place(Path::new("f")).create().unwrap();
+        settle(&file, Path::new("f"), Some(uid), None, 0o640).unwrap();
+        assert_eq!(fs::metadata(folder.path().join("f")).unwrap().mode() & 0o7777, 0o640);
+    }
+}
