@@ -35,6 +35,7 @@
 //! }
 //! ```
 
+mod accounts;
 mod as_user;
 pub mod declared;
 pub mod definitions;
@@ -54,6 +55,7 @@ mod side_by_side;
 mod templates;
 pub mod tracked;
 
+pub use accounts::Accounts;
 pub use as_user::{Credentials, NotDone, as_user};
 pub use durability::Durability;
 pub use holo_facts as facts;

@@ -59,7 +59,7 @@ impl Tree {
     /// # Errors
     /// If it does not exist, may not be entered, or is behind a symlink that is not followed.
     pub fn open_directory(&self, path: &Path) -> Result<OwnedFd> {
-        directory::open_below(&self.root, without_root(path)).map_err(at("open", &join(&self.shown, path)))
+        directory::open_below(&self.root, without_root(path), self.links).map_err(at("open", &join(&self.shown, path)))
     }
 
     /// Waits until no other process holds the directory, and holds it until the result is dropped.

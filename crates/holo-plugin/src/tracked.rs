@@ -24,6 +24,7 @@ use crate::place::{Place, Tree};
 use crate::{Durability, ForceTo, Host};
 use bstr::{BString, ByteSlice};
 use holo_protocol::Text;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -277,13 +278,7 @@ impl Tracker {
             let current = self.state(path)?;
             match current {
                 State::Directory { .. } => {
-                    let place = self.place(path);
-                    self.root.forget();
-                    match state::remove_directory(&place) {
-                        Err(error) if error.error.kind() == std::io::ErrorKind::DirectoryNotEmpty => {}
-                        other => other?,
-                    }
-                    self.root.forget();
+                    self.place(path).remove_directory()?;
                 }
                 current => self.change(&[(path, &current, &State::Absent)])?,
             }
@@ -346,25 +341,29 @@ impl Tracker {
 
     fn change_one(&self, place: &Place, current: &State, desired: &State) -> Result<()> {
         match (current, desired) {
-            (State::Directory { .. }, State::Absent) => {
-                self.root.forget();
-                state::remove_directory(place)
-            }
+            (State::Directory { .. }, State::Absent) => remove_directory(place),
             (State::Directory { .. }, State::File { .. } | State::Symlink { .. }) => {
-                self.root.forget();
-                state::remove_directory(place)?;
+                remove_directory(place)?;
                 place.temporary(TEMPORARY).rename_to(place)
             }
             (_, State::Absent) => place.remove(),
             (State::Absent | State::Directory { .. }, State::Directory { attributes }) => {
                 attributes.give_directory(place)
             }
-            (_, State::Directory { .. }) => Err(PathError::new("mkdir", place.shown(), rustix::io::Errno::EXIST)),
+            (_, State::Directory { .. }) => Err(PathError::new("mkdir", place.shown(), Errno::EXIST)),
             (State::File { content, .. }, State::File { content: wanted, attributes }) if content == wanted => {
                 attributes.give_in_place(place)
             }
             _ => place.temporary(TEMPORARY).rename_to(place),
         }
+    }
+
+    /// Writes a file or symlink in this state to a place that is nobody's, such as one in the cache directory.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn write_copy(&self, state: &State, place: &Place) -> Result<()> {
+        state.write_temporary(place, &self.contents)
     }
 
     /// What we made at a path and what is there, as two files that can be compared: of a file that we made, a copy in the cache directory
@@ -377,7 +376,7 @@ impl Tracker {
         let copy = cache.place(&Path::new("made").join(crate::place::without_root(path)));
         copy.create_folder()?;
         if let Some(made) = made {
-            made.write_temporary(&copy, &self.contents)?;
+            self.write_copy(made, &copy)?;
         }
         Ok(crate::FilePair { from: copy.shown(), to: self.place(path).shown() })
     }
@@ -389,6 +388,10 @@ impl Tracker {
     pub fn keep_only(&self, used: &BTreeSet<Digest>) -> Result<()> {
         self.contents.keep_only(used)
     }
+}
+
+fn remove_directory(place: &Place) -> Result<()> {
+    if place.remove_directory()? { Ok(()) } else { Err(PathError::new("rmdir", place.shown(), Errno::NOTEMPTY)) }
 }
 
 #[cfg(test)]

@@ -1,24 +1,14 @@
-//! The plugin: its entities, and how a set of them is applied.
+//! The plugin: managed files, be they overlays or declared, and how a set of them is applied.
 
-use crate::change::FAILED;
-use crate::check;
-use crate::entity::FileEntity;
-use crate::scan;
-use crate::workshop::Workshop;
+use crate::declared::{self, DeclaredFile};
+use crate::overlay::{self, FileEntity};
 use bstr::BStr;
+use holo_plugin::declared::Declared;
 use holo_plugin::{
-    Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Plugin, ScanError, SetAnswers, Sink, Stream,
-    Verdict,
+    Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Plugin, ScanError, SetAnswers, Verdict,
 };
-use std::time::{Duration, Instant};
-
-/// How many changes are made durable together. The target's new content lies beside it meanwhile, so this bounds the space that takes.
-const GROUP_SIZE: usize = 1024;
-/// How long changes are gathered: what is done shall be seen, even if single entities take long.
-const GROUP_TIME: Duration = Duration::from_millis(200);
-
-/// How many entities are looked at, side by side, before what is to be done for the first of them is begun.
-const LOOKED_AT_TOGETHER: usize = 512;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// The plugin `files`.
 pub(crate) struct Files {
@@ -26,110 +16,142 @@ pub(crate) struct Files {
     pub(crate) records_in_test_mode: bool,
 }
 
+/// A managed file.
+pub(crate) enum ManagedFile {
+    /// One that others have installed, with what is laid over it.
+    Overlay(FileEntity),
+    /// One that has an overlay now, and was declared before.
+    OverlayAfter(Box<DeclaredFile>, FileEntity),
+    /// One that is declared as a whole, or was.
+    Declared(Box<Declared<DeclaredFile>>),
+}
+
 impl Plugin for Files {
-    type Entity = FileEntity;
+    type Entity = ManagedFile;
 
     const CONCURRENT: bool = true;
 
-    fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<FileEntity>, ScanError> {
-        scan::all(host, output)
+    fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<ManagedFile>, ScanError> {
+        Ok(with_declared(host, overlay::scan::all(host, output)?, output))
     }
 
-    fn find(&self, host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Option<FileEntity>, ScanError> {
-        scan::one(host, id, output)
+    fn find(&self, host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Option<ManagedFile>, ScanError> {
+        let overlay = overlay::scan::one(host, id, output)?;
+        let all = with_declared(host, overlay.into_iter().collect(), output);
+        Ok(all.into_iter().find(|file| file.report().id == id))
     }
 
-    fn apply_set(&self, host: &Host, set: &[Job<'_, FileEntity>], answers: &mut dyn SetAnswers) {
+    fn apply_set(&self, host: &Host, set: &[Job<'_, ManagedFile>], answers: &mut dyn SetAnswers) {
         let records = self.records_in_test_mode || !host.test_mode();
-        match Workshop::open(host, records) {
-            Ok(workshop) => work_on(set, workshop, answers),
-            Err(error) => fail(set.len(), &error.to_string(), answers),
+        let (mut overlays, mut places) = (Vec::new(), Vec::new());
+        let mut changed = false;
+        for (place, job) in set.iter().enumerate() {
+            if let ManagedFile::Overlay(entity) = job.entity {
+                overlays.push(Job { entity, mode: job.mode });
+                places.push(place);
+            }
         }
-    }
-}
-
-fn work_on(set: &[Job<'_, FileEntity>], mut workshop: Workshop<'_>, answers: &mut dyn SetAnswers) {
-    let mut group = Vec::new();
-    let mut group_ends = Instant::now() + GROUP_TIME;
-    let mut places = 0..;
-    // A program that is run may change anything, so what comes after it is looked at then.
-    let parts = set.split_inclusive(|job| job.entity.runs_programs()).flat_map(|part| part.chunks(LOOKED_AT_TOGETHER));
-    for part in parts {
-        let unchanged = workshop.look(part);
-        for ((job, is_unchanged), place) in part.iter().zip(unchanged).zip(&mut places) {
-            if is_unchanged {
-                answers.end(place, Applied::Unchanged);
-            } else {
-                answers.begin(place);
-                let change = workshop.prepare(place, job, &mut answers.output(place));
-                if change.is_empty() {
-                    answers.end(place, change.into_outcome());
-                } else {
-                    group.push(change);
+        if !overlays.is_empty() {
+            overlay::apply(host, &overlays, records, &mut Part { places: &places, answers });
+        }
+        for (place, job) in set.iter().enumerate() {
+            let applied = match job.entity {
+                ManagedFile::Overlay(_) => continue,
+                other => {
+                    answers.begin(place);
+                    other.apply_alone(host, job.mode, &mut answers.output(place))
                 }
+            };
+            changed |= matches!(applied, Applied::Changed(_));
+            if changed && set[place + 1..].iter().all(|job| matches!(job.entity, ManagedFile::Overlay(_))) {
+                tidy_up(host, &mut answers.output(place));
             }
-            if group.len() == GROUP_SIZE || (!group.is_empty() && Instant::now() > group_ends) {
-                workshop.commit(std::mem::take(&mut group), answers);
-                group_ends = Instant::now() + GROUP_TIME;
-            }
+            answers.end(place, applied);
         }
     }
-    workshop.commit(group, answers);
-    workshop.close();
 }
 
-impl Entity for FileEntity {
+/// The overlays, and what is declared beside or instead of them.
+fn with_declared(host: &Host, overlays: Vec<FileEntity>, output: &mut Output<'_>) -> Vec<ManagedFile> {
+    let found = declared::Found::read(host, output);
+    if found.is_empty() {
+        return overlays.into_iter().map(ManagedFile::Overlay).collect();
+    }
+    let mut by_path: BTreeMap<PathBuf, FileEntity> =
+        overlays.into_iter().map(|entity| (entity.path.clone(), entity)).collect();
+    let (declared, mut leaving) = found.into_entities(&mut by_path, output);
+    let overlay = |(path, entity): (PathBuf, FileEntity)| match leaving.remove(&path) {
+        Some(declared) => ManagedFile::OverlayAfter(Box::new(declared), entity),
+        None => ManagedFile::Overlay(entity),
+    };
+    let mut files: Vec<ManagedFile> = by_path.into_iter().map(overlay).collect();
+    files.extend(declared.into_iter().map(|entity| ManagedFile::Declared(Box::new(entity))));
+    files
+}
+
+fn tidy_up(host: &Host, output: &mut Output<'_>) {
+    if let Err(error) = declared::forget_unused(host, output) {
+        output.warning(error.to_string());
+    }
+}
+
+impl ManagedFile {
+    fn entity(&self) -> &dyn Entity {
+        match self {
+            ManagedFile::Overlay(entity) | ManagedFile::OverlayAfter(_, entity) => entity,
+            ManagedFile::Declared(entity) => entity.as_ref(),
+        }
+    }
+
+    fn apply_alone(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
+        if let ManagedFile::OverlayAfter(declared, _) = self {
+            match declared.apply(host, mode, output) {
+                Applied::Changed(_) | Applied::Unchanged => {}
+                other => return other,
+            }
+        }
+        self.entity().apply(host, mode, output)
+    }
+}
+
+impl Entity for ManagedFile {
     fn report(&self) -> EntityReport {
-        self.to_report()
+        self.entity().report()
     }
 
     fn apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
-        let mut answer = OneAnswer { output, applied: FAILED };
-        // A process for one entity does not look at what is recorded of all of them.
-        match Workshop::open(host, false) {
-            Ok(workshop) => work_on(&[Job { entity: self, mode }], workshop, &mut answer),
-            Err(error) => fail(1, &error.to_string(), &mut answer),
+        let applied = self.apply_alone(host, mode, output);
+        if !matches!(self, ManagedFile::Overlay(_)) && matches!(applied, Applied::Changed(_)) {
+            tidy_up(host, output);
         }
-        answer.applied
+        applied
     }
 
     fn check(&self, host: &Host, output: &mut Output<'_>) -> Verdict {
-        check::check(self, host, output)
+        self.entity().check(host, output)
     }
 
-    fn diff(&self, _: &Host) -> Option<FilePair> {
-        Some(FilePair { from: self.shown_provisioned(), to: self.shown_target() })
-    }
-}
-
-fn fail(count: usize, reason: &str, answers: &mut dyn SetAnswers) {
-    for place in 0..count {
-        answers.begin(place);
-        answers.output(place).error(format!("skipping target: {reason}"));
-        answers.end(place, FAILED);
+    fn diff(&self, host: &Host) -> Option<FilePair> {
+        self.entity().diff(host)
     }
 }
 
-/// The answer to a set of one.
-struct OneAnswer<'a, 'b> {
-    output: &'a mut Output<'b>,
-    applied: Applied,
+/// The answers to some of a set.
+struct Part<'a> {
+    places: &'a [usize],
+    answers: &'a mut dyn SetAnswers,
 }
 
-impl SetAnswers for OneAnswer<'_, '_> {
-    fn begin(&mut self, _: usize) {}
-
-    fn output(&mut self, _: usize) -> Output<'_> {
-        Output::new(self)
+impl SetAnswers for Part<'_> {
+    fn begin(&mut self, place: usize) {
+        self.answers.begin(self.places[place]);
     }
 
-    fn end(&mut self, _: usize, applied: Applied) {
-        self.applied = applied;
+    fn output(&mut self, place: usize) -> Output<'_> {
+        self.answers.output(self.places[place])
     }
-}
 
-impl Sink for OneAnswer<'_, '_> {
-    fn write(&mut self, stream: Stream, bytes: &[u8]) {
-        self.output.relay(stream, bytes);
+    fn end(&mut self, place: usize, applied: Applied) {
+        self.answers.end(self.places[place], applied);
     }
 }

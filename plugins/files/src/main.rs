@@ -1,19 +1,8 @@
 //! The `files` plugin: configuration files, made from what packages bring and what resource files lay over it.
 
-mod change;
-mod check;
-mod desired;
-mod distribution;
-mod entity;
+mod declared;
 mod files;
-mod layout;
-mod provision;
-mod record;
-mod recovery;
-mod scan;
-mod scrub;
-mod stock;
-mod workshop;
+mod overlay;
 
 fn main() -> std::process::ExitCode {
     let asked_for = std::env::var_os("HOLO_FILES_RECORD").is_some_and(|value| value == "1");

@@ -5,7 +5,7 @@ use crate::directory;
 use crate::error::{PathError, Result, at};
 use crate::place::Place;
 use holo_protocol::Text;
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid};
+use rustix::fs::{FileType, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -206,13 +206,5 @@ impl Attributes {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = place.with("open", |directory, name| rustix::fs::openat(directory, name, flags, Mode::empty()))?;
         self.give(&File::from(opened), place)
-    }
-}
-
-/// Removes an empty directory.
-pub(super) fn remove_directory(place: &Place) -> Result<()> {
-    match place.with("rmdir", |directory, name| rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR)) {
-        Err(error) if !error.is_missing() => Err(error),
-        _ => Ok(()),
     }
 }

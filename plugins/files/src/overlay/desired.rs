@@ -1,7 +1,7 @@
 //! What a target shall be: its base, and what resource files make of it.
 
-use crate::entity::{FileEntity, Kind, Resource};
-use crate::layout::Layout;
+use crate::overlay::entity::{FileEntity, Kind, Resource};
+use crate::overlay::layout::Layout;
 use holo_plugin::error::PathError;
 use holo_plugin::{Content, Image, Output, Place, Unmanageable, process};
 use std::path::Path;

@@ -1,12 +1,12 @@
 //! Provisioning: what an entity with resource files needs.
 
-use crate::change::{Change, FAILED};
-use crate::desired::{self, NotEvaluated};
-use crate::entity::FileEntity;
-use crate::layout::Layout;
-use crate::record::Fingerprint;
-use crate::stock::Stock;
-use crate::workshop::Workshop;
+use crate::overlay::change::{Change, FAILED};
+use crate::overlay::desired::{self, NotEvaluated};
+use crate::overlay::entity::FileEntity;
+use crate::overlay::layout::Layout;
+use crate::overlay::record::Fingerprint;
+use crate::overlay::stock::Stock;
+use crate::overlay::workshop::Workshop;
 use holo_plugin::{Applied, ForceTo, Image, Mode, Output, Stamp, Unmanageable};
 
 /// An entity that there is nothing to be done for.

@@ -1,6 +1,6 @@
 //! What package managers leave beside a target that was changed: new stock files, and saved ones.
 
-use crate::distribution::Distribution;
+use crate::overlay::distribution::Distribution;
 use holo_plugin::error::Result;
 use holo_plugin::{Durability, Image, Output, Place};
 use std::os::unix::ffi::OsStrExt;

@@ -1,8 +1,8 @@
 //! Scrubbing: putting an orphan's target back as it was found.
 
-use crate::change::{Change, FAILED};
-use crate::entity::FileEntity;
-use crate::workshop::Workshop;
+use crate::overlay::change::{Change, FAILED};
+use crate::overlay::entity::FileEntity;
+use crate::overlay::workshop::Workshop;
 use holo_plugin::{Applied, Image, Output, Unmanageable};
 
 /// Finds out what is to be done, and prepares it. What goes wrong is said.

@@ -7,8 +7,8 @@
 //!
 //! The record is a shortcut and nothing else. Whoever loses it, by a crash or by deleting it, loses only the time to read everything once.
 
-use crate::entity::Resource;
-use crate::layout::Layout;
+use crate::overlay::entity::Resource;
+use crate::overlay::layout::Layout;
 use holo_plugin::error::{PathError, Result};
 use holo_plugin::{Host, Place, Stamp};
 use sha2::{Digest, Sha256};
@@ -182,7 +182,7 @@ fn shortened(sum: Sha256) -> Sum {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entity::Resource;
+    use crate::overlay::entity::Resource;
 
     fn entries() -> BTreeMap<Sum, Fingerprint> {
         let entry = |path: &str, state: u8| (key(Path::new(path)), Fingerprint([state; SUM_SIZE]));

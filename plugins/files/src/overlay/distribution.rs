@@ -1,6 +1,6 @@
 //! Which distribution this is, as `os-release(5)` says: it decides how stock files are left beside targets.
 
-use crate::layout::Layout;
+use crate::overlay::layout::Layout;
 use std::io::Read;
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! Which files are managed: those with resource files, and those that once had some.
 
-use crate::entity::{FileEntity, PREFIX, Resource, SCRIPT_SUFFIX};
-use crate::layout::{BASE, Layout};
+use crate::overlay::entity::{FileEntity, PREFIX, Resource, SCRIPT_SUFFIX};
+use crate::overlay::layout::{BASE, Layout};
 use bstr::{BStr, ByteSlice};
 use holo_plugin::error::PathError;
 use holo_plugin::{Host, Output, ScanError};

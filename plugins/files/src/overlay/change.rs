@@ -9,8 +9,8 @@
 //! in step 4: in between, who finds the target equal to the intent knows that it is our own unfinished work and not a person's.
 //! Many changes take each step together, so that the disk is waited for once for all of them.
 
-use crate::layout::{BASE, Layout, PROVISIONED};
-use crate::stock::TEMPORARY_SUFFIX;
+use crate::overlay::layout::{BASE, Layout, PROVISIONED};
+use crate::overlay::stock::TEMPORARY_SUFFIX;
 use holo_plugin::error::Result;
 use holo_plugin::{Applied, Durability, Image, Output, Place};
 use std::path::{Path, PathBuf};

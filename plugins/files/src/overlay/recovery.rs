@@ -1,9 +1,9 @@
 //! What an apply that was killed has left behind, and how it is put in order.
 
-use crate::entity::FileEntity;
-use crate::layout::{BASE, Layout, PROVISIONED, intent_name};
-use crate::scan;
-use crate::stock::TEMPORARY_SUFFIX;
+use crate::overlay::entity::FileEntity;
+use crate::overlay::layout::{BASE, Layout, PROVISIONED, intent_name};
+use crate::overlay::scan;
+use crate::overlay::stock::TEMPORARY_SUFFIX;
 use holo_plugin::error::Result;
 use holo_plugin::{Host, Image, Output, Sink, Stream};
 use std::collections::HashSet;

@@ -1,6 +1,6 @@
 //! A managed file: its path, and the resource files that say what it shall be.
 
-use crate::layout::{self, BASE, PROVISIONED};
+use crate::overlay::layout::{self, BASE, PROVISIONED};
 use bstr::{BString, ByteSlice};
 use holo_plugin::{Action, EntityReport, Host};
 use std::ffi::OsStr;

@@ -1,13 +1,13 @@
 //! Where entities are worked on: what is opened and found out once for a whole set.
 
-use crate::change::{self, Change, FAILED};
-use crate::distribution::Distribution;
-use crate::entity::FileEntity;
-use crate::layout::Layout;
-use crate::provision::{self, Unchanged};
-use crate::record::Record;
-use crate::recovery::Recovery;
-use crate::scrub;
+use crate::overlay::change::{self, Change, FAILED};
+use crate::overlay::distribution::Distribution;
+use crate::overlay::entity::FileEntity;
+use crate::overlay::layout::Layout;
+use crate::overlay::provision::{self, Unchanged};
+use crate::overlay::record::Record;
+use crate::overlay::recovery::Recovery;
+use crate::overlay::scrub;
 use holo_plugin::error::Result;
 use holo_plugin::{Host, Job, Output, SetAnswers};
 use std::os::fd::OwnedFd;

@@ -1,10 +1,10 @@
 //! Checking: what an apply would do, found out without changing anything.
 
-use crate::desired::{self, NotEvaluated};
-use crate::distribution::Distribution;
-use crate::entity::FileEntity;
-use crate::layout::Layout;
-use crate::provision::is_ours;
+use crate::overlay::desired::{self, NotEvaluated};
+use crate::overlay::distribution::Distribution;
+use crate::overlay::entity::FileEntity;
+use crate::overlay::layout::Layout;
+use crate::overlay::provision::is_ours;
 use holo_plugin::{ForceTo, Host, Image, Output, Unmanageable, Verdict};
 
 /// What applying the entity would do. What is wrong with it is said.

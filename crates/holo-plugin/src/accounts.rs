@@ -1,0 +1,106 @@
+//! Users and groups by name: those of the system that is managed.
+
+use crate::Host;
+use crate::place::Tree;
+use holo_protocol::words::reason;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The users and groups of a system: the running one's as its name service knows them, otherwise those in `etc/passwd` and `etc/group`
+/// below the root.
+#[derive(Debug)]
+pub struct Accounts {
+    below: Option<Arc<Tree>>,
+}
+
+impl Accounts {
+    /// The accounts of the host.
+    ///
+    /// # Errors
+    /// If its root cannot be opened.
+    pub fn of(host: &Host) -> crate::error::Result<Accounts> {
+        let below = if host.test_mode() { Some(Tree::open(host.root())?) } else { None };
+        Ok(Accounts { below })
+    }
+
+    /// The number of a user, by name or number.
+    ///
+    /// # Errors
+    /// What is wrong, in words: nobody is called so, or nobody can be asked.
+    pub fn user(&self, name: &str) -> Result<u32, String> {
+        let known = |name: &str| nix::unistd::User::from_name(name).map(|user| user.map(|user| user.uid.as_raw()));
+        self.find("user", "etc/passwd", name, known)
+    }
+
+    /// The number of a group, by name or number.
+    ///
+    /// # Errors
+    /// As [`Accounts::user`].
+    pub fn group(&self, name: &str) -> Result<u32, String> {
+        let known = |name: &str| nix::unistd::Group::from_name(name).map(|group| group.map(|group| group.gid.as_raw()));
+        self.find("group", "etc/group", name, known)
+    }
+
+    fn find(
+        &self,
+        kind: &str,
+        file: &str,
+        name: &str,
+        known: impl Fn(&str) -> nix::Result<Option<u32>>,
+    ) -> Result<u32, String> {
+        // A name may consist of digits; an account of that name comes first.
+        let found = match &self.below {
+            None => {
+                known(name).map_err(|errno| format!("cannot look up {kind} {name:?}: {}", reason(&errno.into())))?
+            }
+            Some(root) => in_file(root, file, name)?,
+        };
+        found.or_else(|| name.parse().ok()).ok_or_else(|| format!("there is no {kind} {name:?}"))
+    }
+}
+
+/// The number that a line `NAME:x:NUMBER:…` gives.
+fn in_file(root: &Arc<Tree>, file: &str, name: &str) -> Result<Option<u32>, String> {
+    let place = root.place(Path::new(file)).followed().map_err(|error| error.to_string())?;
+    let Some(mut file) = place.open_if_file().map_err(|error| error.to_string())? else { return Ok(None) };
+    let mut text = Vec::new();
+    file.read_to_end(&mut text).map_err(|error| format!("read {}: {}", place.shown().display(), reason(&error)))?;
+    let text = String::from_utf8_lossy(&text);
+    Ok(text.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok())?
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holo_protocol::environment as names;
+
+    #[test]
+    fn accounts_are_those_below_the_root() {
+        let root = tempfile::tempdir().unwrap();
+        let etc = root.path().join("etc");
+        let host =
+            Host::from_environment(|name| Some(if name == names::ROOT_DIR { root.path().into() } else { "x".into() }))
+                .unwrap();
+        let accounts = Accounts::of(&host).unwrap();
+        assert_eq!(accounts.user("fred").unwrap_err(), "there is no user \"fred\"");
+        assert_eq!(accounts.user("1234"), Ok(1234));
+        std::fs::create_dir(&etc).unwrap();
+        std::fs::write(etc.join("passwd"), "root:x:0:0::/root:/bin/sh\nodd\nfred:x:77:88::/home/fred:\n4:x:5:6:::\n")
+            .unwrap();
+        std::fs::write(etc.join("group"), "root:x:0:\nfred:x:88:a,b\n").unwrap();
+        assert_eq!((accounts.user("fred"), accounts.group("fred")), (Ok(77), Ok(88)));
+        assert_eq!(accounts.user("4"), Ok(5));
+        assert!(accounts.user("odd").is_err());
+    }
+
+    #[test]
+    fn the_running_system_is_asked() {
+        let host = Host::from_environment(|name| Some(if name == names::ROOT_DIR { "/".into() } else { "x".into() }));
+        let accounts = Accounts::of(&host.unwrap()).unwrap();
+        assert_eq!((accounts.user("root"), accounts.group("root")), (Ok(0), Ok(0)));
+    }
+}

@@ -1,0 +1,147 @@
+//! What a `[[file]]` table says, and what of it can be.
+
+use holo_plugin::definitions::{Command, Definition, Invalid};
+use serde::Deserialize;
+use std::path::{Component, Path, PathBuf};
+
+/// A file, directory or symlink as it is declared.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FileDefinition {
+    /// Where it is, an absolute path.
+    pub(crate) path: String,
+    /// What is to be there.
+    #[serde(default)]
+    pub(crate) ensure: Ensure,
+    /// What is in the file.
+    pub(crate) content: Option<String>,
+    /// The file below the resource directory that has the content; rendered first if its name ends with `.holotemplate`.
+    pub(crate) source: Option<String>,
+    /// Where the symlink leads to.
+    pub(crate) target: Option<String>,
+    /// Who owns it, by name or number.
+    pub(crate) owner: Option<String>,
+    /// The group that owns it, by name or number.
+    pub(crate) group: Option<String>,
+    /// All twelve bits, as an octal number such as `0640` or `0o640`.
+    pub(crate) mode: Option<String>,
+    /// Removes a directory with its content.
+    #[serde(default)]
+    pub(crate) force: bool,
+    /// A program that has to find the new file well before it takes the place of the old one; `{}` is the path of the new file.
+    pub(crate) validate: Option<Command>,
+    /// Whether nobody may see the content: there is no difference to be shown, and the file is 0600 unless a mode is given.
+    #[serde(default)]
+    pub(crate) sensitive: bool,
+    /// What the name of the copy ends with that is kept beside the file when its content is replaced.
+    pub(crate) backup: Option<String>,
+}
+
+/// What is to be at the path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Ensure {
+    /// A regular file.
+    #[default]
+    Present,
+    /// Nothing.
+    Absent,
+    /// A directory.
+    Directory,
+    /// A symlink.
+    Symlink,
+}
+
+impl Definition for FileDefinition {
+    const TABLE: &'static str = "file";
+    const KEY: &'static str = "path";
+
+    fn validate(&self) -> Result<(), Invalid> {
+        self.validate_path()?;
+        let only = |key: &'static str, given: bool, ensure: Ensure, words: &str| {
+            if given && self.ensure != ensure { Err(Invalid::new(key, format!("is for {words}"))) } else { Ok(()) }
+        };
+        only("content", self.content.is_some(), Ensure::Present, "files")?;
+        only("source", self.source.is_some(), Ensure::Present, "files")?;
+        only("validate", self.validate.is_some(), Ensure::Present, "files")?;
+        only("backup", self.backup.is_some(), Ensure::Present, "files")?;
+        only("sensitive", self.sensitive, Ensure::Present, "files")?;
+        only("target", self.target.is_some(), Ensure::Symlink, "ensure = \"symlink\"")?;
+        only("force", self.force, Ensure::Absent, "ensure = \"absent\"")?;
+        if self.ensure == Ensure::Absent {
+            return Ok(());
+        }
+        if self.content.is_some() && self.source.is_some() {
+            return Err(Invalid::new("source", "cannot be given together with content"));
+        }
+        if let Some(source) = &self.source
+            && !is_below(Path::new(source))
+        {
+            return Err(Invalid::new("source", format!("{source:?} is not a path below the resource directory")));
+        }
+        match (self.ensure, &self.target) {
+            (Ensure::Symlink, None) => return Err(Invalid::new("target", "is needed for a symlink")),
+            (Ensure::Symlink, Some(target)) if target.is_empty() || target.contains('\0') => {
+                return Err(Invalid::new("target", format!("{target:?} is no path")));
+            }
+            _ => {}
+        }
+        if self.ensure == Ensure::Symlink && self.mode.is_some() {
+            return Err(Invalid::new("mode", "a symlink has none"));
+        }
+        if let Some(suffix) = &self.backup
+            && (suffix.is_empty() || suffix.contains(['/', '\0']))
+        {
+            return Err(Invalid::new("backup", format!("{suffix:?} cannot be the end of a name")));
+        }
+        for (key, name) in [("owner", &self.owner), ("group", &self.group)] {
+            if name.as_ref().is_some_and(|name| name.is_empty() || name.contains([':', '/', '\0'])) {
+                return Err(Invalid::new(key, "is no name"));
+            }
+        }
+        self.mode().map(drop)
+    }
+}
+
+impl FileDefinition {
+    fn validate_path(&self) -> Result<(), Invalid> {
+        let wrong = |problem: &str| Err(Invalid::new("path", format!("{:?} {problem}", self.path)));
+        let path = Path::new(&self.path);
+        if !path.is_absolute() {
+            return wrong("is not absolute");
+        }
+        // Two ways to write a path would be two entities.
+        let cleaned: PathBuf = path.components().collect();
+        if cleaned.as_os_str() != path.as_os_str() || path.components().any(|part| part == Component::ParentDir) {
+            return wrong("is not written plainly: no `.`, no `..`, no slash twice or at the end");
+        }
+        if path.file_name().is_none() {
+            return wrong("is the root itself");
+        }
+        Ok(())
+    }
+
+    /// The path, with its leading slash.
+    pub(crate) fn path(&self) -> &Path {
+        Path::new(&self.path)
+    }
+
+    /// The mode, if one is given.
+    pub(crate) fn mode(&self) -> Result<Option<u32>, Invalid> {
+        let Some(text) = &self.mode else { return Ok(None) };
+        let digits = text.strip_prefix("0o").or_else(|| text.strip_prefix("0O")).unwrap_or(text);
+        let is_octal = !digits.is_empty() && digits.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
+        let mode = u32::from_str_radix(digits, 8).ok().filter(|mode| is_octal && *mode <= 0o7777);
+        mode.map(Some).ok_or_else(|| Invalid::new("mode", format!("{text:?} is no octal number up to 7777")))
+    }
+}
+
+fn is_below(path: &Path) -> bool {
+    let mut parts = path.components().peekable();
+    parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))
+}
+
+#[cfg(test)]
+mod tests;

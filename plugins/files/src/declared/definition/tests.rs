@@ -1,0 +1,98 @@
+//! Definitions that are valid, and those that are not.
+use super::*;
+
+/// `type property value context verdict note`: definitions of a peer that has much the same keys.
+const VECTORS: &str = include_str!("validation.tsv");
+
+/// Where we judge otherwise: all twelve bits of a mode can be given.
+const OTHERWISE: [&str; 1] = ["1777"];
+
+fn definition(json: &serde_json::Value) -> Result<FileDefinition, String> {
+    let mut json = json.clone();
+    let object = json.as_object_mut().unwrap();
+    if let Some(name) = object.remove("name") {
+        object.insert("path".into(), name);
+    }
+    let definition: FileDefinition = serde_json::from_value(json).map_err(|error| error.to_string())?;
+    definition.validate().map(|()| definition).map_err(|invalid| format!("{invalid:?}"))
+}
+
+#[test]
+fn judges_as_others_do() {
+    let mut judged = 0;
+    for line in VECTORS.lines().skip(1) {
+        let [kind, property, value, expected, context, note] = line.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("{line}");
+        };
+        assert_eq!(kind, "file");
+        let value: serde_json::Value = serde_json::from_str(value).unwrap();
+        let json = if context.is_empty() {
+            // Modes of directories: the peer adds x where r is, we take what is written.
+            assert!(property.starts_with("mode(ensure=directory)"), "{line}");
+            serde_json::json!({ "name": "/d", "ensure": "directory", "mode": value })
+        } else {
+            serde_json::from_str(context).unwrap()
+        };
+        let ours = definition(&json);
+        let is_otherwise = value.as_str().is_some_and(|value| OTHERWISE.contains(&value));
+        assert_eq!(ours.is_ok(), (expected == "valid") != is_otherwise, "{json} {note}: {ours:?}");
+        judged += 1;
+    }
+    assert_eq!(judged, 59);
+}
+
+#[test]
+fn modes_are_numbers() {
+    let mode = |text: &str| {
+        let definition = definition(&serde_json::json!({ "path": "/x", "mode": text })).ok()?;
+        definition.mode().unwrap()
+    };
+    for (text, number) in
+        [("644", 0o644), ("0644", 0o644), ("0o755", 0o755), ("0O1777", 0o1777), ("0", 0), ("7777", 0o7777)]
+    {
+        assert_eq!(mode(text), Some(number), "{text}");
+    }
+    for text in ["", "8", "0x1ff", "10000", "+644", "0o", "rw-r--r--", " 644"] {
+        assert_eq!(mode(text), None, "{text}");
+    }
+}
+
+#[test]
+fn keys_belong_to_what_is_ensured() {
+    let judge = |json: serde_json::Value| definition(&json).map(drop);
+    for json in [
+        serde_json::json!({ "path": "/x", "ensure": "symlink" }),
+        serde_json::json!({ "path": "/x", "ensure": "symlink", "target": "y", "mode": "0777" }),
+        serde_json::json!({ "path": "/x", "target": "y" }),
+        serde_json::json!({ "path": "/x", "ensure": "directory", "content": "y" }),
+        serde_json::json!({ "path": "/x", "source": "../y" }),
+        serde_json::json!({ "path": "/x", "source": "/y" }),
+        serde_json::json!({ "path": "/x", "source": "" }),
+        serde_json::json!({ "path": "/x", "backup": "/y" }),
+        serde_json::json!({ "path": "/x", "backup": "" }),
+        serde_json::json!({ "path": "/x", "validate": "" }),
+        serde_json::json!({ "path": "/x/" }),
+        serde_json::json!({ "path": "/x//y" }),
+        serde_json::json!({ "path": "//x" }),
+        serde_json::json!({ "path": "/" }),
+        serde_json::json!({ "path": "/x", "contents": "y" }),
+    ] {
+        assert!(judge(json.clone()).is_err(), "{json}");
+    }
+    assert_eq!(judge(serde_json::json!({ "path": "/x", "source": "a/b", "validate": "v {}", "backup": "~" })), Ok(()));
+}
+
+#[test]
+fn the_schema_is_that_of_the_types() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/holo-files.schema.json");
+    let schema = holo_plugin::definitions::schema::<FileDefinition>("Definition files of holo-files");
+    let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+    if std::env::var_os("HOLO_BLESS").is_some() {
+        std::fs::write(path, &text).unwrap();
+    }
+    assert_eq!(
+        std::fs::read_to_string(path).unwrap_or_default(),
+        text,
+        "HOLO_BLESS=1 cargo test -p holo-files rewrites it"
+    );
+}

@@ -1,0 +1,188 @@
+//! What a declared path shall be, given what is there.
+
+use super::definition::{Ensure, FileDefinition};
+use bstr::ByteSlice;
+use holo_plugin::facts::Templates;
+use holo_plugin::tracked::{Attributes, Digest, State, Tracker};
+use holo_plugin::{Accounts, Host, Tree};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// What the name of a source ends with that is rendered.
+const TEMPLATE_SUFFIX: &str = ".holotemplate";
+/// What nobody may want to be removed with everything in it: the root's own directories, and these below them.
+const PROTECTED: [&str; 6] = ["/usr/bin", "/usr/lib", "/usr/sbin", "/usr/share", "/var/lib", "/var/log"];
+
+/// Why a path cannot be what is declared.
+pub(super) enum Obstacle {
+    /// It could be by force; the reason is a fragment.
+    NeedsForce(String),
+    /// It cannot, for this reason.
+    Never(String),
+}
+
+impl<E: std::fmt::Display> From<E> for Obstacle {
+    fn from(error: E) -> Self {
+        Obstacle::Never(error.to_string())
+    }
+}
+
+/// What is wanted of the paths that the entity is about: its own, last of all, and everything in a directory that goes.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) states: Vec<(PathBuf, State)>,
+    /// The bytes of the file, which are not kept yet.
+    pub(super) bytes: Option<Vec<u8>>,
+}
+
+/// Finds out what is wanted, and changes nothing.
+pub(super) fn of(
+    definition: &FileDefinition,
+    current: &State,
+    force: bool,
+    host: &Host,
+    tracker: &Tracker,
+) -> Result<Wanted, Obstacle> {
+    let shown = host.below_root(definition.path()).display().to_string();
+    match (definition.ensure, current) {
+        (Ensure::Absent, State::Directory { .. }) => return everything_gone(definition, tracker),
+        (Ensure::Directory, State::File { .. } | State::Symlink { .. }) if !force => {
+            return Err(Obstacle::NeedsForce(format!("{shown} is a {} and would become a directory", current.kind())));
+        }
+        (Ensure::Present | Ensure::Symlink, State::Directory { .. }) => {
+            return Err(Obstacle::Never(format!("{shown} is a directory; declare it absent first")));
+        }
+        _ => {}
+    }
+    let attributes = || attributes(definition, current, host);
+    let mut bytes = None;
+    let state = match definition.ensure {
+        Ensure::Absent => State::Absent,
+        Ensure::Directory => State::Directory { attributes: attributes()? },
+        Ensure::Symlink => {
+            let Attributes { uid, gid, .. } = attributes()?;
+            State::Symlink { target: definition.target.clone().unwrap_or_default().into(), uid, gid }
+        }
+        Ensure::Present => {
+            let content = match content(definition, host)? {
+                Some(new) => {
+                    let digest = Digest::of_bytes(&new);
+                    bytes = Some(new);
+                    digest
+                }
+                // Only mode and owner are managed, or that there is a file at all.
+                None => current.content().cloned().unwrap_or_else(|| {
+                    bytes = Some(Vec::new());
+                    Digest::of_bytes(b"")
+                }),
+            };
+            State::File { content, attributes: attributes()? }
+        }
+    };
+    Ok(Wanted { states: vec![(definition.path().to_owned(), state)], bytes })
+}
+
+/// The attributes that are declared, and otherwise those that are there; what is new is root's or ours.
+fn attributes(definition: &FileDefinition, current: &State, host: &Host) -> Result<Attributes, Obstacle> {
+    let ours = Attributes {
+        mode: match definition.ensure {
+            Ensure::Directory => 0o755,
+            _ if definition.sensitive => 0o600,
+            _ => 0o644,
+        },
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+    };
+    let is_same_kind = matches!(
+        (definition.ensure, current),
+        (Ensure::Present, State::File { .. }) | (Ensure::Directory, State::Directory { .. })
+    );
+    let found = match current {
+        State::Symlink { uid, gid, .. } if definition.ensure == Ensure::Symlink => {
+            Attributes { uid: *uid, gid: *gid, ..ours }
+        }
+        current if is_same_kind => current.attributes().unwrap_or(ours),
+        _ => ours,
+    };
+    let mode = match definition.mode().map_err(|_| Obstacle::Never("the mode is no number".to_owned()))? {
+        Some(mode) => mode,
+        None if definition.sensitive => ours.mode,
+        None => found.mode,
+    };
+    let (mut uid, mut gid) = (found.uid, found.gid);
+    if definition.owner.is_some() || definition.group.is_some() {
+        let accounts = Accounts::of(host)?;
+        if let Some(owner) = &definition.owner {
+            uid = accounts.user(owner)?;
+        }
+        if let Some(group) = &definition.group {
+            gid = accounts.group(group)?;
+        }
+    }
+    Ok(Attributes { mode, uid, gid })
+}
+
+/// What shall be in the file, if that is declared.
+fn content(definition: &FileDefinition, host: &Host) -> Result<Option<Vec<u8>>, Obstacle> {
+    let Some(source) = &definition.source else {
+        return Ok(definition.content.as_ref().map(|content| content.clone().into_bytes()));
+    };
+    let place = Tree::open(host.resource_dir())?.place(Path::new(source)).followed()?;
+    let Some(mut file) = place.open_if_file()? else {
+        return Err(Obstacle::Never(format!("the source {} is not a file", place.shown().display())));
+    };
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(|error| {
+        let reason = holo_plugin::error::PathError::new("read", place.shown(), error);
+        Obstacle::Never(reason.to_string())
+    })?;
+    if !source.ends_with(TEMPLATE_SUFFIX) {
+        return Ok(Some(bytes));
+    }
+    let name = place.shown().display().to_string();
+    let text = bytes.to_str().map_err(|_| Obstacle::Never(format!("the template {name} is not UTF-8")))?;
+    let rendered = Templates::new(host.knowledge()).render(&name, text, &serde_json::Map::new())?;
+    Ok(Some(rendered.into_bytes()))
+}
+
+/// Nothing where a directory is, and nothing of what is in it.
+fn everything_gone(definition: &FileDefinition, tracker: &Tracker) -> Result<Wanted, Obstacle> {
+    let path = definition.path();
+    let mut states = Vec::new();
+    let shown = tracker.place(path).shown().display().to_string();
+    let is_protected = path.parent() == Some(Path::new("/")) || PROTECTED.iter().any(|kept| path == Path::new(kept));
+    let is_empty = tracker.place(&path.join("x")).siblings()?.is_empty();
+    if !is_empty && !definition.force {
+        return Err(Obstacle::Never(format!(
+            "{shown} is a directory with something in it; force = true would remove it"
+        )));
+    }
+    if !is_empty && is_protected {
+        return Err(Obstacle::Never(format!("{shown} is a directory of the system, which is not removed")));
+    }
+    collect(path, tracker, None, &mut states)?;
+    Ok(Wanted { states, bytes: None })
+}
+
+/// Adds everything below a directory, and the directory itself, the deepest first.
+fn collect(
+    directory: &Path,
+    tracker: &Tracker,
+    device: Option<u64>,
+    states: &mut Vec<(PathBuf, State)>,
+) -> Result<(), Obstacle> {
+    let place = tracker.place(directory);
+    let here = place.looks()?.map(|looks| looks.device);
+    if device.is_some_and(|device| here != Some(device)) {
+        return Err(Obstacle::Never(format!("{} is on another file system", place.shown().display())));
+    }
+    for name in tracker.place(&directory.join("x")).siblings()? {
+        let path = directory.join(name);
+        match tracker.state(&path)? {
+            State::Directory { .. } => collect(&path, tracker, here, states)?,
+            _ => states.push((path, State::Absent)),
+        }
+    }
+    states.push((directory.to_owned(), State::Absent));
+    Ok(())
+}

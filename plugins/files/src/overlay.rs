@@ -1,0 +1,123 @@
+//! Overlays: files that others have installed, and what resource files lay over them.
+
+mod change;
+mod check;
+mod desired;
+mod distribution;
+mod entity;
+mod layout;
+mod provision;
+mod record;
+mod recovery;
+pub(crate) mod scan;
+mod scrub;
+mod stock;
+mod workshop;
+
+pub(crate) use change::FAILED;
+pub(crate) use entity::{FileEntity, PREFIX};
+
+use holo_plugin::{
+    Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Sink, Stream, Verdict,
+};
+use std::time::{Duration, Instant};
+use workshop::Workshop;
+
+/// How many changes are made durable together. The target's new content lies beside it meanwhile, so this bounds the space that takes.
+const GROUP_SIZE: usize = 1024;
+/// How long changes are gathered: what is done shall be seen, even if single entities take long.
+const GROUP_TIME: Duration = Duration::from_millis(200);
+
+/// How many entities are looked at, side by side, before what is to be done for the first of them is begun.
+const LOOKED_AT_TOGETHER: usize = 512;
+
+/// Applies entities. With records, what is known from earlier applies to be unchanged is not read again.
+pub(crate) fn apply(host: &Host, set: &[Job<'_, FileEntity>], records: bool, answers: &mut dyn SetAnswers) {
+    match Workshop::open(host, records) {
+        Ok(workshop) => work_on(set, workshop, answers),
+        Err(error) => fail(set.len(), &error.to_string(), answers),
+    }
+}
+
+fn work_on(set: &[Job<'_, FileEntity>], mut workshop: Workshop<'_>, answers: &mut dyn SetAnswers) {
+    let mut group = Vec::new();
+    let mut group_ends = Instant::now() + GROUP_TIME;
+    let mut places = 0..;
+    // A program that is run may change anything, so what comes after it is looked at then.
+    let parts = set.split_inclusive(|job| job.entity.runs_programs()).flat_map(|part| part.chunks(LOOKED_AT_TOGETHER));
+    for part in parts {
+        let unchanged = workshop.look(part);
+        for ((job, is_unchanged), place) in part.iter().zip(unchanged).zip(&mut places) {
+            if is_unchanged {
+                answers.end(place, Applied::Unchanged);
+            } else {
+                answers.begin(place);
+                let change = workshop.prepare(place, job, &mut answers.output(place));
+                if change.is_empty() {
+                    answers.end(place, change.into_outcome());
+                } else {
+                    group.push(change);
+                }
+            }
+            if group.len() == GROUP_SIZE || (!group.is_empty() && Instant::now() > group_ends) {
+                workshop.commit(std::mem::take(&mut group), answers);
+                group_ends = Instant::now() + GROUP_TIME;
+            }
+        }
+    }
+    workshop.commit(group, answers);
+    workshop.close();
+}
+
+impl Entity for FileEntity {
+    fn report(&self) -> EntityReport {
+        self.to_report()
+    }
+
+    fn apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
+        let mut answer = OneAnswer { output, applied: FAILED };
+        // A process for one entity does not look at what is recorded of all of them.
+        apply(host, &[Job { entity: self, mode }], false, &mut answer);
+        answer.applied
+    }
+
+    fn check(&self, host: &Host, output: &mut Output<'_>) -> Verdict {
+        check::check(self, host, output)
+    }
+
+    fn diff(&self, _: &Host) -> Option<FilePair> {
+        Some(FilePair { from: self.shown_provisioned(), to: self.shown_target() })
+    }
+}
+
+fn fail(count: usize, reason: &str, answers: &mut dyn SetAnswers) {
+    for place in 0..count {
+        answers.begin(place);
+        answers.output(place).error(format!("skipping target: {reason}"));
+        answers.end(place, FAILED);
+    }
+}
+
+/// The answer to a set of one.
+struct OneAnswer<'a, 'b> {
+    output: &'a mut Output<'b>,
+    applied: Applied,
+}
+
+impl SetAnswers for OneAnswer<'_, '_> {
+    fn begin(&mut self, _: usize) {}
+
+    fn output(&mut self, _: usize) -> Output<'_> {
+        Output::new(self)
+    }
+
+    fn end(&mut self, _: usize, applied: Applied) {
+        self.applied = applied;
+    }
+}
+
+impl Sink for OneAnswer<'_, '_> {
+    fn write(&mut self, stream: Stream, bytes: &[u8]) {
+        self.output.relay(stream, bytes);
+    }
+}
