@@ -81,13 +81,14 @@ struct Promise {
     cases: fn() -> Vec<Case>,
 }
 
-const PROMISES: [Promise; 7] = [
+const PROMISES: [Promise; 8] = [
     Promise { name: "completes command words", cases: command_words },
     Promise { name: "completes options of the command alone", cases: options },
     Promise { name: "completes selectors", cases: selectors },
     Promise { name: "quotes what has a meaning to the shell", cases: special },
     Promise { name: "goes on where quotes are open", cases: quotes },
     Promise { name: "completes folders of scenarios, and shells", cases: words },
+    Promise { name: "completes keys of facts and data", cases: keys },
     Promise { name: "says nothing to what it does not know", cases: unknown },
 ];
 
@@ -179,6 +180,14 @@ fn words() -> Vec<Case> {
     ]
 }
 
+fn keys() -> Vec<Case> {
+    vec![
+        ("holo facts os.pretty\t".into(), &["facts", "os.pretty_name"]),
+        ("holo data web.po\t".into(), &["data", "web.port"]),
+        ("holo data --expl\tweb.po\t".into(), &["data", "--explain", "web.port"]),
+    ]
+}
+
 fn unknown() -> Vec<Case> {
     vec![
         ("holo xyz\t".into(), &["xyz"]),
@@ -212,7 +221,7 @@ fn main() -> ExitCode {
 }
 
 fn root() -> ScratchRoot {
-    let root = ScratchRoot::new().plugin("files");
+    let root = ScratchRoot::new().plugin("files").file("etc/holo/data/common.toml", "web.port = 80\n");
     ["a b", "a&b", "c:d:e", "dol$lar", "grüße", "motd", "o'clock", "sla\\sh", "sta*r", "ti\"tle"]
         .into_iter()
         .fold(root, |root, name| root.resource(format!("files/01-x/etc/{name}"), "wanted\n"))
@@ -224,7 +233,7 @@ fn type_lines(shell: &Shell, root: ScratchRoot, lines: &[&str]) -> (Vec<Vec<Stri
     assert!(completion.success() && completion.stderr.is_empty(), "{completion}");
     let holo = built("holo");
     let substitute = format!(
-        "#!/bin/sh\nif test \"$*\" = selectors; then exec '{}' selectors; fi\n{{ printf '%s\\n' \"$@\"; echo; }} >>tmp/arguments\n",
+        "#!/bin/sh\ncase \"$*\" in selectors | facts | data) exec '{}' \"$1\" ;; esac\n{{ printf '%s\\n' \"$@\"; echo; }} >>tmp/arguments\n",
         holo.display()
     );
     let path = env::join_paths(

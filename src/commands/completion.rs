@@ -240,7 +240,10 @@ fn fish(verbs: &[Command]) -> String {
             Operand::Nothing => Ok(()),
             Operand::Selectors => writeln!(text, "{after} -a '(holo selectors 2>/dev/null)'"),
             Operand::Folders => writeln!(text, "{after} -a '(__fish_complete_directories)'"),
-            Operand::Keys => writeln!(text, "{after} -a \"(holo {name} 2>/dev/null | {ONLY_KEYS})\""),
+            Operand::Keys => {
+                let keys = format!("(holo {name} 2>/dev/null | {ONLY_KEYS})");
+                writeln!(text, "{after} -a {}", quoted(&keys))
+            }
             Operand::Words(words) => writeln!(text, "{after} -a {}", quoted(&words)),
             Operand::Verbs(words) => {
                 let seen = format!("__fish_seen_subcommand_from {words}");

@@ -12,11 +12,12 @@ pub(super) fn run(arguments: &Data, desk: &mut Desk) -> Result<u8, Fatal> {
     let Desk { settings, interrupt, console } = desk;
     let knowledge = settings.knowledge();
     let data = knowledge.data();
-    for warning in knowledge.take_warnings() {
-        console.warning(warning.to_string());
-    }
+    values::warn(&knowledge, console);
     interrupt.check()?;
-    let data = data.map_err(|fault| Fatal::CouldNotRun(fault.to_string()))?;
+    let data = data.map_err(|fault| {
+        console.raw_error(format!("!! {fault}"));
+        Fatal::Reported
+    })?;
     let key = arguments.key.as_deref();
     let found = key.map_or(Ok(Some(data.value())), |key| data.lookup(key)).and_then(|found| {
         let Some(found) = found else { return Ok(None) };
@@ -37,7 +38,7 @@ pub(super) fn run(arguments: &Data, desk: &mut Desk) -> Result<u8, Fatal> {
         Ok(None) => format!("there is no data at {}", key::shown(key.unwrap_or_default())),
         Err(text) => text,
     };
-    console.error(complaint);
+    console.raw_error(format!("!! {complaint}"));
     Ok(exit::FAILED)
 }
 

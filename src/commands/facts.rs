@@ -11,9 +11,7 @@ pub(super) fn run(arguments: &Facts, desk: &mut Desk) -> Result<u8, Fatal> {
     let Desk { settings, interrupt, console } = desk;
     let knowledge = settings.knowledge();
     let facts = knowledge.facts();
-    for warning in knowledge.take_warnings() {
-        console.warning(warning.to_string());
-    }
+    values::warn(&knowledge, console);
     interrupt.check()?;
     let query = arguments.query.as_deref();
     let found = query.map_or(Ok(Some(facts.value())), |query| key::find(facts.value(), query));
@@ -24,11 +22,11 @@ pub(super) fn run(arguments: &Facts, desk: &mut Desk) -> Result<u8, Fatal> {
             Ok(exit::DONE)
         }
         Ok(None) => {
-            console.error(format!("there is no fact {}", key::shown(query.unwrap_or_default())));
+            console.raw_error(format!("!! there is no fact {}", key::shown(query.unwrap_or_default())));
             Ok(exit::FAILED)
         }
         Err(text) => {
-            console.error(text);
+            console.raw_error(format!("!! {text}"));
             Ok(exit::FAILED)
         }
     }

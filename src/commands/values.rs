@@ -1,7 +1,15 @@
 //! How facts and data are shown.
 
-use holo_facts::key;
+use crate::report::Console;
+use holo_facts::{Knowledge, key};
 use serde_json::Value;
+
+/// Says what went wrong while facts were gathered; outside of paragraphs, as those would begin with an empty line on standard output.
+pub(super) fn warn(knowledge: &Knowledge, console: &mut Console) {
+    for warning in knowledge.take_warnings() {
+        console.raw_error(format!(">> {warning}"));
+    }
+}
 
 /// A value in JSON, for programs.
 pub(super) fn json(value: &Value) -> String {

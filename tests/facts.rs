@@ -1,0 +1,238 @@
+//! `holo facts` and `holo data`, below roots of their own, and facts that a whole run shares.
+
+use holo_testing::{Run, ScratchRoot, binaries::built};
+use serde_json::{Value, json};
+
+/// A machine with facts of its own.
+fn root() -> ScratchRoot {
+    ScratchRoot::new()
+        .binary(built("holo"))
+        .file("etc/os-release", "ID=debian\nVERSION_ID=12\n")
+        .file("etc/hostname", "web1.example.org\n")
+        .file("etc/holo/facts.d/10-site.toml", "site = {name = 'north', roles = ['web', 'db'], 'odd.key' = {}}\n")
+}
+
+#[track_caller]
+fn shows(root: &ScratchRoot, arguments: &[&str], wanted: &str) {
+    let run = root.holo(arguments);
+    assert!(run.success() && run.stderr.is_empty(), "{run}");
+    assert_eq!(run.stdout_lossy(), wanted, "{arguments:?}");
+}
+
+#[track_caller]
+fn complains(run: &Run, status: i32, error: &str) {
+    assert_eq!(
+        (run.status, run.stdout_lossy().as_ref(), run.stderr_lossy().trim()),
+        (Some(status), "", error),
+        "{run}"
+    );
+}
+
+#[test]
+fn facts_are_shown_as_a_whole_or_one_by_one() {
+    let root = root();
+    let all = root.holo(&["facts"]);
+    assert!(all.success() && all.stderr.is_empty(), "{all}");
+    let all = all.stdout_lossy();
+    for line in
+        ["os.id: debian", "hostname: web1", "fqdn: web1.example.org", "site.roles: web, db", "site.\"odd.key\":"]
+    {
+        assert!(all.lines().any(|shown| shown == line), "{line} is not in {all}");
+    }
+    // What is shown can be asked for.
+    for line in all.lines() {
+        let key = line.split(": ").next().unwrap().trim_end_matches(':');
+        assert!(root.holo(&["facts", key]).success(), "{key}");
+    }
+    shows(&root, &["facts", "os.id"], "debian\n");
+    shows(&root, &["facts", "site.roles"], "web\ndb\n");
+    shows(&root, &["facts", "site.roles.1"], "db\n");
+    shows(&root, &["facts", "site"], "site.name: north\nsite.\"odd.key\":\nsite.roles: web, db\n");
+}
+
+#[test]
+fn facts_in_json_are_one_value() {
+    let root = root();
+    let run = root.holo(&["facts", "--json"]);
+    let all: Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert_eq!(all["site"], json!({"name": "north", "roles": ["web", "db"], "odd.key": {}}));
+    assert_eq!(all["os"]["version_id"], "12");
+    shows(&root, &["facts", "os.id", "--json"], "\"debian\"\n");
+}
+
+#[test]
+fn what_is_unknown_is_an_error() {
+    let root = root();
+    complains(&root.holo(&["facts", "os.nothing"]), 1, "!! there is no fact os.nothing");
+    complains(&root.holo(&["facts", "--json", "os.id.x"]), 1, "!! there is no fact os.id.x");
+    complains(&root.holo(&["facts", "a..b"]), 1, "!! \"a..b\" is no key: a part of it is empty");
+    complains(&root.holo(&["data", "web"]), 1, "!! there is no data at web");
+    complains(&root.holo(&["data", "web", "--explain"]), 1, "!! there is no data at web");
+}
+
+#[test]
+fn a_source_that_fails_is_a_warning() {
+    let root = root()
+        .file("etc/holo/facts.d/20-bad.toml", "a = 1\nb\n")
+        .script("etc/holo/facts.d/30-fails", "#!/bin/sh\nexit 3\n");
+    let run = root.holo(&["facts", "site.name"]);
+    assert!(run.success(), "{run}");
+    assert_eq!(run.stdout_lossy(), "north\n");
+    let errors = run.stderr_lossy();
+    let sources = root.join("etc/holo/facts.d");
+    assert!(errors.contains(&format!(">> no facts from {}/20-bad.toml:2: ", sources.display())), "{run}");
+    assert!(errors.contains(&format!(">> no facts from {}/30-fails: exit status 3\n", sources.display())), "{run}");
+}
+
+fn root_with_data() -> ScratchRoot {
+    root()
+        .file("etc/holo/data/host/web1.toml", "web = {port = 8080}\nservers = ['a']\n")
+        .file("etc/holo/data/hierarchy.toml", "merge = 'deep'\nkeys = {servers = 'concatenate'}\n")
+        .file("usr/share/holo/data/os/debian.json", r#"{"web": {"user": "www-data"}, "servers": ["b", "c"]}"#)
+        .file("usr/share/holo/data/common.toml", "web = {port = 80, user = 'www'}\n")
+}
+
+#[test]
+fn data_is_shown_with_where_it_comes_from() {
+    let root = root_with_data();
+    shows(&root, &["data"], "servers: a, b, c\nweb.port: 8080\nweb.user: www-data\n");
+    shows(&root, &["data", "servers"], "a\nb\nc\n");
+    shows(&root, &["data", "web.port"], "8080\n");
+    shows(&root, &["data", "web", "--json"], "{\n  \"port\": 8080,\n  \"user\": \"www-data\"\n}\n");
+    let (own, packages) = (root.join("etc/holo/data"), root.join("usr/share/holo/data"));
+    let (own, packages) = (own.display(), packages.display());
+    shows(
+        &root,
+        &["data", "--explain"],
+        &format!(
+            "servers: a, b, c\n    from {own}/host/web1.toml\n    from {packages}/os/debian.json\n\
+             web.port: 8080\n    from {own}/host/web1.toml\n    over {packages}/common.toml: 80\n\
+             web.user: www-data\n    from {packages}/os/debian.json\n    over {packages}/common.toml: www\n"
+        ),
+    );
+    let run = root.holo(&["data", "--explain", "--json", "web.port"]);
+    let explained: Value = serde_json::from_slice(&run.stdout).unwrap();
+    let over = json!([{"file": format!("{packages}/common.toml"), "value": 80}]);
+    assert_eq!(
+        explained,
+        json!({"web.port": {"value": 8080, "from": [format!("{own}/host/web1.toml")], "over": over}})
+    );
+}
+
+#[test]
+fn data_that_is_wrong_is_an_error_with_its_line() {
+    let root = root_with_data().file("etc/holo/data/hierarchy.toml", "layers = [\n  '../{{ facts.hostname }}']\n");
+    let place = root.join("etc/holo/data/hierarchy.toml");
+    let error = format!("!! {}:2: the layer \"../web1\" would leave the directory", place.display());
+    complains(&root.holo(&["data"]), 255, &error);
+    root.write("etc/holo/data/hierarchy.toml", "");
+    root.write("etc/holo/data/host/web1.toml", "a = 1\nb\n");
+    let run = root.holo(&["data", "web"]);
+    assert!(run.stderr_lossy().contains("web1.toml:2: "), "{run}");
+    assert_eq!(run.status, Some(255), "{run}");
+}
+
+#[test]
+fn looking_changes_nothing_and_asks_no_plugin() {
+    let root = root_with_data()
+        .holorc("plugin p=/no/such/program\n")
+        .script("usr/share/holo/generators/g", "#!/bin/sh\nexit 1\n")
+        .file("run/holo.pid", "1\n");
+    let before = root.dump();
+    for verb in ["facts", "data"] {
+        let run = root.holo(&[verb]);
+        assert!(run.success() && run.stderr.is_empty(), "{run}");
+    }
+    assert_eq!(root.dump(), before);
+}
+
+/// A plugin of shell that asks for a fact with every operation.
+const ASKING: &str = r#"#!/bin/sh
+case $1 in
+    info) printf 'MIN_API_VERSION=3\nMAX_API_VERSION=4\n' ;;
+    scan) echo "ENTITY: ${0##*-}:$("$HOLO" facts site.name)" ;;
+    apply) echo "$("$HOLO" facts counted.value)" ;;
+esac
+"#;
+
+#[test]
+fn a_run_gathers_facts_once() {
+    let root = root()
+        .env("HOLO", built("holo"))
+        .holorc("")
+        .dir("usr/share/holo/a")
+        .dir("usr/share/holo/b")
+        .script("plugins/holo-a", ASKING)
+        .script("plugins/holo-b", ASKING)
+        .script("usr/share/holo/generators/g", "#!/bin/sh\n\"$HOLO\" facts counted.value >/dev/null\n")
+        .script(
+            "etc/holo/facts.d/20-counted",
+            "#!/bin/sh\necho x >>\"$HOLO_ROOT_DIR/counted\"\necho odd >&2\necho '{\"counted\": {\"value\": 7}}'\n",
+        );
+    let lines = ["a", "b"].map(|id| format!("plugin {id}={}\n", root.join(format!("plugins/holo-{id}")).display()));
+    root.write("etc/holorc", lines.concat());
+    let run = root.holo(&["apply"]);
+    assert!(run.success(), "{run}");
+    for id in ["a", "b"] {
+        assert!(run.stdout_lossy().contains(&format!("Working on {id}:north\n")), "{run}");
+    }
+    assert_eq!(run.stdout_lossy().matches("\n7\n").count(), 2, "{run}");
+    assert_eq!(root.read("counted"), "x\n", "{run}");
+    // The next run gathers anew.
+    assert!(root.holo(&["scan"]).success());
+    assert_eq!(root.read("counted"), "x\nx\n");
+    assert!(!root.exists("tmp/facts.json"));
+}
+
+#[test]
+fn a_run_in_which_nobody_asks_gathers_nothing() {
+    let root = root().holorc("").script("etc/holo/facts.d/20-counted", "#!/bin/sh\ntouch \"$HOLO_ROOT_DIR/counted\"\n");
+    let run = root.holo(&["apply"]);
+    assert!(run.success(), "{run}");
+    assert!(!root.exists("counted"));
+}
+
+/// Files that the page shows by `cat` are made as shown; every other command has to say what the page shows.
+#[test]
+fn the_example_of_the_man_page_is_true() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/man/holo-facts.7")).unwrap();
+    let example = page.split(".Sh EXAMPLES").nth(1).unwrap().split(".Bd -literal").nth(1).unwrap();
+    let example = example.split(".Ed").next().unwrap().split_once('\n').unwrap().1;
+    let root = ScratchRoot::new().binary(built("holo"));
+    let mut commands = 0;
+    for step in format!("\n{example}").split("\n$ ").skip(1) {
+        let (command, shown) = step.split_once('\n').unwrap();
+        let shown = format!("{}\n", shown.trim_end_matches('\n'));
+        let words: Vec<&str> = command.split(' ').collect();
+        match words[..] {
+            ["cat", path] => root.write(path.trim_start_matches('/'), shown),
+            ["holo", ..] => {
+                let run = root.holo(&words[1..]);
+                let said = run.stdout_lossy().replace(&root.path().display().to_string(), "");
+                assert!(run.success() && run.stderr.is_empty(), "{run}");
+                assert_eq!(said, shown, "{command}");
+                commands += 1;
+            }
+            _ => panic!("{command}"),
+        }
+    }
+    assert_eq!(commands, 3);
+}
+
+/// Every fact that there is without sources of one's own is in the page.
+#[test]
+fn the_man_page_names_every_fact() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/man/holo-facts.7")).unwrap();
+    let facts = page.split(".Ss Facts\n").nth(1).unwrap().split(".Ss ").next().unwrap();
+    let words: Vec<&str> = facts.split([' ', ',', '\n']).collect();
+    let run = ScratchRoot::new().binary(built("holo")).holo(&["facts"]);
+    let shown = run.stdout_lossy();
+    let keys = shown.lines().map(|line| line.split(": ").next().unwrap().trim_end_matches(':'));
+    for key in keys.filter(|key| !key.starts_with("network.interfaces.") && !key.starts_with("mounts.")) {
+        let (first, last) = key.rsplit_once('.').unwrap_or(("", key));
+        assert!(
+            words.contains(&key) || words.contains(&first) && words.contains(&last),
+            "{key} is not in holo-facts(7)"
+        );
+    }
+}
