@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The plugins that version 3 has as well.
-const CLASSIC: &[&str] = &["files", "ssh-keys"];
+const CLASSIC: &[&str] = &["files", "ssh-keys", "users-groups"];
 
 fn main() -> ExitCode {
     let topics = folders_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("test-scenarios"));

@@ -1,0 +1,186 @@
+//! A user or a group, as it is, was, or shall be.
+
+use std::fmt;
+
+/// Users and groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Kind {
+    Group,
+    User,
+}
+
+impl Kind {
+    /// In the order in which definitions are read.
+    pub(crate) const ALL: [Kind; 2] = [Kind::Group, Kind::User];
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Kind::Group => "group",
+            Kind::User => "user",
+        }
+    }
+
+    pub(crate) fn number_word(self) -> &'static str {
+        match self {
+            Kind::Group => "GID",
+            Kind::User => "UID",
+        }
+    }
+}
+
+/// Which user or group: `user:NAME`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct AccountId {
+    pub(crate) kind: Kind,
+    pub(crate) name: String,
+}
+
+impl AccountId {
+    /// Reads what [`fmt::Display`] has written; none if that names nothing that may be managed.
+    pub(crate) fn parse(text: &str) -> Option<AccountId> {
+        let (word, name) = text.split_once(':')?;
+        let kind = Kind::ALL.into_iter().find(|kind| kind.word() == word)?;
+        check_name(name).ok().map(|()| AccountId { kind, name: name.to_owned() })
+    }
+}
+
+impl fmt::Display for AccountId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.kind.word(), self.name)
+    }
+}
+
+/// Whether a name can be one of a user or group, as far as files and commands are concerned. The system's tools have rules of their own.
+pub(crate) fn check_name(name: &str) -> Result<(), &'static str> {
+    let is_separator = |letter: char| letter.is_whitespace() || letter.is_control() || ":,/\\'\"".contains(letter);
+    if name.starts_with(['-', '+']) {
+        Err("a name must not begin with a sign")
+    } else if name == "." || name == ".." || name.contains(is_separator) {
+        Err("a name must not contain blanks, colons, commas, slashes or quotes")
+    } else {
+        Ok(())
+    }
+}
+
+/// What is known, or wanted, of a user or group. What is not set is unknown, or left to the system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Account {
+    pub(crate) id: AccountId,
+    /// The UID or GID.
+    pub(crate) number: Option<u32>,
+    pub(crate) comment: Option<String>,
+    pub(crate) home: Option<String>,
+    /// The login group.
+    pub(crate) group: Option<String>,
+    /// The auxiliary groups.
+    pub(crate) groups: Vec<String>,
+    pub(crate) shell: Option<String>,
+}
+
+impl Account {
+    /// Only a name.
+    pub(crate) fn bare(id: AccountId) -> Account {
+        Account { id, number: None, comment: None, home: None, group: None, groups: Vec::new(), shell: None }
+    }
+
+    /// Whether nothing but the name is known: this is what a base says of what did not exist.
+    pub(crate) fn is_bare(&self) -> bool {
+        *self == Account::bare(self.id.clone())
+    }
+
+    /// What two sides can disagree on, with what it is called. A comment or an auxiliary group is nobody's alone.
+    pub(crate) fn essentials(&self) -> [(&'static str, Option<String>); 4] {
+        [
+            (self.id.kind.number_word(), self.number.map(|number| number.to_string())),
+            ("home directory", self.home.clone()),
+            ("login group", self.group.clone()),
+            ("login shell", self.shell.clone()),
+        ]
+    }
+
+    /// Takes what is not set here from another, but for auxiliary groups.
+    pub(crate) fn fill_single_from(&mut self, other: &Account) {
+        self.number = self.number.or(other.number);
+        for (own, others) in [
+            (&mut self.comment, &other.comment),
+            (&mut self.home, &other.home),
+            (&mut self.group, &other.group),
+            (&mut self.shell, &other.shell),
+        ] {
+            if own.is_none() {
+                own.clone_from(others);
+            }
+        }
+    }
+
+    /// Takes what is not set here from another.
+    pub(crate) fn fill_from(&mut self, other: &Account) {
+        self.fill_single_from(other);
+        if self.groups.is_empty() {
+            self.groups.clone_from(&other.groups);
+        }
+    }
+
+    /// Takes what is not set here from another, and its auxiliary groups as well.
+    pub(crate) fn unite_with(&mut self, other: &Account) {
+        self.fill_single_from(other);
+        self.groups.extend_from_slice(&other.groups);
+        self.sort_groups();
+    }
+
+    pub(crate) fn sort_groups(&mut self) {
+        self.groups.sort();
+        self.groups.dedup();
+    }
+
+    /// In what an account is not as this one wants it; what is not set here does not count.
+    pub(crate) fn differences(&self, actual: &Account) -> Vec<String> {
+        let words = |value: &Option<String>| value.clone().unwrap_or_else(|| "not set".to_owned());
+        let comments = [("comment", self.comment.clone(), actual.comment.clone())];
+        let essentials = self.essentials().into_iter().zip(actual.essentials());
+        let mut differences: Vec<String> = essentials
+            .map(|((what, wanted), (_, actual))| (what, wanted, actual))
+            .chain(comments)
+            .filter(|(_, wanted, actual)| wanted.is_some() && wanted != actual)
+            .map(|(what, wanted, actual)| format!("{what} is {} instead of {}", words(&actual), words(&wanted)))
+            .collect();
+        if !self.groups.is_empty() && self.groups != actual.groups {
+            let listed = |groups: &[String]| if groups.is_empty() { "none".to_owned() } else { groups.join(",") };
+            differences.push(format!("groups are {} instead of {}", listed(&actual.groups), listed(&self.groups)));
+        }
+        differences
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_read_as_they_are_written() {
+        for text in ["user:joe", "group:wheel", "user:host$", "user:j.doe_2-x"] {
+            assert_eq!(AccountId::parse(text).unwrap().to_string(), text);
+        }
+        for text in
+            ["user", "file:/x", "user:a b", "user:-x", "user:..", "user:a/b", "user:a:b", "group:a,b", "user:a\nb"]
+        {
+            assert_eq!(AccountId::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn differences_are_told_in_words() {
+        let wanted = Account {
+            number: Some(7),
+            shell: Some("/bin/sh".into()),
+            groups: vec!["a".into()],
+            ..Account::bare(AccountId::parse("user:x").unwrap())
+        };
+        let actual = Account { number: Some(8), home: Some("/".into()), ..Account::bare(wanted.id.clone()) };
+        assert_eq!(
+            wanted.differences(&actual),
+            ["UID is 8 instead of 7", "login shell is not set instead of /bin/sh", "groups are none instead of a"]
+        );
+        assert!(wanted.differences(&wanted).is_empty());
+    }
+}

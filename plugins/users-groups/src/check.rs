@@ -1,0 +1,46 @@
+//! Checking: what an apply would do, found out without changing anything.
+
+use crate::account::Account;
+use crate::apply::NotApplied;
+use crate::entity::AccountEntity;
+use crate::images::{Images, Moment};
+use crate::plan::{self, Known, Scrubbing, Step};
+use holo_plugin::{Host, Output, Verdict};
+
+/// What applying the entity would do. What is wrong with it is said.
+pub(crate) fn check(entity: &AccountEntity, host: &Host, output: &mut Output<'_>) -> Verdict {
+    try_check(entity, host).unwrap_or_else(|NotApplied(reason)| {
+        output.error(reason);
+        Verdict::Failed
+    })
+}
+
+fn try_check(entity: &AccountEntity, host: &Host) -> Result<Verdict, NotApplied> {
+    let id = &entity.id;
+    let images = Images::open(host)?;
+    let actual = entity.actual(host)?;
+    let base = images.load(Moment::Base, id)?;
+    let would = |what: String| Ok(Verdict::WouldChange(vec![what]));
+    let Some(definition) = &entity.definition else {
+        let base = base.unwrap_or_else(|| Account::bare(id.clone()));
+        return match plan::scrubbing(&base, actual.as_ref()) {
+            Scrubbing::Run(command, _) => would(format!("would run: {command}")),
+            Scrubbing::Refuse(reason) => Err(format!("will not delete {id}: {reason}").into()),
+            Scrubbing::Forget if actual.is_none() => would(format!("would forget {id}, which is gone")),
+            Scrubbing::Forget => would(format!("would forget {id}, which is as it was before")),
+        };
+    };
+    let provisioned = images.load(Moment::Provisioned, id)?;
+    let base = base.or_else(|| actual.clone()).unwrap_or_else(|| Account::bare(id.clone()));
+    let known = Known {
+        base: &base,
+        actual: actual.as_ref(),
+        provisioned: provisioned.as_ref(),
+        has_namesake: entity.has_namesake(host)?,
+    };
+    match plan::step(definition, known, false) {
+        Step::Refuse(to) => Ok(Verdict::NeedsForce(to)),
+        Step::Keep(_) => Ok(Verdict::InDesiredState),
+        Step::Run(command, _) => would(format!("would run: {command}")),
+    }
+}

@@ -1,0 +1,34 @@
+//! The difference between how an account should be and how it is, as two files.
+
+use crate::account::Account;
+use crate::apply::NotApplied;
+use crate::entity::AccountEntity;
+use crate::images::{Images, Moment, to_text};
+use holo_plugin::error::PathError;
+use holo_plugin::{FilePair, Host};
+use std::fs;
+
+/// Writes both files. An account that does not exist has none.
+pub(crate) fn diff(entity: &AccountEntity, host: &Host) -> Result<FilePair, NotApplied> {
+    let folder = host.cache_dir().join(entity.id.to_string());
+    fs::create_dir_all(&folder).map_err(|error| PathError::new("mkdir", &folder, error))?;
+    let actual = entity.actual(host)?;
+    let provisioned = Images::open(host)?.load(Moment::Provisioned, &entity.id)?;
+    let bare = || Account::bare(entity.id.clone());
+    let mut desired = entity.definition.as_ref().map_or_else(bare, |definition| definition.account.clone());
+    if let Some(known) = provisioned.as_ref().or(actual.as_ref()) {
+        desired.unite_with(known);
+    }
+    desired.sort_groups();
+    let pair = FilePair { from: folder.join("desired.toml"), to: folder.join("actual.toml") };
+    for (path, account) in [(&pair.from, Some(&desired)), (&pair.to, actual.as_ref())] {
+        // It may be left from an earlier time in this run.
+        let written = match account {
+            Some(account) => fs::write(path, to_text(account)),
+            None if path.exists() => fs::remove_file(path),
+            None => Ok(()),
+        };
+        written.map_err(|error| PathError::new("write", path, error))?;
+    }
+    Ok(pair)
+}

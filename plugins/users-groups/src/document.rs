@@ -1,0 +1,327 @@
+//! Definition files and images: TOML, with the line in what is said about it.
+
+use crate::account::{AccountId, Kind, check_name};
+use crate::definition::Definition;
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// What stands in a file.
+#[derive(Debug, Default)]
+pub(crate) struct Document {
+    /// Groups first, then users, each in the file's order.
+    pub(crate) entries: Vec<Entry>,
+    /// Keys that mean nothing, with their lines.
+    pub(crate) unknown_keys: Vec<UnknownKey>,
+    /// Whether it cannot be told of which accounts the file speaks.
+    pub(crate) is_unknowable: bool,
+}
+
+/// A part of a file.
+#[derive(Debug)]
+pub(crate) enum Entry {
+    Definition(Definition),
+    /// No definition, for these reasons; of whom it would be one, if that is known.
+    Broken(Option<AccountId>, Vec<String>),
+}
+
+/// A key that means nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct UnknownKey {
+    pub(crate) line: usize,
+    pub(crate) key: String,
+    /// Where it stands, such as `users[0]`; nothing at the top.
+    pub(crate) of: String,
+}
+
+/// Reads a definition file.
+pub(crate) fn parse(text: &[u8]) -> Document {
+    read(text, false)
+}
+
+/// Reads an image: it says what was found on the system, which need not be what definitions may ask for.
+pub(crate) fn parse_image(text: &[u8]) -> Document {
+    read(text, true)
+}
+
+fn read(text: &[u8], is_image: bool) -> Document {
+    let mut reader = Reader { text, is_image, document: Document::default() };
+    match std::str::from_utf8(text) {
+        Ok(text) => match DeTable::parse(text) {
+            Ok(table) => reader.document(table.get_ref()),
+            Err(error) => {
+                let line = error.span().map_or(1, |span| reader.line(&span));
+                let reason = error.message().lines().collect::<Vec<_>>().join(", ");
+                reader.unknowable(format!("line {line}: {reason}"));
+            }
+        },
+        Err(error) => {
+            let line = reader.line(&(error.valid_up_to()..0));
+            reader.unknowable(format!("line {line}: not UTF-8"));
+        }
+    }
+    reader.document
+}
+
+struct Reader<'a> {
+    text: &'a [u8],
+    is_image: bool,
+    document: Document,
+}
+
+/// A definition on its way, with what is wrong with it.
+struct Draft<'a> {
+    definition: Definition,
+    /// Where it stands: `users[0]`.
+    place: &'a str,
+    is_image: bool,
+    problems: Vec<String>,
+}
+
+impl Reader<'_> {
+    fn line(&self, span: &Range<usize>) -> usize {
+        let before = self.text.get(..span.start).unwrap_or(self.text);
+        1 + before.iter().filter(|&&byte| byte == b'\n').count()
+    }
+
+    fn unknowable(&mut self, problem: String) {
+        self.document.is_unknowable = true;
+        self.document.entries.push(Entry::Broken(None, vec![problem]));
+    }
+
+    fn document(&mut self, table: &DeTable<'_>) {
+        for kind in Kind::ALL {
+            for (_, value) in table.iter().filter(|(key, _)| key.get_ref().eq_ignore_ascii_case(kind.word())) {
+                self.list(kind, value);
+            }
+        }
+        let is_known = |key: &str| Kind::ALL.iter().any(|kind| key.eq_ignore_ascii_case(kind.word()));
+        self.note_unknown(table, "", is_known);
+    }
+
+    fn note_unknown(&mut self, table: &DeTable<'_>, of: &str, is_known: impl Fn(&str) -> bool) {
+        for (key, _) in table.iter().filter(|(key, _)| !is_known(key.get_ref())) {
+            let unknown =
+                UnknownKey { line: self.line(&key.span()), key: key.get_ref().to_string(), of: of.to_owned() };
+            self.document.unknown_keys.push(unknown);
+        }
+        self.document.unknown_keys.sort_by_key(|unknown| unknown.line);
+    }
+
+    fn list(&mut self, kind: Kind, value: &Spanned<DeValue<'_>>) {
+        let DeValue::Array(list) = value.get_ref() else {
+            let problem =
+                format!("line {}: expected [[{}]], found {}", self.line(&value.span()), kind.word(), found(value));
+            return self.unknowable(problem);
+        };
+        for (index, element) in list.iter().enumerate() {
+            let place = format!("{}s[{index}]", kind.word());
+            match element.get_ref() {
+                DeValue::Table(table) => self.definition(kind, table, &place),
+                _ => self.unknowable(format!("line {}: {place} is {}", self.line(&element.span()), found(element))),
+            }
+        }
+    }
+
+    fn definition(&mut self, kind: Kind, table: &DeTable<'_>, place: &str) {
+        self.note_unknown(table, place, |key| key_of(kind, key).is_some());
+        let name = table.iter().find(|(key, _)| key.get_ref().eq_ignore_ascii_case("name")).map(|(_, value)| value);
+        let name = match name.map(|value| (value, value.get_ref().as_str())) {
+            None | Some((_, Some(""))) => {
+                let problem = format!("{place} is missing required 'name' attribute");
+                return self.document.entries.push(Entry::Broken(None, vec![problem]));
+            }
+            Some((value, None)) => {
+                let problem = format!("line {}: name of {place} is {}", self.line(&value.span()), found(value));
+                return self.unknowable(problem);
+            }
+            Some((value, Some(name))) => match check_name(name) {
+                Ok(()) => name,
+                Err(reason) => {
+                    let line = self.line(&value.span());
+                    let problem = format!("line {line}: name {name:?} of {place} is not valid: {reason}");
+                    return self.document.entries.push(Entry::Broken(None, vec![problem]));
+                }
+            },
+        };
+        let definition = Definition::bare(AccountId { kind, name: name.to_owned() });
+        let mut draft = Draft { definition, place, is_image: self.is_image, problems: Vec::new() };
+        let mut attributes: Vec<_> = table.iter().collect();
+        attributes.sort_by_key(|(key, _)| key.span().start);
+        for (key, value) in attributes {
+            if let Some(known) = key_of(kind, key.get_ref())
+                && let Err(problem) = draft.set(known, value.get_ref())
+            {
+                let problem =
+                    format!("line {}: {} of {} {problem}", self.line(&value.span()), key.get_ref(), draft.place);
+                draft.problems.push(problem);
+            }
+        }
+        self.document.entries.push(match draft.problems.is_empty() {
+            true => Entry::Definition(draft.definition),
+            false => Entry::Broken(Some(draft.definition.account.id), draft.problems),
+        });
+    }
+}
+
+/// What an attribute means, by its key. As in version 3, capital and small letters are the same.
+fn key_of(kind: Kind, key: &str) -> Option<&'static str> {
+    const GROUP: &[&str] = &["name", "gid", "system"];
+    const USER: &[&str] = &["name", "comment", "uid", "system", "home", "group", "groups", "shell", "skipBaseGroups"];
+    let known = if kind == Kind::Group { GROUP } else { USER };
+    known.iter().copied().find(|known| known.eq_ignore_ascii_case(key))
+}
+
+impl Draft<'_> {
+    fn set(&mut self, key: &str, value: &DeValue<'_>) -> Result<(), String> {
+        let is_image = self.is_image;
+        let text = |value| text(value).and_then(|text| if is_image { Ok(text) } else { checked_text(text) });
+        let group_name = |name| if is_image { Ok(name) } else { group_name(name) };
+        let account = &mut self.definition.account;
+        match key {
+            "gid" | "uid" => account.number = Some(number(value)?),
+            "system" => self.definition.system = boolean(value)?,
+            "skipBaseGroups" => self.definition.skip_base_groups = boolean(value)?,
+            "comment" => account.comment = text(value)?,
+            "home" => account.home = text(value)?,
+            "shell" => account.shell = text(value)?,
+            "group" => account.group = text(value)?.map(group_name).transpose()?,
+            "groups" => account.groups = group_names(value)?.into_iter().map(group_name).collect::<Result<_, _>>()?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn number(value: &DeValue<'_>) -> Result<u32, String> {
+    let integer = value.as_integer().ok_or_else(|| expected("an integer", value))?;
+    let number = u32::from_str_radix(&integer.as_str().replace('_', ""), integer.radix());
+    // The last one stands for no number at all.
+    number.ok().filter(|number| *number < u32::MAX).ok_or_else(|| format!("is out of range: {}", integer.as_str()))
+}
+
+fn boolean(value: &DeValue<'_>) -> Result<bool, String> {
+    value.as_bool().ok_or_else(|| expected("a boolean", value))
+}
+
+/// A text; none if it is empty.
+fn text(value: &DeValue<'_>) -> Result<Option<String>, String> {
+    let text = value.as_str().ok_or_else(|| expected("a string", value))?;
+    Ok((!text.is_empty()).then(|| text.to_owned()))
+}
+
+/// A text that may be one field of a line.
+fn checked_text(text: Option<String>) -> Result<Option<String>, String> {
+    let is_bad = |letter: char| letter == ':' || letter.is_control();
+    if text.as_ref().is_some_and(|text| text.contains(is_bad)) {
+        return Err("must not contain colons, newlines or the like".to_owned());
+    }
+    Ok(text)
+}
+
+fn group_name(name: String) -> Result<String, String> {
+    check_name(&name).map(|()| name).map_err(|reason| format!("is not valid: {reason}"))
+}
+
+fn group_names(value: &DeValue<'_>) -> Result<Vec<String>, String> {
+    let list = value.as_array().ok_or_else(|| expected("an array of strings", value))?;
+    let names = list.iter().map(|value| value.get_ref().as_str().map(str::to_owned));
+    let names: Option<Vec<String>> = names.filter(|name| name.as_deref() != Some("")).collect();
+    names.ok_or_else(|| "is not an array of strings only".to_owned())
+}
+
+fn expected(what: &str, value: &DeValue<'_>) -> String {
+    format!("is not {what}: there is a value of type {}", value.type_str())
+}
+
+fn found(value: &Spanned<DeValue<'_>>) -> String {
+    format!("a value of type {}", value.get_ref().type_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(text: &str) -> Vec<String> {
+        let entries = parse(text.as_bytes()).entries.into_iter();
+        entries.flat_map(|entry| if let Entry::Broken(_, problems) = entry { problems } else { Vec::new() }).collect()
+    }
+
+    #[test]
+    fn all_attributes_are_read() {
+        let document = parse(
+            br#"
+            user = [{ name = "u", Comment = "c", uid = 0x1_0, SYSTEM = true, home = "/h", group = "g", groups = ["b", "a"],
+                shell = "/s", skipBaseGroups = true }]
+            [[group]]
+            name = "g"
+            gid = 7
+            "#,
+        );
+        let words: Vec<String> = document
+            .entries
+            .iter()
+            .map(|entry| match entry {
+                Entry::Definition(definition) => format!("{} {}", definition.account.id, definition.in_words()),
+                Entry::Broken(..) => String::new(),
+            })
+            .collect();
+        let user =
+            "user:u type: system, UID: 16, home: /h, login group: g, exact groups: b,a, login shell: /s, comment: c";
+        assert_eq!(words, ["group:g GID: 7", user]);
+        assert!(document.unknown_keys.is_empty() && !document.is_unknowable);
+    }
+
+    #[test]
+    fn what_is_empty_is_not_set() {
+        let document = parse(b"[[user]]\nname = 'u'\nhome = ''\ncomment = ''\ngroup = ''\ngroups = []\nshell = ''\n");
+        let [Entry::Definition(definition)] = &document.entries[..] else { panic!("{document:?}") };
+        assert!(definition.account.is_bare());
+    }
+
+    #[test]
+    fn problems_name_place_and_line() {
+        let text = "[[group]]\n[[user]]\nname = ''\n[[user]]\nname = 'a b'\n[[user]]\nname = 'u'\nuid = -1\nhome = '/a:/b'\n\
+                    system = 1\ngroups = ['x,y']\ngroup = '-x'\n[[user]]\nname = 'v'\ngroups = [1]\nuid = 4294967295\n";
+        assert_eq!(
+            problems(text),
+            [
+                "groups[0] is missing required 'name' attribute",
+                "users[0] is missing required 'name' attribute",
+                "line 5: name \"a b\" of users[1] is not valid: \
+                 a name must not contain blanks, colons, commas, slashes or quotes",
+                "line 8: uid of users[2] is out of range: -1",
+                "line 9: home of users[2] must not contain colons, newlines or the like",
+                "line 10: system of users[2] is not a boolean: there is a value of type integer",
+                "line 11: groups of users[2] is not valid: a name must not contain blanks, colons, commas, slashes or quotes",
+                "line 12: group of users[2] is not valid: a name must not begin with a sign",
+                "line 15: groups of users[3] is not an array of strings only",
+                "line 16: uid of users[3] is out of range: 4294967295",
+            ]
+        );
+        assert!(!parse(text.as_bytes()).is_unknowable);
+    }
+
+    #[test]
+    fn whom_a_file_speaks_of_may_be_unknowable() {
+        for (text, problem) in [
+            ("[[user]]\nname = 'u'\nuid =\n", "line 3: string values must be quoted, expected literal string"),
+            ("[user]\nname = 'u'\n", "line 1: expected [[user]], found a value of type table"),
+            ("group = [1]\n", "line 1: groups[0] is a value of type integer"),
+            ("[[user]]\nname = 1\n", "line 2: name of users[0] is a value of type integer"),
+        ] {
+            assert_eq!(problems(text), [problem]);
+            assert!(parse(text.as_bytes()).is_unknowable);
+        }
+        let document = parse(b"[[user]]\nname = '\xff'\n");
+        assert!(document.is_unknowable);
+    }
+
+    #[test]
+    fn unknown_keys_are_named() {
+        let document = parse(b"colour = 1\n[[user]]\nname = 'u'\ngid = 7\n[[group]]\nname = 'g'\nuid = 7\n");
+        let of = |line, key: &str, of: &str| UnknownKey { line, key: key.into(), of: of.into() };
+        assert_eq!(document.unknown_keys, [of(1, "colour", ""), of(4, "gid", "users[0]"), of(7, "uid", "groups[0]")]);
+        assert_eq!(document.entries.len(), 2);
+    }
+}

@@ -1,0 +1,187 @@
+//! What is kept of each account: how it was before us, and how we left it last.
+
+use crate::account::{Account, AccountId, Kind};
+use crate::document::{self, Entry};
+use holo_plugin::error::{PathError, Result};
+use holo_plugin::{Durability, Host, Place, Tree};
+use std::fmt::Write as _;
+use std::fs::Permissions;
+use std::io::{Read, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+const SUFFIX: &str = ".toml";
+/// What is being written. Whatever has this name is no image.
+const NEW_SUFFIX: &str = ".new";
+
+/// Of which moment an image is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// Before us. Only a name if it did not exist.
+    Base,
+    /// As we left it last.
+    Provisioned,
+}
+
+impl Moment {
+    fn folder(self) -> &'static str {
+        match self {
+            Moment::Base => "base",
+            Moment::Provisioned => "provisioned",
+        }
+    }
+}
+
+/// The images in the state directory.
+#[derive(Debug)]
+pub(crate) struct Images(Arc<Tree>);
+
+impl Images {
+    pub(crate) fn open(host: &Host) -> Result<Images> {
+        Tree::open(host.state_dir()).map(Images)
+    }
+
+    /// Waits until no other apply works here, and keeps others waiting until the result is dropped.
+    pub(crate) fn hold(&self) -> Result<OwnedFd> {
+        self.0.hold()
+    }
+
+    fn place(&self, moment: Moment, id: &AccountId) -> Place {
+        self.0.place(&Path::new(moment.folder()).join(format!("{id}{SUFFIX}")))
+    }
+
+    /// The accounts that have a base.
+    pub(crate) fn known(&self) -> Result<Vec<AccountId>> {
+        let names = self.0.place(&Path::new(Moment::Base.folder()).join("x")).siblings()?;
+        let id = |name: &str| AccountId::parse(name.strip_suffix(SUFFIX)?);
+        Ok(names.iter().filter_map(|name| id(name.to_str()?)).collect())
+    }
+
+    /// An image, if there is one.
+    ///
+    /// # Errors
+    /// In words.
+    pub(crate) fn load(&self, moment: Moment, id: &AccountId) -> std::result::Result<Option<Account>, String> {
+        let place = self.place(moment, id);
+        let Some(text) = read(&place).map_err(|error| error.to_string())? else { return Ok(None) };
+        let entries = document::parse_image(&text).entries.into_iter();
+        let mut problem = "it is not about one account of this name".to_owned();
+        let mut found = Vec::new();
+        for entry in entries {
+            match entry {
+                Entry::Definition(definition) => found.push(definition.account),
+                Entry::Broken(_, problems) => problem = problems.join(", "),
+            }
+        }
+        match <[Account; 1]>::try_from(found) {
+            Ok([mut account]) if account.id == *id => {
+                account.sort_groups();
+                Ok(Some(account))
+            }
+            _ => Err(format!("cannot use {}: {problem}", place.shown().display())),
+        }
+    }
+
+    /// Makes this the image. A base is on the disk when this returns; what was provisioned may be an older one after a crash, never half of one,
+    /// and is found out again then.
+    pub(crate) fn save(&self, moment: Moment, account: &Account) -> Result<()> {
+        let place = self.place(moment, &account.id);
+        let text = to_text(account);
+        if read(&place)?.is_some_and(|known| known == text.as_bytes()) {
+            return Ok(());
+        }
+        let made = place.create_folder()?;
+        let new = place.temporary(NEW_SUFFIX);
+        let mut file = new.create()?;
+        let written =
+            file.write_all(text.as_bytes()).and_then(|()| file.set_permissions(Permissions::from_mode(0o644)));
+        written.map_err(|error| PathError::new("write", new.shown(), error))?;
+        Durability::Each.sync([&new], &made)?;
+        new.rename_to(&place)?;
+        match moment {
+            Moment::Base => Durability::Each.sync([], [&place]),
+            Moment::Provisioned => Ok(()),
+        }
+    }
+
+    /// Removes an image, if there is one.
+    pub(crate) fn remove(&self, moment: Moment, id: &AccountId) -> Result<()> {
+        let place = self.place(moment, id);
+        if place.exists()? {
+            place.remove()?;
+            Durability::Each.sync([], [&place])?;
+        }
+        Ok(())
+    }
+}
+
+fn read(place: &Place) -> Result<Option<Vec<u8>>> {
+    let Some(mut file) = place.open_if_file()? else { return Ok(None) };
+    let mut text = Vec::new();
+    file.read_to_end(&mut text).map_err(|error| PathError::new("read", place.shown(), error))?;
+    Ok(Some(text))
+}
+
+/// An account as TOML: what is set, in this order. Version 3 reads it too.
+pub(crate) fn to_text(account: &Account) -> String {
+    let Account { id, number, comment, home, group, groups, shell } = account;
+    let mut text = format!("[[{}]]\nname = {}\n", id.kind.word(), quoted(&id.name));
+    let number_key = if id.kind == Kind::Group { "gid" } else { "uid" };
+    let groups = groups.iter().map(|group| quoted(group)).collect::<Vec<_>>().join(", ");
+    let lines = [
+        ("comment", comment.as_deref().map(quoted)),
+        (number_key, number.map(|number| number.to_string())),
+        ("home", home.as_deref().map(quoted)),
+        ("group", group.as_deref().map(quoted)),
+        ("groups", (!groups.is_empty()).then(|| format!("[{groups}]"))),
+        ("shell", shell.as_deref().map(quoted)),
+    ];
+    for (key, value) in lines.into_iter().filter_map(|(key, value)| Some((key, value?))) {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{key} = {value}");
+    }
+    text
+}
+
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\t' => quoted.push_str("\\t"),
+            letter if letter.is_ascii_control() => {
+                let _ = write!(quoted, "\\u{:04X}", u32::from(letter));
+            }
+            letter => quoted.push(letter),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let account = Account {
+            number: Some(0),
+            comment: Some("a \"b\" \\ \t \u{1}\u{7f} é".into()),
+            home: Some("/h".into()),
+            group: Some("g".into()),
+            groups: vec!["a".into(), "b".into()],
+            shell: Some("/s".into()),
+            ..Account::bare(AccountId::parse("user:x").unwrap())
+        };
+        let text = to_text(&account);
+        let expected = "[[user]]\nname = \"x\"\ncomment = \"a \\\"b\\\" \\\\ \\t \\u0001\\u007F é\"\nuid = 0\nhome = \"/h\"\n\
+                        group = \"g\"\ngroups = [\"a\", \"b\"]\nshell = \"/s\"\n";
+        assert_eq!(text, expected);
+        let entries = document::parse_image(text.as_bytes()).entries;
+        assert!(matches!(&entries[..], [Entry::Definition(definition)] if definition.account == account));
+    }
+}

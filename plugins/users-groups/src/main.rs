@@ -1,0 +1,21 @@
+//! The `users-groups` plugin: users and groups of the system, made and changed by its own tools.
+
+mod account;
+mod accounts;
+mod apply;
+mod check;
+mod command;
+mod definition;
+mod diff;
+mod document;
+mod entity;
+mod images;
+mod migration;
+mod plan;
+mod plugin;
+mod run;
+mod scan;
+
+fn main() -> std::process::ExitCode {
+    holo_plugin::serve(&plugin::UsersGroups)
+}

@@ -1,0 +1,51 @@
+//! The plugin: its entities, and what can be done with them.
+
+use crate::apply::{self, NotApplied};
+use crate::entity::AccountEntity;
+use crate::{check, diff, migration, scan};
+use bstr::BStr;
+use holo_plugin::{
+    Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Plugin, ScanError, Sink, Stream, Verdict,
+};
+
+/// The plugin `users-groups`.
+pub(crate) struct UsersGroups;
+
+impl Plugin for UsersGroups {
+    type Entity = AccountEntity;
+
+    fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<AccountEntity>, ScanError> {
+        migration::migrate(host, output);
+        scan::all(host, output)
+    }
+
+    fn find(&self, host: &Host, id: &BStr, _: &mut Output<'_>) -> Result<Option<AccountEntity>, ScanError> {
+        // What is wrong with definitions has been said by the scan.
+        let entities = scan::all(host, &mut Output::new(&mut Nowhere))?;
+        Ok(entities.into_iter().find(|entity| id == entity.id.to_string()))
+    }
+}
+
+impl Entity for AccountEntity {
+    fn report(&self) -> EntityReport {
+        self.to_report()
+    }
+
+    fn apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
+        apply::apply(self, host, mode.force, output)
+    }
+
+    fn check(&self, host: &Host, output: &mut Output<'_>) -> Verdict {
+        check::check(self, host, output)
+    }
+
+    fn diff(&self, host: &Host) -> Option<FilePair> {
+        diff::diff(self, host).map_err(|NotApplied(_)| ()).ok()
+    }
+}
+
+struct Nowhere;
+
+impl Sink for Nowhere {
+    fn write(&mut self, _: Stream, _: &[u8]) {}
+}

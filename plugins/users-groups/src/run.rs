@@ -1,0 +1,65 @@
+//! Running the system's tools for real.
+
+use crate::command::Command;
+use holo_plugin::process::{Program, Stream as From};
+use holo_plugin::{Output, Stream};
+use std::ffi::OsString;
+use std::sync::OnceLock;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long a command may take. Ending one is a last resort: it may have done half of its work.
+const TIME_LIMIT: Duration = Duration::from_secs(600);
+/// How long it is tried again, in a run, while somebody else has the files locked. Each try of the tools waits for itself as well.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long to wait between two tries.
+const PAUSE: Duration = Duration::from_secs(1);
+/// What the tools end with if they cannot update the files of users, or those of groups.
+const CANNOT_UPDATE: [i32; 2] = [1, 10];
+/// What they say then if the reason is that somebody else does.
+const LOCKED: &[u8] = b"cannot lock ";
+/// Where the tools are, if the search path of whoever called us leads not there.
+const TOOLS: &str = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin";
+
+/// Why a command did not do its work, in words.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Failure(pub(crate) String);
+
+/// How long locked files are waited for: until when, once one was met.
+#[derive(Debug, Default)]
+pub(crate) struct Patience(OnceLock<Instant>);
+
+impl Patience {
+    /// Runs a command and relays what it says; while the files are locked, it is tried again.
+    pub(crate) fn run(&self, command: &Command, output: &mut Output<'_>) -> Result<(), Failure> {
+        let mut program = Program::new(command.program);
+        // What it says is understood here, and every other word of ours is English as well.
+        program.args(&command.arguments).path(search_path()).plain_locale().timeout(TIME_LIMIT);
+        loop {
+            // A try that is not the last one is nobody's concern.
+            let mut said = Vec::new();
+            let ended = program.run(|stream, bytes| said.push((stream, bytes.to_vec())));
+            let ended = ended.map_err(|error| Failure(error.to_string()))?;
+            let is_locked = ended.code().is_some_and(|code| CANNOT_UPDATE.contains(&code))
+                && ended.tail.windows(LOCKED.len()).any(|part| part == LOCKED);
+            if is_locked && Instant::now() < *self.0.get_or_init(|| Instant::now() + PATIENCE) {
+                sleep(PAUSE);
+                continue;
+            }
+            for (stream, bytes) in said {
+                let stream = if stream == From::Stdout { Stream::Stdout } else { Stream::Stderr };
+                output.relay(stream, &bytes);
+            }
+            return ended.failure().map_or(Ok(()), |reason| Err(Failure(reason)));
+        }
+    }
+}
+
+fn search_path() -> OsString {
+    let mut path = std::env::var_os("PATH").unwrap_or_default();
+    if !path.is_empty() {
+        path.push(":");
+    }
+    path.push(TOOLS);
+    path
+}

@@ -1,0 +1,147 @@
+//! Which accounts are managed: those that are defined, and those that once were.
+
+use crate::account::{AccountId, Kind};
+use crate::definition::Definition;
+use crate::document::{self, Entry};
+use crate::entity::{AccountEntity, Shared, groups_of};
+use crate::images::{Images, Moment};
+use holo_plugin::error::PathError;
+use holo_plugin::{Host, Output, ScanError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What all definition files say together.
+#[derive(Debug, Default)]
+struct Definitions {
+    defined: BTreeMap<AccountId, (Definition, Vec<PathBuf>)>,
+    /// Who is defined, but not so that anything could be done.
+    broken: BTreeSet<AccountId>,
+    /// A file of which it cannot be told whom it defines.
+    unknowable: Option<PathBuf>,
+}
+
+/// Lists all managed accounts.
+pub(crate) fn all(host: &Host, output: &mut Output<'_>) -> Result<Vec<AccountEntity>, ScanError> {
+    let mut definitions = Definitions::default();
+    for file in definition_files(host.resource_dir(), output)? {
+        definitions.add(&file, output);
+    }
+    let shared = Arc::new(Shared::new(host));
+    let mut entities = orphans(host, &definitions, &shared, output)?;
+    entities.extend(definitions.into_entities(&shared));
+    Ok(entities)
+}
+
+/// The definition files, in the order of their names.
+fn definition_files(folder: &Path, output: &mut Output<'_>) -> Result<Vec<PathBuf>, ScanError> {
+    let entries = fs::read_dir(folder).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+    let mut files: Vec<PathBuf> = entries.map_err(|error| {
+        output.error(PathError::new("open", folder, error).to_string());
+        ScanError
+    })?;
+    files.retain(|file| file.extension() == Some(OsStr::new("toml")) && !file.is_dir());
+    files.sort();
+    Ok(files)
+}
+
+impl Definitions {
+    fn add(&mut self, file: &Path, output: &mut Output<'_>) {
+        let text = match fs::read(file) {
+            Ok(text) => text,
+            Err(error) => {
+                output.error(PathError::new("open", file, error).to_string());
+                self.unknowable.get_or_insert_with(|| file.to_owned());
+                return;
+            }
+        };
+        let document = document::parse(&text);
+        for unknown in &document.unknown_keys {
+            let of = if unknown.of.is_empty() { String::new() } else { format!(" of {}", unknown.of) };
+            output.warning(format!(
+                "{}:{}: unknown key {:?}{of} is ignored",
+                file.display(),
+                unknown.line,
+                unknown.key
+            ));
+        }
+        if document.is_unknowable {
+            self.unknowable.get_or_insert_with(|| file.to_owned());
+        }
+        let problems: Vec<String> = document.entries.into_iter().flat_map(|entry| self.take(entry, file)).collect();
+        if !problems.is_empty() {
+            output.error(format!("File {} is invalid:", file.display()));
+            problems.iter().for_each(|problem| output.warning(problem));
+        }
+    }
+
+    /// Takes a part of a file; what is wrong with it.
+    fn take(&mut self, entry: Entry, file: &Path) -> Vec<String> {
+        let definition = match entry {
+            Entry::Definition(definition) => definition,
+            Entry::Broken(id, problems) => {
+                self.broken.extend(id);
+                return problems;
+            }
+        };
+        let id = definition.account.id.clone();
+        let Some((merged, files)) = self.defined.get_mut(&id) else {
+            self.defined.insert(id, (definition, vec![file.to_owned()]));
+            return Vec::new();
+        };
+        if files.last().is_none_or(|last| last != file) {
+            files.push(file.to_owned());
+        }
+        let conflicts = merged.merge(&definition);
+        if !conflicts.is_empty() {
+            self.broken.insert(id);
+        }
+        conflicts
+    }
+
+    fn is_defined(&self, id: &AccountId) -> bool {
+        self.defined.contains_key(id) || self.broken.contains(id)
+    }
+
+    fn into_entities(self, shared: &Arc<Shared>) -> impl Iterator<Item = AccountEntity> {
+        let Definitions { defined, broken, .. } = self;
+        let whole = defined.into_iter().filter(move |(id, _)| !broken.contains(id));
+        whole.map(|(id, (definition, files))| {
+            let groups = groups_of(&definition.account);
+            AccountEntity { id, definition: Some(definition), files, groups, shared: Arc::clone(shared) }
+        })
+    }
+}
+
+/// The accounts of which there are images, but no definitions any more.
+fn orphans(
+    host: &Host,
+    definitions: &Definitions,
+    shared: &Arc<Shared>,
+    output: &mut Output<'_>,
+) -> Result<Vec<AccountEntity>, ScanError> {
+    let found = Images::open(host).and_then(|images| Ok((images.known()?, images)));
+    let (known, images) = found.map_err(|error| {
+        output.error(error.to_string());
+        ScanError
+    })?;
+    let orphans: Vec<AccountId> = known.into_iter().filter(|id| !definitions.is_defined(id)).collect();
+    if let Some(file) = definitions.unknowable.as_ref().filter(|_| !orphans.is_empty()) {
+        let file = file.display();
+        output
+            .warning(format!("Nothing is scrubbed as long as it cannot be told which users and groups {file} defines"));
+        return Ok(Vec::new());
+    }
+    let all: BTreeSet<AccountId> = orphans.iter().cloned().collect();
+    let orphan = |id: AccountId| {
+        // An image that cannot be used is complained of when it is needed.
+        let image = [Moment::Provisioned, Moment::Base].into_iter().find_map(|moment| images.load(moment, &id).ok()?);
+        let mut groups = image.as_ref().map(groups_of).unwrap_or_default();
+        // Only what goes as well has to wait for the user.
+        groups.retain(|name| all.contains(&AccountId { kind: Kind::Group, name: name.clone() }));
+        AccountEntity { id, definition: None, files: Vec::new(), groups, shared: Arc::clone(shared) }
+    };
+    Ok(orphans.into_iter().map(orphan).collect())
+}
