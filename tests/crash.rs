@@ -55,7 +55,7 @@ struct Story {
     arguments: &'static [&'static str],
 }
 
-const STORIES: [Story; 10] = [
+const STORIES: [Story; 13] = [
     Story { name: "first apply", distribution: "debian", before: resources, after: nothing, arguments: &["apply"] },
     Story {
         name: "upgrade of resources",
@@ -107,6 +107,21 @@ const STORIES: [Story; 10] = [
         before: modified,
         after: nothing,
         arguments: &["apply", "--force"],
+    },
+    Story { name: "declared files", distribution: "debian", before: declared, after: nothing, arguments: &["apply"] },
+    Story {
+        name: "files declared otherwise",
+        distribution: "debian",
+        before: declared_otherwise,
+        after: nothing,
+        arguments: &["apply"],
+    },
+    Story {
+        name: "files not declared any more",
+        distribution: "debian",
+        before: not_declared,
+        after: nothing,
+        arguments: &["apply"],
     },
 ];
 
@@ -329,17 +344,20 @@ fn nothing_is_torn(root: &ScratchRoot, moment: &str) {
     let whole =
         [STOCK, NEW_STOCK, WANTED, WANTED_LATER, "edited\n", "keep\n", "kept\n", "STOCK LINE\nANOTHER STOCK LINE\n"];
     let mut stock_is_somewhere = false;
-    for folder in ["etc", "var/lib/holo/files/base/etc", "var/lib/holo/files/provisioned/etc"] {
+    let contents = "var/lib/holo/files/.declared/contents";
+    for folder in ["etc", "var/lib/holo/files/base/etc", "var/lib/holo/files/provisioned/etc", contents] {
         let Ok(entries) = std::fs::read_dir(root.join(folder)) else { continue };
         for path in entries.map(|entry| entry.unwrap().path()) {
             let name = path.file_name().unwrap().to_str().unwrap();
-            let is_ours = ["holorc", "os-release"].contains(&name) || name.ends_with(".holonew");
-            if is_ours || path.is_symlink() {
+            let is_ours =
+                ["holorc", "os-release"].contains(&name) || [".holonew", ".new"].iter().any(|end| name.ends_with(end));
+            if is_ours || path.is_symlink() || path.is_dir() {
                 continue;
             }
             let content = std::fs::read_to_string(&path).unwrap();
             assert!(whole.contains(&content.as_str()), "{moment}: {} is torn: {content:?}", path.display());
-            stock_is_somewhere |= name.starts_with("plain") && (content == STOCK || content == NEW_STOCK);
+            let may_be = folder == contents || name.starts_with("plain");
+            stock_is_somewhere |= may_be && (content == STOCK || content == NEW_STOCK);
         }
     }
     assert!(stock_is_somewhere, "{moment}: the stock file is lost\n{}", root.dump());
@@ -450,4 +468,32 @@ fn modified(root: &ScratchRoot) {
     applied(root);
     root.write("etc/plain.conf", "edited\n");
     std::fs::remove_file(root.join("etc/linked.conf")).unwrap();
+}
+
+/// A file that is there, one that becomes a symlink, one that goes, and one in a new directory.
+fn declared(root: &ScratchRoot) {
+    declare(root, WANTED, "file");
+}
+
+fn declared_otherwise(root: &ScratchRoot) {
+    declared(root);
+    assert!(root.holo(&["apply"]).success());
+    declare(root, WANTED_LATER, "other");
+}
+
+fn not_declared(root: &ScratchRoot) {
+    declared(root);
+    assert!(root.holo(&["apply"]).success());
+    std::fs::remove_file(root.join("usr/share/holo/files/a.toml")).unwrap();
+}
+
+fn declare(root: &ScratchRoot, content: &str, name: &str) {
+    let definitions = format!(
+        "[[file]]\npath = \"/etc/plain.conf\"\ncontent = {content:?}\nmode = \"0640\"\n\
+         [[file]]\npath = \"/etc/linked.conf\"\nensure = \"symlink\"\ntarget = \"plain.conf\"\n\
+         [[file]]\npath = \"/etc/scripted.conf\"\nensure = \"absent\"\n\
+         [[file]]\npath = \"/etc/made\"\nensure = \"directory\"\nmode = \"0750\"\n\
+         [[file]]\npath = \"/etc/made/by/us/{name}\"\ncontent = {content:?}\n"
+    );
+    root.write("usr/share/holo/files/a.toml", definitions);
 }

@@ -73,6 +73,15 @@ impl From<Tracks> for Vec<Entry> {
     }
 }
 
+impl Track {
+    /// The same with each state that we made, or were about to make, seen in another way: for who does not manage all of it.
+    #[must_use]
+    pub fn seen_as(&self, see: impl Fn(&State) -> State) -> Track {
+        let base = self.base.clone();
+        Track { base, made: self.made.as_ref().map(&see), intent: self.intent.as_ref().map(&see) }
+    }
+}
+
 impl Tracks {
     /// What is known of a path.
     #[must_use]
@@ -323,6 +332,9 @@ impl Tracker {
             changed.push(place);
             Ok(())
         });
+        // What was in a directory that is gone too went with it.
+        let gone = |path: &Path| changes.iter().any(|(other, _, desired)| *other == path && **desired == State::Absent);
+        changed.retain(|place| !place.path().parent().is_some_and(|parent| gone(&Path::new("/").join(parent))));
         let synced = durability.sync([], &changed);
         if done.is_err() {
             temporaries.iter().for_each(|(temporary, _)| drop(temporary.remove()));

@@ -16,7 +16,7 @@ pub(crate) struct FileDefinition {
     pub(crate) ensure: Ensure,
     /// What is in the file.
     pub(crate) content: Option<String>,
-    /// The file below the resource directory that has the content; rendered first if its name ends with `.holotemplate`.
+    /// The file directly in the resource directory that has the content; rendered first if its name ends with `.holotemplate`.
     pub(crate) source: Option<String>,
     /// Where the symlink leads to.
     pub(crate) target: Option<String>,
@@ -77,9 +77,13 @@ impl Definition for FileDefinition {
             return Err(Invalid::new("source", "cannot be given together with content"));
         }
         if let Some(source) = &self.source
-            && !is_below(Path::new(source))
+            && !is_name(Path::new(source))
         {
-            return Err(Invalid::new("source", format!("{source:?} is not a path below the resource directory")));
+            // In a folder it would be an overlay of something.
+            return Err(Invalid::new(
+                "source",
+                format!("{source:?} is no name of a file directly in the resource directory"),
+            ));
         }
         match (self.ensure, &self.target) {
             (Ensure::Symlink, None) => return Err(Invalid::new("target", "is needed for a symlink")),
@@ -138,9 +142,9 @@ impl FileDefinition {
     }
 }
 
-fn is_below(path: &Path) -> bool {
-    let mut parts = path.components().peekable();
-    parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))
+fn is_name(path: &Path) -> bool {
+    let mut parts = path.components();
+    matches!(parts.next(), Some(Component::Normal(name)) if name == path.as_os_str()) && parts.next().is_none()
 }
 
 #[cfg(test)]

@@ -3,10 +3,12 @@
 use super::definition::{Ensure, FileDefinition};
 use super::wanted::{self, Obstacle, Wanted};
 use crate::overlay::FileEntity;
+use holo_plugin::error::PathError;
 use holo_plugin::memory::{Memory, Remembered};
 use holo_plugin::process::{self, Program};
-use holo_plugin::tracked::{self, Attributes, Decision, State, Tracker, Tracks};
+use holo_plugin::tracked::{self, Decision, Digest, State, Tracker, Tracks};
 use holo_plugin::{Applied, Asset, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Place, Tree, Verdict};
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -156,7 +158,8 @@ impl<'a> Workshop<'a> {
         let wanted = wanted::of(definition, &current, force, self.host, &self.tracker)?;
         let desired = wanted.states.last().map_or(State::Absent, |(_, state)| state.clone());
         let track = known.as_ref().and_then(|known| known.base.get(&entity.path));
-        Ok((tracked::decide(track, &current, &desired), wanted, current))
+        let track = track.map(|track| track.seen_as(|made| wanted::as_far_as_declared(definition, made, &current)));
+        Ok((tracked::decide(track.as_ref(), &current, &desired), wanted, current))
     }
 
     fn provision(
@@ -175,9 +178,9 @@ impl<'a> Workshop<'a> {
         }
         let desired = wanted.states.last().map_or(State::Absent, |(_, state)| state.clone());
         if let Some(bytes) = &wanted.bytes {
+            self.validate(entity, definition, bytes, output)?;
             self.tracker.contents.keep_bytes(bytes)?;
         }
-        self.validate(entity, definition, &desired, output)?;
         let replaces = current.content().is_some() && current.content() != desired.content();
         if let Some(suffix) = definition.backup.as_deref().filter(|_| replaces) {
             self.back_up(&self.tracker.place(&entity.path), suffix)?;
@@ -194,28 +197,21 @@ impl<'a> Workshop<'a> {
         Ok(Applied::Changed(vec![format!("{} {}", done(&current, &desired), self.shown(&entity.path))]))
     }
 
-    /// Lets the declared program look at the new file.
+    /// Lets the declared program look at what the file is going to be.
     fn validate(
         &self,
         entity: &DeclaredFile,
         definition: &FileDefinition,
-        desired: &State,
+        bytes: &[u8],
         output: &mut Output<'_>,
     ) -> Result<(), Obstacle> {
-        let (Some(command), State::File { content, attributes }) = (&definition.validate, desired) else {
-            return Ok(());
-        };
+        let Some(command) = &definition.validate else { return Ok(()) };
+        // Programs may go by the name, and some by its ending.
         let name = entity.path.file_name().unwrap_or_default();
-        let folder = format!("validate-{}", content.as_str());
+        let folder = format!("validate-{}", Digest::of_bytes(entity.id().as_bytes()).as_str());
         let place = Tree::open(self.host.cache_dir())?.place(&Path::new(&folder).join(name));
         place.create_folder()?;
-        self.tracker.write_copy(
-            &State::File {
-                content: content.clone(),
-                attributes: Attributes { mode: attributes.mode & 0o777, ..*attributes },
-            },
-            &place,
-        )?;
+        place.create()?.write_all(bytes).map_err(|error| PathError::new("write", place.shown(), error))?;
         let path = place.shown().display().to_string();
         let mut words = command.words().iter().map(|word| word.replace("{}", &path));
         let mut program = Program::new(words.next().unwrap_or_default());
@@ -226,7 +222,10 @@ impl<'a> Workshop<'a> {
         removed?;
         match ended?.failure() {
             None => Ok(()),
-            Some(failure) => Err(Obstacle::Never(format!("validation by `{program}` failed: {failure}"))),
+            Some(failure) => {
+                let declared = command.words().join(" ");
+                Err(Obstacle::Never(format!("validation by `{declared}` failed: {failure}")))
+            }
         }
     }
 
@@ -269,10 +268,29 @@ impl<'a> Workshop<'a> {
                 return Ok(Applied::NeedsForce(ForceTo::Overwrite));
             }
         }
+        if self.has_others_inside(entity)? {
+            // Version 3 comes to the directory first; the next apply finds it empty.
+            return Ok(Applied::Unchanged);
+        }
         let paths: Vec<PathBuf> = remembered.base.iter().map(|(path, _)| path).collect();
         self.tracker.restore(&mut remembered.base, &paths)?;
         self.memory.forget(&entity.id())?;
         Ok(Applied::Changed(vec![format!("restored {}", self.shown(&entity.path))]))
+    }
+
+    /// Whether something is in the directory that we still have to take away.
+    fn has_others_inside(&self, entity: &DeclaredFile) -> Result<bool, Obstacle> {
+        if !matches!(self.tracker.state(&entity.path)?, State::Directory { .. }) {
+            return Ok(false);
+        }
+        let below = format!("{}/", entity.id());
+        for name in self.tracker.place(&entity.path.join("x")).siblings()? {
+            let id = format!("{below}{}", name.display());
+            if self.memory.recall::<Tracks>(&id)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn shown(&self, path: &Path) -> String {

@@ -82,6 +82,31 @@ pub(super) fn of(
     Ok(Wanted { states: vec![(definition.path().to_owned(), state)], bytes })
 }
 
+/// A state that was made, with what is not declared as it is now: that may change without being anybody's work on ours.
+pub(super) fn as_far_as_declared(definition: &FileDefinition, made: &State, current: &State) -> State {
+    let attributes = |made: Attributes, current: Attributes| Attributes {
+        mode: if definition.mode.is_some() || definition.sensitive { made.mode } else { current.mode },
+        uid: if definition.owner.is_some() { made.uid } else { current.uid },
+        gid: if definition.group.is_some() { made.gid } else { current.gid },
+    };
+    match (made, current) {
+        (State::File { content: made_of, attributes: made }, State::File { content, attributes: current }) => {
+            let manages_content = definition.content.is_some() || definition.source.is_some();
+            let content = if manages_content { made_of } else { content }.clone();
+            State::File { content, attributes: attributes(*made, *current) }
+        }
+        (State::Directory { attributes: made }, State::Directory { attributes: current }) => {
+            State::Directory { attributes: attributes(*made, *current) }
+        }
+        (State::Symlink { target, uid: made_uid, gid: made_gid }, State::Symlink { uid, gid, .. }) => State::Symlink {
+            target: target.clone(),
+            uid: if definition.owner.is_some() { *made_uid } else { *uid },
+            gid: if definition.group.is_some() { *made_gid } else { *gid },
+        },
+        (made, _) => made.clone(),
+    }
+}
+
 /// The attributes that are declared, and otherwise those that are there; what is new is root's or ours.
 fn attributes(definition: &FileDefinition, current: &State, host: &Host) -> Result<Attributes, Obstacle> {
     let ours = Attributes {

@@ -3,7 +3,10 @@
 use crate::overlay::entity::{FileEntity, Kind, Resource};
 use crate::overlay::layout::Layout;
 use holo_plugin::error::PathError;
+use holo_plugin::facts::Templates;
 use holo_plugin::{Content, Image, Output, Place, Unmanageable, process};
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 
 /// The mode of a file that takes a symlink's place: a symlink has none to take over.
@@ -49,6 +52,11 @@ pub(crate) fn evaluate(
                 let result = layout.script_result(&entity.path, index);
                 desired.scratch.push(result.clone());
                 script_content(entity, resource, &desired.image, &result, layout, output)
+            }
+            Kind::Template => {
+                let result = layout.script_result(&entity.path, index);
+                desired.scratch.push(result.clone());
+                template_content(entity, resource, &desired.image, &result, layout, output)
             }
         };
         match content {
@@ -99,12 +107,7 @@ fn script_content(
     output: &mut Output<'_>,
 ) -> Result<Content, NotEvaluated> {
     let program = entity.shown_resource(resource);
-    let source = input_of(entity, so_far, layout)?;
-    let input = match source.open_if_file()? {
-        Some(input) => input,
-        None if source.exists()? => return Err(Unmanageable::WrongType.into()),
-        None => return Err(missing(&source).into()),
-    };
+    let input = input_of(entity, so_far, layout)?;
     let written = result.create()?;
     process::filter(&program, input, written, output)
         .map_err(|reason| NotEvaluated(format!("execution of {} failed: {reason}", program.display())))?;
@@ -114,8 +117,49 @@ fn script_content(
     Ok(image.content)
 }
 
-/// The file that a program shall read; of a symlink, what it points to.
-fn input_of(entity: &FileEntity, so_far: &Image, layout: &Layout) -> Result<Place, NotEvaluated> {
+/// What the template renders to, with the content so far as `input`.
+fn template_content(
+    entity: &FileEntity,
+    resource: &Resource,
+    so_far: &Image,
+    result: &Place,
+    layout: &Layout,
+    output: &mut Output<'_>,
+) -> Result<Content, NotEvaluated> {
+    let place = layout.resource(&resource.path).followed()?;
+    let name = entity.shown_resource(resource).display().to_string();
+    let failed = |reason: String| NotEvaluated(format!("rendering of {name} failed: {reason}"));
+    let text = |mut file: File, what: &str| {
+        let mut text = String::new();
+        let read = file.read_to_string(&mut text).map_err(|error| match error.kind() {
+            ErrorKind::InvalidData => failed(format!("{what} is not UTF-8")),
+            _ => failed(format!("read {what}: {error}")),
+        });
+        read.map(|_| text)
+    };
+    let template = text(place.open_if_file()?.ok_or_else(|| missing(&place))?, "it")?;
+    let input = text(input_of(entity, so_far, layout)?, "the content so far")?;
+    let scope = serde_json::Map::from_iter([("input".to_owned(), input.into())]);
+    let rendered = Templates::new(entity.knowledge()).render(&name, &template, &scope);
+    entity.knowledge().take_warnings().iter().for_each(|warning| output.warning(warning.to_string()));
+    let rendered = rendered.map_err(|fault| NotEvaluated(fault.to_string()))?;
+    let written = result.create()?.write_all(rendered.as_bytes());
+    written.map_err(|error| PathError::new("write", result.shown(), error))?;
+    let image = Image::load(result)?.ok_or_else(|| missing(result))?;
+    Ok(image.content)
+}
+
+/// What a program or template shall read; of a symlink, what it points to.
+fn input_of(entity: &FileEntity, so_far: &Image, layout: &Layout) -> Result<File, NotEvaluated> {
+    let source = place_of_input(entity, so_far, layout)?;
+    match source.open_if_file()? {
+        Some(input) => Ok(input),
+        None if source.exists()? => Err(Unmanageable::WrongType.into()),
+        None => Err(missing(&source).into()),
+    }
+}
+
+fn place_of_input(entity: &FileEntity, so_far: &Image, layout: &Layout) -> Result<Place, NotEvaluated> {
     let target = match &so_far.content {
         Content::File { place, .. } => return Ok(place.clone()),
         Content::Symlink(target) => target,

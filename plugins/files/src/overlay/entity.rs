@@ -2,7 +2,8 @@
 
 use crate::overlay::layout::{self, BASE, PROVISIONED};
 use bstr::{BString, ByteSlice};
-use holo_plugin::{Action, EntityReport, Host};
+use holo_plugin::facts::Knowledge;
+use holo_plugin::{Action, Asset, EntityReport, Host};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,8 @@ use std::sync::Arc;
 pub(crate) const PREFIX: &[u8] = b"file:";
 /// What the names of resource files end with that are programs.
 pub(crate) const SCRIPT_SUFFIX: &[u8] = b".holoscript";
+/// What the names of resource files end with that are templates.
+pub(crate) const TEMPLATE_SUFFIX: &[u8] = b".holotemplate";
 
 /// A target, with everything that is laid over it.
 #[derive(Clone, Debug)]
@@ -34,17 +37,24 @@ pub(crate) struct Resource {
     pub(crate) kind: Kind,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// Its content replaces the target's.
     Plain,
     /// Its output, given the content so far, replaces the target's.
     Script,
+    /// What it renders to, given facts, data and the content so far, replaces the target's.
+    Template,
 }
 
 impl FileEntity {
     pub(crate) fn new(path: PathBuf, host: &Arc<Host>) -> FileEntity {
         FileEntity { path, resources: Vec::new(), target_exists: false, host: Arc::clone(host) }
+    }
+
+    /// Facts and data of the host.
+    pub(crate) fn knowledge(&self) -> &Knowledge {
+        self.host.knowledge()
     }
 
     pub(crate) fn id(&self) -> BString {
@@ -83,9 +93,14 @@ impl FileEntity {
             let key = match resource.kind {
                 Kind::Plain => "apply",
                 Kind::Script => "passthru",
+                Kind::Template => "render",
             };
             report.inform(key, path);
         }
+        let edges = &mut report.edges;
+        edges.orphan = self.is_orphan();
+        edges.provides.push(Asset::new("path", bytes(&self.path)));
+        edges.needs.extend(self.path.parent().map(|parent| Asset::new("path", bytes(parent))));
         report
     }
 
@@ -108,23 +123,25 @@ impl FileEntity {
 }
 
 impl Resource {
-    /// What the path below the resource directory `DISAMBIGUATOR/path/to/target[.holoscript]` stands for: the target's path and the
+    /// What the path below the resource directory `DISAMBIGUATOR/path/to/target[.holoscript|.holotemplate]` stands for: the target's path and the
     /// resource; nothing for a file directly in the resource directory.
     pub(crate) fn parse(path: &Path) -> Option<(PathBuf, Resource)> {
         let bytes = path.as_os_str().as_bytes();
         let target = &bytes[bytes.find_byte(b'/')?..];
         // A name that is nothing but the suffix is a name.
-        let (target, kind) = match target.strip_suffix(SCRIPT_SUFFIX).filter(|target| !target.ends_with(b"/")) {
-            Some(target) => (target, Kind::Script),
-            None => (target, Kind::Plain),
+        let suffixed = |suffix, kind| {
+            let target = target.strip_suffix(suffix).filter(|target| !target.ends_with(b"/"))?;
+            Some((target, kind))
         };
+        let suffixed = suffixed(SCRIPT_SUFFIX, Kind::Script).or_else(|| suffixed(TEMPLATE_SUFFIX, Kind::Template));
+        let (target, kind) = suffixed.unwrap_or((target, Kind::Plain));
         Some((OsStr::from_bytes(target).into(), Resource { path: path.to_owned(), kind }))
     }
 
     /// What resources of one entity are ordered by: `01-foo` comes before `01-foo-bar`.
-    pub(crate) fn order(&self) -> (&OsStr, bool) {
+    pub(crate) fn order(&self) -> (&OsStr, Kind) {
         let disambiguator = self.path.iter().next().unwrap_or_default();
-        (disambiguator, self.kind == Kind::Script)
+        (disambiguator, self.kind)
     }
 }
 
@@ -144,6 +161,7 @@ mod tests {
         };
         assert_eq!(parse("01-x/etc/motd"), Some(("/etc/motd".into(), Kind::Plain)));
         assert_eq!(parse("01-x/etc/motd.holoscript"), Some(("/etc/motd".into(), Kind::Script)));
+        assert_eq!(parse("01-x/etc/motd.holotemplate"), Some(("/etc/motd".into(), Kind::Template)));
         assert_eq!(parse("01-x/etc/.holoscript"), Some(("/etc/.holoscript".into(), Kind::Plain)));
         assert_eq!(parse("01-x/top"), Some(("/top".into(), Kind::Plain)));
         assert_eq!(parse("README"), None);
@@ -152,9 +170,14 @@ mod tests {
     #[test]
     fn resources_are_ordered_by_disambiguator_alone() {
         let resource = |path: &str| Resource::parse(Path::new(path)).unwrap().1;
-        let mut resources = ["01-foo-bar/etc/x", "01-foo/etc/x.holoscript", "01-foo/etc/x", "00/z"].map(resource);
+        let mut resources =
+            ["01-foo-bar/etc/x", "01-foo/etc/x.holotemplate", "01-foo/etc/x.holoscript", "01-foo/etc/x", "00/z"]
+                .map(resource);
         resources.sort_by(|one, other| one.order().cmp(&other.order()));
         let paths = resources.map(|resource| resource.path.to_str().unwrap().to_owned());
-        assert_eq!(paths, ["00/z", "01-foo/etc/x", "01-foo/etc/x.holoscript", "01-foo-bar/etc/x"]);
+        assert_eq!(
+            paths,
+            ["00/z", "01-foo/etc/x", "01-foo/etc/x.holoscript", "01-foo/etc/x.holotemplate", "01-foo-bar/etc/x"]
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! Which files are managed: those with resource files, and those that once had some.
 
-use crate::overlay::entity::{FileEntity, PREFIX, Resource, SCRIPT_SUFFIX};
+use crate::overlay::entity::{FileEntity, PREFIX, Resource, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
 use crate::overlay::layout::{BASE, Layout};
 use bstr::{BStr, ByteSlice};
 use holo_plugin::error::PathError;
@@ -47,7 +47,7 @@ pub(crate) fn one(host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Opt
     let shared = Arc::new(host.clone());
     let mut entity = FileEntity::new(path.clone(), &shared);
     for disambiguator in folders(host.resource_dir(), output)? {
-        for suffix in [&b""[..], SCRIPT_SUFFIX] {
+        for suffix in [&b""[..], SCRIPT_SUFFIX, TEMPLATE_SUFFIX] {
             let name = [path.as_os_str().as_bytes().trim_start_with(|letter| letter == '/'), suffix].concat();
             let candidate = disambiguator.join(name.to_path_lossy());
             let parsed = Resource::parse(&candidate).filter(|(target, _)| *target == path);

@@ -68,6 +68,7 @@ fn keys_belong_to_what_is_ensured() {
         serde_json::json!({ "path": "/x", "source": "../y" }),
         serde_json::json!({ "path": "/x", "source": "/y" }),
         serde_json::json!({ "path": "/x", "source": "" }),
+        serde_json::json!({ "path": "/x", "source": "a/b" }),
         serde_json::json!({ "path": "/x", "backup": "/y" }),
         serde_json::json!({ "path": "/x", "backup": "" }),
         serde_json::json!({ "path": "/x", "validate": "" }),
@@ -79,7 +80,10 @@ fn keys_belong_to_what_is_ensured() {
     ] {
         assert!(judge(json.clone()).is_err(), "{json}");
     }
-    assert_eq!(judge(serde_json::json!({ "path": "/x", "source": "a/b", "validate": "v {}", "backup": "~" })), Ok(()));
+    assert_eq!(
+        judge(serde_json::json!({ "path": "/x", "source": "a.conf", "validate": "v {}", "backup": "~" })),
+        Ok(())
+    );
 }
 
 #[test]

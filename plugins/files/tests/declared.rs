@@ -1,0 +1,446 @@
+//! Declared files and templates, from the first apply to the last: each story is a machine on which something happens to them.
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+use bstr::ByteSlice;
+use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial};
+use libtest_mimic::Arguments;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::process::ExitCode;
+
+/// What it proves, what it needs, and how.
+type Story = (&'static str, &'static [Need], fn());
+
+fn main() -> ExitCode {
+    let stories: [Story; 17] = [
+        ("all kinds are made, left alone, and become again what they were", &[], whole_life),
+        ("what a person changed is refused, shown, and overwritten by force", &[], changed_by_person),
+        ("what a person deleted is refused, and restored by force", &[], deleted_by_person),
+        ("only what is declared is managed: mode and owner are left alone otherwise", &[], only_what_is_declared),
+        ("owners are those below the root", &[Need::Root], owners),
+        ("all twelve bits of a mode", &[], twelve_bits),
+        ("a file is not replaced before it is found to be valid", &[], validation),
+        ("a backup keeps what was replaced", &[], backup),
+        ("a sensitive content is shown nowhere and readable by nobody", &[], sensitive),
+        ("a directory goes with its content only by force = true, and comes back", &[], directories),
+        ("a directory does not take the place of a file or symlink unasked", &[], kinds),
+        ("FIFOs are not opened", &[], fifo),
+        ("sources and templates", &[], templates),
+        ("an overlay's template has the content so far as its input", &[], overlay_template),
+        ("from an overlay to a declaration and back", &[], overlay_and_declaration),
+        ("check says what apply does, and changes nothing", &[], check),
+        ("the same under version 3", &[], version_3),
+    ];
+    let trials = stories.into_iter().map(|(name, needs, story)| {
+        trial(name, needs, move || {
+            story();
+            Ok(())
+        })
+    });
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+}
+
+fn root() -> ScratchRoot {
+    ScratchRoot::new()
+        .binary(built("holo"))
+        .plugin("files")
+        .file("etc/os-release", "ID=debian\n")
+        .dir("var/lib/holo/files")
+}
+
+fn declare(root: &ScratchRoot, definitions: &str) {
+    root.write("usr/share/holo/files/a.toml", definitions);
+}
+
+#[track_caller]
+fn applied(root: &ScratchRoot) -> Run {
+    let run = root.holo(&["apply"]);
+    assert_eq!(run.status, Some(0), "{run}");
+    run
+}
+
+#[track_caller]
+fn unchanged(root: &ScratchRoot) {
+    let run = applied(root);
+    assert_eq!((run.stdout_lossy(), run.stderr_lossy()), ("".into(), "".into()));
+}
+
+#[track_caller]
+fn refused(root: &ScratchRoot, words: &str) -> Run {
+    let before = root.dump();
+    let run = root.holo(&["apply"]);
+    assert_eq!(run.status, Some(1), "{run}");
+    assert!(run.stderr_lossy().contains(words), "{words:?} is not said:\n{run}");
+    assert_eq!(root.dump(), before, "something was changed");
+    run
+}
+
+fn mode(root: &ScratchRoot, path: &str) -> u32 {
+    fs::symlink_metadata(root.join(path)).unwrap().mode() & 0o7777
+}
+
+const ALL_KINDS: &str = r#"
+    [[file]]
+    path = "/etc/motd"
+    content = "declared\n"
+
+    [[file]]
+    path = "/etc/new/deep"
+    content = "made\n"
+    mode = "0600"
+
+    [[file]]
+    path = "/etc/link"
+    ensure = "symlink"
+    target = "motd"
+
+    [[file]]
+    path = "/etc/issue"
+    ensure = "absent"
+
+    [[file]]
+    path = "/srv/data"
+    ensure = "directory"
+    mode = "0750"
+
+    [[file]]
+    path = "/srv/data/inside"
+"#;
+
+fn whole_life() {
+    let root = root().file("etc/motd", "stock\n").mode("etc/motd", 0o640).file("etc/issue", "issue\n").dir("srv");
+    let before = root.dump();
+    declare(&root, ALL_KINDS);
+    let run = applied(&root);
+    assert!(run.stdout_lossy().contains("Working on file:/etc/motd\n"), "{run}");
+    for (path, content) in [("etc/motd", "declared\n"), ("etc/new/deep", "made\n"), ("srv/data/inside", "")] {
+        assert_eq!(root.read(path), content, "{path}");
+    }
+    assert_eq!((mode(&root, "etc/motd"), mode(&root, "etc/new/deep")), (0o640, 0o600));
+    assert_eq!((mode(&root, "etc/new"), mode(&root, "srv/data")), (0o755, 0o750));
+    assert_eq!(fs::read_link(root.join("etc/link")).unwrap().to_str(), Some("motd"));
+    assert!(!root.exists("etc/issue"));
+    unchanged(&root);
+    declare(&root, "");
+    let run = applied(&root);
+    assert!(
+        run.stdout_lossy().contains("Scrubbing file:/etc/motd (all definition files have been deleted)\n"),
+        "{run}"
+    );
+    fs::remove_file(root.join("usr/share/holo/files/a.toml")).unwrap();
+    assert_eq!(root.dump(), before);
+}
+
+fn changed_by_person() {
+    let root = root().file("etc/motd", "stock\n");
+    declare(&root, "[[file]]\npath = \"/etc/motd\"\ncontent = \"ours\\n\"\n");
+    applied(&root);
+    root.write("etc/motd", "mine\n");
+    let run = refused(&root, "!! Entity has been modified by user (use --force to overwrite)");
+    assert!(run.stdout_lossy().contains("    -ours\n    +mine\n"), "{run}");
+    let diff = root.holo(&["diff", "file:/etc/motd"]);
+    assert!(diff.stdout_lossy().contains("\n-ours\n+mine\n"), "{diff}");
+    assert!(root.holo(&["apply", "--force"]).success());
+    assert_eq!(root.read("etc/motd"), "ours\n");
+    // Scrubbing would lose it as well.
+    root.write("etc/motd", "mine again\n");
+    declare(&root, "");
+    refused(&root, "use --force to overwrite");
+    assert!(root.holo(&["apply", "--force"]).success());
+    assert_eq!(root.read("etc/motd"), "stock\n");
+}
+
+fn deleted_by_person() {
+    let root = root();
+    declare(&root, "[[file]]\npath = \"/etc/motd\"\ncontent = \"ours\\n\"\n");
+    applied(&root);
+    fs::remove_file(root.join("etc/motd")).unwrap();
+    refused(&root, "!! Entity has been deleted by user (use --force to restore)");
+    assert!(root.holo(&["apply", "--force"]).success());
+    assert_eq!(root.read("etc/motd"), "ours\n");
+    fs::remove_file(root.join("etc/motd")).unwrap();
+    declare(&root, "");
+    applied(&root);
+    assert!(!root.exists("etc/motd") && !root.exists("var/lib/holo/files/.declared"));
+}
+
+fn only_what_is_declared() {
+    let root = root().file("var/log/app.log", "line\n").mode("var/log/app.log", 0o666);
+    declare(&root, "[[file]]\npath = \"/var/log/app.log\"\nmode = \"0640\"\n");
+    let inode = |root: &ScratchRoot| fs::metadata(root.join("var/log/app.log")).unwrap().ino();
+    let before = inode(&root);
+    applied(&root);
+    assert_eq!((mode(&root, "var/log/app.log"), inode(&root)), (0o640, before), "who has it open keeps it");
+    // The program goes on writing.
+    let log = fs::OpenOptions::new().append(true).open(root.join("var/log/app.log"));
+    log.unwrap().write_all(b"more\n").unwrap();
+    unchanged(&root);
+    declare(&root, "[[file]]\npath = \"/var/log/app.log\"\ncontent = \"\"\n");
+    let run = root.holo(&["apply", "--force"]);
+    assert!(run.success(), "{run}");
+    assert_eq!(mode(&root, "var/log/app.log"), 0o640);
+}
+
+fn owners() {
+    let root = root()
+        .file("etc/passwd", "root:x:0:0::/:\nfred:x:1234:1235::/home/fred:\n")
+        .file("etc/group", "root:x:0:\nstaff:x:77:\n")
+        .file("etc/motd", "x\n");
+    declare(&root, "[[file]]\npath = \"/etc/motd\"\nowner = \"fred\"\ngroup = \"staff\"\n");
+    applied(&root);
+    let metadata = fs::metadata(root.join("etc/motd")).unwrap();
+    assert_eq!((metadata.uid(), metadata.gid()), (1234, 77));
+    unchanged(&root);
+    chown(root.join("etc/motd"), Some(5), None).unwrap();
+    refused(&root, "use --force to overwrite");
+    declare(&root, "[[file]]\npath = \"/etc/motd\"\nowner = \"nobody-here\"\n");
+    refused(&root, "!! skipping target: there is no user \"nobody-here\"");
+    declare(&root, "");
+    assert!(root.holo(&["apply", "--force"]).success());
+    let metadata = fs::metadata(root.join("etc/motd")).unwrap();
+    assert_eq!((metadata.uid(), metadata.gid()), (0, 0));
+}
+
+fn twelve_bits() {
+    let root = root();
+    declare(
+        &root,
+        "[[file]]\npath = \"/tmp/all\"\nensure = \"directory\"\nmode = \"1777\"\n[[file]]\npath = \"/usr/bin/x\"\nmode = \"0o4711\"\n",
+    );
+    applied(&root);
+    assert_eq!((mode(&root, "tmp/all"), mode(&root, "usr/bin/x")), (0o1777, 0o4711));
+    unchanged(&root);
+}
+
+fn validation() {
+    let root = root()
+        .file("etc/app.conf", "good 1\n")
+        .script("bin/validate", "#!/bin/sh\necho looked at \"${1##*/}\"\ngrep -q good \"$1\"\n");
+    let declare_content = |content: &str| {
+        let validate = root.join("bin/validate").display().to_string();
+        declare(
+            &root,
+            &format!("[[file]]\npath = \"/etc/app.conf\"\ncontent = {content:?}\nvalidate = \"{validate} {{}}\"\n"),
+        );
+    };
+    declare_content("bad\n");
+    let run = refused(&root, "validate {}` failed: exit status 1").stdout_lossy().into_owned();
+    assert!(run.contains("looked at app.conf\n"), "{run}");
+    declare_content("good 2\n");
+    applied(&root);
+    assert_eq!(root.read("etc/app.conf"), "good 2\n");
+    declare_content("bad again\n");
+    refused(&root, "failed: exit status 1");
+}
+
+fn backup() {
+    let root = root().file("etc/motd", "stock\n").mode("etc/motd", 0o604);
+    declare(&root, "[[file]]\npath = \"/etc/motd\"\ncontent = \"one\\n\"\nbackup = \".orig\"\n");
+    applied(&root);
+    assert_eq!((root.read("etc/motd.orig"), mode(&root, "etc/motd.orig")), ("stock\n".into(), 0o604));
+    unchanged(&root);
+}
+
+fn sensitive() {
+    let root = root();
+    let secret = "TOP-SECRET-7";
+    declare(&root, &format!("[[file]]\npath = \"/etc/secret\"\ncontent = \"{secret}\\n\"\nsensitive = true\n"));
+    let quiet = |arguments: &[&str]| {
+        let run = root.holo(arguments);
+        assert!(!run.stdout_lossy().contains(secret) && !run.stderr_lossy().contains(secret), "{run}");
+        run
+    };
+    for arguments in [&["scan"][..], &["scan", "--json"], &["check"], &["check", "--json"], &["apply", "--json"]] {
+        quiet(arguments);
+    }
+    assert_eq!(mode(&root, "etc/secret"), 0o600);
+    root.write("etc/secret", "TOP-SECRET-7 and mine\n");
+    for arguments in [&["diff"][..], &["diff", "--json"], &["apply"], &["apply", "--json"], &["check", "--json"]] {
+        quiet(arguments);
+    }
+    for entry in walk(&root, "var/lib/holo") {
+        let metadata = fs::symlink_metadata(&entry).unwrap();
+        if metadata.is_file() && fs::read(&entry).unwrap().contains_str(secret) {
+            assert_eq!(metadata.mode() & 0o077, 0, "{} can be read", entry.display());
+        }
+    }
+}
+
+fn walk(root: &ScratchRoot, path: &str) -> Vec<std::path::PathBuf> {
+    let mut folders = vec![root.join(path)];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { folders.push(path) } else { files.push(path) }
+        }
+    }
+    files
+}
+
+fn directories() {
+    let root = root()
+        .file("srv/old/deep/file", "kept\n")
+        .mode("srv/old/deep/file", 0o600)
+        .symlink("srv/old/link", "deep/file");
+    let before = root.dump();
+    declare(&root, "[[file]]\npath = \"/srv/old\"\nensure = \"absent\"\n");
+    refused(&root, "srv/old is a directory with something in it; force = true would remove it");
+    declare(&root, "[[file]]\npath = \"/srv/old\"\nensure = \"absent\"\nforce = true\n");
+    applied(&root);
+    assert!(!root.exists("srv/old"));
+    unchanged(&root);
+    declare(&root, "[[file]]\npath = \"/usr\"\nensure = \"absent\"\nforce = true\n");
+    let run = root.holo(&["apply"]);
+    assert!(run.stderr_lossy().contains("usr is a directory of the system, which is not removed\n"), "{run}");
+    fs::remove_file(root.join("usr/share/holo/files/a.toml")).unwrap();
+    applied(&root);
+    assert_eq!(root.dump(), before);
+}
+
+fn kinds() {
+    let root = root().file("srv/real/file", "x\n").symlink("srv/link", "real");
+    let before = root.dump();
+    declare(&root, "[[file]]\npath = \"/srv/link\"\nensure = \"directory\"\n");
+    refused(&root, "srv/link is a symlink and would become a directory (use --force to proceed)");
+    assert!(root.holo(&["apply", "--force"]).success());
+    assert!(fs::symlink_metadata(root.join("srv/link")).unwrap().is_dir());
+    unchanged(&root);
+    declare(&root, "[[file]]\npath = \"/srv/real\"\ncontent = \"\"\n");
+    let run = root.holo(&["apply", "file:/srv/real"]);
+    assert!(run.stderr_lossy().contains("srv/real is a directory; declare it absent first"), "{run}");
+    fs::remove_file(root.join("usr/share/holo/files/a.toml")).unwrap();
+    applied(&root);
+    assert_eq!(root.dump(), before);
+}
+
+fn fifo() {
+    let root = root().dir("srv");
+    assert!(root.run("mkfifo", &["-m", "600", root.join("srv/fifo").to_str().unwrap()]).success());
+    declare(&root, "[[file]]\npath = \"/srv/fifo\"\ncontent = \"x\"\n");
+    refused(&root, "srv/fifo is neither a file, a symlink nor a directory");
+    let check = root.holo(&["check"]);
+    assert_eq!(check.status, Some(1), "{check}");
+}
+
+fn templates() {
+    let root = root()
+        .file("etc/holo/data/common.toml", "port = 8080\n")
+        .resource("files/app.holotemplate", "port = {{ data.port }}\non {{ facts.os.id }}\n")
+        .resource("files/plain", "{{ no template }}\n");
+    declare(
+        &root,
+        "[[file]]\npath = \"/etc/app\"\nsource = \"app.holotemplate\"\n\
+         [[file]]\npath = \"/etc/plain\"\nsource = \"plain\"\n",
+    );
+    applied(&root);
+    assert_eq!(root.read("etc/app"), "port = 8080\non debian\n");
+    assert_eq!(root.read("etc/plain"), "{{ no template }}\n");
+    unchanged(&root);
+    root.write("etc/holo/data/common.toml", "port = 9090\n");
+    applied(&root);
+    assert_eq!(root.read("etc/app"), "port = 9090\non debian\n");
+    root.write("etc/holo/data/common.toml", "portt = 9090\n");
+    refused(&root, "app.holotemplate:1: ");
+    declare(
+        &root,
+        "[[file]]\npath = \"/etc/app\"\nsource = \"missing\"\n\
+         [[file]]\npath = \"/etc/plain\"\nsource = \"plain\"\n",
+    );
+    refused(&root, "usr/share/holo/files/missing is not a file");
+}
+
+fn overlay_template() {
+    let root = root()
+        .file("etc/motd", "stock\n")
+        .file("etc/holo/data/common.toml", "greeting = \"Hello\"\n")
+        .resource("files/10-a/etc/motd.holotemplate", "{{ data.greeting }}\n{{ input }}{{ '{{ not twice }}' }}\n");
+    applied(&root);
+    assert_eq!(root.read("etc/motd"), "Hello\nstock\n{{ not twice }}\n");
+    unchanged(&root);
+    let scan = root.holo(&["scan"]);
+    assert!(scan.stdout_lossy().contains("      render "), "{scan}");
+    root.write("usr/share/holo/files/10-a/etc/motd.holotemplate", "\n{{ data.nothing }}\n");
+    let run = root.holo(&["apply"]);
+    assert!(run.stderr_lossy().contains("motd.holotemplate:2: "), "{run}");
+    assert_eq!(root.read("etc/motd"), "Hello\nstock\n{{ not twice }}\n");
+    fs::remove_dir_all(root.join("usr/share/holo/files/10-a")).unwrap();
+    applied(&root);
+    assert_eq!(root.read("etc/motd"), "stock\n");
+}
+
+fn overlay_and_declaration() {
+    let root = root().file("etc/motd", "stock\n").resource("files/10-a/etc/motd", "overlay\n");
+    let overlay = root.join("usr/share/holo/files/10-a");
+    applied(&root);
+    declare(&root, "[[file]]\npath = \"/etc/motd\"\ncontent = \"declared\\n\"\n");
+    let run = applied(&root);
+    assert!(run.stderr_lossy().contains("a.toml: file:/etc/motd has resource files too, which win"), "{run}");
+    assert_eq!(root.read("etc/motd"), "overlay\n");
+    fs::rename(&overlay, root.join("tmp/10-a")).unwrap();
+    applied(&root);
+    assert_eq!(root.read("etc/motd"), "declared\n");
+    unchanged(&root);
+    assert!(!root.exists("var/lib/holo/files/base/etc"));
+    declare(&root, "");
+    fs::rename(root.join("tmp/10-a"), &overlay).unwrap();
+    applied(&root);
+    assert_eq!(root.read("etc/motd"), "overlay\n");
+    assert!(!root.exists("var/lib/holo/files/.declared"));
+    unchanged(&root);
+    fs::remove_dir_all(&overlay).unwrap();
+    applied(&root);
+    assert_eq!(root.read("etc/motd"), "stock\n");
+}
+
+fn check() {
+    let root = root().file("etc/motd", "stock\n").file("etc/issue", "issue\n");
+    declare(&root, ALL_KINDS);
+    let before = root.dump();
+    let check = root.holo(&["check"]);
+    assert_eq!(check.status, Some(3), "{check}");
+    for (what, path) in [("write", "etc/motd"), ("make", "etc/new/deep"), ("remove", "etc/issue"), ("make", "srv/data")]
+    {
+        let words = format!("would {what} {}\n", root.join(path).display());
+        assert!(check.stdout_lossy().contains(&words), "{words:?}\n{check}");
+    }
+    assert_eq!(root.dump(), before);
+    applied(&root);
+    let check = root.holo(&["check"]);
+    assert_eq!((check.status, check.stdout_lossy()), (Some(0), "".into()), "{check}");
+    fs::set_permissions(root.join("srv/data"), fs::Permissions::from_mode(0o700)).unwrap();
+    let check = root.holo(&["check", "file:/srv/data"]);
+    assert!(check.stderr_lossy().contains("use --force to overwrite"), "{check}");
+}
+
+/// What the original's dispatcher does with it: a process for each operation.
+fn version_3() {
+    let plugin = built("holo-files");
+    let wrapper = format!(
+        "#!/bin/sh\ncase $1 in\ninfo) printf 'MIN_API_VERSION=3\\nMAX_API_VERSION=3\\n' ;;\n*) exec {} \"$@\" ;;\nesac\n",
+        plugin.display()
+    );
+    let root = ScratchRoot::new()
+        .binary(built("holo"))
+        .script("plugin/holo-files", wrapper.as_str())
+        .holorc("plugin files=plugin/holo-files\n")
+        .file("etc/os-release", "ID=debian\n")
+        .dir("usr/share/holo/files")
+        .dir("var/lib/holo/files")
+        .file("etc/motd", "stock\n")
+        .file("etc/issue", "issue\n");
+    let before = root.dump();
+    symlink("nowhere", root.join("usr/share/holo/files/not-a-definition")).unwrap();
+    declare(&root, ALL_KINDS);
+    let run = applied(&root);
+    assert!(run.stdout_lossy().contains("wrote "), "{run}");
+    unchanged(&root);
+    fs::remove_file(root.join("usr/share/holo/files/a.toml")).unwrap();
+    // Version 3 knows no order but that of IDs: a directory comes before what is in it, and has to wait.
+    applied(&root);
+    assert!(root.exists("srv/data") && !root.exists("srv/data/inside"));
+    applied(&root);
+    fs::remove_file(root.join("usr/share/holo/files/not-a-definition")).unwrap();
+    assert_eq!(root.dump(), before);
+}
