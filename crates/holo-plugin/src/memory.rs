@@ -190,6 +190,18 @@ impl Memory {
         if self.recall::<T>(&remembered.id)?.is_some() { Ok(()) } else { self.keep(remembered) }
     }
 
+    /// Removes what a killed run has left half written.
+    pub(crate) fn tidy(&self) -> Result<()> {
+        let folder = self.state.place(&self.folder.join(FOLDER).join("x"));
+        for name in folder.siblings()? {
+            if name.as_encoded_bytes().ends_with(TEMPORARY.as_bytes()) {
+                folder.sibling(&name).remove()?;
+            }
+        }
+        folder.remove_empty_folders(Path::new(""));
+        Ok(())
+    }
+
     /// Forgets an entity: when this returns, it is forgotten on disk.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Paths that a plugin makes: what was there before, what it made, and how it gets from one to the other.
 //!
-//! This is for plugins whose entities are made of files: an entity's [`Tracks`] are remembered with it ([`Memory`](crate::memory::Memory)),
+//! This is for plugins whose entities are made of files: an entity's [`Tracks`] are remembered with it ([`Memory`]),
 //! contents lie beside ([`Contents`]). The rules are those of `files`: what was found before the first change is the *base* and comes
 //! back when the entity is not defined any more; what a person has changed since we made it is overwritten only by force.
 //!
@@ -10,7 +10,8 @@
 //! 2. Paths are changed, each in one step.
 //! 3. What was intended is recorded as made.
 //!
-//! Who finds a path equal to its intent after a kill knows that it is our own work and not a person's.
+//! Who finds a path equal to its intent after a kill knows that it is our own work and not a person's: [`Tracker::settle`] is called
+//! before anything else. In the end [`Tracker::tidy`] removes what is not needed any more, of a killed run too.
 
 mod contents;
 mod state;
@@ -21,16 +22,19 @@ pub use state::{Attributes, State, Unmanaged};
 use crate::error::{PathError, Result};
 use crate::memory::{Memory, Remembered};
 use crate::place::{Place, Tree};
-use crate::{Durability, ForceTo, Host};
+use crate::{Durability, ForceTo, Host, Output};
 use bstr::{BString, ByteSlice};
 use holo_protocol::Text;
 use rustix::io::Errno;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const CONTENTS: &str = "contents";
+/// Is there while something is changed, until what is not needed any more has been removed.
+const UNTIDY: &str = "untidy";
 /// What a new file is called before it takes its place.
 const TEMPORARY: &str = ".holonew";
 
@@ -142,7 +146,7 @@ pub fn decide(track: Option<&Track>, current: &State, desired: &State) -> Decisi
 pub struct Tracker {
     root: Arc<Tree>,
     /// What files have in them.
-    pub contents: Contents,
+    contents: Contents,
     memory: Memory,
 }
 
@@ -183,6 +187,108 @@ impl Tracker {
         State::of(&self.place(path))
     }
 
+    /// Puts in order what a killed run was at: what it had made is recorded as made, what it had not is forgotten.
+    ///
+    /// # Errors
+    /// If that cannot be told or recorded.
+    pub fn settle<T: Serialize + HasTracks>(
+        &self,
+        remembered: &mut Remembered<T>,
+    ) -> std::result::Result<(), Unmanaged> {
+        let mut settled = false;
+        for (path, track) in &mut remembered.base.tracks().0 {
+            if let Some(intent) = track.intent.take() {
+                let path = path.to_path_lossy();
+                self.place(&path).temporary(TEMPORARY).remove()?;
+                if self.state(&path)? == intent {
+                    track.made = Some(intent);
+                }
+                settled = true;
+            }
+        }
+        if settled {
+            self.memory.keep(remembered)?;
+        }
+        Ok(())
+    }
+
+    /// Removes what is not needed any more: contents, and the records of entities that have been put back. Who works in the state
+    /// directory at the same time has to be kept out.
+    ///
+    /// Where nothing was changed since this was done last, that is seen at once.
+    ///
+    /// # Errors
+    /// If something cannot be read or removed.
+    pub fn tidy<T: DeserializeOwned + HasTracks>(&self, output: &mut Output<'_>) -> Result<()> {
+        let untidy = self.untidy();
+        if !untidy.exists()? {
+            return Ok(());
+        }
+        let mut used = BTreeSet::new();
+        let mut gone = Vec::new();
+        for (id, mut remembered) in self.memory.all::<T>(output)? {
+            let tracks = remembered.base.tracks();
+            used.extend(tracks.contents());
+            if tracks.is_empty() {
+                gone.push(id);
+            }
+        }
+        self.contents.keep_only(&used)?;
+        gone.iter().try_for_each(|id| self.memory.forget(id))?;
+        self.memory.tidy()?;
+        untidy.remove()?;
+        untidy.remove_empty_folders(Path::new(""));
+        Ok(())
+    }
+
+    fn untidy(&self) -> Place {
+        self.memory.tree().place(&self.memory.folder().join(UNTIDY))
+    }
+
+    /// Something is going to be changed, so that there will be something to tidy up.
+    fn begin(&self) -> Result<()> {
+        let untidy = self.untidy();
+        if !untidy.exists()? {
+            untidy.create_folder()?;
+            untidy.create()?;
+        }
+        Ok(())
+    }
+
+    /// Keeps bytes that are going to be made.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn keep_bytes(&self, bytes: &[u8]) -> Result<Digest> {
+        self.begin()?;
+        self.contents.keep_bytes(bytes)
+    }
+
+    /// Keeps the content of the file at a place.
+    ///
+    /// # Errors
+    /// If it cannot be read or written.
+    pub fn keep(&self, place: &Place) -> Result<Digest> {
+        self.begin()?;
+        self.contents.keep(place)
+    }
+
+    /// Puts back everything that was there before the entity, which is forgotten by the next [`Tracker::tidy`].
+    ///
+    /// # Errors
+    /// The first thing that went wrong.
+    pub fn scrub<T: Serialize + HasTracks>(
+        &self,
+        remembered: &mut Remembered<T>,
+    ) -> std::result::Result<(), Unmanaged> {
+        let tracks = remembered.base.tracks();
+        let paths: Vec<PathBuf> = tracks.iter().map(|(path, _)| path).collect();
+        self.restore(tracks, &paths)?;
+        // Without tracks it is nothing but a reason to tidy up.
+        self.memory.keep(remembered)?;
+        Ok(())
+    }
+
     /// Makes what is wanted, and remembers what was there before; a path that is wanted as it is gets a track too.
     ///
     /// Parents that are missing are made, 0755, and tracked as well. A directory takes the place of nothing but nothing, and nothing that of a directory only
@@ -195,6 +301,7 @@ impl Tracker {
         remembered: &mut Remembered<T>,
         wanted: &[(PathBuf, State)],
     ) -> std::result::Result<(), Unmanaged> {
+        self.begin()?;
         let wanted = &self.with_missing_parents(wanted)?;
         let current = self.record_intents(remembered, wanted)?;
         self.memory.keep(remembered)?;
@@ -277,6 +384,7 @@ impl Tracker {
     /// # Errors
     /// The first thing that went wrong.
     pub fn restore(&self, tracks: &mut Tracks, paths: &[PathBuf]) -> std::result::Result<(), Unmanaged> {
+        self.begin()?;
         let mut paths: Vec<&PathBuf> = paths.iter().collect();
         // What was made inside of a directory goes before it; what was there comes back after it.
         paths.sort();
@@ -391,14 +499,6 @@ impl Tracker {
             self.write_copy(made, &copy)?;
         }
         Ok(crate::FilePair { from: copy.shown(), to: self.place(path).shown() })
-    }
-
-    /// Removes contents that no entity needs any more, given those that are needed.
-    ///
-    /// # Errors
-    /// If one cannot be removed.
-    pub fn keep_only(&self, used: &BTreeSet<Digest>) -> Result<()> {
-        self.contents.keep_only(used)
     }
 }
 

@@ -5,7 +5,7 @@ mod entity;
 mod wanted;
 
 pub(crate) use definition::FileDefinition;
-pub(crate) use entity::{DeclaredFile, forget_unused};
+pub(crate) use entity::{DeclaredFile, tidy};
 
 use crate::overlay::{FileEntity, PREFIX};
 use bstr::ByteSlice;

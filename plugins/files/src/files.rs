@@ -44,7 +44,6 @@ impl Plugin for Files {
     fn apply_set(&self, host: &Host, set: &[Job<'_, ManagedFile>], answers: &mut dyn SetAnswers) {
         let records = self.records_in_test_mode || !host.test_mode();
         let (mut overlays, mut places) = (Vec::new(), Vec::new());
-        let mut changed = false;
         for (place, job) in set.iter().enumerate() {
             if let ManagedFile::Overlay(entity) = job.entity {
                 overlays.push(Job { entity, mode: job.mode });
@@ -54,6 +53,7 @@ impl Plugin for Files {
         if !overlays.is_empty() {
             overlay::apply(host, &overlays, records, &mut Part { places: &places, answers });
         }
+        let last = set.iter().rposition(|job| !matches!(job.entity, ManagedFile::Overlay(_)));
         for (place, job) in set.iter().enumerate() {
             let applied = match job.entity {
                 ManagedFile::Overlay(_) => continue,
@@ -62,8 +62,7 @@ impl Plugin for Files {
                     other.apply_alone(host, job.mode, &mut answers.output(place))
                 }
             };
-            changed |= matches!(applied, Applied::Changed(_));
-            if changed && set[place + 1..].iter().all(|job| matches!(job.entity, ManagedFile::Overlay(_))) {
+            if Some(place) == last {
                 tidy_up(host, &mut answers.output(place));
             }
             answers.end(place, applied);
@@ -90,7 +89,7 @@ fn with_declared(host: &Host, overlays: Vec<FileEntity>, output: &mut Output<'_>
 }
 
 fn tidy_up(host: &Host, output: &mut Output<'_>) {
-    if let Err(error) = declared::forget_unused(host, output) {
+    if let Err(error) = declared::tidy(host, output) {
         output.warning(error.to_string());
     }
 }
@@ -121,7 +120,7 @@ impl Entity for ManagedFile {
 
     fn apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
         let applied = self.apply_alone(host, mode, output);
-        if !matches!(self, ManagedFile::Overlay(_)) && matches!(applied, Applied::Changed(_)) {
+        if !matches!(self, ManagedFile::Overlay(_)) {
             tidy_up(host, output);
         }
         applied

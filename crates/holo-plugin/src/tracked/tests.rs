@@ -72,10 +72,18 @@ impl Lab {
     }
 
     fn restore(&self) {
-        let mut tracks = self.remembered().base;
-        let paths: Vec<PathBuf> = tracks.iter().map(|(path, _)| path).collect();
-        self.tracker.restore(&mut tracks, &paths).unwrap();
-        assert!(tracks.is_empty());
+        self.tracker.scrub(&mut self.remembered()).unwrap();
+        self.tidy();
+        let left = fs::read_dir(self.folder.path().join("state")).unwrap().count();
+        assert_eq!(left, 0, "nothing is left in the state directory");
+    }
+
+    fn tidy(&self) {
+        struct Silence;
+        impl crate::Sink for Silence {
+            fn write(&mut self, _: crate::Stream, _: &[u8]) {}
+        }
+        self.tracker.tidy::<Tracks>(&mut Output::new(&mut Silence)).unwrap();
     }
 
     /// Everything below the root: path, mode, and what is in it.
@@ -170,6 +178,10 @@ fn what_a_killed_run_has_made_is_no_persons_work() {
     lab.memory.keep(&remembered).unwrap();
     fs::write(lab.path("file"), "two").unwrap();
     assert_eq!(lab.decide("/file", &two), Decision::Nothing);
+    fs::write(lab.path("file.holonew"), "half").unwrap();
+    lab.tracker.settle(&mut lab.remembered()).unwrap();
+    assert_eq!(lab.remembered().base.get(Path::new("/file")).unwrap().made, Some(two));
+    assert!(!lab.path("file.holonew").exists());
     let three = lab.file("three", 0o644);
     assert_eq!(lab.decide("/file", &three), Decision::Change);
     lab.make(&[("/file", three)]);
@@ -183,7 +195,7 @@ fn directories_with_something_in_them_stay() {
     fs::write(lab.path("made/mine"), "a person's").unwrap();
     lab.restore();
     assert_eq!(lab.tree(), ["0755 made/", "0644 made/mine: a person's"]);
-    let mut remembered = lab.remembered();
+    let mut remembered: Remembered<Tracks> = Remembered::new(&EntityReport::new("thing:y"), Tracks::default());
     let wanted = [(PathBuf::from("/made"), lab.file("file", 0o644))];
     assert!(lab.tracker.make(&mut remembered, &wanted).is_err());
     assert_eq!(lab.tree(), ["0755 made/", "0644 made/mine: a person's"]);
@@ -217,11 +229,12 @@ fn contents_that_nothing_needs_go() {
     let contents = lab.folder.path().join("state/contents");
     assert_eq!(fs::read_dir(&contents).unwrap().count(), 3);
     fs::write(contents.join("12-34.new"), "half").unwrap();
-    lab.tracker.keep_only(&lab.remembered().base.contents()).unwrap();
+    lab.tidy();
+    assert!(!lab.folder.path().join("state/untidy").exists());
     assert_eq!(fs::read_dir(&contents).unwrap().count(), 2);
     let one = fs::metadata(contents.join(Digest::of_bytes(b"found").as_str())).unwrap();
     assert_eq!(one.mode() & 0o777, 0o600);
-    lab.tracker.keep_only(&BTreeSet::new()).unwrap();
+    lab.restore();
     assert!(!contents.exists());
 }
 

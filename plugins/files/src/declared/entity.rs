@@ -170,6 +170,9 @@ impl<'a> Workshop<'a> {
         output: &mut Output<'_>,
     ) -> Result<Applied, Obstacle> {
         let _held = hold(self.host)?;
+        if let Some(mut known) = self.recall(entity)? {
+            self.tracker.settle(&mut known)?;
+        }
         let (decision, wanted, current) = self.decide(entity, definition, mode.force)?;
         match decision {
             Decision::Nothing => return Ok(Applied::Unchanged),
@@ -179,7 +182,7 @@ impl<'a> Workshop<'a> {
         let desired = wanted.states.last().map_or(State::Absent, |(_, state)| state.clone());
         if let Some(bytes) = &wanted.bytes {
             self.validate(entity, definition, bytes, output)?;
-            self.tracker.contents.keep_bytes(bytes)?;
+            self.tracker.keep_bytes(bytes)?;
         }
         let replaces = current.content().is_some() && current.content() != desired.content();
         if let Some(suffix) = definition.backup.as_deref().filter(|_| replaces) {
@@ -232,7 +235,7 @@ impl<'a> Workshop<'a> {
     /// Keeps what is there beside it.
     fn back_up(&self, place: &Place, suffix: &str) -> Result<(), Obstacle> {
         let state = State::of(place)?;
-        self.tracker.contents.keep(place)?;
+        self.tracker.keep(place)?;
         let copy = place.with_suffix(suffix);
         let temporary = copy.temporary(".holonew");
         self.tracker.write_copy(&state, &temporary)?;
@@ -260,6 +263,7 @@ impl<'a> Workshop<'a> {
     fn scrub(&self, entity: &DeclaredFile, mode: Mode) -> Result<Applied, Obstacle> {
         let _held = hold(self.host)?;
         let Some(mut remembered) = self.recall(entity)? else { return Ok(Applied::Unchanged) };
+        self.tracker.settle(&mut remembered)?;
         for (path, track) in remembered.base.iter() {
             let current = self.tracker.state(&path)?;
             let is_ours =
@@ -272,9 +276,7 @@ impl<'a> Workshop<'a> {
             // Version 3 comes to the directory first; the next apply finds it empty.
             return Ok(Applied::Unchanged);
         }
-        let paths: Vec<PathBuf> = remembered.base.iter().map(|(path, _)| path).collect();
-        self.tracker.restore(&mut remembered.base, &paths)?;
-        self.memory.forget(&entity.id())?;
+        self.tracker.scrub(&mut remembered)?;
         Ok(Applied::Changed(vec![format!("restored {}", self.shown(&entity.path))]))
     }
 
@@ -298,13 +300,11 @@ impl<'a> Workshop<'a> {
     }
 }
 
-/// Removes contents that no declared file needs any more.
-pub(crate) fn forget_unused(host: &Host, output: &mut Output<'_>) -> holo_plugin::error::Result<()> {
+/// Removes what is not needed any more.
+pub(crate) fn tidy(host: &Host, output: &mut Output<'_>) -> holo_plugin::error::Result<()> {
     let memory = memory(host)?;
     let _held = Tree::open(host.state_dir())?.hold()?;
-    let all = memory.all::<Tracks>(output)?;
-    let used = all.values().flat_map(|remembered| remembered.base.contents()).collect();
-    Tracker::open(host, &memory)?.contents.keep_only(&used)
+    Tracker::open(host, &memory)?.tidy::<Tracks>(output)
 }
 
 /// What was done, in the past tense.
