@@ -6,10 +6,12 @@
 mod keys;
 mod source;
 mod stack;
+mod words;
 
 #[cfg(feature = "schema")]
 pub use keys::schema;
 pub use keys::{Command, CommonKeys, HealthCheck};
+pub use words::words_of;
 
 use crate::templates::Templates;
 use crate::{EntityReport, Host, Output};

@@ -6,6 +6,9 @@ pub enum Error {
     /// It could not be started; the text says why, as in `fork/exec PATH: permission denied`.
     #[error("{0}")]
     NotStarted(String),
+    /// It could not be started because there is no such program.
+    #[error("{0}")]
+    NotFound(String),
     /// The system did not say how it ended.
     #[error("cannot wait for {program}: {reason}")]
     Lost {

@@ -32,7 +32,8 @@ pub(crate) fn run(
     program: &Program,
     seen: &mut dyn FnMut(Stream, &[u8]) -> ControlFlow<()>,
 ) -> Result<Option<Ended>, Error> {
-    let mut running = Running::start(program).map_err(Error::NotStarted)?;
+    let mut running = Running::start(program)
+        .map_err(|reason| if is_missing(program) { Error::NotFound(reason) } else { Error::NotStarted(reason) })?;
     let mut phase = Phase::Working;
     let mut timed_out = None;
     let mut deadline = program.timeout.and_then(after);
@@ -266,6 +267,11 @@ fn resolve(program: &Program) -> Result<PathBuf, String> {
         Some(given) => lookup::find(&program.name, Some(given.unwrap_or(OsStr::new("")))),
         None => lookup::find(&program.name, ours.as_deref()),
     }
+}
+
+/// Whether there is no program that could be started; one that is there may need an interpreter that is not.
+fn is_missing(program: &Program) -> bool {
+    !resolve(program).is_ok_and(|path| path.symlink_metadata().is_ok())
 }
 
 type Connection = (Vec<(Stream, File)>, Option<(File, Vec<u8>)>);

@@ -95,7 +95,7 @@ fn said(script: &str) -> String {
 
 fn not_started(program: &Program) -> String {
     match program.run(|_, bytes| panic!("it said {bytes:?}")) {
-        Err(Error::NotStarted(reason)) => reason,
+        Err(Error::NotStarted(reason) | Error::NotFound(reason)) => reason,
         other => panic!("{other:?}"),
     }
 }
@@ -317,6 +317,10 @@ fn not_there() {
     assert_eq!(not_started(&Program::new(&path)), format!("fork/exec {shown}: no such file or directory"));
     fs::write(&path, "").unwrap();
     assert_eq!(not_started(&Program::new(&path)), format!("fork/exec {shown}: permission denied"));
+    assert!(matches!(Program::new(&path).output(), Err(Error::NotStarted(_))), "it is there");
+    assert!(matches!(Program::new("no such").output(), Err(Error::NotFound(_))));
+    assert!(matches!(Program::new("/no/such").output(), Err(Error::NotFound(_))));
+    assert!(matches!(Program::new("true").current_dir("/no/such").output(), Err(Error::NotStarted(_))));
     let name = "exec: \"no such\": executable file not found in $PATH";
     assert_eq!(not_started(&Program::new("no such")), name);
     assert!(not_started(Program::new("sh").arg("a\0b")).contains("fork/exec /"));

@@ -48,7 +48,7 @@ impl Entity for Script {
         }
         // The content is what it was when it was begun with, whatever the script makes of itself.
         let due = match self.content_that_never_succeeded(host) {
-            Ok(None) if !mode.refresh && !mode.force => return Applied::Unchanged,
+            Ok(None) if !mode.refresh => return Applied::Unchanged,
             Ok(content) => content,
             Err(error) => {
                 output.error(error.to_string());

@@ -28,7 +28,7 @@ several() {
         run check
         run apply
         run check
-        echo "# It is asked for."
+        echo "# It is asked for, but there is no reason."
         run apply --force script:on-motd
         echo "# It goes, and comes back when another one has succeeded."
         mv target/usr/share/holo/run-scripts/on-motd target/tmp/

@@ -1,6 +1,7 @@
 //! The keys that every definition can have.
 
 use super::stack::Stack;
+use super::words::words_of;
 use crate::EntityReport;
 use crate::templates::Templates;
 use bstr::BString;
@@ -117,7 +118,7 @@ impl<'de> de::Visitor<'de> for Words {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Command, E> {
-        let words = shlex::split(text).ok_or_else(|| E::custom(format!("a quote is not closed in {text:?}")))?;
+        let words = words_of(text).ok_or_else(|| E::custom(format!("a quote is not closed in {text:?}")))?;
         Command::checked(words)
     }
 

@@ -1,0 +1,43 @@
+//! How a command of a definition is called.
+
+use crate::command::Command;
+use crate::definition::Exec;
+use holo_plugin::process::Program;
+use std::time::Duration;
+
+/// Where commands run if nothing is said.
+const ROOT: &str = "/";
+/// Where programs are, for a command whose environment is clean.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// What tells a command that something has changed which it subscribes to.
+const REFRESH: &str = "HOLO_REFRESH";
+
+/// The program that a command stands for, with everything that its definition says of it.
+pub(crate) fn program(
+    exec: &Exec,
+    command: &Command,
+    timeout: Option<Duration>,
+    refresh: bool,
+) -> Result<Program, String> {
+    let mut words = command.words(exec.shell)?.into_iter();
+    let mut program = Program::new(words.next().unwrap_or_default());
+    program.args(words).current_dir(exec.cwd.as_deref().unwrap_or(ROOT)).identity(exec.identity());
+    if exec.clean_environment {
+        program.clear_env().path(DEFAULT_PATH);
+    }
+    if refresh {
+        program.env(REFRESH, "1");
+    } else {
+        program.env_remove(REFRESH);
+    }
+    if let Some(path) = exec.search_path() {
+        program.path(path);
+    }
+    for (name, value) in exec.variables() {
+        program.env(name, value);
+    }
+    if let Some(timeout) = timeout {
+        program.timeout(timeout);
+    }
+    Ok(program)
+}

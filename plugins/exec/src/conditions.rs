@@ -1,0 +1,64 @@
+//! Whether a command is to be run.
+
+use crate::call;
+use crate::command::Command;
+use crate::definition::Exec;
+use crate::mocks::Mocks;
+use holo_plugin::Host;
+use holo_plugin::process::Error;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a command may take that tells whether another one is run, if nothing is said.
+const GUARD_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Whether the command is to be run. What decides is looked at in this order, and no further than needed.
+///
+/// # Errors
+/// If it cannot be told.
+pub(crate) fn hold(exec: &Exec, timeout: Option<Duration>, refresh: bool, host: &Host) -> Result<bool, String> {
+    if refresh {
+        return Ok(true);
+    }
+    if exec.creates.as_deref().is_some_and(|path| exists(path, host)) {
+        return Ok(false);
+    }
+    if host.test_mode() {
+        // Guards would look at this system, and not at the one below the root.
+        let is_done = can_be_done(exec) && Mocks::open(host)?.contains(&exec.name);
+        return Ok(!is_done && !exec.refresh_only);
+    }
+    if let Some(guard) = &exec.onlyif
+        && !succeeds("onlyif", guard, exec, timeout)?
+    {
+        return Ok(false);
+    }
+    if let Some(guard) = &exec.unless_command
+        && succeeds("unless_command", guard, exec, timeout)?
+    {
+        return Ok(false);
+    }
+    Ok(!exec.refresh_only)
+}
+
+/// Whether running the command once may leave nothing to be done.
+pub(crate) fn can_be_done(exec: &Exec) -> bool {
+    exec.creates.is_some() || exec.onlyif.is_some() || exec.unless_command.is_some()
+}
+
+/// Whether there is what the command creates.
+pub(crate) fn exists(path: &str, host: &Host) -> bool {
+    host.below_root(Path::new(path)).exists()
+}
+
+fn succeeds(key: &str, guard: &Command, exec: &Exec, timeout: Option<Duration>) -> Result<bool, String> {
+    let failed = |reason: String| format!("{key} `{}`: {reason}", guard.shown());
+    let program = call::program(exec, guard, Some(timeout.unwrap_or(GUARD_TIMEOUT)), false).map_err(failed)?;
+    match program.run(|_, _| {}) {
+        Ok(ended) if ended.timed_out.is_some() => Err(failed(ended.failure().unwrap_or_default())),
+        Ok(ended) => Ok(ended.failure().is_none()),
+        // As for a shell: a program that is not there yet does not succeed.
+        Err(Error::NotFound(_)) => Ok(false),
+        Err(error) => Err(failed(error.to_string())),
+    }
+}

@@ -1,0 +1,253 @@
+//! What a definition of a command says.
+
+use crate::command::Command;
+use holo_plugin::definitions::{Definition, Invalid};
+use holo_plugin::process::Identity;
+use serde::Deserialize;
+use std::path::Path;
+
+/// What the system's file modes have for permissions.
+const PERMISSIONS: u32 = 0o777;
+
+/// A command that shall be run.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Exec {
+    /// What the entity is called.
+    pub(crate) name: String,
+    /// The command: a list, or a string that is split by a shell's rules.
+    pub(crate) command: Command,
+    /// Whether the command, `onlyif` and `unless_command` are scripts for `/bin/sh`.
+    #[serde(default)]
+    pub(crate) shell: bool,
+    /// The working directory, an absolute path; `/` if nothing is said.
+    pub(crate) cwd: Option<String>,
+    /// Variables that are set, as `NAME=value`.
+    #[serde(default)]
+    pub(crate) environment: Vec<String>,
+    /// Whether nothing of holo's environment is passed on.
+    #[serde(default)]
+    pub(crate) clean_environment: bool,
+    /// The directories in which programs are looked up, separated by colons.
+    pub(crate) path: Option<String>,
+    /// The user as whom it runs, by name or number.
+    pub(crate) user: Option<String>,
+    /// The group with which it runs, by name or number; the user's if nothing is said.
+    pub(crate) group: Option<String>,
+    /// The permissions that what it makes shall not have, in octal digits.
+    pub(crate) umask: Option<String>,
+    /// The exit statuses of success.
+    #[serde(default = "success")]
+    pub(crate) returns: Vec<u8>,
+    /// A path that the command makes: if it exists, the command is not run.
+    pub(crate) creates: Option<String>,
+    /// A command that changes nothing: if it fails, the command is not run.
+    pub(crate) onlyif: Option<Command>,
+    /// A command that changes nothing: if it succeeds, the command is not run.
+    pub(crate) unless_command: Option<Command>,
+    /// Whether the command is run only when something has changed that it subscribes to.
+    #[serde(default)]
+    pub(crate) refresh_only: bool,
+    /// Whether the command's output is shown; otherwise its last lines are if it fails.
+    #[serde(default = "yes")]
+    pub(crate) log_output: bool,
+}
+
+fn success() -> Vec<u8> {
+    vec![0]
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Definition for Exec {
+    const TABLE: &'static str = "exec";
+    const UNITED: &'static [&'static str] = &["environment"];
+
+    fn validate(&self) -> Result<(), Invalid> {
+        let command = |key, command: Option<&Command>| match command.map(|command| command.words(self.shell)) {
+            Some(Err(problem)) => Err(Invalid::new(key, problem)),
+            _ => Ok(()),
+        };
+        command("command", Some(&self.command))?;
+        command("onlyif", self.onlyif.as_ref())?;
+        command("unless_command", self.unless_command.as_ref())?;
+        absolute("cwd", self.cwd.as_deref())?;
+        absolute("creates", self.creates.as_deref())?;
+        if let Some(path) = self.search_path()
+            && let Some(odd) = path.split(':').find(|directory| !is_absolute(directory))
+        {
+            return Err(Invalid::new("path", format!("{odd:?} is no absolute path")));
+        }
+        self.validate_environment()?;
+        for (key, name) in [("user", &self.user), ("group", &self.group)] {
+            if name.as_ref().is_some_and(|name| name.is_empty() || name.contains(char::is_control)) {
+                return Err(Invalid::new(key, format!("there is no such {key}")));
+            }
+        }
+        if self.umask.is_some() && self.umask().is_none() {
+            return Err(Invalid::new("umask", "expected up to three octal digits, such as \"027\""));
+        }
+        if self.returns.is_empty() {
+            return Err(Invalid::new("returns", "nothing would be a success"));
+        }
+        Ok(())
+    }
+}
+
+fn absolute(key: &'static str, path: Option<&str>) -> Result<(), Invalid> {
+    match path {
+        Some(path) if !is_absolute(path) => Err(Invalid::new(key, format!("{path:?} is no absolute path"))),
+        _ => Ok(()),
+    }
+}
+
+fn is_absolute(path: &str) -> bool {
+    Path::new(path).is_absolute() && !path.contains('\0')
+}
+
+impl Exec {
+    /// The directories in which programs are looked up; an empty list is as good as none.
+    pub(crate) fn search_path(&self) -> Option<&str> {
+        self.path.as_deref().filter(|path| !path.is_empty())
+    }
+
+    /// The variables that are set.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.environment.iter().filter_map(|variable| variable.split_once('='))
+    }
+
+    /// As whom it runs.
+    pub(crate) fn identity(&self) -> Identity {
+        Identity { user: self.user.clone(), group: self.group.clone(), umask: self.umask() }
+    }
+
+    fn umask(&self) -> Option<u32> {
+        let digits = self.umask.as_deref()?;
+        let digits = digits.strip_prefix("0o").unwrap_or(digits);
+        let is_octal = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+        u32::from_str_radix(digits, 8).ok().filter(|&umask| is_octal && umask <= PERMISSIONS)
+    }
+
+    fn validate_environment(&self) -> Result<(), Invalid> {
+        let mut names = Vec::new();
+        for variable in &self.environment {
+            // What is set may be a secret, so it is not shown.
+            let name = variable.split_once('=').map(|(name, _)| name);
+            let Some(name) = name.filter(|name| !name.is_empty() && !variable.contains('\0')) else {
+                return Err(Invalid::new("environment", "expected \"NAME=value\""));
+            };
+            if names.contains(&name) {
+                return Err(Invalid::new("environment", format!("{name} is set twice")));
+            }
+            names.push(name);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is wrong with a definition that has this line.
+    fn wrong(line: &str) -> Option<String> {
+        let text = if line.starts_with("command") {
+            format!("name = \"x\"\n{line}")
+        } else {
+            format!("name = \"x\"\ncommand = \"true\"\n{line}")
+        };
+        match toml::from_str::<Exec>(&text) {
+            Err(error) => Some(error.message().to_owned()),
+            Ok(exec) => exec.validate().err().map(|invalid| format!("{invalid:?}")),
+        }
+    }
+
+    #[test]
+    fn what_can_be_is_taken() {
+        for line in [
+            "",
+            "command = \"/bin/echo \\\"it's working\\\"\"",
+            "command = [\"echo\", \"a b\"]",
+            "command = \"it's for a shell\"\nshell = false\n#",
+            "path = \"\"",
+            "path = \"/usr/local/my bin:/usr/bin\"",
+            "environment = []",
+            "environment = [\"FOO=bar=baz\", \"BAZ=hello world\", \"EMPTY=\"]",
+            "umask = \"027\"",
+            "umask = \"0o22\"",
+            "umask = \"0\"",
+            "returns = [0, 2, 255]",
+            "creates = \"/a\"",
+            "onlyif = \"test -e /x\"",
+            "unless_command = [\"false\"]",
+            "user = \"1000\"\ngroup = \"0\"",
+        ] {
+            if line.contains("for a shell") {
+                assert!(wrong(line).is_some());
+                assert_eq!(wrong(&line.replace("false", "true")), None);
+            } else {
+                assert_eq!(wrong(line), None, "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_and_named() {
+        for (line, problem) in [
+            ("command = \"/bin/echo 'unterminated\"", "\"command\""),
+            ("command = \"\"", "the command is empty"),
+            ("command = []", "the command is empty"),
+            ("command = 3", "a command as a string or a list of strings"),
+            ("command = [3]", "expected a string"),
+            ("command = [\"a\"]\nshell = true", "with shell = true a command is a string"),
+            ("onlyif = \"'\"", "\"onlyif\""),
+            ("unless_command = \"'\"", "\"unless_command\""),
+            ("cwd = \"tmp\"", "\"cwd\""),
+            ("creates = \"\"", "\"creates\""),
+            ("path = \"usr/bin\"", "\\\"usr/bin\\\" is no absolute path"),
+            ("path = \"/usr/bin:local/bin\"", "is no absolute path"),
+            ("path = \":/usr/bin\"", "is no absolute path"),
+            ("path = \"/usr/bin:\"", "is no absolute path"),
+            ("path = \"/usr/bin::/bin\"", "is no absolute path"),
+            ("path = \":\"", "is no absolute path"),
+            ("environment = [\"FOO\"]", "NAME=value"),
+            ("environment = [\"=secret\"]", "NAME=value"),
+            ("environment = [\"FOO=a\", \"FOO=b\"]", "FOO is set twice"),
+            ("umask = 18", "expected a string"),
+            ("umask = \"8\"", "octal"),
+            ("umask = \"1777\"", "octal"),
+            ("umask = \"+7\"", "octal"),
+            ("returns = []", "\"returns\""),
+            ("returns = [256]", "expected u8"),
+            ("user = \"\"", "no such user"),
+            ("ensure = \"absent\"", "unknown field `ensure`"),
+            ("refreshonly = true", "unknown field `refreshonly`"),
+        ] {
+            let wrong = wrong(line).unwrap_or_default();
+            assert!(wrong.contains(problem), "{line}: {wrong}");
+            assert!(!wrong.contains("secret"));
+        }
+    }
+
+    #[test]
+    fn the_schema_is_that_of_the_types() {
+        let schema = holo_plugin::definitions::schema::<Exec>("Definitions of holo's plugin exec");
+        let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/holo-exec.schema.json");
+        if std::env::var_os("HOLO_BLESS").is_some_and(|value| value == "1") {
+            std::fs::write(path, &text).unwrap();
+        }
+        let kept = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(kept == text, "HOLO_BLESS=1 cargo test -p holo-exec rewrites the schema");
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        let good = "[[exec]]\nname = \"x\"\ncommand = [\"a\"]\ntimeout = \"5m\"\nrequires = [\"a:b\"]\n";
+        let valid = |text: &str| {
+            validator.is_valid(&serde_json::to_value(toml::from_str::<toml::Value>(text).unwrap()).unwrap())
+        };
+        assert!(valid(good) && valid(&good.replace("[\"a\"]", "\"a\"")));
+        assert!(!valid(&good.replace("name", "nane")) && !valid(&good.replace("[\"a\"]", "3")));
+    }
+}

@@ -1,0 +1,152 @@
+//! A command that is run, unless there is a reason not to.
+
+use crate::call;
+use crate::conditions;
+use crate::definition::Exec;
+use crate::mocks::Mocks;
+use holo_plugin::process::{self, Ended};
+use holo_plugin::{Action, Applied, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Stream, Verdict};
+use std::time::Duration;
+
+/// So many lines are shown of the output of a command that failed, if it was not shown as it came.
+const LAST_LINES: usize = 20;
+
+/// A command of a definition.
+#[derive(Clone, Debug)]
+pub(crate) struct ExecEntity {
+    pub(crate) id: String,
+    pub(crate) exec: Exec,
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl Entity for ExecEntity {
+    fn report(&self) -> EntityReport {
+        let mut report = EntityReport::new(self.id.as_str());
+        report.action = Action { verb: "Executing".into(), reason: None };
+        report.inform("command", self.exec.command.shown());
+        if let Some(identity) = self.shown_identity() {
+            report.inform("as", identity);
+        }
+        report.inform("runs", self.shown_conditions());
+        self.add_needs(&mut report);
+        report
+    }
+
+    fn apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
+        let applied = match conditions::hold(&self.exec, self.timeout, mode.refresh, host) {
+            Ok(false) => Ok(Applied::Unchanged),
+            Ok(true) if host.test_mode() => self.mock(mode, host, output),
+            Ok(true) => self.run(mode, host, output),
+            Err(reason) => Err(reason),
+        };
+        applied.unwrap_or_else(|reason| {
+            output.error(reason);
+            Applied::FAILED
+        })
+    }
+
+    fn check(&self, host: &Host, output: &mut Output<'_>) -> Verdict {
+        match conditions::hold(&self.exec, self.timeout, false, host) {
+            Ok(false) => Verdict::InDesiredState,
+            Ok(true) => Verdict::WouldChange(vec![format!("would run {}", self.exec.command.shown())]),
+            Err(reason) => {
+                output.error(reason);
+                Verdict::Failed
+            }
+        }
+    }
+
+    fn diff(&self, _: &Host) -> Option<FilePair> {
+        None
+    }
+}
+
+impl ExecEntity {
+    fn run(&self, mode: Mode, host: &Host, output: &mut Output<'_>) -> Result<Applied, String> {
+        let exec = &self.exec;
+        let failed = |reason: String| format!("{}: {reason}", exec.command.shown());
+        let program = call::program(exec, &exec.command, self.timeout, mode.refresh).map_err(failed)?;
+        let ended = if exec.log_output { process::run(&program, output) } else { program.run(|_, _| {}) };
+        let ended = ended.map_err(|error| failed(error.to_string()))?;
+        if ended.held_open && exec.log_output {
+            output.warning(failed(
+                "it has left a process behind that holds its output open; what that may still say is not waited for"
+                    .to_owned(),
+            ));
+        }
+        if let Some(reason) = self.failure(&ended) {
+            if !exec.log_output {
+                let lines = ended.last_lines(LAST_LINES);
+                lines.iter().for_each(|line| output.relay(Stream::Stderr, format!("{line}\n").as_bytes()));
+            }
+            return Err(failed(reason));
+        }
+        match exec.creates.as_deref().filter(|path| !conditions::exists(path, host)) {
+            Some(path) => Err(failed(format!("it has not created {path}"))),
+            None => Ok(Applied::Changed(vec![format!("ran {}", exec.command.shown())])),
+        }
+    }
+
+    /// What is wrong with how the command ended, if anything is.
+    fn failure(&self, ended: &Ended) -> Option<String> {
+        let returns = &self.exec.returns;
+        let Some(code) = ended.code() else { return ended.failure() };
+        if returns.iter().any(|&good| i32::from(good) == code) {
+            return None;
+        }
+        let expected: Vec<String> = returns.iter().map(ToString::to_string).collect();
+        let expected = if *returns == [0] { String::new() } else { format!(", expected {}", expected.join(" or ")) };
+        Some(format!("exit status {code}{expected}"))
+    }
+
+    /// Says what would be run on a system that is not this one.
+    fn mock(&self, mode: Mode, host: &Host, output: &mut Output<'_>) -> Result<Applied, String> {
+        let program = call::program(&self.exec, &self.exec.command, None, mode.refresh)?;
+        output.print(format!("MOCK: {program}\n"));
+        if conditions::can_be_done(&self.exec) {
+            Mocks::open(host)?.add(&self.exec.name)?;
+        }
+        Ok(Applied::Changed(Vec::new()))
+    }
+
+    fn shown_identity(&self) -> Option<String> {
+        let Exec { user, group, umask, .. } = &self.exec;
+        let names = match (user, group) {
+            (Some(user), Some(group)) => Some(format!("{user}:{group}")),
+            (Some(user), None) => Some(user.clone()),
+            (None, Some(group)) => Some(format!(":{group}")),
+            (None, None) => None,
+        };
+        let umask = umask.as_ref().map(|umask| format!("umask {umask}"));
+        let parts: Vec<String> = [names, umask].into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+
+    fn shown_conditions(&self) -> String {
+        let Exec { creates, onlyif, unless_command, refresh_only, .. } = &self.exec;
+        let parts = [
+            creates.as_ref().map(|path| format!("unless {path} exists")),
+            onlyif.as_ref().map(|guard| format!("if `{}` succeeds", guard.shown())),
+            unless_command.as_ref().map(|guard| format!("unless `{}` succeeds", guard.shown())),
+            refresh_only.then(|| "only when refreshed".to_owned()),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        if parts.is_empty() { "at every apply".to_owned() } else { parts.join(", ") }
+    }
+
+    /// The command comes after what brings its user, its group, its directory and its program.
+    fn add_needs(&self, report: &mut EntityReport) {
+        let Exec { user, group, cwd, shell, .. } = &self.exec;
+        let is_name = |name: &&String| !name.bytes().all(|letter| letter.is_ascii_digit());
+        for (kind, name) in [("user", user), ("group", group)] {
+            if let Some(name) = name.as_ref().filter(is_name) {
+                report.edges.needs.push(Asset::new(kind, name.as_str()));
+            }
+        }
+        let program = self.exec.command.words(false).ok().and_then(|words| words.into_iter().next());
+        let program = program.filter(|program| !shell && program.starts_with('/'));
+        for path in [cwd.clone(), program].into_iter().flatten().filter(|path| !path.contains(char::is_control)) {
+            report.edges.needs.push(Asset::new("path", path));
+        }
+    }
+}

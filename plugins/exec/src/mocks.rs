@@ -1,0 +1,56 @@
+//! Which commands test mode has said to be run, so that the next apply finds them done.
+
+use holo_plugin::error::{PathError, Result};
+use holo_plugin::{Host, Place, Tree};
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::path::Path;
+
+/// In the state directory: a name a line.
+const FILE: &str = ".mocked";
+
+/// The names of the commands.
+pub(crate) struct Mocks {
+    place: Place,
+    names: BTreeSet<String>,
+}
+
+impl Mocks {
+    /// Reads what earlier applies have written.
+    ///
+    /// # Errors
+    /// If that cannot be read.
+    pub(crate) fn open(host: &Host) -> std::result::Result<Mocks, String> {
+        read(host).map_err(|error| error.to_string())
+    }
+
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        self.names.contains(name)
+    }
+
+    /// Adds a command.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn add(mut self, name: &str) -> std::result::Result<(), String> {
+        self.names.insert(name.to_owned());
+        self.write().map_err(|error| error.to_string())
+    }
+
+    fn write(&self) -> Result<()> {
+        let text: String = self.names.iter().flat_map(|name| [name, "\n"]).collect();
+        let staged = self.place.temporary(".new");
+        let written = staged.create()?.write_all(text.as_bytes());
+        written.map_err(|error| PathError::new("write", staged.shown(), error))?;
+        staged.rename_to(&self.place)
+    }
+}
+
+fn read(host: &Host) -> Result<Mocks> {
+    let place = Tree::open(host.state_dir())?.place(Path::new(FILE));
+    let mut text = String::new();
+    if let Some(mut file) = place.open_if_file()? {
+        file.read_to_string(&mut text).map_err(|error| PathError::new("read", place.shown(), error))?;
+    }
+    Ok(Mocks { place, names: text.lines().map(str::to_owned).collect() })
+}

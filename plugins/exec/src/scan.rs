@@ -1,0 +1,23 @@
+//! Which commands there are.
+
+use crate::definition;
+use crate::entity::ExecEntity;
+use holo_plugin::declared::Declared;
+use holo_plugin::definitions::{Defined, Definitions};
+use holo_plugin::{Host, Output, Plugin, ScanError};
+
+/// The plugin `exec`.
+pub(crate) struct Exec;
+
+impl Plugin for Exec {
+    type Entity = Declared<ExecEntity>;
+
+    fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<ExecEntity>>, ScanError> {
+        // A command that was run leaves nothing to be put back, so there are no orphans.
+        let definitions = Definitions::<definition::Exec>::read(host, output);
+        let entity = |(id, Defined { definition, common }): (String, Defined<definition::Exec>)| {
+            Declared::new(ExecEntity { id, exec: definition, timeout: common.keys.timeout }, common)
+        };
+        Ok(definitions.valid.into_iter().map(entity).collect())
+    }
+}

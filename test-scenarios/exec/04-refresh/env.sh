@@ -1,0 +1,23 @@
+unset HOLO_EXIT_ZERO
+holo=$HOLO_BINARY
+
+# Shows a command, what it prints, and its exit status.
+run() {
+    echo "\$ holo $*"
+    "$holo" "$@"
+    echo "exit status $?"
+}
+
+# Is run in place of the usual command.
+several() {
+    case $1 in
+    scan)
+        run apply --dry-run
+        run apply
+        run apply
+        echo more >>target/usr/share/holo/files/01-x/etc/motd
+        run apply
+        ;;
+    esac
+}
+HOLO_BINARY=several
