@@ -24,7 +24,9 @@ impl Declarations {
     pub fn of(entities: &[Entity]) -> Declarations {
         let declaration = |entity: &Entity| {
             entity.has_edges().then(|| {
-                let report = entity.report();
+                let mut report = entity.report();
+                // There may be very many.
+                report.edges.shrink_to_fit();
                 let origin = report.sources.into_iter().next().unwrap_or_default();
                 Box::new(Declaration { edges: report.edges, origin })
             })

@@ -216,6 +216,13 @@ impl Edges {
         orphan: false,
     };
 
+    /// Gives back the memory that lists were given beyond what they hold.
+    pub fn shrink_to_fit(&mut self) {
+        let Edges { after, before, requires, subscribes, notifies, provides, needs, watch, orphan: _ } = self;
+        [after, before, requires, subscribes, notifies, watch].into_iter().for_each(Vec::shrink_to_fit);
+        [provides, needs].into_iter().for_each(Vec::shrink_to_fit);
+    }
+
     /// The lists of paths and entity IDs, with their keys.
     fn lists(&self) -> [(&'static str, &Vec<BString>); 6] {
         let Edges { after, before, requires, subscribes, notifies, watch, .. } = self;
