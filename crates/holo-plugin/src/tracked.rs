@@ -14,6 +14,7 @@
 //! before anything else. In the end [`Tracker::tidy`] removes what is not needed any more, of a killed run too.
 
 mod contents;
+mod directories;
 mod state;
 
 pub use contents::{Contents, Digest};
@@ -24,6 +25,7 @@ use crate::memory::{Memory, Remembered};
 use crate::place::{Place, Tree};
 use crate::{Durability, ForceTo, Host, Output};
 use bstr::{BString, ByteSlice};
+use directories::OwnDirectories;
 use holo_protocol::Text;
 use rustix::io::Errno;
 use serde::de::DeserializeOwned;
@@ -33,6 +35,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const CONTENTS: &str = "contents";
+const DIRECTORIES: &str = "directories";
 /// Is there while something is changed, until what is not needed any more has been removed.
 const UNTIDY: &str = "untidy";
 /// What a new file is called before it takes its place.
@@ -196,11 +199,17 @@ impl Tracker {
         remembered: &mut Remembered<T>,
     ) -> std::result::Result<(), Unmanaged> {
         let mut settled = false;
+        if remembered.base.tracks().0.values().any(|track| track.intent.is_some()) {
+            self.begin()?;
+        }
         for (path, track) in &mut remembered.base.tracks().0 {
             if let Some(intent) = track.intent.take() {
                 let path = path.to_path_lossy();
                 self.place(&path).temporary(TEMPORARY).remove()?;
                 if self.state(&path)? == intent {
+                    if matches!(intent, State::Directory { .. }) {
+                        self.directories()?.take(&path)?;
+                    }
                     track.made = Some(intent);
                 }
                 settled = true;
@@ -212,14 +221,18 @@ impl Tracker {
         Ok(())
     }
 
-    /// Removes what is not needed any more: contents, and the records of entities that have been put back. Who works in the state
-    /// directory at the same time has to be kept out.
+    /// Removes what is not needed any more: contents, directories, and the records of entities that have been put back and are ours to
+    /// forget: who has listed an entity will ask for it. Who works in the state directory at the same time has to be kept out.
     ///
     /// Where nothing was changed since this was done last, that is seen at once.
     ///
     /// # Errors
     /// If something cannot be read or removed.
-    pub fn tidy<T: DeserializeOwned + HasTracks>(&self, output: &mut Output<'_>) -> Result<()> {
+    pub fn tidy<T: DeserializeOwned + HasTracks>(
+        &self,
+        is_ours: impl Fn(&str) -> bool,
+        output: &mut Output<'_>,
+    ) -> Result<()> {
         let untidy = self.untidy();
         if !untidy.exists()? {
             return Ok(());
@@ -229,14 +242,17 @@ impl Tracker {
         for (id, mut remembered) in self.memory.all::<T>(output)? {
             let tracks = remembered.base.tracks();
             used.extend(tracks.contents());
-            if tracks.is_empty() {
+            if tracks.is_empty() && is_ours(&id) {
                 gone.push(id);
             }
         }
         self.contents.keep_only(&used)?;
-        gone.iter().try_for_each(|id| self.memory.forget(id))?;
+        self.directories()?.remove_empty(|path| self.place(path), None)?;
+        self.directories()?.tidy()?;
         self.memory.tidy()?;
         untidy.remove()?;
+        // What is left of an entity goes last: as long as it is there, somebody comes here again.
+        gone.iter().try_for_each(|id| self.memory.forget(id))?;
         untidy.remove_empty_folders(Path::new(""));
         Ok(())
     }
@@ -291,7 +307,7 @@ impl Tracker {
 
     /// Makes what is wanted, and remembers what was there before; a path that is wanted as it is gets a track too.
     ///
-    /// Parents that are missing are made, 0755, and tracked as well. A directory takes the place of nothing but nothing, and nothing that of a directory only
+    /// Parents that are missing are made, 0755, and go when nothing is in them any more. A directory takes the place of nothing but nothing, and nothing that of a directory only
     /// if it is empty: who wants more empties it before.
     ///
     /// # Errors
@@ -302,9 +318,14 @@ impl Tracker {
         wanted: &[(PathBuf, State)],
     ) -> std::result::Result<(), Unmanaged> {
         self.begin()?;
-        let wanted = &self.with_missing_parents(wanted)?;
-        let current = self.record_intents(remembered, wanted)?;
+        let mut directories = self.directories()?;
+        directories.add(self.missing_parents(wanted)?)?;
+        let current = self.record_intents(remembered, wanted, &directories)?;
         self.memory.keep(remembered)?;
+        // From now on they are the entity's own.
+        for (path, _) in wanted.iter().filter(|(_, state)| matches!(state, State::Directory { .. })) {
+            directories.take(path)?;
+        }
         let changes: Vec<(&Path, &State, &State)> = wanted
             .iter()
             .zip(&current)
@@ -321,32 +342,23 @@ impl Tracker {
         Ok(())
     }
 
-    /// The same, each preceded by the directories that it needs and nobody has.
-    fn with_missing_parents(&self, wanted: &[(PathBuf, State)]) -> Result<Vec<(PathBuf, State)>> {
-        let ours = Attributes {
-            mode: 0o755,
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
-        };
-        let mut named: BTreeSet<&Path> = wanted.iter().map(|(path, _)| path.as_path()).collect();
-        let mut all = Vec::new();
-        for (path, state) in wanted {
-            let mut missing = Vec::new();
-            if *state != State::Absent {
-                for parent in path.ancestors().skip(1) {
-                    if parent == Path::new("/") || named.contains(parent) || self.place(parent).exists()? {
-                        break;
-                    }
-                    missing.push(parent);
+    fn directories(&self) -> Result<OwnDirectories> {
+        OwnDirectories::read(self.memory.tree().place(&self.memory.folder().join(DIRECTORIES)))
+    }
+
+    /// The directories that are needed on the way and nobody has.
+    fn missing_parents(&self, wanted: &[(PathBuf, State)]) -> Result<BTreeSet<PathBuf>> {
+        let named: BTreeSet<&Path> = wanted.iter().map(|(path, _)| path.as_path()).collect();
+        let mut missing = BTreeSet::new();
+        for (path, _) in wanted.iter().filter(|(_, state)| *state != State::Absent) {
+            for parent in path.ancestors().skip(1) {
+                if parent == Path::new("/") || named.contains(parent) || self.place(parent).exists()? {
+                    break;
                 }
+                missing.insert(parent.to_owned());
             }
-            named.extend(&missing);
-            all.extend(
-                missing.into_iter().rev().map(|parent| (parent.to_owned(), State::Directory { attributes: ours })),
-            );
-            all.push((path.clone(), state.clone()));
         }
-        Ok(all)
+        Ok(missing)
     }
 
     /// What is at the paths now.
@@ -354,6 +366,7 @@ impl Tracker {
         &self,
         remembered: &mut Remembered<T>,
         wanted: &[(PathBuf, State)],
+        directories: &OwnDirectories,
     ) -> std::result::Result<Vec<State>, Unmanaged> {
         let tracks = remembered.base.tracks();
         let mut all = Vec::new();
@@ -364,8 +377,11 @@ impl Tracker {
             if !is_known && current.content().is_some() {
                 self.contents.keep(&self.place(path))?;
             }
-            let track =
-                tracks.0.entry(key).or_insert_with(|| Track { base: current.clone(), made: None, intent: None });
+            let track = tracks.0.entry(key).or_insert_with(|| {
+                // A directory that we made on the way to something else was not there before us.
+                let base = if directories.contains(path) { State::Absent } else { current.clone() };
+                Track { base, made: None, intent: None }
+            });
             // An earlier intent that came true is what we made.
             if track.intent.as_ref() == Some(&current) {
                 track.made = track.intent.take();
@@ -379,12 +395,14 @@ impl Tracker {
     /// Puts the bases back, the deepest paths first, and forgets the tracks of these paths. The record itself is the caller's to keep or
     /// to forget.
     ///
-    /// Directories that we made stay where somebody has put something into them.
+    /// Directories that we made stay as long as something is in them.
     ///
     /// # Errors
     /// The first thing that went wrong.
     pub fn restore(&self, tracks: &mut Tracks, paths: &[PathBuf]) -> std::result::Result<(), Unmanaged> {
         self.begin()?;
+        let mut directories = self.directories()?;
+        let parents = paths.iter().flat_map(|path| path.ancestors().skip(1)).map(Path::to_owned).collect();
         let mut paths: Vec<&PathBuf> = paths.iter().collect();
         // What was made inside of a directory goes before it; what was there comes back after it.
         paths.sort();
@@ -395,8 +413,12 @@ impl Tracker {
             let current = self.state(path)?;
             match current {
                 State::Directory { .. } => {
-                    self.place(path).remove_directory()?;
+                    if !self.place(path).remove_directory()? {
+                        // Others may have something in it, and are still to come.
+                        directories.add([(*path).clone()])?;
+                    }
                 }
+                State::Absent => {}
                 current => self.change(&[(path, &current, &State::Absent)])?,
             }
         }
@@ -406,6 +428,7 @@ impl Tracker {
                 self.change(&[(path, &current, base)])?;
             }
         }
+        directories.remove_empty(|path| self.place(path), Some(&parents))?;
         for (path, _) in &bases {
             tracks.0.remove(&crate::path_bytes(path));
         }

@@ -63,7 +63,7 @@ impl Plugin for Files {
                 }
             };
             if Some(place) == last {
-                tidy_up(host, &mut answers.output(place));
+                tidy_up(host, |_| true, &mut answers.output(place));
             }
             answers.end(place, applied);
         }
@@ -88,8 +88,8 @@ fn with_declared(host: &Host, overlays: Vec<FileEntity>, output: &mut Output<'_>
     files
 }
 
-fn tidy_up(host: &Host, output: &mut Output<'_>) {
-    if let Err(error) = declared::tidy(host, output) {
+fn tidy_up(host: &Host, is_ours: impl Fn(&str) -> bool, output: &mut Output<'_>) {
+    if let Err(error) = declared::tidy(host, is_ours, output) {
         output.warning(error.to_string());
     }
 }
@@ -121,7 +121,9 @@ impl Entity for ManagedFile {
     fn apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
         let applied = self.apply_alone(host, mode, output);
         if !matches!(self, ManagedFile::Overlay(_)) {
-            tidy_up(host, output);
+            // Version 3 is going to ask for the others.
+            let id = self.report().id;
+            tidy_up(host, |other| id == other, output);
         }
         applied
     }

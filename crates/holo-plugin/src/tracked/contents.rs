@@ -174,7 +174,9 @@ impl Contents {
                 folder.sibling(&name).remove()?;
             }
         }
-        folder.remove_empty_folders(Path::new(""));
+        if used.is_empty() {
+            self.tree.place(&self.folder).remove_directory()?;
+        }
         Ok(())
     }
 }

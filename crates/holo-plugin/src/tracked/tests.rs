@@ -1,6 +1,6 @@
 //! From what was there to what is wanted, and back.
 use super::*;
-use crate::EntityReport;
+use crate::{EntityReport, Sink, Stream};
 use holo_protocol::environment as names;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -80,10 +80,10 @@ impl Lab {
 
     fn tidy(&self) {
         struct Silence;
-        impl crate::Sink for Silence {
-            fn write(&mut self, _: crate::Stream, _: &[u8]) {}
+        impl Sink for Silence {
+            fn write(&mut self, _: Stream, _: &[u8]) {}
         }
-        self.tracker.tidy::<Tracks>(&mut Output::new(&mut Silence)).unwrap();
+        self.tracker.tidy::<Tracks>(|_| true, &mut Output::new(&mut Silence)).unwrap();
     }
 
     /// Everything below the root: path, mode, and what is in it.
@@ -174,7 +174,8 @@ fn what_a_killed_run_has_made_is_no_persons_work() {
     // Killed after the file was changed, and before that was recorded.
     let two = lab.file("two", 0o644);
     let mut remembered = lab.remembered();
-    lab.tracker.record_intents(&mut remembered, &[("/file".into(), two.clone())]).unwrap();
+    let directories = lab.tracker.directories().unwrap();
+    lab.tracker.record_intents(&mut remembered, &[("/file".into(), two.clone())], &directories).unwrap();
     lab.memory.keep(&remembered).unwrap();
     fs::write(lab.path("file"), "two").unwrap();
     assert_eq!(lab.decide("/file", &two), Decision::Nothing);
@@ -189,16 +190,21 @@ fn what_a_killed_run_has_made_is_no_persons_work() {
 }
 
 #[test]
-fn directories_with_something_in_them_stay() {
+fn directories_stay_as_long_as_something_is_in_them() {
     let lab = Lab::new();
     lab.make(&[("/made", lab.directory(0o755)), ("/made/file", lab.file("x", 0o644))]);
     fs::write(lab.path("made/mine"), "a person's").unwrap();
-    lab.restore();
+    lab.tracker.scrub(&mut lab.remembered()).unwrap();
+    lab.tidy();
     assert_eq!(lab.tree(), ["0755 made/", "0644 made/mine: a person's"]);
     let mut remembered: Remembered<Tracks> = Remembered::new(&EntityReport::new("thing:y"), Tracks::default());
     let wanted = [(PathBuf::from("/made"), lab.file("file", 0o644))];
     assert!(lab.tracker.make(&mut remembered, &wanted).is_err());
     assert_eq!(lab.tree(), ["0755 made/", "0644 made/mine: a person's"]);
+    // Whoever is the last to have had something in it takes it along.
+    fs::remove_file(lab.path("made/mine")).unwrap();
+    lab.tidy();
+    assert_eq!(lab.tree(), [""; 0]);
 }
 
 #[test]

@@ -272,27 +272,8 @@ impl<'a> Workshop<'a> {
                 return Ok(Applied::NeedsForce(ForceTo::Overwrite));
             }
         }
-        if self.has_others_inside(entity)? {
-            // Version 3 comes to the directory first; the next apply finds it empty.
-            return Ok(Applied::Unchanged);
-        }
         self.tracker.scrub(&mut remembered)?;
         Ok(Applied::Changed(vec![format!("restored {}", self.shown(&entity.path))]))
-    }
-
-    /// Whether something is in the directory that we still have to take away.
-    fn has_others_inside(&self, entity: &DeclaredFile) -> Result<bool, Obstacle> {
-        if !matches!(self.tracker.state(&entity.path)?, State::Directory { .. }) {
-            return Ok(false);
-        }
-        let below = format!("{}/", entity.id());
-        for name in self.tracker.place(&entity.path.join("x")).siblings()? {
-            let id = format!("{below}{}", name.display());
-            if self.memory.recall::<Tracks>(&id)?.is_some() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
     }
 
     fn shown(&self, path: &Path) -> String {
@@ -301,10 +282,14 @@ impl<'a> Workshop<'a> {
 }
 
 /// Removes what is not needed any more.
-pub(crate) fn tidy(host: &Host, output: &mut Output<'_>) -> holo_plugin::error::Result<()> {
+pub(crate) fn tidy(
+    host: &Host,
+    is_ours: impl Fn(&str) -> bool,
+    output: &mut Output<'_>,
+) -> holo_plugin::error::Result<()> {
     let memory = memory(host)?;
     let _held = Tree::open(host.state_dir())?.hold()?;
-    Tracker::open(host, &memory)?.tidy::<Tracks>(output)
+    Tracker::open(host, &memory)?.tidy::<Tracks>(is_ours, output)
 }
 
 /// What was done, in the past tense.

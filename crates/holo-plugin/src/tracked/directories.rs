@@ -1,0 +1,90 @@
+//! The directories that we made on the way to something, and that go when nothing is in them any more.
+
+use crate::Durability;
+use crate::error::{PathError, Result};
+use crate::place::Place;
+use bstr::{BString, ByteSlice};
+use holo_protocol::Text;
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+const TEMPORARY: &str = ".new";
+
+/// A list on disk, shared by all entities: who of them was the first to need a directory does not matter.
+#[derive(Debug)]
+pub(super) struct OwnDirectories {
+    file: Place,
+    paths: BTreeSet<BString>,
+}
+
+impl OwnDirectories {
+    /// Reads the list.
+    pub(super) fn read(file: Place) -> Result<OwnDirectories> {
+        let paths = match file.open_if_file()? {
+            None => BTreeSet::new(),
+            Some(opened) => {
+                let texts: Vec<Text> = serde_json::from_reader(io::BufReader::new(opened))
+                    .map_err(|error| PathError::new("read", file.shown(), io::Error::from(error)))?;
+                texts.into_iter().map(|text| text.0).collect()
+            }
+        };
+        Ok(OwnDirectories { file, paths })
+    }
+
+    pub(super) fn contains(&self, path: &Path) -> bool {
+        self.paths.contains(&crate::path_bytes(path))
+    }
+
+    /// Adds directories that are going to be made. When this returns, they are on disk.
+    pub(super) fn add(&mut self, paths: impl IntoIterator<Item = PathBuf>) -> Result<()> {
+        let before = self.paths.len();
+        self.paths.extend(paths.into_iter().map(|path| crate::path_bytes(&path)));
+        if self.paths.len() == before { Ok(()) } else { self.write() }
+    }
+
+    /// Takes a directory off the list: it has become an entity's own.
+    pub(super) fn take(&mut self, path: &Path) -> Result<()> {
+        if self.paths.remove(&crate::path_bytes(path)) { self.write() } else { Ok(()) }
+    }
+
+    /// Removes those directories among these that are ours and empty, the deepest first, and takes them off the list.
+    pub(super) fn remove_empty(
+        &mut self,
+        place: impl Fn(&Path) -> Place,
+        among: Option<&BTreeSet<PathBuf>>,
+    ) -> Result<()> {
+        let mut gone = Vec::new();
+        for path in self.paths.iter().rev() {
+            let own = path.to_path_lossy();
+            if among.is_none_or(|among| among.contains(&*own)) && place(&own).remove_directory()? {
+                gone.push(path.clone());
+            }
+        }
+        if gone.is_empty() {
+            return Ok(());
+        }
+        self.paths.retain(|path| !gone.contains(path));
+        self.write()
+    }
+
+    /// Removes what a killed run has left half written.
+    pub(super) fn tidy(&self) -> Result<()> {
+        self.file.temporary(TEMPORARY).remove()
+    }
+
+    fn write(&self) -> Result<()> {
+        if self.paths.is_empty() {
+            return self.file.remove();
+        }
+        let texts: Vec<Text> = self.paths.iter().cloned().map(Text).collect();
+        let temporary = self.file.temporary(TEMPORARY);
+        temporary.create_folder()?;
+        let failed = |error: io::Error| PathError::new("write", temporary.shown(), error);
+        let text = serde_json::to_vec_pretty(&texts).map_err(|error| failed(error.into()))?;
+        temporary.create()?.write_all(&text).map_err(failed)?;
+        Durability::Each.sync([&temporary], [])?;
+        temporary.rename_to(&self.file)?;
+        Durability::Each.sync([], [&self.file])
+    }
+}
