@@ -56,7 +56,9 @@ impl Shared {
         let findings = findings.get_or_insert_with(|| {
             let mut findings = BTreeMap::new();
             let mut managers: BTreeMap<&str, &'static dyn Provider> = BTreeMap::new();
-            self.all.iter().for_each(|(_, provider)| drop(managers.insert(provider.name(), *provider)));
+            for (_, provider) in &self.all {
+                managers.insert(provider.name(), *provider);
+            }
             for (name, provider) in managers {
                 findings.extend(survey(host, provider, &self.of(name), &self.unwanted(provider), output));
             }
