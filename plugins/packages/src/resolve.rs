@@ -144,6 +144,10 @@ fn version(wanted: &Wanted, asked: Option<&str>, known: &Knowledge<'_>) -> Resul
 
 /// Why a person has to decide whether it is done.
 fn refusal(wanted: &Wanted, task: &Task, current: Option<&str>, provider: &dyn Provider) -> Option<String> {
+    // What an orphan was found as is no person's wish of today; neither is our hold.
+    if wanted.is_orphan {
+        return None;
+    }
     let (name, current) = (&wanted.key, current?);
     if task.is_downgrade {
         let to = task.item.version.as_deref().unwrap_or_default();
