@@ -20,6 +20,7 @@ enum Verb {
     Hold,
     Release,
     Mark,
+    Leave,
 }
 
 impl Deed {
@@ -37,6 +38,11 @@ impl Deed {
     /// A package goes, perhaps with what was configured.
     pub(crate) fn remove(name: &str, version: Option<&str>, purge: bool) -> Deed {
         Deed { verb: if purge { Verb::Purge } else { Verb::Remove }, what: with_version(name, version) }
+    }
+
+    /// A package has to stay, since others need it.
+    pub(crate) fn leave(name: &str, needed_by: &str) -> Deed {
+        Deed { verb: Verb::Leave, what: format!("{name} to {needed_by}") }
     }
 
     /// A package gets a mark.
@@ -61,6 +67,7 @@ impl Deed {
             Verb::Hold => "hold",
             Verb::Release => "release",
             Verb::Mark => "mark",
+            Verb::Leave => "leave",
         };
         format!("would {verb} {}", self.what)
     }
@@ -76,6 +83,7 @@ impl Deed {
             Verb::Hold => "held",
             Verb::Release => "released",
             Verb::Mark => "marked",
+            Verb::Leave => "left",
         };
         format!("{verb} {}", self.what)
     }

@@ -3,13 +3,14 @@
 use crate::base::Base;
 use crate::declaration::{Ensure, Wanted};
 use crate::provider::Provider;
+use crate::simulate::Names;
 use crate::survey::{Finding, survey};
 use crate::transaction;
 use holo_plugin::memory::Remembered;
 use holo_plugin::{
     Applied, Asset, Entity, EntityReport, FilePair, Host, Information, Job, Mode, Output, SetAnswers, Sink, Stream, Verdict,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A package that is wanted, or that is to be again as it was found.
@@ -36,10 +37,14 @@ impl Shared {
         Shared { all, findings: Mutex::default() }
     }
 
-    /// The names of all packages of a manager that shall not be there.
-    pub(crate) fn unwanted(&self, provider: &dyn Provider) -> BTreeSet<String> {
-        let gone = self.of(provider.name()).into_iter().filter(|wanted| wanted.ensure.is_gone());
-        gone.map(|wanted| wanted.key.name.clone()).collect()
+    /// The names of all packages of a manager.
+    pub(crate) fn names(&self, provider: &dyn Provider) -> Names {
+        let mut names = Names::default();
+        for wanted in self.of(provider.name()) {
+            let list = if wanted.ensure.is_gone() { &mut names.unwanted } else { &mut names.wanted };
+            list.insert(wanted.key.name.clone());
+        }
+        names
     }
 
     fn of(&self, manager: &str) -> Vec<&Wanted> {
@@ -60,7 +65,7 @@ impl Shared {
                 managers.insert(provider.name(), *provider);
             }
             for (name, provider) in managers {
-                findings.extend(survey(host, provider, &self.of(name), &self.unwanted(provider), output));
+                findings.extend(survey(host, provider, &self.of(name), &self.names(provider), output));
             }
             findings
         });

@@ -16,6 +16,7 @@ pub(crate) struct Task {
     pub(crate) item: Item,
     pub(crate) is_held: bool,
     pub(crate) is_downgrade: bool,
+    pub(crate) is_orphan: bool,
     pub(crate) marks: Vec<Mark>,
     pub(crate) deeds: Vec<Deed>,
     /// Whether whatever it would take away may go.
@@ -80,6 +81,7 @@ pub(crate) fn resolve(place: usize, wanted: &Wanted, known: &Knowledge<'_>) -> R
         item: Item { key: wanted.key.clone(), version: current.map(str::to_owned), exactly: false },
         is_held,
         is_downgrade: false,
+        is_orphan: wanted.is_orphan,
         marks: need.marks.clone(),
         deeds: Vec::new(),
         force: *force,

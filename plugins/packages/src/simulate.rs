@@ -12,6 +12,8 @@ use std::collections::BTreeSet;
 pub(crate) enum Refusal {
     /// It would take away what nobody has declared; in words.
     NeedsForce(String),
+    /// An orphan has to stay, as these packages need it, which shall be there.
+    Needed(String),
     /// The package manager refuses.
     Problem(Problem),
 }
@@ -25,13 +27,22 @@ pub(crate) struct Admission<'t> {
     pub(crate) refused: Vec<(&'t Task, Refusal)>,
 }
 
+/// The names of all packages of a manager that are declared.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    /// They shall be there.
+    pub(crate) wanted: BTreeSet<String>,
+    /// They shall not be there.
+    pub(crate) unwanted: BTreeSet<String>,
+}
+
 /// Simulates transactions.
 pub(crate) struct Simulator<'a> {
     pub(crate) provider: &'a dyn Provider,
     pub(crate) system: &'a System<'a>,
     pub(crate) installed: &'a Installed,
-    /// The names of all packages that shall not be there, whether they are part of this or not.
-    pub(crate) unwanted: &'a BTreeSet<String>,
+    /// What is declared, whether it is part of this or not.
+    pub(crate) names: &'a Names,
 }
 
 /// The request to do these tasks, which are of one kind.
@@ -58,7 +69,7 @@ impl Simulator<'_> {
 
     fn extend<'t>(&self, admission: &mut Admission<'t>, kind: Kind, tasks: &[&'t Task]) {
         let all: Vec<&Task> = admission.accepted.iter().chain(tasks).copied().collect();
-        match (self.judge(kind, &all), tasks) {
+        match (self.judge(kind, &all, tasks), tasks) {
             (Ok(removes), _) => {
                 admission.accepted = all;
                 admission.removes = removes;
@@ -72,8 +83,9 @@ impl Simulator<'_> {
         }
     }
 
-    /// Whether these tasks may be done together, and whether anything goes that is not among them.
-    fn judge(&self, kind: Kind, tasks: &[&Task]) -> Result<bool, Refusal> {
+    /// Whether these tasks may be done together, and whether anything goes that is not among them. If they may not, the latest are to
+    /// blame.
+    fn judge(&self, kind: Kind, tasks: &[&Task], latest: &[&Task]) -> Result<bool, Refusal> {
         let request = request(kind, tasks, true);
         if self.system.mock.is_some() {
             return Ok(false);
@@ -90,8 +102,16 @@ impl Simulator<'_> {
         };
         let others: Vec<&Step> = steps.iter().filter(|step| !is_own(step)).collect();
         let losses: Vec<String> = others.iter().filter_map(|step| self.loss(step)).collect();
+        let needed_by: Vec<&str> = others
+            .iter()
+            .filter(|step| step.to.is_none() && self.names.wanted.contains(&step.name))
+            .map(|step| step.name.as_str())
+            .collect();
+        if !needed_by.is_empty() && kind != Kind::Install && latest.iter().all(|task| task.is_orphan) {
+            return Err(Refusal::Needed(needed_by.join(", ")));
+        }
         if !losses.is_empty() && !tasks.iter().all(|task| task.force) {
-            let names: Vec<String> = tasks.iter().map(|task| task.item.key.to_string()).collect();
+            let names: Vec<String> = latest.iter().map(|task| task.item.key.to_string()).collect();
             let verb = if kind == Kind::Install { "installing" } else { "removing" };
             let losses = losses.join(" and ");
             return Err(Refusal::NeedsForce(format!("{verb} {} would {losses}", names.join(", "))));
@@ -110,7 +130,7 @@ impl Simulator<'_> {
         let name = &step.name;
         let is_held = self.installed.is_held(name);
         match (&step.from, &step.to) {
-            (from, None) if !self.unwanted.contains(name) => {
+            (from, None) if !self.names.unwanted.contains(name) => {
                 Some(format!("remove {}", crate::deed::with_version(name, from.as_deref())))
             }
             (Some(from), Some(to)) if self.provider.compare(to, from).is_lt() => {

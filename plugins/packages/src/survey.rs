@@ -6,10 +6,10 @@ use crate::learn::{Wish, has_refreshed, learn};
 use crate::model::Kind;
 use crate::provider::Provider;
 use crate::resolve::{Resolved, Task};
-use crate::simulate::{Refusal, Simulator};
+use crate::simulate::{Names, Refusal, Simulator};
 use crate::system::{Problem, System};
 use holo_plugin::{ForceTo, Host, Output, Verdict};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// What applying a package would do.
 #[derive(Clone, Debug)]
@@ -25,10 +25,10 @@ pub(crate) fn survey(
     host: &Host,
     provider: &'static dyn Provider,
     wanted: &[&Wanted],
-    unwanted: &BTreeSet<String>,
+    names: &Names,
     output: &mut Output<'_>,
 ) -> BTreeMap<String, Finding> {
-    match findings(host, provider, wanted, unwanted, output) {
+    match findings(host, provider, wanted, names, output) {
         Ok(findings) => wanted.iter().map(|wanted| wanted.id.clone()).zip(findings).collect(),
         Err(problem) => {
             wanted.iter().map(|wanted| (wanted.id.clone(), Finding::Failed(problem.clone()))).collect()
@@ -40,7 +40,7 @@ fn findings(
     host: &Host,
     provider: &'static dyn Provider,
     wanted: &[&Wanted],
-    unwanted: &BTreeSet<String>,
+    names: &Names,
     output: &mut Output<'_>,
 ) -> Result<Vec<Finding>, Problem> {
     let mut system = System::new(host, provider)?;
@@ -48,7 +48,7 @@ fn findings(
     let wishes: Vec<Wish<'_>> = wanted.iter().map(|&wanted| Wish { wanted, force: false }).collect();
     let learned = learn(provider, &system, &wishes, output)?;
     let tasks: Vec<&Task> = learned.resolved.iter().filter_map(as_task).collect();
-    let simulator = Simulator { provider, system: &system, installed: &learned.installed, unwanted };
+    let simulator = Simulator { provider, system: &system, installed: &learned.installed, names };
     let mut refusals = BTreeMap::new();
     let any_goes = tasks.iter().any(|task| matches!(task.kind, Some(Kind::Remove | Kind::Purge)));
     for kind in [Kind::Install, Kind::Remove, Kind::Purge] {
@@ -62,6 +62,10 @@ fn findings(
     }
     let find = |(place, resolved): (usize, Resolved)| match (resolved, refusals.remove(&place)) {
         (_, Some(Refusal::NeedsForce(reason))) => Finding::Verdict(Verdict::NeedsForce(ForceTo::Proceed(reason))),
+        (_, Some(Refusal::Needed(by))) => {
+            let deed = Deed::leave(&wanted[place].key.to_string(), &by);
+            Finding::Verdict(Verdict::WouldChange(vec![deed.would()]))
+        }
         (_, Some(Refusal::Problem(problem))) => Finding::Failed(problem),
         (Resolved::Nothing, _) if wanted[place].is_orphan => Finding::Verdict(Verdict::WouldChange(Vec::new())),
         (Resolved::Nothing, _) => Finding::Verdict(Verdict::InDesiredState),

@@ -93,9 +93,9 @@ impl<'a> System<'a> {
         self.host.cache_dir()
     }
 
-    /// How long others are waited for.
+    /// How long others are waited for: not until the very end, so that it can be said that they were.
     pub(crate) fn lock_limit(&self) -> Duration {
-        self.timeout.map_or(LOCK_LIMIT, |timeout| timeout.min(LOCK_LIMIT))
+        self.timeout.map_or(LOCK_LIMIT, |timeout| timeout.mul_f32(0.9).min(LOCK_LIMIT))
     }
 
     /// Runs a program that has to end with 0.

@@ -107,8 +107,8 @@ impl Group<'_> {
             }
             return Ok(());
         }
-        let unwanted = self.entity(0).shared.unwanted(self.provider);
-        let mut crew = Crew::new(self.provider, system, learned.installed, unwanted, &wishes);
+        let names = self.entity(0).shared.names(self.provider);
+        let mut crew = Crew::new(self.provider, system, learned.installed, names, &wishes);
         crew.work(&tasks, &mut answers.output(self.places[tasks[0].place]));
         for task in &tasks {
             let place = self.places[task.place];

@@ -6,18 +6,19 @@ use crate::model::{Installed, Item, Kind, Mark, Status};
 use crate::need::{Main, Need, newest};
 use crate::provider::Provider;
 use crate::resolve::Task;
-use crate::simulate::{Refusal, Simulator, request};
+use crate::deed::Deed;
+use crate::simulate::{Names, Refusal, Simulator, request};
 use crate::system::{Problem, System};
 use holo_plugin::{Applied, ForceTo, Output};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Does tasks with one package manager.
 pub(super) struct Crew<'a> {
     provider: &'static dyn Provider,
     system: System<'a>,
     wishes: &'a [Wish<'a>],
-    /// The names of all packages that shall not be there.
-    unwanted: BTreeSet<String>,
+    /// The names of all packages that are declared.
+    names: Names,
     /// What there is now.
     installed: Installed,
     /// What did not work, by the place of the wish.
@@ -31,10 +32,10 @@ impl<'a> Crew<'a> {
         provider: &'static dyn Provider,
         system: System<'a>,
         installed: Installed,
-        unwanted: BTreeSet<String>,
+        names: Names,
         wishes: &'a [Wish<'a>],
     ) -> Crew<'a> {
-        Crew { provider, system, wishes, unwanted, installed, refusals: BTreeMap::new(), lost: None }
+        Crew { provider, system, wishes, names, installed, refusals: BTreeMap::new(), lost: None }
     }
 
     /// Does all tasks.
@@ -59,7 +60,7 @@ impl<'a> Crew<'a> {
             self.transact(Kind::Install, &kept_out, output);
         }
         self.look_again();
-        self.mark_all(tasks, &released, output);
+        self.mark_all(tasks, output);
     }
 
     /// Whether a hold is in the way of the task.
@@ -70,13 +71,23 @@ impl<'a> Crew<'a> {
     }
 
     /// Gives all packages the marks that they lack now.
-    fn mark_all(&mut self, tasks: &[Task], released: &[&Task], output: &mut Output<'_>) {
+    fn mark_all(&mut self, tasks: &[Task], output: &mut Output<'_>) {
         let mut lacking: BTreeMap<Mark, Vec<&Task>> = BTreeMap::new();
-        for task in tasks.iter().filter(|task| !self.refusals.contains_key(&task.place)) {
+        for task in tasks {
+            match self.refusals.get(&task.place) {
+                None => {}
+                // From now on it is there for those that need it.
+                Some(Refusal::Needed(_)) if self.provider.marks().contains(&Mark::Automatic) => {
+                    lacking.entry(Mark::Automatic).or_default().push(task);
+                    continue;
+                }
+                Some(_) => continue,
+            }
             let mut marks = self.need(task).marks;
             let wanted = self.wishes[task.place].wanted;
             // Somebody's hold is put back.
-            if released.contains(&task) && wanted.hold.is_none() && !wanted.ensure.is_gone() {
+            let is_held = self.installed.instances(&wanted.key).iter().any(|instance| instance.held);
+            if task.is_held && !is_held && wanted.hold.is_none() && !wanted.ensure.is_gone() {
                 marks.push(Mark::Held);
             }
             marks.into_iter().for_each(|mark| lacking.entry(mark).or_default().push(task));
@@ -105,7 +116,7 @@ impl<'a> Crew<'a> {
             provider: self.provider,
             system: &self.system,
             installed: &self.installed,
-            unwanted: &self.unwanted,
+            names: &self.names,
         };
         let admission = simulator.admit(kind, tasks);
         let refused = admission.refused.into_iter().map(|(task, refusal)| (task.place, refusal));
@@ -173,7 +184,10 @@ impl<'a> Crew<'a> {
             (Some(Refusal::NeedsForce(reason)), _) => {
                 return Applied::NeedsForce(ForceTo::Proceed(reason.clone()));
             }
-            (Some(Refusal::Problem(problem)), _) | (None, Some(problem)) => {
+            (Some(Refusal::Needed(by)), None) => {
+                return Applied::Changed(vec![Deed::leave(&task.item.key.to_string(), by).done()]);
+            }
+            (Some(Refusal::Problem(problem)), _) | (_, Some(problem)) => {
                 problem.tell(output);
                 return Applied::FAILED;
             }
@@ -184,7 +198,7 @@ impl<'a> Crew<'a> {
             output.error(difference);
             return Applied::FAILED;
         }
-        Applied::Changed(task.deeds.iter().map(crate::deed::Deed::done).collect())
+        Applied::Changed(task.deeds.iter().map(Deed::done).collect())
     }
 
     /// What is still not as it is wanted, although nothing has failed.
