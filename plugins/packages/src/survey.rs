@@ -52,7 +52,9 @@ fn findings(
     let mut refusals = BTreeMap::new();
     let any_goes = tasks.iter().any(|task| matches!(task.kind, Some(Kind::Remove | Kind::Purge)));
     for kind in [Kind::Install, Kind::Remove, Kind::Purge] {
-        let of_kind: Vec<&Task> = tasks.iter().copied().filter(|task| task.kind == Some(kind)).collect();
+        let of_kind = tasks.iter().copied().filter(|task| task.kind == Some(kind));
+        // What has to be released first cannot be simulated before.
+        let of_kind: Vec<&Task> = of_kind.filter(|task| !(task.is_held && provider.releases_first())).collect();
         for (task, refusal) in simulator.admit(kind, &of_kind).refused {
             // What is in the way may be what goes; that will show.
             if kind != Kind::Install || !any_goes {

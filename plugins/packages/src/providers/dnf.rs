@@ -52,6 +52,7 @@ impl Provider for Dnf {
     }
 
     fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, Problem> {
+        rpm_database::may_ask(system)?;
         let mut query = dnf(system);
         if system.only_looks {
             query.arg("--cacheonly");
@@ -119,6 +120,9 @@ fn dnf(system: &System<'_>) -> Program {
 
 /// The words for a request.
 fn ask(program: &mut Program, request: &Request) {
+    if request.changes_held {
+        program.arg("--disableplugin=versionlock");
+    }
     program.arg("--setopt=clean_requirements_on_remove=False");
     program.arg(if request.kind == Kind::Install { "install" } else { "remove" });
     program.arg("--").args(request.items.iter().map(|item| specification(item, request.kind)));

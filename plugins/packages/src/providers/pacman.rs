@@ -2,7 +2,7 @@
 
 use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Offers, Request, Status, Step};
 use crate::provider::{Provider, Traits};
-use crate::system::{Problem, System};
+use crate::system::{Problem, System, problem};
 use crate::version::pacman;
 use holo_plugin::process::{Captured, Program};
 use std::cmp::Ordering;
@@ -11,6 +11,7 @@ use std::fs;
 use std::path::PathBuf;
 
 const DATABASE: &str = "var/lib/pacman";
+const PRINT: &str = "--print";
 const CACHE: &str = "var/cache/pacman/pkg";
 
 /// pacman.
@@ -46,12 +47,9 @@ impl Provider for Pacman {
         if !system.path("var/lib/pacman/local").exists() {
             return Ok(installed);
         }
-        let captured = system.read(pacman(system).arg("-Q"))?;
-        // It ends with 1 if there are none.
-        let automatic = system.run(pacman(system).arg("-Qqd"))?;
-        let automatic = String::from_utf8_lossy(&automatic.stdout).into_owned();
+        let automatic = list(system, "-Qqd")?;
         let automatic: BTreeSet<&str> = automatic.lines().collect();
-        for line in String::from_utf8_lossy(&captured.stdout).lines() {
+        for line in list(system, "-Q")?.lines() {
             let Some((name, version)) = line.split_once(' ') else { continue };
             let instance = Instance {
                 version: version.to_owned(),
@@ -95,19 +93,15 @@ impl Provider for Pacman {
     fn simulate(&self, system: &System<'_>, request: &Request) -> Result<Vec<Step>, Problem> {
         let mut steps = Vec::new();
         // What comes from files is another operation than what comes from a repository.
-        for mut program in programs(system, request)? {
-            let captured = system.read(program.args(["--print", "--print-format", "%n %v"]))?;
+        for mut program in programs(system, request, &[PRINT, "--print-format", "%n %v"])? {
+            let captured = system.read(&mut program)?;
             steps.extend(read_steps(&String::from_utf8_lossy(&captured.stdout), request.kind));
         }
         Ok(steps)
     }
 
     fn transaction(&self, system: &System<'_>, request: &Request) -> Result<Vec<Program>, Problem> {
-        let mut programs = programs(system, request)?;
-        for program in &mut programs {
-            program.args(["--noconfirm", "--noprogressbar"]);
-        }
-        Ok(programs)
+        programs(system, request, &["--noconfirm", "--noprogressbar"])
     }
 
     fn marks(&self) -> &'static [Mark] {
@@ -126,6 +120,17 @@ impl Provider for Pacman {
     }
 }
 
+/// What a query lists. It ends with 1 if that is nothing.
+fn list(system: &System<'_>, query: &str) -> Result<String, Problem> {
+    let mut program = pacman(system);
+    let captured = system.run(program.arg(query))?;
+    let is_empty = captured.stdout.is_empty() && !String::from_utf8_lossy(&captured.stderr).contains("error:");
+    match captured.ended.failure() {
+        Some(failure) if !is_empty || captured.ended.code() != Some(1) => Err(problem(&program, &failure, &captured)),
+        _ => Ok(String::from_utf8_lossy(&captured.stdout).into_owned()),
+    }
+}
+
 fn pacman(system: &System<'_>) -> Program {
     let mut program = Program::new("pacman");
     if let Some(root) = system.root() {
@@ -138,12 +143,16 @@ fn pacman(system: &System<'_>) -> Program {
 }
 
 /// What does a request: what comes from repositories is one operation, what is only in the cache is another.
-fn programs(system: &System<'_>, request: &Request) -> Result<Vec<Program>, Problem> {
+fn programs(system: &System<'_>, request: &Request, options: &[&str]) -> Result<Vec<Program>, Problem> {
     if request.kind != Kind::Install {
         let mut program = pacman(system);
         // What needs it goes with it: if nobody has declared that, it was found out before.
-        program.arg(if request.kind == Kind::Purge { "-Rcn" } else { "-Rc" });
-        program.arg("--").args(request.items.iter().map(|item| item.key.name.as_str()));
+        program.arg("-Rc");
+        // It refuses to print what it would do with this.
+        if request.kind == Kind::Purge && !options.contains(&PRINT) {
+            program.arg("--nosave");
+        }
+        program.args(options).arg("--").args(request.items.iter().map(|item| item.key.name.as_str()));
         return Ok(vec![program]);
     }
     let listed = system.read(pacman(system).arg("-Sl"))?;
@@ -165,12 +174,12 @@ fn programs(system: &System<'_>, request: &Request) -> Result<Vec<Program>, Prob
     let mut programs = Vec::new();
     if !names.is_empty() {
         let mut program = pacman(system);
-        program.args(["-S", "--"]).args(names);
+        program.arg("-S").args(options).arg("--").args(names);
         programs.push(program);
     }
     if !files.is_empty() {
         let mut program = pacman(system);
-        program.args(["-U", "--"]).args(files);
+        program.arg("-U").args(options).arg("--").args(files);
         programs.push(program);
     }
     Ok(programs)

@@ -12,13 +12,12 @@ const FORMAT: &str = "%{NAME}\\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\\t%{ARCH}\\n";
 /// Asks for all packages.
 pub(super) fn installed(system: &System<'_>) -> Result<Installed, Problem> {
     let mut installed = Installed::default();
-    if !PLACES.iter().any(|place| system.path(place).exists()) {
-        return Ok(installed);
-    }
+    let Some(place) = place(system)? else { return Ok(installed) };
     let mut query = Program::new("rpm");
     if let Some(root) = system.root() {
         query.arg("--root").arg(root);
     }
+    query.arg("--dbpath").arg(place);
     query.args(["--query", "--all", "--queryformat", FORMAT]);
     let captured = system.read(&mut query)?;
     for line in String::from_utf8_lossy(&captured.stdout).lines() {
@@ -36,6 +35,26 @@ pub(super) fn installed(system: &System<'_>) -> Result<Installed, Problem> {
         installed.add(name, instance);
     }
     Ok(installed)
+}
+
+/// Where the database is below the root, if there is one. A query would make one.
+pub(super) fn place(system: &System<'_>) -> Result<Option<String>, Problem> {
+    if let Some(usual) = PLACES.iter().find(|place| system.path(place).exists()) {
+        return Ok(usual.rsplit_once('/').map(|(folder, _)| format!("/{folder}")));
+    }
+    // On a system that is not made with it, it may be anywhere.
+    let captured = system.read(Program::new("rpm").args(["--eval", "%{_dbpath}"]))?;
+    let configured = String::from_utf8_lossy(&captured.stdout).trim().to_owned();
+    let exists = system.path(configured.trim_start_matches('/')).exists();
+    Ok(exists.then_some(configured))
+}
+
+/// Fails where even a question would leave something behind, and nothing shall be.
+pub(super) fn may_ask(system: &System<'_>) -> Result<(), Problem> {
+    if system.only_looks && place(system)?.is_none() {
+        return Err(Problem::new("there is no database of RPM yet"));
+    }
+    Ok(())
 }
 
 /// A version without an epoch that is none.

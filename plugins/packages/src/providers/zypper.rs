@@ -55,6 +55,7 @@ impl Provider for Zypper {
     }
 
     fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, Problem> {
+        rpm_database::may_ask(system)?;
         let mut search = zypper(system);
         search.args(["--no-refresh", "--xmlout", "search", "--details", "--match-exact", "--type", "package", "--"]);
         search.args(keys.iter().map(|key| key.name.as_str()));
