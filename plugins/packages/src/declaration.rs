@@ -150,3 +150,91 @@ fn validate_version(version: &str) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(definition: &str) -> Option<String> {
+        let package: Package = toml::from_str(definition).unwrap();
+        package.validate().err().map(|invalid| format!("{invalid:?}"))
+    }
+
+    #[test]
+    fn nothing_is_accepted_that_a_manager_could_misunderstand() {
+        for name in
+            ["nginx", "python3.11", "lib_name", "g++", "gcc-c++", "libstdc++6", "package~test", "libc6:i386", "0ad"]
+        {
+            assert_eq!(problem(&format!("name = '{name}'")), None, "{name}");
+        }
+        for name in [
+            "-y",
+            "--purge",
+            "vim-",
+            "+x",
+            "nginx; rm -rf /",
+            "nginx | cat",
+            "a&b",
+            "$PATH",
+            "`x`",
+            "a\"b",
+            "a(b)",
+            "a[b]",
+            "a*",
+            "a?",
+            "a>b",
+            "a\\b",
+            "a b",
+            " a",
+            "a ",
+            "a@b",
+            "a/b",
+            "a=1",
+            "a:",
+            "a:b:c",
+            "a:-b",
+            "@group",
+            "/usr/bin/x",
+            "./x.deb",
+            "ä",
+        ] {
+            assert!(problem(&format!("name = '{name}'")).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn versions_are_versions() {
+        for ensure in ["present", "absent", "purged", "latest", "1.2.3-4.el9", "2:1.0~rc1+b1", "1.0^git1", "5.9_p1-r2"]
+        {
+            assert_eq!(problem(&format!("name = 'x'\nensure = '{ensure}'")), None, "{ensure}");
+        }
+        for ensure in ["", "-1", "1.2.3; rm -rf /", "1.2.3$(whoami)", "1.*", ">1", "1 2"] {
+            assert!(problem(&format!("name = 'x'\nensure = '{ensure}'")).is_some(), "{ensure}");
+        }
+    }
+
+    #[test]
+    fn contradictions_are_found() {
+        for definition in [
+            "name = 'x'\nensure = 'absent'\nhold = true",
+            "name = 'x'\nensure = 'purged'\nhold = true",
+            "name = 'x:i386'\narch = 'i386'",
+            "name = 'x'\narch = '-'",
+        ] {
+            assert!(problem(definition).is_some(), "{definition}");
+        }
+        assert_eq!(problem("name = 'x'\nensure = 'absent'\nhold = false"), None);
+    }
+
+    #[test]
+    fn the_schema_is_that_of_the_types() {
+        let schema = holo_plugin::definitions::schema::<Package>("Definitions of holo's plugin packages");
+        let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/holo-packages.schema.json");
+        if std::env::var_os("HOLO_BLESS").is_some_and(|value| value == "1") {
+            std::fs::write(path, &text).unwrap();
+        }
+        let kept = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(kept == text, "HOLO_BLESS=1 cargo test -p holo-packages rewrites the schema");
+    }
+}

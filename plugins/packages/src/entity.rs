@@ -8,7 +8,8 @@ use crate::survey::{Finding, survey};
 use crate::transaction;
 use holo_plugin::memory::Remembered;
 use holo_plugin::{
-    Applied, Asset, Entity, EntityReport, FilePair, Host, Information, Job, Mode, Output, SetAnswers, Sink, Stream, Verdict,
+    Applied, Asset, Entity, EntityReport, FilePair, Host, Information, Job, Mode, Output, SetAnswers, Sink, Stream,
+    Verdict,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -52,7 +52,8 @@ pub(crate) fn learn(
         .filter(|wanted| provider.validate(&wanted.key).is_ok() && needs_offers(wanted, provider, &installed))
         .map(|wanted| &wanted.key)
         .collect();
-    let ask = || if keys.is_empty() || system.mock.is_some() { Ok(BTreeMap::new()) } else { provider.offers(system, &keys) };
+    let ask =
+        || if keys.is_empty() || system.mock.is_some() { Ok(BTreeMap::new()) } else { provider.offers(system, &keys) };
     let decide = |offers: &BTreeMap<Key, Offers>| -> Vec<Resolved> {
         let known = |wish: &Wish<'_>| Knowledge {
             provider,

@@ -39,8 +39,7 @@ impl Mock {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BTreeMap::new()),
             Err(error) => Err(error.to_string()),
         };
-        let packages =
-            packages.map_err(|error| Problem::new(format!("cannot read {}: {error}", path.display())))?;
+        let packages = packages.map_err(|error| Problem::new(format!("cannot read {}: {error}", path.display())))?;
         Ok(Mock { path, packages })
     }
 

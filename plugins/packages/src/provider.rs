@@ -124,7 +124,8 @@ fn find_program(name: &str) -> Option<PathBuf> {
 
 /// The system's `ID` and what it is like.
 fn systems(root: &Path) -> Vec<String> {
-    let text = ["etc/os-release", "usr/lib/os-release"].iter().find_map(|path| fs::read_to_string(root.join(path)).ok());
+    let text =
+        ["etc/os-release", "usr/lib/os-release"].iter().find_map(|path| fs::read_to_string(root.join(path)).ok());
     let text = text.unwrap_or_default();
     let value = |key: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
@@ -132,4 +133,41 @@ fn systems(root: &Path) -> Vec<String> {
     };
     let all = format!("{} {}", value("ID"), value("ID_LIKE"));
     all.split_whitespace().map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn system(files: &[(&str, &str)]) -> Option<&'static str> {
+        let root = tempfile::tempdir().unwrap();
+        for (path, content) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        of_system(root.path()).map(Provider::name)
+    }
+
+    #[test]
+    fn a_distribution_has_its_own_manager_whatever_else_is_installed() {
+        let debian = ("etc/os-release", "ID=debian\n");
+        let others = [("var/lib/pacman/local/x", ""), ("etc/dnf/dnf.conf", ""), ("lib/apk/db/installed", "")];
+        assert_eq!(system(&[&[debian][..], &others].concat()), Some("apt"));
+        assert_eq!(system(&[debian]), Some("apt"));
+        assert_eq!(system(&[("usr/lib/os-release", "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n")]), Some("dnf"));
+        assert_eq!(system(&[("etc/os-release", "ID=opensuse-leap\nID_LIKE=\"suse opensuse\"\n")]), Some("zypper"));
+        assert_eq!(system(&[("etc/os-release", "ID=alpine\n")]), Some("apk"));
+        assert_eq!(system(&[("etc/os-release", "ID=arch\n")]), Some("pacman"));
+    }
+
+    #[test]
+    fn otherwise_what_is_there_counts() {
+        assert_eq!(system(&[]), None);
+        assert_eq!(system(&[("etc/os-release", "ID=unittest\n")]), None);
+        assert_eq!(system(&[("var/lib/dpkg/status", ""), ("etc/dnf/dnf.conf", "")]), Some("apt"));
+        assert_eq!(system(&[("var/lib/rpm/rpmdb.sqlite", ""), ("etc/zypp/zypp.conf", "")]), Some("zypper"));
+        assert_eq!(system(&[("var/lib/rpm/rpmdb.sqlite", "")]), Some("dnf"));
+        assert_eq!(system(&[("etc/pacman.conf", "")]), Some("pacman"));
+    }
 }

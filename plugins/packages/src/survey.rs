@@ -30,9 +30,7 @@ pub(crate) fn survey(
 ) -> BTreeMap<String, Finding> {
     match findings(host, provider, wanted, names, output) {
         Ok(findings) => wanted.iter().map(|wanted| wanted.id.clone()).zip(findings).collect(),
-        Err(problem) => {
-            wanted.iter().map(|wanted| (wanted.id.clone(), Finding::Failed(problem.clone()))).collect()
-        }
+        Err(problem) => wanted.iter().map(|wanted| (wanted.id.clone(), Finding::Failed(problem.clone()))).collect(),
     }
 }
 
@@ -71,7 +69,9 @@ fn findings(
         (_, Some(Refusal::Problem(problem))) => Finding::Failed(problem),
         (Resolved::Nothing, _) if wanted[place].is_orphan => Finding::Verdict(Verdict::WouldChange(Vec::new())),
         (Resolved::Nothing, _) => Finding::Verdict(Verdict::InDesiredState),
-        (Resolved::Task(task), _) => Finding::Verdict(Verdict::WouldChange(task.deeds.iter().map(Deed::would).collect())),
+        (Resolved::Task(task), _) => {
+            Finding::Verdict(Verdict::WouldChange(task.deeds.iter().map(Deed::would).collect()))
+        }
         (Resolved::NeedsForce(reason), _) => Finding::Verdict(Verdict::NeedsForce(ForceTo::Proceed(reason))),
         (Resolved::Impossible(problem), _) => Finding::Failed(Problem::new(problem)),
         (Resolved::Unknown(problem), _) if has_refreshed(provider, &system) => Finding::Failed(Problem::new(problem)),

@@ -126,12 +126,7 @@ impl Group<'_> {
     }
 
     /// Remembers what was there before the first change.
-    fn keep_bases(
-        &self,
-        memory: &Memory,
-        tasks: &[Task],
-        installed: &crate::model::Installed,
-    ) -> Result<(), String> {
+    fn keep_bases(&self, memory: &Memory, tasks: &[Task], installed: &crate::model::Installed) -> Result<(), String> {
         let mut new = Vec::new();
         for task in tasks {
             let entity = self.entity(task.place);

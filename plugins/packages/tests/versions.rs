@@ -1,7 +1,7 @@
 //! Versions are compared as the package managers compare them: vectors, and random pairs that the managers judge themselves.
 //!
 //! `HOLO_TEST_PAIRS` says how many pairs; 100000 take minutes, as dpkg and vercmp judge one pair a process.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+#![expect(clippy::panic, clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 #[path = "../src/version/mod.rs"]
 mod version;
@@ -195,7 +195,13 @@ fn compare_all(compare: Compare, pairs: &[(String, String)], script: &str) {
         (compare(a, b) != *judged || compare(b, a) != judged.reverse()).then(|| format!("{a} {b}: {judged:?}"))
     };
     let different: Vec<String> = pairs.iter().zip(&judged).filter_map(differs).collect();
-    assert!(different.is_empty(), "{} of {}: {:#?}", different.len(), pairs.len(), &different[..different.len().min(20)]);
+    assert!(
+        different.is_empty(),
+        "{} of {}: {:#?}",
+        different.len(),
+        pairs.len(),
+        &different[..different.len().min(20)]
+    );
     // Pairs that are nearly all alike would prove nothing.
     for order in [Ordering::Less, Ordering::Equal, Ordering::Greater] {
         let count = judged.iter().filter(|judged| **judged == order).count();
@@ -204,8 +210,33 @@ fn compare_all(compare: Compare, pairs: &[(String, String)], script: &str) {
 }
 
 const WORDS: &[&str] = &[
-    "0", "1", "9", "00", "10", "007", "123456789012345678901", ".", ".0", ".1", ".01", "~", "~rc1", "~~", "+", "+b1",
-    "a", "b", "rc", "alpha", "A", "Z", ".a", "+dfsg", "-1", "-0", "_",
+    "0",
+    "1",
+    "9",
+    "00",
+    "10",
+    "007",
+    "123456789012345678901",
+    ".",
+    ".0",
+    ".1",
+    ".01",
+    "~",
+    "~rc1",
+    "~~",
+    "+",
+    "+b1",
+    "a",
+    "b",
+    "rc",
+    "alpha",
+    "A",
+    "Z",
+    ".a",
+    "+dfsg",
+    "-1",
+    "-0",
+    "_",
 ];
 
 /// An underscore is no letter of Debian's versions.
@@ -213,7 +244,9 @@ fn against_dpkg() {
     let words: Vec<&'static str> = WORDS.iter().copied().filter(|word| *word != "_").chain(["1:2"]).collect();
     // Past the first colon a version may have more, but only if it has an epoch.
     let usable = |version: &str| match version.split_once(':') {
-        Some((epoch, rest)) => epoch.len() < 3 && epoch.bytes().all(|byte| byte.is_ascii_digit()) && !rest.starts_with('-'),
+        Some((epoch, rest)) => {
+            epoch.len() < 3 && epoch.bytes().all(|byte| byte.is_ascii_digit()) && !rest.starts_with('-')
+        }
         None => true,
     };
     let pairs = pairs(&words, 3000, usable);

@@ -38,7 +38,9 @@ impl Provider for Apk {
         if key.name.contains([':', '~']) {
             return Err(format!("{key} is no name of a package of Alpine Linux"));
         }
-        key.arch.as_ref().map_or(Ok(()), |arch| Err(format!("{key}: apk has packages for one architecture only, not for {arch}")))
+        key.arch
+            .as_ref()
+            .map_or(Ok(()), |arch| Err(format!("{key}: apk has packages for one architecture only, not for {arch}")))
     }
 
     fn installed(&self, system: &System<'_>) -> Result<Installed, Problem> {

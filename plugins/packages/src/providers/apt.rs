@@ -28,12 +28,7 @@ impl Provider for Apt {
     }
 
     fn traits(&self) -> Traits {
-        Traits {
-            systems: &["debian", "ubuntu"],
-            databases: &[STATUS],
-            configuration: &["etc/apt"],
-            program: "apt-get",
-        }
+        Traits { systems: &["debian", "ubuntu"], databases: &[STATUS], configuration: &["etc/apt"], program: "apt-get" }
     }
 
     fn compare(&self, a: &str, b: &str) -> Ordering {
@@ -43,7 +38,9 @@ impl Provider for Apt {
     fn validate(&self, key: &Key) -> Result<(), String> {
         let fits = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "+-.".contains(letter);
         if key.name.len() < 2 || !key.name.chars().all(fits) {
-            return Err(format!("{key} is no name of a Debian package: only small letters, digits and +-. can be in one"));
+            return Err(format!(
+                "{key} is no name of a Debian package: only small letters, digits and +-. can be in one"
+            ));
         }
         Ok(())
     }

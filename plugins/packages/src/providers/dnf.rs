@@ -212,7 +212,6 @@ fn replaced(fields: &[&str], steps: &[Step]) -> Option<Step> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Section {
     Coming,
-    Downgrading,
     Going,
     Other,
 }
@@ -220,8 +219,9 @@ enum Section {
 impl Section {
     fn of(heading: &str) -> Section {
         match heading.split(' ').next() {
-            Some("Installing" | "Installing:" | "Upgrading" | "Upgrading:" | "Reinstalling:") => Section::Coming,
-            Some("Downgrading" | "Downgrading:") => Section::Downgrading,
+            Some("Installing" | "Installing:" | "Upgrading" | "Upgrading:" | "Reinstalling:" | "Downgrading:") => {
+                Section::Coming
+            }
             Some("Removing" | "Removing:") => Section::Going,
             _ => Section::Other,
         }
@@ -231,9 +231,11 @@ impl Section {
         let (name, version) = (name.to_owned(), Some(version.to_owned()));
         match self {
             Section::Going => Step { name, from: version, to: None },
-            // The table does not say which version is there, only that it is a newer one.
-            Section::Downgrading => Step { name, from: None, to: version },
+            // The table does not say which version is there.
             Section::Coming | Section::Other => Step { name, from: None, to: version },
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

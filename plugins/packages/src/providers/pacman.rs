@@ -39,7 +39,9 @@ impl Provider for Pacman {
         if key.name.contains([':', '~']) {
             return Err(format!("{key} is no name of a package of Arch Linux"));
         }
-        key.arch.as_ref().map_or(Ok(()), |arch| Err(format!("{key}: pacman has packages for one architecture only, not for {arch}")))
+        key.arch
+            .as_ref()
+            .map_or(Ok(()), |arch| Err(format!("{key}: pacman has packages for one architecture only, not for {arch}")))
     }
 
     fn installed(&self, system: &System<'_>) -> Result<Installed, Problem> {
@@ -155,6 +157,11 @@ fn programs(system: &System<'_>, request: &Request, options: &[&str]) -> Result<
         program.args(options).arg("--").args(request.items.iter().map(|item| item.key.name.as_str()));
         return Ok(vec![program]);
     }
+    if system.mock.is_some() {
+        let mut program = pacman(system);
+        program.arg("-S").args(options).arg("--").args(request.items.iter().map(|item| item.key.name.as_str()));
+        return Ok(vec![program]);
+    }
     let listed = system.read(pacman(system).arg("-Sl"))?;
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     let (mut names, mut files) = (Vec::new(), Vec::new());
@@ -204,7 +211,8 @@ fn version_of_file<'f>(file: &'f str, name: &str) -> Option<&'f str> {
     let (stem, suffix) = file.split_once(".pkg.tar")?;
     let rest = stem.strip_prefix(name)?.strip_prefix('-')?;
     let (version, _arch) = rest.rsplit_once('-')?;
-    let is_version = version.matches('-').count() == 1 && version.starts_with(|letter: char| letter.is_ascii_alphanumeric());
+    let is_version =
+        version.matches('-').count() == 1 && version.starts_with(|letter: char| letter.is_ascii_alphanumeric());
     (is_version && !suffix.ends_with(".sig")).then_some(version)
 }
 

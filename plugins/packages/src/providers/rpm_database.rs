@@ -5,8 +5,13 @@ use crate::system::{Problem, System};
 use holo_plugin::process::Program;
 
 /// Where the database is, or was.
-pub(super) const PLACES: &[&str] =
-    &["var/lib/rpm/rpmdb.sqlite", "usr/lib/sysimage/rpm/rpmdb.sqlite", "var/lib/rpm/Packages", "usr/lib/sysimage/rpm/Packages.db", "var/lib/rpm/Packages.db"];
+pub(super) const PLACES: &[&str] = &[
+    "var/lib/rpm/rpmdb.sqlite",
+    "usr/lib/sysimage/rpm/rpmdb.sqlite",
+    "var/lib/rpm/Packages",
+    "usr/lib/sysimage/rpm/Packages.db",
+    "var/lib/rpm/Packages.db",
+];
 const FORMAT: &str = "%{NAME}\\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\\t%{ARCH}\\n";
 
 /// Asks for all packages.

@@ -1,12 +1,12 @@
 //! Does what has to be done, and finds out afterwards whether it was done.
 
 use super::ORDER;
+use crate::deed::Deed;
 use crate::learn::{Wish, installed};
 use crate::model::{Installed, Item, Kind, Mark, Status};
 use crate::need::{Main, Need, newest};
 use crate::provider::Provider;
 use crate::resolve::Task;
-use crate::deed::Deed;
 use crate::simulate::{Names, Refusal, Simulator, request};
 use crate::system::{Problem, System};
 use holo_plugin::{Applied, ForceTo, Output};
@@ -65,9 +65,7 @@ impl<'a> Crew<'a> {
 
     /// Whether a hold is in the way of the task.
     fn goes_first(&self, task: &Task) -> bool {
-        task.is_held
-            && task.kind.is_some()
-            && (self.provider.releases_first() || task.marks.contains(&Mark::Released))
+        task.is_held && task.kind.is_some() && (self.provider.releases_first() || task.marks.contains(&Mark::Released))
     }
 
     /// Gives all packages the marks that they lack now.
@@ -112,12 +110,8 @@ impl<'a> Crew<'a> {
         if tasks.is_empty() {
             return;
         }
-        let simulator = Simulator {
-            provider: self.provider,
-            system: &self.system,
-            installed: &self.installed,
-            names: &self.names,
-        };
+        let simulator =
+            Simulator { provider: self.provider, system: &self.system, installed: &self.installed, names: &self.names };
         let admission = simulator.admit(kind, tasks);
         let refused = admission.refused.into_iter().map(|(task, refusal)| (task.place, refusal));
         self.refusals.extend(refused);
@@ -206,8 +200,12 @@ impl<'a> Crew<'a> {
         let (manager, key) = (self.provider.name(), &task.item.key);
         let instances = self.installed.instances(key);
         let state = match newest(&instances, self.provider) {
-            Some(_) if instances.iter().all(|instance| instance.status == Status::Broken) => "only half installed".to_owned(),
-            Some(_) if instances.iter().all(|instance| instance.status == Status::Leftovers) => "not installed".to_owned(),
+            Some(_) if instances.iter().all(|instance| instance.status == Status::Broken) => {
+                "only half installed".to_owned()
+            }
+            Some(_) if instances.iter().all(|instance| instance.status == Status::Leftovers) => {
+                "not installed".to_owned()
+            }
             Some(version) => format!("installed as {version}"),
             None => "not installed".to_owned(),
         };

@@ -1,26 +1,22 @@
 //! apt and dpkg at work in a root of their own, with packages that are built for it.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
-mod support;
-
+use crate::support::{applied, apply, checked_and_applied, deeds_of, define, must, packages, sh};
 use holo_testing::{Need, ScratchRoot, trial};
-use libtest_mimic::{Arguments, Trial};
-use std::process::ExitCode;
-use support::{applied, apply, checked_and_applied, deeds_of, define, must, packages, sh};
+use libtest_mimic::Trial;
 
 const NEEDS: &[Need] =
     &[Need::Root, Need::Program("apt-get"), Need::Program("apt-ftparchive"), Need::Program("dpkg-deb")];
 
-fn main() -> ExitCode {
+pub(crate) fn trials() -> Vec<Trial> {
     let test = |name: &str, test: fn(&ScratchRoot)| -> Trial {
-        trial(name, NEEDS, move || {
-            let root = support::root().file("etc/os-release", "ID=debian\n");
+        trial(&format!("apt: {name}"), NEEDS, move || {
+            let root = crate::support::root().file("etc/os-release", "ID=debian\n");
             must(&root, "sh $D/build-deb.sh");
             test(&root);
             Ok(())
         })
     };
-    let trials = vec![
+    vec![
         test("packages are installed in one transaction, and then there is nothing to do", installs),
         test("check says what apply does, and changes nothing", checks),
         test("versions are compared as dpkg does", versions),
@@ -40,8 +36,7 @@ fn main() -> ExitCode {
         test("someone else's lock is waited for", locks),
         test("a name that ends with a plus is a name", plus_signs),
         test("entities that are applied one by one end the same", one_by_one),
-    ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    ]
 }
 
 /// What dpkg says is there.
@@ -189,7 +184,10 @@ fn holds(root: &ScratchRoot) {
     assert_eq!(state(root), "foo 1.0 hi;");
     define(root, &packages(&["foo hold=true ensure=\"absent\""]));
     let run = root.holo(&["apply"]);
-    assert!(run.stderr_lossy().contains("10-test.toml:3: package:foo: hold: a package that is not there cannot be held"), "{run}");
+    assert!(
+        run.stderr_lossy().contains("10-test.toml:3: package:foo: hold: a package that is not there cannot be held"),
+        "{run}"
+    );
 }
 
 fn leftovers(root: &ScratchRoot) {
@@ -217,11 +215,19 @@ fn conffiles(root: &ScratchRoot) {
 }
 
 fn orphans(root: &ScratchRoot) {
-    apt(root, "apt-get -q update; apt-get -qy install foo=1.0 plus; apt-mark hold plus; apt-get -qy install bar; apt-mark auto foo");
+    apt(
+        root,
+        "apt-get -q update; apt-get -qy install foo=1.0 plus; apt-mark hold plus; apt-get -qy install bar; apt-mark auto foo",
+    );
     let wanted =
         ["bar ensure=\"absent\"", "baz hold=true", "foo ensure=\"1.1\"", "plus hold=false", "plus++ ensure=\"absent\""];
-    let deeds =
-        ["removed bar 1.0", "installed baz 1.0", "held baz", "upgraded foo 1.0 to 1.1", "marked foo as installed by hand"];
+    let deeds = [
+        "removed bar 1.0",
+        "installed baz 1.0",
+        "held baz",
+        "upgraded foo 1.0 to 1.1",
+        "marked foo as installed by hand",
+    ];
     checked_and_applied(root, &wanted, &[&deeds[..], &["released plus"]].concat());
     assert_eq!(state(root), "bar 1.0 rc;baz 1.0 hi;foo 1.1 ii;plus 1.0 ii;");
     define(root, "");
@@ -278,7 +284,10 @@ fn refreshes(root: &ScratchRoot) {
     // An index that cannot be fetched is a reason to be told, and none for the others to fail.
     must(root, "rm $R/repo/Release $R/repo/Packages");
     let run = apply(root, &["bar", "baz", "nosuch"], &[], 1);
-    assert!(run.stderr_lossy().contains("apt-get: exit status 100") && run.stderr_lossy().contains("knows no"), "{run}");
+    assert!(
+        run.stderr_lossy().contains("apt-get: exit status 100") && run.stderr_lossy().contains("knows no"),
+        "{run}"
+    );
     assert!(deeds_of(&run).contains(&"installed bar 1.0".to_owned()), "{run}");
 }
 
@@ -292,7 +301,10 @@ fn locks(root: &ScratchRoot) {
     assert_eq!(state(root), "baz 1.0 ii;slow 1.0 ii;");
     // But not for ever.
     must(root, "rm $R/slow-begun");
-    apt(root, "apt-get -qy purge slow; setsid apt-get -qy install slow >$R/log 2>&1 & while ! test -e $R/slow-begun; do sleep 0.05; done");
+    apt(
+        root,
+        "apt-get -qy purge slow; setsid apt-get -qy install slow >$R/log 2>&1 & while ! test -e $R/slow-begun; do sleep 0.05; done",
+    );
     let run = apply(root, &["baz ensure=\"absent\" timeout=\"1s\""], &[], 1);
     assert!(run.stderr_lossy().contains("lock"), "{run}");
 }
@@ -324,7 +336,9 @@ fn one_by_one(root: &ScratchRoot) {
     assert_eq!(call("apply", "package:baz").stdout, "installed baz 1.0\n");
     assert_eq!(call("apply", "package:nosuch").status, Some(1));
     define(root, &packages(&["foo ensure=\"0.9~rc1\""]));
-    assert!(call("apply", "package:foo").stderr_lossy().contains("foo 1.0 is newer than 0.9~rc1 (use --force to proceed)"));
+    assert!(
+        call("apply", "package:foo").stderr_lossy().contains("foo 1.0 is newer than 0.9~rc1 (use --force to proceed)")
+    );
     assert_eq!(call("force-apply", "package:foo").stdout, "downgraded foo 1.0 to 0.9~rc1\n");
     assert_eq!(call("apply", "package:baz").stdout, "removed baz 1.0\n");
     assert_eq!(state(root), "baz 1.0 rc;foo 0.9~rc1 ii;");

@@ -1,33 +1,28 @@
 //! pacman at work in a root of its own, with packages that are built for it.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
-mod support;
-
+use crate::support::{applied, apply, checked_and_applied, deeds_of, must};
 use holo_testing::{Need, ScratchRoot, trial};
-use libtest_mimic::{Arguments, Trial};
-use std::process::ExitCode;
-use support::{applied, apply, checked_and_applied, deeds_of, must};
+use libtest_mimic::Trial;
 
 const NEEDS: &[Need] =
     &[Need::Root, Need::Program("pacman"), Need::Program("repo-add"), Need::Program("bsdtar"), Need::Program("zstd")];
 
-fn main() -> ExitCode {
+pub(crate) fn trials() -> Vec<Trial> {
     let test = |name: &str, test: fn(&ScratchRoot)| -> Trial {
-        trial(name, NEEDS, move || {
-            let root = support::root().file("etc/os-release", "ID=arch\n");
+        trial(&format!("pacman: {name}"), NEEDS, move || {
+            let root = crate::support::root().file("etc/os-release", "ID=arch\n");
             must(&root, "bash $D/build-arch.sh");
             test(&root);
             Ok(())
         })
     };
-    let trials = vec![
+    vec![
         test("packages are installed, changed and removed as they are declared", life),
         test("what nobody declared is not removed", refusals),
         test("of a transaction that fails only the culprit fails", culprits),
         test("an orphan becomes what it was", orphans),
         test("someone else's lock is waited for", locks),
-    ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    ]
 }
 
 const PACMAN: &str = "pacman --root $R --dbpath $R/var/lib/pacman --config $R/etc/pacman.conf --cachedir $R/var/cache/pacman/pkg \

@@ -1,22 +1,17 @@
 //! dnf and zypper at work in roots of their own, with packages that are built for them.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
-mod support;
-
+use crate::support::{applied, apply, checked_and_applied, deeds_of, define, must, packages};
 use holo_testing::{Need, ScratchRoot, trial};
-use libtest_mimic::{Arguments, Trial};
-use std::process::ExitCode;
-use support::{applied, apply, checked_and_applied, deeds_of, define, must, packages};
+use libtest_mimic::Trial;
 
-const TOOLS: [Need; 4] =
-    [Need::Root, Need::Program("rpmbuild"), Need::Program("createrepo_c"), Need::Program("rpm")];
+const TOOLS: [Need; 4] = [Need::Root, Need::Program("rpmbuild"), Need::Program("createrepo_c"), Need::Program("rpm")];
 const LONG: &str = "a-package-with-a-name-that-is-much-too-long-for-any-column-of-a-table";
 
-fn main() -> ExitCode {
+pub(crate) fn trials() -> Vec<Trial> {
     let test = |manager: &'static str, system: &'static str, name: &str, test: fn(&ScratchRoot)| -> Trial {
         let needs = [&TOOLS[..], &[Need::Program(manager)]].concat();
         trial(&format!("{manager}: {name}"), &needs, move || {
-            let root = support::root().file("etc/os-release", format!("ID={system}\n"));
+            let root = crate::support::root().file("etc/os-release", format!("ID={system}\n"));
             must(&root, "sh $D/build-rpm.sh");
             // What there is to know is fetched, as it is on a machine that is in use.
             must(&root, if manager == "dnf" { FETCH_DNF } else { FETCH_ZYPPER });
@@ -36,7 +31,7 @@ fn main() -> ExitCode {
     trials.push(test("dnf", "fedora", "check says that an index would be fetched where there is none", nothing_there));
     trials.push(test("dnf", "fedora", "what takes another's place is found out before", obsoletes));
     trials.push(test("zypper", "suse", "holds are set, taken back, and respected", holds));
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    trials
 }
 
 const FETCH_DNF: &str = "dnf -q --installroot=$R makecache >/dev/null 2>&1";
@@ -92,7 +87,10 @@ fn culprits(root: &ScratchRoot) {
     assert!(stderr.contains("knows no package nosuch\n"), "{run}");
     assert!(stderr.contains("has no old 2.0, only 1.0-1\n"), "{run}");
     // The managers' own words.
-    assert!(stderr.contains("PREIN scriptlet in rpm package broken") || stderr.contains("it is broken by design"), "{run}");
+    assert!(
+        stderr.contains("PREIN scriptlet in rpm package broken") || stderr.contains("it is broken by design"),
+        "{run}"
+    );
     assert!(stderr.contains("rival") && stderr.contains("conflict"), "{run}");
     assert_eq!(state(root), "baz 0:1.0-1;foo 2:0.9-1;");
     // What is in the way goes, if it is declared to.
