@@ -1,0 +1,52 @@
+//! What was there of a package before us.
+
+use crate::declaration::{Ensure, Wanted};
+use crate::model::{Installed, Key, Status};
+use crate::provider::Provider;
+use serde::{Deserialize, Serialize};
+
+/// A package as it was found, before the first change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Base {
+    /// Which package manager it was found with.
+    pub(crate) provider: String,
+    pub(crate) name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) arch: Option<String>,
+    /// The version that was installed; none if it wasn't.
+    pub(crate) version: Option<String>,
+    pub(crate) held: bool,
+    pub(crate) automatic: bool,
+}
+
+impl Base {
+    pub(crate) fn of(wanted: &Wanted, provider: &dyn Provider, installed: &Installed) -> Base {
+        let instances = installed.instances(&wanted.key);
+        let present = instances.iter().filter(|instance| instance.status == Status::Installed);
+        let newest = present.clone().max_by(|a, b| provider.compare(&a.version, &b.version));
+        Base {
+            provider: provider.name().to_owned(),
+            name: wanted.key.name.clone(),
+            arch: wanted.key.arch.clone(),
+            version: newest.map(|instance| instance.version.clone()),
+            held: present.clone().any(|instance| instance.held),
+            automatic: newest.is_some_and(|instance| instance.automatic),
+        }
+    }
+
+    /// What an orphan is to be: as it was found. A version that is there stays, though.
+    pub(crate) fn wanted(&self, id: &str) -> Wanted {
+        let was_there = self.version.is_some();
+        Wanted {
+            id: id.to_owned(),
+            key: Key { name: self.name.clone(), arch: self.arch.clone() },
+            ensure: if was_there { Ensure::Present } else { Ensure::Absent },
+            preferred: self.version.clone(),
+            hold: was_there.then_some(self.held),
+            automatic: was_there.then_some(self.automatic),
+            is_orphan: true,
+            timeout: None,
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! What definitions say of packages.
+
+use crate::model::Key;
+use holo_plugin::definitions::{Definition, Invalid};
+use serde::Deserialize;
+use std::time::Duration;
+
+/// A table `[[package]]`.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Package {
+    /// The package, as its manager names it; with apt also `NAME:ARCH`.
+    pub(crate) name: String,
+    /// `present`, `absent`, `purged`, `latest`, or a version; present if nothing is said.
+    #[serde(default)]
+    pub(crate) ensure: Option<String>,
+    /// Whether the manager shall leave it as it is; left alone if nothing is said.
+    #[serde(default)]
+    pub(crate) hold: Option<bool>,
+    /// The architecture, where it is not the system's own.
+    #[serde(default)]
+    pub(crate) arch: Option<String>,
+}
+
+/// What shall be true of a package.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ensure {
+    /// Some version of it is installed.
+    Present,
+    /// It is not installed.
+    Absent,
+    /// Neither it nor what was configured is there.
+    Purged,
+    /// The newest version that is offered is installed.
+    Latest,
+    /// This version is installed.
+    Version(String),
+}
+
+impl Ensure {
+    fn parse(text: &str) -> Ensure {
+        match text {
+            "present" => Ensure::Present,
+            "absent" => Ensure::Absent,
+            "purged" => Ensure::Purged,
+            "latest" => Ensure::Latest,
+            version => Ensure::Version(version.to_owned()),
+        }
+    }
+
+    /// Whether it shall not be there.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self, Ensure::Absent | Ensure::Purged)
+    }
+}
+
+/// A package, and what it shall be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) id: String,
+    pub(crate) key: Key,
+    pub(crate) ensure: Ensure,
+    /// The version to install if any would do, and this one can be had.
+    pub(crate) preferred: Option<String>,
+    pub(crate) hold: Option<bool>,
+    /// Whether it shall be there for others only.
+    pub(crate) automatic: Option<bool>,
+    pub(crate) is_orphan: bool,
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl Package {
+    fn ensures(&self) -> Ensure {
+        self.ensure.as_deref().map_or(Ensure::Present, Ensure::parse)
+    }
+
+    /// What it asks for.
+    pub(crate) fn wanted(&self, id: &str, timeout: Option<Duration>) -> Wanted {
+        let (name, arch) = match self.name.split_once(':') {
+            Some((name, arch)) => (name.to_owned(), Some(arch.to_owned())),
+            None => (self.name.clone(), self.arch.clone()),
+        };
+        let ensure = self.ensures();
+        Wanted {
+            id: id.to_owned(),
+            key: Key { name, arch },
+            preferred: None,
+            hold: self.hold,
+            // Somebody wants it, so it must not go when nobody needs it.
+            automatic: (!ensure.is_gone()).then_some(false),
+            is_orphan: false,
+            timeout,
+            ensure,
+        }
+    }
+}
+
+impl Definition for Package {
+    const TABLE: &'static str = "package";
+
+    fn validate(&self) -> Result<(), Invalid> {
+        validate_name(&self.name).map_err(|problem| Invalid::new("name", problem))?;
+        if let Some(arch) = &self.arch {
+            if self.name.contains(':') {
+                return Err(Invalid::new("arch", "the name has an architecture already"));
+            }
+            validate_arch(arch).map_err(|problem| Invalid::new("arch", problem))?;
+        }
+        if let Some(Ensure::Version(version)) = self.ensure.as_deref().map(Ensure::parse) {
+            validate_version(&version).map_err(|problem| Invalid::new("ensure", problem))?;
+        }
+        if self.hold == Some(true) && self.ensures().is_gone() {
+            return Err(Invalid::new("hold", "a package that is not there cannot be held"));
+        }
+        Ok(())
+    }
+}
+
+/// No manager may take a name for an option, a pattern, a file, or for something to be removed.
+fn validate_name(name: &str) -> Result<(), String> {
+    let (own, arch) = name.split_once(':').map_or((name, None), |(own, arch)| (own, Some(arch)));
+    let problem = |why: &str| Err(format!("{name:?} {why}"));
+    if !own.starts_with(|letter: char| letter.is_ascii_alphanumeric() || letter == '_') {
+        return problem("is no package name: it has to begin with a letter or digit");
+    }
+    if !own.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-._~".contains(letter)) {
+        return problem("is no package name: only letters, digits and +-._~ can be in one");
+    }
+    if own.ends_with('-') {
+        return problem("is no package name: a manager would take the hyphen at its end for a wish to remove it");
+    }
+    arch.map_or(Ok(()), validate_arch)
+}
+
+fn validate_arch(arch: &str) -> Result<(), String> {
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    if arch.starts_with(|letter: char| letter.is_ascii_alphanumeric()) && arch.chars().all(fits) {
+        return Ok(());
+    }
+    Err(format!("{arch:?} is no architecture"))
+}
+
+fn validate_version(version: &str) -> Result<(), String> {
+    if !version.starts_with(|letter: char| letter.is_ascii_alphanumeric()) {
+        return Err(format!("{version:?} is neither a version nor one of present, absent, purged, latest"));
+    }
+    if !version.chars().all(|letter| letter.is_ascii_alphanumeric() || ".+-~:^_".contains(letter)) {
+        return Err(format!("{version:?} is no version: only letters, digits and .+-~:^_ can be in one"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(definition: &str) -> Option<String> {
+        let package: Package = toml::from_str(definition).unwrap();
+        package.validate().err().map(|invalid| format!("{invalid:?}"))
+    }
+
+    #[test]
+    fn nothing_is_accepted_that_a_manager_could_misunderstand() {
+        for name in
+            ["nginx", "python3.11", "lib_name", "g++", "gcc-c++", "libstdc++6", "package~test", "libc6:i386", "0ad"]
+        {
+            assert_eq!(problem(&format!("name = '{name}'")), None, "{name}");
+        }
+        for name in [
+            "-y",
+            "--purge",
+            "vim-",
+            "+x",
+            "nginx; rm -rf /",
+            "nginx | cat",
+            "a&b",
+            "$PATH",
+            "`x`",
+            "a\"b",
+            "a(b)",
+            "a[b]",
+            "a*",
+            "a?",
+            "a>b",
+            "a\\b",
+            "a b",
+            " a",
+            "a ",
+            "a@b",
+            "a/b",
+            "a=1",
+            "a:",
+            "a:b:c",
+            "a:-b",
+            "@group",
+            "/usr/bin/x",
+            "./x.deb",
+            "ä",
+        ] {
+            assert!(problem(&format!("name = '{name}'")).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn versions_are_versions() {
+        for ensure in ["present", "absent", "purged", "latest", "1.2.3-4.el9", "2:1.0~rc1+b1", "1.0^git1", "5.9_p1-r2"]
+        {
+            assert_eq!(problem(&format!("name = 'x'\nensure = '{ensure}'")), None, "{ensure}");
+        }
+        for ensure in ["", "-1", "1.2.3; rm -rf /", "1.2.3$(whoami)", "1.*", ">1", "1 2"] {
+            assert!(problem(&format!("name = 'x'\nensure = '{ensure}'")).is_some(), "{ensure}");
+        }
+    }
+
+    #[test]
+    fn contradictions_are_found() {
+        for definition in [
+            "name = 'x'\nensure = 'absent'\nhold = true",
+            "name = 'x'\nensure = 'purged'\nhold = true",
+            "name = 'x:i386'\narch = 'i386'",
+            "name = 'x'\narch = '-'",
+        ] {
+            assert!(problem(definition).is_some(), "{definition}");
+        }
+        assert_eq!(problem("name = 'x'\nensure = 'absent'\nhold = false"), None);
+    }
+
+    #[test]
+    fn the_schema_is_that_of_the_types() {
+        let schema = holo_plugin::definitions::schema::<Package>("Definitions of holo's plugin packages");
+        let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/holo-packages.schema.json");
+        if std::env::var_os("HOLO_BLESS").is_some_and(|value| value == "1") {
+            std::fs::write(path, &text).unwrap();
+        }
+        let kept = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(kept == text, "HOLO_BLESS=1 cargo test -p holo-packages rewrites the schema");
+    }
+}

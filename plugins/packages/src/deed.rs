@@ -1,0 +1,98 @@
+//! What is done to a package, in words: before it is done, and after.
+
+use crate::model::Mark;
+
+/// Something that is done to a package.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Deed {
+    verb: Verb,
+    /// What follows the verb.
+    what: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verb {
+    Install,
+    Upgrade,
+    Downgrade,
+    Remove,
+    Purge,
+    Hold,
+    Release,
+    Mark,
+    Leave,
+}
+
+impl Deed {
+    /// A version comes where there is none.
+    pub(crate) fn install(name: &str, version: Option<&str>) -> Deed {
+        Deed { verb: Verb::Install, what: with_version(name, version) }
+    }
+
+    /// A version comes where there is another one.
+    pub(crate) fn replace(name: &str, from: &str, to: &str, is_downgrade: bool) -> Deed {
+        let verb = if is_downgrade { Verb::Downgrade } else { Verb::Upgrade };
+        Deed { verb, what: format!("{name} {from} to {to}") }
+    }
+
+    /// A package goes, perhaps with what was configured.
+    pub(crate) fn remove(name: &str, version: Option<&str>, purge: bool) -> Deed {
+        Deed { verb: if purge { Verb::Purge } else { Verb::Remove }, what: with_version(name, version) }
+    }
+
+    /// A package has to stay, since others need it.
+    pub(crate) fn leave(name: &str, needed_by: &str) -> Deed {
+        Deed { verb: Verb::Leave, what: format!("{name} to {needed_by}") }
+    }
+
+    /// A package gets a mark.
+    pub(crate) fn mark(name: &str, mark: Mark) -> Deed {
+        let (verb, what) = match mark {
+            Mark::Held => (Verb::Hold, name.to_owned()),
+            Mark::Released => (Verb::Release, name.to_owned()),
+            Mark::ByHand => (Verb::Mark, format!("{name} as installed by hand")),
+            Mark::Automatic => (Verb::Mark, format!("{name} as installed for others")),
+        };
+        Deed { verb, what }
+    }
+
+    /// What would be done.
+    pub(crate) fn would(&self) -> String {
+        let verb = match self.verb {
+            Verb::Install => "install",
+            Verb::Upgrade => "upgrade",
+            Verb::Downgrade => "downgrade",
+            Verb::Remove => "remove",
+            Verb::Purge => "purge",
+            Verb::Hold => "hold",
+            Verb::Release => "release",
+            Verb::Mark => "mark",
+            Verb::Leave => "leave",
+        };
+        format!("would {verb} {}", self.what)
+    }
+
+    /// What was done.
+    pub(crate) fn done(&self) -> String {
+        let verb = match self.verb {
+            Verb::Install => "installed",
+            Verb::Upgrade => "upgraded",
+            Verb::Downgrade => "downgraded",
+            Verb::Remove => "removed",
+            Verb::Purge => "purged",
+            Verb::Hold => "held",
+            Verb::Release => "released",
+            Verb::Mark => "marked",
+            Verb::Leave => "left",
+        };
+        format!("{verb} {}", self.what)
+    }
+}
+
+/// A package and a version, if that is known.
+pub(crate) fn with_version(name: &str, version: Option<&str>) -> String {
+    match version.filter(|version| !version.is_empty()) {
+        Some(version) => format!("{name} {version}"),
+        None => name.to_owned(),
+    }
+}

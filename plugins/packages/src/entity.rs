@@ -1,0 +1,151 @@
+//! A package as an entity.
+
+use crate::base::Base;
+use crate::declaration::{Ensure, Wanted};
+use crate::provider::Provider;
+use crate::simulate::Names;
+use crate::survey::{Finding, survey};
+use crate::transaction;
+use holo_plugin::memory::Remembered;
+use holo_plugin::{
+    Applied, Asset, Entity, EntityReport, FilePair, Host, Information, Job, Mode, Output, SetAnswers, Sink, Stream,
+    Verdict,
+};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A package that is wanted, or that is to be again as it was found.
+pub(crate) struct PackageEntity {
+    pub(crate) wanted: Wanted,
+    /// Who manages it, or why nobody does.
+    pub(crate) provider: Result<&'static dyn Provider, String>,
+    /// What is remembered of it, if nothing defines it any more.
+    pub(crate) remembered: Option<Remembered<Base>>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What all packages of a scan have in common.
+#[derive(Default)]
+pub(crate) struct Shared {
+    /// All that are not left out, with their managers' names.
+    pub(crate) all: Vec<(Wanted, &'static dyn Provider)>,
+    /// What applying each of them would do, once that was asked for.
+    findings: Mutex<Option<BTreeMap<String, Finding>>>,
+}
+
+impl Shared {
+    pub(crate) fn new(all: Vec<(Wanted, &'static dyn Provider)>) -> Shared {
+        Shared { all, findings: Mutex::default() }
+    }
+
+    /// The names of all packages of a manager.
+    pub(crate) fn names(&self, provider: &dyn Provider) -> Names {
+        let mut names = Names::default();
+        for wanted in self.of(provider.name()) {
+            let list = if wanted.ensure.is_gone() { &mut names.unwanted } else { &mut names.wanted };
+            list.insert(wanted.key.name.clone());
+        }
+        names
+    }
+
+    fn of(&self, manager: &str) -> Vec<&Wanted> {
+        self.all.iter().filter(|(_, provider)| provider.name() == manager).map(|(wanted, _)| wanted).collect()
+    }
+
+    /// Forgets what was found out.
+    pub(crate) fn forget(&self) {
+        *self.findings.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn finding(&self, id: &str, host: &Host, output: &mut Output<'_>) -> Option<Finding> {
+        let mut findings = self.findings.lock().unwrap_or_else(PoisonError::into_inner);
+        let findings = findings.get_or_insert_with(|| {
+            let mut findings = BTreeMap::new();
+            let mut managers: BTreeMap<&str, &'static dyn Provider> = BTreeMap::new();
+            for (_, provider) in &self.all {
+                managers.insert(provider.name(), *provider);
+            }
+            for (name, provider) in managers {
+                findings.extend(survey(host, provider, &self.of(name), &self.names(provider), output));
+            }
+            findings
+        });
+        findings.get(id).cloned()
+    }
+}
+
+impl Entity for PackageEntity {
+    fn report(&self) -> EntityReport {
+        let mut report = match &self.remembered {
+            Some(remembered) => return remembered.orphan_report(),
+            None => EntityReport::new(self.wanted.id.as_str()),
+        };
+        let mut tell = |key: &str, value: &str| {
+            report.information.push(Information { key: key.into(), value: value.into() });
+        };
+        let ensure = match &self.wanted.ensure {
+            Ensure::Present => "present",
+            Ensure::Absent => "absent",
+            Ensure::Purged => "purged",
+            Ensure::Latest => "latest",
+            Ensure::Version(version) => version,
+        };
+        tell("ensure", ensure);
+        if let Some(hold) = self.wanted.hold {
+            tell("hold", if hold { "yes" } else { "no" });
+        }
+        if !self.wanted.ensure.is_gone() {
+            report.edges.provides.push(Asset::new("package", self.wanted.key.name.as_str()));
+        }
+        report
+    }
+
+    fn apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
+        let mut alone = Alone { output, applied: Applied::FAILED };
+        transaction::apply(host, &[Job { entity: self, mode }], &mut alone);
+        alone.applied
+    }
+
+    fn check(&self, host: &Host, output: &mut Output<'_>) -> Verdict {
+        if let Err(problem) = &self.provider {
+            output.error(problem);
+            return Verdict::Failed;
+        }
+        match self.shared.finding(&self.wanted.id, host, output) {
+            Some(Finding::Verdict(verdict)) => verdict,
+            Some(Finding::Failed(problem)) => {
+                problem.tell(output);
+                Verdict::Failed
+            }
+            None => Verdict::Unknown,
+        }
+    }
+
+    fn diff(&self, _: &Host) -> Option<FilePair> {
+        None
+    }
+}
+
+impl Sink for Alone<'_, '_> {
+    fn write(&mut self, stream: Stream, bytes: &[u8]) {
+        self.output.relay(stream, bytes);
+    }
+}
+
+/// Takes the answer to a set of one.
+struct Alone<'a, 'o> {
+    output: &'a mut Output<'o>,
+    applied: Applied,
+}
+
+impl SetAnswers for Alone<'_, '_> {
+    fn begin(&mut self, _: usize) {}
+
+    fn output(&mut self, _: usize) -> Output<'_> {
+        Output::new(self)
+    }
+
+    fn end(&mut self, _: usize, applied: Applied) {
+        self.applied = applied;
+    }
+}

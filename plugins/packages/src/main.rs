@@ -1,0 +1,23 @@
+//! The `packages` plugin: which packages a system has, brought there by the package manager that it has.
+
+mod base;
+mod declaration;
+mod deed;
+mod entity;
+mod learn;
+mod mock;
+mod model;
+mod need;
+mod packages;
+mod provider;
+mod providers;
+mod resolve;
+mod simulate;
+mod survey;
+mod system;
+mod transaction;
+mod version;
+
+fn main() -> std::process::ExitCode {
+    holo_plugin::serve(&packages::Packages)
+}

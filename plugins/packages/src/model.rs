@@ -1,0 +1,141 @@
+//! What package managers talk about: packages, which of them there are, which could be, and what is asked for.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display};
+
+/// Which package: a name, and an architecture if it is not the system's own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) name: String,
+    pub(crate) arch: Option<String>,
+}
+
+impl Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.arch {
+            Some(arch) => write!(f, "{}:{arch}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+/// What a system has of a package. There may be several: of other architectures, or versions side by side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Instance {
+    pub(crate) version: String,
+    pub(crate) arch: String,
+    pub(crate) status: Status,
+    /// Whether somebody has asked for it to stay as it is.
+    pub(crate) held: bool,
+    /// Whether it is there because others needed it.
+    pub(crate) automatic: bool,
+}
+
+/// How much of a package is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    /// All of it, ready for use.
+    Installed,
+    /// Only what was configured.
+    Leftovers,
+    /// Something in between: it was not unpacked or configured to the end.
+    Broken,
+}
+
+/// All packages that a system has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Installed {
+    pub(crate) packages: BTreeMap<String, Vec<Instance>>,
+    /// The architecture that a name without one means, where that makes a difference.
+    pub(crate) native: Option<String>,
+}
+
+/// The architectures of packages that fit any.
+const ANY_ARCH: [&str; 3] = ["all", "any", "noarch"];
+
+impl Installed {
+    /// What there is of a package.
+    pub(crate) fn instances(&self, key: &Key) -> Vec<&Instance> {
+        let arch = key.arch.as_deref().or(self.native.as_deref());
+        let fits = |instance: &&Instance| {
+            arch.is_none_or(|arch| instance.arch == arch || ANY_ARCH.contains(&instance.arch.as_str()))
+        };
+        self.packages.get(&key.name).into_iter().flatten().filter(fits).collect()
+    }
+
+    /// Takes note of an instance.
+    pub(crate) fn add(&mut self, name: &str, instance: Instance) {
+        self.packages.entry(name.to_owned()).or_default().push(instance);
+    }
+
+    /// Whether any instance of a package is held.
+    pub(crate) fn is_held(&self, name: &str) -> bool {
+        self.packages.get(name).into_iter().flatten().any(|instance| instance.held)
+    }
+}
+
+/// The versions in which a package could be installed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Offers {
+    /// The one that would be installed if nobody asked for another.
+    pub(crate) candidate: Option<String>,
+    /// All of them.
+    pub(crate) versions: Vec<String>,
+}
+
+/// What a package manager is asked to do in one transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) kind: Kind,
+    pub(crate) items: Vec<Item>,
+    /// Whether an item may become older.
+    pub(crate) may_downgrade: bool,
+    /// Whether an item is held.
+    pub(crate) changes_held: bool,
+    /// Whether it is known that packages go that are not among the items, and that they may.
+    pub(crate) may_remove: bool,
+}
+
+/// What becomes of the packages of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// They are installed in the version that is given, whatever is there.
+    Install,
+    /// They go.
+    Remove,
+    /// They go, and what was configured goes with them.
+    Purge,
+}
+
+/// A package of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Item {
+    pub(crate) key: Key,
+    /// The version that shall be installed, or that is.
+    pub(crate) version: Option<String>,
+    /// Whether the version was asked for, or just happens to be the candidate.
+    pub(crate) exactly: bool,
+}
+
+/// What a transaction would do to a package.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) name: String,
+    /// The version that is there, if it is known and is not just kept beside the new one.
+    pub(crate) from: Option<String>,
+    /// The version that would be there.
+    pub(crate) to: Option<String>,
+}
+
+/// A mark that a package can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Mark {
+    /// It stays as it is.
+    Held,
+    /// It does not any more.
+    Released,
+    /// Somebody wanted it.
+    ByHand,
+    /// It is only there because others need it.
+    Automatic,
+}

@@ -1,0 +1,90 @@
+//! What a package lacks to be as it is wanted.
+
+use crate::declaration::{Ensure, Wanted};
+use crate::model::{Instance, Kind, Mark, Status};
+use crate::provider::Provider;
+
+/// What has to be done to a package.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Need {
+    pub(crate) main: Option<Main>,
+    pub(crate) marks: Vec<Mark>,
+}
+
+/// The main thing that has to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Main {
+    /// Some version has to come.
+    Install,
+    /// This version has to come, or one that is as good.
+    Version(String),
+    /// The package has to go.
+    Gone(Kind),
+}
+
+impl Need {
+    /// Compares what there is with what is wanted. The candidate only matters if the latest version is wanted.
+    pub(crate) fn of(
+        wanted: &Wanted,
+        instances: &[&Instance],
+        candidate: Option<&str>,
+        provider: &dyn Provider,
+    ) -> Need {
+        let present: Vec<&Instance> =
+            instances.iter().copied().filter(|instance| instance.status == Status::Installed).collect();
+        let main = match &wanted.ensure {
+            Ensure::Present => present.is_empty().then_some(Main::Install),
+            Ensure::Latest => match (newest(&present, provider), candidate) {
+                (None, None) => Some(Main::Install),
+                (None, Some(candidate)) => Some(Main::Version(candidate.to_owned())),
+                (Some(newest), Some(candidate)) if provider.compare(newest, candidate).is_lt() => {
+                    Some(Main::Version(candidate.to_owned()))
+                }
+                // Whoever has something newer than is offered keeps it.
+                (Some(_), _) => None,
+            },
+            Ensure::Version(asked) => {
+                let is_there = present.iter().any(|instance| provider.matches(asked, &instance.version));
+                (!is_there).then(|| Main::Version(asked.clone()))
+            }
+            Ensure::Absent => {
+                let is_there = instances.iter().any(|instance| instance.status != Status::Leftovers);
+                is_there.then_some(Main::Gone(Kind::Remove))
+            }
+            Ensure::Purged => (!instances.is_empty()).then_some(Main::Gone(Kind::Purge)),
+        };
+        Need { main, marks: marks(wanted, &present, provider) }
+    }
+
+    pub(crate) fn is_nothing(&self) -> bool {
+        *self == Need::default()
+    }
+}
+
+/// The marks that are missing. What is not there yet gets them after it was installed.
+fn marks(wanted: &Wanted, present: &[&Instance], provider: &dyn Provider) -> Vec<Mark> {
+    let mut marks = Vec::new();
+    if wanted.ensure.is_gone() {
+        return marks;
+    }
+    let is_held = present.iter().any(|instance| instance.held);
+    let is_automatic = present.iter().all(|instance| instance.automatic) && !present.is_empty();
+    match wanted.hold {
+        Some(true) if !is_held => marks.push(Mark::Held),
+        Some(false) if is_held => marks.push(Mark::Released),
+        _ => {}
+    }
+    match wanted.automatic {
+        Some(true) if !is_automatic => marks.push(Mark::Automatic),
+        Some(false) if is_automatic => marks.push(Mark::ByHand),
+        _ => {}
+    }
+    // That a hold cannot be had is said before; who wants a package needs no mark where there is none.
+    marks.retain(|mark| provider.marks().contains(mark));
+    marks
+}
+
+/// The newest version among instances.
+pub(crate) fn newest<'a>(present: &[&'a Instance], provider: &dyn Provider) -> Option<&'a str> {
+    present.iter().map(|instance| instance.version.as_str()).max_by(|a, b| provider.compare(a, b))
+}

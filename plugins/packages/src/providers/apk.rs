@@ -1,0 +1,191 @@
+//! apk: Alpine Linux and its like.
+
+use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Offers, Request, Status, Step};
+use crate::provider::{Provider, Traits};
+use crate::system::{Problem, System};
+use crate::version::alpine;
+use holo_plugin::process::Program;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+const DATABASES: &[&str] = &["lib/apk/db/installed", "usr/lib/apk/db/installed"];
+/// What somebody wanted, a line a package: `foo`, `foo=1.0-r0`, `foo>1`, `foo@edge`.
+const WORLD: &str = "etc/apk/world";
+
+/// apk.
+pub(crate) struct Apk;
+
+impl Provider for Apk {
+    fn name(&self) -> &'static str {
+        "apk"
+    }
+
+    fn traits(&self) -> Traits {
+        Traits { systems: &["alpine"], databases: DATABASES, configuration: &["etc/apk"], program: "apk" }
+    }
+
+    fn compare(&self, a: &str, b: &str) -> Ordering {
+        alpine::compare(a, b)
+    }
+
+    /// A version without a revision means any of them.
+    fn matches(&self, asked: &str, version: &str) -> bool {
+        let plain = version.rsplit_once("-r").map_or(version, |(version, _)| version);
+        alpine::compare(asked, if asked.contains("-r") { version } else { plain }).is_eq()
+    }
+
+    fn validate(&self, key: &Key) -> Result<(), String> {
+        if key.name.contains([':', '~']) {
+            return Err(format!("{key} is no name of a package of Alpine Linux"));
+        }
+        key.arch
+            .as_ref()
+            .map_or(Ok(()), |arch| Err(format!("{key}: apk has packages for one architecture only, not for {arch}")))
+    }
+
+    fn installed(&self, system: &System<'_>) -> Result<Installed, Problem> {
+        let mut text = String::new();
+        for database in DATABASES {
+            text += &system.text(database)?;
+        }
+        Ok(read_database(&text, &system.text(WORLD)?))
+    }
+
+    fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, Problem> {
+        let mut policy = apk(system);
+        policy.args(["policy", "--"]).args(keys.iter().map(|key| key.name.as_str()));
+        let captured = system.read(&mut policy)?;
+        Ok(read_policy(&String::from_utf8_lossy(&captured.stdout)))
+    }
+
+    fn refresh(&self, system: &System<'_>) -> Result<Program, Problem> {
+        let mut program = apk(system);
+        program.args(["--quiet", "update"]);
+        Ok(program)
+    }
+
+    fn simulate(&self, system: &System<'_>, request: &Request) -> Result<Vec<Step>, Problem> {
+        let mut program = apk(system);
+        ask(&mut program, request, &["--simulate"]);
+        let captured = system.read(&mut program)?;
+        Ok(read_simulation(&String::from_utf8_lossy(&captured.stdout)))
+    }
+
+    fn transaction(&self, system: &System<'_>, request: &Request) -> Result<Vec<Program>, Problem> {
+        let mut program = apk(system);
+        program.args(["--wait", &system.lock_limit().as_secs().to_string()]);
+        ask(&mut program, request, &["--no-progress"]);
+        Ok(vec![program])
+    }
+
+    fn marks(&self) -> &'static [Mark] {
+        &[Mark::Held, Mark::Released, Mark::ByHand]
+    }
+
+    /// What somebody wanted is kept; what somebody wanted in a version is kept in that.
+    fn mark(&self, system: &System<'_>, mark: Mark, items: &[Item]) -> Result<Program, Problem> {
+        let mut program = apk(system);
+        program.args(["add", "--quiet", "--no-progress", "--"]);
+        program.args(items.iter().map(|item| match item.version.as_ref().filter(|_| mark == Mark::Held) {
+            Some(version) => format!("{}={version}", item.key.name),
+            None => item.key.name.clone(),
+        }));
+        Ok(program)
+    }
+
+    fn pins(&self) -> bool {
+        true
+    }
+}
+
+fn apk(system: &System<'_>) -> Program {
+    let mut program = Program::new("apk");
+    if let Some(root) = system.root() {
+        program.arg("--root").arg(root);
+    }
+    program
+}
+
+/// The words for a request. A version is only named if it was asked for, since apk will keep to it.
+fn ask(program: &mut Program, request: &Request, options: &[&str]) {
+    match request.kind {
+        Kind::Install => program.args(["add", "--upgrade"]),
+        // What needs it goes with it: if nobody has declared that, it was found out before.
+        Kind::Remove => program.args(["del", "--rdepends"]),
+        Kind::Purge => program.args(["del", "--rdepends", "--purge"]),
+    };
+    program.args(options).arg("--");
+    program.args(request.items.iter().map(|item| {
+        let is_pinned = request.kind == Kind::Install && item.exactly;
+        match item.version.as_ref().filter(|_| is_pinned) {
+            Some(version) => format!("{}={version}", item.key.name),
+            None => item.key.name.clone(),
+        }
+    }));
+}
+
+/// Reads the database, paragraphs of lines such as `P:foo`, and the world.
+fn read_database(database: &str, world: &str) -> Installed {
+    let mut installed = Installed::default();
+    for paragraph in database.split("\n\n") {
+        let value = |key: &str| paragraph.lines().find_map(|line| line.strip_prefix(key));
+        let (Some(name), Some(version)) = (value("P:"), value("V:")) else { continue };
+        let wish = world.split_whitespace().find(|wish| wish.split(['=', '<', '>', '~', '@']).next() == Some(name));
+        let instance = Instance {
+            version: version.to_owned(),
+            arch: value("A:").unwrap_or_default().to_owned(),
+            status: Status::Installed,
+            held: wish.is_some_and(|wish| wish.contains('=') && !wish.contains(['<', '>', '~'])),
+            automatic: wish.is_none(),
+        };
+        installed.add(name, instance);
+    }
+    installed
+}
+
+/// Reads `apk policy`: versions below `foo policy:`, and below each where it is from. From where it is installed it cannot be had.
+fn read_policy(text: &str) -> BTreeMap<Key, Offers> {
+    let mut all: BTreeMap<Key, Offers> = BTreeMap::new();
+    let (mut name, mut version) = (None, None);
+    for line in text.lines() {
+        let depth = line.len() - line.trim_start().len();
+        let word = line.trim();
+        match depth {
+            0 => name = word.strip_suffix(" policy:"),
+            2 => version = word.strip_suffix(':'),
+            // From a repository with a tag only those get something who ask for it.
+            _ if DATABASES.contains(&word) || word.starts_with('@') => {}
+            _ => {
+                let (Some(name), Some(version)) = (name, version) else { continue };
+                let offers = all.entry(Key { name: name.to_owned(), arch: None }).or_default();
+                if offers.versions.last().map(String::as_str) != Some(version) {
+                    offers.versions.push(version.to_owned());
+                }
+            }
+        }
+    }
+    for offers in all.values_mut() {
+        offers.candidate = offers.versions.iter().max_by(|a, b| alpine::compare(a, b)).cloned();
+    }
+    all
+}
+
+/// Reads lines such as `(1/2) Upgrading foo (1.0-r0 -> 1.1-r0)`.
+fn read_simulation(text: &str) -> Vec<Step> {
+    let step = |line: &str| {
+        let (_, rest) = line.strip_prefix('(')?.split_once(") ")?;
+        let (verb, rest) = rest.split_once(' ')?;
+        let (name, rest) = rest.split_once(" (")?;
+        let versions = rest.split(')').next()?;
+        let (from, to) = match (verb, versions.split_once(" -> ")) {
+            ("Purging", _) => (Some(versions), None),
+            (_, Some((from, to))) => (Some(from), Some(to)),
+            (_, None) => (None, Some(versions)),
+        };
+        Some(Step { name: name.to_owned(), from: from.map(str::to_owned), to: to.map(str::to_owned) })
+    };
+    text.lines().filter_map(step).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+//! apt and dpkg: Debian, Ubuntu and their like.
+
+mod words;
+
+use crate::model::{Installed, Item, Key, Kind, Mark, Offers, Request, Step};
+use crate::provider::{Provider, Traits};
+use crate::system::{Problem, System};
+use crate::version::debian;
+use holo_plugin::process::{Captured, Program};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// The variable that names a configuration file to apt. Who sets it knows how apt is to work on a root.
+const CONFIG: &str = "APT_CONFIG";
+const STATUS: &str = "var/lib/dpkg/status";
+/// The first line is the system's own architecture; without the file there is no other.
+const ARCHITECTURES: &str = "var/lib/dpkg/arch";
+const AUTOMATIC: &str = "var/lib/apt/extended_states";
+
+/// apt.
+pub(crate) struct Apt;
+
+impl Provider for Apt {
+    fn name(&self) -> &'static str {
+        "apt"
+    }
+
+    fn traits(&self) -> Traits {
+        Traits { systems: &["debian", "ubuntu"], databases: &[STATUS], configuration: &["etc/apt"], program: "apt-get" }
+    }
+
+    fn compare(&self, a: &str, b: &str) -> Ordering {
+        debian::compare(a, b)
+    }
+
+    fn validate(&self, key: &Key) -> Result<(), String> {
+        let fits = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "+-.".contains(letter);
+        if key.name.len() < 2 || !key.name.chars().all(fits) {
+            return Err(format!(
+                "{key} is no name of a Debian package: only small letters, digits and +-. can be in one"
+            ));
+        }
+        Ok(())
+    }
+
+    fn installed(&self, system: &System<'_>) -> Result<Installed, Problem> {
+        let mut installed = Installed::default();
+        if !system.path(STATUS).exists() {
+            return Ok(installed);
+        }
+        let mut query = Program::new("dpkg-query");
+        if let Some(root) = system.root() {
+            query.arg(format!("--admindir={}", root.join("var/lib/dpkg").display()));
+        }
+        query.args(["--show", words::FORMAT]);
+        let captured = system.read(&mut query)?;
+        words::read_packages(&String::from_utf8_lossy(&captured.stdout), &mut installed)?;
+        words::read_automatic(&system.text(AUTOMATIC)?, &mut installed);
+        installed.native = system.text(ARCHITECTURES)?.lines().next().map(str::to_owned);
+        Ok(installed)
+    }
+
+    fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, Problem> {
+        let mut policy = apt(system, "apt-cache")?;
+        policy.args(["policy", "--"]).args(keys.iter().map(ToString::to_string));
+        let captured = system.read(&mut policy)?;
+        let by_name = words::read_policy(&String::from_utf8_lossy(&captured.stdout));
+        let find = |key: &Key| by_name.get(&key.to_string()).or_else(|| by_name.get(&key.name)).cloned();
+        Ok(keys.iter().filter_map(|&key| Some((key.clone(), find(key)?))).collect())
+    }
+
+    fn refresh(&self, system: &System<'_>) -> Result<Program, Problem> {
+        let mut program = apt(system, "apt-get")?;
+        program.args(["--quiet", "update"]);
+        Ok(program)
+    }
+
+    fn simulate(&self, system: &System<'_>, request: &Request) -> Result<Vec<Step>, Problem> {
+        let mut program = apt(system, "apt-get")?;
+        program.arg("--simulate");
+        words::ask(&mut program, request);
+        let captured = system.read(&mut program)?;
+        Ok(words::read_simulation(&String::from_utf8_lossy(&captured.stdout)))
+    }
+
+    fn transaction(&self, system: &System<'_>, request: &Request) -> Result<Vec<Program>, Problem> {
+        let mut program = apt(system, "apt-get")?;
+        let wait = format!("DPkg::Lock::Timeout={}", system.lock_limit().as_secs());
+        program.args(["--quiet", "-o", &wait, "-o", "DPkg::Use-Pty=0"]);
+        if request.kind == Kind::Install {
+            // What a person has changed stays; where nobody has, the new version is taken without a question.
+            program.args(["-o", "DPkg::Options::=--force-confdef", "-o", "DPkg::Options::=--force-confold"]);
+            if !request.may_remove {
+                program.arg("--no-remove");
+            }
+        }
+        words::ask(&mut program, request);
+        Ok(vec![program])
+    }
+
+    fn marks(&self) -> &'static [Mark] {
+        &[Mark::Held, Mark::Released, Mark::ByHand, Mark::Automatic]
+    }
+
+    fn mark(&self, system: &System<'_>, mark: Mark, items: &[Item]) -> Result<Program, Problem> {
+        let word = match mark {
+            Mark::Held => "hold",
+            Mark::Released => "unhold",
+            Mark::ByHand => "manual",
+            Mark::Automatic => "auto",
+        };
+        let mut program = apt(system, "apt-mark")?;
+        program.args([word, "--"]).args(items.iter().map(|item| item.key.to_string()));
+        Ok(program)
+    }
+
+    fn is_locked(&self, captured: &Captured) -> bool {
+        words::says_locked(&String::from_utf8_lossy(&captured.stderr))
+    }
+}
+
+/// One of apt's programs, made to work on the system's root, and to ask nobody anything.
+fn apt(system: &System<'_>, name: &str) -> Result<Program, Problem> {
+    let mut program = Program::new(name);
+    program.env("DEBIAN_FRONTEND", "noninteractive");
+    program.env("APT_LISTCHANGES_FRONTEND", "none").env("APT_LISTBUGS_FRONTEND", "none");
+    // It would restart services, which is for those to decide who declare them.
+    program.env("NEEDRESTART_MODE", "l");
+    if let Some(root) = system.root().filter(|_| std::env::var_os(CONFIG).is_none()) {
+        let path = system.cache_dir().join("apt.conf");
+        let failed = |error| Problem::new(format!("cannot write {}: {error}", path.display()));
+        fs::create_dir_all(system.cache_dir()).and_then(|()| fs::write(&path, configuration(root))).map_err(failed)?;
+        program.env(CONFIG, path);
+    }
+    Ok(program)
+}
+
+/// Makes apt and dpkg work below a root. The root's own configuration is read after it.
+fn configuration(root: &Path) -> String {
+    let root = root.display();
+    format!(
+        "Dir \"{root}/\";\n\
+         Dir::State::status \"{root}/{STATUS}\";\n\
+         Dir::Bin::dpkg \"/usr/bin/dpkg\";\n\
+         DPkg::Options {{ \"--root={root}\"; \"--log={root}/var/log/dpkg.log\"; }};\n"
+    )
+}

@@ -1,0 +1,130 @@
+//! What apt and dpkg are told, and what they say.
+
+use crate::model::{Installed, Instance, Item, Kind, Offers, Request, Status, Step};
+use crate::system::Problem;
+use holo_plugin::process::Program;
+use std::collections::BTreeMap;
+
+/// A line an instance: of a package for several architectures there are several.
+pub(super) const FORMAT: &str =
+    "--showformat=${Package}\\t${Architecture}\\t${Version}\\t${db:Status-Want}\\t${db:Status-Status}\\n";
+
+/// Reads what dpkg-query shows.
+pub(super) fn read_packages(text: &str, installed: &mut Installed) -> Result<(), Problem> {
+    for line in text.lines() {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [name, arch, version, want, status] = fields[..] else {
+            return Err(Problem::new(format!("cannot understand what dpkg-query says: {line:?}")));
+        };
+        let status = match status {
+            "installed" => Status::Installed,
+            "config-files" => Status::Leftovers,
+            "not-installed" => continue,
+            _ => Status::Broken,
+        };
+        let instance = Instance {
+            version: version.to_owned(),
+            arch: arch.to_owned(),
+            status,
+            held: want == "hold",
+            automatic: false,
+        };
+        installed.add(name, instance);
+    }
+    Ok(())
+}
+
+/// Reads apt's record of which packages are there for others only.
+pub(super) fn read_automatic(text: &str, installed: &mut Installed) {
+    for stanza in text.split("\n\n") {
+        let value = |key: &str| {
+            let line = stanza.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+            line.map(str::trim)
+        };
+        if value("Auto-Installed") != Some("1") {
+            continue;
+        }
+        let (Some(name), arch) = (value("Package"), value("Architecture")) else { continue };
+        for instance in installed.packages.get_mut(name).into_iter().flatten() {
+            // Packages for all architectures are recorded under the system's own.
+            if instance.arch == "all" || arch.is_none_or(|arch| arch == instance.arch) {
+                instance.automatic = true;
+            }
+        }
+    }
+}
+
+/// Reads what `apt-cache policy` says, by what it calls each package. Those that nobody offers are left out.
+pub(super) fn read_policy(text: &str) -> BTreeMap<String, Offers> {
+    let mut all: BTreeMap<String, Offers> = BTreeMap::new();
+    let mut current = None;
+    let mut is_table = false;
+    for line in text.lines() {
+        if !line.starts_with(' ') {
+            current = line.strip_suffix(':').map(str::to_owned);
+            is_table = false;
+            continue;
+        }
+        let Some(name) = &current else { continue };
+        let offers = all.entry(name.clone()).or_default();
+        if let Some(candidate) = line.strip_prefix("  Candidate: ") {
+            offers.candidate = Some(candidate.to_owned()).filter(|candidate| candidate != "(none)");
+        } else if line.starts_with("  Version table:") {
+            is_table = true;
+        } else if let Some(rest) = line.strip_prefix(" *** ").or_else(|| line.strip_prefix("     "))
+            && is_table
+            && !rest.starts_with(' ')
+        {
+            offers.versions.extend(rest.split_whitespace().next().map(str::to_owned));
+        }
+    }
+    all.retain(|_, offers| !offers.versions.is_empty());
+    all
+}
+
+/// The words for a request.
+pub(super) fn ask(program: &mut Program, request: &Request) {
+    program.args(["--yes", "-o", "APT::Get::AutomaticRemove=false"]);
+    if request.may_downgrade {
+        program.arg("--allow-downgrades");
+    }
+    if request.changes_held {
+        program.arg("--allow-change-held-packages");
+    }
+    program.arg(match request.kind {
+        Kind::Install => "install",
+        Kind::Remove => "remove",
+        Kind::Purge => "purge",
+    });
+    program.arg("--").args(request.items.iter().map(|item| name(item, request.kind)));
+}
+
+/// A package that is to come, with its version: so nothing is taken for a pattern, or for a wish to remove it.
+fn name(item: &Item, kind: Kind) -> String {
+    match item.version.as_ref().filter(|_| kind == Kind::Install) {
+        Some(version) => format!("{}={version}", item.key),
+        None => item.key.to_string(),
+    }
+}
+
+/// Reads what `apt-get --simulate` says: `Inst foo [1.0] (1.1 ci [all])`, `Remv foo [1.0]`, `Purg foo [1.0]`.
+pub(super) fn read_simulation(text: &str) -> Vec<Step> {
+    let step = |line: &str| {
+        let (verb, rest) = line.split_once(' ')?;
+        if !["Inst", "Remv", "Purg"].contains(&verb) {
+            return None;
+        }
+        let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+        let name = name.split(':').next()?.to_owned();
+        let from = rest.strip_prefix('[').and_then(|rest| rest.split(']').next()).map(str::to_owned);
+        let to = rest.split_once('(').and_then(|(_, rest)| rest.split_whitespace().next()).map(str::to_owned);
+        Some(Step { name, from, to: to.filter(|_| verb == "Inst") })
+    };
+    text.lines().filter_map(step).collect()
+}
+
+/// Whether it is said that someone else is at work.
+pub(super) fn says_locked(text: &str) -> bool {
+    let signs = ["Could not get lock", "is locked by another process", "Unable to lock", "dpkg frontend lock"];
+    signs.iter().any(|sign| text.contains(sign))
+}

@@ -1,0 +1,241 @@
+//! dnf: Fedora, RHEL and their like.
+
+use super::rpm_database::{self, plain};
+use crate::model::{Installed, Item, Key, Kind, Mark, Offers, Request, Step};
+use crate::provider::{Provider, Traits};
+use crate::system::{Problem, System, problem};
+use crate::version::rpm;
+use holo_plugin::process::Program;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+const LOCKS: &str = "etc/dnf/plugins/versionlock.list";
+/// Each on a line of its own, whether or not dnf ends lines itself.
+const FORMAT: &str = "%{name}|%{epoch}:%{version}-%{release}|%{arch}\\n";
+
+/// dnf.
+pub(crate) struct Dnf;
+
+impl Provider for Dnf {
+    fn name(&self) -> &'static str {
+        "dnf"
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            systems: &["fedora", "rhel", "centos"],
+            databases: rpm_database::PLACES,
+            configuration: &["etc/dnf"],
+            program: "dnf",
+        }
+    }
+
+    fn compare(&self, a: &str, b: &str) -> Ordering {
+        rpm::compare(a, b)
+    }
+
+    fn matches(&self, asked: &str, version: &str) -> bool {
+        rpm::matches(asked, version)
+    }
+
+    fn validate(&self, key: &Key) -> Result<(), String> {
+        rpm_database::validate(key)
+    }
+
+    fn installed(&self, system: &System<'_>) -> Result<Installed, Problem> {
+        let mut installed = rpm_database::installed(system)?;
+        for name in locked(&system.text(LOCKS)?) {
+            let instances = installed.packages.get_mut(name).into_iter().flatten();
+            instances.for_each(|instance| instance.held = true);
+        }
+        Ok(installed)
+    }
+
+    fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, Problem> {
+        rpm_database::may_ask(system)?;
+        let mut query = dnf(system);
+        if system.only_looks {
+            query.arg("--cacheonly");
+        }
+        query.args(["--quiet", "--disableplugin=versionlock", "repoquery", "--available", "--showduplicates"]);
+        query.args(["--queryformat", FORMAT, "--"]).args(keys.iter().map(|key| key.name.as_str()));
+        let captured = system.read(&mut query)?;
+        Ok(read_offers(&String::from_utf8_lossy(&captured.stdout), keys))
+    }
+
+    fn refresh(&self, system: &System<'_>) -> Result<Program, Problem> {
+        let mut program = dnf(system);
+        program.args(["--quiet", "makecache", "--refresh"]);
+        Ok(program)
+    }
+
+    fn simulate(&self, system: &System<'_>, request: &Request) -> Result<Vec<Step>, Problem> {
+        let mut program = dnf(system);
+        program.arg("--assumeno");
+        if system.only_looks && request.kind == Kind::Install {
+            program.arg("--cacheonly");
+        }
+        ask(&mut program, request);
+        let captured = system.run(&mut program)?;
+        let text = String::from_utf8_lossy(&captured.stdout);
+        // It ends with 1 if nobody has said yes.
+        let is_done = captured.ended.code() == Some(0);
+        let is_refused = captured.ended.code() == Some(1) && text.contains("Transaction Summary");
+        match captured.ended.failure() {
+            Some(failure) if !is_done && !is_refused => Err(problem(&program, &failure, &captured)),
+            _ => Ok(read_table(&text)),
+        }
+    }
+
+    fn transaction(&self, system: &System<'_>, request: &Request) -> Result<Vec<Program>, Problem> {
+        let mut program = dnf(system);
+        program.args(["--quiet", "--assumeyes"]);
+        ask(&mut program, request);
+        Ok(vec![program])
+    }
+
+    fn marks(&self) -> &'static [Mark] {
+        &[Mark::Held, Mark::Released]
+    }
+
+    fn mark(&self, system: &System<'_>, mark: Mark, items: &[Item]) -> Result<Program, Problem> {
+        let mut program = dnf(system);
+        let word = if mark == Mark::Held { "add" } else { "delete" };
+        program.args(["--quiet", "versionlock", word]).args(items.iter().map(|item| item.key.name.as_str()));
+        Ok(program)
+    }
+
+    fn releases_first(&self) -> bool {
+        true
+    }
+}
+
+fn dnf(system: &System<'_>) -> Program {
+    let mut program = Program::new("dnf");
+    if let Some(root) = system.root() {
+        program.arg(format!("--installroot={}", root.display()));
+    }
+    program
+}
+
+/// The words for a request.
+fn ask(program: &mut Program, request: &Request) {
+    if request.changes_held {
+        program.arg("--disableplugin=versionlock");
+    }
+    program.arg("--setopt=clean_requirements_on_remove=False");
+    program.arg(if request.kind == Kind::Install { "install" } else { "remove" });
+    program.arg("--").args(request.items.iter().map(|item| specification(item, request.kind)));
+}
+
+/// Names a package so exactly that nothing else can be meant: dnf installs an older version just as well then.
+fn specification(item: &Item, kind: Kind) -> String {
+    let version = item.version.as_ref().filter(|_| kind == Kind::Install).map(|version| format!("-{version}"));
+    let arch = item.key.arch.as_ref().map(|arch| format!(".{arch}"));
+    format!("{}{}{}", item.key.name, version.unwrap_or_default(), arch.unwrap_or_default())
+}
+
+/// Reads lines `NAME|EPOCH:VERSION-RELEASE|ARCH`.
+fn read_offers(text: &str, keys: &[&Key]) -> BTreeMap<Key, Offers> {
+    let mut all: BTreeMap<Key, Offers> = BTreeMap::new();
+    for line in text.lines() {
+        let fields: Vec<&str> = line.trim().split('|').collect();
+        let [name, version, arch] = fields[..] else { continue };
+        let fits = |key: &&&Key| key.name == name && key.arch.as_deref().is_none_or(|wanted| wanted == arch);
+        for key in keys.iter().filter(fits).filter(|_| arch != "src") {
+            let offers = all.entry((*key).clone()).or_default();
+            offers.versions.push(plain(version).to_owned());
+        }
+    }
+    for offers in all.values_mut() {
+        offers.versions.sort_by(|a, b| rpm::compare(b, a));
+        offers.versions.dedup();
+        offers.candidate = offers.versions.first().cloned();
+    }
+    all
+}
+
+/// The names in a list of locks, whose lines are like `foo-0:1.0-1.*`.
+fn locked(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with(['#', '!']));
+    lines.filter_map(|line| {
+        let (rest, _release) = line.rsplit_once('-')?;
+        let (name, version) = rest.rsplit_once('-')?;
+        version.contains(':').then_some(name)
+    })
+}
+
+/// Reads the table of a transaction. A row whose first column is too wide goes on in the next line.
+fn read_table(text: &str) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut section = Section::Other;
+    let mut words: Vec<&str> = Vec::new();
+    for line in text.lines() {
+        if !line.starts_with(' ') {
+            section = Section::of(line);
+            words.clear();
+            continue;
+        }
+        let mut fields: Vec<&str> = line.split_whitespace().collect();
+        if fields.first() == Some(&"replacing") {
+            // What takes the place of something else says so below its own row.
+            steps.extend(replaced(&fields, &steps));
+            continue;
+        }
+        if line.starts_with("  ") && words.is_empty() {
+            continue;
+        }
+        words.append(&mut fields);
+        // NAME ARCH VERSION REPOSITORY SIZE UNIT
+        if let [name, _, version, _, ..] = words[..]
+            && section != Section::Other
+        {
+            steps.push(section.step(name, plain(version)));
+            words.clear();
+        }
+    }
+    steps
+}
+
+/// `replacing foo.noarch 1.0-1`, or, in version 5, `replacing foo noarch 1.0-1 …`. Only what has another name goes.
+fn replaced(fields: &[&str], steps: &[Step]) -> Option<Step> {
+    let (name, version) = match *fields {
+        [_, name, _, version, _, ..] => (name, version),
+        [_, name, version, ..] => (name.rsplit_once('.').map_or(name, |(name, _)| name), version),
+        _ => return None,
+    };
+    let by = steps.last()?;
+    (by.name != name).then(|| Step { name: name.to_owned(), from: Some(plain(version).to_owned()), to: None })
+}
+
+/// What the rows below a heading are about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Section {
+    Coming,
+    Going,
+    Other,
+}
+
+impl Section {
+    fn of(heading: &str) -> Section {
+        match heading.split(' ').next() {
+            Some("Installing" | "Installing:" | "Upgrading" | "Upgrading:" | "Reinstalling:" | "Downgrading:") => {
+                Section::Coming
+            }
+            Some("Removing" | "Removing:") => Section::Going,
+            _ => Section::Other,
+        }
+    }
+
+    fn step(self, name: &str, version: &str) -> Step {
+        let (name, version) = (name.to_owned(), Some(version.to_owned()));
+        match self {
+            Section::Going => Step { name, from: version, to: None },
+            // The table does not say which version is there.
+            Section::Coming | Section::Other => Step { name, from: None, to: version },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,228 @@
+//! pacman: Arch Linux and its like.
+
+use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Offers, Request, Status, Step};
+use crate::provider::{Provider, Traits};
+use crate::system::{Problem, System, problem};
+use crate::version::pacman;
+use holo_plugin::process::{Captured, Program};
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+
+const DATABASE: &str = "var/lib/pacman";
+const PRINT: &str = "--print";
+const CACHE: &str = "var/cache/pacman/pkg";
+
+/// pacman.
+pub(crate) struct Pacman;
+
+impl Provider for Pacman {
+    fn name(&self) -> &'static str {
+        "pacman"
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            systems: &["arch", "archlinux", "manjaro"],
+            databases: &["var/lib/pacman/local"],
+            configuration: &["etc/pacman.conf"],
+            program: "pacman",
+        }
+    }
+
+    fn compare(&self, a: &str, b: &str) -> Ordering {
+        pacman::compare(a, b)
+    }
+
+    fn validate(&self, key: &Key) -> Result<(), String> {
+        if key.name.contains([':', '~']) {
+            return Err(format!("{key} is no name of a package of Arch Linux"));
+        }
+        key.arch
+            .as_ref()
+            .map_or(Ok(()), |arch| Err(format!("{key}: pacman has packages for one architecture only, not for {arch}")))
+    }
+
+    fn installed(&self, system: &System<'_>) -> Result<Installed, Problem> {
+        let mut installed = Installed::default();
+        if !system.path("var/lib/pacman/local").exists() {
+            return Ok(installed);
+        }
+        let automatic = list(system, "-Qqd")?;
+        let automatic: BTreeSet<&str> = automatic.lines().collect();
+        for line in list(system, "-Q")?.lines() {
+            let Some((name, version)) = line.split_once(' ') else { continue };
+            let instance = Instance {
+                version: version.to_owned(),
+                arch: "any".to_owned(),
+                status: Status::Installed,
+                held: false,
+                automatic: automatic.contains(name),
+            };
+            installed.add(name, instance);
+        }
+        Ok(installed)
+    }
+
+    fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, Problem> {
+        let captured = system.read(pacman(system).arg("-Sl"))?;
+        let mut all: BTreeMap<Key, Offers> = BTreeMap::new();
+        for line in String::from_utf8_lossy(&captured.stdout).lines() {
+            let mut words = line.split(' ').skip(1);
+            let (Some(name), Some(version)) = (words.next(), words.next()) else { continue };
+            for key in keys.iter().filter(|key| key.name == name) {
+                // Of several repositories the first counts.
+                let offers = all.entry((*key).clone()).or_default();
+                offers.candidate.get_or_insert_with(|| version.to_owned());
+                offers.versions.push(version.to_owned());
+            }
+        }
+        for key in keys {
+            let kept = in_cache(system, &key.name).into_iter().map(|(version, _)| version);
+            all.entry((*key).clone()).or_default().versions.extend(kept);
+        }
+        all.retain(|_, offers| !offers.versions.is_empty());
+        Ok(all)
+    }
+
+    fn refresh(&self, system: &System<'_>) -> Result<Program, Problem> {
+        let mut program = pacman(system);
+        program.args(["--noconfirm", "--noprogressbar", "-Sy"]);
+        Ok(program)
+    }
+
+    fn simulate(&self, system: &System<'_>, request: &Request) -> Result<Vec<Step>, Problem> {
+        let mut steps = Vec::new();
+        // What comes from files is another operation than what comes from a repository.
+        for mut program in programs(system, request, &[PRINT, "--print-format", "%n %v"])? {
+            let captured = system.read(&mut program)?;
+            steps.extend(read_steps(&String::from_utf8_lossy(&captured.stdout), request.kind));
+        }
+        Ok(steps)
+    }
+
+    fn transaction(&self, system: &System<'_>, request: &Request) -> Result<Vec<Program>, Problem> {
+        programs(system, request, &["--noconfirm", "--noprogressbar"])
+    }
+
+    fn marks(&self) -> &'static [Mark] {
+        &[Mark::ByHand, Mark::Automatic]
+    }
+
+    fn mark(&self, system: &System<'_>, mark: Mark, items: &[Item]) -> Result<Program, Problem> {
+        let mut program = pacman(system);
+        let word = if mark == Mark::Automatic { "--asdeps" } else { "--asexplicit" };
+        program.args(["-D", "--quiet", word, "--"]).args(items.iter().map(|item| item.key.name.as_str()));
+        Ok(program)
+    }
+
+    fn is_locked(&self, captured: &Captured) -> bool {
+        String::from_utf8_lossy(&captured.stderr).contains("unable to lock database")
+    }
+}
+
+/// What a query lists. It ends with 1 if that is nothing.
+fn list(system: &System<'_>, query: &str) -> Result<String, Problem> {
+    let mut program = pacman(system);
+    let captured = system.run(program.arg(query))?;
+    let is_empty = captured.stdout.is_empty() && !String::from_utf8_lossy(&captured.stderr).contains("error:");
+    match captured.ended.failure() {
+        Some(failure) if !is_empty || captured.ended.code() != Some(1) => Err(problem(&program, &failure, &captured)),
+        _ => Ok(String::from_utf8_lossy(&captured.stdout).into_owned()),
+    }
+}
+
+fn pacman(system: &System<'_>) -> Program {
+    let mut program = Program::new("pacman");
+    if let Some(root) = system.root() {
+        let below = |path: &str| root.join(path);
+        program.arg("--root").arg(root).arg("--dbpath").arg(below(DATABASE)).arg("--cachedir").arg(below(CACHE));
+        program.arg("--config").arg(below("etc/pacman.conf")).arg("--gpgdir").arg(below("etc/pacman.d/gnupg"));
+        program.arg("--logfile").arg(below("var/log/pacman.log")).arg("--hookdir").arg(below("etc/pacman.d/hooks"));
+    }
+    program
+}
+
+/// What does a request: what comes from repositories is one operation, what is only in the cache is another.
+fn programs(system: &System<'_>, request: &Request, options: &[&str]) -> Result<Vec<Program>, Problem> {
+    if request.kind != Kind::Install {
+        let mut program = pacman(system);
+        // What needs it goes with it: if nobody has declared that, it was found out before.
+        program.arg("-Rc");
+        // It refuses to print what it would do with this.
+        if request.kind == Kind::Purge && !options.contains(&PRINT) {
+            program.arg("--nosave");
+        }
+        program.args(options).arg("--").args(request.items.iter().map(|item| item.key.name.as_str()));
+        return Ok(vec![program]);
+    }
+    if system.mock.is_some() {
+        let mut program = pacman(system);
+        program.arg("-S").args(options).arg("--").args(request.items.iter().map(|item| item.key.name.as_str()));
+        return Ok(vec![program]);
+    }
+    let listed = system.read(pacman(system).arg("-Sl"))?;
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let (mut names, mut files) = (Vec::new(), Vec::new());
+    for item in &request.items {
+        let (name, version) = (&item.key.name, item.version.as_deref().unwrap_or_default());
+        let repository = listed.lines().find_map(|line| {
+            let mut words = line.split(' ');
+            let repository = words.next()?;
+            (words.next()? == name && words.next()? == version).then_some(repository)
+        });
+        let kept = || in_cache(system, name).into_iter().find(|(kept, _)| kept == version);
+        match repository {
+            Some(repository) => names.push(format!("{repository}/{name}")),
+            None => files.extend(kept().map(|(_, path)| path)),
+        }
+    }
+    let mut programs = Vec::new();
+    if !names.is_empty() {
+        let mut program = pacman(system);
+        program.arg("-S").args(options).arg("--").args(names);
+        programs.push(program);
+    }
+    if !files.is_empty() {
+        let mut program = pacman(system);
+        program.arg("-U").args(options).arg("--").args(files);
+        programs.push(program);
+    }
+    Ok(programs)
+}
+
+/// The versions of a package that are still in the cache, and where.
+fn in_cache(system: &System<'_>, name: &str) -> Vec<(String, PathBuf)> {
+    let folder = system.path(CACHE);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+        let file = entry.file_name().to_string_lossy().into_owned();
+        if let Some(version) = version_of_file(&file, name) {
+            found.push((version.to_owned(), folder.join(file)));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The version in the name of a package's file, `NAME-VERSION-RELEASE-ARCH.pkg.tar.zst`.
+fn version_of_file<'f>(file: &'f str, name: &str) -> Option<&'f str> {
+    let (stem, suffix) = file.split_once(".pkg.tar")?;
+    let rest = stem.strip_prefix(name)?.strip_prefix('-')?;
+    let (version, _arch) = rest.rsplit_once('-')?;
+    let is_version =
+        version.matches('-').count() == 1 && version.starts_with(|letter: char| letter.is_ascii_alphanumeric());
+    (is_version && !suffix.ends_with(".sig")).then_some(version)
+}
+
+/// Reads lines `NAME VERSION`.
+fn read_steps(text: &str, kind: Kind) -> Vec<Step> {
+    let step = |line: &str| {
+        let (name, version) = line.split_once(' ')?;
+        let version = Some(version.to_owned());
+        let (from, to) = if kind == Kind::Install { (None, version) } else { (version, None) };
+        Some(Step { name: name.to_owned(), from, to })
+    };
+    text.lines().filter_map(step).collect()
+}

@@ -1,0 +1,212 @@
+//! zypper: openSUSE and SLES.
+
+use super::rpm_database::{self, plain};
+use crate::model::{Installed, Item, Key, Kind, Mark, Offers, Request, Step};
+use crate::provider::{Provider, Traits};
+use crate::system::{Problem, System, problem};
+use crate::version::rpm;
+use holo_plugin::process::{Captured, Program};
+use roxmltree::{Document, Node};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+const LOCKS: &str = "etc/zypp/locks";
+/// Nothing was found, which is no failure of a search.
+const NOT_FOUND: i32 = 104;
+/// From here on it has worked, and there is something to know: 102 that a restart of the system is due.
+const INFORMATION: i32 = 100;
+
+/// zypper.
+pub(crate) struct Zypper;
+
+impl Provider for Zypper {
+    fn name(&self) -> &'static str {
+        "zypper"
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            systems: &["suse", "opensuse", "sles"],
+            databases: rpm_database::PLACES,
+            configuration: &["etc/zypp"],
+            program: "zypper",
+        }
+    }
+
+    fn compare(&self, a: &str, b: &str) -> Ordering {
+        rpm::compare(a, b)
+    }
+
+    fn matches(&self, asked: &str, version: &str) -> bool {
+        rpm::matches(asked, version)
+    }
+
+    fn validate(&self, key: &Key) -> Result<(), String> {
+        rpm_database::validate(key)
+    }
+
+    fn installed(&self, system: &System<'_>) -> Result<Installed, Problem> {
+        let mut installed = rpm_database::installed(system)?;
+        for name in locked(&system.text(LOCKS)?) {
+            let instances = installed.packages.get_mut(&name).into_iter().flatten();
+            instances.for_each(|instance| instance.held = true);
+        }
+        Ok(installed)
+    }
+
+    fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, Problem> {
+        rpm_database::may_ask(system)?;
+        let mut search = zypper(system);
+        search.args(["--no-refresh", "--xmlout", "search", "--details", "--match-exact", "--type", "package", "--"]);
+        search.args(keys.iter().map(|key| key.name.as_str()));
+        let captured = system.run(&mut search)?;
+        match (captured.ended.code(), captured.ended.failure()) {
+            (Some(NOT_FOUND), _) => Ok(BTreeMap::new()),
+            (_, Some(failure)) => Err(told(&search, &failure, &captured)),
+            (_, None) => read_offers(&String::from_utf8_lossy(&captured.stdout), keys),
+        }
+    }
+
+    fn refresh(&self, system: &System<'_>) -> Result<Program, Problem> {
+        let mut program = zypper(system);
+        program.args(["--quiet", "refresh"]);
+        Ok(program)
+    }
+
+    fn simulate(&self, system: &System<'_>, request: &Request) -> Result<Vec<Step>, Problem> {
+        let mut program = zypper(system);
+        program.args(["--no-refresh", "--xmlout"]);
+        ask(&mut program, request, &["--dry-run"]);
+        let captured = system.run(&mut program)?;
+        match captured.ended.failure() {
+            Some(failure) if captured.ended.code().is_none_or(|code| code < INFORMATION || code == NOT_FOUND) => {
+                Err(told(&program, &failure, &captured))
+            }
+            _ => read_summary(&String::from_utf8_lossy(&captured.stdout)),
+        }
+    }
+
+    fn transaction(&self, system: &System<'_>, request: &Request) -> Result<Vec<Program>, Problem> {
+        let mut program = zypper(system);
+        program.args(["--quiet", "--no-refresh"]).env("ZYPP_LOCK_TIMEOUT", system.lock_limit().as_secs().to_string());
+        ask(&mut program, request, &[]);
+        Ok(vec![program])
+    }
+
+    fn marks(&self) -> &'static [Mark] {
+        &[Mark::Held, Mark::Released]
+    }
+
+    fn mark(&self, system: &System<'_>, mark: Mark, items: &[Item]) -> Result<Program, Problem> {
+        let mut program = zypper(system);
+        program.args(["--quiet", if mark == Mark::Held { "addlock" } else { "removelock" }, "--"]);
+        program.args(items.iter().map(|item| item.key.name.as_str()));
+        Ok(program)
+    }
+
+    fn releases_first(&self) -> bool {
+        true
+    }
+}
+
+fn zypper(system: &System<'_>) -> Program {
+    let mut program = Program::new("zypper");
+    if let Some(root) = system.root() {
+        program.arg("--root").arg(root);
+    }
+    program.arg("--non-interactive");
+    program
+}
+
+/// The words for a request.
+fn ask(program: &mut Program, request: &Request, options: &[&str]) {
+    if request.kind == Kind::Install {
+        program.args(["install", "--name", "--auto-agree-with-licenses"]);
+        if request.may_downgrade {
+            program.arg("--oldpackage");
+        }
+    } else {
+        program.args(["remove", "--no-clean-deps"]);
+    }
+    program.args(options).arg("--").args(request.items.iter().map(|item| specification(item, request.kind)));
+}
+
+fn specification(item: &Item, kind: Kind) -> String {
+    let version = item.version.as_ref().filter(|_| kind == Kind::Install).map(|version| format!("={version}"));
+    let arch = item.key.arch.as_ref().map(|arch| format!(".{arch}"));
+    format!("{}{}{}", item.key.name, arch.unwrap_or_default(), version.unwrap_or_default())
+}
+
+/// What it says when it fails: the messages in its XML.
+fn told(program: &Program, failure: &str, captured: &Captured) -> Problem {
+    let mut problem = problem(program, failure, captured);
+    let text = String::from_utf8_lossy(&captured.stdout);
+    if let Ok(document) = Document::parse(&text) {
+        let is_telling = |node: &Node<'_, '_>| {
+            node.has_tag_name("message") && ["error", "warning"].contains(&node.attribute("type").unwrap_or_default())
+                || node.has_tag_name("description")
+        };
+        let messages = document.descendants().filter(is_telling).filter_map(|node| node.text());
+        let lines: Vec<String> = messages.flat_map(str::lines).map(str::to_owned).collect();
+        if !lines.is_empty() {
+            problem.lines = lines;
+        }
+    }
+    problem
+}
+
+fn parse(text: &str) -> Result<Document<'_>, Problem> {
+    Document::parse(text).map_err(|error| Problem::new(format!("cannot understand what zypper says: {error}")))
+}
+
+/// Reads the result of a search.
+fn read_offers(text: &str, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, Problem> {
+    let document = parse(text)?;
+    let mut all: BTreeMap<Key, Offers> = BTreeMap::new();
+    for solvable in document.descendants().filter(|node| node.has_tag_name("solvable")) {
+        let attribute = |name: &str| solvable.attribute(name).unwrap_or_default();
+        // What is installed and in no repository cannot be had again.
+        if attribute("kind") != "package" || attribute("repository").starts_with('(') {
+            continue;
+        }
+        let fits = |key: &&&Key| {
+            key.name == attribute("name") && key.arch.as_deref().is_none_or(|arch| arch == attribute("arch"))
+        };
+        for key in keys.iter().filter(fits) {
+            all.entry((*key).clone()).or_default().versions.push(plain(attribute("edition")).to_owned());
+        }
+    }
+    for offers in all.values_mut() {
+        offers.versions.sort_by(|a, b| rpm::compare(b, a));
+        offers.versions.dedup();
+        offers.candidate = offers.versions.first().cloned();
+    }
+    Ok(all)
+}
+
+/// Reads the summary of what would be done.
+fn read_summary(text: &str) -> Result<Vec<Step>, Problem> {
+    let document = parse(text)?;
+    let mut steps = Vec::new();
+    for solvable in document.descendants().filter(|node| node.has_tag_name("solvable")) {
+        let attribute = |name: &str| solvable.attribute(name).map(|value| plain(value).to_owned());
+        let section = solvable.parent().map(|parent| parent.tag_name().name()).unwrap_or_default();
+        let Some(name) = attribute("name").filter(|_| solvable.attribute("type") == Some("package")) else { continue };
+        let (from, to) = match section {
+            "to-remove" => (attribute("edition"), None),
+            _ => (attribute("edition-old"), attribute("edition")),
+        };
+        steps.push(Step { name, from, to });
+    }
+    Ok(steps)
+}
+
+/// The names in a list of locks: paragraphs of lines such as `solvable_name: foo`.
+fn locked(text: &str) -> impl Iterator<Item = String> + '_ {
+    let is_exact = |paragraph: &&str| !paragraph.contains("\nversion:") && !paragraph.contains("repo:");
+    let names = text.split("\n\n").filter(is_exact).flat_map(str::lines);
+    names.filter_map(|line| line.strip_prefix("solvable_name:")).map(|name| name.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! Finds out what a transaction would do before it is begun, and who would be to blame for it.
+
+use crate::model::{Installed, Instance, Item, Kind, Request, Step};
+use crate::need::newest;
+use crate::provider::Provider;
+use crate::resolve::Task;
+use crate::system::{Problem, System};
+use std::collections::BTreeSet;
+
+/// Why a task takes no part in a transaction.
+#[derive(Clone, Debug)]
+pub(crate) enum Refusal {
+    /// It would take away what nobody has declared; in words.
+    NeedsForce(String),
+    /// An orphan has to stay, as these packages need it, which shall be there.
+    Needed(String),
+    /// The package manager refuses.
+    Problem(Problem),
+}
+
+/// Which tasks can be done together.
+#[derive(Debug, Default)]
+pub(crate) struct Admission<'t> {
+    pub(crate) accepted: Vec<&'t Task>,
+    /// Whether something goes that is not among the tasks.
+    pub(crate) removes: bool,
+    pub(crate) refused: Vec<(&'t Task, Refusal)>,
+}
+
+/// The names of all packages of a manager that are declared.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    /// They shall be there.
+    pub(crate) wanted: BTreeSet<String>,
+    /// They shall not be there.
+    pub(crate) unwanted: BTreeSet<String>,
+}
+
+/// Simulates transactions.
+pub(crate) struct Simulator<'a> {
+    pub(crate) provider: &'a dyn Provider,
+    pub(crate) system: &'a System<'a>,
+    pub(crate) installed: &'a Installed,
+    /// What is declared, whether it is part of this or not.
+    pub(crate) names: &'a Names,
+}
+
+/// The request to do these tasks, which are of one kind.
+pub(crate) fn request(kind: Kind, tasks: &[&Task], may_remove: bool) -> Request {
+    let items: Vec<Item> = tasks.iter().map(|task| task.item.clone()).collect();
+    Request {
+        kind,
+        items,
+        may_downgrade: tasks.iter().any(|task| task.is_downgrade),
+        changes_held: tasks.iter().any(|task| task.is_held),
+        may_remove,
+    }
+}
+
+impl Simulator<'_> {
+    /// Finds out which tasks of a kind can be done together. If not all can, an earlier one is preferred to a later one.
+    pub(crate) fn admit<'t>(&self, kind: Kind, tasks: &[&'t Task]) -> Admission<'t> {
+        let mut admission = Admission::default();
+        if !tasks.is_empty() {
+            self.extend(&mut admission, kind, tasks);
+        }
+        admission
+    }
+
+    fn extend<'t>(&self, admission: &mut Admission<'t>, kind: Kind, tasks: &[&'t Task]) {
+        let all: Vec<&Task> = admission.accepted.iter().chain(tasks).copied().collect();
+        match (self.judge(kind, &all, tasks), tasks) {
+            (Ok(removes), _) => {
+                admission.accepted = all;
+                admission.removes = removes;
+            }
+            (Err(refusal), [task]) => admission.refused.push((task, refusal)),
+            (Err(_), _) => {
+                let (first, second) = tasks.split_at(tasks.len() / 2);
+                self.extend(admission, kind, first);
+                self.extend(admission, kind, second);
+            }
+        }
+    }
+
+    /// Whether these tasks may be done together, and whether anything goes that is not among them. If they may not, the latest are to
+    /// blame.
+    fn judge(&self, kind: Kind, tasks: &[&Task], latest: &[&Task]) -> Result<bool, Refusal> {
+        let request = request(kind, tasks, true);
+        if self.system.mock.is_some() {
+            return Ok(false);
+        }
+        let mut steps = self.provider.simulate(self.system, &request).map_err(Refusal::Problem)?;
+        steps.iter_mut().filter(|step| step.from.is_none()).for_each(|step| step.from = self.version(&step.name));
+        // A package that is to come may not go in the end; but old kernels go when new ones come.
+        let changing: BTreeSet<&str> = match kind {
+            Kind::Install => steps.iter().filter(|step| step.to.is_some()).map(|step| step.name.as_str()).collect(),
+            Kind::Remove | Kind::Purge => steps.iter().map(|step| step.name.as_str()).collect(),
+        };
+        let is_own = |step: &Step| {
+            changing.contains(step.name.as_str()) && tasks.iter().any(|task| task.item.key.name == step.name)
+        };
+        let others: Vec<&Step> = steps.iter().filter(|step| !is_own(step)).collect();
+        let losses: Vec<String> = others.iter().filter_map(|step| self.loss(step)).collect();
+        let needed_by: Vec<&str> = others
+            .iter()
+            .filter(|step| step.to.is_none() && self.names.wanted.contains(&step.name))
+            .map(|step| step.name.as_str())
+            .collect();
+        if !needed_by.is_empty() && kind != Kind::Install && latest.iter().all(|task| task.is_orphan) {
+            return Err(Refusal::Needed(needed_by.join(", ")));
+        }
+        if !losses.is_empty() && !tasks.iter().all(|task| task.force) {
+            let names: Vec<String> = latest.iter().map(|task| task.item.key.to_string()).collect();
+            let verb = if kind == Kind::Install { "installing" } else { "removing" };
+            let losses = losses.join(" and ");
+            return Err(Refusal::NeedsForce(format!("{verb} {} would {losses}", names.join(", "))));
+        }
+        Ok(others.iter().any(|step| step.to.is_none()))
+    }
+
+    /// The version of a package that is there.
+    fn version(&self, name: &str) -> Option<String> {
+        let instances: Vec<&Instance> = self.installed.packages.get(name)?.iter().collect();
+        newest(&instances, self.provider).map(str::to_owned)
+    }
+
+    /// What a step takes away that nobody has declared to go.
+    fn loss(&self, step: &Step) -> Option<String> {
+        let name = &step.name;
+        let is_held = self.installed.is_held(name);
+        match (&step.from, &step.to) {
+            (from, None) if !self.names.unwanted.contains(name) => {
+                Some(format!("remove {}", crate::deed::with_version(name, from.as_deref())))
+            }
+            (Some(from), Some(to)) if self.provider.compare(to, from).is_lt() => {
+                Some(format!("downgrade {name} {from} to {to}"))
+            }
+            (Some(from), Some(_)) if is_held => Some(format!("change {name}, which is held at {from}")),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What applying each package would do: found out for all of them at once, without changing anything.
+
+use crate::declaration::Wanted;
+use crate::deed::Deed;
+use crate::learn::{Wish, has_refreshed, learn};
+use crate::model::Kind;
+use crate::provider::Provider;
+use crate::resolve::{Resolved, Task};
+use crate::simulate::{Names, Refusal, Simulator};
+use crate::system::{Problem, System};
+use holo_plugin::{ForceTo, Host, Output, Verdict};
+use std::collections::BTreeMap;
+
+/// What applying a package would do.
+#[derive(Clone, Debug)]
+pub(crate) enum Finding {
+    /// This.
+    Verdict(Verdict),
+    /// It would fail like this.
+    Failed(Problem),
+}
+
+/// Finds out what applying packages of one package manager would do, by ID.
+pub(crate) fn survey(
+    host: &Host,
+    provider: &'static dyn Provider,
+    wanted: &[&Wanted],
+    names: &Names,
+    output: &mut Output<'_>,
+) -> BTreeMap<String, Finding> {
+    match findings(host, provider, wanted, names, output) {
+        Ok(findings) => wanted.iter().map(|wanted| wanted.id.clone()).zip(findings).collect(),
+        Err(problem) => wanted.iter().map(|wanted| (wanted.id.clone(), Finding::Failed(problem.clone()))).collect(),
+    }
+}
+
+fn findings(
+    host: &Host,
+    provider: &'static dyn Provider,
+    wanted: &[&Wanted],
+    names: &Names,
+    output: &mut Output<'_>,
+) -> Result<Vec<Finding>, Problem> {
+    let mut system = System::new(host, provider)?;
+    system.only_looks = true;
+    let wishes: Vec<Wish<'_>> = wanted.iter().map(|&wanted| Wish { wanted, force: false }).collect();
+    let learned = learn(provider, &system, &wishes, output)?;
+    let tasks: Vec<&Task> = learned.resolved.iter().filter_map(as_task).collect();
+    let simulator = Simulator { provider, system: &system, installed: &learned.installed, names };
+    let mut refusals = BTreeMap::new();
+    let any_goes = tasks.iter().any(|task| matches!(task.kind, Some(Kind::Remove | Kind::Purge)));
+    for kind in [Kind::Install, Kind::Remove, Kind::Purge] {
+        let of_kind = tasks.iter().copied().filter(|task| task.kind == Some(kind));
+        // What has to be released first cannot be simulated before.
+        let of_kind: Vec<&Task> = of_kind.filter(|task| !(task.is_held && provider.releases_first())).collect();
+        for (task, refusal) in simulator.admit(kind, &of_kind).refused {
+            // What is in the way may be what goes; that will show.
+            if kind != Kind::Install || !any_goes {
+                refusals.insert(task.place, refusal);
+            }
+        }
+    }
+    let find = |(place, resolved): (usize, Resolved)| match (resolved, refusals.remove(&place)) {
+        (_, Some(Refusal::NeedsForce(reason))) => Finding::Verdict(Verdict::NeedsForce(ForceTo::Proceed(reason))),
+        (_, Some(Refusal::Needed(by))) => {
+            let deed = Deed::leave(&wanted[place].key.to_string(), &by);
+            Finding::Verdict(Verdict::WouldChange(vec![deed.would()]))
+        }
+        (_, Some(Refusal::Problem(problem))) => Finding::Failed(problem),
+        (Resolved::Nothing, _) if wanted[place].is_orphan => Finding::Verdict(Verdict::WouldChange(Vec::new())),
+        (Resolved::Nothing, _) => Finding::Verdict(Verdict::InDesiredState),
+        (Resolved::Task(task), _) => {
+            Finding::Verdict(Verdict::WouldChange(task.deeds.iter().map(Deed::would).collect()))
+        }
+        (Resolved::NeedsForce(reason), _) => Finding::Verdict(Verdict::NeedsForce(ForceTo::Proceed(reason))),
+        (Resolved::Impossible(problem), _) => Finding::Failed(Problem::new(problem)),
+        (Resolved::Unknown(problem), _) if has_refreshed(provider, &system) => Finding::Failed(Problem::new(problem)),
+        (Resolved::Unknown(_), _) => {
+            let what = format!("would fetch the index of packages, and install {}", wanted[place].key);
+            Finding::Verdict(Verdict::WouldChange(vec![what]))
+        }
+    };
+    Ok(learned.resolved.into_iter().enumerate().map(find).collect())
+}
+
+fn as_task(resolved: &Resolved) -> Option<&Task> {
+    if let Resolved::Task(task) = resolved { Some(task) } else { None }
+}

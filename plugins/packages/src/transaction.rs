@@ -1,0 +1,160 @@
+//! Brings packages into their desired state: all installations in one transaction, and all removals.
+
+mod crew;
+
+use crate::base::Base;
+use crate::declaration::Wanted;
+use crate::entity::PackageEntity;
+use crate::learn::{Wish, learn};
+use crate::model::Kind;
+use crate::provider::Provider;
+use crate::resolve::{Resolved, Task};
+use crate::system::{Problem, System};
+use crew::Crew;
+use holo_plugin::memory::{Memory, Remembered};
+use holo_plugin::{Applied, Entity, ForceTo, Host, Job, SetAnswers};
+use std::collections::BTreeMap;
+
+/// Applies packages together.
+pub(crate) fn apply(host: &Host, jobs: &[Job<'_, PackageEntity>], answers: &mut dyn SetAnswers) {
+    let mut groups: BTreeMap<&str, (&'static dyn Provider, Vec<usize>)> = BTreeMap::new();
+    for (place, job) in jobs.iter().enumerate() {
+        match &job.entity.provider {
+            Ok(provider) => groups.entry(provider.name()).or_insert((*provider, Vec::new())).1.push(place),
+            Err(problem) => fail(answers, place, &Problem::new(problem)),
+        }
+    }
+    for (provider, places) in groups.into_values() {
+        let group = Group { host, provider, jobs, places };
+        if let Err(problem) = group.apply(answers) {
+            group.places.iter().for_each(|&place| fail(answers, place, &problem));
+        }
+    }
+    // What was found out for a check is not true any more.
+    if let Some(job) = jobs.first() {
+        job.entity.shared.forget();
+    }
+}
+
+/// Says that nothing could be done for an entity.
+fn fail(answers: &mut dyn SetAnswers, place: usize, problem: &Problem) {
+    answers.begin(place);
+    problem.tell(&mut answers.output(place));
+    answers.end(place, Applied::FAILED);
+}
+
+/// Packages of one package manager.
+struct Group<'a> {
+    host: &'a Host,
+    provider: &'static dyn Provider,
+    jobs: &'a [Job<'a, PackageEntity>],
+    /// Their places in the set.
+    places: Vec<usize>,
+}
+
+impl Group<'_> {
+    fn entity(&self, number: usize) -> &PackageEntity {
+        self.jobs[self.places[number]].entity
+    }
+
+    fn wanted(&self, number: usize) -> &Wanted {
+        &self.entity(number).wanted
+    }
+
+    /// Fails if nothing was done, and no entity was answered for.
+    fn apply(&self, answers: &mut dyn SetAnswers) -> Result<(), Problem> {
+        let Some(&first) = self.places.first() else { return Ok(()) };
+        let mut system = System::new(self.host, self.provider)?;
+        let wishes: Vec<Wish<'_>> = (0..self.places.len())
+            .map(|number| Wish { wanted: self.wanted(number), force: self.jobs[self.places[number]].mode.force })
+            .collect();
+        system.timeout = self.timeout();
+        let learned = learn(self.provider, &system, &wishes, &mut answers.output(first))?;
+        let memory = Memory::open(self.host).map_err(|error| Problem::new(error.to_string()))?;
+        let mut tasks = Vec::new();
+        for (number, resolved) in learned.resolved.into_iter().enumerate() {
+            let place = self.places[number];
+            let applied = match resolved {
+                Resolved::Task(task) => {
+                    tasks.push(task);
+                    continue;
+                }
+                Resolved::Nothing => self.finish(number, &memory, Applied::Unchanged, answers),
+                Resolved::NeedsForce(reason) => Applied::NeedsForce(ForceTo::Proceed(reason)),
+                Resolved::Impossible(problem) => {
+                    answers.output(place).error(problem);
+                    Applied::FAILED
+                }
+                Resolved::Unknown(problem) => {
+                    if let Some(refresh) = &learned.refresh_problem {
+                        refresh.tell(&mut answers.output(place));
+                    }
+                    answers.output(place).error(problem);
+                    Applied::FAILED
+                }
+            };
+            answers.begin(place);
+            answers.end(place, applied);
+        }
+        if tasks.is_empty() {
+            return Ok(());
+        }
+        tasks.iter().for_each(|task| answers.begin(self.places[task.place]));
+        if let Err(error) = self.keep_bases(&memory, &tasks, &learned.installed) {
+            for task in &tasks {
+                answers.output(self.places[task.place]).error(&error);
+                answers.end(self.places[task.place], Applied::FAILED);
+            }
+            return Ok(());
+        }
+        let names = self.entity(0).shared.names(self.provider);
+        let mut crew = Crew::new(self.provider, system, learned.installed, names, &wishes);
+        crew.work(&tasks, &mut answers.output(self.places[tasks[0].place]));
+        for task in &tasks {
+            let place = self.places[task.place];
+            let applied = crew.outcome(task, &mut answers.output(place));
+            let applied = self.finish(task.place, &memory, applied, answers);
+            answers.end(place, applied);
+        }
+        Ok(())
+    }
+
+    /// The longest time that any of them may take, if none may take for ever.
+    fn timeout(&self) -> Option<std::time::Duration> {
+        let timeouts: Option<Vec<_>> = (0..self.places.len()).map(|number| self.wanted(number).timeout).collect();
+        timeouts?.into_iter().max()
+    }
+
+    /// Remembers what was there before the first change.
+    fn keep_bases(&self, memory: &Memory, tasks: &[Task], installed: &crate::model::Installed) -> Result<(), String> {
+        let mut new = Vec::new();
+        for task in tasks {
+            let entity = self.entity(task.place);
+            let id = &entity.wanted.id;
+            if memory.recall::<Base>(id).map_err(|error| error.to_string())?.is_none() {
+                new.push(Remembered::new(&entity.report(), Base::of(&entity.wanted, self.provider, installed)));
+            }
+        }
+        memory.keep_all(&new).map_err(|error| error.to_string())
+    }
+
+    /// Forgets an orphan that is as it was.
+    fn finish(&self, number: usize, memory: &Memory, applied: Applied, answers: &mut dyn SetAnswers) -> Applied {
+        let wanted = self.wanted(number);
+        match applied {
+            Applied::Unchanged | Applied::Changed(_) if wanted.is_orphan => match memory.forget(&wanted.id) {
+                // That nothing had to be done does not mean that it is still there.
+                Ok(()) if applied == Applied::Unchanged => Applied::Changed(Vec::new()),
+                Ok(()) => applied,
+                Err(error) => {
+                    answers.output(self.places[number]).error(error.to_string());
+                    Applied::FAILED
+                }
+            },
+            applied => applied,
+        }
+    }
+}
+
+/// The order in which transactions are made. Installing first keeps what takes the place of something else from being missed.
+const ORDER: [Kind; 3] = [Kind::Install, Kind::Remove, Kind::Purge];

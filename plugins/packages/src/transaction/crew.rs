@@ -1,0 +1,222 @@
+//! Does what has to be done, and finds out afterwards whether it was done.
+
+use super::ORDER;
+use crate::deed::Deed;
+use crate::learn::{Wish, installed};
+use crate::model::{Installed, Item, Kind, Mark, Status};
+use crate::need::{Main, Need, newest};
+use crate::provider::Provider;
+use crate::resolve::Task;
+use crate::simulate::{Names, Refusal, Simulator, request};
+use crate::system::{Problem, System};
+use holo_plugin::{Applied, ForceTo, Output};
+use std::collections::BTreeMap;
+
+/// Does tasks with one package manager.
+pub(super) struct Crew<'a> {
+    provider: &'static dyn Provider,
+    system: System<'a>,
+    wishes: &'a [Wish<'a>],
+    /// The names of all packages that are declared.
+    names: Names,
+    /// What there is now.
+    installed: Installed,
+    /// What did not work, by the place of the wish.
+    refusals: BTreeMap<usize, Refusal>,
+    /// That it is not known what there is now.
+    lost: Option<Problem>,
+}
+
+impl<'a> Crew<'a> {
+    pub(super) fn new(
+        provider: &'static dyn Provider,
+        system: System<'a>,
+        installed: Installed,
+        names: Names,
+        wishes: &'a [Wish<'a>],
+    ) -> Crew<'a> {
+        Crew { provider, system, wishes, names, installed, refusals: BTreeMap::new(), lost: None }
+    }
+
+    /// Does all tasks.
+    pub(super) fn work(&mut self, tasks: &[Task], output: &mut Output<'_>) {
+        let released: Vec<&Task> = tasks.iter().filter(|task| self.goes_first(task)).collect();
+        self.mark(Mark::Released, &released, output);
+        let mut done = 0;
+        for kind in ORDER {
+            let of_kind: Vec<&Task> = tasks.iter().filter(|task| task.kind == Some(kind)).collect();
+            if kind != Kind::Install {
+                done += of_kind.len();
+            }
+            self.transact(kind, &of_kind, output);
+        }
+        // What could not come may have been kept out by what has gone since.
+        let kept_out: Vec<&Task> = tasks
+            .iter()
+            .filter(|task| task.kind == Some(Kind::Install) && self.refusals.contains_key(&task.place))
+            .collect();
+        if done > 0 && !kept_out.is_empty() {
+            kept_out.iter().for_each(|task| drop(self.refusals.remove(&task.place)));
+            self.transact(Kind::Install, &kept_out, output);
+        }
+        self.look_again();
+        self.mark_all(tasks, output);
+    }
+
+    /// Whether a hold is in the way of the task.
+    fn goes_first(&self, task: &Task) -> bool {
+        task.is_held && task.kind.is_some() && (self.provider.releases_first() || task.marks.contains(&Mark::Released))
+    }
+
+    /// Gives all packages the marks that they lack now.
+    fn mark_all(&mut self, tasks: &[Task], output: &mut Output<'_>) {
+        let mut lacking: BTreeMap<Mark, Vec<&Task>> = BTreeMap::new();
+        for task in tasks {
+            match self.refusals.get(&task.place) {
+                None => {}
+                // From now on it is there for those that need it.
+                Some(Refusal::Needed(_)) if self.provider.marks().contains(&Mark::Automatic) => {
+                    lacking.entry(Mark::Automatic).or_default().push(task);
+                    continue;
+                }
+                Some(_) => continue,
+            }
+            let mut marks = self.need(task).marks;
+            let wanted = self.wishes[task.place].wanted;
+            // Somebody's hold is put back.
+            let is_held = self.installed.instances(&wanted.key).iter().any(|instance| instance.held);
+            if task.is_held && !is_held && wanted.hold.is_none() && !wanted.ensure.is_gone() {
+                marks.push(Mark::Held);
+            }
+            marks.into_iter().for_each(|mark| lacking.entry(mark).or_default().push(task));
+        }
+        for (mark, tasks) in &lacking {
+            self.mark(*mark, tasks, output);
+        }
+        if !lacking.is_empty() {
+            self.look_again();
+        }
+    }
+
+    /// What a package lacks now.
+    fn need(&self, task: &Task) -> Need {
+        let wanted = self.wishes[task.place].wanted;
+        let candidate = task.item.version.as_deref();
+        Need::of(wanted, &self.installed.instances(&wanted.key), candidate, self.provider)
+    }
+
+    /// Does tasks of a kind together; if that does not work, in ever smaller parts, so that only those fail that are to blame.
+    fn transact(&mut self, kind: Kind, tasks: &[&Task], output: &mut Output<'_>) {
+        if tasks.is_empty() {
+            return;
+        }
+        let simulator =
+            Simulator { provider: self.provider, system: &self.system, installed: &self.installed, names: &self.names };
+        let admission = simulator.admit(kind, tasks);
+        let refused = admission.refused.into_iter().map(|(task, refusal)| (task.place, refusal));
+        self.refusals.extend(refused);
+        let accepted = admission.accepted;
+        if accepted.is_empty() {
+            return;
+        }
+        let request = request(kind, &accepted, admission.removes);
+        let ran = self.provider.transaction(&self.system, &request).and_then(|programs| {
+            for mut program in programs {
+                self.system.change(&mut program, self.provider, output)?;
+            }
+            self.system.mock.as_mut().map_or(Ok(()), |mock| mock.transact(&request))
+        });
+        let Err(problem) = ran else { return };
+        self.look_again();
+        // What was done before it failed is done.
+        let undone: Vec<&Task> = accepted.into_iter().filter(|task| self.need(task).main.is_some()).collect();
+        match undone[..] {
+            [] => problem.lines.iter().chain([&problem.summary]).for_each(|line| output.warning(line)),
+            [task] if request.items.len() == 1 => {
+                self.refusals.insert(task.place, Refusal::Problem(problem));
+            }
+            [task] => self.transact(kind, &[task], output),
+            _ => {
+                let (first, second) = undone.split_at(undone.len() / 2);
+                self.transact(kind, first, output);
+                self.transact(kind, second, output);
+            }
+        }
+    }
+
+    fn mark(&mut self, mark: Mark, tasks: &[&Task], output: &mut Output<'_>) {
+        if tasks.is_empty() {
+            return;
+        }
+        let items: Vec<Item> = tasks.iter().map(|task| self.item_now(task)).collect();
+        let ran = self.provider.mark(&self.system, mark, &items).and_then(|mut program| {
+            self.system.change(&mut program, self.provider, output)?;
+            self.system.mock.as_mut().map_or(Ok(()), |mock| mock.mark(mark, &items))
+        });
+        if let Err(problem) = ran {
+            self.refusals.extend(tasks.iter().map(|task| (task.place, Refusal::Problem(problem.clone()))));
+        }
+    }
+
+    /// The package in the version that is there.
+    fn item_now(&self, task: &Task) -> Item {
+        let instances = self.installed.instances(&task.item.key);
+        let version = newest(&instances, self.provider).map(str::to_owned);
+        Item { version, ..task.item.clone() }
+    }
+
+    fn look_again(&mut self) {
+        match installed(self.provider, &self.system) {
+            Ok(installed) => self.installed = installed,
+            Err(problem) => self.lost = Some(problem),
+        }
+    }
+
+    /// How a task ended.
+    pub(super) fn outcome(&self, task: &Task, output: &mut Output<'_>) -> Applied {
+        match (self.refusals.get(&task.place), &self.lost) {
+            (Some(Refusal::NeedsForce(reason)), _) => {
+                return Applied::NeedsForce(ForceTo::Proceed(reason.clone()));
+            }
+            (Some(Refusal::Needed(by)), None) => {
+                return Applied::Changed(vec![Deed::leave(&task.item.key.to_string(), by).done()]);
+            }
+            (Some(Refusal::Problem(problem)), _) | (_, Some(problem)) => {
+                problem.tell(output);
+                return Applied::FAILED;
+            }
+            (None, None) => {}
+        }
+        let need = self.need(task);
+        if let Some(difference) = self.difference(task, &need) {
+            output.error(difference);
+            return Applied::FAILED;
+        }
+        Applied::Changed(task.deeds.iter().map(Deed::done).collect())
+    }
+
+    /// What is still not as it is wanted, although nothing has failed.
+    fn difference(&self, task: &Task, need: &Need) -> Option<String> {
+        let (manager, key) = (self.provider.name(), &task.item.key);
+        let instances = self.installed.instances(key);
+        let state = match newest(&instances, self.provider) {
+            Some(_) if instances.iter().all(|instance| instance.status == Status::Broken) => {
+                "only half installed".to_owned()
+            }
+            Some(_) if instances.iter().all(|instance| instance.status == Status::Leftovers) => {
+                "not installed".to_owned()
+            }
+            Some(version) => format!("installed as {version}"),
+            None => "not installed".to_owned(),
+        };
+        match (&need.main, need.marks.first()) {
+            (Some(Main::Install), _) => Some(format!("{manager} reports success, but {key} is {state}")),
+            (Some(Main::Version(asked)), _) => {
+                Some(format!("{manager} reports success, but {key} is {state}, not as {asked}"))
+            }
+            (Some(Main::Gone(_)), _) => Some(format!("{manager} reports success, but {key} is still there, {state}")),
+            (None, Some(mark)) => Some(format!("{manager} reports success, but {key} has not got its mark ({mark:?})")),
+            (None, None) => None,
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! RPM's versions, `[EPOCH:]VERSION[-RELEASE]`, in the order that rpm-version(7) gives.
+
+use super::{compare_digits, split_epoch, split_release, split_while};
+use std::cmp::Ordering;
+
+/// Compares as `rpm` does: epoch, version, release.
+pub(crate) fn compare(a: &str, b: &str) -> Ordering {
+    let ((a_epoch, a), (b_epoch, b)) = (split_epoch(a), split_epoch(b));
+    let ((a, a_release), (b, b_release)) = (split_release(a), split_release(b));
+    compare_digits(a_epoch.unwrap_or_default().as_bytes(), b_epoch.unwrap_or_default().as_bytes())
+        .then_with(|| compare_part(a, b))
+        .then_with(|| compare_part(a_release.unwrap_or_default(), b_release.unwrap_or_default()))
+}
+
+/// Whether a version is the one that is asked for. What is not said, epoch or release, may be anything.
+pub(crate) fn matches(asked: &str, version: &str) -> bool {
+    let ((asked_epoch, asked), (epoch, version)) = (split_epoch(asked), split_epoch(version));
+    let ((asked, asked_release), (version, release)) = (split_release(asked), split_release(version));
+    let epoch = epoch.unwrap_or_default().as_bytes();
+    asked_epoch.is_none_or(|asked| compare_digits(asked.as_bytes(), epoch).is_eq())
+        && compare_part(asked, version).is_eq()
+        && asked_release.is_none_or(|asked| compare_part(asked, release.unwrap_or_default()).is_eq())
+}
+
+/// Compares segments of digits or of letters; what stands between them only separates.
+pub(super) fn compare_part(a: &str, b: &str) -> Ordering {
+    let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
+    loop {
+        (a, b) = (without_separators(a), without_separators(b));
+        match (a.first(), b.first()) {
+            // A tilde sorts before everything, even the end.
+            (Some(b'~'), Some(b'~')) | (Some(b'^'), Some(b'^')) => (a, b) = (&a[1..], &b[1..]),
+            (Some(b'~'), _) => return Ordering::Less,
+            (_, Some(b'~')) => return Ordering::Greater,
+            // A caret sorts after the end, and before everything else.
+            (Some(b'^'), None) => return Ordering::Greater,
+            (None, Some(b'^')) => return Ordering::Less,
+            (Some(b'^'), _) => return Ordering::Less,
+            (_, Some(b'^')) => return Ordering::Greater,
+            (None, None) => return Ordering::Equal,
+            (None, Some(_)) => return Ordering::Less,
+            (Some(_), None) => return Ordering::Greater,
+            (Some(first), Some(_)) => {
+                let is_number = first.is_ascii_digit();
+                let ((a_segment, a_rest), (b_segment, b_rest)) = (segment(a, is_number), segment(b, is_number));
+                let order = match (b_segment.is_empty(), is_number) {
+                    // Numbers are newer than letters.
+                    (true, true) => Ordering::Greater,
+                    (true, false) => Ordering::Less,
+                    (false, true) => compare_digits(a_segment, b_segment),
+                    (false, false) => a_segment.cmp(b_segment),
+                };
+                if order.is_ne() {
+                    return order;
+                }
+                (a, b) = (a_rest, b_rest);
+            }
+        }
+    }
+}
+
+fn without_separators(text: &[u8]) -> &[u8] {
+    split_while(text, |byte| !byte.is_ascii_alphanumeric() && !b"~^".contains(byte)).1
+}
+
+/// The digits, or else the letters, that a text begins with, and the rest.
+pub(super) fn segment(text: &[u8], is_number: bool) -> (&[u8], &[u8]) {
+    split_while(text, |byte| if is_number { byte.is_ascii_digit() } else { byte.is_ascii_alphabetic() })
+}
