@@ -2,8 +2,9 @@
 //!
 //! Use it when you write a test against a whole root directory: [`tree`] turns text into files and
 //! back, [`ScratchRoot`] is a root to throw away, [`Scenario`] is a folder with a root to start from
-//! and the output to expect, [`Overlay`] is a copy of this machine to throw away. `holo test` is a thin layer over [`scenario`]; everything else is for
-//! tests in Rust. A test that needs more than the workspace offers says so through [`trial`].
+//! and the output to expect, [`Overlay`] is a copy of this machine to throw away, booted if need be.
+//! `holo test` is a thin layer over [`scenario`]; everything else is for tests in Rust. A test that
+//! needs more than the workspace offers says so through [`trial`].
 
 pub mod binaries;
 mod error;

@@ -1,5 +1,9 @@
 //! This machine's own system, to throw away: tests run real system programs in it, and the machine stays as it is.
 
+mod boot;
+
+pub use boot::NEEDS_TO_BOOT;
+
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{Read, Seek, Write};
@@ -51,7 +55,8 @@ const PUT: &str = r#"mkdir -p "$(dirname "$1")"; rm -f "$1"; cat >"$1"; chmod "$
 /// A system to throw away, with the files of this machine. Nothing that is done in it changes the machine.
 ///
 /// It is a layer in memory over the machine's root file system, with namespaces of its own for mounts and processes; the network is the
-/// machine's, and nobody has booted it. Paths are as inside. Methods panic when something goes wrong: they are for tests.
+/// machine's, and nobody has booted it, unless it is made by [`booted`](Self::booted). Paths are as inside. Methods panic when something
+/// goes wrong: they are for tests.
 ///
 /// ```no_run
 /// # use holo_testing::Overlay;
@@ -66,6 +71,8 @@ pub struct Overlay {
     input: Option<ChildStdin>,
     /// The number of the first process inside, as seen from here.
     inside: u32,
+    /// What to tell nsenter to get there.
+    namespaces: &'static [&'static str],
     environment: Vec<(OsString, OsString)>,
     time_limit: Duration,
     /// Where it is mounted, in its own namespace.
@@ -98,22 +105,28 @@ impl Overlay {
     }
 
     fn assemble(directories: &[&Path]) -> Result<Self, IoError> {
-        let unshare = Path::new("unshare");
+        let mut system = Self::keep("unshare", &["--mount", "sh", "-ec", ASSEMBLE, "sh"], ("KEEP", KEEP), directories)?;
+        system.inside = child_of(system.keeper.id())?;
+        system.namespaces = &["--mount", "--pid"];
+        Ok(system)
+    }
+
+    /// Starts the process that holds a system, and waits until it says that it is ready. Where to get inside is for the caller to find.
+    fn keep(program: &str, arguments: &[&str], variable: (&str, &str), directories: &[&Path]) -> Result<Self, IoError> {
         let directory = tempfile::tempdir().context("create a directory in", &std::env::temp_dir())?;
         let mut bound = vec![binaries::directory()?];
         bound.extend(directories.iter().map(|directory| directory.to_path_buf()));
-        let mut command = spawn::command(unshare);
-        command.args(["--mount", "sh", "-ec", ASSEMBLE, "sh"]).arg(directory.path()).args(bound);
-        command.env_clear().env("PATH", PATH).env("LC_ALL", "C").env("KEEP", KEEP);
+        let mut command = spawn::command(program);
+        command.args(arguments).arg(directory.path()).args(bound);
+        command.env_clear().env("PATH", PATH).env("LC_ALL", "C").env(variable.0, variable.1);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut keeper = Group::start(command).context("run", unshare)?;
+        let mut keeper = Group::start(command).context("run", Path::new(program))?;
         let (input, stdout) = (keeper.take_stdin(), keeper.take_stdout());
         let mut ready = [0; 6];
-        stdout.map_or(Ok(()), |mut stdout| stdout.read_exact(&mut ready)).context("set up an overlay with", unshare)?;
-        let inside = child_of(keeper.id())?;
-        let environment = Vec::new();
-        let time_limit = Duration::from_secs(120);
-        Ok(Self { keeper, input, inside, environment, time_limit, _directory: directory })
+        let read = stdout.map_or(Ok(()), |mut stdout| stdout.read_exact(&mut ready));
+        read.context("set up an overlay with", Path::new(program))?;
+        let (inside, environment, time_limit) = (keeper.id(), Vec::new(), Duration::from_secs(120));
+        Ok(Self { keeper, input, inside, namespaces: &[], environment, time_limit, _directory: directory })
     }
 
     /// Adds a variable to the environment of everything that is run.
@@ -251,7 +264,7 @@ impl Overlay {
 
     fn command(&self, program: &OsStr, arguments: &[impl AsRef<OsStr>]) -> Command {
         let mut command = spawn::command("nsenter");
-        command.args(["--mount", "--pid", "--root", "--wd", "--target"]).arg(self.inside.to_string());
+        command.args(self.namespaces).args(["--root", "--wd", "--target"]).arg(self.inside.to_string());
         command.arg("--").arg(program).args(arguments);
         command.env_clear().env("PATH", PATH).env("LC_ALL", "C").env("HOME", "/root").env("TMPDIR", "/tmp");
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));

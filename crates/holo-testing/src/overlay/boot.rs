@@ -1,0 +1,138 @@
+//! The machine's own system with systemd as its first process: units are started, stopped and enabled in it as on a real machine.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::Overlay;
+use crate::error::{Context, IoError};
+use crate::require::Need;
+use crate::scratch::sure;
+
+/// What a test with a booted overlay needs, for [`trial`](crate::trial()).
+pub const NEEDS_TO_BOOT: &[Need] = &[
+    Need::Root,
+    Need::Program("unshare"),
+    Need::Program("nsenter"),
+    Need::Program("mount"),
+    Need::Program("systemd-nspawn"),
+    Need::Program("systemctl"),
+];
+
+/// How long it may take until the system is up; a fraction of a second where nothing else is going on.
+const BOOT_LIMIT: Duration = Duration::from_secs(60);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Gives the system control groups of its own, as those of two systems would meet otherwise, and takes them away at the end.
+const KEEP: &str = r#"
+for hierarchy in /sys/fs/cgroup /sys/fs/cgroup/systemd /sys/fs/cgroup/unified; do
+    [ -e $hierarchy/cgroup.procs ] || continue
+    mkdir $hierarchy/holo-test-$$
+    echo $$ >$hierarchy/holo-test-$$/cgroup.procs
+done
+groups=$(echo /sys/fs/cgroup/holo-test-$$ /sys/fs/cgroup/*/holo-test-$$)
+status=0
+unshare --mount --pid --fork --kill-child --mount-proc sh -ec "$ASSEMBLE" sh "$@" || status=$?
+for group in $groups; do
+    [ -d $group ] || continue
+    echo $$ >${group%/*}/cgroup.procs
+    # What was killed last is still on its way out.
+    for again in 1 2 3 4 5 6 7 8 9; do
+        find $group -depth -type d -exec rmdir {} + 2>/dev/null && break
+        sleep 0.1
+    done
+done
+exit $status
+"#;
+
+/// Makes the system and boots it, in namespaces that end with the test, as the input of their first process does.
+const ASSEMBLE: &str = r#"
+directory=$1; shift
+mount -t tmpfs tmpfs "$directory"
+cd "$directory"
+mkdir upper work root
+mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root
+: >root/etc/machine-id
+echo holo-test >root/etc/hostname
+for bound; do
+    shift
+    set -- "$@" "--bind-ro=$bound"
+done
+exec 3<&0
+cat <&3 & lives=$!
+(
+    systemd-nspawn --quiet --directory=root --boot --register=no --keep-unit --machine=holo-test --private-network --console=pipe \
+        "$@" -- --unit=basic.target </dev/null >log 2>&1 || cat log >&2
+    kill $lives
+) &
+echo ready
+wait $lives
+"#;
+
+impl Overlay {
+    /// Makes a system and boots it to `basic.target`: its first process is this machine's systemd, with its journal, and a network of its own
+    /// that leads nowhere. `/run` and `/tmp` are empty, nothing else is started that an administrator did not put into these targets.
+    ///
+    /// It takes half a second up and less down; tests that can share one should.
+    #[must_use]
+    #[track_caller]
+    pub fn booted() -> Self {
+        Self::booted_with(&[])
+    }
+
+    /// Boots a system in which these directories of the machine can be read too.
+    #[must_use]
+    #[track_caller]
+    pub fn booted_with(directories: &[&Path]) -> Self {
+        sure(Self::boot(directories))
+    }
+
+    fn boot(directories: &[&Path]) -> Result<Self, IoError> {
+        let mut system = Self::keep("sh", &["-ec", KEEP, "sh"], ("ASSEMBLE", ASSEMBLE), directories)?;
+        system.namespaces = &["--mount", "--pid", "--net", "--ipc", "--uts", "--cgroup"];
+        let begun = Instant::now();
+        let fault = loop {
+            if let Some(first) = first_inside(system.keeper.id()) {
+                system.inside = first;
+                let state = system.run("systemctl", &["is-system-running", "--wait"]).stdout;
+                // That a unit of the machine cannot start here is not what tests are about.
+                if state == "running\n" || state == "degraded\n" {
+                    return Ok(system);
+                }
+            }
+            if status_of(system.keeper.id(), "State:").starts_with('Z') {
+                break "it has ended".to_owned();
+            } else if begun.elapsed() > BOOT_LIMIT {
+                break format!("it is not up after {BOOT_LIMIT:?}");
+            }
+            thread::sleep(LOOK_AGAIN);
+        };
+        Err(std::io::Error::other(fault)).context("boot", Path::new("systemd"))
+    }
+}
+
+/// The systemd inside: the descendant of the keeper that is the first process two namespaces down from here.
+fn first_inside(keeper: u32) -> Option<u32> {
+    let depth = |process: &str| {
+        let numbers = status_of(process, "NSpid:");
+        (numbers.split_whitespace().count(), numbers.ends_with("\t1"))
+    };
+    let ours = depth("self").0;
+    let mut processes = vec![keeper];
+    while let Some(process) = processes.pop() {
+        if depth(&process.to_string()) == (ours + 2, true) {
+            return Some(process);
+        }
+        let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
+        processes.extend(children.split_whitespace().filter_map(|number| number.parse::<u32>().ok()));
+    }
+    None
+}
+
+/// What the kernel says of a process; nothing when there is none.
+fn status_of(process: impl std::fmt::Display, key: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let value = status.lines().find_map(|line| line.strip_prefix(key));
+    value.map(|value| value.trim().to_owned()).unwrap_or_default()
+}

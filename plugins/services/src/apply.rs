@@ -1,0 +1,284 @@
+//! Brings many units into their desired states together: one query, one call for each thing that is to be done, one more query.
+
+mod item;
+mod keeping;
+
+use crate::entity::Unit;
+use crate::plan::{Circumstances, Ensure, Step, plan};
+use crate::providers::{self, Done, Manager, Subject, Task};
+use holo_plugin::memory::Memory;
+use holo_plugin::{Applied, Host, Job, SetAnswers, Stream};
+use item::Item;
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::Duration;
+
+/// How long a unit that counts as started at once is given to fail.
+const SETTLE: Duration = Duration::from_millis(200);
+
+/// Applies a set of units of which none depends on another.
+pub(crate) fn apply(host: &Host, set: &[Job<'_, Unit>], answers: &mut dyn SetAnswers) {
+    let manager = providers::manager(host);
+    set.iter().for_each(|job| job.entity.all.forget_states());
+    let memory = match Memory::open(host) {
+        Ok(memory) => memory,
+        Err(error) => return fail_all(set.len(), &error.to_string(), answers),
+    };
+    let items = set.iter().map(|job| Item::new(*job)).collect();
+    let mut run = Run { manager: &*manager, memory, items, answers };
+    if let Err(problem) = run.go() {
+        run.fail_rest(&problem);
+    }
+}
+
+fn fail_all(count: usize, problem: &str, answers: &mut dyn SetAnswers) {
+    for place in 0..count {
+        answers.begin(place);
+        answers.output(place).error(problem);
+        answers.end(place, Applied::FAILED);
+    }
+}
+
+struct Run<'a, 'r> {
+    manager: &'r dyn Manager,
+    memory: Memory,
+    items: Vec<Item<'a>>,
+    answers: &'r mut dyn SetAnswers,
+}
+
+impl Run<'_, '_> {
+    fn go(&mut self) -> Result<(), String> {
+        self.recall();
+        self.look(&self.places(|_| true))?;
+        self.read_files()?;
+        self.plan(&self.places(|_| true), true);
+        for place in self.places(|item| item.steps.is_empty() && item.changes.is_empty() && !item.unit.is_orphan()) {
+            self.end(place);
+        }
+        self.unmask()?;
+        self.keep_bases();
+        for step in Step::ALL {
+            self.act(step);
+        }
+        self.look_back()?;
+        self.finish();
+        Ok(())
+    }
+
+    fn places(&self, counts: impl Fn(&Item<'_>) -> bool) -> Vec<usize> {
+        let items = self.items.iter().enumerate();
+        items.filter(|(_, item)| item.is_at_work() && counts(item)).map(|(place, _)| place).collect()
+    }
+
+    /// Finds out how these units are.
+    fn look(&mut self, places: &[usize]) -> Result<(), String> {
+        if places.is_empty() {
+            return Ok(());
+        }
+        let items = places.iter().map(|&place| &self.items[place]);
+        let subjects: Vec<Subject<'_>> =
+            items.map(|item| Subject { unit: &item.unit.name, record: &item.record }).collect();
+        let states =
+            self.manager.states(&subjects).map_err(|problem| format!("cannot find out how units are: {problem}"))?;
+        for (&place, state) in places.iter().zip(states) {
+            match state {
+                Ok(state) => self.items[place].state = state,
+                Err(problem) => self.fail(place, &format!("{}: {problem}", self.items[place].unit.name)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Has all files read again if those of one unit have changed: systemd can only read all of them.
+    fn read_files(&mut self) -> Result<(), String> {
+        let outdated = self.places(|item| item.state.is_outdated);
+        if outdated.is_empty() {
+            return Ok(());
+        }
+        for &place in &outdated {
+            self.begin(place);
+        }
+        self.manager.read_files().map_err(|problem| format!("cannot read the files of units again: {problem}"))?;
+        for &place in &outdated {
+            let item = &mut self.items[place];
+            item.changes.push(format!("read the files of {} again", item.unit.name));
+        }
+        self.look(&self.places(|_| true))
+    }
+
+    fn plan(&mut self, places: &[usize], says_problems: bool) {
+        for &place in places {
+            let item = &mut self.items[place];
+            let circumstances = Circumstances { refresh: item.refresh, may_come: false };
+            let plan = plan(&item.unit.name, &item.unit.wanted, &item.state, circumstances);
+            item.steps = plan.steps;
+            if says_problems && !plan.problems.is_empty() {
+                self.hopeless(place, &plan.problems);
+            }
+        }
+    }
+
+    /// Does what can be done about a unit that cannot be brought into its desired state: its files can still become right.
+    fn hopeless(&mut self, place: usize, problems: &[String]) {
+        self.begin(place);
+        self.items[place].steps.retain(|step| step.is_of_files());
+        self.keep(&[place]);
+        for step in self.items[place].steps.clone() {
+            self.act_on(step, &[place], self.items[place].unit.timeout);
+        }
+        self.keep(&[place]);
+        for problem in problems {
+            self.fail(place, problem);
+        }
+    }
+
+    /// Unmasks what is to be unmasked, and only then sees what else there is to do.
+    fn unmask(&mut self) -> Result<(), String> {
+        let unmasks = |step: &Step| matches!(step, Step::Unmask | Step::UnmaskForNow);
+        let masked = self.places(|item| item.steps.iter().any(unmasks));
+        for &place in &masked {
+            self.items[place].steps.retain(unmasks);
+        }
+        self.keep(&masked);
+        for step in [Step::Unmask, Step::UnmaskForNow] {
+            self.act(step);
+        }
+        let masked: Vec<usize> = masked.into_iter().filter(|&place| self.items[place].is_at_work()).collect();
+        self.look(&masked)?;
+        self.plan(&masked, true);
+        Ok(())
+    }
+
+    /// Does one thing to all units that want it; each time limit has a call of its own.
+    fn act(&mut self, step: Step) {
+        let mut calls: BTreeMap<Option<Duration>, Vec<usize>> = BTreeMap::new();
+        for place in self.places(|item| item.steps.contains(&step)) {
+            calls.entry(self.items[place].unit.timeout).or_default().push(place);
+        }
+        for (timeout, places) in calls {
+            self.act_on(step, &places, timeout);
+        }
+    }
+
+    fn act_on(&mut self, step: Step, places: &[usize], timeout: Option<Duration>) {
+        for &place in places {
+            self.begin(place);
+        }
+        let items = places.iter().map(|&place| &self.items[place]);
+        let tasks: Vec<Task<'_>> = items.map(|item| Task { unit: &item.unit.name, state: &item.state }).collect();
+        let done = self.manager.act(step, &tasks, timeout);
+        for (&place, done) in places.iter().zip(done) {
+            let item = &mut self.items[place];
+            let name = &item.unit.name;
+            match done {
+                Done::Really if step.starts() && item.state.comes_to_an_end => {
+                    item.record.ran_in_boot = self.manager.boot();
+                    item.changes.push(step.done(name));
+                }
+                Done::Really => item.changes.push(step.done(name)),
+                Done::Mocked(command) => {
+                    item.record.mock.note(step);
+                    item.changes.push(step.done(name));
+                    self.answers.output(place).print(format!("MOCK: {command}\n"));
+                }
+                Done::Failed(lines) => {
+                    let mut lines = lines.into_iter().filter(|line| !line.starts_with("See "));
+                    let first = lines.next().unwrap_or_default();
+                    self.fail(place, &format!("{}: {first}", step.cannot(name)));
+                    self.show(place, lines);
+                    if !step.is_of_files() {
+                        self.show(place, self.manager.last_words(name));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sees whether all is as it shall be now.
+    fn look_back(&mut self) -> Result<(), String> {
+        let worked_on = self.places(|item| !item.steps.is_empty());
+        let starts = |item: &Item<'_>| item.state.starts_unseen && item.steps.iter().any(|step| step.starts());
+        if worked_on.iter().any(|&place| starts(&self.items[place])) {
+            thread::sleep(SETTLE);
+        }
+        self.look(&worked_on)?;
+        for place in worked_on {
+            let item = &mut self.items[place];
+            if !item.is_at_work() {
+                continue;
+            }
+            item.refresh = false;
+            self.plan(&[place], false);
+            let item = &self.items[place];
+            let (name, words) = (item.unit.name.clone(), item.state.words.clone());
+            let Some(&step) = item.steps.first() else { continue };
+            if step.is_of_files() {
+                self.fail(place, &format!("{}: it is as before", step.cannot(&name)));
+            } else {
+                let does = if item.unit.wanted.ensure == Some(Ensure::Stopped) { "still runs" } else { "does not run" };
+                self.fail(place, &format!("{name} {does}: it is {words}"));
+                self.show(place, self.manager.last_words(&name));
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) {
+        self.keep(&self.places(|_| true));
+        for place in self.places(|_| true) {
+            self.begin(place);
+            let unit = self.items[place].unit;
+            if unit.is_orphan()
+                && let Err(error) = self.memory.forget(&unit.id)
+            {
+                self.fail(place, &error.to_string());
+            }
+        }
+        for place in 0..self.items.len() {
+            self.end(place);
+        }
+    }
+
+    /// Fails everything that has no end yet.
+    fn fail_rest(&mut self, problem: &str) {
+        for place in self.places(|_| true) {
+            self.fail(place, problem);
+        }
+        for place in 0..self.items.len() {
+            self.end(place);
+        }
+    }
+
+    fn begin(&mut self, place: usize) {
+        if !std::mem::replace(&mut self.items[place].begun, true) {
+            self.answers.begin(place);
+        }
+    }
+
+    fn fail(&mut self, place: usize, problem: &str) {
+        self.begin(place);
+        self.items[place].failed = true;
+        self.answers.output(place).error(problem);
+    }
+
+    fn show(&mut self, place: usize, lines: impl IntoIterator<Item = String>) {
+        for line in lines {
+            self.answers.output(place).relay(Stream::Stderr, format!("   {line}\n").as_bytes());
+        }
+    }
+
+    fn end(&mut self, place: usize) {
+        if std::mem::replace(&mut self.items[place].ended, true) {
+            return;
+        }
+        self.begin(place);
+        let item = &mut self.items[place];
+        let changes = std::mem::take(&mut item.changes);
+        let applied = match (item.failed, changes.is_empty() && !item.unit.is_orphan()) {
+            (true, _) => Applied::FAILED,
+            (false, true) => Applied::Unchanged,
+            (false, false) => Applied::Changed(changes),
+        };
+        self.answers.end(place, applied);
+    }
+}

@@ -1,0 +1,60 @@
+//! What an apply remembers: how units were before it, on disk before it changes them, and what only it can know.
+
+use super::Run;
+use super::item::Item;
+use crate::record::Record;
+use holo_plugin::memory::Remembered;
+
+impl Run<'_, '_> {
+    /// Recalls what is known from earlier.
+    pub(super) fn recall(&mut self) {
+        for place in self.places(|_| true) {
+            match self.memory.recall::<Record>(&self.items[place].unit.id) {
+                Ok(Some(remembered)) => {
+                    self.items[place].kept = Some(remembered.base.clone());
+                    self.items[place].record = remembered.base;
+                }
+                Ok(None) => {}
+                Err(error) => self.fail(place, &error.to_string()),
+            }
+            let item = &mut self.items[place];
+            item.record.unit = item.unit.name.to_string();
+        }
+    }
+
+    pub(super) fn keep_bases(&mut self) {
+        self.keep(&self.places(|item| !item.steps.is_empty()));
+    }
+
+    /// Remembers how units are before their steps change that, and that on disk.
+    pub(super) fn keep(&mut self, places: &[usize]) {
+        for &place in places {
+            let item = &mut self.items[place];
+            if !item.unit.is_orphan() {
+                item.steps.iter().for_each(|step| item.record.note(*step, &item.state));
+            }
+        }
+        let places: Vec<usize> = places.iter().copied().filter(|&place| self.is_to_keep(place)).collect();
+        let remembered = |&place: &usize| {
+            let item: &Item<'_> = &self.items[place];
+            Remembered::new(&item.unit.full_report, item.record.clone())
+        };
+        let all: Vec<Remembered<Record>> = places.iter().map(remembered).collect();
+        match self.memory.keep_all(&all) {
+            Ok(()) => {
+                for place in places {
+                    let item = &mut self.items[place];
+                    item.kept = Some(item.record.clone());
+                }
+            }
+            Err(error) => places.into_iter().for_each(|place| self.fail(place, &error.to_string())),
+        }
+    }
+
+    /// Whether there is anything to remember of a unit that is not on disk. What nobody changed can be forgotten.
+    fn is_to_keep(&self, place: usize) -> bool {
+        let item = &self.items[place];
+        let is_known = item.kept.as_ref().map_or(item.record.is_empty(), |kept| *kept == item.record);
+        !item.unit.is_orphan() && !is_known
+    }
+}

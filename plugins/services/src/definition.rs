@@ -1,0 +1,85 @@
+//! What a definition says of a unit.
+
+use crate::plan::{Ensure, Wanted};
+use crate::unit::UnitName;
+use holo_plugin::definitions::{Definition, Invalid};
+use serde::Deserialize;
+
+/// A unit: a service, a socket, a timer, or another one.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Service {
+    /// The unit's name; without a type such as `.timer` it is that of a service.
+    pub(crate) name: String,
+    /// Whether it shall run; it shall unless it is masked.
+    pub(crate) ensure: Option<Ensure>,
+    /// Whether it shall be started at boot; left alone if nothing is said.
+    pub(crate) enable: Option<bool>,
+    /// Whether nothing may start it; left alone if nothing is said.
+    pub(crate) mask: Option<bool>,
+    /// Whether a refresh has it read its configuration again instead of restarting it.
+    #[serde(default)]
+    pub(crate) reload: bool,
+}
+
+impl Definition for Service {
+    const TABLE: &'static str = "service";
+
+    fn validate(&self) -> Result<(), Invalid> {
+        UnitName::new(&self.name).map_err(|problem| Invalid::new("name", problem))?;
+        if self.mask == Some(true) {
+            if self.ensure == Some(Ensure::Running) {
+                return Err(Invalid::new("ensure", "what is masked cannot be started"));
+            }
+            if self.enable == Some(true) {
+                return Err(Invalid::new("enable", "what is masked cannot be enabled"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Service {
+    /// What it shall be like.
+    pub(crate) fn wanted(&self) -> Wanted {
+        let default = if self.mask == Some(true) { Ensure::Stopped } else { Ensure::Running };
+        Wanted {
+            ensure: Some(self.ensure.unwrap_or(default)),
+            enable: self.enable,
+            mask: self.mask,
+            reload: self.reload,
+            restores: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(mask: Option<bool>, ensure: Option<Ensure>, enable: Option<bool>) -> Service {
+        Service { name: "nginx".into(), ensure, enable, mask, reload: false }
+    }
+
+    #[test]
+    fn what_is_masked_shall_not_run() {
+        assert_eq!(service(None, None, None).wanted().ensure, Some(Ensure::Running));
+        assert_eq!(service(Some(false), None, None).wanted().ensure, Some(Ensure::Running));
+        assert_eq!(service(Some(true), None, None).wanted().ensure, Some(Ensure::Stopped));
+        assert!(service(Some(true), Some(Ensure::Running), None).validate().is_err());
+        assert!(service(Some(true), None, Some(true)).validate().is_err());
+        assert!(service(Some(true), Some(Ensure::Stopped), Some(false)).validate().is_ok());
+    }
+
+    #[test]
+    fn the_schema_is_that_of_the_types() {
+        let schema = holo_plugin::definitions::schema::<Service>("Definitions of holo's plugin services");
+        let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/holo-services.schema.json");
+        if std::env::var_os("HOLO_BLESS").is_some_and(|value| value == "1") {
+            std::fs::write(path, &text).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(path).unwrap_or_default(), text, "HOLO_BLESS=1 rewrites it");
+    }
+}

@@ -1,0 +1,14 @@
+//! The `services` plugin: units that shall run or not, at boot or not, or not at all.
+
+mod apply;
+mod definition;
+mod entity;
+mod plan;
+mod providers;
+mod record;
+mod services;
+mod unit;
+
+fn main() -> std::process::ExitCode {
+    holo_plugin::serve(&services::Services)
+}

@@ -1,0 +1,237 @@
+//! What there is to do about a unit: from how it is to how it shall be, step by step.
+
+use crate::providers::UnitState;
+use crate::providers::state::{Enablement, Load, Phase};
+use crate::unit::UnitName;
+use serde::Deserialize;
+
+/// Whether a unit shall run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Ensure {
+    Running,
+    Stopped,
+}
+
+/// How a unit shall be. What is not set is left alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) ensure: Option<Ensure>,
+    pub(crate) enable: Option<bool>,
+    pub(crate) mask: Option<bool>,
+    /// Whether a refresh reloads instead of restarting.
+    pub(crate) reload: bool,
+    /// Whether nothing defines it any more, and this is how it was: where that is impossible by now, all is well.
+    pub(crate) restores: bool,
+}
+
+/// Something that is done to a unit. In this order, so that nothing that is to stay stopped is started in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Step {
+    Unmask,
+    UnmaskForNow,
+    Disable,
+    DisableForNow,
+    Enable,
+    Mask,
+    Stop,
+    Start,
+    Restart,
+    Reload,
+}
+
+/// What there is to do, and what cannot be done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// In their order.
+    pub(crate) steps: Vec<Step>,
+    /// In words that begin with the unit's name.
+    pub(crate) problems: Vec<String>,
+}
+
+/// Under which circumstances it is planned.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Circumstances {
+    /// Something that the unit depends on has changed.
+    pub(crate) refresh: bool,
+    /// What is missing may still come.
+    pub(crate) may_come: bool,
+}
+
+impl Step {
+    /// All of them, in their order.
+    pub(crate) const ALL: [Step; 10] = [
+        Step::Unmask,
+        Step::UnmaskForNow,
+        Step::Disable,
+        Step::DisableForNow,
+        Step::Enable,
+        Step::Mask,
+        Step::Stop,
+        Step::Start,
+        Step::Restart,
+        Step::Reload,
+    ];
+
+    /// What to tell systemctl.
+    pub(crate) fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Step::Unmask => &["unmask"],
+            Step::UnmaskForNow => &["unmask", "--runtime"],
+            Step::Disable => &["disable"],
+            Step::DisableForNow => &["disable", "--runtime"],
+            Step::Enable => &["enable"],
+            Step::Mask => &["mask"],
+            Step::Stop => &["stop"],
+            Step::Start => &["start"],
+            Step::Restart => &["restart"],
+            Step::Reload => &["reload"],
+        }
+    }
+
+    /// Whether it only changes what is on disk, which also works where no systemd runs.
+    pub(crate) fn is_of_files(self) -> bool {
+        self < Step::Stop
+    }
+
+    /// Whether the unit runs afterwards because of it.
+    pub(crate) fn starts(self) -> bool {
+        matches!(self, Step::Start | Step::Restart)
+    }
+
+    /// As a person would tell of it; the infinitive follows "cannot ".
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Step::Unmask | Step::UnmaskForNow => ("unmask", "unmasked"),
+            Step::Disable | Step::DisableForNow => ("disable", "disabled"),
+            Step::Enable => ("enable", "enabled"),
+            Step::Mask => ("mask", "masked"),
+            Step::Stop => ("stop", "stopped"),
+            Step::Start => ("start", "started"),
+            Step::Restart => ("restart", "restarted"),
+            Step::Reload => ("reload", "reloaded"),
+        }
+    }
+
+    pub(crate) fn would(self, unit: &UnitName) -> String {
+        format!("would {} {unit}", self.words().0)
+    }
+
+    pub(crate) fn cannot(self, unit: &UnitName) -> String {
+        format!("cannot {} {unit}", self.words().0)
+    }
+
+    pub(crate) fn done(self, unit: &UnitName) -> String {
+        format!("{} {unit}", self.words().1)
+    }
+}
+
+/// Plans what brings a unit from how it is to how it shall be.
+pub(crate) fn plan(unit: &UnitName, wanted: &Wanted, state: &UnitState, circumstances: Circumstances) -> Plan {
+    let mut planner = Planner { unit, wanted, state, circumstances, plan: Plan::default() };
+    planner.mask();
+    planner.enable();
+    planner.run();
+    planner.plan.steps.sort();
+    planner.plan
+}
+
+struct Planner<'a> {
+    unit: &'a UnitName,
+    wanted: &'a Wanted,
+    state: &'a UnitState,
+    circumstances: Circumstances,
+    plan: Plan,
+}
+
+impl Planner<'_> {
+    fn step(&mut self, step: Step) {
+        self.plan.steps.push(step);
+    }
+
+    fn problem(&mut self, what: &str) {
+        let problem = format!("{} {what}", self.unit);
+        if !self.wanted.restores && !self.plan.problems.contains(&problem) {
+            self.plan.problems.push(problem);
+        }
+    }
+
+    fn is_missing(&self) -> bool {
+        self.state.load == Load::Missing && !self.circumstances.may_come
+    }
+
+    fn is_masked(&self) -> bool {
+        self.state.load == Load::Masked || self.state.enablement.is_masked()
+    }
+
+    /// Whether it is masked when the files are as they shall be.
+    fn stays_masked(&self) -> bool {
+        self.wanted.mask.unwrap_or_else(|| self.is_masked())
+    }
+
+    fn mask(&mut self) {
+        match self.wanted.mask {
+            Some(true) if self.state.enablement != Enablement::Masked => self.step(Step::Mask),
+            Some(false) if self.state.enablement == Enablement::MaskedForNow => self.step(Step::UnmaskForNow),
+            Some(false) if self.is_masked() => self.step(Step::Unmask),
+            _ => {}
+        }
+    }
+
+    fn enable(&mut self) {
+        let enablement = self.state.enablement;
+        match self.wanted.enable {
+            Some(true) if enablement == Enablement::Enabled => {}
+            Some(true) if self.is_missing() => self.problem("does not exist"),
+            Some(true) if self.stays_masked() => self.problem("is masked, and cannot be enabled"),
+            Some(true) => match enablement.why_never() {
+                // What is to be unmasked shows only then what it is; what may come will.
+                _ if self.is_masked() || self.state.load == Load::Missing => self.step(Step::Enable),
+                Some(why) => self.problem(&format!("{why}, and cannot be enabled")),
+                None => self.step(Step::Enable),
+            },
+            Some(false) if enablement == Enablement::Enabled => self.step(Step::Disable),
+            Some(false) if enablement == Enablement::EnabledForNow => self.step(Step::DisableForNow),
+            _ => {}
+        }
+    }
+
+    fn run(&mut self) {
+        let Some(ensure) = self.wanted.ensure else { return };
+        let Some(phase) = self.state.phase else {
+            return self.problem("cannot be started or stopped: systemd is not running here");
+        };
+        match ensure {
+            Ensure::Stopped if phase.is_down() => {}
+            Ensure::Stopped => self.step(Step::Stop),
+            Ensure::Running => self.ensure_running(phase),
+        }
+    }
+
+    fn ensure_running(&mut self, phase: Phase) {
+        let runs = phase.is_up() || (phase == Phase::Down && self.state.has_run);
+        if runs && !self.circumstances.refresh {
+            // A person would want to know before the next boot tells.
+            if self.state.load == Load::Missing && phase.is_up() {
+                self.problem("runs, but its file is gone");
+            }
+        } else if self.is_missing() {
+            self.problem("does not exist");
+        } else if self.stays_masked() {
+            self.problem("is masked, and cannot be started; mask = false unmasks it");
+        } else if self.state.load == Load::Broken {
+            let why = if self.state.load_error.is_empty() { "" } else { ": " };
+            self.problem(&format!("has a file that systemd cannot use{why}{}", self.state.load_error));
+        } else if !runs {
+            self.step(Step::Start);
+        } else if self.wanted.reload && self.state.can_reload {
+            self.step(Step::Reload);
+        } else {
+            self.step(Step::Restart);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

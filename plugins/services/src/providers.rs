@@ -1,0 +1,112 @@
+//! What rules the units of a host. There is one such thing so far; another would be a file beside it that ranks itself for the host.
+
+pub(crate) mod systemd;
+
+pub(crate) use systemd::state;
+
+use crate::plan::Step;
+use crate::record::Record;
+use crate::unit::UnitName;
+use holo_plugin::Host;
+use state::{Enablement, Load, Phase};
+use std::time::Duration;
+
+/// The names that a definition's `provider` may have.
+pub(crate) const NAMES: [&str; 1] = [systemd::NAME];
+
+/// How a unit is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UnitState {
+    /// How far it is; nothing if that cannot be told.
+    pub(crate) phase: Option<Phase>,
+    pub(crate) load: Load,
+    /// Why its files are of no use, if they are not.
+    pub(crate) load_error: String,
+    pub(crate) enablement: Enablement,
+    /// Whether it is down because it came to a good end, as it is meant to.
+    pub(crate) has_run: bool,
+    /// Whether it is meant to come to an end, and is down then.
+    pub(crate) comes_to_an_end: bool,
+    /// Whether it counts as started before anything can have gone wrong.
+    pub(crate) starts_unseen: bool,
+    /// Whether its files have changed since they were read.
+    pub(crate) is_outdated: bool,
+    pub(crate) can_reload: bool,
+    /// Whether there is nothing of it, and it is taken for brought by something that was only printed.
+    pub(crate) is_imagined: bool,
+    /// In the provider's words: `failed (failed), exit-code 3`.
+    pub(crate) words: String,
+}
+
+impl Default for UnitState {
+    /// A unit that there is nothing of.
+    fn default() -> Self {
+        UnitState {
+            phase: None,
+            load: Load::Missing,
+            load_error: String::new(),
+            enablement: Enablement::None,
+            has_run: false,
+            comes_to_an_end: false,
+            starts_unseen: false,
+            is_outdated: false,
+            can_reload: false,
+            is_imagined: false,
+            words: String::new(),
+        }
+    }
+}
+
+/// A unit of which the state is wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'a> {
+    pub(crate) unit: &'a UnitName,
+    pub(crate) record: &'a Record,
+}
+
+/// A unit to which something is done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Task<'a> {
+    pub(crate) unit: &'a UnitName,
+    pub(crate) state: &'a UnitState,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// It was done, as far as anybody said.
+    Really,
+    /// It was not done, as this is not the real system; what would have been run.
+    Mocked(String),
+    /// It failed, for this reason; the first line reads after "cannot start X: ".
+    Failed(Vec<String>),
+}
+
+/// Rules the units of a host.
+pub(crate) trait Manager {
+    /// The states of all these units, in their order; what is wrong with one is its own.
+    ///
+    /// # Errors
+    /// If nothing can be told of any.
+    fn states(&self, subjects: &[Subject<'_>]) -> Result<Vec<Result<UnitState, String>>, String>;
+
+    /// Reads all files of units again.
+    ///
+    /// # Errors
+    /// If that fails.
+    fn read_files(&self) -> Result<(), String>;
+
+    /// Does one thing to all these units, and says what became of each.
+    fn act(&self, step: Step, tasks: &[Task<'_>], timeout: Option<Duration>) -> Vec<Done>;
+
+    /// What a unit said last.
+    fn last_words(&self, unit: &UnitName) -> Vec<String>;
+
+    /// What a boot is told from others by.
+    fn boot(&self) -> Option<String>;
+}
+
+/// What rules the units of this host.
+pub(crate) fn manager(host: &Host) -> Box<dyn Manager> {
+    systemd::manager(host)
+}

@@ -1,0 +1,75 @@
+//! The systemd that runs.
+
+use super::tool::{self, output_of, systemctl};
+use super::{show, state::Phase};
+use crate::plan::Step;
+use crate::providers::{Done, Manager, Subject, Task, UnitState};
+use crate::unit::UnitName;
+use holo_plugin::process::Program;
+use std::fs;
+use std::time::Duration;
+
+/// How many units are asked for at a time: a command line has its limits.
+const AT_A_TIME: usize = 2000;
+/// How many lines of the journal are shown.
+const LINES: &str = "10";
+/// How long the journal may take.
+const JOURNAL_LIMIT: Duration = Duration::from_secs(10);
+
+pub(super) struct Live;
+
+impl Manager for Live {
+    fn states(&self, subjects: &[Subject<'_>]) -> Result<Vec<Result<UnitState, String>>, String> {
+        let boot = self.boot();
+        let mut states = Vec::new();
+        for subjects in subjects.chunks(AT_A_TIME) {
+            let units: Vec<&UnitName> = subjects.iter().map(|subject| subject.unit).collect();
+            let property = format!("--property={}", show::PROPERTIES);
+            let text = output_of(&mut systemctl(&["show", &property], &units))?;
+            for (state, subject) in show::parse(&text, subjects.len())?.into_iter().zip(subjects) {
+                let remembered = boot.is_some() && subject.record.ran_in_boot == boot;
+                states.push(state.map(|state| {
+                    let has_run =
+                        state.has_run || (remembered && state.comes_to_an_end && state.phase == Some(Phase::Down));
+                    UnitState { has_run, ..state }
+                }));
+            }
+        }
+        Ok(states)
+    }
+
+    fn read_files(&self) -> Result<(), String> {
+        output_of(&mut systemctl(&["daemon-reload"], &[])).map(drop)
+    }
+
+    fn act(&self, step: Step, tasks: &[Task<'_>], timeout: Option<Duration>) -> Vec<Done> {
+        if step.starts() {
+            let failed = |task: &&Task<'_>| task.state.phase == Some(Phase::Failed);
+            let failed: Vec<&UnitName> = tasks.iter().filter(failed).map(|task| task.unit).collect();
+            if !failed.is_empty() {
+                // Else what has failed too often is not started again. If it does not work, starting says why.
+                let _ = output_of(&mut systemctl(&["reset-failed"], &failed));
+            }
+        }
+        tool::act(&[], step, tasks, timeout)
+            .unwrap_or_else(|error| vec![Done::Failed(vec![error.to_string()]); tasks.len()])
+    }
+
+    fn last_words(&self, unit: &UnitName) -> Vec<String> {
+        let journal = |arguments: &[&str]| {
+            let mut program = Program::new("journalctl");
+            program.args(arguments).plain_locale().env("SYSTEMD_COLORS", "0").timeout(JOURNAL_LIMIT);
+            program.output().map(|captured| String::from_utf8_lossy(&captured.stdout).into_owned())
+        };
+        // What was said last may still be on its way.
+        let _ = journal(&["--sync"]);
+        let of_unit = format!("--unit={unit}");
+        let text = journal(&["--quiet", "--no-pager", "--no-hostname", "--lines", LINES, &of_unit]);
+        text.unwrap_or_default().lines().map(str::to_owned).collect()
+    }
+
+    fn boot(&self) -> Option<String> {
+        let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        Some(id.trim().to_owned())
+    }
+}

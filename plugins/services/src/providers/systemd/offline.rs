@@ -1,0 +1,141 @@
+//! A root in which no systemd runs: files are all there is.
+
+use super::state::{Enablement, Load, Phase, UnitFileState};
+use super::tool::{self, systemctl};
+use crate::plan::Step;
+use crate::providers::{Done, Manager, Subject, Task, UnitState};
+use crate::unit::UnitName;
+use holo_plugin::process::{Error, Program};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub(super) struct Offline {
+    root: PathBuf,
+    /// Whether what cannot be done is printed, and taken for done. Otherwise it is an error.
+    mocks: bool,
+}
+
+impl Offline {
+    pub(super) fn new(root: &Path, mocks: bool) -> Offline {
+        Offline { root: std::path::absolute(root).unwrap_or_else(|_| root.to_owned()), mocks }
+    }
+
+    fn option(&self) -> String {
+        format!("--root={}", self.root.display())
+    }
+
+    fn on_root(&self, options: &[&str], units: &[&UnitName]) -> Program {
+        systemctl(&[&[&*self.option()], options].concat(), units)
+    }
+
+    /// The states of all units that have a file; nothing if there is no systemctl.
+    fn files(&self) -> Result<Option<HashMap<String, Enablement>>, String> {
+        let captured = match self.on_root(&["list-unit-files", "--full", "--no-legend"], &[]).output() {
+            Ok(captured) => captured,
+            Err(Error::NotFound(_)) if self.mocks => return Ok(None),
+            Err(error) => return Err(error.to_string()),
+        };
+        // Where there is no unit at all it ends with 1, and without a word.
+        let is_empty = captured.stdout.is_empty() && captured.stderr.is_empty() && captured.ended.code() == Some(1);
+        let text = if is_empty { String::new() } else { tool::said(&captured)? };
+        let mut files = HashMap::new();
+        for line in text.lines() {
+            let mut words = line.split_whitespace();
+            if let (Some(name), Some(state)) = (words.next(), words.next()) {
+                files.insert(name.to_owned(), UnitFileState::parse(state)?.meaning);
+            }
+        }
+        Ok(Some(files))
+    }
+
+    /// Whether an instance is enabled: no list has it.
+    fn instance(&self, unit: &UnitName) -> Result<Enablement, String> {
+        let captured = self.on_root(&["is-enabled"], &[unit]).output().map_err(|error| error.to_string())?;
+        let text = String::from_utf8_lossy(&captured.stdout).trim().to_owned();
+        if text.is_empty() {
+            let said = String::from_utf8_lossy(&captured.stderr).trim().to_owned();
+            return Err(format!("cannot tell whether {unit} is enabled: {said}"));
+        }
+        UnitFileState::parse(&text).map(|state| state.meaning)
+    }
+
+    fn state(&self, subject: &Subject<'_>, files: Option<&HashMap<String, Enablement>>) -> Result<UnitState, String> {
+        let (unit, mock) = (subject.unit, &subject.record.mock);
+        let mut state = UnitState { can_reload: true, ..UnitState::default() };
+        if self.mocks {
+            state.phase = Some(if mock.runs == Some(true) { Phase::Up } else { Phase::Down });
+        }
+        let has_template =
+            |files: &HashMap<String, Enablement>| unit.template().is_some_and(|template| files.contains_key(&template));
+        let known = match files {
+            Some(files) => match files.get(unit.as_str()) {
+                Some(enablement) => Some(*enablement),
+                None if has_template(files) => Some(self.instance(unit)?),
+                None => None,
+            },
+            None => None,
+        };
+        match known {
+            Some(enablement) => {
+                state.load = if enablement.is_masked() { Load::Masked } else { Load::Loaded };
+                state.enablement = enablement;
+            }
+            None if self.mocks => {
+                // Whoever would bring it may only have been printed, as what is known of it was.
+                state.is_imagined = true;
+                (state.load, state.enablement) = match (mock.masked, mock.enabled) {
+                    (Some(true), _) => (Load::Masked, Enablement::Masked),
+                    (_, Some(true)) => (Load::Loaded, Enablement::Enabled),
+                    _ => (Load::Loaded, Enablement::Disabled),
+                };
+            }
+            None => {}
+        }
+        Ok(state)
+    }
+
+    /// What would be run on the real system.
+    fn mocked(step: Step, unit: &UnitName) -> Done {
+        Done::Mocked(format!("systemctl {} {unit}", step.arguments().join(" ")))
+    }
+}
+
+impl Manager for Offline {
+    fn states(&self, subjects: &[Subject<'_>]) -> Result<Vec<Result<UnitState, String>>, String> {
+        let files = self.files()?;
+        Ok(subjects.iter().map(|subject| self.state(subject, files.as_ref())).collect())
+    }
+
+    fn read_files(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn act(&self, step: Step, tasks: &[Task<'_>], timeout: Option<Duration>) -> Vec<Done> {
+        let is_real = |task: &Task<'_>| step.is_of_files() && !task.state.is_imagined;
+        let mut all: Vec<Done> = tasks.iter().map(|task| Self::mocked(step, task.unit)).collect();
+        let real: Vec<usize> = (0..tasks.len()).filter(|&place| !self.mocks || is_real(&tasks[place])).collect();
+        if real.is_empty() {
+            return all;
+        }
+        let option = self.option();
+        let chosen: Vec<Task<'_>> = real.iter().map(|&place| tasks[place]).collect();
+        let done = match tool::act(&[&option], step, &chosen, timeout) {
+            Ok(done) => done,
+            Err(Error::NotFound(_)) if self.mocks => return all,
+            Err(error) => vec![Done::Failed(vec![error.to_string()]); chosen.len()],
+        };
+        for (place, done) in real.into_iter().zip(done) {
+            all[place] = done;
+        }
+        all
+    }
+
+    fn last_words(&self, _: &UnitName) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn boot(&self) -> Option<String> {
+        None
+    }
+}

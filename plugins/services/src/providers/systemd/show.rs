@@ -1,0 +1,104 @@
+//! Reads what `systemctl show` says of many units at once.
+
+use super::state::{ActiveState, LoadState, Phase, SubState, UnitFileState};
+use crate::providers::UnitState;
+use std::collections::HashMap;
+
+/// What is asked for.
+pub(super) const PROPERTIES: &str = "LoadState,LoadError,ActiveState,SubState,UnitFileState,NeedDaemonReload,CanReload,Type,\
+                                     RemainAfterExit,Result,ExecMainStatus,InactiveExitTimestampMonotonic";
+
+/// The states of so many units, in the order in which they were asked for: each is a block of lines.
+///
+/// # Errors
+/// If there are not as many as were asked for: then nobody knows whose is whose.
+pub(super) fn parse(text: &str, count: usize) -> Result<Vec<Result<UnitState, String>>, String> {
+    let blocks: Vec<&str> = text.split("\n\n").map(str::trim).filter(|block| !block.is_empty()).collect();
+    if blocks.len() != count {
+        return Err(format!("systemctl shows {} units of {count}", blocks.len()));
+    }
+    Ok(blocks.into_iter().map(state).collect())
+}
+
+fn state(block: &str) -> Result<UnitState, String> {
+    let properties: HashMap<&str, &str> = block.lines().filter_map(|line| line.split_once('=')).collect();
+    let property = |name: &str| properties.get(name).copied().unwrap_or_default();
+    let is = |name: &str| property(name) == "yes";
+    let (active, sub) = (ActiveState::parse(property("ActiveState"))?, SubState::parse(property("SubState"))?);
+    let comes_to_an_end = property("Type") == "oneshot" && !is("RemainAfterExit");
+    // Without a time it has not been started, or systemd has forgotten about it.
+    let has_begun = !matches!(property("InactiveExitTimestampMonotonic"), "" | "0");
+    let result = match (property("Result"), property("ExecMainStatus")) {
+        ("" | "success", _) => String::new(),
+        (result, "" | "0") => format!(", {result}"),
+        (result, status) => format!(", {result} {status}"),
+    };
+    Ok(UnitState {
+        phase: Some(Phase::of(active, sub)),
+        load: LoadState::parse(property("LoadState"))?.meaning,
+        // It is the name of the error, and the error in quotes.
+        load_error: property("LoadError").split_once(' ').map_or("", |(_, text)| text).trim_matches('"').to_owned(),
+        enablement: UnitFileState::parse(property("UnitFileState"))?.meaning,
+        has_run: comes_to_an_end && has_begun && result.is_empty(),
+        comes_to_an_end,
+        starts_unseen: matches!(property("Type"), "simple" | "idle"),
+        is_outdated: is("NeedDaemonReload"),
+        can_reload: is("CanReload"),
+        is_imagined: false,
+        words: format!("{} ({}){result}", property("ActiveState"), property("SubState")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::state::{Enablement, Load};
+    use super::*;
+
+    const RUNNING: &str = "Type=simple\nRemainAfterExit=no\nResult=success\nExecMainStatus=0\nLoadState=loaded\nLoadError=\n\
+                           ActiveState=active\nSubState=running\nUnitFileState=disabled\nInactiveExitTimestampMonotonic=12\n\
+                           CanReload=yes\nNeedDaemonReload=yes\n";
+    const MISSING: &str = "Type=\nResult=success\nExecMainStatus=0\nLoadState=not-found\n\
+                           LoadError=org.freedesktop.systemd1.NoSuchUnit \"Unit x.service not found.\"\n\
+                           ActiveState=inactive\nSubState=dead\nUnitFileState=\nInactiveExitTimestampMonotonic=0\n\
+                           CanReload=no\nNeedDaemonReload=no\n";
+    const FAILED: &str = "Type=oneshot\nRemainAfterExit=no\nResult=exit-code\nExecMainStatus=3\nLoadState=loaded\nLoadError=\n\
+                          ActiveState=failed\nSubState=failed\nUnitFileState=static\nInactiveExitTimestampMonotonic=9\n";
+    const RAN: &str = "Type=oneshot\nRemainAfterExit=no\nResult=success\nExecMainStatus=0\nLoadState=loaded\nLoadError=\n\
+                       ActiveState=inactive\nSubState=dead\nUnitFileState=enabled\nInactiveExitTimestampMonotonic=9\n";
+
+    #[test]
+    fn each_block_is_a_unit() {
+        let states = parse(&[RUNNING, MISSING, FAILED, RAN].join("\n"), 4).unwrap();
+        let [running, missing, failed, ran] = &states[..] else { panic!() };
+        let running = running.as_ref().unwrap();
+        assert_eq!(
+            (running.phase, running.load, running.enablement),
+            (Some(Phase::Up), Load::Loaded, Enablement::Disabled)
+        );
+        assert!(running.can_reload && running.is_outdated && running.starts_unseen && !running.has_run);
+        assert_eq!(running.words, "active (running)");
+        let missing = missing.as_ref().unwrap();
+        assert_eq!(
+            (missing.phase, missing.load, missing.enablement),
+            (Some(Phase::Down), Load::Missing, Enablement::None)
+        );
+        assert_eq!(missing.load_error, "Unit x.service not found.");
+        let failed = failed.as_ref().unwrap();
+        assert_eq!((failed.phase, failed.has_run), (Some(Phase::Failed), false));
+        assert_eq!(failed.words, "failed (failed), exit-code 3");
+        assert!(ran.as_ref().unwrap().has_run);
+    }
+
+    #[test]
+    fn a_block_too_few_is_an_error() {
+        assert_eq!(parse(RUNNING, 2).unwrap_err(), "systemctl shows 1 units of 2");
+        assert_eq!(parse("", 0).unwrap(), []);
+    }
+
+    #[test]
+    fn an_unknown_word_is_one_units_error() {
+        let states = parse(&[RUNNING.replace("running", "dancing"), RAN.to_owned()].join("\n"), 2).unwrap();
+        assert!(states[0].as_ref().unwrap_err().contains("\"dancing\""));
+        assert!(states[1].is_ok());
+    }
+}

@@ -1,0 +1,125 @@
+//! How systemd's tools are called.
+
+use crate::plan::Step;
+use crate::providers::{Done, Task};
+use crate::unit::UnitName;
+use holo_plugin::process::{Captured, Error, Program};
+use std::time::Duration;
+
+/// How long systemd may take to answer a question.
+const QUESTION_LIMIT: Duration = Duration::from_secs(90);
+
+/// A call that does not ask, does not page, and speaks English.
+pub(super) fn systemctl(options: &[&str], units: &[&UnitName]) -> Program {
+    let mut program = Program::new("systemctl");
+    program.args(["--no-pager", "--no-ask-password"]).args(options).arg("--");
+    program.args(units.iter().map(|unit| unit.as_str()));
+    program.plain_locale().env("SYSTEMD_COLORS", "0").env("SYSTEMD_URLIFY", "0");
+    program
+}
+
+/// What a question is answered with.
+pub(super) fn output_of(program: &mut Program) -> Result<String, String> {
+    said(&program.timeout(QUESTION_LIMIT).output().map_err(|error| error.to_string())?)
+}
+
+/// What a call said, if it ended well.
+pub(super) fn said(captured: &Captured) -> Result<String, String> {
+    match captured.ended.failure() {
+        None => Ok(String::from_utf8_lossy(&captured.stdout).into_owned()),
+        Some(failure) => Err(lines(captured).into_iter().next().unwrap_or(failure)),
+    }
+}
+
+/// What a call complained of.
+fn lines(captured: &Captured) -> Vec<String> {
+    let text = String::from_utf8_lossy(&captured.stderr);
+    text.lines().map(str::trim_end).filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+/// Does one thing to all these units with one call. `options` come before the verb.
+///
+/// # Errors
+/// If the tool cannot be called.
+pub(super) fn act(
+    options: &[&str],
+    step: Step,
+    tasks: &[Task<'_>],
+    timeout: Option<Duration>,
+) -> Result<Vec<Done>, Error> {
+    let units: Vec<&UnitName> = tasks.iter().map(|task| task.unit).collect();
+    let mut program = systemctl(&[options, step.arguments()].concat(), &units);
+    if let Some(timeout) = timeout {
+        program.timeout(timeout);
+    }
+    let captured = program.output()?;
+    let Some(failure) = captured.ended.failure() else { return Ok(vec![Done::Really; tasks.len()]) };
+    if captured.ended.timed_out.is_some() {
+        return Ok(vec![Done::Failed(vec![failure]); tasks.len()]);
+    }
+    if step.is_of_files() && tasks.len() > 1 {
+        // One that cannot be changed keeps all others from being.
+        return tasks.iter().map(|task| one(act(options, step, &[*task], timeout))).collect();
+    }
+    Ok(blame(&units, &failure, &lines(&captured)))
+}
+
+fn one(done: Result<Vec<Done>, Error>) -> Result<Done, Error> {
+    done.map(|done| done.into_iter().next().unwrap_or(Done::Really))
+}
+
+/// Finds out whose failure it was: theirs who are named, or everybody's if nobody is.
+fn blame(units: &[&UnitName], failure: &str, lines: &[String]) -> Vec<Done> {
+    let everything = if lines.is_empty() { vec![failure.to_owned()] } else { lines.to_vec() };
+    if units.len() == 1 {
+        return vec![Done::Failed(everything)];
+    }
+    let about = |unit: &&UnitName| lines.iter().filter(|line| names(line, unit)).cloned().collect::<Vec<_>>();
+    let said: Vec<Vec<String>> = units.iter().map(about).collect();
+    if said.iter().all(Vec::is_empty) {
+        return vec![Done::Failed(everything); units.len()];
+    }
+    said.into_iter().map(|said| if said.is_empty() { Done::Really } else { Done::Failed(said) }).collect()
+}
+
+/// Whether a line is about a unit: its name stands there as a word.
+fn names(line: &str, unit: &UnitName) -> bool {
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || ":-_.\\@".contains(letter);
+    line.split(|letter| !is_part(letter)).any(|word| word.trim_end_matches([':', '.']) == unit.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blamed(units: &[&str], lines: &[&str]) -> Vec<Option<Vec<String>>> {
+        let units: Vec<UnitName> = units.iter().map(|unit| UnitName::new(unit).unwrap()).collect();
+        let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
+        let said = |done| match done {
+            Done::Failed(said) => Some(said),
+            _ => None,
+        };
+        blame(&units.iter().collect::<Vec<_>>(), "exit status 1", &lines).into_iter().map(said).collect()
+    }
+
+    #[test]
+    fn who_is_named_is_to_blame() {
+        let job = "Job for b.service failed because the control process exited with error code.";
+        let missing = "Failed to start c.service: Unit c.service not found.";
+        let said = |line: &str| Some(vec![line.to_owned()]);
+        assert_eq!(blamed(&["a", "b", "c", "xb"], &[job, missing]), [None, said(job), said(missing), None]);
+    }
+
+    #[test]
+    fn without_a_name_all_are() {
+        let line = "Failed to connect to bus: No such file or directory";
+        assert_eq!(blamed(&["a", "b"], &[line]), vec![Some(vec![line.to_owned()]); 2]);
+        assert_eq!(blamed(&["a"], &[]), [Some(vec!["exit status 1".to_owned()])]);
+    }
+
+    #[test]
+    fn one_alone_gets_to_hear_everything() {
+        let lines = ["Job for a.service failed.", "See \"systemctl status a.service\" for details.", "And more."];
+        assert_eq!(blamed(&["a"], &lines), [Some(lines.map(str::to_owned).to_vec())]);
+    }
+}

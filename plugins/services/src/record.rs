@@ -1,0 +1,134 @@
+//! What is remembered of a unit: how it was before us, and what only we can know.
+
+use crate::plan::{Ensure, Step, Wanted};
+use crate::providers::UnitState;
+use crate::providers::state::{Enablement, Phase};
+use serde::{Deserialize, Serialize};
+
+/// What is remembered of a unit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Record {
+    /// The unit's whole name.
+    pub(crate) unit: String,
+    /// Whether it ran before we first started or stopped it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ran: Option<bool>,
+    /// Whether it was enabled before we first enabled or disabled it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    was_enabled: Option<bool>,
+    /// Whether it was masked before we first masked or unmasked it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    was_masked: Option<bool>,
+    /// The boot in which we had it run to its end: systemd forgets that of oneshot units that nothing refers to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ran_in_boot: Option<String>,
+    /// What would be, of what was only printed in test mode.
+    #[serde(skip_serializing_if = "Mock::is_empty")]
+    pub(crate) mock: Mock,
+}
+
+/// How a unit would be, had what was printed been run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Mock {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) runs: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) enabled: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) masked: Option<bool>,
+}
+
+impl Mock {
+    fn is_empty(&self) -> bool {
+        *self == Mock::default()
+    }
+
+    /// Takes note of a step that was printed.
+    pub(crate) fn note(&mut self, step: Step) {
+        match step {
+            Step::Unmask | Step::UnmaskForNow => self.masked = Some(false),
+            Step::Mask => self.masked = Some(true),
+            Step::Disable | Step::DisableForNow => self.enabled = Some(false),
+            Step::Enable => self.enabled = Some(true),
+            Step::Stop => self.runs = Some(false),
+            Step::Start | Step::Restart | Step::Reload => self.runs = Some(true),
+        }
+    }
+}
+
+impl Record {
+    /// Whether there is nothing to remember but the name.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Record { unit: self.unit.clone(), ..Record::default() }
+    }
+
+    /// Takes note of how a unit is before a step changes that, unless it is known how it was before an earlier one.
+    pub(crate) fn note(&mut self, step: Step, state: &UnitState) {
+        match step {
+            // What failed was meant to run: whether it would by now, nobody knows, so it is left as it is.
+            Step::Start if state.phase == Some(Phase::Failed) => {}
+            Step::Start | Step::Stop => self.ran = self.ran.or(Some(step == Step::Stop)),
+            // Disabling it would also remove the link to its file, which was there before us.
+            Step::Enable if state.enablement == Enablement::Linked => {}
+            // What held until the next boot cannot be told from what would hold now.
+            Step::Enable if state.enablement == Enablement::EnabledForNow => {}
+            Step::Enable | Step::Disable => self.was_enabled = self.was_enabled.or(Some(step == Step::Disable)),
+            Step::Mask if state.enablement == Enablement::MaskedForNow => {}
+            Step::Mask | Step::Unmask => self.was_masked = self.was_masked.or(Some(step == Step::Unmask)),
+            Step::DisableForNow | Step::UnmaskForNow | Step::Restart | Step::Reload => {}
+        }
+    }
+
+    /// How the unit shall be when nothing defines it any more.
+    pub(crate) fn restored(&self) -> Wanted {
+        let ensure = |ran| if ran { Ensure::Running } else { Ensure::Stopped };
+        Wanted {
+            ensure: self.ran.map(ensure),
+            enable: self.was_enabled,
+            mask: self.was_masked,
+            reload: false,
+            restores: true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(phase: Phase, enablement: Enablement) -> UnitState {
+        UnitState { phase: Some(phase), enablement, ..UnitState::default() }
+    }
+
+    #[test]
+    fn the_first_change_of_each_kind_is_what_counts() {
+        let mut record = Record::default();
+        record.note(Step::Start, &state(Phase::Down, Enablement::Disabled));
+        record.note(Step::Stop, &state(Phase::Up, Enablement::Disabled));
+        record.note(Step::Disable, &state(Phase::Up, Enablement::Enabled));
+        let restored =
+            Wanted { ensure: Some(Ensure::Stopped), enable: Some(true), mask: None, reload: false, restores: true };
+        assert_eq!(record.restored(), restored);
+    }
+
+    #[test]
+    fn what_cannot_be_put_back_is_not_kept() {
+        let mut record = Record::default();
+        record.note(Step::Start, &state(Phase::Failed, Enablement::Disabled));
+        record.note(Step::Enable, &state(Phase::Failed, Enablement::Linked));
+        record.note(Step::Restart, &state(Phase::Up, Enablement::Enabled));
+        assert_eq!(record, Record::default());
+    }
+
+    #[test]
+    fn a_mock_remembers_what_was_printed() {
+        let mut mock = Mock::default();
+        assert!(mock.is_empty());
+        for step in [Step::Enable, Step::Start, Step::Disable, Step::Mask] {
+            mock.note(step);
+        }
+        assert_eq!(mock, Mock { runs: Some(true), enabled: Some(false), masked: Some(true) });
+    }
+}

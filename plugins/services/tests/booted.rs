@@ -1,0 +1,45 @@
+//! Units of a real systemd, booted to throw away, are brought into their declared states, and back.
+
+#[path = "booted/host.rs"]
+mod host;
+#[path = "booted/manual.rs"]
+mod manual;
+#[path = "booted/many.rs"]
+mod many;
+#[path = "booted/stories.rs"]
+mod stories;
+#[path = "booted/troubles.rs"]
+mod troubles;
+
+use holo_testing::overlay::{NEEDS_TO_BOOT, Overlay};
+use holo_testing::trial;
+use host::Host;
+use libtest_mimic::{Arguments, Conclusion, Trial};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+
+type Story = (&'static str, fn(&Host));
+
+fn main() -> ExitCode {
+    let stories = [stories::ALL, troubles::ALL, many::ALL, manual::ALL].concat();
+    // One is enough for all: they take turns.
+    let shared: Arc<Mutex<Option<Host>>> = Arc::default();
+    let mut trials: Vec<Trial> = stories.into_iter().map(|story| told(story, shared.clone())).collect();
+    trials.push(trial("where systemd does not run, units can still be enabled", NEEDS_TO_BOOT, || {
+        troubles::without_systemd(&Host::new(Overlay::new()));
+        Ok(())
+    }));
+    let conclusion: Conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
+    drop(shared);
+    conclusion.exit_code()
+}
+
+fn told((name, story): Story, shared: Arc<Mutex<Option<Host>>>) -> Trial {
+    trial(name, NEEDS_TO_BOOT, move || {
+        let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let host = shared.get_or_insert_with(|| Host::new(Overlay::booted()));
+        host.tidy();
+        story(host);
+        Ok(())
+    })
+}

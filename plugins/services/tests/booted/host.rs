@@ -1,0 +1,124 @@
+//! A host for the stories: what they declare, do, and look at.
+
+use holo_testing::{Overlay, Run, binaries::built};
+
+/// Counts how often systemctl is called, and for what.
+const SPY: &str = "#!/bin/sh\necho \"$*\" >>/run/calls\nexec /usr/bin/systemctl \"$@\"\n";
+
+/// A system on which holo has the plugins `services` and `files`.
+pub(crate) struct Host {
+    pub(crate) system: Overlay,
+}
+
+impl Host {
+    pub(crate) fn new(system: Overlay) -> Host {
+        let plugin = |id: &str| format!("plugin {id}={}\n", built(&format!("holo-{id}")).display());
+        system.write("/etc/holorc", plugin("files") + &plugin("services"));
+        system.must("rm -rf /etc/holorc.d; mkdir -p /usr/share/holo/files /usr/share/holo/services");
+        let host = Host { system };
+        host.spy();
+        host
+    }
+
+    /// Has calls of systemctl noted from now on.
+    #[track_caller]
+    pub(crate) fn spy(&self) {
+        self.system.script("/usr/local/sbin/systemctl", SPY);
+    }
+
+    /// Lets a story begin where nothing is declared or remembered.
+    pub(crate) fn tidy(&self) {
+        self.system
+            .must("rm -rf /usr/share/holo/*/* /var/lib/holo/*/* /var/lib/holo/.engine /run/calls; : >/run/calls");
+    }
+
+    /// Makes a unit in the administrator's folder.
+    #[track_caller]
+    pub(crate) fn unit(&self, name: &str, content: &str) {
+        self.system.write(format!("/etc/systemd/system/{name}"), content);
+    }
+
+    /// Makes a unit that runs until it is stopped, and can be enabled.
+    #[track_caller]
+    pub(crate) fn daemon(&self, name: &str) {
+        self.unit(name, "[Service]\nExecStart=sleep 86400\n[Install]\nWantedBy=basic.target\n");
+    }
+
+    /// Declares nothing but this.
+    #[track_caller]
+    pub(crate) fn declare(&self, text: &str) {
+        self.system.write("/usr/share/holo/services/10-story.toml", text);
+    }
+
+    /// Declares a unit with these further lines, and nothing else.
+    #[track_caller]
+    pub(crate) fn service(&self, name: &str, lines: &str) {
+        self.declare(&format!("[[service]]\nname = '{name}'\n{lines}\n"));
+    }
+
+    /// Declares nothing any more.
+    #[track_caller]
+    pub(crate) fn declare_nothing(&self) {
+        self.system.must("rm -f /usr/share/holo/services/*");
+    }
+
+    /// Applies everything, which has to go well, and returns what was said.
+    #[track_caller]
+    pub(crate) fn apply(&self) -> String {
+        let run = self.system.holo(&["apply"]);
+        assert!(run.success(), "{run}");
+        run.stdout_lossy().into_owned() + &run.stderr_lossy()
+    }
+
+    /// Applies everything, which has to fail, and returns what was said.
+    #[track_caller]
+    pub(crate) fn apply_fails(&self) -> String {
+        let run = self.system.holo(&["apply"]);
+        assert_eq!(run.status, Some(1), "{run}");
+        run.stdout_lossy().into_owned() + &run.stderr_lossy()
+    }
+
+    /// Applies everything, and changes nothing by that.
+    #[track_caller]
+    pub(crate) fn nothing_to_do(&self) {
+        let said = self.apply();
+        assert_eq!(said, "", "something was done");
+        let run = self.check();
+        assert_eq!(run.status, Some(0), "{run}");
+    }
+
+    pub(crate) fn check(&self) -> Run {
+        self.system.holo(&["check"])
+    }
+
+    /// A property of a unit, as systemd has it.
+    #[track_caller]
+    pub(crate) fn property(&self, unit: &str, property: &str) -> String {
+        let text = self.system.must(&format!("/usr/bin/systemctl show --value --property={property} -- '{unit}'"));
+        text.to_string().trim().to_owned()
+    }
+
+    #[track_caller]
+    pub(crate) fn is_active(&self, unit: &str) -> bool {
+        self.property(unit, "ActiveState") == "active"
+    }
+
+    #[track_caller]
+    pub(crate) fn enablement(&self, unit: &str) -> String {
+        self.property(unit, "UnitFileState")
+    }
+
+    /// The calls of systemctl since the story began, or since they were asked for, without those that every call has.
+    #[track_caller]
+    pub(crate) fn calls(&self) -> Vec<String> {
+        let text = self.system.must("cat /run/calls; : >/run/calls").to_string();
+        let common = "--no-pager --no-ask-password ";
+        text.lines().map(|line| line.strip_prefix(common).unwrap_or(line).to_owned()).collect()
+    }
+
+    /// The verbs of these calls.
+    #[track_caller]
+    pub(crate) fn verbs(&self) -> Vec<String> {
+        self.calls().iter().map(|call| call.split(' ').next().unwrap_or_default().to_owned()).collect()
+    }
+}

@@ -1,0 +1,92 @@
+//! Below a root, systemctl enables and masks for real, and what runs is only printed.
+
+use holo_testing::require::Need;
+use holo_testing::{ScratchRoot, trial};
+use libtest_mimic::Arguments;
+use std::process::ExitCode;
+
+const UNIT: &str = "[Service]\nExecStart=true\n[Install]\nWantedBy=multi-user.target\n";
+const WANTS: &str = "etc/systemd/system/multi-user.target.wants";
+
+fn main() -> ExitCode {
+    let stories: [(&str, fn()); 4] = [
+        ("units are enabled below the root, once, and disabled when nothing wants that", enables),
+        ("units are masked and unmasked below the root", masks),
+        ("one that cannot be enabled keeps no other from being", one_by_one),
+        ("without systemctl everything is printed", without_systemctl),
+    ];
+    let trials = stories.map(|(name, story)| {
+        trial(name, &[Need::Program("systemctl")], move || {
+            story();
+            Ok(())
+        })
+    });
+    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
+}
+
+fn root(definitions: &str) -> ScratchRoot {
+    ScratchRoot::new()
+        .file("etc/os-release", "ID=unittest\n")
+        .plugin("services")
+        .file("usr/lib/systemd/system/a.service", UNIT)
+        .file("usr/lib/systemd/system/t@.service", UNIT)
+        .file("usr/lib/systemd/system/static.service", "[Service]\nExecStart=true\n")
+        .resource("services/01.toml", definitions)
+}
+
+/// Applies everything, and returns the status and what was said.
+fn apply(root: &ScratchRoot) -> (Option<i32>, String) {
+    let run = root.holo(&["apply"]);
+    (run.status, run.stdout_lossy().into_owned() + &run.stderr_lossy())
+}
+
+fn enables() {
+    let root = root("[[service]]\nname = 'a'\nenable = true\n[[service]]\nname = 't@x'\nenable = true\n");
+    let (status, said) = apply(&root);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("MOCK: systemctl start a.service\n") && !said.contains("systemctl enable"), "{said}");
+    assert!(root.exists(format!("{WANTS}/a.service")) && root.exists(format!("{WANTS}/t@x.service")));
+    assert_eq!(apply(&root), (Some(0), String::new()));
+    assert!(root.holo(&["check"]).success());
+    root.write("usr/share/holo/services/01.toml", "");
+    let (status, said) = apply(&root);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("MOCK: systemctl stop a.service\n"), "{said}");
+    assert!(!root.exists(format!("{WANTS}/a.service")) && !root.exists(format!("{WANTS}/t@x.service")));
+    assert_eq!(apply(&root), (Some(0), String::new()));
+    assert!(!root.exists("var/lib/holo/services/base"));
+}
+
+fn masks() {
+    let root = root("[[service]]\nname = 'a'\nmask = true\n[[service]]\nname = 'nowhere'\nmask = true\n");
+    let (status, said) = apply(&root);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(root.exists("etc/systemd/system/a.service"));
+    assert!(said.contains("MOCK: systemctl mask nowhere.service\n"), "{said}");
+    assert_eq!(apply(&root), (Some(0), String::new()));
+    root.write("usr/share/holo/services/01.toml", "[[service]]\nname = 'a'\nmask = false\nenable = true\n");
+    let (status, said) = apply(&root);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(!root.exists("etc/systemd/system/a.service") && root.exists(format!("{WANTS}/a.service")));
+    assert_eq!(apply(&root), (Some(0), String::new()));
+}
+
+fn one_by_one() {
+    let unit = "[Service]\nExecStart=true\n[Install]\nWantedBy=not//a-unit\n";
+    let root = root("[[service]]\nname = 'a'\nenable = true\n[[service]]\nname = 'odd'\nenable = true\n[[service]]\nname = 'static'\nenable = true\n")
+        .file("usr/lib/systemd/system/odd.service", unit);
+    let (status, said) = apply(&root);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("!! cannot enable odd.service: "), "{said}");
+    assert!(said.contains("!! static.service is static: "), "{said}");
+    assert!(root.exists(format!("{WANTS}/a.service")), "{said}");
+}
+
+fn without_systemctl() {
+    let root = root("[[service]]\nname = 'a'\nenable = true\n").env("PATH", "/nowhere");
+    let (status, said) = apply(&root);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("MOCK: systemctl enable a.service\nMOCK: systemctl start a.service\n"), "{said}");
+    assert!(!root.exists(WANTS));
+    assert_eq!(apply(&root), (Some(0), String::new()));
+}
