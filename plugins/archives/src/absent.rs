@@ -56,9 +56,9 @@ impl Removal<'_> {
         Ok(changes)
     }
 
-    pub(crate) fn would_remove(&self) -> Result<Vec<String>, Stop> {
+    pub(crate) fn would_remove(&self, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
         let record = self.record()?;
-        let mut changes = self.would_remove_trees(&record);
+        let mut changes = self.would_remove_trees(&record, output)?;
         match self.found(&self.place(), &record)? {
             Found::Nothing => {}
             Found::Changed => return Err(Stop::NeedsForce(ForceTo::Overwrite)),
@@ -101,9 +101,9 @@ impl Removal<'_> {
         Ok(changes)
     }
 
-    pub(crate) fn would_scrub(&self) -> Result<Vec<String>, Stop> {
+    pub(crate) fn would_scrub(&self, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
         let record = self.record()?;
-        let mut changes = self.would_remove_trees(&record);
+        let mut changes = self.would_remove_trees(&record, output)?;
         let is_kept = self.store.kept_download(self.id).looks()?.is_some();
         match self.found(&self.place(), &record)? {
             Found::Changed => return Err(Stop::NeedsForce(ForceTo::Overwrite)),
@@ -149,12 +149,7 @@ impl Removal<'_> {
         }
     }
 
-    fn remove_trees(
-        &self,
-        record: &mut Record,
-        force: bool,
-        output: &mut Output<'_>,
-    ) -> Result<Vec<String>, Stop> {
+    fn remove_trees(&self, record: &mut Record, force: bool, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
         let mut changes = Vec::new();
         for directory in record.trees.clone() {
             remove_tree(self.store, self.id, &directory, force, output)?;
@@ -163,9 +158,8 @@ impl Removal<'_> {
         Ok(changes)
     }
 
-    fn would_remove_trees(&self, record: &Record) -> Vec<String> {
-        let fragment = |directory| format!("would remove what was extracted to {directory}");
-        record.trees.iter().map(fragment).collect()
+    fn would_remove_trees(&self, record: &Record, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
+        record.trees.iter().map(|directory| would_remove_tree(self.store, self.id, directory, output)).collect()
     }
 
     /// Removes the directories that we made and nobody has put anything into.
@@ -205,6 +199,20 @@ pub(crate) fn remove_tree(
     let mut site = Site::open(store, id, directory)?;
     site.clear_staging()?;
     site.install(None, "", force).map_err(|refusal| refused(refusal, directory, output))
+}
+
+/// What removing everything would do that was extracted to a directory.
+pub(crate) fn would_remove_tree(
+    store: &Store,
+    id: &str,
+    directory: &str,
+    output: &mut Output<'_>,
+) -> Result<String, Stop> {
+    let losses = Site::open(store, id, directory)?.losses_of_removal();
+    match losses.and_then(|losses| if losses.is_empty() { Ok(()) } else { Err(Refusal::NeedsForce(losses)) }) {
+        Ok(()) => Ok(format!("would remove what was extracted to {directory}")),
+        Err(refusal) => Err(refused(refusal, directory, output)),
+    }
 }
 
 /// A person's files that would be lost are named, but not all of them if there are many.

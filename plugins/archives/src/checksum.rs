@@ -134,6 +134,9 @@ mod tests {
         assert_eq!(sums.matches(&wanted.parse().unwrap()), Ok(()));
         let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(sums.sha256, sha256);
-        assert_eq!(sums.matches(&format!("sha256:{}", "0".repeat(64)).parse().unwrap()), Err(format!("sha256:{sha256}")));
+        assert_eq!(
+            sums.matches(&format!("sha256:{}", "0".repeat(64)).parse().unwrap()),
+            Err(format!("sha256:{sha256}"))
+        );
     }
 }

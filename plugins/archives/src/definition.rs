@@ -218,7 +218,8 @@ fn account(key: &'static str, name: &str) -> Result<(), Invalid> {
 /// A mode as people write it.
 fn octal(text: &str) -> Result<u32, String> {
     let digits = text.strip_prefix("0o").or_else(|| text.strip_prefix("0O")).unwrap_or(text);
-    let is_octal = !digits.is_empty() && digits.len() <= 5 && digits.bytes().all(|digit| (b'0'..=b'7').contains(&digit));
+    let is_octal =
+        !digits.is_empty() && digits.len() <= 5 && digits.bytes().all(|digit| (b'0'..=b'7').contains(&digit));
     match u32::from_str_radix(digits, 8) {
         Ok(mode) if is_octal && mode <= 0o7777 => Ok(mode),
         _ => Err(format!("{text:?} is no mode such as \"0644\"")),

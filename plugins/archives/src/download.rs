@@ -12,6 +12,7 @@ use std::io::{self, Read};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use holo_plugin::error::reason;
 use holo_plugin::{Host, Output, Place, Tree};
 
 pub(crate) use http::Timeouts;
@@ -114,11 +115,11 @@ fn copy(request: &Request<'_>, path: &std::path::Path, place: &Place, host: &Hos
         return Err("it is not a regular file".to_owned());
     }
     if let Some(known) = &request.known {
-        let sums = Sums::of(&mut from, None).map_err(|error| error.to_string())?;
+        let sums = Sums::of(&mut from, None).map_err(|error| reason(&error))?;
         if sums.sha256 == known.sha256 {
             return Ok(Download::Unmodified);
         }
-        io::Seek::rewind(&mut from).map_err(|error| error.to_string())?;
+        io::Seek::rewind(&mut from).map_err(|error| reason(&error))?;
     }
     let mut part = Part::new(place)?;
     let mut buffer = vec![0; BUFFER_SIZE];
@@ -127,7 +128,7 @@ fn copy(request: &Request<'_>, path: &std::path::Path, place: &Place, host: &Hos
             Ok(0) => break,
             Ok(length) => part.append(buffer.get(..length).unwrap_or_default())?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(reason(&error)),
         }
     }
     let sums = part.sums(request.checksum.as_ref())?;

@@ -74,15 +74,15 @@ impl ArchiveEntity {
         }
     }
 
-    fn try_check(&self, host: &Host) -> Result<Vec<String>, Stop> {
+    fn try_check(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
         let store = Store::open(host)?;
         let report = self.report();
         let removal = absent::Removal { store: &store, id: &self.id, path: self.path(), report: &report };
         match &self.defined {
-            Defined::Nowhere(_) => removal.would_scrub(),
-            Defined::As(archive, _) if archive.ensure == Ensure::Absent => removal.would_remove(),
+            Defined::Nowhere(_) => removal.would_scrub(output),
+            Defined::As(archive, _) if archive.ensure == Ensure::Absent => removal.would_remove(output),
             Defined::As(archive, timeout) => {
-                Present { host, store: &store, id: &self.id, archive, timeout: *timeout, report: &report }.check()
+                Present { host, store: &store, id: &self.id, archive, timeout: *timeout, report: &report }.check(output)
             }
         }
     }
@@ -140,7 +140,7 @@ impl Entity for ArchiveEntity {
     }
 
     fn check(&self, host: &Host, output: &mut Output<'_>) -> Verdict {
-        match self.try_check(host) {
+        match self.try_check(host, output) {
             Ok(changes) if changes.is_empty() => Verdict::InDesiredState,
             Ok(changes) => Verdict::WouldChange(changes),
             Err(Stop::NeedsForce(to)) => Verdict::NeedsForce(to),

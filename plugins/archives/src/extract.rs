@@ -9,6 +9,7 @@ use crate::format::Format;
 use crate::limits::{Allowance, Limits};
 use crate::made::{Made, Owner, Thing};
 use bstr::ByteSlice;
+use holo_plugin::error::reason;
 use holo_plugin::{Kind, Place, Tree, settle};
 use std::collections::BTreeMap;
 use std::fs::{File, FileTimes};
@@ -39,11 +40,16 @@ pub(crate) fn extract(
     into: &Arc<Tree>,
     extraction: Extraction<'_>,
 ) -> Result<BTreeMap<PathBuf, Made>, String> {
-    let unreadable = |error: io::Error| format!("cannot read it: {error}");
+    let unreadable = |error: io::Error| format!("cannot read it: {}", reason(&error));
     let size = file.metadata().map_err(unreadable)?.len();
     let allowance = Allowance::new(extraction.limits, size);
-    let mut staging =
-        Staging { tree: Arc::clone(into), extraction, allowance: &allowance, made: BTreeMap::new(), links: BTreeMap::new() };
+    let mut staging = Staging {
+        tree: Arc::clone(into),
+        extraction,
+        allowance: &allowance,
+        made: BTreeMap::new(),
+        links: BTreeMap::new(),
+    };
     match Format::of(file).map_err(unreadable)? {
         None => return Err("it is none of tar, tar.gz, tar.xz, tar.zst, tar.bz2, zip".to_owned()),
         Some(Format::Tar(compression)) => tar::read(compression.reader(file).map_err(unreadable)?, &mut staging)?,
@@ -64,7 +70,7 @@ struct Staging<'a> {
 impl Staging<'_> {
     /// Where the entry of this name goes, if anywhere.
     fn destination(&self, name: &[u8]) -> Result<Option<PathBuf>, String> {
-        self.allowance.enter().map_err(|error| error.to_string())?;
+        self.allowance.enter().map_err(|error| reason(&error))?;
         entry::destination(name, self.extraction.strip).map_err(|problem| at(name, problem))
     }
 
@@ -84,14 +90,14 @@ impl Staging<'_> {
             }
         }
         missing.into_iter().rev().try_for_each(|parent| {
-            self.allowance.enter().map_err(|error| shown(path, error))?;
+            self.allowance.enter().map_err(|error| shown(path, reason(&error)))?;
             self.make_directory(parent, 0o755)
         })
     }
 
     fn make_directory(&mut self, path: PathBuf, mode: u32) -> Result<(), String> {
         // In the staging directory it is ours alone; it gets its mode where it is going to be.
-        self.tree.place(&path).create_directory(0o700).map_err(|error| shown(&path, error.error))?;
+        self.tree.place(&path).create_directory(0o700).map_err(|error| shown(&path, reason(&error.error)))?;
         self.remember(path, Thing::Directory { mode });
         Ok(())
     }
@@ -106,15 +112,16 @@ impl Staging<'_> {
     ) -> Result<(), String> {
         let mode = mode & KEPT_MODE;
         let place = self.free(&path)?;
-        let mut file = place.create().map_err(|error| shown(&path, error.error))?;
+        let mut file = place.create().map_err(|error| shown(&path, reason(&error.error)))?;
         let mut tee = Tee { content, file: &mut file, allowance: self.allowance, size: 0 };
-        let sums = Sums::of(&mut tee, None).map_err(|error| shown(&path, error))?;
+        let sums = Sums::of(&mut tee, None).map_err(|error| shown(&path, reason(&error)))?;
         if tee.size != size {
             return Err(shown(&path, format!("it ends after {} of {size} bytes", tee.size)));
         }
         let Owner { uid, gid } = self.extraction.owner;
-        settle(&file, &place.shown(), uid, gid, mode).map_err(|error| shown(&path, error.error))?;
-        if let Some(time) = modified.and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)))
+        settle(&file, &place.shown(), uid, gid, mode).map_err(|error| shown(&path, reason(&error.error)))?;
+        if let Some(time) =
+            modified.and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)))
         {
             // Not every file system can hold every time; that is no reason to fail.
             let _ = file.set_times(FileTimes::new().set_modified(time));
@@ -130,7 +137,7 @@ impl Staging<'_> {
         let place = self.free(&path)?;
         let Owner { uid, gid } = self.extraction.owner;
         let made = place.create_symlink(target).and_then(|()| place.give_to(uid, gid));
-        made.map_err(|error| shown(&path, error.error))?;
+        made.map_err(|error| shown(&path, reason(&error.error)))?;
         self.links.insert(path.clone(), target.to_owned());
         self.remember(path, Thing::Symlink { target: target.to_owned() });
         Ok(())
@@ -145,7 +152,10 @@ impl Staging<'_> {
             return Ok(());
         }
         let place = self.free(&path)?;
-        place.remove().and_then(|()| self.tree.place(target).link_to(&place)).map_err(|error| shown(&path, error.error))?;
+        place
+            .remove()
+            .and_then(|()| self.tree.place(target).link_to(&place))
+            .map_err(|error| shown(&path, reason(&error.error)))?;
         self.remember(path, made.thing);
         Ok(())
     }
@@ -154,7 +164,7 @@ impl Staging<'_> {
     fn free(&mut self, path: &Path) -> Result<Place, String> {
         self.parents(path)?;
         let place = self.tree.place(path);
-        match place.looks().map_err(|error| shown(path, error.error))? {
+        match place.looks().map_err(|error| shown(path, reason(&error.error)))? {
             Some(looks) if looks.kind == Kind::Directory => Err(shown(path, "it is a directory too")),
             // As with tar, the last entry of a name counts.
             _ => Ok(place),

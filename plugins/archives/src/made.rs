@@ -50,9 +50,8 @@ impl Made {
                 Ok(looks.kind == Kind::Symlink && self.owner.owns(&looks) && *target == place.read_link()?)
             }
             Thing::File { mode, size, sha256 } => {
-                let is_alike = looks.kind == Kind::File
-                    && (looks.mode, looks.size) == (*mode, *size)
-                    && self.owner.owns(&looks);
+                let is_alike =
+                    looks.kind == Kind::File && (looks.mode, looks.size) == (*mode, *size) && self.owner.owns(&looks);
                 Ok(is_alike && *sha256 == sum(place)?)
             }
         }

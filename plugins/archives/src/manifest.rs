@@ -190,7 +190,11 @@ mod tests {
             "./a\\9 type=dir mode=0755",
             "",
         ] {
-            assert_eq!(Manifest::parse(&format!("{good}\n{wrong}")).is_err(), wrong != "./ type=dir mode=0755", "{wrong}");
+            assert_eq!(
+                Manifest::parse(&format!("{good}\n{wrong}")).is_err(),
+                wrong != "./ type=dir mode=0755",
+                "{wrong}"
+            );
         }
     }
 }

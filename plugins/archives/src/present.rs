@@ -2,8 +2,8 @@
 
 mod look;
 
-use crate::absent::{name_changed, refused, remove_tree};
-use crate::address::Credentials;
+use crate::absent::{name_changed, refused, remove_tree, would_remove_tree};
+use crate::address::{Credentials, is_below};
 use crate::definition::Archive;
 use crate::download::{self, Download, Known, Request, Timeouts, Whole};
 use crate::entity::Stop;
@@ -12,7 +12,7 @@ use crate::made::Owner;
 use crate::owner;
 use crate::record::{Fetched, Record, Store, keep};
 use crate::tree::Site;
-use holo_plugin::error::PathError;
+use holo_plugin::error::{PathError, reason};
 use holo_plugin::memory::Remembered;
 use holo_plugin::{Durability, EntityReport, ForceTo, Host, Output, Place, settle};
 use look::{Current, Situation, Wanted};
@@ -73,7 +73,7 @@ impl Present<'_> {
     }
 
     /// What applying it would do. Nothing is asked of any server.
-    pub(crate) fn check(&self) -> Result<Vec<String>, Stop> {
+    pub(crate) fn check(&self, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
         let mut changes = Vec::new();
         let situation = self.look()?;
         if situation.is_created {
@@ -94,7 +94,7 @@ impl Present<'_> {
             changes.push(format!("would extract {} to {directory}", self.archive.path));
         }
         for directory in situation.record.trees.iter().filter(|tree| self.archive.extract_to.as_ref() != Some(tree)) {
-            changes.push(format!("would remove what was extracted to {directory}"));
+            changes.push(would_remove_tree(self.store, self.id, directory, output)?);
         }
         if self.archive.cleanup && situation.wanted == Wanted::There {
             changes.push(format!("would remove {}", self.archive.path));
@@ -167,7 +167,9 @@ impl Present<'_> {
                 self.prepare(situation)?;
                 match self.download(None, situation, output).map_err(Stop::Failed)? {
                     Download::Whole(whole) => self.put(whole, situation, changes).map(Some),
-                    Download::Unmodified => Err(Stop::Failed("the server says that what is missing is unmodified".into())),
+                    Download::Unmodified => {
+                        Err(Stop::Failed("the server says that what is missing is unmodified".into()))
+                    }
                 }
             }
         }
@@ -238,7 +240,7 @@ impl Present<'_> {
         let mut text = String::new();
         let file = place.open().map_err(|error| error.to_string())?;
         let read = file.take(PASSWORD_LENGTH).read_to_string(&mut text);
-        read.map_err(|error| format!("read {}: {error}", place.shown().display()))?;
+        read.map_err(|error| format!("read {}: {}", place.shown().display(), reason(&error)))?;
         Ok(text.lines().next().unwrap_or_default().to_owned())
     }
 
@@ -274,12 +276,7 @@ impl Present<'_> {
     }
 
     /// Puts a download into its place.
-    fn put(
-        &self,
-        mut whole: Whole,
-        situation: &mut Situation<'_>,
-        changes: &mut Vec<String>,
-    ) -> Result<AtHand, Stop> {
+    fn put(&self, mut whole: Whole, situation: &mut Situation<'_>, changes: &mut Vec<String>) -> Result<AtHand, Stop> {
         let Owner { uid, gid } = self.owner().map_err(Stop::Failed)?;
         settle(&whole.file, &whole.place.shown(), uid, gid, self.archive.mode())?;
         Durability::Each.sync([&whole.place], [])?;
@@ -409,7 +406,7 @@ impl Present<'_> {
             Stop::Failed(format!("cannot extract {}: {problem}", situation.place.shown().display()))
         })?;
         let resolved = top.followed()?;
-        if resolved.create_directory(DIRECTORY_MODE)? {
+        if resolved.path().file_name().is_some() && resolved.create_directory(DIRECTORY_MODE)? {
             resolved.change_mode(DIRECTORY_MODE)?;
             resolved.give_to(owner.uid, owner.gid)?;
             Durability::Each.sync([], [&resolved])?;
@@ -463,9 +460,17 @@ impl Present<'_> {
         if situation.record.is_empty() {
             return Ok(());
         }
-        // Of directories that are gone again, nothing needs to be remembered.
-        let exists = |directory: &String| self.store.root.place(Path::new(directory)).exists().unwrap_or(true);
-        situation.record.directories.retain(exists);
+        let wanted = [Some(&self.archive.path), self.archive.extract_to.as_ref()];
+        let mut kept = Vec::new();
+        while let Some(directory) = situation.record.directories.pop() {
+            let is_needed = wanted.into_iter().flatten().any(|path| is_below(path, &directory));
+            let place = self.store.root.place(Path::new(&directory));
+            // Of directories that are gone again, nothing needs to be remembered.
+            if (is_needed || !place.remove_directory()?) && place.exists()? {
+                kept.insert(0, directory);
+            }
+        }
+        situation.record.directories = kept;
         Ok(self.keep_record(situation)?)
     }
 
@@ -482,12 +487,20 @@ impl Present<'_> {
         let situation = self.look()?;
         let mut wrong = Vec::new();
         if !situation.is_created {
+            if let Some(path) = &self.archive.creates {
+                output.warning(format!("{path} was not created"));
+            }
             if !matches!(situation.wanted, Wanted::There | Wanted::CleanedUp) {
                 wrong.push(format!("{} is not what was downloaded", self.archive.path));
             }
-            wrong.extend(self.attributes_to_change(&situation).iter().map(|what| format!("{what} could not be changed")));
+            wrong.extend(
+                self.attributes_to_change(&situation).iter().map(|what| format!("{what} could not be changed")),
+            );
             if self.must_extract(&situation) {
-                wrong.push(format!("{} is not what was extracted", self.archive.extract_to.as_deref().unwrap_or_default()));
+                wrong.push(format!(
+                    "{} is not what was extracted",
+                    self.archive.extract_to.as_deref().unwrap_or_default()
+                ));
                 name_changed(&situation.drift.changed, "/", output);
             }
         }

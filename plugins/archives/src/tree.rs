@@ -150,7 +150,9 @@ impl<'a> Site<'a> {
         let above = self.store.root.place(self.place.path().parent().unwrap_or(Path::new("")));
         match device(&self.place)? {
             // The root itself cannot be looked at by a name.
-            Some(device_here) if above.path().file_name().is_some() && device(&above)? != Some(device_here) => Ok(inside),
+            Some(device_here) if above.path().file_name().is_some() && device(&above)? != Some(device_here) => {
+                Ok(inside)
+            }
             Some(_) if above.path().file_name().is_none() && self.is_mount_point() => Ok(inside),
             _ => Ok(beside),
         }
@@ -173,12 +175,7 @@ impl<'a> Site<'a> {
     /// # Errors
     /// If a person's work would be lost and `force` is not given, or something fails. Then, unless files were being moved already, nothing
     /// has been touched.
-    pub(crate) fn install(
-        &mut self,
-        staged: Option<&Staged>,
-        recipe: &str,
-        force: bool,
-    ) -> Result<(), Refusal> {
+    pub(crate) fn install(&mut self, staged: Option<&Staged>, recipe: &str, force: bool) -> Result<(), Refusal> {
         let none = BTreeMap::new();
         let wanted = staged.map_or(&none, |staged| &staged.made);
         let plan = self.plan(wanted)?;
@@ -205,6 +202,11 @@ impl<'a> Site<'a> {
         }
         self.finish(plan, recipe, staged.is_some())?;
         Ok(())
+    }
+
+    /// What of a person's would be lost if everything went that we made.
+    pub(crate) fn losses_of_removal(&self) -> Result<Vec<PathBuf>, Refusal> {
+        Ok(self.plan(&BTreeMap::new())?.losses)
     }
 
     fn keep_bases(&self, plan: &Plan) -> Result<(), Refusal> {
@@ -285,7 +287,10 @@ impl<'a> Site<'a> {
                 if let Some(states) = self.manifest.as_ref().and_then(|manifest| manifest.made.get(path))
                     && directory.place(path).looks()?.is_some_and(|looks| looks.kind == Kind::Directory)
                 {
-                    made.insert(path.clone(), states.iter().filter(|made| made.is_directory()).take(1).cloned().collect());
+                    made.insert(
+                        path.clone(),
+                        states.iter().filter(|made| made.is_directory()).take(1).cloned().collect(),
+                    );
                 }
             }
         }

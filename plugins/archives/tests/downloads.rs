@@ -247,7 +247,8 @@ fn secrets_go_to_their_server_only_and_are_never_shown() {
         let root = root(&format!("{credentials}\nheaders = {{ X-Token = \"s3cret-word\" }}"));
         root.write("etc/secret", "s3cret-word\n");
         let mut shown = String::new();
-        for arguments in [&["scan"][..], &["check"], &["apply"], &["check"], &["diff"], &["apply"], &["scan", "--json"]] {
+        for arguments in [&["scan"][..], &["check"], &["apply"], &["check"], &["diff"], &["apply"], &["scan", "--json"]]
+        {
             let run = root.holo(arguments);
             assert!(arguments != ["apply"] || run.status == Some(0), "{run}");
             shown += &run.to_string();
@@ -322,7 +323,9 @@ fn what_is_there_is_kept_while_nobody_answers() {
     let is_up = Arc::new(AtomicBool::new(true));
     let up = Arc::clone(&is_up);
     let server =
-        Server::new(move |_| if up.load(Ordering::Relaxed) { Reply::of(BODY).header("ETag", "\"1\"") } else { Reply::new(403) });
+        Server::new(
+            move |_| if up.load(Ordering::Relaxed) { Reply::of(BODY).header("ETag", "\"1\"") } else { Reply::new(403) },
+        );
     let root = root(&format!("url = {:?}", server.url("/a")));
     apply(&root);
     is_up.store(false, Ordering::Relaxed);
@@ -412,7 +415,10 @@ fn a_persons_file_is_kept_and_comes_back() {
     settled(&root);
     fs::remove_file(root.join("usr/share/holo/archives/10-test.toml")).unwrap();
     let scan = root.holo(&["scan"]);
-    assert!(scan.stdout_lossy().contains("Scrubbing") || scan.stdout_lossy().contains("archive:/srv/app.tar"), "{scan}");
+    assert!(
+        scan.stdout_lossy().contains("Scrubbing") || scan.stdout_lossy().contains("archive:/srv/app.tar"),
+        "{scan}"
+    );
     apply(&root);
     assert_eq!(root.read("srv/app.tar"), "found");
     assert_eq!(root.holo(&["scan"]).stdout, "");

@@ -3,6 +3,7 @@
 use super::{Request, Validators};
 use crate::address::{Address, Credentials};
 use base64::Engine as _;
+use holo_plugin::error::reason;
 use std::io::{self, Read};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -43,7 +44,7 @@ impl Failure {
         match error.get_ref().and_then(|inner| inner.downcast_ref::<ureq::Error>()) {
             Some(ureq::Error::Timeout(_)) => Failure::Transient("it stalled".to_owned()),
             _ if error.kind() == io::ErrorKind::TimedOut => Failure::Transient("it stalled".to_owned()),
-            _ => Failure::Transient(format!("it broke off: {error}")),
+            _ => Failure::Transient(format!("it broke off: {}", reason(error))),
         }
     }
 }
@@ -215,7 +216,7 @@ fn failure(error: &ureq::Error) -> Failure {
         E::HostNotFound => Failure::Transient("the host's address is not known".to_owned()),
         E::ConnectionFailed => Failure::Transient("cannot connect".to_owned()),
         E::Io(error) if is_untrusted(error) => Failure::Permanent(format!("its certificate is not trusted: {error}")),
-        E::Io(error) => Failure::Transient(error.to_string()),
+        E::Io(error) => Failure::Transient(reason(error)),
         E::Rustls(error) => Failure::Permanent(format!("its certificate is not trusted: {error}")),
         E::BadUri(_) => Failure::Permanent("it cannot be asked for".to_owned()),
         E::Http(_) => Failure::Permanent("a header cannot be sent".to_owned()),

@@ -2,6 +2,7 @@
 
 use super::{Download, Validators, Whole};
 use crate::checksum::{Checksum, Sums};
+use holo_plugin::error::reason;
 use holo_plugin::{Kind, Place};
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -37,7 +38,7 @@ impl Part {
             return Part::new(place);
         }
         let mut file = place.open_to_write().map_err(|error| error.to_string())?;
-        let length = file.seek(SeekFrom::End(0)).map_err(|error| error.to_string())?;
+        let length = file.seek(SeekFrom::End(0)).map_err(|error| reason(&error))?;
         Ok(Part { place: place.clone(), file, length, is_patched: length > 0 })
     }
 
@@ -49,7 +50,7 @@ impl Part {
     pub(super) fn restart(&mut self) -> Result<(), String> {
         if self.length > 0 {
             let emptied = self.file.set_len(0).and_then(|()| self.file.rewind());
-            emptied.map_err(|error| error.to_string())?;
+            emptied.map_err(|error| reason(&error))?;
             self.length = 0;
         }
         self.is_patched = false;
@@ -57,7 +58,7 @@ impl Part {
     }
 
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let failed = |error| format!("write {}: {}", self.place.shown().display(), words(&error));
+        let failed = |error| format!("write {}: {}", self.place.shown().display(), reason(&error));
         self.file.write_all(bytes).map_err(failed)?;
         self.length += bytes.len() as u64;
         Ok(())
@@ -75,8 +76,8 @@ impl Part {
     /// The sums of everything; the next byte is still appended.
     pub(super) fn sums(&mut self, wanted: Option<&Checksum>) -> Result<Sums, String> {
         let rewound = self.file.rewind();
-        let sums = rewound.and_then(|()| Sums::of(&mut self.file, wanted)).map_err(|error| error.to_string())?;
-        self.file.seek(SeekFrom::End(0)).map_err(|error| error.to_string())?;
+        let sums = rewound.and_then(|()| Sums::of(&mut self.file, wanted)).map_err(|error| reason(&error))?;
+        self.file.seek(SeekFrom::End(0)).map_err(|error| reason(&error))?;
         Ok(sums)
     }
 
@@ -89,8 +90,4 @@ impl Part {
     pub(super) fn into_whole(self, sums: Sums, validators: Validators) -> Download {
         Download::Whole(Whole { place: self.place, file: self.file, sums, validators })
     }
-}
-
-fn words(error: &std::io::Error) -> String {
-    error.to_string()
 }

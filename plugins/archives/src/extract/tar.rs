@@ -1,12 +1,13 @@
 //! Reads tars.
 
 use super::{Staging, at, entry};
+use holo_plugin::error::reason;
 use std::io::{self, Read};
 use tar::EntryType;
 
 pub(super) fn read(unpacked: impl Read, staging: &mut Staging<'_>) -> Result<(), String> {
     let allowance = staging.allowance;
-    let broken = |error: io::Error| format!("cannot read it: {error}");
+    let broken = |error: io::Error| format!("cannot read it: {}", reason(&error));
     let mut archive = tar::Archive::new(allowance.metered(unpacked));
     let mut entries = archive.entries().map_err(broken)?;
     loop {
@@ -27,7 +28,7 @@ pub(super) fn read(unpacked: impl Read, staging: &mut Staging<'_>) -> Result<(),
 
 fn take(entry: &mut tar::Entry<'_, impl Read>, staging: &mut Staging<'_>) -> Result<(), String> {
     let name = entry.path_bytes().into_owned();
-    let failed = |error: io::Error| at(&name, error);
+    let failed = |error: io::Error| at(&name, reason(&error));
     let kind = entry.header().entry_type();
     if matches!(kind, EntryType::XGlobalHeader) || kind.as_byte() == b'V' {
         // What is said of all entries, and the label of the volume: neither is an entry.

@@ -1,6 +1,7 @@
 //! Reads zips.
 
 use super::{Staging, at};
+use holo_plugin::error::reason;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use zip::ZipArchive;
@@ -14,8 +15,7 @@ const SYMLINK: u32 = 0o120_000;
 const TARGET_LENGTH: u64 = 4096;
 
 pub(super) fn read(file: &File, staging: &mut Staging<'_>) -> Result<(), String> {
-    let mut archive =
-        ZipArchive::new(BufReader::new(file)).map_err(|error| format!("cannot read it: {error}"))?;
+    let mut archive = ZipArchive::new(BufReader::new(file)).map_err(|error| format!("cannot read it: {error}"))?;
     for index in 0..archive.len() {
         let mut entry = archive.by_index(index).map_err(|error| format!("cannot read entry {index}: {error}"))?;
         let name = entry.name_raw().to_owned();
@@ -32,7 +32,7 @@ pub(super) fn read(file: &File, staging: &mut Staging<'_>) -> Result<(), String>
             SYMLINK => {
                 let mut target = Vec::new();
                 let read = (&mut entry).take(TARGET_LENGTH).read_to_end(&mut target);
-                read.map_err(|error| at(&name, error))?;
+                read.map_err(|error| at(&name, reason(&error)))?;
                 staging.symlink(path, &target)?;
             }
             _ => return Err(at(&name, "it is neither a file, a directory nor a symlink")),
