@@ -91,6 +91,9 @@ impl Removal<'_> {
                 changes.push(format!("removed {}", self.path));
             }
         }
+        // From here on, what is at the path is nothing of ours.
+        (record.download, record.incoming) = (None, None);
+        self.keep_record(&record)?;
         Store::let_go(&kept)?;
         self.remove_directories(&mut record)?;
         self.store.memory.forget(self.id)?;

@@ -5,7 +5,7 @@ mod look;
 use crate::absent::{name_changed, refused, remove_tree, would_remove_tree};
 use crate::address::{Credentials, is_below};
 use crate::definition::Archive;
-use crate::download::{self, Download, Known, Request, Timeouts, Whole};
+use crate::download::{self, Download, Known, Request, Timeouts, Validators, Whole};
 use crate::entity::Stop;
 use crate::extract::{Extraction, extract};
 use crate::made::Owner;
@@ -312,7 +312,7 @@ impl Present<'_> {
             sha256: whole.sums.sha256.clone(),
             checksum: self.archive.checksum().map(|checksum| checksum.to_string()),
             source: self.source(),
-            validators: whole.validators.clone(),
+            validators: if self.archive.checksum.is_none() { whole.validators.clone() } else { Validators::default() },
         }
     }
 
@@ -343,7 +343,7 @@ impl Present<'_> {
             sha256: current.sums.sha256.clone(),
             checksum: self.archive.checksum().map(|checksum| checksum.to_string()),
             source: self.source(),
-            validators: download::Validators::default(),
+            validators: Validators::default(),
         };
         self.keep_base(situation)?;
         situation.record.download = Some(adopted);

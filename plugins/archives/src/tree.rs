@@ -315,7 +315,12 @@ impl<'a> Site<'a> {
         let made = self.manifest.as_ref().map(|manifest| &manifest.made);
         let mut open = vec![PathBuf::new()];
         while let Some(folder) = open.pop() {
-            for name in self.kept_at(&folder.join("x")).siblings()? {
+            let inside = self.kept_at(&folder.join("x"));
+            let names = inside.siblings()?;
+            if names.is_empty() {
+                inside.remove_empty_folders(Path::new(""));
+            }
+            for name in names {
                 let path = folder.join(name);
                 let kept = self.kept_at(&path);
                 if kept.looks()?.is_some_and(|looks| looks.kind == Kind::Directory) {

@@ -61,6 +61,10 @@ impl Site<'_> {
             Some(Kind::Directory) if made.is_directory() => {
                 if was_made {
                     plan.made.insert(path.to_owned(), made.clone());
+                    // Whoever was killed may not have come to giving it its mode.
+                    if self.is_unfinished() {
+                        plan.directories.push(path.to_owned());
+                    }
                 }
                 return Ok(());
             }
