@@ -1,6 +1,6 @@
 //! I/O errors in the words that Holo's users know: `open PATH: permission denied`.
 
-use holo_protocol::words::reason;
+pub use holo_protocol::words::reason;
 use std::fmt::{self, Display};
 use std::io;
 use std::path::{Path, PathBuf};

@@ -75,7 +75,11 @@ impl Place {
     /// If there is no directory here.
     pub fn as_tree(&self) -> Result<Arc<Tree>> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let root = self.with("open", |directory, name| rustix::fs::openat(directory, name, flags, Mode::empty()))?;
+        let root = self.with("open", |directory, name| {
+            // The top of a tree has no name of its own.
+            let name = if name.is_empty() { ".".as_ref() } else { name };
+            rustix::fs::openat(directory, name, flags, Mode::empty())
+        })?;
         Ok(Arc::new(Tree { root, shown: self.shown(), links: Links::None, last: Mutex::default() }))
     }
 
@@ -224,6 +228,8 @@ mod tests {
         assert!(tree.place(Path::new("link/x")).create().is_err());
         assert!(whole.place(Path::new("in/link/x")).create().is_ok());
         assert!(whole.place(Path::new("in/link")).as_tree().is_err());
+        let strict = whole.place(Path::new("/")).as_tree().unwrap();
+        assert!(strict.place(Path::new("in/link/x")).exists().is_ok_and(|exists| !exists));
         // What was opened is what is meant, whatever the name means later.
         fs::rename(folder.path().join("in"), folder.path().join("moved")).unwrap();
         assert!(tree.place(Path::new("y")).create().is_ok());

@@ -1,0 +1,242 @@
+//! Removes what was made, and puts back what was there before.
+
+use crate::entity::Stop;
+use crate::made::sum;
+use crate::record::{Record, Store, is_kept, keep, put_back};
+use crate::tree::{Refusal, Site};
+use holo_plugin::error::PathError;
+use holo_plugin::memory::Remembered;
+use holo_plugin::{Durability, EntityReport, ForceTo, Kind, Output, Place};
+use std::path::Path;
+
+/// An entity that is to go.
+pub(crate) struct Removal<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) id: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) report: &'a EntityReport,
+}
+
+/// What is at the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    /// What we downloaded.
+    Ours,
+    /// What was there before us.
+    Base,
+    /// A file that we know nothing of, and never had one there.
+    Foreign,
+    /// What a person made of ours.
+    Changed,
+}
+
+impl Removal<'_> {
+    /// Makes sure that there is neither the download nor anything that was extracted.
+    pub(crate) fn remove(&self, force: bool, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
+        let mut record = self.record()?;
+        let place = self.place();
+        let found = self.found(&place, &record)?;
+        if found == Found::Changed && !force {
+            return Err(Stop::NeedsForce(ForceTo::Overwrite));
+        }
+        let mut changes = self.remove_trees(&mut record, force, output)?;
+        if found != Found::Nothing {
+            self.keep_record(&record)?;
+            let kept = self.store.kept_download(self.id);
+            if found == Found::Foreign {
+                keep(&place, &kept)?;
+                Durability::Each.sync([], [&kept])?;
+            }
+            place.remove()?;
+            Durability::Each.sync([], [&place])?;
+            changes.push(format!("removed {}", self.path));
+        }
+        self.end(&mut record, !changes.is_empty())?;
+        Ok(changes)
+    }
+
+    pub(crate) fn would_remove(&self, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
+        let record = self.record()?;
+        let mut changes = self.would_remove_trees(&record, output)?;
+        match self.found(&self.place(), &record)? {
+            Found::Nothing => {}
+            Found::Changed => return Err(Stop::NeedsForce(ForceTo::Overwrite)),
+            _ => changes.push(format!("would remove {}", self.path)),
+        }
+        Ok(changes)
+    }
+
+    /// Puts everything back as it was before us, and forgets the entity.
+    pub(crate) fn scrub(&self, force: bool, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
+        let mut record = self.record()?;
+        let (place, kept) = (self.place(), self.store.kept_download(self.id));
+        let found = self.found(&place, &record)?;
+        if found == Found::Changed && !force {
+            return Err(Stop::NeedsForce(ForceTo::Overwrite));
+        }
+        let mut changes = self.remove_trees(&mut record, force, output)?;
+        let is_kept = kept.looks()?.is_some();
+        match found {
+            Found::Base | Found::Foreign => {}
+            _ if is_kept => {
+                put_back(&kept, &place)?;
+                Durability::Each.sync([], [&place])?;
+                changes.push(format!("restored {}", self.path));
+            }
+            Found::Nothing => {}
+            Found::Ours | Found::Changed => {
+                place.remove()?;
+                Durability::Each.sync([], [&place])?;
+                changes.push(format!("removed {}", self.path));
+            }
+        }
+        // From here on, what is at the path is nothing of ours.
+        (record.download, record.incoming) = (None, None);
+        self.keep_record(&record)?;
+        Store::let_go(&kept)?;
+        self.remove_directories(&mut record)?;
+        self.store.memory.forget(self.id)?;
+        // What it was about is over, even if there was nothing left to do.
+        if changes.is_empty() {
+            changes.push("forgot it".to_owned());
+        }
+        Ok(changes)
+    }
+
+    pub(crate) fn would_scrub(&self, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
+        let record = self.record()?;
+        let mut changes = self.would_remove_trees(&record, output)?;
+        let is_kept = self.store.kept_download(self.id).looks()?.is_some();
+        match self.found(&self.place(), &record)? {
+            Found::Changed => return Err(Stop::NeedsForce(ForceTo::Overwrite)),
+            Found::Base | Found::Foreign => {}
+            _ if is_kept => changes.push(format!("would restore {}", self.path)),
+            Found::Nothing => {}
+            Found::Ours => changes.push(format!("would remove {}", self.path)),
+        }
+        if changes.is_empty() {
+            changes.push("would forget it".to_owned());
+        }
+        Ok(changes)
+    }
+
+    fn record(&self) -> Result<Record, PathError> {
+        Ok(self.store.memory.recall(self.id)?.map(|remembered: Remembered<Record>| remembered.base).unwrap_or_default())
+    }
+
+    fn keep_record(&self, record: &Record) -> Result<(), PathError> {
+        self.store.memory.keep(&Remembered::new(self.report, record.clone()))
+    }
+
+    fn place(&self) -> Place {
+        self.store.root.place(Path::new(self.path))
+    }
+
+    fn found(&self, place: &Place, record: &Record) -> Result<Found, Stop> {
+        let Some(looks) = place.looks()? else { return Ok(Found::Nothing) };
+        match looks.kind {
+            Kind::File | Kind::Symlink => {}
+            Kind::Directory | Kind::Other => {
+                return Err(Stop::Failed(format!("{} is not a manageable file", place.shown().display())));
+            }
+        }
+        if looks.kind == Kind::File && record.fetched().next().is_some() && record.knows(&sum(place)?) {
+            Ok(Found::Ours)
+        } else if is_kept(place, &self.store.kept_download(self.id))? {
+            Ok(Found::Base)
+        } else if record.fetched().next().is_some() {
+            Ok(Found::Changed)
+        } else {
+            Ok(Found::Foreign)
+        }
+    }
+
+    fn remove_trees(&self, record: &mut Record, force: bool, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
+        let mut changes = Vec::new();
+        for directory in record.trees.clone() {
+            remove_tree(self.store, self.id, &directory, force, output)?;
+            changes.push(format!("removed what was extracted to {directory}"));
+        }
+        Ok(changes)
+    }
+
+    fn would_remove_trees(&self, record: &Record, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
+        record.trees.iter().map(|directory| would_remove_tree(self.store, self.id, directory, output)).collect()
+    }
+
+    /// Removes the directories that we made and nobody has put anything into.
+    fn remove_directories(&self, record: &mut Record) -> Result<(), PathError> {
+        // An earlier run may have left part of a download there.
+        self.place().temporary(crate::download::PART_SUFFIX).remove()?;
+        for directory in record.directories.drain(..).rev() {
+            self.store.root.place(Path::new(&directory)).remove_directory()?;
+        }
+        Ok(())
+    }
+
+    /// Remembers no more than is needed for putting things back.
+    fn end(&self, record: &mut Record, changed: bool) -> Result<(), PathError> {
+        // Nothing is remembered, or nothing but that something is kept.
+        if record.is_empty() && !changed {
+            return Ok(());
+        }
+        self.remove_directories(record)?;
+        *record = Record::default();
+        if self.store.kept_download(self.id).looks()?.is_some() {
+            self.keep_record(record)
+        } else {
+            self.store.memory.forget(self.id)
+        }
+    }
+}
+
+/// Removes everything that was extracted to a directory, and puts back what was there before.
+pub(crate) fn remove_tree(
+    store: &Store,
+    id: &str,
+    directory: &str,
+    force: bool,
+    output: &mut Output<'_>,
+) -> Result<(), Stop> {
+    let mut site = Site::open(store, id, directory)?;
+    site.clear_staging()?;
+    site.install(None, "", force).map_err(|refusal| refused(refusal, directory, output))
+}
+
+/// What removing everything would do that was extracted to a directory.
+pub(crate) fn would_remove_tree(
+    store: &Store,
+    id: &str,
+    directory: &str,
+    output: &mut Output<'_>,
+) -> Result<String, Stop> {
+    let losses = Site::open(store, id, directory)?.losses_of_removal();
+    match losses.and_then(|losses| if losses.is_empty() { Ok(()) } else { Err(Refusal::NeedsForce(losses)) }) {
+        Ok(()) => Ok(format!("would remove what was extracted to {directory}")),
+        Err(refusal) => Err(refused(refusal, directory, output)),
+    }
+}
+
+/// A person's files that would be lost are named, but not all of them if there are many.
+pub(crate) fn refused(refusal: Refusal, directory: &str, output: &mut Output<'_>) -> Stop {
+    match refusal {
+        Refusal::Failed(problem) => Stop::Failed(problem),
+        Refusal::NeedsForce(paths) => {
+            name_changed(&paths, directory, output);
+            Stop::NeedsForce(ForceTo::Overwrite)
+        }
+    }
+}
+
+/// How many of a person's files are named.
+const NAMED: usize = 10;
+
+pub(crate) fn name_changed(paths: &[std::path::PathBuf], directory: &str, output: &mut Output<'_>) {
+    for path in paths.iter().take(NAMED) {
+        output.warning(format!("changed by user: {:?}", Path::new(directory).join(path)));
+    }
+    if let Some(more @ 1..) = paths.len().checked_sub(NAMED) {
+        output.warning(format!("changed by user: {more} more"));
+    }
+}

@@ -1,0 +1,142 @@
+//! Checksums: what a download has to be.
+
+use sha2::{Digest, Sha256, Sha512};
+use std::fmt::{self, Display, Write as _};
+use std::io::{self, Read};
+use std::str::FromStr;
+
+/// The algorithm and its result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Checksum {
+    algorithm: Algorithm,
+    digits: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Algorithm {
+    Sha256,
+    Sha512,
+}
+
+impl FromStr for Checksum {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Checksum, String> {
+        let (algorithm, digits, length) = match text.split_once(':') {
+            Some(("sha256", digits)) => (Algorithm::Sha256, digits, 64),
+            Some(("sha512", digits)) => (Algorithm::Sha512, digits, 128),
+            _ => return Err(format!("{text:?} does not begin with \"sha256:\" or \"sha512:\"")),
+        };
+        if digits.len() != length || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return Err(format!("{text:?} does not end with {length} hexadecimal digits"));
+        }
+        Ok(Checksum { algorithm, digits: digits.to_ascii_lowercase() })
+    }
+}
+
+impl Display for Checksum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let algorithm = match self.algorithm {
+            Algorithm::Sha256 => "sha256",
+            Algorithm::Sha512 => "sha512",
+        };
+        write!(f, "{algorithm}:{}", self.digits)
+    }
+}
+
+/// What a file's content is known by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sums {
+    /// The SHA-256, which everything is recorded by.
+    pub(crate) sha256: String,
+    sha512: Option<String>,
+}
+
+impl Sums {
+    /// Reads everything that is left, and finds out what this checksum needs beside the SHA-256.
+    pub(crate) fn of(reader: &mut impl Read, wanted: Option<&Checksum>) -> io::Result<Sums> {
+        let mut sha256 = Sha256::new();
+        let mut sha512 = wanted.filter(|wanted| wanted.algorithm == Algorithm::Sha512).map(|_| Sha512::new());
+        let mut buffer = vec![0; 1 << 16];
+        loop {
+            match reader.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(length) => {
+                    let bytes = buffer.get(..length).unwrap_or_default();
+                    sha256.update(bytes);
+                    if let Some(sha512) = &mut sha512 {
+                        sha512.update(bytes);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Sums { sha256: hex(&sha256.finalize()), sha512: sha512.map(|sum| hex(&sum.finalize())) })
+    }
+
+    /// Whether this is what was wanted; if it is not, what it is.
+    pub(crate) fn matches(&self, wanted: &Checksum) -> Result<(), String> {
+        let (name, found) = match wanted.algorithm {
+            Algorithm::Sha256 => ("sha256", Some(&self.sha256)),
+            Algorithm::Sha512 => ("sha512", self.sha512.as_ref()),
+        };
+        match found {
+            Some(found) if *found == wanted.digits => Ok(()),
+            Some(found) => Err(format!("{name}:{found}")),
+            None => Err("unknown".to_owned()),
+        }
+    }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The SHA-256 of a few bytes.
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_are_strict() {
+        let digits = "a".repeat(64);
+        assert_eq!(format!("sha256:{digits}").parse::<Checksum>().unwrap().to_string(), format!("sha256:{digits}"));
+        let upper = format!("sha256:{}", "A".repeat(64)).parse::<Checksum>().unwrap();
+        assert_eq!(upper.to_string(), format!("sha256:{digits}"));
+        for wrong in [
+            digits.clone(),
+            format!("md5:{digits}"),
+            format!("SHA256:{digits}"),
+            format!("sha256:{}", "a".repeat(63)),
+            format!("sha256: {}", "a".repeat(63)),
+            format!("sha256:{}", "g".repeat(64)),
+            format!("sha512:{digits}"),
+            "sha256:".to_owned(),
+        ] {
+            assert!(wrong.parse::<Checksum>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sums_are_those_of_the_standard() {
+        let wanted = "sha512:ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a\
+                      2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f";
+        let sums = Sums::of(&mut &b"abc"[..], Some(&wanted.parse().unwrap())).unwrap();
+        assert_eq!(sums.matches(&wanted.parse().unwrap()), Ok(()));
+        let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(sums.sha256, sha256);
+        assert_eq!(
+            sums.matches(&format!("sha256:{}", "0".repeat(64)).parse().unwrap()),
+            Err(format!("sha256:{sha256}"))
+        );
+    }
+}

@@ -1,0 +1,235 @@
+//! What a definition says: `[[archive]]` tables.
+
+use crate::address::Address;
+use crate::checksum::Checksum;
+use crate::limits::Limits;
+use holo_plugin::definitions::{Definition, Invalid};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+/// A download, and where it is extracted to.
+#[derive(Clone, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Archive {
+    /// Where the download is kept; an absolute path.
+    pub(crate) path: String,
+    /// Where it comes from: http, https or file.
+    pub(crate) url: Option<String>,
+    /// Where it comes from if the URL cannot be used, in this order.
+    #[serde(default)]
+    pub(crate) mirrors: Vec<String>,
+    /// What it has to be: `sha256:` or `sha512:` and the digits.
+    pub(crate) checksum: Option<String>,
+    /// Headers of the request.
+    #[serde(default)]
+    pub(crate) headers: BTreeMap<String, String>,
+    /// Who asks, where the server wants to know.
+    pub(crate) username: Option<String>,
+    /// The password of the user.
+    pub(crate) password: Option<String>,
+    /// A file with the password in its first line.
+    pub(crate) password_file: Option<String>,
+    /// The directory that it is extracted to; an absolute path.
+    pub(crate) extract_to: Option<String>,
+    /// How many leading directories names in the archive lose.
+    #[serde(default)]
+    pub(crate) strip_components: u32,
+    /// A path: where it exists, nothing is done.
+    pub(crate) creates: Option<String>,
+    /// Whether the download is removed after it has been extracted.
+    #[serde(default)]
+    pub(crate) cleanup: bool,
+    /// Who owns the download and what is extracted from it: a name or a number.
+    pub(crate) owner: Option<String>,
+    /// The group that owns them: a name or a number.
+    pub(crate) group: Option<String>,
+    /// The mode of the download, such as `0644`.
+    pub(crate) mode: Option<String>,
+    /// Whether there shall be anything at all.
+    #[serde(default)]
+    pub(crate) ensure: Ensure,
+    /// How many bytes may be extracted, instead of what is usual for an archive of its size.
+    pub(crate) max_size: Option<u64>,
+    /// How many files and directories may be extracted.
+    pub(crate) max_entries: Option<u64>,
+}
+
+/// Whether there shall be anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Ensure {
+    /// The download is there, and extracted.
+    #[default]
+    Present,
+    /// Neither the download nor what was extracted from it is there.
+    Absent,
+}
+
+/// The mode of a download, if nothing is said.
+const MODE: u32 = 0o644;
+
+impl Archive {
+    pub(crate) fn limits(&self) -> Limits {
+        Limits { size: self.max_size, entries: self.max_entries }
+    }
+
+    /// The mode of the download. Read when it was validated.
+    pub(crate) fn mode(&self) -> u32 {
+        self.mode.as_deref().and_then(|mode| octal(mode).ok()).unwrap_or(MODE)
+    }
+
+    pub(crate) fn checksum(&self) -> Option<Checksum> {
+        self.checksum.as_deref().and_then(|text| text.parse().ok())
+    }
+
+    /// Where it comes from, the first choice first.
+    pub(crate) fn addresses(&self) -> Vec<Address> {
+        self.url.iter().chain(&self.mirrors).filter_map(|url| url.parse().ok()).collect()
+    }
+}
+
+// A password shall not appear in anything that is printed while looking for a mistake.
+impl fmt::Debug for Archive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Archive").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Definition for Archive {
+    const TABLE: &'static str = "archive";
+    const KEY: &'static str = "path";
+
+    fn validate(&self) -> Result<(), Invalid> {
+        absolute("path", &self.path)?;
+        if self.path == "/" {
+            return Err(Invalid::new("path", "it names no file"));
+        }
+        for (key, path) in
+            [("extract_to", &self.extract_to), ("creates", &self.creates), ("password_file", &self.password_file)]
+        {
+            path.iter().try_for_each(|path| absolute(key, path))?;
+        }
+        for (key, name) in [("owner", &self.owner), ("group", &self.group)] {
+            name.iter().try_for_each(|name| account(key, name))?;
+        }
+        if let Some(mode) = &self.mode {
+            octal(mode).map_err(|problem| Invalid::new("mode", problem))?;
+        }
+        if let Some(checksum) = &self.checksum {
+            checksum.parse::<Checksum>().map_err(|problem| Invalid::new("checksum", problem))?;
+        }
+        self.validate_source()?;
+        if self.ensure == Ensure::Present && self.url.is_none() {
+            return Err(Invalid::new("url", "it is missing"));
+        }
+        if self.extract_to.is_none() {
+            if self.cleanup {
+                return Err(Invalid::new("cleanup", "without extract_to, nothing would be left"));
+            }
+            if self.strip_components > 0 {
+                return Err(Invalid::new("strip_components", "it is of no use without extract_to"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Archive {
+    fn validate_source(&self) -> Result<(), Invalid> {
+        let mut addresses = Vec::new();
+        for (key, url) in self.url.iter().map(|url| ("url", url)).chain(self.mirrors.iter().map(|url| ("mirrors", url)))
+        {
+            addresses.push(url.parse::<Address>().map_err(|problem| Invalid::new(key, problem))?);
+        }
+        let in_url = addresses.iter().any(|address| address.credentials().is_some());
+        match (&self.username, &self.password, &self.password_file) {
+            (None, None, None) | (Some(_), Some(_), None) | (Some(_), None, Some(_)) => {}
+            (Some(_), None, None) => return Err(Invalid::new("username", "there is no password nor password_file")),
+            (_, Some(_), Some(_)) => return Err(Invalid::new("password", "there is a password_file too")),
+            (None, Some(_), None) => return Err(Invalid::new("password", "there is no username")),
+            (None, None, Some(_)) => return Err(Invalid::new("password_file", "there is no username")),
+        }
+        if let Some(name) = &self.username {
+            if name.is_empty() || name.contains(':') || name.contains(char::is_control) {
+                return Err(Invalid::new("username", "it is empty, or holds a colon or control characters"));
+            }
+            if in_url {
+                return Err(Invalid::new("username", "the URL has one too"));
+            }
+        }
+        for (name, value) in &self.headers {
+            let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+            if name.is_empty() || !name.bytes().all(is_token) {
+                return Err(Invalid::new("headers", format!("{name:?} is no name of a header")));
+            }
+            if OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours)) {
+                return Err(Invalid::new("headers", format!("{name} is set by the download itself")));
+            }
+            // What is wrong with the value is not shown: it may be secret.
+            if value.bytes().any(|byte| byte != b'\t' && (byte < b' ' || byte == 0x7f)) {
+                return Err(Invalid::new("headers", format!("the value of {name} holds control characters")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Headers that a download cannot do without.
+const OURS: [&str; 9] = [
+    "accept-encoding",
+    "connection",
+    "content-length",
+    "host",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "range",
+    "transfer-encoding",
+];
+
+/// An absolute path in its shortest form: what it names is not left to the reader.
+fn absolute(key: &'static str, path: &str) -> Result<(), Invalid> {
+    let problem = if !path.starts_with('/') {
+        "it is not an absolute path"
+    } else if path.contains(char::is_control) {
+        "it holds control characters"
+    } else if path.split('/').any(|part| part == "." || part == "..") {
+        "it holds \".\" or \"..\""
+    } else if path != "/" && (path.ends_with('/') || path.contains("//")) {
+        "it holds a slash too many"
+    } else {
+        return Ok(());
+    };
+    Err(Invalid::new(key, format!("{problem}: {path:?}")))
+}
+
+fn account(key: &'static str, name: &str) -> Result<(), Invalid> {
+    let is_sound = !name.is_empty() && !name.starts_with('-') && !name.contains([':', '/', ' ']);
+    if is_sound && !name.contains(char::is_control) {
+        return Ok(());
+    }
+    Err(Invalid::new(key, format!("{name:?} is neither a name nor a number")))
+}
+
+/// A mode as people write it.
+fn octal(text: &str) -> Result<u32, String> {
+    let digits = text.strip_prefix("0o").or_else(|| text.strip_prefix("0O")).unwrap_or(text);
+    let is_octal =
+        !digits.is_empty() && digits.len() <= 5 && digits.bytes().all(|digit| (b'0'..=b'7').contains(&digit));
+    match u32::from_str_radix(digits, 8) {
+        Ok(mode) if is_octal && mode <= 0o7777 => Ok(mode),
+        _ => Err(format!("{text:?} is no mode such as \"0644\"")),
+    }
+}
+
+/// The directory that a path is in, unless it is the root.
+pub(crate) fn parent(path: &str) -> Option<&str> {
+    Path::new(path).parent()?.to_str().filter(|parent| *parent != "/")
+}
+
+#[cfg(test)]
+mod tests;

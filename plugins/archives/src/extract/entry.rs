@@ -1,0 +1,157 @@
+//! Names in archives: where an entry goes, and whether a link stays inside.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use crate::limits::{DEPTH, PATH_LENGTH};
+
+/// How many symlinks the kernel follows on one way.
+const MAX_SYMLINKS: u32 = 40;
+
+/// Where an entry goes below the directory that is extracted to; nothing if its name has no more parts than are stripped.
+///
+/// # Errors
+/// If the name could lead anywhere else, or is longer than names are.
+pub(crate) fn destination(name: &[u8], strip: u32) -> Result<Option<PathBuf>, String> {
+    if name.starts_with(b"/") {
+        return Err("its name is absolute".to_owned());
+    }
+    if name.contains(&0) {
+        return Err("its name holds NUL".to_owned());
+    }
+    let parts: Vec<&[u8]> = name.split(|&byte| byte == b'/').filter(|part| !part.is_empty()).collect();
+    if parts.contains(&&b".."[..]) {
+        return Err("its name holds \"..\"".to_owned());
+    }
+    // As in tar, a leading "." counts.
+    let kept = parts.iter().skip(usize::try_from(strip).unwrap_or(usize::MAX)).filter(|part| **part != b".");
+    let path: PathBuf = kept.map(|part| OsStr::from_bytes(part)).collect();
+    if path.components().count() > DEPTH {
+        return Err(format!("it is nested deeper than {DEPTH} directories"));
+    }
+    if path.as_os_str().len() > PATH_LENGTH || path.iter().any(|part| part.len() > 255) {
+        return Err("its name is too long".to_owned());
+    }
+    Ok((!path.as_os_str().is_empty()).then_some(path))
+}
+
+/// Whether a symlink of the tree leads out of the tree, by itself or through others of them. `top` is where the tree is.
+pub(crate) fn leads_out(link: &Path, target: &[u8], links: &BTreeMap<PathBuf, Vec<u8>>, top: &Path) -> bool {
+    let mut way: Vec<&OsStr> = link.parent().into_iter().flat_map(Path::iter).collect();
+    let mut open: Vec<&OsStr> = Vec::new();
+    if !follow(target, top, &mut way, &mut open) {
+        return true;
+    }
+    let mut symlinks = 1;
+    while let Some(part) = open.pop() {
+        match part.as_bytes() {
+            b"" | b"." => {}
+            b".." => {
+                if way.pop().is_none() {
+                    return true;
+                }
+            }
+            _ => {
+                way.push(part);
+                let here: PathBuf = way.iter().collect();
+                if let Some(target) = links.get(&here) {
+                    symlinks += 1;
+                    if symlinks > MAX_SYMLINKS {
+                        // Nobody can follow it.
+                        return false;
+                    }
+                    way.pop();
+                    if !follow(target, top, &mut way, &mut open) {
+                        return true;
+                    }
+                }
+            }
+        }
+    }
+    false
+}
+
+/// Puts the parts of a symlink's target before what is to be walked; whether the target is not somewhere else from the beginning.
+fn follow<'a>(target: &'a [u8], top: &Path, way: &mut Vec<&'a OsStr>, open: &mut Vec<&'a OsStr>) -> bool {
+    let path = Path::new(OsStr::from_bytes(target));
+    let below = if path.is_absolute() {
+        // With ".." on the way it is not looked into closer.
+        if path.components().any(|part| part == Component::ParentDir) {
+            return false;
+        }
+        match path.strip_prefix(top) {
+            Ok(below) => {
+                way.clear();
+                below
+            }
+            Err(_) => return false,
+        }
+    } else {
+        path
+    };
+    let parts: Vec<&OsStr> = below.iter().collect();
+    open.extend(parts.into_iter().rev());
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_down_only() {
+        let to = |name: &str, strip| destination(name.as_bytes(), strip).unwrap();
+        assert_eq!(to("a/b", 0), Some("a/b".into()));
+        assert_eq!(to("./a//b/", 0), Some("a/b".into()));
+        assert_eq!(to("a/b/c", 1), Some("b/c".into()));
+        assert_eq!(to("./a/b", 1), Some("a/b".into()));
+        assert_eq!(to("a", 1), None);
+        assert_eq!(to("./", 0), None);
+        assert_eq!(to("a\nb", 0), Some("a\nb".into()));
+        assert_eq!(to("a..b/..c", 0), Some("a..b/..c".into()));
+        let deep = "d/".repeat(DEPTH + 1);
+        for (name, strip) in [("/etc/passwd", 0), ("../x", 0), ("a/../x", 0), ("a/..", 2), ("a\0b", 0), (&deep, 0)] {
+            assert!(destination(name.as_bytes(), strip).is_err(), "{name}");
+        }
+        assert!(destination(&[b'a'; 256], 0).is_err());
+    }
+
+    #[test]
+    fn links_stay_inside_even_through_others() {
+        let top = Path::new("/opt/app");
+        let links: BTreeMap<PathBuf, Vec<u8>> =
+            [("deep/x/up", "../.."), ("round", "round"), ("absolute", "/opt/app/deep")]
+                .into_iter()
+                .map(|(link, target)| (link.into(), target.into()))
+                .collect();
+        let out = |link: &str, target: &str| leads_out(Path::new(link), target.as_bytes(), &links, top);
+        for (link, target) in [
+            ("l", "a"),
+            ("l", "."),
+            ("d/l", ".."),
+            ("d/l", "../a/../b"),
+            ("l", "round"),
+            ("l", "absolute/x"),
+            ("l", "/opt/app/x"),
+            ("l", "/opt/app"),
+            ("l", "deep/x/up/deep"),
+        ] {
+            assert!(!out(link, target), "{link} -> {target}");
+        }
+        for (link, target) in [
+            ("l", ".."),
+            ("l", "/"),
+            ("l", "/etc/passwd"),
+            ("l", "/opt/application"),
+            ("l", "/opt/app/../x"),
+            ("d/l", "../../x"),
+            // By its letters this one ends in deep/x.
+            ("l", "deep/x/up/.."),
+            ("l", "absolute/../.."),
+        ] {
+            assert!(out(link, target), "{link} -> {target}");
+        }
+    }
+}

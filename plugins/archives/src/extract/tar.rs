@@ -1,0 +1,62 @@
+//! Reads tars.
+
+use super::{Staging, at, entry};
+use holo_plugin::error::reason;
+use std::io::{self, Read};
+use tar::EntryType;
+
+pub(super) fn read(unpacked: impl Read, staging: &mut Staging<'_>) -> Result<(), String> {
+    let allowance = staging.allowance;
+    let broken = |error: io::Error| format!("cannot read it: {}", reason(&error));
+    let mut archive = tar::Archive::new(allowance.metered(unpacked));
+    let mut entries = archive.entries().map_err(broken)?;
+    loop {
+        allowance.headers();
+        let entry = entries.next();
+        allowance.content();
+        let Some(entry) = entry else { break };
+        let mut entry = entry.map_err(broken)?;
+        take(&mut entry, staging)?;
+        // What is not read here would be taken for headers.
+        io::copy(&mut entry, &mut io::sink()).map_err(broken)?;
+    }
+    drop(entries);
+    // A compressed tar that is cut off right here, or damaged after it, is not the whole archive.
+    io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(broken)?;
+    Ok(())
+}
+
+fn take(entry: &mut tar::Entry<'_, impl Read>, staging: &mut Staging<'_>) -> Result<(), String> {
+    let name = entry.path_bytes().into_owned();
+    let failed = |error: io::Error| at(&name, reason(&error));
+    let kind = entry.header().entry_type();
+    if matches!(kind, EntryType::XGlobalHeader) || kind.as_byte() == b'V' {
+        // What is said of all entries, and the label of the volume: neither is an entry.
+        return Ok(());
+    }
+    let Some(path) = staging.destination(&name)? else { return Ok(()) };
+    let mode = entry.header().mode().map_err(failed)?;
+    match kind {
+        EntryType::Directory => staging.directory(path, mode),
+        // Before there were types, a slash at the end made a directory.
+        EntryType::Regular if name.ends_with(b"/") => staging.directory(path, mode),
+        EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
+            let (size, modified) = (entry.size(), entry.header().mtime().ok());
+            staging.file(path, mode, size, modified, entry)
+        }
+        EntryType::Symlink => {
+            let target = entry.link_name_bytes().map(std::borrow::Cow::into_owned).unwrap_or_default();
+            staging.symlink(path, &target)
+        }
+        EntryType::Link => {
+            let target = entry.link_name_bytes().map(std::borrow::Cow::into_owned).unwrap_or_default();
+            let inside = entry::destination(&target, staging.extraction.strip);
+            match inside.map_err(|problem| at(&name, format!("it is a hard link, and of its target {problem}")))? {
+                Some(target) => staging.hard_link(path, &target),
+                None => Err(at(&name, "it is a hard link to what is not extracted")),
+            }
+        }
+        EntryType::Char | EntryType::Block | EntryType::Fifo => Err(at(&name, "it is a device or a FIFO")),
+        other => Err(at(&name, format!("it is of the unknown type {:?}", char::from(other.as_byte())))),
+    }
+}

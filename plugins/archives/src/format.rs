@@ -1,0 +1,148 @@
+//! Formats, found from what a file begins with: its name may be anything.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+
+/// How a file is read as an archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// A tar, compressed or not.
+    Tar(Compression),
+    Zip,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Compression {
+    None,
+    Gzip,
+    Xz,
+    Zstd,
+    Bzip2,
+}
+
+/// A block of a tar.
+const BLOCK: usize = 512;
+/// How much memory xz may ask for: what its strongest preset needs, and some more.
+const XZ_MEMORY: u64 = 256 << 20;
+/// The largest window of zstd, as a power of two: what `zstd --ultra --long=27` makes.
+const ZSTD_WINDOW: u32 = 27;
+
+impl Format {
+    /// The format of a file, which is at its beginning afterwards; none if it is no archive.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(crate) fn of(file: &mut File) -> io::Result<Option<Format>> {
+        let beginning = beginning(&mut *file)?;
+        file.seek(SeekFrom::Start(0))?;
+        let is = |magic: &[u8]| beginning.starts_with(magic);
+        if is(b"PK\x03\x04") || is(b"PK\x05\x06") {
+            return Ok(Some(Format::Zip));
+        }
+        let compression = if is(&[0x1f, 0x8b]) {
+            Compression::Gzip
+        } else if is(&[0xfd, b'7', b'z', b'X', b'Z', 0]) {
+            Compression::Xz
+        } else if is(&[0x28, 0xb5, 0x2f, 0xfd]) || is_skippable_frame(&beginning) {
+            Compression::Zstd
+        } else if is(b"BZh") {
+            Compression::Bzip2
+        } else {
+            Compression::None
+        };
+        let inner = match compression {
+            Compression::None => beginning,
+            // What cannot be decompressed at all will be said when it is extracted.
+            _ => match self::beginning(compression.reader(file)?) {
+                Ok(inner) => inner,
+                Err(_) => return Ok(Some(Format::Tar(compression))),
+            },
+        };
+        file.seek(SeekFrom::Start(0))?;
+        Ok(is_tar(&inner).then_some(Format::Tar(compression)))
+    }
+}
+
+impl Compression {
+    /// What is compressed in the rest of a file.
+    ///
+    /// # Errors
+    /// If the decoder cannot be made.
+    pub(crate) fn reader<'f>(self, file: &'f File) -> io::Result<Box<dyn Read + 'f>> {
+        let file = BufReader::with_capacity(1 << 16, file);
+        Ok(match self {
+            Compression::None => Box::new(file),
+            // Each may be made of several parts, as pigz and others make them.
+            Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(file)),
+            Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(file)),
+            Compression::Xz => {
+                let decoder = liblzma::stream::Stream::new_stream_decoder(XZ_MEMORY, liblzma::stream::CONCATENATED)?;
+                Box::new(liblzma::bufread::XzDecoder::new_stream(file, decoder))
+            }
+            Compression::Zstd => {
+                let mut decoder = zstd::Decoder::with_buffer(file)?;
+                decoder.window_log_max(ZSTD_WINDOW)?;
+                Box::new(decoder)
+            }
+        })
+    }
+}
+
+fn beginning(reader: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    reader.take(BLOCK as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// What pzstd begins with.
+fn is_skippable_frame(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
+}
+
+/// Whether a block is the header of a tar's entry: its sum is right. An empty tar is made of zeros.
+fn is_tar(block: &[u8]) -> bool {
+    let Some(sum) = block.get(148..156).filter(|_| block.len() == BLOCK) else { return false };
+    if block.iter().all(|&byte| byte == 0) {
+        return true;
+    }
+    let digits: String = sum.iter().map(|&byte| char::from(byte)).collect();
+    let Ok(sum) = u32::from_str_radix(digits.trim_matches([' ', '\0']), 8) else { return false };
+    let with_spaces = block.iter().enumerate().map(|(at, &byte)| if (148..156).contains(&at) { b' ' } else { byte });
+    with_spaces.map(u32::from).sum::<u32>() == sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn of(bytes: &[u8]) -> Option<Format> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        file.seek(SeekFrom::Start(0)).unwrap();
+        let format = Format::of(&mut file).unwrap();
+        assert_eq!(file.stream_position().unwrap(), 0);
+        format
+    }
+
+    #[test]
+    fn the_content_says_what_it_is() {
+        let mut tar = tar::Builder::new(Vec::new());
+        let mut header = tar::Header::new_old();
+        header.set_size(0);
+        tar.append_data(&mut header, "name", io::empty()).unwrap();
+        let tar = tar.into_inner().unwrap();
+        assert_eq!(of(&tar), Some(Format::Tar(Compression::None)));
+        assert_eq!(of(&zstd::encode_all(&*tar, 1).unwrap()), Some(Format::Tar(Compression::Zstd)));
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&tar).unwrap();
+        assert_eq!(of(&gzip.finish().unwrap()), Some(Format::Tar(Compression::Gzip)));
+        assert_eq!(of(&[0; 1024]), Some(Format::Tar(Compression::None)));
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(b"a text").unwrap();
+        assert_eq!(of(&gzip.finish().unwrap()), None);
+        for wrong in [&b""[..], b"text", b"#!/bin/sh\n", b"PK", &[0; 100], &[b'a'; 1024], &[0xff; 1024]] {
+            assert_eq!(of(wrong), None);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What an archive may take: so that none fills the disk, or the memory.
+
+use std::cell::Cell;
+use std::io::{self, Read};
+
+/// What the definition allows, if it says anything.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Limits {
+    /// How many bytes.
+    pub(crate) size: Option<u64>,
+    /// How many entries.
+    pub(crate) entries: Option<u64>,
+}
+
+/// So much is always allowed, however small the archive.
+const SMALL: u64 = 256 << 20;
+/// How many times its own size an archive may take. Texts that repeat themselves come to 50, bombs to 1000 and more.
+const RATIO: u64 = 200;
+/// So much is never allowed unless the definition says so.
+const LARGE: u64 = 32 << 30;
+/// How many entries are allowed: ten times as many as the largest source trees have.
+const ENTRIES: u64 = 1_000_000;
+/// How much of an archive may stand between the contents of two entries: long names and attributes, which go to memory.
+const HEADERS: u64 = 1 << 20;
+/// How deep directories may be nested.
+pub(crate) const DEPTH: usize = 128;
+/// How long a name may be with all its directories.
+pub(crate) const PATH_LENGTH: usize = 3072;
+
+/// What is left of it while an archive is read.
+#[derive(Debug)]
+pub(crate) struct Allowance {
+    bytes: u64,
+    entries: u64,
+    /// What was written so far.
+    written: Cell<u64>,
+    /// What came out of the decompression so far.
+    unpacked: Cell<u64>,
+    entered: Cell<u64>,
+    /// How much may still be read before the next content.
+    header: Cell<Option<u64>>,
+}
+
+impl Allowance {
+    /// For an archive of this size.
+    pub(crate) fn new(limits: Limits, size: u64) -> Allowance {
+        Allowance {
+            bytes: limits.size.unwrap_or_else(|| size.saturating_mul(RATIO).clamp(SMALL, LARGE)),
+            entries: limits.entries.unwrap_or(ENTRIES),
+            written: Cell::new(0),
+            unpacked: Cell::new(0),
+            entered: Cell::new(0),
+            header: Cell::new(None),
+        }
+    }
+
+    /// Another entry.
+    pub(crate) fn enter(&self) -> io::Result<()> {
+        self.entered.set(self.entered.get() + 1);
+        if self.entered.get() <= self.entries {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("it has more than {} entries", self.entries)))
+    }
+
+    /// More bytes to be written.
+    pub(crate) fn write(&self, length: u64) -> io::Result<()> {
+        self.take(&self.written, length)
+    }
+
+    fn take(&self, taken: &Cell<u64>, length: u64) -> io::Result<()> {
+        taken.set(taken.get().saturating_add(length));
+        if taken.get() <= self.bytes {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("it would take more than {} bytes", self.bytes)))
+    }
+
+    /// What is read until [`Allowance::content`] is headers.
+    pub(crate) fn headers(&self) {
+        self.header.set(Some(HEADERS));
+    }
+
+    /// What is read now is content.
+    pub(crate) fn content(&self) {
+        self.header.set(None);
+    }
+
+    /// A reader of what is unpacked.
+    pub(crate) fn metered<R: Read>(&self, reader: R) -> Metered<'_, R> {
+        Metered { reader, allowance: self }
+    }
+}
+
+/// Reads no more than is allowed.
+pub(crate) struct Metered<'a, R> {
+    reader: R,
+    allowance: &'a Allowance,
+}
+
+impl<R: Read> Read for Metered<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.reader.read(buffer)?;
+        let taken = length as u64;
+        // Headers and padding count as well, but a tree of empty files is no bomb by its size alone.
+        self.allowance.take(&self.allowance.unpacked, taken)?;
+        if let Some(left) = self.allowance.header.get() {
+            let Some(left) = left.checked_sub(taken) else {
+                return Err(io::Error::other(format!("an entry's headers take more than {HEADERS} bytes")));
+            };
+            self.allowance.header.set(Some(left));
+        }
+        Ok(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_allowance_grows_with_the_archive() {
+        let bytes = |size| Allowance::new(Limits::default(), size).bytes;
+        assert_eq!(bytes(10), SMALL);
+        assert_eq!(bytes(SMALL), LARGE);
+        assert_eq!(bytes(10 << 20), 2000 << 20);
+        assert_eq!(Allowance::new(Limits { size: Some(7), entries: None }, u64::MAX).bytes, 7);
+    }
+
+    #[test]
+    fn headers_are_limited_by_themselves() {
+        let allowance = Allowance::new(Limits::default(), 0);
+        let mut reader = allowance.metered(io::repeat(0));
+        io::copy(&mut (&mut reader).take(2 * HEADERS), &mut io::sink()).unwrap();
+        allowance.headers();
+        assert!(io::copy(&mut (&mut reader).take(2 * HEADERS), &mut io::sink()).is_err());
+        allowance.content();
+        assert!(io::copy(&mut reader, &mut io::sink()).unwrap_err().to_string().contains("would take more than"));
+    }
+}

@@ -1,0 +1,68 @@
+//! What we made at a path, and whether it is still that.
+
+use crate::checksum::Sums;
+use holo_plugin::error::{PathError, Result};
+use holo_plugin::{Kind, Looks, Place};
+
+/// Who owns what we make; what is not given is whoever we are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
+}
+
+impl Owner {
+    /// Whether that is who owns it. A group that was not asked for may come from the directory.
+    pub(crate) fn owns(self, looks: &Looks) -> bool {
+        let uid = self.uid.unwrap_or_else(|| rustix::process::geteuid().as_raw());
+        uid == looks.uid && self.gid.is_none_or(|gid| gid == looks.gid)
+    }
+}
+
+/// What was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Made {
+    pub(crate) thing: Thing,
+    pub(crate) owner: Owner,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Thing {
+    Directory { mode: u32 },
+    File { mode: u32, size: u64, sha256: String },
+    Symlink { target: Vec<u8> },
+}
+
+impl Made {
+    pub(crate) fn is_directory(&self) -> bool {
+        matches!(self.thing, Thing::Directory { .. })
+    }
+
+    /// Whether this is what is at a place. Of a directory only that it is one: people may give theirs to others.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(crate) fn is_at(&self, place: &Place) -> Result<bool> {
+        let Some(looks) = place.looks()? else { return Ok(false) };
+        match &self.thing {
+            Thing::Directory { .. } => Ok(looks.kind == Kind::Directory),
+            Thing::Symlink { target } => {
+                Ok(looks.kind == Kind::Symlink && self.owner.owns(&looks) && *target == place.read_link()?)
+            }
+            Thing::File { mode, size, sha256 } => {
+                let is_alike =
+                    looks.kind == Kind::File && (looks.mode, looks.size) == (*mode, *size) && self.owner.owns(&looks);
+                Ok(is_alike && *sha256 == sum(place)?)
+            }
+        }
+    }
+}
+
+/// The SHA-256 of the file at a place.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn sum(place: &Place) -> Result<String> {
+    let failed = |error| PathError::new("read", place.shown(), error);
+    Ok(Sums::of(&mut place.open()?, None).map_err(failed)?.sha256)
+}

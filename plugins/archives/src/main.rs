@@ -1,0 +1,22 @@
+//! The `archives` plugin: downloads, and what is extracted from them.
+
+mod absent;
+mod address;
+mod archives;
+mod checksum;
+mod definition;
+mod download;
+mod entity;
+mod extract;
+mod format;
+mod limits;
+mod made;
+mod manifest;
+mod owner;
+mod present;
+mod record;
+mod tree;
+
+fn main() -> std::process::ExitCode {
+    holo_plugin::serve(&archives::Archives::default())
+}

@@ -1,0 +1,518 @@
+//! Downloads what is missing, and extracts it.
+
+mod look;
+
+use crate::absent::{name_changed, refused, remove_tree, would_remove_tree};
+use crate::address::{Credentials, is_below};
+use crate::definition::Archive;
+use crate::download::{self, Download, Known, Request, Timeouts, Validators, Whole};
+use crate::entity::Stop;
+use crate::extract::{Extraction, extract};
+use crate::made::Owner;
+use crate::owner;
+use crate::record::{Fetched, Record, Store, keep};
+use crate::tree::Site;
+use holo_plugin::error::{PathError, reason};
+use holo_plugin::memory::Remembered;
+use holo_plugin::{Durability, EntityReport, ForceTo, Host, Output, Place, settle};
+use look::{Current, Situation, Wanted};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The mode of directories that we make.
+const DIRECTORY_MODE: u32 = 0o755;
+/// How long a password may be: its file might be anything.
+const PASSWORD_LENGTH: u64 = 64 << 10;
+
+/// An archive that shall be there.
+pub(crate) struct Present<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) store: &'a Store,
+    pub(crate) id: &'a str,
+    pub(crate) archive: &'a Archive,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) report: &'a EntityReport,
+}
+
+/// A download that is at hand.
+struct AtHand {
+    file: File,
+    sha256: String,
+}
+
+impl Present<'_> {
+    /// Brings it into its desired state; what was done for that.
+    pub(crate) fn apply(&self, force: bool, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
+        let mut changes = Vec::new();
+        let mut situation = self.look()?;
+        if situation.is_created {
+            return Ok(changes);
+        }
+        let loses_work = situation.wanted == Wanted::Changed || self.tree_is_changed(&situation);
+        if loses_work && !force {
+            if let (Some(directory), Some(_)) = (&self.archive.extract_to, &situation.site) {
+                name_changed(&situation.drift.changed, directory, output);
+            }
+            return Err(Stop::NeedsForce(ForceTo::Overwrite));
+        }
+        let mut at_hand = self.fetch(&mut situation, &mut changes, output).inspect_err(|_| self.retreat())?;
+        if let Some(at_hand) = &mut at_hand {
+            self.give_attributes(&mut situation, &mut changes)?;
+            self.extract(&mut situation, at_hand, force, &mut changes, output).inspect_err(|_| self.retreat())?;
+        }
+        self.leave_other_trees(&mut situation, force, &mut changes, output)?;
+        if self.archive.cleanup {
+            self.clean_up(&mut situation, &mut changes)?;
+        }
+        self.remember_end(&mut situation)?;
+        self.verify(output)?;
+        Ok(changes)
+    }
+
+    /// What applying it would do. Nothing is asked of any server.
+    pub(crate) fn check(&self, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
+        let mut changes = Vec::new();
+        let situation = self.look()?;
+        if situation.is_created {
+            return Ok(changes);
+        }
+        if situation.wanted == Wanted::Changed || self.tree_is_changed(&situation) {
+            return Err(Stop::NeedsForce(ForceTo::Overwrite));
+        }
+        let is_downloaded = situation.wanted == Wanted::Download;
+        if is_downloaded && let Some(address) = self.archive.addresses().first() {
+            changes.push(format!("would download {address}"));
+        }
+        if situation.wanted == Wanted::There {
+            changes.extend(self.attributes_to_change(&situation).iter().map(|what| format!("would change {what}")));
+        }
+        let is_extracted = self.must_extract(&situation);
+        if let Some(directory) = self.archive.extract_to.as_ref().filter(|_| is_downloaded || is_extracted) {
+            changes.push(format!("would extract {} to {directory}", self.archive.path));
+        }
+        for directory in situation.record.trees.iter().filter(|tree| self.archive.extract_to.as_ref() != Some(tree)) {
+            changes.push(would_remove_tree(self.store, self.id, directory, output)?);
+        }
+        if self.archive.cleanup && situation.wanted == Wanted::There {
+            changes.push(format!("would remove {}", self.archive.path));
+        }
+        Ok(changes)
+    }
+
+    /// Whether a person changed what would not be replaced by another version anyway.
+    fn tree_is_changed(&self, situation: &Situation<'_>) -> bool {
+        !situation.drift.changed.is_empty() && !situation.site.as_ref().is_some_and(Site::is_unfinished)
+    }
+
+    /// Whether the tree is not what the download at hand makes of it. Not known of one that is still to be downloaded.
+    fn must_extract(&self, situation: &Situation<'_>) -> bool {
+        let Some(site) = &situation.site else { return false };
+        let recipe = match (&situation.current, situation.wanted) {
+            (Some(current), Wanted::There) => self.recipe(&current.sums.sha256).ok(),
+            (_, Wanted::CleanedUp) => return false,
+            _ => return true,
+        };
+        let is_same = site.manifest.as_ref().is_some_and(|manifest| Some(&manifest.recipe) == recipe.as_ref());
+        !is_same || site.is_unfinished() || situation.drift.is_missing || !situation.drift.changed.is_empty()
+    }
+
+    /// What decides about a tree.
+    fn recipe(&self, sha256: &str) -> Result<String, String> {
+        let Owner { uid, gid } = self.owner()?;
+        let mut recipe = format!("sha256:{sha256} strip={}", self.archive.strip_components);
+        for (key, id) in [("uid", uid), ("gid", gid)] {
+            if let Some(id) = id {
+                recipe += &format!(" {key}={id}");
+            }
+        }
+        Ok(recipe)
+    }
+
+    fn owner(&self) -> Result<Owner, String> {
+        owner::resolve(self.host, &self.store.root, self.archive.owner.as_deref(), self.archive.group.as_deref())
+    }
+
+    /// Has the download at hand, if anything is still to be done with it.
+    fn fetch(
+        &self,
+        situation: &mut Situation<'_>,
+        changes: &mut Vec<String>,
+        output: &mut Output<'_>,
+    ) -> Result<Option<AtHand>, Stop> {
+        if situation.wanted == Wanted::There && self.archive.checksum.is_none() {
+            // Under an older name it may be something else by now.
+            if let Some(whole) = self.ask(situation, output)? {
+                return self.put(whole, situation, changes).map(Some);
+            }
+        }
+        match situation.wanted {
+            Wanted::There => {
+                let at_hand = situation.current.as_mut().map(|current| {
+                    Ok::<_, std::io::Error>(AtHand {
+                        file: current.file.try_clone()?,
+                        sha256: current.sums.sha256.clone(),
+                    })
+                });
+                Ok(at_hand.transpose()?)
+            }
+            Wanted::CleanedUp if self.archive.checksum.is_some() => Ok(None),
+            Wanted::CleanedUp => match self.ask(situation, output)? {
+                Some(whole) => self.put(whole, situation, changes).map(Some),
+                None => Ok(None),
+            },
+            Wanted::Download | Wanted::Changed => {
+                self.prepare(situation)?;
+                match self.download(None, situation, output).map_err(Stop::Failed)? {
+                    Download::Whole(whole) => self.put(whole, situation, changes).map(Some),
+                    Download::Unmodified => {
+                        Err(Stop::Failed("the server says that what is missing is unmodified".into()))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks whether there is something newer than what we have, and downloads it. That nobody answers is no failure: what was wanted is there.
+    fn ask(&self, situation: &mut Situation<'_>, output: &mut Output<'_>) -> Result<Option<Whole>, Stop> {
+        let Some(known) = situation.ours().cloned() else { return Ok(None) };
+        let is_file = self.archive.addresses().first().is_some_and(|address| address.file().is_some());
+        // Without a word of when it was changed, it would be downloaded every time.
+        if known.validators.is_empty() && !is_file && !self.must_extract(situation) {
+            return Ok(None);
+        }
+        self.prepare(situation)?;
+        let sha256 = known.sha256.clone();
+        let known = Known { sha256: known.sha256, validators: known.validators };
+        let known = (is_file || !known.validators.is_empty()).then_some(known);
+        match self.download(known, situation, output) {
+            Ok(Download::Unmodified) => Ok(None),
+            Ok(Download::Whole(whole)) if whole.sums.sha256 == sha256 && situation.wanted == Wanted::There => {
+                // The same under another name.
+                whole.place.remove()?;
+                if let Some(ours) = &mut situation.record.download {
+                    ours.validators = whole.validators;
+                }
+                Ok(None)
+            }
+            Ok(Download::Whole(whole)) => Ok(Some(whole)),
+            Err(problem) => {
+                output.warning(format!("{problem}; going on with what is there"));
+                Ok(None)
+            }
+        }
+    }
+
+    fn download(
+        &self,
+        known: Option<Known>,
+        situation: &Situation<'_>,
+        output: &mut Output<'_>,
+    ) -> Result<Download, String> {
+        let addresses = self.archive.addresses();
+        let headers = self.archive.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+        let request = Request {
+            addresses: &addresses,
+            headers,
+            credentials: self.credentials()?,
+            checksum: self.archive.checksum(),
+            known,
+            deadline: self.timeout.map(|timeout| Instant::now() + timeout),
+            timeouts: Timeouts::default(),
+        };
+        download::download(&request, &situation.place, self.host, output)
+    }
+
+    fn credentials(&self) -> Result<Option<Credentials>, String> {
+        let Some(username) = self.archive.username.clone() else { return Ok(None) };
+        let password = match (&self.archive.password, &self.archive.password_file) {
+            (Some(password), _) => password.clone(),
+            (None, Some(path)) => self.read_password(path)?,
+            (None, None) => return Err("there is no password".to_owned()),
+        };
+        Ok(Some(Credentials { username, password }))
+    }
+
+    fn read_password(&self, path: &str) -> Result<String, String> {
+        let place = self.store.root.place(Path::new(path)).followed().map_err(|error| error.to_string())?;
+        let mut text = String::new();
+        let file = place.open().map_err(|error| error.to_string())?;
+        let read = file.take(PASSWORD_LENGTH).read_to_string(&mut text);
+        read.map_err(|error| format!("read {}: {}", place.shown().display(), reason(&error)))?;
+        Ok(text.lines().next().unwrap_or_default().to_owned())
+    }
+
+    /// Remembers what is about to be made, then makes the directories that are missing.
+    fn prepare(&self, situation: &mut Situation<'_>) -> Result<(), Stop> {
+        let mut directories: BTreeSet<String> = situation.record.directories.drain(..).collect();
+        let tops = Path::new(&self.archive.path).parent().into_iter();
+        for top in tops.chain(self.archive.extract_to.as_deref().map(Path::new)) {
+            for directory in top.ancestors().filter(|directory| *directory != Path::new("/")) {
+                if self.store.root.place(directory).followed()?.looks()?.is_some() {
+                    break;
+                }
+                directories.extend(directory.to_str().map(str::to_owned));
+            }
+        }
+        situation.record.directories = directories.into_iter().collect();
+        if let Some(directory) = &self.archive.extract_to
+            && !situation.record.trees.contains(directory)
+        {
+            situation.record.trees.push(directory.clone());
+        }
+        self.keep_record(situation)?;
+        situation.place.create_folder()?;
+        Ok(())
+    }
+
+    fn keep_record(&self, situation: &mut Situation<'_>) -> Result<(), PathError> {
+        if situation.stored.as_ref() != Some(&situation.record) {
+            self.store.memory.keep(&Remembered::new(self.report, situation.record.clone()))?;
+            situation.stored = Some(situation.record.clone());
+        }
+        Ok(())
+    }
+
+    /// Puts a download into its place.
+    fn put(&self, mut whole: Whole, situation: &mut Situation<'_>, changes: &mut Vec<String>) -> Result<AtHand, Stop> {
+        let Owner { uid, gid } = self.owner().map_err(Stop::Failed)?;
+        settle(&whole.file, &whole.place.shown(), uid, gid, self.archive.mode())?;
+        Durability::Each.sync([&whole.place], [])?;
+        self.keep_base(situation)?;
+        situation.record.incoming = Some(self.fetched(&whole));
+        self.keep_record(situation)?;
+        whole.place.rename_to(&situation.place)?;
+        Durability::Each.sync([], [&situation.place])?;
+        situation.wanted = Wanted::There;
+        whole.file.rewind()?;
+        let at_hand = AtHand { file: whole.file.try_clone()?, sha256: whole.sums.sha256.clone() };
+        let looks = situation.place.looks()?;
+        situation.current = looks.map(|looks| Current { file: whole.file, sums: whole.sums, looks });
+        if let Some(address) = self.archive.addresses().first() {
+            changes.push(format!("downloaded {address}"));
+        }
+        Ok(at_hand)
+    }
+
+    /// Keeps what is at the path, if it is not ours.
+    fn keep_base(&self, situation: &Situation<'_>) -> Result<(), Stop> {
+        let is_first = situation.record.fetched().next().is_none();
+        let kept = self.store.kept_download(self.id);
+        if is_first && situation.place.looks()?.is_some() {
+            keep(&situation.place, &kept)?;
+            Durability::Each.sync([], [&kept])?;
+        }
+        Ok(())
+    }
+
+    fn fetched(&self, whole: &Whole) -> Fetched {
+        Fetched {
+            sha256: whole.sums.sha256.clone(),
+            checksum: self.archive.checksum().map(|checksum| checksum.to_string()),
+            source: self.source(),
+            validators: if self.archive.checksum.is_none() { whole.validators.clone() } else { Validators::default() },
+        }
+    }
+
+    /// Gives the file its owner and mode without downloading it again.
+    fn give_attributes(&self, situation: &mut Situation<'_>, changes: &mut Vec<String>) -> Result<(), Stop> {
+        let Owner { uid, gid } = self.owner().map_err(Stop::Failed)?;
+        let wrong = self.attributes_to_change(situation);
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        self.adopt(situation)?;
+        let Some(current) = &situation.current else { return Ok(()) };
+        if current.looks.names > 1 {
+            return Err(Stop::Failed(format!("{} has several names", situation.place.shown().display())));
+        }
+        settle(&current.file, &situation.place.shown(), uid, gid, self.archive.mode())?;
+        Durability::Each.sync([&situation.place], [])?;
+        changes.extend(wrong.iter().map(|what| format!("changed {what}")));
+        Ok(())
+    }
+
+    /// Remembers a file that was there before us as it was, and that it is ours from now on.
+    fn adopt(&self, situation: &mut Situation<'_>) -> Result<(), Stop> {
+        let Some(current) = situation.current.as_ref().filter(|_| situation.record.fetched().next().is_none()) else {
+            return Ok(());
+        };
+        let adopted = Fetched {
+            sha256: current.sums.sha256.clone(),
+            checksum: self.archive.checksum().map(|checksum| checksum.to_string()),
+            source: self.source(),
+            validators: Validators::default(),
+        };
+        self.keep_base(situation)?;
+        situation.record.download = Some(adopted);
+        Ok(self.keep_record(situation)?)
+    }
+
+    /// In words, what of owner, group and mode is not as it shall be.
+    fn attributes_to_change(&self, situation: &Situation<'_>) -> Vec<String> {
+        let Some(current) = &situation.current else { return Vec::new() };
+        let path = &self.archive.path;
+        let mut wrong = Vec::new();
+        // A user that is not there yet owns nothing.
+        let owner = self.owner().unwrap_or(Owner { uid: None, gid: None });
+        let is_unknown = self.owner().is_err();
+        if is_unknown || owner.uid.is_some_and(|uid| uid != current.looks.uid) {
+            wrong.push(format!("the owner of {path}"));
+        }
+        if owner.gid.is_some_and(|gid| gid != current.looks.gid) {
+            wrong.push(format!("the group of {path}"));
+        }
+        let has_mode = self.archive.mode.is_some() || situation.record.knows(&current.sums.sha256);
+        if has_mode && self.archive.mode() != current.looks.mode {
+            wrong.push(format!("the mode of {path}"));
+        }
+        wrong
+    }
+
+    fn extract(
+        &self,
+        situation: &mut Situation<'_>,
+        at_hand: &mut AtHand,
+        force: bool,
+        changes: &mut Vec<String>,
+        output: &mut Output<'_>,
+    ) -> Result<(), Stop> {
+        let Some(directory) = &self.archive.extract_to else { return Ok(()) };
+        if !self.must_extract(situation) {
+            if let Some(site) = &situation.site {
+                site.sweep()?;
+                site.clear_staging()?;
+            }
+            return Ok(());
+        }
+        self.prepare(situation)?;
+        let recipe = self.recipe(&at_hand.sha256).map_err(Stop::Failed)?;
+        let Some(site) = &mut situation.site else { return Ok(()) };
+        let owner = self.owner().map_err(Stop::Failed)?;
+        let top = self.store.root.place(Path::new(directory));
+        top.create_folder()?;
+        let mut staged = site.staging()?;
+        let extraction = Extraction {
+            top: Path::new(directory),
+            strip: self.archive.strip_components,
+            limits: self.archive.limits(),
+            owner,
+        };
+        at_hand.file.rewind()?;
+        staged.made = extract(&mut at_hand.file, &staged.tree, extraction).map_err(|problem| {
+            let _ = site.clear_staging();
+            Stop::Failed(format!("cannot extract {}: {problem}", situation.place.shown().display()))
+        })?;
+        let resolved = top.followed()?;
+        if resolved.path().file_name().is_some() && resolved.create_directory(DIRECTORY_MODE)? {
+            resolved.change_mode(DIRECTORY_MODE)?;
+            resolved.give_to(owner.uid, owner.gid)?;
+            Durability::Each.sync([], [&resolved])?;
+        }
+        site.enter()?;
+        site.install(Some(&staged), &recipe, force).map_err(|refusal| {
+            let _ = site.clear_staging();
+            refused(refusal, directory, output)
+        })?;
+        changes.push(format!("extracted {} to {directory}", self.archive.path));
+        Ok(())
+    }
+
+    /// Removes what was extracted to directories that the definition does not name any more.
+    fn leave_other_trees(
+        &self,
+        situation: &mut Situation<'_>,
+        force: bool,
+        changes: &mut Vec<String>,
+        output: &mut Output<'_>,
+    ) -> Result<(), Stop> {
+        let wanted = self.archive.extract_to.as_ref();
+        for directory in situation.record.trees.clone() {
+            if Some(&directory) != wanted {
+                remove_tree(self.store, self.id, &directory, force, output)?;
+                situation.record.trees.retain(|tree| *tree != directory);
+                changes.push(format!("removed what was extracted to {directory}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the download after it has been extracted.
+    fn clean_up(&self, situation: &mut Situation<'_>, changes: &mut Vec<String>) -> Result<(), Stop> {
+        if situation.wanted == Wanted::There && situation.place.looks()?.is_some() {
+            self.adopt(situation)?;
+            situation.place.remove()?;
+            Durability::Each.sync([], [&situation.place])?;
+            if changes.is_empty() {
+                changes.push(format!("removed {}", self.archive.path));
+            }
+        }
+        Ok(())
+    }
+
+    /// What was on its way has arrived.
+    fn remember_end(&self, situation: &mut Situation<'_>) -> Result<(), Stop> {
+        if let Some(incoming) = situation.record.incoming.take() {
+            situation.record.download = Some(incoming);
+        }
+        if situation.record.is_empty() {
+            return Ok(());
+        }
+        let wanted = [Some(&self.archive.path), self.archive.extract_to.as_ref()];
+        let mut kept = Vec::new();
+        while let Some(directory) = situation.record.directories.pop() {
+            let is_needed = wanted.into_iter().flatten().any(|path| is_below(path, &directory));
+            let place = self.store.root.place(Path::new(&directory));
+            // Of directories that are gone again, nothing needs to be remembered.
+            if (is_needed || !place.remove_directory()?) && place.exists()? {
+                kept.insert(0, directory);
+            }
+        }
+        situation.record.directories = kept;
+        Ok(self.keep_record(situation)?)
+    }
+
+    /// After a first attempt that failed, directories that were made for it and are empty go again.
+    fn retreat(&self) {
+        let remembered = self.store.memory.recall::<Record>(self.id).ok().flatten();
+        for directory in remembered.iter().flat_map(|remembered| remembered.base.directories.iter().rev()) {
+            let _ = self.store.root.place(Path::new(directory)).remove_directory();
+        }
+    }
+
+    /// Looks again, as the next apply would.
+    fn verify(&self, output: &mut Output<'_>) -> Result<(), Stop> {
+        let situation = self.look()?;
+        let mut wrong = Vec::new();
+        if !situation.is_created {
+            if let Some(path) = &self.archive.creates {
+                output.warning(format!("{path} was not created"));
+            }
+            if !matches!(situation.wanted, Wanted::There | Wanted::CleanedUp) {
+                wrong.push(format!("{} is not what was downloaded", self.archive.path));
+            }
+            wrong.extend(
+                self.attributes_to_change(&situation).iter().map(|what| format!("{what} could not be changed")),
+            );
+            if self.must_extract(&situation) {
+                wrong.push(format!(
+                    "{} is not what was extracted",
+                    self.archive.extract_to.as_deref().unwrap_or_default()
+                ));
+                name_changed(&situation.drift.changed, "/", output);
+            }
+        }
+        if wrong.is_empty() { Ok(()) } else { Err(Stop::Failed(wrong.join("; "))) }
+    }
+
+    fn source(&self) -> String {
+        let addresses = self.archive.addresses();
+        addresses.first().map(|address| crate::checksum::sha256(address.identity().as_bytes())).unwrap_or_default()
+    }
+
+    fn place(&self) -> Place {
+        self.store.root.place(Path::new(&self.archive.path))
+    }
+}

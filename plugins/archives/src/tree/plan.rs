@@ -1,0 +1,154 @@
+//! What has to be done so that a directory becomes the new version, and what would be lost by that.
+
+use super::{Refusal, Site, is_kept};
+use crate::made::Made;
+use holo_plugin::{Kind, Place, Tree};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What is to be done, by paths below the directory.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    /// What the manifest lists in the end.
+    pub(super) made: BTreeMap<PathBuf, Made>,
+    /// What is to be moved from the staging directory.
+    pub(super) moved: Vec<PathBuf>,
+    /// Directories that are to be made, the topmost first.
+    pub(super) directories: Vec<PathBuf>,
+    /// What has to go before anything else, the deepest first.
+    pub(super) in_the_way: Vec<PathBuf>,
+    /// Files and symlinks that the new version does not have.
+    pub(super) gone: Vec<PathBuf>,
+    /// Directories likewise, the deepest first.
+    pub(super) gone_directories: Vec<PathBuf>,
+    /// What was there before us and is to be kept.
+    pub(super) foreign: Vec<PathBuf>,
+    /// What of a person's would be lost.
+    pub(super) losses: Vec<PathBuf>,
+}
+
+impl Site<'_> {
+    pub(super) fn plan(&self, wanted: &BTreeMap<PathBuf, Made>) -> Result<Plan, Refusal> {
+        let mut plan = Plan::default();
+        let Some(directory) = &self.directory else { return Ok(plan) };
+        let none = BTreeMap::new();
+        let known = self.manifest.as_ref().map_or(&none, |manifest| &manifest.made);
+        for (path, made) in wanted {
+            self.plan_wanted(&mut plan, directory, path, made, known.get(path).map(Vec::as_slice))?;
+        }
+        for (path, states) in known.iter().filter(|(path, _)| !wanted.contains_key(*path)) {
+            self.plan_gone(&mut plan, &directory.place(path), path, states)?;
+        }
+        plan.gone_directories.reverse();
+        order_what_is_in_the_way(&mut plan, wanted);
+        Ok(plan)
+    }
+
+    fn plan_wanted(
+        &self,
+        plan: &mut Plan,
+        directory: &Arc<Tree>,
+        path: &Path,
+        made: &Made,
+        known: Option<&[Made]>,
+    ) -> Result<(), Refusal> {
+        let place = directory.place(path);
+        let was_made = known.is_some_and(|states| states.iter().any(Made::is_directory));
+        let kind = place.looks()?.map(|looks| looks.kind);
+        match kind {
+            // A directory that was there before us is not ours.
+            Some(Kind::Directory) if made.is_directory() => {
+                if was_made {
+                    plan.made.insert(path.to_owned(), made.clone());
+                    // Whoever was killed may not have come to giving it its mode.
+                    if self.is_unfinished() {
+                        plan.directories.push(path.to_owned());
+                    }
+                }
+                return Ok(());
+            }
+            Some(Kind::Directory) if was_made => plan.in_the_way.push(path.to_owned()),
+            Some(Kind::Directory) => {
+                return Err(Refusal::Failed(format!("{} is a directory", place.shown().display())));
+            }
+            Some(Kind::Other) => {
+                return Err(Refusal::Failed(format!("{} is not a manageable file", place.shown().display())));
+            }
+            None => {}
+            Some(_) => self.plan_replaced(plan, &place, path, made, known)?,
+        }
+        plan.made.insert(path.to_owned(), made.clone());
+        if made.is_directory() {
+            plan.directories.push(path.to_owned());
+        } else if !made.is_at(&place)? {
+            plan.moved.push(path.to_owned());
+        }
+        Ok(())
+    }
+
+    /// A file or symlink that is there already.
+    fn plan_replaced(
+        &self,
+        plan: &mut Plan,
+        place: &Place,
+        path: &Path,
+        made: &Made,
+        known: Option<&[Made]>,
+    ) -> Result<(), Refusal> {
+        if made.is_directory() {
+            plan.in_the_way.push(path.to_owned());
+        }
+        match known {
+            Some(states) => {
+                if !self.is_ours(path, place, states)? && !made.is_at(place)? {
+                    plan.losses.push(path.to_owned());
+                }
+            }
+            None => {
+                // What a killed run has kept needs not be kept again, but does no harm.
+                plan.foreign.push(path.to_owned());
+                // What a path leads to would vanish from there.
+                if made.is_directory() {
+                    plan.losses.push(path.to_owned());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn plan_gone(&self, plan: &mut Plan, place: &Place, path: &Path, states: &[Made]) -> Result<(), Refusal> {
+        match place.looks()?.map(|looks| looks.kind) {
+            None if self.kept_at(path).exists()? => plan.gone.push(path.to_owned()),
+            None => {}
+            Some(Kind::Directory) => {
+                // Whatever is in a directory that is not ours is not ours either.
+                if states.iter().any(Made::is_directory) {
+                    plan.gone_directories.push(path.to_owned());
+                }
+            }
+            Some(_) if self.is_unfinished() && is_kept(place, &self.kept_at(path))? => {}
+            Some(_) => {
+                if !self.is_ours(path, place, states)? {
+                    plan.losses.push(path.to_owned());
+                }
+                plan.gone.push(path.to_owned());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What stands where something else is going to be, or above it, goes first; the deepest of it before the rest.
+fn order_what_is_in_the_way(plan: &mut Plan, wanted: &BTreeMap<PathBuf, Made>) {
+    let blocks = |path: &PathBuf| {
+        path.ancestors().skip(1).any(|parent| wanted.get(parent).is_some_and(|made| !made.is_directory()))
+    };
+    let mut first: BTreeSet<PathBuf> = plan.in_the_way.drain(..).collect();
+    for list in [&mut plan.gone, &mut plan.gone_directories] {
+        let (blocking, others) = std::mem::take(list).into_iter().partition(|path| blocks(path));
+        first.extend(Vec::from_iter::<Vec<PathBuf>>(blocking));
+        *list = others;
+    }
+    plan.in_the_way = first.into_iter().rev().collect();
+}

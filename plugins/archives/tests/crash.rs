@@ -1,0 +1,218 @@
+//! Kills applies at every system call that changes something, and demands that the next apply puts everything right.
+//!
+//! `strace` does it: to the N-th call of a kind, for every N there is. Afterwards no file is torn, what was there before us is still
+//! somewhere, and one more apply ends with exactly the tree that an undisturbed one makes, without anybody being asked for force.
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+mod support;
+
+use bstr::{BString, ByteSlice};
+use holo_testing::{Need, ScratchRoot, binaries::built, trial};
+use libtest_mimic::Arguments;
+use std::fs;
+use std::process::ExitCode;
+use support::samples::{Tar, gzip, zstd};
+use support::server::{Reply, Server};
+use support::{define, sha256};
+
+/// The system calls after which the disk is not what it was, and those that make it last.
+const CALLS: [&str; 19] = [
+    "openat",
+    "write",
+    "copy_file_range",
+    "sendfile",
+    "ftruncate",
+    "fchmod",
+    "fchown",
+    "fchownat",
+    "renameat",
+    "linkat",
+    "symlinkat",
+    "unlinkat",
+    "mkdirat",
+    "fsync",
+    "syncfs",
+    "utimensat",
+    "flock",
+    "sendto",
+    "recvfrom",
+];
+
+/// Something that happens to a root, and is killed on the way.
+struct Story {
+    name: &'static str,
+    /// Makes the root as it is before the apply that is killed.
+    before: fn(&ScratchRoot, &Server),
+}
+
+const STORIES: [Story; 7] = [
+    Story { name: "the first version, over a person's files", before: first },
+    Story { name: "the first version, from a server", before: served },
+    Story { name: "an upgrade", before: upgrade },
+    Story { name: "an upgrade with the download removed", before: upgrade_and_clean_up },
+    Story { name: "another directory", before: moved },
+    Story { name: "absent", before: absent },
+    Story { name: "scrubbing", before: scrubbed },
+];
+
+const FILE: &str = "url = \"file:///usr/share/app\"\nextract_to = \"/opt/app\"\nstrip_components = 1";
+
+fn main() -> ExitCode {
+    let mut trials = Vec::new();
+    for story in &STORIES {
+        let name = format!("{}: the plugin may be killed at any system call", story.name);
+        trials.push(trial(&name, &[Need::Program("strace")], move || {
+            kill_everywhere(story);
+            Ok(())
+        }));
+    }
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn version_1() -> Vec<u8> {
+    let tar = Tar::new().file_with_mode("app-1/bin/app", "one\n", 0o755).file("app-1/etc/app.conf", "one\n");
+    let tar = tar.file("app-1/old/gone", "gone\n").symlink("app-1/link", "bin/app").file("app-1/turns", "a file\n");
+    gzip(&tar.hard_link("app-1/bin/alias", "app-1/bin/app").end())
+}
+
+fn version_2() -> Vec<u8> {
+    let tar = Tar::new().file_with_mode("app-2/bin/app", "two\n", 0o755).file("app-2/new", "new\n");
+    zstd(&tar.file("app-2/turns/inside", "a directory\n").file("app-2/link", "a file\n").end())
+}
+
+fn server() -> Server {
+    Server::new(|asked| Reply::rest(asked, &version_1(), "\"one\""))
+}
+
+fn first(root: &ScratchRoot, _: &Server) {
+    define(root, FILE);
+    root.write("usr/share/app", version_1());
+    root.write("opt/app/etc/app.conf", "a person's\n");
+    root.write("srv/app.tar", "a person's\n");
+}
+
+fn served(root: &ScratchRoot, server: &Server) {
+    define(
+        root,
+        &format!(
+            "url = {:?}\nchecksum = {:?}\nextract_to = \"/opt/app\"\nstrip_components = 1\nmode = \"0600\"",
+            server.url("/app"),
+            sha256(&version_1())
+        ),
+    );
+}
+
+fn applied(root: &ScratchRoot, server: &Server) {
+    first(root, server);
+    assert!(root.holo(&["apply"]).success());
+    root.write("opt/app/bin/mine", "a person's\n");
+}
+
+fn upgrade(root: &ScratchRoot, server: &Server) {
+    applied(root, server);
+    root.write("usr/share/app", version_2());
+}
+
+fn upgrade_and_clean_up(root: &ScratchRoot, server: &Server) {
+    upgrade(root, server);
+    define(root, &format!("{FILE}\ncleanup = true\nchecksum = {:?}", sha256(&version_2())));
+}
+
+fn moved(root: &ScratchRoot, server: &Server) {
+    applied(root, server);
+    define(root, "url = \"file:///usr/share/app\"\nextract_to = \"/opt/deep/other\"");
+}
+
+fn absent(root: &ScratchRoot, server: &Server) {
+    applied(root, server);
+    define(root, "ensure = \"absent\"");
+}
+
+fn scrubbed(root: &ScratchRoot, server: &Server) {
+    applied(root, server);
+    fs::remove_file(root.join("usr/share/holo/archives/10-test.toml")).unwrap();
+}
+
+fn kill_everywhere(story: &Story) {
+    let server = server();
+    let root = prepared(story, &server);
+    assert_eq!(root.holo(&["apply"]).status, Some(0));
+    let expected = tree(&root);
+    let mut kills = 0;
+    for call in CALLS {
+        kills += (1..).take_while(|&number| kill_once(story, &server, call, number, &expected)).count();
+    }
+    assert!(kills > 20, "only {kills} kills: the test does not test what it says");
+}
+
+/// Kills at one system call; whether there was anything to kill.
+fn kill_once(story: &Story, server: &Server, call: &str, number: usize, expected: &BString) -> bool {
+    let root = prepared(story, server);
+    let log = root.join("tmp/strace");
+    let injection = format!("inject={call}:signal=SIGKILL:when={number}");
+    let strace = ["-f", "-qq", "-o", log.to_str().unwrap(), "-e", &format!("trace={call}"), "-e", &injection];
+    root.write("plugin/strace-arguments", strace.join("\n"));
+    let run = root.holo(&["apply"]);
+    fs::remove_file(root.join("plugin/strace-arguments")).unwrap();
+    assert!(!run.stderr_lossy().contains("panicked"), "{run}");
+    let moment = format!("{}, killed at {call} number {number}", story.name);
+    nothing_is_torn(&root, &moment);
+    let again = root.holo(&["apply"]);
+    assert_eq!(again.status, Some(0), "{moment}: the next apply says\n{again}\n{}", root.dump());
+    let tree = tree(&root);
+    assert!(tree == *expected, "{moment}: expected\n{expected}\nbut got\n{tree}");
+    fs::read(&log).is_ok_and(|log| log.contains_str("+++ killed by SIGKILL +++"))
+}
+
+fn nothing_is_torn(root: &ScratchRoot, moment: &str) {
+    let whole = ["one\n", "two\n", "gone\n", "a file\n", "new\n", "a directory\n", "a person's\n"];
+    let folders = ["", "bin", "etc", "old", "turns"].map(|folder| root.join("opt/app").join(folder));
+    for entry in folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten() {
+        let path = entry.unwrap().path();
+        let is_ours = path.file_name().unwrap().to_str().unwrap().ends_with(".holonew");
+        if fs::symlink_metadata(&path).unwrap().is_file() && !is_ours {
+            let content = fs::read_to_string(&path).unwrap();
+            assert!(whole.contains(&&*content), "{moment}: {} is torn: {content:?}", path.display());
+        }
+    }
+    if let Ok(download) = fs::read(root.join("srv/app.tar")) {
+        let whole = [version_1(), version_2(), b"a person's\n".to_vec()];
+        assert!(whole.contains(&download), "{moment}: the download is torn");
+    }
+}
+
+/// Everything but what a killed apply must leave behind: logs of ours, and a folder for records without any.
+fn tree(root: &ScratchRoot) -> BString {
+    let dump = root.dump();
+    let end = BString::from(format!("{}\n", "-".repeat(40)));
+    let kept = dump.split_str(end.as_slice()).filter(|section| !section.is_empty() && !is_leftover(section));
+    kept.flat_map(|section| [section, end.as_slice()]).collect::<Vec<_>>().concat().into()
+}
+
+fn is_leftover(section: &[u8]) -> bool {
+    let is_folder = |path: &str| section.contains_str(format!("directory 0755 ./var/lib/holo/archives/{path}\n"));
+    section.contains_str(" ./tmp") || is_folder("") || is_folder("base/")
+}
+
+fn prepared(story: &Story, server: &Server) -> ScratchRoot {
+    let plugin = built("holo-archives");
+    let plugin = plugin.display();
+    let wrapper = format!(
+        r#"#!/bin/sh
+arguments=${{0%/*}}/strace-arguments
+if [ "$1" != info ] && [ "$1" != scan ] && [ -e "$arguments" ]; then
+    IFS='
+'
+    exec strace $(cat "$arguments") {plugin} "$@"
+fi
+exec {plugin} "$@"
+"#
+    );
+    let root = ScratchRoot::new()
+        .script("plugin/holo-archives", wrapper.as_str())
+        .holorc("plugin archives=plugin/holo-archives\n")
+        .dir("usr/share/holo/archives")
+        .dir("srv");
+    (story.before)(&root, server);
+    root
+}

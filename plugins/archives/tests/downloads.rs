@@ -1,0 +1,438 @@
+//! Downloads from a server that misbehaves: what is kept is what was asked for, or nothing.
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use support::server::{Reply, Server, closed_port, silent_port};
+use support::{apply, define, fails, root, settled, sha256};
+
+const BODY: &[u8] = b"The quick brown fox jumps over the lazy dog.\n";
+
+/// A larger content, of which each part looks different.
+fn large() -> Vec<u8> {
+    (0..400_000_u32).flat_map(u32::to_le_bytes).collect()
+}
+
+fn no_part_is_left(root: &holo_testing::ScratchRoot) {
+    let names: Vec<_> = fs::read_dir(root.join("srv")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(names.iter().all(|name| !name.to_str().unwrap().contains("holo")), "{names:?}");
+}
+
+#[test]
+fn a_file_is_downloaded_once() {
+    let server = Server::new(|_| Reply::of(BODY));
+    let root = root(&format!("url = {:?}\nchecksum = {:?}", server.url("/a"), sha256(BODY)));
+    let check = root.holo(&["check"]);
+    assert!(check.stdout_lossy().contains(&format!("would download {}", server.url("/a"))), "{check}");
+    assert_eq!(server.asked().len(), 0, "check does not download");
+    apply(&root);
+    assert_eq!(root.read("srv/app.tar"), BODY);
+    assert_eq!(fs::metadata(root.join("srv/app.tar")).unwrap().permissions().mode() & 0o7777, 0o644);
+    settled(&root);
+    assert_eq!(server.asked().len(), 1);
+    no_part_is_left(&root);
+}
+
+#[test]
+fn mode_and_owner_are_mended_without_a_download() {
+    let server = Server::new(|_| Reply::of(BODY));
+    let (url, sum) = (server.url("/a"), sha256(BODY));
+    let root = root(&format!("url = {url:?}\nchecksum = {sum:?}\nmode = \"0o600\""));
+    apply(&root);
+    let mode = || fs::metadata(root.join("srv/app.tar")).unwrap().mode() & 0o7777;
+    assert_eq!(mode(), 0o600);
+    define(&root, &format!("url = {url:?}\nchecksum = {sum:?}\nmode = \"640\""));
+    assert!(root.holo(&["check"]).stdout_lossy().contains("would change the mode of /srv/app.tar"));
+    apply(&root);
+    assert_eq!(mode(), 0o640);
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    if is_root {
+        root.write("etc/passwd", "app:x:1234:1235::/:/bin/sh\n");
+        root.write("etc/group", "app:x:1235:\n");
+        define(&root, &format!("url = {url:?}\nchecksum = {sum:?}\nmode = \"640\"\nowner = \"app\"\ngroup = \"app\""));
+        apply(&root);
+        let metadata = fs::metadata(root.join("srv/app.tar")).unwrap();
+        assert_eq!((metadata.uid(), metadata.gid(), mode()), (1234, 1235, 0o640));
+        settled(&root);
+    }
+    define(&root, &format!("url = {url:?}\nchecksum = {sum:?}\nowner = \"nobody-here\""));
+    fails(&root, "there is no user nobody-here");
+    assert_eq!(server.asked().len(), 1);
+}
+
+#[test]
+fn what_broke_off_is_resumed() {
+    let body = large();
+    let served = body.clone();
+    let server = Server::new(move |asked| {
+        let reply = Reply::rest(asked, &served, "\"one\"");
+        let cut = 300_000.min(reply.body.len());
+        reply.cut(cut)
+    });
+    // Neither needs a checksum: the server says itself what belongs together.
+    let root = root(&format!("url = {:?}", server.url("/a")));
+    apply(&root);
+    assert!(root.read("srv/app.tar") == body);
+    let offsets: Vec<_> = server.asked().iter().map(support::server::Asked::offset).collect();
+    assert_eq!(offsets.len(), 6);
+    assert_eq!(offsets[..2], [None, Some(300_000)]);
+    assert!(server.asked()[1..].iter().all(|asked| asked.header("if-range") == Some("\"one\"")));
+}
+
+#[test]
+fn parts_of_two_versions_are_not_put_together() {
+    let (old, new) = (large(), large().into_iter().rev().collect::<Vec<u8>>());
+    let served = (old, new.clone());
+    let server = Server::new(move |asked| match asked.number {
+        0 => Reply::rest(asked, &served.0, "\"old\"").cut(300_000),
+        _ => Reply::rest(asked, &served.1, "\"new\""),
+    });
+    let root = root(&format!("url = {:?}", server.url("/a")));
+    apply(&root);
+    assert!(root.read("srv/app.tar") == new);
+}
+
+#[test]
+fn a_server_that_ignores_if_range_is_seen_through() {
+    let (old, new) = (large(), large().into_iter().rev().collect::<Vec<u8>>());
+    let served = (old, new.clone());
+    let server = Server::new(move |asked| {
+        let mut asked = asked.clone();
+        asked.headers.remove("if-range");
+        match asked.number {
+            0 => Reply::rest(&asked, &served.0, "\"old\"").cut(300_000),
+            _ => Reply::rest(&asked, &served.1, "\"new\""),
+        }
+    });
+    let root = root(&format!("url = {:?}", server.url("/a")));
+    apply(&root);
+    assert!(root.read("srv/app.tar") == new);
+}
+
+#[test]
+fn without_a_word_about_versions_the_checksum_decides() {
+    let (old, new) = (large(), large().into_iter().rev().collect::<Vec<u8>>());
+    let served = (old, new.clone());
+    let server = Server::new(move |asked| {
+        let body = if asked.number == 0 { &served.0 } else { &served.1 };
+        let mut reply = Reply::rest(asked, body, "");
+        reply.headers.retain(|(name, _)| name != "ETag");
+        if asked.number == 0 { reply.cut(300_000) } else { reply }
+    });
+    let root = root(&format!("url = {:?}\nchecksum = {:?}", server.url("/a"), sha256(&new)));
+    apply(&root);
+    assert!(root.read("srv/app.tar") == new);
+    let offsets: Vec<_> = server.asked().iter().map(support::server::Asked::offset).collect();
+    assert_eq!(offsets, [None, Some(300_000), None]);
+}
+
+#[test]
+fn an_earlier_run_is_taken_up() {
+    let body = large();
+    let (served, is_up) = (body.clone(), Arc::new(AtomicBool::new(false)));
+    let up = Arc::clone(&is_up);
+    let server = Server::new(move |asked| {
+        let reply = Reply::rest(asked, &served, "\"one\"");
+        match (asked.number, up.load(Ordering::Relaxed)) {
+            (_, true) => reply,
+            (0, _) => reply.cut(1_000_000),
+            _ => reply.cut(0),
+        }
+    });
+    let root = root(&format!("url = {:?}\nchecksum = {:?}", server.url("/a"), sha256(&body)));
+    fails(&root, "cannot download");
+    assert!(!root.exists("srv/app.tar"));
+    assert_eq!(fs::metadata(root.join("srv/app.tar.holopart")).unwrap().permissions().mode() & 0o777, 0o600);
+    is_up.store(true, Ordering::Relaxed);
+    apply(&root);
+    assert!(root.read("srv/app.tar") == body);
+    assert_eq!(server.asked().last().unwrap().offset(), Some(1_000_000));
+    no_part_is_left(&root);
+}
+
+#[test]
+fn what_others_have_put_there_is_not_taken_up() {
+    let server = Server::new(|_| Reply::of(BODY));
+    let root = root(&format!("url = {:?}\nchecksum = {:?}", server.url("/a"), sha256(BODY)))
+        .file("srv/elsewhere", "a victim's")
+        .symlink("srv/app.tar.holopart", "elsewhere");
+    apply(&root);
+    assert_eq!(root.read("srv/elsewhere"), "a victim's");
+    assert_eq!(root.read("srv/app.tar"), BODY);
+    assert_eq!(server.asked()[0].offset(), None);
+}
+
+#[test]
+fn a_wrong_checksum_replaces_nothing() {
+    let server = Server::new(|_| Reply::of("something else"));
+    let root = root(&format!("url = {:?}\nchecksum = {:?}", server.url("/a"), sha256(BODY))).file("srv/app.tar", "old");
+    let run = fails(&root, "the checksum is sha256:");
+    assert!(run.stderr_lossy().contains(&sha256(BODY)), "{run}");
+    assert_eq!(root.read("srv/app.tar"), "old");
+    assert_eq!(server.asked().len(), 1, "it would be as wrong the next time");
+    no_part_is_left(&root);
+}
+
+#[test]
+fn a_wrong_length_is_no_download() {
+    let server = Server::new(|_| Reply { length: Some(BODY.len() + 10), ..Reply::of(BODY) });
+    let root = root(&format!("url = {:?}", server.url("/a")));
+    fails(&root, "cannot download");
+    assert!(!root.exists("srv/app.tar"));
+    assert!(server.asked().len() > 1);
+    no_part_is_left(&root);
+}
+
+#[test]
+fn a_server_that_says_no_is_asked_once() {
+    for status in [403, 404, 410, 206, 204, 304] {
+        let server = Server::new(move |_| Reply::new(status));
+        let root = root(&format!("url = {:?}", server.url("/a")));
+        fails(&root, if status == 206 { "206" } else { "the server says" });
+        assert_eq!(server.asked().len(), 1, "{status}");
+        assert!(!root.exists("srv/app.tar"));
+    }
+}
+
+#[test]
+fn a_server_in_trouble_is_asked_again() {
+    let server = Server::new(|asked| if asked.number < 2 { Reply::new(503) } else { Reply::of(BODY) });
+    let root = root(&format!("url = {:?}", server.url("/a")));
+    let run = apply(&root);
+    assert!(run.stderr_lossy().contains("503") && run.stderr_lossy().contains("trying again"), "{run}");
+    assert_eq!(root.read("srv/app.tar"), BODY);
+}
+
+#[test]
+fn redirects_are_followed_but_not_for_ever() {
+    let server = Server::new(|asked| match &*asked.path {
+        "/a/start" => Reply::redirect("../b?token=x"),
+        "/b?token=x" => Reply::redirect("/c"),
+        "/c" => Reply::of(BODY),
+        _ => Reply::redirect("/loop"),
+    });
+    let there = root(&format!("url = {:?}", server.url("/a/start")));
+    apply(&there);
+    assert_eq!(there.read("srv/app.tar"), BODY);
+    let before = server.asked().len();
+    let round = root(&format!("url = {:?}", server.url("/loop")));
+    fails(&round, "more than 10 redirects");
+    assert_eq!(server.asked().len() - before, 11);
+    let local = Server::new(|_| Reply::redirect("file:///etc/passwd"));
+    let root = root(&format!("url = {:?}", local.url("/a")));
+    fails(&root, "a redirect to a file of this machine");
+}
+
+#[test]
+fn secrets_go_to_their_server_only_and_are_never_shown() {
+    let other = Server::new(|_| Reply::of(BODY));
+    let elsewhere = other.url("/b");
+    let server = Server::new(move |asked| match (&*asked.path, asked.header("authorization")) {
+        // fred:s3cret-word
+        ("/a?token=s3cret-word", Some("Basic ZnJlZDpzM2NyZXQtd29yZA==")) => Reply::redirect(elsewhere.clone()),
+        _ => Reply::new(401),
+    });
+    let url = server.url("/a?token=s3cret-word");
+    let in_url = url.replace("http://", "http://fred:s3cret-word@");
+    for credentials in [
+        format!("url = {url:?}\nusername = \"fred\"\npassword = \"s3cret-word\""),
+        format!("url = {url:?}\nusername = \"fred\"\npassword_file = \"/etc/secret\""),
+        format!("url = {in_url:?}"),
+    ] {
+        let root = root(&format!("{credentials}\nheaders = {{ X-Token = \"s3cret-word\" }}"));
+        root.write("etc/secret", "s3cret-word\n");
+        let mut shown = String::new();
+        for arguments in [&["scan"][..], &["check"], &["apply"], &["check"], &["diff"], &["apply"], &["scan", "--json"]]
+        {
+            let run = root.holo(arguments);
+            assert!(arguments != ["apply"] || run.status == Some(0), "{run}");
+            shown += &run.to_string();
+        }
+        assert!(!shown.contains("s3cret") && !shown.contains("ZnJl"), "{shown}");
+        assert_eq!(root.read("srv/app.tar"), BODY);
+        let dump = root.dump().to_string();
+        let state = dump.split("var/lib").skip(1).collect::<String>();
+        assert!(!state.contains("s3cret"), "{state}");
+    }
+    let asked = server.asked();
+    assert!(asked.iter().all(|asked| asked.header("x-token") == Some("s3cret-word")));
+    assert!(!other.asked().is_empty());
+    for asked in other.asked() {
+        assert!(asked.header("x-token").is_none() && asked.header("authorization").is_none(), "{asked:?}");
+    }
+}
+
+#[test]
+fn what_has_not_changed_is_not_downloaded_again() {
+    let version = Arc::new(Mutex::new(("\"1\"", b"one".to_vec())));
+    let served = Arc::clone(&version);
+    let server = Server::new(move |asked| {
+        let (etag, body) = served.lock().unwrap().clone();
+        if asked.header("if-none-match") == Some(etag) { Reply::new(304) } else { Reply::of(body).header("ETag", etag) }
+    });
+    let root = root(&format!("url = {:?}", server.url("/a")));
+    apply(&root);
+    settled(&root);
+    assert_eq!(server.asked().len(), 2);
+    assert_eq!(server.asked()[1].header("if-none-match"), Some("\"1\""));
+    *version.lock().unwrap() = ("\"2\"", b"two".to_vec());
+    apply(&root);
+    assert_eq!(root.read("srv/app.tar"), "two");
+    settled(&root);
+    // The same content under another name is no change.
+    version.lock().unwrap().0 = "\"3\"";
+    settled(&root);
+    assert_eq!(server.asked().last().unwrap().header("if-none-match"), Some("\"2\""));
+    settled(&root);
+    assert_eq!(server.asked().last().unwrap().header("if-none-match"), Some("\"3\""));
+    fs::remove_file(root.join("srv/app.tar")).unwrap();
+    apply(&root);
+    assert_eq!(server.asked().last().unwrap().header("if-none-match"), None, "what is missing is not unmodified");
+    assert_eq!(root.read("srv/app.tar"), "two");
+}
+
+#[test]
+fn the_date_of_a_change_will_do_and_without_it_once_is_enough() {
+    let date = "Fri, 20 Nov 2026 10:00:00 GMT";
+    let server = Server::new(move |asked| match &*asked.path {
+        "/dated" if asked.header("if-modified-since") == Some(date) => Reply::new(304),
+        "/dated" => Reply::of(BODY).header("Last-Modified", date),
+        _ => Reply::of(BODY),
+    });
+    let dated = root(&format!("url = {:?}", server.url("/dated")));
+    apply(&dated);
+    settled(&dated);
+    assert_eq!(server.asked().len(), 2);
+    let bare = root(&format!("url = {:?}", server.url("/bare")));
+    apply(&bare);
+    settled(&bare);
+    assert_eq!(server.asked().len(), 3);
+    // Another URL may be another thing.
+    define(&bare, &format!("url = {:?}", server.url("/other")));
+    apply(&bare);
+    assert_eq!(server.asked().len(), 4);
+}
+
+#[test]
+fn what_is_there_is_kept_while_nobody_answers() {
+    let is_up = Arc::new(AtomicBool::new(true));
+    let up = Arc::clone(&is_up);
+    let server =
+        Server::new(
+            move |_| if up.load(Ordering::Relaxed) { Reply::of(BODY).header("ETag", "\"1\"") } else { Reply::new(403) },
+        );
+    let root = root(&format!("url = {:?}", server.url("/a")));
+    apply(&root);
+    is_up.store(false, Ordering::Relaxed);
+    let run = apply(&root);
+    assert!(run.stderr_lossy().contains("going on with what is there"), "{run}");
+    assert_eq!(root.read("srv/app.tar"), BODY);
+}
+
+#[test]
+fn mirrors_are_tried_in_their_order() {
+    let wrong = Server::new(|_| Reply::of("wrong"));
+    let right = Server::new(|_| Reply::of(BODY));
+    let root = root(&format!(
+        "url = \"http://127.0.0.1:{}/a\"\nmirrors = [{:?}, {:?}]\nchecksum = {:?}\ntimeout = \"90s\"",
+        closed_port(),
+        wrong.url("/a"),
+        right.url("/a"),
+        sha256(BODY)
+    ));
+    let run = apply(&root);
+    assert_eq!(run.stderr_lossy().matches("trying the next mirror").count(), 2, "{run}");
+    assert_eq!(root.read("srv/app.tar"), BODY);
+    settled(&root);
+}
+
+#[test]
+fn an_attempt_ends_when_its_time_is_up() {
+    let slow = Server::new(|_| Reply { pause: Some((5, Duration::from_secs(50))), ..Reply::of(BODY) });
+    let silent = format!("http://127.0.0.1:{}/a", silent_port());
+    for url in [slow.url("/a"), silent] {
+        let root = root(&format!("url = {url:?}\ntimeout = \"1s\""));
+        fails(&root, "cannot download");
+        assert!(!root.exists("srv/app.tar"));
+        no_part_is_left(&root);
+    }
+}
+
+#[test]
+fn the_system_says_which_certificates_are_trusted() {
+    let server = Server::with_tls(|_| Reply::of(BODY));
+    let definition = format!("url = {:?}", server.url("/a"));
+    let distrusting = root(&definition);
+    fails(&distrusting, "certificate is not trusted");
+    assert!(server.asked().is_empty());
+    let trusting = root(&definition).file("etc/ca.pem", &server.certificate);
+    let certificate = trusting.join("etc/ca.pem");
+    let trusting = trusting.env("SSL_CERT_FILE", certificate);
+    apply(&trusting);
+    assert_eq!(trusting.read("srv/app.tar"), BODY);
+    assert_eq!(server.asked().len(), 1);
+}
+
+#[test]
+fn files_of_this_machine_are_below_the_root() {
+    let root = root("url = \"file:///usr/share/a%20b\"").file("usr/share/a b", "one");
+    apply(&root);
+    assert_eq!(root.read("srv/app.tar"), "one");
+    settled(&root);
+    root.write("usr/share/a b", "two");
+    apply(&root);
+    assert_eq!(root.read("srv/app.tar"), "two");
+    settled(&root);
+    fs::remove_file(root.join("usr/share/a b")).unwrap();
+    let run = apply(&root);
+    assert!(run.stderr_lossy().contains("going on with what is there"), "{run}");
+}
+
+#[test]
+fn a_persons_file_is_kept_and_comes_back() {
+    let root = root("url = \"file:///usr/share/one\"").file("usr/share/one", "one").file("usr/share/two", "two");
+    root.write("srv/app.tar", "found");
+    apply(&root);
+    assert_eq!(root.read("srv/app.tar"), "one");
+    root.write("srv/app.tar", "edited");
+    let run = root.holo(&["apply"]);
+    assert_eq!(run.status, Some(1), "{run}");
+    assert!(run.stderr_lossy().contains("--force"), "{run}");
+    assert_eq!(root.read("srv/app.tar"), "edited");
+    assert_eq!(root.holo(&["apply", "--force"]).status, Some(0));
+    assert_eq!(root.read("srv/app.tar"), "one");
+    define(&root, "url = \"file:///usr/share/two\"");
+    apply(&root);
+    assert_eq!(root.read("srv/app.tar"), "two");
+    define(&root, "ensure = \"absent\"");
+    apply(&root);
+    assert!(!root.exists("srv/app.tar"));
+    settled(&root);
+    fs::remove_file(root.join("usr/share/holo/archives/10-test.toml")).unwrap();
+    let scan = root.holo(&["scan"]);
+    assert!(
+        scan.stdout_lossy().contains("Scrubbing") || scan.stdout_lossy().contains("archive:/srv/app.tar"),
+        "{scan}"
+    );
+    apply(&root);
+    assert_eq!(root.read("srv/app.tar"), "found");
+    assert_eq!(root.holo(&["scan"]).stdout, "");
+    assert_eq!(fs::read_dir(root.join("var/lib/holo/archives")).unwrap().count(), 0, "{}", root.dump());
+}
+
+#[test]
+fn directories_that_were_made_go_again() {
+    let root = root("url = \"file:///usr/share/one\"").file("usr/share/one", "one");
+    let text = root.read("usr/share/holo/archives/10-test.toml").to_string().replace("/srv/", "/new/deep/");
+    root.write("usr/share/holo/archives/10-test.toml", text);
+    apply(&root);
+    assert_eq!(root.read("new/deep/app.tar"), "one");
+    fs::remove_file(root.join("usr/share/holo/archives/10-test.toml")).unwrap();
+    apply(&root);
+    assert!(!root.exists("new"));
+}

@@ -1,0 +1,271 @@
+//! Archives that no honest tool makes: nothing of them lands outside, and the old tree stays.
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+mod support;
+
+use holo_testing::ScratchRoot;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::process::Command;
+use std::time::Duration;
+use support::samples::{Tar, bzip2, gzip, xz, zip, zstd};
+use support::{apply, define, fails, root, settled};
+use tar::EntryType;
+
+const DEFINITION: &str = "url = \"file:///usr/share/app\"\nextract_to = \"/opt/app\"";
+
+/// A root with an old tree, a directory beside it, and a file that nobody shall write to.
+fn with_old_tree(more: &str) -> ScratchRoot {
+    let old = Tar::new().file("bin/app", "old\n").file("etc/app.conf", "old\n").symlink("link", "etc/app.conf").end();
+    let root = root(&format!("{DEFINITION}\n{more}"))
+        .file("usr/share/app", gzip(&old))
+        .file("etc/passwd", "root:x:0:0::/:\n")
+        .file("opt/beside/file", "beside\n");
+    apply(&root);
+    root
+}
+
+/// Everything but our own state and the download.
+fn outside(root: &ScratchRoot) -> String {
+    let dump = root.dump().to_string();
+    let end = format!("{}\n", "-".repeat(40));
+    let ours = ["./var/", "./srv", "./usr/share/app", "./tmp"];
+    dump.split(&end).filter(|section| !ours.iter().any(|ours| section.contains(ours))).collect()
+}
+
+/// Extracts it over the old tree, and demands that it is refused with these words.
+#[track_caller]
+fn refused(archive: &[u8], words: &str) {
+    refused_with("", archive, words);
+}
+
+#[track_caller]
+fn refused_with(more: &str, archive: &[u8], words: &str) {
+    let root = with_old_tree(more);
+    let before = outside(&root);
+    root.write("usr/share/app", archive);
+    // Force is for a person's work, and no way around this.
+    for arguments in [&["apply"][..], &["apply", "--force"]] {
+        let run = root.holo(arguments);
+        assert_eq!(run.status, Some(1), "{words}: {run}");
+        assert!(run.stderr_lossy().contains(words), "expected {words:?} in\n{run}");
+        assert!(run.stderr_lossy().contains("cannot extract"), "{run}");
+    }
+    assert_eq!(outside(&root), before, "{words}");
+}
+
+#[test]
+fn names_that_lead_out() {
+    for name in ["../out", "a/../../out", "a/..", "..", "./../out", "bin/../../beside/file"] {
+        refused(&Tar::new().file("good", "x").file(name, "x").end(), "its name holds \"..\"");
+        refused(&zip(&[(b"good", 0o100_644, b"x"), (name.as_bytes(), 0o100_644, b"x")]), "its name holds \"..\"");
+    }
+    for name in ["/etc/passwd", "//etc/passwd", "/"] {
+        refused(&Tar::new().file(name, "x").end(), "its name is absolute");
+        refused(&zip(&[(name.as_bytes(), 0o100_644, b"x")]), "its name is absolute");
+    }
+    let long = format!("{}../out", "d/".repeat(60));
+    refused(&Tar::new().file(&long, "x").end(), "its name holds \"..\"");
+    // Stripping makes nothing good.
+    refused_with("strip_components = 1", &Tar::new().file("../out", "x").end(), "its name holds \"..\"");
+}
+
+#[test]
+fn symlinks_that_lead_out() {
+    for target in ["/etc", "..", "../beside", "/opt/app/../beside", "bin/../../beside", "/"] {
+        refused(&Tar::new().symlink("out", target).end(), "leads out");
+        refused(&zip(&[(b"out", 0o120_777, target.as_bytes())]), "leads out");
+    }
+    let through = Tar::new().directory("a/b").symlink("a/b/up", "../..").symlink("out", "a/b/up/../beside").end();
+    refused(&through, "leads out");
+    refused(&Tar::new().symlink("empty", "").end(), "symlink to nothing");
+}
+
+#[test]
+fn writing_through_symlinks() {
+    for target in ["/etc", "../beside", "etc"] {
+        refused(&Tar::new().symlink("s", target).file("s/passwd", "x").end(), "it is below what is no directory");
+        refused(
+            &zip(&[(b"s", 0o120_777, target.as_bytes()), (b"s/passwd", 0o644, b"x")]),
+            "it is below what is no directory",
+        );
+    }
+    refused(&Tar::new().symlink("s", "../beside").directory("s").end(), "file exists");
+    // Where the name is a file's, the symlink is replaced, not written through.
+    let root = with_old_tree("");
+    root.write("usr/share/app", Tar::new().symlink("s", "../../etc/passwd").file("s", "mine\n").end());
+    apply(&root);
+    assert_eq!(root.read("opt/app/s"), "mine\n");
+    assert_eq!(root.read("etc/passwd"), "root:x:0:0::/:\n");
+}
+
+#[test]
+fn symlinks_that_were_there_before() {
+    let root = with_old_tree("");
+    symlink("../beside", root.join("opt/app/data")).unwrap();
+    root.write("usr/share/app", Tar::new().file("data/file", "x").end());
+    let before = outside(&root);
+    let run = root.holo(&["apply"]);
+    assert!(run.to_string().contains("--force"), "{run}");
+    assert_eq!(outside(&root), before);
+    assert_eq!(root.holo(&["apply", "--force"]).status, Some(0));
+    assert_eq!(root.read("opt/beside/file"), "beside\n");
+    assert_eq!(root.read("opt/app/data/file"), "x");
+    settled(&root);
+    // An upgrade from a symlink to a directory does not go through it either.
+    let root = with_old_tree("");
+    root.write("usr/share/app", Tar::new().file("etc/app.conf", "new").file("link/app.conf", "x").end());
+    apply(&root);
+    assert_eq!(root.read("etc/passwd"), "root:x:0:0::/:\n");
+    assert_eq!(root.read("opt/app/link/app.conf"), "x");
+    settled(&root);
+}
+
+#[test]
+fn symlinks_of_others_on_the_way() {
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        // Only root can make what belongs to others.
+        return;
+    }
+    let root = with_old_tree("");
+    fs::remove_dir_all(root.join("opt/app")).unwrap();
+    symlink("beside", root.join("opt/app")).unwrap();
+    std::os::unix::fs::lchown(root.join("opt/app"), Some(1234), None).unwrap();
+    fails(&root, "another user");
+    assert_eq!(fs::read_dir(root.join("opt/beside")).unwrap().count(), 1);
+}
+
+#[test]
+fn hard_links_out() {
+    for target in ["/etc/passwd", "../beside/file"] {
+        refused(&Tar::new().hard_link("h", target).end(), "hard link");
+    }
+    refused(&Tar::new().hard_link("h", "bin/app").end(), "hard link to no file of the archive");
+    refused(&Tar::new().symlink("s", "/etc/passwd").hard_link("h", "s").end(), "hard link to no file of the archive");
+    refused(&Tar::new().directory("d").hard_link("h", "d").end(), "hard link to no file of the archive");
+}
+
+#[test]
+fn devices_and_the_like() {
+    for kind in [EntryType::Char, EntryType::Block, EntryType::Fifo] {
+        refused(&Tar::new().special("dev", kind).end(), "it is a device or a FIFO");
+    }
+    refused(&Tar::new().special("x", EntryType::new(b'S' + 1)).end(), "unknown type");
+    for mode in [0o020_666, 0o060_666, 0o010_666, 0o140_666] {
+        refused(&zip(&[(b"dev", mode, b"")]), "it is neither a file, a directory nor a symlink");
+    }
+}
+
+#[test]
+fn programs_do_not_run_as_others() {
+    let root = with_old_tree("");
+    let tar = Tar::new().file_with_mode("suid", "x", 0o6755).file_with_mode("open", "x", 0o7777).end();
+    for archive in [tar, zip(&[(b"suid", 0o106_755, b"x"), (b"open", 0o107_777, b"x")])] {
+        root.write("usr/share/app", archive);
+        apply(&root);
+        for name in ["suid", "open"] {
+            assert_eq!(fs::metadata(root.join("opt/app").join(name)).unwrap().mode() & 0o7777, 0o755, "{name}");
+        }
+        settled(&root);
+    }
+}
+
+#[test]
+fn bombs() {
+    let big = Tar::new().file("zeros", vec![0; 3 << 20]).end();
+    for bomb in [gzip(&big), bzip2(&big), xz(&big), zstd(&big), big] {
+        refused_with("max_size = 1000000", &bomb, "it would take more than 1000000 bytes");
+    }
+    refused_with("max_size = 10000", &zip(&[(b"x", 0o644, &[0; 20_000])]), "it would take more than 10000 bytes");
+    // Zeros after the end count as well, here by what is usual.
+    refused(
+        &gzip(&Tar::new().file("x", "x").bytes(&vec![0; 257 << 20]).end()),
+        "it would take more than 268435456 bytes",
+    );
+    let many = (0..1100).fold(Tar::new(), |tar, number| tar.directory(format!("d{number}")));
+    refused_with("max_entries = 1000", &many.end(), "it has more than 1000 entries");
+    let nested = "d/".repeat(200) + "file";
+    refused(&Tar::new().file(&nested, "x").end(), "it is nested deeper than 128 directories");
+    // Each is nested no deeper than is allowed, and yet there are many.
+    let wide = (0..20).fold(Tar::new(), |tar, number| tar.file(format!("{number}/{}x", "d/".repeat(100)), "x"));
+    refused_with("max_entries = 1000", &wide.end(), "it has more than 1000 entries");
+    refused(&Tar::new().file("n".repeat(300), "x").end(), "its name is too long");
+    // A name that fills the memory.
+    let name = vec![b'n'; 20 << 20];
+    refused(&gzip(&Tar::new().file(&name, "x").end()), "an entry's headers take more than");
+    // What is compressed twice is not unpacked twice.
+    refused(&gzip(&gzip(&Tar::new().file("x", "x").end())), "it is none of tar");
+}
+
+#[test]
+fn names_of_any_kind() {
+    let root = with_old_tree("");
+    let names: [&[u8]; 7] = [b"a\nb", b"\x1b[31mred", b"sp ace", b"\xff\xfe", b"-rf", b"a\\b", b"#x"];
+    let tar = names.iter().fold(Tar::new(), |tar, name| tar.file(name, "x"));
+    root.write("usr/share/app", tar.end());
+    apply(&root);
+    settled(&root);
+    assert_eq!(fs::read_dir(root.join("opt/app")).unwrap().count(), names.len());
+    root.write("opt/app/\x1b[31mred", "edited");
+    let run = root.holo(&["apply"]);
+    assert!(run.stderr_lossy().contains(r#"changed by user: "/opt/app/\u{1b}[31mred""#), "{run}");
+    define(&root, "ensure = \"absent\"");
+    assert_eq!(root.holo(&["apply", "--force"]).status, Some(0));
+    assert!(!root.exists("opt/app"));
+    // What is said of them cannot be mistaken for anything else.
+    let root = with_old_tree("");
+    root.write("usr/share/app", Tar::new().file("../a\n!! all is well", "x").end());
+    let run = fails(&root, "its name holds");
+    assert!(!run.stderr_lossy().contains("\n!! all is well"), "{run}");
+}
+
+#[test]
+fn names_that_come_twice() {
+    let root = with_old_tree("");
+    let tar = Tar::new().file("x", "first").file("x", "last").directory("d").directory("d").file("d/y", "y").end();
+    root.write("usr/share/app", tar);
+    apply(&root);
+    assert_eq!(root.read("opt/app/x"), "last");
+    settled(&root);
+    refused(&Tar::new().file("x", "x").file("x/y", "y").end(), "it is below what is no directory");
+    refused(&Tar::new().file("x/y", "y").file("x", "x").end(), "it is a directory too");
+    refused(&Tar::new().file("x", "x").directory("x").end(), "file exists");
+}
+
+#[test]
+fn a_hundred_thousand_entries() {
+    let root = with_old_tree("").time_limit(Duration::from_secs(600));
+    let many = (0..100_000).fold(Tar::new(), |tar, number| tar.file(format!("{}/{number}", number / 1000), "x"));
+    root.write("usr/share/app", zstd(&many.end()));
+    apply(&root);
+    assert_eq!(fs::read_dir(root.join("opt/app")).unwrap().count(), 100);
+    assert_eq!(fs::read_dir(root.join("opt/app/99")).unwrap().count(), 1000);
+    settled(&root);
+    root.write("usr/share/app", Tar::new().file("one", "x").end());
+    apply(&root);
+    assert_eq!(fs::read_dir(root.join("opt/app")).unwrap().count(), 1);
+}
+
+#[test]
+fn archives_of_the_systems_own_tools() {
+    let root =
+        with_old_tree("strip_components = 1").file("in/pkg/bin/app", "new\n").file("in/pkg/etc/app.conf", "new\n");
+    fs::create_dir_all(root.join("in/pkg/deep").join("long-name-".repeat(20))).unwrap();
+    symlink("bin/app", root.join("in/pkg/link")).unwrap();
+    fs::hard_link(root.join("in/pkg/bin/app"), root.join("in/pkg/alias")).unwrap();
+    let sparse = fs::File::create(root.join("in/pkg/sparse")).unwrap();
+    sparse.set_len(1 << 20).unwrap();
+    for format in ["--format=gnu", "--format=posix", "--sparse"] {
+        let archive = root.join("usr/share/app");
+        #[expect(clippy::disallowed_methods, reason = "the archive is to be another program's")]
+        let status =
+            Command::new("tar").arg(format).arg("-cf").arg(archive).arg("-C").arg(root.join("in")).arg("pkg").status();
+        assert!(status.unwrap().success(), "{format}");
+        apply(&root);
+        assert_eq!(root.read("opt/app/alias"), "new\n", "{format}");
+        assert_eq!(root.read("opt/app/link"), "new\n");
+        assert_eq!(fs::metadata(root.join("opt/app/sparse")).unwrap().len(), 1 << 20);
+        assert!(root.join("opt/app/deep").join("long-name-".repeat(20)).is_dir());
+        settled(&root);
+    }
+}

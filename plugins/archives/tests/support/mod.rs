@@ -1,0 +1,58 @@
+//! What the tests of this plugin share: a server that misbehaves on demand, archives of every format, roots.
+#![allow(dead_code, clippy::allow_attributes, reason = "no test file uses everything")]
+#![allow(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+pub(crate) mod samples;
+pub(crate) mod server;
+
+use holo_testing::{Run, ScratchRoot};
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+
+/// The checksum of bytes, as definitions have it.
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold("sha256:".to_owned(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
+}
+
+/// A root with the plugin, and one definition with these lines.
+pub(crate) fn root(lines: &str) -> ScratchRoot {
+    let root = ScratchRoot::new().plugin("archives").dir("srv");
+    define(&root, lines);
+    root
+}
+
+/// Replaces the definition.
+pub(crate) fn define(root: &ScratchRoot, lines: &str) {
+    root.write("usr/share/holo/archives/10-test.toml", format!("[[archive]]\npath = \"/srv/app.tar\"\n{lines}\n"));
+}
+
+/// An apply that ends well.
+#[track_caller]
+pub(crate) fn apply(root: &ScratchRoot) -> Run {
+    let run = root.holo(&["apply"]);
+    assert_eq!(run.status, Some(0), "{run}");
+    assert!(!run.stderr_lossy().contains("panicked"), "{run}");
+    run
+}
+
+/// An apply that has nothing to do.
+#[track_caller]
+pub(crate) fn settled(root: &ScratchRoot) {
+    let run = apply(root);
+    assert_eq!(run.stdout, "", "{run}");
+    let check = root.holo(&["check"]);
+    assert_eq!(check.status, Some(0), "{check}");
+}
+
+/// An apply that fails and says so.
+#[track_caller]
+pub(crate) fn fails(root: &ScratchRoot, words: &str) -> Run {
+    let run = root.holo(&["apply"]);
+    assert_eq!(run.status, Some(1), "{run}");
+    assert!(run.stderr_lossy().contains(words), "expected {words:?} in\n{run}");
+    assert!(!run.stderr_lossy().contains("panicked"), "{run}");
+    run
+}

@@ -1,0 +1,208 @@
+//! A server on the loopback that does as it is told: slow, torn, lying, over HTTP or HTTPS.
+#![allow(clippy::unwrap_used, clippy::allow_attributes, reason = "a test says by panicking what is wrong")]
+
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// A request as the server saw it; names of headers in lower case.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) path: String,
+    pub(crate) headers: BTreeMap<String, String>,
+    /// How many requests there were before.
+    pub(crate) number: usize,
+}
+
+impl Asked {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(String::as_str)
+    }
+
+    /// The offset of `Range: bytes=OFFSET-`.
+    pub(crate) fn offset(&self) -> Option<usize> {
+        self.header("range")?.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok()
+    }
+}
+
+/// What the server answers.
+#[derive(Clone, Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+    /// What it claims to send, if that is not true.
+    pub(crate) length: Option<usize>,
+    /// After how many bytes of the body it hangs up.
+    pub(crate) cut: Option<usize>,
+    /// After how many bytes of the body it sends nothing for so long.
+    pub(crate) pause: Option<(usize, Duration)>,
+}
+
+impl Reply {
+    pub(crate) fn new(status: u16) -> Reply {
+        Reply { status, headers: Vec::new(), body: Vec::new(), length: None, cut: None, pause: None }
+    }
+
+    pub(crate) fn of(body: impl Into<Vec<u8>>) -> Reply {
+        Reply { body: body.into(), ..Reply::new(200) }
+    }
+
+    pub(crate) fn header(mut self, name: &str, value: impl Into<String>) -> Reply {
+        self.headers.push((name.to_owned(), value.into()));
+        self
+    }
+
+    pub(crate) fn cut(mut self, at: usize) -> Reply {
+        self.cut = Some(at);
+        self
+    }
+
+    pub(crate) fn redirect(location: impl Into<String>) -> Reply {
+        Reply::new(302).header("Location", location)
+    }
+
+    /// The rest of a content, as asked for; all of it if nothing else was asked for, or it is another version by now.
+    pub(crate) fn rest(asked: &Asked, body: &[u8], etag: &str) -> Reply {
+        let is_same = asked.header("if-range").is_none_or(|range| range == etag);
+        match asked.offset().filter(|_| is_same) {
+            Some(offset) if offset < body.len() => Reply { body: body[offset..].to_vec(), ..Reply::new(206) }
+                .header("Content-Range", format!("bytes {offset}-{}/{}", body.len() - 1, body.len()))
+                .header("ETag", etag),
+            Some(_) => Reply::new(416),
+            None => Reply::of(body).header("ETag", etag),
+        }
+    }
+
+    fn send(&self, stream: &mut dyn Write) -> std::io::Result<()> {
+        let length = self.length.unwrap_or(self.body.len());
+        let mut head = format!("HTTP/1.1 {} x\r\nConnection: close\r\n", self.status);
+        if self.status != 304 {
+            head += &format!("Content-Length: {length}\r\n");
+        }
+        for (name, value) in &self.headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        stream.write_all(format!("{head}\r\n").as_bytes())?;
+        let body = &self.body[..self.cut.unwrap_or(usize::MAX).min(self.body.len())];
+        let (first, second) = body.split_at(self.pause.map_or(0, |(at, _)| at.min(body.len())));
+        stream.write_all(first)?;
+        stream.flush()?;
+        if let Some((_, time)) = self.pause {
+            thread::sleep(time);
+        }
+        stream.write_all(second)?;
+        stream.flush()
+    }
+}
+
+type Handler = dyn Fn(&Asked) -> Reply + Send + Sync;
+
+/// A server; it lives as long as the test.
+pub(crate) struct Server {
+    port: u16,
+    scheme: &'static str,
+    log: Arc<Mutex<Vec<Asked>>>,
+    /// The certificate to trust, as PEM.
+    pub(crate) certificate: String,
+}
+
+impl Server {
+    pub(crate) fn new(handler: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Server {
+        Server::start(handler, None, String::new())
+    }
+
+    /// A server with a certificate of its own making.
+    pub(crate) fn with_tls(handler: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Server {
+        let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der()));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certified.cert.der().clone()], key)
+            .unwrap();
+        Server::start(handler, Some(Arc::new(config)), certified.cert.pem())
+    }
+
+    fn start(
+        handler: impl Fn(&Asked) -> Reply + Send + Sync + 'static,
+        tls: Option<Arc<rustls::ServerConfig>>,
+        certificate: String,
+    ) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let (handler, server_log): (Arc<Handler>, _) = (Arc::new(handler), Arc::clone(&log));
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (handler, log, tls) = (Arc::clone(&handler), Arc::clone(&server_log), tls.clone());
+                thread::spawn(move || {
+                    // Whoever hangs up early is part of the game.
+                    let _ = match tls {
+                        None => serve(stream, &*handler, &log),
+                        Some(config) => {
+                            let connection = rustls::ServerConnection::new(config).unwrap();
+                            serve(rustls::StreamOwned::new(connection, stream), &*handler, &log)
+                        }
+                    };
+                });
+            }
+        });
+        Server { port, scheme, log, certificate }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        let host = if self.scheme == "https" { "localhost" } else { "127.0.0.1" };
+        format!("{}://{host}:{}{path}", self.scheme, self.port)
+    }
+
+    /// All requests so far.
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.log.lock().unwrap().clone()
+    }
+}
+
+fn serve(stream: impl Read + Write, handler: &Handler, log: &Mutex<Vec<Asked>>) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line)?;
+    let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+    let mut headers = BTreeMap::new();
+    loop {
+        line.clear();
+        reader.read_line(&mut line)?;
+        let Some((name, value)) = line.trim_end().split_once(": ") else { break };
+        headers.insert(name.to_ascii_lowercase(), value.to_owned());
+    }
+    let asked = {
+        let mut log = log.lock().unwrap();
+        let asked = Asked { path, headers, number: log.len() };
+        log.push(asked.clone());
+        asked
+    };
+    let mut stream = reader.into_inner();
+    handler(&asked).send(&mut stream)
+}
+
+/// A port where nobody answers.
+pub(crate) fn closed_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A port where connections are taken, and nothing is ever said.
+pub(crate) fn silent_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        let all: Vec<TcpStream> = listener.incoming().flatten().collect();
+        drop(all);
+    });
+    port
+}
