@@ -214,6 +214,3 @@ fn at(name: &[u8], problem: impl std::fmt::Display) -> String {
 fn shown(path: &Path, problem: impl std::fmt::Display) -> String {
     at(std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()), problem)
 }
-
-#[cfg(test)]
-mod tests;

@@ -12,7 +12,6 @@ mod format;
 mod limits;
 mod made;
 mod manifest;
-mod owner;
 mod present;
 mod record;
 mod tree;

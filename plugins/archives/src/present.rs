@@ -9,12 +9,11 @@ use crate::download::{self, Download, Known, Request, Timeouts, Validators, Whol
 use crate::entity::Stop;
 use crate::extract::{Extraction, extract};
 use crate::made::Owner;
-use crate::owner;
 use crate::record::{Fetched, Record, Store, keep};
 use crate::tree::Site;
 use holo_plugin::error::{PathError, reason};
 use holo_plugin::memory::Remembered;
-use holo_plugin::{Durability, EntityReport, ForceTo, Host, Output, Place, settle};
+use holo_plugin::{Accounts, Durability, EntityReport, ForceTo, Host, Output, Place, settle};
 use look::{Current, Situation, Wanted};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -132,7 +131,12 @@ impl Present<'_> {
     }
 
     fn owner(&self) -> Result<Owner, String> {
-        owner::resolve(self.host, &self.store.root, self.archive.owner.as_deref(), self.archive.group.as_deref())
+        let accounts = Accounts::of(self.host).map_err(|error| error.to_string())?;
+        let (owner, group) = (self.archive.owner.as_deref(), self.archive.group.as_deref());
+        Ok(Owner {
+            uid: owner.map(|name| accounts.user(name)).transpose()?,
+            gid: group.map(|name| accounts.group(name)).transpose()?,
+        })
     }
 
     /// Has the download at hand, if anything is still to be done with it.

@@ -344,6 +344,3 @@ fn move_into(from: &Place, to: &Place) -> Result<(), Refusal> {
         other => Ok(other?),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -61,7 +61,7 @@ fn mode_and_owner_are_mended_without_a_download() {
         settled(&root);
     }
     define(&root, &format!("url = {url:?}\nchecksum = {sum:?}\nowner = \"nobody-here\""));
-    fails(&root, "there is no user nobody-here");
+    fails(&root, "there is no user \"nobody-here\"");
     assert_eq!(server.asked().len(), 1);
 }
 

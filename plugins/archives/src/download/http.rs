@@ -2,7 +2,6 @@
 
 use super::{Request, Validators};
 use crate::address::{Address, Credentials};
-use base64::Engine as _;
 use holo_plugin::error::reason;
 use std::io::{self, Read};
 use std::sync::{Arc, OnceLock};
@@ -128,7 +127,7 @@ impl<'a> Client<'a> {
                 builder = builder.header(name, value);
             }
             if let Some(Credentials { username, password }) = &self.credentials {
-                let encoded = base64::engine::general_purpose::STANDARD.encode(format!("{username}:{password}"));
+                let encoded = data_encoding::BASE64.encode(format!("{username}:{password}").as_bytes());
                 builder = builder.header(header::AUTHORIZATION, format!("Basic {encoded}"));
             }
         }
