@@ -28,7 +28,13 @@ impl Provider for Apt {
     }
 
     fn traits(&self) -> Traits {
-        Traits { systems: &["debian", "ubuntu"], databases: &[STATUS], configuration: &["etc/apt"], program: "apt-get" }
+        Traits {
+            systems: &["debian", "ubuntu"],
+            databases: &[STATUS],
+            configuration: &["etc/apt"],
+            program: "apt-get",
+            begins_from_nothing: false,
+        }
     }
 
     fn compare(&self, a: &str, b: &str) -> Ordering {
