@@ -75,6 +75,8 @@ pub(crate) struct Traits {
     pub(crate) configuration: &'static [&'static str],
     /// The program that it is.
     pub(crate) program: &'static str,
+    /// Whether it makes its database where there is none, if only it is configured.
+    pub(crate) begins_from_nothing: bool,
 }
 
 /// All package managers; where nothing else decides, the first.
@@ -100,8 +102,7 @@ pub(crate) fn of_system(root: &Path) -> Option<&'static dyn Provider> {
 
 fn rank(traits: &Traits, systems: &[String], root: &Path) -> u8 {
     let is_own = systems.iter().any(|system| traits.systems.contains(&system.as_str()));
-    let is_used = has_database(traits, root);
-    let is_configured = traits.configuration.iter().any(|path| root.join(path).exists());
+    let (is_used, is_configured) = (has_database(traits, root), has_configuration(traits, root));
     4 * u8::from(is_own) + 2 * u8::from(is_used) + u8::from(is_configured)
 }
 
@@ -110,11 +111,15 @@ fn has_database(traits: &Traits, root: &Path) -> bool {
     traits.databases.iter().any(|path| root.join(path).exists())
 }
 
+fn has_configuration(traits: &Traits, root: &Path) -> bool {
+    traits.configuration.iter().any(|path| root.join(path).exists())
+}
+
 /// Whether a provider can work on a root that is not the system's own.
 pub(crate) fn can_work_on(provider: &dyn Provider, root: &Path) -> bool {
     let traits = provider.traits();
-    let is_there = has_database(&traits, root) || traits.configuration.iter().any(|path| root.join(path).exists());
-    is_there && find_program(traits.program).is_some()
+    let may_begin = traits.begins_from_nothing && has_configuration(&traits, root);
+    (has_database(&traits, root) || may_begin) && find_program(traits.program).is_some()
 }
 
 fn find_program(name: &str) -> Option<PathBuf> {

@@ -21,7 +21,13 @@ impl Provider for Apk {
     }
 
     fn traits(&self) -> Traits {
-        Traits { systems: &["alpine"], databases: DATABASES, configuration: &["etc/apk"], program: "apk" }
+        Traits {
+            systems: &["alpine"],
+            databases: DATABASES,
+            configuration: &["etc/apk"],
+            program: "apk",
+            begins_from_nothing: false,
+        }
     }
 
     fn compare(&self, a: &str, b: &str) -> Ordering {

@@ -28,7 +28,13 @@ impl Provider for Apt {
     }
 
     fn traits(&self) -> Traits {
-        Traits { systems: &["debian", "ubuntu"], databases: &[STATUS], configuration: &["etc/apt"], program: "apt-get" }
+        Traits {
+            systems: &["debian", "ubuntu"],
+            databases: &[STATUS],
+            configuration: &["etc/apt"],
+            program: "apt-get",
+            begins_from_nothing: false,
+        }
     }
 
     fn compare(&self, a: &str, b: &str) -> Ordering {
@@ -129,6 +135,9 @@ fn apt(system: &System<'_>, name: &str) -> Result<Program, Problem> {
     // It would restart services, which is for those to decide who declare them.
     program.env("NEEDRESTART_MODE", "l");
     if let Some(root) = system.root().filter(|_| std::env::var_os(CONFIG).is_none()) {
+        if root.as_os_str().as_encoded_bytes().iter().any(|byte| b"\"\n\\".contains(byte)) {
+            return Err(Problem::new(format!("apt cannot work below {}, because of its name", root.display())));
+        }
         let path = system.cache_dir().join("apt.conf");
         let failed = |error| Problem::new(format!("cannot write {}: {error}", path.display()));
         fs::create_dir_all(system.cache_dir()).and_then(|()| fs::write(&path, configuration(root))).map_err(failed)?;

@@ -27,6 +27,7 @@ impl Provider for Dnf {
             databases: rpm_database::PLACES,
             configuration: &["etc/dnf"],
             program: "dnf",
+            begins_from_nothing: true,
         }
     }
 

@@ -28,6 +28,7 @@ impl Provider for Pacman {
             databases: &["var/lib/pacman/local"],
             configuration: &["etc/pacman.conf"],
             program: "pacman",
+            begins_from_nothing: false,
         }
     }
 

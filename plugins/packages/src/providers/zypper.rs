@@ -30,6 +30,7 @@ impl Provider for Zypper {
             databases: rpm_database::PLACES,
             configuration: &["etc/zypp"],
             program: "zypper",
+            begins_from_nothing: true,
         }
     }
 

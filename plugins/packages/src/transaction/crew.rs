@@ -215,7 +215,10 @@ impl<'a> Crew<'a> {
                 Some(format!("{manager} reports success, but {key} is {state}, not as {asked}"))
             }
             (Some(Main::Gone(_)), _) => Some(format!("{manager} reports success, but {key} is still there, {state}")),
-            (None, Some(mark)) => Some(format!("{manager} reports success, but {key} has not got its mark ({mark:?})")),
+            (None, Some(mark)) => {
+                let deed = Deed::mark(&key.to_string(), *mark).done();
+                Some(format!("{manager} reports success, but has not {deed}"))
+            }
             (None, None) => None,
         }
     }

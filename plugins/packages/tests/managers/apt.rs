@@ -75,7 +75,7 @@ fn checks(root: &ScratchRoot) {
     checked_and_applied(root, &wanted, &deeds);
     assert_eq!(state(root), "bar 1.0 hi;foo 1.0 ii;old 1.0 rc;plus 1.0 ii;");
     // Where nothing is there yet, not even an index, it still says something.
-    must(root, "rm -rf $R/var/lib/dpkg $R/var/lib/apt $R/var/cache/apt $R/var/lib/holo/packages");
+    must(root, "rm -rf $R/var/lib/apt $R/var/cache/apt $R/var/lib/holo/packages; echo >$R/var/lib/dpkg/status");
     define(root, &packages(&["foo"]));
     let run = root.holo(&["check"]);
     assert_eq!(deeds_of(&run), ["would fetch the index of packages, and install foo"], "{run}");

@@ -3,6 +3,7 @@
 use crate::support::{applied, apply, checked_and_applied, deeds_of, define, must, packages};
 use holo_testing::{Need, ScratchRoot, trial};
 use libtest_mimic::Trial;
+use std::path::Path;
 
 const TOOLS: [Need; 4] = [Need::Root, Need::Program("rpmbuild"), Need::Program("createrepo_c"), Need::Program("rpm")];
 const LONG: &str = "a-package-with-a-name-that-is-much-too-long-for-any-column-of-a-table";
@@ -31,9 +32,16 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.push(test("dnf", "fedora", "check says that an index would be fetched where there is none", nothing_there));
     trials.push(test("dnf", "fedora", "what takes another's place is found out before", obsoletes));
     trials.push(test("zypper", "suse", "holds are set, taken back, and respected", holds));
+    // Debian does not let zypper and dnf's plugins be installed together, so that one of these is not tested there.
+    trials.push(if Path::new(VERSIONLOCK).exists() {
+        test("dnf", "fedora", "holds are set, taken back, and respected", holds)
+    } else {
+        test("dnf", "fedora", "that nothing can be held without a plugin is said", no_holds)
+    });
     trials
 }
 
+const VERSIONLOCK: &str = "/usr/lib/python3/dist-packages/dnf-plugins/versionlock.py";
 const FETCH_DNF: &str = "dnf -q --installroot=$R makecache >/dev/null 2>&1";
 const FETCH_ZYPPER: &str = "zypper --root $R --non-interactive refresh >/dev/null";
 
@@ -125,21 +133,34 @@ fn obsoletes(root: &ScratchRoot) {
     assert_eq!(state(root), "baz 0:1.0-1;foo 2:0.9-1;");
     apply(root, &["foo", "heir"], &["--force"], 0);
     assert_eq!(state(root), "foo 2:0.9-1;heir 0:1.0-1;");
-    let run = apply(root, &["foo hold=true"], &[], 1);
-    // Without dnf's plugin for it nothing can be held, and that is said.
-    assert!(!run.stderr.is_empty(), "{run}");
+}
+
+fn no_holds(root: &ScratchRoot) {
+    let run = apply(root, &["baz", "foo hold=true"], &[], 1);
+    assert!(run.stderr_lossy().contains("No such command: versionlock"), "{run}");
+    assert_eq!(deeds_of(&run), ["installed baz 1.0-1"], "{run}");
 }
 
 fn holds(root: &ScratchRoot) {
+    let is_locked = || {
+        let read = |path: &str| if root.exists(path) { root.read(path).to_string() } else { String::new() };
+        let dnf = read("etc/dnf/plugins/versionlock.list");
+        dnf.lines().any(|line| line.starts_with("foo-")) || read("etc/zypp/locks").contains("solvable_name: foo")
+    };
     checked_and_applied(root, &["foo ensure=\"1.0\" hold=true"], &["installed foo 1.0-1", "held foo"]);
-    assert!(root.read("etc/zypp/locks").to_string().contains("solvable_name: foo"));
+    assert!(is_locked());
     checked_and_applied(root, &["foo ensure=\"1.1\" hold=true"], &["upgraded foo 1.0-1 to 1.1-1"]);
-    assert!(root.read("etc/zypp/locks").to_string().contains("solvable_name: foo"));
+    assert!(is_locked());
     let run = apply(root, &["foo ensure=\"latest\""], &[], 1);
     assert!(run.stderr_lossy().contains("foo is held at 1.1-1 (use --force to proceed)"), "{run}");
     apply(root, &["foo ensure=\"latest\""], &["--force"], 0);
     assert_eq!(state(root), "foo 2:0.9-1;");
-    assert!(root.read("etc/zypp/locks").to_string().contains("solvable_name: foo"));
+    assert!(is_locked());
     checked_and_applied(root, &["foo hold=false"], &["released foo"]);
+    assert!(!is_locked());
     applied(root, &["foo"], &[]);
+    // What was held by us goes as if it were not.
+    checked_and_applied(root, &["baz", "foo hold=true"], &["installed baz 1.0-1", "held foo"]);
+    checked_and_applied(root, &["baz"], &["removed foo 2:0.9-1"]);
+    assert_eq!(state(root), "baz 0:1.0-1;");
 }
