@@ -7,9 +7,21 @@ use crate::plugin::{OperationError, Plugin};
 use crate::report::Console;
 use crate::resources::Resources;
 use crate::side_by_side::side_by_side;
+use bstr::ByteSlice;
+use holo_protocol::API_VERSION_4;
+use holo_protocol::session::Stream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The entities of all plugins: plugin after plugin, each plugin's by their IDs.
+/// What the plugins have listed.
+pub struct Scanned {
+    /// The entities of all plugins: plugin after plugin, each plugin's by their IDs.
+    pub entities: Vec<Entity>,
+    /// Whether a plugin of version 4 has said that something is wrong: an entity may be missing, as its definition cannot be used.
+    pub is_flawed: bool,
+}
+
+/// Asks all plugins.
 ///
 /// # Errors
 /// If a plugin fails or its report cannot be read; the first one's trouble is shown, whichever was first to be in trouble.
@@ -18,13 +30,22 @@ pub fn all(
     resources: &Arc<Resources>,
     interrupt: &Interrupt,
     console: &mut Console,
-) -> Result<Vec<Entity>, Fatal> {
+) -> Result<Scanned, Fatal> {
+    let is_flawed = AtomicBool::new(false);
     let accounts: Vec<(String, u32)> = plugins.iter().map(|plugin| (plugin.id.clone(), plugin.api_version())).collect();
     let mut accounts = accounts.into_iter();
     let of_plugins = side_by_side(
         plugins,
         console,
-        |plugin, on_output| plugin.scan(interrupt, on_output),
+        |plugin, on_output| {
+            let is_honest = plugin.api_version() >= API_VERSION_4;
+            plugin.scan(interrupt, &mut |stream, bytes| {
+                if is_honest && stream == Stream::Stderr && bytes.lines().any(|line| line.starts_with(b"!! ")) {
+                    is_flawed.store(true, Ordering::Relaxed);
+                }
+                on_output(stream, bytes);
+            })
+        },
         |index, answer, console| {
             let (plugin_id, version) = accounts.next().unwrap_or_default();
             let report = take(&plugin_id, answer, console)?;
@@ -35,10 +56,11 @@ pub fn all(
     // Most often one plugin has nearly all entities: those are not moved.
     let mut of_plugins = of_plugins.into_iter();
     let first = of_plugins.next().unwrap_or_default();
-    Ok(of_plugins.fold(first, |mut all, some| {
+    let entities = of_plugins.fold(first, |mut all, some| {
         all.extend(some);
         all
-    }))
+    });
+    Ok(Scanned { entities, is_flawed: is_flawed.into_inner() })
 }
 
 /// The scan report, if there is one; otherwise it is shown why there is none.

@@ -13,7 +13,7 @@ use crate::plugin::{Demands, Directories, OperationError, Plugin};
 use crate::report::Console;
 use crate::resources::Resources;
 use crate::root::clean;
-use crate::scan;
+use crate::scan::{self, Scanned};
 use crate::settings::Settings;
 use crate::side_by_side::side_by_side;
 use std::fs;
@@ -30,8 +30,10 @@ pub struct Survey {
     pub entities: Vec<Entity>,
     /// How the entities depend on each other.
     pub plan: Plan,
-    /// Whether no plugin was missing.
+    /// Whether no plugin was missing, and none has said that it could not list everything.
     pub is_complete: bool,
+    /// Whether a plugin has said that something is wrong with what it lists.
+    pub is_flawed: bool,
     /// What paths are shown as.
     pub resources: Arc<Resources>,
     // Plugins come first: their sessions end before their cache goes.
@@ -61,9 +63,9 @@ pub fn survey(settings: &Settings, interrupt: &Interrupt, console: &mut Console)
     let resources = Arc::new(Resources::prepare(&settings.root, &cache, generated, ids)?);
     let plugins = met.into_iter().map(|(id, met)| seat(id, &met, settings, &cache, &resources));
     let mut plugins: Vec<Plugin> = plugins.collect::<Result<_, _>>()?;
-    let entities = scan::all(&mut plugins, &resources, interrupt, console)?;
+    let Scanned { entities, is_flawed } = scan::all(&mut plugins, &resources, interrupt, console)?;
     let plan = plan(&entities).map_err(|cycle| Fatal::CouldNotRun(cycle.to_string()))?;
-    Ok(Survey { plugins, entities, plan, is_complete, resources, _cache: cache })
+    Ok(Survey { plugins, entities, plan, is_complete: is_complete && !is_flawed, is_flawed, resources, _cache: cache })
 }
 
 fn plan(entities: &[Entity]) -> Result<Plan, Cycle> {

@@ -229,7 +229,7 @@ fn scan_tells_of_entities() {
     let [a, b] = of(&lines, "entity")[..] else { panic!("{lines:#?}") };
     assert_eq!((&a["id"], &b["id"]), (&json!("file:/etc/a"), &json!("file:/etc/b")));
     assert_eq!((&a["plugin"], &a["action"]), (&json!("files"), &json!({"verb": "Working on"})));
-    assert!(a.get("edges").is_none());
+    assert_eq!(a["edges"]["provides"], json!([{"kind": "path", "value": "/etc/a"}]));
     assert!(a["sources"][0].as_str().unwrap().ends_with("/usr/share/holo/files/10-ours/etc/a"));
     assert_eq!(a["information"][0]["key"], "store at");
 }

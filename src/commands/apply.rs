@@ -30,7 +30,7 @@ pub(super) fn run(arguments: &Apply, desk: &mut Desk) -> Result<u8, Fatal> {
     } else {
         walk(arguments, desk)?
     };
-    let ends_well = tally.failed + tally.hindered() == 0 || arguments.exit_zero || desk.settings.exit_zero;
+    let ends_well = (!tally.has_failed() && tally.hindered() == 0) || arguments.exit_zero || desk.settings.exit_zero;
     Ok(match (ends_well, arguments.dry_run) {
         (_, true) => super::check::exit_code(tally),
         (true, false) => exit::DONE,
@@ -42,6 +42,7 @@ fn walk(arguments: &Apply, desk: &mut Desk) -> Result<Tally, Fatal> {
     let Desk { settings, interrupt, console } = desk;
     let mut survey = survey(settings, interrupt, console)?;
     let selected = super::select(&survey.entities, &arguments.selection.selectors, console)?;
+    let flawed = survey.is_flawed && arguments.selection.selectors.is_empty();
     let _lock = acquire(&settings.root.lock(), console)?;
     let mut refreshes = Refreshes::load(&settings.root)?;
     if survey.is_complete {
@@ -52,7 +53,7 @@ fn walk(arguments: &Apply, desk: &mut Desk) -> Result<Tally, Fatal> {
     let task = if arguments.force { Task::ForceApply } else { Task::Apply };
     let walk = Walk::over(&mut survey, settings, interrupt, task, refreshes).fail_fast(arguments.fail_fast);
     let began = Instant::now();
-    let tally = walk.go(&selected, &mut *report::on(console, false))?;
+    let tally = Tally { flawed, ..walk.go(&selected, &mut *report::on(console, false))? };
     if console.is_terminal() {
         console.end_paragraph();
         console.raw(Stream::Stdout, format!("{tally} in {:.1} s\n", began.elapsed().as_secs_f64()).as_bytes());

@@ -22,12 +22,14 @@ pub(super) fn walk(desk: &mut Desk, selectors: &[OsString]) -> Result<Tally, Fat
     let selected = super::select(&survey.entities, selectors, console)?;
     let refreshes = Refreshes::load(&settings.root)?;
     console.flush();
-    Walk::over(&mut survey, settings, interrupt, Task::Check, refreshes).go(&selected, &mut *report::on(console, true))
+    let flawed = survey.is_flawed && selectors.is_empty();
+    let walk = Walk::over(&mut survey, settings, interrupt, Task::Check, refreshes);
+    Ok(Tally { flawed, ..walk.go(&selected, &mut *report::on(console, true))? })
 }
 
 /// Failures count before what is pending.
 pub(super) fn exit_code(tally: Tally) -> u8 {
-    if tally.failed > 0 {
+    if tally.has_failed() {
         exit::FAILED
     } else if tally.pending + tally.hindered() > 0 {
         exit::PENDING

@@ -242,6 +242,9 @@ pub struct Tally {
     /// How many of those that were skipped are, by their own declaration, not for this system.
     #[serde(skip)]
     pub left_out: usize,
+    /// Whether all entities were asked for, and some are missing as their definitions cannot be used.
+    #[serde(skip)]
+    pub flawed: bool,
 }
 
 impl Tally {
@@ -255,6 +258,12 @@ impl Tally {
             Outcome::Skipped => &mut self.skipped,
             Outcome::Failed => &mut self.failed,
         } += 1;
+    }
+
+    /// Whether something has failed.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.failed > 0 || self.flawed
     }
 
     /// How many have been kept from their desired state.

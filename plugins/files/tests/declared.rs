@@ -13,7 +13,7 @@ use std::process::ExitCode;
 type Story = (&'static str, &'static [Need], fn());
 
 fn main() -> ExitCode {
-    let stories: [Story; 17] = [
+    let stories: [Story; 18] = [
         ("all kinds are made, left alone, and become again what they were", &[], whole_life),
         ("what a person changed is refused, shown, and overwritten by force", &[], changed_by_person),
         ("what a person deleted is refused, and restored by force", &[], deleted_by_person),
@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         ("sources and templates", &[], templates),
         ("an overlay's template has the content so far as its input", &[], overlay_template),
         ("from an overlay to a declaration and back", &[], overlay_and_declaration),
+        ("a broken definition breaks nothing else, and is no success", &[], broken),
         ("check says what apply does, and changes nothing", &[], check),
         ("the same under version 3", &[], version_3),
     ];
@@ -375,8 +376,8 @@ fn overlay_and_declaration() {
     let overlay = root.join("usr/share/holo/files/10-a");
     applied(&root);
     declare(&root, "[[file]]\npath = \"/etc/motd\"\ncontent = \"declared\\n\"\n");
-    let run = applied(&root);
-    assert!(run.stderr_lossy().contains("a.toml: file:/etc/motd has resource files too, which win"), "{run}");
+    let run = refused(&root, "a.toml: file:/etc/motd has resource files too, which win");
+    assert_eq!(run.stdout_lossy().trim(), "");
     assert_eq!(root.read("etc/motd"), "overlay\n");
     fs::rename(&overlay, root.join("tmp/10-a")).unwrap();
     applied(&root);
@@ -412,6 +413,18 @@ fn check() {
     fs::set_permissions(root.join("srv/data"), fs::Permissions::from_mode(0o700)).unwrap();
     let check = root.holo(&["check", "file:/srv/data"]);
     assert!(check.stderr_lossy().contains("use --force to overwrite"), "{check}");
+}
+
+fn broken() {
+    let root = root();
+    declare(&root, "[[file]]\npath = \"/etc/motd\"\n[[file]]\npath = \"/etc/issue\"\nmod = \"0644\"\n");
+    let run = root.holo(&["apply"]);
+    assert!(run.stderr_lossy().contains("a.toml:5: file:/etc/issue: unknown field `mod`"), "{run}");
+    assert_eq!(run.status, Some(1), "{run}");
+    assert!(root.exists("etc/motd") && !root.exists("etc/issue"));
+    assert_eq!(root.holo(&["check"]).status, Some(1));
+    assert_eq!(root.holo(&["apply", "file:/etc/motd"]).status, Some(0), "only that was asked for");
+    assert_eq!(root.holo(&["apply", "--exit-zero"]).status, Some(0));
 }
 
 /// What the original's dispatcher does with it: a process for each operation.
