@@ -112,7 +112,7 @@ fn newlines() {
     overlay(&root, OsStr::new("bad\nname"), b"stock\n", b"wanted\n");
     overlay(&root, OsStr::new("good"), b"stock\n", b"wanted\n");
     let run = root.holo(&["apply"]);
-    assert_eq!(run.status, Some(0), "{run}");
+    assert_eq!(run.status, Some(1), "not all is as it should be: {run}");
     assert!(
         run.stderr_lossy().contains(r#"etc/bad\nname": a file's name must not hold a newline; rename it"#),
         "{run}"
