@@ -1,5 +1,4 @@
 //! The examples of the man page, as they stand there, with a server of ours in the place of example.org.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 mod support;
 
