@@ -22,7 +22,7 @@ check:
 	cargo clippy --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --quiet
 	mandoc -T lint -W warning man/*
-	cargo deny --log-level error check licenses bans sources
+	cargo deny --workspace --log-level error check licenses bans sources
 
 tour: build
 	examples/tour

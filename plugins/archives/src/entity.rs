@@ -122,7 +122,7 @@ impl Entity for ArchiveEntity {
             report.inform("download", address.to_string());
         }
         if let Some(directory) = &archive.extract_to {
-            report.inform("extract to", directory.as_str());
+            report.inform("into", directory.as_str());
         }
         report
     }

@@ -205,7 +205,7 @@ fn a_persons_changes_need_force_and_missing_files_do_not() {
     for edit in [
         |root: &ScratchRoot| root.write("opt/app/etc/app.conf", "two\n"),
         |root: &ScratchRoot| {
-            fs::set_permissions(root.join("opt/app/etc/app.conf"), fs::Permissions::from_mode(0o666)).unwrap()
+            fs::set_permissions(root.join("opt/app/etc/app.conf"), fs::Permissions::from_mode(0o666)).unwrap();
         },
         |root: &ScratchRoot| {
             fs::remove_file(root.join("opt/app/etc/app.conf")).unwrap();

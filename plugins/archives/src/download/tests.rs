@@ -1,6 +1,6 @@
 //! The phases of a download, each with its own time limit.
 #[path = "../../tests/support/server.rs"]
-#[allow(dead_code, unreachable_pub, clippy::allow_attributes, reason = "the integration tests use the rest")]
+#[allow(dead_code, clippy::unwrap_used, clippy::allow_attributes, reason = "the integration tests use the rest")]
 mod server;
 
 use super::*;

@@ -20,7 +20,6 @@ pub(super) fn read(unpacked: impl Read, staging: &mut Staging<'_>) -> Result<(),
         // What is not read here would be taken for headers.
         io::copy(&mut entry, &mut io::sink()).map_err(broken)?;
     }
-    drop(entries);
     // A compressed tar that is cut off right here, or damaged after it, is not the whole archive.
     io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(broken)?;
     Ok(())

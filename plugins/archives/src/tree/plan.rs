@@ -121,12 +121,11 @@ impl Site<'_> {
         match place.looks()?.map(|looks| looks.kind) {
             None if self.kept_at(path).exists()? => plan.gone.push(path.to_owned()),
             None => {}
-            Some(Kind::Directory) => {
-                // Whatever is in a directory that is not ours is not ours either.
-                if states.iter().any(Made::is_directory) {
-                    plan.gone_directories.push(path.to_owned());
-                }
+            Some(Kind::Directory) if states.iter().any(Made::is_directory) => {
+                plan.gone_directories.push(path.to_owned());
             }
+            // Whatever a person has put into a directory in the place of our file is not ours.
+            Some(Kind::Directory) => {}
             Some(_) if self.is_unfinished() && is_kept(place, &self.kept_at(path))? => {}
             Some(_) => {
                 if !self.is_ours(path, place, states)? {

@@ -1,5 +1,4 @@
 //! A server on the loopback that does as it is told: slow, torn, lying, over HTTP or HTTPS.
-#![allow(clippy::unwrap_used, clippy::allow_attributes, reason = "a test says by panicking what is wrong")]
 
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::collections::BTreeMap;

@@ -1,0 +1,55 @@
+//! The examples of the man page, as they stand there, with a server of ours in the place of example.org.
+
+mod support;
+
+use holo_testing::ScratchRoot;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use support::samples::{Tar, gzip, zip};
+use support::server::{Reply, Server};
+use support::{apply, settled, sha256};
+
+const PAGE: &str = include_str!("../../../man/holo-archives.8");
+
+/// The definitions in the page.
+fn examples() -> Vec<String> {
+    let blocks = PAGE.split(".Bd -literal").skip(1).filter_map(|block| block.split_once('\n')?.1.split_once(".Ed"));
+    blocks.map(|(text, _)| text.to_owned()).filter(|text| text.starts_with("[[archive]]")).collect()
+}
+
+#[test]
+fn the_examples_do_what_the_page_says() {
+    let app = gzip(&Tar::new().file("app-1.2/bin/app", "app\n").end());
+    let served = app.clone();
+    let server = Server::new(move |asked| match (&*asked.path, asked.header("authorization")) {
+        ("/app-1.2.tar.gz", None) => Reply::of(served.clone()),
+        // fred:secret
+        ("/licence.key", Some("Basic ZnJlZDpzZWNyZXQ=")) => Reply::of("key\n"),
+        ("/site.zip", None) => Reply::of(zip(&[(b"index.html", 0o100_644, b"site\n")])),
+        _ => Reply::new(404),
+    });
+    let mut examples = examples();
+    assert_eq!(examples.len(), 4);
+    let absent = examples.pop().unwrap();
+    for example in &mut examples {
+        *example = example.replace("https://example.org", &server.url(""));
+        if let Some((before, after)) = example.split_once("\"sha256:") {
+            *example = format!("{before}{:?}{}", sha256(&app), after.split_once('"').unwrap().1);
+        }
+    }
+    let root = ScratchRoot::new().plugin("archives").file("etc/licence.password", "secret\n");
+    let us = fs::metadata("/proc/self").unwrap().uid();
+    root.write("etc/passwd", format!("daemon:x:{us}:{us}::/:\n"));
+    root.write("usr/share/holo/archives/examples.toml", examples.concat());
+    apply(&root);
+    assert_eq!(root.read("opt/app/bin/app"), "app\n");
+    assert!(!root.exists("var/cache/app.tar.gz"));
+    assert_eq!(root.read("srv/licence.key"), "key\n");
+    assert_eq!(fs::metadata(root.join("srv/licence.key")).unwrap().mode() & 0o7777, 0o600);
+    assert_eq!(root.read("srv/www/index.html"), "site\n");
+    settled(&root);
+    root.write("usr/share/holo/archives/examples.toml", [&*examples[1], &examples[2], &absent].concat());
+    apply(&root);
+    assert!(!root.exists("opt") && root.exists("srv/www/index.html"));
+    settled(&root);
+}
