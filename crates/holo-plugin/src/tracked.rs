@@ -107,6 +107,25 @@ impl Tracks {
         self.0.is_empty()
     }
 
+    /// Takes what is at a path for what we made: a program that we called has changed it.
+    pub fn set_made(&mut self, path: &Path, state: State) {
+        if let Some(track) = self.0.get_mut(&crate::path_bytes(path)) {
+            track.made = Some(state);
+        }
+    }
+
+    /// Forgets a path: what is there when it is made the next time is its base.
+    pub fn forget(&mut self, path: &Path) {
+        self.0.remove(&crate::path_bytes(path));
+    }
+
+    /// Whether a name beside the paths is that of a file that we began to write, and did not come to move to its path.
+    #[must_use]
+    pub fn is_temporary(&self, path: &Path) -> bool {
+        let bytes = crate::path_bytes(path);
+        bytes.strip_suffix(TEMPORARY.as_bytes()).is_some_and(|path| self.0.contains_key(path.as_bstr()))
+    }
+
     /// The contents that may be needed again.
     #[must_use]
     pub fn contents(&self) -> BTreeSet<Digest> {
@@ -148,6 +167,8 @@ pub fn decide(track: Option<&Track>, current: &State, desired: &State) -> Decisi
 #[derive(Clone, Debug)]
 pub struct Tracker {
     root: Arc<Tree>,
+    /// A directory below which no symlink is followed, and the path it has.
+    inside: Option<(PathBuf, Arc<Tree>)>,
     /// What files have in them.
     contents: Contents,
     memory: Memory,
@@ -173,12 +194,28 @@ impl Tracker {
     pub fn open(host: &Host, memory: &Memory) -> Result<Tracker> {
         let root = Tree::open(host.root())?;
         let contents = Contents::new(memory.tree(), memory.folder().join(CONTENTS));
-        Ok(Tracker { root, contents, memory: memory.clone() })
+        Ok(Tracker { root, inside: None, contents, memory: memory.clone() })
+    }
+
+    /// The same, which does not leave a directory: below it, no symlinks are followed. If there is no such directory yet, it is the same.
+    ///
+    /// # Errors
+    /// If there is something else than a directory, or it cannot be opened.
+    pub fn inside(&self, directory: &Path) -> Result<Tracker> {
+        let place = self.root.place(directory);
+        let inside = if place.exists()? { Some((directory.to_owned(), place.as_tree()?)) } else { None };
+        Ok(Tracker { inside, ..self.clone() })
     }
 
     /// The place of a path.
     #[must_use]
     pub fn place(&self, path: &Path) -> Place {
+        if let Some((directory, tree)) = &self.inside
+            && let Ok(rest) = path.strip_prefix(directory)
+            && !rest.as_os_str().is_empty()
+        {
+            return tree.place(rest);
+        }
         self.root.place(path)
     }
 
@@ -377,11 +414,20 @@ impl Tracker {
             if !is_known && current.content().is_some() {
                 self.contents.keep(&self.place(path))?;
             }
+<<<<<<< HEAD
             let track = tracks.0.entry(key).or_insert_with(|| {
                 // A directory that we made on the way to something else was not there before us.
                 let base = if directories.contains(path) { State::Absent } else { current.clone() };
                 Track { base, made: None, intent: None }
             });
+=======
+            let track =
+                tracks.0.entry(key).or_insert_with(|| Track { base: current.clone(), made: None, intent: None });
+            if track.intent.is_some() {
+                // A killed run may have left it; no other step need come across it.
+                self.place(path).temporary(TEMPORARY).remove()?;
+            }
+>>>>>>> 1cd0ab7 (The plugin scaffold, under construction: trees of templates, rendered by minijinja or as Go and Jet do)
             // An earlier intent that came true is what we made.
             if track.intent.as_ref() == Some(&current) {
                 track.made = track.intent.take();
@@ -409,6 +455,9 @@ impl Tracker {
         let bases: Vec<(&PathBuf, State)> =
             paths.into_iter().filter_map(|path| Some((path, tracks.get(path)?.base.clone()))).collect();
         let (gone, back): (Vec<_>, Vec<_>) = bases.iter().partition(|(_, base)| *base == State::Absent);
+        for (path, _) in bases.iter().filter(|(path, _)| tracks.get(path).is_some_and(|track| track.intent.is_some())) {
+            self.place(path).temporary(TEMPORARY).remove()?;
+        }
         for (path, _) in gone.iter().rev() {
             let current = self.state(path)?;
             match current {

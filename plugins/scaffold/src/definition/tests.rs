@@ -1,0 +1,1 @@
+//! Definitions that are valid, and those that are not.
