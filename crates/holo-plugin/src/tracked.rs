@@ -414,20 +414,12 @@ impl Tracker {
             if !is_known && current.content().is_some() {
                 self.contents.keep(&self.place(path))?;
             }
-<<<<<<< HEAD
-            let track = tracks.0.entry(key).or_insert_with(|| {
-                // A directory that we made on the way to something else was not there before us.
-                let base = if directories.contains(path) { State::Absent } else { current.clone() };
-                Track { base, made: None, intent: None }
-            });
-=======
             let track =
                 tracks.0.entry(key).or_insert_with(|| Track { base: current.clone(), made: None, intent: None });
             if track.intent.is_some() {
                 // A killed run may have left it; no other step need come across it.
                 self.place(path).temporary(TEMPORARY).remove()?;
             }
->>>>>>> 1cd0ab7 (The plugin scaffold, under construction: trees of templates, rendered by minijinja or as Go and Jet do)
             // An earlier intent that came true is what we made.
             if track.intent.as_ref() == Some(&current) {
                 track.made = track.intent.take();
@@ -472,10 +464,15 @@ impl Tracker {
             }
         }
         for (path, base) in back {
-            let current = self.state(path)?;
-            if current != *base {
-                self.change(&[(path, &current, base)])?;
+            let mut current = self.state(path)?;
+            if current == *base {
+                continue;
             }
+            if matches!(base, State::Directory { .. }) && !matches!(current, State::Directory { .. }) {
+                self.change(&[(path, &current, &State::Absent)])?;
+                current = State::Absent;
+            }
+            self.change(&[(path, &current, base)])?;
         }
         directories.remove_empty(|path| self.place(path), Some(&parents))?;
         for (path, _) in &bases {
@@ -512,9 +509,8 @@ impl Tracker {
             changed.push(place);
             Ok(())
         });
-        // What was in a directory that is gone too went with it.
-        let gone = |path: &Path| changes.iter().any(|(other, _, desired)| *other == path && **desired == State::Absent);
-        changed.retain(|place| !place.path().parent().is_some_and(|parent| gone(&Path::new("/").join(parent))));
+        // What was in a directory that is gone as well lasts with the removal of that.
+        changed.retain(|place| !place.open_directory().is_err_and(|error| error.is_missing()));
         let synced = durability.sync([], &changed);
         if done.is_err() {
             temporaries.iter().for_each(|(temporary, _)| drop(temporary.remove()));

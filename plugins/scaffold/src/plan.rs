@@ -218,8 +218,8 @@ impl Plan {
         let was_removed = purges && track.made == Some(State::Absent);
         if was_removed {
             self.found_anew.push(path.clone());
-        } else if let Decision::NeedsForce(to) = tracked::decide(Some(track), &current, wanted) {
-            self.refused.push((path.clone(), to));
+        } else if tracked::decide(Some(track), &current, wanted) == Decision::NeedsForce(ForceTo::Overwrite) {
+            self.refused.push((path.clone(), ForceTo::Overwrite));
         }
         let change = if *wanted == State::Absent { Change::Remove } else { Change::Restore };
         self.changes.insert(path.clone(), change);

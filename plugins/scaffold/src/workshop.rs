@@ -144,16 +144,16 @@ impl<'a> Workshop<'a> {
             self.tracker.make(remembered, std::slice::from_ref(first))?;
         }
         let tracker = self.inside(target)?;
+        if !plan.restore.is_empty() {
+            tracker.restore(remembered.base.tracks_mut(), &plan.restore)?;
+            self.memory.keep(remembered)?;
+        }
         for path in &plan.found_anew {
             remembered.base.tracks_mut().forget(path);
         }
         if !plan.clear.is_empty() {
             let gone: Vec<(PathBuf, State)> = plan.clear.iter().map(|path| (path.clone(), State::Absent)).collect();
             tracker.make(remembered, &gone)?;
-        }
-        if !plan.restore.is_empty() {
-            tracker.restore(remembered.base.tracks_mut(), &plan.restore)?;
-            self.memory.keep(remembered)?;
         }
         tracker.make(remembered, &plan.make)?;
         Ok(())

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 
 /// So deep templates may include each other.
-const MAX_INCLUDES: usize = 16;
+const MAX_INCLUDES: usize = 8;
 
 /// A value, or everything there is: that is not put together unless somebody wants it.
 #[derive(Clone, Debug)]
@@ -242,17 +242,7 @@ impl<'a> Rendering<'a> {
                 }
                 return Ok(last);
             }
-            ("isset", Dialect::Jet) => {
-                let set = |argument: &Expression| match argument {
-                    // What is wrong with the data is not that something is not set.
-                    Expression::Variable(_) | Expression::Field(..) | Expression::Index(..) => {
-                        Ok(self.item(argument, dot).is_ok())
-                    }
-                    _ => Err("isset wants names".to_owned()),
-                };
-                let all = arguments.iter().try_fold(true, |all, argument| Ok::<_, String>(set(argument)? && all))?;
-                return Ok(Item::of(all.into()));
-            }
+            ("isset", Dialect::Jet) => return self.is_set(arguments, dot),
             ("index", Dialect::Go) if !arguments.is_empty() => {
                 let mut value = self.value(&arguments[0], dot)?;
                 for argument in &arguments[1..] {
@@ -265,6 +255,26 @@ impl<'a> Rendering<'a> {
         }
         let values = arguments.iter().map(|argument| self.value(argument, dot)).collect::<Result<Vec<_>, _>>()?;
         functions::call(dialect, name, &values).map(Item::of)
+    }
+
+    /// Whether all of these are defined.
+    fn is_set(&self, arguments: &[Expression], dot: &Item<'a>) -> Result<Item<'a>, String> {
+        for argument in arguments {
+            let mut inner = argument;
+            while let Expression::Field(of, _) | Expression::Index(of, _) = inner {
+                inner = of;
+            }
+            match inner {
+                // Data that cannot be read are not data that are not set.
+                Expression::Variable(name) => drop(self.global(name)?),
+                Expression::Dot => {}
+                _ => return Err("isset wants names".to_owned()),
+            }
+            if self.item(argument, dot).is_err() {
+                return Ok(Item::of(false.into()));
+            }
+        }
+        Ok(Item::of(true.into()))
     }
 
     /// What the data have for a key, or something else where they have nothing.

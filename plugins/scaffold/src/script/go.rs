@@ -40,7 +40,7 @@ pub(super) fn operand(words: &mut Words) -> Result<Expression, Wrong> {
     let mut value = match words.peek().cloned() {
         Some(Kind::Symbol("(")) => {
             words.next();
-            let value = pipeline(words)?;
+            let value = words.nested(pipeline)?;
             words.expect(")")?;
             value
         }

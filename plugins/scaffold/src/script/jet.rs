@@ -72,9 +72,9 @@ fn choice(words: &mut Words) -> Result<Expression, Wrong> {
     if !words.take("?") {
         return Ok(condition);
     }
-    let yes = choice(words)?;
+    let yes = words.nested(choice)?;
     words.expect(":")?;
-    let no = choice(words)?;
+    let no = words.nested(choice)?;
     Ok(Expression::Choice(Box::new([condition, yes, no])))
 }
 
@@ -90,10 +90,10 @@ fn binary(words: &mut Words, level: usize) -> Result<Expression, Wrong> {
 
 fn unary(words: &mut Words) -> Result<Expression, Wrong> {
     if words.take("!") {
-        return Ok(Expression::Not(Box::new(unary(words)?)));
+        return Ok(Expression::Not(Box::new(words.nested(unary)?)));
     }
     if words.take("-") {
-        return Ok(Expression::Minus(Box::new(unary(words)?)));
+        return Ok(Expression::Minus(Box::new(words.nested(unary)?)));
     }
     operand(words)
 }
@@ -103,7 +103,7 @@ pub(super) fn operand(words: &mut Words) -> Result<Expression, Wrong> {
     let mut value = match words.peek().cloned() {
         Some(Kind::Symbol("(")) => {
             words.next();
-            let value = expression(words)?;
+            let value = words.nested(expression)?;
             words.expect(")")?;
             value
         }
@@ -133,13 +133,13 @@ pub(super) fn operand(words: &mut Words) -> Result<Expression, Wrong> {
             }
             Some(Kind::Symbol("[")) => {
                 words.next();
-                let index = expression(words)?;
+                let index = words.nested(expression)?;
                 words.expect("]")?;
                 value = Expression::Index(Box::new(value), Box::new(index));
             }
             Some(Kind::Symbol("(")) => {
                 words.next();
-                let arguments = arguments_to(words, ")")?;
+                let arguments = words.nested(|words| arguments_to(words, ")"))?;
                 value = call(value, arguments, words)?;
             }
             _ => return Ok(value),

@@ -4,7 +4,7 @@ use super::{Dialect, Wrong};
 use serde_json::Value;
 
 /// So many words an action may have: what it becomes is as deep, and is gone through recursively.
-const MAX_WORDS: usize = 500;
+const MAX_WORDS: usize = 250;
 
 /// A part of a template.
 #[derive(Debug)]

@@ -7,7 +7,9 @@ use std::iter::Peekable;
 use std::vec::IntoIter;
 
 /// So deep blocks may stand in each other: they are gone through recursively.
-const MAX_DEPTH: usize = 50;
+const MAX_DEPTH: usize = 30;
+/// So deep values may stand in each other, in parentheses and the like.
+const MAX_NESTING: usize = 30;
 
 /// What begins an action of the languages, and is not supported.
 const UNSUPPORTED: [&str; 12] = [
@@ -37,6 +39,7 @@ struct Parser {
 pub(super) struct Words {
     words: Peekable<IntoIter<Word>>,
     pub(super) line: usize,
+    nesting: usize,
 }
 
 impl Words {
@@ -84,6 +87,17 @@ impl Words {
         Wrong::new(self.line, format!("unexpected {what}{hint}"))
     }
 
+    /// Reads something that may hold itself, unless it does so too often.
+    pub(super) fn nested<T>(&mut self, read: impl FnOnce(&mut Words) -> Result<T, Wrong>) -> Result<T, Wrong> {
+        if self.nesting == MAX_NESTING {
+            return Err(Wrong::new(self.line, format!("values are nested deeper than {MAX_NESTING}")));
+        }
+        self.nesting += 1;
+        let read = read(self);
+        self.nesting -= 1;
+        read
+    }
+
     pub(super) fn end(&mut self) -> Result<(), Wrong> {
         if self.peek().is_none() { Ok(()) } else { Err(self.unexpected("")) }
     }
@@ -124,7 +138,7 @@ impl Parser {
                 }
                 Part::Action { line, words } => (line, words),
             };
-            let mut words = Words { words: words.into_iter().peekable(), line };
+            let mut words = Words { words: words.into_iter().peekable(), line, nesting: 0 };
             let keyword = if let Some(Kind::Name(name)) = words.peek() { name.clone() } else { String::new() };
             match keyword.as_str() {
                 "else" | "end" => return Ok((nodes, Some((line, words)))),
