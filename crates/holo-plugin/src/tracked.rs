@@ -126,6 +126,15 @@ impl Tracks {
         bytes.strip_suffix(TEMPORARY.as_bytes()).is_some_and(|path| self.0.contains_key(path.as_bstr()))
     }
 
+    /// Says that these paths are about to be [restored](Tracker::restore): when that is kept before, a kill on the way is known as such.
+    pub fn intend_bases(&mut self, paths: &[PathBuf]) {
+        for path in paths {
+            if let Some(track) = self.0.get_mut(&crate::path_bytes(path)) {
+                track.intent = Some(track.base.clone());
+            }
+        }
+    }
+
     /// The contents that may be needed again.
     #[must_use]
     pub fn contents(&self) -> BTreeSet<Digest> {
@@ -154,13 +163,31 @@ pub fn decide(track: Option<&Track>, current: &State, desired: &State) -> Decisi
     // What a killed run was about to make is no person's work.
     let Some(made) = track.and_then(|track| track.made.as_ref()) else { return Decision::Change };
     let intent = track.and_then(|track| track.intent.as_ref());
-    if current == made || Some(current) == intent {
+    if current == made || intent.is_some_and(|intent| current == intent || is_on_the_way(made, current, intent)) {
         Decision::Change
     } else if *current == State::Absent {
         Decision::NeedsForce(ForceTo::Restore)
     } else {
         Decision::NeedsForce(ForceTo::Overwrite)
     }
+}
+
+/// Whether a kill in the middle of a step can have left this.
+fn is_on_the_way(made: &State, current: &State, intent: &State) -> bool {
+    let Some((current_has, intent_has)) = current.attributes().zip(intent.attributes()) else { return false };
+    if matches!((current, intent), (State::Directory { .. }, State::Directory { .. }))
+        && !matches!(made, State::Directory { .. })
+    {
+        // It is made private, and gets owner and mode then.
+        return true;
+    }
+    // The owner comes first, and takes bits away that the mode may bring back.
+    let mode_of_made = made.attributes().map(|attributes| attributes.mode & 0o1777);
+    current.content() == intent.content()
+        && made.content() == intent.content()
+        && made.kind() == intent.kind()
+        && (current_has.uid, current_has.gid) == (intent_has.uid, intent_has.gid)
+        && Some(current_has.mode & 0o1777) == mode_of_made
 }
 
 /// Where paths are, and where what is known of them is kept.
@@ -468,7 +495,9 @@ impl Tracker {
             if current == *base {
                 continue;
             }
-            if matches!(base, State::Directory { .. }) && !matches!(current, State::Directory { .. }) {
+            if matches!(base, State::Directory { .. }) && matches!(current, State::File { .. } | State::Symlink { .. })
+            {
+                // It cannot become a directory in one step.
                 self.change(&[(path, &current, &State::Absent)])?;
                 current = State::Absent;
             }

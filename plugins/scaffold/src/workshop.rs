@@ -10,9 +10,12 @@ use crate::render::{self, Rendered};
 use crate::source::Item;
 use holo_plugin::memory::{Memory, Remembered};
 use holo_plugin::tracked::{self, Decision, State, Tracker};
-use holo_plugin::{Applied, Entity, ForceTo, Host, Kind, Mode, Output, Tree, Verdict};
+use holo_plugin::{Applied, Entity, ForceTo, Host, Kind, Mode, Output, Place, Tree, Verdict};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+
+/// A file that is there while contents may be kept that no scaffold needs.
+const UNTIDY: &str = "untidy";
 
 /// Everything that is needed to work on a scaffold.
 pub(crate) struct Workshop<'a> {
@@ -77,13 +80,16 @@ impl<'a> Workshop<'a> {
         // What takes time, and touches nothing that others hold, comes first.
         let work = entity.wanted().map(|definition| Work::of(entity, definition, self.host)).transpose()?;
         // Of two dispatchers, one may have been killed while its plugin still works.
-        let _held = Tree::open(self.host.state_dir())?.hold()?;
+        let state = Tree::open(self.host.state_dir())?;
+        let _held = state.hold()?;
+        let untidy = state.place(Path::new(UNTIDY));
         let applied = match work {
-            Some(work) => self.provision(&work, mode, output)?,
-            None => self.scrub(entity, mode)?,
+            Some(work) => self.provision(&work, mode, &untidy, output)?,
+            None => self.scrub(entity, mode, &untidy, output)?,
         };
-        if matches!(applied, Applied::Changed(_))
-            && let Err(error) = self.forget_unused(output)
+        // It may be from an apply that was killed.
+        if untidy.exists()?
+            && let Err(error) = self.forget_unused(output).and_then(|()| untidy.remove())
         {
             output.warning(error.to_string());
         }
@@ -102,7 +108,7 @@ impl<'a> Workshop<'a> {
         })
     }
 
-    fn provision(&self, work: &Work<'_>, mode: Mode, output: &mut Output<'_>) -> Result<Applied> {
+    fn provision(&self, work: &Work<'_>, mode: Mode, untidy: &Place, output: &mut Output<'_>) -> Result<Applied> {
         let known = self.recall(work.entity)?.map(|known| known.base).unwrap_or_default();
         let plan = self.plan(work, &known)?;
         if let Some(reason) = plan.refusal(self.host).filter(|_| !mode.force) {
@@ -111,6 +117,7 @@ impl<'a> Workshop<'a> {
         if plan.is_empty() {
             return Ok(Applied::Unchanged);
         }
+        untidy.create()?;
         let mut remembered = Remembered::new(&work.entity.report(), known);
         self.make(work, &plan, &mut remembered)?;
         self.call_programs(work, &plan, &mut remembered, output)?;
@@ -145,6 +152,8 @@ impl<'a> Workshop<'a> {
         }
         let tracker = self.inside(target)?;
         if !plan.restore.is_empty() {
+            remembered.base.tracks_mut().intend_bases(&plan.restore);
+            self.memory.keep(remembered)?;
             tracker.restore(remembered.base.tracks_mut(), &plan.restore)?;
             self.memory.keep(remembered)?;
         }
@@ -217,11 +226,18 @@ impl<'a> Workshop<'a> {
     }
 
     /// Puts back what was there before.
-    fn scrub(&self, entity: &Scaffold, mode: Mode) -> Result<Applied> {
+    fn scrub(&self, entity: &Scaffold, mode: Mode, untidy: &Place, output: &mut Output<'_>) -> Result<Applied> {
         let Some(mut remembered) = self.recall(entity)? else { return Ok(Applied::Unchanged) };
         let changes = self.changes_of_scrubbing(entity, &remembered.base, mode.force)?;
         let paths: Vec<PathBuf> = remembered.base.tracks().iter().map(|(path, _)| path).collect();
+        untidy.create()?;
+        remembered.base.tracks_mut().intend_bases(&paths);
+        self.memory.keep(&remembered)?;
         self.inside(&entity.target)?.restore(remembered.base.tracks_mut(), &paths)?;
+        // The contents go while there is still somebody who would see to it after a kill.
+        self.memory.keep(&remembered)?;
+        self.forget_unused(output)?;
+        untidy.remove()?;
         self.memory.forget(&entity.id())?;
         Ok(Applied::Changed(changes.into_iter().map(|(change, path)| format!("{} {path}", change.done())).collect()))
     }
