@@ -15,7 +15,7 @@ const SOURCE: &str = "usr/share/holo/scaffold/app";
 type Story = (&'static str, &'static [Need], fn());
 
 fn main() -> ExitCode {
-    let stories: [Story; 32] = [
+    let stories: [Story; 33] = [
         ("a tree is rendered, names and all, and then there is nothing to do", &[], rendered),
         ("what is undefined is an error with file and line, and nothing is touched", &[], undefined),
         ("data are never templates", &[], rendered_once),
@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         ("differences of one file and of many are shown", &[], differences),
         ("programs are called once for what has changed, at its real path", NEEDS, programs),
         ("many scaffolds with many files", &[], many),
+        ("the examples of the man page", &[], man_page),
     ];
     let trials = stories.map(|(name, needs, story)| {
         trial(name, needs, move || {
@@ -732,4 +733,30 @@ fn many() {
     assert!(run.success() && run.stderr.is_empty(), "{run}");
     // Whoever has made what they share is not the last to go.
     assert_eq!(fs::read_dir(root.join("srv")).unwrap().count(), 0);
+}
+
+/// The files that the examples show, by their paths.
+fn examples() -> Vec<(String, String)> {
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../man/holo-scaffold.8")).unwrap();
+    let examples = page.split(".Sh EXAMPLES\n").nth(1).unwrap().split(".Sh ").next().unwrap();
+    let items = examples.split(".It Pa ").skip(1).map(|item| {
+        let (path, rest) = item.split_once("\n.Bd -literal\n").unwrap();
+        let text = rest.split(".Ed\n").next().unwrap();
+        (path.trim_matches(&['/', '"']).to_owned(), text.replace("\\e", "\\"))
+    });
+    items.collect()
+}
+
+fn man_page() {
+    let (written, made): (Vec<_>, Vec<_>) = examples().into_iter().partition(|(path, _)| path.starts_with("usr/"));
+    assert_eq!((written.len(), made.len()), (9, 4));
+    let root = ScratchRoot::new().plugin("scaffold");
+    for (path, text) in written {
+        root.write(path, text);
+    }
+    let run = root.holo(&["apply"]);
+    assert!(run.success() && run.stderr.is_empty(), "{run}");
+    for (path, text) in made {
+        assert_eq!(root.read(&path), text, "{path}");
+    }
 }
