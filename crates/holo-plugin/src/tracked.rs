@@ -126,8 +126,8 @@ impl Tracks {
         bytes.strip_suffix(TEMPORARY.as_bytes()).is_some_and(|path| self.0.contains_key(path.as_bstr()))
     }
 
-    /// Says that these paths are about to be [restored](Tracker::restore): when that is kept before, a kill on the way is known as such.
-    pub fn intend_bases(&mut self, paths: &[PathBuf]) {
+    /// Says that these paths are about to be restored: a kill on the way is known as such then.
+    fn intend_bases(&mut self, paths: &[PathBuf]) {
         for path in paths {
             if let Some(track) = self.0.get_mut(&crate::path_bytes(path)) {
                 track.intent = Some(track.base.clone());
@@ -270,11 +270,13 @@ impl Tracker {
             if let Some(intent) = track.intent.take() {
                 let path = path.to_path_lossy();
                 self.place(&path).temporary(TEMPORARY).remove()?;
-                if self.state(&path)? == intent {
+                let current = self.state(&path)?;
+                let is_half_done = || is_on_the_way(track.made.as_ref().unwrap_or(&track.base), &current, &intent);
+                if current == intent || is_half_done() {
                     if matches!(intent, State::Directory { .. }) {
                         self.directories()?.take(&path)?;
                     }
-                    track.made = Some(intent);
+                    track.made = Some(current);
                 }
                 settled = true;
             }
@@ -344,6 +346,23 @@ impl Tracker {
         self.contents.keep_bytes(bytes)
     }
 
+    /// Keeps many contents that are going to be made.
+    ///
+    /// # Errors
+    /// If one cannot be written.
+    pub fn keep_many<'b>(&self, all: impl IntoIterator<Item = &'b [u8]>) -> Result<()> {
+        self.begin()?;
+        self.contents.keep_many(all)
+    }
+
+    /// Opens a content that is kept.
+    ///
+    /// # Errors
+    /// If it is not, or cannot be opened.
+    pub fn content(&self, digest: &Digest) -> Result<std::fs::File> {
+        self.contents.open(digest)
+    }
+
     /// Keeps the content of the file at a place.
     ///
     /// # Errors
@@ -361,10 +380,24 @@ impl Tracker {
         &self,
         remembered: &mut Remembered<T>,
     ) -> std::result::Result<(), Unmanaged> {
-        let tracks = remembered.base.tracks();
-        let paths: Vec<PathBuf> = tracks.iter().map(|(path, _)| path).collect();
-        self.restore(tracks, &paths)?;
+        let paths: Vec<PathBuf> = remembered.base.tracks().iter().map(|(path, _)| path).collect();
         // Without tracks it is nothing but a reason to tidy up.
+        self.put_back(remembered, &paths)
+    }
+
+    /// Puts back what was there before us at some paths, and forgets their tracks.
+    ///
+    /// # Errors
+    /// The first thing that went wrong.
+    pub fn put_back<T: Serialize + HasTracks>(
+        &self,
+        remembered: &mut Remembered<T>,
+        paths: &[PathBuf],
+    ) -> std::result::Result<(), Unmanaged> {
+        self.begin()?;
+        remembered.base.tracks().intend_bases(paths);
+        self.memory.keep(remembered)?;
+        self.restore(remembered.base.tracks(), paths)?;
         self.memory.keep(remembered)?;
         Ok(())
     }
@@ -441,12 +474,11 @@ impl Tracker {
             if !is_known && current.content().is_some() {
                 self.contents.keep(&self.place(path))?;
             }
-            let track =
-                tracks.0.entry(key).or_insert_with(|| Track { base: current.clone(), made: None, intent: None });
-            if track.intent.is_some() {
-                // A killed run may have left it; no other step need come across it.
-                self.place(path).temporary(TEMPORARY).remove()?;
-            }
+            let track = tracks.0.entry(key).or_insert_with(|| {
+                // A directory that we made on the way to something else was not there before us.
+                let base = if directories.contains(path) { State::Absent } else { current.clone() };
+                Track { base, made: None, intent: None }
+            });
             // An earlier intent that came true is what we made.
             if track.intent.as_ref() == Some(&current) {
                 track.made = track.intent.take();
@@ -474,9 +506,6 @@ impl Tracker {
         let bases: Vec<(&PathBuf, State)> =
             paths.into_iter().filter_map(|path| Some((path, tracks.get(path)?.base.clone()))).collect();
         let (gone, back): (Vec<_>, Vec<_>) = bases.iter().partition(|(_, base)| *base == State::Absent);
-        for (path, _) in bases.iter().filter(|(path, _)| tracks.get(path).is_some_and(|track| track.intent.is_some())) {
-            self.place(path).temporary(TEMPORARY).remove()?;
-        }
         for (path, _) in gone.iter().rev() {
             let current = self.state(path)?;
             match current {

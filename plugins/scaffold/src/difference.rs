@@ -47,7 +47,7 @@ fn all(entity: &Scaffold, host: &Host, tracker: &Tracker, changed: &[(PathBuf, &
     for (path, state, current) in changed {
         let below = path.strip_prefix(&entity.target).unwrap_or(path);
         let name = if below.as_os_str().is_empty() { ".".into() } else { below.to_string_lossy() };
-        describe(&name, state, || tracker.contents.open(state.content()?).ok(), &mut made);
+        describe(&name, state, || tracker.content(state.content()?).ok(), &mut made);
         describe(&name, current, || tracker.place(path).open_if_file().ok().flatten(), &mut found);
     }
     let folder = Path::new("difference").join(entity.target.strip_prefix("/").unwrap_or(&entity.target));

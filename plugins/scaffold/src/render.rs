@@ -48,7 +48,7 @@ fn name(entry: &Entry, definition: &ScaffoldDefinition, engine: &Engine) -> Resu
     let raw = entry.path.file_name().unwrap_or_default();
     let suffixes = definition.engine.suffixes().iter().filter(|_| matches!(entry.item, Item::File { .. }));
     let without = |suffix: &&str| raw.as_bytes().strip_suffix(suffix.as_bytes()).filter(|name| !name.is_empty());
-    let raw = suffixes.map(|suffix| without(&suffix)).find_map(|name| name).map_or(raw, OsStr::from_bytes);
+    let raw = suffixes.filter_map(without).next().map_or(raw, OsStr::from_bytes);
     // A name that is no text is no template.
     let Some(text) = raw.to_str() else { return Ok(Some(raw.to_owned())) };
     let rendered = engine.render(&format!("name of {}", entry.shown.display()), text)?;

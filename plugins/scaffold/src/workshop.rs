@@ -10,12 +10,9 @@ use crate::render::{self, Rendered};
 use crate::source::Item;
 use holo_plugin::memory::{Memory, Remembered};
 use holo_plugin::tracked::{self, Decision, State, Tracker};
-use holo_plugin::{Applied, Entity, ForceTo, Host, Kind, Mode, Output, Place, Tree, Verdict};
+use holo_plugin::{Applied, Entity, ForceTo, Host, Kind, Mode, Output, Tree, Verdict};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-
-/// A file that is there while contents may be kept that no scaffold needs.
-const UNTIDY: &str = "untidy";
 
 /// Everything that is needed to work on a scaffold.
 pub(crate) struct Workshop<'a> {
@@ -80,20 +77,23 @@ impl<'a> Workshop<'a> {
         // What takes time, and touches nothing that others hold, comes first.
         let work = entity.wanted().map(|definition| Work::of(entity, definition, self.host)).transpose()?;
         // Of two dispatchers, one may have been killed while its plugin still works.
-        let state = Tree::open(self.host.state_dir())?;
-        let _held = state.hold()?;
-        let untidy = state.place(Path::new(UNTIDY));
+        let _held = Tree::open(self.host.state_dir())?.hold()?;
         let applied = match work {
-            Some(work) => self.provision(&work, mode, &untidy, output)?,
-            None => self.scrub(entity, mode, &untidy, output)?,
+            Some(work) => self.provision(&work, mode, output)?,
+            None => self.scrub(entity, mode)?,
         };
-        // It may be from an apply that was killed.
-        if untidy.exists()?
-            && let Err(error) = self.forget_unused(output).and_then(|()| untidy.remove())
-        {
+        let id = entity.id();
+        if let Err(error) = self.tracker.tidy::<Record>(|other| other == id, output) {
             output.warning(error.to_string());
         }
         Ok(applied)
+    }
+
+    /// What is known of a scaffold, after what a killed run has left is put in order.
+    fn settled(&self, entity: &Scaffold) -> Result<Option<Remembered<Record>>> {
+        let Some(mut known) = self.recall(entity)? else { return Ok(None) };
+        self.inside(&entity.target)?.settle(&mut known)?;
+        Ok(Some(known))
     }
 
     fn plan(&self, work: &Work<'_>, record: &Record) -> Result<Plan> {
@@ -108,8 +108,8 @@ impl<'a> Workshop<'a> {
         })
     }
 
-    fn provision(&self, work: &Work<'_>, mode: Mode, untidy: &Place, output: &mut Output<'_>) -> Result<Applied> {
-        let known = self.recall(work.entity)?.map(|known| known.base).unwrap_or_default();
+    fn provision(&self, work: &Work<'_>, mode: Mode, output: &mut Output<'_>) -> Result<Applied> {
+        let known = self.settled(work.entity)?.map(|known| known.base).unwrap_or_default();
         let plan = self.plan(work, &known)?;
         if let Some(reason) = plan.refusal(self.host).filter(|_| !mode.force) {
             return Err(Obstacle::NeedsForce(reason));
@@ -117,7 +117,6 @@ impl<'a> Workshop<'a> {
         if plan.is_empty() {
             return Ok(Applied::Unchanged);
         }
-        untidy.create()?;
         let mut remembered = Remembered::new(&work.entity.report(), known);
         self.make(work, &plan, &mut remembered)?;
         self.call_programs(work, &plan, &mut remembered, output)?;
@@ -137,7 +136,7 @@ impl<'a> Workshop<'a> {
             Item::File { bytes, .. } => Some(bytes.as_slice()),
             Item::Directory | Item::Symlink(_) => None,
         });
-        self.tracker.contents.keep_many(files)?;
+        self.tracker.keep_many(files)?;
         let changed = |path: &&Path| plan.changes.contains_key(*path) && work.programs.are_for(path);
         let is_file = |state: &State| matches!(state, State::File { .. });
         let files = plan.make.iter().filter(|(_, state)| is_file(state)).map(|(path, _)| path.as_path());
@@ -152,10 +151,7 @@ impl<'a> Workshop<'a> {
         }
         let tracker = self.inside(target)?;
         if !plan.restore.is_empty() {
-            remembered.base.tracks_mut().intend_bases(&plan.restore);
-            self.memory.keep(remembered)?;
-            tracker.restore(remembered.base.tracks_mut(), &plan.restore)?;
-            self.memory.keep(remembered)?;
+            tracker.put_back(remembered, &plan.restore)?;
         }
         for path in &plan.found_anew {
             remembered.base.tracks_mut().forget(path);
@@ -190,7 +186,7 @@ impl<'a> Workshop<'a> {
             if !matches!(made, State::File { .. }) {
                 return Err(Obstacle::Never(format!("a program has made {} a {}", self.shown(path), made.kind())));
             }
-            tracker.contents.keep(&tracker.place(path))?;
+            tracker.keep(&tracker.place(path))?;
             remembered.base.set_rendered(path, rendered.clone(), made);
         }
         remembered.base.set_due(&BTreeSet::new());
@@ -226,27 +222,11 @@ impl<'a> Workshop<'a> {
     }
 
     /// Puts back what was there before.
-    fn scrub(&self, entity: &Scaffold, mode: Mode, untidy: &Place, output: &mut Output<'_>) -> Result<Applied> {
-        let Some(mut remembered) = self.recall(entity)? else { return Ok(Applied::Unchanged) };
+    fn scrub(&self, entity: &Scaffold, mode: Mode) -> Result<Applied> {
+        let Some(mut remembered) = self.settled(entity)? else { return Ok(Applied::Unchanged) };
         let changes = self.changes_of_scrubbing(entity, &remembered.base, mode.force)?;
-        let paths: Vec<PathBuf> = remembered.base.tracks().iter().map(|(path, _)| path).collect();
-        untidy.create()?;
-        remembered.base.tracks_mut().intend_bases(&paths);
-        self.memory.keep(&remembered)?;
-        self.inside(&entity.target)?.restore(remembered.base.tracks_mut(), &paths)?;
-        // The contents go while there is still somebody who would see to it after a kill.
-        self.memory.keep(&remembered)?;
-        self.forget_unused(output)?;
-        untidy.remove()?;
-        self.memory.forget(&entity.id())?;
+        self.inside(&entity.target)?.scrub(&mut remembered)?;
         Ok(Applied::Changed(changes.into_iter().map(|(change, path)| format!("{} {path}", change.done())).collect()))
-    }
-
-    /// Removes contents that no scaffold needs any more.
-    fn forget_unused(&self, output: &mut Output<'_>) -> holo_plugin::error::Result<()> {
-        let all = self.memory.all::<Record>(output)?;
-        let used = all.values().flat_map(|remembered| remembered.base.tracks().contents()).collect();
-        self.tracker.keep_only(&used)
     }
 
     pub(crate) fn shown(&self, path: &Path) -> String {

@@ -92,7 +92,7 @@ fn kill_once(story: &Story, call: &str, number: usize, expected: &BString) -> bo
     let again = root.holo(if edited { story.arguments } else { &["apply"] });
     assert!(again.success(), "{moment}: the next apply says\n{again}\nafter\n{run}");
     let found = tree(&root);
-    assert!(found == *expected, "{moment}: expected\n{}\nbut got\n{found}", expected);
+    assert!(found == *expected, "{moment}: expected\n{expected}\nbut got\n{found}");
     was_killed
 }
 

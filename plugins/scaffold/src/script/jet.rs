@@ -22,9 +22,8 @@ pub(super) fn expression(words: &mut Words) -> Result<Expression, Wrong> {
         value = call(value, after_colon(words)?, words)?;
     }
     while words.take("|") {
-        let function = match words.next() {
-            Some(Kind::Name(name)) => name,
-            _ => return Err(Wrong::new(words.line, "a function is expected after |")),
+        let Some(Kind::Name(function)) = words.next() else {
+            return Err(Wrong::new(words.line, "a function is expected after |"));
         };
         let mut arguments = vec![value];
         if words.take(":") {
