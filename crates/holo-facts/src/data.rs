@@ -7,7 +7,7 @@ use crate::below::Below;
 use crate::document;
 use crate::fault::Fault;
 use crate::key;
-use crate::knowledge::Knowledge;
+use crate::knowledge::{Knowledge, Layer};
 use hierarchy::Hierarchy;
 use merge::Merged;
 use serde_json::{Map, Value};
@@ -42,7 +42,7 @@ impl Data {
     ///
     /// # Errors
     /// If a file of data, or the hierarchy, is not as it should be.
-    pub(crate) fn read(root: &Path, knowledge: &Knowledge) -> Result<Data, Fault> {
+    pub(crate) fn read(root: &Path, knowledge: &Knowledge, own: Option<&Layer>) -> Result<Data, Fault> {
         let below = Below::new(root);
         let hierarchy = Hierarchy::read(&below, &DIRECTORIES)?;
         let mut layers = Vec::new();
@@ -50,6 +50,10 @@ impl Data {
             layers = hierarchy.layers(knowledge)?;
         }
         let (mut files, mut tables) = (Vec::new(), Vec::new());
+        if let Some(own) = own {
+            files.push(own.from.clone());
+            tables.push(own.table.clone());
+        }
         for directory in DIRECTORIES.map(Path::new) {
             for name in layers.iter().flat_map(|layer| ["toml", "json"].map(|kind| format!("{layer}.{kind}"))) {
                 let path = directory.join(name);

@@ -28,9 +28,16 @@ pub(crate) fn json(shown: impl Display, content: &[u8]) -> Result<Map<String, Va
     }
 }
 
-/// Reads TOML. Dates and times become their texts.
+/// Reads TOML.
 fn toml(shown: impl Display, content: &[u8]) -> Result<Map<String, Value>, Fault> {
-    let table: toml::Table = typed(&shown, content)?;
+    from_toml(&shown, typed(&shown, content)?)
+}
+
+/// What a table of TOML is as a value of templates. Dates and times become their texts.
+///
+/// # Errors
+/// If there is a number in it that is none to work with.
+pub fn from_toml(shown: impl Display, table: toml::Table) -> Result<Map<String, Value>, Fault> {
     table.into_iter().map(|(key, value)| Ok((key, plain(&shown, value)?))).collect()
 }
 

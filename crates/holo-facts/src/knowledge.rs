@@ -3,6 +3,7 @@
 use crate::data::Data;
 use crate::facts::Facts;
 use crate::fault::{Fault, Warning};
+use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -14,9 +15,20 @@ pub struct Knowledge(Arc<Inner>);
 struct Inner {
     root: PathBuf,
     file_of_run: Option<PathBuf>,
+    /// More data, stronger than all other, and who knows the rest.
+    layer: Option<Layer>,
     facts: OnceLock<Facts>,
     data: OnceLock<Result<Data, Fault>>,
     warnings: Mutex<Vec<Warning>>,
+}
+
+/// Data that only a part of the run has.
+#[derive(Debug)]
+pub(crate) struct Layer {
+    /// Where it comes from, as the user knows it.
+    pub(crate) from: PathBuf,
+    pub(crate) table: Map<String, Value>,
+    beside: Knowledge,
 }
 
 impl Knowledge {
@@ -25,18 +37,33 @@ impl Knowledge {
     /// If the run has a file for its facts, they are gathered only if they are not in there.
     #[must_use]
     pub fn new(root: &Path, file_of_run: Option<&Path>) -> Knowledge {
+        Knowledge::with(root, file_of_run, None)
+    }
+
+    fn with(root: &Path, file_of_run: Option<&Path>, layer: Option<Layer>) -> Knowledge {
         Knowledge(Arc::new(Inner {
             root: root.to_owned(),
             file_of_run: file_of_run.map(Path::to_owned),
+            layer,
             facts: OnceLock::new(),
             data: OnceLock::new(),
             warnings: Mutex::default(),
         }))
     }
 
+    /// The same with another layer of data, more specific than all others, from a file as the user knows it. The facts are shared.
+    #[must_use]
+    pub fn with_layer(&self, from: &Path, table: Map<String, Value>) -> Knowledge {
+        let layer = Layer { from: from.to_owned(), table, beside: self.clone() };
+        Knowledge::with(&self.0.root, self.0.file_of_run.as_deref(), Some(layer))
+    }
+
     /// The facts.
     #[must_use]
     pub fn facts(&self) -> &Facts {
+        if let Some(layer) = &self.0.layer {
+            return layer.beside.facts();
+        }
         self.0.facts.get_or_init(|| {
             let (facts, warnings) = match &self.0.file_of_run {
                 Some(file) => Facts::of_run(&self.0.root, file),
@@ -52,7 +79,7 @@ impl Knowledge {
     /// # Errors
     /// If a file of data, or the hierarchy, is not as it should be.
     pub fn data(&self) -> Result<&Data, Fault> {
-        self.0.data.get_or_init(|| Data::read(&self.0.root, self)).as_ref().map_err(Clone::clone)
+        self.0.data.get_or_init(|| Data::read(&self.0.root, self, self.0.layer.as_ref())).as_ref().map_err(Clone::clone)
     }
 
     /// The warnings that have come up since this was asked last; each is to be shown once.

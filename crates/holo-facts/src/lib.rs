@@ -24,6 +24,7 @@ mod knowledge;
 mod template;
 
 pub use data::{Data, Origin};
+pub use document::from_toml;
 pub use facts::Facts;
 pub use fault::{Fault, Warning};
 pub use knowledge::Knowledge;

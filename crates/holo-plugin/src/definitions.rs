@@ -6,6 +6,7 @@
 mod keys;
 mod source;
 mod stack;
+pub mod values;
 mod words;
 
 #[cfg(feature = "schema")]

@@ -59,6 +59,7 @@ pub use accounts::Accounts;
 pub use as_user::{Credentials, NotDone, as_user};
 pub use durability::Durability;
 pub use holo_facts as facts;
+pub use holo_protocol::Text;
 pub use holo_protocol::report::{Action, Asset, Edges, EntityReport, Information};
 pub use holo_protocol::session::Stream;
 pub use host::Host;

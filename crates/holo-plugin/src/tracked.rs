@@ -107,6 +107,34 @@ impl Tracks {
         self.0.is_empty()
     }
 
+    /// Takes what is at a path for what we made: a program that we called has changed it.
+    pub fn set_made(&mut self, path: &Path, state: State) {
+        if let Some(track) = self.0.get_mut(&crate::path_bytes(path)) {
+            track.made = Some(state);
+        }
+    }
+
+    /// Forgets a path: what is there when it is made the next time is its base.
+    pub fn forget(&mut self, path: &Path) {
+        self.0.remove(&crate::path_bytes(path));
+    }
+
+    /// Whether a name beside the paths is that of a file that we began to write, and did not come to move to its path.
+    #[must_use]
+    pub fn is_temporary(&self, path: &Path) -> bool {
+        let bytes = crate::path_bytes(path);
+        bytes.strip_suffix(TEMPORARY.as_bytes()).is_some_and(|path| self.0.contains_key(path.as_bstr()))
+    }
+
+    /// Says that these paths are about to be restored: a kill on the way is known as such then.
+    fn intend_bases(&mut self, paths: &[PathBuf]) {
+        for path in paths {
+            if let Some(track) = self.0.get_mut(&crate::path_bytes(path)) {
+                track.intent = Some(track.base.clone());
+            }
+        }
+    }
+
     /// The contents that may be needed again.
     #[must_use]
     pub fn contents(&self) -> BTreeSet<Digest> {
@@ -135,7 +163,7 @@ pub fn decide(track: Option<&Track>, current: &State, desired: &State) -> Decisi
     // What a killed run was about to make is no person's work.
     let Some(made) = track.and_then(|track| track.made.as_ref()) else { return Decision::Change };
     let intent = track.and_then(|track| track.intent.as_ref());
-    if current == made || Some(current) == intent {
+    if current == made || intent.is_some_and(|intent| current == intent || is_on_the_way(made, current, intent)) {
         Decision::Change
     } else if *current == State::Absent {
         Decision::NeedsForce(ForceTo::Restore)
@@ -144,10 +172,30 @@ pub fn decide(track: Option<&Track>, current: &State, desired: &State) -> Decisi
     }
 }
 
+/// Whether a kill in the middle of a step can have left this.
+fn is_on_the_way(made: &State, current: &State, intent: &State) -> bool {
+    let Some((current_has, intent_has)) = current.attributes().zip(intent.attributes()) else { return false };
+    if matches!((current, intent), (State::Directory { .. }, State::Directory { .. }))
+        && !matches!(made, State::Directory { .. })
+    {
+        // It is made private, and gets owner and mode then.
+        return true;
+    }
+    // The owner comes first, and takes bits away that the mode may bring back.
+    let mode_of_made = made.attributes().map(|attributes| attributes.mode & 0o1777);
+    current.content() == intent.content()
+        && made.content() == intent.content()
+        && made.kind() == intent.kind()
+        && (current_has.uid, current_has.gid) == (intent_has.uid, intent_has.gid)
+        && Some(current_has.mode & 0o1777) == mode_of_made
+}
+
 /// Where paths are, and where what is known of them is kept.
 #[derive(Clone, Debug)]
 pub struct Tracker {
     root: Arc<Tree>,
+    /// A directory below which no symlink is followed, and the path it has.
+    inside: Option<(PathBuf, Arc<Tree>)>,
     /// What files have in them.
     contents: Contents,
     memory: Memory,
@@ -173,12 +221,28 @@ impl Tracker {
     pub fn open(host: &Host, memory: &Memory) -> Result<Tracker> {
         let root = Tree::open(host.root())?;
         let contents = Contents::new(memory.tree(), memory.folder().join(CONTENTS));
-        Ok(Tracker { root, contents, memory: memory.clone() })
+        Ok(Tracker { root, inside: None, contents, memory: memory.clone() })
+    }
+
+    /// The same, which does not leave a directory: below it, no symlinks are followed. If there is no such directory yet, it is the same.
+    ///
+    /// # Errors
+    /// If there is something else than a directory, or it cannot be opened.
+    pub fn inside(&self, directory: &Path) -> Result<Tracker> {
+        let place = self.root.place(directory);
+        let inside = if place.exists()? { Some((directory.to_owned(), place.as_tree()?)) } else { None };
+        Ok(Tracker { inside, ..self.clone() })
     }
 
     /// The place of a path.
     #[must_use]
     pub fn place(&self, path: &Path) -> Place {
+        if let Some((directory, tree)) = &self.inside
+            && let Ok(rest) = path.strip_prefix(directory)
+            && !rest.as_os_str().is_empty()
+        {
+            return tree.place(rest);
+        }
         self.root.place(path)
     }
 
@@ -206,11 +270,13 @@ impl Tracker {
             if let Some(intent) = track.intent.take() {
                 let path = path.to_path_lossy();
                 self.place(&path).temporary(TEMPORARY).remove()?;
-                if self.state(&path)? == intent {
+                let current = self.state(&path)?;
+                let is_half_done = || is_on_the_way(track.made.as_ref().unwrap_or(&track.base), &current, &intent);
+                if current == intent || is_half_done() {
                     if matches!(intent, State::Directory { .. }) {
                         self.directories()?.take(&path)?;
                     }
-                    track.made = Some(intent);
+                    track.made = Some(current);
                 }
                 settled = true;
             }
@@ -280,6 +346,23 @@ impl Tracker {
         self.contents.keep_bytes(bytes)
     }
 
+    /// Keeps many contents that are going to be made.
+    ///
+    /// # Errors
+    /// If one cannot be written.
+    pub fn keep_many<'b>(&self, all: impl IntoIterator<Item = &'b [u8]>) -> Result<()> {
+        self.begin()?;
+        self.contents.keep_many(all)
+    }
+
+    /// Opens a content that is kept.
+    ///
+    /// # Errors
+    /// If it is not, or cannot be opened.
+    pub fn content(&self, digest: &Digest) -> Result<std::fs::File> {
+        self.contents.open(digest)
+    }
+
     /// Keeps the content of the file at a place.
     ///
     /// # Errors
@@ -297,10 +380,24 @@ impl Tracker {
         &self,
         remembered: &mut Remembered<T>,
     ) -> std::result::Result<(), Unmanaged> {
-        let tracks = remembered.base.tracks();
-        let paths: Vec<PathBuf> = tracks.iter().map(|(path, _)| path).collect();
-        self.restore(tracks, &paths)?;
+        let paths: Vec<PathBuf> = remembered.base.tracks().iter().map(|(path, _)| path).collect();
         // Without tracks it is nothing but a reason to tidy up.
+        self.put_back(remembered, &paths)
+    }
+
+    /// Puts back what was there before us at some paths, and forgets their tracks.
+    ///
+    /// # Errors
+    /// The first thing that went wrong.
+    pub fn put_back<T: Serialize + HasTracks>(
+        &self,
+        remembered: &mut Remembered<T>,
+        paths: &[PathBuf],
+    ) -> std::result::Result<(), Unmanaged> {
+        self.begin()?;
+        remembered.base.tracks().intend_bases(paths);
+        self.memory.keep(remembered)?;
+        self.restore(remembered.base.tracks(), paths)?;
         self.memory.keep(remembered)?;
         Ok(())
     }
@@ -423,10 +520,17 @@ impl Tracker {
             }
         }
         for (path, base) in back {
-            let current = self.state(path)?;
-            if current != *base {
-                self.change(&[(path, &current, base)])?;
+            let mut current = self.state(path)?;
+            if current == *base {
+                continue;
             }
+            if matches!(base, State::Directory { .. }) && matches!(current, State::File { .. } | State::Symlink { .. })
+            {
+                // It cannot become a directory in one step.
+                self.change(&[(path, &current, &State::Absent)])?;
+                current = State::Absent;
+            }
+            self.change(&[(path, &current, base)])?;
         }
         directories.remove_empty(|path| self.place(path), Some(&parents))?;
         for (path, _) in &bases {
@@ -463,9 +567,8 @@ impl Tracker {
             changed.push(place);
             Ok(())
         });
-        // What was in a directory that is gone too went with it.
-        let gone = |path: &Path| changes.iter().any(|(other, _, desired)| *other == path && **desired == State::Absent);
-        changed.retain(|place| !place.path().parent().is_some_and(|parent| gone(&Path::new("/").join(parent))));
+        // What was in a directory that is gone as well lasts with the removal of that.
+        changed.retain(|place| !place.open_directory().is_err_and(|error| error.is_missing()));
         let synced = durability.sync([], &changed);
         if done.is_err() {
             temporaries.iter().for_each(|(temporary, _)| drop(temporary.remove()));

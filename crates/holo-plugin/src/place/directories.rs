@@ -3,7 +3,7 @@
 use super::{Place, Tree};
 use crate::directory::Links;
 use crate::error::{PathError, Result, at};
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
 use rustix::io::Errno;
 use std::fs::File;
 use std::sync::{Arc, Mutex};
@@ -181,6 +181,27 @@ impl Place {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = self.with("open", |directory, name| rustix::fs::openat(directory, name, flags, Mode::empty()))?;
         rustix::fs::fchmod(file, Mode::from_raw_mode(mode)).map_err(at("chmod", &self.shown()))
+    }
+
+    /// Whether something is mounted here, be it another file system or a part of the same one.
+    ///
+    /// # Errors
+    /// If that cannot be told.
+    pub fn is_mount_point(&self) -> Result<bool> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let same_mount = ResolveFlags::NO_XDEV | ResolveFlags::NO_MAGICLINKS;
+        self.with("open", |directory, name| {
+            match rustix::fs::openat2(directory, name, flags, Mode::empty(), same_mount) {
+                Ok(_) => Ok(false),
+                Err(Errno::XDEV) => Ok(true),
+                // An old kernel, or a sandbox that does not know the call: mounts of the same file system cannot be told.
+                Err(Errno::NOSYS | Errno::PERM) => {
+                    let here = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                    Ok(rustix::fs::fstat(directory)?.st_dev != here.st_dev)
+                }
+                Err(errno) => Err(errno),
+            }
+        })
     }
 
     /// Whether the directory here may be left: it is one, and there is nothing in it.

@@ -60,6 +60,13 @@ impl Digest {
     }
 }
 
+/// The beginning of a name that is ours alone: several threads may keep contents at the same time.
+fn of_ours() -> String {
+    let thread = format!("{:?}", std::thread::current().id());
+    let number: String = thread.chars().filter(char::is_ascii_digit).collect();
+    format!("{}-{number}-", std::process::id())
+}
+
 /// Copies, and finds out the digest on the way.
 fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<Digest> {
     let mut hash = Sha256::new();
@@ -110,11 +117,41 @@ impl Contents {
         if self.place(digest.as_str()).exists()? { Ok(digest) } else { self.keep_from(&mut &*bytes, &self.folder) }
     }
 
+    /// Keeps many contents, all made to last at once.
+    ///
+    /// # Errors
+    /// If one cannot be written.
+    pub fn keep_many<'b>(&self, all: impl IntoIterator<Item = &'b [u8]>) -> Result<()> {
+        let mut new = Vec::new();
+        for bytes in all {
+            let place = self.place(Digest::of_bytes(bytes).as_str());
+            if !place.exists()? {
+                new.push((place, bytes));
+            }
+        }
+        new.dedup_by(|(one, _), (other, _)| one.path() == other.path());
+        let durability = Durability::of(new.len());
+        let temporary: Vec<Place> = new
+            .iter()
+            .enumerate()
+            .map(|(number, _)| self.place(&format!("{}{number}{TEMPORARY}", of_ours())))
+            .collect();
+        let kept = temporary.iter().zip(&new).try_for_each(|(temporary, (_, bytes))| {
+            temporary.create_folder()?;
+            temporary.create()?.write_all(bytes).map_err(at("write", &temporary.shown()))
+        });
+        let kept = kept.and_then(|()| durability.sync(&temporary, []));
+        let kept = kept.and_then(|()| {
+            temporary.iter().zip(&new).try_for_each(|(temporary, (place, _))| temporary.rename_to(place))
+        });
+        if kept.is_err() {
+            temporary.iter().for_each(|temporary| drop(temporary.remove()));
+        }
+        kept.and_then(|()| durability.sync([], new.iter().map(|(place, _)| place)))
+    }
+
     fn keep_from(&self, from: &mut impl Read, shown: &Path) -> Result<Digest> {
-        // A name of our own: several threads may keep contents at the same time.
-        let thread = format!("{:?}", std::thread::current().id());
-        let number: String = thread.chars().filter(char::is_ascii_digit).collect();
-        let temporary = self.place(&format!("{}-{number}{TEMPORARY}", std::process::id()));
+        let temporary = self.place(&format!("{}{TEMPORARY}", of_ours()));
         temporary.create_folder()?;
         let mut file = temporary.create()?;
         let kept = copy(from, &mut file).map_err(at("copy", shown));

@@ -32,8 +32,10 @@ pub enum State {
         /// Where it leads to.
         target: Text,
         /// Its owner.
+        #[serde(default = "our_uid", skip_serializing_if = "is_our_uid")]
         uid: u32,
         /// Its group.
+        #[serde(default = "our_gid", skip_serializing_if = "is_our_gid")]
         gid: u32,
     },
     /// A directory. What is in it is not part of its state.
@@ -50,9 +52,30 @@ pub struct Attributes {
     /// All twelve bits.
     pub mode: u32,
     /// The owner.
+    #[serde(default = "our_uid", skip_serializing_if = "is_our_uid")]
     pub uid: u32,
     /// The group.
+    #[serde(default = "our_gid", skip_serializing_if = "is_our_gid")]
     pub gid: u32,
+}
+
+/// What is root's, or in test mode of whoever runs it, is not written down: so a record does not depend on who that is.
+fn our_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+fn our_gid() -> u32 {
+    rustix::process::getegid().as_raw()
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_our_uid(uid: &u32) -> bool {
+    *uid == our_uid()
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_our_gid(gid: &u32) -> bool {
+    *gid == our_gid()
 }
 
 /// Why the state of a path is nothing that we can manage.

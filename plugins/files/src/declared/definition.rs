@@ -1,8 +1,8 @@
 //! What a `[[file]]` table says, and what of it can be.
 
-use holo_plugin::definitions::{Command, Definition, Invalid};
+use holo_plugin::definitions::{Command, Definition, Invalid, values};
 use serde::Deserialize;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 /// A file, directory or symlink as it is declared.
 #[derive(Clone, Debug, Deserialize)]
@@ -59,7 +59,7 @@ impl Definition for FileDefinition {
     const KEY: &'static str = "path";
 
     fn validate(&self) -> Result<(), Invalid> {
-        self.validate_path()?;
+        values::target("path", &self.path)?;
         let only = |key: &'static str, given: bool, ensure: Ensure, words: &str| {
             if given && self.ensure != ensure { Err(Invalid::new(key, format!("is for {words}"))) } else { Ok(()) }
         };
@@ -101,32 +101,13 @@ impl Definition for FileDefinition {
             return Err(Invalid::new("backup", format!("{suffix:?} cannot be the end of a name")));
         }
         for (key, name) in [("owner", &self.owner), ("group", &self.group)] {
-            if name.as_ref().is_some_and(|name| name.is_empty() || name.contains([':', '/', '\0'])) {
-                return Err(Invalid::new(key, "is no name"));
-            }
+            name.as_deref().map_or(Ok(()), |name| values::account(key, name))?;
         }
         self.mode().map(drop)
     }
 }
 
 impl FileDefinition {
-    fn validate_path(&self) -> Result<(), Invalid> {
-        let wrong = |problem: &str| Err(Invalid::new("path", format!("{:?} {problem}", self.path)));
-        let path = Path::new(&self.path);
-        if !path.is_absolute() {
-            return wrong("is not absolute");
-        }
-        // Two ways to write a path would be two entities.
-        let cleaned: PathBuf = path.components().collect();
-        if cleaned.as_os_str() != path.as_os_str() || path.components().any(|part| part == Component::ParentDir) {
-            return wrong("is not written plainly: no `.`, no `..`, no slash twice or at the end");
-        }
-        if path.file_name().is_none() {
-            return wrong("is the root itself");
-        }
-        Ok(())
-    }
-
     /// The path, with its leading slash.
     pub(crate) fn path(&self) -> &Path {
         Path::new(&self.path)
@@ -134,11 +115,7 @@ impl FileDefinition {
 
     /// The mode, if one is given.
     pub(crate) fn mode(&self) -> Result<Option<u32>, Invalid> {
-        let Some(text) = &self.mode else { return Ok(None) };
-        let digits = text.strip_prefix("0o").or_else(|| text.strip_prefix("0O")).unwrap_or(text);
-        let is_octal = !digits.is_empty() && digits.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
-        let mode = u32::from_str_radix(digits, 8).ok().filter(|mode| is_octal && *mode <= 0o7777);
-        mode.map(Some).ok_or_else(|| Invalid::new("mode", format!("{text:?} is no octal number up to 7777")))
+        self.mode.as_deref().map(|text| values::mode("mode", text)).transpose()
     }
 }
 

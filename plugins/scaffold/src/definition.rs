@@ -1,0 +1,167 @@
+//! What a `[[scaffold]]` table says, and what of it can be.
+
+use holo_plugin::definitions::{Command, Definition, Invalid, values};
+use serde::Deserialize;
+use std::path::Path;
+
+/// A directory that is rendered from templates.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ScaffoldDefinition {
+    /// The directory that is rendered, an absolute path.
+    pub(crate) target: String,
+    /// Whether it is to be there.
+    #[serde(default)]
+    pub(crate) ensure: Ensure,
+    /// The directory of templates: below the resource directory, or an absolute path.
+    pub(crate) source: Option<String>,
+    /// The language of the templates.
+    #[serde(default)]
+    pub(crate) engine: Language,
+    /// What stands around a value in a template, such as `["[[", "]]"]`.
+    pub(crate) delimiters: Option<[String; 2]>,
+    /// More data for these templates, stronger than all other data.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, serde_json::Value>"))]
+    pub(crate) data: toml::Table,
+    /// Leaves out files that nothing but white space is rendered into.
+    #[serde(default)]
+    pub(crate) skip_empty: bool,
+    /// Removes from the target whatever the source does not make.
+    #[serde(default)]
+    pub(crate) purge: bool,
+    /// Who owns what is made, by name or number.
+    pub(crate) owner: Option<String>,
+    /// The group that owns what is made, by name or number.
+    pub(crate) group: Option<String>,
+    /// The mode of files, as an octal number such as `0640` or `0o640`.
+    pub(crate) mode: Option<String>,
+    /// The mode of directories.
+    pub(crate) dir_mode: Option<String>,
+    /// Programs that are called for files that have changed.
+    #[serde(default)]
+    pub(crate) post: Vec<Post>,
+}
+
+/// What is to be at the target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Ensure {
+    /// What is rendered.
+    #[default]
+    Present,
+    /// What was there before.
+    Absent,
+}
+
+/// The language of templates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Language {
+    /// That of Jinja.
+    #[default]
+    Jinja,
+    /// A part of that of Go's `text/template`.
+    Go,
+    /// A part of that of Jet.
+    Jet,
+}
+
+/// A program that is called for each file that has changed.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Post {
+    /// A pattern for names, or for paths below the target if it has a slash.
+    pub(crate) glob: String,
+    /// The program and its arguments; `{}` is the path of the file, which is the last argument if there is none.
+    pub(crate) command: Command,
+}
+
+impl Definition for ScaffoldDefinition {
+    const TABLE: &'static str = "scaffold";
+    const KEY: &'static str = "target";
+
+    fn validate(&self) -> Result<(), Invalid> {
+        values::target("target", &self.target)?;
+        match &self.source {
+            Some(source) => validate_source(source)?,
+            None if self.ensure == Ensure::Present => return Err(Invalid::new("source", "is needed")),
+            None => {}
+        }
+        if let Some([open, close]) = &self.delimiters {
+            let is_one = |text: &str| !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control());
+            if !is_one(open) || !is_one(close) || open == close {
+                return Err(Invalid::new("delimiters", format!("{open:?} and {close:?} cannot be delimiters")));
+            }
+        }
+        self.owner.as_deref().map_or(Ok(()), |name| values::account("owner", name))?;
+        self.group.as_deref().map_or(Ok(()), |name| values::account("group", name))?;
+        self.mode.as_deref().map_or(Ok(0), |text| values::mode("mode", text))?;
+        self.dir_mode.as_deref().map_or(Ok(0), |text| values::mode("dir_mode", text))?;
+        for Post { glob, .. } in &self.post {
+            if glob.is_empty() {
+                return Err(Invalid::new("post", "a glob is empty"));
+            }
+            glob::Pattern::new(glob)
+                .map_err(|error| Invalid::new("post", format!("{glob:?} is no pattern: {}", error.msg)))?;
+        }
+        Ok(())
+    }
+}
+
+fn validate_source(source: &str) -> Result<(), Invalid> {
+    let path = Path::new(source);
+    if source.contains("://") {
+        Err(Invalid::new("source", format!("{source:?} is a URL; what is not here yet can be fetched by archives")))
+    } else if path.is_absolute() {
+        values::target("source", source).map(drop)
+    } else if values::is_below(path) {
+        Ok(())
+    } else {
+        let problem = "is neither a path below the resource directory nor an absolute one";
+        Err(Invalid::new("source", format!("{source:?} {problem}")))
+    }
+}
+
+impl ScaffoldDefinition {
+    /// The directory that is rendered.
+    pub(crate) fn target(&self) -> &Path {
+        Path::new(&self.target)
+    }
+
+    /// What is declared, for people.
+    pub(crate) fn summary(&self) -> String {
+        let engine = match self.engine {
+            Language::Jinja => "jinja",
+            Language::Go => "go",
+            Language::Jet => "jet",
+        };
+        let mut words = vec![format!("engine: {engine}")];
+        let keys = [("owner", &self.owner), ("group", &self.group), ("mode", &self.mode), ("dir_mode", &self.dir_mode)];
+        for (key, value) in keys {
+            words.extend(value.iter().map(|value| format!("{key}: {value}")));
+        }
+        for (key, is_set) in [("skip_empty", self.skip_empty), ("purge", self.purge)] {
+            words.extend(is_set.then(|| key.to_owned()));
+        }
+        words.join(", ")
+    }
+}
+
+impl Language {
+    /// What the names of templates may end with, and those of files do not.
+    pub(crate) fn suffixes(self) -> &'static [&'static str] {
+        match self {
+            Language::Jinja => &[".jinja", ".j2"],
+            Language::Go => &[".tmpl", ".gotmpl"],
+            Language::Jet => &[".jet"],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! Definitions that are valid, and those that are not.
+use super::*;
+use serde_json::{Value, json};
+
+/// `type property value context verdict note`: definitions of a peer that has much the same keys.
+const VECTORS: &str = include_str!("validation.tsv");
+
+/// Sources of the peer that we have not: URLs. With a directory in its place, each of its verdicts is ours.
+const URL: &str = "://";
+
+fn judge(json: &Value) -> Result<ScaffoldDefinition, String> {
+    let definition: ScaffoldDefinition = serde_json::from_value(json.clone()).map_err(|error| error.to_string())?;
+    definition.validate().map(|()| definition).map_err(|invalid| format!("{invalid:?}"))
+}
+
+/// A definition of the peer in our words: another key for the target, and a table for each program.
+fn in_our_words(context: &str) -> Value {
+    let mut json: Value = serde_json::from_str(context).unwrap();
+    let object = json.as_object_mut().unwrap();
+    let name = object.remove("name").unwrap();
+    object.insert("target".into(), name);
+    if let Some(Value::Array(posts)) = object.remove("post") {
+        let entries = posts.iter().filter_map(Value::as_object).flatten();
+        let posts = entries.map(|(glob, command)| json!({ "glob": glob, "command": command }));
+        object.insert("post".into(), posts.collect());
+    }
+    json
+}
+
+#[test]
+fn judges_as_others_do_but_of_urls() {
+    let (mut judged, mut urls) = (0, 0);
+    for line in VECTORS.lines().skip(1) {
+        let [kind, property, value, expected, context, note] = line.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("{line}");
+        };
+        assert_eq!(kind, "scaffold");
+        let mut json = in_our_words(context);
+        if property == "engine" && value == "\"\"" {
+            // The peer's default cannot be reached, as the engine is looked at before it is filled in; ours can.
+            assert!(json.get("engine").is_none() && judge(&json).is_ok(), "{line}");
+            json["engine"] = json!("");
+        }
+        if json["source"].as_str().is_some_and(|source| source.contains(URL)) {
+            assert!(judge(&json).is_err(), "{line}");
+            json["source"] = json!("templates/app");
+            urls += 1;
+        }
+        let ours = judge(&json);
+        assert_eq!(ours.is_ok(), expected == "valid", "{json} {note}: {ours:?}");
+        judged += 1;
+    }
+    assert_eq!((judged, urls), (19, 17));
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let with = |key: &str, value: Value| {
+        let mut json = json!({ "target": "/t", "source": "s" });
+        json[key] = value;
+        judge(&json).map(drop)
+    };
+    for (key, value) in [
+        ("target", json!("/")),
+        ("target", json!("/t/")),
+        ("target", json!("//t")),
+        ("source", json!("../s")),
+        ("source", json!("a/../s")),
+        ("source", json!("/")),
+        ("source", json!("/a/../b")),
+        ("source", json!("https://example.org/x")),
+        ("engine", json!("Jinja")),
+        ("delimiters", json!(["[["])),
+        ("delimiters", json!(["[[", "]]", "x"])),
+        ("delimiters", json!(["[[", ""])),
+        ("delimiters", json!(["[[", "[["])),
+        ("delimiters", json!(["[ [", "]]"])),
+        ("owner", json!("a:b")),
+        ("group", json!("")),
+        ("mode", json!("999")),
+        ("dir_mode", json!("rwx")),
+        ("mode", json!(420)),
+        ("post", json!([{ "glob": "", "command": "x" }])),
+        ("post", json!([{ "glob": "[", "command": "x" }])),
+        ("post", json!([{ "glob": "*", "command": "" }])),
+        ("post", json!([{ "glob": "*", "command": "x", "cmd": "y" }])),
+        ("purged", json!(true)),
+        ("data", json!([])),
+    ] {
+        assert!(with(key, value.clone()).is_err(), "{key} {value}");
+    }
+    for (key, value) in [
+        ("source", json!("/srv/templates")),
+        ("source", json!("a/b")),
+        ("delimiters", json!(["<%", "%>"])),
+        ("mode", json!("0o640")),
+        ("post", json!([{ "glob": "*.d/[ab]*", "command": ["chmod", "+x", "{}"] }])),
+        ("data", json!({ "a": { "b": [1] } })),
+        ("ensure", json!("absent")),
+    ] {
+        assert_eq!(with(key, value.clone()), Ok(()), "{key} {value}");
+    }
+    assert!(judge(&json!({ "target": "/t" })).is_err());
+    assert!(judge(&json!({ "target": "/t", "ensure": "absent" })).is_ok());
+}
+
+#[test]
+fn the_schema_is_that_of_the_type() {
+    let schema = holo_plugin::definitions::schema::<ScaffoldDefinition>("Definition files of holo-scaffold");
+    let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema/holo-scaffold.schema.json");
+    if std::env::var_os("HOLO_BLESS").is_some_and(|value| value == "1") {
+        std::fs::write(&path, &text).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&path).unwrap_or_default(), text, "HOLO_BLESS=1 rewrites it");
+}

@@ -1,0 +1,92 @@
+//! What a person has changed in a target, as two files that can be compared.
+
+use crate::entity::Scaffold;
+use crate::obstacle::Result;
+use crate::workshop::Workshop;
+use bstr::ByteSlice;
+use holo_plugin::error::PathError;
+use holo_plugin::tracked::{State, Track, Tracker};
+use holo_plugin::{FilePair, Host, Tree};
+use std::fmt::Write as _;
+use std::io::{Read, Write as _};
+use std::path::{Path, PathBuf};
+
+/// The two files, if anything was changed since it was made. If that is the content of one file, they are that file; otherwise each lists
+/// all paths that differ, with the lines of files, so that each line says where it is.
+pub(crate) fn of(entity: &Scaffold, host: &Host) -> Result<Option<FilePair>> {
+    let workshop = Workshop::open(host)?;
+    let Some(remembered) = workshop.recall(entity)? else { return Ok(None) };
+    let tracker = workshop.inside(&entity.target)?;
+    let mut changed = Vec::new();
+    for (path, track) in remembered.base.tracks().iter() {
+        let current = tracker.state(&path)?;
+        if path.starts_with(&entity.target)
+            && let Track { made: Some(made), .. } = track
+            && *made != current
+        {
+            changed.push((path, made, current));
+        }
+    }
+    match &changed[..] {
+        [] => Ok(None),
+        [(path, made, current)] if is_shown_by_content(made, current) => {
+            Ok(Some(tracker.difference(host, path, Some(made))?))
+        }
+        _ => all(entity, host, &tracker, &changed).map(Some),
+    }
+}
+
+/// Whether a difference of two files shows all that is different.
+fn is_shown_by_content(made: &State, current: &State) -> bool {
+    let is_file = |state: &State| matches!(state, State::File { .. } | State::Absent);
+    is_file(made) && is_file(current) && made.content() != current.content()
+}
+
+fn all(entity: &Scaffold, host: &Host, tracker: &Tracker, changed: &[(PathBuf, &State, State)]) -> Result<FilePair> {
+    let (mut made, mut found) = (Vec::new(), Vec::new());
+    for (path, state, current) in changed {
+        let below = path.strip_prefix(&entity.target).unwrap_or(path);
+        let name = if below.as_os_str().is_empty() { ".".into() } else { below.to_string_lossy() };
+        describe(&name, state, || tracker.content(state.content()?).ok(), &mut made);
+        describe(&name, current, || tracker.place(path).open_if_file().ok().flatten(), &mut found);
+    }
+    let folder = Path::new("difference").join(entity.target.strip_prefix("/").unwrap_or(&entity.target));
+    let cache = Tree::open(host.cache_dir())?;
+    let write = |name: &str, text: &[u8]| {
+        let place = cache.place(&folder.join(name));
+        place.create_folder()?;
+        let written = place.create()?.write_all(text);
+        written.map(|()| place.shown()).map_err(|error| PathError::new("write", place.shown(), error))
+    };
+    Ok(FilePair { from: write("made", &made)?, to: write("found", &found)? })
+}
+
+/// Describes what is at a path, line by line.
+fn describe(name: &str, state: &State, open: impl FnOnce() -> Option<std::fs::File>, text: &mut Vec<u8>) {
+    let mut head = format!("{name}: {}", state.kind());
+    if let State::Symlink { target, .. } = state {
+        // Writing to a string cannot fail.
+        let _ = write!(head, " to {}", target.as_bstr());
+    }
+    if let Some(attributes) = state.attributes() {
+        let _ = write!(head, ", mode {:04o}, owner {}, group {}", attributes.mode, attributes.uid, attributes.gid);
+    }
+    text.extend_from_slice(head.as_bytes());
+    text.push(b'\n');
+    let mut content = Vec::new();
+    if state.content().is_none() || open().and_then(|mut file| file.read_to_end(&mut content).ok()).is_none() {
+        return;
+    }
+    if content.contains(&0) || content.to_str().is_err() {
+        let digest = state.content().map_or("", |digest| digest.as_str());
+        text.extend_from_slice(format!("{name}| {} bytes with the SHA-256 {digest}\n", content.len()).as_bytes());
+        return;
+    }
+    for line in content.lines_with_terminator() {
+        text.extend_from_slice(format!("{name}| ").as_bytes());
+        text.extend_from_slice(line);
+        if !line.ends_with(b"\n") {
+            text.extend_from_slice(b"\\ without a newline at the end\n");
+        }
+    }
+}

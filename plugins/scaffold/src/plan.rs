@@ -1,0 +1,306 @@
+//! What has to be done so that a target becomes what was rendered; nothing is changed here.
+
+use crate::definition::ScaffoldDefinition;
+use crate::obstacle::{Obstacle, Result};
+use crate::purge;
+use crate::record::Record;
+use crate::render::Rendered;
+use crate::source::Item;
+use holo_plugin::definitions::values;
+use holo_plugin::tracked::{self, Attributes, Decision, Digest, State, Track, Tracker};
+use holo_plugin::{Accounts, ForceTo, Host};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+const FILE_MODE: u32 = 0o644;
+const DIRECTORY_MODE: u32 = 0o755;
+
+/// What has to be done.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    /// What goes, the deepest first: what is purged, and what is in the way of something else.
+    pub(crate) clear: Vec<PathBuf>,
+    /// Of these, what somebody has put where we had removed something: that is what comes back one day.
+    pub(crate) found_anew: Vec<PathBuf>,
+    /// What the source has no more, and becomes what it was.
+    pub(crate) restore: Vec<PathBuf>,
+    /// All that is wanted, each directory before what is in it.
+    pub(crate) make: Vec<(PathBuf, State)>,
+    /// What is going to be seen, in the order of the paths.
+    pub(crate) changes: BTreeMap<PathBuf, Change>,
+    /// Files that are as they should be, but whose programs are still due.
+    pub(crate) due: BTreeSet<PathBuf>,
+    /// What a person's work would be lost of.
+    refused: Vec<(PathBuf, ForceTo)>,
+}
+
+/// What happens to a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Make,
+    Write,
+    Attributes,
+    Remove,
+    Restore,
+    RunPrograms,
+}
+
+/// All that a plan is made of.
+pub(crate) struct Circumstances<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) definition: &'a ScaffoldDefinition,
+    /// Stays inside of the target.
+    pub(crate) tracker: &'a Tracker,
+    pub(crate) record: &'a Record,
+    pub(crate) rendered: &'a Rendered,
+    /// The targets of other scaffolds, which are not ours to purge.
+    pub(crate) others: &'a [PathBuf],
+    /// Whether there are programs to be called for a file.
+    pub(crate) has_programs: &'a dyn Fn(&Path) -> bool,
+}
+
+impl Change {
+    /// In the past tense.
+    pub(crate) fn done(self) -> &'static str {
+        match self {
+            Change::Make => "made",
+            Change::Write => "wrote",
+            Change::Attributes => "changed mode or owner of",
+            Change::Remove => "removed",
+            Change::Restore => "restored",
+            Change::RunPrograms => "called the programs for",
+        }
+    }
+
+    /// What would be done.
+    pub(crate) fn doing(self) -> &'static str {
+        match self {
+            Change::Make => "would make",
+            Change::Write => "would write",
+            Change::Attributes => "would change mode or owner of",
+            Change::Remove => "would remove",
+            Change::Restore => "would restore",
+            Change::RunPrograms => "would call the programs for",
+        }
+    }
+
+    fn of(current: &State, desired: &State) -> Change {
+        match (current, desired) {
+            (_, State::Absent) => Change::Remove,
+            (State::Absent, _) => Change::Make,
+            (State::File { content, .. }, State::File { content: wanted, .. }) if content == wanted => {
+                Change::Attributes
+            }
+            (State::Directory { .. }, State::Directory { .. }) => Change::Attributes,
+            _ => Change::Write,
+        }
+    }
+}
+
+impl Plan {
+    /// Finds out what has to be done.
+    pub(crate) fn of(circumstances: &Circumstances<'_>) -> Result<Plan> {
+        let mut plan = Plan::default();
+        let target = circumstances.definition.target();
+        let attributes = Wanted::of(circumstances.definition, circumstances.host)?;
+        let mut in_the_way = Vec::new();
+        plan.want(circumstances, &attributes, target, &Item::Directory, &mut in_the_way)?;
+        for (path, item) in circumstances.rendered {
+            plan.want(circumstances, &attributes, &target.join(path), item, &mut in_the_way)?;
+        }
+        let wanted: BTreeSet<PathBuf> = plan.make.iter().map(|(path, _)| path.clone()).collect();
+        let is_gone = |path: &PathBuf| path.starts_with(target) && path != target && !wanted.contains(path);
+        for (path, track) in circumstances.record.tracks().iter().rev().filter(|(path, _)| is_gone(path)) {
+            plan.give_up(circumstances, path, track)?;
+        }
+        if circumstances.definition.purge {
+            purge::purge(circumstances, &wanted, &mut plan)?;
+        }
+        plan.make_way(circumstances, &in_the_way)?;
+        // What is deepest has the last name.
+        plan.clear.sort();
+        plan.clear.dedup();
+        plan.clear.reverse();
+        Ok(plan)
+    }
+
+    /// Whether everything is as it should be.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.refused.is_empty()
+    }
+
+    /// Why it needs force, if it does.
+    pub(crate) fn refusal(&self, host: &Host) -> Option<String> {
+        let words = |(path, to): &(PathBuf, ForceTo)| {
+            let what = if *to == ForceTo::Restore { "deleted" } else { "changed" };
+            format!("{} has been {what}", host.below_root(path).display())
+        };
+        (!self.refused.is_empty()).then(|| self.refused.iter().map(words).collect::<Vec<_>>().join(", "))
+    }
+
+    /// All changes, each with these words before its path.
+    pub(crate) fn shown(&self, host: &Host, words: fn(Change) -> &'static str) -> Vec<String> {
+        let shown =
+            |(path, change): (&PathBuf, &Change)| format!("{} {}", words(*change), host.below_root(path).display());
+        self.changes.iter().map(shown).collect()
+    }
+
+    /// What has to become of one path that is wanted.
+    fn want(
+        &mut self,
+        circumstances: &Circumstances<'_>,
+        attributes: &Wanted,
+        path: &Path,
+        item: &Item,
+        in_the_way: &mut Vec<PathBuf>,
+    ) -> Result<()> {
+        let record = circumstances.record;
+        let track = record.tracks().get(path);
+        let current = circumstances.tracker.state(path)?;
+        let rendered = attributes.state(item, track.map_or(&current, |track| &track.base));
+        let is_file = matches!(item, Item::File { .. });
+        // What programs have made of it is as good as what was rendered.
+        let made = track.and_then(|track| track.made.as_ref());
+        let desired = match (record.rendered(path), made) {
+            (Some(before), Some(made)) if *before == rendered => made.clone(),
+            _ => rendered.clone(),
+        };
+        let is_due = is_file && record.is_due(path) && (circumstances.has_programs)(path);
+        let decision = tracked::decide(track, &current, &desired);
+        match decision {
+            Decision::Nothing if is_due => {
+                self.due.insert(path.to_owned());
+                self.changes.insert(path.to_owned(), Change::RunPrograms);
+            }
+            Decision::Nothing => {}
+            _ => {
+                if let Decision::NeedsForce(to) = decision
+                    && !is_due
+                {
+                    self.refused.push((path.to_owned(), to));
+                }
+                self.changes.insert(path.to_owned(), Change::of(&current, &rendered));
+                let is_directory = |state: &State| matches!(state, State::Directory { .. });
+                if current != State::Absent && is_directory(&current) != is_directory(&rendered) {
+                    in_the_way.push(path.to_owned());
+                }
+                self.make.push((path.to_owned(), rendered));
+                return Ok(());
+            }
+        }
+        self.make.push((path.to_owned(), desired));
+        Ok(())
+    }
+
+    /// What has to become of one path that the source has no more.
+    fn give_up(&mut self, circumstances: &Circumstances<'_>, path: PathBuf, track: &Track) -> Result<()> {
+        let current = circumstances.tracker.state(&path)?;
+        let purges = circumstances.definition.purge && purge::may_go(circumstances, &path)?;
+        let wanted = if purges { &State::Absent } else { &track.base };
+        if current == *wanted {
+            // Then only what we know of it goes, when there is something else to do.
+            if current == track.base {
+                self.restore.push(path);
+            }
+            return Ok(());
+        }
+        let is_directory = matches!(current, State::Directory { .. });
+        if *wanted == State::Absent && is_directory {
+            // It stays where somebody has something in it; what is purged of that is not known yet.
+            if !purges {
+                if self.empties(circumstances, &path)? {
+                    self.changes.insert(path.clone(), Change::Remove);
+                }
+                self.restore.push(path);
+            }
+            return Ok(());
+        }
+        let was_removed = purges && track.made == Some(State::Absent);
+        if was_removed {
+            self.found_anew.push(path.clone());
+        } else if tracked::decide(Some(track), &current, wanted) == Decision::NeedsForce(ForceTo::Overwrite) {
+            self.refused.push((path.clone(), ForceTo::Overwrite));
+        }
+        let change = if *wanted == State::Absent { Change::Remove } else { Change::Restore };
+        self.changes.insert(path.clone(), change);
+        if purges { &mut self.clear } else { &mut self.restore }.push(path);
+        Ok(())
+    }
+
+    /// Whether everything in a directory goes.
+    pub(crate) fn empties(&self, circumstances: &Circumstances<'_>, directory: &Path) -> Result<bool> {
+        let names = circumstances.tracker.place(&directory.join("x")).siblings()?;
+        Ok(names.into_iter().all(|name| {
+            let path = directory.join(name);
+            self.changes.get(&path) == Some(&Change::Remove)
+        }))
+    }
+
+    /// Sees to it that nothing is lost of what is in the way: a directory may have to make way for a file.
+    fn make_way(&mut self, circumstances: &Circumstances<'_>, in_the_way: &[PathBuf]) -> Result<()> {
+        for path in in_the_way {
+            if matches!(circumstances.tracker.state(path)?, State::Directory { .. })
+                && !self.empties(circumstances, path)?
+            {
+                let shown = circumstances.host.below_root(path);
+                return Err(Obstacle::Never(format!(
+                    "{} is a directory with something in it, and would become a file",
+                    shown.display()
+                )));
+            }
+            self.clear.push(path.clone());
+        }
+        Ok(())
+    }
+}
+
+/// What is declared about modes and owners.
+struct Wanted {
+    uid: Option<u32>,
+    gid: Option<u32>,
+    mode: Option<u32>,
+    dir_mode: Option<u32>,
+}
+
+impl Wanted {
+    fn of(definition: &ScaffoldDefinition, host: &Host) -> Result<Wanted> {
+        let mode = |key, text: &Option<String>| text.as_deref().and_then(|text| values::mode(key, text).ok());
+        let (mut uid, mut gid) = (None, None);
+        if definition.owner.is_some() || definition.group.is_some() {
+            let accounts = Accounts::of(host)?;
+            uid = definition.owner.as_deref().map(|owner| accounts.user(owner)).transpose()?;
+            gid = definition.group.as_deref().map(|group| accounts.group(group)).transpose()?;
+        }
+        let (mode, dir_mode) = (mode("mode", &definition.mode), mode("dir_mode", &definition.dir_mode));
+        Ok(Wanted { uid, gid, mode, dir_mode })
+    }
+
+    /// What something shall be. Where nothing is declared, mode and owner are those that were there before us, or the usual ones.
+    fn state(&self, item: &Item, base: &State) -> State {
+        let usual = Attributes {
+            mode: if matches!(item, Item::Directory) { DIRECTORY_MODE } else { FILE_MODE },
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+        };
+        let found = match (item, base) {
+            (Item::Directory, State::Directory { attributes })
+            | (Item::File { .. }, State::File { attributes, .. }) => Some(*attributes),
+            (Item::Symlink(_), State::Symlink { uid, gid, .. }) => Some(Attributes { uid: *uid, gid: *gid, ..usual }),
+            _ => None,
+        };
+        let start = found.unwrap_or(usual);
+        let (uid, gid) = (self.uid.unwrap_or(start.uid), self.gid.unwrap_or(start.gid));
+        match item {
+            Item::Directory => {
+                State::Directory { attributes: Attributes { mode: self.dir_mode.unwrap_or(start.mode), uid, gid } }
+            }
+            Item::Symlink(target) => State::Symlink { target: target.clone().into(), uid, gid },
+            Item::File { bytes, executable } => {
+                let mode = self.mode.unwrap_or(start.mode);
+                // Who may read a program may execute it.
+                let mode = if *executable { mode | (mode & 0o444) >> 2 } else { mode };
+                State::File { content: Digest::of_bytes(bytes), attributes: Attributes { mode, uid, gid } }
+            }
+        }
+    }
+}

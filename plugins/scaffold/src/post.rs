@@ -1,0 +1,112 @@
+//! Programs that are called for files that have changed.
+
+use crate::definition::{Post, ScaffoldDefinition};
+use crate::obstacle::{Obstacle, Result};
+use glob::{MatchOptions, Pattern};
+use holo_plugin::process::{self, Program};
+use holo_plugin::{Host, Output};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::time::Duration;
+
+/// What stands for the path of the file.
+const PLACEHOLDER: &[u8] = b"{}";
+
+/// The programs of a scaffold.
+pub(crate) struct Programs<'a> {
+    target: &'a Path,
+    timeout: Option<Duration>,
+    programs: Vec<(Pattern, &'a Post)>,
+}
+
+impl<'a> Programs<'a> {
+    /// Those that are defined. One may take as long as this.
+    pub(crate) fn of(definition: &'a ScaffoldDefinition, timeout: Option<Duration>) -> Result<Programs<'a>> {
+        let programs =
+            definition.post.iter().map(|post| Ok((Pattern::new(&post.glob).map_err(|error| error.msg)?, post)));
+        Ok(Programs { target: definition.target(), timeout, programs: programs.collect::<Result<_>>()? })
+    }
+
+    /// Whether there is a program to be called for this file.
+    pub(crate) fn are_for(&self, path: &Path) -> bool {
+        self.of_file(path).next().is_some()
+    }
+
+    fn of_file(&self, path: &Path) -> impl Iterator<Item = &'a Post> {
+        let below = path.strip_prefix(self.target).unwrap_or(path).to_owned();
+        let options = MatchOptions { require_literal_separator: true, ..MatchOptions::new() };
+        self.programs.iter().filter_map(move |(pattern, post)| {
+            let matched = if post.glob.contains('/') { below.as_path() } else { Path::new(below.file_name()?) };
+            pattern.matches_path_with(matched, options).then_some(*post)
+        })
+    }
+
+    /// Calls the programs for a file, or says what would be called where that is not the system that is running.
+    pub(crate) fn call(&self, path: &Path, host: &Host, output: &mut Output<'_>) -> Result<()> {
+        for post in self.of_file(path) {
+            let program = program(post.command.words(), path, self.timeout);
+            if host.test_mode() {
+                output.print(format!("MOCK: {program}\n"));
+                continue;
+            }
+            if let Some(failure) = process::run(&program, output)?.failure() {
+                return Err(Obstacle::Never(format!("`{program}` failed: {failure}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn program(words: &[String], path: &Path, timeout: Option<Duration>) -> Program {
+    let has_place = words.iter().any(|word| word.contains("{}"));
+    let mut words = words.iter().map(|word| with_path(word, path)).chain((!has_place).then(|| path.into()));
+    let mut program = Program::new(words.next().unwrap_or_default());
+    program.args(words);
+    if let Some(timeout) = timeout {
+        program.timeout(timeout);
+    }
+    program
+}
+
+fn with_path(word: &str, path: &Path) -> OsString {
+    let parts: Vec<&[u8]> = bstr::ByteSlice::split_str(word.as_bytes(), PLACEHOLDER).collect();
+    OsString::from_vec(parts.join(OsStr::as_bytes(path.as_os_str())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_is_where_it_is_wanted_or_last() {
+        let shown = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            program(&words, Path::new("/etc/a b"), None).to_string()
+        };
+        assert_eq!(shown(&["chmod", "+x", "{}"]), "chmod +x '/etc/a b'");
+        assert_eq!(shown(&["chmod", "+x"]), "chmod +x '/etc/a b'");
+        assert_eq!(shown(&["cp", "{}", "--to={}.bak"]), "cp '/etc/a b' '--to=/etc/a b.bak'");
+    }
+
+    #[test]
+    fn patterns_are_for_names_or_for_paths() {
+        let definition = |glob: &str| -> ScaffoldDefinition {
+            let post = serde_json::json!([{ "glob": glob, "command": "x" }]);
+            serde_json::from_value(serde_json::json!({ "target": "/t", "source": "s", "post": post })).unwrap()
+        };
+        for (glob, path, is_for) in [
+            ("*.sh", "/t/a.sh", true),
+            ("*.sh", "/t/b/a.sh", true),
+            ("*.sh", "/t/b/a.sh.conf", false),
+            ("b/*.sh", "/t/b/a.sh", true),
+            ("b/*.sh", "/t/b/c/a.sh", false),
+            ("**/*.sh", "/t/b/c/a.sh", true),
+            ("*", "/t/.hidden", true),
+        ] {
+            let definition = definition(glob);
+            let programs = Programs::of(&definition, None).ok().unwrap();
+            assert_eq!(programs.are_for(Path::new(path)), is_for, "{glob} {path}");
+        }
+    }
+}

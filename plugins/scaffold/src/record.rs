@@ -1,0 +1,80 @@
+//! What is remembered of a scaffold.
+
+use bstr::BString;
+use holo_plugin::Text;
+use holo_plugin::tracked::{HasTracks, State, Tracks};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// What is remembered of a scaffold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Record {
+    /// What was there before us, and what we made.
+    tracks: Tracks,
+    /// The files whose programs have not all ended well since the file was written.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    due: BTreeSet<Text>,
+    /// The files that their programs have changed, as they were before that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    rendered: Vec<Rendered>,
+}
+
+/// A file as it was rendered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rendered {
+    path: Text,
+    state: State,
+}
+
+impl HasTracks for Record {
+    fn tracks(&mut self) -> &mut Tracks {
+        &mut self.tracks
+    }
+}
+
+impl Record {
+    /// What was there before us, and what we made.
+    pub(crate) fn tracks(&self) -> &Tracks {
+        &self.tracks
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn tracks_mut(&mut self) -> &mut Tracks {
+        &mut self.tracks
+    }
+
+    /// Whether a file's programs have not all ended well since it was written.
+    pub(crate) fn is_due(&self, path: &Path) -> bool {
+        self.due.contains(&Text(bytes(path)))
+    }
+
+    /// Sets whose programs are to be called.
+    pub(crate) fn set_due(&mut self, paths: &BTreeSet<&Path>) {
+        self.due = paths.iter().map(|path| Text(bytes(path))).collect();
+    }
+
+    /// What a file was rendered as, if a program has changed it since.
+    pub(crate) fn rendered(&self, path: &Path) -> Option<&State> {
+        self.rendered.iter().find(|rendered| rendered.path.0 == bytes(path)).map(|rendered| &rendered.state)
+    }
+
+    /// Remembers what a file was rendered as, and that this is what its programs have made of it.
+    pub(crate) fn set_rendered(&mut self, path: &Path, rendered: State, made: State) {
+        self.tracks.set_made(path, made);
+        self.rendered.push(Rendered { path: Text(bytes(path)), state: rendered });
+    }
+
+    /// Forgets what files were rendered as, but for these.
+    pub(crate) fn forget_rendered(&mut self, keep: &BTreeSet<&Path>) {
+        let keep: BTreeSet<BString> = keep.iter().map(|path| bytes(path)).collect();
+        self.rendered.retain(|rendered| keep.contains(&rendered.path.0));
+    }
+}
+
+fn bytes(path: &Path) -> BString {
+    path.as_os_str().as_bytes().into()
+}

@@ -1,0 +1,93 @@
+//! A directory of templates becomes a tree of files, in memory.
+
+use crate::definition::ScaffoldDefinition;
+use crate::engine::Engine;
+use crate::obstacle::{Obstacle, Result};
+use crate::source::{Entry, Item, Source};
+use bstr::ByteSlice;
+use holo_plugin::Host;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// What is rendered, by paths below the target; the target itself is not among them.
+pub(crate) type Rendered = BTreeMap<PathBuf, Item>;
+
+/// Renders all templates; nothing is written.
+pub(crate) fn render(definition: &ScaffoldDefinition, file: &Path, host: &Host) -> Result<Rendered> {
+    let source = Source::open(definition, host)?;
+    let engine = Engine::new(definition, file, &source, host)?;
+    let mut rendered = Rendered::new();
+    // What the directories of the source are called in the target; none if they are left out.
+    let mut directories = BTreeMap::from([(PathBuf::new(), Some(PathBuf::new()))]);
+    let mut made_of: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
+    for entry in source.entries()? {
+        let parent = entry.path.parent().unwrap_or(Path::new(""));
+        let Some(Some(folder)) = directories.get(parent) else { continue };
+        let path = name(&entry, definition, &engine)?.map(|name| folder.join(name));
+        if matches!(entry.item, Item::Directory) {
+            directories.insert(entry.path.clone(), path.clone());
+        }
+        let Some(path) = path else { continue };
+        let Some(item) = content(entry.item, &entry.shown, definition, &engine)? else { continue };
+        if let Some(other) = made_of.insert(path.clone(), entry.shown.clone()) {
+            let (one, other) = (entry.shown.display(), other.display());
+            return Err(Obstacle::Never(format!("{other} and {one} both become {}", path.display())));
+        }
+        rendered.insert(path, item);
+    }
+    if definition.skip_empty {
+        leave_out_empty_directories(&mut rendered);
+    }
+    Ok(rendered)
+}
+
+/// What something is called in the target; none if its name is rendered into nothing.
+fn name(entry: &Entry, definition: &ScaffoldDefinition, engine: &Engine) -> Result<Option<OsString>> {
+    let raw = entry.path.file_name().unwrap_or_default();
+    let suffixes = definition.engine.suffixes().iter().filter(|_| matches!(entry.item, Item::File { .. }));
+    let without = |suffix: &&str| raw.as_bytes().strip_suffix(suffix.as_bytes()).filter(|name| !name.is_empty());
+    let raw = suffixes.filter_map(without).next().map_or(raw, OsStr::from_bytes);
+    // A name that is no text is no template.
+    let Some(text) = raw.to_str() else { return Ok(Some(raw.to_owned())) };
+    let rendered = engine.render(&format!("name of {}", entry.shown.display()), text)?;
+    match rendered.as_str() {
+        "" => Ok(None),
+        "." | ".." => Err(wrong_name(entry, &rendered)),
+        _ if rendered.contains(|letter: char| letter == '/' || letter.is_control()) => {
+            Err(wrong_name(entry, &rendered))
+        }
+        _ => Ok(Some(OsString::from_vec(rendered.into_bytes()))),
+    }
+}
+
+fn wrong_name(entry: &Entry, rendered: &str) -> Obstacle {
+    Obstacle::Never(format!("the name of {} becomes {rendered:?}, which is no name", entry.shown.display()))
+}
+
+/// What becomes of something; none if it is left out.
+fn content(item: Item, shown: &Path, definition: &ScaffoldDefinition, engine: &Engine) -> Result<Option<Item>> {
+    let Item::File { mut bytes, executable } = item else { return Ok(Some(item)) };
+    // What is not text is copied.
+    if !bytes.contains(&0)
+        && let Ok(text) = bytes.to_str()
+    {
+        bytes = engine.render(&shown.display().to_string(), text)?.into_bytes();
+    }
+    if definition.skip_empty && bytes.iter().all(u8::is_ascii_whitespace) {
+        return Ok(None);
+    }
+    Ok(Some(Item::File { bytes, executable }))
+}
+
+fn leave_out_empty_directories(rendered: &mut Rendered) {
+    let full: Vec<PathBuf> =
+        rendered.iter().filter(|(_, item)| !matches!(item, Item::Directory)).map(|(path, _)| path.clone()).collect();
+    rendered.retain(|path, item| {
+        !matches!(item, Item::Directory) || {
+            let after = full.partition_point(|other| other < path);
+            full.get(after).is_some_and(|other| other.starts_with(path))
+        }
+    });
+}

@@ -1,0 +1,82 @@
+//! The parts of Go's `text/template` and of Jet that configuration files need, over facts and data.
+//!
+//! Both languages have the same blocks and differ in how they write values, so they are two ways to write one kind of template: what
+//! is read by [`lexer`] and [`parser`], [`go`] or [`jet`], is rendered by [`eval`]. What is undefined is an error, and so is what is not
+//! supported. Values are never rendered themselves.
+
+mod eval;
+mod functions;
+mod go;
+mod jet;
+mod lexer;
+mod parser;
+mod syntax;
+
+use holo_plugin::facts::{Fault, Knowledge};
+use std::io;
+use std::sync::Arc;
+
+/// Which of the two languages it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// Go's `text/template`.
+    Go,
+    /// Jet.
+    Jet,
+}
+
+/// Finds a template that another one includes.
+pub(crate) type Find = Arc<dyn Fn(&str) -> io::Result<Option<String>> + Send + Sync>;
+
+/// What is wrong with a template, and in which line.
+#[derive(Debug)]
+pub(crate) struct Wrong {
+    line: usize,
+    text: String,
+    /// The template that it is in, if it is not the one that is rendered.
+    place: Option<String>,
+}
+
+impl Wrong {
+    fn new(line: usize, text: impl Into<String>) -> Wrong {
+        Wrong { line, text: text.into(), place: None }
+    }
+}
+
+/// Renders templates of one of the languages.
+pub(crate) struct Scripts {
+    pub(crate) dialect: Dialect,
+    pub(crate) delimiters: (String, String),
+    pub(crate) knowledge: Knowledge,
+    pub(crate) partials: Find,
+}
+
+impl Dialect {
+    /// What actions stand between if nothing else is said.
+    pub(crate) fn delimiters(self) -> (&'static str, &'static str) {
+        match self {
+            Dialect::Go => ("{{", "}}"),
+            Dialect::Jet => ("[[", "]]"),
+        }
+    }
+}
+
+impl Scripts {
+    /// Renders a template once. The name is for errors.
+    pub(crate) fn render(&self, name: &str, text: &str) -> Result<String, Fault> {
+        let rendered = self.parse(text).and_then(|nodes| eval::render(self, &nodes));
+        rendered.map_err(|wrong| Fault {
+            place: wrong.place.unwrap_or_else(|| name.to_owned()),
+            line: Some(wrong.line),
+            text: wrong.text,
+        })
+    }
+
+    fn parse(&self, text: &str) -> Result<Vec<syntax::Node>, Wrong> {
+        let (open, close) = &self.delimiters;
+        parser::parse(lexer::parts(text, self.dialect, (open, close))?, self.dialect)
+    }
+}
+
+#[cfg(test)]
+mod tests;

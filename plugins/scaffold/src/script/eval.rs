@@ -1,0 +1,348 @@
+//! Renders a template that has been read.
+
+use super::syntax::{Expression, Names, Node, Operator};
+use super::{Dialect, Scripts, Wrong, functions};
+use holo_plugin::facts::key;
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// So deep templates may include each other.
+const MAX_INCLUDES: usize = 8;
+
+/// A value, or everything there is: that is not put together unless somebody wants it.
+#[derive(Clone, Debug)]
+enum Item<'a> {
+    Root,
+    Value(Cow<'a, Value>),
+}
+
+impl Item<'_> {
+    fn of(value: Value) -> Self {
+        Item::Value(Cow::Owned(value))
+    }
+}
+
+/// Renders a template.
+pub(super) fn render(scripts: &Scripts, nodes: &[Node]) -> Result<String, Wrong> {
+    let mut rendering = Rendering { scripts, variables: Vec::new(), text: String::new(), includes: 0 };
+    rendering.all(nodes, &Item::Root)?;
+    Ok(rendering.text)
+}
+
+struct Rendering<'a> {
+    scripts: &'a Scripts,
+    variables: Vec<(String, Item<'a>)>,
+    text: String,
+    includes: usize,
+}
+
+impl<'a> Rendering<'a> {
+    /// Renders nodes; variables that they declare are gone afterwards.
+    fn all(&mut self, nodes: &[Node], dot: &Item<'a>) -> Result<(), Wrong> {
+        let known = self.variables.len();
+        nodes.iter().try_for_each(|node| self.one(node, dot))?;
+        self.variables.truncate(known);
+        Ok(())
+    }
+
+    fn one(&mut self, node: &Node, dot: &Item<'a>) -> Result<(), Wrong> {
+        match node {
+            Node::Text(text) => self.text.push_str(text),
+            Node::Print { line, expression } => {
+                let item = self.item(expression, dot).map_err(|text| Wrong::new(*line, text))?;
+                let text = written(&item).map_err(|kind| {
+                    Wrong::new(*line, format!("{} is {kind}, which has no text of its own", expression.shown()))
+                })?;
+                self.text.push_str(&text);
+            }
+            Node::Assign { line, name, declare, expression } => {
+                let item = self.item(expression, dot).map_err(|text| Wrong::new(*line, text))?;
+                match self.variables.iter_mut().rev().find(|(known, _)| known == name) {
+                    Some((_, known)) if !declare => *known = item,
+                    _ if *declare => self.variables.push((name.clone(), item)),
+                    _ => return Err(Wrong::new(*line, format!("{name} is undefined; := makes it"))),
+                }
+            }
+            Node::If { branches, otherwise } => {
+                let known = self.variables.len();
+                for branch in branches {
+                    let wrong = |text| Wrong::new(branch.line, text);
+                    let item = self.item(&branch.condition, dot).map_err(wrong)?;
+                    let holds = is_true(&item);
+                    self.variables.extend(branch.name.iter().map(|name| (name.clone(), item.clone())));
+                    if holds {
+                        self.all(&branch.body, dot)?;
+                        self.variables.truncate(known);
+                        return Ok(());
+                    }
+                }
+                self.all(otherwise, dot)?;
+                self.variables.truncate(known);
+            }
+            Node::Range { line, names, over, body, otherwise } => {
+                let item = self.item(over, dot).map_err(|text| Wrong::new(*line, text))?;
+                self.range(*line, names, over, item, dot, (body, otherwise))?;
+            }
+            Node::With { line, name, expression, body, otherwise } => {
+                let item = self.item(expression, dot).map_err(|text| Wrong::new(*line, text))?;
+                let known = self.variables.len();
+                self.variables.extend(name.iter().map(|name| (name.clone(), item.clone())));
+                if is_true(&item) { self.all(body, &item) } else { self.all(otherwise, dot) }?;
+                self.variables.truncate(known);
+            }
+            Node::Include { line, name, context } => self.include(*line, name, context.as_ref(), dot)?,
+        }
+        Ok(())
+    }
+
+    fn range(
+        &mut self,
+        line: usize,
+        names: &Names,
+        over: &Expression,
+        item: Item<'a>,
+        dot: &Item<'a>,
+        (body, otherwise): (&[Node], &[Node]),
+    ) -> Result<(), Wrong> {
+        let cannot =
+            |kind: &str| Wrong::new(line, format!("{} is {kind}; range wants a list or a table", over.shown()));
+        let items: Vec<(Value, Item<'a>)> = match item {
+            Item::Root => return Err(cannot("everything there is")),
+            Item::Value(Cow::Borrowed(Value::Array(list))) => {
+                (0_u64..).map(Value::from).zip(list.iter().map(|value| Item::Value(Cow::Borrowed(value)))).collect()
+            }
+            Item::Value(Cow::Borrowed(Value::Object(table))) => {
+                let entries = table.iter();
+                entries.map(|(key, value)| (Value::from(key.as_str()), Item::Value(Cow::Borrowed(value)))).collect()
+            }
+            Item::Value(value) => match value.into_owned() {
+                Value::Array(list) => (0_u64..).map(Value::from).zip(list.into_iter().map(Item::of)).collect(),
+                Value::Object(table) => table.into_iter().map(|(key, value)| (key.into(), Item::of(value))).collect(),
+                Value::Null => Vec::new(),
+                other => return Err(cannot(functions::kind(&other))),
+            },
+        };
+        if items.is_empty() {
+            return self.all(otherwise, dot);
+        }
+        let known = self.variables.len();
+        for (key, value) in items {
+            self.variables.extend(names.key.iter().map(|name| (name.clone(), Item::of(key.clone()))));
+            self.variables.extend(names.value.iter().map(|name| (name.clone(), value.clone())));
+            self.all(body, if names.dot { &value } else { dot })?;
+            self.variables.truncate(known);
+        }
+        Ok(())
+    }
+
+    fn include(
+        &mut self,
+        line: usize,
+        name: &Expression,
+        context: Option<&Expression>,
+        dot: &Item<'a>,
+    ) -> Result<(), Wrong> {
+        let wrong = |text: String| Wrong::new(line, text);
+        let name = match self.item(name, dot).map_err(wrong)? {
+            Item::Value(value) if value.is_string() => value.as_str().unwrap_or_default().to_owned(),
+            _ => return Err(wrong("the name of a template is a string".to_owned())),
+        };
+        // In Go a template that is given nothing has nothing; here undefined names are errors anyway.
+        let context = match context {
+            Some(context) => self.item(context, dot).map_err(wrong)?,
+            None if self.scripts.dialect == Dialect::Go => Item::of(Value::Null),
+            None => dot.clone(),
+        };
+        if self.includes == MAX_INCLUDES {
+            return Err(wrong(format!("templates include each other deeper than {MAX_INCLUDES}")));
+        }
+        let text = (self.scripts.partials)(&name).map_err(|error| wrong(format!("{name}: {error}")))?;
+        let text = text.ok_or_else(|| wrong(format!("there is no template {name:?} in _partials")))?;
+        let within = |wrong: Wrong| Wrong { place: wrong.place.or_else(|| Some(format!("_partials/{name}"))), ..wrong };
+        let nodes = self.scripts.parse(&text).map_err(within)?;
+        let outside =
+            if self.scripts.dialect == Dialect::Go { std::mem::take(&mut self.variables) } else { Vec::new() };
+        self.includes += 1;
+        let rendered = self.all(&nodes, &context).map_err(within);
+        self.includes -= 1;
+        if self.scripts.dialect == Dialect::Go {
+            self.variables = outside;
+        }
+        rendered
+    }
+
+    fn value(&self, expression: &Expression, dot: &Item<'a>) -> Result<Cow<'a, Value>, String> {
+        match self.item(expression, dot)? {
+            Item::Value(value) => Ok(value),
+            Item::Root => Err(format!("{} is everything there is, not a value", expression.shown())),
+        }
+    }
+
+    fn item(&self, expression: &Expression, dot: &Item<'a>) -> Result<Item<'a>, String> {
+        let undefined = || format!("{} is undefined", expression.shown());
+        Ok(match expression {
+            Expression::Literal(value) => Item::of(value.clone()),
+            Expression::Dot => dot.clone(),
+            Expression::Root => Item::Root,
+            Expression::Variable(name) => match self.variables.iter().rev().find(|(known, _)| known == name) {
+                Some((_, item)) => item.clone(),
+                None if self.scripts.dialect == Dialect::Jet => {
+                    Item::Value(Cow::Borrowed(self.global(name)?.ok_or_else(undefined)?))
+                }
+                None => return Err(format!("${name} is undefined")),
+            },
+            Expression::Field(of, name) => match self.item(of, dot)? {
+                Item::Root => Item::Value(Cow::Borrowed(self.global(name)?.ok_or_else(undefined)?)),
+                Item::Value(value) => Item::Value(child(value, |value| value.get(name)).ok_or_else(undefined)?),
+            },
+            Expression::Index(of, index) => {
+                let index = self.value(index, dot)?;
+                match self.item(of, dot)? {
+                    Item::Root => {
+                        let name = index.as_str().ok_or_else(undefined)?;
+                        Item::Value(Cow::Borrowed(self.global(name)?.ok_or_else(undefined)?))
+                    }
+                    Item::Value(value) => Item::Value(at(value, &index)?),
+                }
+            }
+            Expression::Not(of) => Item::of((!is_true(&self.item(of, dot)?)).into()),
+            Expression::Minus(of) => {
+                let value = self.value(of, dot)?;
+                Item::of(functions::calculate(&Value::from(0), Operator::Minus, &value)?)
+            }
+            Expression::Binary(left, Operator::And, right) => {
+                Item::of((is_true(&self.item(left, dot)?) && is_true(&self.item(right, dot)?)).into())
+            }
+            Expression::Binary(left, Operator::Or, right) => {
+                Item::of((is_true(&self.item(left, dot)?) || is_true(&self.item(right, dot)?)).into())
+            }
+            Expression::Binary(left, operator, right) => {
+                let (left, right) = (self.value(left, dot)?, self.value(right, dot)?);
+                Item::of(functions::calculate(&left, *operator, &right)?)
+            }
+            Expression::Choice(parts) => {
+                let [condition, yes, no] = &**parts;
+                self.item(if is_true(&self.item(condition, dot)?) { yes } else { no }, dot)?
+            }
+            Expression::Call(name, arguments) => self.call(name, arguments, dot)?,
+        })
+    }
+
+    fn call(&self, name: &str, arguments: &[Expression], dot: &Item<'a>) -> Result<Item<'a>, String> {
+        let dialect = self.scripts.dialect;
+        match (name, dialect) {
+            // These look no further than they have to.
+            ("and" | "or", Dialect::Go) if !arguments.is_empty() => {
+                let mut last = Item::of(Value::Null);
+                for argument in arguments {
+                    last = self.item(argument, dot)?;
+                    if is_true(&last) == (name == "or") {
+                        break;
+                    }
+                }
+                return Ok(last);
+            }
+            ("isset", Dialect::Jet) => return self.is_set(arguments, dot),
+            ("index", Dialect::Go) if !arguments.is_empty() => {
+                let mut value = self.value(&arguments[0], dot)?;
+                for argument in &arguments[1..] {
+                    value = at(value, &*self.value(argument, dot)?)?;
+                }
+                return Ok(Item::Value(value));
+            }
+            ("lookup", _) => return self.lookup(arguments, dot),
+            _ => {}
+        }
+        let values = arguments.iter().map(|argument| self.value(argument, dot)).collect::<Result<Vec<_>, _>>()?;
+        functions::call(dialect, name, &values).map(Item::of)
+    }
+
+    /// Whether all of these are defined.
+    fn is_set(&self, arguments: &[Expression], dot: &Item<'a>) -> Result<Item<'a>, String> {
+        for argument in arguments {
+            let mut inner = argument;
+            while let Expression::Field(of, _) | Expression::Index(of, _) = inner {
+                inner = of;
+            }
+            match inner {
+                // Data that cannot be read are not data that are not set.
+                Expression::Variable(name) => drop(self.global(name)?),
+                Expression::Dot => {}
+                _ => return Err("isset wants names".to_owned()),
+            }
+            if self.item(argument, dot).is_err() {
+                return Ok(Item::of(false.into()));
+            }
+        }
+        Ok(Item::of(true.into()))
+    }
+
+    /// What the data have for a key, or something else where they have nothing.
+    fn lookup(&self, arguments: &[Expression], dot: &Item<'a>) -> Result<Item<'a>, String> {
+        let [wanted, default @ ..] = arguments else { return Err("lookup wants a key".to_owned()) };
+        if default.len() > 1 {
+            return Err("lookup wants a key, and what counts if there is nothing".to_owned());
+        }
+        let wanted = self.value(wanted, dot)?;
+        let wanted = wanted.as_str().ok_or("the key of lookup is a string")?;
+        let data = self.scripts.knowledge.data().map_err(|fault| fault.to_string())?;
+        match (data.lookup(wanted)?, default.first()) {
+            (Some(value), _) => Ok(Item::Value(Cow::Borrowed(value))),
+            (None, Some(default)) => self.item(default, dot),
+            (None, None) => Err(format!("there is no data at {}", key::shown(wanted))),
+        }
+    }
+
+    /// What is there from the beginning.
+    fn global(&self, name: &str) -> Result<Option<&'a Value>, String> {
+        match name {
+            "facts" => Ok(Some(self.scripts.knowledge.facts().value())),
+            "data" => Ok(Some(self.scripts.knowledge.data().map_err(|fault| fault.to_string())?.value())),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// A part of a value, borrowed where that is.
+fn child<'a>(value: Cow<'a, Value>, find: impl Fn(&Value) -> Option<&Value>) -> Option<Cow<'a, Value>> {
+    match value {
+        Cow::Borrowed(value) => find(value).map(Cow::Borrowed),
+        Cow::Owned(value) => find(&value).cloned().map(Cow::Owned),
+    }
+}
+
+/// What a list has at a place, or a table for a key.
+fn at<'a>(value: Cow<'a, Value>, index: &Value) -> Result<Cow<'a, Value>, String> {
+    let kind = functions::kind(&value);
+    let found = match index {
+        Value::String(key) if value.is_object() => child(value, |value| value.get(key)),
+        Value::Number(place) if value.is_array() => {
+            child(value, |value| place.as_u64().and_then(|place| value.get(usize::try_from(place).ok()?)))
+        }
+        _ => return Err(format!("{kind} has nothing at {index}")),
+    };
+    found.ok_or_else(|| format!("{kind} has nothing at {index}"))
+}
+
+/// What is neither false, nor 0, nor empty, nor nothing.
+fn is_true(item: &Item<'_>) -> bool {
+    match item {
+        Item::Root => true,
+        Item::Value(value) => match &**value {
+            Value::Null => false,
+            Value::Bool(truth) => *truth,
+            Value::Number(number) => number.as_f64() != Some(0.0),
+            Value::String(text) => !text.is_empty(),
+            Value::Array(list) => !list.is_empty(),
+            Value::Object(table) => !table.is_empty(),
+        },
+    }
+}
+
+/// A value where a template shows it; what it is, if it cannot be shown.
+fn written(item: &Item<'_>) -> Result<String, &'static str> {
+    match item {
+        Item::Root => Err("everything there is"),
+        Item::Value(value) => functions::text(value),
+    }
+}

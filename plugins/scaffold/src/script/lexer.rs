@@ -1,0 +1,275 @@
+//! Takes a template apart: text, actions between delimiters, and the words of actions.
+
+use super::{Dialect, Wrong};
+use serde_json::Value;
+
+/// So many words an action may have: what it becomes is as deep, and is gone through recursively.
+const MAX_WORDS: usize = 250;
+
+/// A part of a template.
+#[derive(Debug)]
+pub(super) enum Part {
+    Text(String),
+    Action { line: usize, words: Vec<Word> },
+}
+
+/// A word of an action.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Word {
+    pub(super) kind: Kind,
+    /// Whether no space is before it.
+    pub(super) glued: bool,
+}
+
+/// What a word is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Kind {
+    Name(String),
+    /// `.name`
+    Field(String),
+    Dot,
+    /// `$name`, or `$` without a name.
+    Variable(String),
+    Literal(Value),
+    Symbol(&'static str),
+}
+
+/// The longer ones first.
+const SYMBOLS: [&str; 25] = [
+    ":=", "==", "!=", "<=", ">=", "&&", "||", "(", ")", "[", "]", ",", "|", "=", "<", ">", "+", "-", "*", "/", "%",
+    "!", "?", ":", ";",
+];
+
+struct Lexer<'a> {
+    rest: &'a str,
+    line: usize,
+    dialect: Dialect,
+    open: &'a str,
+    close: &'a str,
+}
+
+/// Takes a template apart.
+pub(super) fn parts(text: &str, dialect: Dialect, (open, close): (&str, &str)) -> Result<Vec<Part>, Wrong> {
+    let mut lexer = Lexer { rest: text, line: 1, dialect, open, close };
+    let mut parts = Vec::new();
+    let mut trims = false;
+    loop {
+        let (text, next) = lexer.text();
+        let text = if trims { text.trim_start() } else { text };
+        let mut text = text.to_owned();
+        match next {
+            None => {
+                parts.push(Part::Text(text));
+                return Ok(parts);
+            }
+            Some(Next::Comment) => {
+                lexer.skip_comment()?;
+                parts.push(Part::Text(text));
+                trims = false;
+            }
+            Some(Next::Action) => {
+                let line = lexer.line;
+                if lexer.begins_trimming() {
+                    text.truncate(text.trim_end().len());
+                }
+                parts.push(Part::Text(text));
+                let words;
+                (words, trims) = lexer.action(line)?;
+                if let Some(words) = words {
+                    parts.push(Part::Action { line, words });
+                }
+            }
+        }
+    }
+}
+
+enum Next {
+    Action,
+    Comment,
+}
+
+impl<'a> Lexer<'a> {
+    fn take(&mut self, length: usize) -> &'a str {
+        let (taken, rest) = self.rest.split_at(length);
+        self.line += taken.bytes().filter(|byte| *byte == b'\n').count();
+        self.rest = rest;
+        taken
+    }
+
+    /// The text up to what is not text, and what that is.
+    fn text(&mut self) -> (&'a str, Option<Next>) {
+        let action = self.rest.find(self.open);
+        let comment = if self.dialect == Dialect::Jet { self.rest.find("{*") } else { None };
+        match (action, comment) {
+            (_, Some(comment)) if action.is_none_or(|action| comment < action) => {
+                (self.take(comment), Some(Next::Comment))
+            }
+            (Some(action), _) => {
+                let text = self.take(action);
+                self.take(self.open.len());
+                (text, Some(Next::Action))
+            }
+            _ => (self.take(self.rest.len()), None),
+        }
+    }
+
+    fn skip_comment(&mut self) -> Result<(), Wrong> {
+        match self.rest.find("*}") {
+            Some(end) => {
+                self.take(end + 2);
+                Ok(())
+            }
+            None => Err(Wrong::new(self.line, "the comment {* is not closed")),
+        }
+    }
+
+    /// After the opening delimiter: whether the white space before it goes.
+    fn begins_trimming(&mut self) -> bool {
+        let trims = self.rest.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_whitespace()));
+        if trims {
+            self.take(1);
+        }
+        trims
+    }
+
+    fn skip_space(&mut self) -> bool {
+        let length = self.rest.len() - self.rest.trim_start().len();
+        self.take(length);
+        length > 0
+    }
+
+    /// Whether the action ends here, and whether the white space after it goes.
+    fn ends(&mut self, spaced: bool) -> Option<bool> {
+        let trims = spaced && self.rest.strip_prefix('-').is_some_and(|rest| rest.starts_with(self.close));
+        if trims || self.rest.starts_with(self.close) {
+            self.take(self.close.len() + usize::from(trims));
+            return Some(trims);
+        }
+        None
+    }
+
+    /// The words of an action up to its closing delimiter, none if it is a comment; and whether the white space after it goes.
+    fn action(&mut self, line: usize) -> Result<(Option<Vec<Word>>, bool), Wrong> {
+        let mut spaced = self.skip_space();
+        if self.dialect == Dialect::Go && self.rest.starts_with("/*") {
+            let end = self.rest.find("*/").ok_or_else(|| Wrong::new(line, "the comment /* is not closed"))?;
+            self.take(end + 2);
+            spaced = self.skip_space();
+            let trims = self.ends(spaced);
+            return trims.map(|trims| (None, trims)).ok_or_else(|| Wrong::new(line, "a comment stands alone"));
+        }
+        let mut words: Vec<Word> = Vec::new();
+        let mut brackets = 0_usize;
+        loop {
+            if brackets == 0
+                && let Some(trims) = self.ends(spaced)
+            {
+                return Ok((Some(words), trims));
+            }
+            if self.rest.is_empty() {
+                return Err(Wrong::new(line, format!("{} is not closed", self.open)));
+            }
+            let kind = self.word(line)?;
+            match kind {
+                Kind::Symbol("[") => brackets += 1,
+                Kind::Symbol("]") => brackets = brackets.saturating_sub(1),
+                _ => {}
+            }
+            words.push(Word { kind, glued: !spaced });
+            if words.len() > MAX_WORDS {
+                return Err(Wrong::new(line, format!("this has more than {MAX_WORDS} words")));
+            }
+            spaced = self.skip_space();
+        }
+    }
+
+    fn word(&mut self, line: usize) -> Result<Kind, Wrong> {
+        let mut letters = self.rest.chars();
+        let (first, second) = (letters.next().unwrap_or_default(), letters.next().unwrap_or_default());
+        let negative = self.dialect == Dialect::Go && first == '-' && second.is_ascii_digit();
+        Ok(match first {
+            '.' if is_first_of_name(second) => {
+                self.take(1);
+                Kind::Field(self.name())
+            }
+            '.' if !second.is_ascii_digit() => {
+                self.take(1);
+                Kind::Dot
+            }
+            '$' => {
+                self.take(1);
+                Kind::Variable(self.name())
+            }
+            '"' | '`' => Kind::Literal(Value::String(self.string(line, first)?)),
+            '\'' => return Err(Wrong::new(line, "character constants are not supported; write \"…\"")),
+            _ if first.is_ascii_digit() || negative => Kind::Literal(self.number(line)?),
+            _ if is_first_of_name(first) => match self.name().as_str() {
+                "true" => Kind::Literal(Value::Bool(true)),
+                "false" => Kind::Literal(Value::Bool(false)),
+                "nil" => Kind::Literal(Value::Null),
+                name => Kind::Name(name.to_owned()),
+            },
+            _ => match SYMBOLS.iter().find(|symbol| self.rest.starts_with(**symbol)) {
+                Some(symbol) => {
+                    self.take(symbol.len());
+                    Kind::Symbol(symbol)
+                }
+                None => return Err(Wrong::new(line, format!("unexpected {first:?}"))),
+            },
+        })
+    }
+
+    fn name(&mut self) -> String {
+        let length = self.rest.find(|letter: char| !is_of_name(letter)).unwrap_or(self.rest.len());
+        self.take(length).to_owned()
+    }
+
+    fn number(&mut self, line: usize) -> Result<Value, Wrong> {
+        let after_sign = usize::from(self.rest.starts_with('-'));
+        let is_of_number = |letter: char| is_of_name(letter) || letter == '.';
+        let length = self.rest[after_sign..].find(|letter| !is_of_number(letter)).map(|length| length + after_sign);
+        let text = self.take(length.unwrap_or(self.rest.len()));
+        let float = || text.parse::<f64>().ok().and_then(serde_json::Number::from_f64);
+        let number = text.parse::<i64>().map(serde_json::Number::from).ok().or_else(float);
+        number.map(Value::Number).ok_or_else(|| Wrong::new(line, format!("{text} is no number that is supported")))
+    }
+
+    fn string(&mut self, line: usize, quote: char) -> Result<String, Wrong> {
+        let unclosed = || Wrong::new(line, format!("{quote} is not closed"));
+        self.take(1);
+        if quote == '`' {
+            let end = self.rest.find('`').ok_or_else(unclosed)?;
+            let text = self.take(end).to_owned();
+            self.take(1);
+            return Ok(text);
+        }
+        let mut text = String::new();
+        loop {
+            let letter = self.rest.chars().next().filter(|letter| *letter != '\n').ok_or_else(unclosed)?;
+            self.take(letter.len_utf8());
+            match letter {
+                '"' => return Ok(text),
+                '\\' => {
+                    let escaped = self.rest.chars().next().ok_or_else(unclosed)?;
+                    self.take(escaped.len_utf8());
+                    text.push(match escaped {
+                        'n' => '\n',
+                        't' => '\t',
+                        'r' => '\r',
+                        '"' | '\\' | '\'' => escaped,
+                        _ => return Err(Wrong::new(line, format!("\\{escaped} in a string is not supported"))),
+                    });
+                }
+                letter => text.push(letter),
+            }
+        }
+    }
+}
+
+fn is_first_of_name(letter: char) -> bool {
+    letter == '_' || letter.is_alphabetic()
+}
+
+fn is_of_name(letter: char) -> bool {
+    letter == '_' || letter.is_alphanumeric()
+}

@@ -1,0 +1,117 @@
+//! What a template is made of, whichever of the two languages it is written in.
+
+use serde_json::Value;
+
+/// A part of a template.
+#[derive(Debug)]
+pub(super) enum Node {
+    Text(String),
+    Print {
+        line: usize,
+        expression: Expression,
+    },
+    /// `declare`: a new variable, otherwise one that is there.
+    Assign {
+        line: usize,
+        name: String,
+        declare: bool,
+        expression: Expression,
+    },
+    If {
+        branches: Vec<Branch>,
+        otherwise: Vec<Node>,
+    },
+    Range {
+        line: usize,
+        names: Names,
+        over: Expression,
+        body: Vec<Node>,
+        otherwise: Vec<Node>,
+    },
+    With {
+        line: usize,
+        name: Option<String>,
+        expression: Expression,
+        body: Vec<Node>,
+        otherwise: Vec<Node>,
+    },
+    Include {
+        line: usize,
+        name: Expression,
+        context: Option<Expression>,
+    },
+}
+
+/// What is rendered if a condition holds. It may have a name inside.
+#[derive(Debug)]
+pub(super) struct Branch {
+    pub(super) line: usize,
+    pub(super) name: Option<String>,
+    pub(super) condition: Expression,
+    pub(super) body: Vec<Node>,
+}
+
+/// What an item of a list or table is called in the body of a loop.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// Its place in the list, or its key.
+    pub(super) key: Option<String>,
+    pub(super) value: Option<String>,
+    /// Whether `.` is the item.
+    pub(super) dot: bool,
+}
+
+/// Something that has a value.
+#[derive(Debug)]
+pub(super) enum Expression {
+    Literal(Value),
+    /// `.`
+    Dot,
+    /// `$`, or the names that are there from the beginning.
+    Root,
+    Variable(String),
+    Field(Box<Expression>, String),
+    Index(Box<Expression>, Box<Expression>),
+    Call(String, Vec<Expression>),
+    Not(Box<Expression>),
+    Minus(Box<Expression>),
+    Binary(Box<Expression>, Operator, Box<Expression>),
+    Choice(Box<[Expression; 3]>),
+}
+
+/// What stands between two values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operator {
+    And,
+    Or,
+    Equal,
+    NotEqual,
+    Less,
+    AtMost,
+    Greater,
+    AtLeast,
+    Plus,
+    Minus,
+    Times,
+    Over,
+    Modulo,
+}
+
+impl Expression {
+    /// As it is written, for errors.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Expression::Dot => ".".to_owned(),
+            Expression::Root => "$".to_owned(),
+            Expression::Variable(name) => name.clone(),
+            Expression::Field(of, name) => match &**of {
+                Expression::Dot | Expression::Root => format!(".{name}"),
+                of => format!("{}.{name}", of.shown()),
+            },
+            Expression::Index(of, _) => format!("{}[…]", of.shown()),
+            Expression::Literal(value) => value.to_string(),
+            Expression::Call(name, _) => format!("the result of {name}"),
+            _ => "this value".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Kills applies at every system call that changes something, and demands that the next apply ends with the tree of an undisturbed one.
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+use bstr::{BString, ByteSlice};
+use holo_testing::{Need, ScratchRoot, binaries::built, trial};
+use libtest_mimic::Arguments;
+use std::fs;
+use std::process::ExitCode;
+
+/// The system calls after which the disk is not what it was, and those that make it last.
+const CALLS: [&str; 11] = [
+    "write",
+    "copy_file_range",
+    "fchmod",
+    "fchown",
+    "fchownat",
+    "renameat",
+    "symlinkat",
+    "unlinkat",
+    "mkdirat",
+    "fsync",
+    "syncfs",
+];
+
+const DEFINITION: &str = "usr/share/holo/scaffold/app.toml";
+const SOURCE: &str = "usr/share/holo/scaffold/app";
+
+/// Something that happens to a root, and is killed on the way.
+struct Story {
+    name: &'static str,
+    keys: &'static str,
+    /// Makes the root as it is before the apply that is killed.
+    before: fn(&ScratchRoot),
+    arguments: &'static [&'static str],
+}
+
+const STORIES: [Story; 4] = [
+    Story { name: "first apply, with purge", keys: "purge = true\n", before: first, arguments: &["apply"] },
+    Story { name: "another source, by force", keys: "", before: another, arguments: &["apply", "--force"] },
+    Story { name: "other modes and owners", keys: "", before: other_attributes, arguments: &["apply"] },
+    Story { name: "scrubbing", keys: "purge = true\n", before: scrubbing, arguments: &["apply"] },
+];
+
+fn main() -> ExitCode {
+    let mut trials = Vec::new();
+    for story in &STORIES {
+        trials.push(trial(
+            &format!("{}: the plugin may be killed at any system call", story.name),
+            &[Need::Program("strace")],
+            move || {
+                kill_everywhere(story);
+                Ok(())
+            },
+        ));
+    }
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn kill_everywhere(story: &Story) {
+    let root = prepared(story);
+    let run = root.holo(story.arguments);
+    assert!(run.success(), "{run}");
+    let expected = tree(&root);
+    let kills: usize =
+        CALLS.iter().map(|call| (1..).take_while(|&number| kill_once(story, call, number, &expected)).count()).sum();
+    assert!(kills > 20, "only {kills} kills: the test does not test what it says");
+}
+
+/// Kills at one system call; whether there was anything to kill.
+fn kill_once(story: &Story, call: &str, number: usize, expected: &BString) -> bool {
+    let root = prepared(story);
+    let log = root.join("tmp/strace");
+    let injection = format!("inject={call}:signal=SIGKILL:when={number}");
+    let words = ["-f", "-qq", "-o", log.to_str().unwrap(), "-e", &format!("trace={call}"), "-e", &injection].join("\n");
+    root.write("plugin/strace-arguments", words);
+    let run = root.holo(story.arguments);
+    fs::remove_file(root.join("plugin/strace-arguments")).unwrap();
+    assert!(!run.stderr_lossy().contains("panicked"), "{run}");
+    let was_killed = fs::read(&log).is_ok_and(|log| log.contains_str("+++ killed by SIGKILL +++"));
+    let _ = fs::remove_file(&log);
+    let moment = format!("{}, killed at {call} number {number}", story.name);
+    if let Ok(entries) = fs::read_dir(root.join("etc/app")) {
+        for path in entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
+            let content = fs::read_to_string(&path).unwrap();
+            let is_whole = ["ours\n", "other\n", "theirs\n", "edited\n"].contains(&content.as_str());
+            let is_temporary = path.to_str().unwrap().ends_with(".holonew");
+            assert!(is_whole || is_temporary, "{moment}: {} is torn: {content:?}", path.display());
+        }
+    }
+    // Force is for what a person has done, and never for what the kill has left.
+    let edited = root.exists("etc/app/new.sh") && root.read("etc/app/new.sh") == "edited\n";
+    let again = root.holo(if edited { story.arguments } else { &["apply"] });
+    assert!(again.success(), "{moment}: the next apply says\n{again}\nafter\n{run}");
+    let found = tree(&root);
+    assert!(found == *expected, "{moment}: expected\n{expected}\nbut got\n{found}");
+    was_killed
+}
+
+/// Everything but the empty folder that a kill after the last step of all leaves.
+fn tree(root: &ScratchRoot) -> BString {
+    let _ = fs::remove_dir(root.join("var/lib/holo/scaffold/base"));
+    root.dump()
+}
+
+fn prepared(story: &Story) -> ScratchRoot {
+    let plugin = built("holo-scaffold");
+    let plugin = plugin.display();
+    let wrapper = format!(
+        r#"#!/bin/sh
+arguments=${{0%/*}}/strace-arguments
+if [ "$1" = session ] && [ -e "$arguments" ]; then
+    IFS='
+'
+    exec strace $(cat "$arguments") {plugin} "$@"
+fi
+exec {plugin} "$@"
+"#
+    );
+    let root = ScratchRoot::new()
+        .binary(built("holo"))
+        .script("plugin/holo-scaffold", wrapper.as_str())
+        .holorc("plugin scaffold=plugin/holo-scaffold\n")
+        .dir("var/lib/holo/scaffold")
+        .file("etc/app/found", "theirs\n")
+        .file("etc/app/foreign", "theirs\n")
+        .file("etc/app/other/foreign", "theirs\n")
+        .symlink("etc/app/becomes-directory", "foreign")
+        .resource("scaffold/app/found", "{{ data.text }}\n")
+        .resource("scaffold/app/new.sh", "{{ data.text }}\n")
+        .resource("scaffold/app/dropped", "{{ data.text }}\n")
+        .resource("scaffold/app/becomes-directory/a", "a\n")
+        .resource("scaffold/app/sub/deep/a", "a\n");
+    root.write(
+        DEFINITION,
+        format!(
+            "[[scaffold]]\ntarget = \"/etc/app\"\nsource = \"app\"\ndata = {{ text = \"ours\" }}\n{}post = [{{ glob = \"*.sh\", command = \"sh -n\" }}]\n",
+            story.keys
+        ),
+    );
+    (story.before)(&root);
+    root
+}
+
+fn first(_: &ScratchRoot) {}
+
+fn applied(root: &ScratchRoot) {
+    let run = root.holo(&["apply"]);
+    assert!(run.success(), "{run}");
+}
+
+fn another(root: &ScratchRoot) {
+    applied(root);
+    root.write("etc/app/new.sh", "edited\n");
+    root.write(DEFINITION, root.read(DEFINITION).replace("ours", "other"));
+    fs::remove_file(root.join(SOURCE).join("dropped")).unwrap();
+    fs::remove_dir_all(root.join(SOURCE).join("becomes-directory")).unwrap();
+    fs::remove_dir_all(root.join(SOURCE).join("sub")).unwrap();
+    root.write(format!("{SOURCE}/becomes-directory"), "other\n");
+    root.write(format!("{SOURCE}/dropped/now-a-directory"), "other\n");
+}
+
+fn other_attributes(root: &ScratchRoot) {
+    applied(root);
+    let owner = if rustix::process::geteuid().is_root() { "owner = \"4321\"\ngroup = \"4321\"\n" } else { "" };
+    root.write(DEFINITION, format!("{}mode = \"4750\"\ndir_mode = \"0750\"\n{owner}", root.read(DEFINITION)));
+}
+
+fn scrubbing(root: &ScratchRoot) {
+    applied(root);
+    fs::remove_file(root.join(DEFINITION)).unwrap();
+}
