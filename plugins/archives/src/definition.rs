@@ -3,7 +3,7 @@
 use crate::address::Address;
 use crate::checksum::Checksum;
 use crate::limits::Limits;
-use holo_plugin::definitions::{Definition, Invalid};
+use holo_plugin::definitions::{Definition, Invalid, values};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -79,7 +79,7 @@ impl Archive {
 
     /// The mode of the download. Read when it was validated.
     pub(crate) fn mode(&self) -> u32 {
-        self.mode.as_deref().and_then(|mode| octal(mode).ok()).unwrap_or(MODE)
+        self.mode.as_deref().and_then(|mode| values::mode("mode", mode).ok()).unwrap_or(MODE)
     }
 
     pub(crate) fn checksum(&self) -> Option<Checksum> {
@@ -114,10 +114,10 @@ impl Definition for Archive {
             path.iter().try_for_each(|path| absolute(key, path))?;
         }
         for (key, name) in [("owner", &self.owner), ("group", &self.group)] {
-            name.iter().try_for_each(|name| account(key, name))?;
+            name.iter().try_for_each(|name| values::account(key, name))?;
         }
         if let Some(mode) = &self.mode {
-            octal(mode).map_err(|problem| Invalid::new("mode", problem))?;
+            values::mode("mode", mode)?;
         }
         if let Some(checksum) = &self.checksum {
             checksum.parse::<Checksum>().map_err(|problem| Invalid::new("checksum", problem))?;
@@ -205,25 +205,6 @@ fn absolute(key: &'static str, path: &str) -> Result<(), Invalid> {
         return Ok(());
     };
     Err(Invalid::new(key, format!("{problem}: {path:?}")))
-}
-
-fn account(key: &'static str, name: &str) -> Result<(), Invalid> {
-    let is_sound = !name.is_empty() && !name.starts_with('-') && !name.contains([':', '/', ' ']);
-    if is_sound && !name.contains(char::is_control) {
-        return Ok(());
-    }
-    Err(Invalid::new(key, format!("{name:?} is neither a name nor a number")))
-}
-
-/// A mode as people write it.
-fn octal(text: &str) -> Result<u32, String> {
-    let digits = text.strip_prefix("0o").or_else(|| text.strip_prefix("0O")).unwrap_or(text);
-    let is_octal =
-        !digits.is_empty() && digits.len() <= 5 && digits.bytes().all(|digit| (b'0'..=b'7').contains(&digit));
-    match u32::from_str_radix(digits, 8) {
-        Ok(mode) if is_octal && mode <= 0o7777 => Ok(mode),
-        _ => Err(format!("{text:?} is no mode such as \"0644\"")),
-    }
 }
 
 /// The directory that a path is in, unless it is the root.

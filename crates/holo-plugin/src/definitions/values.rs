@@ -40,7 +40,11 @@ pub fn target<'a>(key: &'static str, text: &'a str) -> Result<&'a Path, Invalid>
 /// # Errors
 /// If nobody can be called so.
 pub fn account(key: &'static str, name: &str) -> Result<(), Invalid> {
-    if name.is_empty() || name.contains([':', '/', '\0']) { Err(Invalid::new(key, "is no name")) } else { Ok(()) }
+    let is_sound = !name.is_empty() && !name.starts_with('-') && !name.contains([':', '/', ' ']);
+    if is_sound && !name.contains(char::is_control) {
+        return Ok(());
+    }
+    Err(Invalid::new(key, format!("{name:?} is neither a name nor a number")))
 }
 
 /// Whether a path stays below the directory that it is relative to, by its letters.
