@@ -164,12 +164,17 @@ impl Reader<'_> {
     }
 }
 
+/// The keys of all attributes.
+fn keys(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Group => &["name", "gid", "system"],
+        Kind::User => &["name", "comment", "uid", "system", "home", "group", "groups", "shell", "skipBaseGroups"],
+    }
+}
+
 /// What an attribute means, by its key. As in version 3, capital and small letters are the same.
 fn key_of(kind: Kind, key: &str) -> Option<&'static str> {
-    const GROUP: &[&str] = &["name", "gid", "system"];
-    const USER: &[&str] = &["name", "comment", "uid", "system", "home", "group", "groups", "shell", "skipBaseGroups"];
-    let known = if kind == Kind::Group { GROUP } else { USER };
-    known.iter().copied().find(|known| known.eq_ignore_ascii_case(key))
+    keys(kind).iter().copied().find(|known| known.eq_ignore_ascii_case(key))
 }
 
 impl Draft<'_> {
@@ -237,6 +242,9 @@ fn expected(what: &str, value: &DeValue<'_>) -> String {
 fn found(value: &Spanned<DeValue<'_>>) -> String {
     format!("a value of type {}", value.get_ref().type_str())
 }
+
+#[cfg(test)]
+mod schema;
 
 #[cfg(test)]
 mod tests {

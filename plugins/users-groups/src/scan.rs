@@ -6,12 +6,17 @@ use crate::document::{self, Entry};
 use crate::entity::{AccountEntity, Shared, groups_of};
 use crate::images::{Images, Moment};
 use holo_plugin::error::PathError;
+use holo_plugin::facts::Templates;
 use holo_plugin::{Host, Output, ScanError};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// What names of definition files end with.
+const SUFFIX: &str = ".toml";
+/// And those of files that are rendered before they are read.
+const TEMPLATE_SUFFIX: &str = ".toml.jinja";
 
 /// What all definition files say together.
 #[derive(Debug, Default)]
@@ -27,8 +32,9 @@ struct Definitions {
 pub(crate) fn all(host: &Host, output: &mut Output<'_>) -> Result<Vec<AccountEntity>, ScanError> {
     let mut definitions = Definitions::default();
     for file in definition_files(host.resource_dir(), output)? {
-        definitions.add(&file, output);
+        definitions.add(&file, host, output);
     }
+    host.knowledge().take_warnings().iter().for_each(|warning| output.warning(warning.to_string()));
     let shared = Arc::new(Shared::new(host));
     let mut entities = orphans(host, &definitions, &shared, output)?;
     entities.extend(definitions.into_entities(&shared));
@@ -42,17 +48,33 @@ fn definition_files(folder: &Path, output: &mut Output<'_>) -> Result<Vec<PathBu
         output.error(PathError::new("open", folder, error).to_string());
         ScanError
     })?;
-    files.retain(|file| file.extension() == Some(OsStr::new("toml")) && !file.is_dir());
+    files.retain(|file| (has_suffix(file, SUFFIX) || has_suffix(file, TEMPLATE_SUFFIX)) && !file.is_dir());
     files.sort();
     Ok(files)
 }
 
+fn has_suffix(file: &Path, suffix: &str) -> bool {
+    file.file_name().is_some_and(|name| name.as_encoded_bytes().ends_with(suffix.as_bytes()))
+}
+
+/// What stands in a file, or what it is rendered to if it is a template.
+fn read(file: &Path, host: &Host) -> Result<Vec<u8>, String> {
+    let text = fs::read(file).map_err(|error| PathError::new("open", file, error).to_string())?;
+    if !has_suffix(file, TEMPLATE_SUFFIX) {
+        return Ok(text);
+    }
+    let name = file.display().to_string();
+    let text = String::from_utf8(text).map_err(|_| format!("{name} is not UTF-8"))?;
+    let rendered = Templates::new(host.knowledge()).render(&name, &text, &serde_json::Map::new());
+    rendered.map(String::into_bytes).map_err(|fault| fault.to_string())
+}
+
 impl Definitions {
-    fn add(&mut self, file: &Path, output: &mut Output<'_>) {
-        let text = match fs::read(file) {
+    fn add(&mut self, file: &Path, host: &Host, output: &mut Output<'_>) {
+        let text = match read(file, host) {
             Ok(text) => text,
-            Err(error) => {
-                output.error(PathError::new("open", file, error).to_string());
+            Err(problem) => {
+                output.error(problem);
                 self.unknowable.get_or_insert_with(|| file.to_owned());
                 return;
             }

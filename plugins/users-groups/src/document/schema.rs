@@ -1,0 +1,73 @@
+//! The JSON Schema of definition files, which editors complete and check them by.
+
+use super::{Kind, keys};
+use schemars::JsonSchema;
+use std::collections::BTreeSet;
+
+/// Definitions of users and groups.
+#[derive(JsonSchema)]
+#[schemars(title = "Definition files of holo-users-groups", deny_unknown_fields)]
+#[expect(dead_code, reason = "it only describes")]
+struct File {
+    /// Groups.
+    #[serde(default)]
+    group: Vec<Group>,
+    /// Users.
+    #[serde(default)]
+    user: Vec<User>,
+}
+
+/// A group as it is defined.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "it only describes")]
+struct Group {
+    /// Its name.
+    name: String,
+    /// Its number.
+    gid: Option<u32>,
+    /// Whether it is one of the system's own; counts only when it is made.
+    system: Option<bool>,
+}
+
+/// A user as it is defined.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "it only describes")]
+struct User {
+    /// The login name.
+    name: String,
+    /// Who it is.
+    comment: Option<String>,
+    /// The number.
+    uid: Option<u32>,
+    /// Whether it is one of the system's own; counts only when it is made.
+    system: Option<bool>,
+    /// The home directory.
+    home: Option<String>,
+    /// The login group.
+    group: Option<String>,
+    /// Other groups that it is in.
+    groups: Option<Vec<String>>,
+    /// The login shell.
+    shell: Option<String>,
+    /// Whether groups that it was in before are taken away.
+    #[serde(rename = "skipBaseGroups")]
+    skip_base_groups: Option<bool>,
+}
+
+#[test]
+fn the_schema_has_all_keys_and_is_up_to_date() {
+    let schema = schemars::schema_for!(File).to_value();
+    for (kind, name) in [(Kind::Group, "Group"), (Kind::User, "User")] {
+        let properties = schema["$defs"][name]["properties"].as_object().unwrap();
+        let described: BTreeSet<&str> = properties.keys().map(String::as_str).collect();
+        assert_eq!(described, keys(kind).iter().copied().collect());
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/holo-users-groups.schema.json");
+    let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+    if std::env::var_os("HOLO_BLESS").is_some() {
+        std::fs::write(path, &text).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(path).unwrap_or_default(), text, "HOLO_BLESS=1 cargo test -p holo-users-groups");
+}
