@@ -69,7 +69,14 @@ fn describe(name: &str, state: &State, open: impl FnOnce() -> Option<std::fs::Fi
         let _ = write!(head, " to {}", target.as_bstr());
     }
     if let Some(attributes) = state.attributes() {
-        let _ = write!(head, ", mode {:04o}, owner {}, group {}", attributes.mode, attributes.uid, attributes.gid);
+        let _ = write!(head, ", mode {:04o}", attributes.mode);
+        // Whose it is goes without saying if it is root's, or in test mode of whoever runs it.
+        if attributes.uid != rustix::process::geteuid().as_raw() {
+            let _ = write!(head, ", owner {}", attributes.uid);
+        }
+        if attributes.gid != rustix::process::getegid().as_raw() {
+            let _ = write!(head, ", group {}", attributes.gid);
+        }
     }
     text.extend_from_slice(head.as_bytes());
     text.push(b'\n');

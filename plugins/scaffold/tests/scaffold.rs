@@ -635,7 +635,7 @@ fn differences() {
     set_mode(&root, "etc/app/b", 0o600);
     let run = root.holo(&["diff"]);
     let found = run.stdout_lossy();
-    for line in ["\n-a| two\n", "\n+a| mine\n", "\n-b: file, mode 0644, ", "\n+b: file, mode 0600, "] {
+    for line in ["\n-a| two\n", "\n+a| mine\n", "\n-b: file, mode 0644\n", "\n+b: file, mode 0600\n"] {
         assert!(found.contains(line), "{line}\n{run}");
     }
     fs::remove_file(root.join("etc/app/b")).unwrap();
