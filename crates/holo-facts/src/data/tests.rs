@@ -177,3 +177,23 @@ fn what_is_wrong_is_named_with_its_line() {
         fault(&[("etc/holo/data/common.toml/x", "")]).contains("etc/holo/data/common.toml: this is no regular file")
     );
 }
+
+#[test]
+fn a_layer_of_ones_own_is_the_most_specific() {
+    let root = root(&[
+        ("etc/holo/data/hierarchy.toml", "layers = [\"common\"]\n"),
+        ("etc/holo/data/common.toml", "port = 80\nname = \"web\"\n"),
+    ]);
+    let knowledge = Knowledge::new(root.path(), None);
+    let table: toml::Table = toml::from_str("port = 81\nday = 1979-05-27").unwrap();
+    let own = crate::from_toml("own", table).unwrap();
+    let with_own = knowledge.with_layer(Path::new("own.toml"), own);
+    assert_eq!(with_own.data().unwrap().value(), &json!({"port": 81, "name": "web", "day": "1979-05-27"}));
+    let origins = with_own.data().unwrap().explain(Some("port")).unwrap();
+    assert_eq!(origins[0].from, [Path::new("own.toml")]);
+    assert_eq!(origins[0].over[0].1, &json!(80));
+    assert_eq!(knowledge.data().unwrap().value()["port"], 80);
+    // Facts are those of all.
+    assert!(std::ptr::eq(with_own.facts(), knowledge.facts()));
+    assert!(crate::from_toml("own", toml::from_str("x = [nan]").unwrap()).is_err());
+}

@@ -257,3 +257,121 @@ fn a_difference_is_two_files_with_their_modes() {
     assert_eq!(pair.to, lab.path("etc/file"));
     assert!(!lab.tracker.difference(&lab.host, Path::new("/x"), None).unwrap().from.exists());
 }
+
+#[test]
+fn a_tracker_inside_of_a_directory_does_not_leave_it() {
+    let lab = Lab::new();
+    fs::create_dir_all(lab.path("in/real")).unwrap();
+    fs::create_dir(lab.path("out")).unwrap();
+    fs::write(lab.path("out/file"), "theirs").unwrap();
+    symlink("../out", lab.path("in/link")).unwrap();
+    let inside = lab.tracker.inside(Path::new("/in")).unwrap();
+    assert_ne!(lab.tracker.state(Path::new("/in/link/file")).unwrap(), State::Absent);
+    assert_eq!(inside.state(Path::new("/in/link/file")).unwrap(), State::Absent);
+    let wanted = [(PathBuf::from("/in/real/file"), lab.file("ours", 0o644))];
+    inside.make(&mut lab.remembered(), &wanted).unwrap();
+    let wanted = [(PathBuf::from("/in/link/file"), lab.file("ours", 0o644))];
+    assert!(inside.make(&mut lab.remembered(), &wanted).is_err());
+    assert_eq!(fs::read_to_string(lab.path("in/real/file")).unwrap(), "ours");
+    assert_eq!(fs::read_to_string(lab.path("out/file")).unwrap(), "theirs");
+    // What is beside it is as ever, and so is what is not there yet.
+    assert_ne!(inside.state(Path::new("/out/file")).unwrap(), State::Absent);
+    assert!(lab.tracker.inside(Path::new("/new")).unwrap().inside.is_none());
+    assert!(lab.tracker.inside(Path::new("/in/link")).is_err());
+}
+
+#[test]
+fn a_directory_that_was_a_file_meanwhile_comes_back() {
+    let lab = Lab::new();
+    fs::create_dir_all(lab.path("d/deep")).unwrap();
+    fs::write(lab.path("d/deep/file"), "before").unwrap();
+    let before = lab.tree();
+    lab.make(&[("/d/deep/file", State::Absent), ("/d/deep", State::Absent), ("/d", State::Absent)]);
+    lab.make(&[("/d", lab.file("ours", 0o600))]);
+    assert_eq!(lab.tree().len(), 1);
+    lab.restore();
+    assert_eq!(lab.tree(), before);
+}
+
+#[test]
+fn what_a_kill_in_the_middle_of_a_step_leaves_is_ours() {
+    let (lab, path) = (Lab::new(), PathBuf::from("/x"));
+    let with_intent = |made: &State, intent: &State| {
+        let mut tracks = Tracks::default();
+        let track = Track { base: State::Absent, made: Some(made.clone()), intent: Some(intent.clone()) };
+        tracks.0.insert("/x".into(), track);
+        tracks
+    };
+    let directory = lab.directory(0o755);
+    let tracks = with_intent(&State::Absent, &directory);
+    assert_eq!(decide(tracks.get(&path), &lab.directory(0o700), &directory), Decision::Change);
+    // The new owner is there, the new mode is not.
+    let other = |state: State, uid: u32| match state {
+        State::File { content, attributes } => State::File { content, attributes: Attributes { uid, ..attributes } },
+        other => other,
+    };
+    let (made, intent) = (lab.file("x", 0o4755), other(lab.file("x", 0o640), 4321));
+    let tracks = with_intent(&made, &intent);
+    for (current, expected) in [
+        (other(lab.file("x", 0o755), 4321), Decision::Change),
+        (other(lab.file("x", 0o700), 4321), Decision::NeedsForce(ForceTo::Overwrite)),
+        (other(lab.file("x", 0o755), 4322), Decision::NeedsForce(ForceTo::Overwrite)),
+        (other(lab.file("y", 0o755), 4321), Decision::NeedsForce(ForceTo::Overwrite)),
+    ] {
+        assert_eq!(decide(tracks.get(&path), &current, &intent), expected, "{current:?}");
+    }
+    // Once that is settled, it is known as made.
+    fs::create_dir(lab.path("x")).unwrap();
+    fs::set_permissions(lab.path("x"), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::write(lab.path("x.holonew"), "half").unwrap();
+    let mut remembered = lab.remembered();
+    remembered.base = with_intent(&State::Absent, &directory);
+    assert!(remembered.base.is_temporary(Path::new("/x.holonew")));
+    assert!(!remembered.base.is_temporary(Path::new("/y.holonew")));
+    lab.tracker.settle(&mut remembered).unwrap();
+    assert_eq!(remembered.base.get(&path).unwrap().made, Some(lab.directory(0o700)));
+    assert!(!lab.path("x.holonew").exists());
+}
+
+#[test]
+fn a_path_can_be_forgotten_or_taken_for_ours() {
+    let lab = Lab::new();
+    lab.make(&[("/x", lab.file("ours", 0o644))]);
+    fs::write(lab.path("x"), "of a program").unwrap();
+    let (mut remembered, path) = (lab.remembered(), Path::new("/x"));
+    let current = lab.tracker.state(path).unwrap();
+    remembered.base.set_made(path, current.clone());
+    assert_eq!(decide(remembered.base.get(path), &current, &lab.file("new", 0o644)), Decision::Change);
+    remembered.base.forget(path);
+    lab.tracker.make(&mut remembered, &[(path.to_owned(), State::Absent)]).unwrap();
+    assert_eq!(remembered.base.get(path).unwrap().base, current);
+    lab.restore();
+    assert_eq!(fs::read_to_string(lab.path("x")).unwrap(), "of a program");
+}
+
+#[test]
+fn many_contents_are_kept_at_once() {
+    let lab = Lab::new();
+    let texts: Vec<String> = (0..30).map(|number| (number % 10).to_string()).collect();
+    lab.tracker.keep_many(texts.iter().map(String::as_bytes)).unwrap();
+    lab.tracker.keep_many(texts.iter().map(String::as_bytes)).unwrap();
+    assert_eq!(fs::read_dir(lab.folder.path().join("state/contents")).unwrap().count(), 10);
+    for text in &texts {
+        let mut kept = String::new();
+        let digest = Digest::of_bytes(text.as_bytes());
+        std::io::Read::read_to_string(&mut lab.tracker.content(&digest).unwrap(), &mut kept).unwrap();
+        assert_eq!(kept, *text);
+    }
+}
+
+#[test]
+fn a_record_does_not_depend_on_who_runs_us() {
+    let lab = Lab::new();
+    let text = serde_json::to_string(&lab.file("x", 0o644)).unwrap();
+    assert!(!text.contains("uid") && !text.contains("gid"), "{text}");
+    assert_eq!(serde_json::from_str::<State>(&text).unwrap(), lab.file("x", 0o644));
+    let other = State::Symlink { target: "x".into(), uid: 4321, gid: 4322 };
+    let text = serde_json::to_string(&other).unwrap();
+    assert!(text.contains("4321") && text.contains("4322"), "{text}");
+    assert_eq!(serde_json::from_str::<State>(&text).unwrap(), other);
+}
