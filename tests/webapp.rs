@@ -1,0 +1,133 @@
+//! A web application from an archive, with its user, its configuration from templates, its unit and a health check: installed, upgraded
+//! and taken away on a real systemd. The resource files are those in `examples/webapp/`.
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+use holo_testing::overlay::NEEDS_TO_BOOT;
+use holo_testing::{Need, Overlay, Run, binaries, trial};
+use libtest_mimic::Arguments;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const INVENTORY: &str = "cat /etc/passwd /etc/group; find /etc /opt /var/cache -maxdepth 4 | grep -v -e /etc/passwd- -e /etc/group- \
+                         -e /etc/shadow- -e /etc/gshadow- -e /var/cache/ldconfig | sort; systemctl is-active webapp || true";
+
+/// Archives of both versions: the second one has a file less.
+const ARCHIVES: &str = "cd /srv/app && for version in 1 2; do mkdir -p webapp-$version /srv/download; \
+                        cp server.py check.py webapp-$version; echo $version >webapp-$version/VERSION; \
+                        [ $version = 2 ] || echo old >webapp-$version/only-in-version-1; \
+                        tar -czf /srv/download/webapp-$version.tar.gz webapp-$version; done";
+
+fn main() -> ExitCode {
+    let needs: Vec<Need> = NEEDS_TO_BOOT.iter().copied().chain(["python3", "useradd"].map(Need::Program)).collect();
+    let story = trial("a web application is installed, upgraded, found ill, and taken away", &needs, || {
+        story();
+        Ok(())
+    });
+    libtest_mimic::run(&Arguments::from_args(), vec![story]).exit_code()
+}
+
+fn story() {
+    let machine = Overlay::booted();
+    install("app", "/srv/app", &machine);
+    machine.must(ARCHIVES);
+    // The worst order that there is.
+    let holorc = ["services", "scaffold", "archives", "users-groups", "files"]
+        .map(|id| format!("plugin {id}={}\n", binaries::built(&format!("holo-{id}")).display()));
+    machine.must("rm -rf /etc/holorc.d; cd /usr/share; mkdir -p holo && cd holo && mkdir -p services scaffold archives users-groups files");
+    machine.write("/etc/holorc", holorc.concat());
+    let before = machine.must(INVENTORY).to_string();
+
+    shown_in_the_readme("holo/archives/30-webapp.toml.jinja");
+    shown_in_the_readme("holo/services/30-webapp.toml");
+    install("holo", "/usr/share/holo", &machine);
+    install("data", "/etc/holo/data", &machine);
+    version(&machine, 1, "Hello");
+    let first = applied(&machine);
+    assert_eq!(answer(&machine), "Hello from Linux, version 1", "{first}");
+    assert!(machine.exists("/opt/webapp/only-in-version-1"));
+    assert_eq!(machine.must("stat -c '%a %G' /etc/webapp/app.conf"), "640 webapp\n");
+    let process = main_process(&machine);
+    unchanged(&machine);
+    assert_eq!(main_process(&machine), process);
+
+    version(&machine, 2, "Good day");
+    applied(&machine);
+    assert_eq!(answer(&machine), "Good day from Linux, version 2");
+    assert!(!machine.exists("/opt/webapp/only-in-version-1"));
+    assert_ne!(main_process(&machine), process);
+    unchanged(&machine);
+
+    // It runs, but does not answer with the version that is installed.
+    machine.must("cp -p /opt/webapp/VERSION /srv/VERSION; echo 3 >/opt/webapp/VERSION");
+    let ill = machine.holo(&["apply", "service:webapp"]);
+    assert_eq!(ill.status, Some(1), "{ill}");
+    let words = "!! health check `python3 /opt/webapp/check.py /etc/webapp/app.conf`: critical: Good day from Linux, version 2\n";
+    assert!(ill.stderr_lossy().contains(words), "{ill}");
+    machine.must("cp -p /srv/VERSION /opt/webapp/VERSION");
+    applied(&machine);
+
+    machine.must("find /usr/share/holo -type f -name '*30-webapp*' -delete; rm -r /usr/share/holo/scaffold/webapp");
+    let last = applied(&machine);
+    machine.must("rm -r /etc/holo");
+    let after = machine.must(INVENTORY).to_string();
+    let (before, after): (BTreeSet<&str>, BTreeSet<&str>) = (before.lines().collect(), after.lines().collect());
+    let different: Vec<_> = before.symmetric_difference(&after).collect();
+    assert!(different.is_empty(), "the machine is not as before: {different:?}\n{last}");
+    unchanged(&machine);
+}
+
+#[track_caller]
+fn shown_in_the_readme(file: &str) {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = fs::read_to_string(repository.join("README.md")).unwrap();
+    let text = fs::read_to_string(repository.join("examples/webapp").join(file)).unwrap();
+    let shown: String = text.lines().map(|line| format!("    {line}\n")).collect();
+    assert!(readme.contains(&shown), "the README shows something else than {file}");
+}
+
+/// Copies a folder of the example.
+fn install(folder: &str, to: &str, machine: &Overlay) {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/webapp").join(folder);
+    let mut folders = vec![example.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path: PathBuf = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                machine.write(Path::new(to).join(path.strip_prefix(&example).unwrap()), fs::read(&path).unwrap());
+            }
+        }
+    }
+}
+
+/// What the machine says of the application.
+fn version(machine: &Overlay, version: u32, greeting: &str) {
+    let own = format!("[webapp]\nversion = {version}\ngreeting = {greeting:?}\nport = 8080\n");
+    machine.write("/etc/holo/data/common.toml", own);
+}
+
+fn answer(machine: &Overlay) -> String {
+    machine.must("python3 /opt/webapp/check.py /etc/webapp/app.conf || true").to_string().trim().to_owned()
+}
+
+fn main_process(machine: &Overlay) -> String {
+    machine.must("systemctl show -p MainPID --value webapp").to_string()
+}
+
+#[track_caller]
+fn applied(machine: &Overlay) -> Run {
+    let run = machine.holo(&["apply"]);
+    assert!(run.success(), "{run}");
+    run
+}
+
+#[track_caller]
+fn unchanged(machine: &Overlay) {
+    let run = applied(machine);
+    assert_eq!((run.stdout_lossy(), run.stderr_lossy()), ("".into(), "".into()));
+    let check = machine.holo(&["check"]);
+    assert!(check.success(), "{check}");
+}
