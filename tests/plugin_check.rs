@@ -3,6 +3,9 @@
 //! A fault is mostly one replacement in the text of a good plugin.
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
+#[path = "plugin_check/own.rs"]
+mod own;
+
 use bstr::ByteSlice;
 use holo_testing::{Run, ScratchRoot, binaries::built};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -23,21 +26,11 @@ fn main() -> ExitCode {
     trials.extend(broken());
     trials.extend(faults("shell", NOTES, &SHELL_FAULTS));
     trials.extend(faults("session", SESSION, &SESSION_FAULTS));
-    let cases: [Case; 20] = [
+    trials.extend(own::all());
+    let cases: [Case; 13] = [
         ("good/well_behaved", well_behaved),
         ("good/refused_at_first", refused_at_first),
         ("good/hooks", hooks),
-        ("good/files", files),
-        ("good/declared_files", || {
-            declared("files", "[[file]]\npath = \"/etc/x/y\"\ncontent = \"z\"\nmode = \"0600\"\n")
-        }),
-        ("good/packages", || {
-            declared("packages", "[[package]]\nname = \"nginx\"\n[[package]]\nname = \"vi\"\nensure = \"absent\"\n")
-        }),
-        ("good/services", || declared("services", "[[service]]\nname = \"sshd\"\nenable = true\n")),
-        ("good/exec", || declared("exec", "[[exec]]\nname = \"x\"\ncommand = \"true\"\ncreates = \"/x\"\n")),
-        ("good/archives", archives),
-        ("good/scaffold", scaffold),
         ("good/example_of_the_man_page", example_of_the_man_page),
         ("good/notes", || is_good(&root(NOTES), &notes_arguments())),
         ("good/session", || is_good(&root(SESSION), &notes_arguments())),
@@ -534,37 +527,6 @@ fn hooks() -> Result<(), Failed> {
         .file("resources/one", "# subscribes file:/etc/motd\necho one\n")
         .file("resources/two", "# after hook:one\necho two\n");
     is_good(&root, &["--resources", "resources", &repository("test-scenarios/plugins/hooks")])
-}
-
-fn files() -> Result<(), Failed> {
-    let root = ScratchRoot::new()
-        .file("root/etc/os-release", "ID=unittest\n")
-        .file("root/etc/motd", "stock\n")
-        .file("root/etc/issue", "stock\n")
-        .file("resources/10-ours/etc/motd", "ours\n")
-        .script("resources/20-more/etc/motd.holoscript", "#!/bin/sh\ncat\necho more\n")
-        .symlink("resources/20-more/etc/issue", "motd");
-    is_good(&root, &["--resources", "resources", "--root", "root", built("holo-files").to_str().unwrap()])
-}
-
-/// One of our own plugins, with these definitions.
-fn declared(id: &str, definitions: &str) -> Result<(), Failed> {
-    let root = ScratchRoot::new().file("resources/10-x.toml", definitions).file("root/etc/os-release", "ID=debian\n");
-    is_good(&root, &["--resources", "resources", "--root", "root", built(&format!("holo-{id}")).to_str().unwrap()])
-}
-
-fn archives() -> Result<(), Failed> {
-    let definition = "[[archive]]\npath = \"/var/x\"\nurl = \"file:///srv/x\"\n";
-    let root = ScratchRoot::new().file("resources/10-x.toml", definition).file("root/srv/x", "not to be extracted\n");
-    is_good(&root, &["--resources", "resources", "--root", "root", built("holo-archives").to_str().unwrap()])
-}
-
-fn scaffold() -> Result<(), Failed> {
-    let root = ScratchRoot::new()
-        .file("resources/10-x.toml", "[[scaffold]]\ntarget = \"/etc/x\"\nsource = \"tree\"\n")
-        .file("resources/tree/a.conf.jinja", "{{ facts.kernel.name }}\n")
-        .dir("root/etc");
-    is_good(&root, &["--resources", "resources", "--root", "root", built("holo-scaffold").to_str().unwrap()])
 }
 
 fn example_of_the_man_page() -> Result<(), Failed> {

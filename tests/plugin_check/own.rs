@@ -1,0 +1,122 @@
+//! Our own plugins: nothing is found in any of them, but what follows from version 3 in two.
+
+use super::{check, ensure, repository};
+use bstr::ByteSlice;
+use holo_testing::{ScratchRoot, binaries::built};
+use libtest_mimic::{Failed, Trial};
+use std::collections::BTreeSet;
+use std::fs;
+
+/// A plugin with resources to try, in `resources/`, and a system, in `root/`.
+struct Sample {
+    plugin: &'static str,
+    /// What is tried.
+    what: &'static str,
+    fill: fn(ScratchRoot) -> ScratchRoot,
+    /// What is found, and follows from version 3; nothing else may be.
+    exceptions: &'static [&'static str],
+}
+
+const SAMPLES: [Sample; 11] = [
+    good("archives", "a download", |root| {
+        let definition = "[[archive]]\npath = \"/var/x\"\nurl = \"file:///srv/x\"\n";
+        root.file("resources/x.toml", definition).file("root/srv/x", "not to be extracted\n")
+    }),
+    good("exec", "a command with a guard", |root| {
+        root.file("resources/x.toml", "[[exec]]\nname = \"x\"\ncommand = \"true\"\ncreates = \"/x\"\n")
+    }),
+    good("files", "overlays", |root| {
+        root.file("root/etc/os-release", "ID=unittest\n")
+            .file("root/etc/motd", "stock\n")
+            .file("root/etc/issue", "stock\n")
+            .file("resources/10-ours/etc/motd", "ours\n")
+            .script("resources/20-more/etc/motd.holoscript", "#!/bin/sh\ncat\necho more\n")
+            .symlink("resources/20-more/etc/issue", "motd")
+    }),
+    good("files", "declared files", |root| {
+        root.file("resources/x.toml", "[[file]]\npath = \"/etc/x/y\"\ncontent = \"z\"\nmode = \"0600\"\n")
+    }),
+    good("packages", "packages that come and go", |root| {
+        let definitions = "[[package]]\nname = \"nginx\"\n[[package]]\nname = \"vi\"\nensure = \"absent\"\n";
+        root.file("resources/x.toml", definitions)
+    }),
+    Sample {
+        plugin: "run-scripts",
+        what: "scripts",
+        fill: |root| {
+            let subscriber = "#!/bin/sh\n# holo: subscribes file:/etc/x\n:\n";
+            root.script("resources/10-always", "#!/bin/sh\n:\n").script("resources/20-subscriber", subscriber)
+        },
+        // A script runs at each apply. In version 3 there is nothing to subscribe to.
+        exceptions: &[
+            "!! apply script:10-always: the second apply did not say \"not changed\"",
+            "!! apply script:20-subscriber: the second apply did not say \"not changed\"",
+            "!! session: apply script:10-always: the second apply did not say \"not changed\"",
+            "!! session: check script:10-always: the entity was applied, but the check did not say \"not changed\"",
+        ],
+    },
+    good("scaffold", "a tree", |root| {
+        root.file("resources/x.toml", "[[scaffold]]\ntarget = \"/etc/x\"\nsource = \"tree\"\n")
+            .file("resources/tree/a.conf.jinja", "{{ facts.kernel.name }}\n")
+    }),
+    good("services", "a service", |root| {
+        root.file("resources/x.toml", "[[service]]\nname = \"sshd\"\nenable = true\n")
+    }),
+    good("ssh-keys", "keys", |root| {
+        let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC5bdvhBGmPIe+H26T6NYSni7qEaHNMD3U+PRVoFb4La a\n";
+        root.dir("root/home/jane").file("resources/jane/a.pub", key)
+    }),
+    good("users-groups", "what is there already", |root| {
+        root.file("root/etc/passwd", "jane:x:1000:1000::/home/jane:/bin/sh\n")
+            .file("root/etc/group", "jane:x:1000:\n")
+            .file("resources/x.toml", "[[group]]\nname = \"jane\"\n[[user]]\nname = \"jane\"\ngroup = \"jane\"\n")
+    }),
+    Sample {
+        plugin: "users-groups",
+        what: "what is to be made",
+        fill: |root| {
+            root.file("root/etc/passwd", "")
+                .file("root/etc/group", "")
+                .file("resources/x.toml", "[[group]]\nname = \"jane\"\n[[user]]\nname = \"jane\"\ngroup = \"jane\"\n")
+        },
+        // Below a root nothing is made, but recorded as if it had been. After that it counts as deleted by a user.
+        exceptions: &[
+            "!! apply group:jane: the second apply did not say \"not changed\"",
+            "!! apply user:jane: the second apply did not say \"not changed\"",
+            "!! session: apply group:jane: the second apply did not say \"not changed\"",
+            "!! session: apply user:jane: the second apply did not say \"not changed\"",
+            "!! session: check group:jane: the entity was applied, but the check did not say \"not changed\"",
+            "!! session: check user:jane: the entity was applied, but the check did not say \"not changed\"",
+        ],
+    },
+];
+
+const fn good(plugin: &'static str, what: &'static str, fill: fn(ScratchRoot) -> ScratchRoot) -> Sample {
+    Sample { plugin, what, fill, exceptions: &[] }
+}
+
+pub(super) fn all() -> Vec<Trial> {
+    let samples = SAMPLES.iter().map(|sample| {
+        Trial::test(format!("own/{}/{}", sample.plugin, sample.what.replace(' ', "_")), || is_as_expected(sample))
+    });
+    samples.chain([Trial::test("own/each_has_a_sample", each_has_a_sample)]).collect()
+}
+
+fn is_as_expected(sample: &Sample) -> Result<(), Failed> {
+    let root = (sample.fill)(ScratchRoot::new().dir("root/etc"));
+    let plugin = built(&format!("holo-{}", sample.plugin));
+    let run = check(&root, &["--resources", "resources", "--root", "root", plugin.to_str().unwrap()])?;
+    let found: Vec<_> = run.stderr.lines().filter(|line| !line.is_empty()).collect();
+    let is_expected = found.len() == sample.exceptions.len()
+        && found.iter().zip(sample.exceptions).all(|(found, exception)| found.starts_with(exception.as_bytes()));
+    ensure(is_expected, &format!("should find exactly {:#?}", sample.exceptions), &run)?;
+    let failed = format!(" checks passed, {} failed, 0 warnings\n", found.len());
+    ensure(run.stdout.ends_with(failed.as_bytes()), "should count", &run)
+}
+
+fn each_has_a_sample() -> Result<(), Failed> {
+    let plugins: BTreeSet<_> =
+        fs::read_dir(repository("plugins")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let sampled: BTreeSet<_> = SAMPLES.iter().map(|sample| sample.plugin.into()).collect();
+    if plugins == sampled { Ok(()) } else { Err(format!("there are {plugins:?}, and samples for {sampled:?}").into()) }
+}
