@@ -176,6 +176,10 @@ impl Overlay {
     // By a process inside: from here, a symlink on the way would lead to the machine's own files.
     #[track_caller]
     fn put(&self, path: &Path, content: &[u8], mode: &str) {
+        // What lies beside the standard directories differs from machine to machine, up to the one that holds this workspace.
+        if path.parent() == Some(Path::new("/")) {
+            fail(&format!("{} may be anything elsewhere: use a path in /opt, /srv, …", path.display()));
+        }
         let mut input = sure(tempfile::tempfile().context("create a file in", &std::env::temp_dir()));
         sure(input.write_all(content).and_then(|()| input.rewind()).context("write", path));
         let arguments = ["-ec".as_ref(), PUT.as_ref(), "sh".as_ref(), path.as_os_str(), mode.as_ref()];

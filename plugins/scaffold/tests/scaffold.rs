@@ -653,16 +653,16 @@ target = "/etc/app"
 source = "app"
 timeout = "5s"
 post = [
-    { glob = "*.conf", command = "sh -c 'echo \"$0\" >>/log; sort -o \"$0\" \"$0\"' {}" },
-    { glob = "sub/*.sh", command = ["/bin/sh", "/check"] },
+    { glob = "*.conf", command = "sh -c 'echo \"$0\" >>/opt/log; sort -o \"$0\" \"$0\"' {}" },
+    { glob = "sub/*.sh", command = ["/bin/sh", "/opt/check"] },
 ]
 "#,
         )
         .resource("scaffold/app/a.conf", "b\na\n")
         .resource("scaffold/app/b.conf", "b\n")
         .resource("scaffold/app/sub/x.sh", "x\n");
-    system.write("/check", "echo checked \"$1\" >>/log; ! grep -q bad \"$1\"");
-    let log = || system.must("touch /log; cat /log; rm /log").to_string();
+    system.write("/opt/check", "echo checked \"$1\" >>/opt/log; ! grep -q bad \"$1\"");
+    let log = || system.must("touch /opt/log; cat /opt/log; rm /opt/log").to_string();
     let settled = || {
         let run = system.holo(&["apply"]);
         assert!(run.success() && run.stdout.is_empty() && run.stderr.is_empty(), "{run}");
@@ -678,7 +678,7 @@ post = [
     assert_eq!(system.read("/etc/app/a.conf"), "a\nb\n");
     settled();
     let system = system.resource("scaffold/app/a.conf", "d\nc\n");
-    let log = || system.must("touch /log; cat /log; rm /log").to_string();
+    let log = || system.must("touch /opt/log; cat /opt/log; rm /opt/log").to_string();
     assert!(system.holo(&["apply"]).success());
     assert_eq!((log().as_str(), system.read("/etc/app/a.conf")), ("/etc/app/a.conf\n", "c\nd\n".into()));
     // What a person makes of it is not.
@@ -689,25 +689,25 @@ post = [
     assert_eq!((log().as_str(), system.read("/etc/app/a.conf")), ("/etc/app/a.conf\n", "c\nd\n".into()));
     // A program that fails is called again, until it does not.
     let system = system.resource("scaffold/app/sub/x.sh", "bad\n");
-    let log = || system.must("touch /log; cat /log; rm /log").to_string();
+    let log = || system.must("touch /opt/log; cat /opt/log; rm /opt/log").to_string();
     for _ in 0..2 {
         let run = system.holo(&["apply"]);
         assert!(
-            run.status == Some(1) && run.stderr_lossy().contains("`/bin/sh /check /etc/app/sub/x.sh` failed"),
+            run.status == Some(1) && run.stderr_lossy().contains("`/bin/sh /opt/check /etc/app/sub/x.sh` failed"),
             "{run}"
         );
         assert_eq!(log(), "checked /etc/app/sub/x.sh\n");
     }
     let run = system.holo(&["check"]);
     assert!(run.stdout_lossy().contains("would call the programs for /etc/app/sub/x.sh"), "{run}");
-    system.write("/check", "exit 0");
+    system.write("/opt/check", "exit 0");
     let run = system.holo(&["apply"]);
     assert!(run.success() && run.stdout_lossy().contains("called the programs for /etc/app/sub/x.sh"), "{run}");
     let run = system.holo(&["apply"]);
     assert!(run.success() && run.stdout.is_empty(), "{run}");
     // One that does not end is ended.
     let system = system.resource("scaffold/app/sub/x.sh", "good\n");
-    system.write("/check", "sleep 1000");
+    system.write("/opt/check", "sleep 1000");
     let run = system.holo(&["apply"]);
     assert!(run.status == Some(1) && run.stderr_lossy().contains("failed: "), "{run}");
 }
