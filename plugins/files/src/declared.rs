@@ -12,7 +12,7 @@ use bstr::ByteSlice;
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::Definitions;
 use holo_plugin::memory::Remembered;
-use holo_plugin::tracked::Tracks;
+use holo_plugin::tracked::{State, Tracks};
 use holo_plugin::{Host, Output};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -58,7 +58,8 @@ impl Found {
             let Some(path) = remembered.id.as_bytes().strip_prefix(PREFIX) else { continue };
             let path = path.to_path_lossy().into_owned();
             let mut report = remembered.orphan_report();
-            report.inform("restore", path.display().to_string());
+            let was_there = remembered.base.get(&path).is_some_and(|track| track.base != State::Absent);
+            report.inform(if was_there { "restore" } else { "delete" }, path.display().to_string());
             let entity = DeclaredFile { path: path.clone(), definition: None, overlay: None, orphan: Some(report) };
             if overlays.contains_key(&path) {
                 leaving.insert(path, entity);

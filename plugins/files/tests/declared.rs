@@ -13,7 +13,7 @@ use std::process::ExitCode;
 type Story = (&'static str, &'static [Need], fn());
 
 fn main() -> ExitCode {
-    let stories: [Story; 18] = [
+    let stories: [Story; 19] = [
         ("all kinds are made, left alone, and become again what they were", &[], whole_life),
         ("what a person changed is refused, shown, and overwritten by force", &[], changed_by_person),
         ("what a person deleted is refused, and restored by force", &[], deleted_by_person),
@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         ("a sensitive content is shown nowhere and readable by nobody", &[], sensitive),
         ("a directory goes with its content only by force = true, and comes back", &[], directories),
         ("a directory does not take the place of a file or symlink unasked", &[], kinds),
+        ("nothing is made below what is no directory", &[], below_a_file),
         ("FIFOs are not opened", &[], fifo),
         ("sources and templates", &[], templates),
         ("an overlay's template has the content so far as its input", &[], overlay_template),
@@ -123,8 +124,21 @@ fn whole_life() {
     assert_eq!(fs::read_link(root.join("etc/link")).unwrap().to_str(), Some("motd"));
     assert!(!root.exists("etc/issue"));
     unchanged(&root);
+    let run = root.holo(&["diff"]);
+    assert_eq!((run.status, run.stdout_lossy(), run.stderr_lossy()), (Some(0), "".into(), "".into()));
     declare(&root, "");
+    let words =
+        [("remove", "/etc/new/deep"), ("restore", "/etc/issue"), ("restore", "/etc/motd"), ("remove", "/srv/data")];
+    let run = root.holo(&["check"]);
+    for (word, path) in words {
+        let path = root.join(path.trim_start_matches('/'));
+        assert!(run.stdout_lossy().contains(&format!("would {word} {}\n", path.display())), "{run}");
+    }
     let run = applied(&root);
+    for (word, path) in words {
+        let path = root.join(path.trim_start_matches('/'));
+        assert!(run.stdout_lossy().contains(&format!("{word}d {}\n", path.display())), "{run}");
+    }
     assert!(
         run.stdout_lossy().contains("Scrubbing file:/etc/motd (all definition files have been deleted)\n"),
         "{run}"
@@ -260,6 +274,20 @@ fn sensitive() {
     for arguments in [&["diff"][..], &["diff", "--json"], &["apply"], &["apply", "--json"], &["check", "--json"]] {
         quiet(arguments);
     }
+    // Nor by the program that looks at it.
+    declare(
+        &root,
+        &format!(
+            "[[file]]\npath = \"/etc/other\"\ncontent = \"{secret}\\n\"\nsensitive = true\nvalidate = \"sh -c 'cat {{}}; false'\"\n"
+        ),
+    );
+    for arguments in [&["apply", "file:/etc/other"][..], &["apply", "--json", "file:/etc/other"]] {
+        let run = quiet(arguments);
+        assert_eq!(run.status, Some(1), "{run}");
+        let said = run.stdout_lossy().into_owned() + &run.stderr_lossy();
+        assert!(said.contains("failed: exit status 1; what it says is not shown, as the file is sensitive"), "{run}");
+    }
+    assert!(!root.exists("etc/other"));
     for entry in walk(&root, "var/lib/holo") {
         let metadata = fs::symlink_metadata(&entry).unwrap();
         if metadata.is_file() && fs::read(&entry).unwrap().contains_str(secret) {
@@ -314,6 +342,18 @@ fn kinds() {
     fs::remove_file(root.join("usr/share/holo/files/a.toml")).unwrap();
     applied(&root);
     assert_eq!(root.dump(), before);
+}
+
+fn below_a_file() {
+    let root = root().file("etc/motd", "stock\n");
+    declare(&root, "[[file]]\npath = \"/etc/motd/deep/x\"\n[[file]]\npath = \"/etc/motd/gone\"\nensure = \"absent\"\n");
+    let words = format!("!! skipping target: {} is not a directory\n", root.join("etc/motd").display());
+    let before = root.dump();
+    let run = root.holo(&["check"]);
+    assert_eq!(run.status, Some(1), "{run}");
+    assert!(run.stderr_lossy().contains(&words), "{run}");
+    assert_eq!(root.dump(), before);
+    refused(&root, &words);
 }
 
 fn fifo() {

@@ -102,6 +102,10 @@ impl Entity for DeclaredFile {
         let workshop = Workshop::open(host).ok()?;
         let remembered = workshop.memory.recall::<Tracks>(&self.id()).ok()??;
         let made = remembered.base.get(&self.path)?.made.as_ref()?;
+        // There is nothing to read in a directory.
+        if matches!(made, State::Directory { .. }) {
+            return None;
+        }
         workshop.tracker.difference(host, &self.path, Some(made)).ok()
     }
 }
@@ -157,6 +161,11 @@ impl<'a> Workshop<'a> {
         let current = self.tracker.state(&entity.path)?;
         let wanted = wanted::of(definition, &current, force, self.host, &self.tracker)?;
         let desired = wanted.states.last().map_or(State::Absent, |(_, state)| state.clone());
+        if desired != State::Absent
+            && let Some(parent) = self.tracker.place(&entity.path).obstacle()?
+        {
+            return Err(Obstacle::Never(format!("{} is not a directory", parent.shown().display())));
+        }
         let track = known.as_ref().and_then(|known| known.base.get(&entity.path));
         let track = track.map(|track| track.seen_as(|made| wanted::as_far_as_declared(definition, made, &current)));
         Ok((tracked::decide(track.as_ref(), &current, &desired), wanted, current))
@@ -219,7 +228,7 @@ impl<'a> Workshop<'a> {
         let mut words = command.words().iter().map(|word| word.replace("{}", &path));
         let mut program = Program::new(words.next().unwrap_or_default());
         program.args(words);
-        let ended = process::run(&program, output);
+        let ended = if definition.sensitive { program.run(|_, _| {}) } else { process::run(&program, output) };
         let removed = place.remove();
         place.remove_empty_folders(Path::new(""));
         removed?;
@@ -227,7 +236,9 @@ impl<'a> Workshop<'a> {
             None => Ok(()),
             Some(failure) => {
                 let declared = command.words().join(" ");
-                Err(Obstacle::Never(format!("validation by `{declared}` failed: {failure}")))
+                let silence =
+                    if definition.sensitive { "; what it says is not shown, as the file is sensitive" } else { "" };
+                Err(Obstacle::Never(format!("validation by `{declared}` failed: {failure}{silence}")))
             }
         }
     }
@@ -245,7 +256,9 @@ impl<'a> Workshop<'a> {
     fn check(&self, entity: &DeclaredFile) -> Result<Verdict, Obstacle> {
         let shown = self.shown(&entity.path);
         let Some(definition) = &entity.definition else {
-            return Ok(Verdict::WouldChange(vec![format!("would restore {shown}")]));
+            let base = self.recall(entity)?.and_then(|known| Some(known.base.get(&entity.path)?.base.clone()));
+            let back = back(&base.unwrap_or(State::Absent), &self.tracker.state(&entity.path)?);
+            return Ok(Verdict::WouldChange(vec![format!("would {} {shown}", back.0)]));
         };
         if entity.overlay.is_some() {
             return Ok(Verdict::WouldChange(vec![format!("would write {shown}")]));
@@ -272,8 +285,10 @@ impl<'a> Workshop<'a> {
                 return Ok(Applied::NeedsForce(ForceTo::Overwrite));
             }
         }
+        let base = remembered.base.get(&entity.path).map_or(State::Absent, |track| track.base.clone());
+        let back = back(&base, &self.tracker.state(&entity.path)?);
         self.tracker.scrub(&mut remembered)?;
-        Ok(Applied::Changed(vec![format!("restored {}", self.shown(&entity.path))]))
+        Ok(Applied::Changed(vec![format!("{} {}", back.1, self.shown(&entity.path))]))
     }
 
     fn shown(&self, path: &Path) -> String {
@@ -309,6 +324,15 @@ fn doing(current: &State, desired: &State) -> &'static str {
         (State::Absent, _) => "make",
         _ if is_only_attributes(current, desired) => "change mode or owner of",
         _ => "write",
+    }
+}
+
+/// What would be done, and was done, to something that becomes again what it was.
+fn back(base: &State, current: &State) -> (&'static str, &'static str) {
+    match base {
+        base if base == current => ("forget", "forgot"),
+        State::Absent => ("remove", "removed"),
+        _ => ("restore", "restored"),
     }
 }
 
