@@ -12,7 +12,7 @@ use crate::report::{End, Event, Reporter, Silence};
 use crate::settings::Settings;
 use crate::survey::Survey;
 use crate::view::View;
-use bstr::BString;
+use bstr::{BStr, BString};
 
 /// What a walk needs: what there is, and how it is to be done.
 pub struct Walk<'a> {
@@ -71,7 +71,8 @@ impl<'a> Walk<'a> {
         for set in self.plan.sets(selected) {
             let able = self.leave_out(&set, &mut ends, reporter)?;
             self.expect_refreshes(&able)?;
-            for (&entity, ended) in able.iter().zip(self.work(&able, self.task, reporter)?) {
+            let pending = able.iter().map(|&entity| self.pending_before(entity, &ends)).collect();
+            for (&entity, ended) in able.iter().zip(self.work(&able, self.task, pending, reporter)?) {
                 ends[entity] = Some(ended.end);
                 self.settle_refreshes(entity, &ended);
             }
@@ -88,8 +89,20 @@ impl<'a> Walk<'a> {
         Ok(tally)
     }
 
+    /// What an entity comes after, and would find in another state than it is in now, as everything is only looked at.
+    fn pending_before(&self, entity: usize, ends: &[Option<End>]) -> Option<&'a BStr> {
+        let mut before = self.plan.waits_for(entity).filter(|_| self.task == Task::Check);
+        before.find(|&other| ends[other] == Some(End::Pending)).map(|other| self.entities[other].id())
+    }
+
     /// Has the entities worked on, which all belong to one plugin and do not depend on each other; how each of them ended.
-    fn work(&mut self, set: &[usize], task: Task, reporter: &mut dyn Reporter) -> Result<Vec<Ended>, Fatal> {
+    fn work(
+        &mut self,
+        set: &[usize],
+        task: Task,
+        pending: Vec<Option<&BStr>>,
+        reporter: &mut dyn Reporter,
+    ) -> Result<Vec<Ended>, Fatal> {
         let entities: Vec<&Entity> = set.iter().map(|&entity| &self.entities[entity]).collect();
         let Some(first) = entities.first() else { return Ok(Vec::new()) };
         let received: Vec<Vec<BString>> = entities.iter().map(|entity| self.refreshes.received(entity.id())).collect();
@@ -99,7 +112,7 @@ impl<'a> Walk<'a> {
             .map(|(entity, received)| Job { id: entity.id(), refresh: self.refreshes.is_due(entity.id()), received })
             .collect();
         let refresh = jobs.iter().map(|job| job.refresh).collect();
-        let mut in_order = InOrder::new(&entities, refresh, task, self.view, reporter);
+        let mut in_order = InOrder::new(&entities, refresh, task, self.view, reporter).after(pending);
         self.plugins[first.plugin].work(task, &jobs, self.interrupt, &mut |place, progress| {
             in_order.take(place, progress);
         })?;
@@ -157,7 +170,7 @@ impl<'a> Walk<'a> {
 
     /// Finds out, without changing or showing anything, how a requirement is that is not selected.
     fn check(&mut self, entity: usize, ends: &mut [Option<End>]) -> Result<End, Fatal> {
-        let ended = self.work(&[entity], Task::Check, &mut Silence)?;
+        let ended = self.work(&[entity], Task::Check, Vec::new(), &mut Silence)?;
         let end = ended.first().map_or(End::Pending, |ended| ended.end);
         ends[entity] = Some(end);
         Ok(end)
@@ -170,7 +183,7 @@ impl<'a> Walk<'a> {
         }
         let sources: Vec<usize> =
             set.iter().copied().filter(|&entity| !self.plan.refreshes(entity).is_empty()).collect();
-        let verdicts = self.work(&sources, Task::Check, &mut Silence)?;
+        let verdicts = self.work(&sources, Task::Check, Vec::new(), &mut Silence)?;
         for (&source, verdict) in sources.iter().zip(verdicts) {
             let can_tell = self.plugins[self.entities[source].plugin].can_check();
             if matches!(verdict.end, End::Unchanged | End::LeftOut) && can_tell {

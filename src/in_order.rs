@@ -14,6 +14,8 @@ pub struct InOrder<'a> {
     entities: &'a [&'a Entity],
     /// Which of them are to be refreshed.
     refresh: Vec<bool>,
+    /// What each comes after that would have been changed by then, if there is anything.
+    pending: Vec<Option<&'a BStr>>,
     task: Task,
     view: View<'a>,
     reporter: &'a mut dyn Reporter,
@@ -44,6 +46,8 @@ enum Said {
     /// Something that cannot be understood. The entity has failed, but is not done with.
     Malformed(String),
     Failed(Option<String>),
+    /// The plugin has found something wrong that the entity with this ID may put right before.
+    TooEarly(BString),
     Done,
 }
 
@@ -68,9 +72,27 @@ impl<'a> InOrder<'a> {
         let kept = std::iter::repeat_with(Vec::new).take(entities.len()).collect();
         let ends = vec![None; entities.len()];
         let sent = vec![Vec::new(); entities.len()];
-        let mut in_order = InOrder { entities, refresh, task, view, reporter, first_unfinished: 0, kept, ends, sent };
+        let mut in_order = InOrder {
+            entities,
+            refresh,
+            pending: Vec::new(),
+            task,
+            view,
+            reporter,
+            first_unfinished: 0,
+            kept,
+            ends,
+            sent,
+        };
         in_order.begin();
         in_order
+    }
+
+    /// Says what each entity comes after that an apply would have changed by then. Of an entity that fails for the lack of that, it cannot
+    /// be told.
+    #[must_use]
+    pub fn after(self, pending: Vec<Option<&'a BStr>>) -> InOrder<'a> {
+        InOrder { pending, ..self }
     }
 
     /// How work on each entity ended.
@@ -91,7 +113,10 @@ impl<'a> InOrder<'a> {
 
     /// Takes what is said of the entity at this place.
     pub fn take(&mut self, place: usize, progress: Progress<'_>) {
-        let said = self.understand(self.entities[place].id(), progress);
+        let said = match (self.understand(self.entities[place].id(), progress), self.pending.get(place)) {
+            (Said::Failed(None), Some(Some(first))) => Said::TooEarly((*first).to_owned()),
+            (said, _) => said,
+        };
         if place > self.first_unfinished {
             self.kept[place].push(said);
             return;
@@ -138,6 +163,10 @@ impl<'a> InOrder<'a> {
             Said::Error(text) => reporter.event(Event::Error(text)),
             Said::Malformed(text) => reporter.event(Event::Failed(Some(text))),
             Said::Failed(reason) => reporter.event(Event::Failed(reason.as_deref())),
+            Said::TooEarly(first) => {
+                reporter.event(Event::Warning(&format!("{first} comes first, and would be changed")));
+                reporter.event(Event::Message(&Message::Unknown));
+            }
             Said::Done => {}
         }
         if let Said::Message(Message::Send(value)) = said {
@@ -146,7 +175,7 @@ impl<'a> InOrder<'a> {
         if let Some(end) = self.end_by(place, said) {
             self.ends[place] = self.ends[place].max(Some(end));
         }
-        if matches!(said, Said::Done | Said::Failed(_)) {
+        if matches!(said, Said::Done | Said::Failed(_) | Said::TooEarly(_)) {
             self.finish();
         }
     }
@@ -157,7 +186,7 @@ impl<'a> InOrder<'a> {
             Said::Message(Message::NotChanged) => Some(End::Unchanged),
             Said::Message(Message::Skipped(_)) => Some(End::LeftOut),
             Said::Message(Message::Changed(_)) => Some(End::Changed),
-            Said::Message(Message::WouldChange(_) | Message::Unknown) => Some(End::Pending),
+            Said::Message(Message::WouldChange(_) | Message::Unknown) | Said::TooEarly(_) => Some(End::Pending),
             Said::Message(message) if message.is_refusal() => Some(End::Refused),
             // A plugin of version 3 that is asked to check has nothing else to say.
             Said::Diff(text) if self.task == Task::Check && self.ends[place].is_none() => {

@@ -163,6 +163,11 @@ impl Plan {
         sets
     }
 
+    /// The entities that go before this one because of an edge between the two.
+    pub fn waits_for(&self, entity: usize) -> impl Iterator<Item = usize> {
+        self.waits.of(entity).iter().map(|edge| edge.from)
+    }
+
     /// What an entity requires, in the order in which it says so. An orphan requires nothing.
     #[must_use]
     pub fn requirements(&self, entity: usize) -> &[Requirement] {

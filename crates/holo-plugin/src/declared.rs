@@ -48,10 +48,10 @@ impl<E: Entity> Entity for Declared<E> {
         self.healthy(host, applied, output)
     }
 
-    fn check(&self, host: &Host, output: &mut Output<'_>) -> Verdict {
+    fn check(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Verdict {
         match &self.common.skipped {
             Some(reason) => Verdict::Skipped(reason.clone()),
-            None => self.entity.check(host, output),
+            None => self.entity.check(host, mode, output),
         }
     }
 

@@ -64,8 +64,8 @@ pub trait Entity {
     /// Brings it into its desired state.
     fn apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied;
 
-    /// Finds out what applying it would do, and changes nothing.
-    fn check(&self, _: &Host, _: &mut Output<'_>) -> Verdict {
+    /// Finds out what applying it so would do, and changes nothing. Nobody asks what force would do.
+    fn check(&self, _: &Host, _: Mode, _: &mut Output<'_>) -> Verdict {
         Verdict::Unknown
     }
 

@@ -139,7 +139,7 @@ impl Entity for ArchiveEntity {
         }
     }
 
-    fn check(&self, host: &Host, output: &mut Output<'_>) -> Verdict {
+    fn check(&self, host: &Host, _: Mode, output: &mut Output<'_>) -> Verdict {
         match self.try_check(host, output) {
             Ok(changes) if changes.is_empty() => Verdict::InDesiredState,
             Ok(changes) => Verdict::WouldChange(changes),

@@ -45,8 +45,8 @@ impl Entity for ExecEntity {
         })
     }
 
-    fn check(&self, host: &Host, output: &mut Output<'_>) -> Verdict {
-        match conditions::hold(&self.exec, self.timeout, false, host) {
+    fn check(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Verdict {
+        match conditions::hold(&self.exec, self.timeout, mode.refresh, host) {
             Ok(false) => Verdict::InDesiredState,
             Ok(true) => Verdict::WouldChange(vec![format!("would run {}", self.exec.command.shown())]),
             Err(reason) => {

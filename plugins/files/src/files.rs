@@ -128,8 +128,8 @@ impl Entity for ManagedFile {
         applied
     }
 
-    fn check(&self, host: &Host, output: &mut Output<'_>) -> Verdict {
-        self.entity().check(host, output)
+    fn check(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Verdict {
+        self.entity().check(host, mode, output)
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {

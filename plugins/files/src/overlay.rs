@@ -81,7 +81,7 @@ impl Entity for FileEntity {
         answer.applied
     }
 
-    fn check(&self, host: &Host, output: &mut Output<'_>) -> Verdict {
+    fn check(&self, host: &Host, _: Mode, output: &mut Output<'_>) -> Verdict {
         check::check(self, host, output)
     }
 

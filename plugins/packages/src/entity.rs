@@ -106,7 +106,7 @@ impl Entity for PackageEntity {
         alone.applied
     }
 
-    fn check(&self, host: &Host, output: &mut Output<'_>) -> Verdict {
+    fn check(&self, host: &Host, _: Mode, output: &mut Output<'_>) -> Verdict {
         if let Err(problem) = &self.provider {
             output.error(problem);
             return Verdict::Failed;

@@ -64,14 +64,14 @@ impl Entity for Script {
         applied
     }
 
-    fn check(&self, host: &Host, output: &mut Output<'_>) -> Verdict {
+    fn check(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Verdict {
         let would_run = || Verdict::WouldChange(vec![format!("would run {}", self.path.display())]);
         if !self.waits_for_something() {
             return would_run();
         }
         match self.content_that_never_succeeded(host) {
-            Ok(None) => Verdict::InDesiredState,
-            Ok(Some(_)) => would_run(),
+            Ok(None) if !mode.refresh => Verdict::InDesiredState,
+            Ok(_) => would_run(),
             Err(error) => {
                 output.error(error.to_string());
                 Verdict::Failed

@@ -106,7 +106,7 @@ impl Entity for Scaffold {
         }
     }
 
-    fn check(&self, host: &Host, output: &mut Output<'_>) -> Verdict {
+    fn check(&self, host: &Host, _: Mode, output: &mut Output<'_>) -> Verdict {
         match Workshop::open(host).and_then(|workshop| workshop.check(self)) {
             Ok(verdict) => verdict,
             Err(Obstacle::NeedsForce(reason)) => Verdict::NeedsForce(ForceTo::Proceed(reason)),

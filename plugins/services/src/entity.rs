@@ -131,7 +131,7 @@ impl Entity for Unit {
         alone.applied
     }
 
-    fn check(&self, host: &Host, output: &mut Output<'_>) -> Verdict {
+    fn check(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Verdict {
         let state = match self.all.state(host, &self.id) {
             Ok(state) => state,
             Err(problem) => {
@@ -140,7 +140,7 @@ impl Entity for Unit {
             }
         };
         // Whatever comes before it in a run may bring it.
-        let circumstances = Circumstances { refresh: false, may_come: true };
+        let circumstances = Circumstances { refresh: mode.refresh, may_come: true };
         let plan = plan(&self.name, &self.wanted, &state, circumstances);
         if !plan.problems.is_empty() {
             plan.problems.iter().for_each(|problem| output.error(problem));

@@ -220,7 +220,7 @@ impl Entity for KeySet {
         })
     }
 
-    fn check(&self, host: &Host, output: &mut Output<'_>) -> Verdict {
+    fn check(&self, host: &Host, _: Mode, output: &mut Output<'_>) -> Verdict {
         match self.look(host) {
             Ok(change) => self.would(&change),
             Err(Trouble::Account(account)) if account.is_missing() && !self.is_orphan() => {

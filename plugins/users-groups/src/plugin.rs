@@ -35,7 +35,7 @@ impl Entity for AccountEntity {
         apply::apply(self, host, mode.force, output)
     }
 
-    fn check(&self, host: &Host, output: &mut Output<'_>) -> Verdict {
+    fn check(&self, host: &Host, _: Mode, output: &mut Output<'_>) -> Verdict {
         check::check(self, host, output)
     }
 

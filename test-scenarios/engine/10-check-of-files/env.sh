@@ -14,6 +14,8 @@ run() {
 several() {
     case $1 in
     scan)
+        # Makes the directories that plugins have their state in.
+        "$holo" scan >/dev/null 2>&1
         run check file:/etc/as-wanted
         run check
         run apply --dry-run file:/etc/new file:/etc/as-wanted

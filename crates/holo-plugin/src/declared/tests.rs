@@ -25,7 +25,7 @@ impl Entity for Fails {
         self.attempt()
     }
 
-    fn check(&self, _: &Host, _: &mut Output<'_>) -> Verdict {
+    fn check(&self, _: &Host, _: Mode, _: &mut Output<'_>) -> Verdict {
         Verdict::WouldChange(vec!["would fail".into()])
     }
 
@@ -116,7 +116,7 @@ fn a_condition_leaves_out() {
     assert_eq!(heard.ended, [(0, skipped), (1, Applied::Changed(vec![]))]);
     let entity = declared(0, 0, Some("x is false"), "");
     let mut unheard = Heard::default();
-    let verdict = entity.check(&host(), &mut Output::new(&mut unheard));
+    let verdict = entity.check(&host(), Mode::default(), &mut Output::new(&mut unheard));
     assert_eq!(verdict, Verdict::Skipped("x is false".into()));
     assert_eq!(entity.report().action.to_string(), "Skipping (x is false)");
 }

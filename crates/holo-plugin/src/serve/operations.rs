@@ -77,7 +77,8 @@ pub(super) fn check<P: Plugin>(plugin: &P, host: &Host, id: &[u8]) -> ExitCode {
         Ok(entity) => entity,
         Err(code) => return code,
     };
-    let verdict = entity.check(host, &mut Output::new(&mut OwnStreams));
+    let mode = Mode { force: false, refresh: host.asks_for_refresh() };
+    let verdict = entity.check(host, mode, &mut Output::new(&mut OwnStreams));
     match verdict_messages(&verdict).map(say_messages) {
         Some(Ok(())) => ExitCode::SUCCESS,
         Some(Err(code)) => code,

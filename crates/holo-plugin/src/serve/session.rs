@@ -98,7 +98,7 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         let ids = || request.entities.iter().map(|id| id.0.clone());
         let result = match request.operation {
             Operation::Scan => self.scan(),
-            Operation::Check => self.check(ids().collect()),
+            Operation::Check => self.check(ids().collect(), &request.refresh),
             Operation::Apply => self.apply(ids().collect(), false, &request.refresh),
             Operation::ForceApply => self.apply(ids().collect(), true, &request.refresh),
             Operation::Diff => self.diff(ids().collect()),
@@ -146,7 +146,7 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
 
     fn apply(&mut self, ids: Vec<BString>, force: bool, refresh: &[Text]) -> Outcome {
         let ids = self.find_all(ids);
-        let refresh: HashSet<&BString> = refresh.iter().map(|id| &id.0).collect();
+        let refresh = refreshed(refresh);
         let job = |id: &BString| Mode { force, refresh: refresh.contains(id) };
         let jobs = ids.iter().filter_map(|id| Some(Job { entity: self.known.get(id)?, mode: job(id) }));
         let set: Vec<Job<'_, P::Entity>> = jobs.collect();
@@ -156,11 +156,13 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         Outcome::Done
     }
 
-    fn check(&mut self, ids: Vec<BString>) -> Outcome {
+    fn check(&mut self, ids: Vec<BString>, refresh: &[Text]) -> Outcome {
+        let refresh = refreshed(refresh);
         for id in self.find_all(ids) {
             let Some(entity) = self.known.get(&id) else { continue };
             let mut sink = AnswerSink { answers: &mut self.answers, entity: Some(&id) };
-            let verdict = entity.check(self.host, &mut Output::new(&mut sink));
+            let mode = Mode { force: false, refresh: refresh.contains(&id) };
+            let verdict = entity.check(self.host, mode, &mut Output::new(&mut sink));
             if verdict == Verdict::NeedsForce(ForceTo::Overwrite)
                 && let Some(pair) = entity.diff(self.host)
             {
@@ -183,6 +185,11 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         }
         Outcome::Done
     }
+}
+
+/// Those that are to be refreshed, or would be.
+fn refreshed(ids: &[Text]) -> HashSet<&BString> {
+    ids.iter().map(|id| &id.0).collect()
 }
 
 /// The answers to a set, each with the ID of its entity.
