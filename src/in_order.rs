@@ -118,6 +118,10 @@ impl<'a> InOrder<'a> {
             (said, _) => said,
         };
         if place > self.first_unfinished {
+            // By its turn it has come farther.
+            if matches!(said, Said::Message(Message::Progress(_))) {
+                return;
+            }
             self.kept[place].push(said);
             return;
         }

@@ -3,6 +3,7 @@
 //! Whoever does something emits [`Event`]s; a [`Reporter`] turns them into what the user sees. [`Paragraphs`] are version 3's words,
 //! [`Json`] is for programs.
 
+mod bar;
 mod console;
 mod json;
 pub mod line;

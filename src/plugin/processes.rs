@@ -53,7 +53,7 @@ pub(super) fn work(
     let mut messages = Messages::new(plugin.api_version);
     let ended = ask(plugin, operation, job, interrupt, &mut |said| match said {
         Said::Output(stream, bytes) => on_progress(Progress::Output(stream, bytes)),
-        Said::Message(bytes) => messages.take(bytes),
+        Said::Message(bytes) => messages.take(bytes, &mut |message| on_progress(Progress::Message(message))),
     });
     let ended = match ended {
         Ok(ended) => ended,
@@ -148,11 +148,15 @@ impl Messages {
         Messages { version, found: Vec::new(), line: Vec::new() }
     }
 
-    fn take(&mut self, bytes: &[u8]) {
+    /// Takes what was written; how far the work has come is handed on at once, everything else counts when it is done.
+    fn take(&mut self, bytes: &[u8], on_progress: &mut dyn FnMut(Message)) {
         let mut pieces = bytes.split_str("\n");
         self.extend(pieces.next().unwrap_or_default());
         for piece in pieces {
-            self.end_line();
+            match self.end_line() {
+                Some(progress @ Message::Progress(_)) => on_progress(progress),
+                message => self.found.extend(message),
+            }
             self.extend(piece);
         }
     }
@@ -163,14 +167,15 @@ impl Messages {
         self.line.extend_from_slice(piece.get(..room).unwrap_or_default());
     }
 
-    fn end_line(&mut self) {
-        let message = Message::parse(&self.line, self.version).filter(|message| !self.found.contains(message));
-        self.found.extend(message);
-        self.line.clear();
+    /// The message that the line is, if it has not been found before.
+    fn end_line(&mut self) -> Option<Message> {
+        let line = std::mem::take(&mut self.line);
+        Message::parse(&line, self.version).filter(|message| !self.found.contains(message))
     }
 
     fn finish(mut self) -> Vec<Message> {
-        self.end_line();
+        let last = self.end_line().filter(|message| !matches!(message, Message::Progress(_)));
+        self.found.extend(last);
         self.found
     }
 }
@@ -229,13 +234,25 @@ mod tests {
     fn messages_are_found_among_anything() {
         let found = |pieces: &[&[u8]]| {
             let mut messages = Messages::new(3);
-            pieces.iter().for_each(|piece| messages.take(piece));
+            pieces.iter().for_each(|piece| messages.take(piece, &mut |_| panic!("there is none in version 3")));
             messages.finish()
         };
+        assert_eq!(found(&[b"progress: 1/2\n", b"not changed"]), [Message::NotChanged]);
         assert_eq!(found(&[b"not ch", b"anged\nnot", b" changed"]), [Message::NotChanged]);
         assert_eq!(found(&[&[b'\n'; 1 << 20], b"requires --force to restore\n"]), [Message::RequiresForceToRestore]);
         assert_eq!(found(&[&[b'x'; 1 << 20], b"not changed\n", b"not changed"]), [Message::NotChanged]);
         assert_eq!(found(&[b"", b"not changed\r\n"]), []);
+    }
+
+    #[test]
+    fn progress_is_heard_at_once() {
+        let mut messages = Messages::new(4);
+        let mut heard = Vec::new();
+        messages.take(b"changed: x\nprogress: 1/2 a\nprogress: ", &mut |message| heard.push(message));
+        assert_eq!(heard, [Message::Progress("1/2 a".into())]);
+        messages.take(b"b\nprogress: c", &mut |message| heard.push(message));
+        assert_eq!(heard[1..], [Message::Progress("b".into())]);
+        assert_eq!(messages.finish(), [Message::Changed("x".into())]);
     }
 
     #[test]

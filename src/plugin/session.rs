@@ -216,6 +216,11 @@ impl<'a> Set<'a> {
                 let place = place.unwrap_or(self.at_work);
                 on_progress(place, Progress::Output(stream, text.as_bstr()));
             }
+            Answer::Progress { entity, text, .. } => {
+                if let Some(place) = self.place(&entity) {
+                    on_progress(place, Progress::Message(Message::Progress(text.0)));
+                }
+            }
             Answer::Diff { entity, from, to, .. } => {
                 if let Some(place) = self.place(&entity) {
                     self.differences.insert(place, file_pair(&from, &to));

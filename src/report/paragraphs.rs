@@ -1,11 +1,11 @@
 //! Version 3's words: a paragraph an entity.
 
-use super::{Console, End, Event, Reporter};
+use super::{Console, End, Event, Reporter, bar};
 use crate::entity::Entity;
 use bstr::{BString, ByteSlice, ByteVec};
 use holo_protocol::report::Information;
 use holo_protocol::session::Stream;
-use holo_protocol::{API_VERSION_3, Action, EntityReport, Message};
+use holo_protocol::{API_VERSION_3, Action, EntityReport, Message, Progress};
 
 /// How wide the keys of a scan are.
 const SCAN_KEY_WIDTH: usize = 12;
@@ -15,13 +15,15 @@ pub struct Paragraphs<'a> {
     console: &'a mut Console,
     /// The entity at work, as long as its report has not been shown.
     prologue: Option<Entity>,
+    /// The ID of the entity at work.
+    at_work: BString,
     only_looks: bool,
 }
 
 impl<'a> Paragraphs<'a> {
     /// Shows on this console what is done or, if it is only looked, what would be done.
     pub fn new(console: &'a mut Console, only_looks: bool) -> Paragraphs<'a> {
-        Paragraphs { console, prologue: None, only_looks }
+        Paragraphs { console, prologue: None, at_work: BString::default(), only_looks }
     }
 
     fn show_prologue(&mut self) {
@@ -45,6 +47,10 @@ impl<'a> Paragraphs<'a> {
             Message::WouldChange(text) | Message::Changed(text) => {
                 self.show_prologue();
                 self.console.write(Stream::Stdout, &[&text[..], b"\n"].concat());
+            }
+            Message::Progress(said) => {
+                let line = bar::line(self.at_work.as_bstr(), &Progress::parse(&said.to_str_lossy()));
+                self.console.status(line.as_bytes());
             }
             Message::Unknown => {
                 self.show_prologue();
@@ -73,6 +79,7 @@ impl Reporter for Paragraphs<'_> {
         match event {
             Event::Begin(entity) => {
                 self.prologue = Some(entity.clone());
+                entity.id().clone_into(&mut self.at_work);
                 self.console.status(entity.id());
             }
             Event::Output(stream, bytes) => {

@@ -1,11 +1,15 @@
 //! What a plugin says to the user, wherever it goes.
 
+use holo_protocol::Progress;
 use holo_protocol::session::Stream;
 
 /// Takes what is said.
 pub trait Sink {
     /// Takes bytes for one of the two streams, in the order in which the user shall see them.
     fn write(&mut self, stream: Stream, bytes: &[u8]);
+
+    /// Takes how far the work has come, if there is anybody who could see it.
+    fn progress(&mut self, _: &Progress<'_>) {}
 }
 
 /// What a plugin says of one entity, or while it scans.
@@ -34,6 +38,12 @@ impl<'a> Output<'a> {
 
     fn line(&mut self, mark: &str, text: &[u8]) {
         self.0.write(Stream::Stderr, &[mark.as_bytes(), text, b"\n"].concat());
+    }
+
+    /// How far the work has come, for a person who waits: it leaves no trace. Not oftener than people can see it; a
+    /// [`Meter`](crate::Meter) takes care of that.
+    pub fn progress(&mut self, progress: &Progress<'_>) {
+        self.0.progress(progress);
     }
 
     /// Output of a program that was called, as it is.

@@ -1,6 +1,7 @@
 //! Applies entities that do not depend on each other, several at a time.
 
 use crate::{Applied, Entity, Host, Job, Output, SetAnswers, Sink, Stream};
+use holo_protocol::Progress;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread;
@@ -9,6 +10,7 @@ use std::thread;
 enum News {
     Begin,
     Output(Stream, Vec<u8>),
+    Progress(Option<(u64, u64)>, String),
     End(Applied),
 }
 
@@ -40,6 +42,7 @@ pub(crate) fn apply<E: Entity + Sync>(host: &Host, set: &[Job<'_, E>], threads: 
             match news {
                 News::Begin => answers.begin(place),
                 News::Output(stream, bytes) => answers.output(place).relay(stream, &bytes),
+                News::Progress(done_of, text) => answers.output(place).progress(&Progress { done_of, text: &text }),
                 News::End(applied) => answers.end(place, applied),
             }
         }
@@ -79,6 +82,10 @@ struct ThreadSink<'a> {
 impl Sink for ThreadSink<'_> {
     fn write(&mut self, stream: Stream, bytes: &[u8]) {
         let _ = self.news.send((self.place, News::Output(stream, bytes.to_vec())));
+    }
+
+    fn progress(&mut self, progress: &Progress<'_>) {
+        let _ = self.news.send((self.place, News::Progress(progress.done_of, progress.text.to_owned())));
     }
 }
 

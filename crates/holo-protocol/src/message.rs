@@ -24,6 +24,8 @@ pub enum Message {
     Skipped(BString),
     /// What the entities are to know that are refreshed because this one changed: `KEY=VALUE`. Version 4.
     Send(BString),
+    /// How far the work on the entity has come, for a person who waits: a [`Progress`](crate::Progress). Version 4.
+    Progress(BString),
     /// A line that was meant to be a message, but cannot be one. Version 4.
     Malformed(BString),
 }
@@ -40,6 +42,7 @@ const WOULD_CHANGE: &[u8] = b"would change: ";
 const CHANGED: &[u8] = b"changed: ";
 const SKIPPED: &[u8] = b"skipped: ";
 const SEND: &[u8] = b"send: ";
+const PROGRESS: &[u8] = b"progress: ";
 
 impl Message {
     /// The message that a line stands for in this version. Other lines are ignored, so there is no error.
@@ -61,7 +64,8 @@ impl Message {
                     let sent = text(SEND)?;
                     Some(if can_be_sent(sent.as_ref()) { Message::Send(sent) } else { Message::Malformed(line.into()) })
                 };
-                force().or_else(would_change).or_else(changed).or_else(skipped).or_else(send)
+                let progress = || text(PROGRESS).map(Message::Progress);
+                force().or_else(would_change).or_else(changed).or_else(skipped).or_else(send).or_else(progress)
             }
         }
     }
@@ -80,6 +84,7 @@ impl Message {
             Message::Changed(text) => with(CHANGED, text.as_ref()),
             Message::Skipped(text) => with(SKIPPED, text.as_ref()),
             Message::Send(text) => with(SEND, text.as_ref()),
+            Message::Progress(text) => with(PROGRESS, text.as_ref()),
             Message::Malformed(line) => line.clone(),
         }
     }
@@ -123,6 +128,7 @@ mod tests {
             Message::Skipped("no such hardware".into()),
             Message::Send("_Mode2=a=b ".into()),
             Message::Send("x=".into()),
+            Message::Progress("3/8 unpacking".into()),
         ] {
             assert_eq!(Message::parse(&message.to_line(), 4), Some(message));
         }
@@ -130,7 +136,9 @@ mod tests {
 
     #[test]
     fn version_3_has_three() {
-        for line in ["unknown", "changed: x", "would change: x", "requires --force: x", "skipped: x", "send: x"] {
+        for line in
+            ["unknown", "changed: x", "would change: x", "requires --force: x", "skipped: x", "send: x", "progress: x"]
+        {
             assert_eq!(Message::parse(line.as_bytes(), 3), None);
         }
         assert_eq!(Message::parse(b"requires --force to restore", 3), Some(Message::RequiresForceToRestore));

@@ -81,6 +81,15 @@ pub enum Answer {
         /// The bytes, not necessarily whole lines.
         text: Text,
     },
+    /// How far the work on the entity has come, for a person who waits.
+    Progress {
+        /// The request that is answered.
+        request: u64,
+        /// The entity's ID.
+        entity: Text,
+        /// A [`Progress`](crate::Progress).
+        text: Text,
+    },
     /// The two files that show the entity's difference, as version 3's `diff`.
     Diff {
         /// The request that is answered.
@@ -121,6 +130,7 @@ impl Answer {
             Answer::Report { request, .. }
             | Answer::Begin { request, .. }
             | Answer::Output { request, .. }
+            | Answer::Progress { request, .. }
             | Answer::Diff { request, .. }
             | Answer::Result { request, .. }
             | Answer::End { request, .. } => *request,
@@ -189,6 +199,10 @@ mod tests {
                     result: Outcome::Done,
                 },
                 r#"{"answer":"result","request":3,"entity":"x:y","messages":["not changed"],"result":"done"}"#,
+            ),
+            (
+                Answer::Progress { request: 3, entity: entity.clone(), text: "3/8 x".into() },
+                r#"{"answer":"progress","request":3,"entity":"x:y","text":"3/8 x"}"#,
             ),
             (
                 Answer::Diff { request: 3, entity, from: "a".into(), to: "b".into() },

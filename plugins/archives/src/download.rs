@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use holo_plugin::error::reason;
-use holo_plugin::{Host, Output, Place, Tree};
+use holo_plugin::{Host, Meter, Output, Place, Tree};
 
 pub(crate) use http::Timeouts;
 pub(crate) use part::PART_SUFFIX;
@@ -90,7 +90,7 @@ pub(crate) fn download(
     let mut failure = "there is nowhere to download it from".to_owned();
     for (index, address) in request.addresses.iter().enumerate() {
         let result = match address.file() {
-            Some(path) => copy(request, &path, &place, host),
+            Some(path) => copy(request, &path, &place, host, output),
             None => Attempts { request, address, place: &place, output }.run(),
         };
         match result {
@@ -107,7 +107,13 @@ pub(crate) fn download(
 }
 
 /// Takes a file of this machine.
-fn copy(request: &Request<'_>, path: &std::path::Path, place: &Place, host: &Host) -> Result<Download, String> {
+fn copy(
+    request: &Request<'_>,
+    path: &std::path::Path,
+    place: &Place,
+    host: &Host,
+    output: &mut Output<'_>,
+) -> Result<Download, String> {
     let words = |error: holo_plugin::error::PathError| error.to_string();
     let open = || Tree::open(host.root())?.place(path).followed()?.open();
     let mut from = open().map_err(words)?;
@@ -122,11 +128,15 @@ fn copy(request: &Request<'_>, path: &std::path::Path, place: &Place, host: &Hos
         io::Seek::rewind(&mut from).map_err(|error| reason(&error))?;
     }
     let mut part = Part::new(place)?;
+    let mut meter = Meter::of_bytes("copying", from.metadata().ok().map(|metadata| metadata.len()));
     let mut buffer = vec![0; BUFFER_SIZE];
     loop {
         match from.read(&mut buffer) {
             Ok(0) => break,
-            Ok(length) => part.append(buffer.get(..length).unwrap_or_default())?,
+            Ok(length) => {
+                part.append(buffer.get(..length).unwrap_or_default())?;
+                meter.reached(part.length(), output);
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(reason(&error)),
         }
@@ -224,7 +234,7 @@ impl Attempts<'_, '_> {
 
     /// One attempt; whether what we have is what the server has.
     fn attempt(
-        &self,
+        &mut self,
         client: &Client<'_>,
         part: &mut Part,
         validators: &mut Option<Validators>,
@@ -253,12 +263,14 @@ impl Attempts<'_, '_> {
         }
         *validators = Some(body.validators);
         let mut reader = body.reader;
+        let mut meter = Meter::of_bytes("downloading", body.total);
         let mut buffer = vec![0; BUFFER_SIZE];
         loop {
             match reader.read(&mut buffer) {
                 Ok(0) => break,
                 Ok(length) => {
                     part.append(buffer.get(..length).unwrap_or_default()).map_err(Failure::Permanent)?;
+                    meter.reached(part.length(), self.output);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(Failure::of_body(&error)),

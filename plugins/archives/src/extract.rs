@@ -10,10 +10,10 @@ use crate::limits::{Allowance, Limits};
 use crate::made::{Made, Owner, Thing};
 use bstr::ByteSlice;
 use holo_plugin::error::reason;
-use holo_plugin::{Kind, Place, Tree, settle};
+use holo_plugin::{Kind, Meter, Output, Place, Tree, settle};
 use std::collections::BTreeMap;
 use std::fs::{File, FileTimes};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -39,6 +39,7 @@ pub(crate) fn extract(
     file: &mut File,
     into: &Arc<Tree>,
     extraction: Extraction<'_>,
+    output: &mut Output<'_>,
 ) -> Result<BTreeMap<PathBuf, Made>, String> {
     let unreadable = |error: io::Error| format!("cannot read it: {}", reason(&error));
     let size = file.metadata().map_err(unreadable)?.len();
@@ -47,6 +48,11 @@ pub(crate) fn extract(
         tree: Arc::clone(into),
         extraction,
         allowance: &allowance,
+        watch: Watch {
+            file: file.try_clone().map_err(unreadable)?,
+            meter: Meter::of_bytes("extracting", Some(size)),
+            output,
+        },
         made: BTreeMap::new(),
         links: BTreeMap::new(),
     };
@@ -59,15 +65,34 @@ pub(crate) fn extract(
 }
 
 /// Takes entries, and makes them.
-struct Staging<'a> {
+struct Staging<'a, 'o> {
     tree: Arc<Tree>,
     extraction: Extraction<'a>,
     allowance: &'a Allowance,
+    watch: Watch<'a, 'o>,
     made: BTreeMap<PathBuf, Made>,
     links: BTreeMap<PathBuf, Vec<u8>>,
 }
 
-impl Staging<'_> {
+/// Says how far the archive has been read.
+struct Watch<'a, 'o> {
+    /// The archive again, with the position that it is read at.
+    file: File,
+    meter: Meter,
+    output: &'a mut Output<'o>,
+}
+
+impl Watch<'_, '_> {
+    fn look(&mut self) {
+        if self.meter.is_due()
+            && let Ok(position) = self.file.stream_position()
+        {
+            self.meter.reached(position, self.output);
+        }
+    }
+}
+
+impl Staging<'_, '_> {
     /// Where the entry of this name goes, if anywhere.
     fn destination(&self, name: &[u8]) -> Result<Option<PathBuf>, String> {
         self.allowance.enter().map_err(|error| reason(&error))?;
@@ -113,7 +138,7 @@ impl Staging<'_> {
         let mode = mode & KEPT_MODE;
         let place = self.free(&path)?;
         let mut file = place.create().map_err(|error| shown(&path, reason(&error.error)))?;
-        let mut tee = Tee { content, file: &mut file, allowance: self.allowance, size: 0 };
+        let mut tee = Tee { content, file: &mut file, allowance: self.allowance, watch: &mut self.watch, size: 0 };
         let sums = Sums::of(&mut tee, None).map_err(|error| shown(&path, reason(&error)))?;
         if tee.size != size {
             return Err(shown(&path, format!("it ends after {} of {size} bytes", tee.size)));
@@ -189,18 +214,20 @@ impl Staging<'_> {
 }
 
 /// Reads a content, and writes it to a file on the way.
-struct Tee<'a, R> {
+struct Tee<'a, 'w, 'o, R> {
     content: &'a mut R,
     file: &'a mut File,
     allowance: &'a Allowance,
+    watch: &'a mut Watch<'w, 'o>,
     size: u64,
 }
 
-impl<R: Read> Read for Tee<'_, R> {
+impl<R: Read> Read for Tee<'_, '_, '_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = self.content.read(buffer)?;
         self.allowance.write(length as u64)?;
         self.size += length as u64;
+        self.watch.look();
         io::Write::write_all(self.file, buffer.get(..length).unwrap_or_default())?;
         Ok(length)
     }

@@ -247,7 +247,7 @@ impl Present<'_> {
             owner,
         };
         at_hand.file.rewind()?;
-        staged.made = extract(&mut at_hand.file, &staged.tree, extraction).map_err(|problem| {
+        staged.made = extract(&mut at_hand.file, &staged.tree, extraction, output).map_err(|problem| {
             let _ = site.clear_staging();
             Stop::Failed(format!("cannot extract {}: {problem}", situation.place.shown().display()))
         })?;

@@ -39,6 +39,32 @@ fn a_file_is_downloaded_once() {
 }
 
 #[test]
+fn how_far_a_download_has_come_is_said_to_those_who_can_see_it() {
+    let body = large();
+    let pause = Some((body.len() / 2, Duration::from_millis(600)));
+    let server = Server::new(move |_| Reply { pause, ..Reply::of(large()) });
+    let root = root(&format!("url = {:?}\nchecksum = {:?}", server.url("/a"), sha256(&body)));
+    let script = format!(
+        "cd \"$HOLO_ROOT_DIR\"; export HOLO_RESOURCE_DIR=usr/share/holo/archives HOLO_STATE_DIR=var/lib/holo/archives HOLO_CACHE_DIR=tmp
+        mkdir -p \"$HOLO_STATE_DIR\"; HOLO_API_VERSION=$0 {} apply archive:/srv/app.tar 3>tmp/messages",
+        holo_testing::binaries::built("holo-archives").display()
+    );
+    for (version, is_said) in [("4", true), ("3", false)] {
+        let run = root.run("sh", &["-ec", &script, version]);
+        assert!(run.success() && !run.stdout_lossy().contains("progress"), "{run}");
+        let messages = root.read("tmp/messages").to_string();
+        let progress: Vec<&str> = messages.lines().filter_map(|line| line.strip_prefix("progress: ")).collect();
+        assert_eq!(!progress.is_empty(), is_said, "{messages}");
+        for said in progress {
+            let (done, total) = said.split_once(' ').unwrap().0.split_once('/').unwrap();
+            assert!(done.parse::<usize>().unwrap() >= body.len() / 2 && total == body.len().to_string(), "{said}");
+            assert!(said.contains(" downloading, ") && said.ends_with("B of 1.6 MB"), "{said}");
+        }
+        fs::remove_file(root.join("srv/app.tar")).unwrap();
+    }
+}
+
+#[test]
 fn mode_and_owner_are_mended_without_a_download() {
     let server = Server::new(|_| Reply::of(BODY));
     let (url, sum) = (server.url("/a"), sha256(BODY));

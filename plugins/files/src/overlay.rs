@@ -18,7 +18,7 @@ pub(crate) use change::FAILED;
 pub(crate) use entity::{FileEntity, PREFIX};
 
 use holo_plugin::{
-    Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Sink, Stream, Verdict,
+    Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Progress, SetAnswers, Sink, Stream, Verdict,
 };
 use std::time::{Duration, Instant};
 use workshop::Workshop;
@@ -119,5 +119,9 @@ impl SetAnswers for OneAnswer<'_, '_> {
 impl Sink for OneAnswer<'_, '_> {
     fn write(&mut self, stream: Stream, bytes: &[u8]) {
         self.output.relay(stream, bytes);
+    }
+
+    fn progress(&mut self, progress: &Progress<'_>) {
+        self.output.progress(progress);
     }
 }

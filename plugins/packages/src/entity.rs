@@ -8,8 +8,8 @@ use crate::survey::{Finding, survey};
 use crate::transaction;
 use holo_plugin::memory::Remembered;
 use holo_plugin::{
-    Applied, Asset, Entity, EntityReport, FilePair, Host, Information, Job, Mode, Output, SetAnswers, Sink, Stream,
-    Verdict,
+    Applied, Asset, Entity, EntityReport, FilePair, Host, Information, Job, Mode, Output, Progress, SetAnswers, Sink,
+    Stream, Verdict,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -129,6 +129,10 @@ impl Entity for PackageEntity {
 impl Sink for Alone<'_, '_> {
     fn write(&mut self, stream: Stream, bytes: &[u8]) {
         self.output.relay(stream, bytes);
+    }
+
+    fn progress(&mut self, progress: &Progress<'_>) {
+        self.output.progress(progress);
     }
 }
 

@@ -7,7 +7,8 @@ use crate::record::Record;
 use crate::unit::UnitName;
 use holo_plugin::memory::Memory;
 use holo_plugin::{
-    Applied, Asset, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Sink, Stream, Verdict,
+    Applied, Asset, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Progress, SetAnswers, Sink, Stream,
+    Verdict,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -172,6 +173,10 @@ struct Forward<'a, 'o>(&'a mut Output<'o>);
 impl Sink for Forward<'_, '_> {
     fn write(&mut self, stream: Stream, bytes: &[u8]) {
         self.0.relay(stream, bytes);
+    }
+
+    fn progress(&mut self, progress: &Progress<'_>) {
+        self.0.progress(progress);
     }
 }
 

@@ -47,6 +47,7 @@ fn has_meaning(operation: Operation, message: &Message) -> bool {
         | Message::RequiresForceToRestore
         | Message::RequiresForce(_)
         | Message::Skipped(_)
+        | Message::Progress(_)
         // That it cannot be understood is said elsewhere.
         | Message::Malformed(_) => true,
         Message::Changed(_) | Message::Send(_) => matches!(operation, Operation::Apply | Operation::ForceApply),
@@ -58,7 +59,7 @@ fn has_meaning(operation: Operation, message: &Message) -> bool {
 fn contradiction(messages: &[Message]) -> Option<(&Message, &Message)> {
     let excludes = |one: &Message, other: &Message| match one {
         Message::NotChanged | Message::Skipped(_) | Message::Unknown => {
-            one != other && !matches!(other, Message::Malformed(_))
+            one != other && !matches!(other, Message::Malformed(_) | Message::Progress(_))
         }
         Message::RequiresForceToOverwrite => *other == Message::RequiresForceToRestore,
         _ => false,

@@ -242,6 +242,8 @@ impl<'a> Reception<'a> {
                 }
             }
             Answer::Begin { entity, .. } => self.begin(&entity),
+            // It has the place of an output, and nobody is there to see it.
+            Answer::Progress { entity, .. } => drop(self.step(&entity, Step::Output)),
             Answer::Diff { entity, from, to, .. } => {
                 if let Some(place) = self.step(&entity, Step::Diff)
                     && self.operation == Operation::Diff

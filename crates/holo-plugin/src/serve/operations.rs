@@ -5,15 +5,15 @@ use crate::{Applied, Entity, Host, Mode, Output, Plugin, Sink};
 use bstr::ByteSlice;
 use holo_protocol::environment::MESSAGE_FD;
 use holo_protocol::session::Stream;
-use holo_protocol::{API_VERSION_4, Message};
+use holo_protocol::{API_VERSION_4, Message, Progress};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The process's own streams.
-struct OwnStreams;
+/// The process's own streams, with a version of the interface.
+struct OwnStreams(u32);
 
 impl Sink for OwnStreams {
     fn write(&mut self, stream: Stream, bytes: &[u8]) {
@@ -23,10 +23,19 @@ impl Sink for OwnStreams {
             Stream::Stderr => io::stderr().write_all(bytes),
         };
     }
+
+    fn progress(&mut self, progress: &Progress<'_>) {
+        if self.0 >= API_VERSION_4 {
+            let line = [Message::Progress(progress.to_string().into()).to_line(), "\n".into()].concat();
+            let _ = messages().and_then(|mut messages| messages.write_all(&line));
+        }
+    }
 }
 
 pub(super) fn scan<P: Plugin>(plugin: &P, host: &Host) -> ExitCode {
-    let Ok(entities) = plugin.scan(host, &mut Output::new(&mut OwnStreams)) else { return ExitCode::FAILURE };
+    let Ok(entities) = plugin.scan(host, &mut Output::new(&mut OwnStreams(host.api_version()))) else {
+        return ExitCode::FAILURE;
+    };
     let mut report = Vec::new();
     entities.iter().for_each(|entity| entity.report().write(&mut report, host.api_version()));
     match io::stdout().write_all(&report).and_then(|()| io::stdout().flush()) {
@@ -41,7 +50,7 @@ pub(super) fn apply<P: Plugin>(plugin: &P, host: &Host, id: &[u8], force: bool) 
         Err(code) => return code,
     };
     let mode = Mode { force, refresh: host.asks_for_refresh() };
-    let mut streams = OwnStreams;
+    let mut streams = OwnStreams(host.api_version());
     let mut output = Output::new(&mut streams);
     let applied = entity.apply(host, mode, &mut output);
     let status =
@@ -78,7 +87,7 @@ pub(super) fn check<P: Plugin>(plugin: &P, host: &Host, id: &[u8]) -> ExitCode {
         Err(code) => return code,
     };
     let mode = Mode { force: false, refresh: host.asks_for_refresh() };
-    let verdict = entity.check(host, mode, &mut Output::new(&mut OwnStreams));
+    let verdict = entity.check(host, mode, &mut Output::new(&mut OwnStreams(host.api_version())));
     match verdict_messages(&verdict).map(say_messages) {
         Some(Ok(())) => ExitCode::SUCCESS,
         Some(Err(code)) => code,
@@ -103,7 +112,7 @@ pub(super) fn diff<P: Plugin>(plugin: &P, host: &Host, id: &[u8]) -> ExitCode {
 }
 
 fn find<P: Plugin>(plugin: &P, host: &Host, id: &[u8]) -> Result<P::Entity, ExitCode> {
-    let mut streams = OwnStreams;
+    let mut streams = OwnStreams(host.api_version());
     let mut output = Output::new(&mut streams);
     let found = plugin.find(host, id.as_bstr(), &mut output).map_err(|_| ExitCode::FAILURE)?;
     found.ok_or_else(|| {
@@ -115,14 +124,16 @@ fn find<P: Plugin>(plugin: &P, host: &Host, id: &[u8]) -> Result<P::Entity, Exit
 fn say(message: &[u8]) -> Result<(), ExitCode> {
     messages().and_then(|mut messages| messages.write_all(message)).map_err(|error| {
         let reason = holo_protocol::words::reason(&error);
-        Output::new(&mut OwnStreams).error(format!("cannot write to file descriptor {MESSAGE_FD}: {reason}"));
+        Output::new(&mut OwnStreams(holo_protocol::API_VERSION_3))
+            .error(format!("cannot write to file descriptor {MESSAGE_FD}: {reason}"));
         ExitCode::FAILURE
     })
 }
 
 /// File descriptor 3, opened by its name: taking it by its number would need unsafe code.
 pub(super) fn messages() -> io::Result<File> {
-    let opened = OpenOptions::new().write(true).open(format!("/proc/self/fd/{MESSAGE_FD}"));
+    // If it is a file, what has been said before stays.
+    let opened = OpenOptions::new().append(true).open(format!("/proc/self/fd/{MESSAGE_FD}"));
     match opened {
         Err(error) if error.kind() == io::ErrorKind::NotFound && !Path::new("/proc/self").exists() => {
             Err(io::Error::new(io::ErrorKind::NotFound, "/proc is not mounted, which is needed for that"))

@@ -5,7 +5,7 @@ use super::{applied_messages, complain, unknown_entity, verdict_messages};
 use crate::{Applied, Entity, FilePair, ForceTo, Host, Job, Mode, Output, Plugin, SetAnswers, Sink, Verdict};
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::{Answer, Operation, Outcome, Request, Stream};
-use holo_protocol::{Message, Text};
+use holo_protocol::{Message, Progress, Text};
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -65,6 +65,12 @@ impl<W: Write> Answers<W> {
     fn output(&mut self, entity: Option<&BString>, stream: Stream, bytes: &[u8]) {
         let (request, entity) = (self.request, entity.cloned().map(Text));
         self.say(&Answer::Output { request, entity, stream, text: bytes.into() });
+        let _ = self.writer.flush();
+    }
+
+    fn progress(&mut self, id: &BString, progress: &Progress<'_>) {
+        let text = Text::from(progress.to_string().as_str());
+        self.say(&Answer::Progress { request: self.request, entity: Text(id.clone()), text });
         let _ = self.writer.flush();
     }
 
@@ -236,5 +242,9 @@ impl<E: Entity, W: Write> SetAnswers for SetInSession<'_, E, W> {
 impl<E, W: Write> Sink for SetInSession<'_, E, W> {
     fn write(&mut self, stream: Stream, bytes: &[u8]) {
         self.answers.output(Some(&self.ids[self.speaker]), stream, bytes);
+    }
+
+    fn progress(&mut self, progress: &Progress<'_>) {
+        self.answers.progress(&self.ids[self.speaker], progress);
     }
 }

@@ -5,7 +5,7 @@ use holo_plugin::error::reason;
 use std::io::{self, Read};
 use tar::EntryType;
 
-pub(super) fn read(unpacked: impl Read, staging: &mut Staging<'_>) -> Result<(), String> {
+pub(super) fn read(unpacked: impl Read, staging: &mut Staging<'_, '_>) -> Result<(), String> {
     let allowance = staging.allowance;
     let broken = |error: io::Error| format!("cannot read it: {}", reason(&error));
     let mut archive = tar::Archive::new(allowance.metered(unpacked));
@@ -25,7 +25,7 @@ pub(super) fn read(unpacked: impl Read, staging: &mut Staging<'_>) -> Result<(),
     Ok(())
 }
 
-fn take(entry: &mut tar::Entry<'_, impl Read>, staging: &mut Staging<'_>) -> Result<(), String> {
+fn take(entry: &mut tar::Entry<'_, impl Read>, staging: &mut Staging<'_, '_>) -> Result<(), String> {
     let name = entry.path_bytes().into_owned();
     let failed = |error: io::Error| at(&name, reason(&error));
     let kind = entry.header().entry_type();

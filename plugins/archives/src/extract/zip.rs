@@ -14,7 +14,7 @@ const SYMLINK: u32 = 0o120_000;
 /// How long the target of a symlink may be.
 const TARGET_LENGTH: u64 = 4096;
 
-pub(super) fn read(file: &File, staging: &mut Staging<'_>) -> Result<(), String> {
+pub(super) fn read(file: &File, staging: &mut Staging<'_, '_>) -> Result<(), String> {
     let mut archive = ZipArchive::new(BufReader::new(file)).map_err(|error| format!("cannot read it: {error}"))?;
     for index in 0..archive.len() {
         let mut entry = archive.by_index(index).map_err(|error| format!("cannot read entry {index}: {error}"))?;
