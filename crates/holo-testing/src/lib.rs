@@ -7,6 +7,7 @@
 //! needs more than the workspace offers says so through [`trial`].
 
 pub mod binaries;
+pub mod disturb;
 mod error;
 mod files;
 pub mod overlay;

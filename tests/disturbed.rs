@@ -1,0 +1,204 @@
+//! Kills plugins at every system call that changes something, and lets calls fail, and demands that the next apply puts everything right.
+//!
+//! This is for plugins that keep little of their own, beside what they ask of the system: accounts, keys, units and scripts. Those that
+//! make files have such tests of their own, with what was torn; `tests/crash.rs` kills the dispatcher as well.
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+use bstr::BString;
+use holo_testing::disturb::{self, Disturbance};
+use holo_testing::{Need, ScratchRoot, trial};
+use libtest_mimic::Arguments;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::ExitCode;
+
+/// Something that happens to a root, and is disturbed on the way.
+struct Story {
+    name: &'static str,
+    plugin: &'static str,
+    /// Makes the root as it is before the apply that is disturbed.
+    before: fn(&ScratchRoot),
+}
+
+const STORIES: [Story; 10] = [
+    Story { name: "accounts are made", plugin: "users-groups", before: accounts },
+    Story { name: "accounts are changed", plugin: "users-groups", before: changed_accounts },
+    Story { name: "accounts are scrubbed", plugin: "users-groups", before: scrubbed_accounts },
+    Story { name: "keys are added", plugin: "ssh-keys", before: keys },
+    Story { name: "keys are changed", plugin: "ssh-keys", before: changed_keys },
+    Story { name: "keys are removed", plugin: "ssh-keys", before: removed_keys },
+    Story { name: "units are enabled", plugin: "services", before: units },
+    Story { name: "units are enabled and disabled", plugin: "services", before: changed_units },
+    Story { name: "units are as before again", plugin: "services", before: scrubbed_units },
+    Story { name: "a script has succeeded", plugin: "run-scripts", before: script },
+];
+
+fn main() -> ExitCode {
+    let needs = [disturb::NEEDS, &[Need::Program("systemctl")]].concat();
+    let mut trials = Vec::new();
+    for story in &STORIES {
+        let needs = if story.plugin == "services" { &needs[..] } else { disturb::NEEDS };
+        let name = format!("{}: {} may be killed at any system call", story.name, story.plugin);
+        trials.push(trial(&name, needs, || {
+            kill_everywhere(story);
+            Ok(())
+        }));
+        // What is made goes through all that can fail; what is changed then goes the same way.
+        if story.name.contains("changed") || story.name.contains("disabled") {
+            continue;
+        }
+        let name = format!("{}: any system call of {} may fail", story.name, story.plugin);
+        trials.push(trial(&name, needs, || {
+            fail_everywhere(story);
+            Ok(())
+        }));
+    }
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn kill_everywhere(story: &Story) {
+    let expected = undisturbed(story);
+    let kills = disturb::everywhere(|call, number| {
+        let root = prepared(story);
+        let (run, was_killed) = disturb::at(&root, &["apply"], call, number, Disturbance::Kill);
+        assert!(!run.stderr_lossy().contains("panicked"), "{run}");
+        settles(&root, &expected, &format!("{}, killed at {call} number {number}", story.name));
+        was_killed
+    });
+    assert!(kills > 3, "only {kills} kills: the test does not test what it says");
+}
+
+fn fail_everywhere(story: &Story) {
+    let expected = undisturbed(story);
+    let failures = disturb::everywhere(|call, number| {
+        // What it cannot read or say is another matter than a disk that is full or broken.
+        let error = if call == "fsync" { "EIO" } else { "ENOSPC" };
+        let root = prepared(story);
+        let (run, has_failed) = disturb::at(&root, &["apply"], call, number, Disturbance::Error(error));
+        assert!(!run.stderr_lossy().contains("panicked"), "{run}");
+        settles(&root, &expected, &format!("{}, {error} from {call} number {number}", story.name));
+        has_failed
+    });
+    assert!(failures > 5, "only {failures} failures: the test does not test what it says");
+}
+
+fn undisturbed(story: &Story) -> BString {
+    let root = prepared(story);
+    let run = root.holo(&["apply"]);
+    assert!(run.success(), "{run}");
+    tree(&root)
+}
+
+/// Everything but an empty folder that nothing looks into any more: the one of the records, if the kill came after the last of them was
+/// gone, and systemctl's.
+fn tree(root: &ScratchRoot) -> BString {
+    let folders = ["var/lib/holo/services/base", "etc/systemd/system/multi-user.target.wants"];
+    for folder in folders {
+        let _ = std::fs::remove_dir(root.join(folder));
+    }
+    root.dump()
+}
+
+/// One more apply, which nothing disturbs, ends as if nothing had been disturbed before; then there is nothing to do any more.
+fn settles(root: &ScratchRoot, expected: &BString, moment: &str) {
+    let run = root.holo(&["apply"]);
+    assert!(run.success(), "{moment}: the next apply says\n{run}");
+    let tree = tree(root);
+    assert!(tree == *expected, "{moment}: expected\n{expected}\nbut got\n{tree}\nafter\n{run}");
+}
+
+fn prepared(story: &Story) -> ScratchRoot {
+    let us = std::fs::metadata("/proc/self").unwrap();
+    let root = ScratchRoot::new()
+        .file("etc/os-release", "ID=unittest\n")
+        .file(
+            "etc/passwd",
+            format!("root:x:0:0::/root:/bin/sh\njane:x:{}:{}::/home/jane:/bin/sh\n", us.uid(), us.gid()),
+        )
+        .file("etc/group", format!("root:x:0:\njane:x:{}:\n", us.gid()));
+    let root = disturb::configure(root, story.plugin).dir(format!("var/lib/holo/{}", story.plugin));
+    (story.before)(&root);
+    root
+}
+
+#[track_caller]
+fn applied(root: &ScratchRoot) {
+    let run = root.holo(&["apply"]);
+    assert!(run.success(), "{run}");
+}
+
+const ACCOUNTS: &str = "usr/share/holo/users-groups/01.toml";
+
+fn accounts(root: &ScratchRoot) {
+    root.write(ACCOUNTS, "[[group]]\nname = \"jane\"\n[[user]]\nname = \"jane\"\nhome = \"/home/jane\"\n");
+}
+
+fn changed_accounts(root: &ScratchRoot) {
+    accounts(root);
+    applied(root);
+    root.write(ACCOUNTS, "[[group]]\nname = \"jane\"\n[[user]]\nname = \"jane\"\nshell = \"/bin/sh\"\n");
+}
+
+fn scrubbed_accounts(root: &ScratchRoot) {
+    accounts(root);
+    applied(root);
+    std::fs::remove_file(root.join(ACCOUNTS)).unwrap();
+}
+
+const KEYS: &str = "usr/share/holo/ssh-keys/jane/x.pub";
+const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMlEihSDsXtKfjGZmUFcJVFeRT7ctkIuJqrXfdbEAr5w";
+const OTHER_KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG83S2rxfSj0Lhgspevlz0VCGynAocJFmp/arZ2z3qoJ";
+
+fn keys(root: &ScratchRoot) {
+    root.write(KEYS, format!("{KEY} jane\n"));
+    std::fs::create_dir_all(root.join("home/jane")).unwrap();
+}
+
+fn changed_keys(root: &ScratchRoot) {
+    keys(root);
+    root.write("home/jane/.ssh/authorized_keys", format!("{KEY} her own\n"));
+    applied(root);
+    root.write(KEYS, format!("{OTHER_KEY} jane\n"));
+}
+
+fn removed_keys(root: &ScratchRoot) {
+    changed_keys(root);
+    applied(root);
+    std::fs::remove_file(root.join(KEYS)).unwrap();
+}
+
+const UNITS: &str = "usr/share/holo/services/01.toml";
+
+fn units(root: &ScratchRoot) {
+    for unit in ["a", "b"] {
+        let text = "[Service]\nExecStart=true\n[Install]\nWantedBy=multi-user.target\n";
+        root.write(format!("usr/lib/systemd/system/{unit}.service"), text);
+    }
+    root.write(
+        UNITS,
+        "[[service]]\nname = \"a\"\nenable = true\n[[service]]\nname = \"b\"\nmask = true\nensure = \"stopped\"\n",
+    );
+}
+
+fn changed_units(root: &ScratchRoot) {
+    units(root);
+    applied(root);
+    root.write(
+        UNITS,
+        "[[service]]\nname = \"a\"\nenable = false\n[[service]]\nname = \"b\"\nmask = false\nenable = true\n",
+    );
+}
+
+fn scrubbed_units(root: &ScratchRoot) {
+    units(root);
+    applied(root);
+    std::fs::remove_file(root.join(UNITS)).unwrap();
+}
+
+fn script(root: &ScratchRoot) {
+    let script = "usr/share/holo/run-scripts/x";
+    root.write(
+        script,
+        "#!/bin/sh\n# holo: after file:/etc/x\n# holo: subscribes file:/etc/x\n: >\"$HOLO_ROOT_DIR/etc/has-run\"\n",
+    );
+    std::fs::set_permissions(root.join(script), std::fs::Permissions::from_mode(0o755)).unwrap();
+}
