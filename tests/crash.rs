@@ -191,7 +191,7 @@ fn kill_everywhere(story: &Story, victim: Victim) {
     for call in CALLS {
         kills += (1..).take_while(|&number| kill_once(story, victim, call, number, &expected)).count();
     }
-    assert!(kills > 6, "only {kills} kills: the test does not test what it says");
+    assert!(kills > 3, "only {kills} kills: the test does not test what it says");
 }
 
 /// The system calls of the dispatcher between which something may have changed.
