@@ -123,7 +123,7 @@ fn data_is_shown_with_where_it_comes_from() {
 fn data_that_is_wrong_is_an_error_with_its_line() {
     let root = root_with_data().file("etc/holo/data/hierarchy.toml", "layers = [\n  '../{{ facts.hostname }}']\n");
     let place = root.join("etc/holo/data/hierarchy.toml");
-    let error = format!("!! {}:2: the layer \"../web1\" would leave the directory", place.display());
+    let error = format!("!! {}:2: layers: the layer \"../web1\" would leave the directory", place.display());
     complains(&root.holo(&["data"]), 255, &error);
     root.write("etc/holo/data/hierarchy.toml", "");
     root.write("etc/holo/data/host/web1.toml", "a = 1\nb\n");

@@ -1,10 +1,13 @@
 //! TOML and JSON, read into the same kind of value; what is wrong comes with its line.
 
 use crate::fault::Fault;
+use crate::reading::{self, Wrong};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::fmt::Display;
 use std::path::Path;
+use toml::Spanned;
+use toml::de::DeTable;
 
 /// Reads a file whose name ends in `.toml` or `.json` into a table.
 pub(crate) fn read(shown: impl Display, name: &Path, content: &[u8]) -> Result<Map<String, Value>, Fault> {
@@ -41,15 +44,26 @@ pub fn from_toml(shown: impl Display, table: toml::Table) -> Result<Map<String, 
     table.into_iter().map(|(key, value)| Ok((key, plain(&shown, value)?))).collect()
 }
 
-/// Reads TOML into a type, whose own complaints come with their lines too.
+/// Reads TOML into a type, whose own complaints come with their keys and lines too.
 pub(crate) fn typed<T: DeserializeOwned>(shown: impl Display, content: &[u8]) -> Result<T, Fault> {
+    let table = parse(&shown, content)?;
+    reading::read(&table).map_err(|wrong| wrong_in(&shown, content, &wrong))
+}
+
+/// What is wrong with something that was read into a type.
+pub(crate) fn wrong_in(shown: impl Display, content: &[u8], wrong: &Wrong) -> Fault {
+    Fault::new(shown, wrong).at(wrong.span().map(|span| line(content, span.start)))
+}
+
+/// Reads TOML, and keeps where everything stands.
+pub(crate) fn parse(shown: impl Display, content: &[u8]) -> Result<Spanned<DeTable<'_>>, Fault> {
     let text = match std::str::from_utf8(content) {
         Ok(text) => text,
         Err(error) => return Err(Fault::new(shown, "this is not UTF-8").at(line(content, error.valid_up_to()))),
     };
-    toml::from_str(text).map_err(|error| {
-        let text = error.message().trim().replace('\n', ", ");
-        Fault::new(shown, text).at(error.span().map(|span| line(content, span.start)))
+    DeTable::parse(text).map_err(|error| {
+        let (words, offset) = reading::syntax(text, &error);
+        Fault::new(shown, words).at(line(content, offset))
     })
 }
 
@@ -93,7 +107,7 @@ mod tests {
     fn what_is_wrong_comes_with_its_line() {
         let wrong = |name: &str, text: &[u8]| read(name, Path::new(name), text).unwrap_err().to_string();
         assert!(wrong("x.toml", b"a = 1\nb = = 2\n").starts_with("x.toml:2: "));
-        assert!(wrong("x.toml", b"a = 1\na = 2\n").starts_with("x.toml:2: duplicate key"));
+        assert!(wrong("x.toml", b"a = 1\na = 2\n").starts_with("x.toml:2: a: is in line 1 already"));
         assert_eq!(wrong("x.toml", b"a = 1\n\nb = \"\xff\"\n"), "x.toml:3: this is not UTF-8");
         assert_eq!(wrong("x.toml", b"a = nan\n"), "x.toml: NaN is no number to work with");
         assert_eq!(wrong("x.json", b"{\n\"a\": }"), "x.json:2: expected value");

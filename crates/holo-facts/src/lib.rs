@@ -21,6 +21,7 @@ mod facts;
 mod fault;
 pub mod key;
 mod knowledge;
+pub mod reading;
 mod template;
 
 pub use data::{Data, Origin};

@@ -12,17 +12,19 @@ mod words;
 #[cfg(feature = "schema")]
 pub use keys::schema;
 pub use keys::{Command, CommonKeys, HealthCheck};
-pub use words::words_of;
+pub use words::{meant_for_a_shell, words_of};
 
 use crate::templates::Templates;
 use crate::{EntityReport, Host, Output};
+use holo_facts::reading::{self, kind, similar};
 use serde::de::DeserializeOwned;
-use source::Sources;
+use source::{Parsed, Sources, Unread};
 use stack::Stack;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::PathBuf;
 use toml::Spanned;
-use toml::de::{DeTable, Deserializer};
+use toml::de::{DeArray, DeTable, DeValue};
 
 /// What a table of a definition says. Unknown keys are refused if the type says `#[serde(deny_unknown_fields)]`, which it has to.
 pub trait Definition: DeserializeOwned {
@@ -32,6 +34,14 @@ pub trait Definition: DeserializeOwned {
     const KEY: &'static str = "name";
     /// Keys whose lists are united when a definition is stacked over several files, beside the common ones.
     const UNITED: &'static [&'static str] = &[];
+
+    /// Whether folders in the resource directory are something else, whatever they are called.
+    const HAS_FOLDERS: bool = false;
+
+    /// What can be, but is hardly meant: the key, and why. It is said, and the definition counts.
+    fn doubts(&self) -> Vec<Invalid> {
+        Vec::new()
+    }
 
     /// Looks for what no type can tell.
     ///
@@ -79,6 +89,8 @@ pub struct Defined<D> {
 pub struct Common {
     /// The files that define it, as the user knows them.
     pub sources: Vec<PathBuf>,
+    /// Where the first of them does: file and line.
+    pub place: String,
     /// The keys that every definition can have.
     pub keys: CommonKeys,
     /// Why the entity is left out: what its own conditions say.
@@ -91,24 +103,29 @@ impl<D: Definition> Definitions<D> {
         let templates = Templates::new(host);
         let mut sources = Sources::default();
         let mut definitions = Definitions { valid: BTreeMap::new(), broken: BTreeSet::new(), complete: true };
-        if let Err(problem) = sources.read(host, &templates, &mut |problem| {
-            definitions.complete = false;
-            output.error(problem);
-        }) {
-            definitions.complete = false;
-            output.error(problem);
+        for found in sources.read(host, &templates) {
+            match found {
+                Unread::Folder(_) if D::HAS_FOLDERS => {}
+                Unread::Folder(path) => {
+                    output.advise(format!("{}: this is a directory, which is not read", path.display()));
+                }
+                Unread::File(problem) => {
+                    definitions.complete = false;
+                    output.error(problem);
+                }
+            }
         }
         let mut stacks: BTreeMap<String, Stack<'_>> = BTreeMap::new();
         for (index, source) in sources.iter().enumerate() {
-            let tables = match source.parse() {
-                Ok(tables) => tables,
+            let parsed = match source.parse() {
+                Ok(parsed) => parsed,
                 Err(problem) => {
                     definitions.complete = false;
                     output.error(problem);
                     continue;
                 }
             };
-            definitions.take_file(tables, index, &sources, &mut stacks, output);
+            definitions.take_file(parsed, index, &sources, &mut stacks, output);
         }
         for (id, stack) in stacks {
             definitions.finish(id, stack, &sources, &templates, output);
@@ -128,117 +145,192 @@ impl<D: Definition> Definitions<D> {
 
     fn take_file<'s>(
         &mut self,
-        tables: Spanned<DeTable<'s>>,
+        parsed: Parsed<'s>,
         index: usize,
         sources: &'s Sources,
         stacks: &mut BTreeMap<String, Stack<'s>>,
         output: &mut Output<'_>,
     ) {
-        let mut seen = BTreeSet::new();
-        for (key, value) in tables.into_inner() {
-            let place = sources.place(&key.span());
-            let array = match (&**key.get_ref() == D::TABLE).then(|| value.into_inner()) {
-                Some(toml::de::DeValue::Array(array)) => array,
-                Some(_) => {
-                    self.complete = false;
-                    output.error(format!("{place}: {key} must be written as [[{key}]]", key = D::TABLE));
-                    continue;
-                }
-                None => {
-                    self.complete = false;
-                    output.error(format!("{place}: unknown table {:?}, expected [[{}]]", key.get_ref(), D::TABLE));
+        let Parsed { table, mut duplicates, end } = parsed;
+        let mut complain = |definitions: &mut Self, span: &Range<usize>, problem: &str| {
+            definitions.complete = false;
+            output.error(format!("{}: {problem}", sources.place(span)));
+        };
+        let mut entries: Vec<_> = table.into_inner().into_iter().collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        let mut tables = Vec::new();
+        let mut has_stray = false;
+        for (key, value) in entries {
+            let is_stray = !matches!(value.get_ref(), DeValue::Array(_) | DeValue::Table(_));
+            match tables_of::<D>(key.get_ref(), value) {
+                Ok(found) => tables.extend(found),
+                // One missing line makes strays of all keys below it.
+                Err(_) if is_stray && has_stray => {}
+                Err(problem) => complain(self, &key.span(), &problem),
+            }
+            has_stray |= is_stray;
+        }
+        let mut seen: BTreeMap<String, Range<usize>> = BTreeMap::new();
+        let ends: Vec<usize> = tables.iter().skip(1).map(|table| table.span().start).chain([end]).collect();
+        for (table, end) in tables.into_iter().zip(ends) {
+            let (start, span) = (table.span().start, table.span());
+            let twice: Vec<_> = duplicates.extract_if(.., |(place, _)| (start..=end).contains(place)).collect();
+            let (id, table) = match named::<D>(table) {
+                Ok(named) => named,
+                Err((span, problem)) => {
+                    complain(self, &span, &format!("[[{}]]: {problem}", D::TABLE));
                     continue;
                 }
             };
-            for value in array {
-                let place = sources.place(&value.span());
-                let Some((id, table)) = self.named(value, sources, output) else {
-                    self.complete = false;
-                    continue;
-                };
-                if !seen.insert(id.clone()) {
-                    output.error(format!("{place}: {id} is defined twice in this file"));
-                    self.broken.insert(id.clone());
-                }
-                stacks.entry(id).or_default().lay(table, index, D::UNITED, sources);
+            let stack = stacks.entry(id.clone()).or_default();
+            stack.problems.extend(twice.into_iter().map(|(place, words)| (place..place, words)));
+            if let Some(first) = seen.get(&id) {
+                stack.problems.push((span, format!("is defined in {} already", sources.place(first))));
+                continue;
             }
+            seen.insert(id, span);
+            stack.lay(table, index, D::UNITED, sources);
         }
-    }
-
-    /// The entity's ID and what is said of it.
-    fn named<'s>(
-        &self,
-        value: Spanned<toml::de::DeValue<'s>>,
-        sources: &Sources,
-        output: &mut Output<'_>,
-    ) -> Option<(String, Spanned<DeTable<'s>>)> {
-        let span = value.span();
-        let place = sources.place(&span);
-        let (table, key) = (D::TABLE, D::KEY);
-        let toml::de::DeValue::Table(entries) = value.into_inner() else {
-            output.error(format!("{place}: {table} must be written as [[{table}]]"));
-            return None;
-        };
-        match entries.get(key).map(|name| (name.get_ref().as_str(), name.span())) {
-            None => output.error(format!("{place}: this {table} has no {key}")),
-            Some((None, span)) => output.error(format!("{}: {key} must be a string", sources.place(&span))),
-            Some((Some(name), span)) if name.is_empty() || name.contains(char::is_control) => {
-                output.error(format!("{}: {key} {name:?} is empty or holds control characters", sources.place(&span)));
-            }
-            Some((Some(name), _)) => return Some((format!("{table}:{name}"), Spanned::new(span, entries))),
+        for (place, words) in duplicates {
+            complain(self, &(place..place), &words);
         }
-        None
     }
 
     fn finish(
         &mut self,
         id: String,
-        stack: Stack<'_>,
+        mut stack: Stack<'_>,
         sources: &Sources,
         templates: &Templates<'_>,
         output: &mut Output<'_>,
     ) {
         let paths = stack.files.iter().map(|&index| sources.path(index)).collect();
-        let problems = stack.problems.clone();
+        let mut wrong = std::mem::take(&mut stack.problems);
         let (own, common) = keys::split(stack);
-        // Where a key stands has to be known after the table has been read.
+        let whole = own.span();
         let place_of = |key: &str| {
-            let span = own.get_ref().get_key_value(key).map_or_else(|| own.span(), |(key, _)| key.span());
-            sources.place(&span)
+            let own = own.get_ref().get_key_value(key).or_else(|| common.get_ref().get_key_value(key));
+            own.map_or_else(|| whole.clone(), |(key, _)| key.span())
         };
-        let places: BTreeMap<String, source::Location> =
-            own.get_ref().keys().map(|key| (key.get_ref().to_string(), place_of(key.get_ref()))).collect();
-        let fallback = sources.place(&own.span());
-        let mut wrong: Vec<String> = problems;
-        let mut complain = |error: &toml::de::Error| {
-            let place = error.span().map_or_else(|| fallback.clone(), |span| sources.place(&span));
-            let common = if error.message().starts_with("unknown field") { ", or a common key" } else { "" };
-            wrong.push(format!("{place}: {id}: {}{common}", error.message().trim_end()));
-        };
-        let definition = D::deserialize(Deserializer::from(own)).map_err(|error| complain(&error)).ok();
-        let keys = <CommonKeys as serde::Deserialize>::deserialize(Deserializer::from(common))
-            .map_err(|error| complain(&error))
-            .ok();
+        let definition: Option<D> = read_all(own.clone(), true, &mut wrong);
+        let keys: Option<CommonKeys> = read_all(common.clone(), false, &mut wrong);
         if let Some(Err(Invalid { key, problem })) = definition.as_ref().map(D::validate) {
-            let place = places.get(key).unwrap_or(&fallback);
-            wrong.push(format!("{place}: {id}: {key}: {problem}"));
+            wrong.push((place_of(key), format!("{key}: {problem}")));
         }
-        let skipped = keys.as_ref().map(|keys| keys.why_skipped(templates)).transpose().unwrap_or_else(|problem| {
-            wrong.push(format!("{fallback}: {id}: {problem}"));
-            None
-        });
-        for problem in &wrong {
-            output.error(problem);
+        let skipped =
+            keys.as_ref().map(|keys| keys.why_skipped(templates)).transpose().unwrap_or_else(|(key, problem)| {
+                wrong.push((place_of(key), format!("{key}: {problem}")));
+                None
+            });
+        wrong.sort_by_key(|(span, _)| span.start);
+        for (span, problem) in &wrong {
+            output.error(format!("{}: {id}: {problem}", sources.place(span)));
+        }
+        let doubts = definition.iter().flat_map(D::doubts).chain(keys.iter().flat_map(CommonKeys::doubts));
+        for Invalid { key, problem } in doubts {
+            output.advise(format!("{}: {id}: {key}: {problem}", sources.place(&place_of(key))));
         }
         match (definition, keys) {
-            (Some(definition), Some(keys)) if wrong.is_empty() && !self.broken.contains(&id) => {
-                let common = Common { sources: paths, keys, skipped: skipped.flatten() };
+            (Some(definition), Some(keys)) if wrong.is_empty() => {
+                let place = sources.place(&whole).to_string();
+                let common = Common { sources: paths, place, keys, skipped: skipped.flatten() };
                 self.valid.insert(id, Defined { definition, common });
             }
             _ => {
                 self.broken.insert(id);
             }
         }
+    }
+}
+
+/// The tables that a key of the file stands for.
+///
+/// # Errors
+/// What is to be written instead.
+fn tables_of<'s, D: Definition>(key: &str, value: Spanned<DeValue<'s>>) -> Result<Vec<Spanned<DeValue<'s>>>, String> {
+    let table = D::TABLE;
+    let is_list_of_tables = |list: &DeArray<'_>| list.iter().all(|item| item.get_ref().is_table());
+    match value.into_inner() {
+        DeValue::Array(list) if key == table && is_list_of_tables(&list) => Ok(list.into_iter().collect()),
+        DeValue::Table(_) if key == table => Err(format!("[{table}] has to be written as [[{table}]]")),
+        DeValue::Array(_) | DeValue::Table(_) if key == table => {
+            Err(format!("{table} has to be written as [[{table}]]"))
+        }
+        DeValue::Table(_) => Err(format!("unknown table [{key}], {}", expected_table(key, table))),
+        DeValue::Array(list) if is_list_of_tables(&list) && !list.is_empty() => {
+            Err(format!("unknown table [[{key}]], {}", expected_table(key, table)))
+        }
+        _ => Err(format!("{key}: this key is in no table; write the line [[{table}]] above it")),
+    }
+}
+
+fn expected_table(key: &str, table: &str) -> String {
+    match similar(key, [table]) {
+        Some(table) => format!("did you mean [[{table}]]?"),
+        None => format!("expected [[{table}]]"),
+    }
+}
+
+type Problem = (Range<usize>, String);
+
+/// The entity's ID and what is said of it.
+///
+/// # Errors
+/// What is wrong with the name, and where.
+fn named<D: Definition>(value: Spanned<DeValue<'_>>) -> Result<(String, Spanned<DeTable<'_>>), Problem> {
+    let (span, key) = (value.span(), D::KEY);
+    let DeValue::Table(entries) = value.into_inner() else {
+        return Err((span, "expected a table".to_owned()));
+    };
+    let Some(name) = entries.get(key) else {
+        let meant = entries.keys().find(|other| similar(other.get_ref(), [key]).is_some());
+        return Err(match meant {
+            Some(other) => (other.span(), format!("{}: unknown key, did you mean {key}?", other.get_ref())),
+            None => (span, format!("{key}: is missing")),
+        });
+    };
+    let wrong = |problem: String| Err((name.span(), format!("{key}: {problem}")));
+    match name.get_ref().as_str() {
+        None => wrong(format!("expected a string, found {}", kind(name.get_ref()))),
+        Some("") => wrong("is empty".to_owned()),
+        Some(text) if text.contains(char::is_control) => wrong(format!("{text:?} holds control characters")),
+        Some(text) => Ok((format!("{}:{text}", D::TABLE), Spanned::new(span, entries))),
+    }
+}
+
+/// Reads a table into a type, and says everything that is wrong: what is wrong with one key says nothing of the next one.
+fn read_all<T: DeserializeOwned>(mut table: Spanned<DeTable<'_>>, is_own: bool, wrong: &mut Vec<Problem>) -> Option<T> {
+    let mut has_failed = false;
+    let mut left_out = BTreeSet::new();
+    loop {
+        let problem = match reading::read::<T>(&table) {
+            Ok(read) => return (!has_failed).then_some(read),
+            Err(problem) => problem,
+        };
+        has_failed = true;
+        let Some(key) = problem.top_key().map(str::to_owned) else {
+            wrong.push((problem.span().unwrap_or_else(|| table.span()), problem.to_string()));
+            return None;
+        };
+        let words = match problem.problem() {
+            reading::Problem::UnknownKey(known) if is_own && problem.is_at_top() => {
+                // What it was meant to be may be a common key too.
+                let all: Vec<&str> = known.iter().copied().chain(keys::NAMES).collect();
+                let (known, more) = if similar(&key, all.iter().copied()).is_some() {
+                    (&all[..], "")
+                } else {
+                    (*known, ", or a common key")
+                };
+                format!("{key}: {}", reading::unknown_key(&key, known, more))
+            }
+            _ => problem.to_string(),
+        };
+        // What has been left out is missing because of that.
+        if !left_out.contains(&key) {
+            wrong.push((problem.span().unwrap_or_else(|| table.span()), words));
+        }
+        table.get_mut().remove(key.as_str())?;
+        left_out.insert(key);
     }
 }
 

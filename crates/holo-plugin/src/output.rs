@@ -10,6 +10,11 @@ pub trait Sink {
 
     /// Takes how far the work has come, if there is anybody who could see it.
     fn progress(&mut self, _: &Progress<'_>) {}
+
+    /// Whether all of this has been said before: version 3 has a process scan again for each entity.
+    fn is_again(&self) -> bool {
+        false
+    }
 }
 
 /// What a plugin says of one entity, or while it scans.
@@ -34,6 +39,13 @@ impl<'a> Output<'a> {
     /// A line `>> TEXT` on stderr: something to look into.
     pub fn warning(&mut self, text: impl AsRef<[u8]>) {
         self.line(">> ", text.as_ref());
+    }
+
+    /// A line `>> TEXT` on stderr that is said once in a run.
+    pub(crate) fn advise(&mut self, text: impl AsRef<[u8]>) {
+        if !self.0.is_again() {
+            self.warning(text);
+        }
     }
 
     fn line(&mut self, mark: &str, text: &[u8]) {

@@ -180,21 +180,6 @@ impl Place {
         }))
     }
 
-    /// What is in the way of anything being here: the nearest thing above that is there, if it is not a directory.
-    ///
-    /// # Errors
-    /// If that cannot be told.
-    pub fn obstacle(&self) -> Result<Option<Place>> {
-        for path in self.path.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty()) {
-            let parent = self.tree.place(path);
-            let Some(stat) = parent.stat()? else { continue };
-            // Where a symlink leads to, or that it may not be followed, is found out on the way through it.
-            let is_way = matches!(FileType::from_raw_mode(stat.st_mode), FileType::Directory | FileType::Symlink);
-            return Ok((!is_way).then_some(parent));
-        }
-        Ok(None)
-    }
-
     /// Whether anything is here.
     ///
     /// # Errors

@@ -24,13 +24,13 @@ impl<'a> Templates<'a> {
         rendered.map_err(|fault| fault.to_string())
     }
 
-    /// Whether the condition that is the value of this key holds.
+    /// Whether a condition holds.
     ///
     /// # Errors
-    /// If it cannot be evaluated, with the key.
-    pub(crate) fn holds(&self, key: &str, condition: &str) -> Result<bool, String> {
+    /// Why it cannot be evaluated.
+    pub(crate) fn holds(&self, condition: &str) -> Result<bool, String> {
         let held = self.rendering.expression(condition).and_then(|expression| expression.holds());
-        held.map_err(|fault| format!("{key}: {fault}"))
+        held.map_err(|fault| fault.to_string())
     }
 
     /// Says what went wrong while facts were gathered.

@@ -449,7 +449,11 @@ impl Tracker {
         let mut missing = BTreeSet::new();
         for (path, _) in wanted.iter().filter(|(_, state)| *state != State::Absent) {
             for parent in path.ancestors().skip(1) {
-                if parent == Path::new("/") || named.contains(parent) || self.place(parent).exists()? {
+                if parent == Path::new("/") || named.contains(parent) {
+                    break;
+                }
+                if self.place(parent).exists()? {
+                    self.place(path).check_way()?;
                     break;
                 }
                 missing.insert(parent.to_owned());
@@ -546,6 +550,7 @@ impl Tracker {
         let prepared = changes.iter().try_for_each(|(path, current, desired)| {
             let place = self.place(path);
             if **desired != State::Absent {
+                place.check_way()?;
                 place.create_folder()?;
             }
             if self.is_replaced(current, desired) {

@@ -77,14 +77,14 @@ fn user(name: &str) -> Result<Found, String> {
     if let Some(user) = User::from_name(name).map_err(failed)? {
         return Ok(Found::Account(user));
     }
-    let Some(uid) = number(name).map(Uid::from_raw) else { return Err(format!("no such user: {name}")) };
+    let Some(uid) = number(name).map(Uid::from_raw) else { return Err(format!("there is no user {name:?}")) };
     Ok(User::from_uid(uid).map_err(failed)?.map_or(Found::Number(uid), Found::Account))
 }
 
 fn gid(name: &str) -> Result<Gid, String> {
     let group = Group::from_name(name).map_err(|errno| format!("cannot look up group {name}: {}", reason(errno)))?;
     let gid = group.map(|group| group.gid).or_else(|| number(name).map(Gid::from_raw));
-    gid.ok_or_else(|| format!("no such group: {name}"))
+    gid.ok_or_else(|| format!("there is no group {name:?}"))
 }
 
 /// A number that stands for a user or group; the greatest stands for none.
@@ -129,8 +129,8 @@ mod tests {
 
     #[test]
     fn names_without_an_account_are_refused() {
-        assert_eq!(resolve(Some("no such"), None).unwrap_err(), "no such user: no such");
-        assert_eq!(resolve(None, Some("no-such")).unwrap_err(), "no such group: no-such");
+        assert_eq!(resolve(Some("no such"), None).unwrap_err(), "there is no user \"no such\"");
+        assert_eq!(resolve(None, Some("no-such")).unwrap_err(), "there is no group \"no-such\"");
         for odd in ["", "-1", "+1", "4294967295", "4294967296"] {
             assert!(resolve(Some(odd), None).is_err(), "{odd:?}");
         }

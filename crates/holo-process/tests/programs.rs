@@ -461,7 +461,7 @@ fn launcher_fails() {
     let mut program = Program::new(&private);
     program.identity(as_user(Some("nobody"), None));
     assert_eq!(not_started(&program), format!("fork/exec {}: permission denied", private.display()));
-    assert_eq!(not_started(shell("").identity(as_user(Some("no such"), None))), "no such user: no such");
+    assert_eq!(not_started(shell("").identity(as_user(Some("no such"), None))), "there is no user \"no such\"");
     let nowhere = not_started(shell("").identity(as_user(Some("nobody"), None)).current_dir("/no/such"));
     assert_eq!(nowhere, "chdir /no/such: no such file or directory");
 }

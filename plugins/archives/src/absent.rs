@@ -99,7 +99,7 @@ impl Removal<'_> {
         self.store.memory.forget(self.id)?;
         // What it was about is over, even if there was nothing left to do.
         if changes.is_empty() {
-            changes.push("forgot it".to_owned());
+            changes.push(format!("forgot {}", self.id));
         }
         Ok(changes)
     }
@@ -116,7 +116,7 @@ impl Removal<'_> {
             Found::Ours => changes.push(format!("would remove {}", self.path)),
         }
         if changes.is_empty() {
-            changes.push("would forget it".to_owned());
+            changes.push(format!("would forget {}", self.id));
         }
         Ok(changes)
     }

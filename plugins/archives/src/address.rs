@@ -20,11 +20,16 @@ impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Address, String> {
-        let hidden = "it is no URL";
+        let hidden = "is no URL";
         if text.is_empty() || text.contains(|letter: char| letter.is_control() || letter == ' ') {
-            return Err("it is empty, or holds spaces or control characters".to_owned());
+            return Err("is empty, or holds spaces or control characters".to_owned());
         }
-        let url = Url::parse(text).map_err(|error| format!("{hidden}: {error}"))?;
+        let url = Url::parse(text).map_err(|error| match error {
+            url::ParseError::RelativeUrlWithoutBase => {
+                "is no URL: it does not begin with http://, https:// or file://".to_owned()
+            }
+            error => format!("{hidden}: {error}"),
+        })?;
         Address::allowed(url).and_then(|address| {
             let path = address.0.path();
             if path.is_empty() || path.ends_with('/') { Err("it names no file".to_owned()) } else { Ok(address) }

@@ -104,14 +104,11 @@ impl Definition for Archive {
     const KEY: &'static str = "path";
 
     fn validate(&self) -> Result<(), Invalid> {
-        absolute("path", &self.path)?;
-        if self.path == "/" {
-            return Err(Invalid::new("path", "it names no file"));
-        }
+        values::target("path", &self.path)?;
         for (key, path) in
             [("extract_to", &self.extract_to), ("creates", &self.creates), ("password_file", &self.password_file)]
         {
-            path.iter().try_for_each(|path| absolute(key, path))?;
+            path.iter().try_for_each(|path| values::plain(key, path).map(drop))?;
         }
         for (key, name) in [("owner", &self.owner), ("group", &self.group)] {
             name.iter().try_for_each(|name| values::account(key, name))?;
@@ -124,14 +121,14 @@ impl Definition for Archive {
         }
         self.validate_source()?;
         if self.ensure == Ensure::Present && self.url.is_none() {
-            return Err(Invalid::new("url", "it is missing"));
+            return Err(Invalid::new("url", "is missing"));
         }
         if self.extract_to.is_none() {
             if self.cleanup {
-                return Err(Invalid::new("cleanup", "without extract_to, nothing would be left"));
+                return Err(Invalid::new("cleanup", "needs extract_to: nothing would be left without it"));
             }
             if self.strip_components > 0 {
-                return Err(Invalid::new("strip_components", "it is of no use without extract_to"));
+                return Err(Invalid::new("strip_components", "needs extract_to"));
             }
         }
         Ok(())
@@ -148,17 +145,19 @@ impl Archive {
         let in_url = addresses.iter().any(|address| address.credentials().is_some());
         match (&self.username, &self.password, &self.password_file) {
             (None, None, None) | (Some(_), Some(_), None) | (Some(_), None, Some(_)) => {}
-            (Some(_), None, None) => return Err(Invalid::new("username", "there is no password nor password_file")),
-            (_, Some(_), Some(_)) => return Err(Invalid::new("password", "there is a password_file too")),
-            (None, Some(_), None) => return Err(Invalid::new("password", "there is no username")),
-            (None, None, Some(_)) => return Err(Invalid::new("password_file", "there is no username")),
+            (Some(_), None, None) => return Err(Invalid::new("username", "needs a password or password_file")),
+            (_, Some(_), Some(_)) => {
+                return Err(Invalid::new("password", "cannot be given together with password_file"));
+            }
+            (None, Some(_), None) => return Err(Invalid::new("password", "needs a username")),
+            (None, None, Some(_)) => return Err(Invalid::new("password_file", "needs a username")),
         }
         if let Some(name) = &self.username {
             if name.is_empty() || name.contains(':') || name.contains(char::is_control) {
-                return Err(Invalid::new("username", "it is empty, or holds a colon or control characters"));
+                return Err(Invalid::new("username", "is empty, or holds a colon or control characters"));
             }
             if in_url {
-                return Err(Invalid::new("username", "the URL has one too"));
+                return Err(Invalid::new("username", "cannot be given together with one in the URL"));
             }
         }
         for (name, value) in &self.headers {
@@ -190,22 +189,6 @@ const OURS: [&str; 9] = [
     "range",
     "transfer-encoding",
 ];
-
-/// An absolute path in its shortest form: what it names is not left to the reader.
-fn absolute(key: &'static str, path: &str) -> Result<(), Invalid> {
-    let problem = if !path.starts_with('/') {
-        "it is not an absolute path"
-    } else if path.contains(char::is_control) {
-        "it holds control characters"
-    } else if path.split('/').any(|part| part == "." || part == "..") {
-        "it holds \".\" or \"..\""
-    } else if path != "/" && (path.ends_with('/') || path.contains("//")) {
-        "it holds a slash too many"
-    } else {
-        return Ok(());
-    };
-    Err(Invalid::new(key, format!("{problem}: {path:?}")))
-}
 
 /// The directory that a path is in, unless it is the root.
 pub(crate) fn parent(path: &str) -> Option<&str> {

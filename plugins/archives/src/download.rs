@@ -295,8 +295,8 @@ impl Attempts<'_, '_> {
         if left.is_some_and(|left| left <= delay) {
             return false;
         }
-        let (address, rest) = (self.address, timeouts.attempts - failures);
-        self.output.warning(format!("{address}: {problem}; trying again in {delay:?} ({rest} more)"));
+        let (address, retries) = (self.address, timeouts.attempts - 1);
+        self.output.warning(format!("{address}: {problem}; trying again in {delay:?} ({failures} of {retries})"));
         thread::sleep(delay);
         true
     }

@@ -401,3 +401,21 @@ fn two_archives_share_a_directory() {
     assert_eq!(listing(&root, "opt/app"), ["other"]);
     settled(&root);
 }
+
+#[test]
+fn below_a_file_nothing_can_be_made() {
+    let root = root("url = \"file:///srv/none\"\nextract_to = \"/etc/file/deep/app\"");
+    root.write("etc/file", "");
+    fails(&root, "etc/file is not a directory");
+    let check = root.holo(&["check"]);
+    assert_eq!(check.status, Some(1), "{check}");
+    assert!(check.stderr_lossy().contains("etc/file is not a directory"), "{check}");
+    root.write(
+        "usr/share/holo/archives/10-test.toml",
+        "[[archive]]\npath = \"/etc/file/x\"\nurl = \"file:///srv/none\"\n",
+    );
+    fails(&root, "etc/file is not a directory");
+    // Nothing was begun, so there is nothing to scrub.
+    root.write("usr/share/holo/archives/10-test.toml", "");
+    settled(&root);
+}

@@ -42,6 +42,14 @@ impl Command {
         Ok(words)
     }
 
+    /// A word that only a shell would understand, if there is one.
+    pub(crate) fn meant_for_a_shell(&self) -> Option<&'static str> {
+        match self {
+            Command::Text(text) => definitions::meant_for_a_shell(text),
+            Command::Words(_) => None,
+        }
+    }
+
     /// The command in one line, as it is written down.
     pub(crate) fn shown(&self) -> String {
         let text = match self {

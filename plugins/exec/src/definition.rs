@@ -1,13 +1,9 @@
 //! What a definition of a command says.
 
 use crate::command::Command;
-use holo_plugin::definitions::{Definition, Invalid};
+use holo_plugin::definitions::{Definition, Invalid, values};
 use holo_plugin::process::Identity;
 use serde::Deserialize;
-use std::path::Path;
-
-/// What the system's file modes have for permissions.
-const PERMISSIONS: u32 = 0o777;
 
 /// A command that shall be run.
 #[derive(Clone, Debug, Deserialize)]
@@ -66,6 +62,20 @@ impl Definition for Exec {
     const TABLE: &'static str = "exec";
     const UNITED: &'static [&'static str] = &["environment"];
 
+    fn doubts(&self) -> Vec<Invalid> {
+        let commands = [
+            ("command", Some(&self.command)),
+            ("onlyif", self.onlyif.as_ref()),
+            ("unless_command", self.unless_command.as_ref()),
+        ];
+        let doubt = |(key, command): (&'static str, Option<&Command>)| {
+            let sign = command?.meant_for_a_shell().filter(|_| !self.shell)?;
+            let problem = format!("no shell is called, and {sign:?} is an argument; shell = true calls one");
+            Some(Invalid::new(key, problem))
+        };
+        commands.into_iter().filter_map(doubt).collect()
+    }
+
     fn validate(&self) -> Result<(), Invalid> {
         let command = |key, command: Option<&Command>| match command.map(|command| command.words(self.shell)) {
             Some(Err(problem)) => Err(Invalid::new(key, problem)),
@@ -74,38 +84,22 @@ impl Definition for Exec {
         command("command", Some(&self.command))?;
         command("onlyif", self.onlyif.as_ref())?;
         command("unless_command", self.unless_command.as_ref())?;
-        absolute("cwd", self.cwd.as_deref())?;
-        absolute("creates", self.creates.as_deref())?;
-        if let Some(path) = self.search_path()
-            && let Some(odd) = path.split(':').find(|directory| !is_absolute(directory))
-        {
-            return Err(Invalid::new("path", format!("{odd:?} is no absolute path")));
-        }
+        self.cwd.iter().try_for_each(|path| values::absolute("cwd", path).map(drop))?;
+        self.creates.iter().try_for_each(|path| values::absolute("creates", path).map(drop))?;
+        self.search_path()
+            .iter()
+            .flat_map(|path| path.split(':'))
+            .try_for_each(|directory| values::absolute("path", directory).map(drop))?;
         self.validate_environment()?;
         for (key, name) in [("user", &self.user), ("group", &self.group)] {
-            if name.as_ref().is_some_and(|name| name.is_empty() || name.contains(char::is_control)) {
-                return Err(Invalid::new(key, format!("there is no such {key}")));
-            }
+            name.iter().try_for_each(|name| values::account(key, name))?;
         }
-        if self.umask.is_some() && self.umask().is_none() {
-            return Err(Invalid::new("umask", "expected up to three octal digits, such as \"027\""));
-        }
+        self.umask.iter().try_for_each(|umask| values::umask("umask", umask).map(drop))?;
         if self.returns.is_empty() {
-            return Err(Invalid::new("returns", "nothing would be a success"));
+            return Err(Invalid::new("returns", "is empty, so nothing would be a success"));
         }
         Ok(())
     }
-}
-
-fn absolute(key: &'static str, path: Option<&str>) -> Result<(), Invalid> {
-    match path {
-        Some(path) if !is_absolute(path) => Err(Invalid::new(key, format!("{path:?} is no absolute path"))),
-        _ => Ok(()),
-    }
-}
-
-fn is_absolute(path: &str) -> bool {
-    Path::new(path).is_absolute() && !path.contains('\0')
 }
 
 impl Exec {
@@ -125,10 +119,7 @@ impl Exec {
     }
 
     fn umask(&self) -> Option<u32> {
-        let digits = self.umask.as_deref()?;
-        let digits = digits.strip_prefix("0o").unwrap_or(digits);
-        let is_octal = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
-        u32::from_str_radix(digits, 8).ok().filter(|&umask| is_octal && umask <= PERMISSIONS)
+        self.umask.as_deref().and_then(|umask| values::umask("umask", umask).ok())
     }
 
     fn validate_environment(&self) -> Result<(), Invalid> {
@@ -207,12 +198,12 @@ mod tests {
             ("unless_command = \"'\"", "\"unless_command\""),
             ("cwd = \"tmp\"", "\"cwd\""),
             ("creates = \"\"", "\"creates\""),
-            ("path = \"usr/bin\"", "\\\"usr/bin\\\" is no absolute path"),
-            ("path = \"/usr/bin:local/bin\"", "is no absolute path"),
-            ("path = \":/usr/bin\"", "is no absolute path"),
-            ("path = \"/usr/bin:\"", "is no absolute path"),
-            ("path = \"/usr/bin::/bin\"", "is no absolute path"),
-            ("path = \":\"", "is no absolute path"),
+            ("path = \"usr/bin\"", "\\\"usr/bin\\\" is not an absolute path"),
+            ("path = \"/usr/bin:local/bin\"", "is not an absolute path"),
+            ("path = \":/usr/bin\"", "is not an absolute path"),
+            ("path = \"/usr/bin:\"", "is not an absolute path"),
+            ("path = \"/usr/bin::/bin\"", "is not an absolute path"),
+            ("path = \":\"", "is not an absolute path"),
             ("environment = [\"FOO\"]", "NAME=value"),
             ("environment = [\"=secret\"]", "NAME=value"),
             ("environment = [\"FOO=a\", \"FOO=b\"]", "FOO is set twice"),
@@ -222,7 +213,7 @@ mod tests {
             ("umask = \"+7\"", "octal"),
             ("returns = []", "\"returns\""),
             ("returns = [256]", "expected u8"),
-            ("user = \"\"", "no such user"),
+            ("user = \"\"", "neither a name nor a number"),
             ("ensure = \"absent\"", "unknown field `ensure`"),
             ("refreshonly = true", "unknown field `refreshonly`"),
         ] {

@@ -320,6 +320,11 @@ fn directory() {
 }
 
 fn shell() {
+    assert_eq!(
+        Bench::new("command = ['echo', '$HOME', ';', 'echo', '*', '|', 'cat']").apply().said,
+        "$HOME ; echo * | cat\n"
+    );
+    // What a scan has warned of is not said again.
     assert_eq!(Bench::new("command = \"echo '$HOME' ; echo * | cat\"").apply().said, "$HOME ; echo * | cat\n");
     assert_eq!(Bench::new("shell = true\ncommand = \"x=it\\\\'s; echo $x | cat\"").apply().said, "it's\n");
     assert_eq!(Bench::new("command = ['echo', \"it's\", '', 'a b']").apply().said, "it's  a b\n");
@@ -427,7 +432,7 @@ fn identity() {
     assert!(run.success() && run.stdout.is_empty() && !system.exists("/tmp/never"), "{run}");
     let run = apply("command = 'touch /tmp/never'\nuser = 'nobody-knows'");
     assert_eq!(run.status, Some(1), "{run}");
-    assert!(run.stderr_lossy().contains("!! touch /tmp/never: no such user: nobody-knows\n"), "{run}");
+    assert!(run.stderr_lossy().contains("!! touch /tmp/never: there is no user \"nobody-knows\"\n"), "{run}");
 }
 
 fn refreshes() {

@@ -40,14 +40,18 @@ impl Found {
 
     /// The entities, given those that have an overlay. Where a path has been both, what is wanted now takes the other one with it: an
     /// overlay that nothing lays over any more goes before the declared file comes, and the other way round.
-    pub(crate) fn into_entities(self, overlays: &mut BTreeMap<PathBuf, FileEntity>, output: &mut Output<'_>) -> Files {
+    pub(crate) fn into_entities(
+        self,
+        overlays: &mut BTreeMap<PathBuf, FileEntity>,
+        host: &Host,
+        output: &mut Output<'_>,
+    ) -> Files {
         let (mut declared, mut leaving) = (Vec::new(), BTreeMap::new());
         for (id, defined) in self.definitions.valid {
             let path = defined.definition.path().to_owned();
             if overlays.get(&path).is_some_and(|overlay| !overlay.is_orphan()) {
-                let source = defined.common.sources.first().map(|source| source.display().to_string());
-                let source = source.unwrap_or_default();
-                output.error(format!("{source}: {id} has resource files too, which win; one of both has to go"));
+                let place = &defined.common.place;
+                output.error(format!("{place}: {id} has resource files too, which win; one of both has to go"));
                 continue;
             }
             let overlay = overlays.remove(&path);
@@ -58,8 +62,8 @@ impl Found {
             let Some(path) = remembered.id.as_bytes().strip_prefix(PREFIX) else { continue };
             let path = path.to_path_lossy().into_owned();
             let mut report = remembered.orphan_report();
-            let was_there = remembered.base.get(&path).is_some_and(|track| track.base != State::Absent);
-            report.inform(if was_there { "restore" } else { "delete" }, path.display().to_string());
+            let was_absent = remembered.base.get(&path).is_some_and(|track| track.base == State::Absent);
+            report.inform(if was_absent { "delete" } else { "restore" }, host.below_root(&path).display().to_string());
             let entity = DeclaredFile { path: path.clone(), definition: None, overlay: None, orphan: Some(report) };
             if overlays.contains_key(&path) {
                 leaving.insert(path, entity);

@@ -78,7 +78,7 @@ fn with_declared(host: &Host, overlays: Vec<FileEntity>, output: &mut Output<'_>
     }
     let mut by_path: BTreeMap<PathBuf, FileEntity> =
         overlays.into_iter().map(|entity| (entity.path.clone(), entity)).collect();
-    let (declared, mut leaving) = found.into_entities(&mut by_path, output);
+    let (declared, mut leaving) = found.into_entities(&mut by_path, host, output);
     let overlay = |(path, entity): (PathBuf, FileEntity)| match leaving.remove(&path) {
         Some(declared) => ManagedFile::OverlayAfter(Box::new(declared), entity),
         None => ManagedFile::Overlay(entity),

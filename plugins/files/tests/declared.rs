@@ -13,7 +13,7 @@ use std::process::ExitCode;
 type Story = (&'static str, &'static [Need], fn());
 
 fn main() -> ExitCode {
-    let stories: [Story; 19] = [
+    let stories: [Story; 20] = [
         ("all kinds are made, left alone, and become again what they were", &[], whole_life),
         ("what a person changed is refused, shown, and overwritten by force", &[], changed_by_person),
         ("what a person deleted is refused, and restored by force", &[], deleted_by_person),
@@ -25,13 +25,14 @@ fn main() -> ExitCode {
         ("a sensitive content is shown nowhere and readable by nobody", &[], sensitive),
         ("a directory goes with its content only by force = true, and comes back", &[], directories),
         ("a directory does not take the place of a file or symlink unasked", &[], kinds),
-        ("nothing is made below what is no directory", &[], below_a_file),
         ("FIFOs are not opened", &[], fifo),
         ("sources and templates", &[], templates),
         ("an overlay's template has the content so far as its input", &[], overlay_template),
         ("from an overlay to a declaration and back", &[], overlay_and_declaration),
         ("a broken definition breaks nothing else, and is no success", &[], broken),
         ("check says what apply does, and changes nothing", &[], check),
+        ("what was not there before is removed, and what was there restored", &[], scrubbing),
+        ("below a file nothing can be made, and check says so", &[], below_a_file),
         ("the same under version 3", &[], version_3),
     ];
     let trials = stories.into_iter().map(|(name, needs, story)| {
@@ -344,18 +345,6 @@ fn kinds() {
     assert_eq!(root.dump(), before);
 }
 
-fn below_a_file() {
-    let root = root().file("etc/motd", "stock\n");
-    declare(&root, "[[file]]\npath = \"/etc/motd/deep/x\"\n[[file]]\npath = \"/etc/motd/gone\"\nensure = \"absent\"\n");
-    let words = format!("!! skipping target: {} is not a directory\n", root.join("etc/motd").display());
-    let before = root.dump();
-    let run = root.holo(&["check"]);
-    assert_eq!(run.status, Some(1), "{run}");
-    assert!(run.stderr_lossy().contains(&words), "{run}");
-    assert_eq!(root.dump(), before);
-    refused(&root, &words);
-}
-
 fn fifo() {
     let root = root().dir("srv");
     assert!(root.run("mkfifo", &["-m", "600", root.join("srv/fifo").to_str().unwrap()]).success());
@@ -389,7 +378,7 @@ fn templates() {
         "[[file]]\npath = \"/etc/app\"\nsource = \"missing\"\n\
          [[file]]\npath = \"/etc/plain\"\nsource = \"plain\"\n",
     );
-    refused(&root, "usr/share/holo/files/missing is not a file");
+    refused(&root, "usr/share/holo/files/missing does not exist");
 }
 
 fn overlay_template() {
@@ -416,7 +405,7 @@ fn overlay_and_declaration() {
     let overlay = root.join("usr/share/holo/files/10-a");
     applied(&root);
     declare(&root, "[[file]]\npath = \"/etc/motd\"\ncontent = \"declared\\n\"\n");
-    let run = refused(&root, "a.toml: file:/etc/motd has resource files too, which win");
+    let run = refused(&root, "a.toml:1: file:/etc/motd has resource files too, which win");
     assert_eq!(run.stdout_lossy().trim(), "");
     assert_eq!(root.read("etc/motd"), "overlay\n");
     fs::rename(&overlay, root.join("tmp/10-a")).unwrap();
@@ -455,11 +444,65 @@ fn check() {
     assert!(check.stderr_lossy().contains("use --force to overwrite"), "{check}");
 }
 
+fn scrubbing() {
+    let root = root().file("etc/motd", "stock\n").dir("srv");
+    declare(
+        &root,
+        "[[file]]\npath = \"/etc/motd\"\ncontent = \"x\"\n[[file]]\npath = \"/srv/new\"\n[[file]]\npath = \"/srv/data\"\nensure = \"directory\"\n",
+    );
+    applied(&root);
+    declare(&root, "");
+    let of = |name: &str| root.join(name).display().to_string();
+    let (motd, new, data) = (of("etc/motd"), of("srv/new"), of("srv/data"));
+    let scan = root.holo(&["scan"]);
+    for line in [format!("restore {motd}\n"), format!("delete {new}\n"), format!("delete {data}\n")] {
+        assert!(scan.stdout_lossy().contains(&line), "{line}{scan}");
+    }
+    let check = root.holo(&["check"]);
+    let apply = applied(&root);
+    for (run, restored, removed) in [(check, "would restore", "would remove"), (apply, "restored", "removed")] {
+        for words in [format!("{restored} {motd}\n"), format!("{removed} {new}\n"), format!("{removed} {data}\n")] {
+            assert!(run.stdout_lossy().contains(&words), "{words}{run}");
+        }
+    }
+    assert!(root.read("etc/motd") == "stock\n" && !root.exists("srv/new") && !root.exists("srv/data"));
+}
+
+fn below_a_file() {
+    let root = root().file("etc/passwd", "").symlink("srv/gone", "nowhere").file("etc/deep/x", "");
+    for (path, words) in [
+        ("etc/passwd/x", "etc/passwd is not a directory"),
+        ("etc/passwd/x/y/z", "etc/passwd is not a directory"),
+        ("srv/gone/x", "srv/gone is a symlink that leads to no directory"),
+    ] {
+        declare(&root, &format!("[[file]]\npath = \"/{path}\"\n"));
+        let problem = format!("make {}: {}", root.join(path).display(), root.join("").display());
+        let run = refused(&root, &problem);
+        assert!(run.stderr_lossy().contains(words), "{run}");
+        let check = root.holo(&["check"]);
+        assert_eq!(check.status, Some(1), "{check}");
+        assert!(check.stderr_lossy().contains(&problem) && check.stderr_lossy().contains(words), "{check}");
+    }
+    declare(&root, "[[file]]\npath = \"/etc/passwd/x\"\nensure = \"absent\"\n");
+    unchanged(&root);
+    // Somebody has put a file where a directory was: what was made below it is gone, and there is nothing to be put back.
+    declare(&root, "[[file]]\npath = \"/etc/deep/x\"\ncontent = \"ours\"\n");
+    applied(&root);
+    fs::remove_dir_all(root.join("etc/deep")).unwrap();
+    root.write("etc/deep", "a file");
+    declare(&root, "");
+    let run = root.holo(&["apply", "--force"]);
+    assert!(run.stderr_lossy().contains("etc/deep is not a directory"), "{run}");
+    fs::remove_file(root.join("etc/deep")).unwrap();
+    applied(&root);
+    assert_eq!(root.read("etc/deep/x"), "");
+}
+
 fn broken() {
     let root = root();
     declare(&root, "[[file]]\npath = \"/etc/motd\"\n[[file]]\npath = \"/etc/issue\"\nmod = \"0644\"\n");
     let run = root.holo(&["apply"]);
-    assert!(run.stderr_lossy().contains("a.toml:5: file:/etc/issue: unknown field `mod`"), "{run}");
+    assert!(run.stderr_lossy().contains("a.toml:5: file:/etc/issue: mod: unknown key, did you mean mode?"), "{run}");
     assert_eq!(run.status, Some(1), "{run}");
     assert!(root.exists("etc/motd") && !root.exists("etc/issue"));
     assert_eq!(root.holo(&["check"]).status, Some(1));

@@ -142,7 +142,8 @@ fn validate_arch(arch: &str) -> Result<(), String> {
 }
 
 fn validate_version(version: &str) -> Result<(), String> {
-    if !version.starts_with(|letter: char| letter.is_ascii_alphanumeric()) {
+    let is_likely = version.starts_with(|letter: char| letter.is_ascii_alphanumeric());
+    if !is_likely || !version.contains(|letter: char| letter.is_ascii_digit()) {
         return Err(format!("{version:?} is neither a version nor one of present, absent, purged, latest"));
     }
     if !version.chars().all(|letter| letter.is_ascii_alphanumeric() || ".+-~:^_".contains(letter)) {
@@ -208,7 +209,7 @@ mod tests {
         {
             assert_eq!(problem(&format!("name = 'x'\nensure = '{ensure}'")), None, "{ensure}");
         }
-        for ensure in ["", "-1", "1.2.3; rm -rf /", "1.2.3$(whoami)", "1.*", ">1", "1 2"] {
+        for ensure in ["", "installed", "true", "-1", "1.2.3; rm -rf /", "1.2.3$(whoami)", "1.*", ">1", "1 2"] {
             assert!(problem(&format!("name = 'x'\nensure = '{ensure}'")).is_some(), "{ensure}");
         }
     }

@@ -3,6 +3,7 @@
 use crate::model::{Installed, Instance, Kind, Mark, Request, Status};
 use crate::system::Problem;
 use holo_plugin::Host;
+use holo_plugin::error::{PathError, reason};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,9 +38,9 @@ impl Mock {
         let packages = match fs::read(&path) {
             Ok(text) => serde_json::from_slice(&text).map_err(|error| error.to_string()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BTreeMap::new()),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(reason(&error)),
         };
-        let packages = packages.map_err(|error| Problem::new(format!("cannot read {}: {error}", path.display())))?;
+        let packages = packages.map_err(|error| Problem::new(format!("read {}: {error}", path.display())))?;
         Ok(Mock { path, packages })
     }
 
@@ -88,7 +89,7 @@ impl Mock {
     }
 
     fn keep(&self) -> Result<(), Problem> {
-        let failed = |error: std::io::Error| Problem::new(format!("cannot write {}: {error}", self.path.display()));
+        let failed = |error: std::io::Error| Problem::new(PathError::new("write", &self.path, error).to_string());
         if self.packages.is_empty() {
             return match fs::remove_file(&self.path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(failed(error)),

@@ -6,7 +6,7 @@ use crate::entity::{PackageEntity, Shared};
 use crate::provider::{self, Provider};
 use crate::transaction;
 use holo_plugin::declared::{Declared, apply_together};
-use holo_plugin::definitions::{Common, Definitions};
+use holo_plugin::definitions::{Common, Definitions, values};
 use holo_plugin::memory::{Memory, Remembered};
 use holo_plugin::{Host, Job, Output, Plugin, ScanError, SetAnswers};
 use std::sync::Arc;
@@ -55,8 +55,8 @@ impl Plugin for Packages {
 }
 
 fn named(name: &str) -> Manager {
-    let known = || provider::PROVIDERS.map(Provider::name).join(", ");
-    provider::named(name).ok_or_else(|| format!("there is no provider {name}, only {}", known()))
+    let unknown = || values::unknown_provider(name, &provider::PROVIDERS.map(Provider::name));
+    provider::named(name).ok_or_else(|| format!("provider: {}", unknown()))
 }
 
 /// The package manager of the system; in test mode, the first one stands for one where there is none.

@@ -2,6 +2,7 @@
 
 use crate::mock::Mock;
 use crate::provider::{self, Provider};
+use holo_plugin::error::PathError;
 use holo_plugin::process::{Captured, Program};
 use holo_plugin::{Host, Output, Stream};
 use std::fs;
@@ -60,7 +61,7 @@ impl<'a> System<'a> {
         }
         if provider::can_work_on(provider, host.root()) {
             let root = fs::canonicalize(host.root());
-            let failed = |error| Problem::new(format!("cannot find {}: {error}", host.root().display()));
+            let failed = |error| Problem::new(PathError::new("open", host.root(), error).to_string());
             system.root = Some(root.map_err(failed)?);
         } else {
             system.mock = Some(Mock::open(host, provider.name())?);
@@ -84,7 +85,7 @@ impl<'a> System<'a> {
         match fs::read(&path) {
             Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
-            Err(error) => Err(Problem::new(format!("cannot read {}: {error}", path.display()))),
+            Err(error) => Err(Problem::new(PathError::new("read", path, error).to_string())),
         }
     }
 

@@ -84,12 +84,17 @@ pub(crate) struct Post {
 impl Definition for ScaffoldDefinition {
     const TABLE: &'static str = "scaffold";
     const KEY: &'static str = "target";
+    const HAS_FOLDERS: bool = true;
+
+    fn doubts(&self) -> Vec<Invalid> {
+        self.post.iter().filter_map(|post| post.command.doubt("post")).collect()
+    }
 
     fn validate(&self) -> Result<(), Invalid> {
         values::target("target", &self.target)?;
         match &self.source {
             Some(source) => validate_source(source)?,
-            None if self.ensure == Ensure::Present => return Err(Invalid::new("source", "is needed")),
+            None if self.ensure == Ensure::Present => return Err(Invalid::new("source", "is missing")),
             None => {}
         }
         if let Some([open, close]) = &self.delimiters {

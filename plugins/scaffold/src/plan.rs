@@ -39,7 +39,8 @@ pub(crate) struct Plan {
 pub(crate) enum Change {
     Make,
     Write,
-    Attributes,
+    /// These, as a fragment such as `the mode`.
+    Attributes(&'static str),
     Remove,
     Restore,
     RunPrograms,
@@ -61,38 +62,36 @@ pub(crate) struct Circumstances<'a> {
 
 impl Change {
     /// In the past tense.
-    pub(crate) fn done(self) -> &'static str {
-        match self {
+    pub(crate) fn done(self) -> String {
+        let words = match self {
             Change::Make => "made",
             Change::Write => "wrote",
-            Change::Attributes => "changed mode or owner of",
+            Change::Attributes(which) => return format!("changed {which} of"),
             Change::Remove => "removed",
             Change::Restore => "restored",
-            Change::RunPrograms => "called the programs for",
-        }
+            Change::RunPrograms => "ran the programs for",
+        };
+        words.to_owned()
     }
 
     /// What would be done.
-    pub(crate) fn doing(self) -> &'static str {
-        match self {
+    pub(crate) fn doing(self) -> String {
+        let words = match self {
             Change::Make => "would make",
             Change::Write => "would write",
-            Change::Attributes => "would change mode or owner of",
+            Change::Attributes(which) => return format!("would change {which} of"),
             Change::Remove => "would remove",
             Change::Restore => "would restore",
-            Change::RunPrograms => "would call the programs for",
-        }
+            Change::RunPrograms => "would run the programs for",
+        };
+        words.to_owned()
     }
 
     fn of(current: &State, desired: &State) -> Change {
         match (current, desired) {
             (_, State::Absent) => Change::Remove,
             (State::Absent, _) => Change::Make,
-            (State::File { content, .. }, State::File { content: wanted, .. }) if content == wanted => {
-                Change::Attributes
-            }
-            (State::Directory { .. }, State::Directory { .. }) => Change::Attributes,
-            _ => Change::Write,
+            _ => current.differs_by(desired).map_or(Change::Write, Change::Attributes),
         }
     }
 }
@@ -139,7 +138,7 @@ impl Plan {
     }
 
     /// All changes, each with these words before its path.
-    pub(crate) fn shown(&self, host: &Host, words: fn(Change) -> &'static str) -> Vec<String> {
+    pub(crate) fn shown(&self, host: &Host, words: fn(Change) -> String) -> Vec<String> {
         let shown =
             |(path, change): (&PathBuf, &Change)| format!("{} {}", words(*change), host.below_root(path).display());
         self.changes.iter().map(shown).collect()

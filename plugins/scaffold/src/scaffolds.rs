@@ -6,6 +6,7 @@ use crate::record::Record;
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::Definitions;
 use holo_plugin::memory::{Memory, Remembered};
+use holo_plugin::tracked::State;
 use holo_plugin::{Host, Output, Plugin, ScanError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -44,7 +45,9 @@ impl Plugin for Scaffolds {
         for remembered in orphans {
             let Some(target) = target(&remembered.id) else { continue };
             let mut report = remembered.orphan_report();
-            report.inform("restore", host.below_root(&target).display().to_string());
+            let was_absent = remembered.base.tracks().get(&target).is_some_and(|track| track.base == State::Absent);
+            let key = if was_absent { "delete" } else { "restore" };
+            report.inform(key, host.below_root(&target).display().to_string());
             scaffolds.push(Declared::orphan(Scaffold::orphan(target, report)));
         }
         Ok(scaffolds)

@@ -47,10 +47,12 @@ impl Source {
         let base = if path.is_absolute() { host.root() } else { host.resource_dir() };
         let shown = shown(definition, host);
         let place = Tree::open(base)?.place(path).followed()?;
-        if place.looks()?.is_none_or(|looks| looks.kind != Kind::Directory) {
-            return Err(Obstacle::Never(format!("the source {} is not a directory", shown.display())));
-        }
-        Ok(Source { tree: place.as_tree()?, shown })
+        let wrong = match place.looks()?.map(|looks| looks.kind) {
+            None => "does not exist",
+            Some(Kind::Directory) => return Ok(Source { tree: place.as_tree()?, shown }),
+            Some(_) => "is not a directory",
+        };
+        Err(Obstacle::Never(format!("the source {} {wrong}", shown.display())))
     }
 
     /// Everything in it but the partials, each directory before what is in it.

@@ -51,7 +51,10 @@ impl<'a> Workshop<'a> {
     pub(crate) fn inside(&self, target: &Path) -> Result<Tracker> {
         let kind = self.tracker.place(target).looks()?.map(|looks| looks.kind);
         let wrong = match kind {
-            None | Some(Kind::Directory) => return Ok(self.tracker.inside(target)?),
+            None | Some(Kind::Directory) => {
+                self.tracker.place(target).check_way()?;
+                return Ok(self.tracker.inside(target)?);
+            }
             Some(Kind::Symlink) => "a symlink",
             Some(Kind::File) => "a file",
             Some(Kind::Other) => "neither a file, a symlink nor a directory",
@@ -205,7 +208,9 @@ impl<'a> Workshop<'a> {
     fn changes_of_scrubbing(&self, entity: &Scaffold, record: &Record, force: bool) -> Result<Vec<(Change, String)>> {
         let tracker = self.inside(&entity.target)?;
         let (mut changes, mut refused) = (Vec::new(), Vec::new());
-        for (path, track) in record.tracks().iter() {
+        let mut gone = BTreeSet::new();
+        // What is in a directory comes before it: it goes if all of that does.
+        for (path, track) in record.tracks().iter().rev() {
             let current = tracker.state(&path)?;
             // A directory of ours goes only if it is empty, so nothing of anybody's is lost.
             let leaves = matches!(current, State::Directory { .. }) && track.base == State::Absent;
@@ -213,11 +218,19 @@ impl<'a> Workshop<'a> {
             if decision == Decision::NeedsForce(ForceTo::Overwrite) && !leaves && !record.is_due(&path) {
                 refused.push(format!("{} has been changed", self.shown(&path)));
             }
-            if current != track.base && !leaves {
-                let change = if track.base == State::Absent { Change::Remove } else { Change::Restore };
-                changes.push((change, self.shown(&path)));
+            let stays = leaves
+                && tracker.place(&path.join("x")).siblings()?.iter().any(|name| !gone.contains(&path.join(name)));
+            if current == track.base || stays {
+                continue;
+            }
+            let change = if track.base == State::Absent { Change::Remove } else { Change::Restore };
+            changes.push((change, self.shown(&path)));
+            if change == Change::Remove {
+                gone.insert(path);
             }
         }
+        changes.reverse();
+        refused.reverse();
         if refused.is_empty() || force { Ok(changes) } else { Err(Obstacle::NeedsForce(refused.join(", "))) }
     }
 

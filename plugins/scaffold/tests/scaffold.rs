@@ -355,7 +355,7 @@ fn modes() {
     assert_eq!(modes(), [0o750, 0o640, 0o644, 0o755, 0o755]);
     define(&root, "mode = \"0600\"\ndir_mode = \"0o2711\"");
     let run = applied(&root);
-    assert!(run.stdout_lossy().contains("changed mode or owner of "), "{run}");
+    assert!(run.stdout_lossy().contains("changed the mode of "), "{run}");
     assert_eq!(modes(), [0o2711, 0o600, 0o600, 0o2711, 0o700]);
     scrubbed(&root);
     assert_eq!((mode(&root, "etc/app"), mode(&root, "etc/app/found")), (0o750, 0o640));
@@ -590,6 +590,13 @@ fn no_targets() {
     fs::remove_file(root.join("etc/app")).unwrap();
     root.write("etc/app", "a file");
     refused(&root, "etc/app is a file");
+    fs::remove_file(root.join("etc/app")).unwrap();
+    root.write("etc/file", "");
+    root.write(DEFINITION, "[[scaffold]]\ntarget = \"/etc/file/app\"\nsource = \"app\"\n");
+    refused(&root, "etc/file is not a directory");
+    let run = root.holo(&["check"]);
+    assert_eq!(run.status, Some(1), "{run}");
+    assert!(run.stderr_lossy().contains("etc/file is not a directory"), "{run}");
     root.write(DEFINITION, "[[scaffold]]\ntarget = \"/\"\nsource = \"app\"\n");
     let run = root.holo(&["apply"]);
     assert!(run.stderr_lossy().contains("app.toml:2: scaffold:/: target: \"/\" is the root itself"), "{run}");
@@ -605,7 +612,19 @@ fn orphan() {
     root.write("etc/app/found", "mine\n");
     fs::remove_file(root.join(DEFINITION)).unwrap();
     refused(&root, "etc/app/found has been changed");
-    assert!(root.holo(&["apply", "--force"]).success());
+    // A directory is announced if it goes: not the one with somebody's file in it.
+    let of = |words: &str, name: &str| format!("{words} {}\n", root.join("etc/app").join(name).display());
+    root.write("etc/app/found", "ours\n");
+    let run = root.holo(&["check"]);
+    let all: Vec<String> =
+        run.stdout_lossy().lines().filter(|line| line.contains("would ")).map(|line| format!("{line}\n")).collect();
+    let expected =
+        [("would remove", "a/b"), ("would remove", "a/b/c"), ("would remove", "a/d"), ("would restore", "found")];
+    assert_eq!(all, expected.map(|(words, name)| of(words, name)), "{run}");
+    root.write("etc/app/found", "mine\n");
+    let run = root.holo(&["apply", "--force"]);
+    assert!(run.success() && run.stdout_lossy().contains(&of("removed", "a/b")), "{run}");
+    assert!(!run.stdout_lossy().contains(&of("removed", "a")), "{run}");
     assert_eq!((tree(&root).as_str(), root.read("etc/app/found")), ("a/ a/theirs found", "before\n".into()));
     assert_eq!(root.holo(&["scan"]).stdout, "");
 }
@@ -699,10 +718,10 @@ post = [
         assert_eq!(log(), "checked /etc/app/sub/x.sh\n");
     }
     let run = system.holo(&["check"]);
-    assert!(run.stdout_lossy().contains("would call the programs for /etc/app/sub/x.sh"), "{run}");
+    assert!(run.stdout_lossy().contains("would run the programs for /etc/app/sub/x.sh"), "{run}");
     system.write("/opt/check", "exit 0");
     let run = system.holo(&["apply"]);
-    assert!(run.success() && run.stdout_lossy().contains("called the programs for /etc/app/sub/x.sh"), "{run}");
+    assert!(run.success() && run.stdout_lossy().contains("ran the programs for /etc/app/sub/x.sh"), "{run}");
     let run = system.holo(&["apply"]);
     assert!(run.success() && run.stdout.is_empty(), "{run}");
     // One that does not end is ended.

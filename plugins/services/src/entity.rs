@@ -152,7 +152,7 @@ impl Entity for Unit {
             changes.insert(0, format!("would read the files of {} again", self.name));
         }
         if self.is_orphan() && changes.is_empty() {
-            changes.push(format!("would forget {}", self.name));
+            changes.push(format!("would forget {}", self.id));
         }
         if changes.is_empty() { Verdict::InDesiredState } else { Verdict::WouldChange(changes) }
     }

@@ -7,7 +7,7 @@ use crate::providers;
 use crate::record::Record;
 use crate::unit::UnitName;
 use holo_plugin::declared::{Declared, apply_together};
-use holo_plugin::definitions::{Defined, Definitions};
+use holo_plugin::definitions::{Defined, Definitions, values};
 use holo_plugin::memory::Memory;
 use holo_plugin::{Host, Job, Output, Plugin, ScanError, SetAnswers};
 use std::collections::BTreeMap;
@@ -75,15 +75,15 @@ fn usable(
     for (id, defined) in valid {
         // It has been looked at when the definition was.
         let Ok(name) = UnitName::new(&defined.definition.name) else { continue };
-        let source = defined.common.sources.first().map(|path| format!("{}: ", path.display())).unwrap_or_default();
+        let place = &defined.common.place;
         if let Some(provider) = defined.common.keys.provider.as_deref().filter(|name| !providers::NAMES.contains(name))
         {
-            let known = providers::NAMES.join(", ");
-            output.error(format!("{source}{id}: provider: there is none named {provider:?}, only {known}"));
+            let problem = values::unknown_provider(provider, &providers::NAMES);
+            output.error(format!("{place}: {id}: provider: {problem}"));
             continue;
         }
         if let Some(first) = owners.get(&name) {
-            output.error(format!("{source}{id}: name: {name} is {first} already"));
+            output.error(format!("{place}: {id}: name: {name} is {first} already"));
             continue;
         }
         owners.insert(name.clone(), id.clone());

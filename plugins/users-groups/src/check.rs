@@ -24,7 +24,7 @@ fn try_check(entity: &AccountEntity, host: &Host) -> Result<Verdict, NotApplied>
     let Some(definition) = &entity.definition else {
         let base = base.unwrap_or_else(|| Account::bare(id.clone()));
         return match plan::scrubbing(&base, actual.as_ref()) {
-            Scrubbing::Run(command, _) => would(format!("would run: {command}")),
+            Scrubbing::Run(command, _) => would(format!("would run {command}")),
             Scrubbing::Refuse(reason) => Err(format!("will not delete {id}: {reason}").into()),
             Scrubbing::Forget if actual.is_none() => would(format!("would forget {id}, which is gone")),
             Scrubbing::Forget => would(format!("would forget {id}, which is as it was before")),
@@ -41,6 +41,6 @@ fn try_check(entity: &AccountEntity, host: &Host) -> Result<Verdict, NotApplied>
     match plan::step(definition, known, false) {
         Step::Refuse(to) => Ok(Verdict::NeedsForce(to)),
         Step::Keep(_) => Ok(Verdict::InDesiredState),
-        Step::Run(command, _) => would(format!("would run: {command}")),
+        Step::Run(command, _) => would(format!("would run {command}")),
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::account::{AccountId, Kind, check_name};
 use crate::definition::Definition;
+use holo_plugin::facts::reading;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -32,6 +33,8 @@ pub(crate) struct UnknownKey {
     pub(crate) key: String,
     /// Where it stands, such as `users[0]`; nothing at the top.
     pub(crate) of: String,
+    /// The question whether another key was meant.
+    pub(crate) hint: Option<String>,
 }
 
 /// Reads a definition file.
@@ -50,8 +53,8 @@ fn read(text: &[u8], is_image: bool) -> Document {
         Ok(text) => match DeTable::parse(text) {
             Ok(table) => reader.document(table.get_ref()),
             Err(error) => {
-                let line = error.span().map_or(1, |span| reader.line(&span));
-                let reason = error.message().lines().collect::<Vec<_>>().join(", ");
+                let (reason, offset) = reading::syntax(text, &error);
+                let line = reader.line(&(offset..offset));
                 reader.unknowable(format!("line {line}: {reason}"));
             }
         },
@@ -95,14 +98,21 @@ impl Reader<'_> {
                 self.list(kind, value);
             }
         }
-        let is_known = |key: &str| Kind::ALL.iter().any(|kind| key.eq_ignore_ascii_case(kind.word()));
-        self.note_unknown(table, "", is_known);
+        self.note_unknown(table, "", &Kind::ALL.map(Kind::word));
+        // What is misspelt defines somebody, who shall not be deleted for that.
+        self.document.is_unknowable |=
+            self.document.unknown_keys.iter().any(|key| key.of.is_empty() && key.hint.is_some());
     }
 
-    fn note_unknown(&mut self, table: &DeTable<'_>, of: &str, is_known: impl Fn(&str) -> bool) {
+    fn note_unknown(&mut self, table: &DeTable<'_>, of: &str, known: &[&str]) {
+        let is_known = |key: &str| known.iter().any(|known| known.eq_ignore_ascii_case(key));
         for (key, _) in table.iter().filter(|(key, _)| !is_known(key.get_ref())) {
-            let unknown =
-                UnknownKey { line: self.line(&key.span()), key: key.get_ref().to_string(), of: of.to_owned() };
+            let unknown = UnknownKey {
+                line: self.line(&key.span()),
+                key: key.get_ref().to_string(),
+                of: of.to_owned(),
+                hint: reading::did_you_mean(key.get_ref(), known.iter().copied()),
+            };
             self.document.unknown_keys.push(unknown);
         }
         self.document.unknown_keys.sort_by_key(|unknown| unknown.line);
@@ -124,7 +134,7 @@ impl Reader<'_> {
     }
 
     fn definition(&mut self, kind: Kind, table: &DeTable<'_>, place: &str) {
-        self.note_unknown(table, place, |key| key_of(kind, key).is_some());
+        self.note_unknown(table, place, keys(kind));
         let name = table.iter().find(|(key, _)| key.get_ref().eq_ignore_ascii_case("name")).map(|(_, value)| value);
         let name = match name.map(|value| (value, value.get_ref().as_str())) {
             None | Some((_, Some(""))) => {
@@ -313,7 +323,7 @@ mod tests {
     #[test]
     fn whom_a_file_speaks_of_may_be_unknowable() {
         for (text, problem) in [
-            ("[[user]]\nname = 'u'\nuid =\n", "line 3: string values must be quoted, expected literal string"),
+            ("[[user]]\nname = 'u'\nuid =\n", "line 3: uid: has no value"),
             ("[user]\nname = 'u'\n", "line 1: expected [[user]], found a value of type table"),
             ("group = [1]\n", "line 1: groups[0] is a value of type integer"),
             ("[[user]]\nname = 1\n", "line 2: name of users[0] is a value of type integer"),
@@ -328,8 +338,16 @@ mod tests {
     #[test]
     fn unknown_keys_are_named() {
         let document = parse(b"colour = 1\n[[user]]\nname = 'u'\ngid = 7\n[[group]]\nname = 'g'\nuid = 7\n");
-        let of = |line, key: &str, of: &str| UnknownKey { line, key: key.into(), of: of.into() };
-        assert_eq!(document.unknown_keys, [of(1, "colour", ""), of(4, "gid", "users[0]"), of(7, "uid", "groups[0]")]);
+        let of = |line, key: &str, of: &str, hint: Option<&str>| UnknownKey {
+            line,
+            key: key.into(),
+            of: of.into(),
+            hint: hint.map(str::to_owned),
+        };
+        assert_eq!(
+            document.unknown_keys,
+            [of(1, "colour", "", None), of(4, "gid", "users[0]", None), of(7, "uid", "groups[0]", None)]
+        );
         assert_eq!(document.entries.len(), 2);
     }
 }

@@ -59,12 +59,16 @@ fn has_suffix(file: &Path, suffix: &str) -> bool {
 
 /// What stands in a file, or what it is rendered to if it is a template.
 fn read(file: &Path, host: &Host) -> Result<Vec<u8>, String> {
+    // Nobody may ever write to a FIFO.
+    if fs::metadata(file).is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(format!("{}: this is no regular file", file.display()));
+    }
     let text = fs::read(file).map_err(|error| PathError::new("open", file, error).to_string())?;
     if !has_suffix(file, TEMPLATE_SUFFIX) {
         return Ok(text);
     }
     let name = file.display().to_string();
-    let text = String::from_utf8(text).map_err(|_| format!("{name} is not UTF-8"))?;
+    let text = String::from_utf8(text).map_err(|_| format!("{name}: this is not UTF-8"))?;
     let rendered = Templates::new(host.knowledge()).render(&name, &text, &serde_json::Map::new());
     rendered.map(String::into_bytes).map_err(|fault| fault.to_string())
 }
@@ -80,21 +84,20 @@ impl Definitions {
             }
         };
         let document = document::parse(&text);
+        // The lines are those of what the template has become.
+        let rendered = if has_suffix(file, TEMPLATE_SUFFIX) { " as rendered" } else { "" };
         for unknown in &document.unknown_keys {
             let of = if unknown.of.is_empty() { String::new() } else { format!(" of {}", unknown.of) };
-            output.warning(format!(
-                "{}:{}: unknown key {:?}{of} is ignored",
-                file.display(),
-                unknown.line,
-                unknown.key
-            ));
+            let hint = unknown.hint.as_ref().map_or_else(String::new, |hint| format!("; {hint}"));
+            let (shown, line, key) = (file.display(), unknown.line, &unknown.key);
+            output.warning(format!("{shown}:{line}{rendered}: unknown key {key:?}{of} is ignored{hint}"));
         }
         if document.is_unknowable {
             self.unknowable.get_or_insert_with(|| file.to_owned());
         }
         let problems: Vec<String> = document.entries.into_iter().flat_map(|entry| self.take(entry, file)).collect();
         if !problems.is_empty() {
-            output.error(format!("File {} is invalid:", file.display()));
+            output.error(format!("File {} is invalid{rendered}:", file.display()));
             problems.iter().for_each(|problem| output.warning(problem));
         }
     }

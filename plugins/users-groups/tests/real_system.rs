@@ -123,8 +123,8 @@ fn check() {
     let run = system.holo(&["check"]);
     assert_eq!(run.status, Some(3), "{run}");
     let words = run.stdout_lossy();
-    assert!(words.contains("\nwould run: useradd --comment 'Anne B' --gid crew anne\n"), "{run}");
-    assert!(words.contains("\nwould run: groupadd --system crew\n"), "{run}");
+    assert!(words.contains("\nwould run useradd --comment 'Anne B' --gid crew anne\n"), "{run}");
+    assert!(words.contains("\nwould run groupadd --system crew\n"), "{run}");
     assert_eq!(system.must("cd /etc; sha256sum passwd group shadow gshadow"), before);
     assert!(!system.exists(format!("{STATE}/base")));
     ok(&system.holo(&["apply"]));
@@ -135,7 +135,7 @@ fn check() {
     pending(&system, "use --force to restore");
     system.write(DEFINITIONS, "");
     let run = system.holo(&["check"]);
-    assert!(run.stdout_lossy().contains("\nwould run: groupdel crew\n"), "{run}");
+    assert!(run.stdout_lossy().contains("\nwould run groupdel crew\n"), "{run}");
     assert!(run.stdout_lossy().contains("\nwould forget user:anne, which is gone\n"), "{run}");
 }
 

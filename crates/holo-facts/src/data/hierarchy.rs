@@ -6,11 +6,13 @@ use crate::document;
 use crate::fault::Fault;
 use crate::key;
 use crate::knowledge::Knowledge;
+use crate::reading;
 use crate::template::Templates;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
 use toml::Spanned;
+use toml::de::DeValue;
 
 const NAME: &str = "hierarchy.toml";
 
@@ -30,10 +32,10 @@ pub(super) struct Hierarchy {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
-    layers: Option<Vec<Spanned<String>>>,
-    merge: Option<Spanned<Strategy>>,
+    layers: Option<Vec<String>>,
+    merge: Option<Strategy>,
     #[serde(default)]
-    keys: BTreeMap<String, Spanned<Strategy>>,
+    keys: BTreeMap<String, Strategy>,
 }
 
 impl Hierarchy {
@@ -49,27 +51,31 @@ impl Hierarchy {
     }
 
     fn parse(place: &str, content: &[u8]) -> Result<Hierarchy, Fault> {
-        let document: Document = document::typed(place, content)?;
-        let wrong = |start: usize, text: String| Fault::new(place, text).at(document::line(content, start));
+        let table = document::parse(place, content)?;
+        let document: Document = reading::read(&table).map_err(|wrong| document::wrong_in(place, content, &wrong))?;
+        let line =
+            |value: Option<&Spanned<DeValue<'_>>>| value.map(|value| document::line(content, value.span().start));
+        let of = |key: &str| table.get_ref().get(key);
         let mut rules = Rules::default();
         if let Some(strategy) = document.merge {
-            if *strategy.get_ref() == Strategy::Concatenate {
-                let text = "merge is \"first\" or \"deep\"; lists are joined key by key, in [keys]";
-                return Err(wrong(strategy.span().start, text.to_owned()));
+            if strategy == Strategy::Concatenate {
+                let text = "merge: expected one of first, deep; lists are joined key by key, in [keys]";
+                return Err(Fault::new(place, text).at(line(of("merge"))));
             }
-            rules.add(&[], strategy.into_inner());
+            rules.add(&[], strategy);
         }
+        let keys = of("keys").and_then(|keys| keys.get_ref().as_table());
         for (key, strategy) in document.keys {
-            let parts = key::parts(&key).map_err(|text| wrong(strategy.span().start, text))?;
-            rules.add(&parts, strategy.into_inner());
+            let at = line(keys.and_then(|keys| keys.get(key.as_str())));
+            let parts = key::parts(&key).map_err(|text| Fault::new(place, format!("keys: {text}")).at(at))?;
+            rules.add(&parts, strategy);
         }
+        let stand = of("layers").and_then(|layers| layers.get_ref().as_array());
         let layers = match document.layers {
             Some(layers) => layers
                 .into_iter()
-                .map(|layer| {
-                    let line = document::line(content, layer.span().start);
-                    (layer.into_inner(), Some(line))
-                })
+                .enumerate()
+                .map(|(index, layer)| (layer, line(stand.and_then(|layers| layers.get(index)))))
                 .collect(),
             None => USUAL.map(|layer| (layer.to_owned(), None)).to_vec(),
         };
@@ -83,7 +89,7 @@ impl Hierarchy {
         let templates = Templates::of_facts(knowledge);
         let mut layers: Vec<String> = Vec::new();
         for (template, line) in &self.layers {
-            let wrong = |text: String| Fault::new(&self.place, text).at(*line);
+            let wrong = |text: String| Fault::new(&self.place, format!("layers: {text}")).at(*line);
             let layer =
                 templates.render(&self.place, template, &Default::default()).map_err(|fault| wrong(fault.text))?;
             if layer.split('/').any(str::is_empty) && !layer.starts_with('/') {

@@ -152,7 +152,7 @@ fn no_layer_leaves_its_directory() {
             ("etc/secret.toml", "secret = true\n"),
             ("etc/holo/data/hierarchy.toml", &format!("# x\nlayers = ['common',\n  '{layer}']\n")),
         ]);
-        assert!(fault.starts_with("etc/holo/data/hierarchy.toml:3: the layer "), "{fault}");
+        assert!(fault.starts_with("etc/holo/data/hierarchy.toml:3: layers: the layer "), "{fault}");
         assert!(fault.ends_with("would leave the directory"), "{fault}");
     }
 }
@@ -162,14 +162,26 @@ fn what_is_wrong_is_named_with_its_line() {
     let of_hierarchy = |text| fault(&[("etc/holo/data/hierarchy.toml", text)]);
     assert_eq!(
         of_hierarchy("layers = [\n  'common',\n  'site/{{ facts.nowhere.at }}',\n]\n"),
-        "etc/holo/data/hierarchy.toml:3: `facts.nowhere` is undefined"
+        "etc/holo/data/hierarchy.toml:3: layers: `facts.nowhere` is undefined"
     );
-    assert!(of_hierarchy("\nlayer = []\n").starts_with("etc/holo/data/hierarchy.toml:2: unknown field `layer`"));
-    assert!(of_hierarchy("\nmerge = 'last'\n").starts_with("etc/holo/data/hierarchy.toml:2: unknown variant `last`"));
-    assert!(of_hierarchy("layers = ''\n").starts_with("etc/holo/data/hierarchy.toml:1: invalid type"));
-    assert!(of_hierarchy("merge = 'concatenate'\n").contains(":1: merge is \"first\" or \"deep\""));
+    assert_eq!(
+        of_hierarchy("\nlayer = []\n"),
+        "etc/holo/data/hierarchy.toml:2: layer: unknown key, did you mean layers?"
+    );
+    assert_eq!(
+        of_hierarchy("\nmerge = 'last'\n"),
+        "etc/holo/data/hierarchy.toml:2: merge: expected one of first, deep, concatenate, found \"last\""
+    );
     assert!(
-        of_hierarchy("[keys]\n'a..b' = 'deep'\n").starts_with("etc/holo/data/hierarchy.toml:2: \"a..b\" is no key")
+        of_hierarchy("layers = ''\n").starts_with("etc/holo/data/hierarchy.toml:1: layers: expected a list, found")
+    );
+    assert!(
+        of_hierarchy("[keys]\na = 'last'\n").starts_with("etc/holo/data/hierarchy.toml:2: keys.a: expected one of")
+    );
+    assert!(of_hierarchy("merge = 'concatenate'\n").contains(":1: merge: expected one of first, deep; lists"));
+    assert!(
+        of_hierarchy("[keys]\n'a..b' = 'deep'\n")
+            .starts_with("etc/holo/data/hierarchy.toml:2: keys: \"a..b\" is no key")
     );
     assert!(fault(&[("etc/holo/data/common.toml", "a = 1\nb\n")]).starts_with("etc/holo/data/common.toml:2: "));
     assert!(fault(&[("etc/holo/data/common.json", "[]")]).starts_with("etc/holo/data/common.json: "));

@@ -1,7 +1,8 @@
 //! The keys that every definition can have.
 
+use super::Invalid;
 use super::stack::Stack;
-use super::words::words_of;
+use super::words::{meant_for_a_shell, words_of};
 use crate::EntityReport;
 use crate::templates::Templates;
 use bstr::BString;
@@ -11,7 +12,7 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 /// The names of all keys of [`CommonKeys`].
-const NAMES: [&str; 12] = [
+pub(super) const NAMES: [&str; 12] = [
     "after",
     "before",
     "requires",
@@ -92,13 +93,28 @@ pub struct HealthCheck {
 
 /// A program and its arguments: a list, or a string that is split by a shell's rules. No shell is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command(Vec<String>);
+pub struct Command {
+    words: Vec<String>,
+    /// A word that only a shell would understand.
+    for_a_shell: Option<&'static str>,
+}
 
 impl Command {
     /// The program, and its arguments.
     #[must_use]
     pub fn words(&self) -> &[String] {
-        &self.0
+        &self.words
+    }
+
+    /// That the command seems to be meant for a shell, if it does: the value of this key, in which it is a part.
+    #[must_use]
+    pub fn doubt(&self, key: &'static str) -> Option<Invalid> {
+        self.for_a_shell.map(|sign| {
+            Invalid::new(
+                key,
+                format!("no shell is called, and {sign:?} is an argument; [\"sh\", \"-c\", \"...\"] calls one"),
+            )
+        })
     }
 }
 
@@ -118,8 +134,9 @@ impl<'de> de::Visitor<'de> for Words {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Command, E> {
-        let words = words_of(text).ok_or_else(|| E::custom(format!("a quote is not closed in {text:?}")))?;
-        Command::checked(words)
+        let words =
+            words_of(text).ok_or_else(|| E::custom(format!("a quote or backslash is not closed in {text:?}")))?;
+        Command::checked(words, meant_for_a_shell(text))
     }
 
     fn visit_seq<A: de::SeqAccess<'de>>(self, mut values: A) -> Result<Command, A::Error> {
@@ -127,19 +144,19 @@ impl<'de> de::Visitor<'de> for Words {
         while let Some(word) = values.next_element()? {
             words.push(word);
         }
-        Command::checked(words)
+        Command::checked(words, None)
     }
 }
 
 impl Command {
-    fn checked<E: de::Error>(words: Vec<String>) -> Result<Command, E> {
+    fn checked<E: de::Error>(words: Vec<String>, for_a_shell: Option<&'static str>) -> Result<Command, E> {
         if words.first().is_none_or(String::is_empty) {
             return Err(E::custom("the command is empty"));
         }
         if words.iter().any(|word| word.contains('\0')) {
             return Err(E::custom("a command cannot hold NUL"));
         }
-        Ok(Command(words))
+        Ok(Command { words, for_a_shell })
     }
 }
 
@@ -190,19 +207,29 @@ impl CommonKeys {
     /// Why the entity is left out, if it is.
     ///
     /// # Errors
-    /// If a condition cannot be evaluated.
-    pub(super) fn why_skipped(&self, templates: &Templates<'_>) -> Result<Option<String>, String> {
+    /// If a condition cannot be evaluated: its key, and why.
+    pub(super) fn why_skipped(&self, templates: &Templates<'_>) -> Result<Option<String>, (&'static str, String)> {
+        let holds = |key, condition| {
+            templates
+                .holds(condition)
+                .map_err(|problem| (key, format!("the expression cannot be evaluated: {problem}")))
+        };
         if let Some(condition) = &self.only_if
-            && !templates.holds("if", condition)?
+            && !holds("if", condition)?
         {
             return Ok(Some(format!("{condition} is false")));
         }
         if let Some(condition) = &self.unless
-            && templates.holds("unless", condition)?
+            && holds("unless", condition)?
         {
             return Ok(Some(format!("{condition} is true")));
         }
         Ok(None)
+    }
+
+    /// What can be, but is hardly meant.
+    pub(super) fn doubts(&self) -> Vec<Invalid> {
+        self.health_check.iter().filter_map(|check| check.command.doubt("health_check")).collect()
     }
 
     /// Adds the edges.

@@ -2,8 +2,11 @@
 
 use crate::Host;
 use crate::templates::Templates;
+use holo_facts::reading::{is_duplicate, syntax};
+use std::ffi::OsString;
 use std::fmt::{self, Display};
 use std::fs;
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
@@ -22,6 +25,8 @@ pub(super) struct Source {
     /// As the user knows it.
     path: PathBuf,
     text: String,
+    /// Where its lines end.
+    line_ends: Vec<usize>,
     /// How much text stands in the files before.
     offset: usize,
     rendered: bool,
@@ -43,48 +48,31 @@ impl Display for Location {
 }
 
 impl Sources {
-    /// Reads all definition files in the resource directory, in the order of their names. Files that cannot be read are complained of.
-    pub(super) fn read(
-        &mut self,
-        host: &Host,
-        templates: &Templates<'_>,
-        complain: &mut dyn FnMut(String),
-    ) -> Result<(), String> {
-        let folder = host.resource_dir();
-        let failed = |operation: &str, path: &Path, error: &std::io::Error| {
-            format!("cannot {operation} {}: {}", path.display(), holo_protocol::words::reason(error))
+    /// Reads all definition files in the resource directory, in the order of their names; what is not read is returned.
+    pub(super) fn read(&mut self, host: &Host, templates: &Templates<'_>) -> Vec<Unread> {
+        let names = match names_in(host.resource_dir()) {
+            Ok(names) => names,
+            Err(error) => return vec![Unread::File(unreadable(host.resource_dir(), &error))],
         };
-        let entries = fs::read_dir(folder).map_err(|error| failed("read", folder, &error))?;
-        let mut names = Vec::new();
-        for entry in entries {
-            let name = entry.map_err(|error| failed("read", folder, &error))?.file_name();
-            let bytes = name.as_encoded_bytes();
-            if bytes.ends_with(SUFFIX.as_bytes()) || bytes.ends_with(TEMPLATE_SUFFIX.as_bytes()) {
-                names.push(name);
-            }
-        }
-        names.sort();
-        for path in names.into_iter().map(|name| folder.join(name)) {
-            match fs::metadata(&path) {
-                Ok(metadata) if !metadata.is_file() => continue,
-                Ok(_) => {}
-                Err(error) => {
-                    complain(failed("read", &path, &error));
-                    continue;
-                }
-            }
+        let mut unread = Vec::new();
+        for path in names.into_iter().map(|name| host.resource_dir().join(name)) {
             let rendered = path.as_os_str().as_encoded_bytes().ends_with(TEMPLATE_SUFFIX.as_bytes());
-            let text = fs::read_to_string(&path).map_err(|error| failed("read", &path, &error));
-            let text = text.and_then(|text| if rendered { templates.render(&path, &text) } else { Ok(text) });
+            let text = text_of(&path).and_then(|text| match rendered {
+                true => templates.render(&path, &text).map_err(Unread::File),
+                false => Ok(text),
+            });
             match text {
-                Ok(text) => {
-                    let offset = self.0.last().map_or(0, |source| source.offset + source.text.len() + 1);
-                    self.0.push(Source { path, text, offset, rendered });
-                }
-                Err(problem) => complain(problem),
+                Ok(text) => self.add(path, text, rendered),
+                Err(problem) => unread.push(problem),
             }
         }
-        Ok(())
+        unread
+    }
+
+    fn add(&mut self, path: PathBuf, text: String, rendered: bool) {
+        let offset = self.0.last().map_or(0, |source| source.offset + source.text.len() + 1);
+        let line_ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(place, _)| place).collect();
+        self.0.push(Source { path, text, line_ends, offset, rendered });
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Source> {
@@ -107,21 +95,84 @@ impl Sources {
 
 impl Source {
     fn place(&self, offset: usize) -> Location {
-        let before = self.text.as_bytes().iter().take(offset);
-        let line = 1 + before.filter(|&&byte| byte == b'\n').count();
+        let line = 1 + self.line_ends.partition_point(|&end| end < offset);
         Location { path: self.path.clone(), line, rendered: self.rendered }
     }
 
     /// The tables of the file, every span counted from the beginning of the first file.
-    pub(super) fn parse(&self) -> Result<Spanned<DeTable<'_>>, String> {
-        match DeTable::parse(&self.text) {
-            Ok(table) => Ok(shift_table(table, self.offset)),
-            Err(error) => {
-                let place = self.place(error.span().map_or(0, |span| span.start));
-                Err(format!("{place}: {}", error.message().trim_end()))
-            }
+    ///
+    /// A key that is there twice spoils the table that it is in, and nothing else: the second one is left out, and complained of.
+    pub(super) fn parse(&self) -> Result<Parsed<'_>, String> {
+        let (table, errors) = DeTable::parse_recoverable(&self.text);
+        if let Some(error) = errors.iter().find(|error| !is_duplicate(error)) {
+            let (words, offset) = syntax(&self.text, error);
+            return Err(format!("{}: {words}", self.place(offset)));
+        }
+        let duplicate = |error| {
+            let (words, offset) = syntax(&self.text, error);
+            (offset + self.offset, words)
+        };
+        let duplicates = errors.iter().map(duplicate).collect();
+        Ok(Parsed { table: shift_table(table, self.offset), duplicates, end: self.offset + self.text.len() })
+    }
+}
+
+/// What a file says.
+pub(super) struct Parsed<'s> {
+    pub(super) table: Spanned<DeTable<'s>>,
+    /// Keys that are there twice: where, and in which words that is said.
+    pub(super) duplicates: Vec<(usize, String)>,
+    /// Where the file ends.
+    pub(super) end: usize,
+}
+
+/// What has the name of a definition file, and is not read.
+pub(super) enum Unread {
+    /// A folder: in some resource directories, folders of any name are resources.
+    Folder(PathBuf),
+    /// What should be read and cannot; why.
+    File(String),
+}
+
+/// The names of definition files, sorted.
+fn names_in(folder: &Path) -> io::Result<Vec<OsString>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        let bytes = name.as_encoded_bytes();
+        if bytes.ends_with(SUFFIX.as_bytes()) || bytes.ends_with(TEMPLATE_SUFFIX.as_bytes()) {
+            names.push(name);
         }
     }
+    names.sort();
+    Ok(names)
+}
+
+/// The text of a definition file.
+fn text_of(path: &Path) -> Result<String, Unread> {
+    let shown = path.display();
+    let metadata = fs::metadata(path).map_err(|error| match fs::read_link(path) {
+        Ok(target) if error.kind() == io::ErrorKind::NotFound => {
+            Unread::File(format!("{shown}: this is a symlink to {}, which does not exist", target.display()))
+        }
+        _ => Unread::File(unreadable(path, &error)),
+    })?;
+    if metadata.is_dir() {
+        return Err(Unread::Folder(path.to_owned()));
+    }
+    if !metadata.is_file() {
+        return Err(Unread::File(format!("{shown}: this is no regular file")));
+    }
+    let bytes = fs::read(path).map_err(|error| Unread::File(unreadable(path, &error)))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let line = 1 + error.as_bytes().iter().take(valid).filter(|byte| **byte == b'\n').count();
+        Unread::File(format!("{shown}:{line}: this is not UTF-8"))
+    })
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> String {
+    format!("read {}: {}", path.display(), holo_protocol::words::reason(error))
 }
 
 fn shift_span(span: Range<usize>, by: usize) -> Range<usize> {

@@ -2,6 +2,7 @@
 
 use super::keys;
 use super::source::Sources;
+use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
@@ -12,8 +13,8 @@ pub(super) struct Stack<'s> {
     pub(super) table: Option<Spanned<DeTable<'s>>>,
     /// The files, by their place in the order of reading.
     pub(super) files: Vec<usize>,
-    /// What contradicts.
-    pub(super) problems: Vec<String>,
+    /// What contradicts: where, and in which words that is said.
+    pub(super) problems: Vec<(Range<usize>, String)>,
 }
 
 impl<'s> Stack<'s> {
@@ -37,7 +38,7 @@ fn merge<'s>(
     within: &str,
     is_united: &dyn Fn(&str) -> bool,
     sources: &Sources,
-    problems: &mut Vec<String>,
+    problems: &mut Vec<(Range<usize>, String)>,
 ) {
     for (key, value) in above {
         let Some(known) = below.get_mut(&**key.get_ref()) else {
@@ -61,11 +62,8 @@ fn merge<'s>(
                 let (known, value) =
                     (Spanned::new(known_span.clone(), known.clone()), Spanned::new(span.clone(), value));
                 if plain(&known) != plain(&value) {
-                    problems.push(format!(
-                        "{}: {name} contradicts {}",
-                        sources.place(&span),
-                        sources.place(&known_span)
-                    ));
+                    let contradiction = format!("{name}: contradicts {}", sources.place(&known_span));
+                    problems.push((span, contradiction));
                 }
             }
         }

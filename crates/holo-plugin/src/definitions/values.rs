@@ -8,10 +8,52 @@ use std::path::{Component, Path, PathBuf};
 /// # Errors
 /// If it is none.
 pub fn mode(key: &'static str, text: &str) -> Result<u32, Invalid> {
+    octal(text, 0o7777)
+        .ok_or_else(|| Invalid::new(key, format!("{text:?} is no octal number up to 7777, such as \"0644\"")))
+}
+
+/// A mask of permissions: nine bits, as an octal number with or without `0o`.
+///
+/// # Errors
+/// If it is none.
+pub fn umask(key: &'static str, text: &str) -> Result<u32, Invalid> {
+    octal(text, 0o777)
+        .ok_or_else(|| Invalid::new(key, format!("{text:?} is no octal number up to 777, such as \"027\"")))
+}
+
+fn octal(text: &str, most: u32) -> Option<u32> {
     let digits = text.strip_prefix("0o").or_else(|| text.strip_prefix("0O")).unwrap_or(text);
     let is_octal = !digits.is_empty() && digits.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
-    let mode = u32::from_str_radix(digits, 8).ok().filter(|mode| is_octal && *mode <= 0o7777);
-    mode.ok_or_else(|| Invalid::new(key, format!("{text:?} is no octal number up to 7777")))
+    u32::from_str_radix(digits, 8).ok().filter(|number| is_octal && *number <= most)
+}
+
+/// A path that does not depend on where a program is.
+///
+/// # Errors
+/// If it does.
+pub fn absolute<'a>(key: &'static str, text: &'a str) -> Result<&'a Path, Invalid> {
+    let path = Path::new(text);
+    if !path.is_absolute() {
+        return Err(Invalid::new(key, format!("{text:?} is not an absolute path")));
+    }
+    if text.contains(char::is_control) {
+        return Err(Invalid::new(key, format!("{text:?} holds control characters")));
+    }
+    Ok(path)
+}
+
+/// An absolute path, written in the one way that there is.
+///
+/// # Errors
+/// If it is none.
+pub fn plain<'a>(key: &'static str, text: &'a str) -> Result<&'a Path, Invalid> {
+    let path = absolute(key, text)?;
+    let cleaned: PathBuf = path.components().collect();
+    if cleaned.as_os_str() != path.as_os_str() || path.components().any(|part| part == Component::ParentDir) {
+        let problem = "is not written plainly: no `.`, no `..`, no slash twice or at the end";
+        return Err(Invalid::new(key, format!("{text:?} {problem}")));
+    }
+    Ok(path)
 }
 
 /// The path of something that is managed: absolute, not the root, and written in the one way that there is, as two ways would be two
@@ -20,19 +62,19 @@ pub fn mode(key: &'static str, text: &str) -> Result<u32, Invalid> {
 /// # Errors
 /// If it is none.
 pub fn target<'a>(key: &'static str, text: &'a str) -> Result<&'a Path, Invalid> {
-    let wrong = |problem: &str| Err(Invalid::new(key, format!("{text:?} {problem}")));
-    let path = Path::new(text);
-    if !path.is_absolute() {
-        return wrong("is not absolute");
-    }
-    let cleaned: PathBuf = path.components().collect();
-    if cleaned.as_os_str() != path.as_os_str() || path.components().any(|part| part == Component::ParentDir) {
-        return wrong("is not written plainly: no `.`, no `..`, no slash twice or at the end");
-    }
+    let path = plain(key, text)?;
     if path.file_name().is_none() {
-        return wrong("is the root itself");
+        return Err(Invalid::new(key, format!("{text:?} is the root itself")));
     }
     Ok(path)
+}
+
+/// What is said of the name of a provider that there is not.
+#[must_use]
+pub fn unknown_provider(name: &str, known: &[&str]) -> String {
+    let hint = holo_facts::reading::did_you_mean(name, known.iter().copied());
+    let hint = hint.unwrap_or_else(|| format!("expected one of {}", known.join(", ")));
+    format!("unknown provider {name:?}, {hint}")
 }
 
 /// A user or group, by name or number.
@@ -44,7 +86,8 @@ pub fn account(key: &'static str, name: &str) -> Result<(), Invalid> {
     if is_sound && !name.contains(char::is_control) {
         return Ok(());
     }
-    Err(Invalid::new(key, format!("{name:?} is neither a name nor a number")))
+    let hint = if key != "group" && name.contains(':') { "; the group is the value of another key" } else { "" };
+    Err(Invalid::new(key, format!("{name:?} is neither a name nor a number{hint}")))
 }
 
 /// Whether a path stays below the directory that it is relative to, by its letters.

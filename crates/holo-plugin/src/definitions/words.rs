@@ -6,6 +6,20 @@ pub fn words_of(text: &str) -> Option<Vec<String>> {
     shlex::split(&without_line_breaks(text))
 }
 
+/// What only a shell makes anything of, where it stands alone.
+const OF_A_SHELL: [&str; 14] = ["|", "||", "|&", "&", "&&", ";", ">", ">>", "<", "<<", "2>", "2>>", "2>&1", "&>"];
+
+/// A word of a command that only a shell would understand, and that its writer seems to have meant so: it stands alone, without quotes.
+#[must_use]
+pub fn meant_for_a_shell(text: &str) -> Option<&'static str> {
+    let words = words_of(text)?;
+    let is_find = words.first().is_some_and(|program| program.rsplit('/').next() == Some("find"));
+    let stands_alone =
+        |sign: &str| words.iter().any(|word| word == sign) && text.split_whitespace().any(|part| part == sign);
+    // To find, a semicolon is an argument.
+    OF_A_SHELL.into_iter().filter(|sign| !(is_find && *sign == ";")).find(|sign| stands_alone(sign))
+}
+
 /// The text without backslashes at the ends of lines, which join two lines everywhere but in single quotes. To the library, one that
 /// stands by itself would be a word.
 fn without_line_breaks(text: &str) -> String {
@@ -31,6 +45,30 @@ fn without_line_breaks(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_meant_for_a_shell_is_found() {
+        for (text, sign) in [
+            ("a | b", Some("|")),
+            ("a && b", Some("&&")),
+            ("a || true", Some("||")),
+            ("echo x > /etc/y", Some(">")),
+            ("a 2>&1", Some("2>&1")),
+            ("sleep 5 &", Some("&")),
+            ("cd /x ; make", Some(";")),
+            ("grep '|' x", None),
+            ("grep \\| x", None),
+            ("echo 'a | b'", None),
+            ("sh -c 'a && b'", None),
+            ("find / -exec rm {} ;", None),
+            ("/usr/bin/find / -name x | sort", Some("|")),
+            ("test a = b", None),
+            ("a|b", None),
+            ("don't", None),
+        ] {
+            assert_eq!(meant_for_a_shell(text), sign, "{text}");
+        }
+    }
 
     #[test]
     fn commands_are_split_as_a_shell_would() {

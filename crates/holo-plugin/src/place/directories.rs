@@ -6,6 +6,7 @@ use crate::error::{PathError, Result, at};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
 use rustix::io::Errno;
 use std::fs::File;
+use std::io;
 use std::sync::{Arc, Mutex};
 
 /// What is at a place, as far as the file system says without opening it.
@@ -67,6 +68,29 @@ impl Place {
     /// If that cannot be told.
     pub fn looks(&self) -> Result<Option<Looks>> {
         Ok(self.stat()?.map(Looks::from))
+    }
+
+    /// Whether something can be made here: what is on the way is a directory, or nothing yet.
+    ///
+    /// # Errors
+    /// What is on the way and no directory.
+    pub fn check_way(&self) -> Result<()> {
+        for parent in self.path.ancestors().skip(1) {
+            match self.tree.directory(parent) {
+                Ok(_) => return Ok(()),
+                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
+                Err(error) => return Err(PathError::new("make", self.shown(), error)),
+            }
+            let place = Place { tree: Arc::clone(&self.tree), path: parent.to_owned() };
+            let wrong = match place.looks()? {
+                None => continue,
+                Some(Looks { kind: Kind::Symlink, .. }) => "a symlink that leads to no directory",
+                Some(_) => "not a directory",
+            };
+            let problem = format!("{} is {wrong}", place.shown().display());
+            return Err(PathError::new("make", self.shown(), io::Error::other(problem)));
+        }
+        Ok(())
     }
 
     /// The directory here as a tree of its own, in which no symlinks are followed at all: whatever happens around it, its places stay in it.

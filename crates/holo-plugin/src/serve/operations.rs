@@ -32,6 +32,19 @@ impl Sink for OwnStreams {
     }
 }
 
+/// The same for a scan that finds one entity for an operation.
+struct Again(OwnStreams);
+
+impl Sink for Again {
+    fn write(&mut self, stream: Stream, bytes: &[u8]) {
+        self.0.write(stream, bytes);
+    }
+
+    fn is_again(&self) -> bool {
+        true
+    }
+}
+
 pub(super) fn scan<P: Plugin>(plugin: &P, host: &Host) -> ExitCode {
     let Ok(entities) = plugin.scan(host, &mut Output::new(&mut OwnStreams(host.api_version()))) else {
         return ExitCode::FAILURE;
@@ -112,7 +125,7 @@ pub(super) fn diff<P: Plugin>(plugin: &P, host: &Host, id: &[u8]) -> ExitCode {
 }
 
 fn find<P: Plugin>(plugin: &P, host: &Host, id: &[u8]) -> Result<P::Entity, ExitCode> {
-    let mut streams = OwnStreams(host.api_version());
+    let mut streams = Again(OwnStreams(host.api_version()));
     let mut output = Output::new(&mut streams);
     let found = plugin.find(host, id.as_bstr(), &mut output).map_err(|_| ExitCode::FAILURE)?;
     found.ok_or_else(|| {

@@ -126,6 +126,27 @@ impl State {
         }
     }
 
+    /// Which attributes are all that differs, as a fragment such as `the mode`; nothing if more does, or nothing at all.
+    #[must_use]
+    pub fn differs_by(&self, other: &State) -> Option<&'static str> {
+        let is_same_kind = match (self, other) {
+            (State::File { content, .. }, State::File { content: other, .. }) => content == other,
+            (State::Directory { .. }, State::Directory { .. }) => true,
+            _ => false,
+        };
+        let (ours, others) = self.attributes().zip(other.attributes()).filter(|_| is_same_kind)?;
+        match (ours.mode != others.mode, ours.uid != others.uid, ours.gid != others.gid) {
+            (false, false, false) => None,
+            (true, false, false) => Some("the mode"),
+            (false, true, false) => Some("the owner"),
+            (false, false, true) => Some("the group"),
+            (true, true, false) => Some("the mode and owner"),
+            (true, false, true) => Some("the mode and group"),
+            (false, true, true) => Some("the owner and group"),
+            (true, true, true) => Some("the mode, owner and group"),
+        }
+    }
+
     /// In a word: `file`, `symlink`, `directory`, `nothing`.
     #[must_use]
     pub fn kind(&self) -> &'static str {

@@ -61,7 +61,7 @@ fn a_server_that_stalls_is_asked_for_the_rest() {
     });
     let (result, said) = hasty(&server.url("/x"));
     assert_eq!(result.unwrap(), body);
-    assert!(said.contains("it stalled; trying again in 1ms (1 more)"), "{said}");
+    assert!(said.contains("it stalled; trying again in 1ms (1 of 1)"), "{said}");
     assert_eq!(server.asked()[1].offset(), Some(4000));
 }
 

@@ -78,6 +78,10 @@ impl<'a> Present<'a> {
         if situation.is_created {
             return Ok(situation);
         }
+        situation.place.check_way()?;
+        if let Some(directory) = directory {
+            self.store.root.place(Path::new(directory)).check_way()?;
+        }
         if let Some(site) = &situation.site {
             situation.drift = site.drift()?;
         }

@@ -57,19 +57,28 @@ pub(crate) enum Ensure {
 impl Definition for FileDefinition {
     const TABLE: &'static str = "file";
     const KEY: &'static str = "path";
+    const HAS_FOLDERS: bool = true;
+
+    fn doubts(&self) -> Vec<Invalid> {
+        self.validate.iter().filter_map(|command| command.doubt("validate")).collect()
+    }
 
     fn validate(&self) -> Result<(), Invalid> {
         values::target("path", &self.path)?;
         let only = |key: &'static str, given: bool, ensure: Ensure, words: &str| {
-            if given && self.ensure != ensure { Err(Invalid::new(key, format!("is for {words}"))) } else { Ok(()) }
+            if given && self.ensure != ensure {
+                Err(Invalid::new(key, format!("is only for ensure = {words:?}")))
+            } else {
+                Ok(())
+            }
         };
-        only("content", self.content.is_some(), Ensure::Present, "files")?;
-        only("source", self.source.is_some(), Ensure::Present, "files")?;
-        only("validate", self.validate.is_some(), Ensure::Present, "files")?;
-        only("backup", self.backup.is_some(), Ensure::Present, "files")?;
-        only("sensitive", self.sensitive, Ensure::Present, "files")?;
-        only("target", self.target.is_some(), Ensure::Symlink, "ensure = \"symlink\"")?;
-        only("force", self.force, Ensure::Absent, "ensure = \"absent\"")?;
+        only("content", self.content.is_some(), Ensure::Present, "present")?;
+        only("source", self.source.is_some(), Ensure::Present, "present")?;
+        only("validate", self.validate.is_some(), Ensure::Present, "present")?;
+        only("backup", self.backup.is_some(), Ensure::Present, "present")?;
+        only("sensitive", self.sensitive, Ensure::Present, "present")?;
+        only("target", self.target.is_some(), Ensure::Symlink, "symlink")?;
+        only("force", self.force, Ensure::Absent, "absent")?;
         if self.ensure == Ensure::Absent {
             return Ok(());
         }
@@ -86,7 +95,7 @@ impl Definition for FileDefinition {
             ));
         }
         match (self.ensure, &self.target) {
-            (Ensure::Symlink, None) => return Err(Invalid::new("target", "is needed for a symlink")),
+            (Ensure::Symlink, None) => return Err(Invalid::new("target", "is missing; a symlink needs it")),
             (Ensure::Symlink, Some(target)) if target.is_empty() || target.contains('\0') => {
                 return Err(Invalid::new("target", format!("{target:?} is no path")));
             }

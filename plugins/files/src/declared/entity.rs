@@ -161,11 +161,6 @@ impl<'a> Workshop<'a> {
         let current = self.tracker.state(&entity.path)?;
         let wanted = wanted::of(definition, &current, force, self.host, &self.tracker)?;
         let desired = wanted.states.last().map_or(State::Absent, |(_, state)| state.clone());
-        if desired != State::Absent
-            && let Some(parent) = self.tracker.place(&entity.path).obstacle()?
-        {
-            return Err(Obstacle::Never(format!("{} is not a directory", parent.shown().display())));
-        }
         let track = known.as_ref().and_then(|known| known.base.get(&entity.path));
         let track = track.map(|track| track.seen_as(|made| wanted::as_far_as_declared(definition, made, &current)));
         Ok((tracked::decide(track.as_ref(), &current, &desired), wanted, current))
@@ -258,7 +253,8 @@ impl<'a> Workshop<'a> {
         let Some(definition) = &entity.definition else {
             let base = self.recall(entity)?.and_then(|known| Some(known.base.get(&entity.path)?.base.clone()));
             let back = back(&base.unwrap_or(State::Absent), &self.tracker.state(&entity.path)?);
-            return Ok(Verdict::WouldChange(vec![format!("would {} {shown}", back.0)]));
+            let what = if back == FORGET { entity.id() } else { shown };
+            return Ok(Verdict::WouldChange(vec![format!("would {} {what}", back.0)]));
         };
         if entity.overlay.is_some() {
             return Ok(Verdict::WouldChange(vec![format!("would write {shown}")]));
@@ -288,7 +284,8 @@ impl<'a> Workshop<'a> {
         let base = remembered.base.get(&entity.path).map_or(State::Absent, |track| track.base.clone());
         let back = back(&base, &self.tracker.state(&entity.path)?);
         self.tracker.scrub(&mut remembered)?;
-        Ok(Applied::Changed(vec![format!("{} {}", back.1, self.shown(&entity.path))]))
+        let what = if back == FORGET { entity.id() } else { self.shown(&entity.path) };
+        Ok(Applied::Changed(vec![format!("{} {what}", back.1)]))
     }
 
     fn shown(&self, path: &Path) -> String {
@@ -307,39 +304,31 @@ pub(crate) fn tidy(
     Tracker::open(host, &memory)?.tidy::<Tracks>(is_ours, output)
 }
 
-/// What was done, in the past tense.
-fn done(current: &State, desired: &State) -> &'static str {
+/// What was done, in the past tense; it goes before the path.
+fn done(current: &State, desired: &State) -> String {
     match (current, desired) {
-        (_, State::Absent) => "removed",
-        (State::Absent, _) => "made",
-        _ if is_only_attributes(current, desired) => "changed mode or owner of",
-        _ => "wrote",
+        (_, State::Absent) => "removed".to_owned(),
+        (State::Absent, _) => "made".to_owned(),
+        _ => current.differs_by(desired).map_or_else(|| "wrote".to_owned(), |what| format!("changed {what} of")),
     }
 }
 
 /// What would be done.
-fn doing(current: &State, desired: &State) -> &'static str {
+fn doing(current: &State, desired: &State) -> String {
     match (current, desired) {
-        (_, State::Absent) => "remove",
-        (State::Absent, _) => "make",
-        _ if is_only_attributes(current, desired) => "change mode or owner of",
-        _ => "write",
+        (_, State::Absent) => "remove".to_owned(),
+        (State::Absent, _) => "make".to_owned(),
+        _ => current.differs_by(desired).map_or_else(|| "write".to_owned(), |what| format!("change {what} of")),
     }
 }
+
+const FORGET: (&str, &str) = ("forget", "forgot");
 
 /// What would be done, and was done, to something that becomes again what it was.
 fn back(base: &State, current: &State) -> (&'static str, &'static str) {
     match base {
-        base if base == current => ("forget", "forgot"),
+        base if base == current => FORGET,
         State::Absent => ("remove", "removed"),
         _ => ("restore", "restored"),
-    }
-}
-
-fn is_only_attributes(current: &State, desired: &State) -> bool {
-    match (current, desired) {
-        (State::File { content, .. }, State::File { content: wanted, .. }) => content == wanted,
-        (State::Directory { .. }, State::Directory { .. }) => true,
-        _ => false,
     }
 }

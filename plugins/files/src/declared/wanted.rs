@@ -54,6 +54,9 @@ pub(super) fn of(
         }
         _ => {}
     }
+    if definition.ensure != Ensure::Absent {
+        tracker.place(definition.path()).check_way()?;
+    }
     let attributes = || attributes(definition, current, host);
     let mut bytes = None;
     let state = match definition.ensure {
@@ -154,7 +157,8 @@ fn content(definition: &FileDefinition, host: &Host) -> Result<Option<Vec<u8>>, 
     };
     let place = Tree::open(host.resource_dir())?.place(Path::new(source)).followed()?;
     let Some(mut file) = place.open_if_file()? else {
-        return Err(Obstacle::Never(format!("the source {} is not a file", place.shown().display())));
+        let wrong = if place.exists()? { "is not a file" } else { "does not exist" };
+        return Err(Obstacle::Never(format!("the source {} {wrong}", place.shown().display())));
     };
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(|error| {

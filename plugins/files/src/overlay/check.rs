@@ -23,7 +23,7 @@ fn try_check(entity: &FileEntity, host: &Host, output: &mut Output<'_>) -> Resul
     if entity.is_orphan() {
         return would(match target.is_file_or_symlink()? {
             true => format!("would restore {shown}"),
-            false => format!("would forget {shown}, which is gone"),
+            false => format!("would forget file:{}, which is gone", entity.path.display()),
         });
     }
     // Where nothing is known of the package manager, an apply says so; there is nothing to be found beside the target.

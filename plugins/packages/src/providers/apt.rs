@@ -6,6 +6,7 @@ use crate::model::{Installed, Item, Key, Kind, Mark, Offers, Request, Step};
 use crate::provider::{Provider, Traits};
 use crate::system::{Problem, System};
 use crate::version::debian;
+use holo_plugin::error::PathError;
 use holo_plugin::process::{Captured, Program};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -139,7 +140,7 @@ fn apt(system: &System<'_>, name: &str) -> Result<Program, Problem> {
             return Err(Problem::new(format!("apt cannot work below {}, because of its name", root.display())));
         }
         let path = system.cache_dir().join("apt.conf");
-        let failed = |error| Problem::new(format!("cannot write {}: {error}", path.display()));
+        let failed = |error| Problem::new(PathError::new("write", &path, error).to_string());
         fs::create_dir_all(system.cache_dir()).and_then(|()| fs::write(&path, configuration(root))).map_err(failed)?;
         program.env(CONFIG, path);
     }

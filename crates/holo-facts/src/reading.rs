@@ -1,0 +1,174 @@
+//! TOML that people write, read into types: what is wrong is named by its key, and says what would be right.
+//!
+//! A value of the wrong type is not shown if it is a text: it may be a secret.
+
+mod similar;
+mod syntax;
+mod wrong;
+
+pub use similar::{did_you_mean, similar};
+pub use syntax::{is_duplicate, syntax};
+pub use wrong::{Problem, Wrong, kind, unknown_key};
+
+use serde::Deserializer;
+use serde::de::value::StrDeserializer;
+use serde::de::{DeserializeOwned, DeserializeSeed, IntoDeserializer, MapAccess, SeqAccess, Unexpected, Visitor};
+use serde::de::{Error as _, value::StringDeserializer};
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeArray, DeInteger, DeTable, DeValue, ValueDeserializer};
+use wrong::Part;
+
+/// Reads a table into a type.
+///
+/// # Errors
+/// The first thing that is wrong, with its key and its place in the file.
+pub fn read<T: DeserializeOwned>(table: &Spanned<DeTable<'_>>) -> Result<T, Wrong> {
+    T::deserialize(Reader { value: Value::Table(table.get_ref()), span: table.span() })
+}
+
+/// A part of a file that is read into a type.
+struct Reader<'a, 'i> {
+    value: Value<'a, 'i>,
+    span: Range<usize>,
+}
+
+enum Value<'a, 'i> {
+    Table(&'a DeTable<'i>),
+    Other(&'a DeValue<'i>),
+}
+
+impl<'a, 'i> Reader<'a, 'i> {
+    fn new(value: &'a Spanned<DeValue<'i>>) -> Reader<'a, 'i> {
+        let inner = match value.get_ref() {
+            DeValue::Table(table) => Value::Table(table),
+            other => Value::Other(other),
+        };
+        Reader { value: inner, span: value.span() }
+    }
+}
+
+impl<'de> Deserializer<'de> for Reader<'_, '_> {
+    type Error = Wrong;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        let span = self.span.clone();
+        let read = match self.value {
+            Value::Table(table) => visitor.visit_map(Entries { entries: entries(table), value: None }),
+            Value::Other(DeValue::Array(list)) => visitor.visit_seq(Items { list, next: 0 }),
+            Value::Other(DeValue::String(text)) => {
+                visitor.visit_str(text).map_err(|wrong: Wrong| wrong.found_text(text))
+            }
+            Value::Other(DeValue::Boolean(truth)) => visitor.visit_bool(*truth),
+            Value::Other(DeValue::Integer(number)) => integer(number, visitor),
+            Value::Other(DeValue::Float(number)) => match number.as_str().parse() {
+                Ok(float) => visitor.visit_f64(float),
+                Err(_) => Err(Wrong::custom(format!("{} is no number", number.as_str()))),
+            },
+            Value::Other(DeValue::Datetime(time)) => {
+                let value = ValueDeserializer::from(Spanned::new(span.clone(), DeValue::Datetime(*time)));
+                value.deserialize_any(visitor).map_err(|error| Wrong::custom(error.message()))
+            }
+            Value::Other(DeValue::Table(table)) => visitor.visit_map(Entries { entries: entries(table), value: None }),
+        };
+        read.map_err(|wrong: Wrong| wrong.at(&span))
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Wrong> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Wrong> {
+        let wrong = match self.value {
+            Value::Other(DeValue::String(text)) => {
+                let name: StringDeserializer<Wrong> = text.clone().into_owned().into_deserializer();
+                return visitor.visit_enum(name).map_err(|wrong| wrong.at(&self.span));
+            }
+            Value::Table(_) => Wrong::of_no_variant(variants, "a table"),
+            Value::Other(DeValue::Boolean(truth)) => Wrong::of_no_variant(variants, &truth.to_string()),
+            Value::Other(other) => Wrong::of_no_variant(variants, kind(other)),
+        };
+        Err(wrong.at(&self.span))
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
+        tuple_struct map struct identifier ignored_any
+    }
+}
+
+fn integer<'de, V: Visitor<'de>>(number: &DeInteger<'_>, visitor: V) -> Result<V::Value, Wrong> {
+    match i64::from_str_radix(number.as_str(), number.radix()) {
+        // As it is written: 0o644 is not 420 to whoever wrote it.
+        Ok(value) => visitor.visit_i64(value).map_err(|wrong: Wrong| wrong.found(number.to_string())),
+        Err(_) => {
+            let wrong = Wrong::invalid_value(Unexpected::Other("a number"), &visitor);
+            Err(wrong.found(number.to_string()))
+        }
+    }
+}
+
+/// The entries in the order in which they stand in the file: what is wrong first is named first.
+fn entries<'a, 'i>(table: &'a DeTable<'i>) -> std::vec::IntoIter<Entry<'a, 'i>> {
+    let mut entries: Vec<Entry<'a, 'i>> =
+        table.iter().map(|(key, value)| Entry { key: key.get_ref(), place: key.span(), value }).collect();
+    entries.sort_by_key(|entry| entry.place.start);
+    entries.into_iter()
+}
+
+struct Entry<'a, 'i> {
+    key: &'a str,
+    place: Range<usize>,
+    value: &'a Spanned<DeValue<'i>>,
+}
+
+struct Entries<'a, 'i> {
+    entries: std::vec::IntoIter<Entry<'a, 'i>>,
+    value: Option<Entry<'a, 'i>>,
+}
+
+impl<'de> MapAccess<'de> for Entries<'_, '_> {
+    type Error = Wrong;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Wrong> {
+        let Some(entry) = self.entries.next() else { return Ok(None) };
+        let name: StrDeserializer<'_, Wrong> = entry.key.into_deserializer();
+        let key = seed.deserialize(name).map_err(|wrong| wrong.at(&entry.place).within(Part::Key(entry.key.into())))?;
+        self.value = Some(entry);
+        Ok(Some(key))
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Wrong> {
+        let Some(entry) = self.value.take() else { return Err(Wrong::custom("a value without a key")) };
+        let read = seed.deserialize(Reader::new(entry.value));
+        read.map_err(|wrong| wrong.at(&entry.place).within(Part::Key(entry.key.into())))
+    }
+}
+
+struct Items<'a, 'i> {
+    list: &'a DeArray<'i>,
+    next: usize,
+}
+
+impl<'de> SeqAccess<'de> for Items<'_, '_> {
+    type Error = Wrong;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Wrong> {
+        let index = self.next;
+        let Some(item) = self.list.get(index) else { return Ok(None) };
+        self.next += 1;
+        seed.deserialize(Reader::new(item)).map(Some).map_err(|wrong| wrong.within(Part::Index(index)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+//! What somebody may have meant who made a slip of the pen.
+
+/// How much of a word may be other letters.
+const SLIPS: usize = 3;
+
+/// The one of these words that was meant, if one is so like it that this is likely.
+#[must_use]
+pub fn similar<'w>(written: &str, words: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
+    let plain = |word: &str| word.to_ascii_lowercase().replace(['-', ' '], "_");
+    let written = plain(written);
+    // Long words are no slips, and comparing them takes its time.
+    if written.chars().count() > 40 {
+        return None;
+    }
+    let all = words.into_iter().map(|word| {
+        let word_plain = plain(word);
+        // An s too many or too few is the commonest slip, also in short words.
+        let is_plural =
+            written.strip_suffix('s') == Some(&word_plain) || word_plain.strip_suffix('s') == Some(&written);
+        let distance = if is_plural { 1 } else { strsim::damerau_levenshtein(&written, &word_plain) };
+        (distance, is_plural, word)
+    });
+    let close = all.filter(|(distance, is_plural, word)| *is_plural || *distance * SLIPS < word.len());
+    close.min_by_key(|(distance, ..)| *distance).map(|(.., word)| word)
+}
+
+/// The question whether that was meant.
+#[must_use]
+pub fn did_you_mean<'w>(written: &str, words: impl IntoIterator<Item = &'w str>) -> Option<String> {
+    similar(written, words).map(|word| format!("did you mean {word}?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_are_found_and_other_words_are_not() {
+        let words = ["name", "ensure", "refresh_only", "path", "mode", "if", "now"];
+        for (written, meant) in [
+            ("nmae", Some("name")),
+            ("Name", Some("name")),
+            ("names", Some("name")),
+            ("ensrue", Some("ensure")),
+            ("refreshonly", Some("refresh_only")),
+            ("refresh-only", Some("refresh_only")),
+            ("Mode", Some("mode")),
+            ("state", None),
+            ("x", None),
+            ("of", None),
+            ("mod", Some("mode")),
+            ("pat", Some("path")),
+            ("not", None),
+            ("", None),
+        ] {
+            assert_eq!(similar(written, words), meant, "{written}");
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! What is wrong with a value that was read into a type, in words that say what would be right.
+
+use super::similar::did_you_mean;
+use serde::de::{self, Expected, Unexpected};
+use std::fmt::{self, Display};
+use std::ops::Range;
+use toml::de::DeValue;
+
+/// Something that is wrong in a table: `KEY: PROBLEM`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// The way to it, from the inside out.
+    path: Vec<Part>,
+    span: Option<Range<usize>>,
+    problem: Problem,
+}
+
+/// A step on the way to a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Key(String),
+    Index(usize),
+}
+
+/// What is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// The key means nothing; these would.
+    UnknownKey(&'static [&'static str]),
+    /// The key has to be there.
+    Missing,
+    /// Something else than what was found there is expected.
+    Type {
+        /// What is expected.
+        expected: String,
+        /// What was found.
+        found: String,
+    },
+    /// Anything else, in words.
+    Other(String),
+}
+
+impl Wrong {
+    /// The problem is here, unless it is known more exactly already.
+    pub(super) fn at(mut self, span: &Range<usize>) -> Wrong {
+        self.span.get_or_insert_with(|| span.clone());
+        self
+    }
+
+    pub(super) fn within(mut self, part: Part) -> Wrong {
+        self.path.push(part);
+        self
+    }
+
+    /// What was found, as it is written in the file.
+    pub(super) fn found(mut self, text: String) -> Wrong {
+        if let Problem::Type { found, .. } = &mut self.problem {
+            *found = text;
+        }
+        self
+    }
+
+    /// A text was found: it is shown if it is what is expected, but for the quotes.
+    pub(super) fn found_text(self, text: &str) -> Wrong {
+        let Problem::Type { expected, .. } = &self.problem else { return self };
+        let is_expected = match expected.as_str() {
+            "true or false" => text == "true" || text == "false",
+            "a number" => text.parse::<f64>().is_ok(),
+            expected => expected.starts_with("a whole number") && text.parse::<i64>().is_ok(),
+        };
+        if is_expected { self.found(format!("{text:?}")) } else { self }
+    }
+
+    pub(super) fn of_no_variant(variants: &[&str], found: &str) -> Wrong {
+        Wrong::of(Problem::Type { expected: one_of(variants), found: found.to_owned() })
+    }
+
+    fn of(problem: Problem) -> Wrong {
+        Wrong { path: Vec::new(), span: None, problem }
+    }
+
+    /// What is wrong.
+    #[must_use]
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    /// Where it stands in the file.
+    #[must_use]
+    pub fn span(&self) -> Option<Range<usize>> {
+        self.span.clone()
+    }
+
+    /// The key of the whole table that it belongs to.
+    #[must_use]
+    pub fn top_key(&self) -> Option<&str> {
+        match self.path.last() {
+            Some(Part::Key(key)) => Some(key),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a key of the whole table, and not of something in it.
+    #[must_use]
+    pub fn is_at_top(&self) -> bool {
+        self.path.len() == 1
+    }
+
+    /// The way to it, such as `health_check[0].command`.
+    #[must_use]
+    pub fn key(&self) -> String {
+        let mut key = String::new();
+        for part in self.path.iter().rev() {
+            match part {
+                Part::Key(part) => {
+                    if !key.is_empty() {
+                        key.push('.');
+                    }
+                    if part.chars().any(char::is_control) {
+                        key.extend(part.escape_debug());
+                    } else {
+                        key.push_str(part);
+                    }
+                }
+                Part::Index(index) => key.push_str(&format!("[{index}]")),
+            }
+        }
+        key
+    }
+}
+
+impl Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = self.key();
+        if !key.is_empty() {
+            write!(f, "{key}: ")?;
+        }
+        match &self.problem {
+            Problem::UnknownKey(known) => {
+                let own = key.rsplit('.').next().unwrap_or_default();
+                f.write_str(&unknown_key(own, known, ""))
+            }
+            Problem::Missing => f.write_str("is missing"),
+            Problem::Type { expected, found } => {
+                write!(f, "expected {expected}, found {found}{}", hint(expected, found))
+            }
+            Problem::Other(text) => f.write_str(text),
+        }
+    }
+}
+
+/// That a key means nothing, and what would: `more` is what can be there beside the keys that are known.
+#[must_use]
+pub fn unknown_key(key: &str, known: &[&str], more: &str) -> String {
+    match (did_you_mean(key, known.iter().copied()), known) {
+        (Some(hint), _) => format!("unknown key, {hint}"),
+        (None, []) => "unknown key".to_owned(),
+        (None, known) => format!("unknown key, expected {}{more}", one_of(known)),
+    }
+}
+
+fn one_of(names: &[&str]) -> String {
+    match names {
+        [one] => (*one).to_owned(),
+        names => format!("one of {}", names.join(", ")),
+    }
+}
+
+/// What to do about a value of the wrong type, where that is clear.
+fn hint(expected: &str, found: &str) -> String {
+    let is_number = found.starts_with(|letter: char| letter.is_ascii_digit()) && !found.contains(' ');
+    match expected {
+        "a string" if is_number => {
+            let digits = found.strip_prefix("0o").unwrap_or(found);
+            format!("; write it in quotes: \"{digits}\"")
+        }
+        // Texts are shown only if they are something else in quotes.
+        _ if found.starts_with('"') => "; write it without quotes".to_owned(),
+        "a list" => "; write it in brackets: [...]".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// What serde's types expect, in the words of whoever writes TOML.
+fn expected_words(expected: &dyn Expected) -> String {
+    let words = expected.to_string();
+    match words.as_str() {
+        "u8" => "a whole number from 0 to 255".to_owned(),
+        "u16" | "u32" | "u64" | "usize" => "a whole number that is not negative".to_owned(),
+        "i8" | "i16" | "i32" | "i64" => "a whole number".to_owned(),
+        "f32" | "f64" => "a number".to_owned(),
+        "a boolean" => "true or false".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        "a map" => "a table".to_owned(),
+        _ if words.starts_with("struct ") => "a table".to_owned(),
+        _ => words.replace("an array of length ", "a list of "),
+    }
+}
+
+/// What kind of value it is.
+#[must_use]
+pub fn kind(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) | DeValue::Float(_) => "a number",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date or time",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+/// What was found: texts are not shown.
+fn found_words(found: &Unexpected<'_>) -> String {
+    match found {
+        Unexpected::Bool(truth) => truth.to_string(),
+        Unexpected::Unsigned(number) => number.to_string(),
+        Unexpected::Signed(number) => number.to_string(),
+        Unexpected::Float(number) => number.to_string(),
+        Unexpected::Seq => "a list".to_owned(),
+        Unexpected::Map => "a table".to_owned(),
+        Unexpected::Str(_) | Unexpected::Char(_) => "a string".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+impl de::Error for Wrong {
+    fn custom<T: Display>(text: T) -> Wrong {
+        Wrong::of(Problem::Other(text.to_string()))
+    }
+
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Wrong {
+        Wrong::of(Problem::Type { expected: expected_words(expected), found: found_words(&found) })
+    }
+
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Wrong {
+        Wrong::invalid_type(found, expected)
+    }
+
+    fn invalid_length(length: usize, expected: &dyn Expected) -> Wrong {
+        Wrong::of(Problem::Type { expected: expected_words(expected), found: format!("{length} of them") })
+    }
+
+    fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Wrong {
+        let hint = did_you_mean(variant, expected.iter().copied());
+        let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
+        Wrong::of(Problem::Other(format!("expected {}, found {variant:?}{hint}", one_of(expected))))
+    }
+
+    fn unknown_field(_: &str, expected: &'static [&'static str]) -> Wrong {
+        Wrong::of(Problem::UnknownKey(expected))
+    }
+
+    fn missing_field(field: &'static str) -> Wrong {
+        Wrong::of(Problem::Missing).within(Part::Key(field.to_owned()))
+    }
+
+    fn duplicate_field(field: &'static str) -> Wrong {
+        Wrong::of(Problem::Other("is there twice".to_owned())).within(Part::Key(field.to_owned()))
+    }
+}
+
+impl std::error::Error for Wrong {}
