@@ -134,7 +134,7 @@ impl Work<'_, '_> {
             self.output.print(format!("MOCK: {command}\n"));
             return Ok(());
         }
-        let ran = self.entity.shared.patience.run(command, self.output);
+        let ran = self.entity.shared.patience.run(command, self.entity.timeout, self.output);
         self.entity.shared.accounts.forget();
         ran.map_err(|Failure(reason)| format!("{command} failed: {reason}").into())
     }

@@ -4,12 +4,13 @@ use crate::account::{Account, AccountId, Kind};
 use crate::accounts::{Accounts, FILES};
 use crate::definition::Definition;
 use crate::run::Patience;
-use bstr::BString;
+use bstr::{BString, ByteVec};
 use holo_plugin::error::Result;
 use holo_plugin::{Action, Asset, EntityReport, Host};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A user or group that is defined, or was once.
 #[derive(Debug)]
@@ -17,10 +18,12 @@ pub(crate) struct AccountEntity {
     pub(crate) id: AccountId,
     /// What is wanted; none for an orphan.
     pub(crate) definition: Option<Definition>,
-    /// The files that define it, as the user knows them.
-    pub(crate) files: Vec<PathBuf>,
+    /// Definitions of it that a condition leaves out, while others count: their files, as the user knows them, and why.
+    pub(crate) left_out: Vec<(PathBuf, String)>,
     /// The groups that a user is, or was, to be in.
     pub(crate) groups: Vec<String>,
+    /// How long a command may take, if that is not left to us.
+    pub(crate) timeout: Option<Duration>,
     /// What all entities of a run share.
     pub(crate) shared: Arc<Shared>,
 }
@@ -57,9 +60,11 @@ impl AccountEntity {
 
     pub(crate) fn to_report(&self) -> EntityReport {
         let mut report = EntityReport::new(self.id.to_string());
-        for file in &self.files {
-            report.inform("found in", bytes(file));
-            report.sources.push(bytes(file));
+        for (file, reason) in &self.left_out {
+            let mut line = bytes(file);
+            report.sources.push(line.clone());
+            line.push_str(format!(" ({reason})"));
+            report.inform("left out", line);
         }
         match &self.definition {
             Some(definition) => {

@@ -15,6 +15,7 @@ mod plan;
 mod plugin;
 mod run;
 mod scan;
+mod stack;
 
 fn main() -> std::process::ExitCode {
     holo_plugin::serve(&plugin::UsersGroups)

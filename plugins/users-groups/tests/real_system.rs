@@ -12,7 +12,7 @@ const DEFINITIONS: &str = "/usr/share/holo/users-groups/01.toml";
 const STATE: &str = "/var/lib/holo/users-groups";
 
 fn main() -> ExitCode {
-    let stories: [(&str, fn()); 15] = [
+    let stories: [(&str, fn()); 17] = [
         ("a hundred users are made in one run, and nothing is left to do", hundred),
         ("check says what would be run, and runs nothing", check),
         ("everything that can be defined is given", everything),
@@ -28,6 +28,8 @@ fn main() -> ExitCode {
         ("who is killed after the command finds its work done", killed),
         ("a tool that only says to have done its work is found out", pretender),
         ("locked files are waited for", locked),
+        ("a user is made when its condition holds, and stays when that does so no more", condition),
+        ("attempts, their time and what has to be well afterwards can be defined", attempts),
     ];
     let needs =
         [NEEDS, &["useradd", "usermod", "userdel", "groupadd", "groupmod", "groupdel"].map(Need::Program)].concat();
@@ -362,4 +364,53 @@ fn locked() {
     ok(&run);
     assert!(!line(&system, "passwd", "anne").is_empty());
     owner.end();
+}
+
+fn condition() {
+    let anne = |condition: &str| format!("[[user]]\nname = \"anne\"\nif = \"facts.site == '{condition}'\"\n");
+    let system = system(&[&anne("north"), "[[user]]\nname = \"bert\"\n"].concat());
+    system.write("/etc/holo/facts.d/site.toml", "site = \"south\"\n");
+    ok(&system.holo(&["apply"]));
+    assert_eq!(line(&system, "passwd", "anne"), "");
+    assert!(!line(&system, "passwd", "bert").is_empty());
+    settled(&system);
+    system.write("/etc/holo/facts.d/site.toml", "site = \"north\"\n");
+    pending(&system, "would run: useradd anne");
+    ok(&system.holo(&["apply"]));
+    let made = line(&system, "passwd", "anne");
+    assert!(!made.is_empty());
+    // Even with a file more that does not count.
+    system.write("/usr/share/holo/users-groups/02.toml", anne("west"));
+    settled(&system);
+    system.write("/etc/holo/facts.d/site.toml", "site = \"south\"\n");
+    settled(&system);
+    assert_eq!(line(&system, "passwd", "anne"), made);
+    system.write(DEFINITIONS, "");
+    system.must("rm /usr/share/holo/users-groups/02.toml");
+    ok(&system.holo(&["apply"]));
+    assert_eq!(line(&system, "passwd", "anne"), "");
+}
+
+fn attempts() {
+    let definition = |more: &str| format!("[[user]]\nname = \"anne\"\n{more}");
+    let system = system(&definition("retries = 1\nretry_delay = \"10ms\"\n"));
+    system.must("mv /usr/sbin/useradd /usr/sbin/useradd.real");
+    system.script(
+        "/usr/sbin/useradd",
+        "#!/bin/sh\n[ -e /srv/tried ] || { touch /srv/tried; exit 3; }\nexec useradd.real \"$@\"\n",
+    );
+    let run = system.holo(&["apply"]);
+    assert!(run.success(), "{run}");
+    let complaint = "!! useradd anne failed: exit status 3\n>> trying again in 10ms (1 of 1)\n";
+    assert!(run.stderr_lossy().contains(complaint), "{run}");
+    settled(&system);
+    // Also if there was nothing to do.
+    system.write(DEFINITIONS, definition("health_check = [{ command = \"test -d /srv/anne\" }]\n"));
+    fails(&system, &["apply"], "!! health check `test -d /srv/anne`: warning: exit status 1\n");
+    system.must("mkdir /srv/anne");
+    settled(&system);
+    system.must("mv /usr/sbin/usermod /usr/sbin/usermod.real");
+    system.script("/usr/sbin/usermod", "#!/bin/sh\nexec sleep 600\n");
+    system.write(DEFINITIONS, definition("comment = \"A\"\ntimeout = \"100ms\"\n"));
+    fails(&system, &["apply"], "!! usermod --comment A anne failed: timed out");
 }

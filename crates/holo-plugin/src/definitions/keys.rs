@@ -11,7 +11,7 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 /// The names of all keys of [`CommonKeys`].
-const NAMES: [&str; 12] = [
+pub(super) const NAMES: [&str; 12] = [
     "after",
     "before",
     "requires",
@@ -71,7 +71,7 @@ pub struct CommonKeys {
 }
 
 /// A program that tells by its exit status how something is: 0 is well, 1 a warning, 2 critical, anything else unknown.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HealthCheck {
