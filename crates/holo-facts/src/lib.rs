@@ -23,7 +23,7 @@ pub mod key;
 mod knowledge;
 mod template;
 
-pub use data::{Data, Origin};
+pub use data::{Data, Origin, Standing};
 pub use document::from_toml;
 pub use facts::Facts;
 pub use fault::{Fault, Warning};
