@@ -78,7 +78,7 @@ impl Work<'_, '_> {
             base: &base,
             actual: actual.as_ref(),
             provisioned: provisioned.as_ref(),
-            has_namesake: self.entity.has_namesake(self.host)?,
+            has_namesake: self.entity.namesake(self.host)?.is_some(),
         };
         match plan::step(definition, known, force) {
             Step::Refuse(to) => Ok(Applied::NeedsForce(to)),
@@ -112,7 +112,9 @@ impl Work<'_, '_> {
             Scrubbing::Forget => {}
             Scrubbing::Refuse(reason) => return Err(format!("will not delete {id}: {reason}").into()),
             Scrubbing::Run(command, wanted) => {
+                let namesake = self.entity.namesake(self.host)?;
                 self.run(&command)?;
+                self.keep_group(namesake)?;
                 match wanted {
                     _ if self.host.test_mode() => {}
                     Some(wanted) => drop(self.made(&wanted)?),
@@ -127,6 +129,17 @@ impl Work<'_, '_> {
         self.images.remove(Moment::Provisioned, id)?;
         self.images.remove(Moment::Base, id)?;
         Ok(Applied::Changed(Vec::new()))
+    }
+
+    /// Makes the group of a deleted user's name again, if userdel has taken it away too: what becomes of a group that was managed is not the
+    /// user's matter.
+    fn keep_group(&mut self, namesake: Option<Account>) -> Result<(), NotApplied> {
+        let Some(group) = namesake.filter(|group| group.id != self.entity.id) else { return Ok(()) };
+        let is_managed = self.images.load(Moment::Base, &group.id)?.is_some();
+        if !self.host.test_mode() && is_managed && self.entity.namesake(self.host)?.is_none() {
+            self.run(&Command::create(&group, false))?;
+        }
+        Ok(())
     }
 
     fn run(&mut self, command: &Command) -> Result<(), NotApplied> {

@@ -52,10 +52,10 @@ impl AccountEntity {
         self.shared.accounts.find(host, &self.id)
     }
 
-    /// Whether there is a group of the same name.
-    pub(crate) fn has_namesake(&self, host: &Host) -> Result<bool> {
+    /// The group of the same name.
+    pub(crate) fn namesake(&self, host: &Host) -> Result<Option<Account>> {
         let group = AccountId { kind: Kind::Group, name: self.id.name.clone() };
-        Ok(self.shared.accounts.find(host, &group)?.is_some())
+        self.shared.accounts.find(host, &group)
     }
 
     pub(crate) fn to_report(&self) -> EntityReport {

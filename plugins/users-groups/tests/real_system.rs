@@ -12,7 +12,7 @@ const DEFINITIONS: &str = "/usr/share/holo/users-groups/01.toml";
 const STATE: &str = "/var/lib/holo/users-groups";
 
 fn main() -> ExitCode {
-    let stories: [(&str, fn()); 17] = [
+    let stories: [(&str, fn()); 18] = [
         ("a hundred users are made in one run, and nothing is left to do", hundred),
         ("check says what would be run, and runs nothing", check),
         ("everything that can be defined is given", everything),
@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         ("who is killed after the command finds its work done", killed),
         ("a tool that only says to have done its work is found out", pretender),
         ("locked files are waited for", locked),
+        ("a group of its own definition, or from before us, does not go with the user of its name", group_of_the_name),
         ("a user is made when its condition holds, and stays when that does so no more", condition),
         ("attempts, their time and what has to be well afterwards can be defined", attempts),
     ];
@@ -413,4 +414,28 @@ fn attempts() {
     system.script("/usr/sbin/usermod", "#!/bin/sh\nexec sleep 600\n");
     system.write(DEFINITIONS, definition("comment = \"A\"\ntimeout = \"100ms\"\n"));
     fails(&system, &["apply"], "!! usermod --comment A anne failed: timed out");
+}
+
+fn group_of_the_name() {
+    let group = "[[group]]\nname = \"anne\"\n[[group]]\nname = \"bert\"\n";
+    let users = "[[user]]\nname = \"anne\"\ngroup = \"anne\"\n[[user]]\nname = \"bert\"\ngroup = \"bert\"\n[[user]]\nname = \"own\"\n";
+    let system = system(&[group, users].concat());
+    system.must("groupadd --gid 7077 bert");
+    ok(&system.holo(&["apply"]));
+    let anne = line(&system, "group", "anne");
+    assert!(!anne.is_empty() && !line(&system, "group", "own").is_empty());
+    system.write(DEFINITIONS, group);
+    ok(&system.holo(&["apply"]));
+    assert_eq!(line(&system, "passwd", "anne"), "");
+    // With its number, so that its files stay its own.
+    assert_eq!(line(&system, "group", "anne"), anne);
+    settled(&system);
+    // What useradd has made, userdel takes away.
+    assert_eq!(line(&system, "group", "own"), "");
+    system.write(DEFINITIONS, [group, users].concat());
+    ok(&system.holo(&["apply"]));
+    system.write(DEFINITIONS, "");
+    ok(&system.holo(&["apply"]));
+    assert_eq!((line(&system, "group", "anne"), line(&system, "group", "bert")), (String::new(), "bert:7077:".into()));
+    assert_eq!(system.must(&format!("find {STATE} -type f")), "");
 }
