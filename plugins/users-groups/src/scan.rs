@@ -81,14 +81,12 @@ impl Definitions {
             }
         };
         let document = document::parse(&text);
+        let shown = file.display();
+        // What a line is about is not what stands in that line of a template.
+        let rendered = if has_suffix(file, TEMPLATE_SUFFIX) { " as rendered" } else { "" };
         for unknown in &document.unknown_keys {
             let of = if unknown.of.is_empty() { String::new() } else { format!(" of {}", unknown.of) };
-            output.warning(format!(
-                "{}:{}: unknown key {:?}{of} is ignored",
-                file.display(),
-                unknown.line,
-                unknown.key
-            ));
+            output.warning(format!("{shown}:{}{rendered}: unknown key {:?}{of} is ignored", unknown.line, unknown.key));
         }
         if document.is_unknowable {
             self.unknowable.get_or_insert_with(|| file.to_owned());
@@ -96,7 +94,7 @@ impl Definitions {
         let problems: Vec<String> =
             document.entries.into_iter().flat_map(|entry| self.take(entry, file, host)).collect();
         if !problems.is_empty() {
-            output.error(format!("File {} is invalid:", file.display()));
+            output.error(format!("File {shown}{rendered} is invalid:"));
             problems.iter().for_each(|problem| output.warning(problem));
         }
     }
