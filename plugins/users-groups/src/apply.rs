@@ -5,6 +5,7 @@ use crate::command::Command;
 use crate::definition::Definition;
 use crate::entity::AccountEntity;
 use crate::images::{Images, Moment};
+use crate::order;
 use crate::plan::{self, Known, Scrubbing, Step};
 use crate::run::Failure;
 use holo_plugin::error::PathError;
@@ -74,6 +75,7 @@ impl Work<'_, '_> {
         if is_first {
             self.images.save(Moment::Base, &base)?;
         }
+        order::remember(self.host, id, &self.entity.after)?;
         let known = Known {
             base: &base,
             actual: actual.as_ref(),
@@ -92,6 +94,7 @@ impl Work<'_, '_> {
                     // Who makes it now is somebody else, and then it is theirs.
                     if is_first && base.is_bare() && self.actual()?.is_none() {
                         self.images.remove(Moment::Base, id)?;
+                        order::forget(self.host, id)?;
                     }
                     return Err(reason);
                 }
@@ -125,6 +128,7 @@ impl Work<'_, '_> {
                 }
             }
         }
+        order::forget(self.host, id)?;
         // In this order: as long as there is a base, the next apply finds the orphan.
         self.images.remove(Moment::Provisioned, id)?;
         self.images.remove(Moment::Base, id)?;

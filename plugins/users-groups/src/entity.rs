@@ -22,6 +22,8 @@ pub(crate) struct AccountEntity {
     pub(crate) left_out: Vec<(PathBuf, String)>,
     /// The groups that a user is, or was, to be in.
     pub(crate) groups: Vec<String>,
+    /// The entities that it comes after by definition, or an orphan once came after.
+    pub(crate) after: Vec<BString>,
     /// How long a command may take, if that is not left to us.
     pub(crate) timeout: Option<Duration>,
     /// What all entities of a run share.
@@ -76,6 +78,7 @@ impl AccountEntity {
             None => {
                 report.action = Action::because("Scrubbing", "all definition files have been deleted");
                 report.edges.orphan = true;
+                report.edges.after.clone_from(&self.after);
             }
         }
         report.edges.provides.push(Asset::new(self.id.kind.word(), self.id.name.as_str()));

@@ -11,6 +11,7 @@ mod document;
 mod entity;
 mod images;
 mod migration;
+mod order;
 mod plan;
 mod plugin;
 mod run;

@@ -4,6 +4,7 @@ use crate::account::{AccountId, Kind};
 use crate::document::{self, Entry};
 use crate::entity::{AccountEntity, Shared, groups_of};
 use crate::images::{Images, Moment};
+use crate::order;
 use crate::stack::Stack;
 use holo_plugin::declared::Declared;
 use holo_plugin::error::PathError;
@@ -167,8 +168,9 @@ fn orphans(
         let mut groups = image.as_ref().map(groups_of).unwrap_or_default();
         // Only what goes as well has to wait for the user.
         groups.retain(|name| all.contains(&AccountId { kind: Kind::Group, name: name.clone() }));
+        let after = order::recall(host, &id).unwrap_or_default();
         let (left_out, timeout, shared) = (Vec::new(), None, Arc::clone(shared));
-        Declared::orphan(AccountEntity { id, definition: None, left_out, groups, timeout, shared })
+        Declared::orphan(AccountEntity { id, definition: None, left_out, groups, after, timeout, shared })
     };
     Ok(orphans.into_iter().map(orphan).collect())
 }

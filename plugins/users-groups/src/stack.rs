@@ -66,8 +66,10 @@ impl Stack {
             Definition::bare(id.clone())
         });
         let groups = groups_of(&definition.account);
+        let after = [&keys.after, &keys.requires, &keys.subscribes].into_iter().flatten();
+        let after = after.map(|id| id.as_str().into()).collect();
         let (timeout, shared) = (keys.timeout, Arc::clone(shared));
-        let entity = AccountEntity { id, definition: Some(definition), left_out, groups, timeout, shared };
+        let entity = AccountEntity { id, definition: Some(definition), left_out, groups, after, timeout, shared };
         Declared::new(entity, Common { sources: files, keys, skipped })
     }
 }

@@ -12,7 +12,7 @@ const DEFINITIONS: &str = "/usr/share/holo/users-groups/01.toml";
 const STATE: &str = "/var/lib/holo/users-groups";
 
 fn main() -> ExitCode {
-    let stories: [(&str, fn()); 18] = [
+    let stories: [(&str, fn()); 19] = [
         ("a hundred users are made in one run, and nothing is left to do", hundred),
         ("check says what would be run, and runs nothing", check),
         ("everything that can be defined is given", everything),
@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         ("a tool that only says to have done its work is found out", pretender),
         ("locked files are waited for", locked),
         ("a group of its own definition, or from before us, does not go with the user of its name", group_of_the_name),
+        ("who came after another goes before it", scrubbed_in_order),
         ("a user is made when its condition holds, and stays when that does so no more", condition),
         ("attempts, their time and what has to be well afterwards can be defined", attempts),
     ];
@@ -437,5 +438,29 @@ fn group_of_the_name() {
     system.write(DEFINITIONS, "");
     ok(&system.holo(&["apply"]));
     assert_eq!((line(&system, "group", "anne"), line(&system, "group", "bert")), (String::new(), "bert:7077:".into()));
+    assert_eq!(system.must(&format!("find {STATE} -type f")), "");
+}
+
+fn scrubbed_in_order() {
+    let system = system(
+        "[[user]]\nname = \"anne\"\nrequires = [\"user:zoe\"]\n[[user]]\nname = \"bert\"\n[[user]]\nname = \"zoe\"\nafter = [\"user:bert\"]\n",
+    );
+    let order = |run: &Run| -> Vec<String> {
+        let lines = run.stdout_lossy();
+        let names = lines.lines().filter_map(|line| line.split_once(" user:"));
+        names.map(|(_, name)| name.split(' ').next().unwrap().to_owned()).collect()
+    };
+    let run = system.holo(&["apply"]);
+    ok(&run);
+    assert_eq!(order(&run), ["bert", "zoe", "anne"]);
+    settled(&system);
+    system.write(DEFINITIONS, "[[user]]\nname = \"bert\"\n");
+    let run = system.holo(&["apply"]);
+    ok(&run);
+    assert_eq!(order(&run), ["anne", "zoe"]);
+    system.write(DEFINITIONS, "[[user]]\nname = \"bert\"\nafter = [\"user:nobody\"]\n");
+    settled(&system);
+    system.write(DEFINITIONS, "");
+    ok(&system.holo(&["apply"]));
     assert_eq!(system.must(&format!("find {STATE} -type f")), "");
 }
