@@ -89,7 +89,7 @@ fn root_with_data() -> ScratchRoot {
         .file("etc/holo/data/host/web1.toml", "web = {port = 8080}\nservers = ['a']\n")
         .file("etc/holo/data/hierarchy.toml", "merge = 'deep'\nkeys = {servers = 'concatenate'}\n")
         .file("usr/share/holo/data/os/debian.json", r#"{"web": {"user": "www-data"}, "servers": ["b", "c"]}"#)
-        .file("usr/share/holo/data/common.toml", "web = {port = 80, user = 'www'}\n")
+        .file("usr/share/holo/data/common.toml", "\nweb = {port = 80, user = 'www'}\n")
 }
 
 #[test]
@@ -105,17 +105,17 @@ fn data_is_shown_with_where_it_comes_from() {
         &root,
         &["data", "--explain"],
         &format!(
-            "servers: a, b, c\n    from {own}/host/web1.toml\n    from {packages}/os/debian.json\n\
-             web.port: 8080\n    from {own}/host/web1.toml\n    over {packages}/common.toml: 80\n\
-             web.user: www-data\n    from {packages}/os/debian.json\n    over {packages}/common.toml: www\n"
+            "servers: a, b, c\n    from {own}/host/web1.toml:2\n    from {packages}/os/debian.json\n\
+             web.port: 8080\n    from {own}/host/web1.toml:1\n    over {packages}/common.toml:2: 80\n\
+             web.user: www-data\n    from {packages}/os/debian.json\n    over {packages}/common.toml:2: www\n"
         ),
     );
     let run = root.holo(&["data", "--explain", "--json", "web.port"]);
     let explained: Value = serde_json::from_slice(&run.stdout).unwrap();
-    let over = json!([{"file": format!("{packages}/common.toml"), "value": 80}]);
+    let over = json!([{"file": format!("{packages}/common.toml"), "line": 2, "value": 80}]);
     assert_eq!(
         explained,
-        json!({"web.port": {"value": 8080, "from": [format!("{own}/host/web1.toml")], "over": over}})
+        json!({"web.port": {"value": 8080, "from": [{"file": format!("{own}/host/web1.toml"), "line": 1}], "over": over}})
     );
 }
 

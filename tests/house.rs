@@ -86,6 +86,27 @@ fn every_man_page_is_referred_to() {
 }
 
 #[test]
+fn every_toml_format_has_a_schema_that_its_page_names() {
+    let named = |page: &str, schema: &str| {
+        assert!(
+            read(format!("man/{page}")).contains(&format!("/holo-schema/{schema}")),
+            "{page} does not name {schema}"
+        );
+        schema.to_owned()
+    };
+    let mut expected: BTreeSet<String> = BTreeSet::new();
+    expected.insert(named("holo.8", "holo-output.schema.json"));
+    expected.insert(named("holo-facts.7", "holo-hierarchy.schema.json"));
+    for plugin in names("plugins") {
+        let page = format!("holo-{plugin}.8");
+        if read(format!("man/{page}")).contains(".Xr holo-definitions 5") {
+            expected.insert(named(&page, &format!("holo-{plugin}.schema.json")));
+        }
+    }
+    assert_eq!(names("schema"), expected);
+}
+
+#[test]
 fn files_begin_with_their_purpose() {
     let mut files = Vec::new();
     for folder in ["src", "crates", "plugins", "tests", "benches"] {

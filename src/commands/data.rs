@@ -4,7 +4,7 @@ use super::{Desk, values};
 use crate::cli::Data;
 use crate::error::Fatal;
 use crate::exit;
-use holo_facts::{Origin, key};
+use holo_facts::{Origin, Standing, key};
 use holo_protocol::session::Stream;
 use serde_json::{Map, Value, json};
 
@@ -42,21 +42,29 @@ pub(super) fn run(arguments: &Data, desk: &mut Desk) -> Result<u8, Fatal> {
     Ok(exit::FAILED)
 }
 
-/// A value, the files that it came from, and those that it was preferred to.
+/// A value, where it stands, and what it was preferred to.
 fn explain(origin: &Origin<'_>) -> String {
     let mut text = values::lines(&origin.key, origin.value);
-    for file in &origin.from {
-        text += &format!("    from {}\n", file.display());
+    for standing in &origin.from {
+        text += &format!("    from {standing}\n");
     }
-    for (file, value) in &origin.over {
-        text += &format!("    over {}: {}\n", file.display(), values::on_one_line(value));
+    for (standing, value) in &origin.over {
+        text += &format!("    over {standing}: {}\n", values::on_one_line(value));
     }
     text
 }
 
 fn explain_in_json(origin: &Origin<'_>) -> (String, Value) {
-    let from: Vec<_> = origin.from.iter().map(|file| file.to_string_lossy()).collect();
-    let over = origin.over.iter().map(|(file, value)| json!({ "file": file.to_string_lossy(), "value": value }));
-    let over: Vec<Value> = over.collect();
+    let place = |standing: &Standing<'_>| match standing.line {
+        Some(line) => json!({ "file": standing.file.to_string_lossy(), "line": line }),
+        None => json!({ "file": standing.file.to_string_lossy() }),
+    };
+    let from: Vec<Value> = origin.from.iter().map(place).collect();
+    let overridden = |(standing, value): &(Standing<'_>, &Value)| {
+        let mut over = place(standing);
+        over["value"] = (*value).clone();
+        over
+    };
+    let over: Vec<Value> = origin.over.iter().map(overridden).collect();
     (origin.key.clone(), json!({ "value": origin.value, "from": from, "over": over }))
 }

@@ -1,6 +1,7 @@
 //! Data: what is said about machines, in layers of files from the more to the less specific.
 
 mod hierarchy;
+mod lines;
 mod merge;
 
 use crate::below::Below;
@@ -9,9 +10,12 @@ use crate::fault::Fault;
 use crate::key;
 use crate::knowledge::{Knowledge, Layer};
 use hierarchy::Hierarchy;
+use lines::Lines;
 use merge::Merged;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
+
+pub use lines::Standing;
 
 /// The directories of data, the stronger first: the machine's own, and the packages'.
 const DIRECTORIES: [&str; 2] = ["etc/holo/data", "usr/share/holo/data"];
@@ -19,9 +23,18 @@ const DIRECTORIES: [&str; 2] = ["etc/holo/data", "usr/share/holo/data"];
 /// All data that applies to a machine.
 #[derive(Debug)]
 pub struct Data {
-    files: Vec<PathBuf>,
+    files: Vec<Source>,
     merged: Merged,
     value: Value,
+}
+
+/// A file of data.
+#[derive(Debug)]
+struct Source {
+    /// As the user knows it.
+    path: PathBuf,
+    /// What stands in it, if that is TOML.
+    toml: Option<String>,
 }
 
 /// Where a value came from.
@@ -31,10 +44,10 @@ pub struct Origin<'a> {
     pub key: String,
     /// The value.
     pub value: &'a Value,
-    /// The files that it came from: one, or each that a list was joined from, the more specific first.
-    pub from: Vec<&'a Path>,
-    /// The files whose values were overridden, the more specific first, and those values.
-    pub over: Vec<(&'a Path, &'a Value)>,
+    /// Where it stands: in one file, or in each that a list was joined from, the more specific first.
+    pub from: Vec<Standing<'a>>,
+    /// Where values stand that were overridden, the more specific first, and those values.
+    pub over: Vec<(Standing<'a>, &'a Value)>,
 }
 
 impl Data {
@@ -51,7 +64,7 @@ impl Data {
         }
         let (mut files, mut tables) = (Vec::new(), Vec::new());
         if let Some(own) = own {
-            files.push(own.from.clone());
+            files.push(Source { path: own.from.clone(), toml: None });
             tables.push(own.table.clone());
         }
         for directory in DIRECTORIES.map(Path::new) {
@@ -60,7 +73,9 @@ impl Data {
                 if let Some(content) = below.read(&path)? {
                     let shown = below.shown(&path);
                     tables.push(document::read(shown.display(), &path, &content)?);
-                    files.push(shown);
+                    let is_toml = path.extension().is_some_and(|extension| extension == "toml");
+                    let toml = is_toml.then(|| String::from_utf8(content).ok()).flatten();
+                    files.push(Source { path: shown, toml });
                 }
             }
         }
@@ -90,13 +105,17 @@ impl Data {
     pub fn explain(&self, key: Option<&str>) -> Result<Vec<Origin<'_>>, String> {
         let parts = key.map_or_else(|| Ok(Vec::new()), key::parts)?;
         let mut origins = Vec::new();
+        let lines: Vec<Lines<'_>> = self.files.iter().map(|file| Lines::of(file.toml.as_deref())).collect();
         self.merged.leaves(&parts, "", &mut |key, leaf| {
-            let file = |place: usize| self.files.get(place).map_or(Path::new(""), PathBuf::as_path);
+            let stands = |place: usize| Standing {
+                file: self.files.get(place).map_or(Path::new(""), |file| &file.path),
+                line: lines.get(place).and_then(|lines| lines.find(key)),
+            };
             origins.push(Origin {
                 key: key.to_owned(),
                 value: &leaf.value,
-                from: leaf.from.iter().map(|place| file(*place)).collect(),
-                over: leaf.over.iter().map(|(place, value)| (file(*place), value)).collect(),
+                from: leaf.from.iter().map(|place| stands(*place)).collect(),
+                over: leaf.over.iter().map(|(place, value)| (stands(*place), value)).collect(),
             });
         });
         Ok(origins)

@@ -24,7 +24,7 @@ mod knowledge;
 pub mod reading;
 mod template;
 
-pub use data::{Data, Origin};
+pub use data::{Data, Origin, Standing};
 pub use document::from_toml;
 pub use facts::Facts;
 pub use fault::{Fault, Warning};

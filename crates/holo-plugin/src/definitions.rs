@@ -3,6 +3,7 @@
 //! A file is read whole; what is wrong in it is said with file, line and key. A definition that is wrong is broken: its entity is
 //! neither listed nor taken for an orphan, and the others go on.
 
+mod apart;
 mod keys;
 mod source;
 mod stack;

@@ -105,8 +105,11 @@ impl<'a> KeyLine<'a> {
     /// The key as `ssh-keygen -l` lists it.
     pub(crate) fn listed(&self) -> String {
         let comment = match self.comment {
-            // What OpenSSH takes for a comment on the comment.
-            none if none.is_empty() || none.starts_with(b"#") => "no comment".to_owned(),
+            // What OpenSSH takes for a comment on the comment. It shows options then, if there are any.
+            none if none.is_empty() || none.starts_with(b"#") => match self.options {
+                b"" => "no comment".to_owned(),
+                options => visible(options),
+            },
             comment => visible(comment),
         };
         match &self.facts {

@@ -130,7 +130,7 @@ fn hard_lines() {
     let blob = |key: &str| key.split(' ').nth(1).unwrap().to_owned();
     let key = format!("ssh-ed25519 {}", blob(&ed25519));
     let mut taken = 0;
-    let lines: [&[u8]; 30] = [
+    let lines: [&[u8]; 36] = [
         b"@",
         b"@\r",
         b"@ a  b ",
@@ -148,6 +148,12 @@ fn hard_lines() {
         b"command=\"say \\\"a b\\\" \" @ a",
         b"command=\"a\\\\\" @ a",
         b"from=\"*.example.org,!10.0.0.0/8\",environment=\"A=#b\" @ a",
+        b"no-pty @",
+        b"\tcommand=\"a \\\"b\\\"\",no-pty\t@ ",
+        b"environment=\"A=#b\" @ # no comment",
+        b"odd\x07\xff @",
+        b"1024 35 @",
+        b"command=\"open @",
         b"command=\"open @ a",
         b"@ @",
         b"# @",

@@ -5,6 +5,7 @@ use crate::command::Command;
 use crate::definition::Definition;
 use crate::entity::AccountEntity;
 use crate::images::{Images, Moment};
+use crate::order;
 use crate::plan::{self, Known, Scrubbing, Step};
 use crate::run::Failure;
 use holo_plugin::error::PathError;
@@ -74,11 +75,12 @@ impl Work<'_, '_> {
         if is_first {
             self.images.save(Moment::Base, &base)?;
         }
+        order::remember(self.host, id, &self.entity.after)?;
         let known = Known {
             base: &base,
             actual: actual.as_ref(),
             provisioned: provisioned.as_ref(),
-            has_namesake: self.entity.has_namesake(self.host)?,
+            has_namesake: self.entity.namesake(self.host)?.is_some(),
         };
         match plan::step(definition, known, force) {
             Step::Refuse(to) => Ok(Applied::NeedsForce(to)),
@@ -92,6 +94,7 @@ impl Work<'_, '_> {
                     // Who makes it now is somebody else, and then it is theirs.
                     if is_first && base.is_bare() && self.actual()?.is_none() {
                         self.images.remove(Moment::Base, id)?;
+                        order::forget(self.host, id)?;
                     }
                     return Err(reason);
                 }
@@ -112,7 +115,9 @@ impl Work<'_, '_> {
             Scrubbing::Forget => {}
             Scrubbing::Refuse(reason) => return Err(format!("will not delete {id}: {reason}").into()),
             Scrubbing::Run(command, wanted) => {
+                let namesake = self.entity.namesake(self.host)?;
                 self.run(&command)?;
+                self.keep_group(namesake)?;
                 match wanted {
                     _ if self.host.test_mode() => {}
                     Some(wanted) => drop(self.made(&wanted)?),
@@ -123,10 +128,22 @@ impl Work<'_, '_> {
                 }
             }
         }
+        order::forget(self.host, id)?;
         // In this order: as long as there is a base, the next apply finds the orphan.
         self.images.remove(Moment::Provisioned, id)?;
         self.images.remove(Moment::Base, id)?;
         Ok(Applied::Changed(Vec::new()))
+    }
+
+    /// Makes the group of a deleted user's name again, if userdel has taken it away too: what becomes of a group that was managed is not the
+    /// user's matter.
+    fn keep_group(&mut self, namesake: Option<Account>) -> Result<(), NotApplied> {
+        let Some(group) = namesake.filter(|group| group.id != self.entity.id) else { return Ok(()) };
+        let is_managed = self.images.load(Moment::Base, &group.id)?.is_some();
+        if !self.host.test_mode() && is_managed && self.entity.namesake(self.host)?.is_none() {
+            self.run(&Command::create(&group, false))?;
+        }
+        Ok(())
     }
 
     fn run(&mut self, command: &Command) -> Result<(), NotApplied> {
@@ -134,7 +151,7 @@ impl Work<'_, '_> {
             self.output.print(format!("MOCK: {command}\n"));
             return Ok(());
         }
-        let ran = self.entity.shared.patience.run(command, self.output);
+        let ran = self.entity.shared.patience.run(command, self.entity.timeout, self.output);
         self.entity.shared.accounts.forget();
         ran.map_err(|Failure(reason)| format!("{command} failed: {reason}").into())
     }

@@ -36,7 +36,7 @@ fn try_check(entity: &AccountEntity, host: &Host) -> Result<Verdict, NotApplied>
         base: &base,
         actual: actual.as_ref(),
         provisioned: provisioned.as_ref(),
-        has_namesake: entity.has_namesake(host)?,
+        has_namesake: entity.namesake(host)?.is_some(),
     };
     match plan::step(definition, known, false) {
         Step::Refuse(to) => Ok(Verdict::NeedsForce(to)),

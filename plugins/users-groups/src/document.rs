@@ -2,6 +2,7 @@
 
 use crate::account::{AccountId, Kind, check_name};
 use crate::definition::Definition;
+use holo_plugin::definitions::CommonKeys;
 use holo_plugin::facts::reading;
 use std::ops::Range;
 use toml::Spanned;
@@ -21,9 +22,19 @@ pub(crate) struct Document {
 /// A part of a file.
 #[derive(Debug)]
 pub(crate) enum Entry {
-    Definition(Definition),
+    Definition(Box<Stated>),
     /// No definition, for these reasons; of whom it would be one, if that is known.
     Broken(Option<AccountId>, Vec<String>),
+}
+
+/// A definition, as one place in a file has it.
+#[derive(Debug)]
+pub(crate) struct Stated {
+    pub(crate) definition: Definition,
+    /// What every definition can have.
+    pub(crate) common: CommonKeys,
+    /// Where it stands, such as `line 7: users[0]`.
+    pub(crate) place: String,
 }
 
 /// A key that means nothing.
@@ -127,14 +138,16 @@ impl Reader<'_> {
         for (index, element) in list.iter().enumerate() {
             let place = format!("{}s[{index}]", kind.word());
             match element.get_ref() {
-                DeValue::Table(table) => self.definition(kind, table, &place),
+                DeValue::Table(table) => self.definition(kind, table, self.line(&element.span()), &place),
                 _ => self.unknowable(format!("line {}: {place} is {}", self.line(&element.span()), found(element))),
             }
         }
     }
 
-    fn definition(&mut self, kind: Kind, table: &DeTable<'_>, place: &str) {
-        self.note_unknown(table, place, keys(kind));
+    fn definition(&mut self, kind: Kind, table: &DeTable<'_>, line: usize, place: &str) {
+        let known: Vec<&str> =
+            keys(kind).iter().copied().chain(CommonKeys::names().filter(|key| is_common(key))).collect();
+        self.note_unknown(table, place, &known);
         let name = table.iter().find(|(key, _)| key.get_ref().eq_ignore_ascii_case("name")).map(|(_, value)| value);
         let name = match name.map(|value| (value, value.get_ref().as_str())) {
             None | Some((_, Some(""))) => {
@@ -167,10 +180,31 @@ impl Reader<'_> {
                 draft.problems.push(problem);
             }
         }
-        self.document.entries.push(match draft.problems.is_empty() {
-            true => Entry::Definition(draft.definition),
-            false => Entry::Broken(Some(draft.definition.account.id), draft.problems),
+        let Draft { definition, mut problems, .. } = draft;
+        let common = self.common(table, place).map_err(|problem| problems.push(problem));
+        self.document.entries.push(match common {
+            Ok(common) if problems.is_empty() => {
+                let place = format!("line {line}: {place}");
+                Entry::Definition(Box::new(Stated { definition, common, place }))
+            }
+            _ => Entry::Broken(Some(definition.account.id), problems),
         });
+    }
+
+    /// The keys that every definition can have; an image has none.
+    fn common(&self, table: &DeTable<'_>, place: &str) -> Result<CommonKeys, String> {
+        let keys = table.iter().filter(|(key, _)| !self.is_image && is_common(key.get_ref()));
+        let keys: DeTable<'_> = keys.map(|(key, value)| (key.clone(), value.clone())).collect();
+        let is_at = |span: Range<usize>| {
+            let within =
+                keys.iter().find(|(key, value)| key.span().start <= span.start && span.start < value.span().end);
+            let key = within.map(|(key, _)| format!("{} of ", key.get_ref())).unwrap_or_default();
+            format!("line {}: {key}{place}", self.line(&span))
+        };
+        CommonKeys::read(keys.clone()).map_err(|error| {
+            let place = error.span().map_or_else(|| place.to_owned(), is_at);
+            format!("{place}: {}", error.message().trim_end().replace('\n', ", "))
+        })
     }
 }
 
@@ -185,6 +219,11 @@ fn keys(kind: Kind) -> &'static [&'static str] {
 /// What an attribute means, by its key. As in version 3, capital and small letters are the same.
 fn key_of(kind: Kind, key: &str) -> Option<&'static str> {
     keys(kind).iter().copied().find(|known| known.eq_ignore_ascii_case(key))
+}
+
+/// Whether it is a key that every definition can have. There is one provider for all.
+fn is_common(key: &str) -> bool {
+    CommonKeys::include(key) && key != "provider"
 }
 
 impl Draft<'_> {
@@ -255,99 +294,5 @@ fn found(value: &Spanned<DeValue<'_>>) -> String {
 
 #[cfg(test)]
 mod schema;
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn problems(text: &str) -> Vec<String> {
-        let entries = parse(text.as_bytes()).entries.into_iter();
-        entries.flat_map(|entry| if let Entry::Broken(_, problems) = entry { problems } else { Vec::new() }).collect()
-    }
-
-    #[test]
-    fn all_attributes_are_read() {
-        let document = parse(
-            br#"
-            user = [{ name = "u", Comment = "c", uid = 0x1_0, SYSTEM = true, home = "/h", group = "g", groups = ["b", "a"],
-                shell = "/s", skipBaseGroups = true }]
-            [[group]]
-            name = "g"
-            gid = 7
-            "#,
-        );
-        let words: Vec<String> = document
-            .entries
-            .iter()
-            .map(|entry| match entry {
-                Entry::Definition(definition) => format!("{} {}", definition.account.id, definition.in_words()),
-                Entry::Broken(..) => String::new(),
-            })
-            .collect();
-        let user =
-            "user:u type: system, UID: 16, home: /h, login group: g, exact groups: b,a, login shell: /s, comment: c";
-        assert_eq!(words, ["group:g GID: 7", user]);
-        assert!(document.unknown_keys.is_empty() && !document.is_unknowable);
-    }
-
-    #[test]
-    fn what_is_empty_is_not_set() {
-        let document = parse(b"[[user]]\nname = 'u'\nhome = ''\ncomment = ''\ngroup = ''\ngroups = []\nshell = ''\n");
-        let [Entry::Definition(definition)] = &document.entries[..] else { panic!("{document:?}") };
-        assert!(definition.account.is_bare());
-    }
-
-    #[test]
-    fn problems_name_place_and_line() {
-        let text = "[[group]]\n[[user]]\nname = ''\n[[user]]\nname = 'a b'\n[[user]]\nname = 'u'\nuid = -1\nhome = '/a:/b'\n\
-                    system = 1\ngroups = ['x,y']\ngroup = '-x'\n[[user]]\nname = 'v'\ngroups = [1]\nuid = 4294967295\n";
-        assert_eq!(
-            problems(text),
-            [
-                "groups[0] is missing required 'name' attribute",
-                "users[0] is missing required 'name' attribute",
-                "line 5: name \"a b\" of users[1] is not valid: \
-                 a name must not contain blanks, colons, commas, slashes or quotes",
-                "line 8: uid of users[2] is out of range: -1",
-                "line 9: home of users[2] must not contain colons, newlines or the like",
-                "line 10: system of users[2] is not a boolean: there is a value of type integer",
-                "line 11: groups of users[2] is not valid: a name must not contain blanks, colons, commas, slashes or quotes",
-                "line 12: group of users[2] is not valid: a name must not begin with a sign",
-                "line 15: groups of users[3] is not an array of strings only",
-                "line 16: uid of users[3] is out of range: 4294967295",
-            ]
-        );
-        assert!(!parse(text.as_bytes()).is_unknowable);
-    }
-
-    #[test]
-    fn whom_a_file_speaks_of_may_be_unknowable() {
-        for (text, problem) in [
-            ("[[user]]\nname = 'u'\nuid =\n", "line 3: uid: has no value"),
-            ("[user]\nname = 'u'\n", "line 1: expected [[user]], found a value of type table"),
-            ("group = [1]\n", "line 1: groups[0] is a value of type integer"),
-            ("[[user]]\nname = 1\n", "line 2: name of users[0] is a value of type integer"),
-        ] {
-            assert_eq!(problems(text), [problem]);
-            assert!(parse(text.as_bytes()).is_unknowable);
-        }
-        let document = parse(b"[[user]]\nname = '\xff'\n");
-        assert!(document.is_unknowable);
-    }
-
-    #[test]
-    fn unknown_keys_are_named() {
-        let document = parse(b"colour = 1\n[[user]]\nname = 'u'\ngid = 7\n[[group]]\nname = 'g'\nuid = 7\n");
-        let of = |line, key: &str, of: &str, hint: Option<&str>| UnknownKey {
-            line,
-            key: key.into(),
-            of: of.into(),
-            hint: hint.map(str::to_owned),
-        };
-        assert_eq!(
-            document.unknown_keys,
-            [of(1, "colour", "", None), of(4, "gid", "users[0]", None), of(7, "uid", "groups[0]", None)]
-        );
-        assert_eq!(document.entries.len(), 2);
-    }
-}
+mod tests;

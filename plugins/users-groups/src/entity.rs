@@ -4,12 +4,13 @@ use crate::account::{Account, AccountId, Kind};
 use crate::accounts::{Accounts, FILES};
 use crate::definition::Definition;
 use crate::run::Patience;
-use bstr::BString;
+use bstr::{BString, ByteVec};
 use holo_plugin::error::Result;
 use holo_plugin::{Action, Asset, EntityReport, Host};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A user or group that is defined, or was once.
 #[derive(Debug)]
@@ -17,10 +18,14 @@ pub(crate) struct AccountEntity {
     pub(crate) id: AccountId,
     /// What is wanted; none for an orphan.
     pub(crate) definition: Option<Definition>,
-    /// The files that define it, as the user knows them.
-    pub(crate) files: Vec<PathBuf>,
+    /// Definitions of it that a condition leaves out, while others count: their files, as the user knows them, and why.
+    pub(crate) left_out: Vec<(PathBuf, String)>,
     /// The groups that a user is, or was, to be in.
     pub(crate) groups: Vec<String>,
+    /// The entities that it comes after by definition, or an orphan once came after.
+    pub(crate) after: Vec<BString>,
+    /// How long a command may take, if that is not left to us.
+    pub(crate) timeout: Option<Duration>,
     /// What all entities of a run share.
     pub(crate) shared: Arc<Shared>,
 }
@@ -49,17 +54,19 @@ impl AccountEntity {
         self.shared.accounts.find(host, &self.id)
     }
 
-    /// Whether there is a group of the same name.
-    pub(crate) fn has_namesake(&self, host: &Host) -> Result<bool> {
+    /// The group of the same name.
+    pub(crate) fn namesake(&self, host: &Host) -> Result<Option<Account>> {
         let group = AccountId { kind: Kind::Group, name: self.id.name.clone() };
-        Ok(self.shared.accounts.find(host, &group)?.is_some())
+        self.shared.accounts.find(host, &group)
     }
 
     pub(crate) fn to_report(&self) -> EntityReport {
         let mut report = EntityReport::new(self.id.to_string());
-        for file in &self.files {
-            report.inform("found in", bytes(file));
-            report.sources.push(bytes(file));
+        for (file, reason) in &self.left_out {
+            let mut line = bytes(file);
+            report.sources.push(line.clone());
+            line.push_str(format!(" ({reason})"));
+            report.inform("left out", line);
         }
         match &self.definition {
             Some(definition) => {
@@ -71,6 +78,7 @@ impl AccountEntity {
             None => {
                 report.action = Action::because("Scrubbing", "all definition files have been deleted");
                 report.edges.orphan = true;
+                report.edges.after.clone_from(&self.after);
             }
         }
         report.edges.provides.push(Asset::new(self.id.kind.word(), self.id.name.as_str()));

@@ -71,7 +71,7 @@ impl Images {
         let mut found = Vec::new();
         for entry in entries {
             match entry {
-                Entry::Definition(definition) => found.push(definition.account),
+                Entry::Definition(stated) => found.push(stated.definition.account),
                 Entry::Broken(_, problems) => problem = problems.join(", "),
             }
         }
@@ -182,6 +182,6 @@ mod tests {
                         group = \"g\"\ngroups = [\"a\", \"b\"]\nshell = \"/s\"\n";
         assert_eq!(text, expected);
         let entries = document::parse_image(text.as_bytes()).entries;
-        assert!(matches!(&entries[..], [Entry::Definition(definition)] if definition.account == account));
+        assert!(matches!(&entries[..], [Entry::Definition(stated)] if stated.definition.account == account));
     }
 }

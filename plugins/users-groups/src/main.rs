@@ -11,10 +11,12 @@ mod document;
 mod entity;
 mod images;
 mod migration;
+mod order;
 mod plan;
 mod plugin;
 mod run;
 mod scan;
+mod stack;
 
 fn main() -> std::process::ExitCode {
     holo_plugin::serve(&plugin::UsersGroups)

@@ -4,6 +4,7 @@ use crate::apply::{self, NotApplied};
 use crate::entity::AccountEntity;
 use crate::{check, diff, migration, scan};
 use bstr::BStr;
+use holo_plugin::declared::Declared;
 use holo_plugin::{
     Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Plugin, ScanError, Sink, Stream, Verdict,
 };
@@ -12,17 +13,17 @@ use holo_plugin::{
 pub(crate) struct UsersGroups;
 
 impl Plugin for UsersGroups {
-    type Entity = AccountEntity;
+    type Entity = Declared<AccountEntity>;
 
-    fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<AccountEntity>, ScanError> {
+    fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError> {
         migration::migrate(host, output);
         scan::all(host, output)
     }
 
-    fn find(&self, host: &Host, id: &BStr, _: &mut Output<'_>) -> Result<Option<AccountEntity>, ScanError> {
+    fn find(&self, host: &Host, id: &BStr, _: &mut Output<'_>) -> Result<Option<Self::Entity>, ScanError> {
         // What is wrong with definitions has been said by the scan.
         let entities = scan::all(host, &mut Output::new(&mut Nowhere))?;
-        Ok(entities.into_iter().find(|entity| id == entity.id.to_string()))
+        Ok(entities.into_iter().find(|declared| id == declared.entity.id.to_string()))
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long a command may take. Ending one is a last resort: it may have done half of its work.
+/// How long a command may take if nobody says. Ending one is a last resort: it may have done half of its work.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
 /// How long it is tried again, in a run, while somebody else has the files locked. Each try of the tools waits for itself as well.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -31,10 +31,15 @@ pub(crate) struct Patience(OnceLock<Instant>);
 
 impl Patience {
     /// Runs a command and relays what it says; while the files are locked, it is tried again.
-    pub(crate) fn run(&self, command: &Command, output: &mut Output<'_>) -> Result<(), Failure> {
+    pub(crate) fn run(
+        &self,
+        command: &Command,
+        limit: Option<Duration>,
+        output: &mut Output<'_>,
+    ) -> Result<(), Failure> {
         let mut program = Program::new(command.program);
         // What it says is understood here, and every other word of ours is English as well.
-        program.args(&command.arguments).path(search_path()).plain_locale().timeout(TIME_LIMIT);
+        program.args(&command.arguments).path(search_path()).plain_locale().timeout(limit.unwrap_or(TIME_LIMIT));
         loop {
             // A try that is not the last one is nobody's concern.
             let mut said = Vec::new();

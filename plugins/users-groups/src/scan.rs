@@ -1,10 +1,12 @@
 //! Which accounts are managed: those that are defined, and those that once were.
 
 use crate::account::{AccountId, Kind};
-use crate::definition::Definition;
 use crate::document::{self, Entry};
 use crate::entity::{AccountEntity, Shared, groups_of};
 use crate::images::{Images, Moment};
+use crate::order;
+use crate::stack::Stack;
+use holo_plugin::declared::Declared;
 use holo_plugin::error::PathError;
 use holo_plugin::facts::Templates;
 use holo_plugin::{Host, Output, ScanError};
@@ -21,7 +23,7 @@ const TEMPLATE_SUFFIX: &str = ".toml.jinja";
 /// What all definition files say together.
 #[derive(Debug, Default)]
 struct Definitions {
-    defined: BTreeMap<AccountId, (Definition, Vec<PathBuf>)>,
+    defined: BTreeMap<AccountId, Stack>,
     /// Who is defined, but not so that anything could be done.
     broken: BTreeSet<AccountId>,
     /// A file of which it cannot be told whom it defines.
@@ -29,7 +31,7 @@ struct Definitions {
 }
 
 /// Lists all managed accounts.
-pub(crate) fn all(host: &Host, output: &mut Output<'_>) -> Result<Vec<AccountEntity>, ScanError> {
+pub(crate) fn all(host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<AccountEntity>>, ScanError> {
     let mut definitions = Definitions::default();
     for file in definition_files(host.resource_dir(), output)? {
         definitions.add(&file, host, output);
@@ -84,42 +86,51 @@ impl Definitions {
             }
         };
         let document = document::parse(&text);
-        // The lines are those of what the template has become.
+        let shown = file.display();
+        // What a line is about is not what stands in that line of a template.
         let rendered = if has_suffix(file, TEMPLATE_SUFFIX) { " as rendered" } else { "" };
         for unknown in &document.unknown_keys {
             let of = if unknown.of.is_empty() { String::new() } else { format!(" of {}", unknown.of) };
             let hint = unknown.hint.as_ref().map_or_else(String::new, |hint| format!("; {hint}"));
-            let (shown, line, key) = (file.display(), unknown.line, &unknown.key);
+            let (line, key) = (unknown.line, &unknown.key);
             output.warning(format!("{shown}:{line}{rendered}: unknown key {key:?}{of} is ignored{hint}"));
         }
         if document.is_unknowable {
             self.unknowable.get_or_insert_with(|| file.to_owned());
         }
-        let problems: Vec<String> = document.entries.into_iter().flat_map(|entry| self.take(entry, file)).collect();
+        let problems: Vec<String> =
+            document.entries.into_iter().flat_map(|entry| self.take(entry, file, host)).collect();
         if !problems.is_empty() {
-            output.error(format!("File {} is invalid{rendered}:", file.display()));
+            output.error(format!("File {shown} is invalid{rendered}:"));
             problems.iter().for_each(|problem| output.warning(problem));
         }
     }
 
     /// Takes a part of a file; what is wrong with it.
-    fn take(&mut self, entry: Entry, file: &Path) -> Vec<String> {
-        let definition = match entry {
-            Entry::Definition(definition) => definition,
+    fn take(&mut self, entry: Entry, file: &Path, host: &Host) -> Vec<String> {
+        let stated = match entry {
+            Entry::Definition(stated) => stated,
             Entry::Broken(id, problems) => {
                 self.broken.extend(id);
                 return problems;
             }
         };
-        let id = definition.account.id.clone();
-        let Some((merged, files)) = self.defined.get_mut(&id) else {
-            self.defined.insert(id, (definition, vec![file.to_owned()]));
-            return Vec::new();
+        let id = stated.definition.account.id.clone();
+        let left_out = match stated.common.left_out(host) {
+            Ok(left_out) => left_out,
+            Err(problem) => {
+                self.broken.insert(id);
+                return vec![format!("{}: {problem}", stated.place)];
+            }
         };
-        if files.last().is_none_or(|last| last != file) {
-            files.push(file.to_owned());
-        }
-        let conflicts = merged.merge(&definition);
+        let stack = self.defined.entry(id.clone()).or_default();
+        let conflicts = match left_out {
+            None => stack.lay(*stated, file),
+            Some(reason) => {
+                stack.leave_out(file, reason);
+                Vec::new()
+            }
+        };
         if !conflicts.is_empty() {
             self.broken.insert(id);
         }
@@ -130,13 +141,10 @@ impl Definitions {
         self.defined.contains_key(id) || self.broken.contains(id)
     }
 
-    fn into_entities(self, shared: &Arc<Shared>) -> impl Iterator<Item = AccountEntity> {
+    fn into_entities(self, shared: &Arc<Shared>) -> impl Iterator<Item = Declared<AccountEntity>> {
         let Definitions { defined, broken, .. } = self;
         let whole = defined.into_iter().filter(move |(id, _)| !broken.contains(id));
-        whole.map(|(id, (definition, files))| {
-            let groups = groups_of(&definition.account);
-            AccountEntity { id, definition: Some(definition), files, groups, shared: Arc::clone(shared) }
-        })
+        whole.map(|(id, stack)| stack.into_entity(id, shared))
     }
 }
 
@@ -146,7 +154,7 @@ fn orphans(
     definitions: &Definitions,
     shared: &Arc<Shared>,
     output: &mut Output<'_>,
-) -> Result<Vec<AccountEntity>, ScanError> {
+) -> Result<Vec<Declared<AccountEntity>>, ScanError> {
     let found = Images::open(host).and_then(|images| Ok((images.known()?, images)));
     let (known, images) = found.map_err(|error| {
         output.error(error.to_string());
@@ -166,7 +174,9 @@ fn orphans(
         let mut groups = image.as_ref().map(groups_of).unwrap_or_default();
         // Only what goes as well has to wait for the user.
         groups.retain(|name| all.contains(&AccountId { kind: Kind::Group, name: name.clone() }));
-        AccountEntity { id, definition: None, files: Vec::new(), groups, shared: Arc::clone(shared) }
+        let after = order::recall(host, &id).unwrap_or_default();
+        let (left_out, timeout, shared) = (Vec::new(), None, Arc::clone(shared));
+        Declared::orphan(AccountEntity { id, definition: None, left_out, groups, after, timeout, shared })
     };
     Ok(orphans.into_iter().map(orphan).collect())
 }

@@ -12,7 +12,7 @@ const DEFINITIONS: &str = "/usr/share/holo/users-groups/01.toml";
 const STATE: &str = "/var/lib/holo/users-groups";
 
 fn main() -> ExitCode {
-    let stories: [(&str, fn()); 15] = [
+    let stories: [(&str, fn()); 19] = [
         ("a hundred users are made in one run, and nothing is left to do", hundred),
         ("check says what would be run, and runs nothing", check),
         ("everything that can be defined is given", everything),
@@ -28,6 +28,10 @@ fn main() -> ExitCode {
         ("who is killed after the command finds its work done", killed),
         ("a tool that only says to have done its work is found out", pretender),
         ("locked files are waited for", locked),
+        ("a group of its own definition, or from before us, does not go with the user of its name", group_of_the_name),
+        ("who came after another goes before it", scrubbed_in_order),
+        ("a user is made when its condition holds, and stays when that does so no more", condition),
+        ("attempts, their time and what has to be well afterwards can be defined", attempts),
     ];
     let needs =
         [NEEDS, &["useradd", "usermod", "userdel", "groupadd", "groupmod", "groupdel"].map(Need::Program)].concat();
@@ -362,4 +366,101 @@ fn locked() {
     ok(&run);
     assert!(!line(&system, "passwd", "anne").is_empty());
     owner.end();
+}
+
+fn condition() {
+    let anne = |condition: &str| format!("[[user]]\nname = \"anne\"\nif = \"facts.site == '{condition}'\"\n");
+    let system = system(&[&anne("north"), "[[user]]\nname = \"bert\"\n"].concat());
+    system.write("/etc/holo/facts.d/site.toml", "site = \"south\"\n");
+    ok(&system.holo(&["apply"]));
+    assert_eq!(line(&system, "passwd", "anne"), "");
+    assert!(!line(&system, "passwd", "bert").is_empty());
+    settled(&system);
+    system.write("/etc/holo/facts.d/site.toml", "site = \"north\"\n");
+    pending(&system, "would run: useradd anne");
+    ok(&system.holo(&["apply"]));
+    let made = line(&system, "passwd", "anne");
+    assert!(!made.is_empty());
+    // Even with a file more that does not count.
+    system.write("/usr/share/holo/users-groups/02.toml", anne("west"));
+    settled(&system);
+    system.write("/etc/holo/facts.d/site.toml", "site = \"south\"\n");
+    settled(&system);
+    assert_eq!(line(&system, "passwd", "anne"), made);
+    system.write(DEFINITIONS, "");
+    system.must("rm /usr/share/holo/users-groups/02.toml");
+    ok(&system.holo(&["apply"]));
+    assert_eq!(line(&system, "passwd", "anne"), "");
+}
+
+fn attempts() {
+    let definition = |more: &str| format!("[[user]]\nname = \"anne\"\n{more}");
+    let system = system(&definition("retries = 1\nretry_delay = \"10ms\"\n"));
+    system.must("mv /usr/sbin/useradd /usr/sbin/useradd.real");
+    system.script(
+        "/usr/sbin/useradd",
+        "#!/bin/sh\n[ -e /srv/tried ] || { touch /srv/tried; exit 3; }\nexec useradd.real \"$@\"\n",
+    );
+    let run = system.holo(&["apply"]);
+    assert!(run.success(), "{run}");
+    let complaint = "!! useradd anne failed: exit status 3\n>> trying again in 10ms (1 of 1)\n";
+    assert!(run.stderr_lossy().contains(complaint), "{run}");
+    settled(&system);
+    // Also if there was nothing to do.
+    system.write(DEFINITIONS, definition("health_check = [{ command = \"test -d /srv/anne\" }]\n"));
+    fails(&system, &["apply"], "!! health check `test -d /srv/anne`: warning: exit status 1\n");
+    system.must("mkdir /srv/anne");
+    settled(&system);
+    system.must("mv /usr/sbin/usermod /usr/sbin/usermod.real");
+    system.script("/usr/sbin/usermod", "#!/bin/sh\nexec sleep 600\n");
+    system.write(DEFINITIONS, definition("comment = \"A\"\ntimeout = \"100ms\"\n"));
+    fails(&system, &["apply"], "!! usermod --comment A anne failed: timed out");
+}
+
+fn group_of_the_name() {
+    let group = "[[group]]\nname = \"anne\"\n[[group]]\nname = \"bert\"\n";
+    let users = "[[user]]\nname = \"anne\"\ngroup = \"anne\"\n[[user]]\nname = \"bert\"\ngroup = \"bert\"\n[[user]]\nname = \"own\"\n";
+    let system = system(&[group, users].concat());
+    system.must("groupadd --gid 7077 bert");
+    ok(&system.holo(&["apply"]));
+    let anne = line(&system, "group", "anne");
+    assert!(!anne.is_empty() && !line(&system, "group", "own").is_empty());
+    system.write(DEFINITIONS, group);
+    ok(&system.holo(&["apply"]));
+    assert_eq!(line(&system, "passwd", "anne"), "");
+    // With its number, so that its files stay its own.
+    assert_eq!(line(&system, "group", "anne"), anne);
+    settled(&system);
+    // What useradd has made, userdel takes away.
+    assert_eq!(line(&system, "group", "own"), "");
+    system.write(DEFINITIONS, [group, users].concat());
+    ok(&system.holo(&["apply"]));
+    system.write(DEFINITIONS, "");
+    ok(&system.holo(&["apply"]));
+    assert_eq!((line(&system, "group", "anne"), line(&system, "group", "bert")), (String::new(), "bert:7077:".into()));
+    assert_eq!(system.must(&format!("find {STATE} -type f")), "");
+}
+
+fn scrubbed_in_order() {
+    let system = system(
+        "[[user]]\nname = \"anne\"\nrequires = [\"user:zoe\"]\n[[user]]\nname = \"bert\"\n[[user]]\nname = \"zoe\"\nafter = [\"user:bert\"]\n",
+    );
+    let order = |run: &Run| -> Vec<String> {
+        let lines = run.stdout_lossy();
+        let names = lines.lines().filter_map(|line| line.split_once(" user:"));
+        names.map(|(_, name)| name.split(' ').next().unwrap().to_owned()).collect()
+    };
+    let run = system.holo(&["apply"]);
+    ok(&run);
+    assert_eq!(order(&run), ["bert", "zoe", "anne"]);
+    settled(&system);
+    system.write(DEFINITIONS, "[[user]]\nname = \"bert\"\n");
+    let run = system.holo(&["apply"]);
+    ok(&run);
+    assert_eq!(order(&run), ["anne", "zoe"]);
+    system.write(DEFINITIONS, "[[user]]\nname = \"bert\"\nafter = [\"user:nobody\"]\n");
+    settled(&system);
+    system.write(DEFINITIONS, "");
+    ok(&system.holo(&["apply"]));
+    assert_eq!(system.must(&format!("find {STATE} -type f")), "");
 }

@@ -30,12 +30,29 @@ pub(super) struct Hierarchy {
 }
 
 #[derive(Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "The hierarchy of holo's data"))]
 #[serde(deny_unknown_fields)]
 struct Document {
+    /// The layers, the most specific first: paths below a directory of data, as templates over facts.
     layers: Option<Vec<String>>,
+    /// What becomes of values that several layers have; `first` if nothing is said.
+    #[cfg_attr(test, schemars(with = "Option<ForAll>"))]
     merge: Option<Strategy>,
+    /// The same for single keys, and what is below them.
     #[serde(default)]
     keys: BTreeMap<String, Strategy>,
+}
+
+/// The strategies that all values can have.
+#[cfg(test)]
+#[derive(schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[expect(dead_code, reason = "it only describes")]
+enum ForAll {
+    /// The most specific layer's value counts as a whole.
+    First,
+    /// Tables go into each other.
+    Deep,
 }
 
 impl Hierarchy {
@@ -108,5 +125,36 @@ impl Hierarchy {
 
     pub(super) fn rules(&self) -> &Rules {
         &self.rules
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_is_that_of_the_types() {
+        let schema = schemars::schema_for!(Document).to_value();
+        let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/holo-hierarchy.schema.json");
+        if std::env::var_os("HOLO_BLESS").is_some_and(|value| value == "1") {
+            std::fs::write(path, &text).unwrap();
+        }
+        let kept = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(kept == text, "HOLO_BLESS=1 cargo test -p holo-facts rewrites the schema");
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        for text in [
+            "",
+            "layers = ['common']\nmerge = 'deep'\n[keys]\n'a.b' = 'concatenate'\n",
+            "merge = 'concatenate'\n",
+            "merge = 'last'\n",
+            "layers = [1]\n",
+            "layer = []\n",
+            "[keys]\na = 'last'\n",
+        ] {
+            let value: toml::Value = toml::from_str(text).unwrap();
+            let is_valid = validator.is_valid(&serde_json::to_value(value).unwrap());
+            assert_eq!(is_valid, Hierarchy::parse("hierarchy.toml", text.as_bytes()).is_ok(), "{text}");
+        }
     }
 }

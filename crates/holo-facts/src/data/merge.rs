@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What becomes of values that several layers have for the same key.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Strategy {
     /// The most specific layer's value counts as a whole.

@@ -107,20 +107,20 @@ fn says_where_values_come_from() {
     let knowledge = Knowledge::new(root.path(), None);
     let data = knowledge.data().unwrap();
     let explain = |key: Option<&str>| -> Vec<String> {
-        let name = |path: &Path| path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let name = |at: Standing<'_>| format!("{}:{}", at.file.file_stem().unwrap().display(), at.line.unwrap());
         let origins = data.explain(key).unwrap().into_iter();
         origins
             .map(|Origin { key, value, from, over }| {
                 let from: Vec<_> = from.into_iter().map(name).collect();
-                let over: Vec<_> = over.into_iter().map(|(path, value)| format!("{} {value}", name(path))).collect();
+                let over: Vec<_> = over.into_iter().map(|(at, value)| format!("{} {value}", name(at))).collect();
                 format!("{key}={value} from {} over {}", from.join("+"), over.join("+"))
             })
             .collect()
     };
-    assert_eq!(explain(Some("t")), ["t.x=1 from web1 over common 2", "t.y=2 from common over "]);
-    assert_eq!(explain(Some("t.x")), ["t.x=1 from web1 over common 2"]);
-    assert_eq!(explain(Some("l")), ["l=[1,2,3] from web1+common over "]);
-    assert_eq!(explain(Some("l.2")), ["l=[1,2,3] from web1+common over "]);
+    assert_eq!(explain(Some("t")), ["t.x=1 from web1:1 over common:1 2", "t.y=2 from common:1 over "]);
+    assert_eq!(explain(Some("t.x")), ["t.x=1 from web1:1 over common:1 2"]);
+    assert_eq!(explain(Some("l")), ["l=[1,2,3] from web1:2+common:2 over "]);
+    assert_eq!(explain(Some("l.2")), ["l=[1,2,3] from web1:2+common:2 over "]);
     assert_eq!(explain(Some("l.3")), [""; 0]);
     assert_eq!(explain(Some("nothing")), [""; 0]);
     assert_eq!(explain(None).len(), 8);
@@ -202,8 +202,8 @@ fn a_layer_of_ones_own_is_the_most_specific() {
     let with_own = knowledge.with_layer(Path::new("own.toml"), own);
     assert_eq!(with_own.data().unwrap().value(), &json!({"port": 81, "name": "web", "day": "1979-05-27"}));
     let origins = with_own.data().unwrap().explain(Some("port")).unwrap();
-    assert_eq!(origins[0].from, [Path::new("own.toml")]);
-    assert_eq!(origins[0].over[0].1, &json!(80));
+    assert_eq!(origins[0].from, [Standing { file: Path::new("own.toml"), line: None }]);
+    assert_eq!((origins[0].over[0].0.line, origins[0].over[0].1), (Some(1), &json!(80)));
     assert_eq!(knowledge.data().unwrap().value()["port"], 80);
     // Facts are those of all.
     assert!(std::ptr::eq(with_own.facts(), knowledge.facts()));

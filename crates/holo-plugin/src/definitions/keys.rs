@@ -72,7 +72,7 @@ pub struct CommonKeys {
 }
 
 /// A program that tells by its exit status how something is: 0 is well, 1 a warning, 2 critical, anything else unknown.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HealthCheck {

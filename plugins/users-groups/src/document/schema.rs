@@ -1,7 +1,9 @@
 //! The JSON Schema of definition files, which editors complete and check them by.
 
-use super::{Kind, keys};
+use super::{Kind, is_common, keys};
+use holo_plugin::definitions::CommonKeys;
 use schemars::JsonSchema;
+use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
 /// Definitions of users and groups.
@@ -58,11 +60,17 @@ struct User {
 
 #[test]
 fn the_schema_has_all_keys_and_is_up_to_date() {
-    let schema = schemars::schema_for!(File).to_value();
+    let mut schema = schemars::schema_for!(File).to_value();
+    let mut common = schemars::schema_for!(CommonKeys).to_value();
+    let mut part = |name: &str| -> Map<String, Value> { serde_json::from_value(common[name].take()).unwrap() };
+    let (types, mut common) = (part("$defs"), part("properties"));
+    common.retain(|key, _| is_common(key));
+    schema["$defs"].as_object_mut().unwrap().extend(types);
     for (kind, name) in [(Kind::Group, "Group"), (Kind::User, "User")] {
-        let properties = schema["$defs"][name]["properties"].as_object().unwrap();
+        let properties = schema["$defs"][name]["properties"].as_object_mut().unwrap();
         let described: BTreeSet<&str> = properties.keys().map(String::as_str).collect();
         assert_eq!(described, keys(kind).iter().copied().collect());
+        properties.extend(common.clone());
     }
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/holo-users-groups.schema.json");
     let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";

@@ -1,0 +1,117 @@
+//! What definition files say, and what is wrong with them.
+use super::*;
+
+fn problems(text: &str) -> Vec<String> {
+    let entries = parse(text.as_bytes()).entries.into_iter();
+    entries.flat_map(|entry| if let Entry::Broken(_, problems) = entry { problems } else { Vec::new() }).collect()
+}
+
+#[test]
+fn all_attributes_are_read() {
+    let document = parse(
+        br#"
+        user = [{ name = "u", Comment = "c", uid = 0x1_0, SYSTEM = true, home = "/h", group = "g", groups = ["b", "a"],
+            shell = "/s", skipBaseGroups = true }]
+        [[group]]
+        name = "g"
+        gid = 7
+        "#,
+    );
+    let words: Vec<String> = document
+        .entries
+        .iter()
+        .map(|entry| match entry {
+            Entry::Definition(stated) => format!("{} {}", stated.definition.account.id, stated.definition.in_words()),
+            Entry::Broken(..) => String::new(),
+        })
+        .collect();
+    let user = "user:u type: system, UID: 16, home: /h, login group: g, exact groups: b,a, login shell: /s, comment: c";
+    assert_eq!(words, ["group:g GID: 7", user]);
+    assert!(document.unknown_keys.is_empty() && !document.is_unknowable);
+}
+
+#[test]
+fn what_is_empty_is_not_set() {
+    let document = parse(b"[[user]]\nname = 'u'\nhome = ''\ncomment = ''\ngroup = ''\ngroups = []\nshell = ''\n");
+    let [Entry::Definition(stated)] = &document.entries[..] else { panic!("{document:?}") };
+    assert!(stated.definition.account.is_bare());
+}
+
+#[test]
+fn problems_name_place_and_line() {
+    let text = "[[group]]\n[[user]]\nname = ''\n[[user]]\nname = 'a b'\n[[user]]\nname = 'u'\nuid = -1\nhome = '/a:/b'\n\
+                system = 1\ngroups = ['x,y']\ngroup = '-x'\n[[user]]\nname = 'v'\ngroups = [1]\nuid = 4294967295\n";
+    assert_eq!(
+        problems(text),
+        [
+            "groups[0] is missing required 'name' attribute",
+            "users[0] is missing required 'name' attribute",
+            "line 5: name \"a b\" of users[1] is not valid: \
+             a name must not contain blanks, colons, commas, slashes or quotes",
+            "line 8: uid of users[2] is out of range: -1",
+            "line 9: home of users[2] must not contain colons, newlines or the like",
+            "line 10: system of users[2] is not a boolean: there is a value of type integer",
+            "line 11: groups of users[2] is not valid: a name must not contain blanks, colons, commas, slashes or quotes",
+            "line 12: group of users[2] is not valid: a name must not begin with a sign",
+            "line 15: groups of users[3] is not an array of strings only",
+            "line 16: uid of users[3] is out of range: 4294967295",
+        ]
+    );
+    assert!(!parse(text.as_bytes()).is_unknowable);
+}
+
+#[test]
+fn whom_a_file_speaks_of_may_be_unknowable() {
+    for (text, problem) in [
+        ("[[user]]\nname = 'u'\nuid =\n", "line 3: uid: has no value"),
+        ("[user]\nname = 'u'\n", "line 1: expected [[user]], found a value of type table"),
+        ("group = [1]\n", "line 1: groups[0] is a value of type integer"),
+        ("[[user]]\nname = 1\n", "line 2: name of users[0] is a value of type integer"),
+    ] {
+        assert_eq!(problems(text), [problem]);
+        assert!(parse(text.as_bytes()).is_unknowable);
+    }
+    let document = parse(b"[[user]]\nname = '\xff'\n");
+    assert!(document.is_unknowable);
+}
+
+#[test]
+fn unknown_keys_are_named() {
+    let document = parse(b"colour = 1\n[[user]]\nname = 'u'\ngid = 7\n[[group]]\nname = 'g'\nuid = 7\n");
+    let of = |line, key: &str, of: &str| UnknownKey { line, key: key.into(), of: of.into(), hint: None };
+    assert_eq!(document.unknown_keys, [of(1, "colour", ""), of(4, "gid", "users[0]"), of(7, "uid", "groups[0]")]);
+    assert_eq!(document.entries.len(), 2);
+}
+
+#[test]
+fn what_every_definition_can_have_is_read() {
+    let text = "[[group]]\nname = 'g'\n\n[[user]]\nname = 'u'\nrequires = ['file:/x']\nif = 'true'\nretries = 2\n";
+    let document = parse(text.as_bytes());
+    let [Entry::Definition(group), Entry::Definition(user)] = &document.entries[..] else { panic!("{document:?}") };
+    assert_eq!((group.common.retries, &*user.common.requires), (0, &["file:/x".to_owned()][..]));
+    assert_eq!(
+        (user.common.only_if.as_deref(), user.common.retries, &*user.place),
+        (Some("true"), 2, "line 4: users[0]")
+    );
+    assert!(document.unknown_keys.is_empty());
+    // An image is not asked to come after anything.
+    assert!(
+        matches!(&parse_image(text.as_bytes()).entries[..], [_, Entry::Definition(user)] if user.common.retries == 0)
+    );
+}
+
+#[test]
+fn what_is_wrong_with_common_keys_is_told() {
+    let text = "[[user]]\nname = 'u'\nuid = 'x'\nafter = ['user:a',\n  '']\n\
+                [[user]]\nname = 'v'\nhealth_check = [{ command = 'a', speed = 1 }]\n[[group]]\nname = 'g'\nprovider = 'x'\n";
+    assert_eq!(
+        problems(text),
+        [
+            "line 3: uid of users[0] is not an integer: there is a value of type string",
+            "line 4: after of users[0]: \"\" is no entity ID",
+            "line 8: health_check of users[1]: unknown field `speed`, expected one of `command`, `tries`, `interval`, `timeout`",
+        ]
+    );
+    let unknown = &parse(text.as_bytes()).unknown_keys;
+    assert!(matches!(&unknown[..], [UnknownKey { key, .. }] if key == "provider"), "{unknown:?}");
+}

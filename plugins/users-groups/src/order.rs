@@ -1,0 +1,38 @@
+//! What an account comes after by its definitions, remembered for when nothing defines it any more: then it goes before that.
+
+use crate::account::AccountId;
+use bstr::BString;
+use holo_plugin::error::Result;
+use holo_plugin::memory::{Memory, Remembered};
+use holo_plugin::{EntityReport, Host};
+use std::path::Path;
+
+/// In the state directory, of which version 3 knows the rest.
+const FOLDER: &str = ".order";
+
+fn memory(host: &Host) -> Result<Memory> {
+    Memory::open_in(host, Path::new(FOLDER))
+}
+
+/// Remembers which entities the account comes after.
+pub(crate) fn remember(host: &Host, id: &AccountId, after: &[BString]) -> Result<()> {
+    if after.is_empty() {
+        return forget(host, id);
+    }
+    let mut report = EntityReport::new(id.to_string());
+    report.edges.after = after.to_vec();
+    let (memory, remembered) = (memory(host)?, Remembered::new(&report, ()));
+    let known = memory.recall(&remembered.id)?;
+    if known.as_ref() == Some(&remembered) { Ok(()) } else { memory.keep(&remembered) }
+}
+
+/// Which entities the account came after.
+pub(crate) fn recall(host: &Host, id: &AccountId) -> Result<Vec<BString>> {
+    let remembered = memory(host)?.recall::<()>(&id.to_string())?;
+    Ok(remembered.map(|remembered| remembered.orphan_report().edges.after).unwrap_or_default())
+}
+
+/// Forgets that.
+pub(crate) fn forget(host: &Host, id: &AccountId) -> Result<()> {
+    memory(host)?.forget(&id.to_string())
+}
