@@ -86,13 +86,12 @@ impl Definitions {
             }
         };
         let document = document::parse(&text);
-        let shown = file.display();
-        // What a line is about is not what stands in that line of a template.
+        // The lines are those of what the template has become.
         let rendered = if has_suffix(file, TEMPLATE_SUFFIX) { " as rendered" } else { "" };
         for unknown in &document.unknown_keys {
             let of = if unknown.of.is_empty() { String::new() } else { format!(" of {}", unknown.of) };
             let hint = unknown.hint.as_ref().map_or_else(String::new, |hint| format!("; {hint}"));
-            let (line, key) = (unknown.line, &unknown.key);
+            let (shown, line, key) = (file.display(), unknown.line, &unknown.key);
             output.warning(format!("{shown}:{line}{rendered}: unknown key {key:?}{of} is ignored{hint}"));
         }
         if document.is_unknowable {
@@ -101,7 +100,7 @@ impl Definitions {
         let problems: Vec<String> =
             document.entries.into_iter().flat_map(|entry| self.take(entry, file, host)).collect();
         if !problems.is_empty() {
-            output.error(format!("File {shown} is invalid{rendered}:"));
+            output.error(format!("File {} is invalid{rendered}:", file.display()));
             problems.iter().for_each(|problem| output.warning(problem));
         }
     }

@@ -10,15 +10,15 @@ use toml::Spanned;
 use toml::de::{DeTable, Deserializer};
 
 impl CommonKeys {
+    /// What every definition can have.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        NAMES.into_iter()
+    }
+
     /// Whether every definition can have this key.
     #[must_use]
     pub fn include(key: &str) -> bool {
         NAMES.contains(&key)
-    }
-
-    /// The keys that every definition can have.
-    pub fn names() -> impl Iterator<Item = &'static str> {
-        NAMES.iter().copied()
     }
 
     /// Reads a table that holds nothing else.
