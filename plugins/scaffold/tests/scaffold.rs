@@ -193,7 +193,7 @@ fn undefined() {
     template(&root, "_partials/other", "\n\n{{ data.nothing }}");
     refused(&root, "other:3: ");
     fs::remove_dir_all(root.join(SOURCE)).unwrap();
-    refused(&root, "is not a directory");
+    refused(&root, "does not exist");
 }
 
 fn rendered_once() {
