@@ -109,14 +109,14 @@ impl Reader<'_> {
                 self.list(kind, value);
             }
         }
-        self.note_unknown(table, "", &Kind::ALL.map(Kind::word));
+        let known = Kind::ALL.map(Kind::word);
+        self.note_unknown(table, "", &known, |key| known.iter().any(|known| known.eq_ignore_ascii_case(key)));
         // What is misspelt defines somebody, who shall not be deleted for that.
         self.document.is_unknowable |=
             self.document.unknown_keys.iter().any(|key| key.of.is_empty() && key.hint.is_some());
     }
 
-    fn note_unknown(&mut self, table: &DeTable<'_>, of: &str, known: &[&str]) {
-        let is_known = |key: &str| known.iter().any(|known| known.eq_ignore_ascii_case(key));
+    fn note_unknown(&mut self, table: &DeTable<'_>, of: &str, known: &[&str], is_known: impl Fn(&str) -> bool) {
         for (key, _) in table.iter().filter(|(key, _)| !is_known(key.get_ref())) {
             let unknown = UnknownKey {
                 line: self.line(&key.span()),
@@ -147,7 +147,7 @@ impl Reader<'_> {
     fn definition(&mut self, kind: Kind, table: &DeTable<'_>, line: usize, place: &str) {
         let known: Vec<&str> =
             keys(kind).iter().copied().chain(CommonKeys::names().filter(|key| is_common(key))).collect();
-        self.note_unknown(table, place, &known);
+        self.note_unknown(table, place, &known, |key| key_of(kind, key).is_some() || is_common(key));
         let name = table.iter().find(|(key, _)| key.get_ref().eq_ignore_ascii_case("name")).map(|(_, value)| value);
         let name = match name.map(|value| (value, value.get_ref().as_str())) {
             None | Some((_, Some(""))) => {

@@ -377,7 +377,7 @@ fn condition() {
     assert!(!line(&system, "passwd", "bert").is_empty());
     settled(&system);
     system.write("/etc/holo/facts.d/site.toml", "site = \"north\"\n");
-    pending(&system, "would run: useradd anne");
+    pending(&system, "would run useradd anne");
     ok(&system.holo(&["apply"]));
     let made = line(&system, "passwd", "anne");
     assert!(!made.is_empty());
