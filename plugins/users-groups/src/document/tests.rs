@@ -115,3 +115,11 @@ fn what_is_wrong_with_common_keys_is_told() {
     let unknown = &parse(text.as_bytes()).unknown_keys;
     assert!(matches!(&unknown[..], [UnknownKey { key, .. }] if key == "provider"), "{unknown:?}");
 }
+
+#[test]
+fn common_keys_have_small_letters() {
+    let document = parse(b"[[user]]\nname = 'u'\nRequires = ['a:b']\nUID = 7\n");
+    let [Entry::Definition(user)] = &document.entries[..] else { panic!("{document:?}") };
+    assert_eq!((user.definition.account.number, user.common.requires.len()), (Some(7), 0));
+    assert!(matches!(&document.unknown_keys[..], [UnknownKey { key, .. }] if key == "Requires"));
+}
