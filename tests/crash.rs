@@ -7,35 +7,11 @@
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use bstr::{BString, ByteSlice};
+use holo_testing::disturb;
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial};
 use libtest_mimic::Arguments;
 use std::path::Path;
 use std::process::ExitCode;
-
-/// The system calls after which the disk, or a lock, is not what it was; and those that make it last. Opening a file is not among them, as
-/// it is mostly for reading: what a kill at the opening of a new file leaves, a kill at the call before leaves too.
-const CALLS: [&str; 20] = [
-    "write",
-    "pwrite64",
-    "copy_file_range",
-    "sendfile",
-    "ftruncate",
-    "fchmod",
-    "fchown",
-    "fchownat",
-    "renameat",
-    "renameat2",
-    "linkat",
-    "symlinkat",
-    "unlinkat",
-    "unlink",
-    "mkdirat",
-    "mkdir",
-    "rmdir",
-    "fsync",
-    "syncfs",
-    "flock",
-];
 
 /// What was in the targets before anything was applied, later, and from the package.
 const STOCK: &str = "stock line\nanother stock line\n";
@@ -188,7 +164,7 @@ fn main() -> ExitCode {
 fn kill_everywhere(story: &Story, victim: Victim) {
     let expected = undisturbed(story, victim);
     let mut kills = 0;
-    for call in CALLS {
+    for call in disturb::CALLS {
         kills += (1..).take_while(|&number| kill_once(story, victim, call, number, &expected)).count();
     }
     assert!(kills > 3, "only {kills} kills: the test does not test what it says");

@@ -57,7 +57,7 @@ fn main() -> ExitCode {
 
 fn kill_everywhere(story: &Story) {
     let expected = undisturbed(story);
-    let kills = disturb::everywhere(|call, number| {
+    let kills = disturb::everywhere(disturb::CALLS, |call, number| {
         let root = prepared(story);
         let (run, was_killed) = disturb::at(&root, &["apply"], call, number, Disturbance::Kill);
         assert!(!run.stderr_lossy().contains("panicked"), "{run}");
@@ -69,7 +69,7 @@ fn kill_everywhere(story: &Story) {
 
 fn fail_everywhere(story: &Story) {
     let expected = undisturbed(story);
-    let failures = disturb::everywhere(|call, number| {
+    let failures = disturb::everywhere(disturb::CALLS, |call, number| {
         // What it cannot read or say is another matter than a disk that is full or broken.
         let error = if call == "fsync" { "EIO" } else { "ENOSPC" };
         let root = prepared(story);

@@ -7,36 +7,14 @@
 mod support;
 
 use bstr::{BString, ByteSlice};
-use holo_testing::{Need, ScratchRoot, binaries::built, trial};
+use holo_testing::disturb::{self, Disturbance};
+use holo_testing::{ScratchRoot, trial};
 use libtest_mimic::Arguments;
 use std::fs;
 use std::process::ExitCode;
 use support::samples::{Tar, gzip, zstd};
 use support::server::{Reply, Server};
 use support::{define, sha256};
-
-/// The system calls after which the disk is not what it was, and those that make it last. What a kill at the opening of a new file leaves, a
-/// kill at the call before leaves too.
-const CALLS: [&str; 18] = [
-    "write",
-    "copy_file_range",
-    "sendfile",
-    "ftruncate",
-    "fchmod",
-    "fchown",
-    "fchownat",
-    "renameat",
-    "linkat",
-    "symlinkat",
-    "unlinkat",
-    "mkdirat",
-    "fsync",
-    "syncfs",
-    "utimensat",
-    "flock",
-    "sendto",
-    "recvfrom",
-];
 
 /// Something that happens to a root, and is killed on the way.
 struct Story {
@@ -61,7 +39,7 @@ fn main() -> ExitCode {
     let mut trials = Vec::new();
     for story in &STORIES {
         let name = format!("{}: the plugin may be killed at any system call", story.name);
-        trials.push(trial(&name, &[Need::Program("strace")], move || {
+        trials.push(trial(&name, disturb::NEEDS, move || {
             kill_everywhere(story);
             Ok(())
         }));
@@ -138,22 +116,16 @@ fn kill_everywhere(story: &Story) {
     let root = prepared(story, &server);
     assert_eq!(root.holo(&["apply"]).status, Some(0));
     let expected = tree(&root);
-    let mut kills = 0;
-    for call in CALLS {
-        kills += (1..).take_while(|&number| kill_once(story, &server, call, number, &expected)).count();
-    }
+    // In the middle of a download, too.
+    let calls = [disturb::CALLS, &["recvfrom"]].concat();
+    let kills = disturb::everywhere(&calls, |call, number| kill_once(story, &server, call, number, &expected));
     assert!(kills > 20, "only {kills} kills: the test does not test what it says");
 }
 
 /// Kills at one system call; whether there was anything to kill.
 fn kill_once(story: &Story, server: &Server, call: &str, number: usize, expected: &BString) -> bool {
     let root = prepared(story, server);
-    let log = root.join("tmp/strace");
-    let injection = format!("inject={call}:signal=SIGKILL:when={number}");
-    let strace = ["-f", "-qq", "-o", log.to_str().unwrap(), "-e", &format!("trace={call}"), "-e", &injection];
-    root.write("plugin/strace-arguments", strace.join("\n"));
-    let run = root.holo(&["apply"]);
-    fs::remove_file(root.join("plugin/strace-arguments")).unwrap();
+    let (run, was_killed) = disturb::at(&root, &["apply"], call, number, Disturbance::Kill);
     assert!(!run.stderr_lossy().contains("panicked"), "{run}");
     let moment = format!("{}, killed at {call} number {number}", story.name);
     nothing_is_torn(&root, &moment);
@@ -161,7 +133,7 @@ fn kill_once(story: &Story, server: &Server, call: &str, number: usize, expected
     assert_eq!(again.status, Some(0), "{moment}: the next apply says\n{again}\n{}", root.dump());
     let tree = tree(&root);
     assert!(tree == *expected, "{moment}: expected\n{expected}\nbut got\n{tree}");
-    fs::read(&log).is_ok_and(|log| log.contains_str("+++ killed by SIGKILL +++"))
+    was_killed
 }
 
 fn nothing_is_torn(root: &ScratchRoot, moment: &str) {
@@ -195,24 +167,7 @@ fn is_leftover(section: &[u8]) -> bool {
 }
 
 fn prepared(story: &Story, server: &Server) -> ScratchRoot {
-    let plugin = built("holo-archives");
-    let plugin = plugin.display();
-    let wrapper = format!(
-        r#"#!/bin/sh
-arguments=${{0%/*}}/strace-arguments
-if [ "$1" != info ] && [ "$1" != scan ] && [ -e "$arguments" ]; then
-    IFS='
-'
-    exec strace $(cat "$arguments") {plugin} "$@"
-fi
-exec {plugin} "$@"
-"#
-    );
-    let root = ScratchRoot::new()
-        .script("plugin/holo-archives", wrapper.as_str())
-        .holorc("plugin archives=plugin/holo-archives\n")
-        .dir("usr/share/holo/archives")
-        .dir("srv");
+    let root = disturb::configure(ScratchRoot::new(), "archives").dir("srv");
     (story.before)(&root, server);
     root
 }

@@ -2,25 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use bstr::{BString, ByteSlice};
-use holo_testing::{Need, ScratchRoot, binaries::built, trial};
+use holo_testing::disturb::{self, Disturbance};
+use holo_testing::{ScratchRoot, trial};
 use libtest_mimic::Arguments;
 use std::fs;
 use std::process::ExitCode;
-
-/// The system calls after which the disk is not what it was, and those that make it last.
-const CALLS: [&str; 11] = [
-    "write",
-    "copy_file_range",
-    "fchmod",
-    "fchown",
-    "fchownat",
-    "renameat",
-    "symlinkat",
-    "unlinkat",
-    "mkdirat",
-    "fsync",
-    "syncfs",
-];
 
 const DEFINITION: &str = "usr/share/holo/scaffold/app.toml";
 const SOURCE: &str = "usr/share/holo/scaffold/app";
@@ -46,7 +32,7 @@ fn main() -> ExitCode {
     for story in &STORIES {
         trials.push(trial(
             &format!("{}: the plugin may be killed at any system call", story.name),
-            &[Need::Program("strace")],
+            disturb::NEEDS,
             move || {
                 kill_everywhere(story);
                 Ok(())
@@ -61,23 +47,15 @@ fn kill_everywhere(story: &Story) {
     let run = root.holo(story.arguments);
     assert!(run.success(), "{run}");
     let expected = tree(&root);
-    let kills: usize =
-        CALLS.iter().map(|call| (1..).take_while(|&number| kill_once(story, call, number, &expected)).count()).sum();
+    let kills = disturb::everywhere(disturb::CALLS, |call, number| kill_once(story, call, number, &expected));
     assert!(kills > 20, "only {kills} kills: the test does not test what it says");
 }
 
 /// Kills at one system call; whether there was anything to kill.
 fn kill_once(story: &Story, call: &str, number: usize, expected: &BString) -> bool {
     let root = prepared(story);
-    let log = root.join("tmp/strace");
-    let injection = format!("inject={call}:signal=SIGKILL:when={number}");
-    let words = ["-f", "-qq", "-o", log.to_str().unwrap(), "-e", &format!("trace={call}"), "-e", &injection].join("\n");
-    root.write("plugin/strace-arguments", words);
-    let run = root.holo(story.arguments);
-    fs::remove_file(root.join("plugin/strace-arguments")).unwrap();
+    let (run, was_killed) = disturb::at(&root, story.arguments, call, number, Disturbance::Kill);
     assert!(!run.stderr_lossy().contains("panicked"), "{run}");
-    let was_killed = fs::read(&log).is_ok_and(|log| log.contains_str("+++ killed by SIGKILL +++"));
-    let _ = fs::remove_file(&log);
     let moment = format!("{}, killed at {call} number {number}", story.name);
     if let Ok(entries) = fs::read_dir(root.join("etc/app")) {
         for path in entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
@@ -103,23 +81,7 @@ fn tree(root: &ScratchRoot) -> BString {
 }
 
 fn prepared(story: &Story) -> ScratchRoot {
-    let plugin = built("holo-scaffold");
-    let plugin = plugin.display();
-    let wrapper = format!(
-        r#"#!/bin/sh
-arguments=${{0%/*}}/strace-arguments
-if [ "$1" = session ] && [ -e "$arguments" ]; then
-    IFS='
-'
-    exec strace $(cat "$arguments") {plugin} "$@"
-fi
-exec {plugin} "$@"
-"#
-    );
-    let root = ScratchRoot::new()
-        .binary(built("holo"))
-        .script("plugin/holo-scaffold", wrapper.as_str())
-        .holorc("plugin scaffold=plugin/holo-scaffold\n")
+    let root = disturb::configure(ScratchRoot::new(), "scaffold")
         .dir("var/lib/holo/scaffold")
         .file("etc/app/found", "theirs\n")
         .file("etc/app/foreign", "theirs\n")
