@@ -1,7 +1,6 @@
 //! Removes what was made, and puts back what was there before.
 
 use crate::entity::Stop;
-use crate::made::sum;
 use crate::record::{Record, Store, is_kept, keep, put_back};
 use crate::tree::{Refusal, Site};
 use holo_plugin::error::PathError;
@@ -141,7 +140,10 @@ impl Removal<'_> {
                 return Err(Stop::Failed(format!("{} is not a manageable file", place.shown().display())));
             }
         }
-        if looks.kind == Kind::File && record.fetched().next().is_some() && record.knows(&sum(place)?) {
+        if looks.kind == Kind::File
+            && record.fetched().next().is_some()
+            && record.knows(&self.store.known.sums(place, None)?.sha256)
+        {
             Ok(Found::Ours)
         } else if is_kept(place, &self.store.kept_download(self.id))? {
             Ok(Found::Base)

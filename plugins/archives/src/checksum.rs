@@ -75,6 +75,24 @@ impl Sums {
         Ok(Sums { sha256: hex(&sha256.finalize()), sha512: sha512.map(|sum| hex(&sum.finalize())) })
     }
 
+    /// What is recorded: the SHA-256, and the SHA-512 if it was found out.
+    pub(crate) fn in_words(&self) -> String {
+        self.sha512.as_ref().map_or_else(|| self.sha256.clone(), |sha512| format!("{} {sha512}", self.sha256))
+    }
+
+    /// Understands what is recorded.
+    pub(crate) fn parse(words: &str) -> Option<Sums> {
+        let (sha256, sha512) = words.split_once(' ').map_or((words, None), |(one, other)| (one, Some(other)));
+        let is_sum = |sum: &str, length| sum.len() == length && sum.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let is_sound = is_sum(sha256, 64) && sha512.is_none_or(|sum| is_sum(sum, 128));
+        is_sound.then(|| Sums { sha256: sha256.to_owned(), sha512: sha512.map(str::to_owned) })
+    }
+
+    /// Whether it says anything of what was wanted.
+    pub(crate) fn can_tell(&self, wanted: &Checksum) -> bool {
+        wanted.algorithm == Algorithm::Sha256 || self.sha512.is_some()
+    }
+
     /// Whether this is what was wanted; if it is not, what it is.
     pub(crate) fn matches(&self, wanted: &Checksum) -> Result<(), String> {
         let (name, found) = match wanted.algorithm {

@@ -5,6 +5,7 @@ mod part;
 
 use crate::address::{Address, Credentials};
 use crate::checksum::{Checksum, Sums};
+use crate::known::Known;
 use http::{Answer, Client, Failure};
 use part::Part;
 use serde::{Deserialize, Serialize};
@@ -47,7 +48,9 @@ pub(crate) struct Request<'a> {
     pub(crate) credentials: Option<Credentials>,
     pub(crate) checksum: Option<Checksum>,
     /// What we have already, if it is still what we want unless the server says otherwise.
-    pub(crate) known: Option<Known>,
+    pub(crate) earlier: Option<Earlier>,
+    /// Sums of files that need not be read again.
+    pub(crate) sums: &'a Known,
     /// When it has to be done.
     pub(crate) deadline: Option<Instant>,
     pub(crate) timeouts: Timeouts,
@@ -55,7 +58,7 @@ pub(crate) struct Request<'a> {
 
 /// A download that is there.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct Earlier {
     pub(crate) sha256: String,
     pub(crate) validators: Validators,
 }
@@ -115,17 +118,15 @@ fn copy(
     output: &mut Output<'_>,
 ) -> Result<Download, String> {
     let words = |error: holo_plugin::error::PathError| error.to_string();
-    let open = || Tree::open(host.root())?.place(path).followed()?.open();
-    let mut from = open().map_err(words)?;
+    let source = Tree::open(host.root()).and_then(|root| root.place(path).followed()).map_err(words)?;
+    let mut from = source.open().map_err(words)?;
     if !from.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return Err("it is not a regular file".to_owned());
     }
-    if let Some(known) = &request.known {
-        let sums = Sums::of(&mut from, None).map_err(|error| reason(&error))?;
-        if sums.sha256 == known.sha256 {
-            return Ok(Download::Unmodified);
-        }
-        io::Seek::rewind(&mut from).map_err(|error| reason(&error))?;
+    if let Some(earlier) = &request.earlier
+        && request.sums.sums(&source, None).map_err(words)?.sha256 == earlier.sha256
+    {
+        return Ok(Download::Unmodified);
     }
     let mut part = Part::new(place)?;
     let mut meter = Meter::of_bytes("copying", from.metadata().ok().map(|metadata| metadata.len()));

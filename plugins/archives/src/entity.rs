@@ -61,21 +61,26 @@ impl ArchiveEntity {
 
     fn try_apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
         self.hold(host)?;
-        let store = Store::open(host)?;
+        let store = Store::open(host, &self.id)?;
         let report = self.report();
         let removal = absent::Removal { store: &store, id: &self.id, path: self.path(), report: &report };
-        match &self.defined {
-            Defined::Nowhere(_) => removal.scrub(mode.force, output),
-            Defined::As(archive, _) if archive.ensure == Ensure::Absent => removal.remove(mode.force, output),
+        let changes = match &self.defined {
+            Defined::Nowhere(_) => removal.scrub(mode.force, output)?,
+            Defined::As(archive, _) if archive.ensure == Ensure::Absent => removal.remove(mode.force, output)?,
             Defined::As(archive, timeout) => {
-                Present { host, store: &store, id: &self.id, archive, timeout: *timeout, report: &report }
-                    .apply(mode.force, output)
+                let present =
+                    Present { host, store: &store, id: &self.id, archive, timeout: *timeout, report: &report };
+                let changes = present.apply(mode.force, output)?;
+                store.known.keep();
+                return Ok(changes);
             }
-        }
+        };
+        store.known.forget()?;
+        Ok(changes)
     }
 
     fn try_check(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
-        let store = Store::open(host)?;
+        let store = Store::open(host, &self.id)?;
         let report = self.report();
         let removal = absent::Removal { store: &store, id: &self.id, path: self.path(), report: &report };
         match &self.defined {

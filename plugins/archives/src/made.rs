@@ -1,7 +1,7 @@
 //! What we made at a path, and whether it is still that.
 
-use crate::checksum::Sums;
-use holo_plugin::error::{PathError, Result};
+use crate::known::Known;
+use holo_plugin::error::Result;
 use holo_plugin::{Kind, Looks, Place};
 
 /// Who owns what we make; what is not given is whoever we are.
@@ -42,7 +42,7 @@ impl Made {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub(crate) fn is_at(&self, place: &Place) -> Result<bool> {
+    pub(crate) fn is_at(&self, place: &Place, known: &Known) -> Result<bool> {
         let Some(looks) = place.looks()? else { return Ok(false) };
         match &self.thing {
             Thing::Directory { .. } => Ok(looks.kind == Kind::Directory),
@@ -52,17 +52,8 @@ impl Made {
             Thing::File { mode, size, sha256 } => {
                 let is_alike =
                     looks.kind == Kind::File && (looks.mode, looks.size) == (*mode, *size) && self.owner.owns(&looks);
-                Ok(is_alike && *sha256 == sum(place)?)
+                Ok(is_alike && *sha256 == known.sums(place, None)?.sha256)
             }
         }
     }
-}
-
-/// The SHA-256 of the file at a place.
-///
-/// # Errors
-/// If it cannot be read.
-pub(crate) fn sum(place: &Place) -> Result<String> {
-    let failed = |error| PathError::new("read", place.shown(), error);
-    Ok(Sums::of(&mut place.open()?, None).map_err(failed)?.sha256)
 }

@@ -9,6 +9,7 @@ mod download;
 mod entity;
 mod extract;
 mod format;
+mod known;
 mod limits;
 mod made;
 mod manifest;

@@ -2,6 +2,7 @@
 
 use crate::checksum::sha256;
 use crate::download::Validators;
+use crate::known::Known;
 use holo_plugin::error::Result;
 use holo_plugin::memory::Memory;
 use holo_plugin::{Durability, Host, Image, Place, Tree, Unmanageable};
@@ -62,17 +63,21 @@ impl Record {
 pub(crate) struct Store {
     pub(crate) root: Arc<Tree>,
     pub(crate) memory: Memory,
+    pub(crate) known: Known,
     state: Arc<Tree>,
 }
 
 const KEPT: &str = "kept";
 const TREES: &str = "trees";
+const KNOWN: &str = "known";
 const TEMPORARY: &str = ".new";
 
 impl Store {
-    pub(crate) fn open(host: &Host) -> Result<Store> {
+    /// That of an entity.
+    pub(crate) fn open(host: &Host, id: &str) -> Result<Store> {
         let state = Tree::open(host.state_dir())?;
-        Ok(Store { root: Tree::open(host.root())?, memory: Memory::open(host)?, state })
+        let known = Known::at(state.place(&Path::new(KNOWN).join(name(id, ""))), !host.verifies());
+        Ok(Store { root: Tree::open(host.root())?, memory: Memory::open(host)?, known, state })
     }
 
     /// Where the list of what was extracted to a directory is.

@@ -120,7 +120,7 @@ impl<'a> Site<'a> {
     /// Whether what is at a place is what we made there or, while that is on its way, what was there before.
     fn is_ours(&self, path: &Path, place: &Place, states: &[Made]) -> Result<bool, PathError> {
         for made in states {
-            if made.is_at(place)? {
+            if made.is_at(place, &self.store.known)? {
                 return Ok(true);
             }
         }

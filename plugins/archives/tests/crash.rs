@@ -163,7 +163,11 @@ fn tree(root: &ScratchRoot) -> BString {
 
 fn is_leftover(section: &[u8]) -> bool {
     let is_folder = |path: &str| section.contains_str(format!("directory 0755 ./var/lib/holo/archives/{path}\n"));
-    section.contains_str(" ./tmp") || is_folder("") || is_folder("base/")
+    // What need not be read again depends on how much time passes.
+    section.contains_str(" ./tmp")
+        || section.contains_str(" ./var/lib/holo/archives/known/")
+        || is_folder("")
+        || is_folder("base/")
 }
 
 fn prepared(story: &Story, server: &Server) -> ScratchRoot {

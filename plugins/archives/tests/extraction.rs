@@ -232,6 +232,43 @@ fn a_persons_changes_need_force_and_missing_files_do_not() {
 }
 
 #[test]
+fn what_is_known_is_not_read_again_and_a_change_is_seen_all_the_same() {
+    let root = root(DEFINITION).file("usr/share/app", gzip(&first().end()));
+    apply(&root);
+    // What has just been changed may change again without showing.
+    settled(&root);
+    assert!(!root.exists("var/lib/holo/archives/known"));
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    settled(&root);
+    let [record] = &listing(&root, "var/lib/holo/archives/known")[..] else { panic!("{}", root.dump()) };
+    let record = format!("var/lib/holo/archives/known/{}", record.split(' ').next().unwrap());
+    // Length and time stay the same, but not what the file system says.
+    let conf = root.join("opt/app/app-1/etc/app.conf");
+    let modified = fs::metadata(&conf).unwrap().modified().unwrap();
+    let write = |content: &str| {
+        fs::write(&conf, content).unwrap();
+        fs::File::options().write(true).open(&conf).unwrap().set_modified(modified).unwrap();
+    };
+    write("two\n");
+    fails(&root, "app-1/etc/app.conf");
+    write("one\n");
+    settled(&root);
+    // The record is believed, unless everything is to be verified.
+    let sum = sha256(b"one\n").split_off("sha256:".len());
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    settled(&root);
+    let forged = root.read(&record).to_string().replace(&sum, &"0".repeat(sum.len()));
+    root.write(&record, &forged);
+    fails(&root, "app-1/etc/app.conf");
+    root.write(&record, &forged);
+    let verified = root.holo(&["apply", "--verify"]);
+    assert!(verified.success() && verified.stdout.is_empty(), "{verified}");
+    fs::remove_file(root.join("usr/share/holo/archives/10-test.toml")).unwrap();
+    apply(&root);
+    assert!(!root.exists("var/lib/holo/archives/known"), "{}", root.dump());
+}
+
+#[test]
 fn a_failed_extraction_is_tried_again() {
     let broken = {
         let mut bytes = gzip(&first().end());

@@ -136,11 +136,11 @@ impl<'a> Client<'a> {
             if let Some(validator) = if_range {
                 builder = builder.header(header::IF_RANGE, validator);
             }
-        } else if let Some(known) = &self.request.known {
-            if let Some(etag) = &known.validators.etag {
+        } else if let Some(earlier) = &self.request.earlier {
+            if let Some(etag) = &earlier.validators.etag {
                 builder = builder.header(header::IF_NONE_MATCH, etag);
             }
-            if let Some(time) = &known.validators.last_modified {
+            if let Some(time) = &earlier.validators.last_modified {
                 builder = builder.header(header::IF_MODIFIED_SINCE, time);
             }
         }
@@ -165,7 +165,7 @@ impl<'a> Client<'a> {
                     range.ok_or_else(|| Failure::Permanent("206 without a usable Content-Range".to_owned()))?;
                 (start, total.or_else(|| length.and_then(|length: u64| length.checked_add(start))))
             }
-            StatusCode::NOT_MODIFIED if offset == 0 && self.request.known.is_some() => return Ok(Answer::Unmodified),
+            StatusCode::NOT_MODIFIED if offset == 0 && self.request.earlier.is_some() => return Ok(Answer::Unmodified),
             StatusCode::RANGE_NOT_SATISFIABLE if offset > 0 => return Ok(Answer::Unsatisfiable),
             StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
                 return Err(Failure::Transient(format!("the server says {status}")));

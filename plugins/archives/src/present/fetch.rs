@@ -3,7 +3,7 @@
 use super::Present;
 use super::look::{Current, Situation, Wanted};
 use crate::address::Credentials;
-use crate::download::{self, Download, Known, Request, Timeouts, Validators, Whole};
+use crate::download::{self, Download, Earlier, Request, Timeouts, Validators, Whole};
 use crate::entity::Stop;
 use crate::made::Owner;
 use crate::record::{Fetched, keep};
@@ -74,7 +74,7 @@ impl Present<'_> {
         }
         self.prepare(situation)?;
         let sha256 = known.sha256.clone();
-        let known = Known { sha256: known.sha256, validators: known.validators };
+        let known = Earlier { sha256: known.sha256, validators: known.validators };
         let known = (is_file || !known.validators.is_empty()).then_some(known);
         match self.download(known, situation, output) {
             Ok(Download::Unmodified) => Ok(None),
@@ -96,7 +96,7 @@ impl Present<'_> {
 
     fn download(
         &self,
-        known: Option<Known>,
+        known: Option<Earlier>,
         situation: &Situation<'_>,
         output: &mut Output<'_>,
     ) -> Result<Download, String> {
@@ -107,7 +107,8 @@ impl Present<'_> {
             headers,
             credentials: self.credentials()?,
             checksum: self.archive.checksum(),
-            known,
+            earlier: known,
+            sums: &self.store.known,
             deadline: self.timeout.map(|timeout| Instant::now() + timeout),
             timeouts: Timeouts::default(),
         };

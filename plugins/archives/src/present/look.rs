@@ -5,7 +5,7 @@ use crate::checksum::Sums;
 use crate::entity::Stop;
 use crate::record::{Fetched, Record, is_kept};
 use crate::tree::{Drift, Site};
-use holo_plugin::error::{PathError, reason};
+use holo_plugin::error::PathError;
 use holo_plugin::memory::Remembered;
 use holo_plugin::{Kind, Looks, Place};
 use std::fs::File;
@@ -106,9 +106,8 @@ impl<'a> Present<'a> {
     }
 
     fn read(&self, place: &Place, looks: Looks) -> Result<Current, Stop> {
-        let mut file = place.open()?;
-        let sums = Sums::of(&mut file, self.archive.checksum().as_ref())
-            .map_err(|error| Stop::Failed(format!("read {}: {}", place.shown().display(), reason(&error))))?;
+        let sums = self.store.known.sums(place, self.archive.checksum().as_ref())?;
+        let file = place.open()?;
         Ok(Current { file, sums, looks })
     }
 

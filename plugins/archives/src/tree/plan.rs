@@ -81,7 +81,7 @@ impl Site<'_> {
         plan.made.insert(path.to_owned(), made.clone());
         if made.is_directory() {
             plan.directories.push(path.to_owned());
-        } else if !made.is_at(&place)? {
+        } else if !made.is_at(&place, &self.store.known)? {
             plan.moved.push(path.to_owned());
         }
         Ok(())
@@ -101,7 +101,7 @@ impl Site<'_> {
         }
         match known {
             Some(states) => {
-                if !self.is_ours(path, place, states)? && !made.is_at(place)? {
+                if !self.is_ours(path, place, states)? && !made.is_at(place, &self.store.known)? {
                     plan.losses.push(path.to_owned());
                 }
             }
