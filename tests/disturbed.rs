@@ -1,7 +1,7 @@
 //! Kills plugins at every system call that changes something, and lets calls fail, and demands that the next apply puts everything right.
 //!
-//! This is for plugins that keep little of their own, beside what they ask of the system: accounts, keys, units and scripts. Those that
-//! make files have such tests of their own, with what was torn; `tests/crash.rs` kills the dispatcher as well.
+//! This is for plugins that keep little of their own, beside what they ask of the system: accounts, keys, packages, units and scripts. Those
+//! that make files have such tests of their own, with what was torn; `tests/crash.rs` kills the dispatcher as well.
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use bstr::BString;
@@ -19,13 +19,16 @@ struct Story {
     before: fn(&ScratchRoot),
 }
 
-const STORIES: [Story; 10] = [
+const STORIES: [Story; 13] = [
     Story { name: "accounts are made", plugin: "users-groups", before: accounts },
     Story { name: "accounts are changed", plugin: "users-groups", before: changed_accounts },
     Story { name: "accounts are scrubbed", plugin: "users-groups", before: scrubbed_accounts },
     Story { name: "keys are added", plugin: "ssh-keys", before: keys },
     Story { name: "keys are changed", plugin: "ssh-keys", before: changed_keys },
     Story { name: "keys are removed", plugin: "ssh-keys", before: removed_keys },
+    Story { name: "packages are said to be installed", plugin: "packages", before: packages },
+    Story { name: "packages are changed", plugin: "packages", before: changed_packages },
+    Story { name: "packages are as before again", plugin: "packages", before: scrubbed_packages },
     Story { name: "units are enabled", plugin: "services", before: units },
     Story { name: "units are enabled and disabled", plugin: "services", before: changed_units },
     Story { name: "units are as before again", plugin: "services", before: scrubbed_units },
@@ -91,7 +94,8 @@ fn undisturbed(story: &Story) -> BString {
 /// Everything but an empty folder that nothing looks into any more: the one of the records, if the kill came after the last of them was
 /// gone, and systemctl's.
 fn tree(root: &ScratchRoot) -> BString {
-    let folders = ["var/lib/holo/services/base", "etc/systemd/system/multi-user.target.wants"];
+    let folders =
+        ["var/lib/holo/packages/base", "var/lib/holo/services/base", "etc/systemd/system/multi-user.target.wants"];
     for folder in folders {
         let _ = std::fs::remove_dir(root.join(folder));
     }
@@ -164,6 +168,32 @@ fn removed_keys(root: &ScratchRoot) {
     changed_keys(root);
     applied(root);
     std::fs::remove_file(root.join(KEYS)).unwrap();
+}
+
+const PACKAGES: &str = "usr/share/holo/packages/01.toml";
+
+/// No package manager: what it would be told is remembered like what is there.
+fn packages(root: &ScratchRoot) {
+    root.write("etc/os-release", "ID=debian\n");
+    root.write(
+        PACKAGES,
+        "[[package]]\nname = \"apple\"\n[[package]]\nname = \"bread\"\nensure = \"1.2\"\nhold = true\n[[package]]\nname = \"cheese\"\n",
+    );
+}
+
+fn changed_packages(root: &ScratchRoot) {
+    packages(root);
+    applied(root);
+    root.write(
+        PACKAGES,
+        "[[package]]\nname = \"apple\"\nensure = \"absent\"\n[[package]]\nname = \"bread\"\nensure = \"1.3\"\nhold = false\n[[package]]\nname = \"dates\"\n",
+    );
+}
+
+fn scrubbed_packages(root: &ScratchRoot) {
+    packages(root);
+    applied(root);
+    std::fs::remove_file(root.join(PACKAGES)).unwrap();
 }
 
 const UNITS: &str = "usr/share/holo/services/01.toml";

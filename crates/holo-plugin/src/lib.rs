@@ -67,7 +67,7 @@ pub use host::Host;
 pub use image::{Content, Image, Stamp, Unmanageable};
 pub use meter::Meter;
 pub use output::{Output, Sink};
-pub use place::{Kind, Looks, Place, Tree, settle};
+pub use place::{Kind, Looks, OnDisk, Place, Tree, settle};
 pub use plugin::{Applied, Entity, FilePair, ForceTo, Job, Mode, Plugin, ScanError, SetAnswers, Verdict};
 pub use serve::serve;
 

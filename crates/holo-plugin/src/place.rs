@@ -1,8 +1,10 @@
 //! Places for files: a name in a directory below a root, and what can be done there safely.
 
 mod directories;
+mod replacement;
 
 pub use directories::{Kind, Looks, settle};
+pub use replacement::OnDisk;
 
 use crate::directory::{self, Links};
 use crate::error::{PathError, Result, at};

@@ -6,17 +6,16 @@
 
 use crate::checksum::{Checksum, Sums, sha256};
 use holo_plugin::error::{PathError, Result};
-use holo_plugin::{Place, Stamp};
+use holo_plugin::{OnDisk, Place, Stamp};
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::Path;
 use std::time::SystemTime;
 
 /// What the file begins with. The number goes up when anything of format or meaning changes.
 const HEADER: &str = "holo-archives known sums 1";
-const TEMPORARY: &str = ".new";
 /// So many digits of a sum: nobody makes two stamps that have them in common.
 const KEY_SIZE: usize = 32;
 
@@ -102,16 +101,7 @@ impl Known {
             let _ = writeln!(text, "{key} {}", sums.in_words());
         }
         let _ = writeln!(text, "{}", seen.len());
-        self.place.create_folder()?;
-        let temporary = self.place.temporary(TEMPORARY);
-        let written = temporary.create().and_then(|mut file| {
-            file.write_all(text.as_bytes()).map_err(|error| PathError::new("write", temporary.shown(), error))
-        });
-        let moved = written.and_then(|()| temporary.rename_to(&self.place));
-        if moved.is_err() {
-            let _ = temporary.remove();
-        }
-        moved
+        self.place.replace(text.as_bytes(), 0o600, OnDisk::Nothing)
     }
 
     /// Removes the record.
@@ -119,7 +109,7 @@ impl Known {
     /// # Errors
     /// If it is there, and cannot be removed.
     pub(crate) fn forget(&self) -> Result<()> {
-        self.place.temporary(TEMPORARY).remove()?;
+        self.place.replacement().remove()?;
         self.place.remove()?;
         self.place.remove_empty_folders(Path::new(""));
         Ok(())

@@ -2,15 +2,14 @@
 
 use crate::made::{Made, Owner, Thing};
 use holo_plugin::error::{PathError, Result};
-use holo_plugin::{Durability, Place};
+use holo_plugin::{OnDisk, Place};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-const TEMPORARY: &str = ".new";
 const RECIPE: &str = "# from ";
 const UNFINISHED: &str = "# unfinished";
 
@@ -44,13 +43,7 @@ impl Manifest {
     /// # Errors
     /// If it cannot be written; then the old one is still there.
     pub(crate) fn save(&self, place: &Place) -> Result<()> {
-        place.create_folder()?;
-        let temporary = place.temporary(TEMPORARY);
-        let failed = |error| PathError::new("write", temporary.shown(), error);
-        temporary.create()?.write_all(self.to_text().as_bytes()).map_err(failed)?;
-        Durability::Each.sync([&temporary], [])?;
-        temporary.rename_to(place)?;
-        Durability::Each.sync([], [place])
+        place.replace(self.to_text().as_bytes(), 0o600, OnDisk::New)
     }
 
     fn to_text(&self) -> String {

@@ -1,9 +1,9 @@
 //! Which commands test mode has said to be run, so that the next apply finds them done.
 
 use holo_plugin::error::{PathError, Result};
-use holo_plugin::{Host, Place, Tree};
+use holo_plugin::{Host, OnDisk, Place, Tree};
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::Path;
 
 /// In the state directory: a name a line.
@@ -39,10 +39,7 @@ impl Mocks {
 
     fn write(&self) -> Result<()> {
         let text: String = self.names.iter().flat_map(|name| [name, "\n"]).collect();
-        let staged = self.place.temporary(".new");
-        let written = staged.create()?.write_all(text.as_bytes());
-        written.map_err(|error| PathError::new("write", staged.shown(), error))?;
-        staged.rename_to(&self.place)
+        self.place.replace(text.as_bytes(), 0o600, OnDisk::Nothing)
     }
 }
 

@@ -2,17 +2,17 @@
 
 use crate::model::{Installed, Instance, Kind, Mark, Request, Status};
 use crate::system::Problem;
-use holo_plugin::Host;
-use holo_plugin::error::{PathError, reason};
+use holo_plugin::error::{PathError, Result as PathResult};
+use holo_plugin::{Host, OnDisk, Place, Tree};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::PathBuf;
+use std::io::{self, BufReader};
+use std::path::Path;
 
 /// What is installed, as it is remembered in the plugin's state.
 #[derive(Debug)]
 pub(crate) struct Mock {
-    path: PathBuf,
+    place: Place,
     packages: BTreeMap<String, Entry>,
 }
 
@@ -34,14 +34,7 @@ struct Entry {
 
 impl Mock {
     pub(crate) fn open(host: &Host, provider: &str) -> Result<Mock, Problem> {
-        let path = host.state_dir().join(format!("mock-{provider}.json"));
-        let packages = match fs::read(&path) {
-            Ok(text) => serde_json::from_slice(&text).map_err(|error| error.to_string()),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BTreeMap::new()),
-            Err(error) => Err(reason(&error)),
-        };
-        let packages = packages.map_err(|error| Problem::new(format!("read {}: {error}", path.display())))?;
-        Ok(Mock { path, packages })
+        read(host, provider).map_err(|error| Problem::new(error.to_string()))
     }
 
     pub(crate) fn installed(&self) -> Installed {
@@ -61,23 +54,25 @@ impl Mock {
 
     /// Does what was asked for, to what is remembered.
     pub(crate) fn transact(&mut self, request: &Request) -> Result<(), Problem> {
+        let mut packages = self.packages.clone();
         for item in &request.items {
             let id = item.key.to_string();
             if request.kind == Kind::Install {
-                let entry = self.packages.entry(id).or_default();
+                let entry = packages.entry(id).or_default();
                 entry.name.clone_from(&item.key.name);
                 entry.arch = item.key.arch.clone().unwrap_or_default();
                 entry.version = item.version.clone().unwrap_or_default();
             } else {
-                self.packages.remove(&id);
+                packages.remove(&id);
             }
         }
-        self.keep()
+        self.keep(packages)
     }
 
     pub(crate) fn mark(&mut self, mark: Mark, items: &[crate::model::Item]) -> Result<(), Problem> {
+        let mut packages = self.packages.clone();
         for item in items {
-            let Some(entry) = self.packages.get_mut(&item.key.to_string()) else { continue };
+            let Some(entry) = packages.get_mut(&item.key.to_string()) else { continue };
             match mark {
                 Mark::Held => entry.held = true,
                 Mark::Released => entry.held = false,
@@ -85,22 +80,33 @@ impl Mock {
                 Mark::Automatic => entry.automatic = true,
             }
         }
-        self.keep()
+        self.keep(packages)
     }
 
-    fn keep(&self) -> Result<(), Problem> {
-        let failed = |error: std::io::Error| Problem::new(PathError::new("write", &self.path, error).to_string());
-        if self.packages.is_empty() {
-            return match fs::remove_file(&self.path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(failed(error)),
-                _ => Ok(()),
-            };
-        }
-        if let Some(folder) = self.path.parent() {
-            fs::create_dir_all(folder).map_err(failed)?;
-        }
-        let mut text = serde_json::to_vec_pretty(&self.packages).map_err(|error| failed(error.into()))?;
-        text.push(b'\n');
-        fs::write(&self.path, text).map_err(failed)
+    /// Remembers that these are there from now on; what cannot be written has not happened.
+    fn keep(&mut self, packages: BTreeMap<String, Entry>) -> Result<(), Problem> {
+        self.write(&packages).map_err(|error| Problem::new(error.to_string()))?;
+        self.packages = packages;
+        Ok(())
     }
+
+    fn write(&self, packages: &BTreeMap<String, Entry>) -> PathResult<()> {
+        if packages.is_empty() {
+            return self.place.remove();
+        }
+        let failed = |error| PathError::new("write", self.place.shown(), io::Error::from(error));
+        let mut text = serde_json::to_vec_pretty(packages).map_err(failed)?;
+        text.push(b'\n');
+        self.place.replace(&text, 0o644, OnDisk::Whole)
+    }
+}
+
+fn read(host: &Host, provider: &str) -> PathResult<Mock> {
+    let place = Tree::open(host.state_dir())?.place(Path::new(&format!("mock-{provider}.json")));
+    let failed = |error| PathError::new("read", place.shown(), io::Error::from(error));
+    let packages = match place.open_if_file()? {
+        Some(file) => serde_json::from_reader(BufReader::new(file)).map_err(failed)?,
+        None => BTreeMap::new(),
+    };
+    Ok(Mock { place, packages })
 }

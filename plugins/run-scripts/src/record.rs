@@ -3,12 +3,12 @@
 use crate::comments;
 use bstr::ByteSlice;
 use holo_plugin::error::{PathError, Result};
-use holo_plugin::{Host, Place, Tree};
+use holo_plugin::{Host, OnDisk, Place, Tree};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
-use std::io::{Read, Write as _};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -70,10 +70,7 @@ impl Record {
         let lines = self.known.iter().map(|(name, Sum(sum))| [sum.as_bytes(), b" ", name.as_bytes(), b"\n"].concat());
         let text = lines.collect::<Vec<_>>().concat();
         // Whoever loses this only runs scripts once more, so it need not be on disk, but it must never be half of it.
-        let staged = self.place.temporary(".new");
-        let written = staged.create()?.write_all(&text);
-        written.map_err(|error| PathError::new("write", staged.shown(), error))?;
-        staged.rename_to(&self.place)
+        self.place.replace(&text, 0o600, OnDisk::Whole)
     }
 }
 

@@ -2,11 +2,10 @@
 
 use bstr::{BString, ByteSlice};
 use holo_plugin::error::{PathError, Result};
-use holo_plugin::{Durability, Host, Place, Tree};
+use holo_plugin::{Host, OnDisk, Place, Tree};
 use std::collections::BTreeSet;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 const NAME: &str = "provisioned-entities";
@@ -62,14 +61,7 @@ impl HeldRecord {
     }
 
     fn write(&self) -> Result<()> {
-        let place = &self.record.place;
-        let temporary = place.temporary(".new");
         let text: Vec<u8> = self.record.entities.iter().flat_map(|id| [id.as_slice(), b"\n"].concat()).collect();
-        let mut file = temporary.create()?;
-        let written = file.write_all(&text).and_then(|()| file.set_permissions(PermissionsExt::from_mode(0o644)));
-        written.map_err(|error| PathError::new("write", temporary.shown(), error))?;
-        Durability::Each.sync(std::slice::from_ref(&temporary), &[])?;
-        temporary.rename_to(place)?;
-        Durability::Each.sync(&[], std::slice::from_ref(place))
+        self.record.place.replace(&text, 0o644, OnDisk::New)
     }
 }

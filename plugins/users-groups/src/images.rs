@@ -3,18 +3,14 @@
 use crate::account::{Account, AccountId, Kind};
 use crate::document::{self, Entry};
 use holo_plugin::error::{PathError, Result};
-use holo_plugin::{Durability, Host, Place, Tree};
+use holo_plugin::{Durability, Host, OnDisk, Place, Tree};
 use std::fmt::Write as _;
-use std::fs::Permissions;
-use std::io::{Read, Write as _};
+use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
 const SUFFIX: &str = ".toml";
-/// What is being written. Whatever has this name is no image.
-const NEW_SUFFIX: &str = ".new";
 
 /// Of which moment an image is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,18 +88,11 @@ impl Images {
         if read(&place)?.is_some_and(|known| known == text.as_bytes()) {
             return Ok(());
         }
-        let made = place.create_folder()?;
-        let new = place.temporary(NEW_SUFFIX);
-        let mut file = new.create()?;
-        let written =
-            file.write_all(text.as_bytes()).and_then(|()| file.set_permissions(Permissions::from_mode(0o644)));
-        written.map_err(|error| PathError::new("write", new.shown(), error))?;
-        Durability::Each.sync([&new], &made)?;
-        new.rename_to(&place)?;
-        match moment {
-            Moment::Base => Durability::Each.sync([], [&place]),
-            Moment::Provisioned => Ok(()),
-        }
+        let on_disk = match moment {
+            Moment::Base => OnDisk::New,
+            Moment::Provisioned => OnDisk::Whole,
+        };
+        place.replace(text.as_bytes(), 0o644, on_disk)
     }
 
     /// Removes an image, if there is one.

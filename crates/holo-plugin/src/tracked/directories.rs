@@ -1,15 +1,12 @@
 //! The directories that we made on the way to something, and that go when nothing is in them any more.
 
-use crate::Durability;
 use crate::error::{PathError, Result};
-use crate::place::Place;
+use crate::place::{OnDisk, Place};
 use bstr::{BString, ByteSlice};
 use holo_protocol::Text;
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
-
-const TEMPORARY: &str = ".new";
 
 /// A list on disk, shared by all entities: who of them was the first to need a directory does not matter.
 #[derive(Debug)]
@@ -70,7 +67,7 @@ impl OwnDirectories {
 
     /// Removes what a killed run has left half written.
     pub(super) fn tidy(&self) -> Result<()> {
-        self.file.temporary(TEMPORARY).remove()
+        self.file.replacement().remove()
     }
 
     fn write(&self) -> Result<()> {
@@ -78,13 +75,8 @@ impl OwnDirectories {
             return self.file.remove();
         }
         let texts: Vec<Text> = self.paths.iter().cloned().map(Text).collect();
-        let temporary = self.file.temporary(TEMPORARY);
-        temporary.create_folder()?;
-        let failed = |error: io::Error| PathError::new("write", temporary.shown(), error);
-        let text = serde_json::to_vec_pretty(&texts).map_err(|error| failed(error.into()))?;
-        temporary.create()?.write_all(&text).map_err(failed)?;
-        Durability::Each.sync([&temporary], [])?;
-        temporary.rename_to(&self.file)?;
-        Durability::Each.sync([], [&self.file])
+        let failed = |error| PathError::new("write", self.file.shown(), io::Error::from(error));
+        let text = serde_json::to_vec_pretty(&texts).map_err(failed)?;
+        self.file.replace(&text, 0o600, OnDisk::New)
     }
 }

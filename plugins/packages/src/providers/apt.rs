@@ -44,9 +44,10 @@ impl Provider for Apt {
 
     fn validate(&self, key: &Key) -> Result<(), String> {
         let fits = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "+-.".contains(letter);
-        if key.name.len() < 2 || !key.name.chars().all(fits) {
+        let begins_well = key.name.starts_with(|letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit());
+        if key.name.len() < 2 || !begins_well || !key.name.chars().all(fits) {
             return Err(format!(
-                "{key} is no name of a Debian package: only small letters, digits and +-. can be in one"
+                "{key} is no name of a Debian package: it can only be of small letters, digits and +-., two or more, and +-. not the first"
             ));
         }
         Ok(())
