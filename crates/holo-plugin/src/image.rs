@@ -1,14 +1,15 @@
 //! Images of files: what a file or symlink is, with its mode and owner; and stamps, by which a change is seen without reading.
 
 use crate::directory;
-use crate::error::{PathError, Result, at};
+use crate::error::{PathError, Result};
 use crate::place::Place;
 use rustix::fs::{FileType, Gid, Mode, Stat, Uid};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const BUFFER_SIZE: usize = 1 << 16;
+const SMALLEST_BUFFER: usize = 1 << 12;
 /// The bits of a mode that are the file's own: permissions, set-user-ID, set-group-ID, sticky.
 const MODE_BITS: u32 = 0o7777;
 /// FAT counts time in steps of so many seconds; no file system that Linux knows has larger ones.
@@ -87,12 +88,17 @@ impl Image {
     /// If a content cannot be read.
     pub fn equals_all(&self, others: &[&Image]) -> Result<bool> {
         let mut places = Vec::with_capacity(others.len());
+        let own_place = match &self.content {
+            Content::File { place, .. } => Some(place),
+            Content::Symlink(_) => None,
+        };
         for other in others {
             let is_alike = (self.uid, self.gid) == (other.uid, other.gid)
                 && match (&self.content, &other.content) {
                     (Content::Symlink(target), Content::Symlink(other_target)) => target == other_target,
                     (Content::File { size, .. }, Content::File { size: other_size, place }) => {
-                        places.push(place);
+                        // What is in a file is what is in it.
+                        places.extend(Some(place).filter(|place| !own_place.is_some_and(|own| own.is(place))));
                         self.mode == other.mode && size == other_size
                     }
                     _ => false,
@@ -102,6 +108,7 @@ impl Image {
             }
         }
         match &self.content {
+            _ if places.is_empty() => Ok(true),
             Content::Symlink(_) => Ok(true),
             Content::File { place, size } => same_content(place, &places, *size),
         }
@@ -114,12 +121,20 @@ impl Image {
     /// # Errors
     /// If the content cannot be read or written, or mode and owner cannot be given: then nothing is left there.
     pub fn write_to(&self, place: &Place) -> Result<()> {
+        self.write_to_all(&[place])
+    }
+
+    /// [Writes](Image::write_to) the image to several places, reading the content once; at the first of them there is something first.
+    ///
+    /// # Errors
+    /// As above: then nothing is left at any of them.
+    pub fn write_to_all(&self, places: &[&Place]) -> Result<()> {
         let written = match &self.content {
-            Content::Symlink(target) => self.write_symlink(target, place),
-            Content::File { place: from, .. } => self.write_file(from, place),
+            Content::Symlink(target) => places.iter().try_for_each(|place| self.write_symlink(target, place)),
+            Content::File { place: from, size } => self.write_files(from, *size, places),
         };
         if written.is_err() {
-            let _ = place.remove();
+            places.iter().for_each(|place| drop(place.remove()));
         }
         written
     }
@@ -132,17 +147,21 @@ impl Image {
         }
     }
 
-    fn write_file(&self, from: &Place, place: &Place) -> Result<()> {
-        let mut file = place.create()?;
-        let shown = place.shown();
-        io::copy(&mut from.open()?, &mut file).map_err(at("write", &shown))?;
-        let stat = rustix::fs::fstat(&file).map_err(at("stat", &shown))?;
+    fn write_files(&self, from: &Place, size: u64, places: &[&Place]) -> Result<()> {
+        let mut files = places.iter().map(|place| Ok((*place, place.create()?))).collect::<Result<Vec<_>>>()?;
+        copy(from, size, &mut files)?;
+        files.iter().try_for_each(|(place, file)| self.give_owner_and_mode(place, file))
+    }
+
+    fn give_owner_and_mode(&self, place: &Place, file: &File) -> Result<()> {
+        let failed = |operation| move |errno| PathError::new(operation, place.shown(), io::Error::from(errno));
+        let stat = rustix::fs::fstat(file).map_err(failed("stat"))?;
         // The owner comes first: changing it takes the set-user-ID bit away.
         let (uid, gid) = self.owners_to_change(&stat);
         if uid.is_some() || gid.is_some() {
-            rustix::fs::fchown(&file, uid, gid).map_err(at("chown", &shown))?;
+            rustix::fs::fchown(file, uid, gid).map_err(failed("chown"))?;
         }
-        rustix::fs::fchmod(&file, Mode::from_raw_mode(self.mode)).map_err(at("chmod", &shown))
+        rustix::fs::fchmod(file, Mode::from_raw_mode(self.mode)).map_err(failed("chmod"))
     }
 
     /// The owner and group to be given to a file that has others. Who is not root may not even confirm those that it has.
@@ -211,6 +230,36 @@ impl Stamp {
             &stat.st_ctime_nsec.to_ne_bytes(),
         ]
         .concat()
+    }
+}
+
+/// Copies what is in a file, which was just seen to be so long, to new ones.
+fn copy(from: &Place, size: u64, to: &mut [(&Place, File)]) -> Result<()> {
+    let mut source = from.open()?;
+    let length = usize::try_from(size).unwrap_or(usize::MAX).saturating_add(1).max(SMALLEST_BUFFER);
+    if length > BUFFER_SIZE {
+        // The kernel copies without us, and some file systems without copying.
+        for (place, file) in to {
+            source.rewind().map_err(|error| PathError::new("read", from.shown(), error))?;
+            io::copy(&mut source, file).map_err(|error| PathError::new("write", place.shown(), error))?;
+        }
+        return Ok(());
+    }
+    let mut buffer = vec![0; length];
+    let mut copied = 0;
+    loop {
+        let read = match source.read(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read.map_err(|error| PathError::new("read", from.shown(), error))?,
+        };
+        for (place, file) in &mut *to {
+            file.write_all(&buffer[..read]).map_err(|error| PathError::new("write", place.shown(), error))?;
+        }
+        copied += read as u64;
+        // Where more was asked for than came, and it is as long as it was, there is no need to ask for the end.
+        if read == 0 || (read < buffer.len() && copied == size) {
+            return Ok(());
+        }
     }
 }
 

@@ -86,6 +86,17 @@ impl Tree {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether a directory is among those that were used last, and has not been removed since.
+    fn has(&self, path: &Path) -> bool {
+        let mut last = self.last();
+        let Some(number) = last.iter().position(|(known, _)| known == path) else { return false };
+        let is_there = rustix::fs::fstat(&last[number].1).is_ok_and(|stat| stat.st_nlink > 0);
+        if !is_there {
+            last.remove(number);
+        }
+        is_there
+    }
+
     fn directory(&self, path: &Path) -> io::Result<Arc<OwnedFd>> {
         let mut last = self.last();
         if let Some((_, directory)) = last.iter().find(|(known, _)| known == path) {
@@ -116,6 +127,11 @@ impl Place {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether this is the same place.
+    pub(crate) fn is(&self, other: &Place) -> bool {
+        Arc::ptr_eq(&self.tree, &other.tree) && self.path == other.path
     }
 
     /// The place beside this one whose name has this suffix.
@@ -195,10 +211,25 @@ impl Place {
     /// # Errors
     /// If it cannot be made.
     pub fn create(&self) -> Result<File> {
-        self.remove()?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let private = Mode::RUSR | Mode::WUSR;
-        self.with("open", |directory, name| rustix::fs::openat(directory, name, flags, private)).map(File::from)
+        let create = |directory: &OwnedFd, name: &OsStr| rustix::fs::openat(directory, name, flags, private);
+        self.instead("open", create).map(File::from)
+    }
+
+    /// Makes something here; what has the name already is removed.
+    fn instead<T>(
+        &self,
+        operation: &'static str,
+        make: impl Fn(&OwnedFd, &OsStr) -> rustix::io::Result<T>,
+    ) -> Result<T> {
+        match self.with(operation, &make) {
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
+                self.remove()?;
+                self.with(operation, make)
+            }
+            made => made,
+        }
     }
 
     /// Opens a regular file for reading; anything else is refused without waiting for it.
@@ -234,6 +265,9 @@ impl Place {
     /// # Errors
     /// If one cannot be made.
     pub fn create_folder(&self) -> Result<Vec<Place>> {
+        if self.tree.has(self.folder()) {
+            return Ok(Vec::new());
+        }
         let made = directory::create_below(&self.tree.root, self.folder(), self.tree.links);
         let made = made.map_err(|errno| PathError::new("mkdir", self.shown(), errno))?;
         Ok(made.iter().map(|path| self.tree.place(path)).collect())
@@ -259,8 +293,8 @@ impl Place {
     /// # Errors
     /// If it cannot be made.
     pub fn create_symlink(&self, target: &[u8]) -> Result<()> {
-        self.remove()?;
-        self.with("symlink", |directory, name| rustix::fs::symlinkat(OsStr::from_bytes(target), directory, name))
+        let target = OsStr::from_bytes(target);
+        self.instead("symlink", |directory, name| rustix::fs::symlinkat(target, directory, name))
     }
 
     /// Gives what is here, itself if it is a symlink, to somebody else.

@@ -2,6 +2,7 @@
 
 mod change;
 mod check;
+mod commits;
 mod desired;
 mod distribution;
 mod entity;
@@ -14,7 +15,9 @@ mod scrub;
 mod stock;
 mod workshop;
 
+use change::Ended;
 pub(crate) use change::FAILED;
+use commits::Commits;
 pub(crate) use entity::{FileEntity, PREFIX};
 
 use holo_plugin::{
@@ -33,13 +36,22 @@ const LOOKED_AT_TOGETHER: usize = 512;
 
 /// Applies entities. With records, what is known from earlier applies to be unchanged is not read again.
 pub(crate) fn apply(host: &Host, set: &[Job<'_, FileEntity>], records: bool, answers: &mut dyn SetAnswers) {
-    match Workshop::open(host, records) {
-        Ok(workshop) => work_on(set, workshop, answers),
+    let opened = Workshop::open(host, records).and_then(|workshop| {
+        let commits = Commits::new(host, workshop.commits_in_background())?;
+        Ok((workshop, commits))
+    });
+    match opened {
+        Ok((workshop, commits)) => work_on(set, workshop, commits, answers),
         Err(error) => fail(set.len(), &error.to_string(), answers),
     }
 }
 
-fn work_on(set: &[Job<'_, FileEntity>], mut workshop: Workshop<'_>, answers: &mut dyn SetAnswers) {
+fn work_on(
+    set: &[Job<'_, FileEntity>],
+    mut workshop: Workshop<'_>,
+    mut commits: Commits,
+    answers: &mut dyn SetAnswers,
+) {
     let mut group = Vec::new();
     let mut group_ends = Instant::now() + GROUP_TIME;
     let mut places = 0..;
@@ -51,6 +63,10 @@ fn work_on(set: &[Job<'_, FileEntity>], mut workshop: Workshop<'_>, answers: &mu
             if is_unchanged {
                 answers.end(place, Applied::Unchanged);
             } else {
+                if job.entity.runs_programs() {
+                    // Nor shall anything be on its way meanwhile.
+                    tell(commits.finish(), answers);
+                }
                 answers.begin(place);
                 let change = workshop.prepare(place, job, &mut answers.output(place));
                 if change.is_empty() {
@@ -60,13 +76,23 @@ fn work_on(set: &[Job<'_, FileEntity>], mut workshop: Workshop<'_>, answers: &mu
                 }
             }
             if group.len() == GROUP_SIZE || (!group.is_empty() && Instant::now() > group_ends) {
-                workshop.commit(std::mem::take(&mut group), answers);
+                tell(commits.begin(std::mem::take(&mut group)), answers);
                 group_ends = Instant::now() + GROUP_TIME;
             }
+            tell(commits.look(), answers);
         }
     }
-    workshop.commit(group, answers);
+    tell(commits.end(group), answers);
     workshop.close();
+}
+
+fn tell(ended: Vec<Ended>, answers: &mut dyn SetAnswers) {
+    for Ended { place, applied, failure } in ended {
+        if let Some(failure) = failure {
+            answers.output(place).error(format!("skipping target: {failure}"));
+        }
+        answers.end(place, applied);
+    }
 }
 
 impl Entity for FileEntity {

@@ -12,7 +12,7 @@
 use crate::overlay::layout::{BASE, Layout, PROVISIONED};
 use crate::overlay::stock::TEMPORARY_SUFFIX;
 use holo_plugin::error::Result;
-use holo_plugin::{Applied, Durability, Image, Output, Place};
+use holo_plugin::{Applied, Durability, Image, Place};
 use std::path::{Path, PathBuf};
 
 /// What is to be done for an entity. Made by preparing it; done by [`commit`].
@@ -85,7 +85,7 @@ impl Change {
         Ok(())
     }
 
-    /// Stages an image as what the target is going to be, to be recorded as provisioned.
+    /// Stages an image as what the target is already, to be recorded as provisioned.
     pub(crate) fn stage_provisioned(&mut self, image: &Image, layout: &Layout) -> Result<()> {
         layout.create_staging_folder()?;
         image.write_to(&layout.intent(&self.path))?;
@@ -93,17 +93,15 @@ impl Change {
         Ok(())
     }
 
-    /// Writes the target's new content beside it; the intent is staged first, so that this is known to be ours.
+    /// Stages an image as what the target is going to be, to be recorded as provisioned, and writes the new content beside the target; the
+    /// intent comes first, so that this is known to be ours.
     pub(crate) fn stage_target(&mut self, image: &Image, layout: &Layout) -> Result<()> {
-        if self.recording != Recording::New {
-            layout.create_staging_folder()?;
-            image.write_to(&layout.intent(&self.path))?;
-        }
+        layout.create_staging_folder()?;
         let target = layout.target(&self.path);
         // The folder may have been deleted together with the target.
         target.create_folder()?;
-        image.write_to(&target.temporary(TEMPORARY_SUFFIX))?;
-        self.writes_target = true;
+        image.write_to_all(&[&layout.intent(&self.path), &target.temporary(TEMPORARY_SUFFIX)])?;
+        (self.writes_target, self.recording) = (true, Recording::New);
         Ok(())
     }
 
@@ -196,14 +194,20 @@ impl Change {
     }
 }
 
+/// How a change has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// The place of the entity in its set.
+    pub(crate) place: usize,
+    pub(crate) applied: Applied,
+    /// What went wrong.
+    pub(crate) failure: Option<String>,
+}
+
 /// Does what is to be done, step by step for all changes together; each change comes out with how it ended.
 ///
-/// What goes wrong is said on the output of its entity, and takes nothing else with it.
-pub(crate) fn commit(
-    mut changes: Vec<Change>,
-    layout: &Layout,
-    mut say: impl FnMut(usize, &mut dyn FnMut(&mut Output<'_>)),
-) -> Vec<(usize, Applied)> {
+/// What goes wrong with one takes nothing else with it.
+pub(crate) fn commit(mut changes: Vec<Change>, layout: &Layout) -> Vec<Ended> {
     let durability = Durability::of(changes.len());
     let staged: Vec<Place> = changes.iter().flat_map(|change| change.staged(layout)).collect();
     let synced = durability.sync(&staged, []);
@@ -214,7 +218,7 @@ pub(crate) fn commit(
         fail_all(&mut changes, synced);
     }
     attempt(&mut changes, |change| change.record(layout).map(|()| Vec::new()));
-    changes.into_iter().map(|change| conclude(change, layout, &mut say)).collect()
+    changes.into_iter().map(|change| conclude(change, layout)).collect()
 }
 
 /// Takes a step with all changes that have not failed; what they have changed.
@@ -238,21 +242,18 @@ fn fail_all(changes: &mut [Change], synced: Result<()>) {
     }
 }
 
-fn conclude(
-    change: Change,
-    layout: &Layout,
-    say: &mut impl FnMut(usize, &mut dyn FnMut(&mut Output<'_>)),
-) -> (usize, Applied) {
-    let place = change.place;
-    let Some(failure) = change.failure.clone() else { return (place, change.into_outcome()) };
+fn conclude(mut change: Change, layout: &Layout) -> Ended {
+    let (place, failure) = (change.place, change.failure.take());
+    if failure.is_none() {
+        return Ended { place, applied: change.into_outcome(), failure };
+    }
     let _ = layout.staged_base(&change.path).remove();
     // If the target has been replaced, the intent has to stay: the next apply sees by it what is to be recorded yet.
     if !change.target_replaced {
         change.remove_temporaries(layout);
     }
-    say(place, &mut |output| output.error(format!("skipping target: {failure}")));
     change.scratch.iter().for_each(|place| drop(place.remove()));
-    (place, FAILED)
+    Ended { place, applied: FAILED, failure }
 }
 
 /// Something went wrong with an entity. Version 3 of this plugin says so in words, not by its exit status.

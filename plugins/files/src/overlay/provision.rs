@@ -101,10 +101,10 @@ fn try_prepare(
     {
         return Ok(Applied::NeedsForce(ForceTo::Overwrite));
     }
-    if !is_recorded {
-        change.stage_provisioned(&desired, layout)?;
-    }
     if is_desired {
+        if !is_recorded {
+            change.stage_provisioned(&desired, layout)?;
+        }
         return Ok(Applied::Unchanged);
     }
     change.stage_target(&desired, layout)?;

@@ -1,6 +1,6 @@
 //! Where entities are worked on: what is opened and found out once for a whole set.
 
-use crate::overlay::change::{self, Change, FAILED};
+use crate::overlay::change::{Change, FAILED};
 use crate::overlay::distribution::Distribution;
 use crate::overlay::entity::FileEntity;
 use crate::overlay::layout::Layout;
@@ -9,7 +9,7 @@ use crate::overlay::record::Record;
 use crate::overlay::recovery::Recovery;
 use crate::overlay::scrub;
 use holo_plugin::error::Result;
-use holo_plugin::{Host, Job, Output, SetAnswers};
+use holo_plugin::{Host, Job, Output};
 use std::os::fd::OwnedFd;
 use std::thread;
 
@@ -96,14 +96,10 @@ impl<'a> Workshop<'a> {
         change
     }
 
-    pub(crate) fn commit(&self, group: Vec<Change>, answers: &mut dyn SetAnswers) {
-        if group.is_empty() {
-            return;
-        }
-        let ended = change::commit(group, &self.layout, |place, say| say(&mut answers.output(place)));
-        for (place, applied) in ended {
-            answers.end(place, applied);
-        }
+    /// Whether changes may be committed while others are prepared. What a killed apply has left is put in order one after the other: the same
+    /// folders may be made for one entity and removed for another.
+    pub(crate) fn commits_in_background(&self) -> bool {
+        self.threads > 1 && !self.recovery.was_needed
     }
 
     pub(crate) fn close(&self) {
