@@ -154,6 +154,13 @@ fn main() -> ExitCode {
             Ok(())
         }));
     }
+    for (name, how) in [("be killed", "signal=SIGKILL"), ("meet a disk that fails", "error=EIO")] {
+        let name = format!("many files: the plugin's session may {name} while groups of them are under way");
+        trials.push(trial(&name, &[Need::Program("strace")], move || {
+            disturb_groups(how);
+            Ok(())
+        }));
+    }
     trials.push(trial("a refresh is done, wherever the dispatcher is killed", &[Need::Program("strace")], || {
         refresh_everywhere();
         Ok(())
@@ -187,7 +194,7 @@ fn refresh_everywhere() {
 /// Kills the dispatcher of an apply that changes a file, which a hook subscribes to; whether there was anything to kill.
 fn refresh_once(call: &str, number: usize) -> bool {
     let hooks = Path::new(env!("CARGO_MANIFEST_DIR")).join("test-scenarios/plugins/hooks");
-    let root = ScratchRoot::new()
+    let root = ScratchRoot::in_memory()
         .binary(built("holo"))
         .plugin("files")
         .file("etc/os-release", "ID=debian\n")
@@ -223,6 +230,48 @@ fn refresh_once(call: &str, number: usize) -> bool {
     assert!((1..=2).contains(&refreshed), "{moment}: refreshed {refreshed} times");
     assert!(!root.exists("var/lib/holo/.engine"), "{moment}: something is still due");
     was_killed(&log)
+}
+
+/// So many files take strace much longer than changes are gathered for: some are on their way to the disk while others are prepared.
+const MANY: usize = 400;
+
+/// When something happens to them. Calls are counted in each thread: the first prepares, the second commits what was prepared.
+const MOMENTS: [(&str, &[usize]); 3] =
+    [("fchmod", &[300, 600, 900]), ("renameat", &[100, 333, 500]), ("syncfs", &[1, 2, 3])];
+
+fn disturb_groups(how: &str) {
+    let story = Story { name: "many files", before: many, ..STORIES[0] };
+    let victim = VICTIMS[0];
+    let expected = undisturbed(&story, victim);
+    for (call, numbers) in MOMENTS {
+        for number in numbers {
+            let root = prepared(&story, victim);
+            let log = root.join("tmp/strace");
+            let run = disturb_plugin(&root, &story, &log, call, &format!("inject={call}:{how}:when={number}"));
+            let moment = format!("many files, {call} number {number}, {how}");
+            assert_eq!(run.status, Some(1), "{moment}: nothing has happened\n{run}");
+            for path in (0..MANY).map(many_path) {
+                let content = root.read(&path);
+                let is_base_kept = root.exists(format!("var/lib/holo/files/base/{path}"));
+                assert!(
+                    content == STOCK || (content == WANTED && is_base_kept),
+                    "{moment}: {path} is torn: {content:?}"
+                );
+            }
+            settles(&root, &story, &moment, &expected);
+        }
+    }
+}
+
+fn many_path(number: usize) -> String {
+    format!("etc/many/{}/{number}.conf", number % 7)
+}
+
+fn many(root: &ScratchRoot) {
+    for path in (0..MANY).map(many_path) {
+        root.write(&path, STOCK);
+        root.write(format!("usr/share/holo/files/01-x/{path}"), WANTED);
+    }
 }
 
 fn fail_everywhere(story: &Story) {
@@ -378,7 +427,7 @@ scan) exec {plugin} scan ;;
 esac
 "#
     );
-    let root = ScratchRoot::new()
+    let root = ScratchRoot::in_memory()
         .binary(built("holo"))
         .script("plugin/holo-files", wrapper.as_str())
         .holorc("plugin files=plugin/holo-files\n")

@@ -112,7 +112,7 @@ fn settles(root: &ScratchRoot, expected: &BString, moment: &str) {
 
 fn prepared(story: &Story) -> ScratchRoot {
     let us = std::fs::metadata("/proc/self").unwrap();
-    let root = ScratchRoot::new()
+    let root = ScratchRoot::in_memory()
         .file("etc/os-release", "ID=unittest\n")
         .file(
             "etc/passwd",

@@ -12,11 +12,17 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use bstr::{BString, ByteSlice};
+use rustix::fs::StatVfsMountFlags;
 use tempfile::TempDir;
 
 use crate::error::{Context, IoError};
 use crate::spawn::{self, Group};
 use crate::{binaries, files, tree};
+
+/// Where Linux has a file system in memory that everybody may write to.
+const MEMORY: &str = "/dev/shm";
+/// How many bytes have to be free there.
+const ROOM: u64 = 256 << 20;
 
 /// A temporary root, removed when dropped.
 ///
@@ -98,7 +104,19 @@ impl ScratchRoot {
     #[must_use]
     #[track_caller]
     pub fn new() -> Self {
-        let dir = sure(tempfile::tempdir().context("create a directory in", &std::env::temp_dir()));
+        Self::made_in(&std::env::temp_dir())
+    }
+
+    /// Makes a root in memory, where the machine has room for that: for tests that make thousands of roots, and would wait for the disk.
+    #[must_use]
+    #[track_caller]
+    pub fn in_memory() -> Self {
+        if has_room(Path::new(MEMORY)) { Self::made_in(Path::new(MEMORY)) } else { Self::new() }
+    }
+
+    #[track_caller]
+    fn made_in(folder: &Path) -> Self {
+        let dir = sure(tempfile::tempdir_in(folder).context("create a directory in", folder));
         sure(files::set_mode(dir.path(), 0o755));
         for usual in ["etc", "run", "tmp", "usr/share/holo", "var/lib/holo"] {
             sure(files::make_dirs(dir.path(), Path::new(usual)));
@@ -313,6 +331,13 @@ impl Drop for ScratchRoot {
         // Also removes what a test has closed to its owner, which `TempDir` does not.
         let _best_effort = files::remove(self.dir.path());
     }
+}
+
+/// Whether programs can be put there, and some megabytes beside them.
+fn has_room(folder: &Path) -> bool {
+    rustix::fs::statvfs(folder).is_ok_and(|system| {
+        !system.f_flag.contains(StatVfsMountFlags::NOEXEC) && system.f_bavail * system.f_frsize > ROOM
+    })
 }
 
 /// Makes a path with a slash absolute, because the program starts in another directory.

@@ -171,7 +171,7 @@ fn is_leftover(section: &[u8]) -> bool {
 }
 
 fn prepared(story: &Story, server: &Server) -> ScratchRoot {
-    let root = disturb::configure(ScratchRoot::new(), "archives").dir("srv");
+    let root = disturb::configure(ScratchRoot::in_memory(), "archives").dir("srv");
     (story.before)(&root, server);
     root
 }

@@ -81,7 +81,7 @@ fn tree(root: &ScratchRoot) -> BString {
 }
 
 fn prepared(story: &Story) -> ScratchRoot {
-    let root = disturb::configure(ScratchRoot::new(), "scaffold")
+    let root = disturb::configure(ScratchRoot::in_memory(), "scaffold")
         .dir("var/lib/holo/scaffold")
         .file("etc/app/found", "theirs\n")
         .file("etc/app/foreign", "theirs\n")
