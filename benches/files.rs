@@ -41,20 +41,20 @@ struct Options {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Scan,
+    RsyncToEmpty,
+    RsyncEqual,
     FirstApply,
     Apply,
     ApplyOne,
-    RsyncToEmpty,
-    RsyncEqual,
 }
 
 const STEPS: [(Step, &str); 6] = [
     (Step::Scan, "`holo scan -s`"),
+    (Step::RsyncToEmpty, "`rsync -a` to an empty directory"),
+    (Step::RsyncEqual, "`rsync -ac`, all equal"),
     (Step::FirstApply, "first `holo apply`"),
     (Step::Apply, "`holo apply`, nothing to do"),
     (Step::ApplyOne, "`holo apply ENTITY`, nothing to do"),
-    (Step::RsyncToEmpty, "`rsync -a` to an empty directory"),
-    (Step::RsyncEqual, "`rsync -ac`, all equal"),
 ];
 
 const RATIOS: [(Step, Step, &str); 3] = [
@@ -94,8 +94,11 @@ fn main() -> Result<()> {
     let holo = binaries::binary("holo")?;
     binaries::binary("holo-files")?;
     println!("Binaries: {}\n", holo.parent().unwrap_or(&holo).display());
+    // File systems hesitate to take an inode again that was freed a moment ago, and search long for others: nothing is removed before all
+    // is timed.
+    let mut sites = Vec::new();
     let columns: Vec<Column> =
-        options.sizes.iter().map(|&size| Column::measure(size, options.runs)).collect::<Result<_>>()?;
+        options.sizes.iter().map(|&size| Column::measure(size, options.runs, &mut sites)).collect::<Result<_>>()?;
     println!("{}", table(&columns));
     for (program, rows) in [("rsync", "its times, and ratios"), (TIME, "memory"), ("strace", "system calls")] {
         if !has(program) {
@@ -313,7 +316,7 @@ impl Calls {
 }
 
 impl Column {
-    fn measure(size: usize, runs: usize) -> Result<Column> {
+    fn measure(size: usize, runs: usize, sites: &mut Vec<Site>) -> Result<Column> {
         let mut times = vec![Vec::new(); STEPS.len()];
         for _ in 0..runs {
             // A first apply needs a tree that has seen none.
@@ -321,6 +324,7 @@ impl Column {
             for (times, (step, _)) in times.iter_mut().zip(STEPS) {
                 times.extend(site.time(step)?);
             }
+            sites.push(site);
         }
         let site = Site::make(size)?;
         let memory = if has(TIME) { Some([site.memory()?, site.memory()?]) } else { None };

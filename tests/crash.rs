@@ -237,7 +237,7 @@ const MANY: usize = 400;
 
 /// When something happens to them. Calls are counted in each thread: the first prepares, the second commits what was prepared.
 const MOMENTS: [(&str, &[usize]); 3] =
-    [("fchmod", &[300, 600, 900]), ("renameat", &[100, 333, 500]), ("syncfs", &[1, 2, 3])];
+    [("fchmod", &[200, 500, 800]), ("renameat", &[100, 333, 500]), ("syncfs", &[1, 2, 3])];
 
 fn disturb_groups(how: &str) {
     let story = Story { name: "many files", before: many, ..STORIES[0] };

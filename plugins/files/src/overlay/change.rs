@@ -24,6 +24,8 @@ pub(crate) struct Change {
     /// How it ends if all goes well.
     outcome: Applied,
     keeps_base: bool,
+    /// What was staged as the base is the target itself, by another name.
+    shares_base: bool,
     writes_target: bool,
     recording: Recording,
     /// What goes when the change is done: a stock file that became the base, the saved copies of a deleted target.
@@ -52,6 +54,7 @@ impl Change {
             path: path.to_owned(),
             outcome: Applied::Unchanged,
             keeps_base: false,
+            shares_base: false,
             writes_target: false,
             recording: Recording::Same,
             leftovers: Vec::new(),
@@ -83,6 +86,35 @@ impl Change {
         image.write_to(&layout.staged_base(&self.path))?;
         self.keeps_base = true;
         Ok(())
+    }
+
+    /// Stages the target, as it was found, as its base. One that is going to be replaced needs no copy: its own file becomes the base.
+    /// [`Change::copy_shared_base`] has to be called when it is known what becomes of the target.
+    pub(crate) fn stage_found_base(&mut self, found: &Image, layout: &Layout) -> Result<()> {
+        let (target, staged) = (layout.target(&self.path), layout.staged_base(&self.path));
+        // By another name, or as its owner, somebody could write to it later.
+        let is_ours_alone = found.is_trusted() && target.looks()?.is_some_and(|looks| looks.names == 1);
+        if is_ours_alone && !found.is_symlink() {
+            layout.create_staging_folder()?;
+            staged.remove()?;
+            if target.link_to(&staged).is_ok() {
+                (self.keeps_base, self.shares_base) = (true, true);
+                return Ok(());
+            }
+        }
+        self.stage_base(found, layout)
+    }
+
+    /// Makes a copy of a base that is the target itself, unless the target is replaced: whoever edits it would edit its base.
+    pub(crate) fn copy_shared_base(&mut self, layout: &Layout) -> Result<()> {
+        if !self.shares_base || self.writes_target {
+            return Ok(());
+        }
+        self.shares_base = false;
+        let Ok(Some(found)) = Image::load(&layout.target(&self.path)) else { return Ok(()) };
+        let copied = found.write_to(&layout.staged_base(&self.path));
+        self.keeps_base = copied.is_ok();
+        copied
     }
 
     /// Stages an image as what the target is already, to be recorded as provisioned.

@@ -48,12 +48,17 @@ pub(crate) fn prepare(
     output: &mut Output<'_>,
     change: &mut Change,
 ) {
-    let prepared = try_prepare(entity, mode, workshop, output, change);
+    let mut prepared = try_prepare(entity, mode, workshop, output, change);
+    if prepared.is_err() {
+        change.abandon_target(&workshop.layout);
+    }
+    if let Err(error) = change.copy_shared_base(&workshop.layout) {
+        prepared = Err(error.into());
+    }
     match prepared {
         Ok(outcome) => change.outcome(outcome),
         Err(NotEvaluated(reason)) => {
             output.error(reason);
-            change.abandon_target(&workshop.layout);
             change.outcome(FAILED);
         }
     }
@@ -70,13 +75,17 @@ fn try_prepare(
     let target = layout.target(&entity.path);
     let stock = distribution.find_stock(&target, output)?;
     let current = Image::load(&target)?;
-    let known_base = Image::load(&layout.base(&entity.path))?;
+    let known_base = match Image::load(&layout.base(&entity.path))? {
+        // A kill, or a disk that failed, has left the target by its base's name too: the base is still to be kept.
+        Some(_) if target.is_same_file(&layout.base(&entity.path))? => None,
+        known => known,
+    };
     let provisioned = Image::load(&layout.provisioned(&entity.path))?;
 
     let found_base = match (&known_base, &current) {
         (Some(base), _) => base.clone(),
         (None, Some(current)) => {
-            change.stage_base(current, layout)?;
+            change.stage_found_base(current, layout)?;
             current.clone()
         }
         (None, None) => return Err(Unmanageable::WrongType.into()),

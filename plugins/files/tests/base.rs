@@ -1,0 +1,142 @@
+//! What a target was before us is kept where no later change of the target gets at it, though the target's own file may become the base.
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+use holo_testing::disturb::{self, Disturbance};
+use holo_testing::{Need, ScratchRoot, trial};
+use libtest_mimic::{Arguments, Trial};
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::process::ExitCode;
+
+const STOCK: &str = "stock\n";
+const WANTED: &str = "wanted\n";
+const TARGET: &str = "etc/motd";
+const RESOURCE: &str = "usr/share/holo/files/01-x/etc/motd";
+const BASE: &str = "var/lib/holo/files/base/etc/motd";
+
+fn main() -> ExitCode {
+    let test = |name: &str, needs: &[Need], test: fn()| -> Trial {
+        trial(name, needs, move || {
+            test();
+            Ok(())
+        })
+    };
+    let trials = vec![
+        test("the file that was there is the base, and not copied", &[], taken_over),
+        test("a target that is as it shall be is copied", &[], equal),
+        test("a target that cannot be provisioned is copied", &[], broken),
+        test("a target that has another name is copied", &[], other_name),
+        test("a symlink is no name for what it points to", &[], link),
+        test("a target of a user is copied", &[Need::Root], of_a_user),
+        test("an edit after a kill is no edit of the base", disturb::NEEDS, killed),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn root() -> ScratchRoot {
+    let root = disturb::configure(ScratchRoot::new(), "files").file(TARGET, STOCK).file(RESOURCE, WANTED);
+    root.write("etc/os-release", "ID=debian\n");
+    root
+}
+
+fn applied(root: &ScratchRoot) {
+    let run = root.holo(&["apply"]);
+    assert!(run.success(), "{run}");
+}
+
+/// Changes the file that has this name, whoever else has it by another one.
+fn edit(root: &ScratchRoot, path: &str) {
+    let file = fs::File::options().append(true).open(root.join(path));
+    file.unwrap().write_all(b"edited\n").unwrap();
+}
+
+fn inode(root: &ScratchRoot, path: &str) -> u64 {
+    fs::symlink_metadata(root.join(path)).unwrap().ino()
+}
+
+fn taken_over() {
+    let root = root();
+    let found = inode(&root, TARGET);
+    applied(&root);
+    assert_eq!(inode(&root, BASE), found);
+    assert_eq!(fs::metadata(root.join(BASE)).unwrap().nlink(), 1);
+    edit(&root, TARGET);
+    assert_eq!(root.read(TARGET), format!("{WANTED}edited\n"));
+    assert_eq!(root.read(BASE), STOCK);
+}
+
+fn equal() {
+    let root = root();
+    root.write(RESOURCE, STOCK);
+    applied(&root);
+    edit(&root, TARGET);
+    assert_eq!(root.read(BASE), STOCK);
+}
+
+fn broken() {
+    let root = root();
+    fs::remove_file(root.join(RESOURCE)).unwrap();
+    let root = root.script(format!("{RESOURCE}.holoscript"), "#!/bin/sh\nexit 1\n");
+    let run = root.holo(&["apply"]);
+    assert!(run.stderr_lossy().contains("motd.holoscript failed"), "{run}");
+    edit(&root, TARGET);
+    assert_eq!(root.read(BASE), STOCK);
+}
+
+fn other_name() {
+    let root = root();
+    fs::hard_link(root.join(TARGET), root.join("etc/other")).unwrap();
+    applied(&root);
+    edit(&root, "etc/other");
+    assert_eq!(root.read(BASE), STOCK);
+}
+
+fn link() {
+    let root = root();
+    fs::remove_file(root.join(TARGET)).unwrap();
+    root.write("etc/other", STOCK);
+    symlink("other", root.join(TARGET)).unwrap();
+    applied(&root);
+    assert_eq!(fs::read_link(root.join(BASE)).unwrap().to_str(), Some("other"));
+    assert_eq!(root.read("etc/other"), STOCK);
+    assert_eq!(root.read(TARGET), WANTED);
+}
+
+fn of_a_user() {
+    let root = root();
+    std::os::unix::fs::chown(root.join(TARGET), Some(12345), None).unwrap();
+    // Whoever has it open could go on writing to it.
+    let mut open = fs::File::options().append(true).open(root.join(TARGET)).unwrap();
+    applied(&root);
+    open.write_all(b"later\n").unwrap();
+    assert_eq!(root.read(BASE), STOCK);
+    assert_eq!(fs::metadata(root.join(BASE)).unwrap().uid(), 12345);
+}
+
+/// Between the step that keeps the base and the one that replaces the target, both are the same file.
+fn killed() {
+    let root = root();
+    let (_, was_killed) = disturb::at(&root, &["apply"], "renameat", 2, Disturbance::Kill);
+    assert!(was_killed && inode(&root, BASE) == inode(&root, TARGET));
+    edit(&root, TARGET);
+    applied(&root);
+    assert_ne!(inode(&root, BASE), inode(&root, TARGET));
+    // As if nothing had been applied before: what was found is the base.
+    let found = format!("{STOCK}edited\n");
+    assert_eq!(root.read(BASE), found);
+    assert_eq!(root.read(TARGET), WANTED);
+    edit(&root, TARGET);
+    fs::remove_file(root.join(RESOURCE)).unwrap();
+    applied(&root);
+    assert_eq!(root.read(TARGET), found);
+
+    // Where there is nothing to replace any more, it is copied at last.
+    let root = self::root();
+    let (_, was_killed) = disturb::at(&root, &["apply"], "renameat", 2, Disturbance::Kill);
+    assert!(was_killed && inode(&root, BASE) == inode(&root, TARGET));
+    root.write(RESOURCE, STOCK);
+    applied(&root);
+    edit(&root, TARGET);
+    assert_eq!(root.read(BASE), STOCK);
+}
