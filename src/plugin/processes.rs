@@ -8,8 +8,7 @@ use bstr::{BStr, ByteSlice};
 use holo_protocol::environment as names;
 use holo_protocol::session::Stream;
 use holo_protocol::{API_VERSION_4, Message};
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStringExt;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// A line on file descriptor 3 that is longer is no message.
@@ -209,8 +208,7 @@ fn ask(
     }
     // Version 3 knows of no refresh.
     if !job.received.is_empty() && plugin.api_version >= API_VERSION_4 {
-        let lines = job.received.iter().flat_map(|value| [&value[..], b"\n"]).collect::<Vec<_>>().concat();
-        environment.push((names::RECEIVED, OsString::from_vec(lines)));
+        environment.push((names::RECEIVED, names::join_received(job.received)));
     }
     let program = Program {
         path: &plugin.program,

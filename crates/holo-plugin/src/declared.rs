@@ -33,7 +33,7 @@ impl<E: Entity> Entity for Declared<E> {
         report
     }
 
-    fn apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
         if let Some(reason) = &self.common.skipped {
             return Applied::Skipped(reason.clone());
         }
@@ -48,7 +48,7 @@ impl<E: Entity> Entity for Declared<E> {
         self.healthy(host, applied, output)
     }
 
-    fn check(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Verdict {
+    fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         match &self.common.skipped {
             Some(reason) => Verdict::Skipped(reason.clone()),
             None => self.entity.check(host, mode, output),

@@ -1,5 +1,7 @@
 //! Where a plugin works: the directories it was given, and the root below which everything is.
 
+use crate::Mode;
+use bstr::BString;
 use holo_facts::Knowledge;
 use holo_protocol::environment as names;
 use std::ffi::OsString;
@@ -17,6 +19,7 @@ pub struct Host {
     api_version: u32,
     verifies: bool,
     refreshes: bool,
+    received: Vec<BString>,
     jobs: Option<NonZero<usize>>,
     knowledge: Knowledge,
 }
@@ -42,6 +45,7 @@ impl Host {
             api_version: version.and_then(|text| text.to_str()?.parse().ok()).unwrap_or(holo_protocol::API_VERSION_3),
             verifies: variable(names::VERIFY).is_some_and(|value| value == "1"),
             refreshes: variable(names::REFRESH).is_some_and(|value| value == "1"),
+            received: variable(names::RECEIVED).map(|value| names::split_received(&value)).unwrap_or_default(),
             jobs: variable(names::JOBS).and_then(|text| text.to_str()?.parse().ok()),
         })
     }
@@ -94,9 +98,9 @@ impl Host {
         self.verifies
     }
 
-    /// Whether the one entity that this process is for is to be refreshed.
-    pub(crate) fn asks_for_refresh(&self) -> bool {
-        self.refreshes
+    /// How the one entity that this process is for is to be applied.
+    pub(crate) fn mode(&self, force: bool) -> Mode<'_> {
+        Mode { force, refresh: self.refreshes, received: &self.received }
     }
 
     /// Facts and data, found out when somebody first asks.

@@ -2,7 +2,9 @@
 
 use crate::side_by_side;
 use crate::{EntityReport, Host, Output};
-use bstr::BStr;
+use bstr::{BStr, BString};
+use holo_process::Program;
+use holo_protocol::environment as names;
 use std::path::PathBuf;
 
 /// A plugin: it knows which entities there are.
@@ -41,7 +43,7 @@ pub struct Job<'a, E> {
     /// The entity.
     pub entity: &'a E,
     /// How.
-    pub mode: Mode,
+    pub mode: Mode<'a>,
 }
 
 impl<E> Clone for Job<'_, E> {
@@ -62,10 +64,10 @@ pub trait Entity {
     fn report(&self) -> EntityReport;
 
     /// Brings it into its desired state.
-    fn apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied;
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied;
 
     /// Finds out what applying it so would do, and changes nothing. Nobody asks what force would do.
-    fn check(&self, _: &Host, _: Mode, _: &mut Output<'_>) -> Verdict {
+    fn check(&self, _: &Host, _: Mode<'_>, _: &mut Output<'_>) -> Verdict {
         Verdict::Unknown
     }
 
@@ -84,11 +86,26 @@ pub struct FilePair {
 
 /// How an entity is applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mode {
+pub struct Mode<'a> {
     /// Whether what a person did is overwritten, and what is risky is done.
     pub force: bool,
     /// Whether the entity is refreshed: something that it depends on has changed.
     pub refresh: bool,
+    /// What that has sent: `KEY=VALUE` each.
+    pub received: &'a [BString],
+}
+
+impl Mode<'_> {
+    /// Tells a program that is called for the entity what we have been told of its refresh, by the same variables of the environment.
+    pub fn tell(&self, program: &mut Program) {
+        program.env_remove(names::REFRESH).env_remove(names::RECEIVED);
+        if self.refresh {
+            program.env(names::REFRESH, "1");
+        }
+        if !self.received.is_empty() {
+            program.env(names::RECEIVED, names::join_received(self.received));
+        }
+    }
 }
 
 /// How an apply ended.

@@ -102,7 +102,7 @@ mod tests {
             EntityReport::new(format!("meets:{}", self.1))
         }
 
-        fn apply(&self, _: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
+        fn apply(&self, _: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
             assert!(mode.refresh);
             // Both are at work at the same time, or this never ends.
             self.0.wait();
@@ -149,7 +149,7 @@ mod tests {
         let host = Host::from_environment(|_| Some("x".into())).unwrap();
         let barrier = Barrier::new(2);
         let entities: Vec<Meets<'_>> = (0..4).map(|number| Meets(&barrier, number)).collect();
-        let mode = Mode { force: false, refresh: true };
+        let mode = Mode { refresh: true, ..Mode::default() };
         let set: Vec<Job<'_, Meets<'_>>> = entities.iter().map(|entity| Job { entity, mode }).collect();
         let mut heard = Heard::default();
         apply(&host, &set, 2, &mut heard);

@@ -1,5 +1,9 @@
 //! The names of the variables that a plugin is given, and the versions of the interface.
 
+use bstr::{BString, ByteSlice};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
 /// The version that every plugin of the original Holo 3 speaks: one process an operation.
 pub const API_VERSION_3: u32 = 3;
 /// The superset of version 3: sessions and honest results. All of it is optional.
@@ -34,3 +38,15 @@ pub const GENERATOR_RESOURCE_ROOT: &str = "HOLO_RESOURCE_ROOT";
 
 /// The descriptor on which a plugin answers during `apply`, `force-apply`, `diff` and `session`.
 pub const MESSAGE_FD: i32 = 3;
+
+/// What [`RECEIVED`] is for these values.
+#[must_use]
+pub fn join_received(values: &[BString]) -> OsString {
+    OsString::from_vec(values.iter().flat_map(|value| [&value[..], b"\n"]).collect::<Vec<_>>().concat())
+}
+
+/// The values that [`RECEIVED`] has.
+#[must_use]
+pub fn split_received(variable: &OsStr) -> Vec<BString> {
+    variable.as_bytes().lines().map(BString::from).collect()
+}

@@ -59,7 +59,7 @@ impl ArchiveEntity {
         self.id.strip_prefix(PREFIX).unwrap_or_default()
     }
 
-    fn try_apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
+    fn try_apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
         self.hold(host)?;
         let store = Store::open(host, &self.id)?;
         let report = self.report();
@@ -132,7 +132,7 @@ impl Entity for ArchiveEntity {
         report
     }
 
-    fn apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
         match self.try_apply(host, mode, output) {
             Ok(changes) if changes.is_empty() => Applied::Unchanged,
             Ok(changes) => Applied::Changed(changes),
@@ -144,7 +144,7 @@ impl Entity for ArchiveEntity {
         }
     }
 
-    fn check(&self, host: &Host, _: Mode, output: &mut Output<'_>) -> Verdict {
+    fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         match self.try_check(host, output) {
             Ok(changes) if changes.is_empty() => Verdict::InDesiredState,
             Ok(changes) => Verdict::WouldChange(changes),

@@ -2,6 +2,7 @@
 
 use crate::command::Command;
 use crate::definition::Exec;
+use holo_plugin::Mode;
 use holo_plugin::process::Program;
 use std::time::Duration;
 
@@ -9,15 +10,13 @@ use std::time::Duration;
 const ROOT: &str = "/";
 /// Where programs are, for a command whose environment is clean.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// What tells a command that something has changed which it subscribes to.
-const REFRESH: &str = "HOLO_REFRESH";
 
 /// The program that a command stands for, with everything that its definition says of it.
 pub(crate) fn program(
     exec: &Exec,
     command: &Command,
     timeout: Option<Duration>,
-    refresh: bool,
+    mode: Mode<'_>,
 ) -> Result<Program, String> {
     let mut words = command.words(exec.shell)?.into_iter();
     let mut program = Program::new(words.next().unwrap_or_default());
@@ -25,11 +24,7 @@ pub(crate) fn program(
     if exec.clean_environment {
         program.clear_env().path(DEFAULT_PATH);
     }
-    if refresh {
-        program.env(REFRESH, "1");
-    } else {
-        program.env_remove(REFRESH);
-    }
+    mode.tell(&mut program);
     if let Some(path) = exec.search_path() {
         program.path(path);
     }

@@ -4,8 +4,8 @@ use crate::call;
 use crate::command::Command;
 use crate::definition::Exec;
 use crate::mocks::Mocks;
-use holo_plugin::Host;
 use holo_plugin::process::Error;
+use holo_plugin::{Host, Mode};
 use std::path::Path;
 use std::time::Duration;
 
@@ -53,7 +53,8 @@ pub(crate) fn exists(path: &str, host: &Host) -> bool {
 
 fn succeeds(key: &str, guard: &Command, exec: &Exec, timeout: Option<Duration>) -> Result<bool, String> {
     let failed = |reason: String| format!("{key} `{}`: {reason}", guard.shown());
-    let program = call::program(exec, guard, Some(timeout.unwrap_or(GUARD_TIMEOUT)), false).map_err(failed)?;
+    let program =
+        call::program(exec, guard, Some(timeout.unwrap_or(GUARD_TIMEOUT)), Mode::default()).map_err(failed)?;
     match program.run(|_, _| {}) {
         Ok(ended) if ended.timed_out.is_some() => Err(failed(ended.failure().unwrap_or_default())),
         Ok(ended) => Ok(ended.failure().is_none()),

@@ -32,7 +32,7 @@ impl Entity for ExecEntity {
         report
     }
 
-    fn apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
         let applied = match conditions::hold(&self.exec, self.timeout, mode.refresh, host) {
             Ok(false) => Ok(Applied::Unchanged),
             Ok(true) if host.test_mode() => self.mock(mode, host, output),
@@ -45,7 +45,7 @@ impl Entity for ExecEntity {
         })
     }
 
-    fn check(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Verdict {
+    fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         match conditions::hold(&self.exec, self.timeout, mode.refresh, host) {
             Ok(false) => Verdict::InDesiredState,
             Ok(true) => Verdict::WouldChange(vec![format!("would run {}", self.exec.command.shown())]),
@@ -62,10 +62,10 @@ impl Entity for ExecEntity {
 }
 
 impl ExecEntity {
-    fn run(&self, mode: Mode, host: &Host, output: &mut Output<'_>) -> Result<Applied, String> {
+    fn run(&self, mode: Mode<'_>, host: &Host, output: &mut Output<'_>) -> Result<Applied, String> {
         let exec = &self.exec;
         let failed = |reason: String| format!("{}: {reason}", exec.command.shown());
-        let program = call::program(exec, &exec.command, self.timeout, mode.refresh).map_err(failed)?;
+        let program = call::program(exec, &exec.command, self.timeout, mode).map_err(failed)?;
         let ended = if exec.log_output { process::run(&program, output) } else { program.run(|_, _| {}) };
         let ended = ended.map_err(|error| failed(error.to_string()))?;
         if ended.held_open && exec.log_output {
@@ -100,8 +100,8 @@ impl ExecEntity {
     }
 
     /// Says what would be run on a system that is not this one.
-    fn mock(&self, mode: Mode, host: &Host, output: &mut Output<'_>) -> Result<Applied, String> {
-        let program = call::program(&self.exec, &self.exec.command, None, mode.refresh)?;
+    fn mock(&self, mode: Mode<'_>, host: &Host, output: &mut Output<'_>) -> Result<Applied, String> {
+        let program = call::program(&self.exec, &self.exec.command, None, mode)?;
         output.print(format!("MOCK: {program}\n"));
         if conditions::can_be_done(&self.exec) {
             Mocks::open(host)?.add(&self.exec.name)?;

@@ -216,6 +216,9 @@ fn refreshed() {
     assert_eq!(bench.take("log"), "command\n");
     bench.define("shell = true\ncommand = 'echo \"${HOLO_REFRESH-unset}\"'");
     assert_eq!((bench.apply().said, bench.refresh().said), ("unset\n".to_owned(), "1\n".to_owned()));
+    bench.define("shell = true\nonlyif = 'test ! \"$HOLO_RECEIVED\"'\ncommand = 'echo \"${HOLO_RECEIVED-unset}\"'");
+    let told = bench.run(bench.plugin("apply").env("HOLO_RECEIVED", "MODE=1\nMODE=2\n"), |_| {});
+    assert_eq!((bench.apply().said, told.said), ("unset\n".to_owned(), "MODE=1\nMODE=2\n\n".to_owned()));
 }
 
 fn statuses() {

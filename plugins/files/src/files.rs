@@ -102,7 +102,7 @@ impl ManagedFile {
         }
     }
 
-    fn apply_alone(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
+    fn apply_alone(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
         if let ManagedFile::OverlayAfter(declared, _) = self {
             match declared.apply(host, mode, output) {
                 Applied::Changed(_) | Applied::Unchanged => {}
@@ -118,7 +118,7 @@ impl Entity for ManagedFile {
         self.entity().report()
     }
 
-    fn apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
         let applied = self.apply_alone(host, mode, output);
         if !matches!(self, ManagedFile::Overlay(_)) {
             // Version 3 is going to ask for the others.
@@ -128,7 +128,7 @@ impl Entity for ManagedFile {
         applied
     }
 
-    fn check(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Verdict {
+    fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         self.entity().check(host, mode, output)
     }
 

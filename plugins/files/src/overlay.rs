@@ -100,14 +100,14 @@ impl Entity for FileEntity {
         self.to_report()
     }
 
-    fn apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
         let mut answer = OneAnswer { output, applied: FAILED };
         // A process for one entity does not look at what is recorded of all of them.
         apply(host, &[Job { entity: self, mode }], false, &mut answer);
         answer.applied
     }
 
-    fn check(&self, host: &Host, _: Mode, output: &mut Output<'_>) -> Verdict {
+    fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         check::check(self, host, output)
     }
 

@@ -100,13 +100,13 @@ impl Entity for PackageEntity {
         report
     }
 
-    fn apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
         let mut alone = Alone { output, applied: Applied::FAILED };
         transaction::apply(host, &[Job { entity: self, mode }], &mut alone);
         alone.applied
     }
 
-    fn check(&self, host: &Host, _: Mode, output: &mut Output<'_>) -> Verdict {
+    fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         if let Err(problem) = &self.provider {
             output.error(problem);
             return Verdict::Failed;

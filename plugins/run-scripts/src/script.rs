@@ -15,8 +15,6 @@ pub(crate) const PREFIX: &[u8] = b"script:";
 
 /// From this version of the interface on it is ours to say how a script ended.
 const VERSION_OF_RESULTS: u32 = 4;
-/// What tells a script that something which it subscribes to has changed.
-const REFRESH: &str = "HOLO_REFRESH";
 /// What a shell ends with if a program cannot be started.
 const NOT_STARTED: u8 = 126;
 /// What a shell adds to the number of a signal.
@@ -42,7 +40,7 @@ impl Entity for Script {
         report
     }
 
-    fn apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
         if !self.waits_for_something() {
             return self.run(host, mode, output);
         }
@@ -64,7 +62,7 @@ impl Entity for Script {
         applied
     }
 
-    fn check(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Verdict {
+    fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         let would_run = || Verdict::WouldChange(vec![format!("would run {}", self.path.display())]);
         if !self.waits_for_something() {
             return would_run();
@@ -96,7 +94,7 @@ impl Script {
         Ok((!is_known).then_some(content))
     }
 
-    fn run(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
+    fn run(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
         // It runs elsewhere than where the path was given.
         let path = match std::path::absolute(&self.path) {
             Ok(path) => path,
@@ -106,10 +104,8 @@ impl Script {
             }
         };
         let mut program = Program::new(&path);
-        program.current_dir(host.root()).env_remove(REFRESH);
-        if mode.refresh {
-            program.env(REFRESH, "1");
-        }
+        program.current_dir(host.root());
+        mode.tell(&mut program);
         match process::run(&program, output) {
             Ok(ended) => self.outcome(&ended, host, output),
             Err(error) => {

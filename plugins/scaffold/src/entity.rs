@@ -95,7 +95,7 @@ impl Entity for Scaffold {
         report
     }
 
-    fn apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
         match Workshop::open(host).and_then(|workshop| workshop.apply(self, mode, output)) {
             Ok(applied) => applied,
             Err(Obstacle::NeedsForce(reason)) => Applied::NeedsForce(ForceTo::Proceed(reason)),
@@ -106,7 +106,7 @@ impl Entity for Scaffold {
         }
     }
 
-    fn check(&self, host: &Host, _: Mode, output: &mut Output<'_>) -> Verdict {
+    fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         match Workshop::open(host).and_then(|workshop| workshop.check(self)) {
             Ok(verdict) => verdict,
             Err(Obstacle::NeedsForce(reason)) => Verdict::NeedsForce(ForceTo::Proceed(reason)),

@@ -76,7 +76,7 @@ impl<'a> Workshop<'a> {
         Ok(Verdict::WouldChange(plan.shown(self.host, Change::doing)))
     }
 
-    pub(crate) fn apply(&self, entity: &Scaffold, mode: Mode, output: &mut Output<'_>) -> Result<Applied> {
+    pub(crate) fn apply(&self, entity: &Scaffold, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied> {
         // What takes time, and touches nothing that others hold, comes first.
         let work = entity.wanted().map(|definition| Work::of(entity, definition, self.host)).transpose()?;
         // Of two dispatchers, one may have been killed while its plugin still works.
@@ -111,7 +111,7 @@ impl<'a> Workshop<'a> {
         })
     }
 
-    fn provision(&self, work: &Work<'_>, mode: Mode, output: &mut Output<'_>) -> Result<Applied> {
+    fn provision(&self, work: &Work<'_>, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied> {
         let known = self.settled(work.entity)?.map(|known| known.base).unwrap_or_default();
         let plan = self.plan(work, &known)?;
         if let Some(reason) = plan.refusal(self.host).filter(|_| !mode.force) {
@@ -235,7 +235,7 @@ impl<'a> Workshop<'a> {
     }
 
     /// Puts back what was there before.
-    fn scrub(&self, entity: &Scaffold, mode: Mode) -> Result<Applied> {
+    fn scrub(&self, entity: &Scaffold, mode: Mode<'_>) -> Result<Applied> {
         let Some(mut remembered) = self.settled(entity)? else { return Ok(Applied::Unchanged) };
         let changes = self.changes_of_scrubbing(entity, &remembered.base, mode.force)?;
         self.inside(&entity.target)?.scrub(&mut remembered)?;

@@ -126,13 +126,13 @@ impl Entity for Unit {
         if self.is_orphan() { self.full_report.clone() } else { Unit::report_of(&self.id, &self.name, &self.wanted) }
     }
 
-    fn apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
         let mut alone = Alone { sink: Forward(output), applied: Applied::FAILED };
         apply::apply(host, &[Job { entity: self, mode }], &mut alone);
         alone.applied
     }
 
-    fn check(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Verdict {
+    fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         let state = match self.all.state(host, &self.id) {
             Ok(state) => state,
             Err(problem) => {

@@ -125,7 +125,7 @@ impl KeySet {
         self.at_home(host, move |home| home.look(&section))
     }
 
-    fn try_apply(&self, host: &Host, mode: Mode) -> Result<Applied, Trouble> {
+    fn try_apply(&self, host: &Host, mode: Mode<'_>) -> Result<Applied, Trouble> {
         let id = self.name.id();
         let section = self.section();
         let mut record = Record::hold(host)?;
@@ -213,14 +213,14 @@ impl Entity for KeySet {
         report
     }
 
-    fn apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
         self.try_apply(host, mode).unwrap_or_else(|trouble| {
             self.explain(&trouble, output);
             Applied::FAILED
         })
     }
 
-    fn check(&self, host: &Host, _: Mode, output: &mut Output<'_>) -> Verdict {
+    fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         match self.look(host) {
             Ok(change) => self.would(&change),
             Err(Trouble::Account(account)) if account.is_missing() && !self.is_orphan() => {

@@ -32,11 +32,11 @@ impl Entity for AccountEntity {
         self.to_report()
     }
 
-    fn apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
         apply::apply(self, host, mode.force, output)
     }
 
-    fn check(&self, host: &Host, _: Mode, output: &mut Output<'_>) -> Verdict {
+    fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         check::check(self, host, output)
     }
 

@@ -21,11 +21,11 @@ impl Entity for Fails {
         EntityReport::new("fails:x")
     }
 
-    fn apply(&self, _: &Host, _: Mode, _: &mut Output<'_>) -> Applied {
+    fn apply(&self, _: &Host, _: Mode<'_>, _: &mut Output<'_>) -> Applied {
         self.attempt()
     }
 
-    fn check(&self, _: &Host, _: Mode, _: &mut Output<'_>) -> Verdict {
+    fn check(&self, _: &Host, _: Mode<'_>, _: &mut Output<'_>) -> Verdict {
         Verdict::WouldChange(vec!["would fail".into()])
     }
 

@@ -1,7 +1,7 @@
 //! The operations of version 3: one process each.
 
 use super::{applied_messages, unknown_entity, verdict_messages};
-use crate::{Applied, Entity, Host, Mode, Output, Plugin, Sink};
+use crate::{Applied, Entity, Host, Output, Plugin, Sink};
 use bstr::ByteSlice;
 use holo_protocol::environment::MESSAGE_FD;
 use holo_protocol::session::Stream;
@@ -62,7 +62,7 @@ pub(super) fn apply<P: Plugin>(plugin: &P, host: &Host, id: &[u8], force: bool) 
         Ok(entity) => entity,
         Err(code) => return code,
     };
-    let mode = Mode { force, refresh: host.asks_for_refresh() };
+    let mode = host.mode(force);
     let mut streams = OwnStreams(host.api_version());
     let mut output = Output::new(&mut streams);
     let applied = entity.apply(host, mode, &mut output);
@@ -99,8 +99,7 @@ pub(super) fn check<P: Plugin>(plugin: &P, host: &Host, id: &[u8]) -> ExitCode {
         Ok(entity) => entity,
         Err(code) => return code,
     };
-    let mode = Mode { force: false, refresh: host.asks_for_refresh() };
-    let verdict = entity.check(host, mode, &mut Output::new(&mut OwnStreams(host.api_version())));
+    let verdict = entity.check(host, host.mode(false), &mut Output::new(&mut OwnStreams(host.api_version())));
     match verdict_messages(&verdict).map(say_messages) {
         Some(Ok(())) => ExitCode::SUCCESS,
         Some(Err(code)) => code,

@@ -104,9 +104,9 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         let ids = || request.entities.iter().map(|id| id.0.clone());
         let result = match request.operation {
             Operation::Scan => self.scan(),
-            Operation::Check => self.check(ids().collect(), &request.refresh),
-            Operation::Apply => self.apply(ids().collect(), false, &request.refresh),
-            Operation::ForceApply => self.apply(ids().collect(), true, &request.refresh),
+            Operation::Check => self.check(ids().collect(), &Modes::of(request)),
+            Operation::Apply => self.apply(ids().collect(), false, &Modes::of(request)),
+            Operation::ForceApply => self.apply(ids().collect(), true, &Modes::of(request)),
             Operation::Diff => self.diff(ids().collect()),
         };
         self.answers.say(&Answer::End { request: request.request, result });
@@ -150,11 +150,10 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         false
     }
 
-    fn apply(&mut self, ids: Vec<BString>, force: bool, refresh: &[Text]) -> Outcome {
+    fn apply(&mut self, ids: Vec<BString>, force: bool, modes: &Modes<'_>) -> Outcome {
         let ids = self.find_all(ids);
-        let refresh = refreshed(refresh);
-        let job = |id: &BString| Mode { force, refresh: refresh.contains(id) };
-        let jobs = ids.iter().filter_map(|id| Some(Job { entity: self.known.get(id)?, mode: job(id) }));
+        let jobs =
+            ids.iter().filter_map(|id| Some(Job { entity: self.known.get(id)?, mode: modes.of_entity(id, force) }));
         let set: Vec<Job<'_, P::Entity>> = jobs.collect();
         let mut answers =
             SetInSession { host: self.host, ids: &ids, set: &set, answers: &mut self.answers, speaker: 0 };
@@ -162,13 +161,11 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         Outcome::Done
     }
 
-    fn check(&mut self, ids: Vec<BString>, refresh: &[Text]) -> Outcome {
-        let refresh = refreshed(refresh);
+    fn check(&mut self, ids: Vec<BString>, modes: &Modes<'_>) -> Outcome {
         for id in self.find_all(ids) {
             let Some(entity) = self.known.get(&id) else { continue };
             let mut sink = AnswerSink { answers: &mut self.answers, entity: Some(&id) };
-            let mode = Mode { force: false, refresh: refresh.contains(&id) };
-            let verdict = entity.check(self.host, mode, &mut Output::new(&mut sink));
+            let verdict = entity.check(self.host, modes.of_entity(&id, false), &mut Output::new(&mut sink));
             if verdict == Verdict::NeedsForce(ForceTo::Overwrite)
                 && let Some(pair) = entity.diff(self.host)
             {
@@ -193,9 +190,26 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
     }
 }
 
-/// Those that are to be refreshed, or would be.
-fn refreshed(ids: &[Text]) -> HashSet<&BString> {
-    ids.iter().map(|id| &id.0).collect()
+/// What a request says of single entities.
+struct Modes<'a> {
+    /// Those that are to be refreshed, or would be.
+    refreshed: HashSet<&'a BString>,
+    received: HashMap<&'a BString, Vec<BString>>,
+}
+
+impl<'a> Modes<'a> {
+    fn of(request: &'a Request) -> Modes<'a> {
+        let values = |values: &[Text]| values.iter().map(|value| value.0.clone()).collect();
+        Modes {
+            refreshed: request.refresh.iter().map(|id| &id.0).collect(),
+            received: request.received.iter().map(|received| (&received.entity.0, values(&received.values))).collect(),
+        }
+    }
+
+    fn of_entity(&self, id: &BString, force: bool) -> Mode<'_> {
+        let received = self.received.get(id).map(Vec::as_slice).unwrap_or_default();
+        Mode { force, refresh: self.refreshed.contains(id), received }
+    }
 }
 
 /// The answers to a set, each with the ID of its entity.

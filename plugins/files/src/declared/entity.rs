@@ -63,7 +63,7 @@ impl Entity for DeclaredFile {
         report
     }
 
-    fn apply(&self, host: &Host, mode: Mode, output: &mut Output<'_>) -> Applied {
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
         if let Some(overlay) = &self.overlay {
             match overlay.apply(host, mode, output) {
                 Applied::Changed(_) | Applied::Unchanged => {}
@@ -84,7 +84,7 @@ impl Entity for DeclaredFile {
         }
     }
 
-    fn check(&self, host: &Host, _: Mode, output: &mut Output<'_>) -> Verdict {
+    fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         match Workshop::open(host).and_then(|workshop| workshop.check(self)) {
             Ok(verdict) => verdict,
             Err(Obstacle::NeedsForce(reason)) => Verdict::NeedsForce(ForceTo::Proceed(reason)),
@@ -170,7 +170,7 @@ impl<'a> Workshop<'a> {
         &self,
         entity: &DeclaredFile,
         definition: &FileDefinition,
-        mode: Mode,
+        mode: Mode<'_>,
         output: &mut Output<'_>,
     ) -> Result<Applied, Obstacle> {
         let _held = hold(self.host)?;
@@ -269,7 +269,7 @@ impl<'a> Workshop<'a> {
     }
 
     /// Puts an orphan back as it was found.
-    fn scrub(&self, entity: &DeclaredFile, mode: Mode) -> Result<Applied, Obstacle> {
+    fn scrub(&self, entity: &DeclaredFile, mode: Mode<'_>) -> Result<Applied, Obstacle> {
         let _held = hold(self.host)?;
         let Some(mut remembered) = self.recall(entity)? else { return Ok(Applied::Unchanged) };
         self.tracker.settle(&mut remembered)?;

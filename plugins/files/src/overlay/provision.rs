@@ -43,7 +43,7 @@ pub(crate) fn look(entity: &FileEntity, layout: &Layout, workshop: &Workshop<'_>
 /// Finds out what is to be done, and prepares it. What goes wrong is said; the base is kept even then.
 pub(crate) fn prepare(
     entity: &FileEntity,
-    mode: Mode,
+    mode: Mode<'_>,
     workshop: &Workshop<'_>,
     output: &mut Output<'_>,
     change: &mut Change,
@@ -66,7 +66,7 @@ pub(crate) fn prepare(
 
 fn try_prepare(
     entity: &FileEntity,
-    mode: Mode,
+    mode: Mode<'_>,
     workshop: &Workshop<'_>,
     output: &mut Output<'_>,
     change: &mut Change,
