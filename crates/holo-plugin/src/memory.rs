@@ -157,29 +157,32 @@ impl Memory {
     /// # Errors
     /// If it cannot be written; then what was remembered before still is.
     pub fn keep<T: Serialize>(&self, remembered: &Remembered<T>) -> Result<()> {
-        self.keep_all(std::slice::from_ref(remembered))
+        self.keep_all([remembered])
     }
 
     /// Remembers many entities.
     ///
     /// # Errors
     /// If one cannot be written.
-    pub fn keep_all<T: Serialize>(&self, remembered: &[Remembered<T>]) -> Result<()> {
+    pub fn keep_all<'r, T: Serialize + 'r>(&self, all: impl IntoIterator<Item = &'r Remembered<T>>) -> Result<()> {
+        let remembered: Vec<&Remembered<T>> = all.into_iter().collect();
         let durability = Durability::of(remembered.len());
         let places: Vec<Place> = remembered.iter().map(|remembered| self.place(&remembered.id)).collect();
         let temporary: Vec<Place> = places.iter().map(|place| place.temporary(TEMPORARY)).collect();
-        for (place, remembered) in temporary.iter().zip(remembered) {
+        let written = temporary.iter().zip(remembered).try_for_each(|(place, remembered)| {
             place.create_folder()?;
             let failed = |error: io::Error| PathError::new("write", place.shown(), error);
             let mut text = serde_json::to_vec_pretty(remembered).map_err(|error| failed(error.into()))?;
             text.push(b'\n');
-            place.create()?.write_all(&text).map_err(failed)?;
+            place.create()?.write_all(&text).map_err(failed)
+        });
+        let moved = written
+            .and_then(|()| durability.sync(&temporary, []))
+            .and_then(|()| temporary.iter().zip(&places).try_for_each(|(temporary, place)| temporary.rename_to(place)));
+        if moved.is_err() {
+            temporary.iter().for_each(|temporary| drop(temporary.remove()));
         }
-        durability.sync(&temporary, [])?;
-        for (temporary, place) in temporary.iter().zip(&places) {
-            temporary.rename_to(place)?;
-        }
-        durability.sync([], &places)
+        moved.and_then(|()| durability.sync([], &places))
     }
 
     /// Remembers an entity unless it is remembered already: a base is what was there before the first change.

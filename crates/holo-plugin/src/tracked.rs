@@ -107,6 +107,12 @@ impl Tracks {
         self.0.is_empty()
     }
 
+    /// Whether a killed run has left something that has to be [settled](Tracker::settle).
+    #[must_use]
+    pub fn are_unsettled(&self) -> bool {
+        self.0.values().any(|track| track.intent.is_some())
+    }
+
     /// Takes what is at a path for what we made: a program that we called has changed it.
     pub fn set_made(&mut self, path: &Path, state: State) {
         if let Some(track) = self.0.get_mut(&crate::path_bytes(path)) {
@@ -263,7 +269,7 @@ impl Tracker {
         remembered: &mut Remembered<T>,
     ) -> std::result::Result<(), Unmanaged> {
         let mut settled = false;
-        if remembered.base.tracks().0.values().any(|track| track.intent.is_some()) {
+        if remembered.base.tracks().are_unsettled() {
             self.begin()?;
         }
         for (path, track) in &mut remembered.base.tracks().0 {
@@ -402,10 +408,7 @@ impl Tracker {
         Ok(())
     }
 
-    /// Makes what is wanted, and remembers what was there before; a path that is wanted as it is gets a track too.
-    ///
-    /// Parents that are missing are made, 0755, and go when nothing is in them any more. A directory takes the place of nothing but nothing, and nothing that of a directory only
-    /// if it is empty: who wants more empties it before.
+    /// [Makes](Tracker::make_all) what is wanted for one entity.
     ///
     /// # Errors
     /// The first thing that went wrong. What has been done by then is known as ours to the next apply.
@@ -414,11 +417,31 @@ impl Tracker {
         remembered: &mut Remembered<T>,
         wanted: &[(PathBuf, State)],
     ) -> std::result::Result<(), Unmanaged> {
+        self.make_all([(remembered, wanted)])
+    }
+
+    /// Makes what is wanted for each of these entities, and remembers what was there before; a path that is wanted as it is gets a track too.
+    /// No path of one may be below a path of another.
+    ///
+    /// Parents that are missing are made, 0755, and go when nothing is in them any more. A directory takes the place of nothing but nothing, and nothing that of a directory only
+    /// if it is empty: who wants more empties it before.
+    ///
+    /// # Errors
+    /// The first thing that went wrong. What has been done by then is known as ours to the next apply.
+    pub fn make_all<'a, T: Serialize + HasTracks + 'a>(
+        &self,
+        all: impl IntoIterator<Item = (&'a mut Remembered<T>, &'a [(PathBuf, State)])>,
+    ) -> std::result::Result<(), Unmanaged> {
         self.begin()?;
+        let (mut remembered, wanted_of): (Vec<&mut Remembered<T>>, Vec<_>) = all.into_iter().unzip();
+        let wanted: Vec<&(PathBuf, State)> = wanted_of.iter().copied().flatten().collect();
         let mut directories = self.directories()?;
-        directories.add(self.missing_parents(wanted)?)?;
-        let current = self.record_intents(remembered, wanted, &directories)?;
-        self.memory.keep(remembered)?;
+        directories.add(self.missing_parents(&wanted)?)?;
+        let mut current = Vec::with_capacity(wanted.len());
+        for (remembered, wanted) in remembered.iter_mut().zip(wanted_of) {
+            current.extend(self.record_intents(remembered, wanted, &directories)?);
+        }
+        self.memory.keep_all(remembered.iter().map(|remembered| &**remembered))?;
         // From now on they are the entity's own.
         for (path, _) in wanted.iter().filter(|(_, state)| matches!(state, State::Directory { .. })) {
             directories.take(path)?;
@@ -430,12 +453,12 @@ impl Tracker {
             .map(|((path, state), current)| (path.as_path(), current, state))
             .collect();
         self.change(&changes)?;
-        for track in remembered.base.tracks().0.values_mut() {
+        for track in remembered.iter_mut().flat_map(|remembered| remembered.base.tracks().0.values_mut()) {
             if let Some(intent) = track.intent.take() {
                 track.made = Some(intent);
             }
         }
-        self.memory.keep(remembered)?;
+        self.memory.keep_all(remembered.iter().map(|remembered| &**remembered))?;
         Ok(())
     }
 
@@ -444,7 +467,7 @@ impl Tracker {
     }
 
     /// The directories that are needed on the way and nobody has.
-    fn missing_parents(&self, wanted: &[(PathBuf, State)]) -> Result<BTreeSet<PathBuf>> {
+    fn missing_parents(&self, wanted: &[&(PathBuf, State)]) -> Result<BTreeSet<PathBuf>> {
         let named: BTreeSet<&Path> = wanted.iter().map(|(path, _)| path.as_path()).collect();
         let mut missing = BTreeSet::new();
         for (path, _) in wanted.iter().filter(|(_, state)| *state != State::Absent) {

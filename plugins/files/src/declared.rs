@@ -5,7 +5,7 @@ mod entity;
 mod wanted;
 
 pub(crate) use definition::FileDefinition;
-pub(crate) use entity::{DeclaredFile, tidy};
+pub(crate) use entity::{DeclaredFile, apply, tidy};
 
 use crate::overlay::{FileEntity, PREFIX};
 use bstr::ByteSlice;

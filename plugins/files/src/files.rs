@@ -3,7 +3,7 @@
 use crate::declared::{self, DeclaredFile};
 use crate::overlay::{self, FileEntity};
 use bstr::BStr;
-use holo_plugin::declared::Declared;
+use holo_plugin::declared::{Declared, apply_together};
 use holo_plugin::{
     Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Plugin, ScanError, SetAnswers, Verdict,
 };
@@ -53,18 +53,32 @@ impl Plugin for Files {
         if !overlays.is_empty() {
             overlay::apply(host, &overlays, records, &mut Part { places: &places, answers });
         }
-        let last = set.iter().rposition(|job| !matches!(job.entity, ManagedFile::Overlay(_)));
-        for (place, job) in set.iter().enumerate() {
-            let applied = match job.entity {
-                ManagedFile::Overlay(_) => continue,
-                other => {
-                    answers.begin(place);
-                    other.apply_alone(host, job.mode, &mut answers.output(place))
-                }
-            };
-            if Some(place) == last {
+        if overlays.len() < set.len() {
+            let mut answers = LastLater { answers, left: set.len() - overlays.len(), last: None };
+            apply_declared(host, set, &mut answers);
+            if let Some((place, applied)) = answers.last.take() {
                 tidy_up(host, |_| true, &mut answers.output(place));
+                answers.answers.end(place, applied);
             }
+        }
+    }
+}
+
+/// Applies what is no mere overlay.
+fn apply_declared(host: &Host, set: &[Job<'_, ManagedFile>], answers: &mut dyn SetAnswers) {
+    let (mut declared, mut places) = (Vec::new(), Vec::new());
+    for (place, job) in set.iter().enumerate() {
+        if let ManagedFile::Declared(entity) = job.entity {
+            declared.push(Job { entity: &**entity, mode: job.mode });
+            places.push(place);
+        }
+    }
+    let mut part = Part { places: &places, answers };
+    apply_together(host, &declared, &mut part, |jobs, answers| declared::apply(host, jobs, answers));
+    for (place, job) in set.iter().enumerate() {
+        if matches!(job.entity, ManagedFile::OverlayAfter(..)) {
+            answers.begin(place);
+            let applied = job.entity.apply_alone(host, job.mode, &mut answers.output(place));
             answers.end(place, applied);
         }
     }
@@ -134,6 +148,32 @@ impl Entity for ManagedFile {
 
     fn diff(&self, host: &Host) -> Option<FilePair> {
         self.entity().diff(host)
+    }
+}
+
+/// Keeps the last answer back: there is something to do when all has been done.
+struct LastLater<'a> {
+    answers: &'a mut dyn SetAnswers,
+    left: usize,
+    last: Option<(usize, Applied)>,
+}
+
+impl SetAnswers for LastLater<'_> {
+    fn begin(&mut self, place: usize) {
+        self.answers.begin(place);
+    }
+
+    fn output(&mut self, place: usize) -> Output<'_> {
+        self.answers.output(place)
+    }
+
+    fn end(&mut self, place: usize, applied: Applied) {
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 {
+            self.last = Some((place, applied));
+        } else {
+            self.answers.end(place, applied);
+        }
     }
 }
 

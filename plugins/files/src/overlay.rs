@@ -27,9 +27,9 @@ use std::time::{Duration, Instant};
 use workshop::Workshop;
 
 /// How many changes are made durable together. The target's new content lies beside it meanwhile, so this bounds the space that takes.
-const GROUP_SIZE: usize = 1024;
+pub(crate) const GROUP_SIZE: usize = 1024;
 /// How long changes are gathered: what is done shall be seen, even if single entities take long.
-const GROUP_TIME: Duration = Duration::from_millis(200);
+pub(crate) const GROUP_TIME: Duration = Duration::from_millis(200);
 
 /// How many entities are looked at, side by side, before what is to be done for the first of them is begun.
 const LOOKED_AT_TOGETHER: usize = 512;
@@ -125,9 +125,9 @@ fn fail(count: usize, reason: &str, answers: &mut dyn SetAnswers) {
 }
 
 /// The answer to a set of one.
-struct OneAnswer<'a, 'b> {
-    output: &'a mut Output<'b>,
-    applied: Applied,
+pub(crate) struct OneAnswer<'a, 'b> {
+    pub(crate) output: &'a mut Output<'b>,
+    pub(crate) applied: Applied,
 }
 
 impl SetAnswers for OneAnswer<'_, '_> {

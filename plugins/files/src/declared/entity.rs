@@ -2,15 +2,17 @@
 
 use super::definition::{Ensure, FileDefinition};
 use super::wanted::{self, Obstacle, Wanted};
-use crate::overlay::FileEntity;
+use crate::overlay::{FileEntity, GROUP_SIZE, GROUP_TIME, OneAnswer};
 use holo_plugin::error::PathError;
 use holo_plugin::memory::{Memory, Remembered};
 use holo_plugin::process::{self, Program};
 use holo_plugin::tracked::{self, Decision, Digest, State, Tracker, Tracks};
-use holo_plugin::{Applied, Asset, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Place, Tree, Verdict};
+use holo_plugin::{
+    Applied, Asset, Entity, EntityReport, FilePair, ForceTo, Host, Job, Mode, Output, Place, SetAnswers, Tree, Verdict,
+};
 use std::io::Write;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// Where everything lies that we know of declared files: version 3 has the rest of the state directory.
 const FOLDER: &str = ".declared";
@@ -39,9 +41,48 @@ struct Workshop<'a> {
     tracker: Tracker,
 }
 
-/// Keeps other applies from working in the state directory.
-fn hold(host: &Host) -> Result<OwnedFd, Obstacle> {
-    Ok(Tree::open(host.state_dir())?.hold()?)
+/// What is to be done for a file.
+struct Change {
+    /// The place of the entity in its set.
+    place: usize,
+    remembered: Remembered<Tracks>,
+    wanted: Wanted,
+    /// What is said when it is done.
+    says: String,
+}
+
+/// How far preparing has come.
+enum Prepared {
+    /// There is nothing more to do.
+    Ended(Applied),
+    Change(Box<Change>),
+}
+
+/// Applies declared files, those that take the same steps together.
+pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], answers: &mut dyn SetAnswers) {
+    // An overlay that has to go keeps others from the state directory itself.
+    let mut ready = Vec::new();
+    for (place, job) in set.iter().enumerate() {
+        let Some(overlay) = &job.entity.overlay else {
+            ready.push(place);
+            continue;
+        };
+        answers.begin(place);
+        match overlay.apply(host, job.mode, &mut answers.output(place)) {
+            Applied::Changed(_) | Applied::Unchanged => ready.push(place),
+            other => answers.end(place, other),
+        }
+    }
+    let opened = Workshop::open(host).and_then(|workshop| Ok((Tree::open(host.state_dir())?.hold()?, workshop)));
+    match opened {
+        Ok((_held, workshop)) => workshop.apply(set, &ready, answers),
+        Err(obstacle) => {
+            for place in ready {
+                let applied = obstacle.clone().tell(&mut answers.output(place));
+                answers.end(place, applied);
+            }
+        }
+    }
 }
 
 impl Entity for DeclaredFile {
@@ -70,18 +111,9 @@ impl Entity for DeclaredFile {
                 other => return other,
             }
         }
-        let applied = Workshop::open(host).and_then(|workshop| match &self.definition {
-            Some(definition) => workshop.provision(self, definition, mode, output),
-            None => workshop.scrub(self, mode),
-        });
-        match applied {
-            Ok(applied) => applied,
-            Err(Obstacle::NeedsForce(reason)) => Applied::NeedsForce(ForceTo::Proceed(reason)),
-            Err(Obstacle::Never(reason)) => {
-                output.error(format!("skipping target: {reason}"));
-                Applied::FAILED
-            }
-        }
+        let mut answer = OneAnswer { output, applied: Applied::FAILED };
+        apply(host, &[Job { entity: self, mode }], &mut answer);
+        answer.applied
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
@@ -139,7 +171,46 @@ impl FileDefinition {
     }
 }
 
+impl Obstacle {
+    /// Says what there is to say of it; how the entity ends.
+    fn tell(self, output: &mut Output<'_>) -> Applied {
+        match self {
+            Obstacle::NeedsForce(reason) => Applied::NeedsForce(ForceTo::Proceed(reason)),
+            Obstacle::Never(reason) => {
+                output.error(format!("skipping target: {reason}"));
+                Applied::FAILED
+            }
+        }
+    }
+}
+
 impl<'a> Workshop<'a> {
+    /// Applies the files at these places of the set.
+    fn apply(&self, set: &[Job<'_, DeclaredFile>], places: &[usize], answers: &mut dyn SetAnswers) {
+        let mut group = Vec::new();
+        let mut group_ends = Instant::now() + GROUP_TIME;
+        for &place in places {
+            let job = &set[place];
+            if job.entity.definition.as_ref().is_some_and(|definition| definition.validate.is_some()) {
+                // The program may look at what came before.
+                self.make_and_tell(std::mem::take(&mut group), answers);
+            }
+            match self.prepare(place, job, answers) {
+                Ok(Prepared::Change(change)) => group.push(*change),
+                Ok(Prepared::Ended(applied)) => answers.end(place, applied),
+                Err(obstacle) => {
+                    let applied = obstacle.tell(&mut answers.output(place));
+                    answers.end(place, applied);
+                }
+            }
+            if group.len() == GROUP_SIZE || Instant::now() > group_ends {
+                self.make_and_tell(std::mem::take(&mut group), answers);
+                group_ends = Instant::now() + GROUP_TIME;
+            }
+        }
+        self.make_and_tell(group, answers);
+    }
+
     fn open(host: &'a Host) -> Result<Workshop<'a>, Obstacle> {
         let memory = memory(host)?;
         let tracker = Tracker::open(host, &memory)?;
@@ -155,53 +226,89 @@ impl<'a> Workshop<'a> {
         &self,
         entity: &DeclaredFile,
         definition: &FileDefinition,
+        known: Option<&Remembered<Tracks>>,
         force: bool,
     ) -> Result<(Decision, Wanted, State), Obstacle> {
-        let known = self.recall(entity)?;
         let current = self.tracker.state(&entity.path)?;
         let wanted = wanted::of(definition, &current, force, self.host, &self.tracker)?;
         let desired = wanted.states.last().map_or(State::Absent, |(_, state)| state.clone());
-        let track = known.as_ref().and_then(|known| known.base.get(&entity.path));
+        let track = known.and_then(|known| known.base.get(&entity.path));
         let track = track.map(|track| track.seen_as(|made| wanted::as_far_as_declared(definition, made, &current)));
         Ok((tracked::decide(track.as_ref(), &current, &desired), wanted, current))
     }
 
-    fn provision(
+    /// Finds out what is to be done, and does what comes before it.
+    fn prepare(
         &self,
-        entity: &DeclaredFile,
-        definition: &FileDefinition,
-        mode: Mode<'_>,
-        output: &mut Output<'_>,
-    ) -> Result<Applied, Obstacle> {
-        let _held = hold(self.host)?;
-        if let Some(mut known) = self.recall(entity)? {
-            self.tracker.settle(&mut known)?;
+        place: usize,
+        job: &Job<'_, DeclaredFile>,
+        answers: &mut dyn SetAnswers,
+    ) -> Result<Prepared, Obstacle> {
+        let (entity, mode) = (job.entity, job.mode);
+        let mut known = self.recall(entity)?;
+        let is_unsettled = known.as_ref().is_some_and(|known| known.base.are_unsettled());
+        let mut has_begun = entity.overlay.is_some();
+        if !has_begun && (entity.definition.is_none() || is_unsettled) {
+            answers.begin(place);
+            has_begun = true;
         }
-        let (decision, wanted, current) = self.decide(entity, definition, mode.force)?;
+        let Some(definition) = &entity.definition else { return self.scrub(entity, known, mode).map(Prepared::Ended) };
+        if let Some(known) = &mut known {
+            self.tracker.settle(known)?;
+        }
+        let (decision, wanted, current) = self.decide(entity, definition, known.as_ref(), mode.force)?;
         match decision {
-            Decision::Nothing => return Ok(Applied::Unchanged),
-            Decision::NeedsForce(to) if !mode.force => return Ok(Applied::NeedsForce(to)),
+            Decision::Nothing => return Ok(Prepared::Ended(Applied::Unchanged)),
+            Decision::NeedsForce(to) if !mode.force => return Ok(Prepared::Ended(Applied::NeedsForce(to))),
             Decision::Change | Decision::NeedsForce(_) => {}
+        }
+        if !has_begun {
+            answers.begin(place);
         }
         let desired = wanted.states.last().map_or(State::Absent, |(_, state)| state.clone());
         if let Some(bytes) = &wanted.bytes {
-            self.validate(entity, definition, bytes, output)?;
-            self.tracker.keep_bytes(bytes)?;
+            self.validate(entity, definition, bytes, &mut answers.output(place))?;
         }
         let replaces = current.content().is_some() && current.content() != desired.content();
         if let Some(suffix) = definition.backup.as_deref().filter(|_| replaces) {
             self.back_up(&self.tracker.place(&entity.path), suffix)?;
         }
-        let mut remembered = match self.recall(entity)? {
-            Some(known) => Remembered::new(&entity.report(), known.base),
-            None => Remembered::new(&entity.report(), Tracks::default()),
-        };
+        let tracks = known.map(|known| known.base).unwrap_or_default();
+        let mut remembered = Remembered::new(&entity.report(), tracks);
         // A symlink or file cannot become a directory in one step.
         if matches!(desired, State::Directory { .. }) && matches!(current, State::File { .. } | State::Symlink { .. }) {
             self.tracker.make(&mut remembered, &[(entity.path.clone(), State::Absent)])?;
         }
-        self.tracker.make(&mut remembered, &wanted.states)?;
-        Ok(Applied::Changed(vec![format!("{} {}", done(&current, &desired), self.shown(&entity.path))]))
+        let says = format!("{} {}", done(&current, &desired), self.shown(&entity.path));
+        Ok(Prepared::Change(Box::new(Change { place, remembered, wanted, says })))
+    }
+
+    fn make_and_tell(&self, group: Vec<Change>, answers: &mut dyn SetAnswers) {
+        for (place, made) in self.make(group) {
+            let applied = made.unwrap_or_else(|obstacle| obstacle.tell(&mut answers.output(place)));
+            answers.end(place, applied);
+        }
+    }
+
+    /// Makes changes together. If that fails, each is made by itself, so that only the one to blame fails.
+    fn make(&self, mut group: Vec<Change>) -> Vec<(usize, Result<Applied, Obstacle>)> {
+        if group.is_empty() {
+            return Vec::new();
+        }
+        match (self.make_together(&mut group), &group[..]) {
+            (Err(obstacle), [change]) => vec![(change.place, Err(obstacle))],
+            (Err(_), _) => group.into_iter().flat_map(|change| self.make(vec![change])).collect(),
+            (Ok(()), _) => {
+                group.into_iter().map(|change| (change.place, Ok(Applied::Changed(vec![change.says])))).collect()
+            }
+        }
+    }
+
+    fn make_together(&self, changes: &mut [Change]) -> Result<(), Obstacle> {
+        self.tracker.keep_many(changes.iter().filter_map(|change| change.wanted.bytes.as_deref()))?;
+        Ok(self
+            .tracker
+            .make_all(changes.iter_mut().map(|change| (&mut change.remembered, &change.wanted.states[..])))?)
     }
 
     /// Lets the declared program look at what the file is going to be.
@@ -259,7 +366,8 @@ impl<'a> Workshop<'a> {
         if entity.overlay.is_some() {
             return Ok(Verdict::WouldChange(vec![format!("would write {shown}")]));
         }
-        let (decision, wanted, current) = self.decide(entity, definition, false)?;
+        let known = self.recall(entity)?;
+        let (decision, wanted, current) = self.decide(entity, definition, known.as_ref(), false)?;
         let desired = wanted.states.last().map_or(State::Absent, |(_, state)| state.clone());
         Ok(match decision {
             Decision::Nothing => Verdict::InDesiredState,
@@ -269,9 +377,13 @@ impl<'a> Workshop<'a> {
     }
 
     /// Puts an orphan back as it was found.
-    fn scrub(&self, entity: &DeclaredFile, mode: Mode<'_>) -> Result<Applied, Obstacle> {
-        let _held = hold(self.host)?;
-        let Some(mut remembered) = self.recall(entity)? else { return Ok(Applied::Unchanged) };
+    fn scrub(
+        &self,
+        entity: &DeclaredFile,
+        known: Option<Remembered<Tracks>>,
+        mode: Mode<'_>,
+    ) -> Result<Applied, Obstacle> {
+        let Some(mut remembered) = known else { return Ok(Applied::Unchanged) };
         self.tracker.settle(&mut remembered)?;
         for (path, track) in remembered.base.iter() {
             let current = self.tracker.state(&path)?;

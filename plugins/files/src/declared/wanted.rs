@@ -14,6 +14,7 @@ const TEMPLATE_SUFFIX: &str = ".holotemplate";
 const PROTECTED: [&str; 6] = ["/usr/bin", "/usr/lib", "/usr/sbin", "/usr/share", "/var/lib", "/var/log"];
 
 /// Why a path cannot be what is declared.
+#[derive(Clone, Debug)]
 pub(super) enum Obstacle {
     /// It could be by force; the reason is a fragment.
     NeedsForce(String),
