@@ -13,7 +13,7 @@ use std::process::ExitCode;
 type Story = (&'static str, &'static [Need], fn());
 
 fn main() -> ExitCode {
-    let stories: [Story; 20] = [
+    let stories: [Story; 21] = [
         ("all kinds are made, left alone, and become again what they were", &[], whole_life),
         ("what a person changed is refused, shown, and overwritten by force", &[], changed_by_person),
         ("what a person deleted is refused, and restored by force", &[], deleted_by_person),
@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         ("check says what apply does, and changes nothing", &[], check),
         ("what was not there before is removed, and what was there restored", &[], scrubbing),
         ("below a file nothing can be made, and check says so", &[], below_a_file),
+        ("of many that are made together, only the one to blame fails", &[], culprit),
         ("the same under version 3", &[], version_3),
     ];
     let trials = stories.into_iter().map(|(name, needs, story)| {
@@ -110,6 +111,29 @@ const ALL_KINDS: &str = r#"
     [[file]]
     path = "/srv/data/inside"
 "#;
+
+fn culprit() {
+    // Something is where the new file would be written.
+    let root = root().dir("etc/7.holonew/full").file("etc/7", "stock\n");
+    let names = || (0..20).map(|number| format!("etc/{number}"));
+    declare(&root, &names().map(|name| format!("[[file]]\npath = \"/{name}\"\ncontent = \"x\"\n")).collect::<String>());
+    let run = root.holo(&["apply"]);
+    assert_eq!(run.status, Some(1), "{run}");
+    assert_eq!(run.stderr_lossy().matches("!! ").count(), 1, "{run}");
+    assert!(run.stderr_lossy().contains("!! skipping target: ") && run.stderr_lossy().contains("7.holonew"), "{run}");
+    for name in names() {
+        assert_eq!(root.read(&name), if name == "etc/7" { "stock\n" } else { "x" }, "{name}");
+    }
+    fs::remove_dir_all(root.join("etc/7.holonew")).unwrap();
+    let run = applied(&root);
+    assert_eq!(run.stdout_lossy().matches("Working on ").count(), 1, "{run}");
+    assert_eq!(root.read("etc/7"), "x");
+    unchanged(&root);
+    declare(&root, "");
+    applied(&root);
+    assert_eq!(root.read("etc/7"), "stock\n");
+    assert!(!root.exists("etc/8") && !root.exists("var/lib/holo/files/.declared"));
+}
 
 fn whole_life() {
     let root = root().file("etc/motd", "stock\n").mode("etc/motd", 0o640).file("etc/issue", "issue\n").dir("srv");
