@@ -3,9 +3,11 @@
 mod definition;
 mod entity;
 mod wanted;
+mod workshop;
 
 pub(crate) use definition::FileDefinition;
-pub(crate) use entity::{DeclaredFile, apply, tidy};
+pub(crate) use entity::DeclaredFile;
+pub(crate) use workshop::{apply, tidy};
 
 use crate::overlay::{FileEntity, PREFIX};
 use bstr::ByteSlice;
@@ -76,7 +78,7 @@ impl Found {
 }
 
 fn orphans(host: &Host, definitions: &Definitions<FileDefinition>, output: &mut Output<'_>) -> Vec<Remembered<Tracks>> {
-    match entity::memory(host) {
+    match workshop::memory(host) {
         Ok(memory) => memory.orphans(definitions, output),
         Err(error) => {
             output.error(error.to_string());

@@ -4,7 +4,7 @@ use super::definition::{Ensure, FileDefinition};
 use bstr::ByteSlice;
 use holo_plugin::facts::Templates;
 use holo_plugin::tracked::{Attributes, Digest, State, Tracker};
-use holo_plugin::{Accounts, Host, Tree};
+use holo_plugin::{Accounts, Applied, ForceTo, Host, Output, Tree};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -20,6 +20,19 @@ pub(super) enum Obstacle {
     NeedsForce(String),
     /// It cannot, for this reason.
     Never(String),
+}
+
+impl Obstacle {
+    /// Says what there is to say of it; how the entity ends.
+    pub(super) fn tell(self, output: &mut Output<'_>) -> Applied {
+        match self {
+            Obstacle::NeedsForce(reason) => Applied::NeedsForce(ForceTo::Proceed(reason)),
+            Obstacle::Never(reason) => {
+                output.error(format!("skipping target: {reason}"));
+                Applied::FAILED
+            }
+        }
+    }
 }
 
 impl<E: std::fmt::Display> From<E> for Obstacle {
