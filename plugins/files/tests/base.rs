@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         test("a target that has another name is copied", &[], other_name),
         test("a symlink is no name for what it points to", &[], link),
         test("a target of a user is copied", &[Need::Root], of_a_user),
+        test("a target that others may write to is copied", &[], writable),
         test("an edit after a kill is no edit of the base", disturb::NEEDS, killed),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -112,6 +113,14 @@ fn of_a_user() {
     open.write_all(b"later\n").unwrap();
     assert_eq!(root.read(BASE), STOCK);
     assert_eq!(fs::metadata(root.join(BASE)).unwrap().uid(), 12345);
+}
+
+fn writable() {
+    let root = root().mode(TARGET, 0o664);
+    let mut open = fs::File::options().append(true).open(root.join(TARGET)).unwrap();
+    applied(&root);
+    open.write_all(b"later\n").unwrap();
+    assert_eq!(root.read(BASE), STOCK);
 }
 
 /// Between the step that keeps the base and the one that replaces the target, both are the same file.

@@ -15,6 +15,9 @@ use holo_plugin::error::Result;
 use holo_plugin::{Applied, Durability, Image, Place};
 use std::path::{Path, PathBuf};
 
+/// The bits of a mode by which others than the owner may write.
+const OTHERS_WRITE: u32 = 0o022;
+
 /// What is to be done for an entity. Made by preparing it; done by [`commit`].
 #[derive(Debug)]
 pub(crate) struct Change {
@@ -92,8 +95,10 @@ impl Change {
     /// [`Change::copy_shared_base`] has to be called when it is known what becomes of the target.
     pub(crate) fn stage_found_base(&mut self, found: &Image, layout: &Layout) -> Result<()> {
         let (target, staged) = (layout.target(&self.path), layout.staged_base(&self.path));
-        // By another name, or as its owner, somebody could write to it later.
-        let is_ours_alone = found.is_trusted() && target.looks()?.is_some_and(|looks| looks.names == 1);
+        // By another name, or having it open, somebody could write to it later.
+        let is_ours_alone = found.is_trusted()
+            && found.mode & OTHERS_WRITE == 0
+            && target.looks()?.is_some_and(|looks| looks.names == 1);
         if is_ours_alone && !found.is_symlink() {
             layout.create_staging_folder()?;
             staged.remove()?;
