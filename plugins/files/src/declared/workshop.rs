@@ -21,6 +21,9 @@ pub(crate) fn memory(host: &Host) -> holo_plugin::error::Result<Memory> {
     Memory::open_in(host, Path::new(FOLDER))
 }
 
+/// From how many bytes on the contents of a group are no longer gathered in memory.
+const GROUP_BYTES: usize = 16 << 20;
+
 /// Everything that is needed to work on a declared file.
 pub(super) struct Workshop<'a> {
     host: &'a Host,
@@ -75,7 +78,7 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], answers: &mut dy
 impl<'a> Workshop<'a> {
     /// Applies the files at these places of the set.
     fn apply(&self, set: &[Job<'_, DeclaredFile>], places: &[usize], answers: &mut dyn SetAnswers) {
-        let mut group = Vec::new();
+        let (mut group, mut group_bytes) = (Vec::new(), 0);
         let mut group_ends = Instant::now() + GROUP_TIME;
         for &place in places {
             let job = &set[place];
@@ -84,15 +87,19 @@ impl<'a> Workshop<'a> {
                 self.make_and_tell(std::mem::take(&mut group), answers);
             }
             match self.prepare(place, job, answers) {
-                Ok(Prepared::Change(change)) => group.push(*change),
+                Ok(Prepared::Change(change)) => {
+                    group_bytes += change.wanted.bytes.as_ref().map_or(0, Vec::len);
+                    group.push(*change);
+                }
                 Ok(Prepared::Ended(applied)) => answers.end(place, applied),
                 Err(obstacle) => {
                     let applied = obstacle.tell(&mut answers.output(place));
                     answers.end(place, applied);
                 }
             }
-            if group.len() == GROUP_SIZE || Instant::now() > group_ends {
+            if group.len() == GROUP_SIZE || group_bytes > GROUP_BYTES || Instant::now() > group_ends {
                 self.make_and_tell(std::mem::take(&mut group), answers);
+                group_bytes = 0;
                 group_ends = Instant::now() + GROUP_TIME;
             }
         }
