@@ -1,7 +1,7 @@
 //! Removes what was made, and puts back what was there before.
 
-use crate::entity::Stop;
 use crate::record::{Record, Store, is_kept, keep, put_back};
+use crate::stop::Stop;
 use crate::tree::{Refusal, Site};
 use holo_plugin::error::PathError;
 use holo_plugin::memory::Remembered;

@@ -4,8 +4,9 @@ use crate::absent;
 use crate::definition::{Archive, Ensure, parent};
 use crate::present::Present;
 use crate::record::{Record, Store};
+use crate::stop::Stop;
 use holo_plugin::memory::Remembered;
-use holo_plugin::{Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Verdict};
+use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict};
 use rustix::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,18 +34,6 @@ pub(crate) enum Defined {
 
 /// The state directory, while this process works in it: of two dispatchers, one may have been killed while its plugin still works.
 pub(crate) type Held = Arc<Mutex<Option<OwnedFd>>>;
-
-/// How something ended that may end before everything is done.
-pub(crate) enum Stop {
-    NeedsForce(ForceTo),
-    Failed(String),
-}
-
-impl<E: std::error::Error> From<E> for Stop {
-    fn from(error: E) -> Self {
-        Stop::Failed(error.to_string())
-    }
-}
 
 impl ArchiveEntity {
     fn hold(&self, host: &Host) -> Result<(), Stop> {

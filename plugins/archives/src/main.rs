@@ -15,6 +15,7 @@ mod made;
 mod manifest;
 mod present;
 mod record;
+mod stop;
 mod tree;
 
 fn main() -> std::process::ExitCode {

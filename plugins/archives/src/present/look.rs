@@ -2,8 +2,8 @@
 
 use super::Present;
 use crate::checksum::Sums;
-use crate::entity::Stop;
 use crate::record::{Fetched, Record, is_kept};
+use crate::stop::Stop;
 use crate::tree::{Drift, Site};
 use holo_plugin::error::PathError;
 use holo_plugin::memory::Remembered;
