@@ -36,6 +36,7 @@
 //! ```
 
 mod accounts;
+mod alone;
 mod as_user;
 pub mod declared;
 pub mod definitions;
@@ -57,6 +58,7 @@ mod templates;
 pub mod tracked;
 
 pub use accounts::Accounts;
+pub use alone::alone;
 pub use as_user::{Credentials, NotDone, as_user};
 pub use durability::Durability;
 pub use holo_facts as facts;

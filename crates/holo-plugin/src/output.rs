@@ -26,6 +26,11 @@ impl<'a> Output<'a> {
         Output(sink)
     }
 
+    /// The same output, for somebody else to say something.
+    pub(crate) fn again(&mut self) -> Output<'_> {
+        Output(self.0)
+    }
+
     /// Something to know, on stdout; with its newlines.
     pub fn print(&mut self, text: impl AsRef<[u8]>) {
         self.0.write(Stream::Stdout, text.as_ref());

@@ -20,9 +20,7 @@ pub(crate) use change::FAILED;
 use commits::Commits;
 pub(crate) use entity::{FileEntity, PREFIX};
 
-use holo_plugin::{
-    Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Progress, SetAnswers, Sink, Stream, Verdict,
-};
+use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Verdict, alone};
 use std::time::{Duration, Instant};
 use workshop::Workshop;
 
@@ -101,10 +99,8 @@ impl Entity for FileEntity {
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        let mut answer = OneAnswer { output, applied: FAILED };
         // A process for one entity does not look at what is recorded of all of them.
-        apply(host, &[Job { entity: self, mode }], false, &mut answer);
-        answer.applied
+        alone(self, mode, output, |set, answers| apply(host, set, false, answers))
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
@@ -121,33 +117,5 @@ fn fail(count: usize, reason: &str, answers: &mut dyn SetAnswers) {
         answers.begin(place);
         answers.output(place).error(format!("skipping target: {reason}"));
         answers.end(place, FAILED);
-    }
-}
-
-/// The answer to a set of one.
-pub(crate) struct OneAnswer<'a, 'b> {
-    pub(crate) output: &'a mut Output<'b>,
-    pub(crate) applied: Applied,
-}
-
-impl SetAnswers for OneAnswer<'_, '_> {
-    fn begin(&mut self, _: usize) {}
-
-    fn output(&mut self, _: usize) -> Output<'_> {
-        Output::new(self)
-    }
-
-    fn end(&mut self, _: usize, applied: Applied) {
-        self.applied = applied;
-    }
-}
-
-impl Sink for OneAnswer<'_, '_> {
-    fn write(&mut self, stream: Stream, bytes: &[u8]) {
-        self.output.relay(stream, bytes);
-    }
-
-    fn progress(&mut self, progress: &Progress<'_>) {
-        self.output.progress(progress);
     }
 }

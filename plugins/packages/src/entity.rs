@@ -7,10 +7,7 @@ use crate::simulate::Names;
 use crate::survey::{Finding, survey};
 use crate::transaction;
 use holo_plugin::memory::Remembered;
-use holo_plugin::{
-    Applied, Asset, Entity, EntityReport, FilePair, Host, Information, Job, Mode, Output, Progress, SetAnswers, Sink,
-    Stream, Verdict,
-};
+use holo_plugin::{Applied, Asset, Entity, EntityReport, FilePair, Host, Information, Mode, Output, Verdict, alone};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -101,9 +98,7 @@ impl Entity for PackageEntity {
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        let mut alone = Alone { output, applied: Applied::FAILED };
-        transaction::apply(host, &[Job { entity: self, mode }], &mut alone);
-        alone.applied
+        alone(self, mode, output, |set, answers| transaction::apply(host, set, answers))
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
@@ -123,33 +118,5 @@ impl Entity for PackageEntity {
 
     fn diff(&self, _: &Host) -> Option<FilePair> {
         None
-    }
-}
-
-impl Sink for Alone<'_, '_> {
-    fn write(&mut self, stream: Stream, bytes: &[u8]) {
-        self.output.relay(stream, bytes);
-    }
-
-    fn progress(&mut self, progress: &Progress<'_>) {
-        self.output.progress(progress);
-    }
-}
-
-/// Takes the answer to a set of one.
-struct Alone<'a, 'o> {
-    output: &'a mut Output<'o>,
-    applied: Applied,
-}
-
-impl SetAnswers for Alone<'_, '_> {
-    fn begin(&mut self, _: usize) {}
-
-    fn output(&mut self, _: usize) -> Output<'_> {
-        Output::new(self)
-    }
-
-    fn end(&mut self, _: usize, applied: Applied) {
-        self.applied = applied;
     }
 }

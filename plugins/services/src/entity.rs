@@ -6,10 +6,7 @@ use crate::providers::{self, Subject, UnitState};
 use crate::record::Record;
 use crate::unit::UnitName;
 use holo_plugin::memory::Memory;
-use holo_plugin::{
-    Applied, Asset, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Progress, SetAnswers, Sink, Stream,
-    Verdict,
-};
+use holo_plugin::{Applied, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict, alone};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -127,9 +124,7 @@ impl Entity for Unit {
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        let mut alone = Alone { sink: Forward(output), applied: Applied::FAILED };
-        apply::apply(host, &[Job { entity: self, mode }], &mut alone);
-        alone.applied
+        alone(self, mode, output, |set, answers| apply::apply(host, set, answers))
     }
 
     fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
@@ -159,35 +154,5 @@ impl Entity for Unit {
 
     fn diff(&self, _: &Host) -> Option<FilePair> {
         None
-    }
-}
-
-/// The answers to a set of one.
-struct Alone<'a, 'o> {
-    sink: Forward<'a, 'o>,
-    applied: Applied,
-}
-
-struct Forward<'a, 'o>(&'a mut Output<'o>);
-
-impl Sink for Forward<'_, '_> {
-    fn write(&mut self, stream: Stream, bytes: &[u8]) {
-        self.0.relay(stream, bytes);
-    }
-
-    fn progress(&mut self, progress: &Progress<'_>) {
-        self.0.progress(progress);
-    }
-}
-
-impl SetAnswers for Alone<'_, '_> {
-    fn begin(&mut self, _: usize) {}
-
-    fn output(&mut self, _: usize) -> Output<'_> {
-        Output::new(&mut self.sink)
-    }
-
-    fn end(&mut self, _: usize, applied: Applied) {
-        self.applied = applied;
     }
 }

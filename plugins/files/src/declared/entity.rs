@@ -3,8 +3,8 @@
 use super::definition::{Ensure, FileDefinition};
 use super::wanted::Obstacle;
 use super::workshop::{Workshop, apply};
-use crate::overlay::{FileEntity, OneAnswer};
-use holo_plugin::{Applied, Asset, Entity, EntityReport, FilePair, ForceTo, Host, Job, Mode, Output, Verdict};
+use crate::overlay::FileEntity;
+use holo_plugin::{Applied, Asset, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Verdict, alone};
 use std::path::PathBuf;
 
 /// A path that is declared, or was.
@@ -39,15 +39,7 @@ impl Entity for DeclaredFile {
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        if let Some(overlay) = &self.overlay {
-            match overlay.apply(host, mode, output) {
-                Applied::Changed(_) | Applied::Unchanged => {}
-                other => return other,
-            }
-        }
-        let mut answer = OneAnswer { output, applied: Applied::FAILED };
-        apply(host, &[Job { entity: self, mode }], &mut answer);
-        answer.applied
+        alone(self, mode, output, |set, answers| apply(host, set, answers))
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
