@@ -34,17 +34,14 @@ struct Reader<'a, 'i> {
 }
 
 enum Value<'a, 'i> {
+    /// The whole.
     Table(&'a DeTable<'i>),
     Other(&'a DeValue<'i>),
 }
 
 impl<'a, 'i> Reader<'a, 'i> {
     fn new(value: &'a Spanned<DeValue<'i>>) -> Reader<'a, 'i> {
-        let inner = match value.get_ref() {
-            DeValue::Table(table) => Value::Table(table),
-            other => Value::Other(other),
-        };
-        Reader { value: inner, span: value.span() }
+        Reader { value: Value::Other(value.get_ref()), span: value.span() }
     }
 }
 
@@ -54,7 +51,9 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
         let span = self.span.clone();
         let read = match self.value {
-            Value::Table(table) => visitor.visit_map(Entries { entries: entries(table), value: None }),
+            Value::Table(table) | Value::Other(DeValue::Table(table)) => {
+                visitor.visit_map(Entries { entries: entries(table), value: None })
+            }
             Value::Other(DeValue::Array(list)) => visitor.visit_seq(Items { list, next: 0 }),
             Value::Other(DeValue::String(text)) => {
                 visitor.visit_str(text).map_err(|wrong: Wrong| wrong.found_text(text))
@@ -69,7 +68,6 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
                 let value = ValueDeserializer::from(Spanned::new(span.clone(), DeValue::Datetime(*time)));
                 value.deserialize_any(visitor).map_err(|error| Wrong::custom(error.message()))
             }
-            Value::Other(DeValue::Table(table)) => visitor.visit_map(Entries { entries: entries(table), value: None }),
         };
         read.map_err(|wrong: Wrong| wrong.at(&span))
     }

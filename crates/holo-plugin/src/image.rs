@@ -2,8 +2,8 @@
 
 use crate::directory;
 use crate::error::{PathError, Result};
-use crate::place::Place;
-use rustix::fs::{FileType, Gid, Mode, Stat, Uid};
+use crate::place::{self, Place};
+use rustix::fs::{FileType, Gid, Stat, Uid};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -88,17 +88,15 @@ impl Image {
     /// If a content cannot be read.
     pub fn equals_all(&self, others: &[&Image]) -> Result<bool> {
         let mut places = Vec::with_capacity(others.len());
-        let own_place = match &self.content {
-            Content::File { place, .. } => Some(place),
-            Content::Symlink(_) => None,
-        };
         for other in others {
             let is_alike = (self.uid, self.gid) == (other.uid, other.gid)
                 && match (&self.content, &other.content) {
                     (Content::Symlink(target), Content::Symlink(other_target)) => target == other_target,
-                    (Content::File { size, .. }, Content::File { size: other_size, place }) => {
+                    (Content::File { size, place: own }, Content::File { size: other_size, place }) => {
                         // What is in a file is what is in it.
-                        places.extend(Some(place).filter(|place| !own_place.is_some_and(|own| own.is(place))));
+                        if !own.is(place) {
+                            places.push(place);
+                        }
                         self.mode == other.mode && size == other_size
                     }
                     _ => false,
@@ -108,9 +106,8 @@ impl Image {
             }
         }
         match &self.content {
-            _ if places.is_empty() => Ok(true),
-            Content::Symlink(_) => Ok(true),
-            Content::File { place, size } => same_content(place, &places, *size),
+            Content::File { place, size } if !places.is_empty() => same_content(place, &places, *size),
+            _ => Ok(true),
         }
     }
 
@@ -150,18 +147,10 @@ impl Image {
     fn write_files(&self, from: &Place, size: u64, places: &[&Place]) -> Result<()> {
         let mut files = places.iter().map(|place| Ok((*place, place.create()?))).collect::<Result<Vec<_>>>()?;
         copy(from, size, &mut files)?;
-        files.iter().try_for_each(|(place, file)| self.give_owner_and_mode(place, file))
-    }
-
-    fn give_owner_and_mode(&self, place: &Place, file: &File) -> Result<()> {
-        let failed = |operation| move |errno| PathError::new(operation, place.shown(), io::Error::from(errno));
-        let stat = rustix::fs::fstat(file).map_err(failed("stat"))?;
-        // The owner comes first: changing it takes the set-user-ID bit away.
-        let (uid, gid) = self.owners_to_change(&stat);
-        if uid.is_some() || gid.is_some() {
-            rustix::fs::fchown(file, uid, gid).map_err(failed("chown"))?;
-        }
-        rustix::fs::fchmod(file, Mode::from_raw_mode(self.mode)).map_err(failed("chmod"))
+        let settle = |(place, file): &(&Place, File)| {
+            place::settle(file, &place.shown(), Some(self.uid), Some(self.gid), self.mode)
+        };
+        files.iter().try_for_each(settle)
     }
 
     /// The owner and group to be given to a file that has others. Who is not root may not even confirm those that it has.

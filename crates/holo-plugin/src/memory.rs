@@ -2,21 +2,20 @@
 
 use crate::definitions::{Definition, Definitions};
 use crate::error::{PathError, Result};
-use crate::place::{Place, Tree};
+use crate::place::{OnDisk, Place, REPLACEMENT_SUFFIX, Tree, replace_all};
 use crate::{Action, Durability, EntityReport, Host, Output};
 use holo_protocol::report::Asset;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The folder in the state directory; version 3's plugins keep their bases there too.
 const FOLDER: &str = "base";
 const SUFFIX: &str = ".json";
-const TEMPORARY: &str = ".new";
 /// The longest name that an ID gives; more would leave no room for suffixes.
 const NAME_MAX: usize = 200;
 
@@ -165,24 +164,16 @@ impl Memory {
     /// # Errors
     /// If one cannot be written.
     pub fn keep_all<'r, T: Serialize + 'r>(&self, all: impl IntoIterator<Item = &'r Remembered<T>>) -> Result<()> {
-        let remembered: Vec<&Remembered<T>> = all.into_iter().collect();
-        let durability = Durability::of(remembered.len());
-        let places: Vec<Place> = remembered.iter().map(|remembered| self.place(&remembered.id)).collect();
-        let temporary: Vec<Place> = places.iter().map(|place| place.temporary(TEMPORARY)).collect();
-        let written = temporary.iter().zip(remembered).try_for_each(|(place, remembered)| {
-            place.create_folder()?;
-            let failed = |error: io::Error| PathError::new("write", place.shown(), error);
-            let mut text = serde_json::to_vec_pretty(remembered).map_err(|error| failed(error.into()))?;
+        let written = |remembered: &Remembered<T>| {
+            let place = self.place(&remembered.id);
+            let failed = |error| PathError::new("write", place.shown(), io::Error::from(error));
+            let mut text = serde_json::to_vec_pretty(remembered).map_err(failed)?;
             text.push(b'\n');
-            place.create()?.write_all(&text).map_err(failed)
-        });
-        let moved = written
-            .and_then(|()| durability.sync(&temporary, []))
-            .and_then(|()| temporary.iter().zip(&places).try_for_each(|(temporary, place)| temporary.rename_to(place)));
-        if moved.is_err() {
-            temporary.iter().for_each(|temporary| drop(temporary.remove()));
-        }
-        moved.and_then(|()| durability.sync([], &places))
+            Ok((place, text))
+        };
+        let written: Vec<(Place, Vec<u8>)> = all.into_iter().map(written).collect::<Result<_>>()?;
+        let files: Vec<(&Place, &[u8])> = written.iter().map(|(place, text)| (place, &text[..])).collect();
+        replace_all(&files, 0o600, OnDisk::New)
     }
 
     /// Remembers an entity unless it is remembered already: a base is what was there before the first change.
@@ -197,7 +188,7 @@ impl Memory {
     pub(crate) fn tidy(&self) -> Result<()> {
         let folder = self.state.place(&self.folder.join(FOLDER).join("x"));
         for name in folder.siblings()? {
-            if name.as_encoded_bytes().ends_with(TEMPORARY.as_bytes()) {
+            if name.as_encoded_bytes().ends_with(REPLACEMENT_SUFFIX.as_bytes()) {
                 folder.sibling(&name).remove()?;
             }
         }

@@ -5,6 +5,7 @@ mod replacement;
 
 pub use directories::{Kind, Looks, settle};
 pub use replacement::OnDisk;
+pub(crate) use replacement::{SUFFIX as REPLACEMENT_SUFFIX, replace_all};
 
 use crate::directory::{self, Links};
 use crate::error::{PathError, Result, at};

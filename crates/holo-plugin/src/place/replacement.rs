@@ -7,7 +7,7 @@ use rustix::fs::Mode;
 use std::io::Write;
 
 /// What a new file is called until it takes its place.
-const SUFFIX: &str = ".new";
+pub(crate) const SUFFIX: &str = ".new";
 
 /// What is on disk when a file has been [replaced](Place::replace), and would be there after a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,20 +27,7 @@ impl Place {
     /// # Errors
     /// If it cannot be written. Then the old file is still there, and nothing beside it.
     pub fn replace(&self, content: &[u8], mode: u32, on_disk: OnDisk) -> Result<()> {
-        let made = self.create_folder()?;
-        let new = self.replacement();
-        let replaced = new.write_new(content, mode).and_then(|()| {
-            if on_disk != OnDisk::Nothing {
-                Durability::Each.sync([&new], &made)?;
-            }
-            new.rename_to(self)
-        });
-        if replaced.is_err() {
-            // Why it could not be written is more interesting than why it cannot be removed.
-            let _ = new.remove();
-        }
-        replaced?;
-        if on_disk == OnDisk::New { Durability::Each.sync([], [self]) } else { Ok(()) }
+        replace_all(&[(self, content)], mode, on_disk)
     }
 
     /// Where a file is before it [replaces](Place::replace) another: whoever is killed then leaves it there, and the next who replaces the
@@ -56,6 +43,31 @@ impl Place {
         file.write_all(content)
             .and_then(|()| chmod(&file))
             .map_err(|error| PathError::new("write", self.shown(), error))
+    }
+}
+
+/// [Replaces](Place::replace) many files, each by such a content, and waits for the disk once.
+pub(crate) fn replace_all(files: &[(&Place, &[u8])], mode: u32, on_disk: OnDisk) -> Result<()> {
+    let durability = Durability::of(files.len());
+    let new: Vec<Place> = files.iter().map(|(place, _)| place.replacement()).collect();
+    let mut made = Vec::new();
+    let written = files.iter().zip(&new).try_for_each(|((_, content), new)| {
+        made.extend(new.create_folder()?);
+        new.write_new(content, mode)
+    });
+    let synced = written.and_then(|()| match on_disk {
+        OnDisk::Nothing => Ok(()),
+        OnDisk::Whole | OnDisk::New => durability.sync(&new, &made),
+    });
+    let replaced = synced.and_then(|()| files.iter().zip(&new).try_for_each(|((place, _), new)| new.rename_to(place)));
+    if replaced.is_err() {
+        // Why they could not be written is more interesting than why they cannot be removed.
+        new.iter().for_each(|new| drop(new.remove()));
+    }
+    replaced?;
+    match on_disk {
+        OnDisk::New => durability.sync([], files.iter().map(|(place, _)| *place)),
+        OnDisk::Nothing | OnDisk::Whole => Ok(()),
     }
 }
 
