@@ -34,22 +34,14 @@ const LOOKED_AT_TOGETHER: usize = 512;
 
 /// Applies entities. With records, what is known from earlier applies to be unchanged is not read again.
 pub(crate) fn apply(host: &Host, set: &[Job<'_, FileEntity>], records: bool, answers: &mut dyn SetAnswers) {
-    let opened = Workshop::open(host, records).and_then(|workshop| {
-        let commits = Commits::new(host, workshop.commits_in_background())?;
-        Ok((workshop, commits))
-    });
-    match opened {
-        Ok((workshop, commits)) => work_on(set, workshop, commits, answers),
+    match Workshop::open(host, records) {
+        Ok(workshop) => work_on(set, workshop, answers),
         Err(error) => fail(set.len(), &error.to_string(), answers),
     }
 }
 
-fn work_on(
-    set: &[Job<'_, FileEntity>],
-    mut workshop: Workshop<'_>,
-    mut commits: Commits,
-    answers: &mut dyn SetAnswers,
-) {
+fn work_on(set: &[Job<'_, FileEntity>], mut workshop: Workshop<'_>, answers: &mut dyn SetAnswers) {
+    let mut commits = Commits::default();
     let mut group = Vec::new();
     let mut group_ends = Instant::now() + GROUP_TIME;
     let mut places = 0..;
@@ -74,13 +66,13 @@ fn work_on(
                 }
             }
             if group.len() == GROUP_SIZE || (!group.is_empty() && Instant::now() > group_ends) {
-                tell(commits.begin(std::mem::take(&mut group)), answers);
+                tell(commits.begin(std::mem::take(&mut group), &workshop), answers);
                 group_ends = Instant::now() + GROUP_TIME;
             }
             tell(commits.look(), answers);
         }
     }
-    tell(commits.end(group), answers);
+    tell(commits.end(group, &workshop), answers);
     workshop.close();
 }
 

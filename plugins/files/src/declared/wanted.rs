@@ -49,6 +49,13 @@ pub(super) struct Wanted {
     pub(super) bytes: Option<Vec<u8>>,
 }
 
+impl Wanted {
+    /// What is wanted of the entity's own path.
+    pub(super) fn desired(&self) -> State {
+        self.states.last().map_or(State::Absent, |(_, state)| state.clone())
+    }
+}
+
 /// Finds out what is wanted, and changes nothing.
 pub(super) fn of(
     definition: &FileDefinition,

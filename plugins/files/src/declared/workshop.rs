@@ -126,7 +126,7 @@ impl<'a> Workshop<'a> {
     ) -> Result<(Decision, Wanted, State), Obstacle> {
         let current = self.tracker.state(&entity.path)?;
         let wanted = wanted::of(definition, &current, force, self.host, &self.tracker)?;
-        let desired = wanted.states.last().map_or(State::Absent, |(_, state)| state.clone());
+        let desired = wanted.desired();
         let track = known.and_then(|known| known.base.get(&entity.path));
         let track = track.map(|track| track.seen_as(|made| wanted::as_far_as_declared(definition, made, &current)));
         Ok((tracked::decide(track.as_ref(), &current, &desired), wanted, current))
@@ -160,7 +160,7 @@ impl<'a> Workshop<'a> {
         if !has_begun {
             answers.begin(place);
         }
-        let desired = wanted.states.last().map_or(State::Absent, |(_, state)| state.clone());
+        let desired = wanted.desired();
         if let Some(bytes) = &wanted.bytes {
             self.validate(entity, definition, bytes, &mut answers.output(place))?;
         }
@@ -174,7 +174,7 @@ impl<'a> Workshop<'a> {
         if matches!(desired, State::Directory { .. }) && matches!(current, State::File { .. } | State::Symlink { .. }) {
             self.tracker.make(&mut remembered, &[(entity.path.clone(), State::Absent)])?;
         }
-        let says = format!("{} {}", done(&current, &desired), self.shown(&entity.path));
+        let says = format!("{} {}", change(&current, &desired).1, self.shown(&entity.path));
         Ok(Prepared::Change(Box::new(Change { place, remembered, wanted, says })))
     }
 
@@ -263,11 +263,11 @@ impl<'a> Workshop<'a> {
         }
         let known = self.recall(entity)?;
         let (decision, wanted, current) = self.decide(entity, definition, known.as_ref(), false)?;
-        let desired = wanted.states.last().map_or(State::Absent, |(_, state)| state.clone());
+        let desired = wanted.desired();
         Ok(match decision {
             Decision::Nothing => Verdict::InDesiredState,
             Decision::NeedsForce(to) => Verdict::NeedsForce(to),
-            Decision::Change => Verdict::WouldChange(vec![format!("would {} {shown}", doing(&current, &desired))]),
+            Decision::Change => Verdict::WouldChange(vec![format!("would {} {shown}", change(&current, &desired).0)]),
         })
     }
 
@@ -322,21 +322,15 @@ pub(crate) fn tidy(
     Tracker::open(host, &memory)?.tidy::<Tracks>(is_ours, output)
 }
 
-/// What was done, in the past tense; it goes before the path.
-fn done(current: &State, desired: &State) -> String {
+/// What would be done, and was done; it goes before the path.
+fn change(current: &State, desired: &State) -> (String, String) {
     match (current, desired) {
-        (_, State::Absent) => "removed".to_owned(),
-        (State::Absent, _) => "made".to_owned(),
-        _ => current.differs_by(desired).map_or_else(|| "wrote".to_owned(), |what| format!("changed {what} of")),
-    }
-}
-
-/// What would be done.
-fn doing(current: &State, desired: &State) -> String {
-    match (current, desired) {
-        (_, State::Absent) => "remove".to_owned(),
-        (State::Absent, _) => "make".to_owned(),
-        _ => current.differs_by(desired).map_or_else(|| "write".to_owned(), |what| format!("change {what} of")),
+        (_, State::Absent) => ("remove".to_owned(), "removed".to_owned()),
+        (State::Absent, _) => ("make".to_owned(), "made".to_owned()),
+        _ => match current.differs_by(desired) {
+            Some(what) => (format!("change {what} of"), format!("changed {what} of")),
+            None => ("write".to_owned(), "wrote".to_owned()),
+        },
     }
 }
 

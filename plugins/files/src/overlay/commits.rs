@@ -1,19 +1,17 @@
-//! Commits groups of changes, on a thread of their own, while the next group is prepared.
+//! Commits groups of changes on a thread of its own, while the next group is prepared.
 
 use crate::overlay::change::{self, Change, Ended};
 use crate::overlay::layout::Layout;
+use crate::overlay::workshop::Workshop;
 use holo_plugin::Host;
-use holo_plugin::error::Result;
 use std::panic;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
 /// Groups of changes on their way to the disk: one at a time, in the order in which they are given.
+#[derive(Default)]
 pub(crate) struct Commits {
-    layout: Arc<Layout>,
-    /// Whether there may be a thread; it is started when a group has another one after it.
-    in_background: bool,
+    /// It is started when a group has another one after it.
     thread: Option<CommitThread>,
 }
 
@@ -21,88 +19,92 @@ struct CommitThread {
     groups: Sender<Vec<Change>>,
     ended: Receiver<Vec<Ended>>,
     is_busy: bool,
-    handle: JoinHandle<()>,
+    /// Until it has been waited for.
+    handle: Option<JoinHandle<()>>,
 }
 
 impl Commits {
-    pub(crate) fn new(host: &Host, in_background: bool) -> Result<Commits> {
-        // Threads with the same open directories would wait for one another.
-        let layout = Arc::new(Layout::open(host)?);
-        Ok(Commits { layout, in_background, thread: None })
-    }
-
     /// Begins to commit a group as soon as the one before has ended; how that has ended.
-    pub(crate) fn begin(&mut self, group: Vec<Change>) -> Vec<Ended> {
-        let mut ended = self.finish();
-        self.layout.forget();
-        if self.thread.is_none() && self.in_background {
-            self.thread = CommitThread::start(&self.layout);
+    pub(crate) fn begin(&mut self, group: Vec<Change>, workshop: &Workshop<'_>) -> Vec<Ended> {
+        let ended = self.finish();
+        if self.thread.is_none() && workshop.commits_in_background() {
+            self.thread = CommitThread::start(workshop.host);
         }
         match &mut self.thread {
-            Some(thread) => thread.begin(group),
-            None => ended.extend(change::commit(group, &self.layout)),
+            Some(thread) => {
+                thread.begin(group);
+                ended
+            }
+            // Without a thread, one thing is done after the other.
+            None => self.end(group, workshop),
         }
-        ended
     }
 
     /// Commits the last group; how all have ended that had not yet.
-    pub(crate) fn end(&mut self, group: Vec<Change>) -> Vec<Ended> {
+    pub(crate) fn end(&mut self, group: Vec<Change>, workshop: &Workshop<'_>) -> Vec<Ended> {
         let mut ended = self.finish();
-        if !group.is_empty() {
-            self.layout.forget();
-            ended.extend(change::commit(group, &self.layout));
-        }
+        ended.extend(change::commit(group, &workshop.layout));
         ended
     }
 
     /// How the group has ended that was at work, if it has.
     pub(crate) fn look(&mut self) -> Vec<Ended> {
-        let Some(thread) = self.thread.as_mut().filter(|thread| thread.is_busy) else { return Vec::new() };
-        let ended = thread.ended.try_recv().ok();
-        thread.is_busy = ended.is_none();
-        ended.unwrap_or_default()
+        self.thread.as_mut().map(CommitThread::look).unwrap_or_default()
     }
 
     /// Waits for the group that is at work; how it has ended.
     pub(crate) fn finish(&mut self) -> Vec<Ended> {
-        match self.thread.take_if(|thread| thread.is_busy) {
-            None => Vec::new(),
-            Some(mut thread) => match thread.ended.recv() {
-                Ok(ended) => {
-                    thread.is_busy = false;
-                    self.thread = Some(thread);
-                    ended
-                }
-                // Only a thread that panics ends while it is at work.
-                Err(_) => match thread.handle.join() {
-                    Err(panicked) => panic::resume_unwind(panicked),
-                    Ok(()) => Vec::new(),
-                },
-            },
-        }
+        self.thread.as_mut().map(CommitThread::finish).unwrap_or_default()
     }
 }
 
 impl CommitThread {
-    fn start(layout: &Arc<Layout>) -> Option<CommitThread> {
-        let (groups, given) = channel::<Vec<Change>>();
+    /// Starts it; none if there can be none.
+    fn start(host: &Host) -> Option<CommitThread> {
+        // Threads with the same open directories would wait for one another.
+        let layout = Layout::open(host).ok()?;
+        let (groups, given) = channel();
         let (ending, ended) = channel();
-        let layout = Arc::clone(layout);
         let work = move || {
             for group in given {
+                // What programs were run since may have moved any directory.
+                layout.forget();
                 if ending.send(change::commit(group, &layout)).is_err() {
                     break;
                 }
             }
         };
-        // Without a thread, one thing is done after the other.
-        let handle = Builder::new().spawn(work).ok()?;
+        let handle = Some(Builder::new().spawn(work).ok()?);
         Some(CommitThread { groups, ended, is_busy: false, handle })
     }
 
+    /// Gives it a group. It has to be [finished](CommitThread::finish) with the one before.
     fn begin(&mut self, group: Vec<Change>) {
         self.is_busy = true;
         // It takes everything, unless it has panicked; then whoever waits for it goes the same way.
         let _ = self.groups.send(group);
+    }
+
+    /// How the group has ended that was at work, if it has.
+    fn look(&mut self) -> Vec<Ended> {
+        let ended = self.ended.try_recv().ok();
+        self.is_busy &= ended.is_none();
+        ended.unwrap_or_default()
+    }
+
+    /// Waits for the group that is at work; how it has ended.
+    fn finish(&mut self) -> Vec<Ended> {
+        if !std::mem::take(&mut self.is_busy) {
+            return Vec::new();
+        }
+        self.ended.recv().unwrap_or_else(|_| self.raise())
+    }
+
+    /// Goes the way of the thread: only one that panics ends while it is at work.
+    fn raise(&mut self) -> Vec<Ended> {
+        match self.handle.take().map(JoinHandle::join) {
+            Some(Err(panicked)) => panic::resume_unwind(panicked),
+            _ => Vec::new(),
+        }
     }
 }

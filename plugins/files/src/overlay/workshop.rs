@@ -18,7 +18,7 @@ const WORTH_A_THREAD: usize = 64;
 
 /// What is opened and found out once for a whole set.
 pub(crate) struct Workshop<'a> {
-    host: &'a Host,
+    pub(crate) host: &'a Host,
     pub(crate) layout: Layout,
     pub(crate) distribution: Distribution,
     pub(crate) record: Record,
