@@ -8,7 +8,7 @@
 
 use bstr::{BString, ByteSlice};
 use holo_testing::disturb;
-use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial};
+use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Arguments;
 use std::path::Path;
 use std::process::ExitCode;
@@ -141,41 +141,30 @@ fn main() -> ExitCode {
         let victims = if story.name.contains("declared") { &VICTIMS[..1] } else { &VICTIMS };
         for &victim in victims {
             let name = format!("{}: {} may be killed at any system call", story.name, victim.name);
-            trials.push(trial(&name, &[Need::Program("strace")], move || {
-                kill_everywhere(story, victim);
-                Ok(())
-            }));
+            trials.push(trial_of(&name, &[Need::Program("strace")], move || kill_everywhere(story, victim)));
         }
     }
     for story in &STORIES {
         let name = format!("{}: any system call of the plugin may fail", story.name);
-        trials.push(trial(&name, &[Need::Program("strace")], move || {
-            fail_everywhere(story);
-            Ok(())
-        }));
+        trials.push(trial_of(&name, &[Need::Program("strace")], move || fail_everywhere(story)));
     }
     for (name, how) in [("be killed", "signal=SIGKILL"), ("meet a disk that fails", "error=EIO")] {
         for many in &MANY_OF {
             let name = format!("{}: the plugin's session may {name} while groups of them are under way", many.name);
-            trials.push(trial(&name, &[Need::Program("strace")], move || {
-                disturb_groups(many, how);
-                Ok(())
-            }));
+            trials.push(trial_of(&name, &[Need::Program("strace")], move || disturb_groups(many, how)));
         }
     }
-    trials.push(trial("a refresh is done, wherever the dispatcher is killed", &[Need::Program("strace")], || {
-        refresh_everywhere();
-        Ok(())
-    }));
+    trials.push(trial_of(
+        "a refresh is done, wherever the dispatcher is killed",
+        &[Need::Program("strace")],
+        refresh_everywhere,
+    ));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
 fn kill_everywhere(story: &Story, victim: Victim) {
     let expected = undisturbed(story, victim);
-    let mut kills = 0;
-    for call in disturb::CALLS {
-        kills += (1..).take_while(|&number| kill_once(story, victim, call, number, &expected)).count();
-    }
+    let kills = disturb::everywhere(disturb::CALLS, |call, number| kill_once(story, victim, call, number, &expected));
     assert!(kills > 3, "only {kills} kills: the test does not test what it says");
 }
 
@@ -186,10 +175,7 @@ const DISPATCHER_CALLS: [&str; 16] = [
 ];
 
 fn refresh_everywhere() {
-    let mut kills = 0;
-    for call in DISPATCHER_CALLS {
-        kills += (1..).take_while(|&number| refresh_once(call, number)).count();
-    }
+    let kills = disturb::everywhere(&DISPATCHER_CALLS, refresh_once);
     assert!(kills > 20, "only {kills} kills: the test does not test what it says");
 }
 
@@ -313,7 +299,8 @@ fn fail_everywhere(story: &Story) {
     let mut failures = 0;
     // One error is as good as another for most calls, so they take turns.
     for (call, error) in FAILING_CALLS.into_iter().zip(FAILURES.into_iter().cycle()) {
-        failures += (1..).take_while(|&number| fail_once(story, victim, call, number, error, &expected)).count();
+        failures +=
+            disturb::everywhere(&[call], |call, number| fail_once(story, victim, call, number, error, &expected));
     }
     assert!(failures > 10, "only {failures} failures: the test does not test what it says");
 }

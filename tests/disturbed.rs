@@ -6,7 +6,7 @@
 
 use bstr::BString;
 use holo_testing::disturb::{self, Disturbance};
-use holo_testing::{Need, ScratchRoot, trial};
+use holo_testing::{Need, ScratchRoot, trial_of};
 use libtest_mimic::Arguments;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::ExitCode;
@@ -22,16 +22,20 @@ struct Story {
 const STORIES: [Story; 13] = [
     Story { name: "accounts are made", plugin: "users-groups", before: accounts },
     Story { name: "accounts are changed", plugin: "users-groups", before: changed_accounts },
-    Story { name: "accounts are scrubbed", plugin: "users-groups", before: scrubbed_accounts },
+    Story { name: "accounts are scrubbed", plugin: "users-groups", before: |root| scrubbed(root, accounts, ACCOUNTS) },
     Story { name: "keys are added", plugin: "ssh-keys", before: keys },
     Story { name: "keys are changed", plugin: "ssh-keys", before: changed_keys },
-    Story { name: "keys are removed", plugin: "ssh-keys", before: removed_keys },
+    Story { name: "keys are removed", plugin: "ssh-keys", before: |root| scrubbed(root, changed_keys, KEYS) },
     Story { name: "packages are said to be installed", plugin: "packages", before: packages },
     Story { name: "packages are changed", plugin: "packages", before: changed_packages },
-    Story { name: "packages are as before again", plugin: "packages", before: scrubbed_packages },
+    Story {
+        name: "packages are as before again",
+        plugin: "packages",
+        before: |root| scrubbed(root, packages, PACKAGES),
+    },
     Story { name: "units are enabled", plugin: "services", before: units },
     Story { name: "units are enabled and disabled", plugin: "services", before: changed_units },
-    Story { name: "units are as before again", plugin: "services", before: scrubbed_units },
+    Story { name: "units are as before again", plugin: "services", before: |root| scrubbed(root, units, UNITS) },
     Story { name: "a script has succeeded", plugin: "run-scripts", before: script },
 ];
 
@@ -41,19 +45,13 @@ fn main() -> ExitCode {
     for story in &STORIES {
         let needs = if story.plugin == "services" { &needs[..] } else { disturb::NEEDS };
         let name = format!("{}: {} may be killed at any system call", story.name, story.plugin);
-        trials.push(trial(&name, needs, || {
-            kill_everywhere(story);
-            Ok(())
-        }));
+        trials.push(trial_of(&name, needs, || kill_everywhere(story)));
         // What is made goes through all that can fail; what is changed then goes the same way.
         if story.name.contains("changed") || story.name.contains("disabled") {
             continue;
         }
         let name = format!("{}: any system call of {} may fail", story.name, story.plugin);
-        trials.push(trial(&name, needs, || {
-            fail_everywhere(story);
-            Ok(())
-        }));
+        trials.push(trial_of(&name, needs, || fail_everywhere(story)));
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
@@ -130,6 +128,13 @@ fn applied(root: &ScratchRoot) {
     assert!(run.success(), "{run}");
 }
 
+/// What was made is not defined any more.
+fn scrubbed(root: &ScratchRoot, make: fn(&ScratchRoot), definitions: &str) {
+    make(root);
+    applied(root);
+    std::fs::remove_file(root.join(definitions)).unwrap();
+}
+
 const ACCOUNTS: &str = "usr/share/holo/users-groups/01.toml";
 
 fn accounts(root: &ScratchRoot) {
@@ -140,12 +145,6 @@ fn changed_accounts(root: &ScratchRoot) {
     accounts(root);
     applied(root);
     root.write(ACCOUNTS, "[[group]]\nname = \"jane\"\n[[user]]\nname = \"jane\"\nshell = \"/bin/sh\"\n");
-}
-
-fn scrubbed_accounts(root: &ScratchRoot) {
-    accounts(root);
-    applied(root);
-    std::fs::remove_file(root.join(ACCOUNTS)).unwrap();
 }
 
 const KEYS: &str = "usr/share/holo/ssh-keys/jane/x.pub";
@@ -162,12 +161,6 @@ fn changed_keys(root: &ScratchRoot) {
     root.write("home/jane/.ssh/authorized_keys", format!("{KEY} her own\n"));
     applied(root);
     root.write(KEYS, format!("{OTHER_KEY} jane\n"));
-}
-
-fn removed_keys(root: &ScratchRoot) {
-    changed_keys(root);
-    applied(root);
-    std::fs::remove_file(root.join(KEYS)).unwrap();
 }
 
 const PACKAGES: &str = "usr/share/holo/packages/01.toml";
@@ -190,12 +183,6 @@ fn changed_packages(root: &ScratchRoot) {
     );
 }
 
-fn scrubbed_packages(root: &ScratchRoot) {
-    packages(root);
-    applied(root);
-    std::fs::remove_file(root.join(PACKAGES)).unwrap();
-}
-
 const UNITS: &str = "usr/share/holo/services/01.toml";
 
 fn units(root: &ScratchRoot) {
@@ -216,12 +203,6 @@ fn changed_units(root: &ScratchRoot) {
         UNITS,
         "[[service]]\nname = \"a\"\nenable = false\n[[service]]\nname = \"b\"\nmask = false\nenable = true\n",
     );
-}
-
-fn scrubbed_units(root: &ScratchRoot) {
-    units(root);
-    applied(root);
-    std::fs::remove_file(root.join(UNITS)).unwrap();
 }
 
 fn script(root: &ScratchRoot) {

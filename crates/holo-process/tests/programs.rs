@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says by panicking what is wrong")]
 
 use holo_process::{Ended, Error, Identity, Program, Status, Stream, prepare};
-use holo_testing::{Need, trial};
+use holo_testing::{Need, trial_of};
 use libtest_mimic::Arguments;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -66,12 +66,7 @@ fn main() -> ExitCode {
         ("what does not heed the signal is killed", &[], caller_insists),
         ("a caller that is killed leaves nothing behind", &[], caller_killed),
     ];
-    let trials = stories.map(|(name, needs, story)| {
-        trial(name, needs, move || {
-            story();
-            Ok(())
-        })
-    });
+    let trials = stories.map(|(name, needs, test)| trial_of(name, needs, test));
     libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
 }
 

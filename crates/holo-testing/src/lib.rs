@@ -19,7 +19,7 @@ pub mod tree;
 
 pub use error::IoError;
 pub use overlay::Overlay;
-pub use require::{Need, trial};
+pub use require::{Need, trial, trial_of};
 pub use scenario::{Scenario, set_umask};
 pub use scratch::{Run, ScratchRoot};
 pub use spawn::end_all;

@@ -65,6 +65,15 @@ pub fn trial(name: &str, needs: &[Need], test: impl FnOnce() -> Result<(), Faile
     }
 }
 
+/// Makes a [`trial`] of a story, which says by panicking what is wrong.
+#[must_use]
+pub fn trial_of(name: &str, needs: &[Need], story: impl FnOnce() + Send + 'static) -> Trial {
+    trial(name, needs, || {
+        story();
+        Ok(())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ mod support;
 
 use bstr::{BString, ByteSlice};
 use holo_testing::disturb::{self, Disturbance};
-use holo_testing::{ScratchRoot, trial};
+use holo_testing::{ScratchRoot, trial_of};
 use libtest_mimic::Arguments;
 use std::fs;
 use std::process::ExitCode;
@@ -39,10 +39,7 @@ fn main() -> ExitCode {
     let mut trials = Vec::new();
     for story in &STORIES {
         let name = format!("{}: the plugin may be killed at any system call", story.name);
-        trials.push(trial(&name, disturb::NEEDS, move || {
-            kill_everywhere(story);
-            Ok(())
-        }));
+        trials.push(trial_of(&name, disturb::NEEDS, move || kill_everywhere(story)));
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

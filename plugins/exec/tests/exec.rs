@@ -3,7 +3,7 @@
 
 use holo_process::{Ended, Program};
 use holo_testing::overlay::{NEEDS, Overlay};
-use holo_testing::{Need, binaries::built, trial};
+use holo_testing::{Need, binaries::built, trial_of};
 use libtest_mimic::Arguments;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,12 +38,7 @@ fn main() -> ExitCode {
         ("a change refreshes a command once, and a refresh that failed stays due", NEEDS, refreshes),
         ("the examples of the man page do what it says", NEEDS, examples),
     ];
-    let trials = stories.map(|(name, needs, story)| {
-        trial(name, needs, move || {
-            story();
-            Ok(())
-        })
-    });
+    let trials = stories.map(|(name, needs, test)| trial_of(name, needs, test));
     libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
 }
 

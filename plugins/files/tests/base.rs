@@ -2,8 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use holo_testing::disturb::{self, Disturbance};
-use holo_testing::{Need, ScratchRoot, trial};
-use libtest_mimic::{Arguments, Trial};
+use holo_testing::{Need, ScratchRoot, trial_of};
+use libtest_mimic::Arguments;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -16,21 +16,15 @@ const RESOURCE: &str = "usr/share/holo/files/01-x/etc/motd";
 const BASE: &str = "var/lib/holo/files/base/etc/motd";
 
 fn main() -> ExitCode {
-    let test = |name: &str, needs: &[Need], test: fn()| -> Trial {
-        trial(name, needs, move || {
-            test();
-            Ok(())
-        })
-    };
     let trials = vec![
-        test("the file that was there is the base, and not copied", &[], taken_over),
-        test("a target that is as it shall be is copied", &[], equal),
-        test("a target that cannot be provisioned is copied", &[], broken),
-        test("a target that has another name is copied", &[], other_name),
-        test("a symlink is no name for what it points to", &[], link),
-        test("a target of a user is copied", &[Need::Root], of_a_user),
-        test("a target that others may write to is copied", &[], writable),
-        test("an edit after a kill is no edit of the base", disturb::NEEDS, killed),
+        trial_of("the file that was there is the base, and not copied", &[], taken_over),
+        trial_of("a target that is as it shall be is copied", &[], equal),
+        trial_of("a target that cannot be provisioned is copied", &[], broken),
+        trial_of("a target that has another name is copied", &[], other_name),
+        trial_of("a symlink is no name for what it points to", &[], link),
+        trial_of("a target of a user is copied", &[Need::Root], of_a_user),
+        trial_of("a target that others may write to is copied", &[], writable),
+        trial_of("an edit after a kill is no edit of the base", disturb::NEEDS, killed),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use bstr::ByteSlice;
-use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial};
+use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Arguments;
 use std::fs;
 use std::io::Write;
@@ -36,12 +36,7 @@ fn main() -> ExitCode {
         ("of many that are made together, only the one to blame fails", &[], culprit),
         ("the same under version 3", &[], version_3),
     ];
-    let trials = stories.into_iter().map(|(name, needs, story)| {
-        trial(name, needs, move || {
-            story();
-            Ok(())
-        })
-    });
+    let trials = stories.into_iter().map(|(name, needs, test)| trial_of(name, needs, test));
     libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
 }
 

@@ -2,8 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use bstr::{BString, ByteSlice};
-use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial};
-use libtest_mimic::{Arguments, Trial};
+use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
+use libtest_mimic::Arguments;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -12,23 +12,21 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let test = |name: &str, needs: &[Need], test: fn()| -> Trial {
-        trial(name, needs, move || {
-            test();
-            Ok(())
-        })
-    };
     let trials = vec![
-        test("names may be any bytes but a newline", &[], odd_names),
-        test("a name with a newline is refused, and the others go on", &[], newlines),
-        test("names and paths may be as long as the system allows", &[], long_names),
-        test("an empty file is a file", &[], empty_files),
-        test("a file of 100 MB needs no memory of its size", &[Need::Program("prlimit")], huge_files),
-        test("mode and owner stay those of the stock file", &[Need::Root], owners),
-        test("the symlinks of other users are not followed", &[Need::Root], symlinks_of_others),
-        test("a user without rights is told, and nothing is lost", &[Need::Root, Need::Program("setpriv")], no_rights),
-        test("a read-only file system is left as it is", &[Need::Root, Need::Program("unshare")], read_only),
-        test("a full disk keeps the old file", &[Need::Root, Need::Program("unshare")], full_disk),
+        trial_of("names may be any bytes but a newline", &[], odd_names),
+        trial_of("a name with a newline is refused, and the others go on", &[], newlines),
+        trial_of("names and paths may be as long as the system allows", &[], long_names),
+        trial_of("an empty file is a file", &[], empty_files),
+        trial_of("a file of 100 MB needs no memory of its size", &[Need::Program("prlimit")], huge_files),
+        trial_of("mode and owner stay those of the stock file", &[Need::Root], owners),
+        trial_of("the symlinks of other users are not followed", &[Need::Root], symlinks_of_others),
+        trial_of(
+            "a user without rights is told, and nothing is lost",
+            &[Need::Root, Need::Program("setpriv")],
+            no_rights,
+        ),
+        trial_of("a read-only file system is left as it is", &[Need::Root, Need::Program("unshare")], read_only),
+        trial_of("a full disk keeps the old file", &[Need::Root, Need::Program("unshare")], full_disk),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

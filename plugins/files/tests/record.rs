@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use bstr::{BString, ByteSlice};
-use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial};
+use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial, trial_of};
 use libtest_mimic::Arguments;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
@@ -63,15 +63,7 @@ fn main() -> ExitCode {
         ("in test mode there is a record only where it is asked for", &[], test_mode),
         ("version 3 has no record", &[], version_3),
     ];
-    let mut trials: Vec<_> = stories
-        .into_iter()
-        .map(|(name, needs, story)| {
-            trial(name, needs, move || {
-                story();
-                Ok(())
-            })
-        })
-        .collect();
+    let mut trials: Vec<_> = stories.into_iter().map(|(name, needs, test)| trial_of(name, needs, test)).collect();
     for seed in 1..=3 {
         trials.push(trial(&format!("whatever happens, all ends as without a record ({seed})"), &[], move || {
             random_walk(seed);

@@ -6,8 +6,8 @@
 #[path = "../src/version/mod.rs"]
 mod version;
 
-use holo_testing::{Need, ScratchRoot, trial};
-use libtest_mimic::{Arguments, Trial};
+use holo_testing::{Need, ScratchRoot, trial_of};
+use libtest_mimic::Arguments;
 use std::cmp::Ordering;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,20 +17,14 @@ type Compare = fn(&str, &str) -> Ordering;
 const VECTORS: &str = include_str!("vectors/versions.tsv");
 
 fn main() -> ExitCode {
-    let test = |name: &str, needs: &[Need], test: fn()| -> Trial {
-        trial(name, needs, move || {
-            test();
-            Ok(())
-        })
-    };
     let trials = vec![
-        test("every vector is judged as it is known to be", &[], vectors),
-        test("parts of an RPM version that are not said may be anything", &[], wildcards),
-        test("Arch Linux's examples are in their order", &[], arch_examples),
-        test("Alpine's examples are in their order", &[], alpine_examples),
-        test("dpkg judges random pairs as we do", &[Need::Program("dpkg")], against_dpkg),
-        test("rpm judges random pairs as we do", &[Need::Program("rpm")], against_rpm),
-        test("vercmp judges random pairs as we do", &[Need::Program("vercmp")], against_vercmp),
+        trial_of("every vector is judged as it is known to be", &[], vectors),
+        trial_of("parts of an RPM version that are not said may be anything", &[], wildcards),
+        trial_of("Arch Linux's examples are in their order", &[], arch_examples),
+        trial_of("Alpine's examples are in their order", &[], alpine_examples),
+        trial_of("dpkg judges random pairs as we do", &[Need::Program("dpkg")], against_dpkg),
+        trial_of("rpm judges random pairs as we do", &[Need::Program("rpm")], against_rpm),
+        trial_of("vercmp judges random pairs as we do", &[Need::Program("vercmp")], against_vercmp),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use holo_testing::overlay::NEEDS;
-use holo_testing::{Need, Overlay, Run, ScratchRoot, trial};
+use holo_testing::{Need, Overlay, Run, ScratchRoot, trial_of};
 use libtest_mimic::Arguments;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -50,12 +50,7 @@ fn main() -> ExitCode {
         ("many scaffolds with many files", &[], many),
         ("the examples of the man page", &[], man_page),
     ];
-    let trials = stories.map(|(name, needs, story)| {
-        trial(name, needs, move || {
-            story();
-            Ok(())
-        })
-    });
+    let trials = stories.map(|(name, needs, test)| trial_of(name, needs, test));
     libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
 }
 
