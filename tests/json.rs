@@ -38,14 +38,7 @@ fn validator() -> Validator {
 fn the_schema_is_that_of_the_types() {
     let settings = SchemaSettings::draft2020_12().for_serialize().with_transform(RecursiveTransform(never_null));
     let generated = settings.into_generator().into_root_schema_for::<line::Line<'static>>();
-    let generated = format!("{}\n", serde_json::to_string_pretty(&generated).unwrap());
-    let path = repository().join(SCHEMA);
-    if std::env::var_os("HOLO_BLESS").is_some_and(|value| value == "1") {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, &generated).unwrap();
-    }
-    let kept = fs::read_to_string(&path).unwrap_or_default();
-    assert!(kept == generated, "{SCHEMA} is not that of the types: HOLO_BLESS=1 cargo test --test json rewrites it");
+    holo_testing::schema_is_kept("holo-output.schema.json", &generated);
 }
 
 /// What there is not is left out, and never null.

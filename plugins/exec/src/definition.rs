@@ -226,13 +226,7 @@ mod tests {
     #[test]
     fn the_schema_is_that_of_the_types() {
         let schema = holo_plugin::definitions::schema::<Exec>("Definitions of holo's plugin exec");
-        let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/holo-exec.schema.json");
-        if std::env::var_os("HOLO_BLESS").is_some_and(|value| value == "1") {
-            std::fs::write(path, &text).unwrap();
-        }
-        let kept = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(kept == text, "HOLO_BLESS=1 cargo test -p holo-exec rewrites the schema");
+        holo_testing::schema_is_kept("holo-exec.schema.json", &schema);
         let validator = jsonschema::validator_for(&schema).unwrap();
         let good = "[[exec]]\nname = \"x\"\ncommand = [\"a\"]\ntimeout = \"5m\"\nrequires = [\"a:b\"]\n";
         let valid = |text: &str| {

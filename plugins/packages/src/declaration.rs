@@ -230,12 +230,6 @@ mod tests {
     #[test]
     fn the_schema_is_that_of_the_types() {
         let schema = holo_plugin::definitions::schema::<Package>("Definitions of holo's plugin packages");
-        let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/holo-packages.schema.json");
-        if std::env::var_os("HOLO_BLESS").is_some_and(|value| value == "1") {
-            std::fs::write(path, &text).unwrap();
-        }
-        let kept = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(kept == text, "HOLO_BLESS=1 cargo test -p holo-packages rewrites the schema");
+        holo_testing::schema_is_kept("holo-packages.schema.json", &schema);
     }
 }

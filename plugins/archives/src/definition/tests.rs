@@ -108,13 +108,7 @@ fn a_definition_does_not_show_its_secrets() {
 #[test]
 fn the_schema_is_that_of_the_types() {
     let schema = holo_plugin::definitions::schema::<Archive>("Definitions of holo's plugin archives");
-    let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/holo-archives.schema.json");
-    if std::env::var_os("HOLO_BLESS").is_some_and(|value| value == "1") {
-        std::fs::write(path, &text).unwrap();
-    }
-    let kept = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(kept == text, "HOLO_BLESS=1 cargo test -p holo-archives rewrites the schema");
+    holo_testing::schema_is_kept("holo-archives.schema.json", &schema);
     let validator = jsonschema::validator_for(&schema).unwrap();
     let valid =
         |text: &str| validator.is_valid(&serde_json::to_value(toml::from_str::<toml::Value>(text).unwrap()).unwrap());

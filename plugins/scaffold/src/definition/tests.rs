@@ -107,10 +107,5 @@ fn what_cannot_be_is_refused() {
 #[test]
 fn the_schema_is_that_of_the_type() {
     let schema = holo_plugin::definitions::schema::<ScaffoldDefinition>("Definition files of holo-scaffold");
-    let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema/holo-scaffold.schema.json");
-    if std::env::var_os("HOLO_BLESS").is_some_and(|value| value == "1") {
-        std::fs::write(&path, &text).unwrap();
-    }
-    assert_eq!(std::fs::read_to_string(&path).unwrap_or_default(), text, "HOLO_BLESS=1 rewrites it");
+    holo_testing::schema_is_kept("holo-scaffold.schema.json", &schema);
 }

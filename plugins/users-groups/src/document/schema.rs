@@ -72,10 +72,5 @@ fn the_schema_has_all_keys_and_is_up_to_date() {
         assert_eq!(described, keys(kind).iter().copied().collect());
         properties.extend(common.clone());
     }
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/holo-users-groups.schema.json");
-    let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
-    if std::env::var_os("HOLO_BLESS").is_some() {
-        std::fs::write(path, &text).unwrap();
-    }
-    assert_eq!(std::fs::read_to_string(path).unwrap_or_default(), text, "HOLO_BLESS=1 cargo test -p holo-users-groups");
+    holo_testing::schema_is_kept("holo-users-groups.schema.json", &schema);
 }

@@ -88,15 +88,6 @@ fn keys_belong_to_what_is_ensured() {
 
 #[test]
 fn the_schema_is_that_of_the_types() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/holo-files.schema.json");
     let schema = holo_plugin::definitions::schema::<FileDefinition>("Definition files of holo-files");
-    let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
-    if std::env::var_os("HOLO_BLESS").is_some() {
-        std::fs::write(path, &text).unwrap();
-    }
-    assert_eq!(
-        std::fs::read_to_string(path).unwrap_or_default(),
-        text,
-        "HOLO_BLESS=1 cargo test -p holo-files rewrites it"
-    );
+    holo_testing::schema_is_kept("holo-files.schema.json", &schema);
 }
