@@ -126,6 +126,7 @@ impl<'a> From<&'a holo_protocol::Edges> for Edges<'a> {
             notifies: texts(&edges.notifies),
             provides: assets(&edges.provides),
             needs: assets(&edges.needs),
+            owns: assets(&edges.owns),
             watch: texts(&edges.watch),
             orphan: edges.orphan,
         }

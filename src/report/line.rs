@@ -169,6 +169,9 @@ pub struct Edges<'a> {
     /// What others have to provide.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<Asset<'a>>,
+    /// What it alone decides about.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub owns: Vec<Asset<'a>>,
     /// Paths where a change may mean drift.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub watch: Vec<Text<'a>>,
@@ -183,7 +186,7 @@ impl Edges<'_> {
     }
 }
 
-/// Something that one entity provides and another one needs.
+/// Something that an entity provides, needs or owns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct Asset<'a> {

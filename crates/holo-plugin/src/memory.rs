@@ -39,6 +39,9 @@ pub struct Remembered<T> {
     /// What it provided when it was last defined: an orphan is scrubbed after what needed that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     provides: Vec<(String, String)>,
+    /// What it owned when it was last defined: whoever owns that now takes over from it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    owns: Vec<(String, String)>,
     /// The entities that it came after.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     after: Vec<String>,
@@ -59,6 +62,7 @@ impl<T> Remembered<T> {
             id: report.id.to_string(),
             needs: pairs(&edges.needs),
             provides: pairs(&edges.provides),
+            owns: pairs(&edges.owns),
             after: before.into_iter().flatten().filter_map(text).collect(),
             base,
         }
@@ -75,6 +79,7 @@ impl<T> Remembered<T> {
         report.edges.orphan = true;
         report.edges.needs = assets(&self.needs);
         report.edges.provides = assets(&self.provides);
+        report.edges.owns = assets(&self.owns);
         report.edges.after = self.after.iter().map(|id| id.as_str().into()).collect();
         report
     }

@@ -37,13 +37,15 @@ pub struct Edges {
     pub provides: Vec<Asset>,
     /// What some other entity may provide (`NEEDS`).
     pub needs: Vec<Asset>,
+    /// What this entity alone decides about (`OWNS`): canonical names, for two entities that own the same thing are both in error.
+    pub owns: Vec<Asset>,
     /// Paths where a change may mean drift (`WATCH`).
     pub watch: Vec<BString>,
     /// Whether nothing defines the entity any more (`ORPHAN: yes`): then what needed it goes first.
     pub orphan: bool,
 }
 
-/// Something that one entity provides and another one needs: a word that says of which kind it is, and which one.
+/// Something that an entity provides, needs or owns: a word that says of which kind it is, and which one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Asset {
     /// Such as `path`, `user`, `package`. Only `path` has a meaning beyond being equal: what is needed is provided by the nearest
@@ -87,7 +89,7 @@ pub enum ReportErrorKind {
     /// The line has not the form `KEY: VALUE`.
     #[error("parse error (line was \"{0}\")")]
     Syntax(BString),
-    /// What is provided or needed has not the form `KIND VALUE`.
+    /// What is provided, needed or owned has not the form `KIND VALUE`.
     #[error("expected \"{0}: KIND VALUE\" (value was \"{1}\")")]
     Asset(BString, BString),
     /// The line belongs to an entity, but no entity was begun.
@@ -212,15 +214,16 @@ impl Edges {
         notifies: Vec::new(),
         provides: Vec::new(),
         needs: Vec::new(),
+        owns: Vec::new(),
         watch: Vec::new(),
         orphan: false,
     };
 
     /// Gives back the memory that lists were given beyond what they hold.
     pub fn shrink_to_fit(&mut self) {
-        let Edges { after, before, requires, subscribes, notifies, provides, needs, watch, orphan: _ } = self;
+        let Edges { after, before, requires, subscribes, notifies, provides, needs, owns, watch, orphan: _ } = self;
         [after, before, requires, subscribes, notifies, watch].into_iter().for_each(Vec::shrink_to_fit);
-        [provides, needs].into_iter().for_each(Vec::shrink_to_fit);
+        [provides, needs, owns].into_iter().for_each(Vec::shrink_to_fit);
     }
 
     /// The lists of paths and entity IDs, with their keys.
@@ -248,6 +251,15 @@ impl Edges {
         }
     }
 
+    fn assets_mut(&mut self, key: &BStr) -> Option<&mut Vec<Asset>> {
+        match key.to_str().ok()? {
+            "PROVIDES" => Some(&mut self.provides),
+            "NEEDS" => Some(&mut self.needs),
+            "OWNS" => Some(&mut self.owns),
+            _ => None,
+        }
+    }
+
     fn write(&self, line: &mut impl FnMut(&[u8], &[u8])) {
         if self.orphan {
             line(ORPHAN.as_bytes(), b"yes");
@@ -255,7 +267,7 @@ impl Edges {
         for (key, values) in self.lists() {
             values.iter().for_each(|value| line(key.as_bytes(), value));
         }
-        for (key, assets) in [("PROVIDES", &self.provides), ("NEEDS", &self.needs)] {
+        for (key, assets) in [("PROVIDES", &self.provides), ("NEEDS", &self.needs), ("OWNS", &self.owns)] {
             for Asset { kind, value } in assets {
                 line(key.as_bytes(), &[&kind[..], b" ", value].concat());
             }
@@ -266,9 +278,8 @@ impl Edges {
     fn take(&mut self, key: &BStr, value: &BStr) -> Result<bool, ReportErrorKind> {
         if let Some(list) = self.list_mut(key) {
             list.push(value.into());
-        } else if key == "PROVIDES" || key == "NEEDS" {
-            let asset = Asset::parse(value).ok_or_else(|| ReportErrorKind::Asset(key.into(), value.into()))?;
-            if key == "NEEDS" { self.needs.push(asset) } else { self.provides.push(asset) }
+        } else if let Some(assets) = self.assets_mut(key) {
+            assets.push(Asset::parse(value).ok_or_else(|| ReportErrorKind::Asset(key.into(), value.into()))?);
         } else if key == ORPHAN {
             self.orphan = value == "yes";
         } else {
@@ -396,19 +407,20 @@ mod tests {
     #[test]
     fn edges_are_keys_of_version_4() {
         let report = "ENTITY: a\nORPHAN: yes\nAFTER: b\nBEFORE: c\nREQUIRES: d\nREQUIRES: e f\nSUBSCRIBES: g\nNOTIFIES: h\n\
-                      WATCH: /i\nPROVIDES: path /j k\nNEEDS: user l\nfound in: m\n";
+                      WATCH: /i\nPROVIDES: path /j k\nNEEDS: user l\nOWNS: path /j k\nfound in: m\n";
         let entities = EntityReport::parse_all(report.as_bytes(), 4).unwrap();
         let edges = &entities[0].edges;
         assert!(edges.orphan);
         assert_eq!(edges.requires, ["d", "e f"]);
         assert_eq!(edges.provides, [Asset::new("path", "/j k")]);
+        assert_eq!(edges.owns, [Asset::new("path", "/j k")]);
         assert_eq!(entities[0].information.len(), 1);
         let mut text = Vec::new();
         entities[0].write(&mut text, 4);
         assert_eq!(text.as_bstr(), report);
         let as_version_3 = &parse(report).unwrap()[0];
         assert_eq!(as_version_3.edges, Edges::default());
-        assert_eq!(as_version_3.information.len(), 11);
+        assert_eq!(as_version_3.information.len(), 12);
         let errors = EntityReport::parse_all(b"ENTITY: a\nNEEDS: user\n", 4).unwrap_err();
         assert_eq!(errors[0].to_string(), "line 2: expected \"NEEDS: KIND VALUE\" (value was \"user\")");
     }
