@@ -90,7 +90,7 @@ pub fn entity_line(console: &mut Console, entity: &Entity, plugin: &str) {
             .iter()
             .map(|line| Information { key: (&line.key).into(), value: (&line.value).into() })
             .collect(),
-        edges: Edges::from(&report.edges),
+        edges: Box::new(Edges::from(&report.edges)),
     });
 }
 

@@ -33,7 +33,7 @@ pub enum Line<'a> {
         information: Vec<Information<'a>>,
         /// How it depends on others, and they on it.
         #[serde(skip_serializing_if = "Edges::is_empty")]
-        edges: Edges<'a>,
+        edges: Box<Edges<'a>>,
     },
     /// `selectors`: a string that selects something.
     Selector {
