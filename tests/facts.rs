@@ -236,3 +236,25 @@ fn the_man_page_names_every_fact() {
         );
     }
 }
+
+#[test]
+fn facts_and_plugins_read_one_os_release_below_the_root() {
+    let root = ScratchRoot::new()
+        .binary(built("holo"))
+        .symlink("etc/os-release", "/usr/lib/holo-test/os-release")
+        .file("usr/lib/holo-test/os-release", "ID='manjaro'\nID_LIKE=\"arch\"\n")
+        .plugin("packages")
+        .plugin("files")
+        .file("usr/share/holo/packages/10-test.toml", "[[package]]\nname = 'holo-test'\n")
+        .file("etc/motd", "old\n")
+        .file("usr/share/holo/files/10-test/etc/motd", "new\n");
+    shows(&root, &["facts", "os.id"], "manjaro\n");
+    shows(&root, &["facts", "package_manager"], "pacman\n");
+    let run = root.holo(&["apply"]);
+    assert!(run.success() && run.stderr.is_empty(), "{run}");
+    assert!(run.stdout_lossy().contains("MOCK: pacman "), "{run}");
+    // Arch's package manager leaves its new version as `.pacnew`.
+    root.write("etc/motd.pacnew", "newer\n");
+    let run = root.holo(&["apply", "file:/etc/motd"]);
+    assert!(run.success() && !root.exists("etc/motd.pacnew"), "{run}");
+}

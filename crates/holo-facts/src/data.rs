@@ -4,12 +4,12 @@ mod hierarchy;
 mod lines;
 mod merge;
 
-use crate::below::Below;
 use crate::document;
 use crate::fault::Fault;
 use crate::key;
 use crate::knowledge::{Knowledge, Layer};
 use hierarchy::Hierarchy;
+use holo_system::Root;
 use lines::Lines;
 use merge::Merged;
 use serde_json::{Map, Value};
@@ -56,10 +56,10 @@ impl Data {
     /// # Errors
     /// If a file of data, or the hierarchy, is not as it should be.
     pub(crate) fn read(root: &Path, knowledge: &Knowledge, own: Option<&Layer>) -> Result<Data, Fault> {
-        let below = Below::new(root);
-        let hierarchy = Hierarchy::read(&below, &DIRECTORIES)?;
+        let root = Root::new(root);
+        let hierarchy = Hierarchy::read(&root, &DIRECTORIES)?;
         let mut layers = Vec::new();
-        if DIRECTORIES.iter().any(|directory| below.has(directory)) {
+        if DIRECTORIES.iter().any(|directory| root.has(directory)) {
             layers = hierarchy.layers(knowledge)?;
         }
         let (mut files, mut tables) = (Vec::new(), Vec::new());
@@ -70,8 +70,8 @@ impl Data {
         for directory in DIRECTORIES.map(Path::new) {
             for name in layers.iter().flat_map(|layer| ["toml", "json"].map(|kind| format!("{layer}.{kind}"))) {
                 let path = directory.join(name);
-                if let Some(content) = below.read(&path)? {
-                    let shown = below.shown(&path);
+                if let Some(content) = document::content(&root, &path)? {
+                    let shown = root.shown(&path);
                     tables.push(document::read(shown.display(), &path, &content)?);
                     let is_toml = path.extension().is_some_and(|extension| extension == "toml");
                     let toml = is_toml.then(|| String::from_utf8(content).ok()).flatten();

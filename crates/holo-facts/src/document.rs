@@ -2,12 +2,19 @@
 
 use crate::fault::Fault;
 use crate::reading::{self, Wrong};
+use holo_process::words::reason;
+use holo_system::Root;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::fmt::Display;
 use std::path::Path;
 use toml::Spanned;
 use toml::de::DeTable;
+
+/// The content of a file below the root; none if there is no such file.
+pub(crate) fn content(root: &Root, path: &Path) -> Result<Option<Vec<u8>>, Fault> {
+    root.read(path).map_err(|error| Fault::new(root.shown(path).display(), reason(&error)))
+}
 
 /// Reads a file whose name ends in `.toml` or `.json` into a table.
 pub(crate) fn read(shown: impl Display, name: &Path, content: &[u8]) -> Result<Map<String, Value>, Fault> {

@@ -7,8 +7,8 @@ mod sources;
 mod system;
 mod virtualization;
 
-use crate::below::Below;
 use crate::fault::Warning;
+use holo_system::Root;
 use serde_json::{Map, Value};
 use std::path::Path;
 
@@ -22,10 +22,10 @@ impl Facts {
     /// A source that fails or hangs is left out with a warning; all of it takes less than two seconds.
     #[must_use]
     pub fn gather(root: &Path) -> (Facts, Vec<Warning>) {
-        let below = Below::new(root);
+        let root = Root::new(root);
         let mut warnings = Vec::new();
-        let given = sources::gather(&below, &mut warnings);
-        let mut facts = built_in(&below);
+        let given = sources::gather(&root, &mut warnings);
+        let mut facts = built_in(&root);
         for table in given {
             overlay(&mut facts, table);
         }
@@ -48,9 +48,9 @@ impl Facts {
 }
 
 /// What is known without asking anybody. All names are always there: what is unknown is empty, or 0.
-fn built_in(below: &Below) -> Map<String, Value> {
+fn built_in(root: &Root) -> Map<String, Value> {
     let mut facts = Map::new();
-    system::add(below, &mut facts);
+    system::add(root, &mut facts);
     kernel::add(&mut facts);
     facts.insert("network".to_owned(), network::facts());
     facts.insert("virtualization".to_owned(), virtualization::facts());

@@ -14,7 +14,6 @@
 //! assert!(templates.expression("facts.memory.total > 0").unwrap().holds().unwrap());
 //! ```
 
-mod below;
 mod data;
 mod document;
 mod facts;

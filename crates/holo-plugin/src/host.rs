@@ -4,9 +4,11 @@ use crate::Mode;
 use bstr::BString;
 use holo_facts::Knowledge;
 use holo_protocol::environment as names;
+use holo_system::System;
 use std::ffi::OsString;
 use std::num::NonZero;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 
 /// What a plugin was told by its environment.
@@ -22,6 +24,7 @@ pub struct Host {
     received: Vec<BString>,
     jobs: Option<NonZero<usize>>,
     knowledge: Knowledge,
+    system: Arc<System>,
 }
 
 impl Host {
@@ -38,6 +41,7 @@ impl Host {
         let facts = variable(names::FACTS).map_or_else(|| cache_dir.join("facts.json"), PathBuf::from);
         Ok(Host {
             knowledge: Knowledge::new(&root, Some(&facts)),
+            system: Arc::new(System::new(&root)),
             root,
             resource_dir: directory(names::RESOURCE_DIR)?,
             state_dir: directory(names::STATE_DIR)?,
@@ -107,6 +111,12 @@ impl Host {
     #[must_use]
     pub fn knowledge(&self) -> &Knowledge {
         &self.knowledge
+    }
+
+    /// The distribution and its package manager, read when somebody first asks.
+    #[must_use]
+    pub fn system(&self) -> &System {
+        &self.system
     }
 
     /// How many entities may be worked on at a time: what the user said, or the number of processors.

@@ -61,7 +61,7 @@ fn named(name: &str) -> Manager {
 
 /// The package manager of the system; in test mode, the first one stands for one where there is none.
 fn own_manager(host: &Host) -> Manager {
-    let found = provider::of_system(host.root());
+    let found = host.system().package_manager().and_then(|manager| provider::named(manager.name));
     let found = found.or_else(|| provider::PROVIDERS.first().copied().filter(|_| host.test_mode()));
     found.ok_or_else(|| "no package manager was found on this system".to_owned())
 }

@@ -1,13 +1,13 @@
 //! Which layers of data there are, and how they are laid over each other: `hierarchy.toml`.
 
 use super::merge::{Rules, Strategy};
-use crate::below::Below;
 use crate::document;
 use crate::fault::Fault;
 use crate::key;
 use crate::knowledge::Knowledge;
 use crate::reading;
 use crate::template::Templates;
+use holo_system::Root;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
@@ -57,11 +57,11 @@ enum ForAll {
 
 impl Hierarchy {
     /// Reads the hierarchy of the first directory that has one.
-    pub(super) fn read(below: &Below, directories: &[&str]) -> Result<Hierarchy, Fault> {
+    pub(super) fn read(root: &Root, directories: &[&str]) -> Result<Hierarchy, Fault> {
         for directory in directories {
             let path = Path::new(directory).join(NAME);
-            if let Some(content) = below.read(&path)? {
-                return Hierarchy::parse(&below.shown(&path).display().to_string(), &content);
+            if let Some(content) = document::content(root, &path)? {
+                return Hierarchy::parse(&root.shown(&path).display().to_string(), &content);
             }
         }
         Hierarchy::parse("the usual hierarchy", b"")

@@ -1,7 +1,6 @@
 //! Facts gathered once a run: whoever asks first gathers them and leaves them in a file of the run.
 
 use super::Facts;
-use crate::below;
 use crate::document;
 use crate::fault::Warning;
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -43,7 +42,7 @@ fn read(path: &Path) -> Option<Facts> {
     if owner != 0 && owner != rustix::process::geteuid().as_raw() {
         return None;
     }
-    let content = below::content(file).ok()?;
+    let content = holo_system::content(file).ok()?;
     document::json(path.display(), &content).ok().map(|facts| Facts(Value::Object(facts)))
 }
 

@@ -1,10 +1,10 @@
 //! The machine's own facts: files and programs in `etc/holo/facts.d`.
 
-use crate::below::Below;
 use crate::document;
 use crate::fault::{Fault, Warning};
 use holo_process::Program;
 use holo_process::words::reason;
+use holo_system::Root;
 use rustix::fs::{FileType, Mode};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
@@ -29,8 +29,8 @@ enum Source {
 type Found = Result<Map<String, Value>, Fault>;
 
 /// What the sources say, in the order of their names. Programs run side by side, each with the same time limit.
-pub(super) fn gather(below: &Below, warnings: &mut Vec<Warning>) -> Vec<Map<String, Value>> {
-    let sources = match find(below) {
+pub(super) fn gather(root: &Root, warnings: &mut Vec<Warning>) -> Vec<Map<String, Value>> {
+    let sources = match find(root) {
         Ok(sources) => sources,
         Err(fault) => {
             warnings.push(Warning(fault));
@@ -38,8 +38,8 @@ pub(super) fn gather(below: &Below, warnings: &mut Vec<Warning>) -> Vec<Map<Stri
         }
     };
     let ask = |source: &Result<Source, Fault>| match source {
-        Ok(Source::Document(path)) => document(below, path),
-        Ok(Source::Program(path)) => program(below, path),
+        Ok(Source::Document(path)) => document(root, path),
+        Ok(Source::Program(path)) => program(root, path),
         Err(fault) => Err(fault.clone()),
     };
     let found: Vec<Found> = thread::scope(|scope| {
@@ -68,18 +68,18 @@ pub(super) fn gather(below: &Below, warnings: &mut Vec<Warning>) -> Vec<Map<Stri
 
 /// The sources in the order of their names, with what is wrong with those that are none. Hidden files are passed over, as is what is
 /// neither a document nor a program.
-fn find(below: &Below) -> Result<Vec<Result<Source, Fault>>, Fault> {
+fn find(root: &Root) -> Result<Vec<Result<Source, Fault>>, Fault> {
     let folder = Path::new(FOLDER);
-    let shown = |path: &Path| below.shown(path).display().to_string();
-    let names = below.names(folder).map_err(|error| Fault::new(shown(folder), reason(&error)))?;
-    if !names.is_empty() && below.stat(folder).is_ok_and(|(_, mode)| mode.contains(Mode::WOTH)) {
+    let shown = |path: &Path| root.shown(path).display().to_string();
+    let names = root.names(folder).map_err(|error| Fault::new(shown(folder), reason(&error)))?;
+    if !names.is_empty() && root.stat(folder).is_ok_and(|(_, mode)| mode.contains(Mode::WOTH)) {
         return Err(Fault::new(shown(folder), ANYBODY));
     }
     let mut sources = Vec::new();
     for name in names.iter().filter(|name| !name.as_encoded_bytes().starts_with(b".")) {
         let path = folder.join(name);
         let is_document = path.extension().is_some_and(|extension| extension == "toml" || extension == "json");
-        match below.stat(&path) {
+        match root.stat(&path) {
             Ok((FileType::RegularFile, mode)) => {
                 let is_program = mode.intersects(Mode::XUSR | Mode::XGRP | Mode::XOTH);
                 if !is_document && !is_program {
@@ -104,14 +104,14 @@ fn find(below: &Below) -> Result<Vec<Result<Source, Fault>>, Fault> {
 /// Why a source is not trusted.
 const ANYBODY: &str = "anybody could write to it";
 
-fn document(below: &Below, path: &Path) -> Found {
-    let shown = below.shown(path);
-    let content = below.read(path)?.ok_or_else(|| Fault::new(shown.display(), "it has vanished"))?;
+fn document(root: &Root, path: &Path) -> Found {
+    let shown = root.shown(path);
+    let content = document::content(root, path)?.ok_or_else(|| Fault::new(shown.display(), "it has vanished"))?;
     document::read(shown.display(), path, &content)
 }
 
-fn program(below: &Below, path: &Path) -> Found {
-    let shown = below.shown(path);
+fn program(root: &Root, path: &Path) -> Found {
+    let shown = root.shown(path);
     // A name without a slash would be looked up elsewhere.
     let program = std::path::absolute(&shown).unwrap_or_else(|_| shown.clone());
     let output = Program::new(program)

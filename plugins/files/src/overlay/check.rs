@@ -27,7 +27,7 @@ fn try_check(entity: &FileEntity, host: &Host, output: &mut Output<'_>) -> Resul
         });
     }
     // Where nothing is known of the package manager, an apply says so; there is nothing to be found beside the target.
-    let distribution = Distribution::detect(&layout);
+    let distribution = Distribution::of(host.system().os_release());
     if !matches!(distribution, Distribution::Unknown(_)) && !distribution.leaves_alone(&target)? {
         return would(format!("would take the new version beside {shown} as its base"));
     }

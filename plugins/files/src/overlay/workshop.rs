@@ -32,7 +32,7 @@ impl<'a> Workshop<'a> {
     pub(crate) fn open(host: &'a Host, records: bool) -> Result<Workshop<'a>> {
         let layout = Layout::open(host)?;
         let held = layout.hold()?;
-        let distribution = Distribution::detect(&layout);
+        let distribution = Distribution::of(host.system().os_release());
         let mut record = if records { Record::open(host, &layout) } else { Record::none() };
         let recovery = Recovery::begin(host, &layout)?;
         if recovery.was_needed {

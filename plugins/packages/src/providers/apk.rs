@@ -1,10 +1,11 @@
 //! apk: Alpine Linux and its like.
 
 use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Offers, Request, Status, Step};
-use crate::provider::{Provider, Traits};
+use crate::provider::Provider;
 use crate::system::{Problem, System};
 use crate::version::alpine;
 use holo_plugin::process::Program;
+use holo_plugin::system::{PackageManager, package_manager};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
@@ -16,18 +17,8 @@ const WORLD: &str = "etc/apk/world";
 pub(crate) struct Apk;
 
 impl Provider for Apk {
-    fn name(&self) -> &'static str {
-        "apk"
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            systems: &["alpine"],
-            databases: DATABASES,
-            configuration: &["etc/apk"],
-            program: "apk",
-            begins_from_nothing: false,
-        }
+    fn manager(&self) -> &'static PackageManager {
+        &package_manager::APK
     }
 
     fn compare(&self, a: &str, b: &str) -> Ordering {

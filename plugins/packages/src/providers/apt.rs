@@ -3,11 +3,12 @@
 mod words;
 
 use crate::model::{Installed, Item, Key, Kind, Mark, Offers, Request, Step};
-use crate::provider::{Provider, Traits};
+use crate::provider::Provider;
 use crate::system::{Problem, System};
 use crate::version::debian;
 use holo_plugin::error::PathError;
 use holo_plugin::process::{Captured, Program};
+use holo_plugin::system::{PackageManager, package_manager};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,18 +25,8 @@ const AUTOMATIC: &str = "var/lib/apt/extended_states";
 pub(crate) struct Apt;
 
 impl Provider for Apt {
-    fn name(&self) -> &'static str {
-        "apt"
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            systems: &["debian", "ubuntu"],
-            databases: &[STATUS],
-            configuration: &["etc/apt"],
-            program: "apt-get",
-            begins_from_nothing: false,
-        }
+    fn manager(&self) -> &'static PackageManager {
+        &package_manager::APT
     }
 
     fn compare(&self, a: &str, b: &str) -> Ordering {

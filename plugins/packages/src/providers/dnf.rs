@@ -2,10 +2,11 @@
 
 use super::rpm_database::{self, plain};
 use crate::model::{Installed, Item, Key, Kind, Mark, Offers, Request, Step};
-use crate::provider::{Provider, Traits};
+use crate::provider::Provider;
 use crate::system::{Problem, System, problem};
 use crate::version::rpm;
 use holo_plugin::process::Program;
+use holo_plugin::system::{PackageManager, package_manager};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
@@ -17,18 +18,12 @@ const FORMAT: &str = "%{name}|%{epoch}:%{version}-%{release}|%{arch}\\n";
 pub(crate) struct Dnf;
 
 impl Provider for Dnf {
-    fn name(&self) -> &'static str {
-        "dnf"
+    fn manager(&self) -> &'static PackageManager {
+        &package_manager::DNF
     }
 
-    fn traits(&self) -> Traits {
-        Traits {
-            systems: &["fedora", "rhel", "centos"],
-            databases: rpm_database::PLACES,
-            configuration: &["etc/dnf"],
-            program: "dnf",
-            begins_from_nothing: true,
-        }
+    fn begins_from_nothing(&self) -> bool {
+        true
     }
 
     fn compare(&self, a: &str, b: &str) -> Ordering {

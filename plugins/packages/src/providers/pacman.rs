@@ -1,10 +1,11 @@
 //! pacman: Arch Linux and its like.
 
 use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Offers, Request, Status, Step};
-use crate::provider::{Provider, Traits};
+use crate::provider::Provider;
 use crate::system::{Problem, System, problem};
 use crate::version::pacman;
 use holo_plugin::process::{Captured, Program};
+use holo_plugin::system::{PackageManager, package_manager};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,18 +19,8 @@ const CACHE: &str = "var/cache/pacman/pkg";
 pub(crate) struct Pacman;
 
 impl Provider for Pacman {
-    fn name(&self) -> &'static str {
-        "pacman"
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            systems: &["arch", "archlinux", "manjaro"],
-            databases: &["var/lib/pacman/local"],
-            configuration: &["etc/pacman.conf"],
-            program: "pacman",
-            begins_from_nothing: false,
-        }
+    fn manager(&self) -> &'static PackageManager {
+        &package_manager::PACMAN
     }
 
     fn compare(&self, a: &str, b: &str) -> Ordering {

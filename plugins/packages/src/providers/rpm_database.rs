@@ -3,15 +3,8 @@
 use crate::model::{Installed, Instance, Key, Status};
 use crate::system::{Problem, System};
 use holo_plugin::process::Program;
+use holo_plugin::system::package_manager::RPM_DATABASES;
 
-/// Where the database is, or was.
-pub(super) const PLACES: &[&str] = &[
-    "var/lib/rpm/rpmdb.sqlite",
-    "usr/lib/sysimage/rpm/rpmdb.sqlite",
-    "var/lib/rpm/Packages",
-    "usr/lib/sysimage/rpm/Packages.db",
-    "var/lib/rpm/Packages.db",
-];
 const FORMAT: &str = "%{NAME}\\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\\t%{ARCH}\\n";
 
 /// Asks for all packages.
@@ -44,7 +37,7 @@ pub(super) fn installed(system: &System<'_>) -> Result<Installed, Problem> {
 
 /// Where the database is below the root, if there is one. A query would make one.
 pub(super) fn place(system: &System<'_>) -> Result<Option<String>, Problem> {
-    if let Some(usual) = PLACES.iter().find(|place| system.path(place).exists()) {
+    if let Some(usual) = RPM_DATABASES.iter().find(|place| system.path(place).exists()) {
         return Ok(usual.rsplit_once('/').map(|(folder, _)| format!("/{folder}")));
     }
     // On a system that is not made with it, it may be anywhere.

@@ -2,10 +2,11 @@
 
 use super::rpm_database::{self, plain};
 use crate::model::{Installed, Item, Key, Kind, Mark, Offers, Request, Step};
-use crate::provider::{Provider, Traits};
+use crate::provider::Provider;
 use crate::system::{Problem, System, problem};
 use crate::version::rpm;
 use holo_plugin::process::{Captured, Program};
+use holo_plugin::system::{PackageManager, package_manager};
 use roxmltree::{Document, Node};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -20,18 +21,12 @@ const INFORMATION: i32 = 100;
 pub(crate) struct Zypper;
 
 impl Provider for Zypper {
-    fn name(&self) -> &'static str {
-        "zypper"
+    fn manager(&self) -> &'static PackageManager {
+        &package_manager::ZYPPER
     }
 
-    fn traits(&self) -> Traits {
-        Traits {
-            systems: &["suse", "opensuse", "sles"],
-            databases: rpm_database::PLACES,
-            configuration: &["etc/zypp"],
-            program: "zypper",
-            begins_from_nothing: true,
-        }
+    fn begins_from_nothing(&self) -> bool {
+        true
     }
 
     fn compare(&self, a: &str, b: &str) -> Ordering {

@@ -7,8 +7,7 @@ pub(crate) mod state;
 mod tool;
 
 use super::Manager;
-use holo_plugin::Host;
-use std::path::Path;
+use holo_plugin::{Host, system};
 
 pub(crate) const NAME: &str = "systemd";
 
@@ -16,7 +15,7 @@ pub(crate) const NAME: &str = "systemd";
 pub(crate) fn manager(host: &Host) -> Box<dyn Manager> {
     if host.test_mode() {
         Box::new(offline::Offline::new(host.root(), true))
-    } else if Path::new("/run/systemd/system").is_dir() {
+    } else if system::is_run_by_systemd() {
         Box::new(live::Live)
     } else {
         // Such as where an image is made: enabling works there, starting does not.

@@ -1,7 +1,5 @@
 //! Files below a root, read so that nothing hangs and no symlink leads out.
 
-use crate::fault::Fault;
-use holo_process::words::reason;
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -11,63 +9,77 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What is larger is no file of facts or data.
+/// The size above which a file is taken for a mistake.
 const MAX_SIZE: u64 = 16 << 20;
 /// How often a path is looked up anew while something is renamed.
 const ATTEMPTS: u32 = 16;
 
 /// The folder below which everything is looked for.
 #[derive(Debug)]
-pub(crate) struct Below {
+pub struct Root {
     path: PathBuf,
     directory: Option<OwnedFd>,
 }
 
-impl Below {
-    pub(crate) fn new(path: &Path) -> Below {
+impl Root {
+    /// The root at this path. If there is no such directory, it has no files.
+    #[must_use]
+    pub fn new(path: &Path) -> Root {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Below { path: path.to_owned(), directory: rustix::fs::open(path, flags, Mode::empty()).ok() }
+        Root { path: path.to_owned(), directory: rustix::fs::open(path, flags, Mode::empty()).ok() }
     }
 
     /// Whether this is the system that runs.
-    pub(crate) fn is_running(&self) -> bool {
+    #[must_use]
+    pub fn is_running(&self) -> bool {
         self.path == Path::new("/")
     }
 
     /// A path below the root, as the user knows it and the system opens it.
-    pub(crate) fn shown(&self, path: impl AsRef<Path>) -> PathBuf {
+    #[must_use]
+    pub fn shown(&self, path: impl AsRef<Path>) -> PathBuf {
         if self.path == Path::new(".") { path.as_ref().to_owned() } else { self.path.join(path) }
     }
 
     /// Whether there is anything.
-    pub(crate) fn has(&self, path: impl AsRef<Path>) -> bool {
+    #[must_use]
+    pub fn has(&self, path: impl AsRef<Path>) -> bool {
         self.open(path.as_ref(), OFlags::PATH).is_ok()
     }
 
     /// The content of a file; none if there is no such file.
-    pub(crate) fn read(&self, path: impl AsRef<Path>) -> Result<Option<Vec<u8>>, Fault> {
-        let path = path.as_ref();
-        match self.open(path, OFlags::RDONLY).and_then(content) {
+    ///
+    /// # Errors
+    /// If there is something that cannot be read, or is no regular file of sensible size.
+    pub fn read(&self, path: impl AsRef<Path>) -> io::Result<Option<Vec<u8>>> {
+        match self.open(path.as_ref(), OFlags::RDONLY).and_then(content) {
             Ok(content) => Ok(Some(content)),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
-            Err(error) => Err(Fault::new(self.shown(path).display(), reason(&error))),
+            Err(error) => Err(error),
         }
     }
 
     /// The content of a file as text; none if there is no such file or it cannot be read.
-    pub(crate) fn text(&self, path: impl AsRef<Path>) -> Option<String> {
+    #[must_use]
+    pub fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         let content = self.read(path).ok()??;
         Some(String::from_utf8_lossy(&content).into_owned())
     }
 
-    /// What kind of file it is, and who may do what with it.
-    pub(crate) fn stat(&self, path: impl AsRef<Path>) -> io::Result<(FileType, Mode)> {
+    /// The type of a file, and its mode.
+    ///
+    /// # Errors
+    /// If it cannot be looked at, or is not there.
+    pub fn stat(&self, path: impl AsRef<Path>) -> io::Result<(FileType, Mode)> {
         let stat = rustix::fs::fstat(self.open(path.as_ref(), OFlags::PATH)?)?;
         Ok((FileType::from_raw_mode(stat.st_mode), Mode::from_raw_mode(stat.st_mode)))
     }
 
     /// The names in a folder, sorted as bytes; none if there is no such folder.
-    pub(crate) fn names(&self, path: impl AsRef<Path>) -> io::Result<Vec<OsString>> {
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn names(&self, path: impl AsRef<Path>) -> io::Result<Vec<OsString>> {
         let folder = match self.open(path.as_ref(), OFlags::RDONLY | OFlags::DIRECTORY) {
             Ok(folder) => folder,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -103,8 +115,11 @@ impl Below {
     }
 }
 
-/// The content of what has been opened, if it is a file of sensible size.
-pub(crate) fn content(opened: OwnedFd) -> io::Result<Vec<u8>> {
+/// The content of what has been opened.
+///
+/// # Errors
+/// If it cannot be read, or is no regular file of sensible size.
+pub fn content(opened: OwnedFd) -> io::Result<Vec<u8>> {
     if FileType::from_raw_mode(rustix::fs::fstat(&opened)?.st_mode) != FileType::RegularFile {
         return Err(io::Error::other("this is no regular file"));
     }
@@ -117,10 +132,20 @@ pub(crate) fn content(opened: OwnedFd) -> io::Result<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::symlink;
+
+    /// A root with these files, all of them empty.
+    pub(crate) fn root(paths: &[&str]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for path in paths {
+            fs::create_dir_all(folder.path().join(Path::new(path).parent().unwrap())).unwrap();
+            fs::write(folder.path().join(path), "").unwrap();
+        }
+        folder
+    }
 
     #[test]
     fn symlinks_stay_below_the_root_and_fifos_do_not_hang() {
@@ -131,23 +156,22 @@ mod tests {
         symlink("/etc/file", path.join("etc/absolute")).unwrap();
         symlink("../../../../etc/file", path.join("etc/nested/up")).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, path.join("etc/fifo"), Mode::from_raw_mode(0o644)).unwrap();
-        let below = Below::new(path);
+        let root = Root::new(path);
         for way in ["etc/file", "etc/absolute", "etc/nested/up"] {
-            assert_eq!(below.read(way).unwrap().unwrap(), b"inside", "{way}");
+            assert_eq!(root.read(way).unwrap().unwrap(), b"inside", "{way}");
         }
-        assert_eq!(below.read("etc/none").unwrap(), None);
-        assert_eq!(below.read("etc/file/none").unwrap(), None);
-        let fault = below.read("etc/fifo").unwrap_err().to_string();
-        assert_eq!(fault, format!("{}/etc/fifo: this is no regular file", path.display()));
-        assert_eq!(below.names("etc").unwrap(), ["absolute", "fifo", "file", "nested"]);
-        assert_eq!(below.names("usr").unwrap(), [] as [&str; 0]);
-        assert!(below.has("etc/fifo") && !below.has("usr"));
+        assert_eq!(root.read("etc/none").unwrap(), None);
+        assert_eq!(root.read("etc/file/none").unwrap(), None);
+        assert_eq!(root.read("etc/fifo").unwrap_err().to_string(), "this is no regular file");
+        assert_eq!(root.names("etc").unwrap(), ["absolute", "fifo", "file", "nested"]);
+        assert_eq!(root.names("usr").unwrap(), [] as [&str; 0]);
+        assert!(root.has("etc/fifo") && !root.has("usr"));
     }
 
     #[test]
     fn below_nothing_is_nothing() {
-        let below = Below::new(Path::new("/nowhere/at/all"));
-        assert_eq!(below.read("etc/file").unwrap(), None);
-        assert!(below.names("etc").unwrap().is_empty());
+        let root = Root::new(Path::new("/nowhere/at/all"));
+        assert_eq!(root.read("etc/file").unwrap(), None);
+        assert!(root.names("etc").unwrap().is_empty());
     }
 }

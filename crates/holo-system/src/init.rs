@@ -1,0 +1,64 @@
+//! The init system.
+
+use crate::Root;
+use std::path::Path;
+
+/// The directory that is there where systemd is process 1.
+const RUN: &str = "run/systemd/system";
+
+/// Programs and files by which an init system is known to be installed.
+const INSTALLED: [(&str, &str); 8] = [
+    ("systemd", "usr/lib/systemd/systemd"),
+    ("systemd", "lib/systemd/systemd"),
+    ("openrc", "sbin/openrc-run"),
+    ("openrc", "usr/bin/openrc-run"),
+    ("runit", "etc/runit/2"),
+    ("dinit", "sbin/dinit"),
+    ("s6", "etc/s6-linux-init"),
+    ("sysvinit", "etc/inittab"),
+];
+
+/// The init system: process 1 of the running system, or the one that is installed below another root. Empty if it is unknown.
+#[must_use]
+pub fn init_system(root: &Root) -> &'static str {
+    if !root.is_running() {
+        return installed(root);
+    }
+    if is_run_by_systemd() {
+        return "systemd";
+    }
+    match std::fs::read_to_string("/proc/1/comm").unwrap_or_default().trim() {
+        "systemd" => "systemd",
+        "runit" => "runit",
+        "s6-svscan" => "s6",
+        "dinit" => "dinit",
+        "openrc-init" => "openrc",
+        "init" => installed(root),
+        _ => "",
+    }
+}
+
+/// Returns whether systemd runs this machine, as `sd_booted(3)` does.
+#[must_use]
+pub fn is_run_by_systemd() -> bool {
+    Path::new("/").join(RUN).is_dir()
+}
+
+fn installed(root: &Root) -> &'static str {
+    INSTALLED.iter().find(|(_, path)| root.has(path)).map_or("", |(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::tests::root;
+
+    #[test]
+    fn below_another_root_the_one_that_is_installed_counts() {
+        let of = |paths: &[&str]| init_system(&Root::new(root(paths).path()));
+        assert_eq!(of(&["usr/lib/systemd/systemd", "etc/inittab"]), "systemd");
+        assert_eq!(of(&["sbin/openrc-run", "etc/inittab"]), "openrc");
+        assert_eq!(of(&["etc/inittab"]), "sysvinit");
+        assert_eq!(of(&[]), "");
+    }
+}

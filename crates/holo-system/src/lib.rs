@@ -1,0 +1,53 @@
+//! The machine below a root: its distribution, its package manager, its init system.
+//!
+//! Everything is read below the root only. A symlink, absolute or not, never leads out of it.
+//!
+//! ```
+//! use holo_system::System;
+//!
+//! let root = tempfile::tempdir().unwrap();
+//! std::fs::create_dir_all(root.path().join("usr/lib")).unwrap();
+//! std::fs::write(root.path().join("usr/lib/os-release"), "ID=fedora\n").unwrap();
+//! let system = System::new(root.path());
+//! assert_eq!(system.os_release().ids(), ["fedora"]);
+//! assert_eq!(system.package_manager().unwrap().name, "dnf");
+//! ```
+
+mod init;
+mod os_release;
+pub mod package_manager;
+mod root;
+
+pub use init::{init_system, is_run_by_systemd};
+pub use os_release::OsRelease;
+pub use package_manager::PackageManager;
+pub use root::{Root, content};
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// A system, each part of which is read when it is first asked for.
+#[derive(Clone, Debug)]
+pub struct System {
+    root: PathBuf,
+    os_release: OnceLock<OsRelease>,
+    package_manager: OnceLock<Option<&'static PackageManager>>,
+}
+
+impl System {
+    /// The system below a root. Nothing is read yet.
+    #[must_use]
+    pub fn new(root: &Path) -> System {
+        System { root: root.to_owned(), os_release: OnceLock::new(), package_manager: OnceLock::new() }
+    }
+
+    /// The distribution.
+    pub fn os_release(&self) -> &OsRelease {
+        self.os_release.get_or_init(|| OsRelease::read(&Root::new(&self.root)))
+    }
+
+    /// The package manager, if there is one that is known.
+    pub fn package_manager(&self) -> Option<&'static PackageManager> {
+        *self.package_manager.get_or_init(|| package_manager::of_system(&Root::new(&self.root), self.os_release()))
+    }
+}

@@ -1,0 +1,161 @@
+//! The package manager.
+
+use crate::{OsRelease, Root};
+
+/// The traces of a package manager on a system.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PackageManager {
+    /// Its name, as definitions and facts have it.
+    pub name: &'static str,
+    /// `ID` or `ID_LIKE` of the distributions that are made with it.
+    pub distributions: &'static [&'static str],
+    /// The program that is called.
+    pub program: &'static str,
+    /// Paths of its programs, below the root.
+    pub programs: &'static [&'static str],
+    /// Paths of its database of installed packages, below the root.
+    pub databases: &'static [&'static str],
+    /// The directory of its configuration, below the root.
+    pub configuration: &'static [&'static str],
+}
+
+/// Paths of RPM's database, below the root.
+pub const RPM_DATABASES: &[&str] = &[
+    "var/lib/rpm/rpmdb.sqlite",
+    "usr/lib/sysimage/rpm/rpmdb.sqlite",
+    "var/lib/rpm/Packages",
+    "usr/lib/sysimage/rpm/Packages.db",
+    "var/lib/rpm/Packages.db",
+];
+
+/// apt: Debian and its derivatives.
+pub static APT: PackageManager = PackageManager {
+    name: "apt",
+    distributions: &["debian", "ubuntu"],
+    program: "apt-get",
+    programs: &["usr/bin/apt-get"],
+    databases: &["var/lib/dpkg/status"],
+    configuration: &["etc/apt"],
+};
+
+/// dnf: Fedora and its derivatives.
+pub static DNF: PackageManager = PackageManager {
+    name: "dnf",
+    distributions: &["fedora", "rhel", "centos"],
+    program: "dnf",
+    programs: &["usr/bin/dnf", "usr/bin/dnf5"],
+    databases: RPM_DATABASES,
+    configuration: &["etc/dnf"],
+};
+
+/// zypper: SUSE.
+pub static ZYPPER: PackageManager = PackageManager {
+    name: "zypper",
+    distributions: &["suse", "opensuse", "sles"],
+    program: "zypper",
+    programs: &["usr/bin/zypper"],
+    databases: RPM_DATABASES,
+    configuration: &["etc/zypp"],
+};
+
+/// pacman: Arch Linux and its derivatives.
+pub static PACMAN: PackageManager = PackageManager {
+    name: "pacman",
+    distributions: &["arch", "archlinux", "manjaro"],
+    program: "pacman",
+    programs: &["usr/bin/pacman"],
+    databases: &["var/lib/pacman/local"],
+    configuration: &["etc/pacman.conf"],
+};
+
+/// apk: Alpine Linux.
+pub static APK: PackageManager = PackageManager {
+    name: "apk",
+    distributions: &["alpine"],
+    program: "apk",
+    programs: &["sbin/apk", "usr/bin/apk", "usr/sbin/apk"],
+    databases: &["lib/apk/db/installed", "usr/lib/apk/db/installed"],
+    configuration: &["etc/apk"],
+};
+
+/// All of them; of equals, the first counts.
+pub static ALL: [&PackageManager; 5] = [&APT, &DNF, &ZYPPER, &PACMAN, &APK];
+
+impl PackageManager {
+    /// Returns whether it has installed something.
+    #[must_use]
+    pub fn has_database(&self, root: &Root) -> bool {
+        self.databases.iter().any(|path| root.has(path))
+    }
+
+    /// Returns whether it is configured.
+    #[must_use]
+    pub fn has_configuration(&self, root: &Root) -> bool {
+        self.configuration.iter().any(|path| root.has(path))
+    }
+
+    fn has_program(&self, root: &Root) -> bool {
+        self.programs.iter().any(|path| root.has(path))
+    }
+
+    /// Returns whether the distribution, or one that it derives from, is made with it.
+    fn is_native(&self, release: &OsRelease) -> bool {
+        let is_of = |id: &str, family: &str| {
+            id.strip_prefix(family).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        };
+        release.ids().iter().any(|id| self.distributions.iter().any(|family| is_of(id, family)))
+    }
+
+    fn rank(&self, root: &Root, release: &OsRelease) -> u8 {
+        let is_there = self.has_configuration(root) || self.has_program(root);
+        4 * u8::from(self.is_native(release)) + 2 * u8::from(self.has_database(root)) + u8::from(is_there)
+    }
+}
+
+/// The package manager of a system: the distribution's own, otherwise one that has installed something, or is installed itself.
+#[must_use]
+pub fn of_system(root: &Root, release: &OsRelease) -> Option<&'static PackageManager> {
+    let mut best = (0, None);
+    for manager in ALL {
+        let rank = manager.rank(root, release);
+        if rank > best.0 {
+            best = (rank, Some(manager));
+        }
+    }
+    best.1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::tests::root;
+
+    fn of(release: &str, paths: &[&str]) -> &'static str {
+        let folder = root(paths);
+        of_system(&Root::new(folder.path()), &OsRelease::parse(release)).map_or("", |manager| manager.name)
+    }
+
+    #[test]
+    fn a_distribution_has_its_own_manager_whatever_else_is_installed() {
+        let others = ["var/lib/pacman/local/x", "etc/dnf/dnf.conf", "lib/apk/db/installed", "usr/bin/zypper"];
+        assert_eq!(of("ID=debian", &others), "apt");
+        assert_eq!(of("ID=debian", &[]), "apt");
+        assert_eq!(of("ID=fedora", &others), "dnf");
+        assert_eq!(of("ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n", &[]), "dnf");
+        assert_eq!(of("ID=opensuse-leap", &["usr/bin/apt-get"]), "zypper");
+        assert_eq!(of("ID=alpine", &[]), "apk");
+        assert_eq!(of("ID=manjaro\nID_LIKE=arch", &["usr/bin/apt-get"]), "pacman");
+        assert_eq!(of("ID=arches", &[]), "");
+    }
+
+    #[test]
+    fn otherwise_what_is_there_counts() {
+        assert_eq!(of("", &[]), "");
+        assert_eq!(of("ID=unittest", &[]), "");
+        assert_eq!(of("", &["var/lib/dpkg/status", "etc/dnf/dnf.conf"]), "apt");
+        assert_eq!(of("", &["var/lib/rpm/rpmdb.sqlite", "etc/zypp/zypp.conf"]), "zypper");
+        assert_eq!(of("", &["var/lib/rpm/rpmdb.sqlite", "usr/bin/apt-get"]), "dnf");
+        assert_eq!(of("", &["etc/pacman.conf"]), "pacman");
+        assert_eq!(of("ID=unheard-of", &["usr/bin/dnf5", "usr/bin/pacman", "sbin/apk"]), "dnf");
+    }
+}
