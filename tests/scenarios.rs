@@ -81,8 +81,8 @@ fn scenario_as_version_3(folder: &Path) -> Trial {
         root.write("topic/holorc", format!("plugin {id}={}\n", root.join("plugin").display()));
         for entry in fs::read_dir(&folder)? {
             let path = entry?.path();
-            let is_ours =
-                ["source-tree", "env.sh"].contains(&&*name_of(&path)) || name_of(&path).starts_with("expected-");
+            let is_ours = ["source-tree", "env.sh", "steps"].contains(&&*name_of(&path))
+                || name_of(&path).starts_with("expected-");
             if is_ours {
                 root.write(Path::new("topic/scenario").join(name_of(&path).as_ref()), fs::read(&path)?);
             }

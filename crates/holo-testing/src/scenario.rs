@@ -8,9 +8,12 @@
 //! `env.sh` is read by a bash that then runs all the commands. It may set variables, prepare
 //! `target/`, and set `HOLO_BINARY` to another program or to the name of a function of its own, which
 //! finds the holo binary in the value that `HOLO_BINARY` had before. It must not end the shell.
+//!
+//! With a file `steps` there is neither of that: the commands in it are run by a bash, and what it shows of each is compared.
 
 mod normalise;
 mod session;
+mod steps;
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -35,6 +38,10 @@ const COMMANDS: [(&str, &[&str]); 4] = [
 ];
 const FORCED: &str = "apply-force-output";
 const TREE: &str = "tree";
+/// The file with commands and what they show.
+const STEPS: &str = "steps";
+/// What the commands in it have shown.
+const STEPS_OUTPUT: &str = "steps-output";
 
 /// A scenario's folder.
 #[derive(Clone, Debug)]
@@ -64,7 +71,7 @@ impl Options {
 #[must_use]
 pub struct Outcome {
     dir: PathBuf,
-    /// Where the results are not as expected, in the order: tree, scan, diff, apply, forced apply.
+    /// Where the results are not as expected, in the order: tree, steps, scan, diff, apply, forced apply.
     pub deviations: Vec<Deviation>,
     /// What `env.sh` itself has printed. It is not compared, but may explain a deviation.
     pub env_output: BString,
@@ -73,7 +80,7 @@ pub struct Outcome {
 /// A result that is not as expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deviation {
-    /// The file with the result, such as `scan-output`. The expected one is in `expected-…`.
+    /// The file with the result, such as `scan-output`. The expected one is in `expected-…`, for `steps-output` in `steps`.
     pub name: &'static str,
     /// What was expected: nothing if there is no such file.
     pub expected: BString,
@@ -106,6 +113,14 @@ pub enum Error {
         /// What is wrong with it, and in which line.
         reason: ParseError,
     },
+    /// A line of `steps` is indented, and belongs to no command.
+    #[error("{}/steps:{line}: an indented line follows no command; commands begin with two blanks and `$ `", dir.display())]
+    Steps {
+        /// The scenario.
+        dir: PathBuf,
+        /// The line's number, from 1.
+        line: usize,
+    },
     /// A command took too long and was ended. What it had printed is in its `colored-*-output`.
     #[error("{}: {during} was ended after {limit:?}", dir.display())]
     TimedOut {
@@ -117,12 +132,14 @@ pub enum Error {
         limit: Duration,
     },
     /// The shell that reads `env.sh` ended before the last command did.
-    #[error("{}: the shell ended with status {status} during {during}; env.sh and its functions must neither call exit nor fail under set -e{output}", dir.display())]
+    #[error("{}: the shell ended with status {status} during {during}; {script} and its functions must neither call exit nor fail under set -e{output}", dir.display())]
     ShellEnded {
         /// The scenario.
         dir: PathBuf,
         /// What was running: `holo diff`, say, or `env.sh`.
         during: String,
+        /// The scenario's file that the shell reads.
+        script: &'static str,
         /// The status of the shell, 128 + N for signal N.
         status: i32,
         /// What `env.sh` has printed, each line indented on a line of its own.
@@ -160,6 +177,9 @@ impl Scenario {
     pub fn run(&self, options: &Options) -> Result<Outcome, Error> {
         self.remove_leftovers()?;
         self.make_target()?;
+        if let Some(expected) = self.expected(STEPS_OUTPUT)? {
+            return self.run_steps(expected, options);
+        }
 
         let mut outputs: Vec<Option<BString>> = Vec::new();
         let mut session = Session::start(&self.dir, options)?;
@@ -181,6 +201,23 @@ impl Scenario {
         Ok(Outcome { dir: self.dir.clone(), deviations, env_output })
     }
 
+    fn run_steps(&self, expected: BString, options: &Options) -> Result<Outcome, Error> {
+        let parts = steps::parse(&expected).map_err(|line| Error::Steps { dir: self.dir.clone(), line })?;
+        let (actual, env_output) = session::run_steps(&self.dir, options, parts)?;
+        self.write(STEPS_OUTPUT, &actual)?;
+        let tree = tree::dump(&self.target())?;
+        self.write(TREE, &tree)?;
+        let mut deviations = Vec::new();
+        // Steps can show of the tree what matters; only where a whole one is expected it is compared.
+        if self.expected(TREE)?.is_some() {
+            deviations.extend(self.compare(TREE, Some(tree.into()))?);
+        }
+        if expected != actual {
+            deviations.push(Deviation { name: STEPS_OUTPUT, expected, actual: Some(actual) });
+        }
+        Ok(Outcome { dir: self.dir.clone(), deviations, env_output })
+    }
+
     fn target(&self) -> PathBuf {
         self.dir.join("target")
     }
@@ -188,6 +225,7 @@ impl Scenario {
     fn remove_leftovers(&self) -> Result<(), IoError> {
         files::remove(&self.target())?;
         files::remove(&self.dir.join(TREE))?;
+        files::remove(&self.dir.join(STEPS_OUTPUT))?;
         for (name, _) in COMMANDS {
             files::remove(&self.dir.join(name))?;
             files::remove(&self.dir.join(colored_name(name)))?;
@@ -238,13 +276,18 @@ impl Scenario {
         fs::write(&path, content).context("write", &path)
     }
 
-    fn compare(&self, name: &'static str, actual: Option<BString>) -> Result<Option<Deviation>, IoError> {
+    /// Reads what is expected of a result; `None` if there is no such file.
+    fn expected(&self, name: &str) -> Result<Option<BString>, IoError> {
         let path = self.dir.join(expected_name(name));
-        let expected = match fs::read(&path) {
-            Ok(expected) => Some(BString::from(expected)),
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) => return Err(error).context("read", &path),
-        };
+        match fs::read(&path) {
+            Ok(expected) => Ok(Some(expected.into())),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).context("read", &path),
+        }
+    }
+
+    fn compare(&self, name: &'static str, actual: Option<BString>) -> Result<Option<Deviation>, IoError> {
+        let expected = self.expected(name)?;
         let as_expected = match (&expected, &actual) {
             (Some(expected), Some(actual)) => expected == actual,
             (None, Some(actual)) => actual.is_empty(),
@@ -288,7 +331,7 @@ pub fn set_umask() {
 }
 
 fn expected_name(name: &str) -> String {
-    format!("expected-{name}")
+    if name == STEPS_OUTPUT { STEPS.to_owned() } else { format!("expected-{name}") }
 }
 
 fn colored_name(name: &str) -> String {
@@ -602,6 +645,25 @@ esac
         fixture.write("source-tree", "");
         fixture.options.binary = "no/such/holo".into();
         assert_eq!(fixture.error(), "stat no/such/holo: no such file or directory");
+    }
+
+    #[test]
+    fn steps_share_a_shell_and_are_blessed_in_place() {
+        let fixture = Fixture::new(HOLO);
+        let steps = "Proves something.\n\n  $ x=1; holo diff\n  diff\n  [3]\n\nProse.\n  $ holo apply >/dev/null\n  > cat target/etc/motd; echo $x ${HOLO_EXIT_ZERO-unset}\n  changed\n  1 unset\n  $ holo scan\n";
+        fixture.write("steps", steps);
+        let outcome = fixture.run();
+        let names: Vec<_> = outcome.deviations.iter().map(|d| (d.name, d.expected_name())).collect();
+        assert_eq!(names, [("steps-output", "steps".to_owned())]);
+        outcome.bless().unwrap();
+        assert_eq!(fixture.read("steps"), format!("{steps}  scan\n  bold\n  ./target/tmp/holo/x target/tmp/holo/x\n"));
+        assert!(fixture.run().passed() && fixture.exists("steps-output"));
+        fixture.write("expected-tree", "");
+        assert_eq!(fixture.run().deviations.len(), 1);
+        fixture.write("steps", "  $ exit 4\n");
+        assert!(fixture.error().contains("ended with status 4 during exit 4; steps and its"), "{}", fixture.error());
+        fixture.write("steps", "  no command\n");
+        assert!(fixture.error().contains("01-case/steps:1: an indented line follows no command"));
     }
 
     #[test]

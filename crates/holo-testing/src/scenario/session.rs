@@ -1,14 +1,17 @@
 //! Runs a scenario's commands: directly, or in the shell that has read its `env.sh`.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use bstr::{BString, ByteSlice};
+use bstr::{BStr, BString, ByteSlice};
 
-use super::{Error, Options};
+use super::normalise::normalise;
+use super::steps::{Part, Transcript};
+use super::{Error, Options, STEPS};
 use crate::error::{Context, IoError};
 use crate::spawn::{self, Group};
 
@@ -31,6 +34,18 @@ while IFS=' ' read -r -u 198 -a holo_test_words; do
 done
 "#;
 
+/// Runs one command for each line on its stdin: the name of a file that holds the command, and in which `.out` is appended for its
+/// output. What a command sets or defines stays for the next one.
+const STEPS_SHELL: &str = r#"
+exec 198<&0 199>&1 </dev/null >&2
+holo() { "$HOLO_BINARY" "$@"; }
+printf 'ready\n' >&199
+while IFS= read -r -u 198 holo_test_step; do
+    source "$holo_test_step" >>"$holo_test_step.out" 2>&1 198<&- 199>&-
+    printf '%s\n' "$?" >&199
+done
+"#;
+
 /// What runs the commands of one scenario.
 pub(super) enum Session<'a> {
     Direct(Direct<'a>),
@@ -40,14 +55,11 @@ pub(super) enum Session<'a> {
 impl<'a> Session<'a> {
     /// Starts a shell if the scenario has an `env.sh`.
     pub(super) fn start(dir: &'a Path, options: &Options) -> Result<Self, Error> {
-        // Absolute, because the commands run in the scenario's folder.
-        let binary = std::path::absolute(&options.binary)
-            .and_then(|binary| binary.metadata().map(|_| binary))
-            .context("stat", &options.binary)?;
+        let binary = absolute(&options.binary)?;
         let limit = options.time_limit;
         let environment = dir.join("env.sh");
         if environment.try_exists().context("stat", &environment)? {
-            Shell::start(dir, &binary, limit).map(Self::Shell)
+            Shell::start(dir, &binary, limit, "env.sh").map(Self::Shell)
         } else {
             Ok(Self::Direct(Direct { dir, binary, limit }))
         }
@@ -71,6 +83,11 @@ impl<'a> Session<'a> {
     }
 }
 
+/// Returns the path of the binary as it is from everywhere: the commands run in the scenario's folder.
+fn absolute(binary: &Path) -> Result<PathBuf, IoError> {
+    std::path::absolute(binary).and_then(|binary| binary.metadata().map(|_| binary)).context("stat", binary)
+}
+
 /// Gives a command the scenario's folder and environment.
 fn in_scenario(mut command: Command, dir: &Path) -> Command {
     command
@@ -80,6 +97,30 @@ fn in_scenario(mut command: Command, dir: &Path) -> Command {
         // The exit statuses that scenarios expect are those of Holo 3.
         .env("HOLO_EXIT_ZERO", "1");
     command
+}
+
+/// Runs the commands of a file `steps`, and returns the transcript: the file as it should be, and what was printed outside of them.
+pub(super) fn run_steps(dir: &Path, options: &Options, parts: Vec<Part>) -> Result<(BString, BString), Error> {
+    let scratch = tempfile::tempdir().context("create a directory in", &std::env::temp_dir())?;
+    let mut shell = Shell::start(dir, &absolute(&options.binary)?, options.time_limit, STEPS)?;
+    let mut transcript = Transcript::default();
+    for (number, part) in parts.into_iter().enumerate() {
+        let command = match part {
+            Part::Prose(line) => {
+                transcript.prose(&line);
+                continue;
+            }
+            Part::Command(command) => command,
+        };
+        let file = scratch.path().join(number.to_string());
+        fs::write(&file, [&command[..], b"\n"].concat()).context("write", &file)?;
+        let status = shell.source(&file, command.as_bstr())?;
+        let output = file.with_extension("out");
+        let output = fs::read(&output).context("read", &output)?;
+        transcript.command(&command, &normalise(&output), status);
+    }
+    let text = transcript.into_text();
+    Ok((text, shell.finish()?))
 }
 
 /// Starts the binary once for each command.
@@ -110,16 +151,25 @@ pub(super) struct Shell<'a> {
     group: Group,
     requests: ChildStdin,
     replies: ChildStdout,
-    /// What `env.sh` prints, outside the commands.
+    /// What is printed outside the commands, by `env.sh` say.
     log: File,
+    /// The file that the shell reads.
+    script: &'static str,
 }
 
 impl<'a> Shell<'a> {
-    fn start(dir: &'a Path, binary: &Path, limit: Duration) -> Result<Self, Error> {
+    fn start(dir: &'a Path, binary: &Path, limit: Duration, script: &'static str) -> Result<Self, Error> {
         let log = tempfile::tempfile().context("create a file in", &std::env::temp_dir())?;
         let mut command = in_scenario(spawn::command(BASH), dir);
+        let code = if script == STEPS {
+            // Steps show exit statuses as they are.
+            command.env_remove("HOLO_EXIT_ZERO");
+            STEPS_SHELL
+        } else {
+            SHELL
+        };
         command
-            .args(["--noprofile", "--norc", "-c", SHELL, BASH])
+            .args(["--noprofile", "--norc", "-c", code, BASH])
             .env("HOLO_BINARY", binary)
             .env_remove("BASH_ENV")
             .stdin(Stdio::piped())
@@ -132,18 +182,27 @@ impl<'a> Shell<'a> {
                 Ok((group, requests, replies))
             })
             .context("run", Path::new(BASH))?;
-        let mut shell = Self { dir, limit, group, requests, replies, log };
+        let mut shell = Self { dir, limit, group, requests, replies, log, script };
         match shell.reply() {
             Ok(Some(_)) => Ok(shell),
-            Ok(None) => Err(shell.ended("env.sh")),
-            Err(error) => Err(shell.failed("env.sh", error)),
+            Ok(None) => Err(shell.ended(script)),
+            Err(error) => Err(shell.failed(script, error)),
         }
     }
 
     fn holo(&mut self, words: &[&str], output: &str) -> Result<i32, Error> {
         let words = words.join(" ");
-        let during = format!("holo {words}");
-        let written = writeln!(self.requests, "{output} {words}");
+        self.request(format!("{output} {words}").as_bytes(), &format!("holo {words}"))
+    }
+
+    /// Runs the command in a file, and returns its status. Both output streams go to the file beside it, with `.out` at its end.
+    fn source(&mut self, file: &Path, command: &BStr) -> Result<i32, Error> {
+        self.request(file.as_os_str().as_bytes(), &command.to_string())
+    }
+
+    /// Has the shell do what a line says, and returns the status.
+    fn request(&mut self, line: &[u8], during: &str) -> Result<i32, Error> {
+        let written = self.requests.write_all(&[line, b"\n"].concat());
         let reply = match written {
             Ok(()) => self.reply(),
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(None),
@@ -151,16 +210,19 @@ impl<'a> Shell<'a> {
         };
         match reply.map(|reply| reply.and_then(|reply| reply.parse().ok())) {
             Ok(Some(status)) => Ok(status),
-            Ok(None) => Err(self.ended(&during)),
-            Err(error) => Err(self.failed(&during, error)),
+            Ok(None) => Err(self.ended(during)),
+            Err(error) => Err(self.failed(during, error)),
         }
     }
 
     fn finish(self) -> Result<BString, Error> {
-        let Self { dir, limit, mut group, requests, mut log, .. } = self;
+        let Self { dir, limit, mut group, requests, mut log, script, .. } = self;
         // The end of its input is the end of the shell.
         drop(requests);
-        group.wait(limit).context("run", Path::new(BASH))?.ok_or_else(|| timed_out(dir, "the end of env.sh", limit))?;
+        group
+            .wait(limit)
+            .context("run", Path::new(BASH))?
+            .ok_or_else(|| timed_out(dir, &format!("the end of {script}"), limit))?;
         Ok(read_log(&mut log))
     }
 
@@ -191,6 +253,7 @@ impl<'a> Shell<'a> {
             Ok(Some(status)) => Error::ShellEnded {
                 dir: self.dir.to_owned(),
                 during: during.to_owned(),
+                script: self.script,
                 status: spawn::shell_status(status),
                 output: indented(&read_log(&mut self.log)),
             },
