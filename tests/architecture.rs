@@ -1,0 +1,270 @@
+//! The direction of data inside of crates: modules that are siblings do not import each other in a circle.
+//!
+//! Each child of a module stands for all that is below it. A module and its parent may well name each other's items; a module and its
+//! sibling may not, whatever the way.
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use syn::visit::{self, Visit};
+use syn::{Attribute, Item, UseTree, Visibility};
+
+/// A module's path from its crate's root: no names for the root itself.
+type Module = Vec<String>;
+
+/// A crate, as far as its imports are concerned.
+#[derive(Default)]
+struct Crate {
+    modules: BTreeMap<Module, Source>,
+    /// Modules whose file is named by an attribute: such a file may belong to two crates.
+    by_attribute: Vec<String>,
+}
+
+/// A module's own names, and those that it takes from elsewhere.
+#[derive(Default)]
+struct Source {
+    /// Names that are re-exported, with the path that each stands for.
+    reexports: BTreeMap<String, Vec<String>>,
+    /// Paths that are named, with their first segment as it was written.
+    paths: BTreeSet<Vec<String>>,
+}
+
+impl Crate {
+    fn read(root: &Path) -> Crate {
+        let mut found = Crate::default();
+        found.add(root, root.parent().unwrap(), Vec::new());
+        found
+    }
+
+    /// Adds the module in a file, and those below it, whose files are in `folder`.
+    fn add(&mut self, file: &Path, folder: &Path, module: Module) {
+        let text = fs::read_to_string(file).unwrap();
+        let parsed = syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let mut source = Source::default();
+        for item in &parsed.items {
+            match item {
+                Item::Mod(child) if is_test(&child.attrs) => {}
+                Item::Mod(child) if child.attrs.iter().any(|attribute| attribute.path().is_ident("path")) => {
+                    self.by_attribute.push(child.ident.to_string());
+                }
+                Item::Mod(child) if child.content.is_none() => {
+                    let name = child.ident.to_string();
+                    let path = [folder.join(format!("{name}.rs")), folder.join(&name).join("mod.rs")];
+                    let path = path.into_iter().find(|path| path.exists()).unwrap();
+                    self.add(&path, &folder.join(&name), [&module[..], &[name]].concat());
+                }
+                item => source.visit_item(item),
+            }
+        }
+        self.modules.insert(module, source);
+    }
+
+    /// Returns the module that a path leads to from another one, if it is of this crate.
+    fn resolve(&self, from: &Module, path: &[String], depth: usize) -> Option<Module> {
+        let mut module = from.clone();
+        let mut rest = path;
+        match path.first()?.as_str() {
+            "crate" => module.clear(),
+            "self" => {}
+            "super" => {
+                module.pop()?;
+            }
+            first => {
+                let is_ours = self.modules.contains_key(&[&module[..], &[first.to_owned()]].concat())
+                    || self.modules[from].reexports.contains_key(first);
+                if !is_ours {
+                    return None;
+                }
+                rest = path;
+                return self.descend(module, rest, depth);
+            }
+        }
+        rest = &rest[1..];
+        while rest.first().is_some_and(|segment| segment == "super") {
+            module.pop()?;
+            rest = &rest[1..];
+        }
+        self.descend(module, rest, depth)
+    }
+
+    fn descend(&self, mut module: Module, mut rest: &[String], depth: usize) -> Option<Module> {
+        while let Some(segment) = rest.first() {
+            let child = [&module[..], std::slice::from_ref(segment)].concat();
+            if self.modules.contains_key(&child) {
+                module = child;
+                rest = &rest[1..];
+                continue;
+            }
+            // Whoever names what is handed on imports what defines it.
+            if let Some(path) = self.modules.get(&module)?.reexports.get(segment).filter(|_| depth < 8) {
+                return self.resolve(&module, path, depth + 1).or(Some(module));
+            }
+            break;
+        }
+        Some(module)
+    }
+
+    /// Returns the circles among the children of each module, each as the names of its members in their order.
+    fn circles(&self) -> BTreeSet<String> {
+        let mut edges: BTreeMap<Module, BTreeSet<(String, String)>> = BTreeMap::new();
+        for (from, source) in &self.modules {
+            for to in source.paths.iter().filter_map(|path| self.resolve(from, path, 0)) {
+                let shared = from.iter().zip(&to).take_while(|(one, other)| one == other).count();
+                if let (Some(one), Some(other)) = (from.get(shared), to.get(shared)) {
+                    edges.entry(from[..shared].to_vec()).or_default().insert((one.clone(), other.clone()));
+                }
+            }
+        }
+        edges.iter().flat_map(|(parent, edges)| circles_of(parent, edges)).collect()
+    }
+}
+
+/// Returns the strongly connected parts of a graph that have several members.
+fn circles_of(parent: &Module, edges: &BTreeSet<(String, String)>) -> BTreeSet<String> {
+    let mut reach: BTreeMap<&String, BTreeSet<&String>> = BTreeMap::new();
+    for (from, _) in edges {
+        let mut seen = BTreeSet::new();
+        let mut next = vec![from];
+        while let Some(node) = next.pop() {
+            let targets = edges.iter().filter(|(start, _)| start == node).map(|(_, end)| end);
+            next.extend(targets.filter(|target| seen.insert(*target)));
+        }
+        reach.insert(from, seen);
+    }
+    let reaches = |one: &String, other: &String| reach.get(one).is_some_and(|seen| seen.contains(other));
+    let members = |one: &String| -> Vec<String> {
+        let both = reach.keys().filter(|other| reaches(one, other) && reaches(other, one));
+        both.map(|other| other.to_string()).collect()
+    };
+    let circles = reach.keys().map(|one| members(one)).filter(|members| members.len() > 1);
+    circles.map(|members| [parent.join("::"), members.join(" ")].join(": ")).collect()
+}
+
+impl Source {
+    fn use_tree(&mut self, tree: &UseTree, prefix: &[String], is_reexport: bool) {
+        let mut take = |name: &str, shown: &str| {
+            let path = if name == "self" { prefix.to_vec() } else { [prefix, &[name.to_owned()]].concat() };
+            if is_reexport {
+                self.reexports.insert(shown.to_owned(), path.clone());
+            } else {
+                self.paths.insert(path);
+            }
+        };
+        match tree {
+            UseTree::Path(path) => {
+                self.use_tree(&path.tree, &[prefix, &[path.ident.to_string()]].concat(), is_reexport);
+            }
+            UseTree::Group(group) => group.items.iter().for_each(|tree| self.use_tree(tree, prefix, is_reexport)),
+            UseTree::Name(name) => take(&name.ident.to_string(), &name.ident.to_string()),
+            UseTree::Rename(name) => take(&name.ident.to_string(), &name.rename.to_string()),
+            UseTree::Glob(_) => {
+                self.paths.insert(prefix.to_vec());
+            }
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Source {
+    fn visit_item(&mut self, item: &'ast Item) {
+        match item {
+            Item::Mod(module) if is_test(&module.attrs) => {}
+            Item::Fn(function) if is_test(&function.attrs) => {}
+            Item::Use(import) if is_test(&import.attrs) => {}
+            Item::Use(import) => {
+                self.use_tree(&import.tree, &[], !matches!(import.vis, Visibility::Inherited));
+            }
+            item => visit::visit_item(self, item),
+        }
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        self.paths.insert(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+        visit::visit_path(self, path);
+    }
+}
+
+fn is_test(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        let is_cfg_test = attribute.path().is_ident("cfg")
+            && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"));
+        is_cfg_test || attribute.path().is_ident("test")
+    })
+}
+
+/// Returns the roots of all crates of the workspace, by the names of their folders.
+fn crates() -> BTreeMap<String, PathBuf> {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders = vec![repository.to_owned()];
+    for folder in ["crates", "plugins"] {
+        folders.extend(fs::read_dir(repository.join(folder)).unwrap().map(|entry| entry.unwrap().path()));
+    }
+    let root = |folder: &PathBuf| {
+        ["src/lib.rs", "src/main.rs"].iter().map(|name| folder.join(name)).find(|root| root.exists())
+    };
+    let name = |folder: &Path| match folder.strip_prefix(repository).unwrap().to_str().unwrap() {
+        "" => "src".to_owned(),
+        name => name.to_owned(),
+    };
+    folders.iter().filter_map(|folder| Some((name(folder), root(folder)?))).collect()
+}
+
+/// Circles that are known. None may be added; one that is gone has to go from here.
+const KNOWN_CIRCLES: &[&str] = &[
+    "crates/holo-facts : data knowledge template",
+    "crates/holo-plugin : durability place",
+    "crates/holo-plugin : host plugin side_by_side",
+    "crates/holo-plugin definitions: keys stack",
+    "crates/holo-process : groups launcher",
+    "crates/holo-process : program running",
+    "plugins/files declared: entity workshop",
+    "plugins/files overlay: provision scrub workshop",
+    "plugins/packages : entity transaction",
+    "plugins/packages : mock provider providers system",
+    "plugins/scaffold : difference entity workshop",
+    "plugins/scaffold : plan purge",
+    "plugins/scaffold script: go jet parser",
+    "plugins/services : apply entity",
+    "plugins/services : plan providers record",
+    "src : entity generators report resources",
+    "src commands::plugin_check: bench session",
+    "src diff: matching search",
+    "src report: console json",
+];
+
+/// Modules in files of other crates that are known.
+const KNOWN_ATTRIBUTES: &[&str] = &["crates/holo-process words"];
+
+#[test]
+fn siblings_do_not_import_each_other_in_a_circle() {
+    let crates = crates();
+    assert!(crates.len() > 10);
+    let (mut circles, mut attributes) = (BTreeSet::new(), BTreeSet::new());
+    for (name, root) in &crates {
+        let read = Crate::read(root);
+        circles.extend(read.circles().into_iter().map(|circle| format!("{name} {circle}")));
+        attributes.extend(read.by_attribute.into_iter().map(|module| format!("{name} {module}")));
+    }
+    let set = |known: &[&str]| -> BTreeSet<String> { known.iter().map(ToString::to_string).collect() };
+    assert_eq!(circles, set(KNOWN_CIRCLES));
+    assert_eq!(attributes, set(KNOWN_ATTRIBUTES));
+}
+
+#[test]
+fn a_circle_is_found_through_re_exports_and_inner_modules() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write("lib.rs", "mod a; mod b; mod c; pub use b::inner::Thing;");
+    write("a.rs", "use crate::Thing; fn f() -> Thing { super::c::g() }");
+    write("b.rs", "pub mod inner;");
+    write("b/inner.rs", "pub struct Thing; #[cfg(test)] mod tests { use crate::c; }");
+    write("c.rs", "pub fn g() {}");
+    let circles = || Crate::read(&folder.path().join("lib.rs")).circles();
+    assert_eq!(circles(), BTreeSet::new());
+    write("b/inner.rs", "pub struct Thing(crate::a::X);");
+    assert_eq!(circles(), BTreeSet::from([": a b".to_owned()]));
+}
