@@ -10,6 +10,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 mod hunks;
+mod lines;
 mod matching;
 mod search;
 mod sliding;

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::matching::{self, Changes};
+use super::lines::Changes;
+use super::matching;
 use super::sliding;
 
 /// Unchanged lines shown before and after each change.

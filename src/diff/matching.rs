@@ -5,14 +5,8 @@ use std::ops::Range;
 
 use bstr::ByteSlice;
 
+use super::lines::{Changes, Kept, Text, coarse_sqrt};
 use super::search::Search;
-
-/// A text as lines, each with the newline that ends it.
-pub(super) struct Text<'a> {
-    pub(super) lines: Vec<&'a [u8]>,
-    /// For each line the number of its class; lines of either text are equal if their classes are.
-    pub(super) classes: Vec<u32>,
-}
 
 /// Splits both texts into lines and numbers the distinct ones.
 pub(super) fn classify<'a>(old: &'a [u8], new: &'a [u8]) -> (Text<'a>, Text<'a>) {
@@ -29,12 +23,6 @@ pub(super) fn classify<'a>(old: &'a [u8], new: &'a [u8]) -> (Text<'a>, Text<'a>)
     (text_of(old), text_of(new))
 }
 
-/// For each line of both texts whether it is changed: removed from the old, or added to the new one.
-pub(super) struct Changes {
-    pub(super) old: Vec<bool>,
-    pub(super) new: Vec<bool>,
-}
-
 /// Finds a short way from OLD to NEW, given as classes of lines.
 ///
 /// Lines that cannot help, or would rather mislead, are left out before the search: the same ones as git leaves out.
@@ -48,8 +36,8 @@ pub(super) fn compare(old: &[u32], new: &[u32]) -> Changes {
     let old_counts = count(old, classes);
     let new_counts = count(new, classes);
     let mut changes = Changes { old: vec![false; old.len()], new: vec![false; new.len()] };
-    let old_kept = Kept::select(old, old_middle, &new_counts, &mut changes.old);
-    let new_kept = Kept::select(new, new_middle, &old_counts, &mut changes.new);
+    let old_kept = select(old, old_middle, &new_counts, &mut changes.old);
+    let new_kept = select(new, new_middle, &old_counts, &mut changes.new);
     Search::new(&old_kept, &new_kept, &mut changes).run();
     changes
 }
@@ -71,12 +59,6 @@ fn count(text: &[u32], classes: usize) -> Vec<usize> {
     counts
 }
 
-/// A power of two near the square root of N, never below it.
-pub(super) fn coarse_sqrt(n: usize) -> usize {
-    let bits = usize::BITS - n.leading_zeros();
-    1 << bits.div_ceil(2)
-}
-
 /// How often a line of one text stands in the other text.
 #[derive(Clone, Copy, PartialEq)]
 enum Frequency {
@@ -92,40 +74,31 @@ const OFTEN_AT_MOST: usize = 1024;
 /// As many lines to each side decide whether a frequent line is worth matching.
 const NEIGHBOURS: usize = 100;
 
-/// The lines of one text that take part in the search.
-pub(super) struct Kept {
-    pub(super) classes: Vec<u32>,
-    /// The position of each in the whole text.
-    pub(super) positions: Vec<usize>,
-}
+/// Selects from the lines of TEXT in the range MIDDLE, and marks the others there as changed.
+fn select(text: &[u32], middle: Range<usize>, counts_in_other: &[usize], changed: &mut [bool]) -> Kept {
+    let often = coarse_sqrt(text.len()).min(OFTEN_AT_MOST);
+    let frequency = |class: &u32| match counts_in_other[*class as usize] {
+        0 => Frequency::Never,
+        n if n >= often => Frequency::Often,
+        _ => Frequency::Sometimes,
+    };
+    let frequencies: Vec<_> = text[middle.clone()].iter().map(frequency).collect();
 
-impl Kept {
-    /// Selects from the lines of TEXT in the range MIDDLE, and marks the others there as changed.
-    fn select(text: &[u32], middle: Range<usize>, counts_in_other: &[usize], changed: &mut [bool]) -> Self {
-        let often = coarse_sqrt(text.len()).min(OFTEN_AT_MOST);
-        let frequency = |class: &u32| match counts_in_other[*class as usize] {
-            0 => Frequency::Never,
-            n if n >= often => Frequency::Often,
-            _ => Frequency::Sometimes,
+    let mut kept = Kept { classes: Vec::with_capacity(middle.len()), positions: Vec::with_capacity(middle.len()) };
+    for (index, position) in middle.enumerate() {
+        let keep = match frequencies[index] {
+            Frequency::Never => false,
+            Frequency::Sometimes => true,
+            Frequency::Often => !stands_among_unmatched(&frequencies, index),
         };
-        let frequencies: Vec<_> = text[middle.clone()].iter().map(frequency).collect();
-
-        let mut kept = Self { classes: Vec::with_capacity(middle.len()), positions: Vec::with_capacity(middle.len()) };
-        for (index, position) in middle.enumerate() {
-            let keep = match frequencies[index] {
-                Frequency::Never => false,
-                Frequency::Sometimes => true,
-                Frequency::Often => !stands_among_unmatched(&frequencies, index),
-            };
-            if keep {
-                kept.classes.push(text[position]);
-                kept.positions.push(position);
-            } else {
-                changed[position] = true;
-            }
+        if keep {
+            kept.classes.push(text[position]);
+            kept.positions.push(position);
+        } else {
+            changed[position] = true;
         }
-        kept
     }
+    kept
 }
 
 /// Whether the frequent line at INDEX is in the midst of so many lines without a match that

@@ -3,7 +3,7 @@
 //! Two searches start at opposite corners of the edit graph, and where they meet they divide it in two. Like git's, they
 //! settle for a way that is good enough if the best one would cost too much.
 
-use super::matching::{Changes, Kept, coarse_sqrt};
+use super::lines::{Changes, Kept, coarse_sqrt};
 
 /// A run of equal lines longer than this is worth following before the best way is known.
 const LONG_SNAKE: isize = 20;

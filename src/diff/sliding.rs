@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use super::matching::{Changes, Text};
+use super::lines::{Changes, Text};
 
 /// Slides the runs of changed lines in both texts.
 pub(super) fn slide(old: &Text<'_>, new: &Text<'_>, changes: &mut Changes) {

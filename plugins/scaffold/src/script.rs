@@ -11,6 +11,7 @@ mod jet;
 mod lexer;
 mod parser;
 mod syntax;
+mod words;
 
 use holo_plugin::facts::{Fault, Knowledge};
 use std::io;

@@ -2,8 +2,8 @@
 
 use super::Wrong;
 use super::lexer::Kind;
-use super::parser::Words;
 use super::syntax::Expression;
+use super::words::Words;
 
 /// `COMMAND | COMMAND …`: each gets the value of the one before as its last argument.
 pub(super) fn pipeline(words: &mut Words) -> Result<Expression, Wrong> {

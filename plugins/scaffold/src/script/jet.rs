@@ -2,8 +2,8 @@
 
 use super::Wrong;
 use super::lexer::Kind;
-use super::parser::Words;
 use super::syntax::{Expression, Operator};
+use super::words::Words;
 
 /// The operators, the weakest first.
 const LEVELS: [&[(&str, Operator)]; 6] = [

@@ -1,15 +1,14 @@
 //! Makes a template of its parts: what is the same in both languages, which are the blocks.
 
-use super::lexer::{Kind, Part, Word};
+use super::lexer::{Kind, Part};
 use super::syntax::{Branch, Expression, Names, Node};
+use super::words::Words;
 use super::{Dialect, Wrong, go, jet};
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
 /// So deep blocks may stand in each other: they are gone through recursively.
 const MAX_DEPTH: usize = 30;
-/// So deep values may stand in each other, in parentheses and the like.
-const MAX_NESTING: usize = 30;
 
 /// What begins an action of the languages, and is not supported.
 const UNSUPPORTED: [&str; 12] = [
@@ -35,95 +34,6 @@ struct Parser {
     depth: usize,
 }
 
-/// The words of an action, from the first that is not read yet.
-pub(super) struct Words {
-    words: Peekable<IntoIter<Word>>,
-    pub(super) line: usize,
-    nesting: usize,
-}
-
-impl Words {
-    pub(super) fn peek(&mut self) -> Option<&Kind> {
-        self.words.peek().map(|word| &word.kind)
-    }
-
-    /// The next word if no space is before it.
-    pub(super) fn peek_glued(&mut self) -> Option<&Kind> {
-        self.words.peek().filter(|word| word.glued).map(|word| &word.kind)
-    }
-
-    pub(super) fn next(&mut self) -> Option<Kind> {
-        self.words.next().map(|word| word.kind)
-    }
-
-    /// Reads this symbol if it is next.
-    pub(super) fn take(&mut self, symbol: &str) -> bool {
-        self.words.next_if(|word| matches!(word.kind, Kind::Symbol(next) if next == symbol)).is_some()
-    }
-
-    pub(super) fn expect(&mut self, symbol: &str) -> Result<(), Wrong> {
-        if self.take(symbol) { Ok(()) } else { Err(self.unexpected(&format!("{symbol} is expected"))) }
-    }
-
-    /// Reads a name if one is next.
-    fn keyword(&mut self) -> Option<String> {
-        let name = if let Some(Kind::Name(name)) = self.peek() { name.clone() } else { return None };
-        self.words.next();
-        Some(name)
-    }
-
-    /// What is wrong with the word that is next.
-    pub(super) fn unexpected(&mut self, hint: &str) -> Wrong {
-        let what = match self.peek() {
-            None => "the end".to_owned(),
-            Some(Kind::Name(name)) => name.clone(),
-            Some(Kind::Field(name)) => format!(".{name}"),
-            Some(Kind::Dot) => ".".to_owned(),
-            Some(Kind::Variable(name)) => format!("${name}"),
-            Some(Kind::Literal(value)) => value.to_string(),
-            Some(Kind::Symbol(symbol)) => (*symbol).to_owned(),
-        };
-        let hint = if hint.is_empty() { String::new() } else { format!(": {hint}") };
-        Wrong::new(self.line, format!("unexpected {what}{hint}"))
-    }
-
-    /// Reads something that may hold itself, unless it does so too often.
-    pub(super) fn nested<T>(&mut self, read: impl FnOnce(&mut Words) -> Result<T, Wrong>) -> Result<T, Wrong> {
-        if self.nesting == MAX_NESTING {
-            return Err(Wrong::new(self.line, format!("values are nested deeper than {MAX_NESTING}")));
-        }
-        self.nesting += 1;
-        let read = read(self);
-        self.nesting -= 1;
-        read
-    }
-
-    pub(super) fn end(&mut self) -> Result<(), Wrong> {
-        if self.peek().is_none() { Ok(()) } else { Err(self.unexpected("")) }
-    }
-
-    /// The names before `:=` or `=`, if the action begins with such: `declares` says which of both it was.
-    fn assigned(&mut self, dialect: Dialect) -> Option<(Vec<String>, bool)> {
-        let mut words = self.words.clone();
-        let mut names = Vec::new();
-        loop {
-            match (words.next()?.kind, dialect) {
-                (Kind::Variable(name), Dialect::Go) if !name.is_empty() => names.push(name),
-                (Kind::Name(name), Dialect::Jet) => names.push(name),
-                _ => return None,
-            }
-            match words.next()?.kind {
-                Kind::Symbol(",") => {}
-                Kind::Symbol(symbol @ (":=" | "=")) => {
-                    self.words = words;
-                    return Some((names, symbol == ":="));
-                }
-                _ => return None,
-            }
-        }
-    }
-}
-
 type End = Option<(usize, Words)>;
 
 impl Parser {
@@ -138,7 +48,7 @@ impl Parser {
                 }
                 Part::Action { line, words } => (line, words),
             };
-            let mut words = Words { words: words.into_iter().peekable(), line, nesting: 0 };
+            let mut words = Words::new(words, line);
             let keyword = if let Some(Kind::Name(name)) = words.peek() { name.clone() } else { String::new() };
             match keyword.as_str() {
                 "else" | "end" => return Ok((nodes, Some((line, words)))),

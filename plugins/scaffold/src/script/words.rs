@@ -1,0 +1,102 @@
+//! The words of an action, read one after the other.
+
+use super::lexer::{Kind, Word};
+use super::{Dialect, Wrong};
+use std::iter::Peekable;
+use std::vec::IntoIter;
+
+/// The greatest depth to which values may be nested, in parentheses and the like.
+const MAX_NESTING: usize = 30;
+
+/// The words of an action, from the first that is not read yet.
+pub(super) struct Words {
+    words: Peekable<IntoIter<Word>>,
+    pub(super) line: usize,
+    nesting: usize,
+}
+
+impl Words {
+    pub(super) fn new(words: Vec<Word>, line: usize) -> Words {
+        Words { words: words.into_iter().peekable(), line, nesting: 0 }
+    }
+
+    pub(super) fn peek(&mut self) -> Option<&Kind> {
+        self.words.peek().map(|word| &word.kind)
+    }
+
+    /// The next word if no space is before it.
+    pub(super) fn peek_glued(&mut self) -> Option<&Kind> {
+        self.words.peek().filter(|word| word.glued).map(|word| &word.kind)
+    }
+
+    pub(super) fn next(&mut self) -> Option<Kind> {
+        self.words.next().map(|word| word.kind)
+    }
+
+    /// Reads this symbol if it is next.
+    pub(super) fn take(&mut self, symbol: &str) -> bool {
+        self.words.next_if(|word| matches!(word.kind, Kind::Symbol(next) if next == symbol)).is_some()
+    }
+
+    pub(super) fn expect(&mut self, symbol: &str) -> Result<(), Wrong> {
+        if self.take(symbol) { Ok(()) } else { Err(self.unexpected(&format!("{symbol} is expected"))) }
+    }
+
+    /// Reads a name if one is next.
+    pub(super) fn keyword(&mut self) -> Option<String> {
+        let name = if let Some(Kind::Name(name)) = self.peek() { name.clone() } else { return None };
+        self.words.next();
+        Some(name)
+    }
+
+    /// What is wrong with the word that is next.
+    pub(super) fn unexpected(&mut self, hint: &str) -> Wrong {
+        let what = match self.peek() {
+            None => "the end".to_owned(),
+            Some(Kind::Name(name)) => name.clone(),
+            Some(Kind::Field(name)) => format!(".{name}"),
+            Some(Kind::Dot) => ".".to_owned(),
+            Some(Kind::Variable(name)) => format!("${name}"),
+            Some(Kind::Literal(value)) => value.to_string(),
+            Some(Kind::Symbol(symbol)) => (*symbol).to_owned(),
+        };
+        let hint = if hint.is_empty() { String::new() } else { format!(": {hint}") };
+        Wrong::new(self.line, format!("unexpected {what}{hint}"))
+    }
+
+    /// Reads something that may hold itself, unless it is nested too deep.
+    pub(super) fn nested<T>(&mut self, read: impl FnOnce(&mut Words) -> Result<T, Wrong>) -> Result<T, Wrong> {
+        if self.nesting == MAX_NESTING {
+            return Err(Wrong::new(self.line, format!("values are nested deeper than {MAX_NESTING}")));
+        }
+        self.nesting += 1;
+        let read = read(self);
+        self.nesting -= 1;
+        read
+    }
+
+    pub(super) fn end(&mut self) -> Result<(), Wrong> {
+        if self.peek().is_none() { Ok(()) } else { Err(self.unexpected("")) }
+    }
+
+    /// The names before `:=` or `=`, if the action begins with such: `declares` says which of both it was.
+    pub(super) fn assigned(&mut self, dialect: Dialect) -> Option<(Vec<String>, bool)> {
+        let mut words = self.words.clone();
+        let mut names = Vec::new();
+        loop {
+            match (words.next()?.kind, dialect) {
+                (Kind::Variable(name), Dialect::Go) if !name.is_empty() => names.push(name),
+                (Kind::Name(name), Dialect::Jet) => names.push(name),
+                _ => return None,
+            }
+            match words.next()?.kind {
+                Kind::Symbol(",") => {}
+                Kind::Symbol(symbol @ (":=" | "=")) => {
+                    self.words = words;
+                    return Some((names, symbol == ":="));
+                }
+                _ => return None,
+            }
+        }
+    }
+}
