@@ -1,11 +1,13 @@
 //! Images of files: what a file or symlink is, with its mode and owner; and stamps, by which a change is seen without reading.
 
+use crate::copying::copy_whole;
 use crate::directory;
 use crate::error::{PathError, Result};
+use crate::extended::{self, ExtendedAttributes};
 use crate::place::{self, Place};
 use rustix::fs::{FileType, Gid, Stat, Uid};
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const BUFFER_SIZE: usize = 1 << 16;
@@ -26,6 +28,8 @@ pub struct Image {
     pub uid: u32,
     /// Its group.
     pub gid: u32,
+    /// The place of the file that has its extended attributes. Like the content, they stay where they are until they are needed.
+    pub attributes_of: Place,
 }
 
 /// What is in a file or symlink.
@@ -74,7 +78,7 @@ impl Image {
         directory::is_trusted(self.uid)
     }
 
-    /// Whether both are the same: type, content or target, owner, group, and the mode of a file.
+    /// Whether both are the same: type, content or target, owner, group, and the mode of a file. Extended attributes make no difference.
     ///
     /// # Errors
     /// If a content cannot be read.
@@ -97,7 +101,7 @@ impl Image {
                         if !own.is(place) {
                             places.push(place);
                         }
-                        self.mode == other.mode && size == other_size
+                        size == other_size && self.has_mode_of(other)?
                     }
                     _ => false,
                 };
@@ -111,7 +115,52 @@ impl Image {
         }
     }
 
-    /// Writes the image to a place, instead of whatever has the name now; nobody else can open it before it has its mode and owner.
+    /// Whether both files have the same mode, or have had it before the ACL of one was lost on a file system that has none.
+    ///
+    /// # Errors
+    /// If extended attributes cannot be read.
+    pub fn has_mode_of(&self, other: &Image) -> Result<bool> {
+        let is_rest_of = |lost: &Image, whole: &Image| -> Result<bool> {
+            let is_narrower = lost.mode & whole.mode == lost.mode;
+            if !is_narrower || !extended::is_without_acls(&lost.attributes_of) {
+                return Ok(false);
+            }
+            Ok(ExtendedAttributes::of(&whole.attributes_of)?.narrowed(whole.mode) == lost.mode)
+        };
+        Ok(self.mode == other.mode || is_rest_of(self, other)? || is_rest_of(other, self)?)
+    }
+
+    /// The same with the extended attributes of a file that it is going to replace, if that has the owner and the mode that it shall have;
+    /// otherwise it keeps its own, as an ACL goes with a mode.
+    ///
+    /// # Errors
+    /// If extended attributes cannot be read.
+    pub fn in_place_of(&self, current: &Image) -> Result<Image> {
+        let is_alike = (self.uid, self.gid) == (current.uid, current.gid)
+            && !self.is_symlink()
+            && !current.is_symlink()
+            && self.has_mode_of(current)?;
+        let Image { mode, attributes_of, .. } = if is_alike { current } else { self };
+        Ok(Image { mode: *mode, attributes_of: attributes_of.clone(), ..self.clone() })
+    }
+
+    /// Whether both have the same extended attributes.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn has_attributes_of(&self, other: &Image) -> Result<bool> {
+        let (one, two) = (&self.attributes_of, &other.attributes_of);
+        Ok(one.is(two) || ExtendedAttributes::of(one)? == ExtendedAttributes::of(two)?)
+    }
+
+    /// Whether it lies on a file system that has no ACLs, where its own may have been lost.
+    #[must_use]
+    pub fn may_lack_acl(&self) -> bool {
+        extended::is_without_acls(&self.attributes_of)
+    }
+
+    /// Writes the image to a place, instead of whatever has the name now; nobody else can open it before it has its owner, its mode and its
+    /// ACL. On a file system without ACLs the mode is a narrower one, so that nobody may do more.
     ///
     /// What was there is gone at once, so this is for temporary places, to be moved by [`Place::rename_to`].
     ///
@@ -147,10 +196,13 @@ impl Image {
     fn write_files(&self, from: &Place, size: u64, places: &[&Place]) -> Result<()> {
         let mut files = places.iter().map(|place| Ok((*place, place.create()?))).collect::<Result<Vec<_>>>()?;
         copy(from, size, &mut files)?;
-        let settle = |(place, file): &(&Place, File)| {
-            place::settle(file, &place.shown(), Some(self.uid), Some(self.gid), self.mode)
-        };
-        files.iter().try_for_each(settle)
+        let mut attributes = ExtendedAttributes::of(&self.attributes_of)?;
+        if !self.attributes_of.is(from) {
+            attributes = attributes.without_those_of_content();
+        }
+        files.iter().try_for_each(|(place, file)| {
+            place::settle_new(file, place, Some(self.uid), Some(self.gid), self.mode, &attributes)
+        })
     }
 
     /// The owner and group to be given to a file that has others. Who is not root may not even confirm those that it has.
@@ -190,7 +242,8 @@ impl Stamp {
             FileType::Symlink => Content::Symlink(place.read_link()?),
             _ => return Err(Unmanageable::WrongType),
         };
-        Ok(Image { content, mode: stat.st_mode & MODE_BITS, uid: stat.st_uid, gid: stat.st_gid })
+        let mode = stat.st_mode & MODE_BITS;
+        Ok(Image { content, mode, uid: stat.st_uid, gid: stat.st_gid, attributes_of: place.clone() })
     }
 
     /// Whether the last change was long enough before this moment for the next one to be seen by another stamp.
@@ -227,12 +280,9 @@ fn copy(from: &Place, size: u64, to: &mut [(&Place, File)]) -> Result<()> {
     let mut source = from.open()?;
     let length = usize::try_from(size).unwrap_or(usize::MAX).saturating_add(1).max(SMALLEST_BUFFER);
     if length > BUFFER_SIZE {
-        // The kernel copies without us, and some file systems without copying.
-        for (place, file) in to {
-            source.rewind().map_err(|error| PathError::new("read", from.shown(), error))?;
-            io::copy(&mut source, file).map_err(|error| PathError::new("write", place.shown(), error))?;
-        }
-        return Ok(());
+        return to.iter_mut().try_for_each(|(place, file)| {
+            copy_whole(&mut source, file).map_err(|error| PathError::new("write", place.shown(), error))
+        });
     }
     let mut buffer = vec![0; length];
     let mut copied = 0;

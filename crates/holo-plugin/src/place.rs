@@ -3,12 +3,13 @@
 mod directories;
 mod replacement;
 
-pub use directories::{Kind, Looks, settle};
+pub use directories::{Kind, Looks, settle, settle_new};
 pub use replacement::OnDisk;
 pub(crate) use replacement::{SUFFIX as REPLACEMENT_SUFFIX, replace_all};
 
 use crate::directory::{self, Links};
 use crate::error::{PathError, Result, at};
+use crate::extended;
 use crate::host::join;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
@@ -16,10 +17,11 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::ops::Deref;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The longest name that a file system has.
 const NAME_MAX: usize = 255;
@@ -37,7 +39,29 @@ pub struct Tree {
     shown: PathBuf,
     links: Links,
     /// The directories that were used last: entities come in the order of their paths.
-    last: Mutex<VecDeque<(PathBuf, Arc<OwnedFd>)>>,
+    last: Mutex<VecDeque<(PathBuf, Arc<Directory>)>>,
+}
+
+/// An open directory, for use with the `*at` system calls only.
+#[derive(Debug)]
+struct Directory {
+    opened: OwnedFd,
+    /// Whether new files get an ACL from it, once that was asked.
+    has_default_acl: OnceLock<bool>,
+}
+
+impl Deref for Directory {
+    type Target = OwnedFd;
+
+    fn deref(&self) -> &OwnedFd {
+        &self.opened
+    }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.opened.as_fd()
+    }
 }
 
 impl Tree {
@@ -83,7 +107,7 @@ impl Tree {
         self.last().clear();
     }
 
-    fn last(&self) -> std::sync::MutexGuard<'_, VecDeque<(PathBuf, Arc<OwnedFd>)>> {
+    fn last(&self) -> std::sync::MutexGuard<'_, VecDeque<(PathBuf, Arc<Directory>)>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -91,19 +115,20 @@ impl Tree {
     fn has(&self, path: &Path) -> bool {
         let mut last = self.last();
         let Some(number) = last.iter().position(|(known, _)| known == path) else { return false };
-        let is_there = rustix::fs::fstat(&last[number].1).is_ok_and(|stat| stat.st_nlink > 0);
+        let is_there = rustix::fs::fstat(&*last[number].1).is_ok_and(|stat| stat.st_nlink > 0);
         if !is_there {
             last.remove(number);
         }
         is_there
     }
 
-    fn directory(&self, path: &Path) -> io::Result<Arc<OwnedFd>> {
+    fn directory(&self, path: &Path) -> io::Result<Arc<Directory>> {
         let mut last = self.last();
         if let Some((_, directory)) = last.iter().find(|(known, _)| known == path) {
             return Ok(Arc::clone(directory));
         }
-        let directory = Arc::new(directory::open_below(&self.root, path, self.links)?);
+        let opened = directory::open_below(&self.root, path, self.links)?;
+        let directory = Arc::new(Directory { opened, has_default_acl: OnceLock::new() });
         last.push_front((path.to_owned(), Arc::clone(&directory)));
         last.truncate(KEPT_DIRECTORIES);
         Ok(directory)
@@ -161,7 +186,7 @@ impl Place {
         self.path.parent().unwrap_or(Path::new(""))
     }
 
-    fn directory(&self) -> io::Result<Arc<OwnedFd>> {
+    fn directory(&self) -> io::Result<Arc<Directory>> {
         self.tree.directory(self.folder())
     }
 
@@ -205,6 +230,14 @@ impl Place {
     /// If that cannot be told.
     pub fn exists(&self) -> Result<bool> {
         self.stat().map(|stat| stat.is_some())
+    }
+
+    /// Whether what is made here gets an ACL from its folder.
+    fn inherits_acl(&self) -> bool {
+        // Without the folder nothing can be made.
+        self.directory().is_ok_and(|directory| {
+            *directory.has_default_acl.get_or_init(|| extended::has_default_acl(&directory.opened))
+        })
     }
 
     /// Makes an empty file here that only we can read, in place of whatever has the name now.

@@ -4,7 +4,7 @@ use std::env;
 use std::path::Path;
 
 use libtest_mimic::{Failed, Trial};
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, XattrFlags, access};
 
 /// With this variable set and not empty, a test whose needs are not met fails instead of being skipped.
 pub const REQUIRE_ALL: &str = "HOLO_TEST_REQUIRE_ALL";
@@ -18,6 +18,8 @@ pub enum Need {
     Root,
     /// A file or directory on the host.
     Path(&'static str),
+    /// ACLs and other extended attributes where temporary files are.
+    ExtendedAttributes,
 }
 
 impl Need {
@@ -28,6 +30,7 @@ impl Need {
                 .is_some_and(|path| env::split_paths(&path).any(|dir| is_executable(&dir.join(name)))),
             Self::Root => rustix::process::geteuid().is_root(),
             Self::Path(path) => Path::new(path).exists(),
+            Self::ExtendedAttributes => has_extended_attributes(),
         }
     }
 
@@ -35,12 +38,23 @@ impl Need {
         match self {
             Self::Program(name) | Self::Path(name) => name,
             Self::Root => "root",
+            Self::ExtendedAttributes => "extended attributes",
         }
     }
 }
 
 fn is_executable(path: &Path) -> bool {
     path.is_file() && access(path, Access::EXEC_OK).is_ok()
+}
+
+fn has_extended_attributes() -> bool {
+    // The owner, whose mode is the same, and a group that does not exist.
+    const ACL: &[u8] = b"\x02\0\0\0\x01\0\x06\0\xff\xff\xff\xff\x04\0\0\0\xff\xff\xff\xff\x08\0\x04\0\x39\x30\0\0\
+        \x10\0\x04\0\xff\xff\xff\xff\x20\0\0\0\xff\xff\xff\xff";
+    tempfile::tempfile().is_ok_and(|file| {
+        let set = |name, value| rustix::fs::fsetxattr(&file, name, value, XattrFlags::empty()).is_ok();
+        set("user.holo", b"x") && set("system.posix_acl_access", ACL)
+    })
 }
 
 /// Names the needs that are not met, as in `git, root`, or returns `None` if all are.

@@ -3,10 +3,12 @@
 use super::{Place, Tree};
 use crate::directory::Links;
 use crate::error::{PathError, Result, at};
+use crate::extended::ExtendedAttributes;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 /// What is at a place, as far as the file system says without opening it.
@@ -244,14 +246,39 @@ impl Place {
 ///
 /// # Errors
 /// If we may not.
-pub fn settle(file: &File, shown: &std::path::Path, uid: Option<u32>, gid: Option<u32>, mode: u32) -> Result<()> {
+pub fn settle(file: &File, shown: &Path, uid: Option<u32>, gid: Option<u32>, mode: u32) -> Result<()> {
+    give_owner(file, shown, uid, gid)?;
+    rustix::fs::fchmod(file, Mode::from_raw_mode(mode)).map_err(at("chmod", shown))
+}
+
+fn give_owner(file: &File, shown: &Path, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
     let looks = Looks::from(rustix::fs::fstat(file).map_err(at("stat", shown))?);
     let uid = uid.filter(|uid| *uid != looks.uid).map(Uid::from_raw);
     let gid = gid.filter(|gid| *gid != looks.gid).map(Gid::from_raw);
     if uid.is_some() || gid.is_some() {
         rustix::fs::fchown(file, uid, gid).map_err(at("chown", shown))?;
     }
-    rustix::fs::fchmod(file, Mode::from_raw_mode(mode)).map_err(at("chmod", shown))
+    Ok(())
+}
+
+/// Gives a new open file at a place its owner, its group, its extended attributes and its mode. Before it has them, only its owner can open
+/// it; it has no other ACL than that of the attributes, even if its folder hands one down. On a file system without ACLs it is given a
+/// [narrower](ExtendedAttributes::narrowed) mode.
+///
+/// # Errors
+/// If we may not, or the disk is full.
+pub fn settle_new(
+    file: &File,
+    place: &Place,
+    uid: Option<u32>,
+    gid: Option<u32>,
+    mode: u32,
+    attributes: &ExtendedAttributes,
+) -> Result<()> {
+    let shown = place.shown();
+    give_owner(file, &shown, uid, gid)?;
+    let mode = attributes.give(file, &shown, mode, place.inherits_acl())?;
+    rustix::fs::fchmod(file, Mode::from_raw_mode(mode)).map_err(at("chmod", &shown))
 }
 
 #[cfg(test)]
@@ -259,7 +286,6 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-    use std::path::Path;
 
     #[test]
     fn a_tree_of_its_own_follows_no_symlinks() {

@@ -71,11 +71,11 @@ pub(crate) fn evaluate(
     Ok(desired)
 }
 
-/// The base with another content. Mode and owner stay its own.
+/// The base with another content. Mode, owner and extended attributes stay its own.
 pub(crate) fn laid_over(base: &Image, content: Content) -> Image {
     let becomes_file = base.is_symlink() && !matches!(content, Content::Symlink(_));
     let mode = if becomes_file { MODE_AFTER_SYMLINK } else { base.mode };
-    Image { content, mode, uid: base.uid, gid: base.gid }
+    Image { content, mode, uid: base.uid, gid: base.gid, attributes_of: base.attributes_of.clone() }
 }
 
 impl Desired {

@@ -110,10 +110,15 @@ fn try_prepare(
     {
         return Ok(Applied::NeedsForce(ForceTo::Overwrite));
     }
+    if is_desired && is_recorded {
+        return Ok(Applied::Unchanged);
+    }
+    let desired = match &current {
+        Some(current) => desired.in_place_of(current)?,
+        None => desired,
+    };
     if is_desired {
-        if !is_recorded {
-            change.stage_provisioned(&desired, layout)?;
-        }
+        change.stage_provisioned(&desired, layout)?;
         return Ok(Applied::Unchanged);
     }
     change.stage_target(&desired, layout)?;

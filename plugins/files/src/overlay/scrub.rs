@@ -44,12 +44,20 @@ fn restore(
         }
         None => Image::load(&layout.base(&entity.path))?.ok_or(Unmanageable::WrongType)?,
     };
-    let is_restored = Image::load(&target)?.map_or(Ok(false), |current| current.equals(&original))?;
-    if !is_restored {
-        change.stage_target(&original, layout)?;
+    if let Some(restored) = to_be_restored(original, Image::load(&target)?)? {
+        change.stage_target(&restored, layout)?;
     }
     change.forget_target();
     Ok(())
+}
+
+/// What the target has to be replaced by; nothing if it is that already.
+fn to_be_restored(original: Image, current: Option<Image>) -> Result<Option<Image>, Unmanageable> {
+    let Some(current) = current else { return Ok(Some(original)) };
+    // What could not be kept with the base stays as it is.
+    let original = if original.may_lack_acl() { original.in_place_of(&current)? } else { original };
+    let is_restored = current.equals(&original)? && (current.is_symlink() || current.has_attributes_of(&original)?);
+    Ok((!is_restored).then_some(original))
 }
 
 /// The target is gone: so is whatever we knew of it, and the copies that its package's removal has left.

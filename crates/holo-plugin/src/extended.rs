@@ -1,0 +1,394 @@
+//! Extended attributes of files: ACLs, capabilities, security labels, and what users have noted.
+
+use crate::error::{PathError, Result, at};
+use crate::place::Place;
+use bstr::{BString, ByteSlice};
+use holo_protocol::Text;
+use rustix::fs::{FileType, XattrFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
+const DEFAULT_ACL: &str = "system.posix_acl_default";
+
+/// What the names of attributes begin with that belong to a file, whatever file system it is on.
+const KEPT: [&[u8]; 7] =
+    [b"user.", b"trusted.", b"security.", b"system.posix_acl_", b"system.nfs4_acl", b"system.richacl", b"btrfs."];
+/// Those that the kernel makes for itself: what overlayfs notes of its layers, and seals of this very inode.
+const NOT_KEPT: [&[u8]; 3] = [b"trusted.overlay.", b"user.overlay.", b"security.evm"];
+/// The digest or signature of the content that a file had.
+const BOUND_TO_CONTENT: &[u8] = b"security.ima";
+
+/// Most files have no attributes, and nearly all others names that fit into this.
+const USUAL_SIZE: usize = 512;
+
+/// The extended attributes of a file or directory, by their names: ACLs, capabilities, security labels, and what users have noted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<(Text, Text)>", into = "Vec<(Text, Text)>")]
+pub struct ExtendedAttributes(BTreeMap<BString, BString>);
+
+impl From<Vec<(Text, Text)>> for ExtendedAttributes {
+    fn from(attributes: Vec<(Text, Text)>) -> Self {
+        ExtendedAttributes(attributes.into_iter().map(|(name, value)| (name.0, value.0)).collect())
+    }
+}
+
+impl From<ExtendedAttributes> for Vec<(Text, Text)> {
+    fn from(attributes: ExtendedAttributes) -> Self {
+        attributes.0.into_iter().map(|(name, value)| (Text(name), Text(value))).collect()
+    }
+}
+
+impl ExtendedAttributes {
+    /// Returns those of the file or directory at a place; a symlink is taken to have none. Where there are none, that is one system call.
+    ///
+    /// # Errors
+    /// If nothing is there, or they cannot be read.
+    pub fn of(place: &Place) -> Result<ExtendedAttributes> {
+        match place.with("listxattr", |directory, name| read(&by_descriptor(directory, name))) {
+            // That may be said of `/proc`, too.
+            Err(error) if error.is_missing() => ExtendedAttributes::of_opened(place),
+            read => read,
+        }
+    }
+
+    fn of_opened(place: &Place) -> Result<ExtendedAttributes> {
+        let stat = place.stat()?.ok_or_else(|| PathError::missing("listxattr", place.shown()))?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if !matches!(kind, FileType::RegularFile | FileType::Directory) {
+            return Ok(ExtendedAttributes::default());
+        }
+        read(&place.open()?).map_err(at("listxattr", &place.shown()))
+    }
+
+    /// Returns whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns whether there is an ACL of the file itself, beyond its mode.
+    #[must_use]
+    pub fn has_acl(&self) -> bool {
+        self.0.contains_key(ACCESS_ACL.as_bstr())
+    }
+
+    /// Returns the same without those that say something of the content, for a file that gets another one.
+    #[must_use]
+    pub fn without_those_of_content(mut self) -> ExtendedAttributes {
+        self.0.remove(BOUND_TO_CONTENT.as_bstr());
+        self
+    }
+
+    /// Returns the mode that a file with this mode and these attributes has to have where its ACL is lost: nobody may do more then.
+    #[must_use]
+    pub fn narrowed(&self, mode: u32) -> u32 {
+        let Some(acl) = self.0.get(ACCESS_ACL.as_bstr()) else { return mode };
+        match Acl::parse(acl) {
+            Some(acl) => acl.narrowed(mode),
+            None => mode & !0o077,
+        }
+    }
+
+    /// Gives them to an open file or directory, which has no attributes but, if it was made in a folder with a default ACL, an inherited
+    /// one; returns the mode that it has to be given then.
+    ///
+    /// What the file system cannot hold, or we may not give, is left out; if that is the ACL, the mode is a narrower one. The owner has to
+    /// be given before, as that takes capabilities away.
+    ///
+    /// # Errors
+    /// If the disk is full, or fails.
+    pub fn give(&self, file: impl rustix::fd::AsFd, shown: &Path, mode: u32, inherits: bool) -> Result<u32> {
+        for (name, value) in self.0.iter().filter(|(name, _)| **name != ACCESS_ACL) {
+            set(&file, OsStr::from_bytes(name), value).map_err(at("setxattr", shown))?;
+        }
+        let access_acl = OsStr::from_bytes(ACCESS_ACL);
+        match self.0.get(ACCESS_ACL.as_bstr()) {
+            // It comes with the mode, so that at no moment anybody has more access than in the end.
+            Some(acl) => match set(&file, access_acl, &with_mode(acl, mode)).map_err(at("setxattr", shown))? {
+                true => Ok(mode),
+                false => {
+                    // Now one that was inherited would be even wider.
+                    remove(&file, access_acl).map_err(at("removexattr", shown))?;
+                    Ok(self.narrowed(mode))
+                }
+            },
+            None if inherits => remove(&file, access_acl).map_err(at("removexattr", shown)).map(|()| mode),
+            None => Ok(mode),
+        }
+    }
+}
+
+/// A file or directory of which attributes can be read.
+trait HasAttributes {
+    fn list(&self, buffer: &mut [u8]) -> rustix::io::Result<usize>;
+    fn size_of_list(&self) -> rustix::io::Result<usize>;
+    fn get(&self, name: &OsStr, buffer: &mut [u8]) -> rustix::io::Result<usize>;
+    fn size_of(&self, name: &OsStr) -> rustix::io::Result<usize>;
+}
+
+/// By a path whose last part is not followed.
+impl HasAttributes for PathBuf {
+    fn list(&self, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+        rustix::fs::llistxattr(self, buffer)
+    }
+
+    fn size_of_list(&self) -> rustix::io::Result<usize> {
+        rustix::fs::llistxattr_query(self)
+    }
+
+    fn get(&self, name: &OsStr, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+        rustix::fs::lgetxattr(self, name, buffer)
+    }
+
+    fn size_of(&self, name: &OsStr) -> rustix::io::Result<usize> {
+        rustix::fs::lgetxattr_query(self, name)
+    }
+}
+
+impl HasAttributes for std::fs::File {
+    fn list(&self, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+        rustix::fs::flistxattr(self, buffer)
+    }
+
+    fn size_of_list(&self) -> rustix::io::Result<usize> {
+        rustix::fs::flistxattr_query(self)
+    }
+
+    fn get(&self, name: &OsStr, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+        rustix::fs::fgetxattr(self, name, buffer)
+    }
+
+    fn size_of(&self, name: &OsStr) -> rustix::io::Result<usize> {
+        rustix::fs::fgetxattr_query(self, name)
+    }
+}
+
+/// The path of a name in an open directory: there are no system calls for attributes that take both.
+fn by_descriptor(directory: &OwnedFd, name: &OsStr) -> PathBuf {
+    Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name)
+}
+
+fn read(file: &impl HasAttributes) -> rustix::io::Result<ExtendedAttributes> {
+    let mut attributes = BTreeMap::new();
+    let names = match whole(|buffer| file.list(buffer), || file.size_of_list()) {
+        // The file system has no attributes.
+        Err(Errno::NOTSUP | Errno::NOSYS) => return Ok(ExtendedAttributes::default()),
+        names => names?,
+    };
+    let is_kept = |name: &&[u8]| {
+        KEPT.iter().any(|kept| name.starts_with(kept)) && !NOT_KEPT.iter().any(|other| name.starts_with(other))
+    };
+    for name in names.split(|&byte| byte == 0).filter(is_kept) {
+        let os_name = OsStr::from_bytes(name);
+        match whole(|buffer| file.get(os_name, buffer), || file.size_of(os_name)) {
+            Ok(value) => drop(attributes.insert(name.into(), value.into())),
+            // Who may do what has to be known.
+            Err(errno) if name == ACCESS_ACL && errno != Errno::NODATA => return Err(errno),
+            // It was removed just now, or is not for us.
+            Err(Errno::NODATA | Errno::PERM | Errno::ACCESS | Errno::NOTSUP) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(ExtendedAttributes(attributes))
+}
+
+/// All of something whose size is not known, and may change meanwhile.
+fn whole(
+    read: impl Fn(&mut [u8]) -> rustix::io::Result<usize>,
+    size: impl Fn() -> rustix::io::Result<usize>,
+) -> rustix::io::Result<Vec<u8>> {
+    let mut buffer = vec![0; USUAL_SIZE];
+    loop {
+        match read(&mut buffer) {
+            Ok(length) => {
+                buffer.truncate(length);
+                return Ok(buffer);
+            }
+            Err(Errno::RANGE) => buffer.resize(size()?.max(buffer.len() + 1), 0),
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Returns whether the attribute could be set: a file system may have none of the kind, and we may lack the right.
+fn set(file: impl rustix::fd::AsFd, name: &OsStr, value: &[u8]) -> rustix::io::Result<bool> {
+    match rustix::fs::fsetxattr(file, name, value, XattrFlags::empty()) {
+        Ok(()) => Ok(true),
+        // EINVAL: a label that the policy does not know, or users that do not exist in this namespace.
+        Err(Errno::NOTSUP | Errno::NOSYS | Errno::PERM | Errno::ACCESS | Errno::INVAL) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn remove(file: impl rustix::fd::AsFd, name: &OsStr) -> rustix::io::Result<()> {
+    match rustix::fs::fremovexattr(file, name) {
+        Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Returns whether files that are made in this directory get an ACL from it.
+pub(crate) fn has_default_acl(directory: &OwnedFd) -> bool {
+    let path = by_descriptor(directory, OsStr::new(""));
+    // A value that does not fit is one, too. Without `/proc` it cannot be told.
+    !matches!(rustix::fs::getxattr_query(path, DEFAULT_ACL), Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS))
+}
+
+/// Returns whether the file system of a file has no ACLs at all, so that one may have been lost there.
+pub(crate) fn is_without_acls(place: &Place) -> bool {
+    let asked = place.with("getxattr", |directory, name| {
+        rustix::fs::lgetxattr_query(by_descriptor(directory, name), OsStr::from_bytes(ACCESS_ACL))
+    });
+    asked.is_err_and(|error| Errno::from_io_error(&error.error) == Some(Errno::NOTSUP))
+}
+
+/// An ACL, in the form in which the kernel gives and takes it: a version, then entries of a tag, permissions and an ID.
+struct Acl(Vec<Entry>);
+
+struct Entry {
+    tag: u16,
+    permissions: u32,
+}
+
+const ACL_VERSION: [u8; 4] = 2_u32.to_le_bytes();
+const ENTRY_SIZE: usize = 8;
+const USER_OBJ: u16 = 0x01;
+const USER: u16 = 0x02;
+const GROUP_OBJ: u16 = 0x04;
+const GROUP: u16 = 0x08;
+const MASK: u16 = 0x10;
+const OTHER: u16 = 0x20;
+
+impl Acl {
+    fn parse(bytes: &[u8]) -> Option<Acl> {
+        let (entries, rest) = bytes.strip_prefix(&ACL_VERSION)?.as_chunks::<ENTRY_SIZE>();
+        let entry = |[tag, tag_high, permissions, high, ..]: &[u8; ENTRY_SIZE]| Entry {
+            tag: u16::from_le_bytes([*tag, *tag_high]),
+            permissions: u32::from(u16::from_le_bytes([*permissions, *high])) & 0o7,
+        };
+        rest.is_empty().then(|| Acl(entries.iter().map(entry).collect()))
+    }
+
+    /// What all entries with this tag allow at least.
+    fn all(&self, tag: u16) -> u32 {
+        self.0.iter().filter(|entry| entry.tag == tag).fold(0o7, |all, entry| all & entry.permissions)
+    }
+
+    /// The group gets what the owning group had. Who had less by name than group or others falls back to these, so they get no more either.
+    fn narrowed(&self, mode: u32) -> u32 {
+        let mask = mode >> 3 & 0o7;
+        let users = if self.0.iter().any(|entry| entry.tag == USER) { self.all(USER) & mask } else { 0o7 };
+        let groups = if self.0.iter().any(|entry| entry.tag == GROUP) { self.all(GROUP) & mask } else { 0o7 };
+        let group = self.all(GROUP_OBJ) & mask & users;
+        let other = mode & 0o7 & users & groups;
+        mode & !0o077 | group << 3 | other
+    }
+}
+
+/// An ACL whose entries for owner, mask and others are those of a mode.
+fn with_mode(acl: &[u8], mode: u32) -> Vec<u8> {
+    let mut bytes = acl.to_vec();
+    let has_mask = Acl::parse(acl).is_some_and(|acl| acl.0.iter().any(|entry| entry.tag == MASK));
+    let (entries, _) = bytes.get_mut(ACL_VERSION.len()..).unwrap_or_default().as_chunks_mut::<ENTRY_SIZE>();
+    for [tag, tag_high, permissions, high, ..] in entries {
+        let shift = match u16::from_le_bytes([*tag, *tag_high]) {
+            USER_OBJ => 6,
+            MASK => 3,
+            GROUP_OBJ if !has_mask => 3,
+            OTHER => 0,
+            _ => continue,
+        };
+        [*permissions, *high] = [u8::try_from(mode >> shift & 0o7).unwrap_or_default(), 0];
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::place::Tree;
+    use std::fs::File;
+
+    fn acl(entries: &[(u16, u16)]) -> Vec<u8> {
+        let mut bytes = ACL_VERSION.to_vec();
+        for (tag, permissions) in entries {
+            bytes.extend(tag.to_le_bytes());
+            bytes.extend(permissions.to_le_bytes());
+            bytes.extend(u32::MAX.to_le_bytes());
+        }
+        bytes
+    }
+
+    fn with_acl(entries: &[(u16, u16)]) -> ExtendedAttributes {
+        ExtendedAttributes([(ACCESS_ACL.into(), acl(entries).into())].into())
+    }
+
+    #[test]
+    fn without_its_acl_a_file_allows_nobody_more() {
+        for (entries, mode, narrowed) in [
+            // A named user may read, the owning group may not.
+            (&[(USER_OBJ, 6), (USER, 6), (GROUP_OBJ, 0), (MASK, 6), (OTHER, 0)][..], 0o660, 0o600),
+            // The mask takes away what the owning group would have.
+            (&[(USER_OBJ, 6), (USER, 6), (GROUP_OBJ, 6), (MASK, 4), (OTHER, 0)], 0o640, 0o640),
+            // A named user may do less than others.
+            (&[(USER_OBJ, 6), (USER, 0), (GROUP_OBJ, 4), (MASK, 4), (OTHER, 4)], 0o644, 0o600),
+            (&[(USER_OBJ, 6), (GROUP_OBJ, 4), (GROUP, 0), (MASK, 4), (OTHER, 4)], 0o644, 0o640),
+            (&[(USER_OBJ, 7), (USER, 7), (GROUP_OBJ, 5), (MASK, 7), (OTHER, 5)], 0o4775, 0o4755),
+            (&[(USER_OBJ, 6), (GROUP_OBJ, 4), (OTHER, 4)], 0o644, 0o644),
+        ] {
+            assert_eq!(with_acl(entries).narrowed(mode), narrowed, "{entries:?} {mode:o}");
+        }
+        assert_eq!(ExtendedAttributes::default().narrowed(0o664), 0o664);
+        let odd = ExtendedAttributes([(ACCESS_ACL.into(), "no ACL".into())].into());
+        assert_eq!(odd.narrowed(0o4775), 0o4700);
+    }
+
+    #[test]
+    fn the_mode_decides_about_the_mask() {
+        let entries = [(USER_OBJ, 7), (USER, 6), (GROUP_OBJ, 5), (MASK, 7), (OTHER, 4)];
+        let expected = acl(&[(USER_OBJ, 6), (USER, 6), (GROUP_OBJ, 5), (MASK, 4), (OTHER, 0)]);
+        assert_eq!(with_mode(&acl(&entries), 0o640), expected);
+        assert_eq!(
+            with_mode(&acl(&[(USER_OBJ, 7), (GROUP_OBJ, 5), (OTHER, 4)]), 0o640),
+            acl(&[(USER_OBJ, 6), (GROUP_OBJ, 4), (OTHER, 0)])
+        );
+        assert_eq!(with_mode(b"", 0o640), b"");
+    }
+
+    #[test]
+    fn attributes_survive_a_record() {
+        let attributes = ExtendedAttributes([("user.a".into(), "text".into()), ("user.b".into(), "\0".into())].into());
+        let json = serde_json::to_string(&attributes).unwrap();
+        assert_eq!(serde_json::from_str::<ExtendedAttributes>(&json).unwrap(), attributes, "{json}");
+    }
+
+    #[test]
+    fn what_is_given_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = Tree::open(folder.path()).unwrap();
+        let place = tree.place(Path::new("file"));
+        let file = place.create().unwrap();
+        assert!(ExtendedAttributes::of(&place).unwrap().is_empty());
+        assert!(ExtendedAttributes::of(&tree.place(Path::new("missing"))).unwrap_err().is_missing());
+        let value = "x".repeat(2 * USUAL_SIZE);
+        if !set(&file, OsStr::new("user.holo"), value.as_bytes()).unwrap() {
+            // Nothing can be given here.
+            return;
+        }
+        let attributes = ExtendedAttributes([("user.holo".into(), value.into())].into());
+        assert_eq!(ExtendedAttributes::of(&place).unwrap(), attributes);
+        assert_eq!(ExtendedAttributes::of_opened(&place).unwrap(), attributes);
+        let copy = tree.place(Path::new("copy"));
+        assert_eq!(attributes.give(copy.create().unwrap(), Path::new("copy"), 0o640, false).unwrap(), 0o640);
+        assert_eq!(ExtendedAttributes::of(&copy).unwrap(), attributes);
+        std::os::unix::fs::symlink("file", folder.path().join("link")).unwrap();
+        assert!(ExtendedAttributes::of(&tree.place(Path::new("link"))).unwrap().is_empty());
+        assert!(read(&File::open(folder.path()).unwrap()).unwrap().is_empty());
+    }
+}
