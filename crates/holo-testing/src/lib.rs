@@ -11,6 +11,7 @@ pub mod disturb;
 mod error;
 mod files;
 pub mod overlay;
+pub mod random;
 pub mod require;
 pub mod scenario;
 mod schema;
@@ -20,6 +21,7 @@ pub mod tree;
 
 pub use error::IoError;
 pub use overlay::Overlay;
+pub use random::Random;
 pub use require::{Need, trial, trial_of};
 pub use scenario::{Scenario, set_umask};
 pub use schema::schema_is_kept;

@@ -1,0 +1,164 @@
+//! Random cases that are the same in every run: a generator with a seed, and a loop over many cases.
+
+use std::any::Any;
+use std::env;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+/// With this variable set, every property test runs so many cases.
+pub const CASES: &str = "HOLO_TEST_CASES";
+/// With this variable set, every property test runs the one case with this seed.
+pub const SEED: &str = "HOLO_TEST_SEED";
+
+/// A generator of pseudo-random numbers (`SplitMix64`). The same seed gives the same numbers on every machine.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// Returns a generator with this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Returns the next number.
+    pub fn number(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// Returns a number that is less than `bound`; 0 for a bound of 0.
+    pub fn below(&mut self, bound: usize) -> usize {
+        let bound = bound.max(1) as u64;
+        usize::try_from(self.number() % bound).unwrap_or_default()
+    }
+
+    /// Returns `true` in so many of a hundred cases.
+    pub fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    /// Returns one of the choices.
+    ///
+    /// # Panics
+    /// If there are none.
+    #[track_caller]
+    pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+        let index = self.below(choices.len());
+        &choices[index]
+    }
+
+    /// Puts the elements in another order.
+    pub fn shuffle<T>(&mut self, elements: &mut [T]) {
+        for end in (1..elements.len()).rev() {
+            elements.swap(end, self.below(end + 1));
+        }
+    }
+}
+
+/// Runs a case with many seeds, on several threads: with [`CASES`] set so many, otherwise `usual`; with [`SEED`] set that one alone.
+///
+/// # Panics
+/// If a case panics, with its seed. Cases that were begun before are finished, no others are begun.
+#[track_caller]
+#[expect(clippy::panic, reason = "a test fails so")]
+pub fn cases(usual: u64, case: impl Fn(&mut Random) + Sync) {
+    if let Some(seed) = given(SEED) {
+        case(&mut Random::new(seed));
+        return;
+    }
+    let count = given(CASES).unwrap_or(usual);
+    let (next, has_failed) = (AtomicU64::new(0), AtomicBool::new(false));
+    let failures = Mutex::new(Vec::new());
+    let work = || {
+        while !has_failed.load(Ordering::Relaxed) {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= count {
+                break;
+            }
+            if let Err(panicked) = catch_unwind(AssertUnwindSafe(|| case(&mut Random::new(seed)))) {
+                has_failed.store(true, Ordering::Relaxed);
+                if let Ok(mut failures) = failures.lock() {
+                    failures.push((seed, text(&*panicked)));
+                }
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        (0..threads).for_each(|_| drop(scope.spawn(work)));
+    });
+    let failures = failures.into_inner().unwrap_or_default();
+    if let Some((seed, text)) = failures.into_iter().min() {
+        panic!("the case with seed {seed} failed; {SEED}={seed} runs it alone\n{text}");
+    }
+}
+
+#[expect(clippy::panic, reason = "whoever runs tests wants to know")]
+fn given(variable: &str) -> Option<u64> {
+    let value = env::var(variable).ok().filter(|value| !value.is_empty())?;
+    match value.parse() {
+        Ok(number) => Some(number),
+        Err(_) => panic!("{variable}={value} is not a number"),
+    }
+}
+
+fn text(panicked: &(dyn Any + Send)) -> String {
+    let text = panicked.downcast_ref::<String>().cloned();
+    text.or_else(|| panicked.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_numbers() {
+        let numbers = |seed| {
+            let mut random = Random::new(seed);
+            [random.number(), random.number(), random.number()]
+        };
+        // As the authors of the algorithm give them.
+        assert_eq!(
+            numbers(1_234_567),
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
+        );
+        assert_ne!(numbers(1), numbers(2));
+    }
+
+    #[test]
+    fn choices_are_among_those_given() {
+        let mut random = Random::new(1);
+        assert!((0..1000).all(|_| random.below(7) < 7));
+        assert_eq!((random.below(0), random.below(1)), (0, 0));
+        assert!((0..100).all(|_| !random.chance(0) && random.chance(100)));
+        let seen: std::collections::BTreeSet<_> = (0..100).map(|_| *random.pick(&["a", "b", "c"])).collect();
+        assert_eq!(seen.len(), 3);
+        let mut elements: Vec<usize> = (0..20).collect();
+        random.shuffle(&mut elements);
+        assert!(!elements.is_sorted());
+        elements.sort_unstable();
+        assert!(elements.into_iter().eq(0..20));
+    }
+
+    #[test]
+    fn a_case_that_fails_is_named_by_its_seed() {
+        if env::var_os(SEED).is_some() || env::var_os(CASES).is_some() {
+            return;
+        }
+        let run = AtomicU64::new(0);
+        cases(10, |_| {
+            run.fetch_add(1, Ordering::Relaxed);
+        });
+        assert_eq!(run.into_inner(), 10);
+        let first = Random::new(5).number();
+        let failed = catch_unwind(|| cases(10, |random| assert!(random.number() != first, "this is the one")));
+        let text = text(&*failed.unwrap_err());
+        assert!(text.contains("seed 5 failed; HOLO_TEST_SEED=5 runs it alone\nthis is the one"), "{text}");
+    }
+}
