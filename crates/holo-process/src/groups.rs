@@ -5,6 +5,7 @@
 //! time for anything.
 
 use crate::launcher::{self, OURSELVES};
+use crate::program::Program;
 use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -25,10 +26,17 @@ static ENDED: Condvar = Condvar::new();
 
 struct Groups {
     /// The leaders of those that run.
-    leaders: Vec<Pid>,
+    leaders: Vec<Leader>,
     /// No program is started any more.
     is_ending: bool,
     guard: Guard,
+}
+
+/// The first process of a group.
+struct Leader {
+    pid: Pid,
+    /// If it is let finish: its name, and how long that may take.
+    finishes: Option<(String, Duration)>,
 }
 
 /// What sees to it that no group outlives us.
@@ -85,13 +93,13 @@ fn groups() -> MutexGuard<'static, Groups> {
 }
 
 /// Starts a program, and keeps an eye on its group if it leads one.
-pub(crate) fn start(command: &mut Command, leads_group: bool) -> io::Result<Child> {
+pub(crate) fn start(command: &mut Command, program: &Program) -> io::Result<Child> {
     let mut groups = groups();
     if groups.is_ending {
         drop(groups);
         wait_for_the_end();
     }
-    if !leads_group {
+    if !program.leads_group {
         return command.spawn();
     }
     if is_prepared() && matches!(groups.guard, Guard::None) {
@@ -99,8 +107,11 @@ pub(crate) fn start(command: &mut Command, leads_group: bool) -> io::Result<Chil
         groups.guard = guard().unwrap_or(Guard::Incomplete);
     }
     let child = command.process_group(0).spawn()?;
-    groups.tell('+', &child);
-    groups.leaders.push(Pid::from_child(&child));
+    let finishes = program.finishes.map(|limit| (program.name.display().to_string(), limit));
+    if finishes.is_none() {
+        groups.tell('+', &child);
+    }
+    groups.leaders.push(Leader { pid: Pid::from_child(&child), finishes });
     Ok(child)
 }
 
@@ -108,7 +119,7 @@ pub(crate) fn start(command: &mut Command, leads_group: bool) -> io::Result<Chil
 pub(crate) fn end(child: &Child) {
     let mut groups = groups();
     let leader = Pid::from_child(child);
-    let Some(place) = groups.leaders.iter().position(|known| *known == leader) else { return };
+    let Some(place) = groups.leaders.iter().position(|known| known.pid == leader) else { return };
     groups.leaders.swap_remove(place);
     if groups.is_ending {
         // It is not waited for, so that its number stays its own until what is left of its group is killed.
@@ -163,18 +174,39 @@ fn pass_signals_on() -> io::Result<()> {
 fn end_all_with(signal: Signal) {
     let mut groups = groups();
     groups.is_ending = true;
-    let leaders = groups.leaders.clone();
     // They are not waited for from now on, so that none of these numbers can be anybody else's.
-    signal_all(&leaders, signal);
-    let end = Instant::now() + GRACE;
-    while !groups.leaders.is_empty() {
+    let pids = |leaders: &[Leader], finishes: bool| -> Vec<Pid> {
+        leaders.iter().filter(|leader| leader.finishes.is_some() == finishes).map(|leader| leader.pid).collect()
+    };
+    let (finishing, others) = (pids(&groups.leaders, true), pids(&groups.leaders, false));
+    signal_all(&others, signal);
+    let mut patience = Duration::ZERO;
+    for (name, limit) in groups.leaders.iter().filter_map(|leader| leader.finishes.as_ref()) {
+        // Nobody may listen any more.
+        let _ = writeln!(io::stderr(), ">> {name} is let finish, which may take up to {limit:?}");
+        patience = patience.max(*limit);
+    }
+    groups = wait_for(groups, &others, GRACE);
+    signal_all(&others, Signal::KILL);
+    groups = wait_for(groups, &finishing, patience);
+    if groups.leaders.iter().any(|leader| finishing.contains(&leader.pid)) {
+        signal_all(&finishing, Signal::TERM);
+        drop(wait_for(groups, &finishing, GRACE));
+        signal_all(&finishing, Signal::KILL);
+    }
+}
+
+/// Waits until these have ended.
+fn wait_for<'a>(mut groups: MutexGuard<'a, Groups>, pids: &[Pid], limit: Duration) -> MutexGuard<'a, Groups> {
+    let end = Instant::now() + limit;
+    while groups.leaders.iter().any(|leader| pids.contains(&leader.pid)) {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
             break;
         }
         groups = ENDED.wait_timeout(groups, left).unwrap_or_else(PoisonError::into_inner).0;
     }
-    signal_all(&leaders, Signal::KILL);
+    groups
 }
 
 /// Sends a signal to groups; those that are gone already need none.

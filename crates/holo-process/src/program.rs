@@ -45,6 +45,7 @@ pub struct Program {
     pub(crate) linger: Duration,
     pub(crate) identity: Identity,
     pub(crate) leads_group: bool,
+    pub(crate) finishes: Option<Duration>,
     capture_limit: usize,
 }
 
@@ -72,6 +73,7 @@ impl Program {
             linger: LINGER,
             identity: Identity::default(),
             leads_group: true,
+            finishes: None,
             capture_limit: CAPTURE_LIMIT,
         }
     }
@@ -171,6 +173,20 @@ impl Program {
     pub fn in_our_group(&mut self) -> &mut Program {
         self.leads_group = false;
         self
+    }
+
+    /// Lets it finish once it has been started: for what must not be cut off. Neither a signal that ends this process nor the
+    /// [timeout](Self::timeout) reaches it before this much more time is over; then it is ended as any other program.
+    ///
+    /// It goes on even if this process is killed. So its output does not go through pipes, which would break, and is handed on at its end.
+    pub fn let_finish(&mut self, within: Duration) -> &mut Program {
+        self.finishes = Some(within);
+        self
+    }
+
+    /// The time after which it is ended, if there is one.
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        self.timeout.map(|timeout| timeout.saturating_add(self.finishes.unwrap_or_default()))
     }
 
     /// How many bytes [`output`](Self::output) captures, of both streams together: 64 MiB unless set.

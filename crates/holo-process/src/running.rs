@@ -8,12 +8,13 @@ use crate::program::{Input, Program, Stream};
 use crate::{Error, words};
 use command_fds::{CommandFdExt, FdMapping};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::MemfdFlags;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, pidfd_open, waitid,
 };
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, PipeReader, Read, Write};
+use std::io::{self, PipeReader, Read, Seek, Write};
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -36,7 +37,7 @@ pub(crate) fn run(
         .map_err(|reason| if is_missing(program) { Error::NotFound(reason) } else { Error::NotStarted(reason) })?;
     let mut phase = Phase::Working;
     let mut timed_out = None;
-    let mut deadline = program.timeout.and_then(after);
+    let mut deadline = program.limit().and_then(after);
     let mut read_since_end = 0;
     loop {
         running.wait(deadline).map_err(|error| running.lost(program, &error))?;
@@ -50,7 +51,7 @@ pub(crate) fn run(
                 deadline = after(program.linger);
             }
             Phase::Working if is_over => {
-                timed_out = program.timeout;
+                timed_out = program.limit();
                 running.signal(Signal::TERM);
                 phase = Phase::Ending;
                 deadline = after(program.grace);
@@ -65,6 +66,9 @@ pub(crate) fn run(
     if timed_out.is_some() {
         running.signal(Signal::KILL);
         let _ = running.exchange(seen);
+    }
+    if running.read_files(seen).is_err() {
+        return Ok(None);
     }
     let held_open = !running.pipes.is_empty();
     let tail = std::mem::take(&mut running.tail).into_bytes();
@@ -95,6 +99,8 @@ struct Running {
     has_ended: bool,
     is_finished: bool,
     pipes: Vec<(Stream, File)>,
+    /// What it says where that is read at its end.
+    files: Vec<(Stream, File)>,
     /// What it has not read yet.
     input: Option<(File, Vec<u8>)>,
     tail: Tail,
@@ -130,9 +136,9 @@ impl Running {
             };
         }
         let failed = |error: io::Error| not_started(program, &path, &error);
-        let (pipes, input) = connect(program, &mut command).map_err(failed)?;
+        let Connection { pipes, files, input } = connect(program, &mut command).map_err(failed)?;
         let report = identity.is_some().then(|| report_pipe(&mut command)).transpose().map_err(failed)?;
-        let child = groups::start(&mut command, program.leads_group).map_err(failed)?;
+        let child = groups::start(&mut command, program).map_err(failed)?;
         // The command holds the write ends of the pipes: while it lives, they never come to their ends.
         drop(command);
         let pid = Pid::from_child(&child);
@@ -144,6 +150,7 @@ impl Running {
             has_ended: false,
             is_finished: false,
             pipes,
+            files,
             input,
             tail: Tail::default(),
             buffer: vec![0; CHUNK_SIZE],
@@ -213,6 +220,25 @@ impl Running {
         if is_unwanted { Err(Unwanted) } else { Ok(total) }
     }
 
+    /// Hands on what it has said into files.
+    fn read_files(&mut self, seen: &mut dyn FnMut(Stream, &[u8]) -> ControlFlow<()>) -> Result<(), Unwanted> {
+        let Running { files, tail, buffer, .. } = self;
+        for (stream, file) in files {
+            // What cannot be read back has not been said.
+            let mut is_readable = file.rewind().is_ok();
+            while is_readable {
+                let length = file.read(buffer).unwrap_or_default();
+                let bytes = buffer.get(..length).unwrap_or_default();
+                is_readable = length > 0;
+                tail.push(bytes);
+                if is_readable && seen(*stream, bytes).is_break() {
+                    return Err(Unwanted);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Sends a signal to everything that belongs to it. What is gone already needs none.
     fn signal(&self, signal: Signal) {
         let _ = if self.leads_group { kill_process_group(self.pid, signal) } else { kill_process(self.pid, signal) };
@@ -274,34 +300,48 @@ fn is_missing(program: &Program) -> bool {
     !resolve(program).is_ok_and(|path| path.symlink_metadata().is_ok())
 }
 
-type Connection = (Vec<(Stream, File)>, Option<(File, Vec<u8>)>);
+/// The ends of a program's standard streams that are ours.
+#[derive(Default)]
+struct Connection {
+    pipes: Vec<(Stream, File)>,
+    files: Vec<(Stream, File)>,
+    input: Option<(File, Vec<u8>)>,
+}
 
 /// Connects its standard streams.
 fn connect(program: &Program, command: &mut Command) -> io::Result<Connection> {
-    let mut input = None;
+    let mut ours = Connection::default();
     match &program.stdin {
         Input::Nothing => command.stdin(Stdio::null()),
         Input::File(file) => command.stdin(file.try_clone()?),
         Input::Bytes(bytes) => {
             let (read_end, write_end) = io::pipe()?;
             rustix::io::ioctl_fionbio(&write_end, true)?;
-            input = Some((File::from(OwnedFd::from(write_end)), bytes.clone()));
+            ours.input = Some((File::from(OwnedFd::from(write_end)), bytes.clone()));
             command.stdin(read_end)
         }
     };
-    let mut pipes = Vec::new();
     match &program.stdout {
         Some(file) => command.stdout(file.try_clone()?),
-        None => {
-            let (read_end, write_end) = io::pipe()?;
-            pipes.push((Stream::Stdout, non_blocking(read_end)?));
-            command.stdout(write_end)
-        }
+        None => command.stdout(ours.stream(Stream::Stdout, program)?),
     };
-    let (read_end, write_end) = io::pipe()?;
-    pipes.push((Stream::Stderr, non_blocking(read_end)?));
-    command.stderr(write_end);
-    Ok((pipes, input))
+    command.stderr(ours.stream(Stream::Stderr, program)?);
+    Ok(ours)
+}
+
+impl Connection {
+    /// Its end of a stream whose other end is ours.
+    fn stream(&mut self, stream: Stream, program: &Program) -> io::Result<Stdio> {
+        if program.finishes.is_some() {
+            let file = File::from(rustix::fs::memfd_create("output", MemfdFlags::CLOEXEC)?);
+            let theirs = file.try_clone()?;
+            self.files.push((stream, file));
+            return Ok(theirs.into());
+        }
+        let (read_end, write_end) = io::pipe()?;
+        self.pipes.push((stream, non_blocking(read_end)?));
+        Ok(write_end.into())
+    }
 }
 
 fn non_blocking(pipe: PipeReader) -> io::Result<File> {

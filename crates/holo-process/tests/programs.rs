@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     if arguments.next().as_deref() == Some(CALLER) {
         return caller(arguments.collect());
     }
-    let stories: [Story; 34] = [
+    let stories: [Story; 37] = [
         ("both streams are seen in order of arrival, as they come", &[], streams),
         ("what is said without a newline is seen at once", &[], prompts),
         ("statuses and signals are told apart", &[], statuses),
@@ -65,6 +65,9 @@ fn main() -> ExitCode {
         ("a signal to the caller reaches its programs' groups before it ends", &[], caller_asked),
         ("what does not heed the signal is killed", &[], caller_insists),
         ("a caller that is killed leaves nothing behind", &[], caller_killed),
+        ("what is let finish is waited for when a signal comes, and goes on after a kill", &[], let_finish),
+        ("what is let finish may take longer than its timeout, but not for ever", &[], overtime),
+        ("what is let finish is ended when it takes too long", &[], never_finishes),
     ];
     let trials = stories.map(|(name, needs, test)| trial_of(name, needs, test));
     libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
@@ -488,6 +491,13 @@ fn caller(arguments: Vec<String>) -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
+    if let [word, limit, script] = &arguments[..]
+        && word == "finish"
+    {
+        let ended = shell(script).let_finish(Duration::from_millis(limit.parse().unwrap())).run(|_, _| {});
+        std::io::stdout().write_all(format!("went on: {ended:?}").as_bytes()).unwrap();
+        return ExitCode::SUCCESS;
+    }
     let threads: Vec<_> = arguments
         .into_iter()
         .map(|script| {
@@ -553,4 +563,46 @@ fn caller_killed() {
     let (ended, numbers, ..) = interrupted("-KILL", &["echo $$; sleep 600 & wait", "echo $$; exec sleep 601"]);
     assert_eq!(ended.status, Status::Signaled { signal: 9, core_dumped: false });
     numbers.into_iter().for_each(dies);
+}
+
+fn let_finish() {
+    for (signal, number) in [("TERM", 15), ("INT", 2), ("KILL", 9)] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        let script =
+            format!("kill -{signal} $PPID; sleep 0.3; echo said; echo said >&2; echo whole >'{}'", file.display());
+        let mut program = Program::new(std::env::current_exe().unwrap());
+        let (ended, seen) = run(program.args([CALLER, "finish", "60000", &script]).timeout(LONG));
+        assert_eq!(ended.status, Status::Signaled { signal: number, core_dumped: false });
+        if number == 9 {
+            let end = std::time::Instant::now() + LONG;
+            while !file.exists() && std::time::Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        } else {
+            assert_eq!(seen, ">> /bin/sh is let finish, which may take up to 60s\n");
+        }
+        assert!(file.exists(), "{signal}");
+    }
+}
+
+fn overtime() {
+    let (ended, seen) =
+        run(shell("sleep 0.3; echo out; echo err >&2").timeout(Duration::from_millis(50)).let_finish(LONG));
+    assert_eq!((ended.failure(), &*seen), (None, "out\nerr\n"));
+    assert_eq!(ended.last_lines(5), ["out", "err"]);
+    let mut endless = shell("echo out; sleep 600; echo never");
+    let (ended, seen) = run(endless.timeout(Duration::from_millis(500)).let_finish(Duration::from_millis(500)));
+    assert_eq!((ended.failure().as_deref(), &*seen), (Some("timed out after 1s"), "out\n"));
+}
+
+fn never_finishes() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    let script = format!("kill -TERM $PPID; while :; do sleep 0.05; done; echo never >'{}'", file.display());
+    let mut program = Program::new(std::env::current_exe().unwrap());
+    let (ended, seen) = run(program.args([CALLER, "finish", "200", &script]).timeout(LONG));
+    assert_eq!(ended.status, Status::Signaled { signal: 15, core_dumped: false });
+    assert_eq!(seen, ">> /bin/sh is let finish, which may take up to 200ms\n");
+    assert!(!file.exists());
 }
