@@ -222,6 +222,17 @@ fn signals() -> Vec<Trial> {
     trials.push(Trial::test("signals/a_child_that_ignores_it_is_killed", || {
         interrupted(&root_with("broken").resource("broken/stays-stubbornly", ""), "apply", Signal::TERM, 143)
     }));
+    trials.push(Trial::test("signals/what_must_not_be_cut_off_is_waited_for", || {
+        // Longer than a process has that may be killed.
+        let plugin = "#!/bin/sh\ncase $1 in\ninfo) printf 'MIN_API_VERSION=3\\nMAX_API_VERSION=4\\n' ;;\nscan) echo 'ENTITY: slow:x' ;;\n\
+                      apply) trap '' TERM; exec 9>\"$HOLO_CACHE_DIR/uninterrupted\"; flock 9\n\
+                      echo $$ >\"$HOLO_ROOT_DIR/run/left-behind\"; sleep 6; echo is whole ;;\nesac\n";
+        let root = ScratchRoot::new().binary(built("holo")).script("usr/lib/holo/holo-slow", plugin);
+        let holorc = format!("plugin slow={}\n", root.path().join("usr/lib/holo/holo-slow").display());
+        let root = root.holorc(holorc).file("etc/os-release", "ID=unittest\n").dir("run").dir("usr/share/holo/slow");
+        let output = interrupted_output(&root, "apply", Signal::TERM, 143)?;
+        if output.contains_str("is whole") { Ok(()) } else { Err(output.to_string().into()) }
+    }));
     trials.push(Trial::test("signals/generator", || {
         let generator = "#!/bin/sh\necho $$ >\"$HOLO_ROOT_DIR/run/left-behind\"\nexec sleep 60\n";
         let root = root_with("well-behaved").script("usr/share/holo/generators/10-stays", generator);

@@ -3,16 +3,17 @@
 use crate::error::{self, Fatal};
 use crate::interrupt::Interrupt;
 use command_fds::{CommandFdExt, FdMapping};
-use holo_protocol::environment::MESSAGE_FD;
+use holo_protocol::environment::{self, MESSAGE_FD};
 use holo_protocol::words;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::FlockOperation;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,8 @@ use std::time::{Duration, Instant};
 const HELD_OPEN_GRACE: Duration = Duration::from_millis(500);
 /// How long an interrupted process has to clean up before it is killed.
 const INTERRUPT_GRACE: Duration = Duration::from_secs(5);
+/// How long an interrupted process is waited for while it does what must not be cut off.
+const UNINTERRUPTED_LIMIT: Duration = Duration::from_secs(35 * 60);
 const CHUNK_SIZE: usize = 1 << 16;
 
 /// A program to be started.
@@ -71,8 +74,21 @@ pub struct Process {
     pipes: Vec<(Channel, File)>,
     /// When a confined process is overdue.
     deadline: Option<Instant>,
+    /// The file that it holds a lock on while it does what must not be cut off.
+    uninterrupted: Option<PathBuf>,
+    /// When it is killed, once it has been asked to end.
+    ending: Option<Ending>,
     /// The write end of its standard input, if [`Program::requests`] asked for one.
     pub requests: Option<ChildStdin>,
+}
+
+/// The end of an interrupted process.
+#[derive(Clone, Copy, Debug)]
+struct Ending {
+    /// It is killed then.
+    at: Instant,
+    /// It is killed then at the latest, whatever it does.
+    at_last: Instant,
 }
 
 /// What [`Process::wait`] has seen.
@@ -102,6 +118,8 @@ impl Program<'_> {
         let (stdout, stdout_writer) = io::pipe()?;
         let (stderr, stderr_writer) = io::pipe()?;
         let mut pipes = vec![(Channel::Stdout, stdout), (Channel::Stderr, stderr)];
+        let cache = self.environment.iter().find(|(name, _)| *name == environment::CACHE_DIR);
+        let uninterrupted = cache.map(|(_, cache)| Path::new(cache).join(environment::UNINTERRUPTED));
         #[expect(clippy::disallowed_methods, reason = "this is the one place")]
         let mut command = Command::new(path);
         command.args(self.arguments).envs(self.environment).process_group(0);
@@ -119,7 +137,8 @@ impl Program<'_> {
         let requests = child.stdin.take();
         let exit = pid_of(&child).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         let pipes = pipes.into_iter().map(non_blocking).collect::<io::Result<_>>()?;
-        Ok(Process { child, running: true, exit, buffer: vec![0; CHUNK_SIZE], pipes, deadline: None, requests })
+        let buffer = vec![0; CHUNK_SIZE];
+        Ok(Process { child, running: true, exit, buffer, pipes, deadline: None, uninterrupted, ending: None, requests })
     }
 
     /// Runs the program to its end.
@@ -199,9 +218,16 @@ impl Process {
         let ready = self.poll(interrupt, wants_to_write)?;
         if ready.interrupted {
             self.pass_on(interrupt);
-            interrupt.check()?;
         }
         self.read_all(&mut |channel, bytes| seen(Event::Chunk(channel, bytes)));
+        if self.ending.is_some() {
+            if ready.exited || self.has_to_end() {
+                self.end_within(Duration::ZERO);
+                self.read_all(&mut |channel, bytes| seen(Event::Chunk(channel, bytes)));
+                interrupt.check()?;
+            }
+            return Ok(());
+        }
         if ready.writable {
             seen(Event::Writable);
         }
@@ -228,7 +254,12 @@ impl Process {
     }
 
     fn poll(&self, interrupt: &Interrupt, wants_to_write: bool) -> Result<Ready, Fatal> {
-        let mut fds: Vec<PollFd<'_>> = vec![PollFd::new(interrupt, PollFlags::IN)];
+        // The signal that asked for its end stays there to be seen.
+        let mut fds: Vec<PollFd<'_>> = Vec::new();
+        let interrupt = self.ending.is_none().then(|| {
+            fds.push(PollFd::new(interrupt, PollFlags::IN));
+            0
+        });
         let exit = self.exit.as_ref().map(|exit| {
             fds.push(PollFd::new(exit, PollFlags::IN));
             fds.len() - 1
@@ -238,7 +269,8 @@ impl Process {
             fds.len() - 1
         });
         fds.extend(self.pipes.iter().map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN)));
-        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let deadline = self.ending.map(|ending| ending.at).or(self.deadline);
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -248,7 +280,7 @@ impl Process {
         }
         let is_ready =
             |index: Option<usize>| index.and_then(|at| fds.get(at)).is_some_and(|fd| !fd.revents().is_empty());
-        Ok(Ready { interrupted: is_ready(Some(0)), exited: is_ready(exit), writable: is_ready(writer) })
+        Ok(Ready { interrupted: is_ready(interrupt), exited: is_ready(exit), writable: is_ready(writer) })
     }
 
     /// Reads what the pipes hold now, and forgets those that have come to their ends.
@@ -286,13 +318,26 @@ impl Process {
 
     /// Waits for the end of a process that has closed all its pipes, or is known to have ended.
     fn wait_for_exit(&mut self, interrupt: &Interrupt) -> Result<ExitStatus, Fatal> {
-        let exited = self.exit.as_ref().is_none_or(|exit| {
-            let mut fds = [PollFd::new(exit, PollFlags::IN), PollFd::new(interrupt, PollFlags::IN)];
-            while poll(&mut fds, None).is_err() {}
-            fds.first().is_some_and(|fd| !fd.revents().is_empty())
-        });
-        if !exited {
-            self.pass_on(interrupt);
+        while let Some(exit) = &self.exit {
+            let left = self.ending.map(|ending| ending.at.saturating_duration_since(Instant::now()));
+            let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+            let mut fds = vec![PollFd::new(exit, PollFlags::IN)];
+            if self.ending.is_none() {
+                fds.push(PollFd::new(interrupt, PollFlags::IN));
+            }
+            while poll(&mut fds, timeout.as_ref()).is_err() {}
+            if fds.first().is_some_and(|fd| !fd.revents().is_empty()) {
+                break;
+            }
+            if self.ending.is_none() {
+                self.pass_on(interrupt);
+            } else if self.has_to_end() {
+                self.end_within(Duration::ZERO);
+                interrupt.check()?;
+            }
+        }
+        if self.ending.is_some() {
+            self.end_within(Duration::ZERO);
             interrupt.check()?;
         }
         let status = self.child.wait();
@@ -300,13 +345,35 @@ impl Process {
         status.map_err(|error| Fatal::CouldNotRun(format!("cannot wait for a plugin: {}", words::reason(&error))))
     }
 
-    /// Passes a signal on to the whole group, and sees to it that nothing of it is left.
+    /// Passes a signal on to the whole group. From now on it is about to end.
     fn pass_on(&mut self, interrupt: &Interrupt) {
         let Some(pid) = pid_of(&self.child) else { return };
         let signal = interrupt.signal().and_then(Signal::from_named_raw).unwrap_or(Signal::TERM);
         // A group that is gone already needs no signal.
         let _ = kill_process_group(pid, signal);
-        self.end_within(INTERRUPT_GRACE);
+        let now = Instant::now();
+        self.ending = Some(Ending { at: now + INTERRUPT_GRACE, at_last: now + UNINTERRUPTED_LIMIT });
+    }
+
+    /// Returns whether the time is over that it had to end. What must not be cut off is waited for.
+    fn has_to_end(&mut self) -> bool {
+        let is_uninterrupted = self.is_uninterrupted();
+        let Some(ending) = &mut self.ending else { return false };
+        let now = Instant::now();
+        if now < ending.at {
+            return false;
+        }
+        if is_uninterrupted && now < ending.at_last {
+            ending.at = now + INTERRUPT_GRACE;
+            return false;
+        }
+        true
+    }
+
+    /// Returns whether it does what must not be cut off: it says so by holding a lock.
+    fn is_uninterrupted(&self) -> bool {
+        let Some(file) = self.uninterrupted.as_ref().and_then(|path| File::open(path).ok()) else { return false };
+        rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) == Err(rustix::io::Errno::WOULDBLOCK)
     }
 
     /// Gives the process some time to end, then kills its group.

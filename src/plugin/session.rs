@@ -20,7 +20,7 @@ const MAX_LINE: usize = 64 << 20;
 
 /// The place of a plugin's session: empty until there is something to ask, and again after the session died.
 #[derive(Debug, Default)]
-pub(super) struct Seat(Option<Session>);
+pub(super) struct Seat(Option<Box<Session>>);
 
 /// A running session.
 #[derive(Debug)]
@@ -43,6 +43,8 @@ struct Heard {
     /// What it, or a child of it, printed on streams of its own.
     strays: Vec<(Stream, Vec<u8>)>,
     ended: Option<process::Ended>,
+    /// Why the run ends, if it does.
+    interrupted: Option<Fatal>,
 }
 
 /// What a session says while it works on a request.
@@ -155,7 +157,7 @@ impl Seat {
     ) -> Result<RequestEnd, OperationError> {
         let mut session = match self.0.take() {
             Some(session) => session,
-            None => Session::start(plugin).map_err(OperationError::Failed)?,
+            None => Box::new(Session::start(plugin).map_err(OperationError::Failed)?),
         };
         let end = session.ask(operation, jobs, interrupt, said)?;
         if matches!(end, RequestEnd::Answered(_)) {
@@ -319,11 +321,14 @@ impl Session {
         }
         self.outgoing.push(b'\n');
         loop {
-            let Heard { strays, ended } = self.exchange(interrupt)?;
+            let Heard { strays, ended, interrupted } = self.exchange(interrupt);
             let end = self.take_answers(said);
             // What is printed beside the answers cannot be told to come before or after them. Most likely it belongs to the entity that
             // they begin.
             strays.iter().for_each(|(stream, bytes)| said(Said::Stray(*stream, bytes)));
+            if let Some(fatal) = interrupted {
+                return Err(fatal);
+            }
             if let Some(end) = end {
                 return Ok(end);
             }
@@ -335,20 +340,20 @@ impl Session {
     }
 
     /// Waits for something to be said, and says what can be said meanwhile.
-    fn exchange(&mut self, interrupt: &Interrupt) -> Result<Heard, Fatal> {
+    fn exchange(&mut self, interrupt: &Interrupt) -> Heard {
         let Session { process, outgoing, incoming, .. } = self;
         let (mut writable, mut ended, mut strays) = (false, None, Vec::new());
-        process.wait(interrupt, !outgoing.is_empty(), |event| match event {
+        let waited = process.wait(interrupt, !outgoing.is_empty(), |event| match event {
             Event::Chunk(Channel::Messages, bytes) => incoming.extend_from_slice(bytes),
             Event::Chunk(Channel::Stdout, bytes) => strays.push((Stream::Stdout, bytes.to_vec())),
             Event::Chunk(Channel::Stderr, bytes) => strays.push((Stream::Stderr, bytes.to_vec())),
             Event::Writable => writable = true,
             Event::Ended(how) => ended = Some(how),
-        })?;
+        });
         if writable {
             process.send(outgoing);
         }
-        Ok(Heard { strays, ended })
+        Heard { strays, ended, interrupted: waited.err() }
     }
 
     /// Hands on the answers that have arrived whole; how the request ended, if it has.

@@ -5,7 +5,10 @@ use bstr::BString;
 use holo_facts::Knowledge;
 use holo_protocol::environment as names;
 use holo_system::System;
+use rustix::fs::FlockOperation;
 use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
 use std::num::NonZero;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -119,12 +122,29 @@ impl Host {
         &self.system
     }
 
+    /// Says that what is done now must not be cut off, until this is dropped: a dispatcher of version 4 that is asked to end waits for it.
+    #[must_use]
+    pub fn uninterrupted(&self) -> Uninterrupted {
+        let open = || {
+            fs::create_dir_all(&self.cache_dir)?;
+            let file = File::create(self.cache_dir.join(names::UNINTERRUPTED))?;
+            rustix::fs::flock(&file, FlockOperation::LockShared)?;
+            io::Result::Ok(file)
+        };
+        // Without it, this process may be killed. What it has started to let it finish goes on then.
+        Uninterrupted(open().ok())
+    }
+
     /// How many entities may be worked on at a time: what the user said, or the number of processors.
     #[must_use]
     pub fn jobs(&self) -> usize {
         self.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get)
     }
 }
+
+/// As long as it lives, something is done that must not be cut off.
+#[derive(Debug)]
+pub struct Uninterrupted(#[expect(dead_code, reason = "it is held open for its lock")] Option<File>);
 
 /// Joins a path below a folder, whether or not it begins with a slash.
 pub(crate) fn join(folder: &Path, path: &Path) -> PathBuf {

@@ -69,7 +69,7 @@ pub use holo_protocol::report::{Action, Asset, Edges, EntityReport, Information}
 pub use holo_protocol::session::Stream;
 pub use holo_protocol::{Progress, Text};
 pub use holo_system as system;
-pub use host::Host;
+pub use host::{Host, Uninterrupted};
 pub use image::{Content, Image, Stamp, Unmanageable};
 pub use meter::Meter;
 pub use output::{Output, Sink};

@@ -13,6 +13,8 @@ pub const API_VERSION_4: u32 = 4;
 pub const API_VERSION: &str = "HOLO_API_VERSION";
 /// Where a plugin may keep what only this run needs; removed when the run ends.
 pub const CACHE_DIR: &str = "HOLO_CACHE_DIR";
+/// The file in [`CACHE_DIR`] that a plugin holds a lock on, as `flock(2)` makes them, while it does what must not be cut off.
+pub const UNINTERRUPTED: &str = "uninterrupted";
 /// Where a plugin's resource files lie.
 pub const RESOURCE_DIR: &str = "HOLO_RESOURCE_DIR";
 /// Where a plugin keeps what later runs need.
