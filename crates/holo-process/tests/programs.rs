@@ -575,9 +575,9 @@ fn let_finish() {
         let (ended, seen) = run(program.args([CALLER, "finish", "60000", &script]).timeout(LONG));
         assert_eq!(ended.status, Status::Signaled { signal: number, core_dumped: false });
         if number == 9 {
-            let end = std::time::Instant::now() + LONG;
-            while !file.exists() && std::time::Instant::now() < end {
-                std::thread::sleep(Duration::from_millis(10));
+            let end = Instant::now() + LONG;
+            while !file.exists() && Instant::now() < end {
+                sleep(Duration::from_millis(10));
             }
         } else {
             assert_eq!(seen, ">> /bin/sh is let finish, which may take up to 60s\n");
