@@ -15,7 +15,7 @@ mod matching;
 mod search;
 mod sliding;
 
-/// What stands at one side of a difference.
+/// One side of a difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Nothing is there.
@@ -24,7 +24,7 @@ pub enum Content {
     File {
         /// All its bytes.
         content: Vec<u8>,
-        /// Whether its owner may execute it.
+        /// True if its owner may execute it.
         executable: bool,
     },
     /// A symlink, which is not followed.
@@ -39,17 +39,17 @@ pub enum Content {
 pub struct Side {
     /// The path as the user sees it.
     pub name: BString,
-    /// What is there.
+    /// The content.
     pub content: Content,
 }
 
-/// Why a side of a difference cannot be loaded.
+/// An error while a side of a difference is loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// There is something other than a regular file or a symlink.
     #[error("file {} has wrong file type", .path.display())]
     WrongFileType {
-        /// Where it is.
+        /// The path of the file.
         path: PathBuf,
     },
     /// An operation of the system failed.
@@ -59,7 +59,7 @@ pub enum LoadError {
         operation: &'static str,
         /// The path on which it was tried.
         path: PathBuf,
-        /// Why it failed. The message of the whole error includes this.
+        /// The cause. The message of the whole error includes this.
         error: io::Error,
     },
 }
@@ -93,7 +93,7 @@ fn try_load(path: &Path, root: &Path) -> Result<Content, Failure> {
     }
 }
 
-/// How often a path is looked up that others keep renaming.
+/// The number of lookups of a path that others keep renaming.
 const MAX_ATTEMPTS: u32 = 1000;
 
 /// Opens the folder of a path below a root, as if the root were `/`.
@@ -206,7 +206,7 @@ struct Names {
 
 const SYMLINK_MODE: u32 = 0o120_000;
 
-/// What git would store for a side that exists.
+/// The representation in git of a side that exists.
 #[derive(Clone, Copy)]
 struct Blob<'a> {
     mode: u32,

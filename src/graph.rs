@@ -30,7 +30,7 @@ pub fn svg(nodes: &[Node<'_>], plan: &Plan, selected: &[bool]) -> String {
 /// The colour of what refreshes.
 const REFRESH_COLOUR: &str = "#c2410c";
 
-/// What is to be seen.
+/// The plan as a graph.
 #[derive(Debug)]
 struct Picture {
     /// In the order of the plan.
@@ -53,7 +53,7 @@ struct Line {
     to: usize,
     requires: bool,
     refreshes: bool,
-    /// What is needed and provided.
+    /// Assets that are needed and provided.
     assets: Vec<String>,
 }
 

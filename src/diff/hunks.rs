@@ -64,7 +64,7 @@ struct Writer<'a> {
     new: &'a [&'a [u8]],
     /// The last line before the present hunk that looks like the head of a function.
     function: Option<&'a [u8]>,
-    /// How many lines of the old text have been searched for `function`.
+    /// The number of lines of the old text that have been searched for `function`.
     searched: usize,
     out: Vec<u8>,
 }
@@ -144,7 +144,7 @@ fn span(lines: &Range<usize>) -> String {
     }
 }
 
-/// How many bytes come before the first that is not UTF-8. Non-characters end the text, too.
+/// Returns the number of bytes before the first that is not UTF-8. Non-characters end the text, too.
 fn valid_length(bytes: &[u8]) -> usize {
     let valid = match std::str::from_utf8(bytes) {
         Ok(text) => text,

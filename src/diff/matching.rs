@@ -59,7 +59,7 @@ fn count(text: &[u32], classes: usize) -> Vec<usize> {
     counts
 }
 
-/// How often a line of one text stands in the other text.
+/// The frequency of a line of one text in the other text.
 #[derive(Clone, Copy, PartialEq)]
 enum Frequency {
     Never,
@@ -101,7 +101,7 @@ fn select(text: &[u32], middle: Range<usize>, counts_in_other: &[usize], changed
     kept
 }
 
-/// Whether the frequent line at INDEX is in the midst of so many lines without a match that
+/// Returns whether the frequent line at INDEX is in the midst of so many lines without a match that
 /// matching it would only tear a change apart.
 fn stands_among_unmatched(frequencies: &[Frequency], index: usize) -> bool {
     let before = &frequencies[index.saturating_sub(NEIGHBOURS)..index];

@@ -42,7 +42,7 @@ impl Point {
 struct Area {
     start: Point,
     end: Point,
-    /// Whether only the best way will do.
+    /// True if only the best way will do.
     minimal: bool,
 }
 
@@ -148,7 +148,7 @@ struct Grid<'a> {
 }
 
 impl Grid<'_> {
-    /// How many lines are equal from POINT on, before LIMIT.
+    /// Returns the number of lines that are equal from POINT on, before LIMIT.
     fn snake_ahead(self, point: Point, limit: Point) -> isize {
         let (mut old, mut new) = (point.old, point.new);
         while old < limit.old && new < limit.new && self.old[old as usize] == self.new[new as usize] {
@@ -158,7 +158,7 @@ impl Grid<'_> {
         old - point.old
     }
 
-    /// How many lines are equal before POINT, after LIMIT.
+    /// Returns the number of lines that are equal before POINT, after LIMIT.
     fn snake_behind(self, point: Point, limit: Point) -> isize {
         let (mut old, mut new) = (point.old, point.new);
         while old > limit.old && new > limit.new && self.old[old as usize - 1] == self.new[new as usize - 1] {
@@ -369,7 +369,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// How far POINT has strayed from the diagonal of CORNER.
+/// Returns the distance of POINT from the diagonal of CORNER.
 fn bend(point: Point, corner: Point) -> isize {
     (point.diagonal() - corner.diagonal()).abs()
 }

@@ -177,7 +177,7 @@ const MOST_INDENT: i32 = 200;
 
 const TAB_WIDTH: i32 = 8;
 
-/// How good it looks to have a border of a change between two lines.
+/// The quality of a border of a change between two lines.
 struct Appearance {
     /// Shallow indentation is better than all that `badness` can tell, within `INDENT_WEIGHT`.
     indent: i32,
@@ -223,8 +223,8 @@ impl Appearance {
     }
 }
 
-/// What the step of indentation at a border, from the line ABOVE it to the one HERE, adds to its
-/// badness. The one BELOW tells whether a block starts here.
+/// Returns the badness that the step of indentation at a border adds, from the line ABOVE it to the one HERE.
+/// The line BELOW tells whether a block starts here.
 fn badness_of_step(above: i32, here: i32, below: Option<i32>, blank: bool) -> i32 {
     let starts_block = below.is_some_and(|below| below > here);
     match (here.cmp(&above), blank) {

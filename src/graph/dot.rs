@@ -4,7 +4,7 @@ use super::{Line, Picture, REFRESH_COLOUR};
 use std::fmt::Write as _;
 
 const HEAD: &str = "\
-// What goes first points to what waits for it. Solid: required. Dashed: order only. Coloured: refreshed by a change.
+// An arrow points from what goes first to what waits for it. Solid: required. Dashed: order only. Coloured: refreshed by a change.
 // A label says what is needed and provided. An orphan has a dashed box.
 digraph plan {
   rankdir=LR;

@@ -7,9 +7,9 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// How high a box is.
+/// The height of a box.
 pub(super) const HEIGHT: f64 = 26.0;
-/// How high a line of label is.
+/// The height of a line of label.
 pub(super) const LABEL_HEIGHT: f64 = 13.0;
 
 const POINT_HEIGHT: f64 = 6.0;
@@ -17,7 +17,7 @@ const BETWEEN_BOXES: f64 = 14.0;
 const BETWEEN_POINTS: f64 = 7.0;
 const BETWEEN_LAYERS: f64 = 44.0;
 const BETWEEN_PIECES: f64 = 36.0;
-/// How far apart links begin and end at a box.
+/// The distance between the ends of links at a box.
 const BETWEEN_PORTS: f64 = 7.0;
 /// Rows of pieces are at least as wide as this.
 const ROW: f64 = 1100.0;
@@ -28,11 +28,11 @@ const SWEEPS: usize = 24;
 pub(super) struct Link {
     pub(super) from: usize,
     pub(super) to: usize,
-    /// How wide its label is: 0 if it has none.
+    /// The width of its label: 0 if it has none.
     pub(super) label: f64,
 }
 
-/// Where everything is.
+/// A finished layout.
 #[derive(Debug, Default)]
 pub(super) struct Layout {
     /// The left end of the upper edge, of boxes that are linked.
@@ -50,7 +50,7 @@ pub(super) struct Spot {
     pub(super) y: f64,
 }
 
-/// How a link runs.
+/// The course of a link.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Way {
     /// Horizontal where it passes a layer, and curved from one to the next.
@@ -188,9 +188,9 @@ struct Grid {
     boxes: usize,
     layer_of: Vec<usize>,
     layers: Vec<Vec<usize>>,
-    /// What each link passes, from its box to its box.
+    /// The points that each link passes, from its box to its box.
     stops: Vec<Vec<usize>>,
-    /// What is linked to each box or point from the left, and to the right.
+    /// The items that are linked to each box or point from the left, and to the right.
     neighbours: [Vec<Vec<usize>>; 2],
     /// The middle of each box or point.
     y: Vec<f64>,
@@ -254,11 +254,11 @@ impl Grid {
         self.layers = best.1;
     }
 
-    /// How many pairs of links cross between neighbouring layers.
+    /// Returns the number of pairs of links that cross between neighbouring layers.
     fn crossings(&self, places: &[usize]) -> usize {
         let mut crossings = 0;
         for (layer, next) in self.layers.iter().zip(self.layers.iter().skip(1)) {
-            // How many ends so far are at a place or before: a Fenwick tree.
+            // The number of ends so far at a place or before: a Fenwick tree.
             let mut ends = vec![0; next.len() + 1];
             let mut count = 0;
             for &item in layer {
@@ -336,7 +336,7 @@ impl Grid {
         }
     }
 
-    /// Where an item wants to be, and how much. Points want to be in line with each other, so that long links are straight.
+    /// Returns the best position of an item, and its weight. Points want to be in line with each other, so that long links are straight.
     fn wish(&self, item: usize, sides: &[usize]) -> (f64, f64) {
         let (mut sum, mut weights) = (0.0, 0.0);
         for &other in sides.iter().flat_map(|&side| &self.neighbours[side][item]) {
@@ -407,7 +407,7 @@ impl Grid {
         columns
     }
 
-    /// How far from the middle of its boxes each link begins and ends, so that links arrive side by side and do not cross there.
+    /// Returns the distance of each end of a link from the middle of its box, so that links arrive in parallel and do not cross there.
     fn ports(&self) -> Vec<(f64, f64)> {
         let mut ports = vec![(0.0, 0.0); self.stops.len()];
         let mut ends: [Vec<Vec<(f64, usize)>>; 2] = [vec![Vec::new(); self.boxes], vec![Vec::new(); self.boxes]];

@@ -5,7 +5,7 @@ use super::{Line, Picture, REFRESH_COLOUR, Shown};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// How wide a character is, in labels of boxes and of links: a bit more than fonts have it that are as wide as they should be.
+/// The width of a character, in labels of boxes and of links: a bit more than most monospaced fonts have.
 const CHARACTER: f64 = 7.3;
 const SMALL_CHARACTER: f64 = 6.1;
 /// So many columns of a label are shown; the whole of it where a program shows titles.
@@ -199,7 +199,7 @@ fn line_label(line: &Line) -> Option<String> {
     Some(shorten(first, LONGEST_SMALL - more.len()).into_owned() + &more)
 }
 
-/// What the label leaves out.
+/// Returns a tooltip with the whole text if the label leaves something out.
 fn title(shown: &str, whole: &str) -> String {
     if shown == whole { String::new() } else { format!("<title>{}</title>", escape_all(whole)) }
 }
@@ -213,7 +213,7 @@ fn escape_all(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// How many columns a text takes in a font of equal widths: two where a character is of the wide scripts of East Asia, or an emoji.
+/// Returns the number of columns of a text in a monospaced font: two for a wide character of East Asia, or an emoji.
 fn columns(text: &str) -> usize {
     text.chars().map(width).sum()
 }

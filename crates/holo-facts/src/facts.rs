@@ -47,7 +47,7 @@ impl Facts {
     }
 }
 
-/// What is known without asking anybody. All names are always there: what is unknown is empty, or 0.
+/// The facts that are known without running a program. All names are always there: an unknown value is empty, or 0.
 fn built_in(root: &Root) -> Map<String, Value> {
     let mut facts = Map::new();
     system::add(root, &mut facts);

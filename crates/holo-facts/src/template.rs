@@ -18,7 +18,7 @@ pub struct Templates {
     environment: Environment<'static>,
 }
 
-/// What an expression is evaluated by, compiled once.
+/// The environment in which expressions are evaluated, compiled once.
 #[derive(Debug)]
 pub struct Expression<'a> {
     expression: minijinja::Expression<'a, 'static>,
@@ -101,7 +101,7 @@ impl Templates {
 }
 
 impl Expression<'_> {
-    /// Whether it is true, as `{% if %}` has it: 0, `none`, and what is empty are not. What is undefined is an error.
+    /// Returns whether it is true, as `{% if %}` has it: 0, `none` and empty values are not. An undefined value is an error.
     ///
     /// # Errors
     /// If it cannot be evaluated; the place is the expression itself.

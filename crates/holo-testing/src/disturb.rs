@@ -7,7 +7,7 @@ use bstr::ByteSlice;
 use crate::require::Need;
 use crate::{Run, ScratchRoot, binaries};
 
-/// What a test that disturbs needs, for [`trial`](crate::trial()).
+/// The needs of a test that disturbs, for [`trial`](crate::trial()).
 pub const NEEDS: &[Need] = &[Need::Program("strace")];
 
 /// The system calls after which the disk, or a lock, is not what it was; and those that make it last.
@@ -40,7 +40,7 @@ pub const CALLS: &[&str] = &[
     "flock",
 ];
 
-/// What happens to a plugin at a system call.
+/// A disturbance of a plugin at a system call.
 #[derive(Clone, Copy, Debug)]
 pub enum Disturbance<'a> {
     /// It is killed in place of the call.
@@ -49,7 +49,7 @@ pub enum Disturbance<'a> {
     Error(&'a str),
 }
 
-/// Where a plugin's wrapper is, and what it gives strace.
+/// The file with the arguments that a plugin's wrapper gives strace.
 const ARGUMENTS: &str = "plugin/strace-arguments";
 const LOG: &str = "tmp/strace";
 
@@ -107,6 +107,6 @@ pub fn everywhere(calls: &[&str], mut once: impl FnMut(&str, usize) -> bool) -> 
 }
 
 fn remove(path: &Path) {
-    // What is not there need not go.
+    // The file may not be there.
     let _ = std::fs::remove_file(path);
 }

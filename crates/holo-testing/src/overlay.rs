@@ -20,10 +20,10 @@ use crate::scratch::{capture, fail, sure};
 use crate::spawn::{self, Group};
 use crate::{Run, binaries};
 
-/// What a test with an overlay needs, for [`trial`](crate::trial()).
+/// The needs of a test with an overlay, for [`trial`](crate::trial()).
 pub const NEEDS: &[Need] = &[Need::Root, Need::Program("unshare"), Need::Program("nsenter"), Need::Program("mount")];
 
-/// Where programs are looked for inside.
+/// The search path for programs inside.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Makes the system in a mount namespace of its own, so that the kernel cleans up whatever happens to the test. What is bound read-only is
@@ -71,11 +71,11 @@ pub struct Overlay {
     input: Option<ChildStdin>,
     /// The number of the first process inside, as seen from here.
     inside: u32,
-    /// What to tell nsenter to get there.
+    /// The arguments that make nsenter enter it.
     namespaces: &'static [&'static str],
     environment: Vec<(OsString, OsString)>,
     time_limit: Duration,
-    /// Where it is mounted, in its own namespace.
+    /// The mount point, in its own namespace.
     _directory: TempDir,
 }
 
@@ -176,7 +176,7 @@ impl Overlay {
     // By a process inside: from here, a symlink on the way would lead to the machine's own files.
     #[track_caller]
     fn put(&self, path: &Path, content: &[u8], mode: &str) {
-        // What lies beside the standard directories differs from machine to machine, up to the one that holds this workspace.
+        // Other directories beside the standard ones differ from machine to machine, up to the one that holds this workspace.
         if path.parent() == Some(Path::new("/")) {
             fail(&format!("{} may be anything elsewhere: use a path in /opt, /srv, …", path.display()));
         }

@@ -9,7 +9,7 @@ use rustix::fs::{Access, XattrFlags, access};
 /// With this variable set and not empty, a test whose needs are not met fails instead of being skipped.
 pub const REQUIRE_ALL: &str = "HOLO_TEST_REQUIRE_ALL";
 
-/// What a test can need.
+/// A need of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// An executable of this name in `$PATH`, or at this path if it contains a slash.

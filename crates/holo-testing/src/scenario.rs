@@ -40,7 +40,7 @@ const FORCED: &str = "apply-force-output";
 const TREE: &str = "tree";
 /// The file with commands and what they show.
 const STEPS: &str = "steps";
-/// What the commands in it have shown.
+/// The result of the commands in it.
 const STEPS_OUTPUT: &str = "steps-output";
 
 /// A scenario's folder.
@@ -49,12 +49,12 @@ pub struct Scenario {
     dir: PathBuf,
 }
 
-/// How to run scenarios.
+/// Options for running scenarios.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The holo binary. A relative path counts from the working directory.
     pub binary: PathBuf,
-    /// How long each command may take, and the reading of `env.sh`.
+    /// The time limit of each command, and of reading `env.sh`.
     pub time_limit: Duration,
 }
 
@@ -66,14 +66,14 @@ impl Options {
     }
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Outcome {
     dir: PathBuf,
-    /// Where the results are not as expected, in the order: tree, steps, scan, diff, apply, forced apply.
+    /// The results that are not as expected, in the order: tree, steps, scan, diff, apply, forced apply.
     pub deviations: Vec<Deviation>,
-    /// What `env.sh` itself has printed. It is not compared, but may explain a deviation.
+    /// The output of `env.sh` itself. It is not compared, but may explain a deviation.
     pub env_output: BString,
 }
 
@@ -82,9 +82,9 @@ pub struct Outcome {
 pub struct Deviation {
     /// The file with the result, such as `scan-output`. The expected one is in `expected-…`, for `steps-output` in `steps`.
     pub name: &'static str,
-    /// What was expected: nothing if there is no such file.
+    /// The expected content: empty if there is no such file.
     pub expected: BString,
-    /// What there is, or `None` if no such file was produced.
+    /// The actual content, or `None` if no such file was produced.
     pub actual: Option<BString>,
 }
 
@@ -110,7 +110,7 @@ pub enum Error {
     SourceTree {
         /// The scenario.
         dir: PathBuf,
-        /// What is wrong with it, and in which line.
+        /// The problem, and its line.
         reason: ParseError,
     },
     /// A line of `steps` is indented, and belongs to no command.
@@ -126,7 +126,7 @@ pub enum Error {
     TimedOut {
         /// The scenario.
         dir: PathBuf,
-        /// What was running: `holo diff`, say, or `env.sh`.
+        /// The command that was running: `holo diff`, say, or `env.sh`.
         during: String,
         /// The time that it had.
         limit: Duration,
@@ -136,13 +136,13 @@ pub enum Error {
     ShellEnded {
         /// The scenario.
         dir: PathBuf,
-        /// What was running: `holo diff`, say, or `env.sh`.
+        /// The command that was running: `holo diff`, say, or `env.sh`.
         during: String,
         /// The scenario's file that the shell reads.
         script: &'static str,
         /// The status of the shell, 128 + N for signal N.
         status: i32,
-        /// What `env.sh` has printed, each line indented on a line of its own.
+        /// The output of `env.sh`, each line indented on a line of its own.
         output: String,
     },
     /// A file or directory could not be worked with, or a program not run.
@@ -249,7 +249,7 @@ impl Scenario {
             ["run", "tmp", "usr/share/holo/generators", "var/lib/holo/files/base", "var/lib/holo/files/provisioned"];
         let resources = configured_plugins(&target).into_iter().map(|id| format!("usr/share/holo/{id}"));
         for relative in usual.into_iter().map(str::to_owned).chain(resources) {
-            // What the tree put in the way is the scenario's point, and holo's to complain about.
+            // If the tree has put something in the way, that is the scenario's point, and holo's to complain about.
             if !is_obstructed(&target, Path::new(&relative)) {
                 files::make_dirs(&target, Path::new(&relative))?;
             }

@@ -19,9 +19,9 @@ use crate::error::{Context, IoError};
 use crate::spawn::{self, Group};
 use crate::{binaries, files, tree};
 
-/// Where Linux has a file system in memory that everybody may write to.
+/// The directory of Linux's file system in memory that everybody may write to.
 const MEMORY: &str = "/dev/shm";
-/// How many bytes have to be free there.
+/// The number of bytes that have to be free there.
 const ROOM: u64 = 256 << 20;
 
 /// A temporary root, removed when dropped.
@@ -54,9 +54,9 @@ pub struct Run {
     pub status: Option<i32>,
     /// The signal it died of.
     pub signal: Option<i32>,
-    /// What it printed to stdout.
+    /// Its output on stdout.
     pub stdout: BString,
-    /// What it printed to stderr.
+    /// Its output on stderr.
     pub stderr: BString,
 }
 
@@ -333,7 +333,7 @@ impl Drop for ScratchRoot {
     }
 }
 
-/// Whether programs can be put there, and some megabytes beside them.
+/// Returns whether programs can be put there, and some megabytes beside them.
 fn has_room(folder: &Path) -> bool {
     rustix::fs::statvfs(folder).is_ok_and(|system| {
         !system.f_flag.contains(StatVfsMountFlags::NOEXEC) && system.f_bavail * system.f_frsize > ROOM

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
-/// How long a process that overran its limit may clean up before it is killed.
+/// The time that a process which overran its limit has to clean up before it is killed.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Keeps files from being written while a process starts.

@@ -48,11 +48,11 @@ pub struct Section {
     pub path: BString,
     /// The permission bits, with set-ID and sticky bits. A symlink's have no effect.
     pub mode: u32,
-    /// What there is at this path.
+    /// The node at this path.
     pub node: Node,
 }
 
-/// What there is at a path.
+/// A file, directory or other node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Node {
     /// A regular file and its content.
@@ -90,11 +90,11 @@ impl Node {
 pub struct ParseError {
     /// The line, counted from 1. It is the line of the section's header unless the trouble is below.
     pub line: usize,
-    /// What is wrong with it.
+    /// The problem with it.
     pub problem: Problem,
 }
 
-/// What can be wrong with a tree.
+/// A problem with a tree.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages are the documentation")]
 pub enum Problem {

@@ -39,7 +39,7 @@ fn cpus_listed(information: &str) -> u64 {
 }
 
 fn model(information: &str) -> String {
-    // What others call `model name` stands in `Model` on ARM, and in `uarch` on RISC-V.
+    // The value of `model name` is called `Model` on ARM, and `uarch` on RISC-V.
     let of = |key: &str| {
         let pairs = information.lines().filter_map(|line| line.split_once(':'));
         pairs.into_iter().find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().to_owned())

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What an interface has.
+/// The addresses of an interface.
 #[derive(Debug, Default)]
 struct Interface {
     mac: String,

@@ -13,11 +13,11 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long somebody else's gathering is waited for. It ends long before, unless that process has been stopped.
+/// The longest wait for another process that gathers. It ends long before, unless that process has been stopped.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// What the file has, or else what is gathered, which then is in the file.
+/// Returns the content of the file, or else gathers the facts and writes them there.
 ///
 /// A file that cannot be shared costs time, no facts: then they are gathered again.
 pub(super) fn once(file: &Path, gather: impl FnOnce() -> (Facts, Vec<Warning>)) -> (Facts, Vec<Warning>) {

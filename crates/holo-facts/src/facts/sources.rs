@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-/// Where the sources are.
+/// The directory of the sources.
 const FOLDER: &str = "etc/holo/facts.d";
-/// How long a program may take; then it is ended, so that all of them together take less than two seconds.
+/// The time limit of a program; then it is ended, so that all of them together take less than two seconds.
 const TIME_LIMIT: Duration = Duration::from_millis(1500);
 const GRACE: Duration = Duration::from_millis(200);
 const LINGER: Duration = Duration::from_millis(200);
-/// How much a program may print.
+/// The most bytes that a program may print.
 const MAX_OUTPUT: usize = 4 << 20;
 
 /// A source that there is.
@@ -28,7 +28,7 @@ enum Source {
 
 type Found = Result<Map<String, Value>, Fault>;
 
-/// What the sources say, in the order of their names. Programs run side by side, each with the same time limit.
+/// Returns the facts of all sources, in the order of their names. Programs run concurrently, each with the same time limit.
 pub(super) fn gather(root: &Root, warnings: &mut Vec<Warning>) -> Vec<Map<String, Value>> {
     let sources = match find(root) {
         Ok(sources) => sources,
@@ -51,7 +51,7 @@ pub(super) fn gather(root: &Root, warnings: &mut Vec<Warning>) -> Vec<Map<String
             })
             .collect();
         let answer = |(source, thread): (_, Option<std::io::Result<thread::ScopedJoinHandle<'_, Found>>>)| {
-            // What cannot be done by another thread is done by this one.
+            // If no thread can be started, this one does the work.
             thread.and_then(|thread| thread.ok()?.join().ok()).unwrap_or_else(|| ask(source))
         };
         asked.into_iter().map(answer).collect()
@@ -101,7 +101,7 @@ fn find(root: &Root) -> Result<Vec<Result<Source, Fault>>, Fault> {
     Ok(sources)
 }
 
-/// Why a source is not trusted.
+/// The reason not to trust a source.
 const ANYBODY: &str = "anybody could write to it";
 
 fn document(root: &Root, path: &Path) -> Found {

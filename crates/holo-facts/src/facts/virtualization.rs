@@ -1,4 +1,4 @@
-//! Whether the running system is a container or a virtual machine, and of which kind, in the names of `systemd-detect-virt(1)`.
+//! The container or virtual machine in which the system runs, in the names of `systemd-detect-virt(1)`.
 
 use super::kernel::read;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ pub(super) fn facts() -> Value {
 
 fn container() -> Option<String> {
     let is_there = |path: &str| Path::new(path).exists();
-    // Whoever makes a container says so in the environment of its first process, which systemd hands on.
+    // Container managers say so in the environment of the first process, which systemd hands on.
     let told =
         |text: &str| text.split(['\0', '\n']).find_map(|pair| pair.strip_prefix("container=").map(str::to_owned));
     let told = told(&read("/proc/1/environ")).or_else(|| Some(read("/run/systemd/container").trim().to_owned()));
@@ -49,7 +49,7 @@ fn machine() -> Option<String> {
     named.or_else(by_hypervisor).or_else(|| is_flagged(&read("/proc/cpuinfo")).then(|| "vm-other".to_owned()))
 }
 
-/// What the firmware of virtual machines calls them: the first of these that one of its texts begins with.
+/// Names that firmware gives to virtual machines: the first of these that one of its texts begins with.
 const FIRMWARE: [(&str, &str); 17] = [
     ("KVM", "kvm"),
     ("OpenStack", "kvm"),
@@ -82,7 +82,7 @@ fn by_names(texts: &[String; 4]) -> Option<&'static str> {
     texts.iter().find_map(|text| FIRMWARE.iter().find(|(name, _)| text.starts_with(name)).map(|(_, name)| *name))
 }
 
-/// Whether the processor says that something stands between it and the kernel.
+/// Returns whether the processor reports a hypervisor.
 fn is_flagged(information: &str) -> bool {
     let flags = information.lines().find_map(|line| line.strip_prefix("flags")).unwrap_or_default();
     flags.split_whitespace().any(|flag| flag == "hypervisor")

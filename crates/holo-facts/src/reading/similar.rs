@@ -1,6 +1,6 @@
-//! What somebody may have meant who made a slip of the pen.
+//! Finds the name that was probably meant by a misspelt one.
 
-/// How much of a word may be other letters.
+/// The share of a word's letters that may differ: one in so many.
 const SLIPS: usize = 3;
 
 /// The one of these words that was meant, if one is so like it that this is likely.

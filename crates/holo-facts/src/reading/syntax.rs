@@ -1,14 +1,14 @@
-//! What is wrong with a file that is no TOML, in the words of whoever writes it.
+//! Messages for a file that is not valid TOML.
 
 use toml::de::Error;
 
-/// Whether it is a key that is there twice.
+/// Returns whether the error is a duplicate key.
 #[must_use]
 pub fn is_duplicate(error: &Error) -> bool {
     error.message().starts_with("duplicate key")
 }
 
-/// What is wrong, with the key if the line has one, and where it is. Values are not shown: they may be secrets.
+/// Returns the message, with the key if the line has one, and its location. Values are not shown: they may be secrets.
 #[must_use]
 pub fn syntax(text: &str, error: &Error) -> (String, usize) {
     let mut offset = error.span().map_or(0, |span| span.start).min(text.len());

@@ -1,4 +1,4 @@
-//! What people write, and what they are told.
+//! Definitions as people write them, and the messages that they get.
 use super::*;
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What is wrong with a value that was read into a type, in words that say what would be right.
+//! Errors about a value that was read into a type, in words that say what would be right.
 
 use super::similar::did_you_mean;
 use serde::de::{self, Expected, Unexpected};
@@ -22,7 +22,7 @@ pub(super) enum Part {
     Index(usize),
 }
 
-/// What is wrong.
+/// The kind of an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
     /// The key means nothing; these would.
@@ -31,9 +31,9 @@ pub enum Problem {
     Missing,
     /// Something else than what was found there is expected.
     Type {
-        /// What is expected.
+        /// The expected value, in words.
         expected: String,
-        /// What was found.
+        /// The value that was found, in words.
         found: String,
     },
     /// Anything else, in words.
@@ -52,7 +52,7 @@ impl Wrong {
         self
     }
 
-    /// What was found, as it is written in the file.
+    /// Sets the value that was found, as it is written in the file.
     pub(super) fn found(mut self, text: String) -> Wrong {
         if let Problem::Type { found, .. } = &mut self.problem {
             *found = text;
@@ -79,13 +79,13 @@ impl Wrong {
         Wrong { path: Vec::new(), span: None, problem }
     }
 
-    /// What is wrong.
+    /// Returns the message.
     #[must_use]
     pub fn problem(&self) -> &Problem {
         &self.problem
     }
 
-    /// Where it stands in the file.
+    /// Returns the location in the file.
     #[must_use]
     pub fn span(&self) -> Option<Range<usize>> {
         self.span.clone()
@@ -100,7 +100,7 @@ impl Wrong {
         }
     }
 
-    /// Whether it is a key of the whole table, and not of something in it.
+    /// Returns whether it is about a key of the whole table, and not of something in it.
     #[must_use]
     pub fn is_at_top(&self) -> bool {
         self.path.len() == 1
@@ -166,7 +166,7 @@ fn one_of(names: &[&str]) -> String {
     }
 }
 
-/// What to do about a value of the wrong type, where that is clear.
+/// Returns a remedy for a value of the wrong type, where that is clear.
 fn hint(expected: &str, found: &str) -> String {
     let is_number = found.starts_with(|letter: char| letter.is_ascii_digit()) && !found.contains(' ');
     match expected {
@@ -181,7 +181,7 @@ fn hint(expected: &str, found: &str) -> String {
     }
 }
 
-/// What serde's types expect, in the words of whoever writes TOML.
+/// Returns serde's expectation in the words of TOML.
 fn expected_words(expected: &dyn Expected) -> String {
     let words = expected.to_string();
     match words.as_str() {
@@ -197,7 +197,7 @@ fn expected_words(expected: &dyn Expected) -> String {
     }
 }
 
-/// What kind of value it is.
+/// Returns the kind of a value.
 #[must_use]
 pub fn kind(value: &DeValue<'_>) -> &'static str {
     match value {
@@ -210,7 +210,7 @@ pub fn kind(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-/// What was found: texts are not shown.
+/// Returns the value that was found in words: texts are not shown.
 fn found_words(found: &Unexpected<'_>) -> String {
     match found {
         Unexpected::Bool(truth) => truth.to_string(),

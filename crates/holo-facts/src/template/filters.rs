@@ -59,7 +59,7 @@ fn show(output: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Re
     }
 }
 
-/// What can stand behind `KEY =` in TOML.
+/// Returns a value that can stand behind `KEY =` in TOML.
 fn toml(value: &Value) -> Result<Value, Error> {
     defined(value)?;
     match toml::Value::try_from(value) {

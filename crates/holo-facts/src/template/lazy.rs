@@ -7,7 +7,7 @@ use minijinja::{Error, ErrorKind, Value};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// Where a table comes from.
+/// The source of a table.
 type Find = fn(&Knowledge) -> Result<Value, Fault>;
 
 /// A table that is asked for when it is first looked into.

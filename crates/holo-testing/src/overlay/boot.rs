@@ -10,7 +10,7 @@ use crate::error::{Context, IoError};
 use crate::require::Need;
 use crate::scratch::sure;
 
-/// What a test with a booted overlay needs, for [`trial`](crate::trial()).
+/// The needs of a test with a booted overlay, for [`trial`](crate::trial()).
 pub const NEEDS_TO_BOOT: &[Need] = &[
     Need::Root,
     Need::Program("unshare"),
@@ -20,7 +20,7 @@ pub const NEEDS_TO_BOOT: &[Need] = &[
     Need::Program("systemctl"),
 ];
 
-/// How long it may take until the system is up; a fraction of a second where nothing else is going on.
+/// The time limit for booting; it takes a fraction of a second on an idle machine.
 const BOOT_LIMIT: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -130,7 +130,7 @@ fn first_inside(keeper: u32) -> Option<u32> {
     None
 }
 
-/// What the kernel says of a process; nothing when there is none.
+/// Returns a field of the status of a process; empty if there is no such process.
 fn status_of(process: impl std::fmt::Display, key: &str) -> String {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let value = status.lines().find_map(|line| line.strip_prefix(key));

@@ -1,6 +1,6 @@
-//! What makes the output of two runs comparable.
+//! Makes the output of two runs comparable.
 
-/// Where a run keeps its cache: a number follows.
+/// The path of a run's cache: a number follows.
 const CACHE: &[u8] = b"target/tmp/holo.";
 
 /// Strips colours and folds the names of cache directories.

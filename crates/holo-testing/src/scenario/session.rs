@@ -46,7 +46,7 @@ while IFS= read -r -u 198 holo_test_step; do
 done
 "#;
 
-/// What runs the commands of one scenario.
+/// Runs the commands of one scenario.
 pub(super) enum Session<'a> {
     Direct(Direct<'a>),
     Shell(Shell<'a>),
@@ -151,7 +151,7 @@ pub(super) struct Shell<'a> {
     group: Group,
     requests: ChildStdin,
     replies: ChildStdout,
-    /// What is printed outside the commands, by `env.sh` say.
+    /// Output outside the commands, by `env.sh` say.
     log: File,
     /// The file that the shell reads.
     script: &'static str,

@@ -26,7 +26,7 @@ fn compare_part(a: &str, b: &str) -> Ordering {
         let ((a_separators, a_rest), (b_separators, b_rest)) = (separators(a), separators(b));
         (a, b) = (a_rest, b_rest);
         let (Some(first), Some(_)) = (a.first(), b.first()) else { break };
-        // Who separates more is newer.
+        // The version with more separators is newer.
         if a_separators.len() != b_separators.len() {
             return a_separators.len().cmp(&b_separators.len());
         }

@@ -12,7 +12,7 @@ pub(crate) fn compare(a: &str, b: &str) -> Ordering {
         .then_with(|| compare_part(a_release.unwrap_or_default(), b_release.unwrap_or_default()))
 }
 
-/// Whether a version is the one that is asked for. What is not said, epoch or release, may be anything.
+/// Returns whether a version is the one that is asked for. An omitted epoch or release matches any.
 pub(crate) fn matches(asked: &str, version: &str) -> bool {
     let ((asked_epoch, asked), (epoch, version)) = (split_epoch(asked), split_epoch(version));
     let ((asked, asked_release), (version, release)) = (split_release(asked), split_release(version));
