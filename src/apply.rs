@@ -13,6 +13,7 @@ use crate::settings::Settings;
 use crate::survey::Survey;
 use crate::view::View;
 use bstr::{BStr, BString};
+use holo_protocol::Message;
 
 /// What a walk needs: what there is, and how it is to be done.
 pub struct Walk<'a> {
@@ -32,6 +33,13 @@ pub struct Walk<'a> {
     fail_fast: bool,
     /// The refreshes that are due.
     refreshes: Refreshes,
+}
+
+/// What keeps an entity from being worked on.
+struct Obstacle {
+    /// What the entity comes to because of it.
+    end: End,
+    reason: String,
 }
 
 impl<'a> Walk<'a> {
@@ -69,7 +77,7 @@ impl<'a> Walk<'a> {
         let mut tally = Tally::default();
         let mut ends: Vec<Option<End>> = vec![None; self.entities.len()];
         for set in self.plan.sets(selected) {
-            let able = self.leave_out(&set, &mut ends, reporter)?;
+            let able = self.leave_out(&set, selected, &mut ends, reporter)?;
             self.expect_refreshes(&able)?;
             let pending = able.iter().map(|&entity| self.pending_before(entity, &ends)).collect();
             for (&entity, ended) in able.iter().zip(self.work(&able, self.task, pending, reporter)?) {
@@ -119,33 +127,68 @@ impl<'a> Walk<'a> {
         Ok(in_order.ends())
     }
 
-    /// Leaves out what requires something that is not in its desired state; the others.
+    /// Leaves out what cannot be worked on; the others.
     fn leave_out(
         &mut self,
         set: &[usize],
+        selected: &[bool],
         ends: &mut [Option<End>],
         reporter: &mut dyn Reporter,
     ) -> Result<Vec<usize>, Fatal> {
         let mut able = Vec::new();
         for &entity in set {
-            let Some((end, reason)) = self.obstacle(entity, ends)? else {
+            let obstacle = match self.claimed_by_others(entity, selected, ends) {
+                Some(obstacle) => Some(obstacle),
+                None => self.obstacle(entity, ends)?,
+            };
+            let Some(Obstacle { end, reason }) = obstacle else {
                 able.push(entity);
                 continue;
             };
             ends[entity] = Some(end);
             reporter.event(Event::Begin(&self.entities[entity]));
-            reporter.event(if end == End::Failed { Event::Failed(Some(&reason)) } else { Event::Skipped(&reason) });
+            match end {
+                End::Failed => reporter.event(Event::Failed(Some(&reason))),
+                End::LeftOut => reporter.event(Event::Message(&Message::Skipped(reason.into()))),
+                End::Pending => reporter.event(Event::Warning(&reason)),
+                _ => reporter.event(Event::Skipped(&reason)),
+            }
             reporter.event(Event::End(&self.entities[entity], end));
         }
         Ok(able)
     }
 
+    /// Why an entity is left alone because of what others own, if it is: they own the same, or take over from it and have not done so.
+    fn claimed_by_others(&self, entity: usize, selected: &[bool], ends: &[Option<End>]) -> Option<Obstacle> {
+        let conflicts: Vec<String> =
+            self.plan.conflicts_of(entity).map(|conflict| conflict.describe(self.entities)).collect();
+        if !conflicts.is_empty() {
+            return Some(Obstacle { end: End::Failed, reason: conflicts.join("; ") });
+        }
+        self.plan.successors(entity).iter().find_map(|&successor| {
+            let takes_over = format!("{} takes over from it", self.entities[successor].id());
+            let end = ends[successor].filter(|_| selected.get(successor) == Some(&true));
+            let (end, how) = match end {
+                Some(End::Unchanged | End::Changed) => return None,
+                // Before that it cannot be told what will be left to do.
+                Some(End::Pending) => (End::Pending, ""),
+                Some(End::LeftOut) => (End::LeftOut, ", and is left out"),
+                None => (End::LeftOut, ", and is not selected"),
+                Some(End::Refused) => (End::Skipped, ", which is not in its desired state (--force is needed)"),
+                Some(End::Skipped) => (End::Skipped, ", which was skipped"),
+                Some(End::Failed) => (End::Skipped, ", which failed"),
+            };
+            Some(Obstacle { end, reason: takes_over + how })
+        })
+    }
+
     /// Why an entity cannot be worked on, if it cannot.
-    fn obstacle(&mut self, entity: usize, ends: &mut [Option<End>]) -> Result<Option<(End, String)>, Fatal> {
+    fn obstacle(&mut self, entity: usize, ends: &mut [Option<End>]) -> Result<Option<Obstacle>, Fatal> {
         for requirement in self.plan.requirements(entity) {
             let required = match requirement {
                 Requirement::Unknown(id) => {
-                    return Ok(Some((End::Failed, format!("requires {id}, which does not exist"))));
+                    let reason = format!("requires {id}, which does not exist");
+                    return Ok(Some(Obstacle { end: End::Failed, reason }));
                 }
                 Requirement::Entity(required) => *required,
             };
@@ -163,13 +206,17 @@ impl<'a> Walk<'a> {
                 End::Skipped => "which was skipped",
                 End::Failed => "which failed",
             };
-            return Ok(Some((End::Skipped, format!("requires {id}, {how}"))));
+            return Ok(Some(Obstacle { end: End::Skipped, reason: format!("requires {id}, {how}") }));
         }
         Ok(None)
     }
 
     /// Finds out, without changing or showing anything, how a requirement is that is not selected.
     fn check(&mut self, entity: usize, ends: &mut [Option<End>]) -> Result<End, Fatal> {
+        if self.plan.conflicts_of(entity).next().is_some() {
+            ends[entity] = Some(End::Failed);
+            return Ok(End::Failed);
+        }
         let ended = self.work(&[entity], Task::Check, Vec::new(), &mut Silence)?;
         let end = ended.first().map_or(End::Pending, |ended| ended.end);
         ends[entity] = Some(end);

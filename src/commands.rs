@@ -21,6 +21,7 @@ use crate::interrupt::Interrupt;
 use crate::report::Console;
 use crate::select;
 use crate::settings::Settings;
+use crate::survey::Survey;
 use holo_protocol::session::Stream;
 use holo_protocol::words;
 use std::ffi::OsString;
@@ -118,4 +119,26 @@ fn select(entities: &[Entity], selectors: &[OsString], console: &mut Console) ->
         }
         Fatal::Reported
     })
+}
+
+/// Says what the selected entities and others both claim; whether there is anything.
+fn show_conflicts(survey: &Survey, selected: &[bool], console: &mut Console) -> bool {
+    let is_selected = |owner: &&usize| selected.get(**owner) == Some(&true);
+    let mut any = false;
+    for conflict in survey.plan.conflicts() {
+        let owners: Vec<&usize> = conflict.owners.iter().filter(is_selected).collect();
+        // People read it once, programs find it with each of the entities.
+        let shown_with = if console.speaks_json() { owners.len() } else { owners.len().min(1) };
+        for owner in owners.into_iter().take(shown_with) {
+            let id = survey.entities.get(*owner).map(|entity| entity.id().to_owned());
+            let before = console.turn_to(id);
+            console.error(conflict.describe(&survey.entities));
+            console.turn_to(before);
+            any = true;
+        }
+    }
+    if any {
+        console.end_paragraph();
+    }
+    any
 }

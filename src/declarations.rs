@@ -1,7 +1,7 @@
 //! What entities declare of how they depend on each other, as long as a plan needs to know it.
 
 use crate::entity::Entity;
-use crate::plan::Node;
+use crate::node::Node;
 use bstr::{BStr, BString};
 use holo_protocol::Edges;
 

@@ -1,6 +1,7 @@
 //! Shows a plan as a picture: the selected entities, and the edges among them, which point from what goes first to what waits for it.
 
-use crate::plan::{EdgeKind, Node, Plan};
+use crate::node::Node;
+use crate::plan::{EdgeKind, Plan};
 use bstr::ByteSlice;
 use std::collections::BTreeMap;
 

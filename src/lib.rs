@@ -10,6 +10,7 @@
 //! ```
 
 pub mod apply;
+mod assets;
 pub mod cache;
 pub mod cli;
 mod commands;
@@ -24,6 +25,8 @@ pub mod graph;
 pub mod in_order;
 pub mod interrupt;
 pub mod lock;
+pub mod node;
+pub mod ownership;
 pub mod plan;
 pub mod plugin;
 pub mod refresh;

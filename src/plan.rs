@@ -9,33 +9,20 @@
 //! group. What an orphan provides is going away, so it provides it for other orphans only. A living entity that waits for an orphan by
 //! name does so: a service is refreshed after the file is gone that it subscribes to. So all edges between orphans and the living have
 //! the orphan first, and a cycle is one of the living alone, or of orphans alone, as it was declared.
+//!
+//! An orphan is *late* if a living entity takes over from it, as it owns by now what the orphan owned, or if it goes after a late one. A
+//! late orphan waits for those that take over, and nothing living waits for it: such edges are dropped. So the order has three layers
+//! between which no cycle can arise: the other orphans, the living, and the late orphans.
 
-use crate::root::clean;
+use crate::assets::{Groups, Providers};
+use crate::node::Node;
+use crate::ownership::{self, Conflict, Ownership, Succession};
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::{Asset, Edges};
-use std::borrow::{Borrow, Cow};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
-use std::ffi::OsStr;
 use std::fmt;
-use std::hash::Hash;
-use std::iter;
 use std::mem;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
-
-/// What a plan has to know of an entity.
-#[derive(Clone, Copy, Debug)]
-pub struct Node<'a> {
-    /// Its ID, which another entity may have too.
-    pub id: &'a BStr,
-    /// The place of its plugin in the configuration.
-    pub plugin: usize,
-    /// What it declares.
-    pub edges: &'a Edges,
-    /// The file where it declares it, for messages; empty if there is none.
-    pub origin: &'a BStr,
-}
 
 /// The order of all entities, and why it is so. Entities are numbers: their places among the nodes of which the plan was made.
 #[derive(Clone, Debug)]
@@ -47,6 +34,11 @@ pub struct Plan {
     plugins: Vec<usize>,
     /// For each entity the first one that has its ID.
     namesakes: Vec<usize>,
+    conflicts: Vec<Conflict>,
+    /// The conflicts of each entity that has any.
+    conflicts_of: HashMap<usize, Vec<usize>>,
+    /// The living entities that take over from each orphan that has any.
+    successors: HashMap<usize, Vec<usize>>,
 }
 
 /// Says that one entity goes before another one.
@@ -77,6 +69,8 @@ pub enum EdgeKind {
     After,
     /// `BEFORE`.
     Before,
+    /// `OWNS`: the index of the asset among those that the orphan owns from which the other entity takes over.
+    Owns(usize),
 }
 
 /// What has to be in its desired state before an entity is applied.
@@ -116,8 +110,14 @@ impl Plan {
     /// there, as many edges as needed do not count.
     pub fn new(nodes: &[Node<'_>]) -> Result<Plan, Cycle> {
         let mut ids = Groups::new();
-        let namesakes = nodes.iter().enumerate().map(|(entity, node)| ids.add(node.id, entity)).collect();
-        let (edges, requirements) = collect(nodes, &ids);
+        let namesakes: Vec<usize> = nodes.iter().enumerate().map(|(entity, node)| ids.add(node.id, entity)).collect();
+        let Ownership { conflicts, successions } = Ownership::new(nodes, &namesakes);
+        let (mut edges, requirements) = collect(nodes, &ids);
+        let mut successors: HashMap<usize, Vec<usize>> = HashMap::new();
+        for Succession { orphan, successor, .. } in &successions {
+            successors.entry(*orphan).or_default().push(*successor);
+        }
+        succeed(nodes, &successions, &mut edges);
         let mut waits = Waits::new(nodes.len(), edges);
         let order = sort(nodes, &mut waits)?;
         let mut refreshes = vec![Vec::new(); nodes.len()];
@@ -128,7 +128,8 @@ impl Plan {
             }
         }
         let plugins = nodes.iter().map(|node| node.plugin).collect();
-        Ok(Plan { order, waits, requirements, refreshes, plugins, namesakes })
+        let conflicts_of = ownership::by_owner(&conflicts);
+        Ok(Plan { order, waits, requirements, refreshes, plugins, namesakes, conflicts, conflicts_of, successors })
     }
 
     /// All entities in their order.
@@ -180,6 +181,23 @@ impl Plan {
         &self.refreshes[entity]
     }
 
+    /// Everything that more than one living entity claims.
+    #[must_use]
+    pub fn conflicts(&self) -> &[Conflict] {
+        &self.conflicts
+    }
+
+    /// What this entity and others claim. It is not to be applied then.
+    pub fn conflicts_of(&self, entity: usize) -> impl Iterator<Item = &Conflict> {
+        self.conflicts_of.get(&entity).into_iter().flatten().map(|&index| &self.conflicts[index])
+    }
+
+    /// The living entities that take over from this orphan, as they own what it owned. It is to be applied only if they ended well.
+    #[must_use]
+    pub fn successors(&self, orphan: usize) -> &[usize] {
+        self.successors.get(&orphan).map(Vec::as_slice).unwrap_or_default()
+    }
+
     /// All edges, by the entity that waits. There may be several between the same two entities.
     #[must_use]
     pub fn edges(&self) -> &[Edge] {
@@ -195,11 +213,13 @@ impl Edge {
         if by_the_first == self.turned { self.to } else { self.from }
     }
 
-    /// What is needed, if that is what makes the edge.
+    /// What is needed, or owned, if that is what makes the edge.
     #[must_use]
     pub fn asset<'a>(&self, nodes: &[Node<'a>]) -> Option<&'a Asset> {
+        let edges = nodes.get(self.declared_by())?.edges;
         match self.kind {
-            EdgeKind::Needs(place) => nodes.get(self.declared_by())?.edges.needs.get(place),
+            EdgeKind::Needs(index) => edges.needs.get(index),
+            EdgeKind::Owns(index) => edges.owns.get(index),
             _ => None,
         }
     }
@@ -220,6 +240,7 @@ impl EdgeKind {
             EdgeKind::Needs(_) => "NEEDS",
             EdgeKind::After => "AFTER",
             EdgeKind::Before => "BEFORE",
+            EdgeKind::Owns(_) => "OWNS",
         }
     }
 }
@@ -246,91 +267,6 @@ impl fmt::Display for Cycle {
 }
 
 impl std::error::Error for Cycle {}
-
-/// Entities by a key that several of them may share. There are many keys, so no list is allocated for each.
-struct Groups<K> {
-    /// The places of the first and the last item of each key.
-    ends: HashMap<K, (usize, usize)>,
-    /// Entities, each with the place of the next item of its key.
-    items: Vec<(usize, Option<usize>)>,
-}
-
-impl<K: Eq + Hash> Groups<K> {
-    fn new() -> Groups<K> {
-        Groups { ends: HashMap::new(), items: Vec::new() }
-    }
-
-    /// Adds an entity, and gives the first one of its key.
-    fn add(&mut self, key: K, entity: usize) -> usize {
-        let new = self.items.len();
-        self.items.push((entity, None));
-        let (first, last) = self.ends.entry(key).or_insert((new, new));
-        if *last != new {
-            self.items[*last].1 = Some(new);
-            *last = new;
-        }
-        self.items[*first].0
-    }
-
-    fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> impl Iterator<Item = usize>
-    where
-        K: Borrow<Q>,
-    {
-        let first = self.ends.get(key).map(|(first, _)| self.items[*first]);
-        iter::successors(first, |(_, next)| next.map(|next| self.items[next])).map(|(entity, _)| entity)
-    }
-}
-
-/// Which entities provide an asset.
-struct Providers<'a> {
-    paths: Groups<Cow<'a, [u8]>>,
-    others: Groups<&'a Asset>,
-}
-
-impl<'a> Providers<'a> {
-    fn new(nodes: &[Node<'a>]) -> Providers<'a> {
-        let mut providers = Providers { paths: Groups::new(), others: Groups::new() };
-        for (entity, node) in nodes.iter().enumerate() {
-            for asset in &node.edges.provides {
-                match path(asset) {
-                    Some(path) => providers.paths.add(path, entity),
-                    None => providers.others.add(asset, entity),
-                };
-            }
-        }
-        providers
-    }
-
-    /// All entities that provide an asset and count, which for a path means its nearest ancestor that any such entity provides.
-    fn of(&self, asset: &Asset, counts: impl Fn(&usize) -> bool) -> Vec<usize> {
-        let Some(path) = path(asset) else { return self.others.get(asset).filter(counts).collect() };
-        let nearest_first = iter::successors(Some(&*path), |path| parent(path));
-        let mut providers = nearest_first.map(|path| self.paths.get(path).filter(&counts).collect::<Vec<_>>());
-        providers.find(|providers| !providers.is_empty()).unwrap_or_default()
-    }
-}
-
-/// The cleaned path that an asset is, if it is one.
-fn path(asset: &Asset) -> Option<Cow<'_, [u8]>> {
-    if asset.kind != "path" {
-        return None;
-    }
-    let path = &asset.value[..];
-    // Nearly all are clean, and there are many.
-    let is_clean =
-        path.starts_with(b"/") && !path.ends_with(b"/") && !path.contains_str("//") && !path.contains_str("/.");
-    let cleaned = || clean(Path::new(OsStr::from_bytes(path))).into_os_string().into_vec();
-    Some(if is_clean { Cow::Borrowed(path) } else { Cow::Owned(cleaned()) })
-}
-
-/// The parent of a cleaned path.
-fn parent(path: &[u8]) -> Option<&[u8]> {
-    match path.rfind_byte(b'/')? {
-        0 if path.len() > 1 => Some(b"/"),
-        0 => None,
-        slash => Some(&path[..slash]),
-    }
-}
 
 /// All edges, and what each entity requires.
 fn collect(nodes: &[Node<'_>], ids: &Groups<&BStr>) -> (Vec<Edge>, Vec<Vec<Requirement>>) {
@@ -380,6 +316,33 @@ fn collect(nodes: &[Node<'_>], ids: &Groups<&BStr>) -> (Vec<Edge>, Vec<Vec<Requi
         }
     }
     (edges, requirements)
+}
+
+/// Has each orphan wait for those that take over from it, and nothing living wait for an orphan that goes late because of that.
+fn succeed(nodes: &[Node<'_>], successions: &[Succession], edges: &mut Vec<Edge>) {
+    if successions.is_empty() {
+        return;
+    }
+    let mut is_late = vec![false; nodes.len()];
+    let mut late: Vec<usize> = successions.iter().map(|succession| succession.orphan).collect();
+    late.iter().for_each(|&orphan| is_late[orphan] = true);
+    let waits = Waits::new(nodes.len(), mem::take(edges));
+    let waiting = Waiting::new(&waits);
+    while let Some(orphan) = late.pop() {
+        for &other in waiting.of(orphan).iter().filter(|&&other| nodes[other].edges.orphan) {
+            if !mem::replace(&mut is_late[other], true) {
+                late.push(other);
+            }
+        }
+    }
+    *edges = waits.edges;
+    edges.retain(|edge| !is_late[edge.from] || nodes[edge.to].edges.orphan);
+    edges.extend(successions.iter().map(|&Succession { orphan, successor, owned }| Edge {
+        from: successor,
+        to: orphan,
+        kind: EdgeKind::Owns(owned),
+        turned: false,
+    }));
 }
 
 /// Edges by the entity that waits, and in the order in which they were found.
@@ -437,44 +400,90 @@ fn begins(entities: usize, items: impl Iterator<Item = usize>) -> Vec<usize> {
 
 /// Takes always the first entity that waits for nothing any more. Edges among orphans that cannot hold are dropped.
 fn sort(nodes: &[Node<'_>], waits: &mut Waits) -> Result<Vec<usize>, Cycle> {
-    let waiting = Waiting::new(waits);
-    let mut open: Vec<usize> = (0..nodes.len()).map(|entity| waits.of(entity).len()).collect();
-    let mut ready: BinaryHeap<Reverse<usize>> = (0..nodes.len()).filter(|&e| open[e] == 0).map(Reverse).collect();
-    let mut orphans = (0..nodes.len()).filter(|&entity| nodes[entity].edges.orphan).peekable();
-    let mut planned = vec![false; nodes.len()];
-    let mut order = Vec::with_capacity(nodes.len());
-    let mut dropped: HashSet<(usize, usize)> = HashSet::new();
-    loop {
-        while let Some(Reverse(entity)) = ready.pop() {
-            planned[entity] = true;
-            order.push(entity);
-            for &other in waiting.of(entity).iter().filter(|&&other| !dropped.contains(&(entity, other))) {
-                open[other] -= 1;
-                if open[other] == 0 {
-                    ready.push(Reverse(other));
-                }
-            }
-        }
-        while orphans.next_if(|&orphan| planned[orphan]).is_some() {}
-        let Some(&orphan) = orphans.peek() else { break };
-        // Orphans wait for orphans only.
-        let (from, to) = in_a_cycle(orphan, waits, |from, to| !planned[from] && !dropped.contains(&(from, to)));
-        dropped.insert((from, to));
-        open[to] -= waits.of(to).iter().filter(|edge| edge.from == from).count();
-        if open[to] == 0 {
-            ready.push(Reverse(to));
-        }
-    }
-    if let Some(stuck) = planned.iter().position(|planned| !planned) {
-        let (_, start) = in_a_cycle(stuck, waits, |from, _| !planned[from]);
-        return Err(shortest_cycle(start, nodes, waits, &planned));
-    }
+    let dropped = stuck_orphans(nodes, waits);
     if !dropped.is_empty() {
         let mut edges = mem::take(&mut waits.edges);
         edges.retain(|edge| !dropped.contains(&(edge.from, edge.to)));
         *waits = Waits::new(nodes.len(), edges);
     }
+    let mut queue = Queue::new(nodes.len(), waits, |_| true);
+    queue.take_all();
+    let Queue { planned, order, .. } = queue;
+    if let Some(stuck) = planned.iter().position(|planned| !planned) {
+        // There is no cycle of orphans left. A late orphan waits for what is stuck, so the walk leads from there into the cycle.
+        let (_, start) = in_a_cycle(stuck, waits, |from, _| !planned[from]);
+        return Err(shortest_cycle(start, nodes, waits, &planned));
+    }
     Ok(order)
+}
+
+/// The edges that have to be dropped so that no orphans wait for each other. Only edges among orphans make such a cycle.
+fn stuck_orphans(nodes: &[Node<'_>], waits: &Waits) -> HashSet<(usize, usize)> {
+    let orphans: Vec<usize> = (0..nodes.len()).filter(|&entity| nodes[entity].edges.orphan).collect();
+    if orphans.is_empty() {
+        return HashSet::new();
+    }
+    let is_orphan = |entity: usize| nodes[entity].edges.orphan;
+    let mut queue = Queue::new(nodes.len(), waits, is_orphan);
+    let mut orphans = orphans.into_iter().peekable();
+    loop {
+        queue.take_all();
+        while orphans.next_if(|&orphan| queue.planned[orphan]).is_some() {}
+        let Some(&orphan) = orphans.peek() else { return queue.dropped };
+        let counts =
+            |from: usize, to: usize| is_orphan(from) && !queue.planned[from] && !queue.dropped.contains(&(from, to));
+        let (from, to) = in_a_cycle(orphan, waits, counts);
+        queue.drop_edge(from, to);
+    }
+}
+
+/// Entities that are taken one after the other, always the first one that waits for nothing any more.
+struct Queue<'a> {
+    waits: &'a Waits,
+    waiting: Waiting,
+    counts: Vec<bool>,
+    /// How many edges that count each entity still waits for.
+    open: Vec<usize>,
+    ready: BinaryHeap<Reverse<usize>>,
+    dropped: HashSet<(usize, usize)>,
+    planned: Vec<bool>,
+    order: Vec<usize>,
+}
+
+impl<'a> Queue<'a> {
+    /// A queue of those entities that count, and of the edges among them.
+    fn new(entities: usize, waits: &'a Waits, counts: impl Fn(usize) -> bool) -> Queue<'a> {
+        let counts: Vec<bool> = (0..entities).map(counts).collect();
+        let open_edges = |entity: usize| waits.of(entity).iter().filter(|edge| counts[edge.from]).count();
+        let open: Vec<usize> = (0..entities).map(open_edges).collect();
+        let ready = (0..entities).filter(|&entity| counts[entity] && open[entity] == 0).map(Reverse).collect();
+        let (planned, order, waiting) = (vec![false; entities], Vec::with_capacity(entities), Waiting::new(waits));
+        Queue { waits, waiting, counts, open, ready, dropped: HashSet::new(), planned, order }
+    }
+
+    /// Takes all that are ready, and those that become so.
+    fn take_all(&mut self) {
+        while let Some(Reverse(entity)) = self.ready.pop() {
+            self.planned[entity] = true;
+            self.order.push(entity);
+            let counts = |other: usize| self.counts[other] && !self.dropped.contains(&(entity, other));
+            for &other in self.waiting.of(entity).iter().filter(|&&other| counts(other)) {
+                self.open[other] -= 1;
+                if self.open[other] == 0 {
+                    self.ready.push(Reverse(other));
+                }
+            }
+        }
+    }
+
+    /// Lets an entity not wait for another one any more, which has not been taken.
+    fn drop_edge(&mut self, from: usize, to: usize) {
+        self.dropped.insert((from, to));
+        self.open[to] -= self.waits.of(to).iter().filter(|edge| edge.from == from).count();
+        if self.open[to] == 0 {
+            self.ready.push(Reverse(to));
+        }
+    }
 }
 
 /// Finds an edge of a cycle, from what goes first to what waits, by walking from an entity to what it waits for until the walk comes by
@@ -526,6 +535,7 @@ fn shortest_cycle(start: usize, nodes: &[Node<'_>], waits: &Waits, planned: &[bo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ownership::Contested;
     use holo_protocol::EntityReport;
 
     fn parse(report: &str) -> Vec<EntityReport> {
@@ -712,6 +722,58 @@ mod tests {
     }
 
     #[test]
+    fn who_takes_over_from_an_orphan_goes_first() {
+        let orphan = "ORPHAN: yes\nOWNS: unit x\n";
+        check(&format!("ENTITY: a\n{orphan}ENTITY: b\nOWNS: unit x\n"), "[b] [a]");
+        // Nothing is taken over: the living is after the orphan that it names.
+        check(&format!("ENTITY: b\nOWNS: unit y\nAFTER: a\nENTITY: a\n{orphan}"), "[a] [b]");
+        // It would be a cycle if the one that lives waited for the orphan, by itself or over others.
+        let over = "ENTITY: b\nOWNS: unit x\nAFTER: a\nAFTER: c\nENTITY: c\nSUBSCRIBES: d\nENTITY: d\nORPHAN: yes\nREQUIRES: a\n";
+        check(&format!("ENTITY: a\n{orphan}{over}"), "[d] [c] [b] [a]");
+        let over = over.replace("REQUIRES: a", "BEFORE: a");
+        check(&format!("ENTITY: a\n{orphan}{over}"), "[c] [b] [a] [d]");
+    }
+
+    #[test]
+    fn an_edge_says_what_is_taken_over() {
+        let reports = parse("ENTITY: a\nORPHAN: yes\nOWNS: unit y\nOWNS: path /a/b\nENTITY: b\nOWNS: path-tree /a\n");
+        let nodes = nodes(&reports);
+        let plan = Plan::new(&nodes).unwrap();
+        assert_eq!((plan.successors(0), plan.successors(1)), (&[1][..], &[][..]));
+        assert_eq!(plan.edges()[0].asset(&nodes), Some(&Asset::new("path", "/a/b")));
+        assert_eq!((plan.edges()[0].from, plan.edges()[0].declared_by()), (1, 0));
+    }
+
+    #[test]
+    fn a_cycle_of_the_living_is_found_from_a_late_orphan() {
+        let report = "ENTITY: a\nORPHAN: yes\nOWNS: unit x\nENTITY: b\nOWNS: unit x\nAFTER: c\nENTITY: c\nAFTER: b\n";
+        check_cycle(report, "b → c (AFTER) → b (AFTER)");
+    }
+
+    #[test]
+    fn conflicts_are_of_the_living_and_of_several() {
+        let conflicts = |report: &str| {
+            let reports = parse(report);
+            let conflicts = Plan::new(&nodes(&reports)).unwrap().conflicts;
+            conflicts.into_iter().map(|conflict| (conflict.about, conflict.owners)).collect::<Vec<_>>()
+        };
+        let unit = || Contested::Asset(Asset::new("unit", "x"));
+        let tree = |path: &str| Contested::Tree(path.into());
+        assert_eq!(conflicts("ENTITY: a\nOWNS: unit x\nOWNS: unit x\nENTITY: b\nOWNS: path x\nENTITY: c\n"), []);
+        let three = "ENTITY: a\nOWNS: unit x\nENTITY: b\nOWNS: unit x\nOWNS: unit x\nENTITY: c\nOWNS: unit x\n";
+        assert_eq!(conflicts(three), [(unit(), vec![0, 1, 2])]);
+        assert_eq!(conflicts(&three.replace("ENTITY: b", "ENTITY: b\nORPHAN: yes")), [(unit(), vec![0, 2])]);
+        let path = "ENTITY: a\nOWNS: path /x/./y/\nENTITY: b\nOWNS: path /x//y\nENTITY: c\nOWNS: path-tree /x\n";
+        assert_eq!(conflicts(path), [(Contested::Asset(Asset::new("path", "/x/y")), vec![0, 1])]);
+        let trees = "ENTITY: a\nOWNS: path-tree /x/y\nENTITY: b\nOWNS: path-tree /xy\nENTITY: c\nOWNS: path-tree /x\n\
+                     ENTITY: d\nOWNS: path-tree /x/y/z\nENTITY: e\nOWNS: path-tree /xyz\n";
+        assert_eq!(conflicts(trees), [(tree("/x/y"), vec![0, 2]), (tree("/x/y/z"), vec![0, 3])]);
+        assert_eq!(conflicts("ENTITY: a\nOWNS: path-tree /x\nOWNS: path-tree /x/y\n"), []);
+        // The first letter is the plugin.
+        assert_eq!(conflicts("ENTITY: a\nENTITY: a\n"), []);
+    }
+
+    #[test]
     fn cycles_name_their_members_and_files() {
         let report = "ENTITY: a\nENTITY: b\nSOURCE: /b\nREQUIRES: d\nENTITY: c\nSOURCE: /c\nSOURCE: /no\nBEFORE: d\nNEEDS: path /x/y\n\
                       ENTITY: d\nENTITY: e\nSOURCE: /e\nNOTIFIES: d\nPROVIDES: path /x\nSUBSCRIBES: b\n";
@@ -735,7 +797,7 @@ mod tests {
                       ENTITY: d\nORPHAN: yes\nAFTER: b\n";
         let reports = parse(report);
         let plan = Plan::new(&nodes(&reports)).unwrap();
-        assert_eq!(plan.order(), [3, 0, 1, 2]);
+        assert_eq!(plan.order(), [0, 2, 3, 1]);
         assert_eq!(plan.edges().len(), 3);
     }
 

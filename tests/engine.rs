@@ -203,3 +203,126 @@ fn what_leaves_itself_out_keeps_nobody_from_work() {
     assert_eq!(stdout_lines(&run), ["Working on x:b", "b "]);
     assert!(!root.exists("var/lib/holo/.engine"));
 }
+
+/// What an entity says that owns something and has been changed by nobody.
+const CONTENT: &str = "echo 'not changed' >&3\n";
+
+#[test]
+fn two_who_own_the_same_are_refused_with_their_files() {
+    let owner = |more: &str| {
+        format!("# OWNS: unit nginx.service\n# SOURCE: /etc/x/{more}.toml\ntouch \"$HOLO_ROOT_DIR/etc/done\"\n")
+    };
+    let (a, b) = (owner("a"), owner("b"));
+    let root =
+        scripts(&[("a", &a), ("b", &b), ("c", "# REQUIRES: x:b\ntouch \"$HOLO_ROOT_DIR/etc/done\""), ("d", CONTENT)]);
+    let message = "unit nginx.service is owned by x:a in /etc/x/a.toml and x:b in /etc/x/b.toml; neither is applied";
+    for verb in ["apply", "check"] {
+        let run = root.holo(&[verb]);
+        assert_eq!(run.status, Some(1), "{run}");
+        let skipped = ">> Skipped: requires x:b, which failed".to_owned();
+        assert_eq!(
+            lines(&run.stderr_lossy()),
+            [&*format!("!! {message}"), &*format!("!! {message}"), &skipped],
+            "{run}"
+        );
+        let run = root.holo(&[verb, "--json"]);
+        assert_eq!(ends(&run)[0], format!(r#"{{"id":"x:a","reason":"{message}","result":"failed"}}"#));
+        // The requirement is only looked at, and nothing is to be seen of it.
+        assert_eq!(root.holo(&[verb, "x:c"]).status, Some(if verb == "apply" { 1 } else { 3 }));
+    }
+    assert!(!root.exists("etc/done"));
+    for arguments in [&["scan"][..], &["scan", "-s"], &["diff"], &["graph"], &["diff", "x:b"]] {
+        let run = root.holo(arguments);
+        assert_eq!(run.status, Some(1), "{run}");
+        assert_eq!(run.stderr_lossy(), format!("!! {message}\n"), "{run}");
+    }
+    let run = root.holo(&["scan", "--json"]);
+    for id in ["x:a", "x:b"] {
+        let line = format!(r#"{{"version":1,"event":"error","id":"{id}","text":"{message}"}}"#);
+        assert!(run.stdout_lossy().lines().any(|found| found == line), "{run}");
+    }
+    for arguments in [&["scan", "x:d"][..], &["apply", "x:d"], &["diff", "x:d"]] {
+        let run = root.holo(arguments);
+        assert!(run.success() && run.stderr.is_empty(), "{run}");
+    }
+}
+
+#[test]
+fn what_two_plugins_list_is_applied_by_neither() {
+    let list = |id: &str| {
+        format!(
+            "info) printf 'MIN_API_VERSION=3\\nMAX_API_VERSION=3\\n' ;;\nscan) printf 'ENTITY: x:same\\nSOURCE: /{id}\\n'; echo ENTITY: x:{id} ;;\napply) echo \"$2\" ;;"
+        )
+    };
+    let root = root(&[("a", &list("a")), ("b", &list("b"))]);
+    let run = root.holo(&["apply"]);
+    assert_eq!(run.status, Some(1), "{run}");
+    let message = "!! x:same is listed by the plugin a in /a and the plugin b in /b; neither is applied";
+    assert_eq!(lines(&run.stderr_lossy()), [message, message]);
+    assert_eq!(
+        lines(&run.stdout_lossy()).into_iter().filter(|line| line.starts_with("x:")).collect::<Vec<_>>(),
+        ["x:a", "x:b"]
+    );
+    assert_eq!(root.holo(&["scan"]).status, Some(1));
+}
+
+/// An orphan that changes once and says so.
+const LEAVER: &str = "# ORPHAN: yes\n# ACTION: Scrubbing\n# OWNS: unit x\n
+case $1 in check) echo 'would change: would go' >&3 ;; *) echo 'changed: went' >&3 ;; esac\n";
+
+#[test]
+fn an_orphan_waits_for_who_takes_over_and_goes_only_if_that_ended_well() {
+    let heir = |does: &str| format!("# OWNS: unit x\n# AFTER: x:old\n{does}\n");
+    let run = |does: &str, arguments: &[&str]| {
+        let root = scripts(&[("new", &heir(does)), ("old", LEAVER)]);
+        let run = root.holo(&[arguments, &["--json"]].concat());
+        (run.status, ends(&run))
+    };
+    let end = |id: &str, rest: &str, result: &str| format!(r#"{{"id":"x:{id}",{rest}"result":"{result}"}}"#);
+    let went = |id: &str| format!(r#"{{"changed":["went"],"id":"x:{id}","result":"changed"}}"#);
+    let new = |result: &str| end("new", "", result);
+    assert_eq!(run("echo 'not changed' >&3", &["apply"]), (Some(0), vec![new("unchanged"), went("old")]));
+    assert_eq!(run("true", &["apply"]), (Some(0), vec![new("changed"), went("old")]));
+    let failed = end("old", r#""reason":"x:new takes over from it, which failed","#, "skipped");
+    assert_eq!(
+        run("exit 1", &["apply"]),
+        (Some(1), vec![end("new", r#""reason":"exit status 1","#, "failed"), failed])
+    );
+    let refused = end(
+        "old",
+        r#""reason":"x:new takes over from it, which is not in its desired state (--force is needed)","#,
+        "skipped",
+    );
+    let forced = r#""refused":[{"kind":"other","reason":"no"}],"#;
+    assert_eq!(
+        run("echo 'requires --force: no' >&3", &["apply"]),
+        (Some(1), vec![end("new", forced, "refused"), refused])
+    );
+    let left_out = end("old", r#""reason":"x:new takes over from it, and is left out","#, "skipped");
+    let out = end("new", r#""reason":"no","#, "skipped");
+    assert_eq!(run("echo 'skipped: no' >&3", &["apply"]), (Some(0), vec![out, left_out]));
+    let not_selected = end("old", r#""reason":"x:new takes over from it, and is not selected","#, "skipped");
+    assert_eq!(run("true", &["apply", "x:old"]), (Some(0), vec![not_selected]));
+    // Before it is done, it cannot be told what will be left to do.
+    let pending = r#"{"id":"x:new","result":"pending","would_change":["x"]}"#.to_owned();
+    assert_eq!(run("echo 'would change: x' >&3", &["check"]), (Some(3), vec![pending, end("old", "", "pending")]));
+    let go = r#"{"id":"x:old","result":"pending","would_change":["would go"]}"#.to_owned();
+    assert_eq!(run("echo 'not changed' >&3", &["check"]), (Some(3), vec![new("unchanged"), go]));
+}
+
+#[test]
+fn an_orphan_that_is_left_alone_says_so_only_if_something_is_wrong() {
+    let root = scripts(&[("new", "# OWNS: unit x\n[ ! -e \"$HOLO_ROOT_DIR/etc/broken\" ]\n"), ("old", LEAVER)]);
+    let run = root.holo(&["apply", "x:old"]);
+    assert!(run.success() && run.stdout.is_empty() && run.stderr.is_empty(), "{run}");
+    root.write("etc/broken", "");
+    let run = root.holo(&["apply"]);
+    assert_eq!(run.status, Some(1), "{run}");
+    assert_eq!(lines(&run.stderr_lossy()), ["!! exit status 1", ">> Skipped: x:new takes over from it, which failed"]);
+    let run = root.holo(&["check", "x:old", "x:new"]);
+    assert_eq!(run.status, Some(1), "{run}");
+    std::fs::remove_file(root.join("etc/broken")).unwrap();
+    let run = root.holo(&["check"]);
+    assert_eq!(lines(&run.stderr_lossy()), [">> x:new takes over from it"], "{run}");
+    assert!(root.holo(&["graph"]).stdout_lossy().contains("unit x"));
+}

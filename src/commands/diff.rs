@@ -13,10 +13,14 @@ pub(super) fn run(arguments: &Diff, desk: &mut Desk) -> Result<u8, Fatal> {
     let mut survey = survey(settings, interrupt, console)?;
     let selected = super::select(&survey.entities, &arguments.selection.selectors, console)?;
     let view = View { root: &settings.root, resources: &survey.resources };
-    let mut failed = false;
-    for (entity, _) in survey.entities.iter().zip(selected).filter(|(_, selected)| *selected) {
+    let mut failed = super::show_conflicts(&survey, &selected, console);
+    for (index, entity) in survey.entities.iter().enumerate().filter(|(index, _)| selected[*index]) {
         if console.reader_is_gone() {
             break;
+        }
+        // It has been said of it that nothing is done with it.
+        if survey.plan.conflicts_of(index).next().is_some() {
+            continue;
         }
         let Some(plugin) = survey.plugins.get_mut(entity.plugin) else { continue };
         console.turn_to(Some(entity.id().into()));

@@ -13,6 +13,7 @@ pub(super) fn run(arguments: &Graph, desk: &mut Desk) -> Result<u8, Fatal> {
     let Desk { settings, interrupt, console } = desk;
     let survey = survey(settings, interrupt, console)?;
     let selected = super::select(&survey.entities, &arguments.selection.selectors, console)?;
+    let contested = super::show_conflicts(&survey, &selected, console);
     let declarations = Declarations::of(&survey.entities);
     let draw = match arguments.format {
         Picture::Dot => graph::dot,
@@ -20,5 +21,5 @@ pub(super) fn run(arguments: &Graph, desk: &mut Desk) -> Result<u8, Fatal> {
         Picture::Svg => graph::svg,
     };
     console.raw(Stream::Stdout, draw(&declarations.nodes(&survey.entities), &survey.plan, &selected).as_bytes());
-    Ok(exit::DONE)
+    Ok(if contested { exit::FAILED } else { exit::DONE })
 }

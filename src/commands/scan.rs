@@ -13,6 +13,7 @@ pub(super) fn run(arguments: &Scan, desk: &mut Desk) -> Result<u8, Fatal> {
     let Desk { settings, interrupt, console } = desk;
     let survey = survey(settings, interrupt, console)?;
     let selected = super::select(&survey.entities, &arguments.selection.selectors, console)?;
+    let contested = super::show_conflicts(&survey, &selected, console);
     for (entity, _) in survey.entities.iter().zip(selected).filter(|(_, selected)| *selected) {
         if console.reader_is_gone() {
             break;
@@ -28,5 +29,5 @@ pub(super) fn run(arguments: &Scan, desk: &mut Desk) -> Result<u8, Fatal> {
             report::entity(console, entity);
         }
     }
-    Ok(exit::DONE)
+    Ok(if contested { exit::FAILED } else { exit::DONE })
 }

@@ -3,7 +3,8 @@
 use super::bench::{Bench, Heard, MAX_KEPT, listed, plain, quoted};
 use super::finding::Rule;
 use crate::error::{self, Fatal};
-use crate::plan::{Node, Plan};
+use crate::node::Node;
+use crate::plan::Plan;
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::report::ReportErrorKind;
 use holo_protocol::{API_VERSION_3, EntityReport};

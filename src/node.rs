@@ -1,0 +1,17 @@
+//! What a plan has to know of an entity.
+
+use bstr::BStr;
+use holo_protocol::Edges;
+
+/// What a plan has to know of an entity.
+#[derive(Clone, Copy, Debug)]
+pub struct Node<'a> {
+    /// Its ID, which another entity may have too.
+    pub id: &'a BStr,
+    /// The place of its plugin in the configuration.
+    pub plugin: usize,
+    /// What it declares.
+    pub edges: &'a Edges,
+    /// The file where it declares it, for messages; empty if there is none.
+    pub origin: &'a BStr,
+}

@@ -1,0 +1,241 @@
+//! Who alone decides about what: what more than one entity claims, and which orphans hand over to a living entity.
+//!
+//! What an entity owns is compared by kind and value. Only two kinds have a meaning beyond that: the value of `path` and `path-tree` is a
+//! path, and a `path-tree` reaches to everything below. Two living trees must not overlap. A living `path` in somebody else's living tree
+//! is for the plugins to judge, which know whether the tree really has that file; but an orphan hands over whatever overlaps.
+
+use crate::assets::{Groups, parent, path_in};
+use crate::entity::Entity;
+use crate::node::Node;
+use bstr::{BStr, BString, ByteSlice};
+use holo_protocol::Asset;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::iter;
+use std::ops::Bound;
+
+const PATH: &str = "path";
+const TREE: &str = "path-tree";
+
+/// Several living entities that claim the same thing: none of them is applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// What they claim.
+    pub about: Contested,
+    /// The entities, in their order.
+    pub owners: Vec<usize>,
+}
+
+/// What several entities claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Contested {
+    /// Their ID: several plugins list it.
+    Id,
+    /// Something that they own.
+    Asset(Asset),
+    /// Everything below this path, which they own as parts of two trees.
+    Tree(BString),
+}
+
+/// An orphan that owns something that a living entity owns by now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Succession {
+    pub(crate) orphan: usize,
+    pub(crate) successor: usize,
+    /// The index of the asset among those that the orphan owns.
+    pub(crate) owned: usize,
+}
+
+/// Who owns what among all entities.
+#[derive(Debug, Default)]
+pub(crate) struct Ownership {
+    /// By the first owner of each.
+    pub(crate) conflicts: Vec<Conflict>,
+    /// By the orphans, and no two entities twice.
+    pub(crate) successions: Vec<Succession>,
+}
+
+/// A kind, and a value in its normal form.
+type Key<'a> = (&'a BStr, Cow<'a, [u8]>);
+
+impl Ownership {
+    /// Compares what all entities own. `namesakes` has for each entity the first one of its ID.
+    pub(crate) fn new(nodes: &[Node<'_>], namesakes: &[usize]) -> Ownership {
+        let mut conflicts = same_ids(nodes, namesakes);
+        if nodes.iter().all(|node| node.edges.owns.is_empty()) {
+            return Ownership { conflicts, successions: Vec::new() };
+        }
+        let mut living = Groups::new();
+        let mut contested = Vec::new();
+        for (entity, asset) in owned(nodes, false) {
+            if living.add(key(asset), entity) != entity {
+                contested.push(asset);
+            }
+        }
+        let mut seen = HashSet::new();
+        for asset in contested.into_iter().filter(|asset| seen.insert(key(asset))) {
+            let mut owners: Vec<usize> = living.get(&key(asset)).collect();
+            owners.dedup();
+            let (kind, value) = key(asset);
+            conflicts.push(Conflict { about: Contested::Asset(Asset::new(kind, value.into_owned())), owners });
+        }
+        let paths = Paths::new(nodes);
+        conflicts.extend(paths.overlapping_trees(nodes));
+        conflicts.sort_by(|one, other| one.owners.cmp(&other.owners));
+        Ownership { conflicts, successions: successions(nodes, &living, &paths) }
+    }
+}
+
+/// What the entities own that are, or are not, orphans.
+fn owned<'a>(nodes: &[Node<'a>], orphans: bool) -> impl Iterator<Item = (usize, &'a Asset)> {
+    let entities = nodes.iter().enumerate().filter(move |(_, node)| node.edges.orphan == orphans);
+    entities.flat_map(|(entity, node)| node.edges.owns.iter().map(move |asset| (entity, asset)))
+}
+
+fn key(asset: &Asset) -> Key<'_> {
+    let value = tree(asset).or_else(|| path(asset)).unwrap_or(Cow::Borrowed(&asset.value));
+    (asset.kind.as_bstr(), value)
+}
+
+fn path(asset: &Asset) -> Option<Cow<'_, [u8]>> {
+    path_in(asset, PATH)
+}
+
+fn tree(asset: &Asset) -> Option<Cow<'_, [u8]>> {
+    path_in(asset, TREE)
+}
+
+/// Entities of different plugins that have the same ID. Orphans are about to go, and what they have left is their plugin's affair.
+fn same_ids(nodes: &[Node<'_>], namesakes: &[usize]) -> Vec<Conflict> {
+    let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (entity, &first) in namesakes.iter().enumerate().filter(|(entity, first)| entity != *first) {
+        groups.entry(first).or_insert_with(|| vec![first]).push(entity);
+    }
+    let living = |owners: Vec<usize>| owners.into_iter().filter(|&owner| !nodes[owner].edges.orphan).collect();
+    let groups = groups.into_values().map(living);
+    let of_several = |owners: &Vec<usize>| owners.iter().any(|&owner| nodes[owner].plugin != nodes[owners[0]].plugin);
+    groups.filter(of_several).map(|owners| Conflict { about: Contested::Id, owners }).collect()
+}
+
+/// The living owners of paths and trees, sorted by path.
+struct Paths<'a> {
+    paths: BTreeMap<Cow<'a, [u8]>, Vec<usize>>,
+    trees: BTreeMap<Cow<'a, [u8]>, Vec<usize>>,
+}
+
+impl<'a> Paths<'a> {
+    /// Nothing is sorted where no tree is owned.
+    fn new(nodes: &[Node<'a>]) -> Paths<'a> {
+        let mut paths = Paths { paths: BTreeMap::new(), trees: BTreeMap::new() };
+        if nodes.iter().flat_map(|node| &node.edges.owns).any(|asset| asset.kind == TREE) {
+            for (entity, asset) in owned(nodes, false) {
+                if let Some(path) = path(asset) {
+                    paths.paths.entry(path).or_default().push(entity);
+                } else if let Some(tree) = tree(asset) {
+                    paths.trees.entry(tree).or_default().push(entity);
+                }
+            }
+        }
+        paths
+    }
+
+    /// Trees in other entities' trees, each with the nearest one around it: so there are not more conflicts than trees.
+    fn overlapping_trees(&self, nodes: &[Node<'a>]) -> Vec<Conflict> {
+        if self.trees.len() < 2 {
+            return Vec::new();
+        }
+        let conflict = |(entity, asset): (usize, &Asset)| {
+            let tree = tree(asset)?;
+            let other = self.trees_around(&tree).find(|&other| other != entity)?;
+            let owners = vec![entity.min(other), entity.max(other)];
+            Some(Conflict { about: Contested::Tree(tree.into_owned().into()), owners })
+        };
+        owned(nodes, false).filter_map(conflict).collect()
+    }
+
+    /// The owners of trees around a path.
+    fn trees_around(&self, path: &[u8]) -> impl Iterator<Item = usize> {
+        ancestors(path).filter_map(|path| self.trees.get(path)).flatten().copied()
+    }
+}
+
+/// Everything that contains a path, from its parent on.
+fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    iter::successors(parent(path), |path| parent(path))
+}
+
+/// The owners of everything below a path.
+fn below<'m>(map: &'m BTreeMap<Cow<'_, [u8]>, Vec<usize>>, path: &[u8]) -> impl Iterator<Item = usize> + 'm {
+    let prefix = if path == b"/" { path.to_owned() } else { [path, b"/"].concat() };
+    let from = (Bound::Included(&prefix[..]), Bound::Unbounded);
+    let entries: Vec<&Vec<usize>> = map
+        .range::<[u8], _>(from)
+        .take_while(|(path, _)| path.starts_with(&prefix))
+        .map(|(_, owners)| owners)
+        .collect();
+    entries.into_iter().flatten().copied()
+}
+
+fn successions(nodes: &[Node<'_>], living: &Groups<Key<'_>>, paths: &Paths<'_>) -> Vec<Succession> {
+    let mut successions = Vec::new();
+    let orphans = nodes.iter().enumerate().filter(|(_, node)| node.edges.orphan);
+    for (orphan, node) in orphans {
+        let mut seen = HashSet::new();
+        for (owned, asset) in node.edges.owns.iter().enumerate() {
+            let mut successors: Vec<usize> = living.get(&key(asset)).collect();
+            if let Some(path) = path(asset) {
+                successors
+                    .extend(paths.trees.get(&path).into_iter().flatten().copied().chain(paths.trees_around(&path)));
+            } else if let Some(tree) = tree(asset) {
+                let within = paths.paths.get(&tree).into_iter().flatten().copied().chain(below(&paths.paths, &tree));
+                successors.extend(within.chain(paths.trees_around(&tree)).chain(below(&paths.trees, &tree)));
+            }
+            let new = successors.into_iter().filter(|&successor| seen.insert(successor));
+            successions.extend(new.map(|successor| Succession { orphan, successor, owned }));
+        }
+    }
+    successions
+}
+
+impl Conflict {
+    /// What is wrong, with all entities and their files.
+    #[must_use]
+    pub fn describe(&self, entities: &[Entity]) -> String {
+        let owners: Vec<&Entity> = self.owners.iter().filter_map(|&owner| entities.get(owner)).collect();
+        let end = if owners.len() == 2 { "; neither is applied" } else { "; none of them is applied" };
+        let files = |entity: &Entity| {
+            let sources = entity.report().sources;
+            if sources.is_empty() { String::new() } else { format!(" in {}", bstr::join(", ", sources).as_bstr()) }
+        };
+        let named = |entity: &&Entity| format!("{}{}", entity.id(), files(entity));
+        let by_plugin = |entity: &&Entity| format!("the plugin {}{}", entity.plugin_id(), files(entity));
+        match &self.about {
+            Contested::Id => {
+                let id = owners.first().map(|entity| entity.id()).unwrap_or_default();
+                format!("{id} is listed by {}{end}", listed(owners.iter().map(by_plugin)))
+            }
+            Contested::Asset(Asset { kind, value }) => {
+                format!("{kind} {value} is owned by {}{end}", listed(owners.iter().map(named)))
+            }
+            Contested::Tree(path) => {
+                format!("{TREE} {path} is owned by {}{end}", listed(owners.iter().map(named)))
+            }
+        }
+    }
+}
+
+/// `a, b and c`
+fn listed(items: impl Iterator<Item = String>) -> String {
+    let mut items: Vec<String> = items.collect();
+    let last = items.pop().unwrap_or_default();
+    if items.is_empty() { last } else { format!("{} and {last}", items.join(", ")) }
+}
+
+/// The conflicts of each entity that has any.
+pub(crate) fn by_owner(conflicts: &[Conflict]) -> HashMap<usize, Vec<usize>> {
+    let mut by_owner: HashMap<usize, Vec<usize>> = HashMap::new();
+    for (index, conflict) in conflicts.iter().enumerate() {
+        conflict.owners.iter().for_each(|&owner| by_owner.entry(owner).or_default().push(index));
+    }
+    by_owner
+}
