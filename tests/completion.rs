@@ -217,7 +217,7 @@ fn main() -> ExitCode {
     trials.push(trial(name, &needs, move || check(&SHELLS[0], &cases)));
     let needs = [Need::Program("bash")];
     trials.push(trial("bash is told what stands after the last word break", &needs, bash_replies));
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    holo_testing::require::run(&Arguments::from_args(), trials)
 }
 
 fn root() -> ScratchRoot {

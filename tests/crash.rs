@@ -159,7 +159,7 @@ fn main() -> ExitCode {
         &[Need::Program("strace")],
         refresh_everywhere,
     ));
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    holo_testing::require::run(&Arguments::from_args(), trials)
 }
 
 fn kill_everywhere(story: &Story, victim: Victim) {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::ops::Range;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use bstr::{BString, ByteSlice, ByteVec};
@@ -10,10 +11,10 @@ use holo::diff::{Content, Side, render};
 use holo_testing::{Need, ScratchRoot, trial};
 use libtest_mimic::{Arguments, Failed, Trial};
 
-fn main() {
+fn main() -> ExitCode {
     let mut trials: Vec<Trial> = cases().into_iter().map(Case::into_trial).collect();
     trials.extend(BATCHES.iter().map(Batch::trial));
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+    holo_testing::require::run(&Arguments::from_args(), trials)
 }
 
 /// Makes a root from which git finds neither a configuration nor a repository.

@@ -53,7 +53,7 @@ fn main() -> ExitCode {
         let name = format!("{}: any system call of {} may fail", story.name, story.plugin);
         trials.push(trial_of(&name, needs, || fail_everywhere(story)));
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    holo_testing::require::run(&Arguments::from_args(), trials)
 }
 
 fn kill_everywhere(story: &Story) {

@@ -454,7 +454,7 @@ fn warnings_of_the_run_are_lines() {
 #[test]
 fn an_interrupted_run_says_so() {
     let root = hooks()
-        .resource("hooks/reload", "# subscribes file:/etc/a\nkill -TERM \"$(ps -o ppid= \"$PPID\")\"\nsleep 30\n");
+        .resource("hooks/reload", "# subscribes file:/etc/a\nkill -TERM \"$(sed -n 's/^PPid:[[:blank:]]*//p' \"/proc/$PPID/status\")\"\nsleep 30\n");
     let lines = lines(&root, &["apply"], 143);
     assert_eq!(only(&lines, "summary", "error"), "interrupted by signal 15");
     assert_eq!(only(&lines, "summary", "tally")["changed"], 2);

@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         ("a_signal_ends_it", a_signal_ends_it),
     ];
     trials.extend(cases.map(|(name, test)| Trial::test(name, test)));
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    holo_testing::require::run(&Arguments::from_args(), trials)
 }
 
 /// Fails unless it holds, with all that there is to know.

@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         assert!(!scenarios.is_empty(), "there are no scenarios");
         topics.iter().chain(&scenarios).try_for_each(|folder| says_what_it_is_about(folder))
     }));
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    holo_testing::require::run(&Arguments::from_args(), trials)
 }
 
 /// The folders in a folder, in the order of their names; without those that a run leaves behind.

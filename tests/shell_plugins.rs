@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     trials.extend(unprivileged());
     trials.extend(by_hand());
     trials.push(trial("python/a_life", &[Need::Program("python3")], a_life_in_python));
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    holo_testing::require::run(&Arguments::from_args(), trials)
 }
 
 /// A root for one of the plugins in shell.

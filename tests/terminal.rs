@@ -43,7 +43,7 @@ fn main() -> ExitCode {
             Ok(())
         })
     });
-    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
+    holo_testing::require::run(&Arguments::from_args(), trials.into())
 }
 
 fn progress(plugin: &str) {

@@ -73,7 +73,7 @@ fn main() -> ExitCode {
             story();
             Ok(())
         });
-    libtest_mimic::run(&Arguments::from_args(), vec![story]).exit_code()
+    holo_testing::require::run(&Arguments::from_args(), vec![story])
 }
 
 fn story() {

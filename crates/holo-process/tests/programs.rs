@@ -2,9 +2,9 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says by panicking what is wrong")]
 
 use holo_process::{Ended, Error, Identity, Program, Status, Stream, prepare};
+use holo_testing::processes::{Signal, is_running, members, parent, send, wait_until_gone};
 use holo_testing::{Need, trial_of};
 use libtest_mimic::Arguments;
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
         ("what is let finish is ended when it takes too long", &[], never_finishes),
     ];
     let trials = stories.map(|(name, needs, test)| trial_of(name, needs, test));
-    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
+    holo_testing::require::run(&Arguments::from_args(), trials.into())
 }
 
 fn shell(script: &str) -> Program {
@@ -95,32 +95,6 @@ fn not_started(program: &Program) -> String {
     match program.run(|_, bytes| panic!("it said {bytes:?}")) {
         Err(Error::NotStarted(reason) | Error::NotFound(reason)) => reason,
         other => panic!("{other:?}"),
-    }
-}
-
-/// Whether there is such a process, and it is no zombie.
-fn lives(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
-}
-
-/// The processes of a group.
-fn members(leader: u32) -> Vec<u32> {
-    let processes =
-        fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
-    let is_member = |pid: &u32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(2)?.parse().ok()) == Some(leader)
-    };
-    processes.filter(is_member).collect()
-}
-
-#[track_caller]
-fn dies(pid: u32) {
-    let end = Instant::now() + LONG;
-    while lives(pid) {
-        assert!(Instant::now() < end, "{pid} lives on");
-        sleep(Duration::from_millis(10));
     }
 }
 
@@ -247,7 +221,7 @@ fn asked_to_end() {
     // A shell may tell of others that it has seen end.
     assert!(lines.contains(&"asked"), "{seen}");
     assert_eq!(ended.failure().unwrap(), "timed out after 2s");
-    dies(number(lines[0]));
+    wait_until_gone(number(lines[0]));
 }
 
 fn killed() {
@@ -257,7 +231,7 @@ fn killed() {
     assert_eq!(ended.status, Status::Signaled { signal: 9, core_dumped: false });
     assert_eq!(ended.timed_out, Some(READY));
     assert!(!ended.held_open || seen.lines().count() >= 2);
-    seen.lines().map(number).for_each(dies);
+    seen.lines().map(number).for_each(wait_until_gone);
 }
 
 fn late_but_well() {
@@ -286,8 +260,8 @@ fn held_open() {
         let (ended, seen) = run(program.linger(linger));
         assert_eq!((ended.code(), ended.held_open), (Some(3), true));
         let sleeper = number(seen.lines().nth(1).unwrap());
-        assert!(lives(sleeper));
-        Program::new("kill").arg(sleeper.to_string()).output().unwrap();
+        assert!(is_running(sleeper));
+        send(sleeper, Signal::TERM);
     }
     let (ended, seen) = run(shell("(sleep 0.1; echo late) & echo early").linger(LONG));
     assert_eq!((ended.held_open, &*seen), (false, "early\nlate\n"));
@@ -295,9 +269,9 @@ fn held_open() {
 
 fn daemon() {
     let seen = said("sleep 600 >/dev/null 2>&1 & echo $!");
-    assert!(lives(number(&seen)));
-    Program::new("kill").arg(seen.trim()).output().unwrap();
-    dies(number(&seen));
+    assert!(is_running(number(&seen)));
+    send(number(&seen), Signal::TERM);
+    wait_until_gone(number(&seen));
 }
 
 fn said_last() {
@@ -383,7 +357,7 @@ fn too_much() {
     let mut program = shell(&format!("echo $$ >{}; yes", file.display()));
     let error = program.capture_limit(100_000).output().unwrap_err().to_string();
     assert_eq!(error, "/bin/sh printed more than 100000 bytes");
-    dies(number(&fs::read_to_string(file).unwrap()));
+    wait_until_gone(number(&fs::read_to_string(file).unwrap()));
 }
 
 fn tail() {
@@ -514,7 +488,7 @@ fn caller(arguments: Vec<String>) -> ExitCode {
 
 /// Runs a caller of these scripts, sends it a signal when each has said its number, and tells how it ended, whether their processes lived on
 /// at that time, and what was said after the numbers.
-fn interrupted(signal: &str, scripts: &[&str]) -> (Ended, Vec<u32>, Vec<bool>, String) {
+fn interrupted(signal: Signal, scripts: &[&str]) -> (Ended, Vec<u32>, Vec<bool>, String) {
     let mut program = Program::new(std::env::current_exe().unwrap());
     program.arg(CALLER).args(scripts).timeout(LONG);
     let mut seen = Vec::new();
@@ -529,40 +503,38 @@ fn interrupted(signal: &str, scripts: &[&str]) -> (Ended, Vec<u32>, Vec<bool>, S
             let whole = &seen[..seen.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1)];
             if !is_sent && numbers(whole).len() == scripts.len() {
                 is_sent = true;
-                let child = fs::read_to_string(format!("/proc/{}/stat", numbers(whole)[0])).unwrap();
-                let caller = child.rsplit_once(") ").unwrap().1.split(' ').nth(1).unwrap().to_owned();
-                Program::new("kill").args([OsStr::new(signal), OsStr::new(&caller)]).output().unwrap();
+                send(parent(numbers(whole)[0]).unwrap(), signal);
             }
         })
         .unwrap();
     let numbers = numbers(&seen);
-    let alive = numbers.iter().map(|&number| lives(number)).collect();
+    let alive = numbers.iter().map(|&number| is_running(number)).collect();
     let rest = String::from_utf8(seen).unwrap().lines().filter(|line| line.parse::<u32>().is_err()).collect();
     (ended, numbers, alive, rest)
 }
 
 fn caller_asked() {
-    for (signal, number) in [("-TERM", 15), ("-INT", 2), ("-HUP", 1)] {
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let sleeper = "echo $$; sleep 600 & sleep 601; echo never";
         let (ended, numbers, alive, rest) = interrupted(signal, &[sleeper, sleeper]);
-        assert_eq!(ended.status, Status::Signaled { signal: number, core_dumped: false });
+        assert_eq!(ended.status, Status::Signaled { signal: signal.as_raw(), core_dumped: false });
         assert_eq!((alive, &*rest), (vec![false, false], ""));
         // Of the groups, nothing is left either, though what a shell has put in the background ignores SIGINT.
-        numbers.into_iter().flat_map(members).for_each(dies);
+        numbers.into_iter().flat_map(members).for_each(wait_until_gone);
     }
 }
 
 fn caller_insists() {
     let stubborn = "trap '' TERM; echo $$; while :; do sleep 600; done";
-    let (ended, _, alive, rest) = interrupted("-TERM", &[stubborn]);
+    let (ended, _, alive, rest) = interrupted(Signal::TERM, &[stubborn]);
     assert_eq!(ended.status, Status::Signaled { signal: 15, core_dumped: false });
     assert_eq!((alive, &*rest), (vec![false], ""));
 }
 
 fn caller_killed() {
-    let (ended, numbers, ..) = interrupted("-KILL", &["echo $$; sleep 600 & wait", "echo $$; exec sleep 601"]);
+    let (ended, numbers, ..) = interrupted(Signal::KILL, &["echo $$; sleep 600 & wait", "echo $$; exec sleep 601"]);
     assert_eq!(ended.status, Status::Signaled { signal: 9, core_dumped: false });
-    numbers.into_iter().for_each(dies);
+    numbers.into_iter().for_each(wait_until_gone);
 }
 
 fn let_finish() {

@@ -11,6 +11,7 @@ pub mod disturb;
 mod error;
 mod files;
 pub mod overlay;
+pub mod processes;
 pub mod random;
 pub mod require;
 pub mod scenario;

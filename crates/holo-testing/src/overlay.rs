@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use bstr::BString;
@@ -21,7 +22,8 @@ use crate::spawn::{self, Group};
 use crate::{Run, binaries};
 
 /// The needs of a test with an overlay, for [`trial`](crate::trial()).
-pub const NEEDS: &[Need] = &[Need::Root, Need::Program("unshare"), Need::Program("nsenter"), Need::Program("mount")];
+pub const NEEDS: &[Need] =
+    &[Need::Root, Need::Program("unshare"), Need::Program("nsenter"), Need::Program("mount"), Need::Overlay];
 
 /// The search path for programs inside.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -48,6 +50,31 @@ exec unshare --pid --fork --kill-child --root=root sh -ec "$KEEP"
 /// The first process inside: it ends with the test, as its input does, and everything else inside with it. What dies there unattended is
 /// reaped by the kernel, since the signal is ignored.
 const KEEP: &str = r#"mount -t proc proc /proc; trap '' CHLD; echo ready; exec cat"#;
+
+/// Returns whether a process can have mounts of its own. Only the first call tries it.
+pub(crate) fn mounts_can_be_made() -> bool {
+    static CAN: OnceLock<bool> = OnceLock::new();
+    *CAN.get_or_init(|| succeeds("unshare", &["--mount", "true"]))
+}
+
+/// Returns whether an [`Overlay`] can be made. Only the first call tries it.
+pub(crate) fn can_be_made() -> bool {
+    static CAN: OnceLock<bool> = OnceLock::new();
+    *CAN.get_or_init(|| {
+        tempfile::tempdir().is_ok_and(|directory| {
+            let assemble = format!("KEEP=:\n{ASSEMBLE}");
+            let directory = directory.path().as_os_str();
+            let arguments = ["--mount", "sh", "-ec", &assemble, "sh"].map(OsStr::new);
+            succeeds("unshare", &[&arguments[..], &[directory]].concat())
+        })
+    })
+}
+
+fn succeeds(program: &str, arguments: &[impl AsRef<OsStr>]) -> bool {
+    let mut command = spawn::command(program);
+    command.args(arguments).env_clear().env("PATH", PATH).env("LC_ALL", "C").stdin(Stdio::null());
+    capture(command, Path::new(program), Duration::from_secs(20)).is_ok_and(|(run, ended)| ended && run.success())
+}
 
 /// Puts stdin into a file.
 const PUT: &str = r#"mkdir -p "$(dirname "$1")"; rm -f "$1"; cat >"$1"; chmod "$2" "$1""#;

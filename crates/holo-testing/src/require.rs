@@ -1,10 +1,19 @@
 //! Tests that need more than the workspace offers: skipped visibly, or made to fail.
 
+use std::collections::BTreeMap;
 use std::env;
-use std::path::Path;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::{Arguments, Failed, Trial};
 use rustix::fs::{Access, XattrFlags, access};
+use rustix::process::getppid;
+
+use crate::error::{Context, IoError};
+use crate::{binaries, overlay};
 
 /// With this variable set and not empty, a test whose needs are not met fails instead of being skipped.
 pub const REQUIRE_ALL: &str = "HOLO_TEST_REQUIRE_ALL";
@@ -20,6 +29,12 @@ pub enum Need {
     Path(&'static str),
     /// ACLs and other extended attributes where temporary files are.
     ExtendedAttributes,
+    /// A mount namespace to do anything in. In a chroot whose `/` is not a mount point, root cannot have one.
+    Mounts,
+    /// An [`Overlay`](crate::Overlay) of this machine. Not every kernel and container lets root make one.
+    Overlay,
+    /// Control groups that can be made, as for a system that boots.
+    ControlGroups,
 }
 
 impl Need {
@@ -31,7 +46,18 @@ impl Need {
             Self::Root => rustix::process::geteuid().is_root(),
             Self::Path(path) => Path::new(path).exists(),
             Self::ExtendedAttributes => has_extended_attributes(),
+            Self::Mounts => overlay::mounts_can_be_made(),
+            Self::Overlay => overlay::can_be_made(),
+            Self::ControlGroups => ["", "systemd", "unified"].iter().any(|hierarchy| {
+                let hierarchy = Path::new("/sys/fs/cgroup").join(hierarchy);
+                hierarchy.join("cgroup.procs").exists() && access(&hierarchy, Access::WRITE_OK).is_ok()
+            }),
         }
+    }
+
+    /// Whether finding out takes a process, which is no use where something simpler is missing already.
+    fn is_tried(self) -> bool {
+        matches!(self, Self::Mounts | Self::Overlay)
     }
 
     fn name(self) -> &'static str {
@@ -39,6 +65,9 @@ impl Need {
             Self::Program(name) | Self::Path(name) => name,
             Self::Root => "root",
             Self::ExtendedAttributes => "extended attributes",
+            Self::Mounts => "mounts of its own",
+            Self::Overlay => "an overlay of /",
+            Self::ControlGroups => "control groups of its own",
         }
     }
 }
@@ -60,8 +89,68 @@ fn has_extended_attributes() -> bool {
 /// Names the needs that are not met, as in `git, root`, or returns `None` if all are.
 #[must_use]
 pub fn missing(needs: &[Need]) -> Option<String> {
-    let missing: Vec<_> = needs.iter().filter(|need| !need.is_met()).map(|need| need.name()).collect();
+    let names = |tried: bool| -> Vec<&str> {
+        let needs = needs.iter().filter(|need| need.is_tried() == tried && !need.is_met());
+        needs.map(|need| need.name()).collect()
+    };
+    let missing = Some(names(false)).filter(|missing| !missing.is_empty()).unwrap_or_else(|| names(true));
     (!missing.is_empty()).then(|| missing.join(", "))
+}
+
+/// What the tests that this process leaves out need, and how many there are of each.
+static LEFT_OUT: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
+/// Where the processes of a run of `cargo test` add that up, beside the binaries.
+const LEFT_OUT_FILE: &str = "left-out";
+
+/// Runs tests, and ends with a line that says how many have been left out so far, and what they need.
+///
+/// `cargo test` starts one process for each file of tests, and has no summary of its own. Its processes have it as their parent, so they
+/// can tell which numbers belong to the same run: the last of these lines is about all tests.
+#[must_use]
+pub fn run(arguments: &Arguments, trials: Vec<Trial>) -> ExitCode {
+    let conclusion = libtest_mimic::run(arguments, trials);
+    let here = std::mem::take(&mut *LEFT_OUT.lock().unwrap_or_else(PoisonError::into_inner));
+    // A part of the tests is no occasion for a summary.
+    if conclusion.num_filtered_out == 0 && conclusion.num_ignored > 0 && !arguments.list {
+        let total =
+            binaries::directory().and_then(|directory| add_up(&directory.join(LEFT_OUT_FILE), &run_id(), &here));
+        let total = total.unwrap_or(here);
+        // Whoever has closed stdout does not read it.
+        let _ = writeln!(io::stdout(), "{}\n", summary(&total));
+    }
+    conclusion.exit_code()
+}
+
+/// Adds to the numbers that the file has of the run with this ID.
+fn add_up(path: &Path, run: &str, here: &BTreeMap<String, u64>) -> Result<BTreeMap<String, u64>, IoError> {
+    let mut total = here.clone();
+    // The first line names the run; what another one has left is of no interest.
+    let before = fs::read_to_string(path).unwrap_or_default();
+    if let Some(lines) = before.strip_prefix(run) {
+        for (count, need) in lines.lines().filter_map(|line| line.split_once(' ')) {
+            *total.entry(need.to_owned()).or_default() += count.parse::<u64>().unwrap_or_default();
+        }
+    }
+    let lines: String = total.iter().map(|(need, count)| format!("{count} {need}\n")).collect();
+    let new = PathBuf::from(format!("{}.{}", path.display(), std::process::id()));
+    fs::write(&new, format!("{run}{lines}")).context("write", &new)?;
+    fs::rename(&new, path).context("rename", &new)?;
+    Ok(total)
+}
+
+/// Returns a line that stands for the parent of this process, and for no other that had or will have its number.
+fn run_id() -> String {
+    let parent = getppid().map_or(0, |parent| parent.as_raw_nonzero().get());
+    let stat = fs::read_to_string(format!("/proc/{parent}/stat")).unwrap_or_default();
+    let begun = stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(19)).unwrap_or_default();
+    format!("{parent} {begun}\n")
+}
+
+fn summary(left_out: &BTreeMap<String, u64>) -> String {
+    let number: u64 = left_out.values().sum();
+    let tests = if number == 1 { "test" } else { "tests" };
+    let needs: Vec<_> = left_out.iter().map(|(need, count)| format!("{need} ({count})")).collect();
+    format!("Left out so far in this run: {number} {tests}, which need {}", needs.join("; "))
 }
 
 /// Makes a test that is skipped unless its needs are met. Its name then says what it needs.
@@ -75,7 +164,11 @@ pub fn trial(name: &str, needs: &[Need], test: impl FnOnce() -> Result<(), Faile
         Some(missing) if required => {
             Trial::test(name, move || Err(format!("needs {missing}, and {REQUIRE_ALL} is set").into()))
         }
-        Some(missing) => Trial::test(format!("{name} (needs {missing})"), test).with_ignored_flag(true),
+        Some(missing) => {
+            let trial = Trial::test(format!("{name} (needs {missing})"), test).with_ignored_flag(true);
+            *LEFT_OUT.lock().unwrap_or_else(PoisonError::into_inner).entry(missing).or_default() += 1;
+            trial
+        }
     }
 }
 
@@ -103,6 +196,24 @@ mod tests {
         );
         let is_root = rustix::process::geteuid().is_root();
         assert_eq!(missing(&[Need::Root]).is_none(), is_root);
+    }
+
+    #[test]
+    fn the_files_of_one_run_are_added_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("left-out");
+        let numbers = |pairs: &[(&str, u64)]| pairs.iter().map(|&(need, count)| (need.to_owned(), count)).collect();
+        let first: BTreeMap<String, u64> = numbers(&[("git", 2), ("an overlay of /", 1)]);
+        assert_eq!(add_up(&path, "1 10\n", &first).unwrap(), first);
+        let total = add_up(&path, "1 10\n", &numbers(&[("git", 1), ("strace", 4)])).unwrap();
+        assert_eq!(total, numbers(&[("an overlay of /", 1), ("git", 3), ("strace", 4)]));
+        let expected = "Left out so far in this run: 8 tests, which need an overlay of / (1); git (3); strace (4)";
+        assert_eq!(summary(&total), expected);
+        // The number of a process may be used again.
+        assert_eq!(add_up(&path, "1 11\n", &numbers(&[("git", 1)])).unwrap(), numbers(&[("git", 1)]));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        assert_eq!(run_id(), run_id());
+        assert!(run_id().split_whitespace().all(|word| word.parse::<u64>().is_ok()), "{}", run_id());
     }
 
     #[test]

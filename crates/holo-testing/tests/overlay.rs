@@ -22,7 +22,7 @@ fn main() -> ExitCode {
             Ok(())
         })
     });
-    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
+    holo_testing::require::run(&Arguments::from_args(), trials.into())
 }
 
 fn keeps_to_itself() {

@@ -41,7 +41,7 @@ fn main() -> ExitCode {
         let name = format!("{}: the plugin may be killed at any system call", story.name);
         trials.push(trial_of(&name, disturb::NEEDS, move || kill_everywhere(story)));
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    holo_testing::require::run(&Arguments::from_args(), trials)
 }
 
 fn version_1() -> Vec<u8> {

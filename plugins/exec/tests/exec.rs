@@ -3,12 +3,13 @@
 
 use holo_process::{Ended, Program};
 use holo_testing::overlay::{NEEDS, Overlay};
+use holo_testing::processes::{Signal, is_running, parent, send, wait_until_gone};
 use holo_testing::{Need, binaries::built, trial_of};
 use libtest_mimic::Arguments;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What it proves, what it needs, and how.
 type Story = (&'static str, &'static [Need], fn());
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
         ("the examples of the man page do what it says", NEEDS, examples),
     ];
     let trials = stories.map(|(name, needs, test)| trial_of(name, needs, test));
-    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
+    holo_testing::require::run(&Arguments::from_args(), trials.into())
 }
 
 /// The plugin, called by hand for the real root: the commands here are harmless.
@@ -125,21 +126,6 @@ impl Bench {
 
     fn check(&self) -> Outcome {
         self.run(&self.plugin("check"), |_| {})
-    }
-}
-
-/// Whether there is such a process, and it is no zombie.
-fn lives(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
-}
-
-#[track_caller]
-fn dies(pid: u32) {
-    let end = Instant::now() + LONG;
-    while lives(pid) {
-        assert!(Instant::now() < end, "{pid} lives on");
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -253,7 +239,7 @@ fn timeout() {
         assert!(outcome.said.ends_with(": timed out after 2s\n") && !outcome.succeeded(), "{outcome:?}");
         let pids = numbers(&outcome.said);
         assert_eq!(pids.len(), 2, "{outcome:?}");
-        pids.into_iter().for_each(dies);
+        pids.into_iter().for_each(wait_until_gone);
     }
     let polite = Bench::new(
         "shell = true\ncommand = 'trap \"echo cleaned up; exit 0\" TERM; while :; do sleep 0.05; done'\ntimeout = '1s'",
@@ -376,23 +362,21 @@ fn guards() {
 fn signal() {
     let bench = Bench::new("shell = true\ncommand = 'sleep 600 & echo $!; echo $$; wait; echo never'\nretries = 9");
     for (signal, status) in
-        [("-TERM", "signal: terminated"), ("-INT", "signal: interrupt"), ("-KILL", "signal: killed")]
+        [(Signal::TERM, "signal: terminated"), (Signal::INT, "signal: interrupt"), (Signal::KILL, "signal: killed")]
     {
         let mut is_sent = false;
         let outcome = bench.run(&bench.plugin("apply"), |said| {
             if let ([_, shell], false) = (&numbers(said)[..], is_sent) {
                 is_sent = true;
-                let stat = fs::read_to_string(format!("/proc/{shell}/stat")).unwrap();
-                let plugin = stat.rsplit_once(") ").unwrap().1.split(' ').nth(1).unwrap().to_owned();
-                Program::new("kill").args([signal, &plugin]).output().unwrap();
+                send(parent(*shell).unwrap(), signal);
             }
         });
         assert_eq!(outcome.ended.failure().as_deref(), Some(status), "{outcome:?}");
         assert!(!outcome.said.contains("never") && !outcome.said.contains("trying"), "{outcome:?}");
-        if signal != "-KILL" {
-            assert!(!lives(numbers(&outcome.said)[1]), "the shell has ended before the plugin");
+        if signal != Signal::KILL {
+            assert!(!is_running(numbers(&outcome.said)[1]), "the shell has ended before the plugin");
         }
-        numbers(&outcome.said).into_iter().for_each(dies);
+        numbers(&outcome.said).into_iter().for_each(wait_until_gone);
     }
 }
 

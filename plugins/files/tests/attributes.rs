@@ -48,7 +48,7 @@ fn main() -> ExitCode {
         ),
         trial_of("holes stay holes", &[], holes),
     ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    holo_testing::require::run(&Arguments::from_args(), trials)
 }
 
 fn root() -> ScratchRoot {

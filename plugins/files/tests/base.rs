@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         trial_of("a target that others may write to is copied", &[], writable),
         trial_of("an edit after a kill is no edit of the base", disturb::NEEDS, killed),
     ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    holo_testing::require::run(&Arguments::from_args(), trials)
 }
 
 fn root() -> ScratchRoot {

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         ("the same under version 3", &[], version_3),
     ];
     let trials = stories.into_iter().map(|(name, needs, test)| trial_of(name, needs, test));
-    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+    holo_testing::require::run(&Arguments::from_args(), trials.collect())
 }
 
 fn root() -> ScratchRoot {

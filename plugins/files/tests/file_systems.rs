@@ -25,10 +25,14 @@ fn main() -> ExitCode {
             &[Need::Root, Need::Program("setpriv")],
             no_rights,
         ),
-        trial_of("a read-only file system is left as it is", &[Need::Root, Need::Program("unshare")], read_only),
-        trial_of("a full disk keeps the old file", &[Need::Root, Need::Program("unshare")], full_disk),
+        trial_of(
+            "a read-only file system is left as it is",
+            &[Need::Root, Need::Program("unshare"), Need::Mounts],
+            read_only,
+        ),
+        trial_of("a full disk keeps the old file", &[Need::Root, Need::Program("unshare"), Need::Mounts], full_disk),
     ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    holo_testing::require::run(&Arguments::from_args(), trials)
 }
 
 fn root() -> ScratchRoot {

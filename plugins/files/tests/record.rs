@@ -73,7 +73,7 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // They spend their time waiting for clocks.
     arguments.test_threads.get_or_insert(16);
-    libtest_mimic::run(&arguments, trials).exit_code()
+    holo_testing::require::run(&arguments, trials)
 }
 
 /// A root with two targets and their resource files.

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         trial_of("rpm judges random pairs as we do", &[Need::Program("rpm")], against_rpm),
         trial_of("vercmp judges random pairs as we do", &[Need::Program("vercmp")], against_vercmp),
     ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    holo_testing::require::run(&Arguments::from_args(), trials)
 }
 
 fn vectors() {

@@ -2,9 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use holo_process::{Ended, Program};
+use holo_testing::processes::{Signal, is_running, parent, send, wait_until_gone};
 use holo_testing::{Run, ScratchRoot, binaries::built};
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Nothing here takes so long.
 const LONG: Duration = Duration::from_secs(60);
@@ -38,38 +39,10 @@ fn apply(root: &ScratchRoot, mut seen: impl FnMut(&str)) -> (Ended, String) {
     (ended.unwrap(), said)
 }
 
-/// Whether there is such a process, and it is no zombie.
-fn lives(pid: u32) -> bool {
-    stat(pid).is_some_and(|fields| !["Z", "X"].contains(&&*fields[0]))
-}
-
-/// What the system says of a process: its state, its parent, …
-fn stat(pid: u32) -> Option<Vec<String>> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    Some(stat.rsplit_once(") ")?.1.split(' ').map(str::to_owned).collect())
-}
-
-fn parent(pid: u32) -> u32 {
-    stat(pid).unwrap()[1].parse().unwrap()
-}
-
-#[track_caller]
-fn dies(pid: u32) {
-    let end = Instant::now() + LONG;
-    while lives(pid) {
-        assert!(Instant::now() < end, "{pid} lives on");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 /// What stands behind a word, if the line has arrived whole.
 fn number_after(said: &str, word: &str) -> Option<u32> {
     let (line, _) = said.split_once(word)?.1.split_once('\n')?;
     line.trim().parse().ok()
-}
-
-fn kill(signal: &str, pid: u32) {
-    Program::new("kill").args([signal.to_owned(), pid.to_string()]).output().unwrap();
 }
 
 #[test]
@@ -90,18 +63,18 @@ fn what_a_script_says_is_seen_at_once() {
 #[test]
 fn a_signal_ends_the_scripts_too() {
     let script = "sleep 600 & echo \"sleeps $!\"; echo \"script $$\"; wait; echo never";
-    for (signal, status) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
+    for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         for root in [root(&[("a", script), ("b", script)]), as_version_3(root(&[("a", script), ("b", script)]))] {
             let mut is_sent = false;
             let (ended, said) = apply(&root, |said| {
                 if let (Some(script), false) = (number_after(said, "script "), is_sent) {
                     is_sent = true;
-                    kill(signal, parent(parent(script)));
+                    send(parent(parent(script).unwrap()).unwrap(), signal);
                 }
             });
             assert_eq!(ended.code(), Some(status), "{said}");
-            assert!(!lives(number_after(&said, "script ").unwrap()), "{said}");
-            dies(number_after(&said, "sleeps ").unwrap());
+            assert!(!is_running(number_after(&said, "script ").unwrap()), "{said}");
+            wait_until_gone(number_after(&said, "sleeps ").unwrap());
             assert!(!said.contains("never") && !said.contains("script:b"), "{said}");
             assert_eq!(fs::read_dir(root.join("tmp")).unwrap().count(), 0);
         }
@@ -116,13 +89,13 @@ fn a_script_does_not_outlive_a_plugin_that_is_killed() {
     let (ended, said) = apply(&root, |said| {
         if let (Some(script), false) = (number_after(said, "script "), is_sent) {
             is_sent = true;
-            kill("-KILL", parent(script));
+            send(parent(script).unwrap(), Signal::KILL);
         }
     });
     assert_eq!(ended.code(), Some(1), "{said}");
     assert!(said.contains("!! signal: killed\n") && said.contains("the next one\n"), "{said}");
-    dies(number_after(&said, "script ").unwrap());
-    dies(number_after(&said, "sleeps ").unwrap());
+    wait_until_gone(number_after(&said, "script ").unwrap());
+    wait_until_gone(number_after(&said, "sleeps ").unwrap());
 }
 
 #[test]

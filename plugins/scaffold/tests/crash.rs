@@ -39,7 +39,7 @@ fn main() -> ExitCode {
             },
         ));
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    holo_testing::require::run(&Arguments::from_args(), trials)
 }
 
 fn kill_everywhere(story: &Story) {

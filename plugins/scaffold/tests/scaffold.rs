@@ -51,7 +51,7 @@ fn main() -> ExitCode {
         ("the examples of the man page", &[], man_page),
     ];
     let trials = stories.map(|(name, needs, test)| trial_of(name, needs, test));
-    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
+    holo_testing::require::run(&Arguments::from_args(), trials.into())
 }
 
 /// A root with one scaffold, `/etc/app` from `app/`, and these keys beside.

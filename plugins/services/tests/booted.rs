@@ -14,7 +14,7 @@ mod troubles;
 use holo_testing::overlay::{NEEDS_TO_BOOT, Overlay};
 use holo_testing::trial;
 use host::Host;
-use libtest_mimic::{Arguments, Conclusion, Trial};
+use libtest_mimic::{Arguments, Trial};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -29,9 +29,9 @@ fn main() -> ExitCode {
         troubles::without_systemd(&Host::new(Overlay::new()));
         Ok(())
     }));
-    let conclusion: Conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
+    let code = holo_testing::require::run(&Arguments::from_args(), trials);
     drop(shared);
-    conclusion.exit_code()
+    code
 }
 
 fn told((name, story): Story, shared: Arc<Mutex<Option<Host>>>) -> Trial {

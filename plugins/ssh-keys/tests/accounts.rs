@@ -23,7 +23,7 @@ fn main() -> ExitCode {
             Ok(())
         })
     });
-    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
+    holo_testing::require::run(&Arguments::from_args(), trials.into())
 }
 
 /// Runs a script as root of a system like this one that has the plugin, a key file for `jane`, and a user of that name.

@@ -44,7 +44,7 @@ fn main() -> ExitCode {
             Ok(())
         })
     });
-    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
+    holo_testing::require::run(&Arguments::from_args(), trials.into())
 }
 
 /// The key in the victims' files, and by what it is known: nobody may see either.

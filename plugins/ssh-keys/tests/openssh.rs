@@ -20,7 +20,7 @@ fn main() -> ExitCode {
             Ok(())
         }),
     ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    holo_testing::require::run(&Arguments::from_args(), trials)
 }
 
 /// A root in which there is a key set to be read. OpenSSH shows letters as letters only where the locale has them.

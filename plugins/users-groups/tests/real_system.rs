@@ -41,7 +41,7 @@ fn main() -> ExitCode {
             Ok(())
         })
     });
-    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
+    holo_testing::require::run(&Arguments::from_args(), trials.into())
 }
 
 /// A system on which this is defined.

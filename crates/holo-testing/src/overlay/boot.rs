@@ -18,6 +18,8 @@ pub const NEEDS_TO_BOOT: &[Need] = &[
     Need::Program("mount"),
     Need::Program("systemd-nspawn"),
     Need::Program("systemctl"),
+    Need::Overlay,
+    Need::ControlGroups,
 ];
 
 /// The time limit for booting; it takes a fraction of a second on an idle machine.

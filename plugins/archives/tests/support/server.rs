@@ -117,7 +117,7 @@ impl Server {
 
     /// A server with a certificate of its own making.
     pub(crate) fn with_tls(handler: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Server {
-        let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let certified = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der()));
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(provider)
@@ -158,8 +158,7 @@ impl Server {
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
-        let host = if self.scheme == "https" { "localhost" } else { "127.0.0.1" };
-        format!("{}://{host}:{}{path}", self.scheme, self.port)
+        format!("{}://127.0.0.1:{}{path}", self.scheme, self.port)
     }
 
     /// All requests so far.

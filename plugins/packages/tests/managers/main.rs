@@ -12,5 +12,5 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let trials = [apt::trials(), pacman::trials(), rpm::trials(), system::trials()];
-    libtest_mimic::run(&Arguments::from_args(), trials.into_iter().flatten().collect()).exit_code()
+    holo_testing::require::run(&Arguments::from_args(), trials.into_iter().flatten().collect())
 }

@@ -88,7 +88,15 @@ fn examples(system: &Overlay) {
             block.split(".Ed").next().unwrap().split_once('\n').unwrap().1.replace("\\e", "\\").replace("\\-", "-")
         })
         .collect();
-    // The packages have the names and versions of Debian's, and nothing in them.
+    // The machine may have these packages itself, in whatever version.
+    let installed =
+        system.must("dpkg-query -W -f '${db:Status-Status} ${Package}\\n' nginx apache2 redis 2>/dev/null || :");
+    let installed = installed.to_string();
+    let names: Vec<_> = installed.lines().filter_map(|line| line.strip_prefix("installed ")).collect();
+    if !names.is_empty() {
+        system.must(&format!("apt-get -qy --allow-change-held-packages purge {} >/dev/null", names.join(" ")));
+    }
+    // Those here have the names and versions of Debian's, and nothing in them.
     for package in ["nginx 1.22.1-9", "apache2 2.4.57-2", "redis 5:7.0.11-1", "redis 5:7.0.15-1"] {
         system.must(&format!("R=/srv sh /srv/build-deb.sh make {package}"));
     }

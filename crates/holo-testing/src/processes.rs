@@ -1,0 +1,96 @@
+//! Processes as the kernel shows them in `/proc`. No program is called for that: a minimal system has neither `ps` nor `kill`.
+
+use std::fs;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+pub use rustix::process::Signal;
+use rustix::process::{Pid, kill_process};
+
+use crate::scratch::fail;
+
+/// The longest time that [`wait_until_gone`] waits.
+const LIMIT: Duration = Duration::from_secs(60);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Returns whether there is such a process, and it is not a zombie.
+#[must_use]
+pub fn is_running(pid: u32) -> bool {
+    status_fields(pid).is_some_and(|fields| fields.first().is_some_and(|state| state != "Z" && state != "X"))
+}
+
+/// Returns the parent of a process, unless there is no such process.
+#[must_use]
+pub fn parent(pid: u32) -> Option<u32> {
+    status_fields(pid)?.get(1)?.parse().ok()
+}
+
+/// Returns the processes of a group, zombies included.
+#[must_use]
+pub fn members(group: u32) -> Vec<u32> {
+    let is_member = |pid: &u32| {
+        status_fields(*pid).is_some_and(|fields| fields.get(2).and_then(|leader| leader.parse().ok()) == Some(group))
+    };
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_member).collect()
+}
+
+/// Waits until a process is gone.
+///
+/// # Panics
+///
+/// If it still runs after a minute.
+#[track_caller]
+pub fn wait_until_gone(pid: u32) {
+    let end = Instant::now() + LIMIT;
+    while is_running(pid) {
+        if Instant::now() > end {
+            fail(&format!("process {pid} still runs"));
+        }
+        sleep(LOOK_AGAIN);
+    }
+}
+
+/// Sends a signal to a process.
+///
+/// # Panics
+///
+/// If that is not possible, as when there is no such process.
+#[track_caller]
+pub fn send(pid: u32, signal: Signal) {
+    let process = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let sent = process.ok_or(rustix::io::Errno::SRCH).and_then(|process| kill_process(process, signal));
+    if let Err(error) = sent {
+        fail(&format!("cannot send {signal:?} to process {pid}: {error}"));
+    }
+}
+
+/// The fields of `/proc/PID/stat` from the third on: state, parent, process group, ….
+fn status_fields(pid: u32) -> Option<Vec<String>> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the program's name in parentheses, and may hold blanks and parentheses.
+    Some(stat.rsplit_once(") ")?.1.split(' ').map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spawn::{Group, command};
+
+    #[test]
+    fn a_process_has_a_parent_a_group_and_an_end() {
+        let mut sleeper = command("sleep");
+        sleeper.arg("600");
+        let mut group = Group::start(sleeper).unwrap();
+        let pid = group.id();
+        assert!(is_running(pid));
+        assert_eq!(parent(pid), Some(std::process::id()));
+        assert_eq!(members(pid), [pid]);
+        send(pid, Signal::TERM);
+        wait_until_gone(pid);
+        // Until it is waited for, it is a zombie.
+        assert_eq!((is_running(pid), parent(pid)), (false, Some(std::process::id())));
+        assert!(group.wait(LIMIT).unwrap().is_some());
+        assert_eq!((parent(pid), members(pid).len()), (None, 0));
+    }
+}
