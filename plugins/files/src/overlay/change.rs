@@ -87,7 +87,7 @@ impl Change {
     pub(crate) fn stage_base(&mut self, image: &Image, layout: &Layout) -> Result<()> {
         layout.create_staging_folder()?;
         image.write_to(&layout.staged_base(&self.path))?;
-        self.keeps_base = true;
+        (self.keeps_base, self.shares_base) = (true, false);
         Ok(())
     }
 

@@ -28,13 +28,16 @@ fn try_check(entity: &FileEntity, host: &Host, output: &mut Output<'_>) -> Resul
     }
     // Where nothing is known of the package manager, an apply says so; there is nothing to be found beside the target.
     let distribution = Distribution::of(host.system().os_release());
-    if !matches!(distribution, Distribution::Unknown(_)) && !distribution.leaves_alone(&target)? {
-        return would(format!("would take the new version beside {shown} as its base"));
-    }
-    let current = Image::load(&target)?;
+    let waiting = distribution.peek(&target)?;
+    let target = waiting.as_ref().map_or(&target, |(_, current)| current);
+    let current = Image::load(target)?;
     let known_base = Image::load(&layout.base(&entity.path))?;
     let Some(base) = known_base.or_else(|| current.clone()) else { return Err(Unmanageable::WrongType.into()) };
     let Some(current) = current else { return Ok(Verdict::NeedsForce(ForceTo::Restore)) };
+    let base = match &waiting {
+        Some((stock, _)) => Image::load(stock)?.ok_or(Unmanageable::WrongType)?,
+        None => base,
+    };
     // An apply that was killed may have come as far as its intent; the next one takes it from there.
     let intent = Image::load(&layout.intent(&entity.path))?;
     if intent.map_or(Ok(false), |intent| current.equals(&intent))? {
@@ -44,11 +47,16 @@ fn try_check(entity: &FileEntity, host: &Host, output: &mut Output<'_>) -> Resul
     let desired = desired::evaluate(entity, &base, &layout, output)?;
     let is_desired = current.equals(&desired.image);
     desired.clean_up();
-    if is_desired? {
-        Ok(Verdict::InDesiredState)
-    } else if is_ours(&current, provisioned.as_ref(), &[&base])? {
-        would(format!("would write {shown}"))
-    } else {
-        Ok(Verdict::NeedsForce(ForceTo::Overwrite))
+    let is_desired = is_desired?;
+    let mut changes = Vec::new();
+    if waiting.is_some() {
+        changes.push(format!("would take the new version beside {shown} as its base"));
     }
+    if !is_desired {
+        if !is_ours(&current, provisioned.as_ref(), &base)? {
+            return Ok(Verdict::NeedsForce(ForceTo::Overwrite));
+        }
+        changes.push(format!("would write {shown}"));
+    }
+    Ok(if changes.is_empty() { Verdict::InDesiredState } else { Verdict::WouldChange(changes) })
 }

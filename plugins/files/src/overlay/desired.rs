@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 
-/// The mode of a file that takes a symlink's place: a symlink has none to take over.
+/// The mode of a file that takes a symlink's place: that of every symlink, less the usual umask.
 const MODE_AFTER_SYMLINK: u32 = 0o755;
 
 /// An image that is wanted, and what was written on the way to it.
@@ -46,28 +46,26 @@ pub(crate) fn evaluate(
     let first = entity.resources.iter().rposition(|resource| resource.kind == Kind::Plain).unwrap_or(0);
     let mut desired = Desired { image: base.clone(), scratch: Vec::new() };
     for (index, resource) in entity.resources.iter().enumerate().skip(first) {
-        let content = match resource.kind {
-            Kind::Plain => plain_content(resource, layout),
-            Kind::Script => {
+        let image = match resource.kind {
+            Kind::Plain => plain_content(resource, layout).map(|content| laid_over(&desired.image, content)),
+            Kind::Script | Kind::Template => {
                 let result = layout.script_result(&entity.path, index);
                 desired.scratch.push(result.clone());
-                script_content(entity, resource, &desired.image, &result, layout, output)
-            }
-            Kind::Template => {
-                let result = layout.script_result(&entity.path, index);
-                desired.scratch.push(result.clone());
-                template_content(entity, resource, &desired.image, &result, layout, output)
+                let make = if resource.kind == Kind::Script { script_content } else { template_content };
+                resolved(entity, &desired.image, layout).and_then(|input| {
+                    let content = make(entity, resource, &input, &result, layout, output)?;
+                    Ok(laid_over(&input, content))
+                })
             }
         };
-        match content {
-            Ok(content) => desired.image.content = content,
+        match image {
+            Ok(image) => desired.image = image,
             Err(error) => {
                 desired.clean_up();
                 return Err(error);
             }
         }
     }
-    desired.image = laid_over(base, desired.image.content);
     Ok(desired)
 }
 
@@ -101,13 +99,13 @@ fn missing(place: &Place) -> PathError {
 fn script_content(
     entity: &FileEntity,
     resource: &Resource,
-    so_far: &Image,
+    input: &Image,
     result: &Place,
     layout: &Layout,
     output: &mut Output<'_>,
 ) -> Result<Content, NotEvaluated> {
     let program = entity.shown_resource(resource);
-    let input = input_of(entity, so_far, layout)?;
+    let input = open_input(input)?;
     let written = result.create()?;
     process::filter(&program, input, written, output)
         .map_err(|reason| NotEvaluated(format!("execution of {} failed: {reason}", program.display())))?;
@@ -117,11 +115,11 @@ fn script_content(
     Ok(image.content)
 }
 
-/// What the template renders to, with the content so far as `input`.
+/// What the template renders to, with the content so far as its `input`.
 fn template_content(
     entity: &FileEntity,
     resource: &Resource,
-    so_far: &Image,
+    input: &Image,
     result: &Place,
     layout: &Layout,
     output: &mut Output<'_>,
@@ -138,7 +136,7 @@ fn template_content(
         read.map(|_| text)
     };
     let template = text(place.open_if_file()?.ok_or_else(|| missing(&place))?, "it")?;
-    let input = text(input_of(entity, so_far, layout)?, "the content so far")?;
+    let input = text(open_input(input)?, "the content so far")?;
     let scope = serde_json::Map::from_iter([("input".to_owned(), input.into())]);
     let rendered = Templates::new(entity.knowledge()).render(&name, &template, &scope);
     entity.knowledge().take_warnings().iter().for_each(|warning| output.warning(warning.to_string()));
@@ -149,21 +147,9 @@ fn template_content(
     Ok(image.content)
 }
 
-/// What a program or template shall read; of a symlink, what it points to.
-fn input_of(entity: &FileEntity, so_far: &Image, layout: &Layout) -> Result<File, NotEvaluated> {
-    let source = place_of_input(entity, so_far, layout)?;
-    match source.open_if_file()? {
-        Some(input) => Ok(input),
-        None if source.exists()? => Err(Unmanageable::WrongType.into()),
-        None => Err(missing(&source).into()),
-    }
-}
-
-fn place_of_input(entity: &FileEntity, so_far: &Image, layout: &Layout) -> Result<Place, NotEvaluated> {
-    let target = match &so_far.content {
-        Content::File { place, .. } => return Ok(place.clone()),
-        Content::Symlink(target) => target,
-    };
+/// The file that a program or template shall read, be it that which a symlink leads to. What becomes of it has its mode and owner.
+fn resolved(entity: &FileEntity, so_far: &Image, layout: &Layout) -> Result<Image, NotEvaluated> {
+    let Content::Symlink(target) = &so_far.content else { return Ok(so_far.clone()) };
     if !so_far.is_trusted() {
         let shown = entity.shown_target().display().to_string();
         return Err(NotEvaluated(format!(
@@ -173,5 +159,14 @@ fn place_of_input(entity: &FileEntity, so_far: &Image, layout: &Layout) -> Resul
     let target = bstr::ByteSlice::to_path_lossy(&target[..]).into_owned();
     let from_target =
         if target.is_absolute() { target } else { entity.path.parent().unwrap_or(Path::new("/")).join(target) };
-    Ok(layout.target(&from_target).followed()?)
+    let linked = layout.target(&from_target);
+    let image = Image::load(&linked.followed()?)?;
+    Ok(image.ok_or_else(|| PathError::missing("stat", entity.shown_from_root(&from_target)))?)
+}
+
+fn open_input(input: &Image) -> Result<File, NotEvaluated> {
+    match &input.content {
+        Content::File { place, .. } => Ok(place.open()?),
+        Content::Symlink(_) => Err(Unmanageable::WrongType.into()),
+    }
 }

@@ -114,7 +114,11 @@ impl FileEntity {
     }
 
     pub(crate) fn shown_target(&self) -> PathBuf {
-        self.host.below_root(&self.path)
+        self.shown_from_root(&self.path)
+    }
+
+    pub(crate) fn shown_from_root(&self, path: &Path) -> PathBuf {
+        self.host.below_root(path)
     }
 
     pub(crate) fn shown_resource(&self, resource: &Resource) -> PathBuf {

@@ -82,8 +82,8 @@ fn try_prepare(
     };
     let provisioned = Image::load(&layout.provisioned(&entity.path))?;
 
-    let found_base = match (&known_base, &current) {
-        (Some(base), _) => base.clone(),
+    let found_base = match (known_base, &current) {
+        (Some(base), _) => base,
         (None, Some(current)) => {
             change.stage_found_base(current, layout)?;
             current.clone()
@@ -95,7 +95,7 @@ fn try_prepare(
     }
     let base = match stock {
         Some(stock) => take_stock(stock, entity, layout, output, change)?,
-        None => found_base.clone(),
+        None => found_base,
     };
 
     let desired = desired::evaluate(entity, &base, layout, output)?;
@@ -106,7 +106,7 @@ fn try_prepare(
     if let Some(current) = &current
         && !mode.force
         && !is_desired
-        && !is_ours(current, provisioned.as_ref(), &[&found_base, &base])?
+        && !is_ours(current, provisioned.as_ref(), &base)?
     {
         return Ok(Applied::NeedsForce(ForceTo::Overwrite));
     }
@@ -141,17 +141,9 @@ fn take_stock(
     Ok(image)
 }
 
-/// Whether the target is as we wrote it, or, if we never did, as it was found: then no work of a person's is lost.
-pub(crate) fn is_ours(current: &Image, provisioned: Option<&Image>, bases: &[&Image]) -> Result<bool, NotEvaluated> {
-    if let Some(provisioned) = provisioned {
-        return Ok(current.equals(provisioned)?);
-    }
-    for base in bases {
-        if current.equals(base)? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+/// Whether the target is as we wrote it or, if we never did, as its base: then no work of a person's is lost.
+pub(crate) fn is_ours(current: &Image, provisioned: Option<&Image>, base: &Image) -> Result<bool, NotEvaluated> {
+    Ok(current.equals(provisioned.unwrap_or(base))?)
 }
 
 fn equals(image: Option<&Image>, other: &Image) -> Result<bool, NotEvaluated> {

@@ -33,6 +33,20 @@ impl Distribution {
         }
     }
 
+    /// Looks for a new stock file without moving anything: where it is, and where what was the target before is.
+    pub(crate) fn peek(&self, target: &Place) -> Result<Option<(Place, Place)>> {
+        let suffixes = self.suffixes();
+        if let [saved, _] = suffixes {
+            let saved = target.with_suffix(saved);
+            if saved.is_file_or_symlink()? && target.is_file_or_symlink()? {
+                return Ok(Some((target.clone(), saved)));
+            }
+        }
+        let Some(suffix) = suffixes.last() else { return Ok(None) };
+        let stock = target.with_suffix(suffix);
+        Ok(stock.is_file_or_symlink()?.then(|| (stock, target.clone())))
+    }
+
     /// What package managers append to the names of saved targets, if they do, and of new stock files.
     fn suffixes(&self) -> &'static [&'static str] {
         match self {
@@ -88,15 +102,11 @@ fn beside(target: &Place, suffix: &str) -> Result<Option<Stock>> {
 fn swapped_or_beside(target: &Place, saved_suffix: &str, stock_suffix: &str) -> Result<Option<Stock>> {
     let saved = target.with_suffix(saved_suffix);
     let stock = target.with_suffix(stock_suffix);
-    if !saved.is_file_or_symlink()? {
+    // Where the target is missing a person has deleted it, for we never leave it so; what was saved earlier is none of our business.
+    if !saved.is_file_or_symlink()? || !target.is_file_or_symlink()? {
         return beside(target, stock_suffix);
     }
-    if target.is_file_or_symlink()? {
-        give_second_name(target, &stock)?;
-    } else if !stock.is_file_or_symlink()? {
-        // A person has deleted the target; what was saved earlier is none of our business.
-        return Ok(None);
-    }
+    give_second_name(target, &stock)?;
     // From here on the stock file is safe. If a crash left it so, only this is to do.
     saved.rename_to(target)?;
     Durability::Each.sync([], [target])?;
