@@ -3,5 +3,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    holo_process::serve_if_asked();
     holo::run(std::env::args_os())
 }

@@ -3,6 +3,7 @@
 pub mod handshake;
 pub mod process;
 mod processes;
+pub mod running;
 mod session;
 
 use crate::error::Fatal;

@@ -32,7 +32,7 @@ fn set(names: &[&str]) -> BTreeSet<String> {
 
 #[test]
 fn dependencies_point_one_way() {
-    assert_eq!(depends_on("Cargo.toml"), set(&["holo-facts", "holo-protocol", "holo-testing"]));
+    assert_eq!(depends_on("Cargo.toml"), set(&["holo-facts", "holo-process", "holo-protocol", "holo-testing"]));
     assert_eq!(depends_on("crates/holo-protocol/Cargo.toml"), set(&[]));
     assert_eq!(depends_on("crates/holo-testing/Cargo.toml"), set(&[]));
     assert_eq!(depends_on("crates/holo-process/Cargo.toml"), set(&[]));

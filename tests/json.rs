@@ -409,7 +409,7 @@ fn a_run_that_cannot_begin_says_why() {
         ("no configuration", ScratchRoot::new(), &["apply"], 255, "cannot parse configuration: open "),
         ("resources", files().holorc(shell_plugin("hooks")), &["check"], 255, "cannot open "),
         ("selector", files(), &["apply", "one", "file:/etc/a", "two"], 255, "Unrecognized argument: two"),
-        ("lock", files().file("run/holo.pid", "1\n"), &["apply"], 255, "Cannot create lock file "),
+        ("lock", files().file("run/holo.pid", "0\n"), &["apply"], 255, "Cannot create lock file "),
         ("cycle", hooks().resource("hooks/round", "# requires hook:round\n"), &["diff"], 255, "cycle"),
         (
             "generator",

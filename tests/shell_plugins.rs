@@ -383,9 +383,20 @@ fn wait_for(child: &mut Child) -> Option<i32> {
 // Locks.
 
 fn locks() -> Vec<Trial> {
-    let cases: [Case; 2] =
-        [("second_apply_is_refused", second_apply_is_refused), ("left_by_a_killed_apply", left_by_a_killed_apply)];
-    cases.into_iter().map(|(name, test)| Trial::test(format!("locks/{name}"), test)).collect()
+    let cases: [Case; 5] = [
+        ("second_apply_is_refused", second_apply_is_refused),
+        ("left_by_a_killed_apply", left_by_a_killed_apply),
+        ("plugins_of_a_killed_apply_are_waited_for", survivors_are_waited_for),
+        ("plugins_of_a_killed_apply_are_not_waited_for_without_end", survivors_are_named),
+        ("programs_of_a_killed_plugin_are_waited_for", programs_of_survivors_are_waited_for),
+    ];
+    let mut trials: Vec<Trial> =
+        cases.into_iter().map(|(name, test)| Trial::test(format!("locks/{name}"), test)).collect();
+    let container = [Need::Root, Need::Program("unshare")];
+    trials.push(trial("locks/process_1_of_a_container_is_ourselves", &container, own_number_is_no_obstacle));
+    trials.push(trial("locks/daemons_are_not_waited_for", &[Need::Program("setsid")], daemons_are_not_waited_for));
+    trials.push(trial("locks/whose_number_it_is_by_now", &[Need::Program("sleep")], numbers_are_given_again));
+    trials
 }
 
 /// Starts an apply that stays, does something beside it, and ends it by the signal.
@@ -422,6 +433,133 @@ fn left_by_a_killed_apply() -> Result<(), Failed> {
     let run = root.holo(&["apply"]);
     ensure(run.success() && run.stderr.starts_with(b">> "), "should take the lock over with a warning", &run)?;
     ensure(!root.exists("run/holo.pid"), "should give the lock back", &run)
+}
+
+/// Writes into etc/log who begins and who ends, and is left behind meanwhile.
+const WORKS: &str = r#"
+scan) echo 'ENTITY: demo:a'; echo 'ENTITY: demo:b' ;;
+apply) cd "$HOLO_ROOT_DIR"
+    echo "begin $2" >>etc/log; echo $$ >>run/left-behind; sleep 1; echo "end $2" >>etc/log ;;
+"#;
+
+/// Starts an apply, and kills it when a plugin or program has noted its number.
+fn kill_apply(root: &ScratchRoot) -> Result<(), Failed> {
+    let mut holo = command(root, &["apply"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let has_begun = wait_until(|| !left_behind(root).is_empty());
+    kill_process(Pid::from_child(&holo), Signal::KILL).unwrap();
+    holo.wait().unwrap();
+    if has_begun { Ok(()) } else { Err("the apply does not begin".into()) }
+}
+
+fn survivors_are_waited_for() -> Result<(), Failed> {
+    let root = root_of(WORKS);
+    kill_apply(&root)?;
+    let run = root.holo(&["apply"]);
+    ensure(run.success(), "should apply in the end", &run)?;
+    let says = run.stderr.starts_with(b">> Waiting: process ")
+        && run.stderr.contains_str(" was killed, and what it had started is still at work: process ");
+    ensure(says, "should say what it waits for", &run)?;
+    ensure(run.stderr.contains_str("(holo-demo)\n>> Taking over lock file "), "should name the plugin", &run)?;
+    let pairs = "begin demo:a\nend demo:a\nbegin demo:a\nend demo:a\nbegin demo:b\nend demo:b\n";
+    ensure(root.read("etc/log") == pairs, &format!("nothing should run side by side\n{}", root.read("etc/log")), &run)?;
+    ensure(!root.exists("run/holo.pid"), "should give the lock back", &run)
+}
+
+fn survivors_are_named() -> Result<(), Failed> {
+    let root = root_with("broken").resource("broken/stays", "");
+    kill_apply(&root)?;
+    let began = Instant::now();
+    let run = root.holo(&["apply"]);
+    ensure(run.status == Some(255) && began.elapsed() < PATIENCE, "should be refused in time", &run)?;
+    let child = left_behind(&root)[0];
+    let says = format!("what it had started is still at work: process {} (sleep)\n", child.as_raw_nonzero());
+    let refusal = run.stderr.find("!! Cannot create lock file ").map(|at| &run.stderr[at..]);
+    ensure(refusal.is_some_and(|text| text.contains_str(&says)), &format!("should say: {says}"), &run)?;
+    kill_process(child, Signal::KILL).unwrap();
+    fs::remove_file(root.join("usr/share/holo/broken/stays")).unwrap();
+    let run = root.holo(&["apply"]);
+    ensure(run.success() && !root.exists("run/holo.pid"), "should apply afterwards", &run)
+}
+
+fn programs_of_survivors_are_waited_for() -> Result<(), Failed> {
+    let ticks = "trap '' TERM; echo $PPID >>run/left-behind\n\
+                 for i in 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0; do echo $$ >>etc/log; sleep 0.1; done\n";
+    let root = ScratchRoot::new()
+        .binary(built("holo"))
+        .plugin("run-scripts")
+        .script("usr/share/holo/run-scripts/a", format!("#!/bin/sh\n{ticks}"))
+        .time_limit(PATIENCE);
+    kill_apply(&root)?;
+    left_behind(&root).into_iter().for_each(|plugin| kill_process(plugin, Signal::KILL).unwrap());
+    let run = root.holo(&["apply"]);
+    ensure(run.success(), "should apply in the end", &run)?;
+    let log = root.read("etc/log");
+    let mut runs: Vec<&[u8]> = log.lines().collect();
+    runs.dedup();
+    ensure(runs.len() == 2, &format!("one script after the other\n{log}"), &run)
+}
+
+fn daemons_are_not_waited_for() -> Result<(), Failed> {
+    let root = root_of(
+        r#"
+scan) echo 'ENTITY: demo:a'; echo 'ENTITY: demo:b' ;;
+apply) cd "$HOLO_ROOT_DIR"
+    # One that is a daemon in every respect, and one that is left in the background by somebody who has ended.
+    setsid sleep 60 >/dev/null 2>&1 3>&- & echo $! >>run/daemons
+    [ "$2" = demo:b ] || { sleep 60 >/dev/null 2>&1 3>&- & echo $! >>run/daemons; }
+    [ "$2" = demo:a ] || { echo $$ >>run/left-behind; sleep 1; } ;;
+"#,
+    );
+    kill_apply(&root)?;
+    let began = Instant::now();
+    let run = root.holo(&["apply"]);
+    let took = began.elapsed();
+    let daemons = root.read("run/daemons");
+    let daemons = daemons.to_str_lossy();
+    let mut daemons = daemons.lines().map(|number| Pid::from_raw(number.parse().unwrap()).unwrap());
+    let all_live = daemons.all(|daemon| kill_process(daemon, Signal::KILL).is_ok());
+    ensure(
+        run.success() && took < Duration::from_secs(5),
+        &format!("should wait for the plugin alone: {took:?}"),
+        &run,
+    )?;
+    ensure(all_live, "nobody should end the daemons", &run)
+}
+
+fn own_number_is_no_obstacle() -> Result<(), Failed> {
+    let root = root_of("scan) echo 'ENTITY: demo:a' ;;\napply) cat \"$HOLO_ROOT_DIR/run/holo.pid\" ;;");
+    let root = root.file("run/holo.pid", "1\n");
+    let holo = built("holo").display().to_string();
+    let run = root.run("unshare", &["--pid", "--fork", "--mount-proc", &holo, "apply"]);
+    ensure(run.success() && run.stdout.ends_with(b"\n1\n\n"), "should apply as process 1", &run)?;
+    ensure(run.stderr.starts_with(b">> Taking over lock file "), "should say so", &run)?;
+    ensure(!root.exists("run/holo.pid"), "should give the lock back", &run)
+}
+
+fn numbers_are_given_again() -> Result<(), Failed> {
+    let root = root_of("scan) echo 'ENTITY: demo:a' ;;\napply) ;;").dir("bin");
+    let sleep = root.run("sh", &["-c", "command -v sleep"]);
+    fs::copy(sleep.stdout_lossy().trim(), root.join("bin/holo")).unwrap();
+    for (program, is_respected) in [("bin/holo", true), ("sleep", false)] {
+        let program = if is_respected { root.join(program) } else { program.into() };
+        #[expect(clippy::disallowed_methods, reason = "its number is wanted while it runs")]
+        let mut other = Command::new(program).arg("60").spawn().unwrap();
+        let content = format!("{}\n", other.id());
+        root.write("run/holo.pid", &content);
+        let run = root.holo(&["apply"]);
+        let left = root.exists("run/holo.pid").then(|| root.read("run/holo.pid"));
+        other.kill().unwrap();
+        other.wait().unwrap();
+        if is_respected {
+            ensure(run.status == Some(255), "another holo should be respected", &run)?;
+            ensure(run.stderr.contains_str("/run/holo.pid: file exists\nThis usually means"), "should say why", &run)?;
+            ensure(left.is_some_and(|left| left == content), "should not touch the lock", &run)?;
+            fs::remove_file(root.join("run/holo.pid")).unwrap();
+        } else {
+            ensure(run.success() && left.is_none(), "anybody else does not hold it", &run)?;
+        }
+    }
+    Ok(())
 }
 
 // Streams.

@@ -6,7 +6,7 @@ use crate::cli::Apply;
 use crate::entity::Entity;
 use crate::error::Fatal;
 use crate::exit;
-use crate::lock::{Lock, LockError};
+use crate::lock::{self, Lock, LockError};
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
 use crate::report::line::Tally;
@@ -40,10 +40,17 @@ pub(super) fn run(arguments: &Apply, desk: &mut Desk) -> Result<u8, Fatal> {
 
 fn walk(arguments: &Apply, desk: &mut Desk) -> Result<Tally, Fatal> {
     let Desk { settings, interrupt, console } = desk;
+    lock::wait_for_survivors(&settings.root.lock(), interrupt, |survivors| {
+        console.warning(format!("Waiting: {survivors}"));
+        console.end_paragraph();
+        console.flush();
+    })?;
+    // It is given back when the sessions of the plugins have ended.
+    let _lock;
     let mut survey = survey(settings, interrupt, console)?;
     let selected = super::select(&survey.entities, &arguments.selection.selectors, console)?;
     let flawed = survey.is_flawed && arguments.selection.selectors.is_empty();
-    let _lock = acquire(&settings.root.lock(), console)?;
+    _lock = acquire(&settings.root.lock(), console)?;
     let mut refreshes = Refreshes::load(&settings.root)?;
     if survey.is_complete {
         let ids: HashSet<&BStr> = survey.entities.iter().map(Entity::id).collect();
@@ -73,7 +80,7 @@ fn acquire(path: &std::path::Path, console: &mut Console) -> Result<Lock, Fatal>
 
 fn refused(error: &LockError, console: &mut Console) -> Fatal {
     console.error(error.to_string());
-    if error.exists {
+    if error.is_held() {
         console.hint("This usually means that another instance of Holo is currently running.");
         console.hint("If not, you can try to delete the lock file manually.");
     }

@@ -1,5 +1,6 @@
 //! The one place that starts processes.
 
+use super::running;
 use crate::error::{self, Fatal};
 use crate::interrupt::Interrupt;
 use command_fds::{CommandFdExt, FdMapping};
@@ -132,6 +133,7 @@ impl Program<'_> {
             command.fd_mappings(vec![mapping]).map_err(io::Error::other)?;
         }
         let mut child = command.spawn()?;
+        running::began(child.id());
         // The command holds the write ends of the pipes: while it lives, they never come to their ends.
         drop(command);
         let requests = child.stdin.take();
@@ -341,7 +343,7 @@ impl Process {
             interrupt.check()?;
         }
         let status = self.child.wait();
-        self.running = false;
+        self.has_ended();
         status.map_err(|error| Fatal::CouldNotRun(format!("cannot wait for a plugin: {}", words::reason(&error))))
     }
 
@@ -384,7 +386,12 @@ impl Process {
         }
         self.kill_group();
         let _ = self.child.wait();
+        self.has_ended();
+    }
+
+    fn has_ended(&mut self) {
         self.running = false;
+        running::ended(self.child.id());
     }
 
     /// Kills what there is of the group. Its number is nobody else's as long as the process was not waited for.

@@ -4,12 +4,13 @@
 //! signals that ask for our end and passes them on first; and a process watches whose only input is a pipe from us, for a kill leaves no
 //! time for anything.
 
-use crate::launcher::{self, OURSELVES};
+use crate::launcher::{self, WATCH};
 use crate::program::Program;
+use crate::watcher::Watcher;
 use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::io::{self, PipeWriter, Write};
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +44,7 @@ struct Leader {
 enum Guard {
     None,
     Incomplete,
-    Watched { pipe: PipeWriter, watcher: Child },
+    Watched(Watcher),
 }
 
 /// Lets nothing that is started outlive this process. As long as it lives: at the end of `main` it is dropped.
@@ -68,11 +69,7 @@ pub fn prepare() -> Prepared {
 impl Drop for Prepared {
     fn drop(&mut self) {
         let guard = std::mem::replace(&mut groups().guard, Guard::Incomplete);
-        if let Guard::Watched { pipe, mut watcher } = guard {
-            drop(pipe);
-            // It ends at once, and nobody else might wait for it.
-            let _ = watcher.wait();
-        }
+        drop(guard);
     }
 }
 
@@ -108,8 +105,10 @@ pub(crate) fn start(command: &mut Command, program: &Program) -> io::Result<Chil
     }
     let child = command.process_group(0).spawn()?;
     let finishes = program.finishes.map(|limit| (program.name.display().to_string(), limit));
-    if finishes.is_none() {
-        groups.tell('+', &child);
+    if let Guard::Watched(watcher) = &mut groups.guard
+        && finishes.is_none()
+    {
+        watcher.began(child.id());
     }
     groups.leaders.push(Leader { pid: Pid::from_child(&child), finishes });
     Ok(child)
@@ -127,15 +126,8 @@ pub(crate) fn end(child: &Child) {
         ENDED.notify_all();
         wait_for_the_end();
     }
-    groups.tell('-', child);
-}
-
-impl Groups {
-    fn tell(&mut self, what: char, child: &Child) {
-        if let Guard::Watched { pipe, .. } = &mut self.guard {
-            // If the watcher was killed, nobody watches.
-            let _ = pipe.write_all(format!("{what}{}\n", child.id()).as_bytes());
-        }
+    if let Guard::Watched(watcher) = &mut groups.guard {
+        watcher.ended(child.id());
     }
 }
 
@@ -148,12 +140,9 @@ fn wait_for_the_end() -> ! {
 
 fn guard() -> io::Result<Guard> {
     pass_signals_on()?;
-    let (read_end, pipe) = io::pipe()?;
-    #[expect(clippy::disallowed_methods, reason = "this crate is the one place that starts programs")]
-    let mut watcher = Command::new(OURSELVES);
-    watcher.arg(launcher::watch_argument()).env_clear().current_dir("/").process_group(0);
-    watcher.stdin(read_end).stdout(Stdio::null()).stderr(Stdio::null());
-    Ok(Guard::Watched { watcher: watcher.spawn()?, pipe })
+    // Whose programs it guards is for the eyes of those who look for what is left of us.
+    let words = [WATCH.into(), std::process::id().to_string().into()];
+    Ok(Guard::Watched(Watcher::start(words, Stdio::null())?))
 }
 
 fn pass_signals_on() -> io::Result<()> {

@@ -4,17 +4,19 @@
 
 use crate::groups::signal_all;
 use crate::identity::Credentials;
-use crate::words;
+use crate::watcher::{Told, listen};
+use crate::{holder, words};
 use nix::unistd::{Gid, Uid, geteuid, setgid, setgroups, setuid};
 use rustix::fs::Mode;
 use rustix::process::{Pid, Signal, test_kill_process_group};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, BufRead, Write};
+use std::io::Write;
 use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The binary that is running, whatever has become of its path.
@@ -23,19 +25,35 @@ pub(crate) const OURSELVES: &str = "/proc/self/exe";
 pub(crate) const REPORT_FD: RawFd = 3;
 
 const LAUNCH: &str = "holo-process:launch";
-const WATCH: &str = "holo-process:watch";
+/// Followed by the number of the process whose programs it guards.
+pub(crate) const WATCH: &str = "holo-process:watch";
+pub(crate) const HOLD: &str = "holo-process:hold-lock";
 /// How long what is watched has to end before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// What a shell ends with when it cannot start a program; the report says why.
 const NOT_LAUNCHED: i32 = 126;
 
-/// Does what the private words ask for, if they are there, and ends the process.
-pub(crate) fn serve_if_asked() {
+/// Whether our binary knows what its private words mean.
+static SERVED: AtomicBool = AtomicBool::new(false);
+
+/// Whether [`serve_if_asked`] was called, so that our own binary can be started with private words.
+pub(crate) fn is_served() -> bool {
+    SERVED.load(Ordering::Relaxed)
+}
+
+/// Does what private words ask for, if our own binary was started with them, and ends the process. It belongs to the beginning of `main`;
+/// [`prepare`](crate::prepare) does it, too.
+pub fn serve_if_asked() {
+    SERVED.store(true, Ordering::Relaxed);
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
         Some(word) if word == LAUNCH => launch(arguments),
         Some(word) if word == WATCH => watch(),
+        Some(word) if word == HOLD => {
+            holder::hold();
+            std::process::exit(0);
+        }
         _ => return,
     }
     std::process::exit(NOT_LAUNCHED);
@@ -50,10 +68,6 @@ pub(crate) fn launch_arguments(credentials: &Credentials, program: &Path, name: 
         [LAUNCH.to_owned(), number(umask), number(uid), number(gid), groups.join(",")].map(Into::into).into();
     arguments.extend([program.into(), name.into()]);
     arguments
-}
-
-pub(crate) fn watch_argument() -> &'static str {
-    WATCH
 }
 
 fn launch(arguments: impl Iterator<Item = OsString>) {
@@ -98,17 +112,9 @@ fn number(argument: &OsStr) -> Option<u32> {
     argument.to_str()?.parse().ok()
 }
 
-/// Reads which process groups there are, `+N` and `-N`, and ends those that are left when whoever tells that is gone.
+/// Ends the process groups that are left when whoever tells of them is gone.
 fn watch() {
-    let mut leaders: Vec<Pid> = Vec::new();
-    for line in io::stdin().lock().lines().map_while(Result::ok) {
-        let Some(leader) = line.get(1..).and_then(|number| Pid::from_raw(number.parse().ok()?)) else { continue };
-        if line.starts_with('+') {
-            leaders.push(leader);
-        } else {
-            leaders.retain(|known| *known != leader);
-        }
-    }
+    let leaders: Vec<Pid> = listen().iter().map(|Told { pid, .. }| *pid).collect();
     signal_all(&leaders, Signal::TERM);
     let end = Instant::now() + GRACE;
     while Instant::now() < end && leaders.iter().any(|&leader| test_kill_process_group(leader).is_ok()) {
@@ -116,4 +122,14 @@ fn watch() {
     }
     signal_all(&leaders, Signal::KILL);
     std::process::exit(0);
+}
+
+/// Whether a process is left that guards the programs of this one.
+pub(crate) fn guards_of(process: Pid) -> bool {
+    let words = format!("\0{WATCH}\0{}\0", process.as_raw_nonzero());
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok()).any(|line| {
+        // The first word is whatever path our binary was started by.
+        line.ends_with(words.as_bytes())
+    })
 }

@@ -85,6 +85,12 @@ enum Phase {
     Leaving,
 }
 
+/// Whether something can be read now, or never will be.
+pub(crate) fn is_readable(fd: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(fd, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
 fn after(time: Duration) -> Option<Instant> {
     Instant::now().checked_add(time)
 }
