@@ -26,6 +26,14 @@ impl Kind {
             Kind::User => "UID",
         }
     }
+
+    /// The key of the number in definitions and images.
+    pub(crate) fn number_key(self) -> &'static str {
+        match self {
+            Kind::Group => "gid",
+            Kind::User => "uid",
+        }
+    }
 }
 
 /// Which user or group: `user:NAME`.

@@ -4,7 +4,8 @@ use crate::account::{Account, AccountId, Kind};
 use bstr::ByteSlice;
 use holo_plugin::error::{PathError, Result};
 use holo_plugin::{Host, Stamp, Tree};
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,6 +22,23 @@ impl Accounts {
     /// The account as it is now; none if there is no such account.
     pub(crate) fn find(&self, host: &Host, id: &AccountId) -> Result<Option<Account>> {
         Ok(self.database(host)?.find(id))
+    }
+
+    /// The login group of a user by its number.
+    pub(crate) fn login_group(&self, host: &Host, user: &str) -> Result<Option<u32>> {
+        Ok(self.database(host)?.login_groups.get(user).copied())
+    }
+
+    /// The name of the group with this number.
+    pub(crate) fn group_name(&self, host: &Host, number: u32) -> Result<Option<String>> {
+        Ok(self.database(host)?.names.get(&number).cloned())
+    }
+
+    /// Returns whether a group is the login group of one user, and nobody else is in it.
+    pub(crate) fn is_alone(&self, host: &Host, group: &str) -> Result<bool> {
+        let database = self.database(host)?;
+        let has_it_for_login = |user: &&Account| user.group.as_deref() == Some(group);
+        Ok(database.users.values().filter(has_it_for_login).count() == 1 && !database.members.contains(group))
     }
 
     /// Forgets what was read: a program has been run.
@@ -69,12 +87,17 @@ impl Accounts {
 struct Database {
     users: HashMap<String, Account>,
     groups: HashMap<String, Account>,
+    /// The names of groups, by their numbers.
+    names: HashMap<u32, String>,
+    /// The groups that have members.
+    members: HashSet<String>,
+    /// The numbers of login groups, whether or not they have names.
+    login_groups: HashMap<String, u32>,
 }
 
 impl Database {
     fn parse(passwd: &[u8], group: &[u8]) -> Database {
         let mut database = Database::default();
-        let mut names: HashMap<u32, String> = HashMap::new();
         let mut memberships: HashMap<String, Vec<String>> = HashMap::new();
         for fields in records(group) {
             let [name, _, number, members @ ..] = &fields[..] else { continue };
@@ -82,9 +105,13 @@ impl Database {
             for member in
                 members.iter().flat_map(|members| members.split_str(",")).filter_map(|name| name.to_str().ok())
             {
-                memberships.entry(member.trim().to_owned()).or_default().push(name.clone());
+                let member = member.trim();
+                if !member.is_empty() {
+                    database.members.insert(name.clone());
+                }
+                memberships.entry(member.to_owned()).or_default().push(name.clone());
             }
-            names.entry(number).or_insert_with(|| name.clone());
+            database.names.entry(number).or_insert_with(|| name.clone());
             let id = AccountId { kind: Kind::Group, name: name.clone() };
             let account = Account { number: Some(number), ..Account::bare(id) };
             database.groups.entry(name).or_insert(account);
@@ -98,12 +125,15 @@ impl Database {
                 number: Some(number),
                 comment: text(comment),
                 home: text(home),
-                group: group.and_then(|number: u32| names.get(&number).cloned()),
+                group: group.and_then(|number: u32| database.names.get(&number).cloned()),
                 groups: memberships.get(&name).cloned().unwrap_or_default(),
                 shell: rest.first().and_then(|shell| text(shell)),
             };
             account.sort_groups();
-            database.users.entry(name).or_insert(account);
+            if let Entry::Vacant(vacant) = database.users.entry(name.clone()) {
+                vacant.insert(account);
+                group.and_then(|number| database.login_groups.insert(name, number));
+            }
         }
         database
     }

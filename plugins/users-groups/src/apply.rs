@@ -1,13 +1,14 @@
 //! Applying: the system's tools are run, and what has come of it is recorded.
 
-use crate::account::Account;
+use crate::account::{Account, AccountId, Kind};
 use crate::command::Command;
 use crate::definition::Definition;
 use crate::entity::AccountEntity;
 use crate::images::{Images, Moment};
-use crate::order;
-use crate::plan::{self, Known, Scrubbing, Step};
+use crate::look::Found;
+use crate::plan::{self, Scrubbing, Step};
 use crate::run::Failure;
+use crate::{order, renamed};
 use holo_plugin::error::PathError;
 use holo_plugin::{Applied, Host, Output};
 
@@ -35,8 +36,9 @@ impl From<PathError> for NotApplied {
 
 /// Brings an account into its desired state.
 ///
-/// The base is on the disk before anything is changed, and what was made is recorded after it. Whoever is killed in between has changed
-/// nothing but to what is defined, which the next apply finds, takes for its own, and records.
+/// The base is on the disk before anything is changed, and so is what is intended; what was made is recorded after it. If we are killed in
+/// between, the next apply finds that it is as intended, and records it. An account that takes over from another gets its base first, and the
+/// other's is removed last: as long as that is there, the next apply goes on where this one ended.
 pub(crate) fn apply(entity: &AccountEntity, host: &Host, force: bool, output: &mut Output<'_>) -> Applied {
     let applied = Images::open(host).map_err(NotApplied::from).and_then(|images| {
         let _held = images.hold()?;
@@ -67,50 +69,133 @@ impl Work<'_, '_> {
 
     fn provision(&mut self, definition: &Definition, force: bool) -> Result<Applied, NotApplied> {
         let id = &self.entity.id;
-        let actual = self.actual()?;
-        let known_base = self.images.load(Moment::Base, id)?;
-        let provisioned = self.images.load(Moment::Provisioned, id)?;
-        let is_first = known_base.is_none();
-        let base = known_base.or_else(|| actual.clone()).unwrap_or_else(|| Account::bare(id.clone()));
-        if is_first {
-            self.images.save(Moment::Base, &base)?;
+        self.forget_leftovers()?;
+        let found = self.entity.look(self.host, self.images)?;
+        if self.entity.history.is_interrupted {
+            if let Some(made) = &found.provisioned {
+                self.images.record(made)?;
+            }
+            self.images.remove(Moment::Intended, id)?;
+        }
+        let step = plan::step(definition, found.known(), force);
+        match (&found.predecessor, &step) {
+            (Some(predecessor), Step::Run(command, wanted)) => {
+                return self.take_over(predecessor, &found, command, wanted);
+            }
+            // The base is still that of the other name.
+            (Some(_), Step::Refuse(to)) => return Ok(Applied::NeedsForce(to.clone())),
+            _ => {}
+        }
+        if found.is_first {
+            self.images.save(Moment::Base, &self.entity.base_to_keep(self.host, &found)?)?;
         }
         order::remember(self.host, id, &self.entity.after)?;
-        let known = Known {
-            base: &base,
-            actual: actual.as_ref(),
-            provisioned: provisioned.as_ref(),
-            has_namesake: self.entity.namesake(self.host)?.is_some(),
-        };
-        match plan::step(definition, known, force) {
+        match step {
             Step::Refuse(to) => Ok(Applied::NeedsForce(to)),
             Step::Keep(wanted) => {
                 self.images.save(Moment::Provisioned, &wanted)?;
                 Ok(Applied::Unchanged)
             }
             Step::Run(command, wanted) => {
-                let ran = self.run(&command);
-                if let Err(reason) = ran {
-                    // Who makes it now is somebody else, and then it is theirs.
-                    if is_first && base.is_bare() && self.actual()?.is_none() {
+                if let Err(reason) = self.run_intended(&command, &wanted) {
+                    // Whoever makes it now is somebody else, and then it is theirs.
+                    if found.is_first && found.base.is_bare() && self.actual()?.is_none() {
                         self.images.remove(Moment::Base, id)?;
                         order::forget(self.host, id)?;
                     }
                     return Err(reason);
                 }
-                let made = if self.host.test_mode() { imagined(wanted) } else { self.made(&wanted)? };
-                self.images.save(Moment::Provisioned, &made)?;
+                self.record(wanted)?;
                 Ok(Applied::Changed(Vec::new()))
             }
         }
     }
 
+    /// Makes another account this one: it gets this name, and this one its base.
+    fn take_over(
+        &mut self,
+        predecessor: &AccountId,
+        found: &Found,
+        command: &Command,
+        wanted: &Account,
+    ) -> Result<Applied, NotApplied> {
+        let id = &self.entity.id;
+        let Some(base) = self.images.load(Moment::Base, predecessor)? else {
+            return Err(format!("cannot take over from {predecessor}: it is not known how it was before").into());
+        };
+        renamed::remember(self.host, id, &self.entity.history.names)?;
+        self.images.save(Moment::Base, &Account { id: id.clone(), ..base })?;
+        order::remember(self.host, id, &self.entity.after)?;
+        self.output.warning(format!("{id} takes over from {predecessor}"));
+        if let Err(reason) = self.run_intended(command, wanted) {
+            if self.actual()?.is_none() {
+                self.images.remove(Moment::Base, id)?;
+                order::forget(self.host, id)?;
+                renamed::forget(self.host, id)?;
+            }
+            return Err(reason);
+        }
+        let own_group = self.rename_own_group(predecessor, &found.base)?;
+        let mut wanted = wanted.clone();
+        if let Some(group) = own_group {
+            wanted.group = Some(group);
+        }
+        self.record(wanted)?;
+        self.group_was_renamed(&predecessor.name, &id.name)?;
+        self.forget(predecessor)?;
+        Ok(Applied::Changed(Vec::new()))
+    }
+
+    /// Renames the group that `useradd` has made for a user alone with that user, so that `userdel` takes it away again; its new name.
+    fn rename_own_group(&mut self, predecessor: &AccountId, base: &Account) -> Result<Option<String>, NotApplied> {
+        let (id, accounts) = (&self.entity.id, &self.entity.shared.accounts);
+        let group = |name: &str| AccountId { kind: Kind::Group, name: name.to_owned() };
+        let (old, new) = (group(&predecessor.name), group(&id.name));
+        // In test mode it still has its old name.
+        let user = self.actual()?.or(accounts.find(self.host, predecessor)?);
+        let is_its_own = id.kind == Kind::User
+            && base.is_bare()
+            && user.is_some_and(|user| user.group.as_ref() == Some(&old.name))
+            && self.images.load(Moment::Base, &old)?.is_none()
+            && accounts.find(self.host, &new)?.is_none()
+            && accounts.is_alone(self.host, &old.name)?;
+        if !is_its_own {
+            return Ok(None);
+        }
+        let Some(command) = Command::modify(&Account::bare(old.clone()), &Account::bare(new)) else { return Ok(None) };
+        self.run(&command)?;
+        rename_in_images(self.images, &old.name, &id.name)?;
+        Ok(Some(id.name.clone()))
+    }
+
+    /// Puts the new name of a group into the images of users, if the entity is a group.
+    fn group_was_renamed(&self, from: &str, to: &str) -> Result<(), NotApplied> {
+        match self.entity.id.kind {
+            Kind::Group => rename_in_images(self.images, from, to),
+            Kind::User => Ok(()),
+        }
+    }
+
+    /// Removes what a killed apply has left of accounts that are this one by now.
+    fn forget_leftovers(&mut self) -> Result<(), NotApplied> {
+        for former in &self.entity.history.leftovers {
+            if let Some(base) = self.images.load(Moment::Base, former)? {
+                self.rename_own_group(former, &base)?;
+            }
+            self.group_was_renamed(&former.name, &self.entity.id.name)?;
+            self.forget(former)?;
+        }
+        Ok(())
+    }
+
     fn scrub(&mut self) -> Result<Applied, NotApplied> {
         let id = &self.entity.id;
+        self.forget_leftovers()?;
         let actual = self.actual()?;
-        let Some(base) = self.images.load(Moment::Base, id)? else {
+        let Some(base) = self.entity.base_of_orphan(self.host, self.images)? else {
             return Err(format!("cannot scrub {id}: it is not known how it was before").into());
         };
+        self.miss_login_group(&base)?;
         match plan::scrubbing(&base, actual.as_ref()) {
             Scrubbing::Forget => {}
             Scrubbing::Refuse(reason) => return Err(format!("will not delete {id}: {reason}").into()),
@@ -128,11 +213,38 @@ impl Work<'_, '_> {
                 }
             }
         }
+        if let Some(name) = &self.entity.history.returns_to
+            && (self.host.test_mode() || self.actual()?.is_none())
+        {
+            self.group_was_renamed(&id.name, name)?;
+        }
+        self.forget(id)?;
+        Ok(Applied::Changed(Vec::new()))
+    }
+
+    /// Says so if the login group that a user had before us cannot be given back: it had no name, and there is none of its number.
+    fn miss_login_group(&mut self, base: &Account) -> Result<(), NotApplied> {
+        let id = &self.entity.id;
+        let kept = self.images.load(Moment::Base, id)?.and_then(|kept| kept.group);
+        let actual = self.entity.shared.accounts.login_group(self.host, &id.name)?;
+        if let (None, Some(number), Some(actual)) = (&base.group, kept, actual)
+            && number != actual.to_string()
+        {
+            self.output
+                .warning(format!("{id} keeps its login group: there is no group any more with the GID {number}"));
+        }
+        Ok(())
+    }
+
+    /// Forgets all that is kept of an account.
+    fn forget(&self, id: &AccountId) -> Result<(), NotApplied> {
         order::forget(self.host, id)?;
+        renamed::forget(self.host, id)?;
+        self.images.remove(Moment::Intended, id)?;
         // In this order: as long as there is a base, the next apply finds the orphan.
         self.images.remove(Moment::Provisioned, id)?;
         self.images.remove(Moment::Base, id)?;
-        Ok(Applied::Changed(Vec::new()))
+        Ok(())
     }
 
     /// Makes the group of a deleted user's name again, if userdel has taken it away too: what becomes of a group that was managed is not the
@@ -156,10 +268,34 @@ impl Work<'_, '_> {
         ran.map_err(|Failure(reason)| format!("{command} failed: {reason}").into())
     }
 
+    /// Runs a command that is to make this, which is kept until it is recorded.
+    fn run_intended(&mut self, command: &Command, wanted: &Account) -> Result<(), NotApplied> {
+        if self.host.test_mode() {
+            return self.run(command);
+        }
+        self.images.save(Moment::Intended, wanted)?;
+        let ran = self.run(command).and_then(|()| self.made(wanted).map(drop));
+        if ran.is_err() {
+            self.images.remove(Moment::Intended, &wanted.id)?;
+        }
+        ran
+    }
+
+    /// Records what a command has made.
+    fn record(&self, wanted: Account) -> Result<(), NotApplied> {
+        if self.host.test_mode() {
+            self.images.save(Moment::Provisioned, &imagined(wanted))?;
+        } else {
+            self.images.record(&self.made(&wanted)?)?;
+        }
+        Ok(())
+    }
+
     /// What a command has made, which has to be what was wanted.
     fn made(&self, wanted: &Account) -> Result<Account, NotApplied> {
-        let id = &self.entity.id;
-        let Some(made) = self.actual()? else { return Err(format!("{id} does not exist after all").into()) };
+        let id = &wanted.id;
+        let found = self.entity.shared.accounts.find(self.host, id)?;
+        let Some(made) = found else { return Err(format!("{id} does not exist after all").into()) };
         let differences = wanted.differences(&made);
         if differences.is_empty() {
             Ok(made)
@@ -167,6 +303,22 @@ impl Work<'_, '_> {
             Err(format!("{id} is not as it should be: {}", differences.join(", ")).into())
         }
     }
+}
+
+/// Puts the new name of a group into all images of users that have the old one.
+fn rename_in_images(images: &Images, from: &str, to: &str) -> Result<(), NotApplied> {
+    for moment in [Moment::Base, Moment::Provisioned] {
+        for id in images.all(moment)?.into_iter().filter(|id| id.kind == Kind::User) {
+            // One that cannot be used is complained of when it is needed.
+            let Ok(Some(mut account)) = images.load(moment, &id) else { continue };
+            let names = account.group.iter_mut().chain(&mut account.groups).filter(|name| *name == from);
+            if names.map(|name| to.clone_into(name)).count() > 0 {
+                account.sort_groups();
+                images.save(moment, &account)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What a command would have made.

@@ -3,8 +3,8 @@
 use crate::account::Account;
 use crate::apply::NotApplied;
 use crate::entity::AccountEntity;
-use crate::images::{Images, Moment};
-use crate::plan::{self, Known, Scrubbing, Step};
+use crate::images::Images;
+use crate::plan::{self, Scrubbing, Step};
 use holo_plugin::{Host, Output, Verdict};
 
 /// What applying the entity would do. What is wrong with it is said.
@@ -18,10 +18,9 @@ pub(crate) fn check(entity: &AccountEntity, host: &Host, output: &mut Output<'_>
 fn try_check(entity: &AccountEntity, host: &Host) -> Result<Verdict, NotApplied> {
     let id = &entity.id;
     let images = Images::open(host)?;
-    let actual = entity.actual(host)?;
-    let base = images.load(Moment::Base, id)?;
     let would = |what: String| Ok(Verdict::WouldChange(vec![what]));
     let Some(definition) = &entity.definition else {
+        let (base, actual) = (entity.base_of_orphan(host, &images)?, entity.actual(host)?);
         let base = base.unwrap_or_else(|| Account::bare(id.clone()));
         return match plan::scrubbing(&base, actual.as_ref()) {
             Scrubbing::Run(command, _) => would(format!("would run {command}")),
@@ -30,15 +29,8 @@ fn try_check(entity: &AccountEntity, host: &Host) -> Result<Verdict, NotApplied>
             Scrubbing::Forget => would(format!("would forget {id}, which is as it was before")),
         };
     };
-    let provisioned = images.load(Moment::Provisioned, id)?;
-    let base = base.or_else(|| actual.clone()).unwrap_or_else(|| Account::bare(id.clone()));
-    let known = Known {
-        base: &base,
-        actual: actual.as_ref(),
-        provisioned: provisioned.as_ref(),
-        has_namesake: entity.namesake(host)?.is_some(),
-    };
-    match plan::step(definition, known, false) {
+    let found = entity.look(host, &images)?;
+    match plan::step(definition, found.known(), false) {
         Step::Refuse(to) => Ok(Verdict::NeedsForce(to)),
         Step::Keep(_) => Ok(Verdict::InDesiredState),
         Step::Run(command, _) => would(format!("would run {command}")),

@@ -23,14 +23,16 @@ impl Command {
         Command::new(program, arguments, &wanted.id)
     }
 
-    /// The command that makes an account what is wanted; none if it is that already.
+    /// The command that makes an account what is wanted, its name included; none if it is that already.
     pub(crate) fn modify(actual: &Account, wanted: &Account) -> Option<Command> {
-        let program = match wanted.id.kind {
-            Kind::Group => "groupmod",
-            Kind::User => "usermod",
+        let (program, rename) = match wanted.id.kind {
+            Kind::Group => ("groupmod", "--new-name"),
+            Kind::User => ("usermod", "--login"),
         };
-        let options = options(actual, wanted, "--home");
-        (!options.is_empty()).then(|| Command::new(program, options, &wanted.id))
+        let mut arguments = Vec::new();
+        add(&mut arguments, rename, (actual.id != wanted.id).then(|| wanted.id.name.clone()));
+        arguments.extend(options(actual, wanted, "--home"));
+        (!arguments.is_empty()).then(|| Command::new(program, arguments, &actual.id))
     }
 
     /// The command that removes an account.
@@ -127,5 +129,17 @@ mod tests {
         assert_eq!(Command::modify(&full(), &Account { group: None, number: None, ..full() }), None);
         let group = |number| Account { number: Some(number), ..Account::bare(AccountId::parse("group:g").unwrap()) };
         assert_eq!(Command::modify(&group(7), &group(8)).unwrap().to_string(), "groupmod --gid 8 g");
+    }
+
+    #[test]
+    fn a_name_is_modified_too() {
+        let renamed = |id: &str, account: Account| Account { id: AccountId::parse(id).unwrap(), ..account };
+        let wanted = renamed("user:newer", Account { shell: Some("/bin/sh".into()), ..full() });
+        assert_eq!(Command::modify(&full(), &wanted).unwrap().to_string(), "usermod --login newer --shell /bin/sh new");
+        let group = |id: &str| Account::bare(AccountId::parse(id).unwrap());
+        assert_eq!(
+            Command::modify(&group("group:a"), &group("group:b")).unwrap().to_string(),
+            "groupmod --new-name b a"
+        );
     }
 }

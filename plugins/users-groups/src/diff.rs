@@ -3,7 +3,8 @@
 use crate::account::Account;
 use crate::apply::NotApplied;
 use crate::entity::AccountEntity;
-use crate::images::{Images, Moment, to_text};
+use crate::images::{Images, to_text};
+use crate::look::Current;
 use holo_plugin::error::PathError;
 use holo_plugin::{FilePair, Host};
 use std::fs;
@@ -12,8 +13,7 @@ use std::fs;
 pub(crate) fn diff(entity: &AccountEntity, host: &Host) -> Result<FilePair, NotApplied> {
     let folder = host.cache_dir().join(entity.id.to_string());
     fs::create_dir_all(&folder).map_err(|error| PathError::new("mkdir", &folder, error))?;
-    let actual = entity.actual(host)?;
-    let provisioned = Images::open(host)?.load(Moment::Provisioned, &entity.id)?;
+    let Current { actual, provisioned, .. } = entity.current(host, &Images::open(host)?)?;
     let bare = || Account::bare(entity.id.clone());
     let mut desired = entity.definition.as_ref().map_or_else(bare, |definition| definition.account.clone());
     if let Some(known) = provisioned.as_ref().or(actual.as_ref()) {

@@ -2,10 +2,11 @@
 
 use crate::account::{Account, AccountId, Kind};
 use crate::accounts::{Accounts, FILES};
+use crate::apply::NotApplied;
 use crate::definition::Definition;
+use crate::images::{Images, Moment};
 use crate::run::Patience;
 use bstr::{BString, ByteVec};
-use holo_plugin::error::Result;
 use holo_plugin::{Action, Asset, EntityReport, Host};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -26,8 +27,25 @@ pub(crate) struct AccountEntity {
     pub(crate) after: Vec<BString>,
     /// How long a command may take, if that is not left to us.
     pub(crate) timeout: Option<Duration>,
+    /// What is known of it from earlier runs, beside its images.
+    pub(crate) history: History,
     /// What all entities of a run share.
     pub(crate) shared: Arc<Shared>,
+}
+
+/// What is known of an account from earlier runs, beside its images.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    /// The account that this one takes over from: nothing defines it any more, and it is the same one by its number.
+    pub(crate) predecessor: Option<AccountId>,
+    /// All names that it had, the one from before us first.
+    pub(crate) names: Vec<String>,
+    /// The name to which scrubbing renames it back, if nobody defines another account of that name.
+    pub(crate) returns_to: Option<String>,
+    /// Accounts that have become this one, of which a killed apply has left the images.
+    pub(crate) leftovers: Vec<AccountId>,
+    /// Whether an apply of it was killed while a command was to change it.
+    pub(crate) is_interrupted: bool,
 }
 
 /// What all entities of a run share.
@@ -50,12 +68,27 @@ impl Shared {
 
 impl AccountEntity {
     /// The account as it is now.
-    pub(crate) fn actual(&self, host: &Host) -> Result<Option<Account>> {
+    pub(crate) fn actual(&self, host: &Host) -> holo_plugin::error::Result<Option<Account>> {
         self.shared.accounts.find(host, &self.id)
     }
 
+    /// The base of an orphan, under the name that scrubbing gives it back.
+    pub(crate) fn base_of_orphan(&self, host: &Host, images: &Images) -> Result<Option<Account>, NotApplied> {
+        let Some(base) = images.load(Moment::Base, &self.id)? else { return Ok(None) };
+        let mut base = self.with_known_group(host, base)?;
+        if let Some(name) = &self.history.returns_to
+            && !base.is_bare()
+        {
+            let id = AccountId { kind: self.id.kind, name: name.clone() };
+            if self.shared.accounts.find(host, &id)?.is_none() {
+                base.id = id;
+            }
+        }
+        Ok(Some(base))
+    }
+
     /// The group of the same name.
-    pub(crate) fn namesake(&self, host: &Host) -> Result<Option<Account>> {
+    pub(crate) fn namesake(&self, host: &Host) -> holo_plugin::error::Result<Option<Account>> {
         let group = AccountId { kind: Kind::Group, name: self.id.name.clone() };
         self.shared.accounts.find(host, &group)
     }
@@ -81,7 +114,12 @@ impl AccountEntity {
                 report.edges.after.clone_from(&self.after);
             }
         }
-        report.edges.provides.push(Asset::new(self.id.kind.word(), self.id.name.as_str()));
+        let itself = Asset::new(self.id.kind.word(), self.id.name.as_str());
+        report.edges.provides.push(itself.clone());
+        report.edges.owns.push(itself);
+        // An orphan gives its number up, so whoever wants it does not wait for that.
+        let number = self.definition.as_ref().and_then(|definition| definition.account.number);
+        report.edges.owns.extend(number.map(|number| Asset::new(self.id.kind.number_key(), number.to_string())));
         let needs = self.groups.iter().map(|group| Asset::new(Kind::Group.word(), group.as_str()));
         report.edges.needs.extend(needs);
         report.edges.watch.extend(self.shared.watched.iter().cloned());

@@ -1,6 +1,6 @@
 //! What is kept of each account: how it was before us, and how we left it last.
 
-use crate::account::{Account, AccountId, Kind};
+use crate::account::{Account, AccountId};
 use crate::document::{self, Entry};
 use holo_plugin::error::{PathError, Result};
 use holo_plugin::{Durability, Host, OnDisk, Place, Tree};
@@ -19,6 +19,8 @@ pub(crate) enum Moment {
     Base,
     /// As we left it last.
     Provisioned,
+    /// As a command was to make it that may have been killed, or we with it. Version 3 does not look there.
+    Intended,
 }
 
 impl Moment {
@@ -26,6 +28,7 @@ impl Moment {
         match self {
             Moment::Base => "base",
             Moment::Provisioned => "provisioned",
+            Moment::Intended => ".intended",
         }
     }
 }
@@ -48,9 +51,9 @@ impl Images {
         self.0.place(&Path::new(moment.folder()).join(format!("{id}{SUFFIX}")))
     }
 
-    /// The accounts that have a base.
-    pub(crate) fn known(&self) -> Result<Vec<AccountId>> {
-        let names = self.0.place(&Path::new(Moment::Base.folder()).join("x")).siblings()?;
+    /// The accounts that have an image of this moment.
+    pub(crate) fn all(&self, moment: Moment) -> Result<Vec<AccountId>> {
+        let names = self.0.place(&Path::new(moment.folder()).join("x")).siblings()?;
         let id = |name: &str| AccountId::parse(name.strip_suffix(SUFFIX)?);
         Ok(names.iter().filter_map(|name| id(name.to_str()?)).collect())
     }
@@ -80,8 +83,8 @@ impl Images {
         }
     }
 
-    /// Makes this the image. A base is on the disk when this returns; what was provisioned may be an older one after a crash, never half of one,
-    /// and is found out again then.
+    /// Makes this the image. A base and an intention are on the disk when this returns; what was provisioned may be an older one after a crash,
+    /// never half of one, and is found out again then.
     pub(crate) fn save(&self, moment: Moment, account: &Account) -> Result<()> {
         let place = self.place(moment, &account.id);
         let text = to_text(account);
@@ -89,10 +92,16 @@ impl Images {
             return Ok(());
         }
         let on_disk = match moment {
-            Moment::Base => OnDisk::New,
+            Moment::Base | Moment::Intended => OnDisk::New,
             Moment::Provisioned => OnDisk::Whole,
         };
         place.replace(text.as_bytes(), 0o644, on_disk)
+    }
+
+    /// Makes this what was provisioned, in place of what was intended: when this returns, it is on the disk.
+    pub(crate) fn record(&self, made: &Account) -> Result<()> {
+        self.place(Moment::Provisioned, &made.id).replace(to_text(made).as_bytes(), 0o644, OnDisk::New)?;
+        self.remove(Moment::Intended, &made.id)
     }
 
     /// Removes an image, if there is one.
@@ -101,6 +110,9 @@ impl Images {
         if place.exists()? {
             place.remove()?;
             Durability::Each.sync([], [&place])?;
+            if moment == Moment::Intended {
+                place.remove_empty_folders(Path::new(""));
+            }
         }
         Ok(())
     }
@@ -117,11 +129,10 @@ fn read(place: &Place) -> Result<Option<Vec<u8>>> {
 pub(crate) fn to_text(account: &Account) -> String {
     let Account { id, number, comment, home, group, groups, shell } = account;
     let mut text = format!("[[{}]]\nname = {}\n", id.kind.word(), quoted(&id.name));
-    let number_key = if id.kind == Kind::Group { "gid" } else { "uid" };
     let groups = groups.iter().map(|group| quoted(group)).collect::<Vec<_>>().join(", ");
     let lines = [
         ("comment", comment.as_deref().map(quoted)),
-        (number_key, number.map(|number| number.to_string())),
+        (id.kind.number_key(), number.map(|number| number.to_string())),
         ("home", home.as_deref().map(quoted)),
         ("group", group.as_deref().map(quoted)),
         ("groups", (!groups.is_empty()).then(|| format!("[{groups}]"))),

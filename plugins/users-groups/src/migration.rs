@@ -39,7 +39,7 @@ pub(crate) fn migrate(host: &Host, output: &mut Output<'_>) {
 fn write_bases(host: &Host, ids: Vec<AccountId>, output: &mut Output<'_>) -> holo_plugin::error::Result<()> {
     let images = Images::open(host)?;
     let _held = images.hold()?;
-    let known = images.known()?;
+    let known = images.all(Moment::Base)?;
     for id in ids {
         if known.contains(&id) {
             output.warning(format!("Skipping {id} (found existing base image)"));

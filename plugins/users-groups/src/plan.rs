@@ -46,7 +46,7 @@ pub(crate) fn step(definition: &Definition, known: Known<'_>, force: bool) -> St
     match (actual, provisioned) {
         _ if force => {}
         (None, Some(_)) => return Step::Refuse(ForceTo::Restore),
-        (Some(actual), provisioned) if is_changed(actual, provisioned, definition) => {
+        (Some(actual), provisioned) if needs_force(&definition.account, actual, provisioned) => {
             return Step::Refuse(ForceTo::Overwrite);
         }
         _ => {}
@@ -79,15 +79,25 @@ pub(crate) fn step(definition: &Definition, known: Known<'_>, force: bool) -> St
     }
 }
 
-/// Whether a person has changed it: to what neither we have left nor the definition wants.
-fn is_changed(actual: &Account, provisioned: Option<&Account>, definition: &Definition) -> bool {
-    let (actual, defined) = (actual.essentials(), definition.account.essentials());
-    let left = provisioned.map_or_else(|| defined.clone(), Account::essentials);
-    let differs = |actual: &String, other: &Option<String>| other.as_ref().is_some_and(|other| other != actual);
-    actual.iter().zip(&left).zip(&defined).any(|(((_, actual), (_, left)), (_, defined))| {
-        let Some(actual) = actual else { return false };
-        differs(actual, if left.is_some() { left } else { defined }) && defined.as_ref() != Some(actual)
-    })
+/// Returns whether applying the definition could overwrite what somebody else has done. These are the rules of version 3.
+///
+/// Once something was provisioned, the account has to be as the definition says, or as it was provisioned where the definition says nothing:
+/// so a definition that has changed needs force too. Before that, it must not contradict the definition in what only one can decide.
+fn needs_force(definition: &Account, actual: &Account, provisioned: Option<&Account>) -> bool {
+    match provisioned {
+        Some(provisioned) => {
+            let mut expected = definition.clone();
+            expected.fill_from(provisioned);
+            expected.sort_groups();
+            !expected.differences(actual).is_empty()
+        }
+        None => {
+            let pairs = definition.essentials().into_iter().zip(actual.essentials());
+            pairs
+                .into_iter()
+                .any(|((_, defined), (_, actual))| defined.is_some() && actual.is_some() && defined != actual)
+        }
+    }
 }
 
 /// What scrubbing does.
@@ -152,15 +162,55 @@ mod tests {
     }
 
     #[test]
-    fn what_only_we_did_needs_none() {
-        let (bare, us) = (account(0, "", &[]), account(7, "/bin/us", &[]));
-        assert_eq!(line(&definition(7, "/bin/new", &[]), &bare, Some(&us), Some(&us)), "usermod --shell /bin/new x");
+    fn a_definition_that_has_changed_needs_force_once_something_was_provisioned() {
+        let (bare, us) = (account(0, "", &[]), account(7, "/bin/us", &["a"]));
+        assert_eq!(line(&definition(7, "/bin/new", &[]), &bare, Some(&us), Some(&us)), "Overwrite");
+        assert_eq!(line(&definition(8, "", &[]), &bare, Some(&us), Some(&us)), "Overwrite");
+        assert_eq!(line(&definition(0, "", &["a", "b"]), &bare, Some(&us), Some(&us)), "Overwrite");
+        let commented = |comment: &str| {
+            let mut definition = definition(0, "", &[]);
+            definition.account.comment = Some(comment.to_owned());
+            definition
+        };
+        assert_eq!(line(&commented("new"), &bare, Some(&us), Some(&us)), "Overwrite");
         // A person was faster.
-        let new = account(7, "/bin/new", &[]);
+        let new = account(7, "/bin/new", &["a"]);
         assert_eq!(line(&definition(7, "/bin/new", &[]), &bare, Some(&new), Some(&us)), "keep");
+        // So does one that adds to the groups of the base, which it would have to name: version 3 compares what it says alone.
+        let base = account(7, "", &["b"]);
+        let both = account(7, "/bin/us", &["a", "b"]);
+        assert_eq!(line(&definition(0, "", &["a"]), &base, Some(&both), Some(&both)), "Overwrite");
+        // The order of groups means nothing.
+        assert_eq!(line(&definition(0, "", &["b", "a"]), &bare, Some(&both), Some(&us)), "keep");
+    }
+
+    #[test]
+    fn what_another_program_changed_needs_force_comment_and_groups_included() {
+        let (bare, us) = (account(0, "", &[]), Account { comment: Some("us".into()), ..account(7, "/bin/us", &["a"]) });
+        let nothing = definition(0, "", &[]);
+        assert_eq!(line(&nothing, &bare, Some(&us), Some(&us)), "keep");
+        assert_eq!(line(&nothing, &bare, Some(&Account { comment: None, ..us.clone() }), Some(&us)), "Overwrite");
+        assert_eq!(line(&nothing, &bare, Some(&Account { shell: None, ..us.clone() }), Some(&us)), "Overwrite");
+        let groups = |groups: &[&str]| Account { comment: us.comment.clone(), ..account(7, "/bin/us", groups) };
+        assert_eq!(line(&nothing, &bare, Some(&groups(&["a", "b"])), Some(&us)), "Overwrite");
+        assert_eq!(line(&nothing, &bare, Some(&groups(&[])), Some(&us)), "Overwrite");
+        // What was never set by anybody is nobody's.
+        let homeless = Account { home: Some("/h".into()), ..us.clone() };
+        assert_eq!(line(&nothing, &bare, Some(&homeless), Some(&us)), "keep");
+    }
+
+    #[test]
+    fn what_was_never_provisioned_must_not_be_contradicted() {
+        let bare = account(0, "", &[]);
         // Killed before it was recorded what was made.
-        assert_eq!(line(&definition(7, "/bin/us", &[]), &bare, Some(&us), None), "keep");
+        assert_eq!(line(&definition(7, "/bin/us", &[]), &bare, Some(&account(7, "/bin/us", &[])), None), "keep");
         assert_eq!(line(&definition(7, "/bin/us", &[]), &bare, None, None), "useradd --uid 7 --shell /bin/us x");
+        // A comment, groups, and what is not set contradict nothing.
+        let plain = Account { comment: Some("c".into()), ..account(7, "", &["a"]) };
+        let mut wanted = definition(7, "/bin/us", &["b"]);
+        wanted.account.comment = Some("d".into());
+        wanted.skip_base_groups = true;
+        assert_eq!(line(&wanted, &plain, Some(&plain), None), "usermod --comment d --groups b --shell /bin/us x");
     }
 
     #[test]
@@ -168,7 +218,10 @@ mod tests {
         let base = account(7, "/bin/base", &["b"]);
         let ours = account(7, "/bin/us", &["a", "b"]);
         // The definition has lost its shell.
-        assert_eq!(line(&definition(0, "", &["a"]), &base, Some(&ours), Some(&ours)), "usermod --shell /bin/base x");
+        assert_eq!(
+            line(&definition(0, "", &["a", "b"]), &base, Some(&ours), Some(&ours)),
+            "usermod --shell /bin/base x"
+        );
         let bare = account(0, "", &[]);
         assert_eq!(line(&definition(0, "", &["a", "b"]), &bare, Some(&ours), Some(&ours)), "keep");
     }

@@ -3,8 +3,10 @@
 use crate::account::{AccountId, Kind};
 use crate::document::{self, Entry};
 use crate::entity::{AccountEntity, Shared, groups_of};
+use crate::histories::{Histories, Sources};
 use crate::images::{Images, Moment};
 use crate::order;
+use crate::renamed;
 use crate::stack::Stack;
 use holo_plugin::declared::Declared;
 use holo_plugin::error::PathError;
@@ -38,9 +40,10 @@ pub(crate) fn all(host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<A
     }
     host.knowledge().take_warnings().iter().for_each(|warning| output.warning(warning.to_string()));
     let shared = Arc::new(Shared::new(host));
-    let mut entities = orphans(host, &definitions, &shared, output)?;
-    entities.extend(definitions.into_entities(&shared));
-    Ok(entities)
+    definitions.entities(host, &shared, output).map_err(|error| {
+        output.error(error.to_string());
+        ScanError
+    })
 }
 
 /// The definition files, in the order of their names.
@@ -97,8 +100,11 @@ impl Definitions {
         if document.is_unknowable {
             self.unknowable.get_or_insert_with(|| file.to_owned());
         }
-        let problems: Vec<String> =
-            document.entries.into_iter().flat_map(|entry| self.take(entry, file, host)).collect();
+        // As in version 3: what is wrong with the file itself stands before what it contradicts.
+        let (definitions, broken): (Vec<_>, Vec<_>) =
+            document.entries.into_iter().partition(|entry| matches!(entry, Entry::Definition(_)));
+        let entries = broken.into_iter().chain(definitions);
+        let problems: Vec<String> = entries.flat_map(|entry| self.take(entry, file, host)).collect();
         if !problems.is_empty() {
             output.error(format!("File {} is invalid{rendered}:", file.display()));
             problems.iter().for_each(|problem| output.warning(problem));
@@ -140,42 +146,44 @@ impl Definitions {
         self.defined.contains_key(id) || self.broken.contains(id)
     }
 
-    fn into_entities(self, shared: &Arc<Shared>) -> impl Iterator<Item = Declared<AccountEntity>> {
-        let Definitions { defined, broken, .. } = self;
-        let whole = defined.into_iter().filter(move |(id, _)| !broken.contains(id));
-        whole.map(|(id, stack)| stack.into_entity(id, shared))
+    /// The accounts that are defined, and those of which there are images, but no definitions any more.
+    fn entities(
+        self,
+        host: &Host,
+        shared: &Arc<Shared>,
+        output: &mut Output<'_>,
+    ) -> Result<Vec<Declared<AccountEntity>>, PathError> {
+        let images = Images::open(host)?;
+        let known: BTreeSet<AccountId> = images.all(Moment::Base)?.into_iter().collect();
+        let mut orphans: BTreeSet<AccountId> = known.iter().filter(|id| !self.is_defined(id)).cloned().collect();
+        if let Some(file) = self.unknowable.as_ref().filter(|_| !orphans.is_empty()) {
+            let file = file.display();
+            output.warning(format!(
+                "Nothing is scrubbed as long as it cannot be told which users and groups {file} defines"
+            ));
+            orphans.clear();
+        }
+        let Definitions { mut defined, broken, .. } = self;
+        defined.retain(|id, _| !broken.contains(id));
+        let sources = Sources { host, images: &images, accounts: &shared.accounts, defined: &defined, known: &known };
+        let mut histories = Histories::find(sources, renamed::all(host, output)?, &mut orphans)?;
+        let orphan = |id: &AccountId| {
+            // An image that cannot be used is complained of when it is needed.
+            let image =
+                [Moment::Provisioned, Moment::Base].into_iter().find_map(|moment| images.load(moment, id).ok()?);
+            let mut groups = image.as_ref().map(groups_of).unwrap_or_default();
+            // Only what goes as well has to wait for the user.
+            groups.retain(|name| orphans.contains(&AccountId { kind: Kind::Group, name: name.clone() }));
+            let (id, after) = (id.clone(), order::recall(host, id).unwrap_or_default());
+            let (left_out, timeout, history, shared) = (Vec::new(), None, histories.take(&id), Arc::clone(shared));
+            let definition = None;
+            Declared::orphan(AccountEntity { id, definition, left_out, groups, after, timeout, history, shared })
+        };
+        let mut entities: Vec<_> = orphans.iter().map(orphan).collect();
+        entities.extend(defined.into_iter().map(|(id, stack)| {
+            let history = histories.take(&id);
+            stack.into_entity(id, history, shared)
+        }));
+        Ok(entities)
     }
-}
-
-/// The accounts of which there are images, but no definitions any more.
-fn orphans(
-    host: &Host,
-    definitions: &Definitions,
-    shared: &Arc<Shared>,
-    output: &mut Output<'_>,
-) -> Result<Vec<Declared<AccountEntity>>, ScanError> {
-    let found = Images::open(host).and_then(|images| Ok((images.known()?, images)));
-    let (known, images) = found.map_err(|error| {
-        output.error(error.to_string());
-        ScanError
-    })?;
-    let orphans: Vec<AccountId> = known.into_iter().filter(|id| !definitions.is_defined(id)).collect();
-    if let Some(file) = definitions.unknowable.as_ref().filter(|_| !orphans.is_empty()) {
-        let file = file.display();
-        output
-            .warning(format!("Nothing is scrubbed as long as it cannot be told which users and groups {file} defines"));
-        return Ok(Vec::new());
-    }
-    let all: BTreeSet<AccountId> = orphans.iter().cloned().collect();
-    let orphan = |id: AccountId| {
-        // An image that cannot be used is complained of when it is needed.
-        let image = [Moment::Provisioned, Moment::Base].into_iter().find_map(|moment| images.load(moment, &id).ok()?);
-        let mut groups = image.as_ref().map(groups_of).unwrap_or_default();
-        // Only what goes as well has to wait for the user.
-        groups.retain(|name| all.contains(&AccountId { kind: Kind::Group, name: name.clone() }));
-        let after = order::recall(host, &id).unwrap_or_default();
-        let (left_out, timeout, shared) = (Vec::new(), None, Arc::clone(shared));
-        Declared::orphan(AccountEntity { id, definition: None, left_out, groups, after, timeout, shared })
-    };
-    Ok(orphans.into_iter().map(orphan).collect())
 }

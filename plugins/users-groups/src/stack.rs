@@ -3,7 +3,7 @@
 use crate::account::AccountId;
 use crate::definition::Definition;
 use crate::document::Stated;
-use crate::entity::{AccountEntity, Shared, groups_of};
+use crate::entity::{AccountEntity, History, Shared, groups_of};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{Common, CommonKeys};
 use std::path::{Path, PathBuf};
@@ -48,7 +48,17 @@ impl Stack {
         }
     }
 
-    pub(crate) fn into_entity(self, id: AccountId, shared: &Arc<Shared>) -> Declared<AccountEntity> {
+    /// The UID or GID that is defined.
+    pub(crate) fn number(&self) -> Option<u32> {
+        self.definition.as_ref()?.account.number
+    }
+
+    /// Returns whether a definition counts.
+    pub(crate) fn is_defined(&self) -> bool {
+        self.definition.is_some()
+    }
+
+    pub(crate) fn into_entity(self, id: AccountId, history: History, shared: &Arc<Shared>) -> Declared<AccountEntity> {
         let Stack { definition, keys, mut files, mut left_out } = self;
         let mut skipped = None;
         let definition = definition.unwrap_or_else(|| {
@@ -69,7 +79,8 @@ impl Stack {
         let after = [&keys.after, &keys.requires, &keys.subscribes].into_iter().flatten();
         let after = after.map(|id| id.as_str().into()).collect();
         let (timeout, shared) = (keys.timeout, Arc::clone(shared));
-        let entity = AccountEntity { id, definition: Some(definition), left_out, groups, after, timeout, shared };
+        let entity =
+            AccountEntity { id, definition: Some(definition), left_out, groups, after, timeout, history, shared };
         let place = files.first().map(|file| file.display().to_string()).unwrap_or_default();
         Declared::new(entity, Common { sources: files, place, keys, skipped })
     }

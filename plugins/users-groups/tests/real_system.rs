@@ -12,11 +12,11 @@ const DEFINITIONS: &str = "/usr/share/holo/users-groups/01.toml";
 const STATE: &str = "/var/lib/holo/users-groups";
 
 fn main() -> ExitCode {
-    let stories: [(&str, fn()); 19] = [
+    let stories: [(&str, fn()); 27] = [
         ("a hundred users are made in one run, and nothing is left to do", hundred),
         ("check says what would be run, and runs nothing", check),
         ("everything that can be defined is given", everything),
-        ("what changes in a definition is changed, without force", changed_definition),
+        ("what changes in a definition is changed, by force once it was provisioned", changed_definition),
         ("what a person has changed needs force", changed_by_person),
         ("whom a person has deleted comes back by force, with the same number", deleted_by_person),
         ("what was there before is restored, what was not is deleted, users before their groups", scrubbed),
@@ -32,6 +32,14 @@ fn main() -> ExitCode {
         ("who came after another goes before it", scrubbed_in_order),
         ("a user is made when its condition holds, and stays when that does so no more", condition),
         ("attempts, their time and what has to be well afterwards can be defined", attempts),
+        ("a user who gets another name stays the same user", another_name),
+        ("a user from before us who gets another name gets the old one back", name_from_before),
+        ("a name that somebody else has by now is not given back", name_in_use),
+        ("a group that gets another name stays the same group, and nobody in it has been changed", another_group_name),
+        ("who was changed by a person needs force to get another name", changed_before_another_name),
+        ("who is killed while a user gets another name goes on where that ended", killed_at_another_name),
+        ("who is killed while a user is changed finds it as intended", killed_at_a_change),
+        ("a login group without a name is given back by its number", nameless_login_group),
     ];
     let needs =
         [NEEDS, &["useradd", "usermod", "userdel", "groupadd", "groupmod", "groupdel"].map(Need::Program)].concat();
@@ -167,7 +175,8 @@ fn changed_definition() {
     let system = system(&definition("/bin/sh", "groups = [\"video\"]\n"));
     ok(&system.holo(&["apply"]));
     system.write(DEFINITIONS, definition("/bin/dash", "groups = [\"audio\"]\nuid = 7003\ncomment = \"A\"\n"));
-    ok(&system.holo(&["apply"]));
+    fails(&system, &["apply"], "use --force to overwrite");
+    ok(&system.holo(&["apply", "--force"]));
     let now = line(&system, "passwd", "anne");
     assert!(now.starts_with("anne:7003:") && now.ends_with(":/bin/dash") && now.contains(":A:"), "{now}");
     assert!(line(&system, "group", "audio").contains("anne") && !line(&system, "group", "video").contains("anne"));
@@ -189,9 +198,13 @@ fn changed_by_person() {
     assert!(line(&system, "passwd", "anne").ends_with(":/bin/dash"));
     assert!(line(&system, "group", "crew").starts_with("crew:7001:"));
     settled(&system);
-    // What is nobody's alone is put right without a question.
+    // What was never given to it is a person's to give.
     system.must("usermod --comment Person anne");
     settled(&system);
+    system.must("usermod --groups crew anne");
+    settled(&system);
+    system.must("usermod --groups audio,crew --comment Other anne");
+    pending(&system, "use --force to overwrite");
 }
 
 fn deleted_by_person() {
@@ -255,10 +268,10 @@ fn uid_in_use() {
     let busy =
         system.background("exec setpriv --reuid anne --regid anne --clear-groups sh -c 'echo ready; exec sleep 600'");
     system.write(DEFINITIONS, "[[user]]\nname = \"anne\"\nuid = 7008\n");
-    fails(&system, &["apply"], "!! usermod --uid 7008 anne failed: exit status 8");
+    fails(&system, &["apply", "--force"], "!! usermod --uid 7008 anne failed: exit status 8");
     assert!(provisioned(&system, "user:anne").contains_str("uid = 7007\n"));
     busy.end();
-    ok(&system.holo(&["apply"]));
+    ok(&system.holo(&["apply", "--force"]));
     assert!(line(&system, "passwd", "anne").starts_with("anne:7008:"));
     settled(&system);
 }
@@ -414,7 +427,7 @@ fn attempts() {
     system.must("mv /usr/sbin/usermod /usr/sbin/usermod.real");
     system.script("/usr/sbin/usermod", "#!/bin/sh\nexec sleep 600\n");
     system.write(DEFINITIONS, definition("comment = \"A\"\ntimeout = \"100ms\"\n"));
-    fails(&system, &["apply"], "!! usermod --comment A anne failed: timed out");
+    fails(&system, &["apply", "--force"], "!! usermod --comment A anne failed: timed out");
 }
 
 fn group_of_the_name() {
@@ -463,4 +476,233 @@ fn scrubbed_in_order() {
     system.write(DEFINITIONS, "");
     ok(&system.holo(&["apply"]));
     assert_eq!(system.must(&format!("find {STATE} -type f")), "");
+}
+
+fn user(name: &str, more: &str) -> String {
+    format!("[[user]]\nname = \"{name}\"\nuid = 7100\n{more}")
+}
+
+/// The files of accounts, without the backups.
+fn databases(system: &Overlay) -> BString {
+    system.must("cd /etc; sort passwd; sort group; sort shadow | cut -d: -f1,2; sort gshadow")
+}
+
+/// Nothing is defined any more, and everything is as it was.
+#[track_caller]
+fn all_gone(system: &Overlay, before: &BString) {
+    system.write(DEFINITIONS, "");
+    ok(&system.holo(&["apply"]));
+    assert_eq!(databases(system), *before);
+    assert_eq!(system.must(&format!("find {STATE} -type f")), "");
+    settled(system);
+}
+
+#[track_caller]
+fn takes_over(system: &Overlay, new: &str, old: &str) {
+    let run = system.holo(&["apply"]);
+    assert!(run.success(), "{run}");
+    assert_eq!(run.stderr_lossy(), format!("\n>> {new} takes over from {old}\n").trim_start(), "{run}");
+    assert!(!run.stdout_lossy().contains("Scrubbing"), "{run}");
+}
+
+fn another_name() {
+    let system = system(&user("anne", "groups = [\"audio\"]\ncomment = \"Anne\"\n"));
+    let before = databases(&system);
+    ok(&system.holo(&["apply"]));
+    let anne = line(&system, "passwd", "anne");
+    let gid = line(&system, "group", "anne");
+    for (old, new) in [("anne", "bert"), ("bert", "carl"), ("carl", "anne")] {
+        system.write(DEFINITIONS, user(new, "groups = [\"audio\"]\ncomment = \"Anne\"\n"));
+        pending(&system, &format!("would run usermod --login {new} {old}\n"));
+        assert!(system.holo(&["diff"]).stdout_lossy().contains(&format!("\n-name = \"{new}\"\n+name = \"{old}\"\n")));
+        takes_over(&system, &format!("user:{new}"), &format!("user:{old}"));
+        assert_eq!(line(&system, "passwd", old), "");
+        // The home directory as well, of which nothing is said.
+        assert_eq!(line(&system, "passwd", new), anne.replacen("anne:", &format!("{new}:"), 1));
+        assert_eq!(line(&system, "group", new), gid.replacen("anne:", &format!("{new}:"), 1));
+        assert!(line(&system, "group", "audio").ends_with(new));
+        settled(&system);
+    }
+    all_gone(&system, &before);
+}
+
+fn name_from_before() {
+    let system = Overlay::new().plugin("users-groups");
+    system.must("useradd --uid 7100 --comment Old --home-dir /srv/old --shell /bin/sh --groups audio old");
+    let before = databases(&system);
+    system.write(DEFINITIONS, user("old", "shell = \"/bin/dash\"\n"));
+    ok(&system.holo(&["apply", "--force"]));
+    for (new, old) in [("newer", "old"), ("newest", "newer")] {
+        system.write(DEFINITIONS, user(new, "shell = \"/bin/dash\"\n"));
+        takes_over(&system, &format!("user:{new}"), &format!("user:{old}"));
+        settled(&system);
+    }
+    // The user's group is from before us, too.
+    assert!(
+        line(&system, "passwd", "newest").ends_with(":Old:/srv/old:/bin/dash")
+            && line(&system, "group", "newest").is_empty()
+    );
+    let (definition, names) = (system.read(DEFINITIONS), system.must(&format!("cat {STATE}/base/*")));
+    assert_eq!(names.find_iter("name = \"newest\"").count(), 1, "version 3 can use it: {names}");
+    system.write(DEFINITIONS, "");
+    pending(&system, "would run usermod --login old --shell /bin/sh newest\n");
+    all_gone(&system, &before);
+    system.write(DEFINITIONS, definition);
+    assert!(system.holo(&["apply"]).stderr_lossy().contains("useradd: UID 7100 is not unique"));
+}
+
+fn name_in_use() {
+    let system = Overlay::new().plugin("users-groups");
+    system.must("useradd --uid 7100 --shell /bin/sh old");
+    system.write(DEFINITIONS, user("old", "shell = \"/bin/sh\"\n"));
+    ok(&system.holo(&["apply"]));
+    system.write(DEFINITIONS, user("newer", "shell = \"/bin/sh\"\n"));
+    takes_over(&system, "user:newer", "user:old");
+    // Another one has the name now, first by definition, then by a person.
+    system.write(DEFINITIONS, "[[user]]\nname = \"bert\"\nuid = 7101\n");
+    system.must("useradd --uid 7105 --no-user-group old");
+    ok(&system.holo(&["apply"]));
+    assert!(line(&system, "passwd", "newer").starts_with("newer:7100:"));
+    assert!(line(&system, "passwd", "old").starts_with("old:7105:"));
+    settled(&system);
+}
+
+fn another_group_name() {
+    let system = Overlay::new().plugin("users-groups");
+    system.must(
+        "useradd --uid 7110 --groups audio member; groupadd --gid 7102 old; usermod --append --groups old member",
+    );
+    let before = databases(&system);
+    let member = "[[user]]\nname = \"member\"\nshell = \"/bin/dash\"\n";
+    let group = |name: &str, gid: u32| format!("[[group]]\nname = \"{name}\"\ngid = {gid}\n");
+    system.write(DEFINITIONS, [member, &group("old", 7102), &group("ours", 7103)].concat());
+    ok(&system.holo(&["apply", "--force"]));
+    let renamed = [member, &group("newer", 7102), &group("theirs", 7103)].concat();
+    system.write(DEFINITIONS, &renamed);
+    let run = system.holo(&["apply"]);
+    let said = run.stderr_lossy();
+    assert!(run.success() && said.contains(">> group:newer takes over from group:old\n"), "{run}");
+    assert!(said.contains(">> group:theirs takes over from group:ours\n"), "{run}");
+    assert_eq!(line(&system, "group", "newer"), "newer:7102:member");
+    assert_eq!(line(&system, "group", "theirs"), "theirs:7103:");
+    settled(&system);
+    // Back again, as nothing defines them, while the user stays.
+    system.write(DEFINITIONS, member);
+    ok(&system.holo(&["apply"]));
+    assert_eq!(line(&system, "group", "old"), "old:7102:member");
+    system.write(DEFINITIONS, [member, &group("old", 7102)].concat());
+    assert!(system.holo(&["apply", "--force"]).success());
+    system.write(DEFINITIONS, [member, &group("newer", 7102)].concat());
+    takes_over(&system, "group:newer", "group:old");
+    all_gone(&system, &before);
+}
+
+fn changed_before_another_name() {
+    let system = system(&user("anne", "shell = \"/bin/dash\"\n"));
+    ok(&system.holo(&["apply"]));
+    system.must("usermod --shell /bin/false anne");
+    system.write(DEFINITIONS, user("bert", "shell = \"/bin/dash\"\n"));
+    fails(&system, &["apply"], "use --force to overwrite");
+    assert!(line(&system, "passwd", "anne").ends_with(":/bin/false"));
+    assert!(
+        system.exists(format!("{STATE}/base/user:anne.toml")) && !system.exists(format!("{STATE}/base/user:bert.toml"))
+    );
+    assert!(system.holo(&["apply", "--force"]).success());
+    assert!(line(&system, "passwd", "bert").ends_with(":/bin/dash"));
+    settled(&system);
+}
+
+/// Puts something in the place of a tool, which has its own name with `.real` then.
+fn wrap(system: &Overlay, tool: &str, script: &str) {
+    system.must(&format!("mv /usr/sbin/{tool} /usr/sbin/{tool}.real"));
+    system.script(format!("/usr/sbin/{tool}"), format!("#!/bin/sh\n{script}\n"));
+}
+
+fn unwrap(system: &Overlay, tool: &str) {
+    system.must(&format!("mv /usr/sbin/{tool}.real /usr/sbin/{tool}"));
+}
+
+fn killed_at_another_name() {
+    let kills = [
+        ("usermod", "kill -KILL $PPID"),
+        ("usermod", "usermod.real \"$@\"\nkill -KILL $PPID"),
+        ("groupmod", "kill -KILL $PPID"),
+        ("groupmod", "groupmod.real \"$@\"\nkill -KILL $PPID"),
+    ];
+    for (tool, script) in kills {
+        let system = system(&user("anne", ""));
+        let before = databases(&system);
+        ok(&system.holo(&["apply"]));
+        let anne = line(&system, "passwd", "anne");
+        for next in ["bert", ""] {
+            wrap(&system, tool, script);
+            system.write(DEFINITIONS, user("bert", ""));
+            let run = system.holo(&["apply"]);
+            assert!(run.status == Some(1) && run.stderr_lossy().contains("takes over from"), "{run}");
+            unwrap(&system, tool);
+            if next.is_empty() {
+                break;
+            }
+            let run = system.holo(&["apply"]);
+            assert!(run.success() && !run.stdout_lossy().contains("Scrubbing"), "{tool} {script}: {run}");
+            assert_eq!(line(&system, "passwd", "bert"), anne.replacen("anne:", "bert:", 1));
+            assert!(line(&system, "passwd", "anne").is_empty() && line(&system, "group", "anne").is_empty());
+            settled(&system);
+            system.write(DEFINITIONS, user("anne", ""));
+            takes_over(&system, "user:anne", "user:bert");
+        }
+        system.write(DEFINITIONS, "");
+        assert!(system.holo(&["apply"]).success());
+        assert_eq!(databases(&system), before, "{tool} {script}");
+        assert_eq!(system.must(&format!("find {STATE} -type f")), "");
+    }
+}
+
+fn killed_at_a_change() {
+    let system = Overlay::new().plugin("users-groups");
+    system.must("useradd --uid 7100 --shell /bin/sh anne");
+    let before = databases(&system);
+    system.write(DEFINITIONS, user("anne", "shell = \"/bin/dash\"\n"));
+    ok(&system.holo(&["apply", "--force"]));
+    for script in ["kill -KILL $PPID", "usermod.real \"$@\"\nkill -KILL $PPID"] {
+        // The shell from before us comes back, which is not as provisioned.
+        wrap(&system, "usermod", script);
+        system.write(DEFINITIONS, user("anne", ""));
+        assert_eq!(system.holo(&["apply"]).status, Some(1));
+        assert!(system.exists(format!("{STATE}/.intended/user:anne.toml")));
+        unwrap(&system, "usermod");
+        let run = system.holo(&["apply"]);
+        assert!(run.success(), "{script}: {run}");
+        assert!(line(&system, "passwd", "anne").ends_with(":/bin/sh"));
+        assert!(!system.exists(format!("{STATE}/.intended")));
+        settled(&system);
+        system.write(DEFINITIONS, user("anne", "shell = \"/bin/dash\"\n"));
+        ok(&system.holo(&["apply", "--force"]));
+    }
+    all_gone(&system, &before);
+}
+
+fn nameless_login_group() {
+    let system = Overlay::new().plugin("users-groups");
+    system.must("groupadd --gid 7200 lost; useradd --gid lost joe; sed -i /^lost:/d /etc/group /etc/gshadow");
+    let before = databases(&system);
+    system.write(DEFINITIONS, "[[user]]\nname = \"joe\"\ngroup = \"users\"\n");
+    ok(&system.holo(&["apply"]));
+    assert!(system.read(format!("{STATE}/base/user:joe.toml")).contains_str("group = \"7200\"\n"));
+    assert!(line(&system, "passwd", "joe").contains(":100:"));
+    settled(&system);
+    // Under whatever name it is back.
+    system.must("groupadd --gid 7200 found");
+    system.write(DEFINITIONS, "");
+    ok(&system.holo(&["apply"]));
+    assert!(line(&system, "passwd", "joe").contains(":7200:"));
+    system.must("groupdel --force found");
+    assert_eq!(databases(&system), before);
+    // Where there is none, that is said, and the user is not kept waiting.
+    system.write(DEFINITIONS, "[[user]]\nname = \"joe\"\ngroup = \"users\"\n");
+    ok(&system.holo(&["apply"]));
+    system.write(DEFINITIONS, "");
+    let run = system.holo(&["apply"]);
+    let words = ">> user:joe keeps its login group: there is no group any more with the GID 7200\n";
+    assert!(run.success() && run.stderr_lossy().contains(words), "{run}");
 }

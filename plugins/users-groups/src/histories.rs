@@ -1,0 +1,121 @@
+//! Accounts whose definitions have got another name: which one takes over from which, and which were called otherwise once.
+
+use crate::account::{Account, AccountId};
+use crate::accounts::Accounts;
+use crate::entity::History;
+use crate::images::{Images, Moment};
+use crate::stack::Stack;
+use holo_plugin::Host;
+use holo_plugin::error::Result;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The histories of all accounts.
+#[derive(Debug, Default)]
+pub(crate) struct Histories {
+    all: BTreeMap<AccountId, History>,
+}
+
+/// What histories are made of.
+#[derive(Clone, Copy)]
+pub(crate) struct Sources<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) images: &'a Images,
+    pub(crate) accounts: &'a Accounts,
+    /// What is defined, but not what is broken.
+    pub(crate) defined: &'a BTreeMap<AccountId, Stack>,
+    /// The accounts that have a base.
+    pub(crate) known: &'a BTreeSet<AccountId>,
+}
+
+impl Histories {
+    /// Makes the histories of all accounts. Orphans that have become, or become, other accounts are taken out of `orphans`.
+    pub(crate) fn find(
+        sources: Sources<'_>,
+        renamed: BTreeMap<AccountId, Vec<String>>,
+        orphans: &mut BTreeSet<AccountId>,
+    ) -> Result<Histories> {
+        let mut histories = Histories::default();
+        for (id, names) in renamed {
+            histories.of(&id).names = names;
+        }
+        for id in sources.images.all(Moment::Intended)? {
+            histories.of(&id).is_interrupted = true;
+        }
+        if !orphans.is_empty() {
+            histories.find_leftovers(sources, orphans)?;
+            histories.find_predecessors(sources, orphans)?;
+        }
+        for orphan in orphans.iter() {
+            let Some(history) = histories.all.get_mut(orphan) else { continue };
+            let origin = history.names.first().filter(|name| **name != orphan.name);
+            let is_free = |name: &&String| {
+                let id = AccountId { kind: orphan.kind, name: (*name).clone() };
+                !sources.defined.contains_key(&id)
+            };
+            history.returns_to = origin.filter(is_free).cloned();
+        }
+        Ok(histories)
+    }
+
+    /// Takes the history of an account.
+    pub(crate) fn take(&mut self, id: &AccountId) -> History {
+        self.all.remove(id).unwrap_or_default()
+    }
+
+    fn of(&mut self, id: &AccountId) -> &mut History {
+        self.all.entry(id.clone()).or_default()
+    }
+
+    /// Finds orphans that are another account by now, which a killed apply could not say any more.
+    fn find_leftovers(&mut self, sources: Sources<'_>, orphans: &mut BTreeSet<AccountId>) -> Result<()> {
+        let Sources { host, accounts, known, .. } = sources;
+        for (id, history) in self.all.iter_mut().filter(|(id, _)| known.contains(id)) {
+            for name in history.names.iter().filter(|name| **name != id.name) {
+                let former = AccountId { kind: id.kind, name: name.clone() };
+                let has_gone = || accounts.find(host, &former).map(|account| account.is_none());
+                if orphans.contains(&former) && accounts.find(host, id)?.is_some() && has_gone()? {
+                    orphans.remove(&former);
+                    history.leftovers.push(former);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds the orphan that each new account takes over from: the one with the number that is defined, or which had its name before us.
+    fn find_predecessors(&mut self, sources: Sources<'_>, orphans: &mut BTreeSet<AccountId>) -> Result<()> {
+        let Sources { host, images, accounts, defined, known } = sources;
+        let actual: BTreeMap<AccountId, Account> = orphans
+            .iter()
+            .filter_map(|id| accounts.find(host, id).map(|found| Some((id.clone(), found?))).transpose())
+            .collect::<Result<_>>()?;
+        let provisioned: BTreeSet<AccountId> = images.all(Moment::Provisioned)?.into_iter().collect();
+        for (id, stack) in defined.iter().filter(|(id, stack)| stack.is_defined() && !provisioned.contains(id)) {
+            let names = self.all.get(id).map(|history| &history.names[..]).unwrap_or_default();
+            let is_candidate = |orphan: &&AccountId| {
+                let its_names = self.all.get(orphan).map(|history| &history.names[..]).unwrap_or_default();
+                let number = actual.get(orphan).and_then(|account| account.number);
+                let has_number = number.is_some() && number == stack.number();
+                let had_name = its_names.first() == Some(&id.name) && number.is_some();
+                // One that has a base is taken over from only if an apply was killed while it did so.
+                let is_begun = !known.contains(id) || names.contains(&orphan.name);
+                orphan.kind == id.kind && (has_number || had_name) && is_begun
+            };
+            let Some(predecessor) = orphans.iter().find(is_candidate).cloned() else { continue };
+            if accounts.find(host, id)?.is_some() {
+                continue;
+            }
+            orphans.remove(&predecessor);
+            let mut names = self.take(&predecessor).names;
+            for name in [predecessor.name.clone(), id.name.clone()] {
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+            let history = self.of(id);
+            history.names = names;
+            history.predecessor = Some(predecessor);
+        }
+        Ok(())
+    }
+}

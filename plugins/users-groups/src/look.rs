@@ -1,0 +1,105 @@
+//! Looking: all that is known of an account before it is decided what has to be done.
+
+use crate::account::{Account, AccountId, Kind};
+use crate::apply::NotApplied;
+use crate::entity::AccountEntity;
+use crate::images::{Images, Moment};
+use crate::plan::Known;
+use holo_plugin::Host;
+
+/// What is known of an account that is defined.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// As it was before us: kept, or as it is if nothing was kept yet.
+    pub(crate) base: Account,
+    /// Whether nothing was kept yet.
+    pub(crate) is_first: bool,
+    /// As it is, under the name that it has.
+    pub(crate) actual: Option<Account>,
+    /// As we left it last.
+    pub(crate) provisioned: Option<Account>,
+    /// The account that it takes over from: it is the same one, under another name.
+    pub(crate) predecessor: Option<AccountId>,
+    has_namesake: bool,
+}
+
+impl Found {
+    pub(crate) fn known(&self) -> Known<'_> {
+        Known {
+            base: &self.base,
+            actual: self.actual.as_ref(),
+            provisioned: self.provisioned.as_ref(),
+            has_namesake: self.has_namesake,
+        }
+    }
+}
+
+/// What is and was made of an account.
+#[derive(Debug)]
+pub(crate) struct Current {
+    /// As it is, under the name that it has.
+    pub(crate) actual: Option<Account>,
+    /// As we left it last.
+    pub(crate) provisioned: Option<Account>,
+    predecessor: Option<AccountId>,
+}
+
+impl AccountEntity {
+    /// Finds out what is known of the account.
+    pub(crate) fn look(&self, host: &Host, images: &Images) -> Result<Found, NotApplied> {
+        let has_namesake = self.namesake(host)?.is_some();
+        let Current { actual, provisioned, predecessor } = self.current(host, images)?;
+        let kept = images.load(Moment::Base, predecessor.as_ref().unwrap_or(&self.id))?;
+        let is_first = kept.is_none() || predecessor.is_some();
+        let base = kept.or_else(|| actual.clone()).unwrap_or_else(|| Account::bare(self.id.clone()));
+        let base = self.with_known_group(host, Account { id: self.id.clone(), ..base })?;
+        Ok(Found { base, is_first, actual, provisioned, predecessor, has_namesake })
+    }
+
+    /// Finds out how the account is, and how it was left: under the name from which it takes over, if that is still so.
+    pub(crate) fn current(&self, host: &Host, images: &Images) -> Result<Current, NotApplied> {
+        let actual = self.actual(host)?;
+        let provisioned = images.load(Moment::Provisioned, &self.id)?;
+        if actual.is_none()
+            && provisioned.is_none()
+            && let Some(predecessor) = &self.history.predecessor
+            && let Some(actual) = self.shared.accounts.find(host, predecessor)?
+        {
+            let provisioned = images.load(Moment::Provisioned, predecessor)?;
+            let provisioned = provisioned.map(|account| Account { id: self.id.clone(), ..account });
+            return Ok(Current { actual: Some(actual), provisioned, predecessor: Some(predecessor.clone()) });
+        }
+        let completed = self.completed(images, actual.as_ref())?;
+        Ok(Current { actual, provisioned: completed.or(provisioned), predecessor: None })
+    }
+
+    /// The account as a killed apply has made it, if it has come so far: then that is what was provisioned.
+    fn completed(&self, images: &Images, actual: Option<&Account>) -> Result<Option<Account>, NotApplied> {
+        let (true, Some(actual)) = (self.history.is_interrupted, actual) else { return Ok(None) };
+        let intended = images.load(Moment::Intended, &self.id)?;
+        let is_complete = intended.is_some_and(|intended| intended.differences(actual).is_empty());
+        Ok(is_complete.then(|| actual.clone()))
+    }
+
+    /// The base, its login group by the name that a number has now; none if there is no group of this number.
+    pub(crate) fn with_known_group(&self, host: &Host, mut base: Account) -> Result<Account, NotApplied> {
+        if let Some(number) = base.group.as_ref().and_then(|group| group.parse().ok()) {
+            let accounts = &self.shared.accounts;
+            let group = AccountId { kind: Kind::Group, name: base.group.clone().unwrap_or_default() };
+            if accounts.find(host, &group)?.is_none() {
+                base.group = accounts.group_name(host, number)?;
+            }
+        }
+        Ok(base)
+    }
+
+    /// What is to be kept as the base: a login group that has no name is kept by its number.
+    pub(crate) fn base_to_keep(&self, host: &Host, found: &Found) -> Result<Account, NotApplied> {
+        let mut base = found.base.clone();
+        if self.id.kind == Kind::User && base.group.is_none() && found.actual.is_some() {
+            let number = self.shared.accounts.login_group(host, &self.id.name)?;
+            base.group = number.map(|number| number.to_string());
+        }
+        Ok(base)
+    }
+}
