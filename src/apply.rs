@@ -244,7 +244,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Notes what became of an entity, as the source of refreshes and as their target. What would change would be refreshed too.
-    fn settle_refreshes(&mut self, entity: usize, Ended { end, sent }: &Ended) {
+    fn settle_refreshes(&mut self, entity: usize, Ended { end, sent, is_untouched }: &Ended) {
         let id = self.entities[entity].id();
         match end {
             End::Pending if self.task != Task::Check => {}
@@ -256,6 +256,7 @@ impl<'a> Walk<'a> {
                 self.refreshes.send(id, sent);
             }
             End::Unchanged | End::LeftOut | End::Refused => self.refreshes.unchanged(id),
+            End::Failed if *is_untouched => self.refreshes.unchanged(id),
             // Whether it changed before it failed nobody knows: the next run takes it that it did.
             End::Skipped | End::Failed => {}
         }

@@ -1,7 +1,7 @@
 //! From what plugins say, in any order, to events in the entities' order, and to how each entity ended.
 
 use crate::entity::Entity;
-use crate::plugin::{Progress, Task};
+use crate::plugin::{Failure, Progress, Task};
 use crate::report::{End, Event, Reporter};
 use crate::view::View;
 use bstr::{BStr, BString};
@@ -25,6 +25,8 @@ pub struct InOrder<'a> {
     ends: Vec<Option<End>>,
     /// What each entity sends to those that are refreshed because of it.
     sent: Vec<Vec<BString>>,
+    /// Whether each was changed, as far as that was said.
+    touched: Vec<Option<bool>>,
 }
 
 /// How work on an entity ended, and what it sends to those that are refreshed because of it.
@@ -34,6 +36,8 @@ pub struct Ended {
     pub end: End,
     /// What it sends, each `KEY=VALUE`.
     pub sent: Vec<BString>,
+    /// Whether its plugin has said that nothing was changed, which it may know of a failure too.
+    pub is_untouched: bool,
 }
 
 /// What was said of an entity, by someone who may have reused the memory since.
@@ -45,7 +49,7 @@ enum Said {
     Error(String),
     /// Something that cannot be understood. The entity has failed, but is not done with.
     Malformed(String),
-    Failed(Option<String>),
+    Failed(Failure),
     /// The plugin has found something wrong that the entity with this ID may put right before.
     TooEarly(BString),
     Done,
@@ -72,6 +76,7 @@ impl<'a> InOrder<'a> {
         let kept = std::iter::repeat_with(Vec::new).take(entities.len()).collect();
         let ends = vec![None; entities.len()];
         let sent = vec![Vec::new(); entities.len()];
+        let touched = vec![None; entities.len()];
         let mut in_order = InOrder {
             entities,
             refresh,
@@ -83,6 +88,7 @@ impl<'a> InOrder<'a> {
             kept,
             ends,
             sent,
+            touched,
         };
         in_order.begin();
         in_order
@@ -100,7 +106,8 @@ impl<'a> InOrder<'a> {
     pub fn ends(self) -> Vec<Ended> {
         let silent = self.silent();
         let ends = self.ends.into_iter().map(|end| end.unwrap_or(silent));
-        ends.zip(self.sent).map(|(end, sent)| Ended { end, sent }).collect()
+        let rest = self.sent.into_iter().zip(self.touched);
+        ends.zip(rest).map(|(end, (sent, touched))| Ended { end, sent, is_untouched: touched == Some(false) }).collect()
     }
 
     /// What an entity comes to of which nothing is said.
@@ -114,7 +121,9 @@ impl<'a> InOrder<'a> {
     /// Takes what is said of the entity at this place.
     pub fn take(&mut self, place: usize, progress: Progress<'_>) {
         let said = match (self.understand(self.entities[place].id(), progress), self.pending.get(place)) {
-            (Said::Failed(None), Some(Some(first))) => Said::TooEarly((*first).to_owned()),
+            (Said::Failed(Failure::Told | Failure::Status(_)), Some(Some(first))) => {
+                Said::TooEarly((*first).to_owned())
+            }
             (said, _) => said,
         };
         if place > self.first_unfinished {
@@ -149,7 +158,7 @@ impl<'a> InOrder<'a> {
             Progress::CannotDiff(reason) => Said::Error(format!("cannot diff {id}: {reason}")),
             Progress::Warning(text) => Said::Warning(text),
             Progress::Done => Said::Done,
-            Progress::Failed(reason) => Said::Failed(reason),
+            Progress::Failed(failure) => Said::Failed(failure),
         }
     }
 
@@ -166,15 +175,21 @@ impl<'a> InOrder<'a> {
             Said::Warning(text) => reporter.event(Event::Warning(text)),
             Said::Error(text) => reporter.event(Event::Error(text)),
             Said::Malformed(text) => reporter.event(Event::Failed(Some(text))),
-            Said::Failed(reason) => reporter.event(Event::Failed(reason.as_deref())),
+            Said::Failed(Failure::Told) => reporter.event(Event::Failed(None)),
+            Said::Failed(Failure::Status(reason) | Failure::Broken(reason)) => {
+                reporter.event(Event::Failed(Some(reason)));
+            }
             Said::TooEarly(first) => {
                 reporter.event(Event::Warning(&format!("{first} comes first, and would be changed")));
                 reporter.event(Event::Message(&Message::Unknown));
             }
             Said::Done => {}
         }
-        if let Said::Message(Message::Send(value)) = said {
-            self.sent[place].push(value.clone());
+        match said {
+            Said::Message(Message::Send(value)) => self.sent[place].push(value.clone()),
+            Said::Message(Message::NotChanged) => self.touched[place] = self.touched[place].or(Some(false)),
+            Said::Message(Message::Changed(_)) | Said::Malformed(_) => self.touched[place] = Some(true),
+            _ => {}
         }
         if let Some(end) = self.end_by(place, said) {
             self.ends[place] = self.ends[place].max(Some(end));

@@ -104,8 +104,19 @@ pub enum Progress<'a> {
     Warning(String),
     /// The entity is done with.
     Done,
-    /// The entity is done with, and failed; the text says why, unless the plugin has said so itself.
-    Failed(Option<String>),
+    /// The entity is done with, and failed.
+    Failed(Failure),
+}
+
+/// How a plugin failed with an entity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It has said why itself.
+    Told,
+    /// It ended with an exit status that says so, whatever else it has said; the text names the status.
+    Status(String),
+    /// It could not do its work; the text says why.
+    Broken(String),
 }
 
 /// The two files that show an entity's difference: as it was last applied, and as it is.

@@ -326,3 +326,69 @@ fn an_orphan_that_is_left_alone_says_so_only_if_something_is_wrong() {
     assert_eq!(lines(&run.stderr_lossy()), [">> x:new takes over from it"], "{run}");
     assert!(root.holo(&["graph"]).stdout_lossy().contains("unit x"));
 }
+
+/// An entity that cannot be brought into its desired state, and says this of it.
+fn failing(says: &str) -> String {
+    format!("[ $1 = check ] && {{ echo 'would change: x' >&3; return; }}\n{says}\nexit 1\n")
+}
+
+#[test]
+fn a_failure_before_any_change_refreshes_nobody() {
+    for (says, is_due) in [
+        ("echo 'not changed' >&3", false),
+        ("true", true),
+        ("printf 'changed: it\\nnot changed\\n' >&3", true),
+        ("echo 'not changed' >&3; kill -KILL $$", true),
+    ] {
+        let root = scripts(&[("a", &failing(says)), ("listens", LISTENER)]);
+        let runs: Vec<Run> = (0..2).map(|_| root.holo(&["apply"])).collect();
+        assert!(runs.iter().all(|run| run.status == Some(1)), "{}{}", runs[0], runs[1]);
+        assert_eq!(runs[1].stdout_lossy().contains("received: "), is_due, "{says}\n{}", runs[1]);
+    }
+}
+
+/// A session that fails with `x:a`, and says this of it; `x:b` would be refreshed.
+fn failing_session(messages: &str) -> String {
+    SESSION.replace("ENTITY: x:forced\\\\nENTITY: x:out", "ENTITY: x:a\\\\nNOTIFIES: x:b\\\\nENTITY: x:b").replace(
+        "*) case $request in",
+        &format!(
+            r#"*'"check"'*'"x:a"'*) printf '{{"answer":"result","request":%s,"entity":"x:a","messages":["would change: x"],"result":"done"}}\n' $n ;;
+    *'"x:a"'*) printf '{{"answer":"result","request":%s,"entity":"x:a","messages":[{messages}],"result":"failed"}}\n' $n ;;
+    *'"refresh":["x:b"]'*) printf '{{"answer":"result","request":%s,"entity":"x:b","messages":["changed: refreshed"],"result":"done"}}\n' $n ;;
+    *'"x:b"'*) printf '{{"answer":"result","request":%s,"entity":"x:b","messages":["not changed"],"result":"done"}}\n' $n ;;
+    *) case $request in"#
+        ),
+    )
+}
+
+#[test]
+fn a_failure_before_any_change_is_told_in_a_session_too() {
+    for (messages, refreshes) in [(r#""not changed""#, 0), ("", 1), (r#""changed: x","not changed""#, 1)] {
+        let root = root(&[("x", &format!("{}\n{}", info("SESSION=1\\n"), failing_session(messages)))]);
+        let runs: Vec<Run> = (0..2).map(|_| root.holo(&["apply"])).collect();
+        assert!(runs.iter().all(|run| run.status == Some(1)), "{}{}", runs[0], runs[1]);
+        let refreshed = runs.iter().filter(|run| run.stdout_lossy().contains("refreshed")).count();
+        assert_eq!(refreshed, refreshes, "{messages}\n{}{}", runs[0], runs[1]);
+    }
+}
+
+#[test]
+fn what_only_fails_because_something_comes_first_is_pending_without_a_session_too() {
+    let pending = "echo 'would change: x' >&3\n";
+    let fails = "# AFTER: x:a\necho '!! there is no user fred' >&2\nexit 1\n";
+    let dies = "# AFTER: x:a\nkill -SEGV $$\n";
+    let root = scripts(&[("a", pending), ("b", fails)]);
+    let run = root.holo(&["check"]);
+    assert_eq!(run.status, Some(3), "{run}");
+    let expected = [
+        "!! there is no user fred",
+        ">> x:a comes first, and would be changed",
+        ">> It cannot be told what applying would do",
+    ];
+    assert_eq!(lines(&run.stderr_lossy()), expected, "{run}");
+    let run = root.holo(&["check", "x:b"]);
+    assert_eq!(run.status, Some(1), "{run}");
+    let run = scripts(&[("a", pending), ("b", dies)]).holo(&["check"]);
+    assert_eq!(run.status, Some(1), "{run}");
+    assert!(run.stderr_lossy().contains("!! signal: segmentation fault"), "{run}");
+}

@@ -1,7 +1,7 @@
 //! Plugins that are one process an operation, as version 3 has it, and version 4 without a session.
 
 use super::process::{self, Channel, Ended, Program, RunError};
-use super::{FilePair, Identity, Job, OperationError, Progress, Task};
+use super::{Failure, FilePair, Identity, Job, OperationError, Progress, Task};
 use crate::error::Fatal;
 use crate::interrupt::Interrupt;
 use bstr::{BStr, ByteSlice};
@@ -58,14 +58,23 @@ pub(super) fn work(
         Ok(ended) => ended,
         Err(RunError::Interrupted(fatal)) => return Err(fatal),
         Err(RunError::Start(reason)) => {
-            on_progress(Progress::Failed(Some(reason)));
+            on_progress(Progress::Failed(Failure::Broken(reason)));
             return Ok(());
         }
     };
-    // The messages of a plugin that failed do not count.
-    let failure = process::failure(ended.status);
-    if failure.is_none() {
-        let messages = messages.finish();
+    let failure = process::failure(ended.status).map(|reason| match ended.status.code() {
+        Some(_) => Failure::Status(reason),
+        None => Failure::Broken(reason),
+    });
+    let messages = messages.finish();
+    if let Some(failure) = &failure {
+        // Of the messages of a plugin that failed, one counts: that it had not changed anything before. Version 3 has none.
+        let counts = plugin.api_version >= API_VERSION_4 && matches!(failure, Failure::Status(_));
+        let is_changed = messages.iter().any(|message| matches!(message, Message::Changed(_)));
+        if counts && !is_changed && messages.contains(&Message::NotChanged) {
+            on_progress(Progress::Message(Message::NotChanged));
+        }
+    } else {
         let is_modified = messages.contains(&Message::RequiresForceToOverwrite);
         messages.into_iter().for_each(|message| on_progress(Progress::Message(message)));
         if is_modified {
@@ -75,7 +84,7 @@ pub(super) fn work(
     if let Some(channel) = ended.held_open {
         on_progress(Progress::Warning(plugin.held_open(channel)));
     }
-    on_progress(failure.map_or(Progress::Done, |reason| Progress::Failed(Some(reason))));
+    on_progress(failure.map_or(Progress::Done, Progress::Failed));
     Ok(())
 }
 
@@ -91,7 +100,7 @@ fn check_by_difference(
         Ok(Some(pair)) => on_progress(Progress::Diff(pair)),
         Ok(None) => on_progress(Progress::Message(Message::Unknown)),
         Err(OperationError::Failed(reason)) => {
-            on_progress(Progress::Failed(Some(reason)));
+            on_progress(Progress::Failed(Failure::Broken(reason)));
             return Ok(());
         }
         Err(OperationError::Fatal(fatal)) => return Err(fatal),

@@ -1,7 +1,7 @@
 //! Plugins of version 4 that serve a whole run with one process.
 
 use super::process::{self, Channel, Event, Process, Program};
-use super::{FilePair, Identity, Job, OperationError, Progress, Task};
+use super::{Failure, FilePair, Identity, Job, OperationError, Progress, Task};
 use crate::error::Fatal;
 use crate::interrupt::Interrupt;
 use bstr::{BStr, BString, ByteSlice};
@@ -257,7 +257,11 @@ impl<'a> Set<'a> {
         if let Some(pair) = difference.filter(|_| is_modified) {
             on_progress(place, Progress::Diff(pair));
         }
-        self.end(place, if result == Outcome::Done { Progress::Done } else { Progress::Failed(None) }, on_progress);
+        self.end(
+            place,
+            if result == Outcome::Done { Progress::Done } else { Progress::Failed(Failure::Told) },
+            on_progress,
+        );
     }
 
     fn end(&mut self, place: usize, how: Progress<'_>, on_progress: &mut dyn FnMut(usize, Progress<'_>)) {
@@ -271,14 +275,14 @@ impl<'a> Set<'a> {
         let mut lost: Vec<usize> = self.in_hand.iter().copied().collect();
         lost.sort_unstable();
         for &place in &lost {
-            self.end(place, Progress::Failed(Some(reason.to_owned())), on_progress);
+            self.end(place, Progress::Failed(Failure::Broken(reason.to_owned())), on_progress);
         }
         !lost.is_empty()
     }
 
     fn fail_all(&mut self, reason: &str, on_progress: &mut dyn FnMut(usize, Progress<'_>)) {
         for place in self.unfinished().collect::<Vec<_>>() {
-            self.end(place, Progress::Failed(Some(reason.to_owned())), on_progress);
+            self.end(place, Progress::Failed(Failure::Broken(reason.to_owned())), on_progress);
         }
     }
 }

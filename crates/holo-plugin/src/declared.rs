@@ -43,7 +43,8 @@ impl<E: Entity> Entity for Declared<E> {
                 break;
             }
             self.wait(attempt, output);
-            applied = self.entity.apply(host, mode, output);
+            let again = self.entity.apply(host, mode, output);
+            applied = if applied.may_have_changed() { again.after_a_change() } else { again };
         }
         self.healthy(host, applied, output)
     }
@@ -71,7 +72,8 @@ impl<E> Declared<E> {
     fn healthy(&self, host: &Host, applied: Applied, output: &mut Output<'_>) -> Applied {
         let ended_well = matches!(applied, Applied::Unchanged | Applied::Changed(_));
         if ended_well && !health::is_well(&self.common.keys.health_check, host, output) {
-            return Applied::FAILED;
+            let nothing_changed = applied == Applied::Unchanged;
+            return if nothing_changed { Applied::FAILED_UNCHANGED } else { Applied::FAILED };
         }
         applied
     }
@@ -98,11 +100,20 @@ pub fn apply_together<'e, E>(
     }
     let mut attempt = 0;
     let mut begun = vec![false; set.len()];
+    let mut changed = vec![false; set.len()];
     while !places.is_empty() {
         let jobs: Vec<Job<'e, E>> =
             places.iter().map(|&place| Job { entity: &set[place].entity.entity, mode: set[place].mode }).collect();
-        let mut together =
-            Together { host, set, places: &places, answers, begun: &mut begun, attempt, again: Vec::new() };
+        let mut together = Together {
+            host,
+            set,
+            places: &places,
+            answers,
+            begun: &mut begun,
+            changed: &mut changed,
+            attempt,
+            again: Vec::new(),
+        };
         apply(&jobs, &mut together);
         let again = std::mem::take(&mut together.again);
         attempt += 1;
@@ -125,6 +136,8 @@ struct Together<'a, 'e, E> {
     places: &'a [usize],
     answers: &'a mut dyn SetAnswers,
     begun: &'a mut [bool],
+    /// Which of them an attempt may have changed.
+    changed: &'a mut [bool],
     attempt: u32,
     again: Vec<usize>,
 }
@@ -144,6 +157,8 @@ impl<E> SetAnswers for Together<'_, '_, E> {
     fn end(&mut self, place: usize, applied: Applied) {
         let place = self.places[place];
         let declared = self.set[place].entity;
+        self.changed[place] |= applied.may_have_changed();
+        let applied = if self.changed[place] { applied.after_a_change() } else { applied };
         if applied.has_failed() && self.attempt < declared.common.keys.retries {
             self.again.push(place);
             return;

@@ -124,12 +124,42 @@ pub enum Applied {
     Failed {
         /// The exit status that version 3 of the plugin has for this.
         version_3_status: u8,
+        /// Whether it is known that nothing was changed before: then nobody has to be refreshed because of it.
+        nothing_changed: bool,
     },
 }
 
 impl Applied {
-    /// Something went wrong, and the user has been told what.
-    pub const FAILED: Applied = Applied::Failed { version_3_status: 1 };
+    /// Something went wrong, and the user has been told what. Something may have been changed before.
+    pub const FAILED: Applied = Applied::Failed { version_3_status: 1, nothing_changed: false };
+
+    /// Something went wrong before anything was changed, and the user has been told what.
+    pub const FAILED_UNCHANGED: Applied = Applied::Failed { version_3_status: 1, nothing_changed: true };
+
+    /// The same end, but if it is a failure, nothing was changed before.
+    #[must_use]
+    pub fn with_nothing_changed(self) -> Applied {
+        match self {
+            Applied::Failed { version_3_status, .. } => Applied::Failed { version_3_status, nothing_changed: true },
+            _ => self,
+        }
+    }
+
+    /// The same end after an earlier attempt that may have changed something: then it cannot be that nothing was changed.
+    #[must_use]
+    pub fn after_a_change(self) -> Applied {
+        match self {
+            Applied::Unchanged => Applied::Changed(Vec::new()),
+            Applied::Failed { version_3_status, .. } => Applied::Failed { version_3_status, nothing_changed: false },
+            other => other,
+        }
+    }
+
+    /// Whether something was changed, or may have been.
+    #[must_use]
+    pub fn may_have_changed(&self) -> bool {
+        matches!(self, Applied::Changed(_) | Applied::Failed { nothing_changed: false, .. })
+    }
 
     /// Whether something went wrong.
     #[must_use]

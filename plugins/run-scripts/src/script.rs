@@ -100,7 +100,7 @@ impl Script {
             Ok(path) => path,
             Err(error) => {
                 output.error(error.to_string());
-                return Applied::Failed { version_3_status: NOT_STARTED };
+                return Applied::Failed { version_3_status: NOT_STARTED, nothing_changed: true };
             }
         };
         let mut program = Program::new(&path);
@@ -110,7 +110,7 @@ impl Script {
             Ok(ended) => self.outcome(&ended, host, output),
             Err(error) => {
                 output.error(error.to_string().replace(&*path.to_string_lossy(), &self.path.to_string_lossy()));
-                Applied::Failed { version_3_status: NOT_STARTED }
+                Applied::Failed { version_3_status: NOT_STARTED, nothing_changed: true }
             }
         }
     }
@@ -131,6 +131,6 @@ impl Script {
         if host.api_version() >= VERSION_OF_RESULTS {
             output.error(format!("exit status {status}"));
         }
-        Applied::Failed { version_3_status: u8::try_from(status).unwrap_or(u8::MAX) }
+        Applied::Failed { version_3_status: u8::try_from(status).unwrap_or(u8::MAX), nothing_changed: false }
     }
 }

@@ -16,7 +16,7 @@ use holo_plugin::{Applied, Host, Output};
 const NUMBER_IN_TEST_MODE: u32 = 999;
 
 /// Under version 3 trouble with one account is no trouble of the plugin: all there is to say has been said.
-const FAILED: Applied = Applied::Failed { version_3_status: 0 };
+const FAILED: Applied = Applied::Failed { version_3_status: 0, nothing_changed: false };
 
 /// Why an account is not as it should be, in words.
 #[derive(Debug)]

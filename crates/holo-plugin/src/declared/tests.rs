@@ -130,6 +130,56 @@ fn failures_are_tried_again_as_often_as_declared() {
     assert_eq!(heard.said.matches("trying again").count(), 3);
 }
 
+/// Ends its attempts so, one after the other.
+struct Ends(std::sync::Mutex<Vec<Applied>>);
+
+impl Entity for Ends {
+    fn report(&self) -> EntityReport {
+        EntityReport::new("ends:x")
+    }
+
+    fn apply(&self, _: &Host, _: Mode<'_>, _: &mut Output<'_>) -> Applied {
+        self.0.lock().unwrap().remove(0)
+    }
+
+    fn diff(&self, _: &Host) -> Option<FilePair> {
+        None
+    }
+}
+
+#[test]
+fn what_an_attempt_may_have_changed_is_not_forgotten() {
+    let (touched, untouched) = (Applied::FAILED, Applied::FAILED_UNCHANGED);
+    for (attempts, check, expected) in [
+        (vec![untouched.clone(), untouched.clone()], "true", untouched.clone()),
+        (vec![touched.clone(), untouched.clone()], "true", touched.clone()),
+        (vec![untouched.clone(), touched.clone()], "true", touched.clone()),
+        (vec![touched.clone(), Applied::Unchanged], "true", Applied::Changed(vec![])),
+        (vec![untouched.clone(), Applied::Unchanged], "true", Applied::Unchanged),
+        (vec![Applied::Unchanged], "false", untouched.clone()),
+        (vec![touched.clone(), Applied::Unchanged], "false", touched.clone()),
+        (vec![Applied::Changed(vec![])], "false", touched.clone()),
+    ] {
+        let keys = || {
+            let text = format!("retries = 1\nretry_delay = \"1ms\"\nhealth_check = [{{ command = \"{check}\" }}]");
+            toml::from_str::<CommonKeys>(&text).unwrap()
+        };
+        let entity = |attempts: &[Applied]| {
+            Declared::new(Ends(attempts.to_vec().into()), Common { keys: keys(), ..Common::default() })
+        };
+        let mut heard = Heard::default();
+        let alone = entity(&attempts).apply(&host(), Mode::default(), &mut Output::new(&mut heard));
+        assert_eq!(alone, expected, "{attempts:?}");
+        let entity = entity(&attempts);
+        let set = [Job { entity: &entity, mode: Mode::default() }];
+        apply_together(&host(), &set, &mut heard, |jobs, answers| {
+            let applied = jobs[0].entity.apply(&host(), Mode::default(), &mut answers.output(0));
+            answers.end(0, applied);
+        });
+        assert_eq!(heard.ended, [(0, expected)], "{attempts:?}");
+    }
+}
+
 #[test]
 fn who_is_not_well_has_failed() {
     let well = r#"{ command = "sh -c 'exit 0'" }"#;

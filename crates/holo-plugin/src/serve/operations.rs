@@ -67,9 +67,11 @@ pub(super) fn apply<P: Plugin>(plugin: &P, host: &Host, id: &[u8], force: bool) 
     let mut output = Output::new(&mut streams);
     let applied = entity.apply(host, mode, &mut output);
     let status =
-        if let Applied::Failed { version_3_status } = applied { failure_status(host, version_3_status) } else { 0 };
+        if let Applied::Failed { version_3_status, .. } = applied { failure_status(host, version_3_status) } else { 0 };
     let mut messages = applied_messages(&applied);
     if host.api_version() < API_VERSION_4 {
+        // There, a failure may well have the exit status 0, and must not be taken for something that is as it should be.
+        messages.retain(|_| !applied.has_failed());
         messages = messages.into_iter().filter_map(|message| in_version_3(message, &mut output)).collect();
     }
     match say_messages(messages) {

@@ -294,4 +294,4 @@ fn conclude(mut change: Change, layout: &Layout) -> Ended {
 }
 
 /// Something went wrong with an entity. Version 3 of this plugin says so in words, not by its exit status.
-pub(crate) const FAILED: Applied = Applied::Failed { version_3_status: 0 };
+pub(crate) const FAILED: Applied = Applied::Failed { version_3_status: 0, nothing_changed: false };
