@@ -199,6 +199,12 @@ impl Process {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
+    /// Returns whether a signal was passed on, so that it is about to end.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.ending.is_some()
+    }
+
     /// Waits until something happens, and hands on everything that has.
     ///
     /// What stands in the pipes is seen in the order stdout, stderr, messages; [`Event::Ended`] is the last.

@@ -52,6 +52,8 @@ enum Said<'a> {
     Answer(Answer),
     /// Something that the plugin, or a child of it, printed on a stream of its own.
     Stray(Stream, &'a [u8]),
+    /// The same, after the session was asked to end.
+    AtTheEnd(Stream, &'a [u8]),
 }
 
 impl Seat {
@@ -72,7 +74,7 @@ impl Seat {
         let end = self.ask(plugin, Operation::Scan, &[], interrupt, &mut |said| match said {
             Said::Answer(Answer::Report { text, .. }) => report.extend_from_slice(text.as_bstr()),
             Said::Answer(Answer::Output { stream, text, .. }) => on_output(stream, text.as_bstr()),
-            Said::Stray(stream, bytes) => on_output(stream, bytes),
+            Said::Stray(stream, bytes) | Said::AtTheEnd(stream, bytes) => on_output(stream, bytes),
             Said::Answer(_) => {}
         })?;
         match end {
@@ -98,7 +100,7 @@ impl Seat {
                     Said::Answer(Answer::Diff { from, to, .. }) => pair = Some(file_pair(&from, &to)),
                     Said::Answer(Answer::Output { stream, text, .. }) => on_output(stream, text.as_bstr()),
                     Said::Answer(Answer::Result { result, .. }) => outcome = result,
-                    Said::Stray(stream, bytes) => on_output(stream, bytes),
+                    Said::Stray(stream, bytes) | Said::AtTheEnd(stream, bytes) => on_output(stream, bytes),
                     Said::Answer(_) => {}
                 }
             })?;
@@ -204,6 +206,11 @@ impl<'a> Set<'a> {
     fn take(&mut self, said: Said<'_>, on_progress: &mut dyn FnMut(usize, Progress<'_>)) {
         let answer = match said {
             Said::Stray(stream, bytes) => return on_progress(self.at_work, Progress::Output(stream, bytes)),
+            // It is not about an entity, and there may be no time for those that are shown later.
+            Said::AtTheEnd(stream, bytes) => {
+                let first = self.unfinished().next().unwrap_or(self.at_work);
+                return on_progress(first, Progress::Output(stream, bytes));
+            }
             Said::Answer(answer) => answer,
         };
         match answer {
@@ -329,7 +336,10 @@ impl Session {
             let end = self.take_answers(said);
             // What is printed beside the answers cannot be told to come before or after them. Most likely it belongs to the entity that
             // they begin.
-            strays.iter().for_each(|(stream, bytes)| said(Said::Stray(*stream, bytes)));
+            let is_ending = self.process.is_ending();
+            for (stream, bytes) in &strays {
+                said(if is_ending { Said::AtTheEnd(*stream, bytes) } else { Said::Stray(*stream, bytes) });
+            }
             if let Some(fatal) = interrupted {
                 return Err(fatal);
             }

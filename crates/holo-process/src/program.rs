@@ -184,6 +184,12 @@ impl Program {
         self
     }
 
+    /// Whether it is [let finish](Self::let_finish).
+    #[must_use]
+    pub fn is_let_finish(&self) -> bool {
+        self.finishes.is_some()
+    }
+
     /// The time after which it is ended, if there is one.
     pub(crate) fn limit(&self) -> Option<Duration> {
         self.timeout.map(|timeout| timeout.saturating_add(self.finishes.unwrap_or_default()))

@@ -77,7 +77,7 @@ pub(crate) fn learn(
     if !is_stale || !may_refresh {
         return Ok(Learned { installed, resolved, refresh_problem: None });
     }
-    let refreshed = provider.refresh(system).and_then(|mut program| system.change(&mut program, provider, output));
+    let refreshed = provider.refresh(system).and_then(|mut program| system.fetch(&mut program, provider, output));
     let refresh_problem = refreshed.err();
     // A marker that cannot be left costs another refresh.
     let _ = fs::create_dir_all(system.cache_dir()).and_then(|()| fs::write(marker(provider, system), ""));

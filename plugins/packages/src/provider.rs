@@ -2,7 +2,7 @@
 
 use crate::model::{Installed, Item, Key, Mark, Offers, Request, Step};
 use crate::providers::{apk::Apk, apt::Apt, dnf::Dnf, pacman::Pacman, zypper::Zypper};
-use crate::system::{Problem, System};
+use crate::system::{Problem, Repair, System};
 use holo_plugin::process::{Captured, Program};
 use holo_plugin::system::{PackageManager, Root};
 use std::cmp::Ordering;
@@ -50,6 +50,16 @@ pub(crate) trait Provider: Sync {
     /// What does it: one program, unless the manager cannot do it in one.
     fn transaction(&self, system: &System<'_>, request: &Request) -> Result<Vec<Program>, Problem>;
 
+    /// What fetches beforehand what a request needs, if that can be done apart: fetching can be cut off, a transaction cannot.
+    fn download(&self, _: &System<'_>, _: &Request) -> Result<Option<Program>, Problem> {
+        Ok(None)
+    }
+
+    /// How to put in order what is left of a transaction that was cut off, if there is anything.
+    fn interrupted(&self, _: &System<'_>) -> Result<Option<Repair>, Problem> {
+        Ok(None)
+    }
+
     /// The marks that it knows.
     fn marks(&self) -> &'static [Mark];
 
@@ -64,6 +74,11 @@ pub(crate) trait Provider: Sync {
     /// Whether a package that was asked for in a version is held by that.
     fn pins(&self) -> bool {
         false
+    }
+
+    /// Whether it failed for a reason that is no single package's fault, such as a network that is down.
+    fn is_general(&self, captured: &Captured) -> bool {
+        says_general(&String::from_utf8_lossy(&captured.stderr))
     }
 
     /// Whether it failed only because someone else is at work.
@@ -85,6 +100,23 @@ pub(crate) fn can_work_on(provider: &dyn Provider, root: &Path) -> bool {
     let (manager, root) = (provider.manager(), Root::new(root));
     let may_begin = provider.begins_from_nothing() && manager.has_configuration(&root);
     (manager.has_database(&root) || may_begin) && find_program(manager.program).is_some()
+}
+
+/// Whether it is said that something is wrong with the machine or its network.
+pub(crate) fn says_general(text: &str) -> bool {
+    let signs = [
+        "No space left on device",
+        "Read-only file system",
+        "Temporary failure resolving",
+        "Temporary failure in name resolution",
+        "Could not resolve host",
+        "Network is unreachable",
+        "Unable to connect to",
+        "Couldn't connect to server",
+        "Connection timed out",
+        "Connection refused",
+    ];
+    signs.iter().any(|sign| text.contains(sign))
 }
 
 fn find_program(name: &str) -> Option<PathBuf> {

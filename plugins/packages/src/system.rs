@@ -13,6 +13,10 @@ use std::time::{Duration, Instant};
 /// How long it is waited for someone else who is installing something.
 const LOCK_LIMIT: Duration = Duration::from_secs(120);
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// How long fetching an index or packages may take where nobody has said.
+const FETCH_LIMIT: Duration = Duration::from_secs(30 * 60);
+/// How long a transaction may go on after a signal that ends us, or after its time is over.
+const FINISH_LIMIT: Duration = Duration::from_secs(30 * 60);
 /// How much of what a package manager says is shown when it fails.
 const LINES_SHOWN: usize = 20;
 
@@ -23,11 +27,18 @@ pub(crate) struct Problem {
     pub(crate) summary: String,
     /// What the package manager has said last.
     pub(crate) lines: Vec<String>,
+    /// Whether it is no single package's fault, so that nothing else would work either.
+    pub(crate) is_general: bool,
 }
 
 impl Problem {
     pub(crate) fn new(summary: impl Into<String>) -> Problem {
-        Problem { summary: summary.into(), lines: Vec::new() }
+        Problem { summary: summary.into(), lines: Vec::new(), is_general: false }
+    }
+
+    /// The same problem for those that were not even tried because of it.
+    pub(crate) fn for_others(&self) -> Problem {
+        Problem { summary: format!("{}, so nothing more was tried", self.summary), lines: Vec::new(), ..self.clone() }
     }
 
     /// Tells it to the user.
@@ -112,35 +123,124 @@ impl<'a> System<'a> {
         program.output().map_err(|error| Problem::new(error.to_string()))
     }
 
-    /// Runs a program that changes something; as long as someone else is at work, again.
-    pub(crate) fn change(
+    /// Runs a program that fetches something: it can be cut off at any time.
+    pub(crate) fn fetch(
         &self,
         program: &mut Program,
         provider: &dyn Provider,
         output: &mut Output<'_>,
     ) -> Result<(), Problem> {
+        program.timeout(self.timeout.unwrap_or(FETCH_LIMIT));
+        self.change(program, provider, output)
+    }
+
+    /// Runs a program that changes what is installed: once it has begun, it is let finish.
+    pub(crate) fn transact(
+        &self,
+        program: &mut Program,
+        provider: &dyn Provider,
+        output: &mut Output<'_>,
+    ) -> Result<(), Problem> {
+        program.let_finish(FINISH_LIMIT);
+        if let Some(timeout) = self.timeout {
+            program.timeout(timeout);
+        }
+        self.change(program, provider, output)
+    }
+
+    /// Runs a program that changes something; as long as someone else is at work, again.
+    fn change(&self, program: &mut Program, provider: &dyn Provider, output: &mut Output<'_>) -> Result<(), Problem> {
         if self.mock.is_some() {
             output.print(format!("MOCK: {program}\n"));
             return Ok(());
         }
-        if let Some(timeout) = self.timeout {
-            program.timeout(timeout);
-        }
         let end = Instant::now() + self.lock_limit();
         loop {
-            let captured = self.run(program)?;
-            let Some(failure) = captured.ended.failure() else { return Ok(()) };
-            if !provider.is_locked(&captured) || Instant::now() >= end {
-                return Err(problem(program, &failure, &captured));
+            let begun = Instant::now();
+            let captured = {
+                let _uninterrupted = program.is_let_finish().then(|| self.host.uninterrupted());
+                self.run(program)?
+            };
+            let is_locked = provider.is_locked(&captured);
+            let Some(failure) = captured.ended.failure() else {
+                let took = begun.elapsed();
+                if let Some(timeout) = self.timeout.filter(|timeout| took > *timeout) {
+                    let name = name(program);
+                    output.warning(format!(
+                        "{name} took {took:.1?}, longer than its timeout of {timeout:?}; it was let finish"
+                    ));
+                }
+                return Ok(());
+            };
+            if !is_locked || Instant::now() >= end {
+                let is_general = is_locked || captured.ended.timed_out.is_some() || provider.is_general(&captured);
+                return Err(Problem { is_general, ..problem(program, &failure, &captured) });
             }
             thread::sleep(LOOK_AGAIN);
         }
     }
+
+    /// Repairs what is left of a transaction that was cut off, if there is any; whether there was.
+    pub(crate) fn repair(&self, provider: &dyn Provider, output: &mut Output<'_>) -> Result<bool, Problem> {
+        if self.mock.is_some() {
+            return Ok(false);
+        }
+        let end = Instant::now() + self.lock_limit();
+        loop {
+            let Some(repair) = provider.interrupted(self)? else { return Ok(false) };
+            let done = match repair.by {
+                RepairBy::Running(mut program) => {
+                    program.let_finish(FINISH_LIMIT);
+                    let _uninterrupted = self.host.uninterrupted();
+                    let captured = self.run(&mut program)?;
+                    if provider.is_locked(&captured) && Instant::now() < end {
+                        // It is not interrupted: someone else is at work.
+                        thread::sleep(LOOK_AGAIN);
+                        continue;
+                    }
+                    let failure = captured.ended.failure();
+                    failure.map_or(Ok(()), |failure| Err(problem(&program, &failure, &captured)))
+                }
+                RepairBy::Removing(path) => fs::remove_file(&path)
+                    .map_err(|error| Problem::new(PathError::new("remove", path, error).to_string())),
+            };
+            // What a single package lacks is no reason to stop here.
+            return match (done, provider.interrupted(self)?) {
+                (Err(problem), Some(_)) => Err(Problem { is_general: true, ..problem }),
+                (Err(problem), None) => {
+                    problem.lines.iter().chain([&problem.summary]).for_each(|line| output.warning(line));
+                    Ok(true)
+                }
+                (Ok(()), _) => {
+                    output.warning(repair.said);
+                    Ok(true)
+                }
+            };
+        }
+    }
+}
+
+/// How it is put in order that a package manager was interrupted.
+pub(crate) struct Repair {
+    /// What was found and done, in words.
+    pub(crate) said: String,
+    pub(crate) by: RepairBy,
+}
+
+/// The means of a repair.
+pub(crate) enum RepairBy {
+    /// A program of the package manager.
+    Running(Box<Program>),
+    /// A file that was left behind goes.
+    Removing(PathBuf),
+}
+
+fn name(program: &Program) -> String {
+    program.to_string().split(' ').next().unwrap_or_default().to_owned()
 }
 
 /// What is said of a program that failed.
 pub(crate) fn problem(program: &Program, failure: &str, captured: &Captured) -> Problem {
-    let command = program.to_string();
-    let name = command.split(' ').next().unwrap_or_default().to_owned();
-    Problem { summary: format!("{name}: {failure}"), lines: captured.ended.last_lines(LINES_SHOWN) }
+    let lines = captured.ended.last_lines(LINES_SHOWN);
+    Problem { summary: format!("{}: {failure}", name(program)), lines, is_general: false }
 }

@@ -27,7 +27,10 @@ pub(crate) fn apply(host: &Host, jobs: &[Job<'_, PackageEntity>], answers: &mut 
     for (provider, places) in groups.into_values() {
         let group = Group { host, provider, jobs, places };
         if let Err(problem) = group.apply(answers) {
-            group.places.iter().for_each(|&place| fail(answers, place, &problem));
+            for (number, &place) in group.places.iter().enumerate() {
+                let is_told = number > 0 && problem.is_general;
+                fail(answers, place, &if is_told { problem.for_others() } else { problem.clone() });
+            }
         }
     }
     // What was found out for a check is not true any more.
@@ -69,7 +72,12 @@ impl Group<'_> {
             .map(|number| Wish { wanted: self.wanted(number), force: self.jobs[self.places[number]].mode.force })
             .collect();
         system.timeout = self.timeout();
-        let learned = learn(self.provider, &system, &wishes, &mut answers.output(first))?;
+        let mut learned = learn(self.provider, &system, &wishes, &mut answers.output(first))?;
+        let is_task = |resolved: &Resolved| matches!(resolved, Resolved::Task(_));
+        if learned.resolved.iter().any(is_task) && system.repair(self.provider, &mut answers.output(first))? {
+            // What was half done may be done now.
+            learned = learn(self.provider, &system, &wishes, &mut answers.output(first))?;
+        }
         let memory = Memory::open(self.host).map_err(|error| Problem::new(error.to_string()))?;
         let mut tasks = Vec::new();
         for (number, resolved) in learned.resolved.into_iter().enumerate() {
@@ -119,10 +127,9 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// The longest time that any of them may take, if none may take for ever.
+    /// The longest of the times that are given.
     fn timeout(&self) -> Option<std::time::Duration> {
-        let timeouts: Option<Vec<_>> = (0..self.places.len()).map(|number| self.wanted(number).timeout).collect();
-        timeouts?.into_iter().max()
+        (0..self.places.len()).filter_map(|number| self.wanted(number).timeout).max()
     }
 
     /// Remembers what was there before the first change.

@@ -4,7 +4,7 @@ mod words;
 
 use crate::model::{Installed, Item, Key, Kind, Mark, Offers, Request, Step};
 use crate::provider::Provider;
-use crate::system::{Problem, System};
+use crate::system::{Problem, Repair, RepairBy, System};
 use crate::version::debian;
 use holo_plugin::error::PathError;
 use holo_plugin::process::{Captured, Program};
@@ -19,6 +19,7 @@ const CONFIG: &str = "APT_CONFIG";
 const STATUS: &str = "var/lib/dpkg/status";
 /// The first line is the system's own architecture; without the file there is no other.
 const ARCHITECTURES: &str = "var/lib/dpkg/arch";
+const JOURNAL: &str = "var/lib/dpkg/updates";
 const AUTOMATIC: &str = "var/lib/apt/extended_states";
 
 /// apt.
@@ -84,10 +85,36 @@ impl Provider for Apt {
         Ok(words::read_simulation(&String::from_utf8_lossy(&captured.stdout)))
     }
 
+    fn download(&self, system: &System<'_>, request: &Request) -> Result<Option<Program>, Problem> {
+        let mut program = apt(system, "apt-get")?;
+        program.args(["--quiet", "--download-only"]);
+        if !request.may_remove {
+            program.arg("--no-remove");
+        }
+        words::ask(&mut program, request);
+        Ok((request.kind == Kind::Install).then_some(program))
+    }
+
+    fn interrupted(&self, system: &System<'_>) -> Result<Option<Repair>, Problem> {
+        // dpkg keeps a journal there until it has come to its end.
+        let is_journal = |entry: fs::DirEntry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit);
+        if !fs::read_dir(system.path(JOURNAL)).into_iter().flatten().flatten().any(is_journal) {
+            return Ok(None);
+        }
+        let mut options = apt(system, "apt-config")?;
+        options.args(["--format", "%v%n", "dump", "DPkg::Options"]);
+        let options = system.read(&mut options)?;
+        let mut program = apt(system, "dpkg")?;
+        program.args(String::from_utf8_lossy(&options.stdout).lines().filter(|line| line.starts_with('-')));
+        program.args(["--force-confdef", "--force-confold", "--configure", "--pending"]);
+        let said = "dpkg had been interrupted; what it had begun was finished by dpkg --configure --pending".to_owned();
+        Ok(Some(Repair { said, by: RepairBy::Running(Box::new(program)) }))
+    }
+
     fn transaction(&self, system: &System<'_>, request: &Request) -> Result<Vec<Program>, Problem> {
         let mut program = apt(system, "apt-get")?;
-        let wait = format!("DPkg::Lock::Timeout={}", system.lock_limit().as_secs());
-        program.args(["--quiet", "-o", &wait, "-o", "DPkg::Use-Pty=0"]);
+        // We wait for others ourselves: that can be cut off.
+        program.args(["--quiet", "-o", "DPkg::Lock::Timeout=0", "-o", "DPkg::Use-Pty=0"]);
         if request.kind == Kind::Install {
             // What a person has changed stays; where nobody has, the new version is taken without a question.
             program.args(["-o", "DPkg::Options::=--force-confdef", "-o", "DPkg::Options::=--force-confold"]);
@@ -113,6 +140,10 @@ impl Provider for Apt {
         let mut program = apt(system, "apt-mark")?;
         program.args([word, "--"]).args(items.iter().map(|item| item.key.to_string()));
         Ok(program)
+    }
+
+    fn is_general(&self, captured: &Captured) -> bool {
+        words::says_general(&String::from_utf8_lossy(&captured.stderr))
     }
 
     fn is_locked(&self, captured: &Captured) -> bool {

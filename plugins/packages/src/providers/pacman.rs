@@ -2,16 +2,18 @@
 
 use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Offers, Request, Status, Step};
 use crate::provider::Provider;
-use crate::system::{Problem, System, problem};
+use crate::system::{Problem, Repair, RepairBy, System, problem};
 use crate::version::pacman;
 use holo_plugin::process::{Captured, Program};
 use holo_plugin::system::{PackageManager, package_manager};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 const DATABASE: &str = "var/lib/pacman";
+const LOCK: &str = "var/lib/pacman/db.lck";
 const PRINT: &str = "--print";
 const CACHE: &str = "var/cache/pacman/pkg";
 
@@ -94,6 +96,16 @@ impl Provider for Pacman {
         Ok(steps)
     }
 
+    fn interrupted(&self, system: &System<'_>) -> Result<Option<Repair>, Problem> {
+        let lock = system.path(LOCK);
+        // Whoever is at work holds it open.
+        if !lock.exists() || is_open(&lock) {
+            return Ok(None);
+        }
+        let said = format!("pacman had been interrupted; {} was left behind, and is removed", lock.display());
+        Ok(Some(Repair { said, by: RepairBy::Removing(lock) }))
+    }
+
     fn transaction(&self, system: &System<'_>, request: &Request) -> Result<Vec<Program>, Problem> {
         programs(system, request, &["--noconfirm", "--noprogressbar"])
     }
@@ -112,6 +124,19 @@ impl Provider for Pacman {
     fn is_locked(&self, captured: &Captured) -> bool {
         String::from_utf8_lossy(&captured.stderr).contains("unable to lock database")
     }
+}
+
+/// Whether a process has a file open. Where that cannot be seen, one may.
+fn is_open(path: &Path) -> bool {
+    let Ok(path) = path.canonicalize() else { return false };
+    let Ok(processes) = fs::read_dir("/proc") else { return true };
+    let is_process = |entry: &fs::DirEntry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit);
+    processes.flatten().filter(is_process).any(|process| match fs::read_dir(process.path().join("fd")) {
+        Ok(mut open) => {
+            open.any(|file| file.is_ok_and(|file| fs::read_link(file.path()).is_ok_and(|file| file == path)))
+        }
+        Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+    })
 }
 
 /// What a query lists. It ends with 1 if that is nothing.

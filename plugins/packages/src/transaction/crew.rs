@@ -25,6 +25,8 @@ pub(super) struct Crew<'a> {
     refusals: BTreeMap<usize, Refusal>,
     /// That it is not known what there is now.
     lost: Option<Problem>,
+    /// Why nothing more is tried: it would not work either.
+    stopped: Option<Problem>,
 }
 
 impl<'a> Crew<'a> {
@@ -35,7 +37,7 @@ impl<'a> Crew<'a> {
         names: Names,
         wishes: &'a [Wish<'a>],
     ) -> Crew<'a> {
-        Crew { provider, system, wishes, names, installed, refusals: BTreeMap::new(), lost: None }
+        Crew { provider, system, wishes, names, installed, refusals: BTreeMap::new(), lost: None, stopped: None }
     }
 
     /// Does all tasks.
@@ -55,7 +57,7 @@ impl<'a> Crew<'a> {
             .iter()
             .filter(|task| task.kind == Some(Kind::Install) && self.refusals.contains_key(&task.place))
             .collect();
-        if done > 0 && !kept_out.is_empty() {
+        if done > 0 && !kept_out.is_empty() && self.stopped.is_none() {
             kept_out.iter().for_each(|task| drop(self.refusals.remove(&task.place)));
             self.transact(Kind::Install, &kept_out, output);
         }
@@ -107,7 +109,7 @@ impl<'a> Crew<'a> {
 
     /// Does tasks of a kind together; if that does not work, in ever smaller parts, so that only those fail that are to blame.
     fn transact(&mut self, kind: Kind, tasks: &[&Task], output: &mut Output<'_>) {
-        if tasks.is_empty() {
+        if tasks.is_empty() || self.has_stopped(tasks) {
             return;
         }
         let simulator =
@@ -121,8 +123,13 @@ impl<'a> Crew<'a> {
         }
         let request = request(kind, &accepted, admission.removes);
         let ran = self.provider.transaction(&self.system, &request).and_then(|programs| {
+            if self.system.mock.is_none()
+                && let Some(mut download) = self.provider.download(&self.system, &request)?
+            {
+                self.system.fetch(&mut download, self.provider, output)?;
+            }
             for mut program in programs {
-                self.system.change(&mut program, self.provider, output)?;
+                self.system.transact(&mut program, self.provider, output)?;
             }
             self.system.mock.as_mut().map_or(Ok(()), |mock| mock.transact(&request))
         });
@@ -130,6 +137,9 @@ impl<'a> Crew<'a> {
         self.look_again();
         // What was done before it failed is done.
         let undone: Vec<&Task> = accepted.into_iter().filter(|task| self.need(task).main.is_some()).collect();
+        if problem.is_general && !undone.is_empty() {
+            return self.stop(&undone, problem);
+        }
         match undone[..] {
             [] => problem.lines.iter().chain([&problem.summary]).for_each(|line| output.warning(line)),
             [task] if request.items.len() == 1 => {
@@ -144,16 +154,37 @@ impl<'a> Crew<'a> {
         }
     }
 
+    /// Fails tasks for a reason that is none of them alone, and all that come later.
+    fn stop(&mut self, tasks: &[&Task], problem: Problem) {
+        for (number, task) in tasks.iter().enumerate() {
+            let problem = if number == 0 { problem.clone() } else { problem.for_others() };
+            self.refusals.insert(task.place, Refusal::Problem(problem));
+        }
+        self.stopped = Some(problem);
+    }
+
+    /// Whether nothing more is tried. Then these have failed.
+    fn has_stopped(&mut self, tasks: &[&Task]) -> bool {
+        let Some(problem) = &self.stopped else { return false };
+        for task in tasks {
+            self.refusals.entry(task.place).or_insert_with(|| Refusal::Problem(problem.for_others()));
+        }
+        true
+    }
+
     fn mark(&mut self, mark: Mark, tasks: &[&Task], output: &mut Output<'_>) {
-        if tasks.is_empty() {
+        if tasks.is_empty() || self.has_stopped(tasks) {
             return;
         }
         let items: Vec<Item> = tasks.iter().map(|task| self.item_now(task)).collect();
         let ran = self.provider.mark(&self.system, mark, &items).and_then(|mut program| {
-            self.system.change(&mut program, self.provider, output)?;
+            self.system.transact(&mut program, self.provider, output)?;
             self.system.mock.as_mut().map_or(Ok(()), |mock| mock.mark(mark, &items))
         });
         if let Err(problem) = ran {
+            if problem.is_general {
+                return self.stop(tasks, problem);
+            }
             self.refusals.extend(tasks.iter().map(|task| (task.place, Refusal::Problem(problem.clone()))));
         }
     }

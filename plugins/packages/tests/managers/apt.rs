@@ -34,6 +34,12 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("a name may have an architecture", multi_arch),
         test("the index is fetched once a run, if something is not known", refreshes),
         test("someone else's lock is waited for", locks),
+        test("a transaction is not cut off by a signal to holo", signal_to_holo),
+        test("a transaction is not cut off by a signal to the plugin", signal_to_plugin),
+        test("a transaction is not cut off when the plugin is killed", plugin_killed),
+        test("a transaction is not cut off when its time is over", overtime),
+        test("what an interrupted dpkg has left is put in order first", interrupted),
+        test("what is no package's fault is tried once", tried_once),
         test("a name that ends with a plus is a name", plus_signs),
         test("entities that are applied one by one end the same", one_by_one),
     ]
@@ -342,4 +348,81 @@ fn one_by_one(root: &ScratchRoot) {
     assert_eq!(call("force-apply", "package:foo").stdout, "downgraded foo 1.0 to 0.9~rc1\n");
     assert_eq!(call("apply", "package:baz").stdout, "removed baz 1.0\n");
     assert_eq!(state(root), "baz 1.0 rc;foo 0.9~rc1 ii;");
+}
+
+/// Starts an apply in the background, `$holo` its number, and waits until a maintainer script has begun; then does something.
+fn during(root: &ScratchRoot, begun: &str, script: &str) -> String {
+    let holo = holo_testing::binaries::built("holo");
+    let begin = format!(
+        "export HOLO_ROOT_DIR=$R; {} apply >$R/said 2>&1 & holo=$!; while ! test -e $R/{begun}; do sleep 0.05; done",
+        holo.display()
+    );
+    must(root, &format!("{begin}; plugin=$(cat /proc/$holo/task/$holo/children); {script}"))
+}
+
+fn signal_to_holo(root: &ScratchRoot) {
+    define(root, &packages(&["foo", "slower"]));
+    // Longer than anything has that is killed.
+    let status = during(root, "slower-begun", "kill -TERM $holo; wait $holo && echo 0 || echo $?");
+    let said = root.read("said").to_string();
+    assert_eq!(status, "143", "{said}");
+    assert!(said.contains(">> apt-get is let finish, which may take up to 1800s\n"), "{said}");
+    assert_eq!(state(root), "foo 2:0.9 ii;slower 1.0 ii;", "{said}");
+    applied(root, &["foo", "slower"], &[]);
+}
+
+fn signal_to_plugin(root: &ScratchRoot) {
+    define(root, &packages(&["foo", "slow"]));
+    let status = during(root, "slow-begun", "kill -TERM $plugin; wait $holo && echo 0 || echo $?");
+    let said = root.read("said").to_string();
+    assert_eq!(status, "1", "{said}");
+    assert!(said.contains("apt-get is let finish") && said.contains("!! signal: terminated"), "{said}");
+    assert_eq!(state(root), "foo 2:0.9 ii;slow 1.0 ii;", "{said}");
+    applied(root, &["foo", "slow"], &[]);
+}
+
+fn plugin_killed(root: &ScratchRoot) {
+    define(root, &packages(&["foo", "slow"]));
+    during(root, "slow-begun", "kill -KILL $plugin; wait $holo || true");
+    // The next one waits for what is still at work.
+    let run = root.holo(&["apply"]);
+    assert!(run.success() && run.stderr.is_empty(), "{run}");
+    assert_eq!(state(root), "foo 2:0.9 ii;slow 1.0 ii;");
+    applied(root, &["foo", "slow"], &[]);
+}
+
+fn overtime(root: &ScratchRoot) {
+    // The longest time that is given is that of all.
+    let run = apply(root, &["foo timeout=\"1s\"", "slow timeout=\"10ms\"", "baz"], &[], 0);
+    assert_eq!(deeds_of(&run), ["installed baz 1.0", "installed foo 2:0.9", "installed slow 1.0"], "{run}");
+    assert!(run.stderr_lossy().contains("longer than its timeout of 1s; it was let finish"), "{run}");
+    applied(root, &["foo", "slow", "baz"], &[]);
+}
+
+fn interrupted(root: &ScratchRoot) {
+    let begin = "setsid apt-get -qy install slow >$R/log 2>&1 & while ! test -e $R/slow-begun; do sleep 0.05; done";
+    // Nobody else's dpkg is ended: only what apt has started.
+    let kill = "kill -KILL $(cat /proc/$!/task/$!/children) $!";
+    apt(root, &format!("apt-get -q update; {begin}; {kill}; wait || true"));
+    assert_ne!(must(root, "ls $R/var/lib/dpkg/updates"), "");
+    let check = root.holo(&["check"]);
+    assert!(check.stderr.is_empty(), "{check}");
+    let run = apply(root, &["foo"], &[], 0);
+    assert!(run.stderr_lossy().starts_with(">> dpkg had been interrupted; "), "{run}");
+    assert_eq!(deeds_of(&run), ["installed foo 2:0.9"], "{run}");
+    assert_eq!(state(root), "foo 2:0.9 ii;slow 1.0 ii;");
+    applied(root, &["foo", "slow"], &[]);
+}
+
+fn tried_once(root: &ScratchRoot) {
+    let begin = "setsid apt-get -qy install slower >$R/log 2>&1 & while ! test -e $R/slower-begun; do sleep 0.05; done";
+    apt(root, &format!("apt-get -q update; {begin}"));
+    let begun = std::time::Instant::now();
+    let wanted = ["bar", "baz timeout=\"1s\"", "foo", "plus", "rival"];
+    let run = apply(root, &wanted, &[], 1);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(4), "{run}");
+    let stderr = run.stderr_lossy();
+    assert_eq!(stderr.matches("Could not get lock").count() + stderr.matches("dpkg frontend lock").count(), 1, "{run}");
+    assert_eq!(stderr.matches("!! ").count(), 5, "{run}");
+    assert_eq!(stderr.matches(", so nothing more was tried\n").count(), 4, "{run}");
 }

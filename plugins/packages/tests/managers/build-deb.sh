@@ -43,6 +43,7 @@ all)
     make plus 1.0
     make broken 1.0 all '' 'test -e "$DPKG_ROOT/mended" || { echo "it is broken by design"; exit 3; }'
     make slow 1.0 all '' 'touch "$DPKG_ROOT/slow-begun"; sleep 2'
+    make slower 1.0 all '' 'touch "$DPKG_ROOT/slower-begun"; sleep 6'
     for arch in amd64 i386; do make multi 1.0 $arch 'Multi-Arch: same'; done
     index
     mkdir -p "$R"/etc/apt/apt.conf.d "$R"/etc/apt/preferences.d "$R"/var/lib/dpkg/info "$R"/var/lib/dpkg/updates \

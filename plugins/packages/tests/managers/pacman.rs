@@ -89,10 +89,22 @@ fn orphans(root: &ScratchRoot) {
 }
 
 fn locks(root: &ScratchRoot) {
-    let other = "setsid sh -c 'touch $R/begun; sleep 2; rm $R/var/lib/pacman/db.lck' >/dev/null 2>&1 &";
-    must(root, &format!("touch $R/var/lib/pacman/db.lck; {other} while ! test -e $R/begun; do sleep 0.05; done"));
+    // Whoever is at work holds the lock open.
+    let other = |then: &str| {
+        format!(
+            "rm -f $R/begun; setsid sh -c 'exec 9>$R/var/lib/pacman/db.lck; touch $R/begun; sleep 2; {then}' >/dev/null 2>&1 & \
+             while ! test -e $R/begun; do sleep 0.05; done"
+        )
+    };
+    must(root, &other("rm $R/var/lib/pacman/db.lck"));
     applied(root, &["baz"], &["installed baz 1.0-1"]);
-    must(root, "touch $R/var/lib/pacman/db.lck");
-    let run = apply(root, &["baz ensure=\"absent\" timeout=\"2s\""], &[], 1);
-    assert!(run.stderr_lossy().contains("unable to lock database"), "{run}");
+    must(root, &other("true"));
+    let run = apply(root, &["baz ensure=\"absent\" timeout=\"1s\"", "foo"], &[], 1);
+    assert_eq!(run.stderr_lossy().matches("unable to lock database").count(), 1, "{run}");
+    assert!(run.stderr_lossy().contains("!! pacman: exit status 1, so nothing more was tried\n"), "{run}");
+    // A lock that nobody holds was left behind.
+    must(root, "sleep 2");
+    let run = apply(root, &["baz ensure=\"absent\""], &[], 0);
+    assert!(run.stderr_lossy().starts_with(">> pacman had been interrupted; "), "{run}");
+    assert_eq!(deeds_of(&run), ["removed baz 1.0-1"], "{run}");
 }

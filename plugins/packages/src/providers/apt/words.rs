@@ -1,6 +1,7 @@
 //! What apt and dpkg are told, and what they say.
 
 use crate::model::{Installed, Instance, Item, Kind, Offers, Request, Status, Step};
+use crate::provider;
 use crate::system::Problem;
 use holo_plugin::process::Program;
 use std::collections::BTreeMap;
@@ -127,4 +128,35 @@ pub(super) fn read_simulation(text: &str) -> Vec<Step> {
 pub(super) fn says_locked(text: &str) -> bool {
     let signs = ["Could not get lock", "is locked by another process", "Unable to lock", "dpkg frontend lock"];
     signs.iter().any(|sign| text.contains(sign))
+}
+
+/// Whether apt itself says that something is wrong with the machine or its network. A maintainer script may say the same of its own.
+pub(super) fn says_general(text: &str) -> bool {
+    let of_apt = |line: &&str| ["E: ", "W: ", "Err:"].iter().any(|sign| line.starts_with(sign));
+    text.contains("dpkg was interrupted") || text.lines().filter(of_apt).any(provider::says_general)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_maintainer_script_does_not_speak_for_the_machine() {
+        for general in [
+            "E: dpkg was interrupted, you must manually run 'dpkg --configure -a' to correct the problem. \n",
+            "E: Failed to fetch http://deb.debian.org/x.deb  Temporary failure resolving 'deb.debian.org'\n",
+            "E: Failed to fetch http://x/y.deb  Could not connect to x:80 (127.0.0.1). - connect (111: Connection refused)\n",
+            "E: Write error - write (28: No space left on device)\n",
+        ] {
+            assert!(says_general(general), "{general}");
+        }
+        for own in [
+            "E: Failed to fetch http://x/y.deb  404  Not Found\n",
+            "E: Sub-process /usr/bin/dpkg returned an error code (1)\n",
+            "psql: Connection refused\nE: Sub-process /usr/bin/dpkg returned an error code (1)\n",
+            "",
+        ] {
+            assert!(!says_general(own), "{own}");
+        }
+    }
 }
