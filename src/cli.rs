@@ -105,7 +105,7 @@ pub struct Check {
 /// `holo diff`
 #[derive(Debug, Args)]
 pub struct Diff {
-    /// End with 0 even if entities fail, as version 3 did
+    /// End with 0 even if entities fail or definitions are broken, as version 3 did
     #[arg(long)]
     pub exit_zero: bool,
     /// What is written
@@ -119,6 +119,9 @@ pub struct Diff {
 /// `holo scan`
 #[derive(Debug, Args)]
 pub struct Scan {
+    /// End with 0 even if definitions are broken, as version 3 did
+    #[arg(long)]
+    pub exit_zero: bool,
     /// Show only entity IDs
     #[arg(short, long, conflicts_with_all = ["porcelain", "json"])]
     pub short: bool,
@@ -139,6 +142,9 @@ pub struct Graph {
     /// The language of the picture
     #[arg(long, value_enum, default_value = "dot")]
     pub format: Picture,
+    /// End with 0 even if definitions are broken
+    #[arg(long)]
+    pub exit_zero: bool,
     /// Which entities it is about
     #[command(flatten)]
     pub selection: Selection,

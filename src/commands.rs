@@ -91,6 +91,11 @@ fn conclude(done: Result<u8, Fatal>, mut console: Console) -> u8 {
     end(console, code)
 }
 
+/// Returns the exit code of a verb that changes nothing.
+fn exit_code(has_failed: bool, exit_zero: bool, settings: &Settings) -> u8 {
+    if has_failed && !exit_zero && !settings.exit_zero { exit::FAILED } else { exit::DONE }
+}
+
 /// Shows a text that was asked for.
 pub(crate) fn finish(mut console: Console, text: &str) -> u8 {
     console.raw(Stream::Stdout, text.as_bytes());

@@ -10,8 +10,9 @@ use crate::side_by_side::side_by_side;
 use bstr::ByteSlice;
 use holo_protocol::API_VERSION_4;
 use holo_protocol::session::Stream;
+use std::cell::RefCell;
+use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What the plugins have listed.
 pub struct Scanned {
@@ -31,22 +32,20 @@ pub fn all(
     interrupt: &Interrupt,
     console: &mut Console,
 ) -> Result<Scanned, Fatal> {
-    let is_flawed = AtomicBool::new(false);
+    let diagnostics = RefCell::new(Diagnostics::default());
     let accounts: Vec<(String, u32)> = plugins.iter().map(|plugin| (plugin.id.clone(), plugin.api_version())).collect();
+    let versions: Vec<u32> = accounts.iter().map(|(_, version)| *version).collect();
     let mut accounts = accounts.into_iter();
     let of_plugins = side_by_side(
         plugins,
         console,
-        |plugin, on_output| {
-            let is_honest = plugin.api_version() >= API_VERSION_4;
-            plugin.scan(interrupt, &mut |stream, bytes| {
-                if is_honest && stream == Stream::Stderr && bytes.lines().any(|line| line.starts_with(b"!! ")) {
-                    is_flawed.store(true, Ordering::Relaxed);
-                }
-                on_output(stream, bytes);
-            })
+        |plugin, on_output| plugin.scan(interrupt, on_output),
+        |index, stream, bytes, console| match versions.get(index) {
+            Some(&(API_VERSION_4..)) if stream == Stream::Stderr => diagnostics.borrow_mut().read(bytes, console),
+            _ => console.write(stream, bytes),
         },
         |index, answer, console| {
+            diagnostics.borrow_mut().finish(console);
             let (plugin_id, version) = accounts.next().unwrap_or_default();
             let report = take(&plugin_id, answer, console)?;
             let account = Account { plugin_id, version, report, resources: Arc::clone(resources) };
@@ -60,7 +59,49 @@ pub fn all(
         all.extend(some);
         all
     });
-    Ok(Scanned { entities, is_flawed: is_flawed.into_inner() })
+    Ok(Scanned { entities, is_flawed: diagnostics.into_inner().is_flawed })
+}
+
+/// The lines that plugins of version 4 write to stderr while they scan: `!! ` stands before an error, `>> ` before a warning.
+#[derive(Default)]
+struct Diagnostics {
+    unfinished: Vec<u8>,
+    is_flawed: bool,
+}
+
+impl Diagnostics {
+    /// Takes what arrives, which need not be whole lines. People see it at once, JSON has lines of whole errors and warnings.
+    fn read(&mut self, bytes: &[u8], console: &mut Console) {
+        self.unfinished.extend_from_slice(bytes);
+        let end = self.unfinished.rfind_byte(b'\n').map_or(0, |last| last + 1);
+        let rest = self.unfinished.split_off(end);
+        let whole = mem::replace(&mut self.unfinished, rest);
+        whole.lines_with_terminator().for_each(|line| self.line(line, console));
+        if !console.speaks_json() {
+            console.write(Stream::Stderr, bytes);
+        }
+    }
+
+    /// Takes the end of a plugin's scan, which ends an unfinished line too.
+    fn finish(&mut self, console: &mut Console) {
+        let line = mem::take(&mut self.unfinished);
+        if !line.is_empty() {
+            self.line(&line, console);
+        }
+    }
+
+    fn line(&mut self, line: &[u8], console: &mut Console) {
+        let (error, warning) = (line.strip_prefix(b"!! "), line.strip_prefix(b">> "));
+        self.is_flawed |= error.is_some();
+        if !console.speaks_json() {
+            return;
+        }
+        match (error, warning) {
+            (Some(text), _) => console.error(text.trim_end_with(|letter| letter == '\n')),
+            (_, Some(text)) => console.warning(text.trim_end_with(|letter| letter == '\n')),
+            (None, None) => console.write(Stream::Stderr, line),
+        }
+    }
 }
 
 /// The scan report, if there is one; otherwise it is shown why there is none.

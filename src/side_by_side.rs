@@ -9,7 +9,7 @@ use std::thread::{self, Builder};
 
 /// Has `ask` work on all items at once, each in a thread of its own, and takes the answers in the order of the items.
 ///
-/// What is said of the first item that is not done with is shown at once. `take` gets an answer after all that was said before it; an
+/// `show` gets what is said of the first item that is not done with at once. `take` gets an answer after all that was said before it; an
 /// error of it ends the run, and what later items come to is not heard of any more.
 ///
 /// # Errors
@@ -18,6 +18,7 @@ pub fn side_by_side<T: Send, A: Send, O>(
     items: impl IntoIterator<Item = T>,
     console: &mut Console,
     ask: impl Fn(T, &mut dyn FnMut(Stream, &[u8])) -> A + Sync,
+    mut show: impl FnMut(usize, Stream, &[u8], &mut Console),
     mut take: impl FnMut(usize, A, &mut Console) -> Result<O, Fatal>,
 ) -> Result<Vec<O>, Fatal> {
     console.flush();
@@ -36,7 +37,7 @@ pub fn side_by_side<T: Send, A: Send, O>(
         let mut taken = Vec::new();
         for (index, (receiver, thread)) in asked.into_iter().enumerate() {
             for (stream, bytes) in receiver {
-                console.write(stream, &bytes);
+                show(index, stream, &bytes, console);
                 console.flush();
             }
             let answer = thread.join().map_err(|_| no_thread("it ended early"))?;

@@ -1,6 +1,7 @@
 //! The way from the configuration to the entities, which every command takes first.
 
 use crate::cache::CacheDirectory;
+use crate::cli::Selection;
 use crate::config::{self, ConfigError, PluginLine};
 use crate::declarations::Declarations;
 use crate::entity::Entity;
@@ -38,6 +39,14 @@ pub struct Survey {
     pub resources: Arc<Resources>,
     // Plugins come first: their sessions end before their cache goes.
     _cache: CacheDirectory,
+}
+
+impl Survey {
+    /// Whether the command cannot be done in full because a definition cannot be used. Whoever selects entities is not told so: these can.
+    #[must_use]
+    pub fn is_flawed_for(&self, selection: &Selection) -> bool {
+        self.is_flawed && selection.selectors.is_empty()
+    }
 }
 
 impl Drop for Survey {
@@ -98,6 +107,7 @@ fn meet_all(
             let met = handshake::meet(&line.id, &program, settings.root.as_given(), interrupt, on_output);
             met.map(|met| (line.id, met))
         },
+        |_, stream, bytes, console| console.write(stream, bytes),
         |_, met, _| {
             met.map_err(|error| match error {
                 OperationError::Failed(reason) => Fatal::CouldNotRun(reason),

@@ -73,6 +73,32 @@ fn a_number_that_is_none_is_told() {
     assert!(run.stderr_lossy().contains("info with plugin odd failed: info says CONCURRENCY=all, where"), "{run}");
 }
 
+#[test]
+fn broken_definitions_are_failures_of_verbs_that_only_show_too() {
+    let scan = r"scan) printf 'ENTITY: x:a\n'; printf '!' >&2; sleep 0.1; printf '! a definition is broken' >&2 ;;";
+    let harmless = r"scan) printf 'ENTITY: x:a\n'; printf 'it says !! and\n>> takes care\n' >&2 ;;";
+    let version_3 = r"info) printf 'MIN_API_VERSION=3\nMAX_API_VERSION=3\n' ;;";
+    let cases = [
+        (info(""), scan, 1),
+        (info(""), harmless, 0),
+        (version_3.to_owned(), scan, 0),
+        (version_3.to_owned(), harmless, 0),
+    ];
+    for (info, scan, status) in cases {
+        let root = root(&[("x", &format!("{info}\n{scan}"))]);
+        let lenient =
+            |verb: &str| root.run("env", &["HOLO_EXIT_ZERO=1".as_ref(), built("holo").as_os_str(), verb.as_ref()]);
+        for verb in ["scan", "diff", "graph"] {
+            let run = root.holo(&[verb]);
+            assert_eq!(run.status, Some(status), "{verb}: {run}");
+            // Whoever asks for an entity that there is can be served.
+            assert!(root.holo(&[verb, "x:a"]).success(), "{verb}");
+            assert!(root.holo(&[verb, "--exit-zero"]).success(), "{verb}");
+            assert!(lenient(verb).success(), "{verb}");
+        }
+    }
+}
+
 /// A plugin of version 4 whose entities are files of shell in its resource directory: the lines of each for an operation.
 const SCRIPTS: &str = r#"scan) for file in "$HOLO_RESOURCE_DIR"/*; do name=${file##*/}
     echo "ENTITY: x:$name"; sed -n 's/^# //p' "$file"; done ;;

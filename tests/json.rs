@@ -452,6 +452,17 @@ fn warnings_of_the_run_are_lines() {
 }
 
 #[test]
+fn broken_definitions_are_errors() {
+    let root = files().file("usr/share/holo/files/odd.toml", "[[file]]\npath = \"/etc/c\"\nmode = 12\n");
+    let lines = lines(&root, &["scan"], 1);
+    let errors = of(&lines, "error");
+    assert!(errors.iter().any(|line| line["text"].as_str().unwrap().contains("odd.toml")), "{lines:?}");
+    assert!(errors.iter().all(|line| !line["text"].as_str().unwrap().starts_with("!!")), "{lines:?}");
+    assert!(of(&lines, "output").is_empty(), "{lines:?}");
+    assert_eq!(only(&lines, "summary", "exit_code"), 1);
+}
+
+#[test]
 fn an_interrupted_run_says_so() {
     let root = hooks()
         .resource("hooks/reload", "# subscribes file:/etc/a\nkill -TERM \"$(sed -n 's/^PPid:[[:blank:]]*//p' \"/proc/$PPID/status\")\"\nsleep 30\n");

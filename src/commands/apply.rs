@@ -25,11 +25,8 @@ pub(super) fn run(arguments: &Apply, desk: &mut Desk) -> Result<u8, Fatal> {
     }
     desk.settings.verify = arguments.verify;
     desk.settings.jobs = arguments.jobs.unwrap_or(desk.settings.jobs);
-    let tally = if arguments.dry_run {
-        super::check::walk(desk, &arguments.selection.selectors)?
-    } else {
-        walk(arguments, desk)?
-    };
+    let tally =
+        if arguments.dry_run { super::check::walk(desk, &arguments.selection)? } else { walk(arguments, desk)? };
     let ends_well = (!tally.has_failed() && tally.hindered() == 0) || arguments.exit_zero || desk.settings.exit_zero;
     Ok(match (ends_well, arguments.dry_run) {
         (_, true) => super::check::exit_code(tally),
@@ -49,7 +46,7 @@ fn walk(arguments: &Apply, desk: &mut Desk) -> Result<Tally, Fatal> {
     let _lock;
     let mut survey = survey(settings, interrupt, console)?;
     let selected = super::select(&survey.entities, &arguments.selection.selectors, console)?;
-    let flawed = survey.is_flawed && arguments.selection.selectors.is_empty();
+    let flawed = survey.is_flawed_for(&arguments.selection);
     _lock = acquire(&settings.root.lock(), console)?;
     let mut refreshes = Refreshes::load(&settings.root)?;
     if survey.is_complete {

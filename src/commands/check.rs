@@ -2,27 +2,26 @@
 
 use super::Desk;
 use crate::apply::Walk;
-use crate::cli::Check;
+use crate::cli::{Check, Selection};
 use crate::error::Fatal;
 use crate::exit;
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
 use crate::report::{self, line::Tally};
 use crate::survey::survey;
-use std::ffi::OsString;
 
 pub(super) fn run(arguments: &Check, desk: &mut Desk) -> Result<u8, Fatal> {
-    walk(desk, &arguments.selection.selectors).map(exit_code)
+    walk(desk, &arguments.selection).map(exit_code)
 }
 
 /// Looks at the selected entities as an apply would come to them. Nothing is changed, so no lock is needed.
-pub(super) fn walk(desk: &mut Desk, selectors: &[OsString]) -> Result<Tally, Fatal> {
+pub(super) fn walk(desk: &mut Desk, selection: &Selection) -> Result<Tally, Fatal> {
     let Desk { settings, interrupt, console } = desk;
     let mut survey = survey(settings, interrupt, console)?;
-    let selected = super::select(&survey.entities, selectors, console)?;
+    let selected = super::select(&survey.entities, &selection.selectors, console)?;
     let refreshes = Refreshes::load(&settings.root)?;
     console.flush();
-    let flawed = survey.is_flawed && selectors.is_empty();
+    let flawed = survey.is_flawed_for(selection);
     let walk = Walk::over(&mut survey, settings, interrupt, Task::Check, refreshes);
     Ok(Tally { flawed, ..walk.go(&selected, &mut *report::on(console, true))? })
 }

@@ -3,7 +3,6 @@
 use super::Desk;
 use crate::cli::Diff;
 use crate::error::Fatal;
-use crate::exit;
 use crate::plugin::OperationError;
 use crate::survey::survey;
 use crate::view::View;
@@ -13,7 +12,7 @@ pub(super) fn run(arguments: &Diff, desk: &mut Desk) -> Result<u8, Fatal> {
     let mut survey = survey(settings, interrupt, console)?;
     let selected = super::select(&survey.entities, &arguments.selection.selectors, console)?;
     let view = View { root: &settings.root, resources: &survey.resources };
-    let mut failed = super::show_conflicts(&survey, &selected, console);
+    let mut failed = super::show_conflicts(&survey, &selected, console) || survey.is_flawed_for(&arguments.selection);
     for (index, entity) in survey.entities.iter().enumerate().filter(|(index, _)| selected[*index]) {
         if console.reader_is_gone() {
             break;
@@ -49,6 +48,5 @@ pub(super) fn run(arguments: &Diff, desk: &mut Desk) -> Result<u8, Fatal> {
         console.end_paragraph();
         console.turn_to(None);
     }
-    let ends_well = !failed || arguments.exit_zero || settings.exit_zero;
-    Ok(if ends_well { exit::DONE } else { exit::FAILED })
+    Ok(super::exit_code(failed, arguments.exit_zero, settings))
 }

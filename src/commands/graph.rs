@@ -4,7 +4,6 @@ use super::Desk;
 use crate::cli::{Graph, Picture};
 use crate::declarations::Declarations;
 use crate::error::Fatal;
-use crate::exit;
 use crate::graph;
 use crate::survey::survey;
 use holo_protocol::session::Stream;
@@ -13,7 +12,7 @@ pub(super) fn run(arguments: &Graph, desk: &mut Desk) -> Result<u8, Fatal> {
     let Desk { settings, interrupt, console } = desk;
     let survey = survey(settings, interrupt, console)?;
     let selected = super::select(&survey.entities, &arguments.selection.selectors, console)?;
-    let contested = super::show_conflicts(&survey, &selected, console);
+    let has_failed = super::show_conflicts(&survey, &selected, console) || survey.is_flawed_for(&arguments.selection);
     let declarations = Declarations::of(&survey.entities);
     let draw = match arguments.format {
         Picture::Dot => graph::dot,
@@ -21,5 +20,5 @@ pub(super) fn run(arguments: &Graph, desk: &mut Desk) -> Result<u8, Fatal> {
         Picture::Svg => graph::svg,
     };
     console.raw(Stream::Stdout, draw(&declarations.nodes(&survey.entities), &survey.plan, &selected).as_bytes());
-    Ok(if contested { exit::FAILED } else { exit::DONE })
+    Ok(super::exit_code(has_failed, arguments.exit_zero, settings))
 }

@@ -3,7 +3,6 @@
 use super::Desk;
 use crate::cli::Scan;
 use crate::error::Fatal;
-use crate::exit;
 use crate::report;
 use crate::survey::survey;
 use bstr::ByteSlice;
@@ -13,7 +12,7 @@ pub(super) fn run(arguments: &Scan, desk: &mut Desk) -> Result<u8, Fatal> {
     let Desk { settings, interrupt, console } = desk;
     let survey = survey(settings, interrupt, console)?;
     let selected = super::select(&survey.entities, &arguments.selection.selectors, console)?;
-    let contested = super::show_conflicts(&survey, &selected, console);
+    let has_failed = super::show_conflicts(&survey, &selected, console) || survey.is_flawed_for(&arguments.selection);
     for (entity, _) in survey.entities.iter().zip(selected).filter(|(_, selected)| *selected) {
         if console.reader_is_gone() {
             break;
@@ -29,5 +28,5 @@ pub(super) fn run(arguments: &Scan, desk: &mut Desk) -> Result<u8, Fatal> {
             report::entity(console, entity);
         }
     }
-    Ok(if contested { exit::FAILED } else { exit::DONE })
+    Ok(super::exit_code(has_failed, arguments.exit_zero, settings))
 }
