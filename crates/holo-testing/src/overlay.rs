@@ -23,7 +23,13 @@ use crate::{Run, binaries};
 
 /// The needs of a test with an overlay, for [`trial`](crate::trial()).
 pub const NEEDS: &[Need] =
-    &[Need::Root, Need::Program("unshare"), Need::Program("nsenter"), Need::Program("mount"), Need::Overlay];
+    &[Need::Root, Need::Program("unshare"), Need::Program("nsenter"), Need::Program("mount"), CAN_BE_MADE];
+
+/// An [`Overlay`] of this machine can be made: not every kernel and container lets root do that.
+const CAN_BE_MADE: Need = Need::Trial("an overlay of /", can_be_made);
+
+/// A process can have mounts of its own. In a chroot whose `/` is not a mount point, it cannot.
+pub const MOUNTS: Need = Need::Trial("mounts of its own", mounts_can_be_made);
 
 /// The search path for programs inside.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -51,14 +57,14 @@ exec unshare --pid --fork --kill-child --root=root sh -ec "$KEEP"
 /// reaped by the kernel, since the signal is ignored.
 const KEEP: &str = r#"mount -t proc proc /proc; trap '' CHLD; echo ready; exec cat"#;
 
-/// Returns whether a process can have mounts of its own. Only the first call tries it.
-pub(crate) fn mounts_can_be_made() -> bool {
+/// Tries it at the first call only.
+fn mounts_can_be_made() -> bool {
     static CAN: OnceLock<bool> = OnceLock::new();
     *CAN.get_or_init(|| succeeds("unshare", &["--mount", "true"]))
 }
 
-/// Returns whether an [`Overlay`] can be made. Only the first call tries it.
-pub(crate) fn can_be_made() -> bool {
+/// Tries it at the first call only.
+fn can_be_made() -> bool {
     static CAN: OnceLock<bool> = OnceLock::new();
     *CAN.get_or_init(|| {
         tempfile::tempdir().is_ok_and(|directory| {

@@ -12,14 +12,14 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use rustix::fs::{Access, XattrFlags, access};
 use rustix::process::getppid;
 
+use crate::binaries;
 use crate::error::{Context, IoError};
-use crate::{binaries, overlay};
 
 /// With this variable set and not empty, a test whose needs are not met fails instead of being skipped.
 pub const REQUIRE_ALL: &str = "HOLO_TEST_REQUIRE_ALL";
 
 /// A need of a test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Need {
     /// An executable of this name in `$PATH`, or at this path if it contains a slash.
     Program(&'static str),
@@ -29,10 +29,8 @@ pub enum Need {
     Path(&'static str),
     /// ACLs and other extended attributes where temporary files are.
     ExtendedAttributes,
-    /// A mount namespace to do anything in. In a chroot whose `/` is not a mount point, root cannot have one.
-    Mounts,
-    /// An [`Overlay`](crate::Overlay) of this machine. Not every kernel and container lets root make one.
-    Overlay,
+    /// Something that can only be found out by trying, with its name. It is tried where nothing simpler is missing.
+    Trial(&'static str, fn() -> bool),
     /// Control groups that can be made, as for a system that boots.
     ControlGroups,
 }
@@ -46,8 +44,7 @@ impl Need {
             Self::Root => rustix::process::geteuid().is_root(),
             Self::Path(path) => Path::new(path).exists(),
             Self::ExtendedAttributes => has_extended_attributes(),
-            Self::Mounts => overlay::mounts_can_be_made(),
-            Self::Overlay => overlay::can_be_made(),
+            Self::Trial(_, succeeds) => succeeds(),
             Self::ControlGroups => ["", "systemd", "unified"].iter().any(|hierarchy| {
                 let hierarchy = Path::new("/sys/fs/cgroup").join(hierarchy);
                 hierarchy.join("cgroup.procs").exists() && access(&hierarchy, Access::WRITE_OK).is_ok()
@@ -55,18 +52,15 @@ impl Need {
         }
     }
 
-    /// Whether finding out takes a process, which is no use where something simpler is missing already.
     fn is_tried(self) -> bool {
-        matches!(self, Self::Mounts | Self::Overlay)
+        matches!(self, Self::Trial(..))
     }
 
     fn name(self) -> &'static str {
         match self {
-            Self::Program(name) | Self::Path(name) => name,
+            Self::Program(name) | Self::Path(name) | Self::Trial(name, _) => name,
             Self::Root => "root",
             Self::ExtendedAttributes => "extended attributes",
-            Self::Mounts => "mounts of its own",
-            Self::Overlay => "an overlay of /",
             Self::ControlGroups => "control groups of its own",
         }
     }

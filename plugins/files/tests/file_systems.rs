@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use bstr::{BString, ByteSlice};
+use holo_testing::overlay::MOUNTS;
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Arguments;
 use std::ffi::{OsStr, OsString};
@@ -27,10 +28,10 @@ fn main() -> ExitCode {
         ),
         trial_of(
             "a read-only file system is left as it is",
-            &[Need::Root, Need::Program("unshare"), Need::Mounts],
+            &[Need::Root, Need::Program("unshare"), MOUNTS],
             read_only,
         ),
-        trial_of("a full disk keeps the old file", &[Need::Root, Need::Program("unshare"), Need::Mounts], full_disk),
+        trial_of("a full disk keeps the old file", &[Need::Root, Need::Program("unshare"), MOUNTS], full_disk),
     ];
     holo_testing::require::run(&Arguments::from_args(), trials)
 }

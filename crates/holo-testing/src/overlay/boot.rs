@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Overlay;
+use super::{CAN_BE_MADE, Overlay};
 use crate::error::{Context, IoError};
 use crate::require::Need;
 use crate::scratch::sure;
@@ -18,7 +18,7 @@ pub const NEEDS_TO_BOOT: &[Need] = &[
     Need::Program("mount"),
     Need::Program("systemd-nspawn"),
     Need::Program("systemctl"),
-    Need::Overlay,
+    CAN_BE_MADE,
     Need::ControlGroups,
 ];
 
