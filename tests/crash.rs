@@ -10,6 +10,8 @@ use bstr::{BString, ByteSlice};
 use holo_testing::disturb;
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Arguments;
+use std::cell::RefCell;
+use std::fs::File;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -31,8 +33,15 @@ struct Story {
     arguments: &'static [&'static str],
 }
 
-const STORIES: [Story; 13] = [
+const STORIES: [Story; 14] = [
     Story { name: "first apply", distribution: "debian", before: resources, after: nothing, arguments: &["apply"] },
+    Story {
+        name: "first apply to a file that is open and has an ACL",
+        distribution: "debian",
+        before: open_with_acl,
+        after: nothing,
+        arguments: &["apply"],
+    },
     Story {
         name: "upgrade of resources",
         distribution: "debian",
@@ -120,8 +129,9 @@ const VICTIMS: [Victim; 3] = [
 const FAILURES: [&str; 3] = ["ENOSPC", "EIO", "EROFS"];
 
 /// The system calls that a disk may fail at.
-const FAILING_CALLS: [&str; 11] = [
+const FAILING_CALLS: [&str; 12] = [
     "write",
+    "fsetxattr",
     "copy_file_range",
     "fchmod",
     "fchown",
@@ -476,6 +486,22 @@ fn resources_only(root: &ScratchRoot) {
     }
     root.write("usr/share/holo/files/01-x/etc/scripted.conf.holoscript", "#!/bin/sh\ntr a-z A-Z\n");
     make_executable(&folder.join("scripted.conf.holoscript"));
+}
+
+thread_local! {
+    /// Who has a target open for writing.
+    static WRITER: RefCell<Option<File>> = const { RefCell::new(None) };
+}
+
+fn open_with_acl(root: &ScratchRoot) {
+    // A user, who need not exist, may read; the group may not.
+    const ACL: &[u8] = b"\x02\0\0\0\x01\0\x06\0\xff\xff\xff\xff\x02\0\x04\0\x39\x30\0\0\x04\0\0\0\xff\xff\xff\xff\
+        \x10\0\x04\0\xff\xff\xff\xff\x20\0\0\0\xff\xff\xff\xff";
+    resources(root);
+    let target = root.join("etc/plain.conf");
+    // Where there are no ACLs, the file is open all the same.
+    let _ = rustix::fs::setxattr(&target, "system.posix_acl_access", ACL, rustix::fs::XattrFlags::empty());
+    WRITER.set(Some(File::options().append(true).open(target).unwrap()));
 }
 
 fn make_executable(path: &Path) {

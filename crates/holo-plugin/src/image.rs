@@ -246,6 +246,28 @@ impl Stamp {
         Ok(Image { content, mode, uid: stat.st_uid, gid: stat.st_gid, attributes_of: place.clone() })
     }
 
+    /// Whether nothing has happened to the file from the one stamp to the other.
+    #[must_use]
+    pub fn is_same(&self, other: &Stamp) -> bool {
+        self.to_bytes() == other.to_bytes()
+    }
+
+    /// Whether nothing has happened to the file from the one stamp to the other but that it got or lost another name.
+    #[must_use]
+    pub fn is_same_but_for_names(&self, other: &Stamp) -> bool {
+        let nameless = |&Stamp(mut stat): &Stamp| {
+            (stat.st_ctime, stat.st_ctime_nsec) = (0, 0);
+            Stamp(stat)
+        };
+        nameless(self).is_same(&nameless(other))
+    }
+
+    /// By how many names the file was known.
+    #[must_use]
+    pub fn names(&self) -> u64 {
+        self.0.st_nlink
+    }
+
     /// Whether the last change was long enough before this moment for the next one to be seen by another stamp.
     #[must_use]
     pub fn is_settled(&self, moment: SystemTime) -> bool {

@@ -24,6 +24,7 @@ pub const CALLS: &[&str] = &[
     "fchmodat",
     "fchown",
     "fchownat",
+    "fsetxattr",
     "renameat",
     "renameat2",
     "rename",

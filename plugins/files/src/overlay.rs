@@ -54,8 +54,8 @@ fn work_on(set: &[Job<'_, FileEntity>], mut workshop: Workshop<'_>, answers: &mu
                 answers.end(place, Applied::Unchanged);
             } else {
                 if job.entity.runs_programs() {
-                    // Nor shall anything be on its way meanwhile.
-                    tell(commits.finish(), answers);
+                    // It finds what was to be changed before, and no change is on its way meanwhile, which it could take long for.
+                    tell(commits.end(std::mem::take(&mut group), &workshop), answers);
                 }
                 answers.begin(place);
                 let change = workshop.prepare(place, job, &mut answers.output(place));

@@ -2,7 +2,8 @@
 //!
 //! 1. *Prepared*: new images lie in the staging folder, and the target's new content beside it. Nothing has been touched yet.
 //! 2. *Base kept*: the new base is in its place. From here on the stock file may be overwritten.
-//! 3. *Target replaced*.
+//! 3. *Target replaced*, unless somebody has changed it since it was looked at: then that needs force. A base that is the target's own file
+//!    is replaced by a copy if some process could still write to it.
 //! 4. *Recorded*: the provisioned image is what the target is, and what is not needed any more is gone.
 //!
 //! Each step is on disk before the next one is begun. The image that the target is going to be, the *intent*, is staged in step 1 and goes
@@ -12,7 +13,7 @@
 use crate::overlay::layout::{BASE, Layout, PROVISIONED};
 use crate::overlay::stock::TEMPORARY_SUFFIX;
 use holo_plugin::error::Result;
-use holo_plugin::{Applied, Durability, Image, Place};
+use holo_plugin::{Applied, Durability, ForceTo, Image, Place, Stamp, are_open_for_writing};
 use std::path::{Path, PathBuf};
 
 /// The bits of a mode by which others than the owner may write.
@@ -29,7 +30,11 @@ pub(crate) struct Change {
     keeps_base: bool,
     /// What was staged as the base is the target itself, by another name.
     shares_base: bool,
+    /// The target's own file gets, or loses, another name by us.
+    is_renamed: bool,
     writes_target: bool,
+    /// As what the target was found, if only that may be replaced.
+    found: Option<Stamp>,
     recording: Recording,
     /// What goes when the change is done: a stock file that became the base, the saved copies of a deleted target.
     pub(crate) leftovers: Vec<Place>,
@@ -58,7 +63,9 @@ impl Change {
             outcome: Applied::Unchanged,
             keeps_base: false,
             shares_base: false,
+            is_renamed: false,
             writes_target: false,
+            found: None,
             recording: Recording::Same,
             leftovers: Vec::new(),
             scratch: Vec::new(),
@@ -93,17 +100,17 @@ impl Change {
 
     /// Stages the target, as it was found, as its base. One that is going to be replaced needs no copy: its own file becomes the base.
     /// [`Change::copy_shared_base`] has to be called when it is known what becomes of the target.
-    pub(crate) fn stage_found_base(&mut self, found: &Image, layout: &Layout) -> Result<()> {
+    pub(crate) fn stage_found_base(&mut self, found: &Image, stamp: &Stamp, layout: &Layout) -> Result<()> {
         let (target, staged) = (layout.target(&self.path), layout.staged_base(&self.path));
+        // The only other name may be that of a base that is replaced now.
+        self.is_renamed = stamp.names() > 1;
         // By another name, or having it open, somebody could write to it later.
-        let is_ours_alone = found.is_trusted()
-            && found.mode & OTHERS_WRITE == 0
-            && target.looks()?.is_some_and(|looks| looks.names == 1);
+        let is_ours_alone = found.is_trusted() && found.mode & OTHERS_WRITE == 0 && stamp.names() == 1;
         if is_ours_alone && !found.is_symlink() {
             layout.create_staging_folder()?;
             staged.remove()?;
             if target.link_to(&staged).is_ok() {
-                (self.keeps_base, self.shares_base) = (true, true);
+                (self.keeps_base, self.shares_base, self.is_renamed) = (true, true, true);
                 return Ok(());
             }
         }
@@ -115,9 +122,14 @@ impl Change {
         if !self.shares_base || self.writes_target {
             return Ok(());
         }
+        let (target, staged) = (layout.target(&self.path), layout.staged_base(&self.path));
+        if !target.is_same_file(&staged)? {
+            // Somebody has put another file in its place meanwhile.
+            return Ok(());
+        }
         self.shares_base = false;
-        let Ok(Some(found)) = Image::load(&layout.target(&self.path)) else { return Ok(()) };
-        let copied = found.write_to(&layout.staged_base(&self.path));
+        let Ok(Some(found)) = Image::load(&target) else { return Ok(()) };
+        let copied = found.write_to(&staged);
         self.keeps_base = copied.is_ok();
         copied
     }
@@ -140,6 +152,11 @@ impl Change {
         image.write_to_all(&[&layout.intent(&self.path), &target.temporary(TEMPORARY_SUFFIX)])?;
         (self.writes_target, self.recording) = (true, Recording::New);
         Ok(())
+    }
+
+    /// Replaces the target only if it is still as it was found.
+    pub(crate) fn replaces_only(&mut self, found: Option<Stamp>) {
+        self.found = found;
     }
 
     /// Forgets the target: its images go in the end.
@@ -195,9 +212,27 @@ impl Change {
             return Ok(Vec::new());
         }
         let target = layout.target(&self.path);
+        if let Some(force_to) = self.reason_to_refuse(&target)? {
+            self.outcome = Applied::NeedsForce(force_to);
+            self.abandon_target(layout);
+            return self.separate_base(layout).map(|()| Vec::new());
+        }
         target.temporary(TEMPORARY_SUFFIX).rename_to(&target)?;
         self.target_replaced = true;
         Ok(vec![target])
+    }
+
+    /// What needs force, because somebody has changed the target since it was looked at.
+    pub(crate) fn reason_to_refuse(&self, target: &Place) -> Result<Option<ForceTo>> {
+        let Some(found) = &self.found else { return Ok(None) };
+        let Some(now) = Stamp::of(target)? else { return Ok(Some(ForceTo::Restore)) };
+        let is_same = if self.is_renamed { now.is_same_but_for_names(found) } else { now.is_same(found) };
+        Ok((!is_same).then_some(ForceTo::Overwrite))
+    }
+
+    /// Replaces a base by its copy if it is a file that others know.
+    fn separate_base(&mut self, layout: &Layout) -> Result<()> {
+        if std::mem::take(&mut self.shares_base) { copy_base(&self.path, layout) } else { Ok(()) }
     }
 
     /// Step 4.
@@ -231,6 +266,30 @@ impl Change {
     }
 }
 
+/// Replaces a base by a copy of it.
+pub(crate) fn copy_base(path: &Path, layout: &Layout) -> Result<()> {
+    let (base, staged) = (layout.base(path), layout.staged_base(path));
+    let Ok(Some(image)) = Image::load(&base) else { return Ok(()) };
+    layout.create_staging_folder()?;
+    image.write_to(&staged)?;
+    Durability::Each.sync([&staged], [])?;
+    staged.rename_to(&base)?;
+    Durability::Each.sync([], [&base])
+}
+
+/// Makes copies of bases that were targets until now, where some process may have the target open for writing.
+fn separate_open_bases(changes: &mut [Change], layout: &Layout) {
+    let is_shared = |change: &&mut Change| change.shares_base && change.failure.is_none();
+    let mut sharing: Vec<&mut Change> = changes.iter_mut().filter(is_shared).collect();
+    let bases: Vec<Place> = sharing.iter().map(|change| layout.base(&change.path)).collect();
+    let are_open = are_open_for_writing(&bases).unwrap_or_else(|_| vec![true; bases.len()]);
+    for (change, _) in sharing.iter_mut().zip(are_open).filter(|(_, is_open)| *is_open) {
+        if let Err(error) = change.separate_base(layout) {
+            change.failure = Some(error.to_string());
+        }
+    }
+}
+
 /// How a change has ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
@@ -254,6 +313,7 @@ pub(crate) fn commit(mut changes: Vec<Change>, layout: &Layout) -> Vec<Ended> {
         let synced = durability.sync([], &changed);
         fail_all(&mut changes, synced);
     }
+    separate_open_bases(&mut changes, layout);
     attempt(&mut changes, |change| change.record(layout).map(|()| Vec::new()));
     changes.into_iter().map(|change| conclude(change, layout)).collect()
 }

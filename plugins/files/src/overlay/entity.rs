@@ -72,7 +72,8 @@ impl FileEntity {
 
     /// Whether programs have a part in what the target's content is.
     pub(crate) fn runs_programs(&self) -> bool {
-        self.resources.last().is_some_and(|resource| resource.kind == Kind::Script)
+        let mut decide = self.resources.iter().rev().take_while(|resource| resource.kind != Kind::Plain);
+        decide.any(|resource| resource.kind == Kind::Script)
     }
 
     pub(crate) fn to_report(&self) -> EntityReport {

@@ -74,7 +74,8 @@ fn try_prepare(
     let Workshop { layout, distribution, .. } = workshop;
     let target = layout.target(&entity.path);
     let stock = distribution.find_stock(&target, output)?;
-    let current = Image::load(&target)?;
+    let stamp = Stamp::of(&target)?;
+    let current = stamp.map(|stamp| stamp.image(&target)).transpose()?;
     let known_base = match Image::load(&layout.base(&entity.path))? {
         // A kill, or a disk that failed, has left the target by its base's name too: the base is still to be kept.
         Some(_) if target.is_same_file(&layout.base(&entity.path))? => None,
@@ -82,14 +83,17 @@ fn try_prepare(
     };
     let provisioned = Image::load(&layout.provisioned(&entity.path))?;
 
-    let found_base = match (known_base, &current) {
+    let found_base = match (known_base, current.as_ref().zip(stamp)) {
         (Some(base), _) => base,
-        (None, Some(current)) => {
-            change.stage_found_base(current, layout)?;
+        (None, Some((current, stamp))) => {
+            change.stage_found_base(current, &stamp, layout)?;
             current.clone()
         }
         (None, None) => return Err(Unmanageable::WrongType.into()),
     };
+    if !mode.force {
+        change.replaces_only(stamp);
+    }
     if current.is_none() && !mode.force {
         return Ok(Applied::NeedsForce(ForceTo::Restore));
     }
@@ -101,6 +105,15 @@ fn try_prepare(
     let desired = desired::evaluate(entity, &base, layout, output)?;
     change.scratch.extend(desired.scratch);
     let desired = desired.image;
+    let current = if entity.runs_programs() {
+        // They take as long as they like, and somebody may have saved the target meanwhile.
+        if let Some(force_to) = change.reason_to_refuse(&target)? {
+            return Ok(Applied::NeedsForce(force_to));
+        }
+        Image::load(&target)?
+    } else {
+        current
+    };
     let is_recorded = equals(provisioned.as_ref(), &desired)?;
     let is_desired = equals(current.as_ref(), &desired)?;
     if let Some(current) = &current

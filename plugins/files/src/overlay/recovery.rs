@@ -1,11 +1,12 @@
 //! What an apply that was killed has left behind, and how it is put in order.
 
+use crate::overlay::change;
 use crate::overlay::entity::FileEntity;
 use crate::overlay::layout::{BASE, Layout, PROVISIONED, intent_name};
 use crate::overlay::scan;
 use crate::overlay::stock::TEMPORARY_SUFFIX;
 use holo_plugin::error::Result;
-use holo_plugin::{Host, Image, Output, Sink, Stream};
+use holo_plugin::{Host, Image, Output, Sink, Stream, are_open_for_writing};
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -52,6 +53,11 @@ impl Recovery {
         };
         if !current.equals(&intended)? {
             return intent.remove();
+        }
+        // It may have been the target's own file, and killed before that was looked at.
+        let base = layout.base(&entity.path);
+        if base.exists()? && are_open_for_writing(&[base])?.contains(&true) {
+            change::copy_base(&entity.path, layout)?;
         }
         let provisioned = layout.provisioned(&entity.path);
         provisioned.create_folder()?;

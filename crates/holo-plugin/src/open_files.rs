@@ -1,0 +1,106 @@
+//! Files that some process has open for writing.
+
+use crate::error::Result;
+use crate::place::Place;
+use rustix::fs::{AtFlags, OFlags, Stat};
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs::{self, DirEntry};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+const PROCESSES: &str = "/proc";
+/// What the kernel adds to the path of a file whose name is gone.
+const DELETED: &[u8] = b" (deleted)";
+
+/// Returns of each file whether some process has it open for writing: by its place, or by another path with the same last name.
+///
+/// That is asked of the files that the processes have open. A file that is mapped into memory and closed is not seen, nor are processes
+/// that this one may not look at. If it cannot be told at all, it is said of every file.
+///
+/// # Errors
+/// If one of the files cannot be looked at.
+pub fn are_open_for_writing(files: &[Place]) -> Result<Vec<bool>> {
+    if files.is_empty() {
+        return Ok(Vec::new());
+    }
+    let names = files.iter().filter_map(|place| place.path().file_name()).collect();
+    let Ok(found) = search(&names) else { return Ok(vec![true; files.len()]) };
+    let is_found = |place: &Place| Ok(place.stat()?.is_some_and(|stat| found.contains(&identity(&stat))));
+    if found.is_empty() { Ok(vec![false; files.len()]) } else { files.iter().map(is_found).collect() }
+}
+
+type Identity = (u64, u64);
+
+fn identity(stat: &Stat) -> Identity {
+    (stat.st_dev, stat.st_ino)
+}
+
+/// Finds files with these names that are open for writing.
+fn search(names: &HashSet<&OsStr>) -> io::Result<HashSet<Identity>> {
+    // This process can see itself, unless what is there is something else.
+    fs::read_dir("/proc/self/fd")?;
+    let mut found = HashSet::new();
+    for process in fs::read_dir(PROCESSES)? {
+        // A process may end at any moment.
+        let Ok(process) = process else { continue };
+        if process.file_name().as_bytes().iter().all(u8::is_ascii_digit) {
+            for opened in fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten() {
+                found.extend(written_to(&process.path(), &opened, names));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The file behind a descriptor, if it has one of the names and is open for writing.
+fn written_to(process: &Path, opened: &DirEntry, names: &HashSet<&OsStr>) -> Option<Identity> {
+    // Looking at the file itself could wait for a server that does not answer.
+    let path = fs::read_link(opened.path()).ok()?;
+    let path = path.as_os_str().as_bytes();
+    let path = path.strip_suffix(DELETED).unwrap_or(path);
+    let name = Path::new(OsStr::from_bytes(path)).file_name()?;
+    if !names.contains(name) {
+        return None;
+    }
+    let information = fs::read_to_string(process.join("fdinfo").join(opened.file_name())).ok()?;
+    let flags = information.lines().find_map(|line| line.strip_prefix("flags:"))?;
+    let flags = OFlags::from_bits_retain(u32::from_str_radix(flags.trim(), 8).ok()?);
+    if !flags.intersects(OFlags::WRONLY | OFlags::RDWR) || flags.contains(OFlags::PATH) {
+        return None;
+    }
+    let stat = rustix::fs::statat(rustix::fs::CWD, opened.path(), AtFlags::empty()).ok()?;
+    Some(identity(&stat))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::place::Tree;
+    use std::fs::File;
+
+    #[test]
+    fn who_can_write_is_found_by_any_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = Tree::open(folder.path()).unwrap();
+        for name in ["written", "read", "closed", "replaced"] {
+            fs::write(folder.path().join(name), name).unwrap();
+        }
+        let writer = |name: &str| File::options().append(true).open(folder.path().join(name)).unwrap();
+        let held = [writer("written"), File::open(folder.path().join("read")).unwrap(), writer("replaced")];
+        drop(writer("closed"));
+        fs::create_dir(folder.path().join("kept")).unwrap();
+        fs::hard_link(folder.path().join("replaced"), folder.path().join("kept/replaced")).unwrap();
+        fs::rename(folder.path().join("closed"), folder.path().join("replaced")).unwrap();
+        let are_open = || {
+            let files =
+                ["written", "read", "kept/replaced", "replaced", "missing"].map(|name| tree.place(Path::new(name)));
+            are_open_for_writing(&files).unwrap()
+        };
+        assert_eq!(are_open(), [true, false, true, false, false]);
+        drop(held);
+        assert_eq!(are_open(), [false; 5]);
+        assert!(are_open_for_writing(&[]).unwrap().is_empty());
+    }
+}

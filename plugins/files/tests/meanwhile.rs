@@ -1,0 +1,208 @@
+//! Edits that are saved while an apply is at work are not lost, and programs find what was applied before them.
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+use holo_testing::disturb::{self, Disturbance};
+use holo_testing::{Need, Run, ScratchRoot, trial_of};
+use libtest_mimic::Arguments;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const STOCK: &str = "stock\n";
+const EDITED: &str = "edited\n";
+const WANTED: &str = "wanted\n";
+const TARGET: &str = "etc/motd";
+const RESOURCE: &str = "usr/share/holo/files/01-x/etc/motd";
+const BASE: &str = "var/lib/holo/files/base/etc/motd";
+const MODIFIED: &str = "!! Entity has been modified by user (use --force to overwrite)";
+
+/// Saves a file in place, as a shell does, and as editors do: by another one that is renamed.
+const WAYS_TO_SAVE: [&str; 2] =
+    ["echo edited >\"$HOLO_ROOT_DIR/etc/motd\"", "cd \"$HOLO_ROOT_DIR/etc\"; echo edited >new; mv new motd"];
+
+fn main() -> ExitCode {
+    let strace = [Need::Program("strace")];
+    let trials = vec![
+        trial_of("what is saved while the target's own script runs stays", &[], own_script),
+        trial_of("what is saved while the script of another target runs stays", &[], other_script),
+        trial_of("what is saved while a change is on its way to the disk stays", &strace, on_its_way),
+        trial_of("what is deleted meanwhile stays deleted", &[], deleted),
+        trial_of("force overwrites all the same", &[], forced),
+        trial_of("a script finds what was applied before it", &[], earlier_work),
+        trial_of("a base is no file that a process can write to", &[], open_file),
+        trial_of("nor is it after a kill", disturb::NEEDS, open_file_and_kill),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn root() -> ScratchRoot {
+    let root = disturb::configure(ScratchRoot::new(), "files").file(TARGET, STOCK);
+    root.write("etc/os-release", "ID=debian\n");
+    root
+}
+
+fn script(root: ScratchRoot, path: &str, text: &str) -> ScratchRoot {
+    root.script(format!("usr/share/holo/files/01-x/{path}.holoscript"), format!("#!/bin/sh\nset -e\n{text}\n"))
+}
+
+#[track_caller]
+fn applied(root: &ScratchRoot, arguments: &[&str]) -> Run {
+    let run = root.holo(&[&["apply"], arguments].concat());
+    assert!(run.success() && run.stderr.is_empty(), "{run}");
+    run
+}
+
+/// The edit is there, whoever wrote to which file; nothing temporary is.
+#[track_caller]
+fn edit_is_kept(root: &ScratchRoot, run: &Run) {
+    assert_eq!((run.status, run.stderr_lossy().trim_end()), (Some(1), MODIFIED), "{run}");
+    assert_eq!(root.read(TARGET), EDITED);
+    assert!(!root.exists("etc/motd.holonew") && !root.exists("var/lib/holo/files/.staged"));
+    let (base, target) = (fs::metadata(root.join(BASE)).unwrap(), fs::metadata(root.join(TARGET)).unwrap());
+    assert_ne!(base.ino(), target.ino());
+}
+
+fn own_script() {
+    for save in WAYS_TO_SAVE {
+        let root = script(root(), TARGET, &format!("echo wanted; {save}"));
+        edit_is_kept(&root, &root.holo(&["apply"]));
+        // What was found first, or was edited in place before anything was applied.
+        assert!([STOCK, EDITED].contains(&&*root.read(BASE).to_string()));
+
+        let root = root_with_base();
+        let root = script(root, TARGET, &format!("echo wanted; {save}"));
+        fs::remove_file(root.join(RESOURCE)).unwrap();
+        edit_is_kept(&root, &root.holo(&["apply"]));
+        assert_eq!(root.read(BASE), STOCK);
+        applied(&root, &["--force"]);
+        assert_eq!(root.read(TARGET), WANTED);
+    }
+}
+
+/// A root where the target was applied before.
+fn root_with_base() -> ScratchRoot {
+    let root = root().file(RESOURCE, "wanted earlier\n");
+    applied(&root, &[]);
+    root
+}
+
+fn other_script() {
+    for save in WAYS_TO_SAVE {
+        let root =
+            script(root().file(RESOURCE, WANTED).file("etc/other", STOCK), "etc/other", &format!("echo x; {save}"));
+        applied(&root, &[]);
+        assert_eq!(root.read(TARGET), EDITED);
+        assert_eq!(root.read(BASE), STOCK);
+        // The script comes after the target in the plan, so it was edited when it was applied already.
+        let run = root.holo(&["apply", "file:/etc/motd"]);
+        edit_is_kept(&root, &run);
+    }
+}
+
+fn on_its_way() {
+    for is_new in [true, false] {
+        for in_place in [true, false] {
+            let root = if is_new { root() } else { root_with_base() };
+            root.write(RESOURCE, WANTED);
+            let edit = || {
+                let deadline = Instant::now() + Duration::from_secs(30);
+                while !root.exists("etc/motd.holonew") {
+                    assert!(Instant::now() < deadline, "nothing was prepared");
+                    thread::sleep(Duration::from_millis(5));
+                }
+                if in_place {
+                    fs::write(root.join(TARGET), EDITED).unwrap();
+                } else {
+                    root.write("etc/new", EDITED);
+                    fs::rename(root.join("etc/new"), root.join(TARGET)).unwrap();
+                }
+            };
+            let run = thread::scope(|scope| {
+                let editor = scope.spawn(edit);
+                let log = root.join("tmp/strace");
+                let holo = holo_testing::binaries::built("holo");
+                let delay = ["-e", "trace=fsync", "-e", "inject=fsync:delay_enter=300000:when=1"];
+                let words =
+                    [&["-f", "-qq", "-o", log.to_str().unwrap()], &delay[..], &[holo.to_str().unwrap(), "apply"]];
+                let run = root.run("strace", &words.concat());
+                editor.join().unwrap();
+                run
+            });
+            edit_is_kept(&root, &run);
+            // Of a file that was edited in place, the base is what it was then.
+            assert_eq!(root.read(BASE), if is_new && in_place { EDITED } else { STOCK });
+            applied(&root, &["--force"]);
+            assert_eq!(root.read(TARGET), WANTED);
+        }
+    }
+}
+
+fn deleted() {
+    let root = script(root(), TARGET, "echo wanted; rm \"$HOLO_ROOT_DIR/etc/motd\"");
+    let run = root.holo(&["apply"]);
+    assert!(run.stderr_lossy().contains("deleted by user (use --force to restore)"), "{run}");
+    assert!(!root.exists(TARGET) && !root.exists("etc/motd.holonew"));
+    assert_eq!(root.read(BASE), STOCK);
+}
+
+fn forced() {
+    let root = script(root_with_base(), TARGET, &format!("echo wanted; {}", WAYS_TO_SAVE[0]));
+    applied(&root, &["--force"]);
+    assert_eq!(root.read(TARGET), WANTED);
+}
+
+fn earlier_work() {
+    let mut root = root();
+    for number in 0..20 {
+        root = root.file(format!("etc/{number:02}"), STOCK);
+        root = match number % 4 {
+            3 => script(root, &format!("etc/{number:02}"), "cd \"$HOLO_ROOT_DIR/etc\"; cat 0* 1*"),
+            _ => root.file(format!("usr/share/holo/files/01-x/etc/{number:02}"), format!("{number}\n")),
+        };
+    }
+    // A template that comes after a script makes it no other target.
+    root.write("usr/share/holo/files/02-x/etc/19.holotemplate", "{{ input }}");
+    applied(&root, &["--jobs=4"]);
+    assert_eq!(root.read("etc/03"), format!("0\n1\n2\n{}", STOCK.repeat(17)));
+    let seen = root.read("etc/19").to_string();
+    for number in (0..20).filter(|number| number % 4 != 3) {
+        assert!(seen.lines().any(|line| line == number.to_string()), "{number} was not there yet: {seen}");
+    }
+}
+
+fn open_file() {
+    for count in [1, 20] {
+        let root = root();
+        let mut writers = Vec::new();
+        for number in 0..count {
+            root.write(format!("etc/many/{number}"), STOCK);
+            root.write(format!("usr/share/holo/files/01-x/etc/many/{number}"), WANTED);
+            writers.push(File::options().append(true).open(root.join(format!("etc/many/{number}"))).unwrap());
+        }
+        applied(&root, &[]);
+        for mut writer in writers {
+            writer.write_all(b"later\n").unwrap();
+        }
+        for number in 0..count {
+            assert_eq!(root.read(format!("etc/many/{number}")), WANTED);
+            assert_eq!(root.read(format!("var/lib/holo/files/base/etc/many/{number}")), STOCK);
+        }
+        assert!(!root.exists("var/lib/holo/files/.staged"));
+    }
+}
+
+/// After the target is replaced and before it is recorded.
+fn open_file_and_kill() {
+    let root = root().file(RESOURCE, WANTED);
+    let mut writer = File::options().append(true).open(root.join(TARGET)).unwrap();
+    let (_, was_killed) = disturb::at(&root, &["apply"], "renameat", 3, Disturbance::Kill);
+    assert!(was_killed && !root.exists("var/lib/holo/files/provisioned/etc/motd"));
+    assert_eq!(root.read(TARGET), WANTED);
+    applied(&root, &[]);
+    writer.write_all(b"later\n").unwrap();
+    assert_eq!(root.read(BASE), STOCK);
+    assert_eq!(root.read(TARGET), WANTED);
+}
