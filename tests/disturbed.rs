@@ -19,7 +19,7 @@ struct Story {
     before: fn(&ScratchRoot),
 }
 
-const STORIES: [Story; 13] = [
+const STORIES: [Story; 14] = [
     Story { name: "accounts are made", plugin: "users-groups", before: accounts },
     Story { name: "accounts are changed", plugin: "users-groups", before: changed_accounts },
     Story { name: "accounts are scrubbed", plugin: "users-groups", before: |root| scrubbed(root, accounts, ACCOUNTS) },
@@ -28,6 +28,7 @@ const STORIES: [Story; 13] = [
     Story { name: "keys are removed", plugin: "ssh-keys", before: |root| scrubbed(root, changed_keys, KEYS) },
     Story { name: "packages are said to be installed", plugin: "packages", before: packages },
     Story { name: "packages are changed", plugin: "packages", before: changed_packages },
+    Story { name: "packages are changed in their names", plugin: "packages", before: renamed_packages },
     Story {
         name: "packages are as before again",
         plugin: "packages",
@@ -180,6 +181,16 @@ fn changed_packages(root: &ScratchRoot) {
     root.write(
         PACKAGES,
         "[[package]]\nname = \"apple\"\nensure = \"absent\"\n[[package]]\nname = \"bread\"\nensure = \"1.3\"\nhold = false\n[[package]]\nname = \"dates\"\n",
+    );
+}
+
+fn renamed_packages(root: &ScratchRoot) {
+    root.write("var/lib/dpkg/arch", "amd64\ni386\n");
+    packages(root);
+    applied(root);
+    root.write(
+        PACKAGES,
+        "[[package]]\nname = \"apple:amd64\"\n[[package]]\nname = \"bread\"\narch = \"i386\"\n[[package]]\nname = \"bread:amd64\"\n[[package]]\nname = \"cheese\"\n",
     );
 }
 

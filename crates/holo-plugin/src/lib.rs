@@ -68,7 +68,7 @@ pub use extended::ExtendedAttributes;
 pub use holo_facts as facts;
 pub use holo_protocol::report::{Action, Asset, Edges, EntityReport, Information};
 pub use holo_protocol::session::Stream;
-pub use holo_protocol::{Progress, Text};
+pub use holo_protocol::{API_VERSION_4, Progress, Text};
 pub use holo_system as system;
 pub use host::{Host, Uninterrupted};
 pub use image::{Content, Image, Stamp, Unmanageable};

@@ -1,5 +1,9 @@
 //! What was there before us: a record an entity, kept from before the first change until the entity is an orphan and scrubbed.
 
+mod succession;
+
+pub use succession::{Legacy, Orphan, Records, Things};
+
 use crate::definitions::{Definition, Definitions};
 use crate::error::{PathError, Result};
 use crate::place::{OnDisk, Place, REPLACEMENT_SUFFIX, Tree, replace_all};

@@ -21,6 +21,10 @@ pub(crate) struct Base {
 }
 
 impl Base {
+    pub(crate) fn key(&self) -> Key {
+        Key { name: self.name.clone(), arch: self.arch.clone() }
+    }
+
     pub(crate) fn of(wanted: &Wanted, provider: &dyn Provider, installed: &Installed) -> Base {
         let instances = installed.instances(&wanted.key);
         let present = instances.iter().filter(|instance| instance.status == Status::Installed);
@@ -40,7 +44,7 @@ impl Base {
         let was_there = self.version.is_some();
         Wanted {
             id: id.to_owned(),
-            key: Key { name: self.name.clone(), arch: self.arch.clone() },
+            key: self.key(),
             ensure: if was_there { Ensure::Present } else { Ensure::Absent },
             preferred: self.version.clone(),
             hold: was_there.then_some(self.held),

@@ -6,7 +6,7 @@ use crate::provider::Provider;
 use crate::simulate::Names;
 use crate::survey::{Finding, survey};
 use crate::transaction;
-use holo_plugin::memory::Remembered;
+use holo_plugin::memory::{Legacy, Orphan};
 use holo_plugin::{Applied, Asset, Entity, EntityReport, FilePair, Host, Information, Mode, Output, Verdict, alone};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,9 +16,18 @@ pub(crate) struct PackageEntity {
     pub(crate) wanted: Wanted,
     /// Who manages it, or why nobody does.
     pub(crate) provider: Result<&'static dyn Provider, String>,
-    /// What is remembered of it, if nothing defines it any more.
-    pub(crate) remembered: Option<Remembered<Base>>,
+    /// The one name of the package, which no other one has.
+    pub(crate) owned: String,
+    pub(crate) past: Past,
     pub(crate) shared: Arc<Shared>,
+}
+
+/// What is remembered that concerns a package.
+pub(crate) enum Past {
+    /// It is defined, and may have been under another name.
+    Living(Legacy<Base>),
+    /// Nothing defines it any more.
+    Orphan(Box<Orphan<Base>>),
 }
 
 /// What all packages of a scan have in common.
@@ -71,12 +80,25 @@ impl Shared {
     }
 }
 
+impl PackageEntity {
+    /// What is to be known of it once nothing defines it any more. What it owns, its base tells.
+    pub(crate) fn report_to_keep(&self) -> EntityReport {
+        let mut report = self.report();
+        report.edges.owns.clear();
+        report
+    }
+}
+
 impl Entity for PackageEntity {
     fn report(&self) -> EntityReport {
-        let mut report = match &self.remembered {
-            Some(remembered) => return remembered.orphan_report(),
-            None => EntityReport::new(self.wanted.id.as_str()),
+        let mut report = match &self.past {
+            Past::Orphan(orphan) => orphan.remembered.orphan_report(),
+            Past::Living(_) => EntityReport::new(self.wanted.id.as_str()),
         };
+        report.edges.owns = vec![Asset::new("package", self.owned.as_str())];
+        if matches!(self.past, Past::Orphan(_)) {
+            return report;
+        }
         let mut tell = |key: &str, value: &str| {
             report.information.push(Information { key: key.into(), value: value.into() });
         };

@@ -1,8 +1,10 @@
 //! Stands for a package manager where there is none, in test mode: whatever is asked for can be had, and it is remembered what is there.
 
-use crate::model::{Installed, Instance, Kind, Mark, Request, Status};
+use crate::model::{Installed, Instance, Key, Kind, Mark, Request, Status};
+use crate::provider::Provider;
 use crate::system::Problem;
 use holo_plugin::error::{PathError, Result as PathResult};
+use holo_plugin::system::Root;
 use holo_plugin::{Host, OnDisk, Place, Tree};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -13,6 +15,8 @@ use std::path::Path;
 #[derive(Debug)]
 pub(crate) struct Mock {
     place: Place,
+    /// The architecture of packages that are named without one.
+    native: Option<String>,
     packages: BTreeMap<String, Entry>,
 }
 
@@ -33,16 +37,17 @@ struct Entry {
 }
 
 impl Mock {
-    pub(crate) fn open(host: &Host, provider: &str) -> Result<Mock, Problem> {
+    pub(crate) fn open(host: &Host, provider: &dyn Provider) -> Result<Mock, Problem> {
         read(host, provider).map_err(|error| Problem::new(error.to_string()))
     }
 
     pub(crate) fn installed(&self) -> Installed {
-        let mut installed = Installed::default();
+        let mut installed = Installed { native: self.native.clone(), ..Installed::default() };
+        let arch = |entry: &Entry| Some(&entry.arch).filter(|arch| !arch.is_empty()).or(self.native.as_ref()).cloned();
         for entry in self.packages.values() {
             let instance = Instance {
                 version: entry.version.clone(),
-                arch: if entry.arch.is_empty() { "all".to_owned() } else { entry.arch.clone() },
+                arch: arch(entry).unwrap_or_else(|| "all".to_owned()),
                 status: Status::Installed,
                 held: entry.held,
                 automatic: entry.automatic,
@@ -52,15 +57,23 @@ impl Mock {
         installed
     }
 
+    /// What a package is remembered as: its name, and an architecture if it is not the usual one.
+    fn id(&self, key: &Key) -> String {
+        let native = self.native.as_deref();
+        let usual = Key { name: key.name.clone(), arch: None };
+        if key.full_name(native) == usual.full_name(native) { usual.name } else { key.to_string() }
+    }
+
     /// Does what was asked for, to what is remembered.
     pub(crate) fn transact(&mut self, request: &Request) -> Result<(), Problem> {
         let mut packages = self.packages.clone();
         for item in &request.items {
-            let id = item.key.to_string();
+            let id = self.id(&item.key);
+            let arch = item.key.arch.clone().filter(|_| id != item.key.name);
             if request.kind == Kind::Install {
                 let entry = packages.entry(id).or_default();
                 entry.name.clone_from(&item.key.name);
-                entry.arch = item.key.arch.clone().unwrap_or_default();
+                entry.arch = arch.unwrap_or_default();
                 entry.version = item.version.clone().unwrap_or_default();
             } else {
                 packages.remove(&id);
@@ -72,7 +85,7 @@ impl Mock {
     pub(crate) fn mark(&mut self, mark: Mark, items: &[crate::model::Item]) -> Result<(), Problem> {
         let mut packages = self.packages.clone();
         for item in items {
-            let Some(entry) = packages.get_mut(&item.key.to_string()) else { continue };
+            let Some(entry) = packages.get_mut(&self.id(&item.key)) else { continue };
             match mark {
                 Mark::Held => entry.held = true,
                 Mark::Released => entry.held = false,
@@ -101,12 +114,13 @@ impl Mock {
     }
 }
 
-fn read(host: &Host, provider: &str) -> PathResult<Mock> {
-    let place = Tree::open(host.state_dir())?.place(Path::new(&format!("mock-{provider}.json")));
+fn read(host: &Host, provider: &dyn Provider) -> PathResult<Mock> {
+    let place = Tree::open(host.state_dir())?.place(Path::new(&format!("mock-{}.json", provider.name())));
+    let native = provider.native_arch(&Root::new(host.root()));
     let failed = |error| PathError::new("read", place.shown(), io::Error::from(error));
     let packages = match place.open_if_file()? {
         Some(file) => serde_json::from_reader(BufReader::new(file)).map_err(failed)?,
         None => BTreeMap::new(),
     };
-    Ok(Mock { place, packages })
+    Ok(Mock { place, native, packages })
 }

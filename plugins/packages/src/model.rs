@@ -10,6 +10,17 @@ pub(crate) struct Key {
     pub(crate) arch: Option<String>,
 }
 
+impl Key {
+    /// The one name of the package: with its architecture, where its manager has several. `native` is the system's own then.
+    pub(crate) fn full_name(&self, native: Option<&str>) -> String {
+        let own = |arch: &&str| native.is_none() || !ANY_ARCH.contains(arch) && *arch != "native";
+        match self.arch.as_deref().filter(own).or(native) {
+            Some(arch) => format!("{}:{arch}", self.name),
+            None => self.name.clone(),
+        }
+    }
+}
+
 impl Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.arch {

@@ -2,13 +2,16 @@
 
 use crate::base::Base;
 use crate::declaration::{Package, Wanted};
-use crate::entity::{PackageEntity, Shared};
+use crate::entity::{PackageEntity, Past, Shared};
+use crate::model::Key;
 use crate::provider::{self, Provider};
 use crate::transaction;
 use holo_plugin::declared::{Declared, apply_together};
-use holo_plugin::definitions::{Common, Definitions, values};
-use holo_plugin::memory::{Memory, Remembered};
-use holo_plugin::{Host, Job, Output, Plugin, ScanError, SetAnswers};
+use holo_plugin::definitions::{Common, Definition, Definitions, values};
+use holo_plugin::memory::{Memory, Records, Remembered, Things};
+use holo_plugin::system::Root;
+use holo_plugin::{API_VERSION_4, Host, Job, Output, Plugin, ScanError, SetAnswers};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The plugin.
@@ -25,33 +28,99 @@ impl Plugin for Packages {
             output.error(error.to_string());
             ScanError
         })?;
-        let orphans = memory.orphans::<Base, _>(&definitions, output);
         let own = own_manager(host);
-        let mut found: Vec<(Wanted, Manager, Option<Remembered<Base>>, Common)> = Vec::new();
-        for (id, defined) in definitions.valid {
+        let mut living = Vec::new();
+        for (id, defined) in &definitions.valid {
             let manager = match &defined.common.keys.provider {
                 Some(name) => named(name),
                 None => own.clone(),
             };
-            let wanted = defined.definition.wanted(&id, defined.common.keys.timeout);
-            found.push((wanted, manager, None, defined.common));
+            let wanted = defined.definition.wanted(id, defined.common.keys.timeout);
+            living.push((wanted, manager, defined.common.clone()));
+        }
+        let names = FullNames::new(host);
+        let owned: BTreeMap<String, String> = living
+            .iter()
+            .map(|(wanted, manager, _)| (wanted.id.clone(), names.of(&wanted.key, manager.as_ref().ok().copied())))
+            .collect();
+        if host.api_version() < API_VERSION_4 {
+            complain_of_namesakes(&mut living, &owned, output);
+        }
+        let Records { mut legacies, orphans } =
+            memory.records(&definitions, &owned, &things(&|base| names.of_base(base)), output);
+        let mut found = Vec::new();
+        for (wanted, provider, common) in living {
+            let owned = owned.get(&wanted.id).cloned().unwrap_or_default();
+            let legacy = legacies.remove(&wanted.id).unwrap_or_default();
+            found.push((
+                PackageEntity { wanted, provider, owned, past: Past::Living(legacy), shared: Arc::default() },
+                common,
+            ));
         }
         for orphan in orphans {
-            let manager = named(&orphan.base.provider);
-            found.push((orphan.base.wanted(&orphan.id), manager, Some(orphan), Common::default()));
+            let Remembered { id, base, .. } = &orphan.remembered;
+            let (wanted, provider, owned) = (base.wanted(id), named(&base.provider), names.of_base(base));
+            let past = Past::Orphan(Box::new(orphan));
+            found.push((PackageEntity { wanted, provider, owned, past, shared: Arc::default() }, Common::default()));
         }
-        let taken_part = found.iter().filter(|(.., common)| common.skipped.is_none());
-        let all = taken_part.filter_map(|(wanted, manager, ..)| Some((wanted.clone(), *manager.as_ref().ok()?)));
+        let taken_part = found.iter().filter(|(_, common)| common.skipped.is_none());
+        let all = taken_part.filter_map(|(entity, _)| Some((entity.wanted.clone(), *entity.provider.as_ref().ok()?)));
         let shared = Arc::new(Shared::new(all.collect()));
-        let entity = |(wanted, provider, remembered, common)| {
-            Declared::new(PackageEntity { wanted, provider, remembered, shared: Arc::clone(&shared) }, common)
-        };
+        let entity = |(entity, common)| Declared::new(PackageEntity { shared: Arc::clone(&shared), ..entity }, common);
         Ok(found.into_iter().map(entity).collect())
     }
 
     fn apply_set(&self, host: &Host, set: &[Job<'_, Self::Entity>], answers: &mut dyn SetAnswers) {
         apply_together(host, set, answers, |jobs, answers| transaction::apply(host, jobs, answers));
     }
+}
+
+/// Leaves out packages that are defined under two names. Who knows of owners does that, and says so.
+fn complain_of_namesakes(
+    living: &mut Vec<(Wanted, Manager, Common)>,
+    owned: &BTreeMap<String, String>,
+    output: &mut Output<'_>,
+) {
+    let mut owners: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (id, name) in owned {
+        owners.entry(name).or_default().push(id);
+    }
+    living.retain(|(wanted, _, common)| {
+        let id = &wanted.id;
+        let namesakes = owned.get(id).and_then(|name| owners.get(name.as_str())).map_or(&[][..], Vec::as_slice);
+        let other = namesakes.iter().find(|other| **other != id.as_str());
+        if let Some(other) = other {
+            output.error(format!("{}: {id}: name: this is what {other} is already", common.place));
+        }
+        other.is_none()
+    });
+}
+
+/// The names of packages, each of which no other package has.
+pub(crate) struct FullNames {
+    native: BTreeMap<&'static str, Option<String>>,
+}
+
+impl FullNames {
+    pub(crate) fn new(host: &Host) -> FullNames {
+        let root = Root::new(host.root());
+        let native = |provider: &dyn Provider| (provider.name(), provider.native_arch(&root));
+        FullNames { native: provider::PROVIDERS.into_iter().map(native).collect() }
+    }
+
+    fn of(&self, key: &Key, provider: Option<&dyn Provider>) -> String {
+        let native = provider.and_then(|provider| self.native.get(provider.name()));
+        key.full_name(native.and_then(Option::as_deref))
+    }
+
+    pub(crate) fn of_base(&self, base: &Base) -> String {
+        self.of(&base.key(), provider::named(&base.provider))
+    }
+}
+
+/// The things that bases are about.
+pub(crate) fn things<'a>(name_of: &'a dyn Fn(&Base) -> String) -> Things<'a, Base> {
+    Things { entity_type: Package::TABLE, name_of }
 }
 
 fn named(name: &str) -> Manager {

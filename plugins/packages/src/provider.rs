@@ -38,6 +38,11 @@ pub(crate) trait Provider: Sync {
     /// Which packages there are. Asks once for all.
     fn installed(&self, system: &System<'_>) -> Result<Installed, Problem>;
 
+    /// The architecture of packages that are named without one, where a name means those only. Asks nobody.
+    fn native_arch(&self, _root: &Root) -> Option<String> {
+        None
+    }
+
     /// In which versions these packages could be installed. Packages that are not known are left out.
     fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, Problem>;
 

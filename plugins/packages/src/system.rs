@@ -75,7 +75,7 @@ impl<'a> System<'a> {
             let failed = |error| Problem::new(PathError::new("open", host.root(), error).to_string());
             system.root = Some(root.map_err(failed)?);
         } else {
-            system.mock = Some(Mock::open(host, provider.name())?);
+            system.mock = Some(Mock::open(host, provider)?);
         }
         Ok(system)
     }

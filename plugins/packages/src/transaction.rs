@@ -4,16 +4,17 @@ mod crew;
 
 use crate::base::Base;
 use crate::declaration::Wanted;
-use crate::entity::PackageEntity;
+use crate::entity::{PackageEntity, Past};
 use crate::learn::{Wish, learn};
 use crate::model::Kind;
+use crate::packages::{FullNames, things};
 use crate::provider::Provider;
 use crate::resolve::{Resolved, Task};
 use crate::system::{Problem, System};
 use crew::Crew;
 use holo_plugin::memory::{Memory, Remembered};
-use holo_plugin::{Applied, Entity, ForceTo, Host, Job, SetAnswers};
-use std::collections::BTreeMap;
+use holo_plugin::{Applied, ForceTo, Host, Job, SetAnswers};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Applies packages together.
 pub(crate) fn apply(host: &Host, jobs: &[Job<'_, PackageEntity>], answers: &mut dyn SetAnswers) {
@@ -79,9 +80,13 @@ impl Group<'_> {
             learned = learn(self.provider, &system, &wishes, &mut answers.output(first))?;
         }
         let memory = Memory::open(self.host).map_err(|error| Problem::new(error.to_string()))?;
+        let failed = self.take_over(&memory, answers);
         let mut tasks = Vec::new();
         for (number, resolved) in learned.resolved.into_iter().enumerate() {
             let place = self.places[number];
+            if failed.contains(&number) {
+                continue;
+            }
             let applied = match resolved {
                 Resolved::Task(task) => {
                     tasks.push(task);
@@ -132,6 +137,26 @@ impl Group<'_> {
         (0..self.places.len()).filter_map(|number| self.wanted(number).timeout).max()
     }
 
+    /// Has packages take over what others have left to them; those for which that has failed have ended.
+    fn take_over(&self, memory: &Memory, answers: &mut dyn SetAnswers) -> BTreeSet<usize> {
+        let names = FullNames::new(self.host);
+        let name_of = |base: &Base| names.of_base(base);
+        let mut failed = BTreeSet::new();
+        for (number, &place) in self.places.iter().enumerate() {
+            let entity = self.entity(number);
+            let Past::Living(legacy) = &entity.past else { continue };
+            if legacy.is_empty() {
+                continue;
+            }
+            let output = &mut answers.output(place);
+            if let Err(error) = memory.take_over(&entity.report_to_keep(), legacy, &things(&name_of), output) {
+                fail(answers, place, &Problem::new(error.to_string()));
+                failed.insert(number);
+            }
+        }
+        failed
+    }
+
     /// Remembers what was there before the first change.
     fn keep_bases(&self, memory: &Memory, tasks: &[Task], installed: &crate::model::Installed) -> Result<(), String> {
         let mut new = Vec::new();
@@ -139,17 +164,26 @@ impl Group<'_> {
             let entity = self.entity(task.place);
             let id = &entity.wanted.id;
             if memory.recall::<Base>(id).map_err(|error| error.to_string())?.is_none() {
-                new.push(Remembered::new(&entity.report(), Base::of(&entity.wanted, self.provider, installed)));
+                new.push(Remembered::new(&entity.report_to_keep(), Base::of(&entity.wanted, self.provider, installed)));
             }
         }
         memory.keep_all(&new).map_err(|error| error.to_string())
+    }
+
+    /// Forgets what was there before us.
+    fn forget(&self, number: usize, memory: &Memory) -> holo_plugin::error::Result<()> {
+        let names = FullNames::new(self.host);
+        match &self.entity(number).past {
+            Past::Orphan(orphan) => memory.forget_orphan(orphan, &things(&|base| names.of_base(base))),
+            Past::Living(_) => Ok(()),
+        }
     }
 
     /// Forgets an orphan that is as it was.
     fn finish(&self, number: usize, memory: &Memory, applied: Applied, answers: &mut dyn SetAnswers) -> Applied {
         let wanted = self.wanted(number);
         match applied {
-            Applied::Unchanged | Applied::Changed(_) if wanted.is_orphan => match memory.forget(&wanted.id) {
+            Applied::Unchanged | Applied::Changed(_) if wanted.is_orphan => match self.forget(number, memory) {
                 // That nothing had to be done does not mean that it is still there.
                 Ok(()) if applied == Applied::Unchanged => Applied::Changed(Vec::new()),
                 Ok(()) => applied,

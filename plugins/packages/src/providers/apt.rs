@@ -8,7 +8,7 @@ use crate::system::{Problem, Repair, RepairBy, System};
 use crate::version::debian;
 use holo_plugin::error::PathError;
 use holo_plugin::process::{Captured, Program};
-use holo_plugin::system::{PackageManager, package_manager};
+use holo_plugin::system::{PackageManager, Root, package_manager};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fs;
@@ -58,8 +58,13 @@ impl Provider for Apt {
         let captured = system.read(&mut query)?;
         words::read_packages(&String::from_utf8_lossy(&captured.stdout), &mut installed)?;
         words::read_automatic(&system.text(AUTOMATIC)?, &mut installed);
-        installed.native = system.text(ARCHITECTURES)?.lines().next().map(str::to_owned);
+        installed.native = self.native_arch(&Root::new(&system.path("")));
         Ok(installed)
+    }
+
+    fn native_arch(&self, root: &Root) -> Option<String> {
+        let first = root.text(ARCHITECTURES).and_then(|text| text.lines().next().map(str::to_owned));
+        Some(first.unwrap_or_else(|| words::architecture(std::env::consts::ARCH).to_owned()))
     }
 
     fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, Problem> {

@@ -274,7 +274,16 @@ fn multi_arch(root: &ScratchRoot) {
     checked_and_applied(root, &["multi", "multi:i386"], &["installed multi 1.0"]);
     assert_eq!(state(root), "multi:amd64 1.0 ii;multi:i386 1.0 ii;");
     checked_and_applied(root, &["multi", "multi:i386 ensure=\"absent\""], &["removed multi:i386 1.0"]);
-    applied(root, &["multi arch=\"i386\""], &["installed multi:i386 1.0"]);
+    // The definition has the same name, and is about another package.
+    let run = apply(root, &["multi arch=\"i386\""], &[], 0);
+    assert_eq!(deeds_of(&run), ["installed multi:i386 1.0", "removed multi 1.0"], "{run}");
+    assert_eq!(run.stderr_lossy().trim(), ">> package:multi takes over from package:multi:i386", "{run}");
+    // Whatever it is called, it was not there before.
+    let run = apply(root, &["multi:i386"], &[], 0);
+    assert_eq!(run.stderr_lossy().trim(), ">> package:multi:i386 takes over from package:multi", "{run}");
+    assert_eq!(state(root), "multi:i386 1.0 ii;");
+    applied(root, &[], &["removed multi:i386 1.0"]);
+    assert_eq!(state(root), "");
 }
 
 fn refreshes(root: &ScratchRoot) {

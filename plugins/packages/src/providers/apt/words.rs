@@ -83,6 +83,20 @@ pub(super) fn read_policy(text: &str) -> BTreeMap<String, Offers> {
     all
 }
 
+/// The architecture that dpkg calls by another name than Rust.
+pub(super) fn architecture(arch: &str) -> &str {
+    match arch {
+        "x86_64" => "amd64",
+        "x86" => "i386",
+        "aarch64" => "arm64",
+        "arm" => "armhf",
+        "powerpc64" => "ppc64el",
+        "loongarch64" => "loong64",
+        "mips64" => "mips64el",
+        other => other,
+    }
+}
+
 /// The words for a request.
 pub(super) fn ask(program: &mut Program, request: &Request) {
     program.args(["--yes", "-o", "APT::Get::AutomaticRemove=false"]);

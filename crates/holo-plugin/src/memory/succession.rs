@@ -1,0 +1,162 @@
+//! Records that are about something that another entity manages by now: it takes them over, so that the base stays the first one.
+
+use super::{Memory, Remembered};
+use crate::definitions::{Definition, Definitions};
+use crate::error::Result;
+use crate::{EntityReport, Output};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+
+/// The records of a plugin whose entities are about things that can be called in several ways.
+#[derive(Debug)]
+pub struct Records<T> {
+    /// For a living entity, by its ID: what others have left to it.
+    pub legacies: BTreeMap<String, Legacy<T>>,
+    /// What nothing defines any more.
+    pub orphans: Vec<Orphan<T>>,
+}
+
+/// What a living entity has to do about records before it does anything else.
+#[derive(Clone, Debug)]
+pub struct Legacy<T> {
+    /// The records of other entities about what it manages.
+    records: Vec<Remembered<T>>,
+    /// Whether its own record is about something else, which it managed before.
+    is_displaced: bool,
+}
+
+/// What nothing defines any more.
+#[derive(Clone, Debug)]
+pub struct Orphan<T> {
+    /// What is remembered of it, under the ID that it has now.
+    pub remembered: Remembered<T>,
+    /// The ID under which that is kept.
+    kept_as: String,
+}
+
+impl<T> Default for Legacy<T> {
+    fn default() -> Self {
+        Legacy { records: Vec::new(), is_displaced: false }
+    }
+}
+
+impl<T> Legacy<T> {
+    /// Returns whether there is nothing to be done.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty() && !self.is_displaced
+    }
+
+    /// The base that the entity takes over, if it has none of its own.
+    #[must_use]
+    pub fn base(&self) -> Option<&T> {
+        self.records.first().map(|remembered| &remembered.base)
+    }
+}
+
+/// How the things are called that the entities of a plugin manage.
+pub struct Things<'a, T> {
+    /// The type of the entities, which their IDs begin with.
+    pub entity_type: &'a str,
+    /// The one name of what a base is about.
+    pub name_of: &'a dyn Fn(&T) -> String,
+}
+
+impl<T> Things<'_, T> {
+    /// The ID of an entity whose own one is another thing's by now.
+    fn id(&self, base: &T) -> String {
+        format!("{}:{}", self.entity_type, (self.name_of)(base))
+    }
+}
+
+impl Memory {
+    /// Sorts all records by who has to do something about them. `living` has the name of what each defined entity manages, by ID.
+    ///
+    /// A record about something that is defined under another ID is left to that entity. What is wrong is said on `output`.
+    pub fn records<T: DeserializeOwned, D: Definition>(
+        &self,
+        definitions: &Definitions<D>,
+        living: &BTreeMap<String, String>,
+        things: &Things<'_, T>,
+        output: &mut Output<'_>,
+    ) -> Records<T> {
+        let all = self.all::<T>(output).unwrap_or_else(|error| {
+            output.error(error.to_string());
+            BTreeMap::new()
+        });
+        let owners: BTreeMap<&String, &String> = living.iter().map(|(id, name)| (name, id)).collect();
+        let mut records = Records { legacies: BTreeMap::new(), orphans: Vec::new() };
+        for (kept_as, mut remembered) in all {
+            let name = (things.name_of)(&remembered.base);
+            let own = living.get(&kept_as);
+            if own == Some(&name) || (own.is_none() && !definitions.is_orphan(&kept_as)) {
+                continue;
+            }
+            if own.is_some() {
+                records.legacies.entry(kept_as.clone()).or_default().is_displaced = true;
+            }
+            if let Some(owner) = owners.get(&name) {
+                records.legacies.entry((*owner).clone()).or_default().records.push(remembered);
+                continue;
+            }
+            if own.is_some() {
+                remembered.id = things.id(&remembered.base);
+            }
+            if definitions.is_orphan(&remembered.id) {
+                records.orphans.push(Orphan { remembered, kept_as });
+            }
+        }
+        records
+    }
+
+    /// Makes an entity the heir of what others have left to it. Its own record is on disk before theirs go.
+    ///
+    /// # Errors
+    /// If a record cannot be read, written or removed; then the next apply goes on.
+    pub fn take_over<T: Clone + Serialize + DeserializeOwned>(
+        &self,
+        report: &EntityReport,
+        legacy: &Legacy<T>,
+        things: &Things<'_, T>,
+        output: &mut Output<'_>,
+    ) -> Result<()> {
+        let id = report.id.to_string();
+        let mut own = self.recall::<T>(&id)?;
+        if legacy.is_displaced
+            && let Some(displaced) = own.take()
+        {
+            // It has become an orphan, or somebody else's: nothing of it may be lost with this ID.
+            let moved = Remembered { id: things.id(&displaced.base), ..displaced };
+            if moved.id != id {
+                self.keep_first(&moved)?;
+            }
+        }
+        match legacy.base() {
+            Some(base) if own.is_none() => self.keep(&Remembered::new(report, base.clone()))?,
+            None if own.is_none() => self.forget(&id)?,
+            _ => {}
+        }
+        for left in &legacy.records {
+            self.forget_thing(&left.id, &left.base, things)?;
+            output.warning(format!("{id} takes over from {}", left.id));
+        }
+        Ok(())
+    }
+
+    /// Forgets an orphan, wherever its record has been moved to meanwhile.
+    ///
+    /// # Errors
+    /// If a record cannot be read or removed.
+    pub fn forget_orphan<T: DeserializeOwned>(&self, orphan: &Orphan<T>, things: &Things<'_, T>) -> Result<()> {
+        self.forget_thing(&orphan.kept_as, &orphan.remembered.base, things)?;
+        self.forget_thing(&orphan.remembered.id, &orphan.remembered.base, things)
+    }
+
+    /// Forgets what is kept under an ID, if it is about this.
+    fn forget_thing<T: DeserializeOwned>(&self, id: &str, base: &T, things: &Things<'_, T>) -> Result<()> {
+        let name = (things.name_of)(base);
+        let is_about_it = self.recall::<T>(id)?.is_some_and(|kept| (things.name_of)(&kept.base) == name);
+        if is_about_it { self.forget(id) } else { Ok(()) }
+    }
+}
