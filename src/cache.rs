@@ -56,6 +56,20 @@ impl CacheDirectory {
         self.0.join(FACTS)
     }
 
+    /// Where [stand-ins](Self::state_stand_in) for state directories are.
+    #[must_use]
+    pub fn state_stand_ins(&self) -> PathBuf {
+        self.0.join(".state")
+    }
+
+    /// Makes an empty directory for a plugin that has no state directory, or none that we may read.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn state_stand_in(&self, plugin_id: &str) -> Result<PathBuf, Fatal> {
+        self.subdirectory(&format!(".state/{plugin_id}"))
+    }
+
     /// Makes a directory in it.
     ///
     /// # Errors

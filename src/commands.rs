@@ -84,6 +84,10 @@ fn conclude(done: Result<u8, Fatal>, mut console: Console) -> u8 {
             if let Some(message) = fatal.message() {
                 console.error(message);
             }
+            if matches!(fatal, Fatal::Generator(_)) {
+                // As in version 3, which ends no paragraph for other reasons.
+                console.end_paragraph();
+            }
             (fatal.exit_code(), Some(fatal.to_string()))
         }
     };

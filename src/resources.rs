@@ -11,7 +11,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use walkdir::{DirEntry, WalkDir};
 
-/// The static and the generated resource files together.
+/// The static and the generated resource files together, and what else plugins are given under another path than users know.
 ///
 /// A plugin that no generator made anything for gets its static directory itself. For the others, what is static is copied beside what
 /// is generated, and paths below that *virtual root* are shown as what they stand for.
@@ -20,6 +20,8 @@ pub struct Resources {
     static_root: PathBuf,
     virtual_root: PathBuf,
     generated: Generated,
+    /// Where empty directories stand in for state directories, if there are any, and where those would be.
+    states: Option<(PathBuf, PathBuf)>,
 }
 
 impl Resources {
@@ -33,8 +35,10 @@ impl Resources {
         generated: Generated,
         plugin_ids: impl Iterator<Item = &'a str>,
     ) -> Result<Resources, Fatal> {
+        let stand_ins = cache.state_stand_ins();
+        let states = stand_ins.exists().then(|| (stand_ins, root.states()));
         let resources =
-            Resources { static_root: root.resources(), virtual_root: cache.generated_resources(), generated };
+            Resources { static_root: root.resources(), virtual_root: cache.generated_resources(), generated, states };
         for id in plugin_ids.filter(|id| resources.has_generated(id)) {
             resources.copy_static(id)?;
         }
@@ -44,7 +48,12 @@ impl Resources {
     /// Those of a system without generators.
     #[cfg(test)]
     pub(crate) fn only_static(root: &str) -> Resources {
-        Resources { static_root: root.into(), virtual_root: "/no/cache".into(), generated: Generated::new() }
+        Resources {
+            static_root: root.into(),
+            virtual_root: "/no/cache".into(),
+            generated: Generated::new(),
+            states: None,
+        }
     }
 
     /// The resource directory that the plugin is given.
@@ -76,9 +85,19 @@ impl Resources {
         below.ancestors().any(|path| self.generated.contains_key(path))
     }
 
-    /// The text with every path below the virtual root as the user knows it.
+    /// The text with every path below the virtual root, and below what stands in for a state directory, as the user knows it.
     #[must_use]
     pub fn show(&self, text: &BStr) -> BString {
+        let shown = self.show_resources(text);
+        match &self.states {
+            Some((stand_ins, states)) => {
+                shown.replace(stand_ins.as_os_str().as_bytes(), states.as_os_str().as_bytes()).into()
+            }
+            None => shown,
+        }
+    }
+
+    fn show_resources(&self, text: &BStr) -> BString {
         let virtual_root = self.virtual_root.as_os_str().as_bytes();
         let mut shown = BString::default();
         let mut rest = text;
@@ -161,6 +180,7 @@ mod tests {
             static_root: "usr/share/holo".into(),
             virtual_root: "tmp/holo.1/generated-resources".into(),
             generated: generated.map(|(file, generator)| (file.into(), generator.into())).into(),
+            states: Some(("tmp/holo.1/.state".into(), "var/lib/holo".into())),
         }
     }
 
@@ -174,6 +194,10 @@ mod tests {
         assert_eq!(show(&format!("in {root}/print/a, then ({root}/x)")), "in g/02::print/a, then (usr/share/holo/x)");
         assert_eq!(show(root), root);
         assert_eq!(show("nothing"), "nothing");
+        assert_eq!(
+            show(&format!("tmp/holo.1/.state/a/b and {root}/print/c")),
+            "var/lib/holo/a/b and usr/share/holo/print/c"
+        );
     }
 
     #[test]

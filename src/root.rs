@@ -56,16 +56,22 @@ impl Root {
         self.resources().join("generators")
     }
 
+    /// Where the state directories of all plugins are.
+    #[must_use]
+    pub fn states(&self) -> PathBuf {
+        self.join("var/lib/holo")
+    }
+
     /// Where the dispatcher keeps what later runs need.
     #[must_use]
     pub fn engine_state(&self) -> PathBuf {
-        self.join("var/lib/holo/.engine")
+        self.states().join(".engine")
     }
 
     /// Where a plugin keeps what later runs need.
     #[must_use]
     pub fn state(&self, plugin_id: &str) -> PathBuf {
-        self.join("var/lib/holo").join(plugin_id)
+        self.states().join(plugin_id)
     }
 }
 

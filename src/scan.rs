@@ -106,14 +106,18 @@ impl Diagnostics {
 
 /// The scan report, if there is one; otherwise it is shown why there is none.
 fn take(plugin_id: &str, answer: Result<Vec<u8>, OperationError>, console: &mut Console) -> Result<Vec<u8>, Fatal> {
-    if let Err(OperationError::Failed(reason)) = &answer {
-        console.error(format!("scan with plugin {plugin_id} failed: {reason}"));
+    match answer {
+        Ok(report) => {
+            console.end_paragraph();
+            Ok(report)
+        }
+        Err(OperationError::Failed(reason)) => {
+            // As in version 3, this ends the run and no paragraph.
+            console.error(format!("scan with plugin {plugin_id} failed: {reason}"));
+            Err(Fatal::Reported)
+        }
+        Err(OperationError::Fatal(fatal)) => Err(fatal),
     }
-    console.end_paragraph();
-    answer.map_err(|error| match error {
-        OperationError::Failed(_) => Fatal::Reported,
-        OperationError::Fatal(fatal) => fatal,
-    })
 }
 
 fn entities(plugin: usize, account: Account, console: &mut Console) -> Result<Vec<Entity>, Fatal> {

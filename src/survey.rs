@@ -22,6 +22,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// What a run is about to do with what it finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// It applies entities. Plugins get their state directories, which are made where they are missing.
+    Apply,
+    /// It only looks, as anybody may, on any root. Nothing is written but in the cache.
+    Look,
+}
+
 /// What there is to work on. The cache directory lives as long as this.
 #[derive(Debug)]
 pub struct Survey {
@@ -60,18 +69,25 @@ impl Drop for Survey {
 ///
 /// # Errors
 /// Whatever makes the run end before its command began.
-pub fn survey(settings: &Settings, interrupt: &Interrupt, console: &mut Console) -> Result<Survey, Fatal> {
+pub fn survey(
+    settings: &Settings,
+    purpose: Purpose,
+    interrupt: &Interrupt,
+    console: &mut Console,
+) -> Result<Survey, Fatal> {
     let cache = CacheDirectory::create(&settings.temporary_directory)?;
     let lines = config::read(&settings.root).map_err(|error| configuration_error(&error, console))?;
     let asked_for = lines.len();
     let met = meet_all(lines, settings, interrupt, console)?;
     let is_complete = met.len() == asked_for;
     check_resource_directories(settings, &met, console)?;
+    // Generators find them, too, and they stay if one of those fails.
+    let seats = met.into_iter().map(|(id, met)| Seat::prepare(id, met, purpose, settings, &cache, console));
+    let seats: Vec<Seat> = seats.collect::<Result<_, _>>()?;
     let generated = generators::run(settings, &cache, interrupt, console)?;
-    let ids = met.iter().map(|(id, _)| id.as_str());
+    let ids = seats.iter().map(|seat| seat.id.as_str());
     let resources = Arc::new(Resources::prepare(&settings.root, &cache, generated, ids)?);
-    let plugins = met.into_iter().map(|(id, met)| seat(id, &met, settings, &cache, &resources));
-    let mut plugins: Vec<Plugin> = plugins.collect::<Result<_, _>>()?;
+    let mut plugins: Vec<Plugin> = seats.into_iter().map(|seat| seat.take(settings, &resources)).collect();
     let Scanned { entities, is_flawed } = scan::all(&mut plugins, &resources, interrupt, console)?;
     let plan = plan(&entities).map_err(|cycle| Fatal::CouldNotRun(cycle.to_string()))?;
     Ok(Survey { plugins, entities, plan, is_complete: is_complete && !is_flawed, is_flawed, resources, _cache: cache })
@@ -145,23 +161,60 @@ fn check_resource_directories(settings: &Settings, met: &[(String, Met)], consol
     if all_there { Ok(()) } else { Err(Fatal::Reported) }
 }
 
-fn seat(
+/// A plugin that was met, with the directories that are its own.
+struct Seat {
     id: String,
-    met: &Met,
-    settings: &Settings,
-    cache: &CacheDirectory,
-    resources: &Resources,
-) -> Result<Plugin, Fatal> {
-    let state = settings.root.state(&id);
-    create_directories(&state).map_err(|error| Fatal::io("mkdir", &state, &error))?;
-    let directories = Directories {
-        root: settings.root.as_given().to_owned(),
-        resources: clean(&resources.directory(&id)),
-        state,
-        cache: cache.subdirectory(&id)?,
-    };
-    let demands = Demands { verify: settings.verify, jobs: settings.jobs };
-    Ok(Plugin::new(id, met, directories, demands))
+    met: Met,
+    state: PathBuf,
+    cache: PathBuf,
+}
+
+impl Seat {
+    fn prepare(
+        id: String,
+        met: Met,
+        purpose: Purpose,
+        settings: &Settings,
+        cache: &CacheDirectory,
+        console: &mut Console,
+    ) -> Result<Seat, Fatal> {
+        let state = settings.root.state(&id);
+        let state = match purpose {
+            Purpose::Apply => {
+                create_directories(&state).map_err(|error| Fatal::io("mkdir", &state, &error))?;
+                state
+            }
+            Purpose::Look => match check_readable(&state) {
+                Ok(()) => state,
+                Err(error) => {
+                    if error.kind() != io::ErrorKind::NotFound {
+                        let reason = error::at("open", &state, &error);
+                        console.warning(format!("{reason}; what {id} has applied before is not known"));
+                    }
+                    cache.state_stand_in(&id)?
+                }
+            },
+        };
+        Ok(Seat { cache: cache.subdirectory(&id)?, id, met, state })
+    }
+
+    fn take(self, settings: &Settings, resources: &Resources) -> Plugin {
+        let Seat { id, met, state, cache } = self;
+        let directories = Directories {
+            root: settings.root.as_given().to_owned(),
+            resources: clean(&resources.directory(&id)),
+            state,
+            cache,
+        };
+        let demands = Demands { verify: settings.verify, jobs: settings.jobs };
+        Plugin::new(id, &met, directories, demands)
+    }
+}
+
+/// Fails unless there is something that we may read as a directory. What is there and is none, the plugin finds out.
+fn check_readable(path: &Path) -> io::Result<()> {
+    use rustix::fs::{Access, access};
+    Ok(access(path, Access::READ_OK | Access::EXEC_OK)?)
 }
 
 fn create_directories(path: &Path) -> io::Result<()> {

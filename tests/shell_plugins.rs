@@ -717,8 +717,10 @@ fn ends_saying(root: &ScratchRoot, run: &Run, status: i32, says: &str) -> Result
 
 fn somebody_elses_root() -> Result<(), Failed> {
     let root = root_for_nobody().mode("tmp", 0o1777);
+    let run = as_nobody(&root, &["apply"]);
+    ends_saying(&root, &run, 255, "!! mkdir ROOT/var/lib/holo/files: permission denied")?;
     let run = as_nobody(&root, &["scan"]);
-    ends_saying(&root, &run, 255, "!! mkdir ROOT/var/lib/holo/files: permission denied")
+    ends_saying(&root, &run, 0, "")
 }
 
 fn no_cache_directory() -> Result<(), Failed> {

@@ -11,7 +11,7 @@ use crate::plugin::Task;
 use crate::refresh::Refreshes;
 use crate::report::line::Tally;
 use crate::report::{self, Console};
-use crate::survey::survey;
+use crate::survey::{Purpose, survey};
 use bstr::BStr;
 use holo_protocol::session::Stream;
 use holo_protocol::words;
@@ -44,7 +44,7 @@ fn walk(arguments: &Apply, desk: &mut Desk) -> Result<Tally, Fatal> {
     })?;
     // It is given back when the sessions of the plugins have ended.
     let _lock;
-    let mut survey = survey(settings, interrupt, console)?;
+    let mut survey = survey(settings, Purpose::Apply, interrupt, console)?;
     let selected = super::select(&survey.entities, &arguments.selection.selectors, console)?;
     let flawed = survey.is_flawed_for(&arguments.selection);
     _lock = acquire(&settings.root.lock(), console)?;

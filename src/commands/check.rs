@@ -8,7 +8,7 @@ use crate::exit;
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
 use crate::report::{self, line::Tally};
-use crate::survey::survey;
+use crate::survey::{Purpose, survey};
 
 pub(super) fn run(arguments: &Check, desk: &mut Desk) -> Result<u8, Fatal> {
     walk(desk, &arguments.selection).map(exit_code)
@@ -17,7 +17,7 @@ pub(super) fn run(arguments: &Check, desk: &mut Desk) -> Result<u8, Fatal> {
 /// Looks at the selected entities as an apply would come to them. Nothing is changed, so no lock is needed.
 pub(super) fn walk(desk: &mut Desk, selection: &Selection) -> Result<Tally, Fatal> {
     let Desk { settings, interrupt, console } = desk;
-    let mut survey = survey(settings, interrupt, console)?;
+    let mut survey = survey(settings, Purpose::Look, interrupt, console)?;
     let selected = super::select(&survey.entities, &selection.selectors, console)?;
     let refreshes = Refreshes::load(&settings.root)?;
     console.flush();

@@ -4,12 +4,12 @@ use super::Desk;
 use crate::cli::Diff;
 use crate::error::Fatal;
 use crate::plugin::OperationError;
-use crate::survey::survey;
+use crate::survey::{Purpose, survey};
 use crate::view::View;
 
 pub(super) fn run(arguments: &Diff, desk: &mut Desk) -> Result<u8, Fatal> {
     let Desk { settings, interrupt, console } = desk;
-    let mut survey = survey(settings, interrupt, console)?;
+    let mut survey = survey(settings, Purpose::Look, interrupt, console)?;
     let selected = super::select(&survey.entities, &arguments.selection.selectors, console)?;
     let view = View { root: &settings.root, resources: &survey.resources };
     let mut failed = super::show_conflicts(&survey, &selected, console) || survey.is_flawed_for(&arguments.selection);

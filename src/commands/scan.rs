@@ -4,13 +4,13 @@ use super::Desk;
 use crate::cli::Scan;
 use crate::error::Fatal;
 use crate::report;
-use crate::survey::survey;
+use crate::survey::{Purpose, survey};
 use bstr::ByteSlice;
 use holo_protocol::session::Stream;
 
 pub(super) fn run(arguments: &Scan, desk: &mut Desk) -> Result<u8, Fatal> {
     let Desk { settings, interrupt, console } = desk;
-    let survey = survey(settings, interrupt, console)?;
+    let survey = survey(settings, Purpose::Look, interrupt, console)?;
     let selected = super::select(&survey.entities, &arguments.selection.selectors, console)?;
     let has_failed = super::show_conflicts(&survey, &selected, console) || survey.is_flawed_for(&arguments.selection);
     for (entity, _) in survey.entities.iter().zip(selected).filter(|(_, selected)| *selected) {

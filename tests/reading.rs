@@ -1,0 +1,199 @@
+//! Verbs that only look: they write nothing outside of the cache, and work for anybody on any root.
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+use bstr::ByteSlice;
+use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial};
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const PLUGINS: [&str; 9] =
+    ["packages", "files", "archives", "users-groups", "ssh-keys", "scaffold", "services", "exec", "run-scripts"];
+/// The verbs, and how they end when something is to be done.
+const VERBS: [(&[&str], i32); 8] = [
+    (&["check"], 3),
+    (&["apply", "--dry-run"], 3),
+    (&["scan"], 0),
+    (&["scan", "--short"], 0),
+    (&["diff"], 0),
+    (&["graph"], 0),
+    (&["selectors"], 0),
+    (&["facts"], 0),
+];
+const NEEDS: [Need; 2] = [Need::Root, Need::Program("setpriv")];
+
+fn main() -> ExitCode {
+    let trials = vec![
+        Trial::test("nothing is written before the first apply", || nothing_is_written(false)),
+        Trial::test("nothing is written after an apply", || nothing_is_written(true)),
+        Trial::test("apply alone makes state directories, also when a generator fails", state_directories_are_made),
+        trial("anybody may look before the first apply", &NEEDS, || anybody_may_look(false)),
+        trial("anybody may look after an apply", &NEEDS, || anybody_may_look(true)),
+        trial("what cannot be read is said", &NEEDS, unreadable_state_is_said),
+        trial("a root may be mounted read-only", &[Need::Mounts, Need::Program("unshare")], read_only_root),
+    ];
+    holo_testing::require::run(&Arguments::from_args(), trials)
+}
+
+/// A root with something to do for every plugin.
+fn root() -> ScratchRoot {
+    let root = ScratchRoot::new()
+        .binary(built("holo"))
+        .file("etc/os-release", "ID=debian\n")
+        .file("etc/passwd", "root:x:0:0::/root:/bin/sh\nfred:x:77:88::/home/fred:/bin/sh\n")
+        .file("etc/group", "root:x:0:\nfred:x:88:\n")
+        .file("etc/motd", "stock\n")
+        .file("etc/old", "stock\n")
+        .dir("home/fred")
+        .file("srv/tool", "a tool\n");
+    let archive = root.join("srv/tool").display().to_string();
+    PLUGINS
+        .iter()
+        .fold(root, |root, plugin| root.plugin(plugin))
+        .resource("packages/a.toml", "[[package]]\nname = \"nginx\"\n")
+        .resource("files/10-ours/etc/motd", "ours\n")
+        .resource("files/10-ours/etc/old", "ours\n")
+        .resource("files/a.toml", "[[file]]\npath = \"/etc/new/file\"\ncontent = \"new\\n\"\n")
+        .resource("archives/a.toml", format!("[[archive]]\npath = \"/opt/tool\"\nurl = \"file://{archive}\"\n"))
+        .resource("users-groups/a.toml", "[[group]]\nname = \"staff\"\ngid = 99\n[[user]]\nname = \"jo\"\nuid = 99\n")
+        .resource(
+            "ssh-keys/fred/a.pub",
+            "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILM+rvN+ot98qgEN796jTiQfZfG1KaT0PtFDJ/XFSqti a\n",
+        )
+        .resource("scaffold/a.toml", "[[scaffold]]\ntarget = \"/srv/made\"\nsource = \"a\"\n")
+        .resource("scaffold/a/page", "{{ facts.os.id }}\n")
+        .resource("services/a.toml", "[[service]]\nname = \"nginx\"\n")
+        .resource("exec/a.toml", "[[exec]]\nname = \"a\"\ncommand = \"true\"\n")
+        .script("usr/share/holo/run-scripts/a", "#!/bin/sh\ntrue\n")
+}
+
+/// Has everything applied, and then some definitions taken away and others changed, so that there is again something to do.
+fn applied(root: ScratchRoot) -> ScratchRoot {
+    let run = root.holo(&["apply"]);
+    assert!(run.stdout_lossy().contains("file:/etc/new/file"), "{run}");
+    fs::remove_file(root.join("usr/share/holo/files/10-ours/etc/old")).unwrap();
+    root.resource("files/10-ours/etc/motd", "ours, but newer\n")
+        .resource("files/a.toml", "")
+        .resource("exec/a.toml", "")
+        .resource("scaffold/a/page", "new\n")
+}
+
+fn ensure(holds: bool, what: &str, run: &Run) -> Result<(), Failed> {
+    if holds { Ok(()) } else { Err(format!("{what}\n{run}").into()) }
+}
+
+/// What there is below the root, by its inode, times and mode; the cache excepted.
+fn inventory(root: &ScratchRoot) -> BTreeMap<PathBuf, (u64, i64, i64, u32)> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![root.path().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let metadata = path.symlink_metadata().unwrap();
+            if path == root.join("tmp") {
+                continue;
+            }
+            if metadata.is_dir() {
+                folders.push(path.clone());
+            }
+            found.insert(path, (metadata.ino(), metadata.ctime(), metadata.ctime_nsec(), metadata.mode()));
+        }
+    }
+    found
+}
+
+fn nothing_is_written(after_an_apply: bool) -> Result<(), Failed> {
+    let root = if after_an_apply { applied(root()) } else { root() };
+    let before = inventory(&root);
+    for (verb, status) in VERBS {
+        let run = root.holo(verb);
+        ensure(run.status == Some(status), &format!("{verb:?} should end with {status}"), &run)?;
+        let after = inventory(&root);
+        let written: Vec<&Path> = after
+            .iter()
+            .filter(|(path, found)| before.get(*path) != Some(found))
+            .map(|(path, _)| path.as_path())
+            .collect();
+        ensure(written.is_empty() && after.len() == before.len(), &format!("{verb:?} has written {written:?}"), &run)?;
+        ensure(fs::read_dir(root.join("tmp")).unwrap().count() == 0, "the cache is left", &run)?;
+    }
+    let run = root.holo(&["scan", "file:/etc/motd"]);
+    let base = format!("store at {}\n", root.join("var/lib/holo/files/base/etc/motd").display());
+    ensure(run.stdout_lossy().contains(&base), "paths should be those that apply will use", &run)
+}
+
+fn state_directories_are_made() -> Result<(), Failed> {
+    let root = root().script("usr/share/holo/generators/10-fails", "#!/bin/sh\nexit 3\n");
+    let is_there = |plugin: &&str| root.exists(format!("var/lib/holo/{plugin}"));
+    let run = root.holo(&["check"]);
+    ensure(run.status == Some(1) && !PLUGINS.iter().any(is_there), "a check should make none", &run)?;
+    let run = root.holo(&["apply"]);
+    ensure(run.status == Some(1) && PLUGINS.iter().all(is_there), "an apply should make all", &run)?;
+    let mode = fs::metadata(root.join("var/lib/holo/files")).unwrap().permissions().mode();
+    ensure(mode & 0o7777 == 0o755, &format!("they should have mode 0755, not {mode:o}"), &run)
+}
+
+/// Holo as a user who has no rights here, whose cache is where everybody may write.
+fn as_nobody(root: &ScratchRoot, arguments: &[&str]) -> Run {
+    let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", "--"].map(str::to_owned);
+    let holo = root.join("bin/holo").display().to_string();
+    let words = nobody.into_iter().chain([holo]).chain(arguments.iter().map(ToString::to_string));
+    root.run("setpriv", &words.collect::<Vec<_>>())
+}
+
+/// The same root with programs that everybody can run.
+fn root_for_everybody(root: ScratchRoot) -> ScratchRoot {
+    let root = root.dir("bin").mode("tmp", 0o1777);
+    for name in PLUGINS.iter().map(|plugin| format!("holo-{plugin}")).chain(["holo".to_owned()]) {
+        fs::copy(built(&name), root.join("bin").join(name)).unwrap();
+    }
+    root.holorc(PLUGINS.map(|plugin| format!("plugin {plugin}\n")).concat())
+}
+
+fn anybody_may_look(after_an_apply: bool) -> Result<(), Failed> {
+    let root = root_for_everybody(if after_an_apply { applied(root()) } else { root() });
+    for (verb, status) in VERBS {
+        let run = as_nobody(&root, verb);
+        if !after_an_apply {
+            ensure(
+                run.status == Some(status) && run.stderr.is_empty(),
+                &format!("{verb:?} should end with {status}"),
+                &run,
+            )?;
+            continue;
+        }
+        // The records of some plugins are private by now. An entity fails then of which nothing can be told, and says why.
+        let can_begin = run.status == Some(0) || run.status == Some(1) && verb != ["scan"];
+        ensure(can_begin, &format!("{verb:?} should do what can be done"), &run)?;
+        ensure(run.status == Some(0) || run.stderr.contains_str("permission denied"), "should say why", &run)?;
+    }
+    Ok(())
+}
+
+fn unreadable_state_is_said() -> Result<(), Failed> {
+    let root = root_for_everybody(applied(root())).mode("var/lib/holo/files", 0o700);
+    let path = root.join("var/lib/holo/files");
+    let says = format!(">> open {}: permission denied; what files has applied before is not known\n", path.display());
+    let run = as_nobody(&root, &["scan", "--short"]);
+    ensure(run.success() && run.stderr.starts_with(says.as_bytes()), &format!("should say {says}"), &run)?;
+    ensure(run.stdout.contains_str("file:/etc/motd\n"), "should list what there is", &run)
+}
+
+fn read_only_root() -> Result<(), Failed> {
+    let root = root_for_everybody(applied(root()));
+    let cache = tempfile::tempdir().unwrap();
+    let script = "mount --bind \"$HOLO_ROOT_DIR\" \"$HOLO_ROOT_DIR\" && mount -o remount,bind,ro \"$HOLO_ROOT_DIR\" \
+                  && cd / && TMPDIR=$0 exec \"$@\"";
+    let holo = root.join("bin/holo").display().to_string();
+    let cache = cache.path().display().to_string();
+    for (verb, status) in VERBS {
+        let words = ["--mount", "sh", "-c", script, &cache, &holo].into_iter().chain(verb.iter().copied());
+        let run = root.run("unshare", &words.collect::<Vec<_>>());
+        let is_sound = run.status == Some(status) && !run.stderr.contains_str("ead-only");
+        ensure(is_sound, &format!("{verb:?} should end with {status}"), &run)?;
+    }
+    Ok(())
+}
