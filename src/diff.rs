@@ -166,13 +166,17 @@ fn load_symlink(folder: BorrowedFd<'_>, path: &Path) -> Result<Content, Failure>
 }
 
 /// Returns the difference of two sides: the text that `git diff --no-index` gives, but with a first line
-/// `diff --holo OLD NEW`, with no `index` line, and with names that bear no prefix.
+/// `diff --holo OLD NEW`, with no `index` line, and with names that bear no prefix but in the line about binary files.
 ///
 /// It is empty if the sides are equal. If one is a file and the other a symlink, the deletion of the old side comes
 /// first, and then the creation of the new one.
 #[must_use]
 pub fn render(old: &Side, new: &Side) -> Vec<u8> {
-    let names = Names { old: quoted(old.name.as_ref()), new: quoted(new.name.as_ref()) };
+    let names = Names {
+        old: quoted(old.name.as_ref()),
+        new: quoted(new.name.as_ref()),
+        prefixed: (prefixed("a/", old.name.as_ref()), prefixed("b/", new.name.as_ref())),
+    };
     let old = Blob::of(&old.content);
     let new = Blob::of(&new.content);
     let mut out = Vec::new();
@@ -202,6 +206,8 @@ pub fn render_texts(old_name: &BStr, old: &[u8], new_name: &BStr, new: &[u8]) ->
 struct Names {
     old: Vec<u8>,
     new: Vec<u8>,
+    /// As git shows them where version 3 does not put its own in their place.
+    prefixed: (Vec<u8>, Vec<u8>),
 }
 
 const SYMLINK_MODE: u32 = 0o120_000;
@@ -243,9 +249,12 @@ fn render_blobs(names: &Names, old: Option<Blob<'_>>, new: Option<Blob<'_>>, out
     if equal {
         return;
     }
-    let old_label = old.map_or(&b"/dev/null"[..], |_| &names.old);
-    let new_label = new.map_or(&b"/dev/null"[..], |_| &names.new);
-    if is_binary(old_content) || is_binary(new_content) {
+    let is_binary = is_binary(old_content) || is_binary(new_content);
+    let (old_name, new_name) =
+        if is_binary { (&names.prefixed.0, &names.prefixed.1) } else { (&names.old, &names.new) };
+    let old_label = old.map_or(&b"/dev/null"[..], |_| old_name);
+    let new_label = new.map_or(&b"/dev/null"[..], |_| new_name);
+    if is_binary {
         let line = [b"Binary files ", old_label, b" and ", new_label, b" differ\n"];
         write_all(out, &line);
     } else {
@@ -266,9 +275,8 @@ fn mode_lines(old: Option<Blob<'_>>, new: Option<Blob<'_>>) -> String {
 /// Writes the difference of two labelled texts that are not equal.
 fn write_texts(old: (&[u8], &[u8]), new: (&[u8], &[u8]), out: &mut Vec<u8>) {
     for (marker, (label, _)) in [(&b"--- "[..], old), (b"+++ ", new)] {
-        // The TAB tells programs that read this where a name with blanks ends.
-        let end: &[u8] = if label.contains(&b' ') { b"\t\n" } else { b"\n" };
-        write_all(out, &[marker, label, end]);
+        // Unlike git's, version 3's names are not followed by a TAB if they have blanks.
+        write_all(out, &[marker, label, b"\n"]);
     }
     out.append(&mut hunks::hunks(old.1, new.1));
 }
@@ -312,6 +320,12 @@ fn quoted(name: &BStr) -> Vec<u8> {
     }
     quoted.push(b'"');
     quoted
+}
+
+/// Returns the name as git shows it, below a prefix. The prefix stands for the root.
+fn prefixed(prefix: &str, name: &BStr) -> Vec<u8> {
+    let below = name.strip_prefix(b"/").unwrap_or(name);
+    quoted(BStr::new(&[prefix.as_bytes(), below].concat()))
 }
 
 fn needs_escape(byte: u8) -> bool {
@@ -396,11 +410,13 @@ mod tests {
 
     #[test]
     fn binary_files_only_differ() {
-        check(text("\0"), text("x"), "diff --holo a /b\nBinary files a and /b differ\n");
-        let expected = "diff --holo a /b\nnew file mode 100644\nBinary files /dev/null and /b differ\n";
+        check(text("\0"), text("x"), "diff --holo a /b\nBinary files a/a and b/b differ\n");
+        let expected = "diff --holo a /b\nnew file mode 100644\nBinary files /dev/null and b/b differ\n";
         check(Content::Missing, text("\0"), expected);
-        let expected = "diff --holo a /b\ndeleted file mode 100644\nBinary files a and /dev/null differ\n";
+        let expected = "diff --holo a /b\ndeleted file mode 100644\nBinary files a/a and /dev/null differ\n";
         check(text("\0"), Content::Missing, expected);
+        let expected = "diff --holo /x/a \"b\\\"\"\nBinary files a/x/a and \"b/b\\\"\" differ\n";
+        check_named("/x/a", text("\0"), "b\"", text("x"), expected);
     }
 
     #[test]
@@ -458,16 +474,16 @@ new file mode 100755
     #[test]
     fn names_that_would_be_misread_are_quoted() {
         let expected =
-            "diff --holo a b \"c\\\"\\t\\001\\\\\"\n--- a b\t\n+++ \"c\\\"\\t\\001\\\\\"\n@@ -1 +1 @@\n-x\n+y\n";
+            "diff --holo a b \"c\\\"\\t\\001\\\\\"\n--- a b\n+++ \"c\\\"\\t\\001\\\\\"\n@@ -1 +1 @@\n-x\n+y\n";
         check_named("a b", text("x\n"), "c\"\t\u{1}\\", text("y\n"), expected);
-        let expected = "diff --holo é \"\\177 é\"\n--- é\n+++ \"\\177 é\"\t\n@@ -1 +1 @@\n-x\n+y\n";
+        let expected = "diff --holo é \"\\177 é\"\n--- é\n+++ \"\\177 é\"\n@@ -1 +1 @@\n-x\n+y\n";
         check_named("é", text("x\n"), "\u{7f} é", text("y\n"), expected);
     }
 
     #[test]
     fn texts_alone_have_a_short_header() {
         let difference = render_texts("a".into(), b"x\n", "b c".into(), b"y\n");
-        assert_eq!(difference.as_bstr(), "--- a\n+++ b c\t\n@@ -1 +1 @@\n-x\n+y\n");
+        assert_eq!(difference.as_bstr(), "--- a\n+++ b c\n@@ -1 +1 @@\n-x\n+y\n");
         assert_eq!(render_texts("a".into(), b"x\n", "b".into(), b"x\n"), b"");
     }
 

@@ -27,15 +27,31 @@ fn root() -> ScratchRoot {
         .env("HOME", "/nonexistent")
 }
 
-/// Runs git on two paths below the root.
+/// Runs git on two paths below the root. Version 3 takes the prefixes from its names, but not where it says that binary files differ, and
+/// the TAB after names with blanks.
 fn git_diff(root: &ScratchRoot, old: &str, new: &str) -> Result<BString, Failed> {
-    let arguments = "-c core.quotePath=false diff --no-index --no-prefix --no-renames --no-ext-diff --".split(' ');
-    let run = root.run("git", &arguments.chain([old, new]).collect::<Vec<_>>());
-    // As with diff, 1 tells that there are differences.
-    match run.status {
-        Some(0 | 1) => Ok(run.stdout),
-        _ => Err(run.to_string().into()),
+    let run = |options: &str| {
+        let arguments = format!("-c core.quotePath=false diff --no-index {options} --no-renames --no-ext-diff --");
+        let run = root.run("git", &arguments.split_whitespace().chain([old, new]).collect::<Vec<_>>());
+        // As with diff, 1 tells that there are differences.
+        match run.status {
+            Some(0 | 1) => Ok(run.stdout),
+            _ => Err(Failed::from(run.to_string())),
+        }
+    };
+    let (plain, prefixed) = (run("--no-prefix")?, run("")?);
+    let mut shown = BString::default();
+    let mut in_header = true;
+    for (line, prefixed) in plain.lines_with_terminator().zip(prefixed.lines_with_terminator()) {
+        in_header = line.starts_with(b"diff --git ") || in_header && !line.starts_with(b"@@");
+        let names = in_header && (line.starts_with(b"--- ") || line.starts_with(b"+++ "));
+        match line.strip_suffix(b"\t\n") {
+            _ if in_header && line.starts_with(b"Binary files ") => shown.push_str(prefixed),
+            Some(name) if names => [name, b"\n"].iter().for_each(|part| shown.push_str(part)),
+            _ => shown.push_str(line),
+        }
     }
+    Ok(shown)
 }
 
 /// Splits what git printed at the first lines of its differences, and drops the lines that holo never prints. Gives each
