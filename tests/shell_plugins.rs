@@ -30,6 +30,7 @@ fn main() -> ExitCode {
     trials.extend(streams());
     trials.extend(unprivileged());
     trials.extend(by_hand());
+    trials.push(Trial::test("no_interpreter/plugin_generator_and_holoscript", no_interpreter));
     trials.push(trial("python/a_life", &[Need::Program("python3")], a_life_in_python));
     holo_testing::require::run(&Arguments::from_args(), trials)
 }
@@ -378,6 +379,29 @@ fn wait_for(child: &mut Child) -> Option<i32> {
         status.is_some()
     });
     status.and_then(|status| status.code())
+}
+
+/// Whatever is run, the shell reads it if nothing else is named.
+fn no_interpreter() -> Result<(), Failed> {
+    let root = ScratchRoot::new()
+        .binary(built("holo"))
+        .plugin("files")
+        .file("etc/os-release", "ID=unittest\n")
+        .file("etc/motd", "stock\n")
+        .script("usr/share/holo/files/10-ours/etc/motd.holoscript", "cat; echo more\n")
+        .script("usr/share/holo/generators/10-plain", "mkdir -p \"$OUT/demo\"; : >\"$OUT/demo/a\"; echo made\n")
+        .dir("usr/share/holo/demo")
+        .script(
+            "demo",
+            "case $1 in info) printf 'MIN_API_VERSION=3\\nMAX_API_VERSION=3\\n' ;;\n\
+             scan) for file in \"$HOLO_RESOURCE_DIR\"/*; do echo \"ENTITY: demo:${file##*/}\"; done ;;\n\
+             apply) echo \"done $2\" ;; esac\n",
+        );
+    let holorc = format!("{}plugin demo={}\n", root.read("etc/holorc"), root.join("demo").display());
+    let root = root.holorc(holorc);
+    let run = root.holo(&["apply"]);
+    ensure(run.success() && run.stderr.ends_with(b"10-plain: made\n"), "should apply", &run)?;
+    ensure(run.stdout.contains_str("done demo:a\n") && root.read("etc/motd") == "stock\nmore\n", "all should run", &run)
 }
 
 // Locks.

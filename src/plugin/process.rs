@@ -110,12 +110,14 @@ impl Program<'_> {
     /// If it cannot be started, in the words of version 3: `fork/exec PATH: permission denied`.
     pub fn start(self) -> Result<Process, String> {
         let path = self.path.to_owned();
-        self.try_start().map_err(|error| error::at("fork/exec", &path, &error))
+        let here = Path::new(".");
+        let program = if path.components().count() == 1 { here.join(&path) } else { path.clone() };
+        let started = holo_process::by_shell_if_need_be(&program, |program, script| self.try_start(program, script));
+        started.map_err(|error| error::at("fork/exec", &path, &error))
     }
 
-    fn try_start(self) -> io::Result<Process> {
-        let here = Path::new(".");
-        let path = if self.path.components().count() == 1 { here.join(self.path) } else { self.path.to_owned() };
+    /// Starts it by this path, which may be an interpreter's.
+    fn try_start(&self, path: &Path, script: Option<&Path>) -> io::Result<Process> {
         let (stdout, stdout_writer) = io::pipe()?;
         let (stderr, stderr_writer) = io::pipe()?;
         let mut pipes = vec![(Channel::Stdout, stdout), (Channel::Stderr, stderr)];
@@ -123,7 +125,7 @@ impl Program<'_> {
         let uninterrupted = cache.map(|(_, cache)| Path::new(cache).join(environment::UNINTERRUPTED));
         #[expect(clippy::disallowed_methods, reason = "this is the one place")]
         let mut command = Command::new(path);
-        command.args(self.arguments).envs(self.environment).process_group(0);
+        command.args(script).args(&self.arguments).envs(self.environment.iter().cloned()).process_group(0);
         command.stdin(if self.requests { Stdio::piped() } else { Stdio::null() });
         command.stdout(stdout_writer).stderr(stderr_writer);
         if self.messages {

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-pub use holo_process::{Ended, Error, Identity, Output as Captured, Program, Status, Stream};
+pub use holo_process::{Ended, Error, Identity, Output as Captured, Program, Status, Stream, end_by};
 
 /// Runs a program to its end; what it says is relayed as it comes.
 ///

@@ -46,6 +46,11 @@ pub struct Output {
     pub stderr: Vec<u8>,
 }
 
+/// Ends this process by a signal, as if nobody had ever caught it. It returns if that is no signal that ends processes.
+pub fn end_by(signal: i32) {
+    let _ = signal_hook::low_level::emulate_default_handler(signal);
+}
+
 impl Ended {
     /// What is wrong with how it ended: `exit status 3`, `signal: killed`, `timed out after 5s`; nothing if it exited with 0 in time.
     #[must_use]

@@ -4,6 +4,7 @@
 
 use crate::groups::signal_all;
 use crate::identity::Credentials;
+use crate::shell::by_shell_if_need_be;
 use crate::watcher::{Told, listen};
 use crate::{holder, words};
 use nix::unistd::{Gid, Uid, geteuid, setgid, setgroups, setuid};
@@ -102,9 +103,15 @@ fn become_program(mut arguments: impl Iterator<Item = OsString>) -> Result<std::
     if let Some(uid) = uid {
         setuid(Uid::from_raw(uid)).map_err(failed(format!("cannot become user {uid}")))?;
     }
-    #[expect(clippy::disallowed_methods, reason = "this crate is the one place that starts programs")]
-    let mut command = Command::new(&program);
-    let error = command.arg0(name).args(arguments).exec();
+    let arguments: Vec<OsString> = arguments.collect();
+    let Err(error) = by_shell_if_need_be(Path::new(&program), |program, script| {
+        #[expect(clippy::disallowed_methods, reason = "this crate is the one place that starts programs")]
+        let mut command = Command::new(program);
+        if script.is_none() {
+            command.arg0(&name);
+        }
+        Err::<std::convert::Infallible, _>(command.args(script).args(&arguments).exec())
+    });
     Err(format!("fork/exec {}: {}", program.display(), words::reason(&error)))
 }
 

@@ -27,15 +27,17 @@ mod launcher;
 mod lookup;
 mod program;
 mod running;
+mod shell;
 mod watcher;
 // The words are version 3's, as those of the interface; both crates want them, and neither is to depend on the other.
 #[path = "../../holo-protocol/src/words.rs"]
 pub mod words;
 
-pub use ended::{Ended, Output, Status};
+pub use ended::{Ended, Output, Status, end_by};
 pub use error::Error;
 pub use groups::{Prepared, end_all, prepare};
 pub use holder::LockHolder;
 pub use identity::Identity;
 pub use launcher::serve_if_asked;
 pub use program::{Program, Stream};
+pub use shell::by_shell_if_need_be;

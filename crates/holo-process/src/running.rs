@@ -2,9 +2,11 @@
 
 use crate::ended::{Ended, Status, Tail};
 use crate::groups;
+use crate::identity::Credentials;
 use crate::launcher::{self, OURSELVES, REPORT_FD};
 use crate::lookup;
 use crate::program::{Input, Program, Stream};
+use crate::shell::by_shell_if_need_be;
 use crate::{Error, words};
 use command_fds::{CommandFdExt, FdMapping};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,7 +14,7 @@ use rustix::fs::MemfdFlags;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, pidfd_open, waitid,
 };
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, PipeReader, Read, Seek, Write};
 use std::ops::ControlFlow;
@@ -120,33 +122,13 @@ impl Running {
         if identity.is_some() && !groups::is_prepared() {
             return Err(format!("{}: this process cannot run programs as someone else", program.name.display()));
         }
-        let name = if lookup::is_path(&program.name) { path.as_os_str() } else { &program.name };
-        #[expect(clippy::disallowed_methods, reason = "this crate is the one place that starts programs")]
-        let mut command = Command::new(if identity.is_some() { Path::new(OURSELVES) } else { &path });
-        match &identity {
-            Some(credentials) => command.args(launcher::launch_arguments(credentials, &path, name)),
-            None => command.arg0(name),
-        };
-        command.args(&program.arguments);
-        if let Some(directory) = &program.directory {
-            command.current_dir(directory);
-        }
-        if program.clears_environment {
-            command.env_clear();
-        }
-        command.envs(identity.iter().flat_map(|credentials| credentials.environment.iter().cloned()));
-        for (name, value) in &program.environment {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
         let failed = |error: io::Error| not_started(program, &path, &error);
-        let Connection { pipes, files, input } = connect(program, &mut command).map_err(failed)?;
-        let report = identity.is_some().then(|| report_pipe(&mut command)).transpose().map_err(failed)?;
-        let child = groups::start(&mut command, program).map_err(failed)?;
-        // The command holds the write ends of the pipes: while it lives, they never come to their ends.
-        drop(command);
+        let started = by_shell_if_need_be(&path, |path, script| match &identity {
+            Some(credentials) => start_as(credentials, program, path, script),
+            None => start(program, path, script),
+        });
+        let Started { child, connection, report } = started.map_err(failed)?;
+        let Connection { pipes, files, input } = connection;
         let pid = Pid::from_child(&child);
         let mut running = Running {
             pid,
@@ -283,6 +265,62 @@ impl Drop for Running {
 
 /// What it says is not to be seen any more.
 struct Unwanted;
+
+/// A program that has been started, and our ends of what connects us.
+struct Started {
+    child: Child,
+    connection: Connection,
+    /// Where the launcher says what keeps it from becoming the program.
+    report: Option<PipeReader>,
+}
+
+/// Starts the program at the path as who we are, with the script before its arguments if there is one.
+fn start(program: &Program, path: &Path, script: Option<&Path>) -> io::Result<Started> {
+    #[expect(clippy::disallowed_methods, reason = "this crate is the one place that starts programs")]
+    let mut command = Command::new(path);
+    if script.is_none() {
+        command.arg0(own_name(program, path));
+    }
+    command.args(script);
+    set_up(program, &[], &mut command);
+    let connection = connect(program, &mut command)?;
+    // The command holds the write ends of the pipes: while it lives, they never come to their ends.
+    Ok(Started { child: groups::start(&mut command, program)?, connection, report: None })
+}
+
+/// The same as someone else.
+fn start_as(credentials: &Credentials, program: &Program, path: &Path, script: Option<&Path>) -> io::Result<Started> {
+    #[expect(clippy::disallowed_methods, reason = "this crate is the one place that starts programs")]
+    let mut command = Command::new(OURSELVES);
+    command.args(launcher::launch_arguments(credentials, path, own_name(program, path))).args(script);
+    set_up(program, &credentials.environment, &mut command);
+    let connection = connect(program, &mut command)?;
+    let report = Some(report_pipe(&mut command)?);
+    Ok(Started { child: groups::start(&mut command, program)?, connection, report })
+}
+
+/// What the program is to think its name is.
+fn own_name<'a>(program: &'a Program, path: &'a Path) -> &'a OsStr {
+    if lookup::is_path(&program.name) { path.as_os_str() } else { &program.name }
+}
+
+/// Gives it its arguments, directory and environment, in which this is a user's.
+fn set_up(program: &Program, of_user: &[(&'static str, OsString)], command: &mut Command) {
+    command.args(&program.arguments);
+    if let Some(directory) = &program.directory {
+        command.current_dir(directory);
+    }
+    if program.clears_environment {
+        command.env_clear();
+    }
+    command.envs(of_user.iter().cloned());
+    for (name, value) in &program.environment {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+}
 
 /// The path of the program, so that it does not depend on where it is started.
 fn resolve(program: &Program) -> Result<PathBuf, String> {

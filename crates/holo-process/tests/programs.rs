@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     if arguments.next().as_deref() == Some(CALLER) {
         return caller(arguments.collect());
     }
-    let stories: [Story; 37] = [
+    let stories: [Story; 39] = [
         ("both streams are seen in order of arrival, as they come", &[], streams),
         ("what is said without a newline is seen at once", &[], prompts),
         ("statuses and signals are told apart", &[], statuses),
@@ -49,6 +49,8 @@ fn main() -> ExitCode {
         ("what it left in the background lives on", &[], daemon),
         ("what is said just before the end is seen", &[], said_last),
         ("a program that is not there, or cannot be run, is named", &[], not_there),
+        ("what names no interpreter is run by the shell", &[], no_interpreter),
+        ("what names no interpreter is run by the shell as someone else, too", ROOT, no_interpreter_as_someone_else),
         ("a directory that is not there is named", &[], no_directory),
         ("it is looked up in its path, and so are those that it calls", &[], path),
         ("its path may be relative to its directory", &[], relative),
@@ -71,6 +73,43 @@ fn main() -> ExitCode {
     ];
     let trials = stories.map(|(name, needs, test)| trial_of(name, needs, test));
     holo_testing::require::run(&Arguments::from_args(), trials.into())
+}
+
+fn script_without_interpreter() -> (tempfile::TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("script");
+    fs::write(&path, "echo \"$0 $* $(id -u)\"; exit 3\n").unwrap();
+    for (path, mode) in [(folder.path(), 0o755), (&path, 0o755)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    (folder, path)
+}
+
+fn no_interpreter() {
+    let (folder, path) = script_without_interpreter();
+    for name in [path.clone().into_os_string(), "./script".into(), "script".into()] {
+        let mut program = Program::new(&name);
+        program.args(["a", "b c"]).current_dir(folder.path()).timeout(LONG);
+        if name == "script" {
+            program.path(format!("{}:/usr/bin:/bin", folder.path().display()));
+        }
+        let output = program.output().unwrap();
+        assert_eq!(output.ended.code(), Some(3), "{output:?}");
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.contains("script a b c "), "{name:?}: {said}");
+    }
+    fs::write(&path, "").unwrap();
+    assert_eq!(Program::new(&path).output().unwrap().ended.code(), Some(0));
+}
+
+fn no_interpreter_as_someone_else() {
+    let (_folder, path) = script_without_interpreter();
+    let mut program = Program::new(&path);
+    let nobody = Identity { user: Some("54321".to_owned()), group: Some("54321".to_owned()), umask: None };
+    program.arg("a").identity(nobody).timeout(LONG);
+    let output = program.output().unwrap();
+    assert_eq!(output.ended.code(), Some(3), "{output:?}");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{} a 54321\n", path.display()));
 }
 
 fn shell(script: &str) -> Program {

@@ -122,15 +122,19 @@ impl Script {
                 "{path} has left a process behind that holds its output open; what that may still say is not waited for"
             ));
         }
+        let Some(failure) = ended.failure() else { return Applied::Changed(Vec::new()) };
+        // Under version 3 the dispatcher says it, of us: so we end as the script did.
         let status = match ended.status {
-            Status::Exited(0) => return Applied::Changed(Vec::new()),
+            _ if host.api_version() >= VERSION_OF_RESULTS => {
+                output.error(failure);
+                1
+            }
             Status::Exited(code) => code,
-            Status::Signaled { signal, .. } => SIGNALED + signal,
+            Status::Signaled { signal, .. } => {
+                process::end_by(signal);
+                SIGNALED + signal
+            }
         };
-        // Under version 3 the dispatcher says it, of us.
-        if host.api_version() >= VERSION_OF_RESULTS {
-            output.error(format!("exit status {status}"));
-        }
         Applied::Failed { version_3_status: u8::try_from(status).unwrap_or(u8::MAX), nothing_changed: false }
     }
 }

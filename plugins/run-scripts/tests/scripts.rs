@@ -46,6 +46,26 @@ fn number_after(said: &str, word: &str) -> Option<u32> {
 }
 
 #[test]
+fn what_names_no_interpreter_is_run_by_the_shell_and_signals_are_named() {
+    let dies = [
+        ("10-term", "kill -TERM $$"),
+        ("20-kill", "kill -KILL $$"),
+        ("30-segv", "ulimit -c 0; kill -SEGV $$"),
+        ("40-exits", "exit 143"),
+    ];
+    for root in [root(&dies), as_version_3(root(&dies))] {
+        let root = root.script("usr/share/holo/run-scripts/50-plain", "echo \"plain ${0##*/}\"\n");
+        let (ended, said) = apply(&root, |_| {});
+        assert_eq!(ended.code(), Some(1), "{said}");
+        let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("!! ")).collect();
+        let expected =
+            ["!! signal: terminated", "!! signal: killed", "!! signal: segmentation fault", "!! exit status 143"];
+        assert_eq!(errors, expected, "{said}");
+        assert!(said.ends_with("\n\nplain 50-plain\n\n"), "{said}");
+    }
+}
+
+#[test]
 fn what_a_script_says_is_seen_at_once() {
     let script = "echo waiting; while ! [ -e etc/go ]; do sleep 0.01; done; echo gone";
     for root in [root(&[("waits", script)]), as_version_3(root(&[("waits", script)]))] {
