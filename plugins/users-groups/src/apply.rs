@@ -195,6 +195,13 @@ impl Work<'_, '_> {
         let Some(base) = self.entity.base_of_orphan(self.host, self.images)? else {
             return Err(format!("cannot scrub {id}: it is not known how it was before").into());
         };
+        if let Some(other) = &self.entity.history.waits_for
+            && actual.is_some()
+            && !base.is_bare()
+            && self.entity.shared.accounts.find(self.host, other)?.is_some()
+        {
+            return Err(format!("{id} gets its name back when {other} is gone").into());
+        }
         self.miss_login_group(&base)?;
         match plan::scrubbing(&base, actual.as_ref()) {
             Scrubbing::Forget => {}

@@ -42,6 +42,8 @@ pub(crate) struct History {
     pub(crate) names: Vec<String>,
     /// The name to which scrubbing renames it back, if nobody defines another account of that name.
     pub(crate) returns_to: Option<String>,
+    /// The account that has this name now, if nothing defines it any more either: it goes first.
+    pub(crate) waits_for: Option<AccountId>,
     /// Accounts that have become this one, of which a killed apply has left the images.
     pub(crate) leftovers: Vec<AccountId>,
     /// Whether an apply of it was killed while a command was to change it.

@@ -53,8 +53,16 @@ impl Histories {
                 !sources.defined.contains_key(&id)
             };
             history.returns_to = origin.filter(is_free).cloned();
+            let other = history.returns_to.clone().map(|name| AccountId { kind: orphan.kind, name });
+            history.waits_for = other.filter(|other| orphans.contains(other));
         }
         Ok(histories)
+    }
+
+    /// The orphans whose names others get back when they are gone, and those others.
+    pub(crate) fn wanted_names(&self) -> BTreeMap<AccountId, AccountId> {
+        let waiting = self.all.iter().filter_map(|(id, history)| Some((history.waits_for.clone()?, id.clone())));
+        waiting.collect()
     }
 
     /// Takes the history of an account.

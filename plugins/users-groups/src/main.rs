@@ -3,6 +3,8 @@
 mod account;
 mod accounts;
 mod apply;
+#[cfg(test)]
+mod cases;
 mod check;
 mod command;
 mod definition;

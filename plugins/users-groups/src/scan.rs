@@ -167,6 +167,7 @@ impl Definitions {
         defined.retain(|id, _| !broken.contains(id));
         let sources = Sources { host, images: &images, accounts: &shared.accounts, defined: &defined, known: &known };
         let mut histories = Histories::find(sources, renamed::all(host, output)?, &mut orphans)?;
+        let wanted_names = histories.wanted_names();
         let orphan = |id: &AccountId| {
             // An image that cannot be used is complained of when it is needed.
             let image =
@@ -174,8 +175,11 @@ impl Definitions {
             let mut groups = image.as_ref().map(groups_of).unwrap_or_default();
             // Only what goes as well has to wait for the user.
             groups.retain(|name| orphans.contains(&AccountId { kind: Kind::Group, name: name.clone() }));
-            let (id, after) = (id.clone(), order::recall(host, id).unwrap_or_default());
-            let (left_out, timeout, history, shared) = (Vec::new(), None, histories.take(&id), Arc::clone(shared));
+            let (id, history) = (id.clone(), histories.take(id));
+            let mut after = order::recall(host, &id).unwrap_or_default();
+            // Orphans go before what they say that they come after.
+            after.extend(wanted_names.get(&id).map(|other| other.to_string().into()));
+            let (left_out, timeout, shared) = (Vec::new(), None, Arc::clone(shared));
             let definition = None;
             Declared::orphan(AccountEntity { id, definition, left_out, groups, after, timeout, history, shared })
         };

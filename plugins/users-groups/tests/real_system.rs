@@ -12,7 +12,7 @@ const DEFINITIONS: &str = "/usr/share/holo/users-groups/01.toml";
 const STATE: &str = "/var/lib/holo/users-groups";
 
 fn main() -> ExitCode {
-    let stories: [(&str, fn()); 27] = [
+    let stories: [(&str, fn()); 28] = [
         ("a hundred users are made in one run, and nothing is left to do", hundred),
         ("check says what would be run, and runs nothing", check),
         ("everything that can be defined is given", everything),
@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         ("a user who gets another name stays the same user", another_name),
         ("a user from before us who gets another name gets the old one back", name_from_before),
         ("a name that somebody else has by now is not given back", name_in_use),
+        ("a name that only we have given to somebody else is given back after that one is gone", name_of_an_orphan),
         ("a group that gets another name stays the same group, and nobody in it has been changed", another_group_name),
         ("who was changed by a person needs force to get another name", changed_before_another_name),
         ("who is killed while a user gets another name goes on where that ended", killed_at_another_name),
@@ -565,6 +566,25 @@ fn name_in_use() {
     assert!(line(&system, "passwd", "newer").starts_with("newer:7100:"));
     assert!(line(&system, "passwd", "old").starts_with("old:7105:"));
     settled(&system);
+}
+
+fn name_of_an_orphan() {
+    let system = Overlay::new().plugin("users-groups");
+    system.must("useradd --uid 7100 old");
+    let before = databases(&system);
+    system.write(DEFINITIONS, user("old", ""));
+    ok(&system.holo(&["apply"]));
+    system.write(DEFINITIONS, user("newer", ""));
+    takes_over(&system, "user:newer", "user:old");
+    // We make another one with the name, which goes first.
+    system.write(DEFINITIONS, user("newer", "[[user]]\nname = \"old\"\nuid = 7101\ngroup = \"audio\"\n"));
+    ok(&system.holo(&["apply"]));
+    assert!(line(&system, "passwd", "old").starts_with("old:7101:"));
+    settled(&system);
+    system.write(DEFINITIONS, "");
+    // userdel has a word to say on a group of the name that is not the user's.
+    assert!(system.holo(&["apply"]).success());
+    assert_eq!(databases(&system), before);
 }
 
 fn another_group_name() {
