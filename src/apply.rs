@@ -85,7 +85,7 @@ impl<'a> Walk<'a> {
                 self.settle_refreshes(entity, &ended);
             }
             if self.task != Task::Check {
-                self.refreshes.save()?;
+                self.refreshes.record()?;
             }
             set.iter().filter_map(|&entity| ends[entity]).for_each(|end| tally.count(end.into()));
             let left_out = |entity: &&usize| ends[**entity] == Some(End::LeftOut);
@@ -93,6 +93,9 @@ impl<'a> Walk<'a> {
             if self.fail_fast && tally.failed + tally.refused > 0 {
                 break;
             }
+        }
+        if self.task != Task::Check {
+            self.refreshes.finish()?;
         }
         Ok(tally)
     }
@@ -230,17 +233,24 @@ impl<'a> Walk<'a> {
         }
         let sources: Vec<usize> =
             set.iter().copied().filter(|&entity| !self.plan.refreshes(entity).is_empty()).collect();
+        let mut is_anything_new = false;
         let verdicts = self.work(&sources, Task::Check, Vec::new(), &mut Silence)?;
         for (&source, verdict) in sources.iter().zip(verdicts) {
             let can_tell = self.plugins[self.entities[source].plugin].can_check();
             if matches!(verdict.end, End::Unchanged | End::LeftOut) && can_tell {
                 continue;
             }
-            for &target in self.plan.refreshes(source) {
-                self.refreshes.expect(self.entities[source].id(), self.entities[target].id());
-            }
+            self.expect_of(source);
+            is_anything_new = true;
         }
-        self.refreshes.save()
+        if is_anything_new { self.refreshes.secure() } else { Ok(()) }
+    }
+
+    fn expect_of(&mut self, source: usize) {
+        for &target in self.plan.refreshes(source) {
+            let target = &self.entities[target];
+            self.refreshes.expect(self.entities[source].id(), target.id(), target.plugin_id());
+        }
     }
 
     /// Notes what became of an entity, as the source of refreshes and as their target. What would change would be refreshed too.
@@ -249,9 +259,7 @@ impl<'a> Walk<'a> {
         match end {
             End::Pending if self.task != Task::Check => {}
             End::Changed | End::Pending => {
-                for &target in self.plan.refreshes(entity) {
-                    self.refreshes.expect(id, self.entities[target].id());
-                }
+                self.expect_of(entity);
                 self.refreshes.changed(id);
                 self.refreshes.send(id, sent);
             }
@@ -260,7 +268,8 @@ impl<'a> Walk<'a> {
             // Whether it changed before it failed nobody knows: the next run takes it that it did.
             End::Skipped | End::Failed => {}
         }
-        if matches!(end, End::Unchanged | End::LeftOut | End::Changed) {
+        // What leaves itself out, for now, has still to be refreshed when it does not any more.
+        if matches!(end, End::Unchanged | End::Changed) {
             self.refreshes.done(id);
         }
     }

@@ -12,7 +12,7 @@ use holo_protocol::session::Stream;
 /// Shows what is said of the first unfinished entity at once, and keeps what is said of the others until it is their turn.
 pub struct InOrder<'a> {
     entities: &'a [&'a Entity],
-    /// Which of them are to be refreshed.
+    /// Which of them are to be refreshed, and it has not been told yet.
     refresh: Vec<bool>,
     /// What each comes after that would have been changed by then, if there is anything.
     pending: Vec<Option<&'a BStr>>,
@@ -164,6 +164,9 @@ impl<'a> InOrder<'a> {
 
     fn show(&mut self, place: usize, said: &Said) {
         let is_over = place < self.first_unfinished;
+        if !is_over && !matches!(said, Said::Message(Message::Skipped(_)) | Said::Done) {
+            self.tell_refresh(place);
+        }
         let reporter = &mut *self.reporter;
         match said {
             Said::Output(stream, bytes) if is_over => return reporter.event(Event::Belated(*stream, bytes)),
@@ -218,17 +221,24 @@ impl<'a> InOrder<'a> {
 
     fn finish(&mut self) {
         let place = self.first_unfinished;
+        if self.ends[place] != Some(End::LeftOut) {
+            self.tell_refresh(place);
+        }
         self.first_unfinished += 1;
         self.reporter.event(Event::End(self.entities[place], self.ends[place].unwrap_or(self.silent())));
         self.begin();
     }
 
+    /// Tells that an entity is refreshed, once it is known that it does not leave itself out.
+    fn tell_refresh(&mut self, place: usize) {
+        if std::mem::take(&mut self.refresh[place]) {
+            self.reporter.event(Event::Refresh(self.entities[place]));
+        }
+    }
+
     fn begin(&mut self) {
         if let Some(next) = self.entities.get(self.first_unfinished) {
             self.reporter.event(Event::Begin(next));
-            if self.refresh[self.first_unfinished] {
-                self.reporter.event(Event::Refresh(next));
-            }
         }
     }
 }

@@ -18,8 +18,9 @@ use std::sync::Arc;
 pub struct Scanned {
     /// The entities of all plugins: plugin after plugin, each plugin's by their IDs.
     pub entities: Vec<Entity>,
-    /// Whether a plugin of version 4 has said that something is wrong: an entity may be missing, as its definition cannot be used.
-    pub is_flawed: bool,
+    /// For each plugin, whether it speaks version 4 and has said that something is wrong: an entity may be missing, as its definition
+    /// cannot be used.
+    pub flaws: Vec<bool>,
 }
 
 /// Asks all plugins.
@@ -33,6 +34,7 @@ pub fn all(
     console: &mut Console,
 ) -> Result<Scanned, Fatal> {
     let diagnostics = RefCell::new(Diagnostics::default());
+    let mut flaws = Vec::new();
     let accounts: Vec<(String, u32)> = plugins.iter().map(|plugin| (plugin.id.clone(), plugin.api_version())).collect();
     let versions: Vec<u32> = accounts.iter().map(|(_, version)| *version).collect();
     let mut accounts = accounts.into_iter();
@@ -45,7 +47,7 @@ pub fn all(
             _ => console.write(stream, bytes),
         },
         |index, answer, console| {
-            diagnostics.borrow_mut().finish(console);
+            flaws.push(diagnostics.borrow_mut().finish(console));
             let (plugin_id, version) = accounts.next().unwrap_or_default();
             let report = take(&plugin_id, answer, console)?;
             let account = Account { plugin_id, version, report, resources: Arc::clone(resources) };
@@ -59,7 +61,7 @@ pub fn all(
         all.extend(some);
         all
     });
-    Ok(Scanned { entities, is_flawed: diagnostics.into_inner().is_flawed })
+    Ok(Scanned { entities, flaws })
 }
 
 /// The lines that plugins of version 4 write to stderr while they scan: `!! ` stands before an error, `>> ` before a warning.
@@ -82,12 +84,13 @@ impl Diagnostics {
         }
     }
 
-    /// Takes the end of a plugin's scan, which ends an unfinished line too.
-    fn finish(&mut self, console: &mut Console) {
+    /// Takes the end of a plugin's scan, which ends an unfinished line too; whether there was an error.
+    fn finish(&mut self, console: &mut Console) -> bool {
         let line = mem::take(&mut self.unfinished);
         if !line.is_empty() {
             self.line(&line, console);
         }
+        mem::take(&mut self.is_flawed)
     }
 
     fn line(&mut self, line: &[u8], console: &mut Console) {

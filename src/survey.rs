@@ -11,12 +11,15 @@ use crate::interrupt::Interrupt;
 use crate::plan::{Cycle, Plan};
 use crate::plugin::handshake::{self, Met};
 use crate::plugin::{Demands, Directories, OperationError, Plugin};
+use crate::refresh::Refreshes;
 use crate::report::Console;
 use crate::resources::Resources;
 use crate::root::clean;
 use crate::scan::{self, Scanned};
 use crate::settings::Settings;
 use crate::side_by_side::side_by_side;
+use bstr::BStr;
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -40,10 +43,8 @@ pub struct Survey {
     pub entities: Vec<Entity>,
     /// How the entities depend on each other.
     pub plan: Plan,
-    /// Whether no plugin was missing, and none has said that it could not list everything.
-    pub is_complete: bool,
-    /// Whether a plugin has said that something is wrong with what it lists.
-    pub is_flawed: bool,
+    /// For each plugin, whether it has said that something is wrong with what it lists: then something may be missing.
+    pub flaws: Vec<bool>,
     /// What paths are shown as.
     pub resources: Arc<Resources>,
     // Plugins come first: their sessions end before their cache goes.
@@ -54,7 +55,16 @@ impl Survey {
     /// Whether the command cannot be done in full because a definition cannot be used. Whoever selects entities is not told so: these can.
     #[must_use]
     pub fn is_flawed_for(&self, selection: &Selection) -> bool {
-        self.is_flawed && selection.selectors.is_empty()
+        self.flaws.contains(&true) && selection.selectors.is_empty()
+    }
+
+    /// Forgets the refreshes of entities that are gone: their plugin has listed everything, and does not have them any more. Of a plugin
+    /// that is missing, or could not list everything, nobody knows.
+    pub fn forget_refreshes(&self, refreshes: &mut Refreshes) {
+        let ids: HashSet<&BStr> = self.entities.iter().map(Entity::id).collect();
+        let plugins = self.plugins.iter().zip(&self.flaws).filter(|(_, is_flawed)| !**is_flawed);
+        let whole: HashSet<&str> = plugins.map(|(plugin, _)| &*plugin.id).collect();
+        refreshes.forget(|target, plugin| !ids.contains(target) && whole.contains(plugin));
     }
 }
 
@@ -77,9 +87,7 @@ pub fn survey(
 ) -> Result<Survey, Fatal> {
     let cache = CacheDirectory::create(&settings.temporary_directory)?;
     let lines = config::read(&settings.root).map_err(|error| configuration_error(&error, console))?;
-    let asked_for = lines.len();
     let met = meet_all(lines, settings, interrupt, console)?;
-    let is_complete = met.len() == asked_for;
     check_resource_directories(settings, &met, console)?;
     // Generators find them, too, and they stay if one of those fails.
     let seats = met.into_iter().map(|(id, met)| Seat::prepare(id, met, purpose, settings, &cache, console));
@@ -88,9 +96,9 @@ pub fn survey(
     let ids = seats.iter().map(|seat| seat.id.as_str());
     let resources = Arc::new(Resources::prepare(&settings.root, &cache, generated, ids)?);
     let mut plugins: Vec<Plugin> = seats.into_iter().map(|seat| seat.take(settings, &resources)).collect();
-    let Scanned { entities, is_flawed } = scan::all(&mut plugins, &resources, interrupt, console)?;
+    let Scanned { entities, flaws } = scan::all(&mut plugins, &resources, interrupt, console)?;
     let plan = plan(&entities).map_err(|cycle| Fatal::CouldNotRun(cycle.to_string()))?;
-    Ok(Survey { plugins, entities, plan, is_complete: is_complete && !is_flawed, is_flawed, resources, _cache: cache })
+    Ok(Survey { plugins, entities, plan, flaws, resources, _cache: cache })
 }
 
 fn plan(entities: &[Entity]) -> Result<Plan, Cycle> {

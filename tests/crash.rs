@@ -189,7 +189,8 @@ fn refresh_everywhere() {
     assert!(kills > 20, "only {kills} kills: the test does not test what it says");
 }
 
-/// Kills the dispatcher of an apply that changes a file, which a hook subscribes to; whether there was anything to kill.
+/// Kills the dispatcher of an apply that changes a file, which a hook subscribes to, which another hook subscribes to; whether there was
+/// anything to kill.
 fn refresh_once(call: &str, number: usize) -> bool {
     let hooks = Path::new(env!("CARGO_MANIFEST_DIR")).join("test-scenarios/plugins/hooks");
     let root = ScratchRoot::in_memory()
@@ -198,7 +199,8 @@ fn refresh_once(call: &str, number: usize) -> bool {
         .file("etc/os-release", "ID=debian\n")
         .file("etc/motd", STOCK)
         .resource("files/01-x/etc/motd", WANTED)
-        .resource("hooks/on-motd", "# subscribes file:/etc/motd\necho refreshed >>../log\n");
+        .resource("hooks/on-motd", "# subscribes file:/etc/motd\necho refreshed >>../log\n")
+        .resource("hooks/then", "# subscribes hook:on-motd\necho refreshed >>../log-of-then\n");
     let holorc = root.read("etc/holorc");
     root.write("etc/holorc", format!("{holorc}plugin hooks={}\n", hooks.display()));
     let log = root.join("tmp/strace");
@@ -223,9 +225,11 @@ fn refresh_once(call: &str, number: usize) -> bool {
         assert_eq!(again.status, Some(0), "{moment}: the next apply says\n{again}");
     }
     assert_eq!(root.read("etc/motd"), WANTED, "{moment}");
-    let refreshed = root.read("usr/share/holo/log").lines().count();
-    // A kill between the refresh and striking it out makes it be done again.
-    assert!((1..=2).contains(&refreshed), "{moment}: refreshed {refreshed} times");
+    for log in ["usr/share/holo/log", "usr/share/holo/log-of-then"] {
+        let refreshed = root.read(log).lines().count();
+        // A kill between the refresh and striking it out makes it be done again.
+        assert!((1..=2).contains(&refreshed), "{moment}: {log}: refreshed {refreshed} times");
+    }
     assert!(!root.exists("var/lib/holo/.engine"), "{moment}: something is still due");
     was_killed(&log)
 }

@@ -418,3 +418,79 @@ fn what_only_fails_because_something_comes_first_is_pending_without_a_session_to
     assert_eq!(run.status, Some(1), "{run}");
     assert!(run.stderr_lossy().contains("!! signal: segmentation fault"), "{run}");
 }
+
+#[test]
+fn a_refresh_stays_due_while_its_target_is_left_out() {
+    let target = "# SUBSCRIBES: x:a\nif [ -e \"$HOLO_ROOT_DIR/etc/out\" ]; then echo 'skipped: not now' >&3
+        elif [ $1 = check ]; then echo 'would change: x' >&3
+        elif [ \"$HOLO_REFRESH\" ]; then echo refreshed; else echo 'not changed' >&3; fi\n";
+    let root = scripts(&[("a", &sender("a", "changed: it\\n")), ("b", target)]).file("etc/out", "");
+    let refreshed = |run: &Run| run.stdout_lossy().contains("refreshed");
+    assert!(!refreshed(&root.holo(&["apply"])));
+    // It is left out for as long as it takes, and nothing is to be seen of it.
+    for arguments in [&["apply"][..], &["check"], &["apply", "--dry-run"]] {
+        let run = root.holo(arguments);
+        assert!(run.success() && run.stdout.is_empty() && run.stderr.is_empty(), "{run}");
+    }
+    assert!(!root.holo(&["check", "--json"]).stdout_lossy().contains(r#""event":"refresh""#));
+    std::fs::remove_file(root.join("etc/out")).unwrap();
+    let run = root.holo(&["check"]);
+    assert!(run.stderr_lossy().contains(">> Would be refreshed"), "{run}");
+    assert!(refreshed(&root.holo(&["apply"])));
+    assert!(!refreshed(&root.holo(&["apply"])) && !root.exists("var/lib/holo/.engine"));
+}
+
+#[test]
+fn a_refresh_is_forgotten_only_when_its_plugin_has_listed_everything_without_the_target() {
+    let sends = format!("{}\n{SCRIPTS}", info(""));
+    // It lists what stands in a file, and says that something is wrong with it while there is another one.
+    let listens = format!(
+        "{}\nscan) [ ! -e \"$HOLO_RESOURCE_DIR/flaw\" ] || echo '!! a definition cannot be read' >&2
+            cat \"$HOLO_RESOURCE_DIR/list\" ;;
+        apply) if [ \"$HOLO_REFRESH\" ]; then [ -e \"$HOLO_ROOT_DIR/etc/ready\" ] && echo refreshed; else echo 'not changed' >&3; fi ;;",
+        info("")
+    );
+    let (ledger, list) = ("var/lib/holo/.engine/refreshes.json", "usr/share/holo/y/list");
+    let prepared = || {
+        let root = root(&[("x", &sends), ("y", &listens)]);
+        root.write("usr/share/holo/x/a", sender("a", "changed: it\\n"));
+        root.write(list, "ENTITY: y:t\nSUBSCRIBES: x:a\n");
+        assert_eq!(root.holo(&["apply"]).status, Some(1));
+        assert!(root.exists(ledger));
+        root
+    };
+    let is_done_later = |root: &ScratchRoot| {
+        assert!(root.exists(ledger));
+        root.write("etc/ready", "");
+        let run = root.holo(&["apply"]);
+        assert!(run.success() && run.stdout_lossy().contains("refreshed") && !root.exists(ledger), "{run}");
+    };
+    // Its line is missing for a run.
+    let root = prepared();
+    let holorc = root.read("etc/holorc");
+    root.write("etc/holorc", "plugin x\n");
+    assert!(root.holo(&["apply"]).success());
+    root.write("etc/holorc", holorc);
+    is_done_later(&root);
+    // Its program is missing for a run.
+    let root = prepared();
+    let (program, elsewhere) = (root.join("usr/lib/holo/holo-y"), root.join("usr/lib/holo/elsewhere"));
+    std::fs::rename(&program, &elsewhere).unwrap();
+    assert!(root.holo(&["apply"]).success());
+    std::fs::rename(&elsewhere, &program).unwrap();
+    is_done_later(&root);
+    // Its definition cannot be read for a run.
+    let root = prepared();
+    let wanted = root.read(list);
+    root.write(list, "");
+    root.write("usr/share/holo/y/flaw", "");
+    assert_eq!(root.holo(&["apply"]).status, Some(1));
+    std::fs::remove_file(root.join("usr/share/holo/y/flaw")).unwrap();
+    root.write(list, wanted);
+    is_done_later(&root);
+    // It is not defined any more.
+    let root = prepared();
+    root.write(list, "");
+    assert!(root.holo(&["apply"]).success());
+    assert!(!root.exists(ledger));
+}

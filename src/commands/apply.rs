@@ -3,7 +3,6 @@
 use super::Desk;
 use crate::apply::Walk;
 use crate::cli::Apply;
-use crate::entity::Entity;
 use crate::error::Fatal;
 use crate::exit;
 use crate::lock::{self, Lock, LockError};
@@ -12,10 +11,8 @@ use crate::refresh::Refreshes;
 use crate::report::line::Tally;
 use crate::report::{self, Console};
 use crate::survey::{Purpose, survey};
-use bstr::BStr;
 use holo_protocol::session::Stream;
 use holo_protocol::words;
-use std::collections::HashSet;
 use std::time::Instant;
 
 pub(super) fn run(arguments: &Apply, desk: &mut Desk) -> Result<u8, Fatal> {
@@ -49,10 +46,7 @@ fn walk(arguments: &Apply, desk: &mut Desk) -> Result<Tally, Fatal> {
     let flawed = survey.is_flawed_for(&arguments.selection);
     _lock = acquire(&settings.root.lock(), console)?;
     let mut refreshes = Refreshes::load(&settings.root)?;
-    if survey.is_complete {
-        let ids: HashSet<&BStr> = survey.entities.iter().map(Entity::id).collect();
-        refreshes.retain(|id| ids.contains(id));
-    }
+    survey.forget_refreshes(&mut refreshes);
     console.flush();
     let task = if arguments.force { Task::ForceApply } else { Task::Apply };
     let walk = Walk::over(&mut survey, settings, interrupt, task, refreshes).fail_fast(arguments.fail_fast);
