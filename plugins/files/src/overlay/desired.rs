@@ -45,14 +45,19 @@ pub(crate) fn evaluate(
 ) -> Result<Desired, NotEvaluated> {
     let first = entity.resources.iter().rposition(|resource| resource.kind == Kind::Plain).unwrap_or(0);
     let mut desired = Desired { image: base.clone(), scratch: Vec::new() };
+    // Who has made the content so far, which matters if that is a symlink.
+    let mut is_trusted = base.is_trusted();
     for (index, resource) in entity.resources.iter().enumerate().skip(first) {
         let image = match resource.kind {
-            Kind::Plain => plain_content(resource, layout).map(|content| laid_over(&desired.image, content)),
+            Kind::Plain => plain_image(resource, layout).map(|image| {
+                is_trusted = image.is_trusted();
+                laid_over(&desired.image, image.content)
+            }),
             Kind::Script | Kind::Template => {
                 let result = layout.script_result(&entity.path, index);
                 desired.scratch.push(result.clone());
                 let make = if resource.kind == Kind::Script { script_content } else { template_content };
-                resolved(entity, &desired.image, layout).and_then(|input| {
+                resolved(entity, &desired.image, is_trusted, layout).and_then(|input| {
                     let content = make(entity, resource, &input, &result, layout, output)?;
                     Ok(laid_over(&input, content))
                 })
@@ -85,11 +90,9 @@ impl Desired {
     }
 }
 
-/// Mode and owner stay the base's; content and type are the resource's.
-fn plain_content(resource: &Resource, layout: &Layout) -> Result<Content, NotEvaluated> {
+fn plain_image(resource: &Resource, layout: &Layout) -> Result<Image, NotEvaluated> {
     let place = layout.resource(&resource.path);
-    let image = Image::load(&place)?.ok_or_else(|| missing(&place))?;
-    Ok(image.content)
+    Ok(Image::load(&place)?.ok_or_else(|| missing(&place))?)
 }
 
 fn missing(place: &Place) -> PathError {
@@ -148,9 +151,9 @@ fn template_content(
 }
 
 /// The file that a program or template shall read, be it that which a symlink leads to. What becomes of it has its mode and owner.
-fn resolved(entity: &FileEntity, so_far: &Image, layout: &Layout) -> Result<Image, NotEvaluated> {
+fn resolved(entity: &FileEntity, so_far: &Image, is_trusted: bool, layout: &Layout) -> Result<Image, NotEvaluated> {
     let Content::Symlink(target) = &so_far.content else { return Ok(so_far.clone()) };
-    if !so_far.is_trusted() {
+    if !is_trusted {
         let shown = entity.shown_target().display().to_string();
         return Err(NotEvaluated(format!(
             "skipping target: {shown} is a symlink of another user, which is not followed"
