@@ -85,6 +85,61 @@ fn walk(root: BorrowedFd<'_>, path: &Path, links: Links) -> io::Result<OwnedFd> 
     Ok(way.pop().ok_or(Errno::NOENT)?)
 }
 
+/// The path below `root` that a path stands for, without symlinks: those on its way are followed as by [`open_below`], and the last part
+/// too if `last` is set. Two paths with the same result are the same thing. What does not exist is taken by its letters.
+///
+/// # Errors
+/// Those of the system, a symlink of somebody else among them.
+pub(crate) fn canonical_below(root: impl AsFd, path: &Path, last: bool) -> io::Result<PathBuf> {
+    let mut open: VecDeque<OsString> = parts(path).collect();
+    let mut way: Vec<(OsString, OwnedFd)> = Vec::new();
+    let mut symlinks = 0;
+    while let Some(part) = open.pop_front() {
+        if part == ".." {
+            way.pop();
+            continue;
+        }
+        let here = way.last().map_or(root.as_fd(), |(_, directory)| directory.as_fd());
+        let stat = match rustix::fs::statat(here, &part, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Some(stat),
+            Err(Errno::NOENT | Errno::NOTDIR) => None,
+            Err(errno) => return Err(errno.into()),
+        };
+        let kind = stat.map(|stat| FileType::from_raw_mode(stat.st_mode));
+        if let (Some(stat), Some(FileType::Symlink)) = (stat, kind)
+            && (last || !open.is_empty())
+        {
+            symlinks += 1;
+            if symlinks > MAX_SYMLINKS {
+                return Err(Errno::LOOP.into());
+            }
+            if !is_trusted(stat.st_uid) || !is_trusted(rustix::fs::fstat(here)?.st_uid) {
+                return Err(distrusted(&part));
+            }
+            let target = OsString::from_vec(rustix::fs::readlinkat(here, &part, Vec::new())?.into_bytes());
+            if target.as_bytes().starts_with(b"/") {
+                way.clear();
+            }
+            parts(Path::new(&target)).rev().for_each(|part| open.push_front(part));
+        } else if kind == Some(FileType::Directory) {
+            let directory = rustix::fs::openat(here, &part, DIRECTORY, Mode::empty())?;
+            way.push((part, directory));
+        } else {
+            let mut path: PathBuf = way.iter().map(|(name, _)| name).collect();
+            path.push(part);
+            for part in open {
+                if part == ".." {
+                    path.pop();
+                } else {
+                    path.push(part);
+                }
+            }
+            return Ok(path);
+        }
+    }
+    Ok(way.iter().map(|(name, _)| name).collect())
+}
+
 /// The error of a symlink on the way that is not followed.
 pub(crate) fn distrusted(name: &OsStr) -> io::Error {
     let text = format!("{} on the way is a symlink of another user, which is not followed", name.display());
@@ -170,6 +225,35 @@ mod tests {
             let error = open_below(&root, Path::new(way), Links::None).unwrap_err();
             assert!(error.to_string().contains("on the way is a symlink"), "{error}");
         }
+    }
+
+    #[test]
+    fn what_has_several_names_has_one_canonical_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        fs::create_dir_all(path.join("a/b")).unwrap();
+        symlink("a", path.join("relative")).unwrap();
+        symlink("/a/b", path.join("absolute")).unwrap();
+        symlink("../../../relative", path.join("a/up")).unwrap();
+        symlink("circle", path.join("circle")).unwrap();
+        fs::write(path.join("a/file"), "").unwrap();
+        let root = File::open(path).unwrap();
+        let canonical = |way: &str, last| canonical_below(&root, Path::new(way), last);
+        for (way, name) in [
+            ("a/b", "a/b"),
+            ("relative/b/", "a/b"),
+            ("absolute", "a/b"),
+            ("./a/up/../a/up/b/.", "a/b"),
+            ("../relative/file", "a/file"),
+            ("absolute/none/below", "a/b/none/below"),
+            ("absolute/none/../../x", "a/x"),
+            ("a/file/below", "a/file/below"),
+            ("", ""),
+        ] {
+            assert_eq!(canonical(way, true).unwrap(), Path::new(name), "{way}");
+        }
+        assert_eq!(canonical("relative/up", false).unwrap(), Path::new("a/up"));
+        assert!(canonical("circle", true).is_err() && canonical("circle/x", false).is_err());
     }
 
     #[test]

@@ -78,6 +78,7 @@ pub use output::{Output, Sink};
 pub use place::{Kind, Looks, OnDisk, Place, Tree, settle, settle_new};
 pub use plugin::{Applied, Entity, FilePair, ForceTo, Job, Mode, Plugin, ScanError, SetAnswers, Verdict};
 pub use serve::serve;
+pub use side_by_side::apply as apply_concurrently;
 
 /// A path as the interface has it.
 pub(crate) fn path_bytes(path: &std::path::Path) -> bstr::BString {

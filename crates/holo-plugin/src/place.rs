@@ -89,6 +89,16 @@ impl Tree {
         directory::open_below(&self.root, without_root(path), self.links).map_err(at("open", &join(&self.shown, path)))
     }
 
+    /// The path that a path in the directory stands for, beginning with a slash and without symlinks in its parents; the last part is
+    /// followed too if `last` is set. What does not exist is taken by its letters. By this, things are known that have several names.
+    ///
+    /// # Errors
+    /// If that cannot be told, or a symlink on the way is not followed.
+    pub fn canonical(&self, path: &Path, last: bool) -> Result<PathBuf> {
+        let found = directory::canonical_below(&self.root, without_root(path), last);
+        found.map(|found| Path::new("/").join(found)).map_err(at("follow", &join(&self.shown, path)))
+    }
+
     /// Waits until no other process holds the directory, and holds it until the result is dropped.
     ///
     /// Of two dispatchers, one may have been killed while its plugin still works.

@@ -14,8 +14,8 @@ enum News {
     End(Applied),
 }
 
-/// Applies each entity of the set by itself, with up to so many threads.
-pub(crate) fn apply<E: Entity + Sync>(host: &Host, set: &[Job<'_, E>], threads: usize, answers: &mut dyn SetAnswers) {
+/// Applies each entity of a set by itself, with up to so many threads. Each is begun after all before it in the set have been.
+pub fn apply<E: Entity + Sync>(host: &Host, set: &[Job<'_, E>], threads: usize, answers: &mut dyn SetAnswers) {
     let threads = threads.min(set.len());
     if threads <= 1 {
         return one_by_one(host, set, answers);

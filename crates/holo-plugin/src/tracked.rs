@@ -18,6 +18,7 @@ mod directories;
 mod state;
 
 pub use contents::{Contents, Digest};
+pub use directories::OwnDirectories;
 pub use state::{Attributes, State, Unmanaged};
 
 use crate::error::{PathError, Result};
@@ -25,7 +26,6 @@ use crate::memory::{Memory, Remembered};
 use crate::place::{Place, Tree};
 use crate::{Durability, ForceTo, Host, Output};
 use bstr::{BString, ByteSlice};
-use directories::OwnDirectories;
 use holo_protocol::Text;
 use rustix::io::Errno;
 use serde::de::DeserializeOwned;

@@ -10,14 +10,17 @@ use std::path::{Path, PathBuf};
 
 /// A list on disk, shared by all entities: who of them was the first to need a directory does not matter.
 #[derive(Debug)]
-pub(super) struct OwnDirectories {
+pub struct OwnDirectories {
     file: Place,
     paths: BTreeSet<BString>,
 }
 
 impl OwnDirectories {
     /// Reads the list.
-    pub(super) fn read(file: Place) -> Result<OwnDirectories> {
+    ///
+    /// # Errors
+    /// If it cannot be read, or makes no sense.
+    pub fn read(file: Place) -> Result<OwnDirectories> {
         let paths = match file.open_if_file()? {
             None => BTreeSet::new(),
             Some(opened) => {
@@ -29,24 +32,40 @@ impl OwnDirectories {
         Ok(OwnDirectories { file, paths })
     }
 
-    pub(super) fn contains(&self, path: &Path) -> bool {
+    /// Whether a directory is on the list.
+    #[must_use]
+    pub fn contains(&self, path: &Path) -> bool {
         self.paths.contains(&crate::path_bytes(path))
     }
 
+    /// The directories on the list, each after those that it is in.
+    pub fn iter(&self) -> impl Iterator<Item = PathBuf> {
+        self.paths.iter().map(|path| path.to_path_lossy().into_owned())
+    }
+
     /// Adds directories that are going to be made. When this returns, they are on disk.
-    pub(super) fn add(&mut self, paths: impl IntoIterator<Item = PathBuf>) -> Result<()> {
+    ///
+    /// # Errors
+    /// If the list cannot be written.
+    pub fn add(&mut self, paths: impl IntoIterator<Item = PathBuf>) -> Result<()> {
         let before = self.paths.len();
         self.paths.extend(paths.into_iter().map(|path| crate::path_bytes(&path)));
         if self.paths.len() == before { Ok(()) } else { self.write() }
     }
 
     /// Takes a directory off the list: it has become an entity's own.
-    pub(super) fn take(&mut self, path: &Path) -> Result<()> {
+    ///
+    /// # Errors
+    /// If the list cannot be written.
+    pub fn take(&mut self, path: &Path) -> Result<()> {
         if self.paths.remove(&crate::path_bytes(path)) { self.write() } else { Ok(()) }
     }
 
     /// Removes those directories among these that are ours and empty, the deepest first, and takes them off the list.
-    pub(super) fn remove_empty(
+    ///
+    /// # Errors
+    /// If one cannot be looked at, or the list cannot be written.
+    pub fn remove_empty(
         &mut self,
         place: impl Fn(&Path) -> Place,
         among: Option<&BTreeSet<PathBuf>>,
@@ -65,8 +84,21 @@ impl OwnDirectories {
         self.write()
     }
 
+    /// Takes the directories off the list of which this does not hold; they stay where they are.
+    ///
+    /// # Errors
+    /// If the list cannot be written.
+    pub fn keep_only(&mut self, is_kept: impl Fn(&Path) -> bool) -> Result<()> {
+        let before = self.paths.len();
+        self.paths.retain(|path| is_kept(&path.to_path_lossy()));
+        if self.paths.len() == before { Ok(()) } else { self.write() }
+    }
+
     /// Removes what a killed run has left half written.
-    pub(super) fn tidy(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub fn tidy(&self) -> Result<()> {
         self.file.replacement().remove()
     }
 
