@@ -1,7 +1,9 @@
 //! Removes what was made, and puts back what was there before.
 
-use crate::record::{Record, Store, is_kept, keep, put_back};
+use crate::owners::Owners;
+use crate::record::{Record, is_kept, keep, put_back};
 use crate::stop::Stop;
+use crate::store::Store;
 use crate::tree::{Refusal, Site};
 use holo_plugin::error::PathError;
 use holo_plugin::memory::Remembered;
@@ -42,11 +44,12 @@ impl Removal<'_> {
         let mut changes = self.remove_trees(&mut record, force, output)?;
         if found != Found::Nothing {
             self.keep_record(&record)?;
-            let kept = self.store.kept_download(self.id);
+            let kept = self.kept()?;
             if found == Found::Foreign {
                 keep(&place, &kept)?;
                 Durability::Each.sync([], [&kept])?;
             }
+            self.store.has_changed.set(true);
             place.remove()?;
             Durability::Each.sync([], [&place])?;
             changes.push(format!("removed {}", self.path));
@@ -69,13 +72,16 @@ impl Removal<'_> {
     /// Puts everything back as it was before us, and forgets the entity.
     pub(crate) fn scrub(&self, force: bool, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
         let mut record = self.record()?;
-        let (place, kept) = (self.place(), self.store.kept_download(self.id));
-        let found = self.found(&place, &record)?;
+        let (place, kept) = (self.place(), self.kept()?);
+        let has_another = self.has_another()?;
+        // What another archive has brought there, or taken over from us, is that one's, and so is what was there before.
+        let found = if has_another { Found::Foreign } else { self.found(&place, &record)? };
         if found == Found::Changed && !force {
             return Err(Stop::NeedsForce(ForceTo::Overwrite));
         }
         let mut changes = self.remove_trees(&mut record, force, output)?;
         let is_kept = kept.looks()?.is_some();
+        self.store.has_changed.set(true);
         match found {
             Found::Base | Found::Foreign => {}
             _ if is_kept => {
@@ -93,8 +99,10 @@ impl Removal<'_> {
         // From here on, what is at the path is nothing of ours.
         (record.download, record.incoming) = (None, None);
         self.keep_record(&record)?;
-        Store::let_go(&kept)?;
-        self.remove_directories(&mut record)?;
+        if !has_another {
+            Store::remove(&kept)?;
+        }
+        self.remove_directories()?;
         self.store.memory.forget(self.id)?;
         // What it was about is over, even if there was nothing left to do.
         if changes.is_empty() {
@@ -106,8 +114,9 @@ impl Removal<'_> {
     pub(crate) fn would_scrub(&self, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
         let record = self.record()?;
         let mut changes = self.would_remove_trees(&record, output)?;
-        let is_kept = self.store.kept_download(self.id).looks()?.is_some();
-        match self.found(&self.place(), &record)? {
+        let is_kept = self.kept()?.looks()?.is_some();
+        let found = if self.has_another()? { Found::Foreign } else { self.found(&self.place(), &record)? };
+        match found {
             Found::Changed => return Err(Stop::NeedsForce(ForceTo::Overwrite)),
             Found::Base | Found::Foreign => {}
             _ if is_kept => changes.push(format!("would restore {}", self.path)),
@@ -145,7 +154,7 @@ impl Removal<'_> {
             && record.knows(&self.store.known.sums(place, None)?.sha256)
         {
             Ok(Found::Ours)
-        } else if is_kept(place, &self.store.kept_download(self.id))? {
+        } else if is_kept(place, &self.kept()?)? {
             Ok(Found::Base)
         } else if record.fetched().next().is_some() {
             Ok(Found::Changed)
@@ -157,65 +166,79 @@ impl Removal<'_> {
     fn remove_trees(&self, record: &mut Record, force: bool, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
         let mut changes = Vec::new();
         for directory in record.trees.clone() {
-            remove_tree(self.store, self.id, &directory, force, output)?;
-            changes.push(format!("removed what was extracted to {directory}"));
+            if remove_tree(self.store, self.id, &directory, force, output)? {
+                changes.push(format!("removed what was extracted to {directory}"));
+            }
         }
         Ok(changes)
     }
 
     fn would_remove_trees(&self, record: &Record, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
-        record.trees.iter().map(|directory| would_remove_tree(self.store, self.id, directory, output)).collect()
+        let would = record.trees.iter().map(|directory| would_remove_tree(self.store, self.id, directory, output));
+        would.filter_map(Result::transpose).collect()
     }
 
-    /// Removes the directories that we made and nobody has put anything into.
-    fn remove_directories(&self, record: &mut Record) -> Result<(), PathError> {
+    /// Removes the directories that archives made, and none needs any more.
+    fn remove_directories(&self) -> Result<(), Stop> {
         // An earlier run may have left part of a download there.
         self.place().temporary(crate::download::PART_SUFFIX).remove()?;
-        for directory in record.directories.drain(..).rev() {
-            self.store.root.place(Path::new(&directory)).remove_directory()?;
-        }
-        Ok(())
+        self.store.remove_directories(self.id, None, false)
+    }
+
+    /// Whether another archive has brought something to the path.
+    fn has_another(&self) -> Result<bool, Stop> {
+        let path = self.store.root.canonical(Path::new(self.path), false)?;
+        Ok(Owners::below(self.store, self.id, &path)?.has(&path))
+    }
+
+    /// Where the file is kept that was at the path before us.
+    fn kept(&self) -> Result<Place, PathError> {
+        Ok(self.store.kept(&self.store.root.canonical(Path::new(self.path), false)?))
     }
 
     /// Remembers no more than is needed for putting things back.
-    fn end(&self, record: &mut Record, changed: bool) -> Result<(), PathError> {
+    fn end(&self, record: &mut Record, changed: bool) -> Result<(), Stop> {
         // Nothing is remembered, or nothing but that something is kept.
         if record.is_empty() && !changed {
             return Ok(());
         }
-        self.remove_directories(record)?;
-        *record = Record::default();
-        if self.store.kept_download(self.id).looks()?.is_some() {
-            self.keep_record(record)
+        self.remove_directories()?;
+        *record = Record { path: record.path.take(), ..Record::default() };
+        if self.kept()?.looks()?.is_some() {
+            Ok(self.keep_record(record)?)
         } else {
-            self.store.memory.forget(self.id)
+            Ok(self.store.memory.forget(self.id)?)
         }
     }
 }
 
-/// Removes everything that was extracted to a directory, and puts back what was there before.
+/// Removes everything that was extracted to a directory, and puts back what was there before; whether there was anything.
 pub(crate) fn remove_tree(
     store: &Store,
     id: &str,
     directory: &str,
     force: bool,
     output: &mut Output<'_>,
-) -> Result<(), Stop> {
-    let mut site = Site::open(store, id, directory)?;
+) -> Result<bool, Stop> {
+    let mut site = Site::open(store, id, Path::new(directory))?;
     site.clear_staging()?;
-    site.install(None, "", force).map_err(|refusal| refused(refusal, directory, output))
+    site.remove(force).map_err(|refusal| refused(refusal, directory, output))
 }
 
-/// What removing everything would do that was extracted to a directory.
+/// What removing everything would do that was extracted to a directory, if anything was.
 pub(crate) fn would_remove_tree(
     store: &Store,
     id: &str,
     directory: &str,
     output: &mut Output<'_>,
-) -> Result<String, Stop> {
-    let losses = Site::open(store, id, directory)?.losses_of_removal();
+) -> Result<Option<String>, Stop> {
+    let site = Site::open(store, id, Path::new(directory))?;
+    if site.manifest.is_none() {
+        return Ok(None);
+    }
+    let losses = site.losses_of_removal();
     match losses.and_then(|losses| if losses.is_empty() { Ok(()) } else { Err(Refusal::NeedsForce(losses)) }) {
-        Ok(()) => Ok(format!("would remove what was extracted to {directory}")),
+        Ok(()) => Ok(Some(format!("would remove what was extracted to {directory}"))),
         Err(refusal) => Err(refused(refusal, directory, output)),
     }
 }

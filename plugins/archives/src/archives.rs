@@ -1,17 +1,20 @@
 //! The plugin: which archives there are.
 
 use crate::definition::Archive;
-use crate::entity::{ArchiveEntity, Defined, Held};
+use crate::entity::{ArchiveEntity, Defined, InTurn};
 use crate::record::Record;
+use crate::scene::{self, Scene, Shared, canonical};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::Definitions;
 use holo_plugin::memory::Memory;
-use holo_plugin::{Host, Output, Plugin, ScanError};
+use holo_plugin::{Host, Job, Output, Plugin, ScanError, SetAnswers, Tree, apply_concurrently};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The plugin `archives`.
 #[derive(Default)]
 pub(crate) struct Archives {
-    held: Held,
+    shared: Arc<Shared>,
 }
 
 impl Plugin for Archives {
@@ -21,16 +24,32 @@ impl Plugin for Archives {
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError> {
         let definitions = Definitions::<Archive>::read(host, output);
-        let entity = |id, defined| ArchiveEntity { id, defined, held: Held::clone(&self.held) };
-        let mut entities = Vec::new();
+        let mut orphans = BTreeMap::new();
         match Memory::open(host) {
             Ok(memory) => {
-                for remembered in memory.orphans::<Record, Archive>(&definitions, output) {
-                    let id = remembered.id.clone();
-                    entities.push(Declared::orphan(entity(id, Defined::Nowhere(Box::new(remembered)))));
-                }
+                let all = memory.orphans::<Record, Archive>(&definitions, output);
+                orphans.extend(all.into_iter().map(|orphan| (orphan.id.clone(), orphan)));
             }
             Err(error) => output.error(error.to_string()),
+        }
+        let mut scene = Scene { orphans, defined: Vec::new() };
+        if let Ok(root) = Tree::open(host.root()) {
+            let kept = definitions.valid.iter().filter(|(_, defined)| defined.common.skipped.is_none());
+            scene.defined.extend(kept.map(|(id, defined)| scene::Defined {
+                id: id.clone(),
+                path: canonical(&root, &defined.definition.path, false),
+                tree: defined.definition.extract_to.as_deref().map(|directory| canonical(&root, directory, true)),
+                ensure: defined.definition.ensure,
+            }));
+        }
+        let scene = Arc::new(scene);
+        let entity = |id, defined| {
+            let (scene, shared) = (Arc::clone(&scene), Arc::clone(&self.shared));
+            ArchiveEntity { id, defined, scene, shared }
+        };
+        let mut entities = Vec::new();
+        for (id, orphan) in &scene.orphans {
+            entities.push(Declared::orphan(entity(id.clone(), Defined::Nowhere(Box::new(orphan.clone())))));
         }
         for (id, defined) in definitions.valid {
             let timeout = defined.common.keys.timeout;
@@ -38,5 +57,17 @@ impl Plugin for Archives {
             entities.push(Declared::new(entity(id, as_defined), defined.common));
         }
         Ok(entities)
+    }
+
+    fn apply_set(&self, host: &Host, set: &[Job<'_, Self::Entity>], answers: &mut dyn SetAnswers) {
+        let entities = || set.iter().map(|job| &job.entity.entity);
+        self.shared.turns.announce(entities().map(|archive| (archive.id.clone(), archive.areas(host))));
+        let wrapped: Vec<InTurn<'_, Self::Entity>> = set
+            .iter()
+            .map(|job| InTurn { id: &job.entity.entity.id, entity: job.entity, shared: &self.shared })
+            .collect();
+        let jobs: Vec<Job<'_, InTurn<'_, Self::Entity>>> =
+            wrapped.iter().zip(set).map(|(entity, job)| Job { entity, mode: job.mode }).collect();
+        apply_concurrently(host, &jobs, host.jobs(), answers);
     }
 }

@@ -51,7 +51,10 @@ pub(crate) struct Archive {
     /// Whether there shall be anything at all.
     #[serde(default)]
     pub(crate) ensure: Ensure,
-    /// How many bytes may be extracted, instead of what is usual for an archive of its size.
+    /// Whether a check asks the server, too.
+    #[serde(default)]
+    pub(crate) online: bool,
+    /// How many bytes may be downloaded, and extracted, instead of what is usual.
     pub(crate) max_size: Option<u64>,
     /// How many files and directories may be extracted.
     pub(crate) max_entries: Option<u64>,

@@ -51,6 +51,8 @@ pub(crate) struct Request<'a> {
     pub(crate) earlier: Option<Earlier>,
     /// Sums of files that need not be read again.
     pub(crate) sums: &'a Known,
+    /// How long it may be.
+    pub(crate) max_size: u64,
     /// When it has to be done.
     pub(crate) deadline: Option<Instant>,
     pub(crate) timeouts: Timeouts,
@@ -77,6 +79,8 @@ pub(crate) struct Whole {
     pub(crate) file: std::fs::File,
     pub(crate) sums: Sums,
     pub(crate) validators: Validators,
+    /// Where we had it already.
+    pub(crate) copied_from: Option<String>,
 }
 
 /// Downloads something to the temporary place beside its target.
@@ -110,7 +114,7 @@ pub(crate) fn download(
 }
 
 /// Takes a file of this machine.
-fn copy(
+pub(crate) fn copy(
     request: &Request<'_>,
     path: &std::path::Path,
     place: &Place,
@@ -136,6 +140,10 @@ fn copy(
             Ok(0) => break,
             Ok(length) => {
                 part.append(buffer.get(..length).unwrap_or_default())?;
+                if let Err(problem) = check_size(part.length(), request.max_size) {
+                    part.discard();
+                    return Err(problem);
+                }
                 meter.reached(part.length(), output);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -151,6 +159,46 @@ fn copy(
 }
 
 const BUFFER_SIZE: usize = 1 << 16;
+
+/// How long a download may be if the definition says nothing.
+pub(crate) const MAX_SIZE: u64 = 16 << 30;
+/// How long it may take likewise, from all mirrors: whoever sends a byte now and then would never come to an end.
+pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(4 * 60 * 60);
+
+fn check_size(size: u64, limit: u64) -> Result<(), String> {
+    if size <= limit { Ok(()) } else { Err(format!("it has more than {limit} bytes")) }
+}
+
+/// Whether what we have is what a server has, of which nothing is downloaded: the first that answers decides.
+///
+/// # Errors
+/// Why it cannot be told.
+pub(crate) fn is_unmodified(request: &Request<'_>, host: &Host) -> Result<bool, String> {
+    let mut failure = "there is nowhere to download it from".to_owned();
+    for address in request.addresses {
+        match is_unmodified_at(request, address, host) {
+            Ok(is_unmodified) => return Ok(is_unmodified),
+            Err(problem) => failure = format!("cannot download {address}: {problem}"),
+        }
+    }
+    Err(failure)
+}
+
+fn is_unmodified_at(request: &Request<'_>, address: &Address, host: &Host) -> Result<bool, String> {
+    let Some(earlier) = &request.earlier else { return Ok(false) };
+    if let Some(path) = address.file() {
+        let source = Tree::open(host.root()).and_then(|root| root.place(&path).followed());
+        let sums = source.and_then(|source| request.sums.sums(&source, None)).map_err(|error| error.to_string())?;
+        return Ok(sums.sha256 == earlier.sha256);
+    }
+    match Client::new(request, address)?.get(0, None) {
+        Ok(Answer::Unmodified) => Ok(true),
+        // Some servers do not care what we have, and send what they have.
+        Ok(Answer::Body(body)) => Ok(!body.validators.is_empty() && body.validators == earlier.validators),
+        Ok(Answer::Unsatisfiable) => Ok(false),
+        Err(Failure::Transient(problem) | Failure::Permanent(problem)) => Err(problem),
+    }
+}
 
 fn judge(sums: &Sums, wanted: &Checksum) -> Result<(), String> {
     sums.matches(wanted).map_err(|found| format!("the checksum is {found}, not {wanted}"))
@@ -212,7 +260,7 @@ impl Attempts<'_, '_> {
                     failures += 1;
                     let again = failures < self.request.timeouts.attempts && self.back_off(failures, &problem);
                     if !again {
-                        if self.request.checksum.is_none() {
+                        if self.request.checksum.is_none() || part.length() == 0 {
                             part.discard();
                         }
                         return Err(problem);
@@ -271,6 +319,7 @@ impl Attempts<'_, '_> {
                 Ok(0) => break,
                 Ok(length) => {
                     part.append(buffer.get(..length).unwrap_or_default()).map_err(Failure::Permanent)?;
+                    check_size(part.length(), self.request.max_size).map_err(Failure::Permanent)?;
                     meter.reached(part.length(), self.output);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

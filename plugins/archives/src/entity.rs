@@ -3,24 +3,23 @@
 use crate::absent;
 use crate::definition::{Archive, Ensure, parent};
 use crate::present::Present;
-use crate::record::{Record, Store};
+use crate::record::Record;
+use crate::scene::{Areas, PREFIX, Scene, Shared, canonical};
 use crate::stop::Stop;
+use crate::store::Store;
 use holo_plugin::memory::Remembered;
-use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict};
-use rustix::fd::OwnedFd;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Tree, Verdict};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
-
-/// What an ID begins with.
-pub(crate) const PREFIX: &str = "archive:";
 
 /// A download, and what was extracted from it.
 #[derive(Debug)]
 pub(crate) struct ArchiveEntity {
     pub(crate) id: String,
     pub(crate) defined: Defined,
-    pub(crate) held: Held,
+    pub(crate) scene: Arc<Scene>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 /// What it shall be.
@@ -32,33 +31,80 @@ pub(crate) enum Defined {
     Nowhere(Box<Remembered<Record>>),
 }
 
-/// The state directory, while this process works in it: of two dispatchers, one may have been killed while its plugin still works.
-pub(crate) type Held = Arc<Mutex<Option<OwnedFd>>>;
-
 impl ArchiveEntity {
-    fn hold(&self, host: &Host) -> Result<(), Stop> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.is_none() {
-            *held = Some(holo_plugin::Tree::open(host.state_dir())?.hold()?);
+    fn store(&self, host: &Host) -> Result<Store, Stop> {
+        Ok(Store::open(host, &self.id, &self.scene, &self.shared)?)
+    }
+
+    fn is_done_with(&self, store: &Store) -> Result<bool, Stop> {
+        Ok(store.memory.recall::<Record>(&self.id)?.is_none())
+    }
+
+    /// Whether another archive takes over from this one, when it is applied: then nothing is done here until it has.
+    fn has_heir(&self, store: &Store) -> Result<bool, Stop> {
+        let Some(Remembered::<Record> { base: record, .. }) = store.memory.recall(&self.id)? else { return Ok(false) };
+        for heir in self.scene.defined.iter().filter(|heir| heir.ensure == Ensure::Present) {
+            let has_path = record.path.as_deref().is_some_and(|path| Path::new(path) == heir.path);
+            if has_path && record.fetched().next().is_some() {
+                return Ok(true);
+            }
+            let Some(tree) = heir.tree.as_ref().filter(|tree| record.trees.iter().any(|own| Path::new(own) == *tree))
+            else {
+                continue;
+            };
+            if store.manifest(&self.id, tree).exists()? && !store.manifest(&heir.id, tree).exists()? {
+                return Ok(true);
+            }
         }
-        Ok(())
+        Ok(false)
+    }
+
+    /// The canonical paths that it works on.
+    pub(crate) fn areas(&self, host: &Host) -> Areas {
+        let (own, tree) = match &self.defined {
+            Defined::As(archive, _) => (archive.path.as_str(), archive.extract_to.as_deref()),
+            Defined::Nowhere(_) => (self.path(), None),
+        };
+        let remembered = self.store(host).ok().and_then(|store| store.memory.recall::<Record>(&self.id).ok().flatten());
+        let trees = remembered.into_iter().flat_map(|remembered| remembered.base.trees).map(PathBuf::from);
+        match Tree::open(host.root()) {
+            Ok(root) => {
+                let tree = tree.map(|tree| canonical(&root, tree, true));
+                std::iter::once(canonical(&root, own, false)).chain(tree).chain(trees).collect()
+            }
+            // It will be said why it cannot be opened.
+            Err(_) => trees.collect(),
+        }
     }
 
     fn path(&self) -> &str {
         self.id.strip_prefix(PREFIX).unwrap_or_default()
     }
 
-    fn try_apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
-        self.hold(host)?;
-        let store = Store::open(host, &self.id)?;
+    fn try_apply(
+        &self,
+        store: &Store,
+        host: &Host,
+        mode: Mode<'_>,
+        output: &mut Output<'_>,
+    ) -> Result<Vec<String>, Stop> {
         let report = self.report();
-        let removal = absent::Removal { store: &store, id: &self.id, path: self.path(), report: &report };
+        let removal = absent::Removal { store, id: &self.id, path: self.path(), report: &report };
         let changes = match &self.defined {
-            Defined::Nowhere(_) => removal.scrub(mode.force, output)?,
-            Defined::As(archive, _) if archive.ensure == Ensure::Absent => removal.remove(mode.force, output)?,
+            Defined::Nowhere(_) => {
+                self.shared.turns.wait(&self.id);
+                // Whoever took everything over has also made it forgotten.
+                if self.is_done_with(store)? || self.has_heir(store)? {
+                    return Ok(Vec::new());
+                }
+                removal.scrub(mode.force, output)?
+            }
+            Defined::As(archive, _) if archive.ensure == Ensure::Absent => {
+                self.shared.turns.wait(&self.id);
+                removal.remove(mode.force, output)?
+            }
             Defined::As(archive, timeout) => {
-                let present =
-                    Present { host, store: &store, id: &self.id, archive, timeout: *timeout, report: &report };
+                let present = Present { host, store, id: &self.id, archive, timeout: *timeout, report: &report };
                 let changes = present.apply(mode.force, output)?;
                 store.known.keep();
                 return Ok(changes);
@@ -68,13 +114,14 @@ impl ArchiveEntity {
         Ok(changes)
     }
 
-    fn try_check(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
-        let store = Store::open(host, &self.id)?;
+    fn try_check(&self, host: &Host, output: &mut Output<'_>) -> Result<Option<Vec<String>>, Stop> {
+        let store = self.store(host)?;
         let report = self.report();
         let removal = absent::Removal { store: &store, id: &self.id, path: self.path(), report: &report };
         match &self.defined {
-            Defined::Nowhere(_) => removal.would_scrub(output),
-            Defined::As(archive, _) if archive.ensure == Ensure::Absent => removal.would_remove(output),
+            Defined::Nowhere(_) if self.has_heir(&store)? => Ok(Some(Vec::new())),
+            Defined::Nowhere(_) => removal.would_scrub(output).map(Some),
+            Defined::As(archive, _) if archive.ensure == Ensure::Absent => removal.would_remove(output).map(Some),
             Defined::As(archive, timeout) => {
                 Present { host, store: &store, id: &self.id, archive, timeout: *timeout, report: &report }.check(output)
             }
@@ -92,6 +139,9 @@ impl Entity for ArchiveEntity {
         let edges = &mut report.edges;
         let asset = |kind: &str, value: &str| holo_plugin::Asset::new(kind, value);
         let provided: Vec<&str> = std::iter::once(archive.path.as_str()).chain(archive.extract_to.as_deref()).collect();
+        if let Some(own) = self.scene.defined.iter().find(|own| own.id == self.id).and_then(|own| own.path.to_str()) {
+            edges.owns.push(asset("path", own));
+        }
         edges.provides.extend(provided.iter().map(|path| asset("path", path)));
         let file = archive.addresses().first().and_then(crate::address::Address::file);
         let file = file.as_ref().and_then(|file: &PathBuf| file.to_str());
@@ -122,21 +172,29 @@ impl Entity for ArchiveEntity {
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        match self.try_apply(host, mode, output) {
+        let store = self.shared.hold(host).map_err(Stop::from).and_then(|()| self.store(host));
+        let has_changed = || store.as_ref().is_ok_and(|store| store.has_changed.get());
+        let applied = match &store {
+            Ok(store) => self.try_apply(store, host, mode, output),
+            Err(Stop::Failed(problem)) => Err(Stop::Failed(problem.clone())),
+            Err(Stop::NeedsForce(to)) => Err(Stop::NeedsForce(to.clone())),
+        };
+        match applied {
             Ok(changes) if changes.is_empty() => Applied::Unchanged,
             Ok(changes) => Applied::Changed(changes),
             Err(Stop::NeedsForce(to)) => Applied::NeedsForce(to),
             Err(Stop::Failed(problem)) => {
                 output.error(problem);
-                Applied::FAILED
+                if has_changed() { Applied::FAILED } else { Applied::FAILED_UNCHANGED }
             }
         }
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         match self.try_check(host, output) {
-            Ok(changes) if changes.is_empty() => Verdict::InDesiredState,
-            Ok(changes) => Verdict::WouldChange(changes),
+            Ok(None) => Verdict::Unknown,
+            Ok(Some(changes)) if changes.is_empty() => Verdict::InDesiredState,
+            Ok(Some(changes)) => Verdict::WouldChange(changes),
             Err(Stop::NeedsForce(to)) => Verdict::NeedsForce(to),
             Err(Stop::Failed(problem)) => {
                 output.error(problem);
@@ -147,5 +205,34 @@ impl Entity for ArchiveEntity {
 
     fn diff(&self, _: &Host) -> Option<FilePair> {
         None
+    }
+}
+
+/// An archive as one of a set: the next that works on the same paths may begin when this one has ended, all its attempts included.
+pub(crate) struct InTurn<'a, E> {
+    pub(crate) id: &'a str,
+    pub(crate) entity: &'a E,
+    pub(crate) shared: &'a Shared,
+}
+
+impl<E: Entity> Entity for InTurn<'_, E> {
+    fn report(&self) -> EntityReport {
+        self.entity.report()
+    }
+
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
+        /// Even a panic lets the next one begin.
+        struct End<'a>(&'a Shared, &'a str);
+        impl Drop for End<'_> {
+            fn drop(&mut self) {
+                self.0.turns.end(self.1);
+            }
+        }
+        let _end = End(self.shared, self.id);
+        self.entity.apply(host, mode, output)
+    }
+
+    fn diff(&self, host: &Host) -> Option<FilePair> {
+        self.entity.diff(host)
     }
 }

@@ -13,9 +13,12 @@ mod known;
 mod limits;
 mod made;
 mod manifest;
+mod owners;
 mod present;
 mod record;
+mod scene;
 mod stop;
+mod store;
 mod tree;
 
 fn main() -> std::process::ExitCode {

@@ -3,7 +3,7 @@
 use crate::made::{Made, Owner, Thing};
 use holo_plugin::error::{PathError, Result};
 use holo_plugin::{OnDisk, Place};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{self, Read};
@@ -12,6 +12,10 @@ use std::path::{Path, PathBuf};
 
 const RECIPE: &str = "# from ";
 const UNFINISHED: &str = "# unfinished";
+/// Before a path that something is still kept of.
+const DROPPED: &str = "# dropped ";
+/// Before a path that the new version does not have.
+const LEAVING: &str = "# leaving ";
 
 /// What was extracted into a directory, and from what.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +26,10 @@ pub(crate) struct Manifest {
     pub(crate) unfinished: bool,
     /// What we made, by its path below the directory.
     pub(crate) made: BTreeMap<PathBuf, Vec<Made>>,
+    /// Paths that are ours no more, where what was there before us is back: what is still kept of them is to go.
+    pub(crate) dropped: Vec<PathBuf>,
+    /// While files are on their way: the paths that the new version does not have. Another archive may bring them.
+    pub(crate) leaving: BTreeSet<PathBuf>,
 }
 
 impl Manifest {
@@ -52,6 +60,10 @@ impl Manifest {
             text.push_str(UNFINISHED);
             text.push('\n');
         }
+        let dropped = self.dropped.iter().map(|path| (DROPPED, path));
+        for (mark, path) in dropped.chain(self.leaving.iter().map(|path| (LEAVING, path))) {
+            let _ = writeln!(text, "{mark}./{}", encode(path.as_os_str().as_bytes()));
+        }
         for (path, states) in &self.made {
             for made in states {
                 line(&mut text, path, made);
@@ -67,6 +79,10 @@ impl Manifest {
                 recipe.clone_into(&mut manifest.recipe);
             } else if line == UNFINISHED {
                 manifest.unfinished = true;
+            } else if let Some(path) = line.strip_prefix(DROPPED) {
+                manifest.dropped.push(parse_path(path).ok_or(index + 1)?);
+            } else if let Some(path) = line.strip_prefix(LEAVING) {
+                manifest.leaving.insert(parse_path(path).ok_or(index + 1)?);
             } else if !line.starts_with('#') {
                 let (path, made) = parse_line(line).ok_or(index + 1)?;
                 manifest.made.entry(path).or_default().push(made);
@@ -96,7 +112,7 @@ fn line(text: &mut String, path: &Path, made: &Made) {
 
 fn parse_line(line: &str) -> Option<(PathBuf, Made)> {
     let mut words = line.split(' ');
-    let path = decode(words.next()?.strip_prefix("./")?)?;
+    let path = parse_path(words.next()?)?;
     let words: BTreeMap<&str, &str> = words.map(|word| word.split_once('=')).collect::<Option<_>>()?;
     let mode = || u32::from_str_radix(words.get("mode")?, 8).ok();
     let thing = match *words.get("type")? {
@@ -114,11 +130,15 @@ fn parse_line(line: &str) -> Option<(PathBuf, Made)> {
     if uid == Some(None) || gid == Some(None) {
         return None;
     }
-    let path = PathBuf::from(OsString::from_vec(path));
+    Some((path, Made { thing, owner: Owner { uid: uid.flatten(), gid: gid.flatten() } }))
+}
+
+fn parse_path(text: &str) -> Option<PathBuf> {
+    let path = PathBuf::from(OsString::from_vec(decode(text.strip_prefix("./")?)?));
     // It was written by us; but nothing in it may lead anywhere else.
     let is_sound = path.components().next().is_some()
         && path.components().all(|part| matches!(part, std::path::Component::Normal(_)));
-    is_sound.then_some((path, Made { thing, owner: Owner { uid: uid.flatten(), gid: gid.flatten() } }))
+    is_sound.then_some(path)
 }
 
 /// Bytes as words of mtree: what is not plain is a backslash and three octal digits.
@@ -161,6 +181,8 @@ mod tests {
         let manifest = Manifest {
             recipe: "sha256:0 strip=1".to_owned(),
             unfinished: true,
+            dropped: vec![PathBuf::from("gone by now")],
+            leaving: BTreeSet::from([PathBuf::from("a b")]),
             made: BTreeMap::from([
                 (PathBuf::from("a b"), vec![Made { thing: Thing::Directory { mode: 0o755 }, owner }]),
                 (strange, vec![Made { thing: file, owner }, Made { thing: link, owner: Owner::default() }]),

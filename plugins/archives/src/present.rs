@@ -2,25 +2,26 @@
 
 mod fetch;
 mod look;
+mod succession;
 
 use crate::absent::{name_changed, refused, remove_tree, would_remove_tree};
-use crate::address::is_below;
 use crate::definition::Archive;
 use crate::download::Validators;
 use crate::extract::{Extraction, extract};
 use crate::made::Owner;
-use crate::record::{Fetched, Record, Store};
+use crate::record::{Fetched, Record};
 use crate::stop::Stop;
+use crate::store::Store;
 use crate::tree::Site;
 use fetch::AtHand;
 use holo_plugin::error::PathError;
 use holo_plugin::memory::Remembered;
 use holo_plugin::{Accounts, Durability, EntityReport, ForceTo, Host, Output, Place, settle};
 use look::{Situation, Wanted};
-use std::collections::BTreeSet;
 use std::io::Seek;
 use std::path::Path;
 use std::time::Duration;
+use succession::takes_over;
 
 /// The mode of directories that we make.
 const DIRECTORY_MODE: u32 = 0o755;
@@ -38,6 +39,7 @@ impl Present<'_> {
     /// Brings it into its desired state; what was done for that.
     pub(crate) fn apply(&self, force: bool, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
         let mut changes = Vec::new();
+        let orphans = self.take_over(output)?;
         let mut situation = self.look()?;
         if situation.is_created {
             return Ok(changes);
@@ -60,20 +62,22 @@ impl Present<'_> {
         }
         self.remember_end(&mut situation)?;
         self.verify(output)?;
+        self.scrub_rest(&orphans, &mut changes, output)?;
         Ok(changes)
     }
 
-    /// What applying it would do. Nothing is asked of any server.
-    pub(crate) fn check(&self, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
+    /// What applying it would do; nothing if only the server could tell, and is not to be asked.
+    pub(crate) fn check(&self, output: &mut Output<'_>) -> Result<Option<Vec<String>>, Stop> {
         let mut changes = Vec::new();
         let situation = self.look()?;
         if situation.is_created {
-            return Ok(changes);
+            return Ok(Some(changes));
         }
         if situation.wanted == Wanted::Changed || self.tree_is_changed(&situation) {
             return Err(Stop::NeedsForce(ForceTo::Overwrite));
         }
-        let is_downloaded = situation.wanted == Wanted::Download;
+        let has_source_changed = self.has_source_changed(&situation)?;
+        let is_downloaded = situation.wanted == Wanted::Download || has_source_changed == Some(true);
         if is_downloaded && let Some(address) = self.archive.addresses().first() {
             changes.push(format!("would download {address}"));
         }
@@ -84,13 +88,23 @@ impl Present<'_> {
         if let Some(directory) = self.archive.extract_to.as_ref().filter(|_| is_downloaded || is_extracted) {
             changes.push(format!("would extract {} to {directory}", self.archive.path));
         }
-        for directory in situation.record.trees.iter().filter(|tree| self.archive.extract_to.as_ref() != Some(tree)) {
-            changes.push(would_remove_tree(self.store, self.id, directory, output)?);
+        let wanted = self.tree()?;
+        for directory in situation.record.trees.iter().filter(|tree| wanted.as_ref() != Some(tree)) {
+            changes.extend(would_remove_tree(self.store, self.id, directory, output)?);
         }
         if self.archive.cleanup && situation.wanted == Wanted::There {
             changes.push(format!("would remove {}", self.archive.path));
         }
-        Ok(changes)
+        if let Some(path) = self.archive.creates.as_ref().filter(|_| self.lacks_what_it_creates(&situation, &changes)) {
+            return Err(Stop::Failed(format!("{path} was not created")));
+        }
+        changes.extend(self.would_take_over()?);
+        Ok((!changes.is_empty() || has_source_changed.is_some()).then_some(changes))
+    }
+
+    /// Whether nothing is to be done but the path is missing that should have been created.
+    fn lacks_what_it_creates(&self, situation: &Situation<'_>, changes: &[String]) -> bool {
+        changes.is_empty() && self.archive.creates.is_some() && !situation.is_created
     }
 
     /// Whether a person changed what would not be replaced by another version anyway.
@@ -133,23 +147,19 @@ impl Present<'_> {
 
     /// Remembers what is about to be made, then makes the directories that are missing.
     fn prepare(&self, situation: &mut Situation<'_>) -> Result<(), Stop> {
-        let mut directories: BTreeSet<String> = situation.record.directories.drain(..).collect();
-        let tops = Path::new(&self.archive.path).parent().into_iter();
-        for top in tops.chain(self.archive.extract_to.as_deref().map(Path::new)) {
-            for directory in top.ancestors().filter(|directory| *directory != Path::new("/")) {
-                if self.store.root.place(directory).followed()?.looks()?.is_some() {
-                    break;
-                }
-                directories.extend(directory.to_str().map(str::to_owned));
-            }
+        let (path, tree) = (self.path()?, self.tree()?);
+        let above = Path::new(&path).parent().into_iter().chain(tree.as_deref().map(Path::new));
+        let mut directories: Vec<&Path> = above.flat_map(Path::ancestors).collect();
+        directories.sort();
+        if let Some(tree) = tree.as_ref().filter(|tree| !situation.record.trees.contains(tree)) {
+            situation.record.trees.push(tree.clone());
         }
-        situation.record.directories = directories.into_iter().collect();
-        if let Some(directory) = &self.archive.extract_to
-            && !situation.record.trees.contains(directory)
-        {
-            situation.record.trees.push(directory.clone());
-        }
+        situation.record.path = Some(path.clone());
+        situation.record.untidy = true;
+        // Whoever removes directories sees the record, and leaves those that we need.
+        let _alone = self.store.shared.directories();
         self.keep_record(situation)?;
+        self.store.claim_directories(directories.into_iter().map(Path::to_owned))?;
         situation.place.create_folder()?;
         Ok(())
     }
@@ -174,6 +184,7 @@ impl Present<'_> {
         if current.looks.names > 1 {
             return Err(Stop::Failed(format!("{} has several names", situation.place.shown().display())));
         }
+        self.store.has_changed.set(true);
         settle(&current.file, &situation.place.shown(), uid, gid, self.archive.mode())?;
         Durability::Each.sync([&situation.place], [])?;
         changes.extend(wrong.iter().map(|what| format!("changed {what}")));
@@ -227,13 +238,15 @@ impl Present<'_> {
     ) -> Result<(), Stop> {
         let Some(directory) = &self.archive.extract_to else { return Ok(()) };
         if !self.must_extract(situation) {
-            if let Some(site) = &situation.site {
+            if let Some(site) = &mut situation.site {
+                self.store.shared.turns.wait(self.id);
                 site.sweep()?;
                 site.clear_staging()?;
             }
             return Ok(());
         }
         self.prepare(situation)?;
+        self.store.shared.turns.wait(self.id);
         let recipe = self.recipe(&at_hand.sha256).map_err(Stop::Failed)?;
         let Some(site) = &mut situation.site else { return Ok(()) };
         let owner = self.owner().map_err(Stop::Failed)?;
@@ -251,6 +264,13 @@ impl Present<'_> {
             let _ = site.clear_staging();
             Stop::Failed(format!("cannot extract {}: {problem}", situation.place.shown().display()))
         })?;
+        if let Some(tree) = self.tree()?
+            && Path::new(&self.path()?).strip_prefix(tree).is_ok_and(|path| staged.made.contains_key(path))
+        {
+            let _ = site.clear_staging();
+            let problem = "the archive brings this path itself";
+            return Err(Stop::Failed(format!("cannot extract {}: {problem}", situation.place.shown().display())));
+        }
         let resolved = top.followed()?;
         if resolved.path().file_name().is_some() && resolved.create_directory(DIRECTORY_MODE)? {
             resolved.change_mode(DIRECTORY_MODE)?;
@@ -258,10 +278,16 @@ impl Present<'_> {
             Durability::Each.sync([], [&resolved])?;
         }
         site.enter()?;
-        site.install(Some(&staged), &recipe, force).map_err(|refusal| {
+        let orphans = site.install(Some(&staged), &recipe, force).map_err(|refusal| {
             let _ = site.clear_staging();
-            refused(refusal, directory, output)
+            match refused(refusal, directory, output) {
+                Stop::Failed(problem) => {
+                    Stop::Failed(format!("cannot extract {}: {problem}", situation.place.shown().display()))
+                }
+                other => other,
+            }
         })?;
+        orphans.iter().filter(|orphan| *orphan != self.id).for_each(|orphan| takes_over(self.id, orphan, output));
         changes.push(format!("extracted {} to {directory}", self.archive.path));
         Ok(())
     }
@@ -274,12 +300,16 @@ impl Present<'_> {
         changes: &mut Vec<String>,
         output: &mut Output<'_>,
     ) -> Result<(), Stop> {
-        let wanted = self.archive.extract_to.as_ref();
+        let wanted = self.tree()?;
         for directory in situation.record.trees.clone() {
-            if Some(&directory) != wanted {
-                remove_tree(self.store, self.id, &directory, force, output)?;
+            if Some(&directory) != wanted.as_ref() {
+                self.store.shared.turns.wait(self.id);
+                situation.record.untidy = true;
+                self.keep_record(situation)?;
+                if remove_tree(self.store, self.id, &directory, force, output)? {
+                    changes.push(format!("removed what was extracted to {directory}"));
+                }
                 situation.record.trees.retain(|tree| *tree != directory);
-                changes.push(format!("removed what was extracted to {directory}"));
             }
         }
         Ok(())
@@ -289,6 +319,7 @@ impl Present<'_> {
     fn clean_up(&self, situation: &mut Situation<'_>, changes: &mut Vec<String>) -> Result<(), Stop> {
         if situation.wanted == Wanted::There && situation.place.looks()?.is_some() {
             self.adopt(situation)?;
+            self.store.has_changed.set(true);
             situation.place.remove()?;
             Durability::Each.sync([], [&situation.place])?;
             if changes.is_empty() {
@@ -306,26 +337,22 @@ impl Present<'_> {
         if situation.record.is_empty() {
             return Ok(());
         }
-        let wanted = [Some(&self.archive.path), self.archive.extract_to.as_ref()];
-        let mut kept = Vec::new();
-        while let Some(directory) = situation.record.directories.pop() {
-            let is_needed = wanted.into_iter().flatten().any(|path| is_below(path, &directory));
-            let place = self.store.root.place(Path::new(&directory));
-            // Of directories that are gone again, nothing needs to be remembered.
-            if (is_needed || !place.remove_directory()?) && place.exists()? {
-                kept.insert(0, directory);
-            }
+        if let Some(site) = &mut situation.site {
+            site.sweep()?;
         }
-        situation.record.directories = kept;
+        if situation.record.untidy {
+            self.keep_record(situation)?;
+            self.store.remove_directories(self.id, Some(&situation.record), true)?;
+            situation.record.untidy = false;
+        }
         Ok(self.keep_record(situation)?)
     }
 
     /// After a first attempt that failed, directories that were made for it and are empty go again.
     fn retreat(&self) {
+        // Why it failed is more interesting than why they cannot be removed.
         let remembered = self.store.memory.recall::<Record>(self.id).ok().flatten();
-        for directory in remembered.iter().flat_map(|remembered| remembered.base.directories.iter().rev()) {
-            let _ = self.store.root.place(Path::new(directory)).remove_directory();
-        }
+        let _ = self.store.remove_directories(self.id, remembered.as_ref().map(|remembered| &remembered.base), false);
     }
 
     /// Looks again, as the next apply would.
@@ -333,9 +360,7 @@ impl Present<'_> {
         let situation = self.look()?;
         let mut wrong = Vec::new();
         if !situation.is_created {
-            if let Some(path) = &self.archive.creates {
-                output.warning(format!("{path} was not created"));
-            }
+            wrong.extend(self.archive.creates.iter().map(|path| format!("{path} was not created")));
             if !matches!(situation.wanted, Wanted::There | Wanted::CleanedUp) {
                 wrong.push(format!("{} is not what was downloaded", self.archive.path));
             }
@@ -361,4 +386,21 @@ impl Present<'_> {
     fn place(&self) -> Place {
         self.store.root.place(Path::new(&self.archive.path))
     }
+
+    /// The canonical path of the download.
+    fn path(&self) -> Result<String, Stop> {
+        canonical(self.store, &self.archive.path, false)
+    }
+
+    /// The canonical path of the directory that is extracted to.
+    fn tree(&self) -> Result<Option<String>, Stop> {
+        self.archive.extract_to.as_deref().map(|directory| canonical(self.store, directory, true)).transpose()
+    }
+}
+
+/// A canonical path, as text: records hold nothing else.
+fn canonical(store: &Store, path: &str, last: bool) -> Result<String, Stop> {
+    let found = store.root.canonical(Path::new(path), last)?;
+    let words = |path: std::path::PathBuf| Stop::Failed(format!("{} is not text", path.display()));
+    found.into_os_string().into_string().map_err(|path| words(path.into()))
 }

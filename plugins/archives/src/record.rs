@@ -1,14 +1,9 @@
-//! What is remembered of an archive, and where.
+//! What is remembered of an archive, and what is kept of others' files.
 
-use crate::checksum::sha256;
 use crate::download::Validators;
-use crate::known::Known;
-use holo_plugin::error::Result;
-use holo_plugin::memory::Memory;
-use holo_plugin::{Durability, Host, Image, Place, Tree, Unmanageable};
+use holo_plugin::error::PathError;
+use holo_plugin::{Durability, Image, Place, Unmanageable};
 use serde::{Deserialize, Serialize};
-use std::path::Path;
-use std::sync::Arc;
 
 /// What is remembered, from before the first change on. What was there before us lies beside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,12 +15,15 @@ pub(crate) struct Record {
     /// The download that is just taking its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) incoming: Option<Fetched>,
-    /// The directories that something was extracted to.
+    /// Where the download is, without symlinks on the way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) path: Option<String>,
+    /// The directories that something was extracted to, without symlinks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) trees: Vec<String>,
-    /// The directories that we made above those and above the path, the topmost first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) directories: Vec<String>,
+    /// Whether there may be directories that are of no use any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) untidy: bool,
 }
 
 /// A download.
@@ -55,71 +53,17 @@ impl Record {
 
     /// Whether there is anything to be put back, some day.
     pub(crate) fn is_empty(&self) -> bool {
-        *self == Record::default()
+        self.fetched().next().is_none() && self.trees.is_empty() && !self.untidy
     }
 }
 
-/// Where everything is.
-pub(crate) struct Store {
-    pub(crate) root: Arc<Tree>,
-    pub(crate) memory: Memory,
-    pub(crate) known: Known,
-    state: Arc<Tree>,
-}
-
-const KEPT: &str = "kept";
-const TREES: &str = "trees";
-const KNOWN: &str = "known";
 const TEMPORARY: &str = ".new";
-
-impl Store {
-    /// That of an entity.
-    pub(crate) fn open(host: &Host, id: &str) -> Result<Store> {
-        let state = Tree::open(host.state_dir())?;
-        let known = Known::at(state.place(&Path::new(KNOWN).join(name(id, ""))), !host.verifies());
-        Ok(Store { root: Tree::open(host.root())?, memory: Memory::open(host)?, known, state })
-    }
-
-    /// Where the list of what was extracted to a directory is.
-    pub(crate) fn manifest(&self, id: &str, directory: &str) -> Place {
-        self.state.place(&Path::new(TREES).join(name(id, directory) + ".mtree"))
-    }
-
-    /// Where what was in a directory before us is kept: there, by their paths below that directory.
-    pub(crate) fn kept(&self, id: &str, directory: &str) -> Place {
-        self.state.place(&Path::new(KEPT).join(name(id, directory)))
-    }
-
-    /// Where the file is kept that was at the path before us.
-    pub(crate) fn kept_download(&self, id: &str) -> Place {
-        self.state.place(&Path::new(KEPT).join(name(id, "")))
-    }
-
-    /// A place below another one.
-    pub(crate) fn below(&self, folder: &Place, path: &Path) -> Place {
-        self.state.place(&folder.path().join(path))
-    }
-
-    /// Removes what is kept at a place, with the folders that are empty then.
-    pub(crate) fn let_go(place: &Place) -> Result<()> {
-        if place.looks()?.is_some() {
-            place.remove_all()?;
-            Durability::Each.sync([], [place])?;
-        }
-        place.remove_empty_folders(Path::new(""));
-        Ok(())
-    }
-}
-
-fn name(id: &str, directory: &str) -> String {
-    sha256(format!("{id}\0{directory}").as_bytes()).chars().take(32).collect()
-}
 
 /// Keeps a copy of what is at a place; whoever keeps many syncs them together.
 ///
 /// # Errors
 /// If it cannot be copied.
-pub(crate) fn keep(place: &Place, kept: &Place) -> std::result::Result<(), Unmanageable> {
+pub(crate) fn keep(place: &Place, kept: &Place) -> Result<(), Unmanageable> {
     let Some(image) = Image::load(place)? else { return Ok(()) };
     kept.create_folder()?;
     let temporary = kept.temporary(TEMPORARY);
@@ -133,7 +77,7 @@ pub(crate) fn keep(place: &Place, kept: &Place) -> std::result::Result<(), Unman
 ///
 /// # Errors
 /// If that cannot be told.
-pub(crate) fn is_kept(place: &Place, kept: &Place) -> Result<bool> {
+pub(crate) fn is_kept(place: &Place, kept: &Place) -> Result<bool, PathError> {
     let image = |place| match Image::load(place) {
         Ok(image) => Ok(image),
         Err(Unmanageable::WrongType) => Ok(None),
@@ -150,7 +94,7 @@ const RESTORED: &str = ".holonew";
 ///
 /// # Errors
 /// If it cannot be copied.
-pub(crate) fn put_back(kept: &Place, place: &Place) -> std::result::Result<(), Unmanageable> {
+pub(crate) fn put_back(kept: &Place, place: &Place) -> Result<(), Unmanageable> {
     let Some(image) = Image::load(kept)? else { return Ok(()) };
     place.create_folder()?;
     let temporary = place.temporary(RESTORED);

@@ -5,19 +5,27 @@
 //! 1. The new version is extracted into a staging directory. Nothing else has been touched yet.
 //! 2. What was there before us, and is about to be replaced, is kept.
 //! 3. The manifest lists what may be there from now on: the old version and the new one. Whoever finds a file that is either, or is what was
-//!    kept, knows that it is no person's work.
+//!    kept, knows that it is no person's work. Directories that are going to be made are listed, and what was an orphan's until now is
+//!    taken off the orphan's manifest.
 //! 4. Files are moved into place one by one, each in one step; then those go that the new version does not have.
-//! 5. The manifest lists the new version alone.
+//! 5. The manifest lists the new version alone, and of what went that something is still kept; then that goes too.
+//!
+//! Several archives may be extracted to one directory, or one to a directory in another's: each path is on the manifest of one of them, but
+//! for directories, which go with the last that has them.
 
 mod plan;
 
 use crate::made::Made;
 use crate::manifest::Manifest;
-use crate::record::{Store, is_kept, keep, put_back};
+use crate::owners::Owners;
+use crate::record::{Record, is_kept, keep, put_back};
+use crate::stop::Stop;
+use crate::store::Store;
 use holo_plugin::error::PathError;
+use holo_plugin::memory::Remembered;
 use holo_plugin::{Durability, Kind, Looks, Place, Tree, Unmanageable};
 use plan::Plan;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,8 +35,8 @@ pub(crate) struct Site<'a> {
     /// The directory, if it exists.
     directory: Option<Arc<Tree>>,
     place: Place,
+    id: String,
     manifest_place: Place,
-    kept: Place,
     pub(crate) manifest: Option<Manifest>,
     staging_name: String,
 }
@@ -64,6 +72,15 @@ impl From<PathError> for Refusal {
     }
 }
 
+impl From<Stop> for Refusal {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Failed(problem) => Refusal::Failed(problem),
+            Stop::NeedsForce(_) => Refusal::NeedsForce(Vec::new()),
+        }
+    }
+}
+
 impl From<Unmanageable> for Refusal {
     fn from(error: Unmanageable) -> Self {
         Refusal::Failed(error.to_string())
@@ -71,14 +88,15 @@ impl From<Unmanageable> for Refusal {
 }
 
 impl<'a> Site<'a> {
-    pub(crate) fn open(store: &'a Store, id: &str, directory: &str) -> Result<Site<'a>, PathError> {
-        let place = store.root.place(Path::new(directory)).followed()?;
+    /// The directory with this canonical path.
+    pub(crate) fn open(store: &'a Store, id: &str, directory: &Path) -> Result<Site<'a>, PathError> {
+        let place = store.root.place(directory);
         let manifest_place = store.manifest(id, directory);
         let manifest = Manifest::load(&manifest_place)?;
         let name: String = crate::checksum::sha256(id.as_bytes()).chars().take(16).collect();
         let staging_name = format!(".holo-{name}");
-        let kept = store.kept(id, directory);
-        let mut site = Site { store, directory: None, place, manifest_place, kept, manifest, staging_name };
+        let id = id.to_owned();
+        let mut site = Site { store, directory: None, place, id, manifest_place, manifest, staging_name };
         site.enter()?;
         Ok(site)
     }
@@ -86,7 +104,8 @@ impl<'a> Site<'a> {
     /// Opens the directory if it exists by now.
     pub(crate) fn enter(&mut self) -> Result<(), PathError> {
         let is_top = self.place.path().as_os_str().is_empty();
-        if self.directory.is_none() && (is_top || self.place.exists()?) {
+        let is_there = || self.place.looks().map(|looks| looks.is_some_and(|looks| looks.kind == Kind::Directory));
+        if self.directory.is_none() && (is_top || is_there()?) {
             self.directory = Some(self.place.as_tree()?);
         }
         Ok(())
@@ -127,8 +146,18 @@ impl<'a> Site<'a> {
         Ok(self.is_unfinished() && is_kept(place, &self.kept_at(path))?)
     }
 
+    /// The canonical path of something in the directory.
+    fn full(&self, path: &Path) -> PathBuf {
+        Path::new("/").join(self.place.path()).join(path)
+    }
+
     fn kept_at(&self, path: &Path) -> Place {
-        self.store.below(&self.kept, path)
+        self.store.kept(&self.full(path))
+    }
+
+    /// What the other archives have in the directory.
+    fn owners(&self) -> Result<Owners, Refusal> {
+        Ok(Owners::in_tree(self.store, &self.id, &self.full(Path::new("")))?)
     }
 
     /// An empty directory on the file system of the one that is extracted to; whatever an earlier run has left there is removed.
@@ -170,15 +199,21 @@ impl<'a> Site<'a> {
         self.staging_place()?.remove_all()
     }
 
-    /// Puts a version into place; none is that everything goes that we made.
+    /// Puts a version into place; none is that everything goes that we made. The orphans that something was taken over from.
     ///
     /// # Errors
-    /// If a person's work would be lost and `force` is not given, or something fails. Then, unless files were being moved already, nothing
-    /// has been touched.
-    pub(crate) fn install(&mut self, staged: Option<&Staged>, recipe: &str, force: bool) -> Result<(), Refusal> {
+    /// If a person's work would be lost and `force` is not given, another archive has brought the same, or something fails. Then, unless
+    /// files were being moved already, nothing has been touched.
+    pub(crate) fn install(
+        &mut self,
+        staged: Option<&Staged>,
+        recipe: &str,
+        force: bool,
+    ) -> Result<BTreeSet<String>, Refusal> {
         let none = BTreeMap::new();
         let wanted = staged.map_or(&none, |staged| &staged.made);
-        let plan = self.plan(wanted)?;
+        let owners = self.owners()?;
+        let plan = self.plan(wanted, &owners)?;
         if !force && !plan.losses.is_empty() {
             return Err(Refusal::NeedsForce(plan.losses));
         }
@@ -186,37 +221,123 @@ impl<'a> Site<'a> {
         let old = self.manifest.take().unwrap_or_default();
         let mut union = old.clone();
         union.unfinished = true;
-        for (path, made) in &plan.made {
+        union.leaving = old.made.keys().filter(|path| !wanted.contains_key(*path)).cloned().collect();
+        let orphaned = plan.orphaned.iter().map(|(path, (_, states))| (path, &states[..]));
+        let made = plan.made.iter().map(|(path, made)| (path, std::slice::from_ref(made)));
+        for (path, new) in orphaned.chain(made) {
             let states = union.made.entry(path.clone()).or_default();
-            if !states.contains(made) {
-                states.push(made.clone());
+            for made in new {
+                if !states.contains(made) {
+                    states.push(made.clone());
+                }
             }
         }
         union.save(&self.manifest_place)?;
         self.manifest = Some(union);
+        self.claim(&plan)?;
+        let orphans = self.take_from_orphans(&plan)?;
+        self.store.has_changed.set(true);
         if let Some(directory) = self.directory.clone() {
             self.carry_out(&plan, &directory, staged)?;
         }
         if let Some(staged) = staged {
             staged.place.remove_all()?;
         }
-        self.finish(plan, recipe, staged.is_some())?;
-        Ok(())
+        self.finish(plan, recipe, staged.is_some(), &owners)?;
+        Ok(orphans)
+    }
+
+    /// Has everything taken away that was extracted; whether there was anything.
+    ///
+    /// # Errors
+    /// As [`Site::install`]; also if what was there before cannot be put back, as the directory is somewhere else by now.
+    pub(crate) fn remove(&mut self, force: bool) -> Result<bool, Refusal> {
+        if self.manifest.is_none() {
+            // Whoever was killed may have left empty folders.
+            Store::remove(&self.manifest_place)?;
+            self.kept_at(Path::new("x")).remove_empty_folders(Path::new(""));
+            return Ok(false);
+        }
+        let here = self.full(Path::new(""));
+        let is_elsewhere = self.store.root.canonical(&here, true)? != here;
+        if is_elsewhere || (self.directory.is_none() && self.place.exists()?) {
+            if self.keeps_anything()? {
+                let words = "is no directory any more, or behind a symlink: what was there before cannot be put back";
+                return Err(Refusal::Failed(format!("{} {words}", self.place.shown().display())));
+            }
+            self.directory = None;
+        } else if self.directory.is_none() && self.keeps_anything()? {
+            self.place.create_folder()?;
+            self.place.create_directory(0o755)?;
+            self.enter()?;
+        }
+        self.install(None, "", force)?;
+        Ok(true)
+    }
+
+    fn keeps_anything(&self) -> Result<bool, PathError> {
+        for path in self.manifest.iter().flat_map(|manifest| manifest.made.keys()) {
+            if self.kept_at(path).exists()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// What of a person's would be lost if everything went that we made.
     pub(crate) fn losses_of_removal(&self) -> Result<Vec<PathBuf>, Refusal> {
-        Ok(self.plan(&BTreeMap::new())?.losses)
+        Ok(self.plan(&BTreeMap::new(), &self.owners()?)?.losses)
+    }
+
+    /// Takes note of directories. They are on the manifest already: whoever removes those that nobody needs leaves them.
+    fn claim(&self, plan: &Plan) -> Result<(), Refusal> {
+        let _alone = self.store.shared.directories();
+        Ok(self.store.claim_directories(plan.directories.iter().map(|path| self.full(path)))?)
+    }
+
+    /// Takes what is ours from now on off the manifests of orphans, lest they take it away.
+    fn take_from_orphans(&self, plan: &Plan) -> Result<BTreeSet<String>, Refusal> {
+        let ids: BTreeSet<String> = plan.orphaned.values().flat_map(|(ids, _)| ids).cloned().collect();
+        for id in &ids {
+            let Some(orphan): Option<Remembered<Record>> = self.store.memory.recall(id)? else { continue };
+            let here = self.full(Path::new(""));
+            for tree in orphan.base.trees.iter().map(Path::new).filter(|tree| *id != self.id || *tree != here) {
+                let place = self.store.manifest(id, tree);
+                let Some(mut manifest) = Manifest::load(&place)? else { continue };
+                let before = manifest.made.len();
+                manifest.made.retain(|path, _| {
+                    let full = tree.join(path);
+                    let path = full.strip_prefix(&here);
+                    !path.is_ok_and(|path| plan.orphaned.get(path).is_some_and(|(ids, _)| ids.contains(id)))
+                });
+                if manifest.made.len() < before {
+                    manifest.save(&place)?;
+                }
+            }
+        }
+        Ok(ids)
     }
 
     fn keep_bases(&self, plan: &Plan) -> Result<(), Refusal> {
         let Some(directory) = &self.directory else { return Ok(()) };
+        if self.store.has_kept()? {
+            // Whoever was killed may have kept something, and not come to bringing anything.
+            for path in plan.made.keys().filter(|path| !self.is_known(path) && !plan.foreign.contains(path)) {
+                if !plan.orphaned.contains_key(path) {
+                    self.store.let_go(&self.full(path))?;
+                }
+            }
+        }
         for path in &plan.foreign {
             keep(&directory.place(path), &self.kept_at(path))?;
         }
         let kept: Vec<Place> = plan.foreign.iter().map(|path| self.kept_at(path)).collect();
         Durability::of(kept.len()).sync([], &kept)?;
         Ok(())
+    }
+
+    fn is_known(&self, path: &Path) -> bool {
+        self.manifest.as_ref().is_some_and(|manifest| manifest.made.contains_key(path))
     }
 
     /// Step 4.
@@ -260,7 +381,17 @@ impl<'a> Site<'a> {
         let left: Vec<&Place> = left.iter().filter(|place| place.exists().unwrap_or(false)).collect();
         Durability::of(left.len()).sync([], left)?;
         for path in &plan.gone_directories {
-            directory.place(path).remove_directory()?;
+            let (place, kept) = (directory.place(path), self.kept_at(path));
+            let is_gone = place.remove_directory()?;
+            // A directory of ours may stand where a file was before.
+            if kept.exists()? {
+                if !is_gone {
+                    let words = "is a directory that is not empty: what was there before cannot be put back";
+                    return Err(Refusal::Failed(format!("{} {words}", place.shown().display())));
+                }
+                put_back(&kept, &place)?;
+                Durability::Each.sync([], [&place])?;
+            }
         }
         Ok(())
     }
@@ -277,60 +408,50 @@ impl<'a> Site<'a> {
     }
 
     /// Step 5.
-    fn finish(&mut self, plan: Plan, recipe: &str, is_version: bool) -> Result<(), Refusal> {
-        let mut made: BTreeMap<PathBuf, Vec<Made>> =
-            plan.made.into_iter().map(|(path, made)| (path, vec![made])).collect();
+    fn finish(&mut self, plan: Plan, recipe: &str, is_version: bool, owners: &Owners) -> Result<(), Refusal> {
+        let made: BTreeMap<PathBuf, Vec<Made>> = plan.made.into_iter().map(|(path, made)| (path, vec![made])).collect();
         if let Some(directory) = &self.directory {
             Durability::Each.sync([], [&directory.place(Path::new("x"))])?;
-            // Directories that somebody has put something into are still ours, to be removed when they are empty.
-            for path in &plan.gone_directories {
-                if let Some(states) = self.manifest.as_ref().and_then(|manifest| manifest.made.get(path))
-                    && directory.place(path).looks()?.is_some_and(|looks| looks.kind == Kind::Directory)
+        }
+        // Those that a killed run has not come to removing, too.
+        let earlier = self.manifest.iter().flat_map(|manifest| &manifest.dropped);
+        let mut dropped: Vec<PathBuf> = earlier.filter(|path| !made.contains_key(*path)).cloned().collect();
+        if self.store.has_kept()? {
+            for path in self.manifest.iter().flat_map(|manifest| manifest.made.keys()) {
+                // What another archive has brought there by now is in the place of what is kept.
+                if !made.contains_key(path)
+                    && !dropped.contains(path)
+                    && !owners.has(&self.full(path))
+                    && self.kept_at(path).exists()?
                 {
-                    made.insert(
-                        path.clone(),
-                        states.iter().filter(|made| made.is_directory()).take(1).cloned().collect(),
-                    );
+                    dropped.push(path.clone());
                 }
             }
         }
-        if is_version {
-            let manifest = Manifest { recipe: recipe.to_owned(), unfinished: false, made };
+        if is_version || !dropped.is_empty() {
+            let manifest = Manifest { recipe: recipe.to_owned(), made, dropped, ..Manifest::default() };
             manifest.save(&self.manifest_place)?;
             self.manifest = Some(manifest);
             self.sweep()?;
-        } else {
-            Store::let_go(&self.manifest_place)?;
+        }
+        if !is_version {
+            Store::remove(&self.manifest_place)?;
             self.manifest = None;
-            Store::let_go(&self.kept)?;
         }
         Ok(())
     }
 
-    /// Removes what is kept and was put back.
-    pub(crate) fn sweep(&self) -> Result<(), PathError> {
-        if self.is_unfinished() || !self.kept.exists()? {
+    /// Removes what is kept and was put back. What is on the manifest is ours alone from here on.
+    pub(crate) fn sweep(&mut self) -> Result<(), PathError> {
+        let is_swept = |manifest: &Manifest| manifest.dropped.is_empty() && manifest.leaving.is_empty();
+        let Some(manifest) = self.manifest.as_mut().filter(|manifest| !manifest.unfinished && !is_swept(manifest))
+        else {
             return Ok(());
-        }
-        let made = self.manifest.as_ref().map(|manifest| &manifest.made);
-        let mut open = vec![PathBuf::new()];
-        while let Some(folder) = open.pop() {
-            let inside = self.kept_at(&folder.join("x"));
-            let names = inside.siblings()?;
-            if names.is_empty() {
-                inside.remove_empty_folders(Path::new(""));
-            }
-            for name in names {
-                let path = folder.join(name);
-                let kept = self.kept_at(&path);
-                if kept.looks()?.is_some_and(|looks| looks.kind == Kind::Directory) {
-                    open.push(path);
-                } else if made.is_none_or(|made| !made.contains_key(&path)) {
-                    Store::let_go(&kept)?;
-                }
-            }
-        }
-        Ok(())
+        };
+        manifest.leaving.clear();
+        let dropped = std::mem::take(&mut manifest.dropped);
+        dropped.iter().try_for_each(|path| self.store.let_go(&self.full(path)))?;
+        self.manifest.iter().try_for_each(|manifest| manifest.save(&self.manifest_place))
     }
 }
 

@@ -23,7 +23,7 @@ struct Story {
     before: fn(&ScratchRoot, &Server),
 }
 
-const STORIES: [Story; 7] = [
+const STORIES: [Story; 11] = [
     Story { name: "the first version, over a person's files", before: first },
     Story { name: "the first version, from a server", before: served },
     Story { name: "an upgrade", before: upgrade },
@@ -31,6 +31,10 @@ const STORIES: [Story; 7] = [
     Story { name: "another directory", before: moved },
     Story { name: "absent", before: absent },
     Story { name: "scrubbing", before: scrubbed },
+    Story { name: "another definition of the same directory", before: renamed },
+    Story { name: "two definitions instead of one", before: split },
+    Story { name: "scrubbing what shares a directory", before: sharing },
+    Story { name: "a directory where a file was, and scrubbing", before: turned },
 ];
 
 const FILE: &str = "url = \"file:///usr/share/app\"\nextract_to = \"/opt/app\"\nstrip_components = 1";
@@ -105,6 +109,45 @@ fn absent(root: &ScratchRoot, server: &Server) {
 
 fn scrubbed(root: &ScratchRoot, server: &Server) {
     applied(root, server);
+    fs::remove_file(root.join("usr/share/holo/archives/10-test.toml")).unwrap();
+}
+
+/// The definition gets another ID, which comes after the old one.
+fn renamed(root: &ScratchRoot, server: &Server) {
+    applied(root, server);
+    root.write("srv/other/x", "");
+    root.write("usr/share/holo/archives/10-test.toml", format!("[[archive]]\npath = \"/srv/x.tar\"\n{FILE}\n"));
+}
+
+/// What one archive has brought is brought by two, at the same time.
+fn split(root: &ScratchRoot, server: &Server) {
+    applied(root, server);
+    let part = |name: &str, text: &str| {
+        let more = format!("url = \"file:///usr/share/{name}\"\nextract_to = \"/opt/app\"");
+        root.write(format!("usr/share/{name}"), text);
+        format!("[[archive]]\npath = \"/srv/{name}.tar\"\n{more}\n")
+    };
+    let two = [part("a", ""), part("x", "")].concat();
+    root.write("usr/share/a", Tar::new().file("etc/app.conf", "one\n").end());
+    root.write("usr/share/x", Tar::new().file("turns", "two\n").end());
+    root.write("usr/share/holo/archives/10-test.toml", two);
+}
+
+/// Of two archives in one directory, one goes.
+fn sharing(root: &ScratchRoot, server: &Server) {
+    root.write("usr/share/other", Tar::new().file("bin/other", "one\n").file("mine/x", "one\n").end());
+    let other =
+        "[[archive]]\npath = \"/srv/other.tar\"\nurl = \"file:///usr/share/other\"\nextract_to = \"/opt/app\"\n";
+    root.write("usr/share/holo/archives/20-other.toml", other);
+    applied(root, server);
+    fs::remove_file(root.join("usr/share/holo/archives/10-test.toml")).unwrap();
+}
+
+/// A person's file is where a directory of ours is.
+fn turned(root: &ScratchRoot, server: &Server) {
+    root.write("opt/app/turns", "a person's\n");
+    upgrade(root, server);
+    assert!(root.holo(&["apply"]).success());
     fs::remove_file(root.join("usr/share/holo/archives/10-test.toml")).unwrap();
 }
 

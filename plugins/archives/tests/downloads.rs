@@ -462,3 +462,92 @@ fn directories_that_were_made_go_again() {
     apply(&root);
     assert!(!root.exists("new"));
 }
+
+#[test]
+fn a_mirror_gets_no_secrets_of_another_server() {
+    let mirror = Server::new(|_| Reply::of(BODY));
+    let server = Server::new(|_| Reply::new(404));
+    let with_own = mirror.url("/own").replace("http://", "http://mirror:its-own@");
+    let same = server.url("/same");
+    let root = root(&format!(
+        "url = {:?}\nmirrors = [{same:?}, {:?}]\nusername = \"fred\"\npassword = \"secret\"\nheaders = {{ X-Token = \"secret\" }}",
+        server.url("/a"),
+        mirror.url("/a")
+    ));
+    apply(&root);
+    define(
+        &root,
+        &format!("url = {:?}\nmirrors = [{with_own:?}]\nheaders = {{ X-Token = \"secret\" }}", server.url("/b")),
+    );
+    apply(&root);
+    // What the first URL names is asked with everything, the mirror that is the same server as well.
+    assert_eq!(server.asked().len(), 3);
+    assert!(server.asked().iter().all(|asked| asked.header("x-token") == Some("secret")));
+    assert!(server.asked().iter().take(2).all(|asked| asked.header("authorization").is_some()));
+    let asked = mirror.asked();
+    assert_eq!(asked.len(), 2);
+    assert!(asked.iter().all(|asked| asked.header("x-token").is_none()), "{asked:?}");
+    assert_eq!(asked[0].header("authorization"), None);
+    assert_eq!(asked[1].header("authorization"), Some("Basic bWlycm9yOml0cy1vd24="), "but what its own URL says");
+}
+
+#[test]
+fn a_download_has_a_bound() {
+    // It is not even begun if it is announced, and ended if it is not.
+    let announced = Server::new(|_| Reply::of(vec![b'x'; 100_000]));
+    let root = root(&format!("url = {:?}\nmax_size = 50000", announced.url("/a")));
+    fails(&root, "it has more than 50000 bytes");
+    assert!(!root.exists("srv/app.tar") && !root.exists("srv/app.tar.holopart"));
+    let silent = Server::new(|_| Reply::of(vec![b'x'; 100_000]).without_length());
+    define(&root, &format!("url = {:?}\nmax_size = 50000", silent.url("/a")));
+    fails(&root, "it has more than 50000 bytes");
+    assert_eq!((announced.asked().len(), silent.asked().len()), (1, 1), "it is not tried again");
+    root.write("usr/share/large", vec![b'x'; 100_000]);
+    define(&root, "url = \"file:///usr/share/large\"\nmax_size = 50000");
+    fails(&root, "it has more than 50000 bytes");
+    define(&root, "url = \"file:///usr/share/large\"\nmax_size = 100000");
+    apply(&root);
+}
+
+#[test]
+fn nothing_is_left_of_a_download_that_never_began() {
+    let root = root(&format!("url = \"http://127.0.0.1:{}/a\"\nchecksum = {:?}", closed_port(), sha256(BODY)));
+    fails(&root, "cannot download");
+    assert!(!root.exists("srv/app.tar.holopart"), "{}", root.dump());
+}
+
+#[test]
+fn a_check_knows_of_a_file_that_changed_and_says_what_it_does_not_know() {
+    let root = root("url = \"file:///usr/share/app\"").file("usr/share/app", "one");
+    apply(&root);
+    settled(&root);
+    assert_eq!(root.holo(&["check"]).status, Some(0));
+    root.write("usr/share/app", "two");
+    let check = root.holo(&["check"]);
+    assert_eq!(check.status, Some(3), "{check}");
+    assert!(check.stdout_lossy().contains("would download file:///usr/share/app"), "{check}");
+
+    let etag = Arc::new(Mutex::new("\"1\""));
+    let served = Arc::clone(&etag);
+    let server = Server::new(move |asked| {
+        let etag = *served.lock().unwrap();
+        if asked.header("if-none-match") == Some(etag) { Reply::new(304) } else { Reply::of(BODY).header("ETag", etag) }
+    });
+    let url = server.url("/a");
+    define(&root, &format!("url = {url:?}"));
+    apply(&root);
+    let check = root.holo(&["check"]);
+    assert_eq!(check.status, Some(3), "only the server could tell: {check}");
+    assert!(!check.stdout_lossy().contains("would"), "{check}");
+    assert_eq!(server.asked().len(), 1, "which is not asked");
+    define(&root, &format!("url = {url:?}\nonline = true"));
+    assert_eq!(root.holo(&["check"]).status, Some(0));
+    *etag.lock().unwrap() = "\"2\"";
+    let before = root.dump();
+    let check = root.holo(&["check"]);
+    assert_eq!(check.status, Some(3), "{check}");
+    assert!(check.stdout_lossy().contains("would download http://"), "{check}");
+    assert_eq!(root.dump(), before, "a check changes nothing");
+    define(&root, &format!("url = {url:?}\nchecksum = {:?}", sha256(BODY)));
+    assert_eq!(root.holo(&["check"]).status, Some(0), "a checksum settles it");
+}

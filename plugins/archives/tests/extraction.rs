@@ -365,8 +365,10 @@ fn what_is_created_is_left_alone() {
     settled(&root);
     fs::remove_file(root.join("opt/app/app-1/bin/app")).unwrap();
     let run = root.holo(&["apply", "--force"]);
-    assert_eq!(run.status, Some(0), "{run}");
-    assert!(run.stderr_lossy().contains("/opt/app/app-1/bin/app was not created"), "{run}");
+    assert_eq!(run.status, Some(1), "{run}");
+    assert!(run.stderr_lossy().contains("!! /opt/app/app-1/bin/app was not created"), "{run}");
+    let check = root.holo(&["check"]);
+    assert_eq!(check.status, Some(1), "the definition is wrong, which is said as long as it is: {check}");
     define(&root, &format!("{DEFINITION}\ncreates = \"/opt/app/app-2/bin/app\""));
     apply(&root);
     settled(&root);

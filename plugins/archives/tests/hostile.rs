@@ -268,3 +268,20 @@ fn archives_of_the_systems_own_tools() {
         settled(&root);
     }
 }
+
+#[test]
+fn a_sparse_file_in_pax_format_is_refused_by_name() {
+    let record = |key: &str, value: &str| {
+        // A record begins with its own length, in three digits here.
+        let rest = format!(" {key}={value}\n");
+        format!("{}{rest}", rest.len() + if rest.len() + 2 < 100 { 2 } else { 3 })
+    };
+    let headers = [
+        record("GNU.sparse.major", "1"),
+        record("GNU.sparse.minor", "0"),
+        record("GNU.sparse.name", "disk.img"),
+        record("GNU.sparse.realsize", "1048576"),
+    ];
+    let tar = Tar::new().pax(headers.concat()).file("GNUSparseFile.0/disk.img", "1\n0\n512\n");
+    refused(&tar.end(), "\"disk.img\": it is a sparse file in PAX format");
+}

@@ -65,11 +65,7 @@ impl OwnDirectories {
     ///
     /// # Errors
     /// If one cannot be looked at, or the list cannot be written.
-    pub fn remove_empty(
-        &mut self,
-        place: impl Fn(&Path) -> Place,
-        among: Option<&BTreeSet<PathBuf>>,
-    ) -> Result<()> {
+    pub fn remove_empty(&mut self, place: impl Fn(&Path) -> Place, among: Option<&BTreeSet<PathBuf>>) -> Result<()> {
         let mut gone = Vec::new();
         for path in self.paths.iter().rev() {
             let own = path.to_path_lossy();

@@ -72,6 +72,8 @@ pub(super) struct Client<'a> {
     request: &'a Request<'a>,
     address: &'a Address,
     credentials: Option<Credentials>,
+    /// Whether headers, user and password of the definition are meant for this address.
+    is_meant: bool,
     agent: Agent,
 }
 
@@ -95,8 +97,11 @@ impl<'a> Client<'a> {
             .timeout_per_read(Some(request.timeouts.stall))
             .max_idle_connections(0)
             .build();
-        let credentials = address.credentials().or_else(|| request.credentials.clone());
-        Ok(Client { request, address, credentials, agent: config.new_agent() })
+        // They are for whom the URL names; a mirror is somebody else, and gets what its own URL says.
+        let first = request.addresses.iter().find(|address| address.file().is_none());
+        let is_meant = first.is_none_or(|first| first.is_same_server(address));
+        let credentials = address.credentials().or_else(|| request.credentials.clone().filter(|_| is_meant));
+        Ok(Client { request, address, credentials, is_meant, agent: config.new_agent() })
     }
 
     /// Asks for everything from an offset on, if what it is the rest of has not changed since.
@@ -123,7 +128,7 @@ impl<'a> Client<'a> {
     ) -> Result<ureq::http::Response<Body>, Failure> {
         let mut builder = self.agent.get(address.request());
         if self.address.is_same_server(address) {
-            for (name, value) in &self.request.headers {
+            for (name, value) in self.request.headers.iter().filter(|_| self.is_meant) {
                 builder = builder.header(name, value);
             }
             if let Some(Credentials { username, password }) = &self.credentials {
@@ -173,6 +178,10 @@ impl<'a> Client<'a> {
             _ if status.is_server_error() => return Err(Failure::Transient(format!("the server says {status}"))),
             _ => return Err(Failure::Permanent(format!("the server says {status}"))),
         };
+        // The length that is announced is not even begun if it is too much.
+        if let Some(total) = total {
+            super::check_size(total, self.request.max_size).map_err(Failure::Permanent)?;
+        }
         let reader = Box::new(response.into_body().into_reader());
         Ok(Answer::Body(Content { start, total, validators, reader }))
     }

@@ -88,6 +88,6 @@ impl Part {
     }
 
     pub(super) fn into_whole(self, sums: Sums, validators: Validators) -> Download {
-        Download::Whole(Whole { place: self.place, file: self.file, sums, validators })
+        Download::Whole(Whole { place: self.place, file: self.file, sums, validators, copied_from: None })
     }
 }

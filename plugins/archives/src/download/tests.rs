@@ -31,6 +31,7 @@ fn hasty(url: &str) -> (Result<Vec<u8>, String>, String) {
         checksum: None,
         earlier: None,
         sums: &sums,
+        max_size: u64::MAX,
         deadline: None,
         timeouts: Timeouts {
             connect: soon,

@@ -26,6 +26,11 @@ pub(super) fn read(unpacked: impl Read, staging: &mut Staging<'_, '_>) -> Result
 }
 
 fn take(entry: &mut tar::Entry<'_, impl Read>, staging: &mut Staging<'_, '_>) -> Result<(), String> {
+    if let Some(name) = sparse_name(entry).map_err(|error| format!("cannot read it: {}", reason(&error)))? {
+        // Its name and its content are in the headers and in a map that stands before the content.
+        let words = "it is a sparse file in PAX format, which is not supported; tar --format=gnu makes another";
+        return Err(at(&name, words));
+    }
     let name = entry.path_bytes().into_owned();
     let failed = |error: io::Error| at(&name, reason(&error));
     let kind = entry.header().entry_type();
@@ -58,4 +63,23 @@ fn take(entry: &mut tar::Entry<'_, impl Read>, staging: &mut Staging<'_, '_>) ->
         EntryType::Char | EntryType::Block | EntryType::Fifo => Err(at(&name, "it is a device or a FIFO")),
         other => Err(at(&name, format!("it is of the unknown type {:?}", char::from(other.as_byte())))),
     }
+}
+
+/// What PAX headers with a map of a sparse file begin with.
+const SPARSE: &[u8] = b"GNU.sparse.";
+
+/// The name of an entry if it is a sparse file as PAX headers have it.
+fn sparse_name(entry: &mut tar::Entry<'_, impl Read>) -> io::Result<Option<Vec<u8>>> {
+    let own_name = entry.path_bytes().into_owned();
+    let Some(extensions) = entry.pax_extensions()? else { return Ok(None) };
+    let mut found = None;
+    for extension in extensions {
+        let extension = extension?;
+        if extension.key_bytes() == b"GNU.sparse.name" {
+            found = Some(extension.value_bytes().to_vec());
+        } else if extension.key_bytes().starts_with(SPARSE) {
+            found.get_or_insert_with(|| own_name.clone());
+        }
+    }
+    Ok(found)
 }

@@ -2,11 +2,13 @@
 
 use super::Present;
 use super::look::{Current, Situation, Wanted};
-use crate::address::Credentials;
+use crate::address::{Address, Credentials};
 use crate::download::{self, Download, Earlier, Request, Timeouts, Validators, Whole};
 use crate::made::Owner;
+use crate::owners::{Owners, brought_by_both};
 use crate::record::{Fetched, keep};
 use crate::stop::Stop;
+use crate::store::Store;
 use holo_plugin::error::reason;
 use holo_plugin::{Durability, Output, settle};
 use std::fs::File;
@@ -54,6 +56,9 @@ impl Present<'_> {
             },
             Wanted::Download | Wanted::Changed => {
                 self.prepare(situation)?;
+                if let Some(whole) = self.download_of_predecessor(situation, output)? {
+                    return self.put(whole, situation, changes).map(Some);
+                }
                 match self.download(None, situation, output).map_err(Stop::Failed)? {
                     Download::Whole(whole) => self.put(whole, situation, changes).map(Some),
                     Download::Unmodified => {
@@ -78,8 +83,10 @@ impl Present<'_> {
         let known = (is_file || !known.validators.is_empty()).then_some(known);
         match self.download(known, situation, output) {
             Ok(Download::Unmodified) => Ok(None),
-            Ok(Download::Whole(whole)) if whole.sums.sha256 == sha256 && situation.wanted == Wanted::There => {
-                // The same under another name.
+            Ok(Download::Whole(whole))
+                if whole.sums.sha256 == sha256 && matches!(situation.wanted, Wanted::There | Wanted::CleanedUp) =>
+            {
+                // The same under another name, or from a server that does not say that it is the same.
                 whole.place.remove()?;
                 if let Some(ours) = &mut situation.record.download {
                     ours.validators = whole.validators;
@@ -101,18 +108,49 @@ impl Present<'_> {
         output: &mut Output<'_>,
     ) -> Result<Download, String> {
         let addresses = self.archive.addresses();
+        let request = self.request(known, &addresses)?;
+        download::download(&request, &situation.place, self.host, output)
+    }
+
+    /// What is asked for at some addresses.
+    pub(super) fn request<'r>(
+        &'r self,
+        known: Option<Earlier>,
+        addresses: &'r [Address],
+    ) -> Result<Request<'r>, String> {
         let headers = self.archive.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-        let request = Request {
-            addresses: &addresses,
+        Ok(Request {
+            addresses,
             headers,
             credentials: self.credentials()?,
             checksum: self.archive.checksum(),
             earlier: known,
             sums: &self.store.known,
-            deadline: self.timeout.map(|timeout| Instant::now() + timeout),
+            max_size: self.archive.max_size.unwrap_or(download::MAX_SIZE),
+            deadline: Instant::now().checked_add(self.timeout.unwrap_or(download::TIME_LIMIT)),
             timeouts: Timeouts::default(),
+        })
+    }
+
+    /// What a check can tell of the source: whether there is something new; nothing if only the server knows, which is not asked.
+    pub(super) fn has_source_changed(&self, situation: &Situation<'_>) -> Result<Option<bool>, Stop> {
+        let is_there = matches!(situation.wanted, Wanted::There | Wanted::CleanedUp);
+        let Some(known) = situation.ours().filter(|_| is_there && self.archive.checksum.is_none()) else {
+            return Ok(Some(false));
         };
-        download::download(&request, &situation.place, self.host, output)
+        let addresses = self.archive.addresses();
+        let is_file = addresses.first().is_some_and(|address| address.file().is_some());
+        // As when it is applied: without a word of when it was changed, it is downloaded once.
+        if known.validators.is_empty() && !is_file {
+            return Ok(Some(false));
+        }
+        if !is_file && !self.archive.online {
+            return Ok(None);
+        }
+        let earlier = Earlier { sha256: known.sha256.clone(), validators: known.validators.clone() };
+        let request = self.request(Some(earlier), &addresses).map_err(Stop::Failed)?;
+        // That nobody answers is no reason to fail when it is applied, either.
+        Ok(download::is_unmodified(&request, self.host).ok().map(|is_unmodified| !is_unmodified))
     }
 
     fn credentials(&self) -> Result<Option<Credentials>, String> {
@@ -136,12 +174,15 @@ impl Present<'_> {
 
     /// Puts a download into its place.
     fn put(&self, mut whole: Whole, situation: &mut Situation<'_>, changes: &mut Vec<String>) -> Result<AtHand, Stop> {
+        self.store.shared.turns.wait(self.id);
+        self.refuse_what_others_bring()?;
         let Owner { uid, gid } = self.owner().map_err(Stop::Failed)?;
         settle(&whole.file, &whole.place.shown(), uid, gid, self.archive.mode())?;
         Durability::Each.sync([&whole.place], [])?;
         self.keep_base(situation)?;
         situation.record.incoming = Some(self.fetched(&whole));
         self.keep_record(situation)?;
+        self.store.has_changed.set(true);
         whole.place.rename_to(&situation.place)?;
         Durability::Each.sync([], [&situation.place])?;
         situation.wanted = Wanted::There;
@@ -149,19 +190,37 @@ impl Present<'_> {
         let at_hand = AtHand { file: whole.file.try_clone()?, sha256: whole.sums.sha256.clone() };
         let looks = situation.place.looks()?;
         situation.current = looks.map(|looks| Current { file: whole.file, sums: whole.sums, looks });
-        if let Some(address) = self.archive.addresses().first() {
-            changes.push(format!("downloaded {address}"));
-        }
+        changes.push(match (&whole.copied_from, self.archive.addresses().first()) {
+            (Some(path), _) => format!("copied {} from {path}", self.archive.path),
+            (None, Some(address)) => format!("downloaded {address}"),
+            (None, None) => format!("downloaded {}", self.archive.path),
+        });
         Ok(at_hand)
+    }
+
+    /// Another archive may have brought something to the path of the download.
+    fn refuse_what_others_bring(&self) -> Result<(), Stop> {
+        let path = self.path()?;
+        let owners = Owners::below(self.store, self.id, Path::new(&path))?;
+        match owners.in_the_way(Path::new(&path), false) {
+            Some(other) => Err(Stop::Failed(brought_by_both(Path::new(&path), other, self.id))),
+            None => Ok(()),
+        }
     }
 
     /// Keeps what is at the path, if it is not ours.
     pub(super) fn keep_base(&self, situation: &Situation<'_>) -> Result<(), Stop> {
         let is_first = situation.record.fetched().next().is_none();
-        let kept = self.store.kept_download(self.id);
-        if is_first && situation.place.looks()?.is_some() {
+        let kept = self.store.kept(Path::new(&self.path()?));
+        if !is_first {
+            return Ok(());
+        }
+        if situation.place.looks()?.is_some() {
             keep(&situation.place, &kept)?;
             Durability::Each.sync([], [&kept])?;
+        } else {
+            // Whoever was killed may have kept what was there then.
+            Store::remove(&kept)?;
         }
         Ok(())
     }

@@ -63,7 +63,13 @@ impl<'a> Present<'a> {
         let stored = remembered.map(|remembered| remembered.base);
         let record = stored.clone().unwrap_or_default();
         let directory = self.archive.extract_to.as_deref();
-        let site = directory.map(|directory| Site::open(self.store, self.id, directory)).transpose()?;
+        let tree = self.tree()?;
+        let mut site = tree.as_deref().map(|tree| Site::open(self.store, self.id, Path::new(tree))).transpose()?;
+        if let (Some(site), Some(tree)) = (&mut site, &tree)
+            && site.manifest.is_none()
+        {
+            site.manifest = self.manifest_of_predecessor(Path::new(tree))?;
+        }
         let mut situation = Situation {
             is_created: false,
             place: self.place(),
@@ -140,7 +146,7 @@ impl<'a> Present<'a> {
             return Ok(Wanted::Download);
         }
         // What was there before us may be there again, if an apply was killed or a person put it back.
-        let is_base = is_kept(&situation.place, &self.store.kept_download(self.id))?;
+        let is_base = is_kept(&situation.place, &self.store.kept(Path::new(&self.path()?)))?;
         Ok(if is_base { Wanted::Download } else { Wanted::Changed })
     }
 

@@ -2,6 +2,7 @@
 
 use super::{Refusal, Site, is_kept};
 use crate::made::Made;
+use crate::owners::{Owners, brought_by_both};
 use holo_plugin::{Kind, Place, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -24,25 +25,53 @@ pub(super) struct Plan {
     pub(super) gone_directories: Vec<PathBuf>,
     /// What was there before us and is to be kept.
     pub(super) foreign: Vec<PathBuf>,
+    /// What orphans have brought and is ours from now on: which ones, and what it may be.
+    pub(super) orphaned: BTreeMap<PathBuf, (Vec<String>, Vec<Made>)>,
     /// What of a person's would be lost.
     pub(super) losses: Vec<PathBuf>,
 }
 
 impl Site<'_> {
-    pub(super) fn plan(&self, wanted: &BTreeMap<PathBuf, Made>) -> Result<Plan, Refusal> {
+    pub(super) fn plan(&self, wanted: &BTreeMap<PathBuf, Made>, owners: &Owners) -> Result<Plan, Refusal> {
         let mut plan = Plan::default();
+        self.refuse_what_others_bring(wanted, owners)?;
         let Some(directory) = &self.directory else { return Ok(plan) };
         let none = BTreeMap::new();
         let known = self.manifest.as_ref().map_or(&none, |manifest| &manifest.made);
+        let own_directories = self.store.own_directories()?;
         for (path, made) in wanted {
-            self.plan_wanted(&mut plan, directory, path, made, known.get(path).map(Vec::as_slice))?;
+            let mut states = known.get(path).cloned();
+            for brought in owners.orphaned_at(&self.full(path)) {
+                let (ids, all) = plan.orphaned.entry(path.clone()).or_default();
+                ids.push(brought.id.clone());
+                all.extend_from_slice(&brought.states);
+                states.get_or_insert_default().extend_from_slice(&brought.states);
+            }
+            let is_own_directory = own_directories.contains(&self.full(path));
+            self.plan_wanted(&mut plan, directory, path, made, states.as_deref(), is_own_directory)?;
         }
         for (path, states) in known.iter().filter(|(path, _)| !wanted.contains_key(*path)) {
-            self.plan_gone(&mut plan, &directory.place(path), path, states)?;
+            if !owners.has(&self.full(path)) {
+                self.plan_gone(&mut plan, &directory.place(path), path, states)?;
+            }
         }
         plan.gone_directories.reverse();
         order_what_is_in_the_way(&mut plan, wanted);
         Ok(plan)
+    }
+
+    /// Of two archives that bring one path, the second changes nothing.
+    fn refuse_what_others_bring(&self, wanted: &BTreeMap<PathBuf, Made>, owners: &Owners) -> Result<(), Refusal> {
+        let mut refused = wanted.iter().filter_map(|(path, made)| {
+            let path = self.full(path);
+            let other = owners.in_the_way(&path, made.is_directory())?;
+            Some(brought_by_both(&path, other, &self.id))
+        });
+        let Some(first) = refused.next() else { return Ok(()) };
+        Err(Refusal::Failed(match refused.count() {
+            0 => first,
+            more => format!("{first}, and so are {more} more paths"),
+        }))
     }
 
     fn plan_wanted(
@@ -52,9 +81,9 @@ impl Site<'_> {
         path: &Path,
         made: &Made,
         known: Option<&[Made]>,
+        was_made: bool,
     ) -> Result<(), Refusal> {
         let place = directory.place(path);
-        let was_made = known.is_some_and(|states| states.iter().any(Made::is_directory));
         let kind = place.looks()?.map(|looks| looks.kind);
         match kind {
             // A directory that was there before us is not ours.
@@ -123,6 +152,10 @@ impl Site<'_> {
             None => {}
             Some(Kind::Directory) if states.iter().any(Made::is_directory) => {
                 plan.gone_directories.push(path.to_owned());
+            }
+            Some(Kind::Directory) if self.kept_at(path).exists()? => {
+                let words = "is a directory by now: what was there before cannot be put back";
+                return Err(Refusal::Failed(format!("{} {words}", place.shown().display())));
             }
             // Whatever a person has put into a directory in the place of our file is not ours.
             Some(Kind::Directory) => {}

@@ -37,6 +37,11 @@ impl Tar {
         self.entry(kind, name.as_ref(), b"", b"", 0o666)
     }
 
+    /// What is said of the next entry.
+    pub(crate) fn pax(self, records: impl AsRef<[u8]>) -> Tar {
+        self.raw(EntryType::XHeader, b"./PaxHeaders/x", b"", records.as_ref(), 0o644)
+    }
+
     fn entry(mut self, kind: EntryType, name: &[u8], target: &[u8], content: &[u8], mode: u32) -> Tar {
         for (long, letter) in [(name, b'L'), (target, b'K')] {
             if long.len() > 100 {

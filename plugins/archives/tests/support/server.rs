@@ -56,6 +56,11 @@ impl Reply {
         self
     }
 
+    /// Says nothing of how long it is: the end of the connection is its end.
+    pub(crate) fn without_length(self) -> Reply {
+        Reply { length: Some(usize::MAX), ..self }
+    }
+
     pub(crate) fn cut(mut self, at: usize) -> Reply {
         self.cut = Some(at);
         self
@@ -80,7 +85,7 @@ impl Reply {
     fn send(&self, stream: &mut dyn Write) -> std::io::Result<()> {
         let length = self.length.unwrap_or(self.body.len());
         let mut head = format!("HTTP/1.1 {} x\r\nConnection: close\r\n", self.status);
-        if self.status != 304 {
+        if self.status != 304 && self.length != Some(usize::MAX) {
             head += &format!("Content-Length: {length}\r\n");
         }
         for (name, value) in &self.headers {

@@ -1,0 +1,357 @@
+//! Archives that share a directory, or are extracted into each other's: a path has one owner and one base, and in the end everything is
+//! as it was.
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+mod support;
+
+use holo_testing::ScratchRoot;
+use holo_testing::random::{Random, cases};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use support::samples::{Tar, gzip};
+use support::server::{Reply, Server};
+use support::{apply, fails, settled, sha256};
+
+/// A definition in a file of its own: a download named NAME, and more lines.
+fn declare(root: &ScratchRoot, file: &str, path: &str, lines: &str) {
+    let text = format!("[[archive]]\npath = \"{path}\"\n{lines}\n");
+    root.write(format!("usr/share/holo/archives/{file}.toml"), text);
+}
+
+fn extracted(name: &str, directory: &str) -> String {
+    format!("url = \"file:///usr/share/{name}\"\nextract_to = \"{directory}\"")
+}
+
+fn drop_definition(root: &ScratchRoot, file: &str) {
+    fs::remove_file(root.join(format!("usr/share/holo/archives/{file}.toml"))).unwrap();
+}
+
+fn empty_root() -> ScratchRoot {
+    ScratchRoot::new().plugin("archives").dir("srv").dir("usr/share/holo/archives")
+}
+
+/// Two archives that share a directory with a person's file in it, which the first of them replaces.
+fn shared() -> ScratchRoot {
+    let root = empty_root();
+    root.write("usr/local/etc/app.conf", "a person's\n");
+    root.write("usr/share/a", gzip(&Tar::new().file("etc/app.conf", "a\n").file("share/doc/a", "a\n").end()));
+    root.write("usr/share/b", gzip(&Tar::new().file("bin/b", "b\n").file("share/doc/b", "b\n").end()));
+    declare(&root, "10-a", "/srv/a", &extracted("a", "/usr/local"));
+    declare(&root, "20-b", "/srv/b", &extracted("b", "/usr/local"));
+    root
+}
+
+fn as_before(root: &ScratchRoot) {
+    assert_eq!(root.read("usr/local/etc/app.conf"), "a person's\n");
+    for path in ["usr/local/share", "usr/local/bin", "srv/a", "srv/b", "var/lib/holo/archives/kept"] {
+        assert!(!root.exists(path), "{path}\n{}", root.dump());
+    }
+}
+
+#[test]
+fn both_go_in_any_order() {
+    for order in [&["10-a", "20-b"][..], &["20-b", "10-a"]] {
+        let root = shared();
+        apply(&root);
+        assert!(root.exists("usr/local/share/doc/a") && root.exists("usr/local/share/doc/b"));
+        settled(&root);
+        for file in order {
+            drop_definition(&root, file);
+            apply(&root);
+            settled(&root);
+        }
+        as_before(&root);
+    }
+    for _ in 0..10 {
+        let root = shared();
+        apply(&root);
+        drop_definition(&root, "10-a");
+        drop_definition(&root, "20-b");
+        apply(&root);
+        as_before(&root);
+    }
+}
+
+#[test]
+fn what_two_bring_is_an_error_that_names_both() {
+    let root = shared();
+    root.write("usr/share/b", gzip(&Tar::new().file("bin/b", "b\n").file("etc/app.conf", "b\n").end()));
+    for _ in 0..3 {
+        let run = fails(&root, "/usr/local/etc/app.conf is brought by both archive:/srv/a and archive:/srv/b");
+        assert!(run.stdout_lossy().contains("archive:/srv/b"), "{run}");
+        assert_eq!(root.read("usr/local/etc/app.conf"), "a\n");
+        assert!(!root.exists("usr/local/bin"), "nothing of the second is touched");
+    }
+    // Force is for a person's work.
+    assert_eq!(root.holo(&["apply", "--force"]).status, Some(1));
+    assert_eq!(root.read("usr/local/etc/app.conf"), "a\n");
+    drop_definition(&root, "10-a");
+    apply(&root);
+    assert_eq!(root.read("usr/local/etc/app.conf"), "b\n");
+    settled(&root);
+    drop_definition(&root, "20-b");
+    apply(&root);
+    as_before(&root);
+}
+
+#[test]
+fn a_directory_in_anothers_is_shared_too() {
+    let root = shared();
+    declare(&root, "20-b", "/srv/b", &extracted("b", "/usr/local/share"));
+    root.write("usr/share/b", gzip(&Tar::new().file("doc/b", "b\n").end()));
+    apply(&root);
+    settled(&root);
+    root.write("usr/share/b", gzip(&Tar::new().file("doc/a", "b\n").file("doc/b", "new\n").end()));
+    fails(&root, "/usr/local/share/doc/a is brought by both archive:/srv/a and archive:/srv/b");
+    assert_eq!((root.read("usr/local/share/doc/a"), root.read("usr/local/share/doc/b")), ("a\n".into(), "b\n".into()));
+    // A download in another's tree likewise.
+    root.write("usr/share/b", gzip(&Tar::new().file("doc/b", "b\n").end()));
+    declare(&root, "30-c", "/usr/local/share/doc/a", "url = \"file:///usr/share/b\"");
+    fails(&root, "/usr/local/share/doc/a is brought by both archive:/srv/a and archive:/usr/local/share/doc/a");
+    assert_eq!(root.read("usr/local/share/doc/a"), "a\n");
+    ["10-a", "20-b", "30-c"].iter().for_each(|file| drop_definition(&root, file));
+    apply(&root);
+    as_before(&root);
+}
+
+#[test]
+fn an_archive_cannot_bring_its_own_download() {
+    let root = empty_root();
+    root.write("opt/app/a", "a person's\n");
+    root.write("usr/share/a", Tar::new().file("a", "x").end());
+    declare(&root, "10-a", "/opt/app/a", &extracted("a", "/opt/app"));
+    fails(&root, "the archive brings this path itself");
+    drop_definition(&root, "10-a");
+    apply(&root);
+    assert_eq!(root.read("opt/app/a"), "a person's\n");
+}
+
+#[test]
+fn a_definition_with_another_path_takes_over() {
+    let archive = gzip(&Tar::new().file("etc/app.conf", "a\n").file("bin/a", "a\n").end());
+    let server = Server::new({
+        let archive = archive.clone();
+        move |asked| Reply::rest(asked, &archive, "\"one\"")
+    });
+    for more in [format!("checksum = {:?}", sha256(&archive)), String::new(), "cleanup = true".to_owned()] {
+        let root = empty_root();
+        root.write("usr/local/etc/app.conf", "a person's\n");
+        let lines = format!("url = {:?}\nextract_to = \"/usr/local\"\n{more}", server.url("/a"));
+        declare(&root, "10-a", "/srv/new/z", &lines);
+        apply(&root);
+        // Of the new and the old name, either may come first.
+        for path in ["/srv/a", "/srv/other/x"] {
+            let before = server.asked().iter().filter(|asked| asked.header("if-none-match").is_none()).count();
+            let inode = |path| std::os::unix::fs::MetadataExt::ino(&fs::metadata(root.join(path)).unwrap());
+            let file = inode("usr/local/bin/a");
+            declare(&root, "10-a", path, &lines);
+            let check = root.holo(&["check"]);
+            assert_eq!(check.status, Some(3), "{check}");
+            let run = apply(&root);
+            let words = format!(">> archive:{path} takes over from archive:");
+            assert_eq!(run.stderr_lossy().matches(&words).count(), 1, "{run}");
+            let asked = server.asked().iter().filter(|asked| asked.header("if-none-match").is_none()).count();
+            assert_eq!(asked, before, "nothing is downloaded again with {more:?}: {run}");
+            assert_eq!(inode("usr/local/bin/a"), file, "nothing is extracted again: {run}");
+            assert_eq!(root.exists(path.trim_start_matches('/')), more != "cleanup = true", "{run}");
+            settled(&root);
+        }
+        assert!(!root.exists("srv/new") && !root.exists("srv/a"), "{}", root.dump());
+        drop_definition(&root, "10-a");
+        apply(&root);
+        as_before(&root);
+        assert!(!root.exists("srv/other"));
+    }
+}
+
+#[test]
+fn a_path_by_another_name_is_the_same() {
+    let root = empty_root();
+    root.write("usr/share/a", "new\n");
+    root.write("srv/real/a", "a person's\n");
+    symlink("real", root.join("srv/link")).unwrap();
+    declare(&root, "10-a", "/srv/real/a", "url = \"file:///usr/share/a\"");
+    apply(&root);
+    declare(&root, "10-a", "/srv/link/a", "url = \"file:///usr/share/a\"");
+    let run = apply(&root);
+    assert!(run.stderr_lossy().contains("archive:/srv/link/a takes over from archive:/srv/real/a"), "{run}");
+    assert!(!run.stdout_lossy().contains("restored"), "{run}");
+    settled(&root);
+    drop_definition(&root, "10-a");
+    apply(&root);
+    assert_eq!(root.read("srv/real/a"), "a person's\n");
+}
+
+#[test]
+fn what_one_brought_may_be_brought_by_two() {
+    for (first, second) in [("10-b", "20-c"), ("90-b", "95-c")] {
+        let root = empty_root();
+        root.write("opt/x", "a person's x\n");
+        root.write("opt/y", "a person's y\n");
+        root.write("usr/share/a", Tar::new().file("x", "x\n").file("y", "y\n").file("z", "z\n").end());
+        declare(&root, "50-a", "/srv/m", &extracted("a", "/opt"));
+        apply(&root);
+        drop_definition(&root, "50-a");
+        root.write("usr/share/b", Tar::new().file("x", "x\n").end());
+        root.write("usr/share/c", Tar::new().file("y", "new y\n").end());
+        declare(&root, first, &format!("/srv/{first}"), &extracted("b", "/opt"));
+        declare(&root, second, &format!("/srv/{second}"), &extracted("c", "/opt"));
+        apply(&root);
+        settled(&root);
+        assert_eq!((root.read("opt/x"), root.read("opt/y")), ("x\n".into(), "new y\n".into()));
+        assert!(!root.exists("opt/z"));
+        drop_definition(&root, first);
+        drop_definition(&root, second);
+        apply(&root);
+        assert_eq!((root.read("opt/x"), root.read("opt/y")), ("a person's x\n".into(), "a person's y\n".into()));
+        assert!(!root.exists("var/lib/holo/archives/kept"));
+    }
+}
+
+#[test]
+fn nothing_is_put_back_through_a_link() {
+    let root = empty_root();
+    root.write("opt/app/conf", "a person's\n");
+    root.write("usr/share/a", Tar::new().file("conf", "a\n").end());
+    declare(&root, "10-a", "/srv/a", &extracted("a", "/opt/app"));
+    apply(&root);
+    root.write("home/x/conf", "another person's\n");
+    fs::remove_dir_all(root.join("opt/app")).unwrap();
+    symlink("../home/x", root.join("opt/app")).unwrap();
+    drop_definition(&root, "10-a");
+    for force in [&["apply"][..], &["apply", "--force"]] {
+        let run = root.holo(force);
+        assert_eq!(run.status, Some(1), "{run}");
+        assert!(run.stderr_lossy().contains("what was there before cannot be put back"), "{run}");
+        assert_eq!(root.read("home/x/conf"), "another person's\n");
+    }
+    fs::remove_file(root.join("opt/app")).unwrap();
+    apply(&root);
+    assert_eq!(root.read("opt/app/conf"), "a person's\n");
+}
+
+#[test]
+fn a_file_comes_back_where_a_directory_was_made() {
+    let root = empty_root();
+    root.write("opt/app/h", "a person's\n");
+    root.write("usr/share/a", Tar::new().file("h", "a\n").end());
+    declare(&root, "10-a", "/srv/a", &extracted("a", "/opt/app"));
+    apply(&root);
+    root.write("usr/share/a", Tar::new().file("h/i", "a\n").end());
+    apply(&root);
+    root.write("opt/app/h/mine", "a person's too\n");
+    drop_definition(&root, "10-a");
+    for force in [&["apply"][..], &["apply", "--force"]] {
+        let run = root.holo(force);
+        assert_eq!(run.status, Some(1), "{run}");
+        assert!(run.stderr_lossy().contains("app/h is a directory that is not empty"), "{run}");
+    }
+    fs::remove_file(root.join("opt/app/h/mine")).unwrap();
+    apply(&root);
+    assert_eq!(root.read("opt/app/h"), "a person's\n");
+    assert!(!root.exists("var/lib/holo/archives/kept"));
+}
+
+#[test]
+fn what_is_said_is_what_was_done() {
+    let root = empty_root();
+    root.write("usr/share/a", "no archive");
+    declare(&root, "10-a", "/srv/a", &extracted("a", "/opt/app"));
+    fails(&root, "cannot extract");
+    declare(&root, "10-a", "/srv/a", "ensure = \"absent\"");
+    let run = root.holo(&["apply", "--json"]);
+    assert!(!run.stdout_lossy().contains("removed what was extracted"), "{run}");
+}
+
+/// The paths that random archives bring, such that one may be a file for one and a directory for another.
+const NAMES: [&str; 8] = ["f", "g", "d/f", "d/g", "d/e/f", "d/e", "h/i", "h"];
+const DIRECTORIES: [&str; 5] = ["/opt", "/opt/d", "/opt/d/e", "/opt/x", "/link"];
+
+fn random_tar(random: &mut Random) -> Vec<u8> {
+    let mut files: BTreeMap<&str, String> = BTreeMap::new();
+    for _ in 0..1 + random.below(4) {
+        let name = *random.pick(&NAMES);
+        let is_apart =
+            |other: &&str| !other.starts_with(&format!("{name}/")) && !name.starts_with(&format!("{other}/"));
+        if files.keys().all(is_apart) {
+            files.insert(name, format!("{}\n", random.below(3)));
+        }
+    }
+    let mut tar = Tar::new();
+    if random.chance(20) {
+        tar = tar.directory("empty");
+    }
+    files.into_iter().fold(tar, |tar, (name, content)| tar.file(name, content)).end()
+}
+
+fn redefine(root: &ScratchRoot, random: &mut Random, number: usize) {
+    let file = format!("{number}-archive");
+    if random.chance(30) {
+        let _ = fs::remove_file(root.join(format!("usr/share/holo/archives/{file}.toml")));
+        return;
+    }
+    root.write(format!("usr/share/source{number}"), random_tar(random));
+    let path = *random.pick(&["/srv/p", "/srv/q", "/opt/x/r"]);
+    let directory: &str = random.pick::<&str>(&DIRECTORIES);
+    let mut lines = extracted(&format!("source{number}"), directory);
+    if random.chance(20) {
+        lines += "\ncleanup = true";
+    }
+    if random.chance(10) {
+        lines = "ensure = \"absent\"".to_owned();
+    }
+    declare(root, &file, &format!("{path}{number}"), &lines);
+}
+
+/// Everything but our own files; the directories that were there, even if they are empty.
+fn others_work(root: &ScratchRoot) -> String {
+    let dump = root.dump().to_string();
+    let end = format!("{}\n", "-".repeat(40));
+    let ours = ["./var", "./usr/share/", "./tmp", "./run"];
+    let kept = dump.split(&end).filter(|section| !ours.iter().any(|ours| section.contains(ours)));
+    kept.collect::<Vec<_>>().join(&end)
+}
+
+#[test]
+fn whatever_archives_do_in_the_end_it_is_as_before() {
+    cases(150, |random| {
+        let root = ScratchRoot::in_memory().plugin("archives").dir("usr/share/holo/archives").dir("srv/empty");
+        symlink("opt/x", root.join("link")).unwrap();
+        for directory in ["opt/", "opt/d/", "opt/x/"] {
+            for name in NAMES.iter().filter(|_| random.chance(15)) {
+                let path = root.join(format!("{directory}{name}"));
+                // Where there is something already, that is enough.
+                if path.parent().is_some_and(|parent| fs::create_dir_all(parent).is_ok()) && !path.exists() {
+                    fs::write(path, format!("a person's {directory}{name}\n")).unwrap();
+                }
+            }
+        }
+        let before = others_work(&root);
+        for _ in 0..1 + random.below(4) {
+            for number in 0..3 {
+                if random.chance(70) {
+                    redefine(&root, random, number);
+                }
+            }
+            let run = root.holo(&["apply", "--jobs", "3"]);
+            assert!(!run.stderr_lossy().contains("panicked"), "{run}");
+        }
+        for number in if random.chance(50) { [2, 0, 1] } else { [0, 1, 2] } {
+            let file = root.join(format!("usr/share/holo/archives/{number}-archive.toml"));
+            if fs::remove_file(file).is_ok() && random.chance(50) {
+                let _ = root.holo(&["apply"]);
+            }
+        }
+        let (first, second) = (root.holo(&["apply"]), root.holo(&["apply"]));
+        let after = others_work(&root);
+        assert_eq!(after, before, "{first}\n{}", root.dump());
+        assert_eq!((second.status, second.stdout.to_string()), (Some(0), String::new()), "{second}");
+        assert!(
+            !root.exists("var/lib/holo/archives/trees") && !root.exists("var/lib/holo/archives/kept"),
+            "{}",
+            root.dump()
+        );
+        assert!(!root.exists("var/lib/holo/archives/directories"), "{}", root.dump());
+    });
+}
