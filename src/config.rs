@@ -3,9 +3,23 @@
 use crate::error::{self, Fatal};
 use crate::root::Root;
 use bstr::{BStr, BString, ByteSlice};
-use std::fs;
-use std::io;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+/// What all files say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Configuration {
+    /// The plugins, none of them twice.
+    pub plugins: Vec<PluginLine>,
+    /// The snippets that were passed over, as package managers and editors have left them.
+    pub leftovers: Vec<PathBuf>,
+}
 
 /// A line `plugin ID` or `plugin ID=PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +28,35 @@ pub struct PluginLine {
     pub id: String,
     /// Where its program is, if the line says so.
     pub program: Option<PathBuf>,
+    /// Where the line stands.
+    pub location: Location,
+}
+
+/// A line of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// The file.
+    pub file: PathBuf,
+    /// The line, counted from 1.
+    pub line: usize,
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, line {}", self.file.display(), self.line)
+    }
+}
+
+/// A plugin that two lines ask for. It would do everything twice.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot parse configuration: plugin {id} is configured twice: in {first} and in {second}")]
+pub struct ConfiguredTwice {
+    /// The plugin's ID.
+    pub id: String,
+    /// Where it stands first.
+    pub first: Location,
+    /// Where it stands again.
+    pub second: Location,
 }
 
 /// A line that is no configuration.
@@ -22,10 +65,8 @@ pub struct PluginLine {
 pub struct UnknownCommand {
     /// The line, trimmed.
     pub text: BString,
-    /// The file it stands in.
-    pub file: PathBuf,
-    /// Its place there, counted from 1.
-    pub line: usize,
+    /// Where it stands.
+    pub location: Location,
 }
 
 /// Why the configuration cannot be used.
@@ -34,6 +75,9 @@ pub enum ConfigError {
     /// A line is not understood.
     #[error(transparent)]
     UnknownCommand(#[from] UnknownCommand),
+    /// A plugin is asked for twice.
+    #[error(transparent)]
+    ConfiguredTwice(#[from] Box<ConfiguredTwice>),
     /// A file or the folder cannot be read.
     #[error("cannot parse configuration: {0}")]
     Unreadable(String),
@@ -48,14 +92,71 @@ impl From<ConfigError> for Fatal {
 /// Reads the snippets in the order of their names, then `holorc`.
 ///
 /// # Errors
-/// If a line is not understood or a file cannot be read; `holorc` must exist, the snippets' folder need not.
-pub fn read(root: &Root) -> Result<Vec<PluginLine>, ConfigError> {
-    let mut plugins = Vec::new();
-    for file in snippets(&root.holorc_snippets())?.into_iter().chain([root.holorc()]) {
-        let text = fs::read(&file).map_err(|error| unreadable("open", &file, &error))?;
-        plugins.extend(parse(&text, &file)?);
+/// If a line is not understood, a plugin is asked for twice, or a file cannot be read; `holorc` must exist, the snippets' folder need not.
+pub fn read(root: &Root) -> Result<Configuration, ConfigError> {
+    let mut configuration = Configuration::default();
+    let (leftovers, snippets) =
+        snippets(&root.holorc_snippets())?.into_iter().partition(|path| path.file_name().is_some_and(is_leftover));
+    configuration.leftovers = leftovers;
+    let mut places: HashMap<String, Location> = HashMap::new();
+    for file in Vec::into_iter(snippets).chain([root.holorc()]) {
+        let text = read_file(&file).map_err(|error| unreadable("open", &file, &error))?;
+        for line in parse(&text, &file)? {
+            if let Some(first) = places.insert(line.id.clone(), line.location.clone()) {
+                return Err(Box::new(ConfiguredTwice { id: line.id, first, second: line.location }).into());
+            }
+            configuration.plugins.push(line);
+        }
     }
-    Ok(plugins)
+    Ok(configuration)
+}
+
+/// Reads a file that may be something else, which could keep us waiting for ever. A link to `/dev/null` is an empty file.
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file =
+        OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+    let metadata = file.metadata()?;
+    let is_null = metadata.file_type().is_char_device() && metadata.rdev() == rustix::fs::makedev(1, 3);
+    // To read a directory is an error of its own.
+    if !metadata.is_file() && !metadata.is_dir() && !is_null {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// The ends of the names that package managers and editors give to what they have kept aside.
+const LEFTOVERS: [&str; 21] = [
+    "~",
+    ".bak",
+    ".orig",
+    ".swp",
+    ".swo",
+    ".swx",
+    ".rpmsave",
+    ".rpmnew",
+    ".rpmorig",
+    ".dpkg-dist",
+    ".dpkg-old",
+    ".dpkg-new",
+    ".dpkg-tmp",
+    ".dpkg-bak",
+    ".ucf-dist",
+    ".ucf-old",
+    ".ucf-new",
+    ".pacnew",
+    ".pacsave",
+    ".pacorig",
+    ".apk-new",
+];
+
+fn is_leftover(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    let has_number =
+        |name: &[u8]| name.split_once_str(".pacsave.").is_some_and(|(_, end)| end.iter().all(u8::is_ascii_digit));
+    let is_emacs = name.starts_with(b".#") || (name.starts_with(b"#") && name.ends_with(b"#"));
+    LEFTOVERS.iter().any(|end| name.ends_with_str(end)) || has_number(name) || is_emacs
 }
 
 fn unreadable(operation: &str, path: &Path, error: &io::Error) -> ConfigError {
@@ -80,12 +181,16 @@ fn parse(text: &[u8], file: &Path) -> Result<Vec<PluginLine>, UnknownCommand> {
     lines
         .filter(|(_, line)| !line.is_empty() && !line.starts_with(b"#"))
         .map(|(index, line)| {
-            parse_line(line).ok_or_else(|| UnknownCommand { text: line.into(), file: file.to_owned(), line: index + 1 })
+            let location = Location { file: file.to_owned(), line: index + 1 };
+            match parse_line(line) {
+                Some((id, program)) => Ok(PluginLine { id, program, location }),
+                None => Err(UnknownCommand { text: line.into(), location }),
+            }
         })
         .collect()
 }
 
-fn parse_line(line: &BStr) -> Option<PluginLine> {
+fn parse_line(line: &BStr) -> Option<(String, Option<PathBuf>)> {
     let word = line.strip_prefix(b"plugin")?;
     let name = word.trim_start();
     if name.len() == word.len() {
@@ -96,7 +201,7 @@ fn parse_line(line: &BStr) -> Option<PluginLine> {
     let id = id.to_str().ok().filter(|id| is_id(id))?;
     // An empty path would be the working directory.
     let is_path = program.as_ref().is_none_or(|path| !path.as_os_str().is_empty());
-    is_path.then(|| PluginLine { id: id.to_owned(), program })
+    is_path.then(|| (id.to_owned(), program))
 }
 
 /// Whether this can name directories of its own, as an ID does. Version 3 never insisted on its letters.
@@ -108,12 +213,13 @@ fn is_id(id: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn line(id: &str, program: Option<&str>) -> PluginLine {
-        PluginLine { id: id.to_owned(), program: program.map(PathBuf::from) }
+    fn line(id: &str, program: Option<&str>) -> (String, Option<PathBuf>) {
+        (id.to_owned(), program.map(PathBuf::from))
     }
 
-    fn parsed(text: &str) -> Result<Vec<PluginLine>, String> {
-        parse(text.as_bytes(), Path::new("etc/holorc")).map_err(|error| error.to_string())
+    fn parsed(text: &str) -> Result<Vec<(String, Option<PathBuf>)>, String> {
+        let lines = parse(text.as_bytes(), Path::new("etc/holorc")).map_err(|error| error.to_string())?;
+        Ok(lines.into_iter().map(|line| (line.id, line.program)).collect())
     }
 
     #[test]
@@ -145,6 +251,16 @@ mod tests {
     #[test]
     fn knows_where_the_bad_line_stands() {
         let error = parse(b"# one\nplugin a\nwhat\n", Path::new("etc/holorc")).unwrap_err();
-        assert_eq!((error.line, error.file.as_path()), (3, Path::new("etc/holorc")));
+        assert_eq!(error.location.to_string(), "etc/holorc, line 3");
+    }
+
+    #[test]
+    fn knows_what_others_have_left() {
+        for name in ["a~", "a.rpmsave", "a.dpkg-old", "a.ucf-dist", "a.pacsave.3", ".a.swp", "#a#", ".#a", "a.orig"] {
+            assert!(is_leftover(OsStr::new(name)), "{name}");
+        }
+        for name in ["10-files", "10-files.conf", ".hidden", "a.pacsave.x", "swp", "bak", "a.rpmsave.d"] {
+            assert!(!is_leftover(OsStr::new(name)), "{name}");
+        }
     }
 }

@@ -16,6 +16,7 @@ pub mod cli;
 mod commands;
 pub mod config;
 pub mod declarations;
+mod descriptors;
 pub mod diff;
 pub mod entity;
 pub mod error;

@@ -35,6 +35,8 @@ struct Identity {
     verify: bool,
     /// How many entities it may work on at a time.
     jobs: u32,
+    /// Whether its session is kept between two requests.
+    keeps_session: bool,
 }
 
 /// What a run asks of all plugins alike.
@@ -44,6 +46,8 @@ pub struct Demands {
     pub verify: bool,
     /// How many entities each may work on at a time.
     pub jobs: NonZeroU32,
+    /// Whether there is room for the sessions of all of them at the same time.
+    pub room_for_all: bool,
 }
 
 /// The directories that a plugin is given.
@@ -152,10 +156,11 @@ impl Plugin {
     /// A plugin that has been met.
     #[must_use]
     pub fn new(id: String, met: &handshake::Met, directories: Directories, demands: Demands) -> Plugin {
-        let Demands { verify, jobs } = demands;
+        let Demands { verify, jobs, room_for_all: keeps_session } = demands;
         let jobs = met.concurrency.map_or(jobs.get(), |most| most.min(jobs.get()));
         let handshake::Met { program, api_version, .. } = met;
-        let identity = Identity { program: program.clone(), api_version: *api_version, directories, verify, jobs };
+        let identity =
+            Identity { program: program.clone(), api_version: *api_version, directories, verify, jobs, keeps_session };
         let means = if met.session { Means::Session(session::Seat::default()) } else { Means::Processes };
         Plugin { id, identity, means }
     }

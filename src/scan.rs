@@ -29,6 +29,7 @@ pub struct Scanned {
 /// If a plugin fails or its report cannot be read; the first one's trouble is shown, whichever was first to be in trouble.
 pub fn all(
     plugins: &mut [Plugin],
+    at_once: usize,
     resources: &Arc<Resources>,
     interrupt: &Interrupt,
     console: &mut Console,
@@ -40,6 +41,7 @@ pub fn all(
     let mut accounts = accounts.into_iter();
     let of_plugins = side_by_side(
         plugins,
+        at_once,
         console,
         |plugin, on_output| plugin.scan(interrupt, on_output),
         |index, stream, bytes, console| match versions.get(index) {

@@ -5,9 +5,10 @@ use crate::report::Console;
 use holo_protocol::session::Stream;
 use holo_protocol::words;
 use std::sync::mpsc::channel;
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::{self, Builder};
 
-/// Has `ask` work on all items at once, each in a thread of its own, and takes the answers in the order of the items.
+/// Has `ask` work on up to `at_once` items at a time, each in a thread of its own, and takes the answers in the order of the items.
 ///
 /// `show` gets what is said of the first item that is not done with at once. `take` gets an answer after all that was said before it; an
 /// error of it ends the run, and what later items come to is not heard of any more.
@@ -16,18 +17,20 @@ use std::thread::{self, Builder};
 /// The first error of `take`, or that there are no threads left.
 pub fn side_by_side<T: Send, A: Send, O>(
     items: impl IntoIterator<Item = T>,
+    at_once: usize,
     console: &mut Console,
     ask: impl Fn(T, &mut dyn FnMut(Stream, &[u8])) -> A + Sync,
     mut show: impl FnMut(usize, Stream, &[u8], &mut Console),
     mut take: impl FnMut(usize, A, &mut Console) -> Result<O, Fatal>,
 ) -> Result<Vec<O>, Fatal> {
     console.flush();
-    let ask = &ask;
+    let (ask, permits) = (&ask, &Permits::new(at_once));
     thread::scope(|scope| {
         let mut asked = Vec::new();
         for item in items {
             let (sender, receiver) = channel();
             let work = move || {
+                let _permit = permits.take();
                 // If nobody listens, an earlier item has ended the run.
                 ask(item, &mut |stream, bytes| drop(sender.send((stream, bytes.to_vec()))))
             };
@@ -45,6 +48,37 @@ pub fn side_by_side<T: Send, A: Send, O>(
         }
         Ok(taken)
     })
+}
+
+/// Lets only so many threads work at a time.
+struct Permits {
+    left: Mutex<usize>,
+    given_back: Condvar,
+}
+
+/// A permit, which is given back when it is dropped.
+struct Permit<'a>(&'a Permits);
+
+impl Permits {
+    fn new(count: usize) -> Permits {
+        Permits { left: Mutex::new(count.max(1)), given_back: Condvar::new() }
+    }
+
+    /// Waits for a permit.
+    fn take(&self) -> Permit<'_> {
+        // A number is whole whatever became of a thread that held it.
+        let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = self.given_back.wait_while(left, |left| *left == 0).unwrap_or_else(PoisonError::into_inner);
+        *left -= 1;
+        Permit(self)
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        *self.0.left.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.0.given_back.notify_one();
+    }
 }
 
 fn no_thread(reason: &str) -> Fatal {

@@ -2,8 +2,9 @@
 
 use crate::cache::CacheDirectory;
 use crate::cli::Selection;
-use crate::config::{self, ConfigError, PluginLine};
+use crate::config::{self, ConfigError, Configuration, PluginLine};
 use crate::declarations::Declarations;
+use crate::descriptors;
 use crate::entity::Entity;
 use crate::error::{self, Fatal};
 use crate::generators;
@@ -86,8 +87,14 @@ pub fn survey(
     console: &mut Console,
 ) -> Result<Survey, Fatal> {
     let cache = CacheDirectory::create(&settings.temporary_directory)?;
-    let lines = config::read(&settings.root).map_err(|error| configuration_error(&error, console))?;
-    let met = meet_all(lines, settings, interrupt, console)?;
+    let Configuration { plugins: lines, leftovers } =
+        config::read(&settings.root).map_err(|error| configuration_error(&error, console))?;
+    for file in leftovers {
+        console.warning(format!("Skipping {}: its name is that of a leftover or a backup", file.display()));
+    }
+    let at_once = descriptors::make_room(lines.len());
+    let room_for_all = at_once >= lines.len();
+    let met = meet_all(lines, at_once, settings, interrupt, console)?;
     check_resource_directories(settings, &met, console)?;
     // Generators find them, too, and they stay if one of those fails.
     let seats = met.into_iter().map(|(id, met)| Seat::prepare(id, met, purpose, settings, &cache, console));
@@ -95,8 +102,9 @@ pub fn survey(
     let generated = generators::run(settings, &cache, interrupt, console)?;
     let ids = seats.iter().map(|seat| seat.id.as_str());
     let resources = Arc::new(Resources::prepare(&settings.root, &cache, generated, ids)?);
-    let mut plugins: Vec<Plugin> = seats.into_iter().map(|seat| seat.take(settings, &resources)).collect();
-    let Scanned { entities, flaws } = scan::all(&mut plugins, &resources, interrupt, console)?;
+    let mut plugins: Vec<Plugin> =
+        seats.into_iter().map(|seat| seat.take(settings, room_for_all, &resources)).collect();
+    let Scanned { entities, flaws } = scan::all(&mut plugins, at_once, &resources, interrupt, console)?;
     let plan = plan(&entities).map_err(|cycle| Fatal::CouldNotRun(cycle.to_string()))?;
     Ok(Survey { plugins, entities, plan, flaws, resources, _cache: cache })
 }
@@ -110,7 +118,7 @@ fn configuration_error(error: &ConfigError, console: &mut Console) -> Fatal {
     if let ConfigError::UnknownCommand(bad) = error
         && console.person_reads_errors()
     {
-        let place = format!("{}, line {}", bad.file.display(), bad.line);
+        let place = &bad.location;
         console.warning(format!("{place}: a line is empty, a comment (# …), `plugin ID` or `plugin ID=PATH`"));
     }
     Fatal::Reported
@@ -118,6 +126,7 @@ fn configuration_error(error: &ConfigError, console: &mut Console) -> Fatal {
 
 fn meet_all(
     lines: Vec<PluginLine>,
+    at_once: usize,
     settings: &Settings,
     interrupt: &Interrupt,
     console: &mut Console,
@@ -126,6 +135,7 @@ fn meet_all(
         lines.into_iter().filter_map(|line| locate(line, settings, console)).collect();
     side_by_side(
         located,
+        at_once,
         console,
         |(line, program), on_output| {
             let met = handshake::meet(&line.id, &program, settings.root.as_given(), interrupt, on_output);
@@ -206,7 +216,7 @@ impl Seat {
         Ok(Seat { cache: cache.subdirectory(&id)?, id, met, state })
     }
 
-    fn take(self, settings: &Settings, resources: &Resources) -> Plugin {
+    fn take(self, settings: &Settings, room_for_all: bool, resources: &Resources) -> Plugin {
         let Seat { id, met, state, cache } = self;
         let directories = Directories {
             root: settings.root.as_given().to_owned(),
@@ -214,7 +224,7 @@ impl Seat {
             state,
             cache,
         };
-        let demands = Demands { verify: settings.verify, jobs: settings.jobs };
+        let demands = Demands { verify: settings.verify, jobs: settings.jobs, room_for_all };
         Plugin::new(id, &met, directories, demands)
     }
 }

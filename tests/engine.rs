@@ -494,3 +494,67 @@ fn a_refresh_is_forgotten_only_when_its_plugin_has_listed_everything_without_the
     assert!(root.holo(&["apply"]).success());
     assert!(!root.exists(ledger));
 }
+
+const LISTS: &str = "scan) echo \"ENTITY: ${0##*/}:x\" ;;\napply) echo applied ;;";
+
+#[test]
+fn a_plugin_is_configured_once() {
+    let root = root(&[("a", &format!("{}\n{LISTS}", info(""))), ("b", &format!("{}\n{LISTS}", info("")))]);
+    root.write("etc/holorc.d/10-a", "# first\nplugin a\n");
+    for verb in ["apply", "scan", "check"] {
+        let run = root.holo(&[verb]);
+        assert_eq!(run.status, Some(255), "{run}");
+        let folder = root.path().display();
+        let message = format!(
+            "!! cannot parse configuration: plugin a is configured twice: in {folder}/etc/holorc.d/10-a, line 2 and in {folder}/etc/holorc, line 1\n"
+        );
+        assert_eq!(run.stderr_lossy(), message, "{run}");
+        assert!(!run.stdout_lossy().contains("applied"));
+    }
+}
+
+#[test]
+fn snippets_that_others_have_left_are_passed_over_with_a_warning() {
+    let root = root(&[("a", &format!("{}\n{LISTS}", info("")))]);
+    let leftovers = [".10-a.swp", "10-a.dpkg-dist", "10-a.rpmsave", "10-a~"];
+    leftovers.iter().for_each(|name| root.write(format!("etc/holorc.d/{name}"), "plugin a\n\u{0}garbage\n"));
+    let run = root.holo(&["scan", "-s"]);
+    assert_eq!(stdout_lines(&run), ["holo-a:x"]);
+    let folder = root.path().display();
+    let expected: Vec<String> = leftovers
+        .iter()
+        .map(|name| format!(">> Skipping {folder}/etc/holorc.d/{name}: its name is that of a leftover or a backup"))
+        .collect();
+    assert_eq!(lines(&run.stderr_lossy()), expected, "{run}");
+}
+
+#[test]
+fn a_snippet_that_is_no_file_is_refused_by_its_name() {
+    let root = root(&[("a", &format!("{}\n{LISTS}", info("")))]).symlink("etc/holorc.d/05-null", "/dev/null");
+    assert!(root.holo(&["scan"]).success());
+    assert!(root.run("mkfifo", &["etc/holorc.d/10-fifo"]).success());
+    let run = root.holo(&["scan"]);
+    assert_eq!(run.status, Some(255), "{run}");
+    assert!(run.stderr_lossy().contains("etc/holorc.d/10-fifo: not a regular file"), "{run}");
+}
+
+#[test]
+fn more_sessions_than_descriptors_are_no_obstacle() {
+    const PLUGINS: usize = 120;
+    let session = r#"session) n=0; while read -r request; do n=$((n + 1))
+    case $request in
+    *'"scan"'*) printf '{"answer":"report","request":%s,"text":"ENTITY: %s:x\\n"}\n' $n "${0##*/}" ;;
+    *) printf '{"answer":"result","request":%s,"entity":"%s:x","messages":["changed: it"],"result":"done"}\n' $n "${0##*/}" ;;
+    esac >&3; printf '{"answer":"end","request":%s,"result":"done"}\n' $n >&3; done ;;"#;
+    let ids: Vec<String> = (0..PLUGINS).map(|number| format!("p{number:03}")).collect();
+    let script = format!("{}\n{session}", info("SESSION=1\\n"));
+    let root = root(&ids.iter().map(|id| (&**id, &*script)).collect::<Vec<_>>());
+    let holo = built("holo");
+    // A limit that can be raised, and one that cannot.
+    for limit in ["ulimit -Sn 128", "ulimit -n 128"] {
+        let run = root.run("/bin/sh", &["-c", &format!("{limit} && exec '{}' apply", holo.display())]);
+        let changed = stdout_lines(&run).iter().filter(|line| *line == "it").count();
+        assert_eq!(changed, PLUGINS, "{limit}\n{run}");
+        assert!(run.stderr.is_empty(), "{limit}\n{run}");
+    }
+}

@@ -162,7 +162,7 @@ impl Seat {
             None => Box::new(Session::start(plugin).map_err(OperationError::Failed)?),
         };
         let end = session.ask(operation, jobs, interrupt, said)?;
-        if matches!(end, RequestEnd::Answered(_)) {
+        if matches!(end, RequestEnd::Answered(_)) && plugin.keeps_session {
             self.0 = Some(session);
         }
         Ok(end)
