@@ -5,6 +5,8 @@ SYSCONFDIR ?= /etc
 DESTDIR ?=
 PLUGINS = $(notdir $(wildcard plugins/*))
 BUILD = target/release
+# Debian's zsh looks for the completions of packages here, other zshs look there, and in /usr/local all do.
+ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/$(if $(and $(filter /usr,$(PREFIX)),$(wildcard /etc/debian_version)),vendor-completions,site-functions)
 
 .PHONY: all build test check tour bench install
 
@@ -45,7 +47,7 @@ install:
 	done
 	for schema in schema/*.json; do install -D -m 0644 $$schema '$(DESTDIR)$(PREFIX)/share/holo-schema'/$${schema##*/} || exit 1; done
 	install -d -m 0755 '$(DESTDIR)$(PREFIX)/share/bash-completion/completions' \
-	    '$(DESTDIR)$(PREFIX)/share/zsh/site-functions' '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d'
+	    '$(DESTDIR)$(ZSH_COMPLETIONS)' '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d'
 	$(BUILD)/holo completion bash >'$(DESTDIR)$(PREFIX)/share/bash-completion/completions/holo'
-	$(BUILD)/holo completion zsh >'$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_holo'
+	$(BUILD)/holo completion zsh >'$(DESTDIR)$(ZSH_COMPLETIONS)/_holo'
 	$(BUILD)/holo completion fish >'$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/holo.fish'

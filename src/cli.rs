@@ -1,6 +1,8 @@
 //! What the command line may say.
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use holo_facts::reading::did_you_mean;
 use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -21,7 +23,7 @@ use std::time::Duration;
 )]
 pub struct Cli {
     /// Show the version
-    #[arg(long, action = clap::ArgAction::Version)]
+    #[arg(short = 'V', long, action = clap::ArgAction::Version)]
     version: Option<bool>,
     /// What to do.
     #[command(subcommand)]
@@ -55,8 +57,16 @@ pub enum Verb {
     Completion(Completion),
     /// Show the version
     Version,
-    /// Show this help
-    Help,
+    /// Show this help, or that of a command
+    Help(Help),
+}
+
+/// `holo help`
+#[derive(Debug, Args)]
+pub struct Help {
+    /// The command; all of them if there is none
+    #[arg(value_name = "COMMAND")]
+    pub command: Vec<String>,
 }
 
 /// `holo apply`
@@ -286,7 +296,7 @@ impl Verb {
             Verb::Selectors(arguments) => &arguments.output,
             // A single value of JSON is no line of a run.
             Verb::Facts(_) | Verb::Data(_) => return false,
-            Verb::Graph(_) | Verb::Test(_) | Verb::Plugin(_) | Verb::Completion(_) | Verb::Version | Verb::Help => {
+            Verb::Graph(_) | Verb::Test(_) | Verb::Plugin(_) | Verb::Completion(_) | Verb::Version | Verb::Help(_) => {
                 return false;
             }
         };
@@ -301,8 +311,13 @@ pub enum Arguments {
     Verb(Verb),
     /// The help of a verb, or of all: this text goes to stdout.
     Help(String),
-    /// Nothing that can be done: this text goes to stderr.
-    Unusable(String),
+    /// Nothing that can be done.
+    Unusable {
+        /// This text goes to stderr.
+        text: String,
+        /// What a person may have meant.
+        hint: Option<String>,
+    },
 }
 
 /// Understands a command line.
@@ -311,16 +326,46 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Arguments {
     use clap::error::ErrorKind;
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     match Cli::try_parse_from(selectors_last(arguments)) {
+        Ok(Cli { verb: Verb::Help(Help { command }), .. }) if !command.is_empty() => help_of(&command),
         Ok(cli) => Arguments::Verb(cli.verb),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp => Arguments::Help(error.to_string()),
             ErrorKind::DisplayVersion => Arguments::Verb(Verb::Version),
             ErrorKind::MissingSubcommand
             | ErrorKind::InvalidSubcommand
-            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Arguments::Unusable(usage()),
-            _ => Arguments::Unusable(format!("{}\n{}", complaint(&error), usage())),
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                Arguments::Unusable { text: usage(), hint: meant_command(&error) }
+            }
+            _ => Arguments::Unusable { text: format!("{}\n{}", complaint(&error), usage()), hint: None },
         },
     }
+}
+
+/// What `--help` after these command words shows.
+fn help_of(command: &[String]) -> Arguments {
+    let words = command.iter().filter(|word| !word.starts_with('-')).map(OsString::from);
+    let words = [OsString::from("holo")].into_iter().chain(words).chain([OsString::from("--help")]);
+    match parse(words) {
+        help @ Arguments::Help(_) => help,
+        Arguments::Unusable { hint, .. } => Arguments::Unusable { text: usage(), hint },
+        Arguments::Verb(_) => Arguments::Unusable { text: usage(), hint: None },
+    }
+}
+
+/// The command word that was probably meant by a misspelt one.
+fn meant_command(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(written)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let command = Cli::command();
+    let names = command.get_subcommands().flat_map(|verb| [verb].into_iter().chain(verb.get_subcommands()));
+    did_you_mean(written, names.map(clap::Command::get_name))
+}
+
+/// The long options of a verb, as they are typed.
+#[must_use]
+pub fn options_of(verb: &str) -> Vec<String> {
+    let command = Cli::command();
+    let arguments = command.find_subcommand(verb).into_iter().flat_map(clap::Command::get_arguments);
+    arguments.filter_map(clap::Arg::get_long).chain(["help"]).map(|long| format!("--{long}")).collect()
 }
 
 /// Moves what is no option of its verb behind a `--`.
@@ -410,6 +455,31 @@ mod tests {
         assert_eq!(apply(&["--jobs", "3"]).unwrap().jobs, NonZeroU32::new(3));
         assert!(["0", "-1", "all", "4294967296"].iter().all(|number| apply(&["--jobs", number]).is_none()));
         assert_eq!(apply(&["--json", "--odd"]).unwrap().selection.selectors, ["--odd"]);
+    }
+
+    #[test]
+    fn help_is_that_of_a_command() {
+        let parsed = |words: &[&str]| parse(["holo"].iter().chain(words).map(OsString::from));
+        let help = |words: &[&str]| match parsed(words) {
+            Arguments::Help(text) => text,
+            other => format!("{other:?}"),
+        };
+        assert_eq!(help(&["help", "apply"]), help(&["apply", "--help"]));
+        assert!(help(&["help", "apply"]).contains("--fail-fast"));
+        assert!(help(&["help", "plugin", "check"]).contains("--resources"));
+        assert!(matches!(parsed(&["help"]), Arguments::Verb(Verb::Help(_))));
+        assert!(matches!(parsed(&["-V"]), Arguments::Verb(Verb::Version)));
+        let hint = |words: &[&str]| match parsed(words) {
+            Arguments::Unusable { text, hint } if text == usage() => hint,
+            other => Some(format!("{other:?}")),
+        };
+        assert_eq!(hint(&["help", "aply"]).as_deref(), Some("did you mean apply?"));
+        assert_eq!(hint(&["aply", "x"]).as_deref(), Some("did you mean apply?"));
+        assert_eq!(hint(&["plugin", "chekc"]).as_deref(), Some("did you mean check?"));
+        assert_eq!(hint(&["xyzzy"]), None);
+        assert!(
+            options_of("apply").contains(&"--force".to_owned()) && !options_of("scan").contains(&"--force".to_owned())
+        );
     }
 
     #[test]

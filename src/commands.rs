@@ -14,7 +14,6 @@ mod test;
 mod values;
 
 use crate::cli::{self, PluginVerb, Verb};
-use crate::entity::Entity;
 use crate::error::Fatal;
 use crate::exit;
 use crate::interrupt::Interrupt;
@@ -22,6 +21,8 @@ use crate::report::Console;
 use crate::select;
 use crate::settings::Settings;
 use crate::survey::Survey;
+use bstr::ByteSlice;
+use holo_facts::reading::did_you_mean;
 use holo_protocol::session::Stream;
 use holo_protocol::words;
 use std::ffi::OsString;
@@ -40,7 +41,7 @@ pub(crate) fn run(verb: Verb, settings: Settings, mut console: Console) -> u8 {
         console.speak_json();
     }
     match verb {
-        Verb::Help => finish(console, &cli::usage()),
+        Verb::Help(_) => finish(console, &cli::usage()),
         Verb::Version => finish(console, concat!(env!("CARGO_PKG_VERSION"), "\n")),
         Verb::Completion(arguments) => finish(console, &completion::script(arguments.shell)),
         Verb::Test(arguments) => {
@@ -121,10 +122,20 @@ fn end(console: Console, code: u8) -> u8 {
 }
 
 /// Which entities the command line selects.
-fn select(entities: &[Entity], selectors: &[OsString], console: &mut Console) -> Result<Vec<bool>, Fatal> {
-    select::select(entities, selectors).map_err(|unknown| {
-        for selector in unknown {
+fn select(verb: &str, survey: &Survey, selectors: &[OsString], console: &mut Console) -> Result<Vec<bool>, Fatal> {
+    let plugins: Vec<&str> = survey.plugins.iter().map(|plugin| &*plugin.id).collect();
+    select::select(&survey.entities, &plugins, selectors).map_err(|unknown| {
+        for selector in &unknown {
             console.raw_error([b"Unrecognized argument: ", &selector[..]].concat());
+        }
+        if console.person_reads_errors() {
+            let known = select::all(&survey.entities);
+            let known = known.iter().filter_map(|known| known.to_str().ok()).chain(plugins);
+            let options = cli::options_of(verb);
+            let known: Vec<&str> = known.chain(options.iter().map(String::as_str)).collect();
+            let hints =
+                unknown.iter().filter_map(|selector| did_you_mean(&selector.to_str_lossy(), known.iter().copied()));
+            hints.for_each(|hint| console.advise(hint));
         }
         Fatal::Reported
     })

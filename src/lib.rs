@@ -55,8 +55,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let code = match cli::parse(arguments) {
         Arguments::Verb(verb) => commands::run(verb, Settings::from_environment(), console),
         Arguments::Help(text) => commands::finish(console, &text),
-        Arguments::Unusable(message) => {
-            console.raw(Stream::Stderr, message.as_bytes());
+        Arguments::Unusable { text, hint } => {
+            console.raw(Stream::Stderr, text.as_bytes());
+            hint.iter().for_each(|hint| console.advise(hint));
             console.flush();
             exit::USAGE
         }

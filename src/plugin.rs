@@ -33,6 +33,8 @@ struct Identity {
     directories: Directories,
     /// Whether it is to read everything, whatever it knows from earlier runs.
     verify: bool,
+    /// Whether it may say what to do about an error.
+    hints: bool,
     /// How many entities it may work on at a time.
     jobs: u32,
     /// Whether its session is kept between two requests.
@@ -44,6 +46,8 @@ struct Identity {
 pub struct Demands {
     /// Whether they are to read everything, whatever they know from earlier runs.
     pub verify: bool,
+    /// Whether a person reads what they print, so that they may say what to do about an error.
+    pub hints: bool,
     /// How many entities each may work on at a time.
     pub jobs: NonZeroU32,
     /// Whether there is room for the sessions of all of them at the same time.
@@ -156,11 +160,12 @@ impl Plugin {
     /// A plugin that has been met.
     #[must_use]
     pub fn new(id: String, met: &handshake::Met, directories: Directories, demands: Demands) -> Plugin {
-        let Demands { verify, jobs, room_for_all: keeps_session } = demands;
+        let Demands { verify, hints, jobs, room_for_all: keeps_session } = demands;
         let jobs = met.concurrency.map_or(jobs.get(), |most| most.min(jobs.get()));
         let handshake::Met { program, api_version, .. } = met;
+        let api_version = *api_version;
         let identity =
-            Identity { program: program.clone(), api_version: *api_version, directories, verify, jobs, keeps_session };
+            Identity { program: program.clone(), api_version, directories, verify, hints, jobs, keeps_session };
         let means = if met.session { Means::Session(session::Seat::default()) } else { Means::Processes };
         Plugin { id, identity, means }
     }
@@ -255,6 +260,9 @@ impl Identity {
         }
         if self.verify {
             environment.push((names::VERIFY, "1".into()));
+        }
+        if self.hints {
+            environment.push((names::HINTS, "1".into()));
         }
         environment
     }

@@ -5,6 +5,7 @@
 
 mod bar;
 mod console;
+mod hints;
 mod json;
 pub mod line;
 mod paragraphs;

@@ -7,13 +7,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-/// Which entities any of the selectors names; all of them if there is no selector.
+/// Which entities any of the selectors names; all of them if there is no selector. The ID of a plugin may name none.
 ///
 /// A path may also be given in a form that only cleaning makes equal to the one a plugin reports, as completion in a shell does.
 ///
 /// # Errors
 /// The selectors that name nothing.
-pub fn select(entities: &[Entity], selectors: &[OsString]) -> Result<Vec<bool>, Vec<BString>> {
+pub fn select(entities: &[Entity], plugins: &[&str], selectors: &[OsString]) -> Result<Vec<bool>, Vec<BString>> {
     if selectors.is_empty() {
         return Ok(vec![true; entities.len()]);
     }
@@ -35,6 +35,7 @@ pub fn select(entities: &[Entity], selectors: &[OsString]) -> Result<Vec<bool>, 
         let places = |form: &BString| found.get(form.as_bstr()).filter(|places| !places.is_empty());
         match places(given).or_else(|| places(cleaned)) {
             Some(places) => places.iter().for_each(|&at| selected[at] = true),
+            None if plugins.iter().any(|id| given == id) => {}
             None => unknown.push(given.clone()),
         }
     }
@@ -74,7 +75,9 @@ mod tests {
         let ids = |selected: Vec<bool>| {
             entities.iter().zip(selected).filter(|(_, is)| *is).map(|(entity, _)| entity.id().to_string()).collect()
         };
-        select(&entities, &selectors).map(ids).map_err(|unknown| unknown.iter().map(ToString::to_string).collect())
+        select(&entities, &["p", "q", "r"], &selectors)
+            .map(ids)
+            .map_err(|unknown| unknown.iter().map(ToString::to_string).collect())
     }
 
     #[test]
@@ -88,6 +91,13 @@ mod tests {
 
     #[test]
     fn names_all_that_is_unknown() {
-        assert_eq!(ids(&["a:1", "q", "--what"]).unwrap_err(), ["q", "--what"]);
+        assert_eq!(ids(&["a:1", "s", "--what"]).unwrap_err(), ["s", "--what"]);
+    }
+
+    #[test]
+    fn a_plugin_without_entities_is_selected_too() {
+        assert!(ids(&["q"]).unwrap().is_empty());
+        assert_eq!(ids(&["q", "b:1"]).unwrap(), ["b:1"]);
+        assert_eq!(ids(&["q", "./q"]).unwrap_err(), ["./q"]);
     }
 }

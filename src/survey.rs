@@ -102,8 +102,9 @@ pub fn survey(
     let generated = generators::run(settings, &cache, interrupt, console)?;
     let ids = seats.iter().map(|seat| seat.id.as_str());
     let resources = Arc::new(Resources::prepare(&settings.root, &cache, generated, ids)?);
-    let mut plugins: Vec<Plugin> =
-        seats.into_iter().map(|seat| seat.take(settings, room_for_all, &resources)).collect();
+    let demands =
+        Demands { verify: settings.verify, hints: console.person_reads_errors(), jobs: settings.jobs, room_for_all };
+    let mut plugins: Vec<Plugin> = seats.into_iter().map(|seat| seat.take(settings, &resources, demands)).collect();
     let Scanned { entities, flaws } = scan::all(&mut plugins, at_once, &resources, interrupt, console)?;
     let plan = plan(&entities).map_err(|cycle| Fatal::CouldNotRun(cycle.to_string()))?;
     Ok(Survey { plugins, entities, plan, flaws, resources, _cache: cache })
@@ -115,11 +116,9 @@ fn plan(entities: &[Entity]) -> Result<Plan, Cycle> {
 
 fn configuration_error(error: &ConfigError, console: &mut Console) -> Fatal {
     console.error(error.to_string());
-    if let ConfigError::UnknownCommand(bad) = error
-        && console.person_reads_errors()
-    {
+    if let ConfigError::UnknownCommand(bad) = error {
         let place = &bad.location;
-        console.warning(format!("{place}: a line is empty, a comment (# …), `plugin ID` or `plugin ID=PATH`"));
+        console.advise(format!("{place}: a line is empty, a comment (# …), `plugin ID` or `plugin ID=PATH`"));
     }
     Fatal::Reported
 }
@@ -216,7 +215,7 @@ impl Seat {
         Ok(Seat { cache: cache.subdirectory(&id)?, id, met, state })
     }
 
-    fn take(self, settings: &Settings, room_for_all: bool, resources: &Resources) -> Plugin {
+    fn take(self, settings: &Settings, resources: &Resources, demands: Demands) -> Plugin {
         let Seat { id, met, state, cache } = self;
         let directories = Directories {
             root: settings.root.as_given().to_owned(),
@@ -224,7 +223,6 @@ impl Seat {
             state,
             cache,
         };
-        let demands = Demands { verify: settings.verify, jobs: settings.jobs, room_for_all };
         Plugin::new(id, &met, directories, demands)
     }
 }

@@ -217,7 +217,36 @@ fn main() -> ExitCode {
     trials.push(trial(name, &needs, move || check(&SHELLS[0], &cases)));
     let needs = [Need::Program("bash")];
     trials.push(trial("bash is told what stands after the last word break", &needs, bash_replies));
+    let needs = [Need::Program("zsh"), Need::Program("make")];
+    trials.push(trial("zsh finds what is installed", &needs, zsh_finds_what_is_installed));
     holo_testing::require::run(&Arguments::from_args(), trials)
+}
+
+/// Which directory that is depends on the distribution.
+fn zsh_finds_what_is_installed() -> Result<(), Failed> {
+    let root = ScratchRoot::new();
+    let directories = root.run("zsh", &["-fc", "print -l $fpath"]);
+    let build = built("holo");
+    let make = format!(
+        "make -s -C '{}' install DESTDIR='{}' BUILD='{}'",
+        env!("CARGO_MANIFEST_DIR"),
+        root.path().display(),
+        build.parent().ok_or("no parent")?.display()
+    );
+    for prefix in ["", " PREFIX=/usr/local"] {
+        let run = root.run("sh", &["-c", &format!("{make}{prefix}")]);
+        if !run.success() {
+            return Err(run.to_string().into());
+        }
+        let found = directories.stdout_lossy().lines().any(|directory| {
+            directory.starts_with(prefix.trim_start_matches(" PREFIX="))
+                && root.exists(format!("{}/_holo", directory.trim_start_matches('/')))
+        });
+        if !found {
+            return Err(format!("_holo is not in any of\n{directories}").into());
+        }
+    }
+    Ok(())
 }
 
 fn root() -> ScratchRoot {

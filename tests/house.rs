@@ -88,6 +88,21 @@ fn every_man_page_is_referred_to() {
 }
 
 #[test]
+fn quotes_of_the_man_pages_end_where_they_should() {
+    // These macros reach to the end of their line, so what follows the quoted words would be quoted with them.
+    let reach_on = [" Qq ", " Dq ", " Sq "];
+    let others = [" Qq ", " Dq ", " Sq ", " No ", " | "];
+    for page in names("man") {
+        for line in read(format!("man/{page}")).lines().filter(|line| line.starts_with('.')) {
+            let rests = reach_on.iter().filter_map(|quote| line.split_once(quote)).map(|(_, rest)| format!(" {rest}"));
+            for rest in rests {
+                assert!(!others.iter().any(|other| rest.contains(other)), "{page}: {line}");
+            }
+        }
+    }
+}
+
+#[test]
 fn every_toml_format_has_a_schema_that_its_page_names() {
     let named = |page: &str, schema: &str| {
         assert!(

@@ -1,7 +1,7 @@
 //! What only a person at a terminal sees, in a terminal that `script` makes.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says by panicking what is wrong")]
 
-use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial};
+use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial, trial_of};
 use libtest_mimic::Arguments;
 use std::process::ExitCode;
 
@@ -43,7 +43,95 @@ fn main() -> ExitCode {
             Ok(())
         })
     });
-    holo_testing::require::run(&Arguments::from_args(), trials.into())
+    let as_user = [Need::Program("script"), Need::Root, Need::Program("setpriv")];
+    let hints = [
+        trial_of("hints say what to do about files", &needs, hints_about_files),
+        trial_of("hints say what to do about programs", &needs, hints_about_programs),
+        trial_of("hints say what was probably meant", &needs, hints_about_words),
+        trial_of("hints say who may apply", &as_user, hints_about_users),
+    ];
+    holo_testing::require::run(&Arguments::from_args(), trials.into_iter().chain(hints).collect())
+}
+
+/// Runs holo on a terminal, where it has to show this after the error with this beginning; and into a pipe, where it must not.
+#[track_caller]
+fn hint(root: &ScratchRoot, arguments: &str, error: &str, hint: &str) {
+    let shown = on_a_terminal(root, arguments).stdout_lossy().into_owned();
+    let lines: Vec<String> = shown.lines().map(without_colours).collect();
+    let at =
+        lines.iter().rposition(|line| line.contains(error)).unwrap_or_else(|| panic!("{error:?} is not in {shown:?}"));
+    assert!(
+        lines[at..].iter().any(|line| line.starts_with(">> ") && line.contains(hint)),
+        "{hint:?} is not in {shown:?}"
+    );
+    let run = root.holo(&arguments.split(' ').collect::<Vec<_>>());
+    let streams = format!("{}{}", run.stdout_lossy(), run.stderr_lossy());
+    assert!(streams.contains(error) && !streams.contains(">> "), "{run}");
+}
+
+fn without_colours(line: &str) -> String {
+    let mut parts = line.split("\x1b[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once('m').map_or(part, |(_, rest)| rest)).trim_end().to_owned()
+}
+
+fn files() -> ScratchRoot {
+    ScratchRoot::new().binary(built("holo")).file("etc/os-release", "ID=unittest\n").plugin("files")
+}
+
+fn hints_about_files() {
+    let error = "!! skipping target: not a manageable file";
+    let root = files().resource("files/10-x/etc/missing", "x\n");
+    for verb in ["apply", "check"] {
+        hint(&root, verb, error, "/etc/missing: a package has to bring it first");
+    }
+    let root = files().resource("files/etc/motd", "x\n").file("etc/motd", "stock\n");
+    hint(&root, "apply", error, "put the file below");
+    let root = files().resource("files/10-x/etc/motd~", "x\n").file("etc/motd", "stock\n");
+    hint(&root, "apply", error, "motd~ looks like a backup: remove it");
+}
+
+fn hints_about_programs() {
+    let script = "usr/share/holo/files/10-x/etc/motd.holoscript";
+    let root = files().file("etc/motd", "stock\n").file(script, "#!/bin/sh\ncat\n");
+    hint(
+        &root,
+        "apply",
+        "permission denied",
+        &format!("to make it executable: chmod +x {}", root.join(script).display()),
+    );
+    let root = files().file("etc/motd", "stock\n").script(script, "#!/usr/bin/no-such-python\n");
+    hint(
+        &root,
+        "apply",
+        "no such file or directory",
+        "wants to be run by /usr/bin/no-such-python, which does not exist",
+    );
+    let generator = "usr/share/holo/generators/10-lost";
+    let root = files().script(generator, "#!/usr/bin/no-such-python\n");
+    hint(&root, "scan", "!! could not run", "/usr/bin/no-such-python, which does not exist");
+}
+
+fn hints_about_words() {
+    let root = files().resource("files/10-x/etc/motd", "x\n").file("etc/motd", "stock\n");
+    hint(&root, "aply", "Usage:", "did you mean apply?");
+    hint(&root, "apply --forec", "Unrecognized argument: --forec", "did you mean --force?");
+    hint(&root, "diff file:/etc/mtod", "Unrecognized argument: file:/etc/mtod", "did you mean file:/etc/motd?");
+    hint(&root, "check flies", "Unrecognized argument: flies", "did you mean files?");
+    let root = root.file("etc/holorc.d/10-x", "\nplugn files\n");
+    hint(&root, "scan", "unknown command: plugn files", "etc/holorc.d/10-x, line 2: ");
+}
+
+fn hints_about_users() {
+    let root = files().resource("files/10-x/etc/motd", "x\n").file("etc/motd", "stock\n");
+    let open = "chmod 0755 . && chmod 0777 tmp && chmod 0755 run var/lib/holo && mkdir -p var/lib/holo/files";
+    assert!(root.run("sh", &["-ec", open]).success());
+    let user = format!("setpriv --reuid=4321 --regid=4321 --clear-groups {} apply", built("holo").display());
+    let shown = root.run("script", &["-qec", &user, "/dev/null"]);
+    let shown = shown.stdout_lossy();
+    assert!(shown.contains("Cannot create lock file") && shown.contains("an apply has to be run as root"), "{shown}");
+    let piped = root.run("sh", &["-c", &user]);
+    assert!(!piped.stderr_lossy().contains("as root"), "{piped}");
 }
 
 fn progress(plugin: &str) {

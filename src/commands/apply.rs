@@ -42,7 +42,7 @@ fn walk(arguments: &Apply, desk: &mut Desk) -> Result<Tally, Fatal> {
     // It is given back when the sessions of the plugins have ended.
     let _lock;
     let mut survey = survey(settings, Purpose::Apply, interrupt, console)?;
-    let selected = super::select(&survey.entities, &arguments.selection.selectors, console)?;
+    let selected = super::select("apply", &survey, &arguments.selection.selectors, console)?;
     let flawed = survey.is_flawed_for(&arguments.selection);
     _lock = acquire(&settings.root.lock(), console)?;
     let mut refreshes = Refreshes::load(&settings.root)?;
@@ -74,6 +74,8 @@ fn refused(error: &LockError, console: &mut Console) -> Fatal {
     if error.is_held() {
         console.hint("This usually means that another instance of Holo is currently running.");
         console.hint("If not, you can try to delete the lock file manually.");
+    } else if !rustix::process::geteuid().is_root() {
+        console.advise("an apply has to be run as root, who owns what it changes");
     }
     Fatal::Reported
 }

@@ -18,7 +18,7 @@ pub(super) fn run(arguments: &Check, desk: &mut Desk) -> Result<u8, Fatal> {
 pub(super) fn walk(desk: &mut Desk, selection: &Selection) -> Result<Tally, Fatal> {
     let Desk { settings, interrupt, console } = desk;
     let mut survey = survey(settings, Purpose::Look, interrupt, console)?;
-    let selected = super::select(&survey.entities, &selection.selectors, console)?;
+    let selected = super::select("check", &survey, &selection.selectors, console)?;
     let refreshes = Refreshes::load(&settings.root)?;
     console.flush();
     let flawed = survey.is_flawed_for(selection);

@@ -1,5 +1,6 @@
 //! The user's two streams: paragraphs that both share, and colours where a person looks.
 
+use super::hints;
 use super::json::Memory;
 use super::line::{Line, Outcome};
 use bstr::{BStr, BString, ByteSlice};
@@ -48,6 +49,10 @@ pub struct Console {
     anything_shown: bool,
     trailing_newlines: usize,
     stderr_line: LineStart,
+    /// Whether a person reads stderr, and is told what to do about errors.
+    gives_hints: bool,
+    /// What has been written of the last line on stderr, for those hints.
+    unfinished_line: Vec<u8>,
     json: Option<Memory>,
     status: Option<StatusLine>,
 }
@@ -86,6 +91,7 @@ impl Console {
     pub fn of_process() -> Console {
         let colours = anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never;
         let mut console = Console::new(Box::new(io::stdout().lock()), Box::new(io::stderr().lock()), colours);
+        console.gives_hints = io::stderr().is_terminal();
         if io::stdout().is_terminal() && io::stderr().is_terminal() {
             console.status = Some(StatusLine { begun: Instant::now(), last: None, shown: false });
         }
@@ -136,6 +142,8 @@ impl Console {
             anything_shown: false,
             trailing_newlines: 0,
             stderr_line: LineStart::default(),
+            gives_hints: false,
+            unfinished_line: Vec::new(),
             json: None,
             status: None,
         }
@@ -144,6 +152,7 @@ impl Console {
     /// Writes nothing but JSON Lines from now on.
     pub fn speak_json(&mut self) {
         self.colours = false;
+        self.gives_hints = false;
         self.status = None;
         self.json = Some(Memory::default());
     }
@@ -200,6 +209,14 @@ impl Console {
     pub fn error(&mut self, text: impl AsRef<[u8]>) {
         if !self.in_json(|memory| memory.error(text.as_ref())) {
             self.marked("!! ", ERROR, text.as_ref());
+            self.hint_at(text.as_ref());
+        }
+    }
+
+    /// Shows what a person can do about the errors before, as a warning: `>> TEXT`. A script that reads version 3's words does not see it.
+    pub fn advise(&mut self, text: impl AsRef<[u8]>) {
+        if self.gives_hints {
+            self.warning(text);
         }
     }
 
@@ -247,11 +264,39 @@ impl Console {
         if self.in_json(|memory| memory.output(stream, bytes)) {
             return;
         }
+        if stream == Stream::Stderr && self.gives_hints {
+            for line in bytes.lines_with_terminator() {
+                self.write_to(stream, line);
+                self.follow_line(line);
+            }
+        } else {
+            self.write_to(stream, bytes);
+        }
+    }
+
+    fn write_to(&mut self, stream: Stream, bytes: &[u8]) {
         if stream == Stream::Stderr && self.colours {
             let coloured = self.stderr_line.colour(bytes);
             self.show(stream, &coloured);
         } else {
             self.show(stream, bytes);
+        }
+    }
+
+    /// Takes the next piece of a line on stderr, and shows a hint when it is whole and an error that has one.
+    fn follow_line(&mut self, piece: &[u8]) {
+        self.unfinished_line.extend_from_slice(piece);
+        if piece.ends_with(b"\n") {
+            let line = std::mem::take(&mut self.unfinished_line);
+            if let Some(error) = line.trim_ascii_end().strip_prefix(b"!! ") {
+                self.hint_at(error);
+            }
+        }
+    }
+
+    fn hint_at(&mut self, error: &[u8]) {
+        if let Some(hint) = self.gives_hints.then(|| hints::for_error(&error.to_str_lossy())).flatten() {
+            self.warning(hint);
         }
     }
 
@@ -363,7 +408,7 @@ impl Console {
     /// Whether a person sees the errors, and hints can be given that a script could not understand.
     #[must_use]
     pub fn person_reads_errors(&self) -> bool {
-        self.colours && io::stderr().is_terminal()
+        self.gives_hints
     }
 }
 

@@ -23,6 +23,7 @@ pub struct Host {
     cache_dir: PathBuf,
     api_version: u32,
     verifies: bool,
+    gives_hints: bool,
     refreshes: bool,
     received: Vec<BString>,
     jobs: Option<NonZero<usize>>,
@@ -51,6 +52,7 @@ impl Host {
             cache_dir,
             api_version: version.and_then(|text| text.to_str()?.parse().ok()).unwrap_or(holo_protocol::API_VERSION_3),
             verifies: variable(names::VERIFY).is_some_and(|value| value == "1"),
+            gives_hints: variable(names::HINTS).is_some_and(|value| value == "1"),
             refreshes: variable(names::REFRESH).is_some_and(|value| value == "1"),
             received: variable(names::RECEIVED).map(|value| names::split_received(&value)).unwrap_or_default(),
             jobs: variable(names::JOBS).and_then(|text| text.to_str()?.parse().ok()),
@@ -103,6 +105,13 @@ impl Host {
     #[must_use]
     pub fn verifies(&self) -> bool {
         self.verifies
+    }
+
+    /// Whether a person reads what is printed to stderr: then a warning may say what to do about an error. Otherwise scripts may read it,
+    /// which know version 3's words.
+    #[must_use]
+    pub fn gives_hints(&self) -> bool {
+        self.gives_hints
     }
 
     /// How the one entity that this process is for is to be applied.

@@ -28,6 +28,8 @@ pub const REFRESH: &str = "HOLO_REFRESH";
 pub const RECEIVED: &str = "HOLO_RECEIVED";
 /// `1` if nothing may be taken as known from an earlier run: everything is to be read.
 pub const VERIFY: &str = "HOLO_VERIFY";
+/// `1` if a person reads what a plugin prints to stderr, so that lines `>> …` may say what to do about an error.
+pub const HINTS: &str = "HOLO_HINTS";
 /// How many entities a plugin may work on at a time, a positive integer. Version 4.
 pub const JOBS: &str = "HOLO_JOBS";
 /// The file in which the facts of this run are, or are to be put by who first asks for them. Version 4, and generators.

@@ -6,6 +6,7 @@ mod commits;
 mod desired;
 mod distribution;
 mod entity;
+mod hint;
 mod layout;
 mod provision;
 mod record;

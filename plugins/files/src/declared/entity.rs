@@ -73,7 +73,7 @@ impl FileDefinition {
         let mut words = vec![
             match self.ensure {
                 Ensure::Present => "file",
-                Ensure::Absent => "nothing",
+                Ensure::Absent => "absent",
                 Ensure::Directory => "directory",
                 Ensure::Symlink => "symlink",
             }

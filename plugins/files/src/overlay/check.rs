@@ -3,6 +3,7 @@
 use crate::overlay::desired::{self, NotEvaluated};
 use crate::overlay::distribution::Distribution;
 use crate::overlay::entity::FileEntity;
+use crate::overlay::hint;
 use crate::overlay::layout::Layout;
 use crate::overlay::provision::is_ours;
 use holo_plugin::{ForceTo, Host, Image, Output, Unmanageable, Verdict};
@@ -32,7 +33,11 @@ fn try_check(entity: &FileEntity, host: &Host, output: &mut Output<'_>) -> Resul
     let target = waiting.as_ref().map_or(&target, |(_, current)| current);
     let current = Image::load(target)?;
     let known_base = Image::load(&layout.base(&entity.path))?;
-    let Some(base) = known_base.or_else(|| current.clone()) else { return Err(Unmanageable::WrongType.into()) };
+    let Some(base) = known_base.or_else(|| current.clone()) else {
+        output.error(NotEvaluated::from(Unmanageable::WrongType).0);
+        hint::missing_target(entity, output);
+        return Ok(Verdict::Failed);
+    };
     let Some(current) = current else { return Ok(Verdict::NeedsForce(ForceTo::Restore)) };
     let base = match &waiting {
         Some((stock, _)) => Image::load(stock)?.ok_or(Unmanageable::WrongType)?,

@@ -122,6 +122,14 @@ impl FileEntity {
         self.host.below_root(path)
     }
 
+    pub(crate) fn resource_directory(&self) -> &Path {
+        self.host.resource_dir()
+    }
+
+    pub(crate) fn gives_hints(&self) -> bool {
+        self.host.gives_hints()
+    }
+
     pub(crate) fn shown_resource(&self, resource: &Resource) -> PathBuf {
         self.host.resource_dir().join(&resource.path)
     }

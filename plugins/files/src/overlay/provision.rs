@@ -3,6 +3,7 @@
 use crate::overlay::change::{Change, FAILED};
 use crate::overlay::desired::{self, NotEvaluated};
 use crate::overlay::entity::FileEntity;
+use crate::overlay::hint;
 use crate::overlay::layout::Layout;
 use crate::overlay::record::Fingerprint;
 use crate::overlay::stock::Stock;
@@ -89,7 +90,11 @@ fn try_prepare(
             change.stage_found_base(current, &stamp, layout)?;
             current.clone()
         }
-        (None, None) => return Err(Unmanageable::WrongType.into()),
+        (None, None) => {
+            output.error(NotEvaluated::from(Unmanageable::WrongType).0);
+            hint::missing_target(entity, output);
+            return Ok(FAILED);
+        }
     };
     if !mode.force {
         change.replaces_only(stamp);

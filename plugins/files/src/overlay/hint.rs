@@ -1,0 +1,76 @@
+//! Hints for people whose target is missing: most often the resource file is not where it was meant to be.
+
+use crate::overlay::entity::FileEntity;
+use holo_plugin::Output;
+use std::path::{Component, Path};
+
+/// The endings of the names of files that editors and package managers leave.
+const LEFTOVERS: [&str; 12] = [
+    "~",
+    ".bak",
+    ".dpkg-dist",
+    ".dpkg-new",
+    ".dpkg-old",
+    ".orig",
+    ".pacnew",
+    ".pacsave",
+    ".rpmnew",
+    ".rpmsave",
+    ".save",
+    ".swp",
+];
+/// The directories of a root that resource files are for. None of them is a likely disambiguator.
+const DIRECTORIES: [&str; 12] =
+    ["boot", "efi", "etc", "home", "lib", "lib64", "opt", "root", "run", "srv", "usr", "var"];
+
+/// Says to a person what may be wrong with an entity whose target is missing. Version 3 says no more than that it cannot be managed.
+pub(crate) fn missing_target(entity: &FileEntity, output: &mut Output<'_>) {
+    if !entity.gives_hints() {
+        return;
+    }
+    let target = entity.shown_target();
+    let target = target.display();
+    let hint = entity.resources.last().and_then(|resource| {
+        let shown = entity.shown_resource(resource);
+        is_leftover(&resource.path)
+            .then(|| format!("{} looks like a backup: remove it", shown.display()))
+            .or_else(|| misplaced(entity, &resource.path))
+    });
+    output.warning(hint.unwrap_or_else(|| {
+        format!("there is no {target}: a package has to bring it first, or a definition [[file]], which makes it, takes the place of this file")
+    }));
+}
+
+fn is_leftover(resource: &Path) -> bool {
+    let name = resource.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    LEFTOVERS.iter().any(|ending| name.ends_with(ending)) || (name.starts_with('#') && name.ends_with('#'))
+}
+
+fn misplaced(entity: &FileEntity, resource: &Path) -> Option<String> {
+    let Some(Component::Normal(disambiguator)) = resource.components().next() else { return None };
+    let disambiguator = disambiguator.to_str().filter(|name| DIRECTORIES.contains(name))?;
+    let directory = entity.resource_directory();
+    let directory = directory.display();
+    let meant = entity.shown_from_root(&Path::new("/").join(disambiguator).join(entity.path.strip_prefix("/").ok()?));
+    Some(format!(
+        "{directory}/{disambiguator}/… is for what is below {}: for {}, put the file below {directory}/NAME/{disambiguator}, with a NAME of \
+         your choice",
+        entity.shown_from_root(Path::new("/")).display(),
+        meant.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leftovers_are_known_by_their_names() {
+        for name in ["10-x/etc/motd~", "10-x/etc/#motd#", "10-x/etc/.motd.swp", "10-x/etc/motd.dpkg-old"] {
+            assert!(is_leftover(Path::new(name)), "{name}");
+        }
+        for name in ["10-x/etc/motd", "10-x/etc/#motd", "10-x/etc~/motd"] {
+            assert!(!is_leftover(Path::new(name)), "{name}");
+        }
+    }
+}
