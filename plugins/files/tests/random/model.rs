@@ -119,6 +119,8 @@ pub(crate) struct Shown {
     pub(crate) has_failed: bool,
     /// Whether a difference is shown of anything.
     pub(crate) is_refused: bool,
+    /// Whether anything was not in its desired state.
+    pub(crate) is_pending: bool,
     /// How many newlines the last output has ended with.
     newlines: usize,
     has_begun: bool,
@@ -235,6 +237,9 @@ impl Model {
             show(&report, &work, &mut shown);
             // Under version 3 the plugin says only in words that it failed.
             shown.has_failed |= work.end == End::Failed && !speaks_version_3;
+            // Nothing but a new base is mentioned on stdout.
+            shown.is_pending |=
+                work.end != End::Unchanged || work.said.iter().any(|(stream, _)| *stream == Stream::Out);
             shown.is_refused |= matches!(work.end, End::NeedsForce(_));
         }
         shown
