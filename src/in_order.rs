@@ -191,7 +191,8 @@ impl<'a> InOrder<'a> {
         match said {
             Said::Message(Message::Send(value)) => self.sent[place].push(value.clone()),
             Said::Message(Message::NotChanged) => self.touched[place] = self.touched[place].or(Some(false)),
-            Said::Message(Message::Changed(_)) | Said::Malformed(_) => self.touched[place] = Some(true),
+            Said::Malformed(_) => self.touched[place] = Some(true),
+            Said::Message(message) if message.is_change() => self.touched[place] = Some(true),
             _ => {}
         }
         if let Some(end) = self.end_by(place, said) {
@@ -207,7 +208,7 @@ impl<'a> InOrder<'a> {
         match said {
             Said::Message(Message::NotChanged) => Some(End::Unchanged),
             Said::Message(Message::Skipped(_)) => Some(End::LeftOut),
-            Said::Message(Message::Changed(_)) => Some(End::Changed),
+            Said::Message(message) if message.is_change() => Some(End::Changed),
             Said::Message(Message::WouldChange(_) | Message::Unknown) | Said::TooEarly(_) => Some(End::Pending),
             Said::Message(message) if message.is_refusal() => Some(End::Refused),
             // A plugin of version 3 that is asked to check has nothing else to say.

@@ -262,6 +262,7 @@ fn an_apply_is_told_step_by_step() {
     assert_eq!(events, ["begin", "end", "begin", "end", "summary"]);
     assert_eq!(first[0]["action"], json!({"verb": "Working on"}));
     assert_eq!((&first[1]["id"], &first[1]["result"]), (&json!("file:/etc/a"), &json!("changed")));
+    assert_eq!(first[1]["changed"], json!([format!("wrote {}", root.join("etc/a").display())]));
     assert_eq!(only(&first, "summary", "tally"), &tally(2, 0, 0));
     assert_eq!(only(&lines(&root, &["apply"], 0), "summary", "tally"), &tally(0, 2, 0));
     root.write("etc/a", "theirs\n");

@@ -49,6 +49,7 @@ fn main() -> ExitCode {
         trial_of("hints say what to do about programs", &needs, hints_about_programs),
         trial_of("hints say what was probably meant", &needs, hints_about_words),
         trial_of("hints say who may apply", &as_user, hints_about_users),
+        trial_of("what was done is said where version 3 says nothing", &needs, quiet_changes),
     ];
     holo_testing::require::run(&Arguments::from_args(), trials.into_iter().chain(hints).collect())
 }
@@ -155,6 +156,26 @@ fn progress(plugin: &str) {
     let run = root.holo(&["apply", "--json"]);
     assert!(run.success() && !run.stdout_lossy().contains("there"), "{run}");
     assert!(on_a_terminal(&root, "apply --json").stdout_lossy().starts_with('{'));
+}
+
+fn quiet_changes() {
+    let root = || {
+        let root = ScratchRoot::new().binary(built("holo")).plugin("files").file("etc/os-release", "ID=unittest\n");
+        root.file("etc/motd", "stock\n").resource("files/01-x/etc/motd", "wanted\n")
+    };
+    let (terminal, pipe) = (root(), root());
+    let target = terminal.join("etc/motd").display().to_string();
+    let shown = |arguments| on_a_terminal(&terminal, arguments).stdout_lossy().into_owned();
+    assert!(shown("apply").contains(&format!("wrote {target}\r\n")));
+    let paragraphs = pipe.holo(&["apply"]).stdout_lossy().into_owned();
+    assert!(paragraphs.ends_with("01-x/etc/motd\n\n") && !paragraphs.contains("wrote"), "{paragraphs:?}");
+    for root in [&terminal, &pipe] {
+        std::fs::remove_file(root.join("usr/share/holo/files/01-x/etc/motd")).unwrap();
+    }
+    assert!(shown("check").contains(&format!("would restore {target}\r\n")));
+    assert!(shown("apply").contains(&format!("restored {target}\r\n")));
+    let paragraphs = pipe.holo(&["apply"]).stdout_lossy().into_owned();
+    assert!(paragraphs.ends_with("base/etc/motd\n\n") && !paragraphs.contains("restored"), "{paragraphs:?}");
 }
 
 fn on_a_terminal(root: &ScratchRoot, arguments: &str) -> Run {

@@ -70,7 +70,7 @@ pub(super) fn work(
     if let Some(failure) = &failure {
         // Of the messages of a plugin that failed, one counts: that it had not changed anything before. Version 3 has none.
         let counts = plugin.api_version >= API_VERSION_4 && matches!(failure, Failure::Status(_));
-        let is_changed = messages.iter().any(|message| matches!(message, Message::Changed(_)));
+        let is_changed = messages.iter().any(Message::is_change);
         if counts && !is_changed && messages.contains(&Message::NotChanged) {
             on_progress(Progress::Message(Message::NotChanged));
         }

@@ -38,7 +38,10 @@ impl<'a> Json<'a> {
         let line = Line::End {
             id: entity.id().into(),
             result: outcome,
-            changed: texts(|message| if let Message::Changed(text) = message { Some(text) } else { None }),
+            changed: texts(|message| match message {
+                Message::Changed(text) | Message::ChangedQuietly(text) => Some(text),
+                _ => None,
+            }),
             would_change: texts(|message| if let Message::WouldChange(text) = message { Some(text) } else { None }),
             refused: messages.iter().filter_map(refusal).collect(),
             sent: texts(|message| if let Message::Send(value) = message { Some(value) } else { None }),

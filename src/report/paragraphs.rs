@@ -44,7 +44,9 @@ impl<'a> Paragraphs<'a> {
             // How it ended tells the same; what is sent is between entities; and what cannot be understood is shown as a failure.
             Message::NotChanged | Message::Skipped(_) | Message::Send(_) | Message::Malformed(_) => {}
             Message::RequiresForce(reason) => self.error(&format!("{reason} (use --force to proceed)")),
-            Message::WouldChange(text) | Message::Changed(text) => {
+            // Into a pipe, there is nothing that version 3 has not.
+            Message::ChangedQuietly(_) if !self.console.is_terminal() => {}
+            Message::WouldChange(text) | Message::Changed(text) | Message::ChangedQuietly(text) => {
                 self.show_prologue();
                 self.console.write(Stream::Stdout, &[&text[..], b"\n"].concat());
             }

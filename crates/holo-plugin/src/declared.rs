@@ -70,7 +70,7 @@ impl<E> Declared<E> {
 
     /// How the apply ended, if the entity is well; that it has failed otherwise.
     fn healthy(&self, host: &Host, applied: Applied, output: &mut Output<'_>) -> Applied {
-        let ended_well = matches!(applied, Applied::Unchanged | Applied::Changed(_));
+        let ended_well = matches!(applied, Applied::Unchanged | Applied::Changed(_) | Applied::ChangedQuietly(_));
         if ended_well && !health::is_well(&self.common.keys.health_check, host, output) {
             let nothing_changed = applied == Applied::Unchanged;
             return if nothing_changed { Applied::FAILED_UNCHANGED } else { Applied::FAILED };

@@ -116,6 +116,8 @@ pub enum Applied {
     /// It is in its desired state now. The changes, if there is more to say than that: fragments in the past tense, such as
     /// `installed nginx 1.24.0-1`.
     Changed(Vec<String>),
+    /// The same, where version 3 of the plugin says nothing of changes: they are shown on terminals and by `--json` only.
+    ChangedQuietly(Vec<String>),
     /// A person's work would have been lost.
     NeedsForce(ForceTo),
     /// It is left out, as a condition in its definition says; which one.
@@ -158,7 +160,10 @@ impl Applied {
     /// Whether something was changed, or may have been.
     #[must_use]
     pub fn may_have_changed(&self) -> bool {
-        matches!(self, Applied::Changed(_) | Applied::Failed { nothing_changed: false, .. })
+        matches!(
+            self,
+            Applied::Changed(_) | Applied::ChangedQuietly(_) | Applied::Failed { nothing_changed: false, .. }
+        )
     }
 
     /// Whether something went wrong.

@@ -94,6 +94,9 @@ fn applied_messages(applied: &Applied) -> Vec<Message> {
         Applied::Skipped(reason) => vec![Message::Skipped(reason.as_str().into())],
         Applied::NeedsForce(to) => vec![refusal(to)],
         Applied::Changed(changes) => changes.iter().map(|change| Message::Changed(change.as_str().into())).collect(),
+        Applied::ChangedQuietly(changes) => {
+            changes.iter().map(|change| Message::ChangedQuietly(change.as_str().into())).collect()
+        }
         Applied::Failed { nothing_changed: true, .. } => vec![Message::NotChanged],
         Applied::Failed { .. } => Vec::new(),
     }

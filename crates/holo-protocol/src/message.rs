@@ -20,6 +20,8 @@ pub enum Message {
     Unknown,
     /// What was done to the entity, as a fragment in the past tense. Version 4.
     Changed(BString),
+    /// The same, for those who look for it: shown on a terminal and by `--json`, but not where version 3 shows nothing. Version 4.
+    ChangedQuietly(BString),
     /// By its own declaration, the entity is not for this system, or not for now: nothing was done, or would be. Version 4.
     Skipped(BString),
     /// What the entities are to know that are refreshed because this one changed: `KEY=VALUE`. Version 4.
@@ -40,6 +42,7 @@ const UNKNOWN: &[u8] = b"unknown";
 const FORCE: &[u8] = b"requires --force: ";
 const WOULD_CHANGE: &[u8] = b"would change: ";
 const CHANGED: &[u8] = b"changed: ";
+const CHANGED_QUIETLY: &[u8] = b"changed quietly: ";
 const SKIPPED: &[u8] = b"skipped: ";
 const SEND: &[u8] = b"send: ";
 const PROGRESS: &[u8] = b"progress: ";
@@ -59,13 +62,15 @@ impl Message {
                 let force = || text(FORCE).map(Message::RequiresForce);
                 let would_change = || text(WOULD_CHANGE).map(Message::WouldChange);
                 let changed = || text(CHANGED).map(Message::Changed);
+                let quietly = || text(CHANGED_QUIETLY).map(Message::ChangedQuietly);
                 let skipped = || text(SKIPPED).map(Message::Skipped);
                 let send = || {
                     let sent = text(SEND)?;
                     Some(if can_be_sent(sent.as_ref()) { Message::Send(sent) } else { Message::Malformed(line.into()) })
                 };
                 let progress = || text(PROGRESS).map(Message::Progress);
-                force().or_else(would_change).or_else(changed).or_else(skipped).or_else(send).or_else(progress)
+                let done = || changed().or_else(quietly);
+                force().or_else(would_change).or_else(done).or_else(skipped).or_else(send).or_else(progress)
             }
         }
     }
@@ -82,6 +87,7 @@ impl Message {
             Message::RequiresForce(text) => with(FORCE, text.as_ref()),
             Message::WouldChange(text) => with(WOULD_CHANGE, text.as_ref()),
             Message::Changed(text) => with(CHANGED, text.as_ref()),
+            Message::ChangedQuietly(text) => with(CHANGED_QUIETLY, text.as_ref()),
             Message::Skipped(text) => with(SKIPPED, text.as_ref()),
             Message::Send(text) => with(SEND, text.as_ref()),
             Message::Progress(text) => with(PROGRESS, text.as_ref()),
@@ -93,6 +99,12 @@ impl Message {
     #[must_use]
     pub fn is_refusal(&self) -> bool {
         matches!(self, Message::RequiresForceToOverwrite | Message::RequiresForceToRestore | Message::RequiresForce(_))
+    }
+
+    /// Whether it says that something was done.
+    #[must_use]
+    pub fn is_change(&self) -> bool {
+        matches!(self, Message::Changed(_) | Message::ChangedQuietly(_))
     }
 
     /// Whether it says that there was, or is, nothing to do.
@@ -125,6 +137,7 @@ mod tests {
             Message::WouldChange("install nginx".into()),
             Message::Unknown,
             Message::Changed("installed \u{fc}".into()),
+            Message::ChangedQuietly("wrote /etc/motd".into()),
             Message::Skipped("no such hardware".into()),
             Message::Send("_Mode2=a=b ".into()),
             Message::Send("x=".into()),
@@ -136,9 +149,16 @@ mod tests {
 
     #[test]
     fn version_3_has_three() {
-        for line in
-            ["unknown", "changed: x", "would change: x", "requires --force: x", "skipped: x", "send: x", "progress: x"]
-        {
+        for line in [
+            "unknown",
+            "changed: x",
+            "changed quietly: x",
+            "would change: x",
+            "requires --force: x",
+            "skipped: x",
+            "send: x",
+            "progress: x",
+        ] {
             assert_eq!(Message::parse(line.as_bytes(), 3), None);
         }
         assert_eq!(Message::parse(b"requires --force to restore", 3), Some(Message::RequiresForceToRestore));

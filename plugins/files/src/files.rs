@@ -119,7 +119,7 @@ impl ManagedFile {
     fn apply_alone(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
         if let ManagedFile::OverlayAfter(declared, _) = self {
             match declared.apply(host, mode, output) {
-                Applied::Changed(_) | Applied::Unchanged => {}
+                Applied::Changed(_) | Applied::ChangedQuietly(_) | Applied::Unchanged => {}
                 other => return other,
             }
         }

@@ -31,13 +31,28 @@ const ROUNDS: usize = 5;
 
 fn main() -> ExitCode {
     let needs = [Need::Root, Need::ExtendedAttributes];
-    let trials = vec![trial_of("overlays are what version 3 makes of them", &needs, || cases(300, overlays))];
+    let all = || {
+        let scripts = ScratchRoot::new();
+        for behaviour in Behaviour::ALL {
+            write_script(&scripts.join(format!("{behaviour:?}")), behaviour.program());
+        }
+        let plugin = built("holo-files");
+        let version_3 = format!(
+            "#!/bin/sh\ncase $1 in info) printf 'MIN_API_VERSION=3\\nMAX_API_VERSION=3\\n';; *) exec {} \"$@\";; esac\n",
+            plugin.display()
+        );
+        write_script(&scripts.join("version-3"), &version_3);
+        cases(300, |random| overlays(random, &scripts));
+    };
+    let trials = vec![trial_of("overlays are what version 3 makes of them", &needs, all)];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
 /// A root and what the model says of it.
 struct Case<'a> {
     random: &'a mut Random,
+    /// A program that was written while others are started could not be run.
+    scripts: &'a ScratchRoot,
     root: ScratchRoot,
     model: Model,
     speaks_version_3: bool,
@@ -45,25 +60,26 @@ struct Case<'a> {
     story: Vec<String>,
 }
 
-fn overlays(random: &mut Random) {
+fn write_script(path: &Path, program: &str) {
+    fs::write(path, program).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn overlays(random: &mut Random, scripts: &ScratchRoot) {
     let distribution = *random.pick(&["arch", "alpine", "debian", "fedora", "suse", "unittest"]);
     // A process for each operation takes much longer than a session.
     let speaks_version_3 = random.chance(15);
-    let plugin = built("holo-files");
     let mut root =
         ScratchRoot::in_memory().binary(built("holo")).file("etc/os-release", format!("ID={distribution}\n"));
     root = if speaks_version_3 {
-        let wrapper = format!(
-            "#!/bin/sh\ncase $1 in info) printf 'MIN_API_VERSION=3\\nMAX_API_VERSION=3\\n';; *) exec {} \"$@\";; esac\n",
-            plugin.display()
-        );
-        root.script("plugin/holo-files", wrapper).holorc("plugin files=plugin/holo-files\n").dir("usr/share/holo/files")
+        let wrapper = scripts.join("version-3");
+        root.holorc(format!("plugin files={}\n", wrapper.display())).dir("usr/share/holo/files")
     } else {
         root.plugin("files")
     };
     let root = root.dir("etc/sub").dir("etc/b.conf.d").file("etc/linked", "linked\n").mode("etc/linked", 0o640);
     let model = Model::new(root.path(), distribution);
-    let mut case = Case { random, root, model, speaks_version_3, story: vec![format!("on {distribution}")] };
+    let mut case = Case { random, scripts, root, model, speaks_version_3, story: vec![format!("on {distribution}")] };
     case.run();
 }
 
@@ -170,12 +186,7 @@ impl Case<'_> {
             let disambiguator = *self.random.pick(&DISAMBIGUATORS);
             let step = match self.random.below(10) {
                 0..=4 => Step::Plain(self.content()),
-                5..=7 => Step::Script(*self.random.pick(&[
-                    Behaviour::Upper,
-                    Behaviour::Append,
-                    Behaviour::Talk,
-                    Behaviour::Fail,
-                ])),
+                5..=7 => Step::Script(*self.random.pick(&Behaviour::ALL)),
                 _ => Step::Template(self.random.below(3)),
             };
             resources.insert((disambiguator, step.order()), step);
@@ -197,10 +208,7 @@ impl Case<'_> {
                     let node = Node { content: content.clone(), mode, uid: 0, gid: 0, note: None };
                     write(&path, &node, false);
                 }
-                Step::Script(behaviour) => {
-                    fs::write(&path, behaviour.program()).unwrap();
-                    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-                }
+                Step::Script(behaviour) => symlink(self.scripts.join(format!("{behaviour:?}")), &path).unwrap(),
                 Step::Template(number) => fs::write(&path, format!("{{{{ input }}}}rendered {number}\n")).unwrap(),
             }
         }

@@ -50,7 +50,7 @@ fn has_meaning(operation: Operation, message: &Message) -> bool {
         | Message::Progress(_)
         // That it cannot be understood is said elsewhere.
         | Message::Malformed(_) => true,
-        Message::Changed(_) | Message::Send(_) => matches!(operation, Operation::Apply | Operation::ForceApply),
+        Message::Changed(_) | Message::ChangedQuietly(_) | Message::Send(_) => matches!(operation, Operation::Apply | Operation::ForceApply),
         Message::WouldChange(_) | Message::Unknown => operation == Operation::Check,
     }
 }

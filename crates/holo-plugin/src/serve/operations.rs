@@ -85,6 +85,7 @@ fn in_version_3(message: Message, output: &mut Output<'_>) -> Option<Message> {
     match message {
         Message::Changed(text) => output.print([text.as_slice(), b"\n"].concat()),
         Message::RequiresForce(reason) => output.error([reason.as_slice(), b" (use --force to proceed)"].concat()),
+        Message::ChangedQuietly(_) => {}
         Message::Skipped(_) => return Some(Message::NotChanged),
         other => return Some(other),
     }

@@ -6,6 +6,7 @@ use crate::overlay::entity::FileEntity;
 use crate::overlay::hint;
 use crate::overlay::layout::Layout;
 use crate::overlay::provision::is_ours;
+use crate::overlay::scrub;
 use holo_plugin::{ForceTo, Host, Image, Output, Unmanageable, Verdict};
 
 /// What applying the entity would do. What is wrong with it is said.
@@ -21,14 +22,11 @@ fn try_check(entity: &FileEntity, host: &Host, output: &mut Output<'_>) -> Resul
     let target = layout.target(&entity.path);
     let shown = target.shown().display().to_string();
     let would = |what: String| Ok(Verdict::WouldChange(vec![what]));
-    if entity.is_orphan() {
-        return would(match target.is_file_or_symlink()? {
-            true => format!("would restore {shown}"),
-            false => format!("would forget file:{}, which is gone", entity.path.display()),
-        });
-    }
     // Where nothing is known of the package manager, an apply says so; there is nothing to be found beside the target.
     let distribution = Distribution::of(host.system().os_release());
+    if entity.is_orphan() {
+        return Ok(scrub::check(entity, &layout, &distribution)?);
+    }
     let waiting = distribution.peek(&target)?;
     let target = waiting.as_ref().map_or(&target, |(_, current)| current);
     let current = Image::load(target)?;

@@ -140,7 +140,7 @@ fn try_prepare(
         return Ok(Applied::Unchanged);
     }
     change.stage_target(&desired, layout)?;
-    Ok(Applied::Changed(Vec::new()))
+    Ok(Applied::ChangedQuietly(vec![format!("wrote {}", entity.shown_target().display())]))
 }
 
 /// Makes a new stock file the base.

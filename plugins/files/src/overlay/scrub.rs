@@ -1,9 +1,11 @@
 //! Scrubbing: putting an orphan's target back as it was found.
 
 use crate::overlay::change::{Change, FAILED};
+use crate::overlay::distribution::Distribution;
 use crate::overlay::entity::FileEntity;
+use crate::overlay::layout::Layout;
 use crate::overlay::workshop::Workshop;
-use holo_plugin::{Applied, Image, Output, Unmanageable};
+use holo_plugin::{Applied, Image, Output, Unmanageable, Verdict};
 
 /// Finds out what is to be done, and prepares it. What goes wrong is said.
 pub(crate) fn prepare(entity: &FileEntity, workshop: &Workshop<'_>, output: &mut Output<'_>, change: &mut Change) {
@@ -13,12 +15,54 @@ pub(crate) fn prepare(entity: &FileEntity, workshop: &Workshop<'_>, output: &mut
         Err(error) => Err(error.into()),
     };
     match prepared {
-        Ok(()) => change.outcome(Applied::Changed(Vec::new())),
+        Ok(done) => change.outcome(Applied::ChangedQuietly(vec![done.words(entity, "restored", "forgot")])),
         Err(error) => {
             output.error(format!("skipping target: {error}"));
             change.abandon_target(&workshop.layout);
             change.leftovers.clear();
             change.outcome(FAILED);
+        }
+    }
+}
+
+/// What scrubbing would do, found out without changing anything.
+pub(crate) fn check(
+    entity: &FileEntity,
+    layout: &Layout,
+    distribution: &Distribution,
+) -> Result<Verdict, Unmanageable> {
+    let target = layout.target(&entity.path);
+    let done = if target.is_file_or_symlink()? {
+        let (original, current) = match distribution.peek(&target)? {
+            Some((stock, current)) => (stock, current),
+            None => (layout.base(&entity.path), target),
+        };
+        let original = Image::load(&original)?.ok_or(Unmanageable::WrongType)?;
+        Scrubbed::by(to_be_restored(original, Image::load(&current)?)?.as_ref())
+    } else {
+        Scrubbed::Gone
+    };
+    Ok(Verdict::WouldChange(vec![format!("would {}", done.words(entity, "restore", "forget"))]))
+}
+
+/// What scrubbing has done, or would do.
+#[derive(Clone, Copy)]
+enum Scrubbed {
+    Restored,
+    AsItWas,
+    Gone,
+}
+
+impl Scrubbed {
+    fn by(restored: Option<&Image>) -> Scrubbed {
+        if restored.is_some() { Scrubbed::Restored } else { Scrubbed::AsItWas }
+    }
+
+    fn words(self, entity: &FileEntity, restore: &str, forget: &str) -> String {
+        match self {
+            Scrubbed::Restored => format!("{restore} {}", entity.shown_target().display()),
+            Scrubbed::AsItWas => format!("{forget} file:{}, which is as it was", entity.path.display()),
+            Scrubbed::Gone => format!("{forget} file:{}, which is gone", entity.path.display()),
         }
     }
 }
@@ -29,7 +73,7 @@ fn restore(
     workshop: &Workshop<'_>,
     output: &mut Output<'_>,
     change: &mut Change,
-) -> Result<(), Unmanageable> {
+) -> Result<Scrubbed, Unmanageable> {
     let Workshop { layout, distribution, .. } = workshop;
     let target = layout.target(&entity.path);
     let original = match distribution.find_stock(&target, output)? {
@@ -44,11 +88,12 @@ fn restore(
         }
         None => Image::load(&layout.base(&entity.path))?.ok_or(Unmanageable::WrongType)?,
     };
-    if let Some(restored) = to_be_restored(original, Image::load(&target)?)? {
-        change.stage_target(&restored, layout)?;
+    let restored = to_be_restored(original, Image::load(&target)?)?;
+    if let Some(restored) = &restored {
+        change.stage_target(restored, layout)?;
     }
     change.forget_target();
-    Ok(())
+    Ok(Scrubbed::by(restored.as_ref()))
 }
 
 /// What the target has to be replaced by; nothing if it is that already.
@@ -66,7 +111,7 @@ fn delete(
     workshop: &Workshop<'_>,
     output: &mut Output<'_>,
     change: &mut Change,
-) -> Result<(), Unmanageable> {
+) -> Result<Scrubbed, Unmanageable> {
     let Workshop { layout, distribution, .. } = workshop;
     let provisioned = Image::load(&layout.provisioned(&entity.path))?;
     for copy in distribution.saved_copies(&layout.target(&entity.path), provisioned.as_ref())? {
@@ -74,5 +119,5 @@ fn delete(
         change.leftovers.push(copy);
     }
     change.forget_target();
-    Ok(())
+    Ok(Scrubbed::Gone)
 }

@@ -86,6 +86,8 @@ pub(crate) enum Behaviour {
 }
 
 impl Behaviour {
+    pub(crate) const ALL: [Behaviour; 4] = [Behaviour::Upper, Behaviour::Append, Behaviour::Talk, Behaviour::Fail];
+
     pub(crate) fn program(self) -> &'static str {
         match self {
             Behaviour::Upper => "#!/bin/sh\nexec tr a-z A-Z\n",
