@@ -4,10 +4,11 @@
 //! signals that ask for our end and passes them on first; and a process watches whose only input is a pipe from us, for a kill leaves no
 //! time for anything.
 
-use crate::launcher::{self, WATCH};
+use crate::launcher::{self, WATCH, ignored_signals};
 use crate::program::Program;
+use crate::tree::signal_all_of;
 use crate::watcher::Watcher;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::{self, Write};
@@ -199,15 +200,8 @@ fn wait_for<'a>(mut groups: MutexGuard<'a, Groups>, pids: &[Pid], limit: Duratio
 }
 
 /// Sends a signal to groups; those that are gone already need none.
-pub(crate) fn signal_all(leaders: &[Pid], signal: Signal) {
+fn signal_all(leaders: &[Pid], signal: Signal) {
     for &leader in leaders {
-        let _ = kill_process_group(leader, signal);
+        signal_all_of(leader, signal);
     }
-}
-
-/// The signals that were ignored when this process was started, as the kernel's bit mask.
-fn ignored_signals() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or(0)
 }

@@ -17,7 +17,7 @@ pub struct Identity {
 }
 
 /// What [`Identity`] means on this machine.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Credentials {
     pub(crate) uid: Option<u32>,
     pub(crate) gid: Option<u32>,

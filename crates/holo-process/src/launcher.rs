@@ -2,9 +2,10 @@
 //!
 //! Between fork and exec only unsafe code could change who a process is. A process that has been started for that does it with safe calls.
 
-use crate::groups::signal_all;
 use crate::identity::Credentials;
 use crate::shell::by_shell_if_need_be;
+use crate::supervisor::Supervisor;
+use crate::tree::signal_all_of;
 use crate::watcher::{Told, listen};
 use crate::{holder, words};
 use nix::unistd::{Gid, Uid, geteuid, setgid, setgroups, setuid};
@@ -12,11 +13,11 @@ use rustix::fs::Mode;
 use rustix::process::{Pid, Signal, test_kill_process_group};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,8 @@ pub(crate) const OURSELVES: &str = "/proc/self/exe";
 pub(crate) const REPORT_FD: RawFd = 3;
 
 const LAUNCH: &str = "holo-process:launch";
+/// As [`LAUNCH`], but the program is a child.
+const SUPERVISE: &str = "holo-process:supervise";
 /// Followed by the number of the process whose programs it guards.
 pub(crate) const WATCH: &str = "holo-process:watch";
 pub(crate) const HOLD: &str = "holo-process:hold-lock";
@@ -49,7 +52,8 @@ pub fn serve_if_asked() {
     SERVED.store(true, Ordering::Relaxed);
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
-        Some(word) if word == LAUNCH => launch(arguments),
+        Some(word) if word == LAUNCH => launch(arguments, false),
+        Some(word) if word == SUPERVISE => launch(arguments, true),
         Some(word) if word == WATCH => watch(),
         Some(word) if word == HOLD => {
             holder::hold();
@@ -60,29 +64,47 @@ pub fn serve_if_asked() {
     std::process::exit(NOT_LAUNCHED);
 }
 
-/// What the launcher is asked with: who to become, which program, and what that is to think its name is.
-pub(crate) fn launch_arguments(credentials: &Credentials, program: &Path, name: &OsStr) -> Vec<OsString> {
+/// What the launcher is asked with: who to become, which program, what that is to think its name is, and whether it is to be supervised.
+pub(crate) fn launch_arguments(
+    credentials: &Credentials,
+    program: &Path,
+    name: &OsStr,
+    is_supervised: bool,
+) -> Vec<OsString> {
+    let word = if is_supervised { SUPERVISE } else { LAUNCH };
     let number = |number: Option<u32>| number.map_or("-".to_owned(), |number| number.to_string());
     let groups: Vec<String> = credentials.groups.iter().map(ToString::to_string).collect();
     let Credentials { umask, uid, gid, .. } = *credentials;
     let mut arguments: Vec<OsString> =
-        [LAUNCH.to_owned(), number(umask), number(uid), number(gid), groups.join(",")].map(Into::into).into();
+        [word.to_owned(), number(umask), number(uid), number(gid), groups.join(",")].map(Into::into).into();
     arguments.extend([program.into(), name.into()]);
     arguments
 }
 
-fn launch(arguments: impl Iterator<Item = OsString>) {
+fn launch(arguments: impl Iterator<Item = OsString>, is_supervised: bool) {
     // By its name: to take it by its number would need unsafe code. What the program must not inherit is marked after that.
     let report = File::options().write(true).open(format!("/proc/self/fd/{REPORT_FD}"));
     close_fds::set_fds_cloexec(REPORT_FD, &[]);
-    let Err(reason) = become_program(arguments);
-    if let Ok(mut report) = report {
-        // Whoever has started us and does not listen any more needs no reason.
-        let _ = report.write_all(reason.as_bytes());
+    match start_program(arguments, is_supervised) {
+        Ok((supervisor, program)) => {
+            // That there is nothing to report shows when nobody can write any more.
+            drop(report);
+            supervisor.oversee(&program);
+        }
+        Err(reason) => {
+            if let Ok(mut report) = report {
+                // Whoever has started us and does not listen any more needs no reason.
+                let _ = report.write_all(reason.as_bytes());
+            }
+        }
     }
 }
 
-fn become_program(mut arguments: impl Iterator<Item = OsString>) -> Result<std::convert::Infallible, String> {
+/// Becomes the program, or its supervisor.
+fn start_program(
+    mut arguments: impl Iterator<Item = OsString>,
+    is_supervised: bool,
+) -> Result<(Supervisor, Child), String> {
     let mut next = || arguments.next().ok_or("the launcher was called by hand");
     let [umask, uid, gid] = [number(&next()?), number(&next()?), number(&next()?)];
     let groups = next()?;
@@ -104,15 +126,30 @@ fn become_program(mut arguments: impl Iterator<Item = OsString>) -> Result<std::
         setuid(Uid::from_raw(uid)).map_err(failed(format!("cannot become user {uid}")))?;
     }
     let arguments: Vec<OsString> = arguments.collect();
-    let Err(error) = by_shell_if_need_be(Path::new(&program), |program, script| {
+    let not_started = |error: &io::Error| format!("fork/exec {}: {}", program.display(), words::reason(error));
+    let supervisor = is_supervised.then(|| Supervisor::new(ignored_signals())).transpose();
+    let supervisor = supervisor.map_err(|error| not_started(&error))?;
+    let started = by_shell_if_need_be(Path::new(&program), |program, script| {
         #[expect(clippy::disallowed_methods, reason = "this crate is the one place that starts programs")]
         let mut command = Command::new(program);
         if script.is_none() {
             command.arg0(&name);
         }
-        Err::<std::convert::Infallible, _>(command.args(script).args(&arguments).exec())
+        command.args(script).args(&arguments);
+        if supervisor.is_some() { command.process_group(0).spawn() } else { Err(command.exec()) }
     });
-    Err(format!("fork/exec {}: {}", program.display(), words::reason(&error)))
+    match (supervisor, started) {
+        (Some(supervisor), Ok(child)) => Ok((supervisor, child)),
+        (_, Err(error)) => Err(not_started(&error)),
+        (None, Ok(_)) => Err("the launcher has become nothing".to_owned()),
+    }
+}
+
+/// The signals that were ignored when this process was started, as the kernel's bit mask.
+pub(crate) fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or(0)
 }
 
 fn number(argument: &OsStr) -> Option<u32> {
@@ -122,12 +159,12 @@ fn number(argument: &OsStr) -> Option<u32> {
 /// Ends the process groups that are left when whoever tells of them is gone.
 fn watch() {
     let leaders: Vec<Pid> = listen().iter().map(|Told { pid, .. }| *pid).collect();
-    signal_all(&leaders, Signal::TERM);
+    leaders.iter().for_each(|&leader| signal_all_of(leader, Signal::TERM));
     let end = Instant::now() + GRACE;
     while Instant::now() < end && leaders.iter().any(|&leader| test_kill_process_group(leader).is_ok()) {
         std::thread::sleep(LOOK_AGAIN);
     }
-    signal_all(&leaders, Signal::KILL);
+    leaders.iter().for_each(|&leader| signal_all_of(leader, Signal::KILL));
     std::process::exit(0);
 }
 

@@ -17,6 +17,10 @@
 //! Whoever [prepares](prepare) leaves nothing behind: if a signal ends the process, or even a kill, the groups of the programs that run are
 //! ended too, those that a signal ends before the process itself. What a program has left running in the background when it ends by itself
 //! lives on; that is how daemons are started.
+//!
+//! When a program's time is over, everything that it has started ends with it: also what has left its process group, or its session, and
+//! what was started by a process that has ended since. A small process in between, which a program with a time limit gets, keeps them
+//! together.
 
 mod ended;
 mod error;
@@ -28,6 +32,8 @@ mod lookup;
 mod program;
 mod running;
 mod shell;
+mod supervisor;
+mod tree;
 mod watcher;
 // The words are version 3's, as those of the interface; both crates want them, and neither is to depend on the other.
 #[path = "../../holo-protocol/src/words.rs"]

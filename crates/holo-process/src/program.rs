@@ -143,7 +143,8 @@ impl Program {
         self
     }
 
-    /// How long it may take. When that is over its whole process group is asked to end, and killed after a [grace](Self::grace).
+    /// How long it may take. When that is over everything that it has started is asked to end, and killed after a [grace](Self::grace): its
+    /// process group and, in a process that is [prepared](crate::prepare), what has left that or lost its parent.
     pub fn timeout(&mut self, limit: Duration) -> &mut Program {
         self.timeout = Some(limit);
         self

@@ -7,13 +7,12 @@ use crate::launcher::{self, OURSELVES, REPORT_FD};
 use crate::lookup;
 use crate::program::{Input, Program, Stream};
 use crate::shell::by_shell_if_need_be;
+use crate::tree::signal_all_of;
 use crate::{Error, words};
 use command_fds::{CommandFdExt, FdMapping};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::MemfdFlags;
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, pidfd_open, waitid,
-};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, waitid};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, PipeReader, Read, Seek, Write};
@@ -122,10 +121,13 @@ impl Running {
         if identity.is_some() && !groups::is_prepared() {
             return Err(format!("{}: this process cannot run programs as someone else", program.name.display()));
         }
+        // It may take its time in other processes than its own.
+        let is_supervised =
+            program.leads_group && program.timeout.is_some() && program.finishes.is_none() && groups::is_prepared();
         let failed = |error: io::Error| not_started(program, &path, &error);
         let started = by_shell_if_need_be(&path, |path, script| match &identity {
-            Some(credentials) => start_as(credentials, program, path, script),
-            None => start(program, path, script),
+            None if !is_supervised => start(program, path, script),
+            _ => launch(&identity.clone().unwrap_or_default(), program, path, script, is_supervised),
         });
         let Started { child, connection, report } = started.map_err(failed)?;
         let Connection { pipes, files, input } = connection;
@@ -229,7 +231,11 @@ impl Running {
 
     /// Sends a signal to everything that belongs to it. What is gone already needs none.
     fn signal(&self, signal: Signal) {
-        let _ = if self.leads_group { kill_process_group(self.pid, signal) } else { kill_process(self.pid, signal) };
+        if self.leads_group {
+            signal_all_of(self.pid, signal);
+        } else {
+            let _ = kill_process(self.pid, signal);
+        }
     }
 
     /// Waits for it after it has ended, or was killed.
@@ -288,11 +294,17 @@ fn start(program: &Program, path: &Path, script: Option<&Path>) -> io::Result<St
     Ok(Started { child: groups::start(&mut command, program)?, connection, report: None })
 }
 
-/// The same as someone else.
-fn start_as(credentials: &Credentials, program: &Program, path: &Path, script: Option<&Path>) -> io::Result<Started> {
+/// The same as someone else, or with a supervisor.
+fn launch(
+    credentials: &Credentials,
+    program: &Program,
+    path: &Path,
+    script: Option<&Path>,
+    is_supervised: bool,
+) -> io::Result<Started> {
     #[expect(clippy::disallowed_methods, reason = "this crate is the one place that starts programs")]
     let mut command = Command::new(OURSELVES);
-    command.args(launcher::launch_arguments(credentials, path, own_name(program, path))).args(script);
+    command.args(launcher::launch_arguments(credentials, path, own_name(program, path), is_supervised)).args(script);
     set_up(program, &credentials.environment, &mut command);
     let connection = connect(program, &mut command)?;
     let report = Some(report_pipe(&mut command)?);

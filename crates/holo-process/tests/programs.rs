@@ -23,6 +23,7 @@ const READY: Duration = Duration::from_secs(2);
 /// Nothing here takes so long.
 const LONG: Duration = Duration::from_secs(60);
 const ROOT: &[Need] = &[Need::Root];
+const SETSID: &[Need] = &[Need::Program("setsid")];
 
 fn main() -> ExitCode {
     let _prepared = prepare();
@@ -30,7 +31,7 @@ fn main() -> ExitCode {
     if arguments.next().as_deref() == Some(CALLER) {
         return caller(arguments.collect());
     }
-    let stories: [Story; 39] = [
+    let stories: [Story; 42] = [
         ("both streams are seen in order of arrival, as they come", &[], streams),
         ("what is said without a newline is seen at once", &[], prompts),
         ("statuses and signals are told apart", &[], statuses),
@@ -42,6 +43,9 @@ fn main() -> ExitCode {
         ("it leads a process group of its own unless told not to", &[], groups),
         ("when its time is over its whole group is asked to end", &[], asked_to_end),
         ("what does not want to end is killed, with its children", &[], killed),
+        ("what has left the group, or lost its parent, ends with it", SETSID, escaped),
+        ("what has left the group and does not want to end is killed", SETSID, escaped_and_stubborn),
+        ("what has left the group lives on if the program ends in time", SETSID, escaped_in_time),
         ("it has been too late even if it then ends well", &[], late_but_well),
         ("it may clean up, and is heard while it does", &[], cleans_up),
         ("a time limit that is not reached changes nothing", &[], in_time),
@@ -261,6 +265,38 @@ fn asked_to_end() {
     assert!(lines.contains(&"asked"), "{seen}");
     assert_eq!(ended.failure().unwrap(), "timed out after 2s");
     wait_until_gone(number(lines[0]));
+}
+
+/// A script that starts two that leave: one in another session, and one that loses its parent besides; each says its number.
+fn leaving(trap: &str) -> String {
+    let sleeper = format!("{trap} echo \\$\\$; while :; do sleep 0.05; done");
+    format!("setsid sh -c \"{sleeper}\" & (setsid setsid -f sh -c \"{sleeper}\" &) ; wait; sleep 600")
+}
+
+fn escaped() {
+    let (ended, seen) = run(shell(&leaving("")).timeout(READY).grace(LONG));
+    assert_eq!(ended.timed_out, Some(READY));
+    let numbers: Vec<u32> = seen.lines().map(number).collect();
+    assert_eq!(numbers.len(), 2, "{seen}");
+    assert!(numbers.iter().all(|&number| !is_running(number)), "{seen}");
+}
+
+fn escaped_and_stubborn() {
+    let (ended, seen) = run(shell(&leaving("trap '' TERM;")).timeout(READY).grace(Duration::from_millis(500)));
+    assert_eq!(ended.timed_out, Some(READY));
+    let numbers: Vec<u32> = seen.lines().map(number).collect();
+    assert_eq!(numbers.len(), 2, "{seen}");
+    assert!(numbers.iter().all(|&number| !is_running(number)), "{seen}");
+}
+
+fn escaped_in_time() {
+    let mut program = shell("setsid -f sh -c 'echo $$; exec sleep 600'; sleep 0.5");
+    let (ended, seen) = run(program.linger(Duration::from_millis(100)));
+    assert_eq!(ended.failure(), None);
+    let left = number(seen.trim());
+    assert!(is_running(left));
+    send(left, Signal::KILL);
+    wait_until_gone(left);
 }
 
 fn killed() {
@@ -542,7 +578,9 @@ fn interrupted(signal: Signal, scripts: &[&str]) -> (Ended, Vec<u32>, Vec<bool>,
             let whole = &seen[..seen.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1)];
             if !is_sent && numbers(whole).len() == scripts.len() {
                 is_sent = true;
-                send(parent(numbers(whole)[0]).unwrap(), signal);
+                // Between them is what keeps together what the script starts.
+                let supervisor = parent(numbers(whole)[0]).unwrap();
+                send(parent(supervisor).unwrap(), signal);
             }
         })
         .unwrap();

@@ -4,8 +4,7 @@ use crate::call;
 use crate::command::Command;
 use crate::definition::Exec;
 use crate::mocks::Mocks;
-use holo_plugin::process::Error;
-use holo_plugin::{Host, Mode};
+use holo_plugin::{Host, Mode, Output, Stream, process};
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,7 +15,13 @@ const GUARD_TIMEOUT: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// If it cannot be told.
-pub(crate) fn hold(exec: &Exec, timeout: Option<Duration>, refresh: bool, host: &Host) -> Result<bool, String> {
+pub(crate) fn hold(
+    exec: &Exec,
+    timeout: Option<Duration>,
+    refresh: bool,
+    host: &Host,
+    output: &mut Output<'_>,
+) -> Result<bool, String> {
     if refresh {
         return Ok(true);
     }
@@ -29,12 +34,12 @@ pub(crate) fn hold(exec: &Exec, timeout: Option<Duration>, refresh: bool, host: 
         return Ok(!is_done && !exec.refresh_only);
     }
     if let Some(guard) = &exec.onlyif
-        && !succeeds("onlyif", guard, exec, timeout)?
+        && !succeeds("onlyif", guard, exec, timeout, output)?
     {
         return Ok(false);
     }
     if let Some(guard) = &exec.unless_command
-        && succeeds("unless_command", guard, exec, timeout)?
+        && succeeds("unless_command", guard, exec, timeout, output)?
     {
         return Ok(false);
     }
@@ -51,15 +56,25 @@ pub(crate) fn exists(path: &str, host: &Host) -> bool {
     host.below_root(Path::new(path)).exists()
 }
 
-fn succeeds(key: &str, guard: &Command, exec: &Exec, timeout: Option<Duration>) -> Result<bool, String> {
+/// Whether a guard succeeds. What it complains of is shown: it may be the guard itself that is wrong.
+fn succeeds(
+    key: &str,
+    guard: &Command,
+    exec: &Exec,
+    timeout: Option<Duration>,
+    output: &mut Output<'_>,
+) -> Result<bool, String> {
     let failed = |reason: String| format!("{key} `{}`: {reason}", guard.shown());
     let program =
         call::program(exec, guard, Some(timeout.unwrap_or(GUARD_TIMEOUT)), Mode::default()).map_err(failed)?;
-    match program.run(|_, _| {}) {
+    let ended = program.run(|stream, bytes| {
+        if stream == process::Stream::Stderr {
+            output.relay(Stream::Stderr, bytes);
+        }
+    });
+    match ended {
         Ok(ended) if ended.timed_out.is_some() => Err(failed(ended.failure().unwrap_or_default())),
         Ok(ended) => Ok(ended.failure().is_none()),
-        // As for a shell: a program that is not there yet does not succeed.
-        Err(Error::NotFound(_)) => Ok(false),
         Err(error) => Err(failed(error.to_string())),
     }
 }

@@ -33,7 +33,7 @@ impl Entity for ExecEntity {
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        let applied = match conditions::hold(&self.exec, self.timeout, mode.refresh, host) {
+        let applied = match conditions::hold(&self.exec, self.timeout, mode.refresh, host, output) {
             Ok(false) => Ok(Applied::Unchanged),
             Ok(true) if host.test_mode() => self.mock(mode, host, output),
             Ok(true) => self.run(mode, host, output),
@@ -46,7 +46,7 @@ impl Entity for ExecEntity {
     }
 
     fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        match conditions::hold(&self.exec, self.timeout, mode.refresh, host) {
+        match conditions::hold(&self.exec, self.timeout, mode.refresh, host, output) {
             Ok(false) => Verdict::InDesiredState,
             Ok(true) => Verdict::WouldChange(vec![format!("would run {}", self.exec.command.shown())]),
             Err(reason) => {

@@ -18,7 +18,7 @@ type Story = (&'static str, &'static [Need], fn());
 const LONG: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
-    let stories: [Story; 19] = [
+    let stories: [Story; 21] = [
         ("what a command says is seen as it comes, on both streams", &[], streams),
         ("conditions are looked at in their order, and no further than needed", &[], order),
         ("a refresh overrides all conditions", &[], refreshed),
@@ -28,6 +28,8 @@ fn main() -> ExitCode {
         ("output that is not to be shown is shown if the command fails", &[], quiet),
         ("path is where the command is looked up, and what it gets", &[], path),
         ("the environment is ours and more, or clean", &[], environment),
+        ("what looks like a comment is an argument", &[], comment),
+        ("a time limit reaches what has left the session and lost its parent", &[Need::Program("setsid")], escaped),
         ("the working directory is the root unless another one is given", &[], directory),
         ("a string is for a shell only if it says so", &[], shell),
         ("a command that failed is tried again as often as declared", &[], retries),
@@ -303,6 +305,23 @@ fn directory() {
     assert!(bench.apply().said.contains("pwd: chdir "));
 }
 
+fn comment() {
+    // No shell reads it, so there are no comments.
+    let bench = Bench::new("command = \"echo x # foo '#' bar#baz\"");
+    assert_eq!(bench.apply().said, "x # foo # bar#baz\n");
+}
+
+fn escaped() {
+    // It has left the group, and what has started it is gone.
+    let bench = Bench::new(
+        "shell = true\ncommand = \"(setsid -f sh -c 'echo $$ >@/number; sleep 600' &); sleep 600\"\ntimeout = '1s'",
+    );
+    let outcome = bench.apply();
+    assert!(outcome.said.ends_with("timed out after 1s\n"), "{outcome:?}");
+    let number = bench.take("number").trim().parse().unwrap();
+    assert!(!is_running(number));
+}
+
 fn shell() {
     assert_eq!(
         Bench::new("command = ['echo', '$HOME', ';', 'echo', '*', '|', 'cat']").apply().said,
@@ -342,10 +361,21 @@ fn check() {
 
 fn guards() {
     for (key, runs) in [("onlyif", false), ("unless_command", true)] {
-        let bench = Bench::new(&format!("command = 'touch @/ran'\n{key} = 'not-installed-yet --version'"));
-        let (checked, applied) = (bench.check(), bench.apply());
-        assert!(checked.succeeded() && applied.succeeded(), "{checked:?} {applied:?}");
-        assert!(checked.said.is_empty() && applied.said.is_empty(), "{checked:?} {applied:?}");
+        for guard in ["not-installed --version", "/usr/bin/no-such-tset -e /x"] {
+            let bench = Bench::new(&format!("command = 'touch @/ran'\n{key} = '{guard}'"));
+            for outcome in [bench.check(), bench.apply()] {
+                assert!(!outcome.succeeded(), "{outcome:?}");
+                assert!(outcome.said.starts_with(&format!("!! {key} `{guard}`: ")), "{outcome:?}");
+            }
+            assert!(!bench.has("ran"), "{key}");
+        }
+        // A shell says so itself, and goes on.
+        let bench = Bench::new(&format!(
+            "shell = true\ncommand = 'touch @/ran'\n{key} = 'not-installed; echo this is not shown; exit 3'"
+        ));
+        let outcome = bench.apply();
+        assert!(outcome.succeeded() && outcome.said.contains("not-installed"), "{outcome:?}");
+        assert!(!outcome.said.contains("this is not shown"), "{outcome:?}");
         assert_eq!(bench.has("ran"), runs, "{key}");
         let bench = Bench::new(&format!("command = 'touch @/ran'\n{key} = 'sleep 600'\ntimeout = '300ms'"));
         for outcome in [bench.check(), bench.apply()] {

@@ -3,7 +3,7 @@
 /// Splits a command by the rules of a shell; nothing if a quote is not closed.
 #[must_use]
 pub fn words_of(text: &str) -> Option<Vec<String>> {
-    shlex::split(&without_line_breaks(text))
+    shlex::split(&for_the_library(text))
 }
 
 /// What only a shell makes anything of, where it stands alone.
@@ -21,20 +21,29 @@ pub fn meant_for_a_shell(text: &str) -> Option<&'static str> {
 }
 
 /// The text without backslashes at the ends of lines, which join two lines everywhere but in single quotes. To the library, one that
-/// stands by itself would be a word.
-fn without_line_breaks(text: &str) -> String {
+/// stands by itself would be a word; and what follows a `#` at the beginning of a word would be a comment, which only a script has.
+fn for_the_library(text: &str) -> String {
     let mut joined = String::new();
     let (mut in_single, mut in_double) = (false, false);
+    let mut is_between_words = true;
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {
         match letter {
             '\\' if !in_single => match letters.next() {
                 Some('\n') => {}
-                escaped => joined.extend([Some(letter), escaped].into_iter().flatten()),
+                escaped => {
+                    is_between_words = false;
+                    joined.extend([Some(letter), escaped].into_iter().flatten());
+                }
             },
+            '#' if is_between_words => {
+                is_between_words = false;
+                joined.push_str("\\#");
+            }
             _ => {
                 in_single ^= letter == '\'' && !in_double;
                 in_double ^= letter == '"' && !in_single;
+                is_between_words = !in_single && !in_double && letter.is_ascii_whitespace();
                 joined.push(letter);
             }
         }
@@ -79,6 +88,8 @@ mod tests {
             (r"don\'t you know the decimal system\?", &["don't", "you", "know", "the", "decimal", "system?"]),
             (r"'don'\''t you know?'", &["don't you know?"]),
             ("one '' two", &["one", "", "two"]),
+            ("x # foo", &["x", "#", "foo"]),
+            ("#x '#' \"a #b\" c#d\n#e 'f'#g \\#h", &["#x", "#", "a #b", "c#d", "#e", "f#g", "#h"]),
             ("text with\\\na backslash-escaped newline", &["text", "witha", "backslash-escaped", "newline"]),
             ("text \"with\na\" quoted newline", &["text", "with\na", "quoted", "newline"]),
             ("\"quoted\\d\\\\\\\" text with\\\na newline\"", &["quoted\\d\\\" text witha newline"]),

@@ -1,0 +1,110 @@
+//! The processes that a program has started, and those that they have: also such as have left its process group.
+
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+/// How often what is left is looked for when it is killed: a process may start others while it is looked at.
+const ROUNDS: usize = 100;
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// A process, as the kernel describes it.
+#[derive(Clone, Copy, Debug)]
+struct Process {
+    pid: Pid,
+    parent: i32,
+    group: i32,
+    /// When it was started: a number may be given to another process later.
+    started: u64,
+    is_zombie: bool,
+}
+
+/// Sends a signal to a process group, and to everything that its leader has started, and that, be it in the group or not. What is gone already needs
+/// none.
+pub(crate) fn signal_all_of(leader: Pid, signal: Signal) {
+    if signal == Signal::KILL {
+        // The leader goes last: as long as it is there, what it has started is known by it.
+        for _ in 0..ROUNDS {
+            let left = descendants(leader);
+            if left.is_empty() {
+                break;
+            }
+            left.iter().for_each(|process| send(process, signal));
+            thread::sleep(LOOK_AGAIN);
+        }
+        let _ = kill_process_group(leader, signal);
+        return;
+    }
+    let outside: Vec<Process> =
+        descendants(leader).into_iter().filter(|process| process.group != leader.as_raw_nonzero().get()).collect();
+    let _ = kill_process_group(leader, signal);
+    outside.iter().for_each(|process| send(process, signal));
+}
+
+/// What a process has started, and what that has, but for what has ended.
+fn descendants(of: Pid) -> Vec<Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let all: Vec<Process> =
+        entries.filter_map(|entry| read(entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw)?)).collect();
+    let mut children: BTreeMap<i32, Vec<Process>> = BTreeMap::new();
+    for process in all {
+        children.entry(process.parent).or_default().push(process);
+    }
+    let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
+    let mut open = vec![of.as_raw_nonzero().get()];
+    while let Some(parent) = open.pop() {
+        for process in children.get(&parent).into_iter().flatten() {
+            // Numbers may be given anew while they are read.
+            let number = process.pid.as_raw_nonzero().get();
+            if seen.insert(number) {
+                open.push(number);
+                found.push(*process);
+            }
+        }
+    }
+    found.retain(|process| !process.is_zombie);
+    found
+}
+
+fn read(pid: Pid) -> Option<Process> {
+    let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    // The name is in parentheses, and may hold anything.
+    let end = stat.iter().rposition(|&byte| byte == b')')?;
+    let rest = String::from_utf8_lossy(stat.get(end + 1..)?).into_owned();
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    Some(Process {
+        pid,
+        is_zombie: matches!(*fields.first()?, "Z" | "X"),
+        parent: fields.get(1)?.parse().ok()?,
+        group: fields.get(2)?.parse().ok()?,
+        started: fields.get(19)?.parse().ok()?,
+    })
+}
+
+/// Sends a signal to a process, and not to another one that has got its number.
+fn send(process: &Process, signal: Signal) {
+    let is_same = || read(process.pid).is_some_and(|now| now.started == process.started);
+    // That it cannot be done is no news: it is gone.
+    let _ = match pidfd_open(process.pid, PidfdFlags::empty()) {
+        Ok(opened) if is_same() => pidfd_send_signal(opened, signal),
+        Err(rustix::io::Errno::NOSYS) if is_same() => kill_process(process.pid, signal),
+        _ => Ok(()),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_described_and_is_no_descendant_of_itself() {
+        let own = read(rustix::process::getpid()).unwrap();
+        assert_eq!(own.group, rustix::process::getpgrp().as_raw_nonzero().get());
+        assert!(!own.is_zombie && own.started > 0);
+        assert!(descendants(own.pid).iter().all(|process| process.pid != own.pid));
+        let parent = Pid::from_raw(own.parent).unwrap();
+        assert!(descendants(parent).iter().any(|process| process.pid == own.pid));
+    }
+}
