@@ -64,6 +64,34 @@ fn who_kills_the_plugin_fails_alone() {
 }
 
 #[test]
+fn what_kills_the_plugin_before_it_begins_is_found_and_fails_alone() {
+    for verb in ["apply", "check"] {
+        let root = root(&["a", "b-silently", "c", "d-silently", "e-silently", "f", "g-unchanged"]);
+        let run = root.holo(&[verb, "--json"]);
+        assert_eq!(run.status, Some(1), "{run}");
+        let failed: Vec<String> = run
+            .stdout
+            .lines()
+            .map(|line| serde_json::from_slice::<serde_json::Value>(line).unwrap())
+            .filter(|line| line["result"] == "failed")
+            .map(|line| format!("{} {}", line["id"].as_str().unwrap(), line["reason"].as_str().unwrap()))
+            .collect();
+        assert_eq!(
+            failed,
+            ["s:b-silently signal: killed", "s:d-silently signal: killed", "s:e-silently signal: killed"],
+            "{run}"
+        );
+    }
+}
+
+#[test]
+fn a_plugin_that_dies_once_has_failed_nothing() {
+    let run = apply(&root(&["a", "b-once", "c"]), &[]);
+    assert!(run.success(), "{run}");
+    assert_eq!(did(&run), ["a", "b-once", "c"]);
+}
+
+#[test]
 fn a_failure_is_told_in_the_plugins_words_only() {
     let run = apply(&root(&["a", "m-fails", "z"]), &[]);
     assert_eq!(run.status, Some(1), "{run}");

@@ -11,8 +11,8 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::time::Duration;
 
-/// A plugin that dies so often without having taken anything in hand is given up.
-const MAX_IDLE_DEATHS: u32 = 3;
+/// A plugin that dies with so many entities one after the other, of which it has begun none, is given up.
+const MAX_DEATHS_IN_A_ROW: u32 = 3;
 /// How long a session may take to end once it has been told that nothing more is wanted.
 const END_GRACE: Duration = Duration::from_secs(2);
 /// The longest line that a plugin may answer with.
@@ -127,22 +127,40 @@ impl Seat {
             Task::ForceApply => Operation::ForceApply,
         };
         let mut set = Set::new(jobs);
-        let mut idle_deaths = 0;
-        while let Some(waiting) = set.waiting() {
+        let mut deaths_in_a_row = 0;
+        // Whether a session has died without having said with what: then entities are asked for one by one until it is found.
+        let mut searching = false;
+        while let Some(mut waiting) = set.waiting() {
+            if searching {
+                waiting.truncate(1);
+            }
+            let (is_fresh, unfinished) = (self.0.is_none(), set.unfinished().count());
             let end = self.ask(plugin, operation, &waiting, interrupt, &mut |said| set.take(said, on_progress));
-            match end {
+            let reason = match end {
                 Err(OperationError::Fatal(fatal)) => return Err(fatal),
                 Ok(RequestEnd::Answered(_)) => {
                     let reason = format!("{} did not say how it ended", plugin.program.display());
-                    set.fail_all(&reason, on_progress);
+                    set.fail(&waiting, &reason, on_progress);
+                    deaths_in_a_row = 0;
+                    continue;
                 }
-                Ok(RequestEnd::Over(reason)) | Err(OperationError::Failed(reason)) => {
-                    let anything_lost = set.fail_in_hand(&reason, on_progress);
-                    idle_deaths = if anything_lost { 0 } else { idle_deaths + 1 };
-                    if idle_deaths == MAX_IDLE_DEATHS {
-                        set.fail_all(&reason, on_progress);
-                    }
-                }
+                Ok(RequestEnd::Over(reason)) | Err(OperationError::Failed(reason)) => reason,
+            };
+            if set.fail_in_hand(&reason, on_progress) {
+                (deaths_in_a_row, searching) = (0, false);
+                continue;
+            }
+            if set.unfinished().count() < unfinished {
+                deaths_in_a_row = 0;
+            }
+            // A session that had been idle may have died before it heard of the entity.
+            if waiting.len() == 1 && is_fresh {
+                set.fail(&waiting, &reason, on_progress);
+                deaths_in_a_row += 1;
+            }
+            searching = waiting.len() > 1 || !is_fresh;
+            if deaths_in_a_row == MAX_DEATHS_IN_A_ROW {
+                set.fail_all(&reason, on_progress);
             }
         }
         Ok(())
@@ -285,6 +303,14 @@ impl<'a> Set<'a> {
             self.end(place, Progress::Failed(Failure::Broken(reason.to_owned())), on_progress);
         }
         !lost.is_empty()
+    }
+
+    /// Fails those of these that are not finished.
+    fn fail(&mut self, jobs: &[Job<'_>], reason: &str, on_progress: &mut dyn FnMut(usize, Progress<'_>)) {
+        let places: Vec<usize> = jobs.iter().filter_map(|job| self.places.get(job.id).copied()).collect();
+        for place in places.into_iter().filter(|&place| !self.finished[place]).collect::<Vec<_>>() {
+            self.end(place, Progress::Failed(Failure::Broken(reason.to_owned())), on_progress);
+        }
     }
 
     fn fail_all(&mut self, reason: &str, on_progress: &mut dyn FnMut(usize, Progress<'_>)) {
