@@ -142,7 +142,7 @@ impl<'a> Walk<'a> {
         for &entity in set {
             let obstacle = match self.claimed_by_others(entity, selected, ends) {
                 Some(obstacle) => Some(obstacle),
-                None => self.obstacle(entity, ends)?,
+                None => self.obstacle(entity, selected, ends)?,
             };
             let Some(Obstacle { end, reason }) = obstacle else {
                 able.push(entity);
@@ -186,7 +186,12 @@ impl<'a> Walk<'a> {
     }
 
     /// Why an entity cannot be worked on, if it cannot.
-    fn obstacle(&mut self, entity: usize, ends: &mut [Option<End>]) -> Result<Option<Obstacle>, Fatal> {
+    fn obstacle(
+        &mut self,
+        entity: usize,
+        selected: &[bool],
+        ends: &mut [Option<End>],
+    ) -> Result<Option<Obstacle>, Fatal> {
         for requirement in self.plan.requirements(entity) {
             let required = match requirement {
                 Requirement::Unknown(id) => {
@@ -203,7 +208,7 @@ impl<'a> Walk<'a> {
             let how = match end {
                 End::Unchanged | End::LeftOut | End::Changed => continue,
                 // What is only looked at now would have been applied by the time.
-                End::Pending if self.task == Task::Check => continue,
+                End::Pending if self.task == Task::Check && selected.get(required) == Some(&true) => continue,
                 End::Pending => "which is not in its desired state",
                 End::Refused => "which is not in its desired state (--force is needed)",
                 End::Skipped => "which was skipped",
@@ -221,7 +226,8 @@ impl<'a> Walk<'a> {
             return Ok(End::Failed);
         }
         let ended = self.work(&[entity], Task::Check, Vec::new(), &mut Silence)?;
-        let end = ended.first().map_or(End::Pending, |ended| ended.end);
+        // Of what its plugin cannot tell nothing is claimed, and nobody is kept from work because of it.
+        let end = ended.first().map_or(End::Pending, |ended| if ended.is_unknown { End::Unchanged } else { ended.end });
         ends[entity] = Some(end);
         Ok(end)
     }
@@ -254,7 +260,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Notes what became of an entity, as the source of refreshes and as their target. What would change would be refreshed too.
-    fn settle_refreshes(&mut self, entity: usize, Ended { end, sent, is_untouched }: &Ended) {
+    fn settle_refreshes(&mut self, entity: usize, Ended { end, sent, is_untouched, .. }: &Ended) {
         let id = self.entities[entity].id();
         match end {
             End::Pending if self.task != Task::Check => {}

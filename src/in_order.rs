@@ -27,6 +27,8 @@ pub struct InOrder<'a> {
     sent: Vec<Vec<BString>>,
     /// Whether each was changed, as far as that was said.
     touched: Vec<Option<bool>>,
+    /// Whether it is known of each that something would be changed.
+    would_change: Vec<bool>,
 }
 
 /// How work on an entity ended, and what it sends to those that are refreshed because of it.
@@ -38,6 +40,8 @@ pub struct Ended {
     pub sent: Vec<BString>,
     /// Whether its plugin has said that nothing was changed, which it may know of a failure too.
     pub is_untouched: bool,
+    /// Whether it was looked at, and its plugin cannot tell what applying it would do.
+    pub is_unknown: bool,
 }
 
 /// What was said of an entity, by someone who may have reused the memory since.
@@ -89,6 +93,7 @@ impl<'a> InOrder<'a> {
             ends,
             sent,
             touched,
+            would_change: vec![false; entities.len()],
         };
         in_order.begin();
         in_order
@@ -106,8 +111,12 @@ impl<'a> InOrder<'a> {
     pub fn ends(self) -> Vec<Ended> {
         let silent = self.silent();
         let ends = self.ends.into_iter().map(|end| end.unwrap_or(silent));
-        let rest = self.sent.into_iter().zip(self.touched);
-        ends.zip(rest).map(|(end, (sent, touched))| Ended { end, sent, is_untouched: touched == Some(false) }).collect()
+        let rest = self.sent.into_iter().zip(self.touched).zip(self.would_change);
+        let ended = |(end, ((sent, touched), would_change)): (End, ((Vec<BString>, Option<bool>), bool))| {
+            let is_unknown = end == End::Pending && !would_change;
+            Ended { end, sent, is_untouched: touched == Some(false), is_unknown }
+        };
+        ends.zip(rest).map(ended).collect()
     }
 
     /// What an entity comes to of which nothing is said.
@@ -189,6 +198,8 @@ impl<'a> InOrder<'a> {
             Said::Done => {}
         }
         match said {
+            Said::Message(Message::WouldChange(_)) => self.would_change[place] = true,
+            Said::Diff(text) => self.would_change[place] |= !text.is_empty(),
             Said::Message(Message::Send(value)) => self.sent[place].push(value.clone()),
             Said::Message(Message::NotChanged) => self.touched[place] = self.touched[place].or(Some(false)),
             Said::Malformed(_) => self.touched[place] = Some(true),

@@ -558,3 +558,31 @@ fn more_sessions_than_descriptors_are_no_obstacle() {
         assert!(run.stderr.is_empty(), "{limit}\n{run}");
     }
 }
+
+#[test]
+fn of_a_requirement_that_cannot_be_checked_nothing_is_claimed() {
+    let version_3 = "info) printf 'MIN_API_VERSION=3\\nMAX_API_VERSION=3\\n' ;;\nscan) echo 'ENTITY: old:x' ;;
+        diff) [ ! -e \"$HOLO_ROOT_DIR/etc/a\" ] || printf '%s\\0%s\\0' \"$HOLO_ROOT_DIR/etc/a\" \"$HOLO_ROOT_DIR/etc/b\" >&3 ;;";
+    let version_4 = format!("{}\nscan) echo 'ENTITY: old:x' ;;", info(""));
+    for requirement in [version_3, &version_4] {
+        let needs = format!(
+            "{}\nscan) printf 'ENTITY: new:y\\nREQUIRES: old:x\\n' ;;\ncheck) echo 'would change: y' >&3 ;;\napply) echo done ;;",
+            info("")
+        );
+        let root = root(&[("old", requirement), ("new", &needs)]);
+        assert_eq!(stdout_lines(&root.holo(&["apply", "new:y"])), ["Working on new:y", "done"]);
+        let run = root.holo(&["check", "new:y"]);
+        assert!(run.status == Some(3) && run.stderr.is_empty(), "{run}");
+        if requirement != version_3 {
+            continue;
+        }
+        // It has been changed by somebody: that is known.
+        root.write("etc/a", "a\n");
+        root.write("etc/b", "b\n");
+        for verb in ["apply", "check"] {
+            let run = root.holo(&[verb, "new:y"]);
+            let message = ">> Skipped: requires old:x, which is not in its desired state\n";
+            assert_eq!(run.stderr_lossy(), message, "{run}");
+        }
+    }
+}
