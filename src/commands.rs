@@ -162,3 +162,19 @@ fn show_conflicts(survey: &Survey, selected: &[bool], console: &mut Console) -> 
     }
     any
 }
+
+/// Warns of slips in the definitions of the selected entities: names of others that no entity has.
+fn show_slips(survey: &Survey, selected: &[bool], console: &mut Console) {
+    let slips = survey.dangling.iter().filter(|dangling| selected.get(dangling.entity) == Some(&true));
+    let mut any = false;
+    for dangling in slips {
+        let id = survey.entities.get(dangling.entity).map(|entity| entity.id().to_owned());
+        let before = console.turn_to(id);
+        console.warning(dangling.describe(&survey.entities));
+        console.turn_to(before);
+        any = true;
+    }
+    if any {
+        console.end_paragraph();
+    }
+}

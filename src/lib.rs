@@ -30,6 +30,7 @@ pub mod node;
 pub mod ownership;
 pub mod plan;
 pub mod plugin;
+pub mod references;
 pub mod refresh;
 pub mod report;
 pub mod resources;

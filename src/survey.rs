@@ -9,9 +9,10 @@ use crate::entity::Entity;
 use crate::error::{self, Fatal};
 use crate::generators;
 use crate::interrupt::Interrupt;
-use crate::plan::{Cycle, Plan};
+use crate::plan::Plan;
 use crate::plugin::handshake::{self, Met};
 use crate::plugin::{Demands, Directories, OperationError, Plugin};
+use crate::references::{self, Dangling};
 use crate::refresh::Refreshes;
 use crate::report::Console;
 use crate::resources::Resources;
@@ -46,6 +47,8 @@ pub struct Survey {
     pub plan: Plan,
     /// For each plugin, whether it has said that something is wrong with what it lists: then something may be missing.
     pub flaws: Vec<bool>,
+    /// Names of entities that people have written, and that no entity has.
+    pub dangling: Vec<Dangling>,
     /// What paths are shown as.
     pub resources: Arc<Resources>,
     // Plugins come first: their sessions end before their cache goes.
@@ -92,6 +95,7 @@ pub fn survey(
     for file in leftovers {
         console.warning(format!("Skipping {}: its name is that of a leftover or a backup", file.display()));
     }
+    let asked_for = lines.len();
     let at_once = descriptors::make_room(lines.len());
     let room_for_all = at_once >= lines.len();
     let met = meet_all(lines, at_once, settings, interrupt, console)?;
@@ -106,12 +110,14 @@ pub fn survey(
         Demands { verify: settings.verify, hints: console.person_reads_errors(), jobs: settings.jobs, room_for_all };
     let mut plugins: Vec<Plugin> = seats.into_iter().map(|seat| seat.take(settings, &resources, demands)).collect();
     let Scanned { entities, flaws } = scan::all(&mut plugins, at_once, &resources, interrupt, console)?;
-    let plan = plan(&entities).map_err(|cycle| Fatal::CouldNotRun(cycle.to_string()))?;
-    Ok(Survey { plugins, entities, plan, flaws, resources, _cache: cache })
-}
-
-fn plan(entities: &[Entity]) -> Result<Plan, Cycle> {
-    Plan::new(&Declarations::of(entities).nodes(entities))
+    let declarations = Declarations::of(&entities);
+    let nodes = declarations.nodes(&entities);
+    let plan = Plan::new(&nodes).map_err(|cycle| Fatal::CouldNotRun(cycle.to_string()))?;
+    // Where something is missing, names may well be right.
+    let is_whole = plugins.len() == asked_for && !flaws.contains(&true);
+    let dangling = if is_whole { references::dangling(&nodes) } else { Vec::new() };
+    drop(nodes);
+    Ok(Survey { plugins, entities, plan, flaws, dangling, resources, _cache: cache })
 }
 
 fn configuration_error(error: &ConfigError, console: &mut Console) -> Fatal {

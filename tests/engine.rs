@@ -586,3 +586,63 @@ fn of_a_requirement_that_cannot_be_checked_nothing_is_claimed() {
         }
     }
 }
+
+#[test]
+fn a_name_that_nobody_has_is_warned_of_where_it_is_written() {
+    let definitions = r#"
+[[exec]]
+name = "a"
+command = "true"
+after = ["exec:b", "exec:gone"]
+subscribes = ["exec:bb",
+    "exec:quite-another-name"]
+requires = ["exec:b"]
+
+[[exec]]
+name = "b"
+command = "true"
+before = ["script:fisrt"]
+notifies = ["user:fred"]
+"#;
+    let root = ScratchRoot::new().binary(built("holo")).plugin("exec").plugin("run-scripts").plugin("users-groups");
+    let root = root
+        .resource("exec/01.toml", definitions)
+        .resource("users-groups/01.toml", "[[user]]\nname = \"fred\"\nafter = [\"exec:bbb\"]\n")
+        .script("usr/share/holo/run-scripts/first", "#!/bin/sh\n# holo: notifies exec:B\n# holo: after exec:a\n")
+        .file("etc/passwd", "")
+        .file("etc/group", "");
+    let at = |file: &str| format!(">> {}/usr/share/holo/{file}", root.path().display());
+    let exec = [
+        format!("{}:5: exec:a: comes after exec:gone, which does not exist", at("exec/01.toml")),
+        format!("{}:6: exec:a: subscribes to exec:bb, which does not exist; did you mean exec:b?", at("exec/01.toml")),
+        format!("{}:7: exec:a: subscribes to exec:quite-another-name, which does not exist", at("exec/01.toml")),
+        format!(
+            "{}:13: exec:b: comes before script:fisrt, which does not exist; did you mean script:first?",
+            at("exec/01.toml")
+        ),
+    ];
+    let user = format!("{}:3: user:fred: comes after exec:bbb, which does not exist", at("users-groups/01.toml"));
+    let script = format!(
+        "{}:2: script:first: notifies exec:B, which does not exist; did you mean exec:b?",
+        at("run-scripts/first")
+    );
+    let expected: Vec<String> = exec.iter().cloned().chain([script.clone(), user]).collect();
+    let run = root.holo(&["scan", "-s"]);
+    assert!(run.success(), "{run}");
+    assert_eq!(lines(&run.stderr_lossy()), expected, "{run}");
+    let run = root.holo(&["check", "script:first"]);
+    assert_eq!(lines(&run.stderr_lossy()), [&*script], "{run}");
+    let run = root.holo(&["scan", "--json", "exec:b"]);
+    let text = exec[3].strip_prefix(">> ").unwrap();
+    assert!(run.stdout_lossy().contains(&format!(r#""event":"warning","id":"exec:b","text":"{text}""#)), "{run}");
+    // Where a definition cannot be used, the name may be right.
+    root.write("usr/share/holo/exec/02.toml", "[[exec]]\nname = \"bb\"\n");
+    let run = root.holo(&["scan", "-s"]);
+    assert!(!run.stderr_lossy().contains("does not exist"), "{run}");
+    // What a plugin says of its own accord is no slip, and version 3 knows no such thing.
+    let run = scripts(&[("a", "# AFTER: x:nobody\n# SUBSCRIBES: x:c\n"), ("b", "")]).holo(&["scan", "-s"]);
+    assert!(run.success() && run.stderr.is_empty(), "{run}");
+    let run = scripts(&[("a", "# AFTER: x:nobody\n# WRITTEN: here:\n")]).holo(&["scan"]);
+    assert_eq!(run.status, Some(255));
+    assert!(run.stderr_lossy().contains("line 3: expected \"WRITTEN: LOCATION: ID\""), "{run}");
+}

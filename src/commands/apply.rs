@@ -43,6 +43,7 @@ fn walk(arguments: &Apply, desk: &mut Desk) -> Result<Tally, Fatal> {
     let _lock;
     let mut survey = survey(settings, Purpose::Apply, interrupt, console)?;
     let selected = super::select("apply", &survey, &arguments.selection.selectors, console)?;
+    super::show_slips(&survey, &selected, console);
     let flawed = survey.is_flawed_for(&arguments.selection);
     _lock = acquire(&settings.root.lock(), console)?;
     let mut refreshes = Refreshes::load(&settings.root)?;

@@ -21,6 +21,7 @@ pub(super) fn walk(desk: &mut Desk, selection: &Selection) -> Result<Tally, Fata
     let selected = super::select("check", &survey, &selection.selectors, console)?;
     let refreshes = Refreshes::load(&settings.root)?;
     console.flush();
+    super::show_slips(&survey, &selected, console);
     let flawed = survey.is_flawed_for(selection);
     let walk = Walk::over(&mut survey, settings, interrupt, Task::Check, refreshes);
     Ok(Tally { flawed, ..walk.go(&selected, &mut *report::on(console, true))? })

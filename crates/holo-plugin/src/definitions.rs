@@ -214,7 +214,10 @@ impl<D: Definition> Definitions<D> {
             own.map_or_else(|| whole.clone(), |(key, _)| key.span())
         };
         let definition: Option<D> = read_all(own.clone(), true, &mut wrong);
-        let keys: Option<CommonKeys> = read_all(common.clone(), false, &mut wrong);
+        let mut keys: Option<CommonKeys> = read_all(common.clone(), false, &mut wrong);
+        if let Some(keys) = &mut keys {
+            keys.locate(common.get_ref(), |span| sources.place(span).to_string());
+        }
         if let Some(Err(Invalid { key, problem })) = definition.as_ref().map(D::validate) {
             wrong.push((place_of(key), format!("{key}: {problem}")));
         }

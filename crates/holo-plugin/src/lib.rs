@@ -66,7 +66,7 @@ pub use as_user::{Credentials, NotDone, as_user};
 pub use durability::Durability;
 pub use extended::ExtendedAttributes;
 pub use holo_facts as facts;
-pub use holo_protocol::report::{Action, Asset, Edges, EntityReport, Information};
+pub use holo_protocol::report::{Action, Asset, Edges, EntityReport, Information, Written};
 pub use holo_protocol::session::Stream;
 pub use holo_protocol::{API_VERSION_4, Progress, Text};
 pub use holo_system as system;

@@ -41,6 +41,8 @@ pub struct Edges {
     pub owns: Vec<Asset>,
     /// Paths where a change may mean drift (`WATCH`).
     pub watch: Vec<BString>,
+    /// IDs among those above that a person has written, and where (`WRITTEN`): if there is no such entity, it is a slip.
+    pub written: Vec<Written>,
     /// Whether nothing defines the entity any more (`ORPHAN: yes`): then what needed it goes first.
     pub orphan: bool,
 }
@@ -53,6 +55,15 @@ pub struct Asset {
     pub kind: BString,
     /// Such as `/etc/motd`.
     pub value: BString,
+}
+
+/// An entity ID that a person has written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Where it stands, such as `/usr/share/holo/exec/01.toml:12`.
+    pub location: BString,
+    /// The ID.
+    pub id: BString,
 }
 
 /// What applying an entity will do, in a word, and why.
@@ -92,6 +103,9 @@ pub enum ReportErrorKind {
     /// What is provided, needed or owned has not the form `KIND VALUE`.
     #[error("expected \"{0}: KIND VALUE\" (value was \"{1}\")")]
     Asset(BString, BString),
+    /// What a person has written has not the form `LOCATION: ID`.
+    #[error("expected \"WRITTEN: LOCATION: ID\" (value was \"{0}\")")]
+    Written(BString),
     /// The line belongs to an entity, but no entity was begun.
     #[error("expected entity ID, found attribute \"{0}\"")]
     OutsideEntity(BString),
@@ -102,6 +116,7 @@ const ENTITY: &str = "ENTITY";
 const ACTION: &str = "ACTION";
 const SOURCE: &str = "SOURCE";
 const ORPHAN: &str = "ORPHAN";
+const WRITTEN: &str = "WRITTEN";
 
 impl EntityReport {
     /// A report that says nothing but the ID.
@@ -216,12 +231,15 @@ impl Edges {
         needs: Vec::new(),
         owns: Vec::new(),
         watch: Vec::new(),
+        written: Vec::new(),
         orphan: false,
     };
 
     /// Gives back the memory that lists were given beyond what they hold.
     pub fn shrink_to_fit(&mut self) {
-        let Edges { after, before, requires, subscribes, notifies, provides, needs, owns, watch, orphan: _ } = self;
+        let Edges { after, before, requires, subscribes, notifies, provides, needs, owns, watch, written, orphan: _ } =
+            self;
+        written.shrink_to_fit();
         [after, before, requires, subscribes, notifies, watch].into_iter().for_each(Vec::shrink_to_fit);
         [provides, needs, owns].into_iter().for_each(Vec::shrink_to_fit);
     }
@@ -272,6 +290,9 @@ impl Edges {
                 line(key.as_bytes(), &[&kind[..], b" ", value].concat());
             }
         }
+        for Written { location, id } in &self.written {
+            line(WRITTEN.as_bytes(), &[&location[..], b": ", id].concat());
+        }
     }
 
     /// Takes a line if it is one of version 4; whether it was.
@@ -280,6 +301,8 @@ impl Edges {
             list.push(value.into());
         } else if let Some(assets) = self.assets_mut(key) {
             assets.push(Asset::parse(value).ok_or_else(|| ReportErrorKind::Asset(key.into(), value.into()))?);
+        } else if key == WRITTEN {
+            self.written.push(Written::parse(value).ok_or_else(|| ReportErrorKind::Written(value.into()))?);
         } else if key == ORPHAN {
             self.orphan = value == "yes";
         } else {
@@ -299,6 +322,13 @@ impl Asset {
     fn parse(text: &BStr) -> Option<Asset> {
         let (kind, value) = text.split_once_str(" ")?;
         (!kind.is_empty() && !value.is_empty()).then(|| Asset::new(kind, value))
+    }
+}
+
+impl Written {
+    fn parse(text: &BStr) -> Option<Written> {
+        let (location, id) = text.split_once_str(": ")?;
+        (!location.is_empty() && !id.is_empty()).then(|| Written { location: location.into(), id: id.into() })
     }
 }
 
@@ -407,7 +437,7 @@ mod tests {
     #[test]
     fn edges_are_keys_of_version_4() {
         let report = "ENTITY: a\nORPHAN: yes\nAFTER: b\nBEFORE: c\nREQUIRES: d\nREQUIRES: e f\nSUBSCRIBES: g\nNOTIFIES: h\n\
-                      WATCH: /i\nPROVIDES: path /j k\nNEEDS: user l\nOWNS: path /j k\nfound in: m\n";
+                      WATCH: /i\nPROVIDES: path /j k\nNEEDS: user l\nOWNS: path /j k\nWRITTEN: /x/y:3: b: c\nfound in: m\n";
         let entities = EntityReport::parse_all(report.as_bytes(), 4).unwrap();
         let edges = &entities[0].edges;
         assert!(edges.orphan);
@@ -420,7 +450,7 @@ mod tests {
         assert_eq!(text.as_bstr(), report);
         let as_version_3 = &parse(report).unwrap()[0];
         assert_eq!(as_version_3.edges, Edges::default());
-        assert_eq!(as_version_3.information.len(), 12);
+        assert_eq!(as_version_3.information.len(), 13);
         let errors = EntityReport::parse_all(b"ENTITY: a\nNEEDS: user\n", 4).unwrap_err();
         assert_eq!(errors[0].to_string(), "line 2: expected \"NEEDS: KIND VALUE\" (value was \"user\")");
     }

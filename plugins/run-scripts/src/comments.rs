@@ -2,10 +2,11 @@
 
 use bstr::{BString, ByteSlice};
 use holo_plugin::error::PathError;
-use holo_plugin::{Asset, Edges, Output};
+use holo_plugin::{Asset, Edges, Output, Written};
 use rustix::fs::OFlags;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -35,7 +36,8 @@ pub(crate) fn read(path: &Path, output: &mut Output<'_>) -> Comments {
     };
     let mut comments = Comments::default();
     for (number, line) in comment_lines(&top) {
-        if let Err(problem) = comments.add(line) {
+        let location = BString::from([path.as_os_str().as_bytes(), format!(":{number}").as_bytes()].concat());
+        if let Err(problem) = comments.add(line, location) {
             output.warning(format!("{}:{number}: {problem}", path.display()));
         }
     }
@@ -70,7 +72,7 @@ fn comment(line: &[u8]) -> Option<&[u8]> {
 }
 
 impl Comments {
-    fn add(&mut self, line: &[u8]) -> Result<(), String> {
+    fn add(&mut self, line: &[u8], location: BString) -> Result<(), String> {
         let (key, value) = line.split_once_str(" ").unwrap_or((line, b""));
         let value = BString::from(value.trim());
         let edges = &mut self.edges;
@@ -89,7 +91,10 @@ impl Comments {
         if !value.contains(&b':') && key != b"watch" {
             return Err(format!("expected \"{} ENTITY\", such as file:/etc/motd", key.as_bstr()));
         }
-        ids.push(value);
+        ids.push(value.clone());
+        if [&b"after"[..], b"before", b"subscribes", b"notifies"].contains(&key) {
+            edges.written.push(Written { location, id: value });
+        }
         Ok(())
     }
 }

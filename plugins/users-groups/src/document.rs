@@ -201,10 +201,12 @@ impl Reader<'_> {
             let key = within.map(|(key, _)| format!("{} of ", key.get_ref())).unwrap_or_default();
             format!("line {}: {key}{place}", self.line(&span))
         };
-        CommonKeys::read(keys.clone()).map_err(|error| {
+        let mut common = CommonKeys::read(keys.clone()).map_err(|error| {
             let place = error.span().map_or_else(|| place.to_owned(), is_at);
             format!("{place}: {}", error.message().trim_end().replace('\n', ", "))
-        })
+        })?;
+        common.locate(&keys, |span| self.line(span).to_string());
+        Ok(common)
     }
 }
 

@@ -88,9 +88,14 @@ impl Definitions {
                 return;
             }
         };
-        let document = document::parse(&text);
+        let mut document = document::parse(&text);
         // The lines are those of what the template has become.
         let rendered = if has_suffix(file, TEMPLATE_SUFFIX) { " as rendered" } else { "" };
+        for entry in &mut document.entries {
+            if let Entry::Definition(stated) = entry {
+                stated.common.relocate(|line| format!("{}:{line}{rendered}", file.display()));
+            }
+        }
         for unknown in &document.unknown_keys {
             let of = if unknown.of.is_empty() { String::new() } else { format!(" of {}", unknown.of) };
             let hint = unknown.hint.as_ref().map_or_else(String::new, |hint| format!("; {hint}"));

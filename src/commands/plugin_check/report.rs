@@ -63,6 +63,9 @@ fn parse(bench: &mut Bench<'_, '_>, subject: &str, report: &[u8]) -> Option<Vec<
             ReportErrorKind::Asset(key, value) => {
                 format!("is \"{key}: {}\", where \"{key}: KIND VALUE\" is expected", plain(value))
             }
+            ReportErrorKind::Written(value) => {
+                format!("is \"WRITTEN: {}\", where \"WRITTEN: LOCATION: ID\" is expected", plain(value))
+            }
             ReportErrorKind::OutsideEntity(line) => format!("is {}, where \"ENTITY: ID\" is expected", quoted(line)),
         };
         bench.fail_unless(Rule::Scan, subject, false, format!("line {} {what}", error.line));

@@ -2,17 +2,20 @@
 
 /// The share of a word's letters that may differ: one in so many.
 const SLIPS: usize = 3;
+/// The longest word, in bytes, that is compared with others.
+const MAX_LENGTH: usize = 160;
 
 /// The one of these words that was meant, if one is so like it that this is likely.
 #[must_use]
 pub fn similar<'w>(written: &str, words: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
     let plain = |word: &str| word.to_ascii_lowercase().replace(['-', ' '], "_");
     let written = plain(written);
-    // Long words are no slips, and comparing them takes its time.
-    if written.chars().count() > 40 {
+    // Comparing long words takes its time.
+    if written.len() > MAX_LENGTH {
         return None;
     }
-    let all = words.into_iter().map(|word| {
+    let all = words.into_iter().filter(|word| word.len().abs_diff(written.len()) * SLIPS <= word.len() + SLIPS);
+    let all = all.map(|word| {
         let word_plain = plain(word);
         // An s too many or too few is the commonest slip, also in short words.
         let is_plural =

@@ -37,6 +37,7 @@ impl CommonKeys {
         unite(&mut self.requires, &other.requires);
         unite(&mut self.subscribes, &other.subscribes);
         unite(&mut self.notifies, &other.notifies);
+        unite(&mut self.written, &other.written);
         unite(&mut self.health_check, &other.health_check);
         // None is what is not said.
         let mut retries = (self.retries > 0).then_some(self.retries);

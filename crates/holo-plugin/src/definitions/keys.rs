@@ -5,8 +5,10 @@ use super::stack::Stack;
 use super::words::{meant_for_a_shell, words_of};
 use crate::EntityReport;
 use crate::templates::Templates;
-use bstr::BString;
+use bstr::{BStr, BString, ByteSlice};
+use holo_protocol::report::Written;
 use serde::{Deserialize, Deserializer, de};
+use std::ops::Range;
 use std::time::Duration;
 use toml::Spanned;
 use toml::de::DeTable;
@@ -69,6 +71,9 @@ pub struct CommonKeys {
     pub retry_delay: Option<Duration>,
     /// What has to be well after an apply, also after one that changed nothing.
     pub health_check: Vec<HealthCheck>,
+    /// Where the IDs of other entities stand.
+    #[serde(skip)]
+    pub(crate) written: Vec<Written>,
 }
 
 /// A program that tells by its exit status how something is: 0 is well, 1 a warning, 2 critical, anything else unknown.
@@ -243,6 +248,27 @@ impl CommonKeys {
             (&self.notifies, &mut edges.notifies),
         ] {
             all.extend(ours.iter().map(|id| BString::from(id.as_str())));
+        }
+        edges.written.extend(self.written.iter().cloned());
+    }
+
+    /// Notes where the IDs of other entities stand in the table that the keys were read from. What is required needs no note: without it,
+    /// the entity fails.
+    pub fn locate(&mut self, table: &DeTable<'_>, location: impl Fn(&Range<usize>) -> String) {
+        for key in ["after", "before", "subscribes", "notifies"] {
+            let ids = table.get(key).and_then(|ids| ids.get_ref().as_array());
+            for id in ids.into_iter().flat_map(|ids| ids.iter()) {
+                if let Some(text) = id.get_ref().as_str() {
+                    self.written.push(Written { location: location(&id.span()).into(), id: text.into() });
+                }
+            }
+        }
+    }
+
+    /// Completes what [`locate`](Self::locate) has noted, where it did not know all of it.
+    pub fn relocate(&mut self, location: impl Fn(&BStr) -> String) {
+        for written in &mut self.written {
+            written.location = location(written.location.as_bstr()).into();
         }
     }
 

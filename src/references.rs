@@ -1,0 +1,67 @@
+//! Finds the slips among the entity IDs that people have written: names that no entity has.
+//!
+//! Order and refreshes count where both entities exist, so a name that no entity has is no error: the other one may not be wanted on this
+//! machine. But a slip would never be noticed otherwise.
+
+use crate::entity::Entity;
+use crate::node::Node;
+use bstr::{BStr, BString, ByteSlice};
+use holo_facts::reading::similar;
+use std::collections::HashSet;
+
+/// A name that no entity has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dangling {
+    /// The entity that names it.
+    pub entity: usize,
+    /// Where the name is written.
+    pub location: BString,
+    /// What the entity would have to do with the other one, as words before its name.
+    relation: &'static str,
+    /// The name.
+    pub id: BString,
+}
+
+/// All names of others that people have written and no entity has, orphans included.
+#[must_use]
+pub fn dangling(nodes: &[Node<'_>]) -> Vec<Dangling> {
+    let mut written = nodes.iter().enumerate().filter(|(_, node)| !node.edges.written.is_empty()).peekable();
+    if written.peek().is_none() {
+        return Vec::new();
+    }
+    let ids: HashSet<&BStr> = nodes.iter().map(|node| node.id).collect();
+    let mut dangling = Vec::new();
+    for (entity, node) in written {
+        for name in node.edges.written.iter().filter(|name| !ids.contains(name.id.as_bstr())) {
+            let edges = node.edges;
+            let relations = [
+                ("subscribes to", &edges.subscribes),
+                ("notifies", &edges.notifies),
+                ("comes after", &edges.after),
+                ("comes before", &edges.before),
+            ];
+            let relation =
+                relations.into_iter().find(|(_, list)| list.contains(&name.id)).map(|(relation, _)| relation);
+            // What is required is an error of the entity.
+            if let Some(relation) = relation.filter(|_| !edges.requires.contains(&name.id)) {
+                let (location, id) = (name.location.clone(), name.id.clone());
+                dangling.push(Dangling { entity, location, relation, id });
+            }
+        }
+    }
+    dangling
+}
+
+impl Dangling {
+    /// The warning, with the nearest name that there is.
+    #[must_use]
+    pub fn describe(&self, entities: &[Entity]) -> String {
+        let Dangling { location, relation, id, .. } = self;
+        let who = entities.get(self.entity).map(Entity::id).unwrap_or_default();
+        let others =
+            entities.iter().map(Entity::id).filter(|other| *other != who).filter_map(|other| other.to_str().ok());
+        let meant = id.to_str().ok().and_then(|id| similar(id, others));
+        let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+        format!("{location}: {who}: {relation} {id}, which does not exist{meant}")
+    }
+}
