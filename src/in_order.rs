@@ -110,13 +110,12 @@ impl<'a> InOrder<'a> {
     #[must_use]
     pub fn ends(self) -> Vec<Ended> {
         let silent = self.silent();
-        let ends = self.ends.into_iter().map(|end| end.unwrap_or(silent));
-        let rest = self.sent.into_iter().zip(self.touched).zip(self.would_change);
-        let ended = |(end, ((sent, touched), would_change)): (End, ((Vec<BString>, Option<bool>), bool))| {
-            let is_unknown = end == End::Pending && !would_change;
-            Ended { end, sent, is_untouched: touched == Some(false), is_unknown }
+        let ended = |(place, sent): (usize, Vec<BString>)| {
+            let end = self.ends[place].unwrap_or(silent);
+            let is_untouched = self.touched[place] == Some(false);
+            Ended { end, sent, is_untouched, is_unknown: end == End::Pending && !self.would_change[place] }
         };
-        ends.zip(rest).map(ended).collect()
+        self.sent.into_iter().enumerate().map(ended).collect()
     }
 
     /// What an entity comes to of which nothing is said.
