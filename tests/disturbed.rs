@@ -19,12 +19,13 @@ struct Story {
     before: fn(&ScratchRoot),
 }
 
-const STORIES: [Story; 14] = [
+const STORIES: [Story; 15] = [
     Story { name: "accounts are made", plugin: "users-groups", before: accounts },
     Story { name: "accounts are changed", plugin: "users-groups", before: changed_accounts },
     Story { name: "accounts are scrubbed", plugin: "users-groups", before: |root| scrubbed(root, accounts, ACCOUNTS) },
     Story { name: "keys are added", plugin: "ssh-keys", before: keys },
     Story { name: "keys are changed", plugin: "ssh-keys", before: changed_keys },
+    Story { name: "keys are changed over to another set", plugin: "ssh-keys", before: moved_keys },
     Story { name: "keys are removed", plugin: "ssh-keys", before: |root| scrubbed(root, changed_keys, KEYS) },
     Story { name: "packages are said to be installed", plugin: "packages", before: packages },
     Story { name: "packages are changed", plugin: "packages", before: changed_packages },
@@ -54,6 +55,8 @@ fn main() -> ExitCode {
         let name = format!("{}: any system call of {} may fail", story.name, story.plugin);
         trials.push(trial_of(&name, needs, || fail_everywhere(story)));
     }
+    let name = "accounts get other names: users-groups may be killed at any system call";
+    trials.push(trial_of(name, disturb::NEEDS, renamed_everywhere));
     holo_testing::require::run(&Arguments::from_args(), trials)
 }
 
@@ -148,6 +151,56 @@ fn changed_accounts(root: &ScratchRoot) {
     root.write(ACCOUNTS, "[[group]]\nname = \"jane\"\n[[user]]\nname = \"jane\"\nshell = \"/bin/sh\"\n");
 }
 
+/// A user and a group get another name, on a machine where what is said to be run is done.
+fn renamed_everywhere() {
+    let us = std::fs::metadata("/proc/self").unwrap();
+    let definitions = |user: &str, group: &str| {
+        let uid = us.uid();
+        format!("[[group]]\nname = \"{group}\"\ngid = 4711\n[[user]]\nname = \"{user}\"\nuid = {uid}\n")
+    };
+    let story = Story { name: "accounts get other names", plugin: "users-groups", before: |_| {} };
+    let before = || {
+        let root = prepared(&story);
+        root.write("etc/passwd", format!("jane:x:{}:{}::/home/jane:/bin/sh\n", us.uid(), us.gid()));
+        root.write("etc/group", format!("people:x:{}:\ncrew:x:4711:\n", us.gid()));
+        root.write(ACCOUNTS, definitions("jane", "crew"));
+        applied(&root);
+        root.write(ACCOUNTS, definitions("joan", "team"));
+        root
+    };
+    let finish = |root: &ScratchRoot, moment: &str| {
+        let run = root.holo(&["apply"]);
+        assert!(run.success() && !run.stdout_lossy().contains("Scrubbing"), "{moment}: the next apply says\n{run}");
+        carry_out(root, &run);
+        let run = root.holo(&["apply"]);
+        assert!(run.success() && run.stdout.is_empty() && run.stderr.is_empty(), "{moment}: and then\n{run}");
+        tree(root)
+    };
+    let expected = finish(&before(), "undisturbed");
+    let kills = disturb::everywhere(disturb::CALLS, |call, number| {
+        let root = before();
+        let (run, was_killed) = disturb::at(&root, &["apply"], call, number, Disturbance::Kill);
+        carry_out(&root, &run);
+        let moment = format!("killed at {call} number {number}\n{run}");
+        let tree = finish(&root, &moment);
+        assert!(tree == expected, "{moment}: expected\n{expected}\nbut got\n{tree}");
+        was_killed
+    });
+    assert!(kills > 10, "only {kills} kills: the test does not test what it says");
+}
+
+/// Does what would have been run.
+fn carry_out(root: &ScratchRoot, run: &holo_testing::Run) {
+    for line in run.stdout_lossy().lines().filter_map(|line| line.strip_prefix("MOCK: ")) {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert!(words.len() == 4 && ["--login", "--new-name"].contains(&words[1]), "{line}");
+        let (tool, new, old) = (words[0], words[2], words[3]);
+        let file = if tool == "usermod" { "etc/passwd" } else { "etc/group" };
+        let text = root.read(file).to_string().replacen(&format!("{old}:x"), &format!("{new}:x"), 1);
+        root.write(file, text);
+    }
+}
+
 const KEYS: &str = "usr/share/holo/ssh-keys/jane/x.pub";
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMlEihSDsXtKfjGZmUFcJVFeRT7ctkIuJqrXfdbEAr5w";
 const OTHER_KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG83S2rxfSj0Lhgspevlz0VCGynAocJFmp/arZ2z3qoJ";
@@ -162,6 +215,16 @@ fn changed_keys(root: &ScratchRoot) {
     root.write("home/jane/.ssh/authorized_keys", format!("{KEY} her own\n"));
     applied(root);
     root.write(KEYS, format!("{OTHER_KEY} jane\n"));
+}
+
+fn moved_keys(root: &ScratchRoot) {
+    keys(root);
+    root.write("usr/share/holo/ssh-keys/jane/x.pub", format!("{KEY} jane\n{OTHER_KEY} jane\n"));
+    root.write("home/jane/.ssh/authorized_keys", format!("{KEY} her own\n"));
+    applied(root);
+    root.write("usr/share/holo/ssh-keys/jane/a.pub", format!("{OTHER_KEY} jane\n"));
+    root.write("usr/share/holo/ssh-keys/jane/z.pub", format!("{KEY} jane\n"));
+    std::fs::remove_file(root.join(KEYS)).unwrap();
 }
 
 const PACKAGES: &str = "usr/share/holo/packages/01.toml";

@@ -57,6 +57,14 @@ impl ExtendedAttributes {
         }
     }
 
+    /// Returns those of an open file or directory.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn of_open(file: &std::fs::File, shown: &Path) -> Result<ExtendedAttributes> {
+        read(file).map_err(at("listxattr", shown))
+    }
+
     fn of_opened(place: &Place) -> Result<ExtendedAttributes> {
         let stat = place.stat()?.ok_or_else(|| PathError::missing("listxattr", place.shown()))?;
         let kind = FileType::from_raw_mode(stat.st_mode);

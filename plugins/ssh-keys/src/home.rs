@@ -4,8 +4,9 @@
 //! never written to, but replaced: the worst that a user can bring about is something that the user could do as well.
 
 use crate::section::{Edit, Section};
+use holo_plugin::ExtendedAttributes;
 use holo_plugin::error::{PathError, Result};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, RenameFlags, Stat};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -39,6 +40,8 @@ pub(crate) struct Home {
 struct Found {
     content: Vec<u8>,
     stat: Option<Stat>,
+    /// ACLs and whatever else has been noted of it.
+    attributes: ExtendedAttributes,
 }
 
 /// What would be changed, or was.
@@ -86,12 +89,19 @@ impl Home {
         Ok(self.compare(section, &found, &stat))
     }
 
+    /// Removes what an apply has left that was killed, where nothing else has to be done.
+    pub(crate) fn tidy(&self) -> Result<()> {
+        let Some((directory, _)) = self.open_directory()? else { return Ok(()) };
+        remove_temporary(&directory)
+            .map_err(|error| PathError::new("remove", self.shown_directory().join(TEMPORARY), error))
+    }
+
     fn compare(&self, section: &Section, found: &Found, directory: &Stat) -> Change {
         let edit = section.edit(&found.content);
         let mut modes = Vec::new();
         let mut expect = |stat: &Stat, mode: RawMode, path: PathBuf| {
             if stat.st_mode & 0o7777 != mode {
-                modes.push(format!("the mode of {} to {mode:04o}", path.display()));
+                modes.push(mode_of(&path, mode));
             }
         };
         // Without keys of ours, the modes are not our business.
@@ -106,6 +116,8 @@ impl Home {
 
     /// Makes the section what it shall be; what was changed.
     pub(crate) fn provision(&self, section: &Section) -> Result<Change> {
+        // What an attempt has changed before it had to be begun anew.
+        let mut modes = Vec::new();
         for _ in 0..ATTEMPTS {
             let (directory, stat) = match self.open_directory()? {
                 Some(opened) => opened,
@@ -113,17 +125,20 @@ impl Home {
                 None => self.create_directory()?,
             };
             let found = self.find(&directory)?;
-            let change = self.compare(section, &found, &stat);
+            let mut change = self.compare(section, &found, &stat);
             if change.is_empty() {
-                return Ok(change);
+                return Ok(Change { modes, ..change });
             }
             if !section.is_empty() && stat.st_mode & 0o7777 != DIRECTORY_MODE {
                 rustix::fs::fchmod(&directory, Mode::from_raw_mode(DIRECTORY_MODE))
                     .map_err(|error| PathError::new("chmod", self.shown_directory(), error))?;
+                modes.push(mode_of(&self.shown_directory(), DIRECTORY_MODE));
             }
             // A mode is changed by replacing the file as well: it may have other names.
             if self.replace(&directory, &found, &change.edit.content)? {
-                return Ok(change);
+                modes.append(&mut change.modes);
+                modes.dedup();
+                return Ok(Change { modes, ..change });
             }
         }
         match self.look(section)? {
@@ -163,12 +178,19 @@ impl Home {
 
     /// Reads `authorized_keys`, if there is one.
     fn find(&self, directory: &OwnedFd) -> Result<Found> {
+        self.read(directory, FILE)
+    }
+
+    /// Reads `authorized_keys`, if there is one, under the name that it has.
+    fn read(&self, directory: &OwnedFd, name: &str) -> Result<Found> {
         // A FIFO must not make us wait, nor a file of which the user holds a lease.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = match rustix::fs::openat(directory, FILE, flags, Mode::empty()) {
+        let file = match rustix::fs::openat(directory, name, flags, Mode::empty()) {
             Ok(file) => File::from(file),
-            Err(Errno::NOENT) => return Ok(Found { content: Vec::new(), stat: None }),
-            Err(error) => return Err(self.refused(directory, FILE, self.shown_file(), error, "a regular file")),
+            Err(Errno::NOENT) => {
+                return Ok(Found { content: Vec::new(), stat: None, attributes: ExtendedAttributes::default() });
+            }
+            Err(error) => return Err(self.refused(directory, name, self.shown_file(), error, "a regular file")),
         };
         let failed = |operation| move |error: io::Error| PathError::new(operation, self.shown_file(), error);
         let stat = rustix::fs::fstat(&file).map_err(|error| failed("stat")(error.into()))?;
@@ -176,12 +198,13 @@ impl Home {
             return Err(failed("open")(io::Error::other("it is not a regular file")));
         }
         self.demand_owner(&stat, self.shown_file())?;
+        let attributes = ExtendedAttributes::of_open(&file, &self.shown_file())?.without_those_of_content();
         let mut content = Vec::new();
         file.take(MAX_SIZE + 1).read_to_end(&mut content).map_err(failed("read"))?;
         if content.len() as u64 > MAX_SIZE {
             return Err(failed("read")(io::Error::other("it is larger than 1 MiB")));
         }
-        Ok(Found { content, stat: Some(stat) })
+        Ok(Found { content, stat: Some(stat), attributes })
     }
 
     /// What belongs to somebody else is somebody else's: a hard link perhaps.
@@ -210,15 +233,10 @@ impl Home {
     /// Puts a file with this content in the place of the one that was found; whether it was still there.
     fn replace(&self, directory: &OwnedFd, found: &Found, content: &[u8]) -> Result<bool> {
         let shown = || self.shown_directory().join(TEMPORARY);
-        let remove = || match rustix::fs::unlinkat(directory, TEMPORARY, AtFlags::empty()) {
-            Err(Errno::NOENT) => Ok(()),
-            removed => removed,
-        };
+        let remove = || remove_temporary(directory);
         // An apply that was killed may have left one.
         remove().map_err(|error| PathError::new("remove", shown(), error))?;
-        let written = write_new(directory, content)
-            .map_err(|error| PathError::new("write", shown(), error))
-            .and_then(|stat| Ok((stat, self.is_still(directory, found)?)));
+        let written = self.write_new(directory, found, content).map(|stat| (stat, self.is_still(directory, found)));
         let (new, is_still) = match written {
             Ok(written) => written,
             Err(error) => {
@@ -227,28 +245,72 @@ impl Home {
                 return Err(error);
             }
         };
-        if !is_still {
-            remove().map_err(|error| PathError::new("remove", shown(), error))?;
-            return Ok(false);
-        }
         let failed = |operation| move |error: Errno| PathError::new(operation, self.shown_file(), error);
-        rustix::fs::renameat(directory, TEMPORARY, directory, FILE).map_err(|error| {
-            let _ = remove();
-            failed("rename")(error)
-        })?;
+        let is_in_place =
+            if is_still { self.put_in_place(directory, found).map_err(failed("rename")) } else { Ok(false) };
+        if !is_in_place.as_ref().is_ok_and(|is_in_place| *is_in_place) {
+            let removed = remove().map_err(|error| PathError::new("remove", shown(), error));
+            return is_in_place.and(removed).map(|()| false);
+        }
         sync(directory).map_err(failed("sync"))?;
         // The user may have moved anything else to that name, or all of `.ssh` away.
         Ok(self.is_there(&new))
     }
 
-    /// Whether nobody has replaced or changed the file since it was found.
-    fn is_still(&self, directory: &OwnedFd, found: &Found) -> Result<bool> {
-        let now = match rustix::fs::statat(directory, FILE, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Some(stat),
-            Err(Errno::NOENT) => None,
-            Err(error) => return Err(PathError::new("stat", self.shown_file(), error)),
-        };
-        Ok(now.as_ref().map(version) == found.stat.as_ref().map(version))
+    /// Gives the temporary file its name, unless somebody else was faster: whether it has it. What was there before is looked at once more
+    /// when nobody can find it any more by its name, so that nothing that was saved in between is lost.
+    fn put_in_place(&self, directory: &OwnedFd, found: &Found) -> rustix::io::Result<bool> {
+        let rename = |flags| rustix::fs::renameat_with(directory, TEMPORARY, directory, FILE, flags);
+        let is_new = found.stat.is_none();
+        match rename(if is_new { RenameFlags::NOREPLACE } else { RenameFlags::EXCHANGE }) {
+            Ok(()) if is_new => return Ok(true),
+            Ok(()) => {}
+            Err(Errno::EXIST) if is_new => return Ok(false),
+            Err(Errno::NOENT) if !is_new => return Ok(false),
+            // Some network file systems cannot do this.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                return rustix::fs::renameat(directory, TEMPORARY, directory, FILE).map(|()| true);
+            }
+            Err(error) => return Err(error),
+        }
+        let is_same = self.read(directory, TEMPORARY).is_ok_and(|replaced| {
+            let file = |found: &Found| found.stat.map(|stat| (stat.st_dev, stat.st_ino));
+            file(&replaced) == file(found) && replaced.content == found.content
+        });
+        if !is_same {
+            rename(RenameFlags::EXCHANGE)?;
+            return Ok(false);
+        }
+        rustix::fs::unlinkat(directory, TEMPORARY, AtFlags::empty())?;
+        Ok(true)
+    }
+
+    /// Whether nobody has replaced or changed the file since it was found. It is read again: of two changes at one moment the second one
+    /// leaves no trace but the content.
+    fn is_still(&self, directory: &OwnedFd, found: &Found) -> bool {
+        // What cannot be read any more is told by the next attempt.
+        self.find(directory).is_ok_and(|now| {
+            now.stat.as_ref().map(version) == found.stat.as_ref().map(version) && now.content == found.content
+        })
+    }
+
+    /// Makes the temporary file, which must not exist, and waits until it is on the disk. It gets what had been noted of the one that was
+    /// found.
+    fn write_new(&self, directory: &OwnedFd, found: &Found, content: &[u8]) -> Result<Stat> {
+        let shown = self.shown_directory().join(TEMPORARY);
+        let failed = |error: io::Error| PathError::new("write", &shown, error);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(FILE_MODE);
+        let opened = rustix::fs::openat(directory, TEMPORARY, flags, mode);
+        let mut file = File::from(opened.map_err(|error| failed(error.into()))?);
+        file.write_all(content).map_err(failed)?;
+        if !found.attributes.is_empty() {
+            found.attributes.give(&file, &shown, FILE_MODE, true)?;
+        }
+        // Whatever the umask is.
+        rustix::fs::fchmod(&file, mode).map_err(|error| failed(error.into()))?;
+        file.sync_all().map_err(failed)?;
+        rustix::fs::fstat(&file).map_err(|error| failed(error.into()))
     }
 
     /// Whether this is the file that is found now.
@@ -259,22 +321,23 @@ impl Home {
     }
 }
 
+/// Removes the temporary file, if there is one.
+fn remove_temporary(directory: &OwnedFd) -> rustix::io::Result<()> {
+    match rustix::fs::unlinkat(directory, TEMPORARY, AtFlags::empty()) {
+        Err(Errno::NOENT) => Ok(()),
+        removed => removed,
+    }
+}
+
+/// A mode that a path gets, as a fragment.
+fn mode_of(path: &Path, mode: RawMode) -> String {
+    format!("the mode of {} to {mode:04o}", path.display())
+}
+
 /// What changes whenever a file is changed or replaced.
 fn version(stat: &Stat) -> impl PartialEq + use<> {
     let changed = (stat.st_ctime, stat.st_ctime_nsec, stat.st_mtime, stat.st_mtime_nsec);
     (stat.st_dev, stat.st_ino, stat.st_mode, stat.st_uid, stat.st_size, changed)
-}
-
-/// Makes the temporary file, which must not exist, and waits until it is on the disk.
-fn write_new(directory: &OwnedFd, content: &[u8]) -> io::Result<Stat> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mode = Mode::from_raw_mode(FILE_MODE);
-    let mut file = File::from(rustix::fs::openat(directory, TEMPORARY, flags, mode)?);
-    file.write_all(content)?;
-    // Whatever the umask is.
-    rustix::fs::fchmod(&file, mode)?;
-    file.sync_all()?;
-    Ok(rustix::fs::fstat(&file)?)
 }
 
 /// Waits until names are on the disk. Some file systems cannot sync a directory, and have nothing to sync then.

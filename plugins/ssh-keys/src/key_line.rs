@@ -102,6 +102,12 @@ impl<'a> KeyLine<'a> {
         line
     }
 
+    /// A line of a file, of which this is the key, with another comment and the rest as it is.
+    pub(crate) fn renamed(&self, line: &[u8], comment: &[u8]) -> Vec<u8> {
+        let (text, end) = line.split_at(without_end(line).len());
+        [text.strip_suffix(self.comment).unwrap_or(text), comment, end].concat()
+    }
+
     /// The key as `ssh-keygen -l` lists it.
     pub(crate) fn listed(&self) -> String {
         let comment = match self.comment {

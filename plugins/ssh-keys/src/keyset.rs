@@ -3,7 +3,7 @@
 use crate::account::{self, Account, NoAccount};
 use crate::home::{Change, Home};
 use crate::record::Record;
-use crate::section::Section;
+use crate::section::{Handover, Section};
 use crate::source::Source;
 use bstr::{BStr, BString, ByteSlice};
 use holo_plugin::error::PathError;
@@ -42,6 +42,19 @@ pub(crate) struct KeySet {
     pub(crate) path: PathBuf,
     /// Where the keys go, below the root, if that is known already.
     pub(crate) watched: Option<PathBuf>,
+    /// All key sets of the user.
+    pub(crate) family: Arc<Family>,
+}
+
+/// The key sets of one user.
+#[derive(Debug, Default)]
+pub(crate) struct Family {
+    /// Those with a file.
+    pub(crate) living: Vec<(Name, Source)>,
+    /// Those that have left keys.
+    pub(crate) orphans: Vec<Name>,
+    /// A file that is invalid: nobody knows which keys it wants.
+    pub(crate) invalid: Option<PathBuf>,
 }
 
 /// What went wrong in a home directory, or on the way to it.
@@ -53,6 +66,20 @@ enum Trouble {
     Path(#[from] PathError),
     #[error("{}: {why}", .home.display())]
     NotDone { home: PathBuf, why: NotDone },
+    #[error("the keys of {id} stay as long as {} is invalid: it may want them", .file.display())]
+    HeldBack { id: BString, file: PathBuf },
+}
+
+/// Why a key set was not applied, and whether anything may have been changed before.
+struct Failed {
+    trouble: Trouble,
+    nothing_changed: bool,
+}
+
+impl<T: Into<Trouble>> From<T> for Failed {
+    fn from(trouble: T) -> Self {
+        Failed { trouble: trouble.into(), nothing_changed: true }
+    }
 }
 
 impl Name {
@@ -91,7 +118,18 @@ pub(crate) fn is_user_name(name: &[u8]) -> bool {
 
 impl KeySet {
     fn section(&self) -> Section {
-        Section::new(&self.name.id(), self.source.clone().unwrap_or_else(Source::gone))
+        let Family { living, orphans, .. } = &*self.family;
+        let living = living.iter().map(|(name, source)| (name, source.clone()));
+        let all = living.chain(orphans.iter().map(|name| (name, Source::gone())));
+        let relatives = all.filter(|(name, _)| **name != self.name);
+        let relatives = relatives.map(|(name, source)| Section::new(name.id(), source)).collect();
+        Section::new(self.name.id(), self.source.clone().unwrap_or_else(Source::gone)).with_relatives(relatives)
+    }
+
+    /// Why keys that nothing defines any more are left where they are.
+    fn held_back(&self) -> Option<Trouble> {
+        let file = self.family.invalid.as_ref().filter(|_| self.is_orphan())?;
+        Some(Trouble::HeldBack { id: self.name.id(), file: file.clone() })
     }
 
     fn is_orphan(&self) -> bool {
@@ -125,37 +163,56 @@ impl KeySet {
         self.at_home(host, move |home| home.look(&section))
     }
 
-    fn try_apply(&self, host: &Host, mode: Mode<'_>) -> Result<Applied, Trouble> {
+    fn try_apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied, Failed> {
         let id = self.name.id();
         let section = self.section();
         let mut record = Record::hold(host)?;
-        let change = match self.look(host) {
+        if let Some(trouble) = self.held_back() {
+            return Err(trouble.into());
+        }
+        let looked = section.clone();
+        let looked = self.at_home(host, move |home| {
+            let change = home.look(&looked)?;
+            if change.is_empty() {
+                home.tidy()?;
+            }
+            Ok(change)
+        });
+        let change = match looked {
             Err(Trouble::Account(account)) if self.is_orphan() && account.is_missing() && mode.force => None,
             looked => Some(looked?),
         };
-        let has_changed = change.is_some_and(|change| !change.is_empty());
-        if section.is_empty() {
-            if has_changed {
-                self.at_home(host, move |home| home.provision(&section))?;
-            }
-            // Only now: an apply that is killed before is to find the keys.
-            record.remove(&id)?;
-        } else {
-            // From before they are there: an apply that is killed in between has left keys that are to be found.
-            record.add(&id)?;
-            if has_changed {
-                self.at_home(host, move |home| home.provision(&section))?;
-            }
+        let mut done = None;
+        let has_keys = !section.is_empty();
+        // From before they are there: an apply that is killed in between has left keys that are to be found.
+        let heirs = change.iter().flat_map(|change| &change.edit.handed_over).map(|handover| &handover.to);
+        for owner in heirs.chain(has_keys.then_some(&id)) {
+            record.add(owner)?;
         }
-        let is_done = has_changed || self.is_orphan();
+        if change.is_some_and(|change| !change.is_empty()) {
+            let changed = self.at_home(host, move |home| home.provision(&section));
+            let changed = changed.map_err(|trouble| Failed { trouble, nothing_changed: false })?;
+            for (from, to) in changed.edit.handovers() {
+                output.warning(format!("{to} takes over from {from}"));
+            }
+            done = Some(changed);
+        }
+        if !has_keys {
+            // Only now: an apply that is killed before is to find the keys.
+            record.remove(&id).map_err(|error| Failed { trouble: error.into(), nothing_changed: done.is_none() })?;
+        }
+        let is_done = done.is_some() || self.is_orphan();
         Ok(if is_done { Applied::Changed(Vec::new()) } else { Applied::Unchanged })
     }
 
     fn would(&self, change: &Change) -> Verdict {
         let removed = change.edit.removed.iter().map(|key| format!("would remove key {key}"));
         let added = change.edit.added.iter().map(|key| format!("would add key {key}"));
+        let handed_over = change.edit.handed_over.iter();
+        let handed_over =
+            handed_over.map(|Handover { key, from, to }| format!("would give key {key} from {from} to {to}"));
         let modes = change.modes.iter().map(|mode| format!("would set {mode}"));
-        let mut changes: Vec<String> = removed.chain(added).chain(modes).collect();
+        let mut changes: Vec<String> = removed.chain(handed_over).chain(added).chain(modes).collect();
         if changes.is_empty() && self.is_orphan() {
             changes.push(format!("would forget {}, of which no key is left", self.name.id()));
         }
@@ -195,6 +252,7 @@ impl Entity for KeySet {
     fn report(&self) -> EntityReport {
         let mut report = EntityReport::new(self.name.id());
         report.edges.needs.push(Asset::new("user", self.name.user.as_str()));
+        report.edges.owns.push(Asset::new("ssh-keys", [self.name.user.as_bytes(), b"/", &self.name.set].concat()));
         report.edges.watch.extend(self.watched.as_ref().map(|path| path.as_os_str().as_bytes().into()));
         let Some(source) = &self.source else {
             report.action = Action::because("Scrubbing", "source file has been deleted");
@@ -214,14 +272,15 @@ impl Entity for KeySet {
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        self.try_apply(host, mode).unwrap_or_else(|trouble| {
+        self.try_apply(host, mode, output).unwrap_or_else(|Failed { trouble, nothing_changed }| {
             self.explain(&trouble, output);
-            Applied::FAILED
+            if nothing_changed { Applied::FAILED_UNCHANGED } else { Applied::FAILED }
         })
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        match self.look(host) {
+        let looked = self.held_back().map_or_else(|| self.look(host), Err);
+        match looked {
             Ok(change) => self.would(&change),
             Err(Trouble::Account(account)) if account.is_missing() && !self.is_orphan() => {
                 // Another entity may bring the user first.

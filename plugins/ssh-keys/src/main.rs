@@ -2,6 +2,8 @@
 
 mod account;
 mod blob;
+#[cfg(test)]
+mod cases;
 mod home;
 mod key_line;
 mod keyset;

@@ -2,17 +2,18 @@
 
 use crate::account;
 use crate::home::Home;
-use crate::keyset::{KeySet, Name, is_user_name};
+use crate::keyset::{Family, KeySet, Name, is_user_name};
 use crate::record::Record;
-use crate::source::Source;
+use crate::source::{BadLine, Source};
 use bstr::BStr;
 use holo_plugin::error::PathError;
 use holo_plugin::{Host, Output, Plugin, ScanError};
-use std::collections::{BTreeSet, HashMap};
-use std::ffi::OsString;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The plugin `ssh-keys`.
 pub(crate) struct SshKeys;
@@ -24,31 +25,95 @@ impl Plugin for SshKeys {
     type Entity = KeySet;
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<KeySet>, ScanError> {
-        let mut homes = Homes { host, known: HashMap::new() };
-        let mut known = BTreeSet::new();
-        let mut sets = Vec::new();
-        for name in files(host, output)? {
-            sets.extend(read(host, &name, output).map(|source| homes.key_set(&name, Some(source))));
-            // A file that is broken is still there: its keys stay.
-            known.insert(name.id());
-        }
-        for id in record(host, output)?.entities.into_iter().filter(|id| !known.contains(id)) {
+        let files = files(host, output)?;
+        let record = record(host, output)?;
+        let mut recorded = Vec::new();
+        for id in &record.entities {
             match Name::from_id(id.as_ref()) {
-                Some(name) => sets.push(homes.key_set(&name, None)),
+                Some(name) => recorded.push(name),
                 None => output.error(format!("{id} is recorded as provisioned, but is no key set")),
             }
         }
-        Ok(sets)
+        let mut homes = Homes { host, known: HashMap::new() };
+        Ok(key_sets(&files, recorded, &mut homes, |problem| problem.say(output)))
     }
 
     fn find(&self, host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Option<KeySet>, ScanError> {
-        let Some(name) = Name::from_id(id) else { return Ok(None) };
+        let Some(wanted) = Name::from_id(id) else { return Ok(None) };
+        let folder = host.resource_dir().join(&wanted.user);
+        let entries = if folder.is_dir() { entries(&folder, output)? } else { BTreeSet::new() };
+        let files = entries.iter().filter_map(|file| Name::from_file(OsStr::new(&wanted.user), file)).collect();
+        let record = record(host, output)?;
+        let recorded = record.entities.iter().filter_map(|id| Name::from_id(id.as_ref()));
+        let recorded = recorded.filter(|name| name.user == wanted.user).collect();
         let mut homes = Homes { host, known: HashMap::new() };
-        if fs::symlink_metadata(host.resource_dir().join(name.path())).is_ok() {
-            return Ok(read(host, &name, output).map(|source| homes.key_set(&name, Some(source))));
+        // What is wrong with other files has been said by the scan.
+        let sets = key_sets(&files, recorded, &mut homes, |problem| {
+            if problem.name == wanted {
+                problem.say(output);
+            }
+        });
+        Ok(sets.into_iter().find(|set| set.name == wanted))
+    }
+}
+
+/// The key sets that have these files, and those that are recorded and have none.
+fn key_sets(
+    files: &BTreeSet<Name>,
+    recorded: Vec<Name>,
+    homes: &mut Homes<'_>,
+    mut complain: impl FnMut(Problem),
+) -> Vec<KeySet> {
+    let mut families: BTreeMap<&str, Family> = BTreeMap::new();
+    for name in files {
+        let family = families.entry(&name.user).or_default();
+        match read(homes.host, name) {
+            Ok(source) => family.living.push((name.clone(), source)),
+            Err(problem) => {
+                // A file that is broken is still there: its keys stay.
+                family.invalid.get_or_insert_with(|| problem.path.clone());
+                complain(problem);
+            }
         }
-        let is_recorded = record(host, output)?.entities.iter().any(|recorded| recorded == id);
-        Ok(is_recorded.then(|| homes.key_set(&name, None)))
+    }
+    let orphans: Vec<Name> = recorded.into_iter().filter(|name| !files.contains(name)).collect();
+    for name in &orphans {
+        families.entry(&name.user).or_default().orphans.push(name.clone());
+    }
+    let mut sets = Vec::new();
+    for family in families.into_values().map(Arc::new) {
+        let living = family.living.iter().map(|(name, source)| (name, Some(source)));
+        for (name, source) in living.chain(family.orphans.iter().map(|name| (name, None))) {
+            let path = homes.host.resource_dir().join(name.path());
+            let (watched, family) = (homes.watched(&name.user), Arc::clone(&family));
+            sets.push(KeySet { name: name.clone(), source: source.cloned(), path, watched, family });
+        }
+    }
+    sets
+}
+
+/// What is wrong with a key file.
+struct Problem {
+    name: Name,
+    path: PathBuf,
+    what: Unread,
+}
+
+/// Why there is nothing to be had of a key file.
+enum Unread {
+    Invalid(Vec<BadLine>),
+    Error(io::Error),
+}
+
+impl Problem {
+    fn say(self, output: &mut Output<'_>) {
+        match self.what {
+            Unread::Invalid(lines) => {
+                output.error(format!("File {} is invalid:", self.path.display()));
+                lines.iter().for_each(|line| output.warning(line.to_string()));
+            }
+            Unread::Error(error) => output.error(PathError::new("open", self.path, error).to_string()),
+        }
     }
 }
 
@@ -59,11 +124,6 @@ struct Homes<'a> {
 }
 
 impl Homes<'_> {
-    fn key_set(&mut self, name: &Name, source: Option<Source>) -> KeySet {
-        let path = self.host.resource_dir().join(name.path());
-        KeySet { name: name.clone(), source, path, watched: self.watched(&name.user) }
-    }
-
     fn watched(&mut self, user: &str) -> Option<PathBuf> {
         if self.host.api_version() < VERSION_WITH_EDGES {
             return None;
@@ -117,23 +177,17 @@ fn entries(folder: &Path, output: &mut Output<'_>) -> Result<BTreeSet<OsString>,
     }
 }
 
-/// Reads a key file. What is wrong with it is said.
-fn read(host: &Host, name: &Name, output: &mut Output<'_>) -> Option<Source> {
+/// Reads a key file.
+fn read(host: &Host, name: &Name) -> Result<Source, Problem> {
     let path = host.resource_dir().join(name.path());
     let content = fs::metadata(&path).and_then(|metadata| match metadata.is_file() {
         true => fs::read(&path),
         false => Err(io::Error::other("it is not a regular file")),
     });
-    match content.map(Source::parse) {
-        Ok(Ok(source)) => Some(source),
-        Ok(Err(bad_lines)) => {
-            output.error(format!("File {} is invalid:", path.display()));
-            bad_lines.iter().for_each(|line| output.warning(line.to_string()));
-            None
-        }
-        Err(error) => {
-            output.error(PathError::new("open", path, error).to_string());
-            None
-        }
-    }
+    let what = match content.map(Source::parse) {
+        Ok(Ok(source)) => return Ok(source),
+        Ok(Err(bad_lines)) => Unread::Invalid(bad_lines),
+        Err(error) => Unread::Error(error),
+    };
+    Err(Problem { name: name.clone(), path, what })
 }

@@ -2,7 +2,8 @@
 
 use crate::key_line::KeyLine;
 use crate::source::Source;
-use bstr::ByteSlice;
+use bstr::{BString, ByteSlice};
+use std::collections::BTreeSet;
 
 /// What marks the keys of an entity: their comment is this and the entity's ID.
 const MARK: &[u8] = b"holo=";
@@ -10,17 +11,31 @@ const MARK: &[u8] = b"holo=";
 /// What one key set shall be in an `authorized_keys`.
 #[derive(Clone, Debug)]
 pub(crate) struct Section {
+    id: BString,
     mark: Vec<u8>,
     source: Source,
+    /// The other key sets of the user, which may take over what this one does not want any more, as it does from them.
+    relatives: Vec<Section>,
+}
+
+/// A key that gets the mark of another key set, and keeps its line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Handover {
+    /// The key, as `ssh-keygen -l` lists it.
+    pub(crate) key: String,
+    pub(crate) from: BString,
+    pub(crate) to: BString,
 }
 
 /// What is to be changed.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Edit {
     /// The keys that go, as `ssh-keygen -l` lists them.
     pub(crate) removed: Vec<String>,
     /// The keys that come, likewise.
     pub(crate) added: Vec<String>,
+    /// The keys that change from one key set to another.
+    pub(crate) handed_over: Vec<Handover>,
     /// What the file shall hold.
     pub(crate) content: Vec<u8>,
 }
@@ -28,14 +43,24 @@ pub(crate) struct Edit {
 impl Edit {
     /// Whether other keys are to be there than are.
     pub(crate) fn changes_keys(&self) -> bool {
-        !self.removed.is_empty() || !self.added.is_empty()
+        !self.removed.is_empty() || !self.added.is_empty() || !self.handed_over.is_empty()
+    }
+
+    /// The key sets between which keys change, each pair once.
+    pub(crate) fn handovers(&self) -> BTreeSet<(&BString, &BString)> {
+        self.handed_over.iter().map(|Handover { from, to, .. }| (from, to)).collect()
     }
 }
 
 impl Section {
     /// The section of the entity with this ID.
-    pub(crate) fn new(id: &[u8], source: Source) -> Section {
-        Section { mark: [MARK, id].concat(), source }
+    pub(crate) fn new(id: BString, source: Source) -> Section {
+        Section { mark: [MARK, &id].concat(), id, source, relatives: Vec::new() }
+    }
+
+    /// The same one, beside the other key sets of the user.
+    pub(crate) fn with_relatives(self, relatives: Vec<Section>) -> Section {
+        Section { relatives, ..self }
     }
 
     /// Whether no key is wanted.
@@ -52,20 +77,44 @@ impl Section {
         self.source.keys().any(|wanted| wanted.is_same_key(key))
     }
 
+    /// The keys in a file that are ours, and shall be.
+    fn present<'a>(&self, file: &'a [u8]) -> Vec<KeyLine<'a>> {
+        file.lines_with_terminator().filter_map(|line| self.own(line).filter(|key| self.wants(key))).collect()
+    }
+
     /// What has to be changed in a file with this content.
     pub(crate) fn edit(&self, file: &[u8]) -> Edit {
-        let mut edit = Edit { removed: Vec::new(), added: Vec::new(), content: Vec::new() };
-        let mut present: Vec<KeyLine<'_>> = Vec::new();
+        let mut edit = Edit::default();
+        let mut present = self.present(file);
+        let mut heirs: Vec<(&Section, Vec<KeyLine<'_>>)> =
+            self.relatives.iter().map(|relative| (relative, relative.present(file))).collect();
         for line in file.lines_with_terminator() {
-            match self.own(line) {
-                Some(key) if self.wants(&key) => present.push(key),
-                Some(key) => {
-                    edit.removed.push(key.listed());
-                    continue;
+            let own = self.own(line);
+            if let Some(key) = own.clone().filter(|key| !self.wants(key)) {
+                let lacks_it = |(heir, present): &&mut (&Section, Vec<KeyLine<'_>>)| {
+                    heir.wants(&key) && !present.iter().any(|there| there.is_same_key(&key))
+                };
+                match heirs.iter_mut().find(lacks_it) {
+                    Some((heir, present)) => {
+                        edit.hand_over(&key, line, self, heir);
+                        present.push(key);
+                    }
+                    None => edit.removed.push(key.listed()),
                 }
-                None => {}
+                continue;
             }
-            edit.content.extend_from_slice(line);
+            let inherited = || self.relatives.iter().find_map(|relative| Some((relative, relative.own(line)?)));
+            match own.is_none().then(inherited).flatten() {
+                Some((relative, key))
+                    if self.wants(&key)
+                        && !relative.wants(&key)
+                        && !present.iter().any(|there| there.is_same_key(&key)) =>
+                {
+                    edit.hand_over(&key, line, relative, self);
+                    present.push(key);
+                }
+                _ => edit.content.extend_from_slice(line),
+            }
         }
         for key in self.source.keys() {
             if present.iter().any(|there| there.is_same_key(&key)) {
@@ -102,6 +151,14 @@ impl Section {
     }
 }
 
+impl Edit {
+    /// Keeps the line of a key, with the mark of another section.
+    fn hand_over(&mut self, key: &KeyLine<'_>, line: &[u8], from: &Section, to: &Section) {
+        self.content.extend(key.renamed(line, &to.mark));
+        self.handed_over.push(Handover { key: key.listed(), from: from.id.clone(), to: to.id.clone() });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,13 +173,15 @@ mod tests {
             "A" => word.replace('A', A),
             "B" => word.replace('B', B),
             "=" => word.replace('=', "holo=ssh-keyset:jane/work"),
+            "+" => word.replace('+', "holo=ssh-keyset:jane/home"),
+            "*" => word.replace('*', "holo=ssh-keyset:jane/third"),
             _ => word.to_owned(),
         });
         words.collect::<String>().into_bytes()
     }
 
     fn section(source: &str) -> Section {
-        Section::new(ID, Source::parse(text(source)).unwrap())
+        Section::new(ID.into(), Source::parse(text(source)).unwrap())
     }
 
     #[track_caller]
@@ -164,6 +223,35 @@ mod tests {
     fn other_options_are_another_key() {
         becomes("no-pty A a\n", "A =\n", "no-pty A =\n");
         becomes("A a\n", "command=\"a b\" A =\n", "A =\n");
+    }
+
+    fn named(id: &str, source: &str) -> Section {
+        Section::new(format!("ssh-keyset:jane/{id}").into(), Source::parse(text(source)).unwrap())
+    }
+
+    #[test]
+    fn a_key_that_moves_to_another_set_keeps_its_line() {
+        let moved = |section: &Section, before: &str, after: &str| {
+            let edit = section.edit(&text(before));
+            assert_eq!(edit.content.as_bstr(), text(after).as_bstr());
+            assert!(!section.edit(&text(after)).changes_keys(), "a second apply has nothing to do");
+            edit.handed_over.len()
+        };
+        let file = "B mine\n  A  =\r\nB =\n# end\n";
+        // Whichever of the two goes first.
+        let living = named("home", "A a\n").with_relatives(vec![section("")]);
+        assert_eq!(moved(&living, file, "B mine\n  A  +\r\nB =\n# end\n"), 1);
+        let orphan = section("").with_relatives(vec![named("home", "A a\n")]);
+        assert_eq!(moved(&orphan, file, "B mine\n  A  +\r\n# end\n"), 1);
+        assert_eq!(moved(&orphan, "B mine\n  A  +\r\nB =\n", "B mine\n  A  +\r\n"), 0);
+        // With other options it is another key.
+        assert_eq!(moved(&living, "no-pty A =\n", "no-pty A =\nA +\n"), 0);
+        // A line is left to one of them only, and nobody gets a second one.
+        let orphan = section("").with_relatives(vec![named("home", "A a\n"), named("third", "A a\n")]);
+        assert_eq!(moved(&orphan, "A =\nA =\nA =\n", "A +\nA *\n"), 2);
+        assert_eq!(moved(&orphan, "A =\nA +\n", "A *\nA +\n"), 1);
+        assert_eq!(moved(&living, "A =\nA +\n", "A =\nA +\n"), 0);
+        assert_eq!(moved(&living, "A =", "A +"), 1);
     }
 
     #[test]

@@ -30,12 +30,13 @@ const FILE: &str = "home/mallory/.ssh/authorized_keys";
 
 fn main() -> ExitCode {
     const NEEDS: &[Need] = &[Need::Root];
-    let stories: [(&str, fn()); 6] = [
+    let stories: [(&str, fn()); 7] = [
         ("what is not the user's file is refused, whatever it is", refused),
         ("a hard link to the user's own file is replaced, not written through", own_hard_link),
         ("a file that does not end is not read to its end", endless),
         ("swapped while holo works: the file", swapped_file),
         ("swapped while holo works: the directory", swapped_directory),
+        ("an edit that is saved while holo works is not lost", saved_meanwhile),
         ("what a killed apply has left, or another has put there, is no trap", leftovers),
     ];
     let trials = stories.map(|(name, story)| {
@@ -44,7 +45,12 @@ fn main() -> ExitCode {
             Ok(())
         })
     });
-    holo_testing::require::run(&Arguments::from_args(), trials.into())
+    let attributes = holo_testing::trial_of(
+        "the user's ACL and notes of the file stay",
+        &[Need::Root, Need::ExtendedAttributes],
+        attributes_stay,
+    );
+    holo_testing::require::run(&Arguments::from_args(), trials.into_iter().chain([attributes]).collect())
 }
 
 /// The key in the victims' files, and by what it is known: nobody may see either.
@@ -309,4 +315,70 @@ fn swapped(place: &str, name: &'static str) {
     });
     let swaps = swaps.load(Ordering::Relaxed);
     assert!(swaps > 1000 && refused > 0, "{swaps} swaps, {refused} refused, {written} written");
+}
+
+/// The user's editor saves the file again and again, as most do: a new file takes its place, with as many bytes as before.
+fn saved_meanwhile() {
+    let scene = Scene::new();
+    let path = scene.root.join(FILE);
+    let (is_over, saved) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let number = saved.load(Ordering::Relaxed) + 1;
+                let text = fs::read_to_string(&path).unwrap();
+                let keys: String =
+                    text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
+                let text = format!("# {number:09}\n{keys}");
+                let new = path.with_extension("new");
+                fs::write(&new, text).unwrap();
+                chown(&new, Some(MALLORY), Some(MALLORY)).unwrap();
+                fs::rename(&new, &path).unwrap();
+                saved.store(number, Ordering::Relaxed);
+                // Nobody but holo writes now, and what was saved is to be there: for a moment, holo's may stand in its place.
+                let first = format!("# {number:09}\n");
+                let is_there = || {
+                    std::thread::sleep(Duration::from_millis(3));
+                    fs::read_to_string(&path).unwrap().starts_with(&first)
+                };
+                assert!((0..300).any(|_| is_there()), "{}", fs::read_to_string(&path).unwrap());
+            }
+        });
+        let keys = [format!("{KEY} x\n"), format!("{OTHER} x\n"), String::new()];
+        for key in keys.iter().cycle().take(40) {
+            scene.root.write(SOURCE, key);
+            let _ = scene.holo(&["apply"]);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert!(saved.into_inner() > 100);
+}
+
+fn attributes_stay() {
+    let scene = Scene::new();
+    let path = scene.root.join(FILE);
+    // Owner, a user, group, mask and others.
+    let mut acl = 2_u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in
+        [(1_u16, 6_u16, u32::MAX), (2, 4, VICTIM), (4, 0, u32::MAX), (16, 4, u32::MAX), (32, 0, u32::MAX)]
+    {
+        acl.extend(tag.to_le_bytes().into_iter().chain(permissions.to_le_bytes()).chain(id.to_le_bytes()));
+    }
+    for (name, value) in [("system.posix_acl_access", &acl[..]), ("user.note", b"mine")] {
+        rustix::fs::setxattr(&path, name, value, rustix::fs::XattrFlags::empty()).unwrap();
+    }
+    assert!(scene.holo(&["apply"]).success());
+    let get = |name: &str| {
+        let mut value = vec![0; 4096];
+        let length = rustix::fs::getxattr(&path, name, &mut value[..]).unwrap();
+        value.truncate(length);
+        value
+    };
+    assert!(fs::read_to_string(&path).unwrap().contains(KEY));
+    assert_eq!(get("user.note"), b"mine");
+    // The mode is ours, and so nobody else may read it: the entry is there, and the mask says so.
+    let kept = get("system.posix_acl_access");
+    assert_eq!(kept.len(), acl.len());
+    assert_eq!((&kept[..30], &kept[32..]), (&acl[..30], &acl[32..]));
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
 }

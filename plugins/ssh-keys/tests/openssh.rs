@@ -39,7 +39,8 @@ fn listed_by_openssh(root: &ScratchRoot, text: &[u8]) -> Vec<String> {
 fn listed_by_us(root: &ScratchRoot, text: &[u8]) -> Vec<String> {
     root.write(SOURCE, text);
     let run = root.holo(&["scan"]);
-    assert!(run.success(), "{run}");
+    // What is wrong with the file is what this is about.
+    assert!(matches!(run.status, Some(0 | 1)), "{run}");
     let text = run.stdout_lossy().into_owned();
     text.lines().filter_map(|line| line.trim_start().strip_prefix("key is ")).map(str::to_owned).collect()
 }
