@@ -454,10 +454,15 @@ fn warnings_of_the_run_are_lines() {
 
 #[test]
 fn broken_definitions_are_errors() {
-    let root = files().file("usr/share/holo/files/odd.toml", "[[file]]\npath = \"/etc/c\"\nmode = 12\n");
+    let root = files()
+        .file("usr/share/holo/files/odd.toml", "[[file]]\npath = \"/etc/c\"\nensure = \"presnet\"\nmode = \"99\"\n");
     let lines = lines(&root, &["scan"], 1);
     let errors = of(&lines, "error");
-    assert!(errors.iter().any(|line| line["text"].as_str().unwrap().contains("odd.toml")), "{lines:?}");
+    // All that is wrong is said at once, a name beside a mode too.
+    for key in ["ensure", "mode"] {
+        let says = |line: &&&Value| line["text"].as_str().unwrap().contains(&format!(": file:/etc/c: {key}: "));
+        assert_eq!(errors.iter().filter(says).count(), 1, "{key}: {lines:?}");
+    }
     assert!(errors.iter().all(|line| !line["text"].as_str().unwrap().starts_with("!!")), "{lines:?}");
     assert!(of(&lines, "output").is_empty(), "{lines:?}");
     assert_eq!(only(&lines, "summary", "exit_code"), 1);

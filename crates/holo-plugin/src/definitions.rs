@@ -44,12 +44,27 @@ pub trait Definition: DeserializeOwned {
         Vec::new()
     }
 
-    /// Looks for what no type can tell.
+    /// Looks for what no type can tell of a value, for each key by itself. It is called even if other keys cannot be read, so that everything
+    /// that is wrong can be said at once; what the definition then has for those is of no account.
+    fn invalid_values(&self) -> Vec<Invalid> {
+        Vec::new()
+    }
+
+    /// Looks for what no type can tell of keys that do not go together.
     ///
     /// # Errors
     /// The key that is wrong, and why.
     fn validate(&self) -> Result<(), Invalid> {
         Ok(())
+    }
+
+    /// All that is wrong: with values, and with keys that do not go together.
+    fn invalid(&self) -> Vec<Invalid> {
+        let mut invalid = self.invalid_values();
+        let together = self.validate().err();
+        let together = together.filter(|problem| invalid.iter().all(|known| known.key != problem.key));
+        invalid.extend(together);
+        invalid
     }
 }
 
@@ -61,6 +76,11 @@ pub struct Invalid {
 }
 
 impl Invalid {
+    /// All that is wrong, of results that are about a key each.
+    pub fn all(results: impl IntoIterator<Item = Result<(), Invalid>>) -> Vec<Invalid> {
+        results.into_iter().filter_map(Result::err).collect()
+    }
+
     /// A key whose value cannot be, and why, in words that read after "KEY: ".
     pub fn new(key: &'static str, problem: impl Into<String>) -> Invalid {
         Invalid { key, problem: problem.into() }
@@ -213,13 +233,13 @@ impl<D: Definition> Definitions<D> {
             let own = own.get_ref().get_key_value(key).or_else(|| common.get_ref().get_key_value(key));
             own.map_or_else(|| whole.clone(), |(key, _)| key.span())
         };
-        let definition: Option<D> = read_all(own.clone(), true, &mut wrong);
-        let mut keys: Option<CommonKeys> = read_all(common.clone(), false, &mut wrong);
+        let read: Option<Read<D>> = read_all(own.clone(), true, &mut wrong);
+        let invalid = read.as_ref().map(Read::invalid).unwrap_or_default();
+        wrong.extend(invalid.iter().map(|Invalid { key, problem }| (place_of(key), format!("{key}: {problem}"))));
+        let definition = read.and_then(Read::whole);
+        let mut keys = read_all(common.clone(), false, &mut wrong).and_then(Read::<CommonKeys>::whole);
         if let Some(keys) = &mut keys {
             keys.locate(common.get_ref(), |span| sources.place(span).to_string());
-        }
-        if let Some(Err(Invalid { key, problem })) = definition.as_ref().map(D::validate) {
-            wrong.push((place_of(key), format!("{key}: {problem}")));
         }
         let skipped =
             keys.as_ref().map(|keys| keys.why_skipped(templates)).transpose().unwrap_or_else(|(key, problem)| {
@@ -303,15 +323,18 @@ fn named<D: Definition>(value: Spanned<DeValue<'_>>) -> Result<(String, Spanned<
 }
 
 /// Reads a table into a type, and says everything that is wrong: what is wrong with one key says nothing of the next one.
-fn read_all<T: DeserializeOwned>(mut table: Spanned<DeTable<'_>>, is_own: bool, wrong: &mut Vec<Problem>) -> Option<T> {
-    let mut has_failed = false;
+fn read_all<T: DeserializeOwned>(
+    mut table: Spanned<DeTable<'_>>,
+    is_own: bool,
+    wrong: &mut Vec<Problem>,
+) -> Option<Read<T>> {
     let mut left_out = BTreeSet::new();
+    let mut stand_ins: BTreeMap<String, std::array::IntoIter<DeValue<'_>, 5>> = BTreeMap::new();
     loop {
         let problem = match reading::read::<T>(&table) {
-            Ok(read) => return (!has_failed).then_some(read),
+            Ok(value) => return Some(Read { value, left_out }),
             Err(problem) => problem,
         };
-        has_failed = true;
         let Some(key) = problem.top_key().map(str::to_owned) else {
             wrong.push((problem.span().unwrap_or_else(|| table.span()), problem.to_string()));
             return None;
@@ -333,8 +356,45 @@ fn read_all<T: DeserializeOwned>(mut table: Spanned<DeTable<'_>>, is_own: bool, 
         if !left_out.contains(&key) {
             wrong.push((problem.span().unwrap_or_else(|| table.span()), words));
         }
-        table.get_mut().remove(key.as_str())?;
+        let was_there = table.get_mut().remove(key.as_str()).is_some();
+        if left_out.contains(&key) || !was_there {
+            // It has to be there: anything will do, for the others to be read.
+            let stand_in = stand_ins.entry(key.clone()).or_insert_with(of_every_type).next()?;
+            table.get_mut().insert(Spanned::new(0..0, key.clone().into()), Spanned::new(0..0, stand_in));
+        }
         left_out.insert(key);
+    }
+}
+
+fn of_every_type<'i>() -> std::array::IntoIter<DeValue<'i>, 5> {
+    let (number, list, table) = (toml::de::DeInteger::default(), DeArray::default(), DeTable::default());
+    let text = DeValue::String("".into());
+    [text, DeValue::Array(list), DeValue::Integer(number), DeValue::Boolean(false), DeValue::Table(table)].into_iter()
+}
+
+/// What could be read of a table.
+struct Read<T> {
+    value: T,
+    /// The keys that could not be read, which the value has something else for.
+    left_out: BTreeSet<String>,
+}
+
+impl<T> Read<T> {
+    fn whole(self) -> Option<T> {
+        self.left_out.is_empty().then_some(self.value)
+    }
+}
+
+impl<D: Definition> Read<D> {
+    /// What is wrong with the values that could be read.
+    fn invalid(&self) -> Vec<Invalid> {
+        if self.left_out.is_empty() {
+            return self.value.invalid();
+        }
+        // How keys go together cannot be told as long as one is unknown.
+        let mut invalid = self.value.invalid_values();
+        invalid.retain(|problem| !self.left_out.contains(problem.key));
+        invalid
     }
 }
 

@@ -106,23 +106,29 @@ impl Definition for Archive {
     const TABLE: &'static str = "archive";
     const KEY: &'static str = "path";
 
+    fn invalid_values(&self) -> Vec<Invalid> {
+        let path = |key, path: &Option<String>| path.iter().try_for_each(|path| values::plain(key, path).map(drop));
+        let account = |key, name: &Option<String>| name.iter().try_for_each(|name| values::account(key, name));
+        let checksum = |text: &String| text.parse::<Checksum>().map(drop);
+        let address =
+            |key, url: &String| url.parse::<Address>().map(drop).map_err(|problem| Invalid::new(key, problem));
+        Invalid::all([
+            values::target("path", &self.path).map(drop),
+            path("extract_to", &self.extract_to),
+            path("creates", &self.creates),
+            path("password_file", &self.password_file),
+            account("owner", &self.owner),
+            account("group", &self.group),
+            self.mode.iter().try_for_each(|mode| values::mode("mode", mode).map(drop)),
+            self.checksum.iter().try_for_each(checksum).map_err(|problem| Invalid::new("checksum", problem)),
+            self.url.iter().try_for_each(|url| address("url", url)),
+            self.mirrors.iter().try_for_each(|url| address("mirrors", url)),
+            self.validate_headers(),
+        ])
+    }
+
     fn validate(&self) -> Result<(), Invalid> {
-        values::target("path", &self.path)?;
-        for (key, path) in
-            [("extract_to", &self.extract_to), ("creates", &self.creates), ("password_file", &self.password_file)]
-        {
-            path.iter().try_for_each(|path| values::plain(key, path).map(drop))?;
-        }
-        for (key, name) in [("owner", &self.owner), ("group", &self.group)] {
-            name.iter().try_for_each(|name| values::account(key, name))?;
-        }
-        if let Some(mode) = &self.mode {
-            values::mode("mode", mode)?;
-        }
-        if let Some(checksum) = &self.checksum {
-            checksum.parse::<Checksum>().map_err(|problem| Invalid::new("checksum", problem))?;
-        }
-        self.validate_source()?;
+        self.validate_login()?;
         if self.ensure == Ensure::Present && self.url.is_none() {
             return Err(Invalid::new("url", "is missing"));
         }
@@ -139,13 +145,9 @@ impl Definition for Archive {
 }
 
 impl Archive {
-    fn validate_source(&self) -> Result<(), Invalid> {
-        let mut addresses = Vec::new();
-        for (key, url) in self.url.iter().map(|url| ("url", url)).chain(self.mirrors.iter().map(|url| ("mirrors", url)))
-        {
-            addresses.push(url.parse::<Address>().map_err(|problem| Invalid::new(key, problem))?);
-        }
-        let in_url = addresses.iter().any(|address| address.credentials().is_some());
+    fn validate_login(&self) -> Result<(), Invalid> {
+        let addresses = self.url.iter().chain(&self.mirrors).filter_map(|url| url.parse::<Address>().ok());
+        let in_url = addresses.into_iter().any(|address| address.credentials().is_some());
         match (&self.username, &self.password, &self.password_file) {
             (None, None, None) | (Some(_), Some(_), None) | (Some(_), None, Some(_)) => {}
             (Some(_), None, None) => return Err(Invalid::new("username", "needs a password or password_file")),
@@ -163,6 +165,10 @@ impl Archive {
                 return Err(Invalid::new("username", "cannot be given together with one in the URL"));
             }
         }
+        Ok(())
+    }
+
+    fn validate_headers(&self) -> Result<(), Invalid> {
         for (name, value) in &self.headers {
             let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
             if name.is_empty() || !name.bytes().all(is_token) {

@@ -76,29 +76,31 @@ impl Definition for Exec {
         commands.into_iter().filter_map(doubt).collect()
     }
 
-    fn validate(&self) -> Result<(), Invalid> {
+    fn invalid_values(&self) -> Vec<Invalid> {
         let command = |key, command: Option<&Command>| match command.map(|command| command.words(self.shell)) {
             Some(Err(problem)) => Err(Invalid::new(key, problem)),
             _ => Ok(()),
         };
-        command("command", Some(&self.command))?;
-        command("onlyif", self.onlyif.as_ref())?;
-        command("unless_command", self.unless_command.as_ref())?;
-        self.cwd.iter().try_for_each(|path| values::absolute("cwd", path).map(drop))?;
-        self.creates.iter().try_for_each(|path| values::absolute("creates", path).map(drop))?;
-        self.search_path()
-            .iter()
-            .flat_map(|path| path.split(':'))
-            .try_for_each(|directory| values::absolute("path", directory).map(drop))?;
-        self.validate_environment()?;
-        for (key, name) in [("user", &self.user), ("group", &self.group)] {
-            name.iter().try_for_each(|name| values::account(key, name))?;
-        }
-        self.umask.iter().try_for_each(|umask| values::umask("umask", umask).map(drop))?;
-        if self.returns.is_empty() {
-            return Err(Invalid::new("returns", "is empty, so nothing would be a success"));
-        }
-        Ok(())
+        let account = |key, name: &Option<String>| name.iter().try_for_each(|name| values::account(key, name));
+        let path = |key, path: &Option<String>| path.iter().try_for_each(|path| values::absolute(key, path).map(drop));
+        let search_path = self.search_path();
+        let mut directories = search_path.iter().flat_map(|path| path.split(':'));
+        Invalid::all([
+            command("command", Some(&self.command)),
+            command("onlyif", self.onlyif.as_ref()),
+            command("unless_command", self.unless_command.as_ref()),
+            path("cwd", &self.cwd),
+            path("creates", &self.creates),
+            directories.try_for_each(|directory| values::absolute("path", directory).map(drop)),
+            self.validate_environment(),
+            account("user", &self.user),
+            account("group", &self.group),
+            self.umask.iter().try_for_each(|umask| values::umask("umask", umask).map(drop)),
+            match self.returns[..] {
+                [] => Err(Invalid::new("returns", "is empty, so nothing would be a success")),
+                _ => Ok(()),
+            },
+        ])
     }
 }
 
@@ -152,7 +154,7 @@ mod tests {
         };
         match toml::from_str::<Exec>(&text) {
             Err(error) => Some(error.message().to_owned()),
-            Ok(exec) => exec.validate().err().map(|invalid| format!("{invalid:?}")),
+            Ok(exec) => exec.invalid().first().map(|invalid| format!("{invalid:?}")),
         }
     }
 

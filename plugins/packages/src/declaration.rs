@@ -99,16 +99,19 @@ impl Package {
 impl Definition for Package {
     const TABLE: &'static str = "package";
 
+    fn invalid_values(&self) -> Vec<Invalid> {
+        let version = match self.ensure.as_deref().map(Ensure::parse) {
+            Some(Ensure::Version(version)) => validate_version(&version),
+            _ => Ok(()),
+        };
+        let arch = self.arch.as_deref().map_or(Ok(()), validate_arch);
+        let results = [("name", validate_name(&self.name)), ("arch", arch), ("ensure", version)];
+        Invalid::all(results.map(|(key, result)| result.map_err(|problem| Invalid::new(key, problem))))
+    }
+
     fn validate(&self) -> Result<(), Invalid> {
-        validate_name(&self.name).map_err(|problem| Invalid::new("name", problem))?;
-        if let Some(arch) = &self.arch {
-            if self.name.contains(':') {
-                return Err(Invalid::new("arch", "the name has an architecture already"));
-            }
-            validate_arch(arch).map_err(|problem| Invalid::new("arch", problem))?;
-        }
-        if let Some(Ensure::Version(version)) = self.ensure.as_deref().map(Ensure::parse) {
-            validate_version(&version).map_err(|problem| Invalid::new("ensure", problem))?;
+        if self.arch.is_some() && self.name.contains(':') {
+            return Err(Invalid::new("arch", "the name has an architecture already"));
         }
         if self.hold == Some(true) && self.ensures().is_gone() {
             return Err(Invalid::new("hold", "a package that is not there cannot be held"));
@@ -158,7 +161,7 @@ mod tests {
 
     fn problem(definition: &str) -> Option<String> {
         let package: Package = toml::from_str(definition).unwrap();
-        package.validate().err().map(|invalid| format!("{invalid:?}"))
+        package.invalid().first().map(|invalid| format!("{invalid:?}"))
     }
 
     #[test]

@@ -90,32 +90,43 @@ impl Definition for ScaffoldDefinition {
         self.post.iter().filter_map(|post| post.command.doubt("post")).collect()
     }
 
+    fn invalid_values(&self) -> Vec<Invalid> {
+        let account = |key, name: &Option<String>| name.iter().try_for_each(|name| values::account(key, name));
+        let mode = |key, text: &Option<String>| text.iter().try_for_each(|text| values::mode(key, text).map(drop));
+        Invalid::all([
+            values::target("target", &self.target).map(drop),
+            self.source.iter().try_for_each(|source| validate_source(source)),
+            self.delimiters.iter().try_for_each(validate_delimiters),
+            account("owner", &self.owner),
+            account("group", &self.group),
+            mode("mode", &self.mode),
+            mode("dir_mode", &self.dir_mode),
+            self.post.iter().try_for_each(|post| validate_glob(&post.glob)),
+        ])
+    }
+
     fn validate(&self) -> Result<(), Invalid> {
-        values::target("target", &self.target)?;
-        match &self.source {
-            Some(source) => validate_source(source)?,
-            None if self.ensure == Ensure::Present => return Err(Invalid::new("source", "is missing")),
-            None => {}
-        }
-        if let Some([open, close]) = &self.delimiters {
-            let is_one = |text: &str| !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control());
-            if !is_one(open) || !is_one(close) || open == close {
-                return Err(Invalid::new("delimiters", format!("{open:?} and {close:?} cannot be delimiters")));
-            }
-        }
-        self.owner.as_deref().map_or(Ok(()), |name| values::account("owner", name))?;
-        self.group.as_deref().map_or(Ok(()), |name| values::account("group", name))?;
-        self.mode.as_deref().map_or(Ok(0), |text| values::mode("mode", text))?;
-        self.dir_mode.as_deref().map_or(Ok(0), |text| values::mode("dir_mode", text))?;
-        for Post { glob, .. } in &self.post {
-            if glob.is_empty() {
-                return Err(Invalid::new("post", "a glob is empty"));
-            }
-            glob::Pattern::new(glob)
-                .map_err(|error| Invalid::new("post", format!("{glob:?} is no pattern: {}", error.msg)))?;
+        if self.source.is_none() && self.ensure == Ensure::Present {
+            return Err(Invalid::new("source", "is missing"));
         }
         Ok(())
     }
+}
+
+fn validate_delimiters([open, close]: &[String; 2]) -> Result<(), Invalid> {
+    let is_one = |text: &str| !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control());
+    if !is_one(open) || !is_one(close) || open == close {
+        return Err(Invalid::new("delimiters", format!("{open:?} and {close:?} cannot be delimiters")));
+    }
+    Ok(())
+}
+
+fn validate_glob(glob: &str) -> Result<(), Invalid> {
+    if glob.is_empty() {
+        return Err(Invalid::new("post", "a glob is empty"));
+    }
+    let pattern = glob::Pattern::new(glob).map(drop);
+    pattern.map_err(|error| Invalid::new("post", format!("{glob:?} is no pattern: {}", error.msg)))
 }
 
 fn validate_source(source: &str) -> Result<(), Invalid> {

@@ -26,8 +26,11 @@ pub(crate) struct Service {
 impl Definition for Service {
     const TABLE: &'static str = "service";
 
+    fn invalid_values(&self) -> Vec<Invalid> {
+        Invalid::all([UnitName::new(&self.name).map(drop).map_err(|problem| Invalid::new("name", problem))])
+    }
+
     fn validate(&self) -> Result<(), Invalid> {
-        UnitName::new(&self.name).map_err(|problem| Invalid::new("name", problem))?;
         if self.mask == Some(true) {
             if self.ensure == Some(Ensure::Running) {
                 return Err(Invalid::new("ensure", "what is masked cannot be started"));

@@ -16,14 +16,75 @@ struct Thing {
     parts: Vec<String>,
     #[serde(default)]
     size: u8,
+    #[serde(default = "round")]
+    shape: Shape,
+}
+
+#[derive(Debug, PartialEq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Shape {
+    None,
+    Round,
+}
+
+fn round() -> Shape {
+    Shape::Round
 }
 
 impl Definition for Thing {
     const TABLE: &'static str = "thing";
     const UNITED: &'static [&'static str] = &["parts"];
 
+    fn invalid_values(&self) -> Vec<Invalid> {
+        let luck = if self.size == 13 { Err(Invalid::new("size", "13 is bad luck")) } else { Ok(()) };
+        let colors = self.color.iter().try_for_each(|color| match color.as_str() {
+            "" => Err(Invalid::new("color", "is empty")),
+            _ => Ok(()),
+        });
+        Invalid::all([luck, colors])
+    }
+
     fn validate(&self) -> Result<(), Invalid> {
-        if self.size == 13 { Err(Invalid::new("size", "13 is bad luck")) } else { Ok(()) }
+        if self.size > 0 && self.shape == Shape::None { Err(Invalid::new("size", "needs a shape")) } else { Ok(()) }
+    }
+}
+
+#[test]
+fn everything_that_is_wrong_is_said_at_once() {
+    let said = |lines: &str| read(&[("x.toml", &format!("[[thing]]\nname = \"a\"\n{lines}"))]).1;
+    // Values of the right type, beside each other, and beside one of the wrong type, whatever that one would have been.
+    let both = "x.toml:3: thing:a: size: 13 is bad luck\n!! x.toml:4: thing:a: color: is empty\n";
+    assert_eq!(said("size = 13\ncolor = \"\"\n"), format!("!! {both}"));
+    let shape = "!! x.toml:5: thing:a: shape: expected one of none, round, found \"ruond\"; did you mean round?\n";
+    assert_eq!(said("size = 13\ncolor = \"\"\nshape = \"ruond\"\n"), format!("!! {both}{shape}"));
+    // It is not known whether the size has its shape.
+    assert_eq!(said("\n\nshape = \"ruond\"\nsize = 3\n"), shape);
+    assert_eq!(said("size = 3\nshape = \"none\"\n"), "!! x.toml:3: thing:a: size: needs a shape\n");
+    // Something that has to be there keeps nothing from being looked at.
+    let said = read_as::<Strict>(&[("x.toml", "[[thing]]\nname = \"a\"\ncolor = \"\"\n")]).1;
+    assert_eq!(said, "!! x.toml:1: thing:a: words: is missing\n!! x.toml:3: thing:a: color: is empty\n");
+    let said = read_as::<Strict>(&[("x.toml", "[[thing]]\nname = \"a\"\nwords = 3\ncolor = \"\"\n")]).1;
+    assert!(said.starts_with("!! x.toml:3: thing:a: words: expected"), "{said}");
+    assert!(said.ends_with("!! x.toml:4: thing:a: color: is empty\n"), "{said}");
+}
+
+/// A definition with a key that has to be there.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Strict {
+    #[serde(rename = "name")]
+    _name: String,
+    #[serde(rename = "words")]
+    _words: Vec<String>,
+    #[serde(default)]
+    color: Option<String>,
+}
+
+impl Definition for Strict {
+    const TABLE: &'static str = "thing";
+
+    fn invalid_values(&self) -> Vec<Invalid> {
+        Invalid::all([if self.color.as_deref() == Some("") { Err(Invalid::new("color", "is empty")) } else { Ok(()) }])
     }
 }
 
@@ -37,6 +98,10 @@ impl Sink for Said {
 
 /// What the files say, and what is said of them, the folder's path left out.
 fn read(files: &[(&str, &str)]) -> (Definitions<Thing>, String) {
+    read_as(files)
+}
+
+fn read_as<D: Definition>(files: &[(&str, &str)]) -> (Definitions<D>, String) {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
         fs::write(folder.path().join(name), text).unwrap();
@@ -91,7 +156,7 @@ fn several_files_say_more_together() {
 fn what_is_wrong_is_named_with_file_line_and_key_and_breaks_only_that() {
     for (text, complaint) in [
         ("colour = \"x\"", "colour: unknown key, did you mean color?"),
-        ("odd = 1", "odd: unknown key, expected one of name, color, parts, size, or a common key"),
+        ("odd = 1", "odd: unknown key, expected one of name, color, parts, size, shape, or a common key"),
         ("Retries = 1", "Retries: unknown key, did you mean retries?"),
         ("health_checks = []", "health_checks: unknown key, did you mean health_check?"),
         ("size = \"x\"", "size: expected a whole number from 0 to 255, found a string"),
@@ -125,7 +190,10 @@ fn what_is_wrong_is_named_with_file_line_and_key_and_breaks_only_that() {
             "health_check[0].frequency: unknown key, expected one of command, tries, interval, timeout",
         ),
         ("[[thing]]\nname = \"b\"", "is defined in a.toml:1 already"),
-        ("[thing.extra]\nx = 1", "extra: unknown key, expected one of name, color, parts, size, or a common key"),
+        (
+            "[thing.extra]\nx = 1",
+            "extra: unknown key, expected one of name, color, parts, size, shape, or a common key",
+        ),
     ] {
         let (definitions, said) =
             read(&[("a.toml", &format!("[[thing]]\nname = \"b\"\n{text}\n\n[[thing]]\nname = \"c\"\n"))]);
@@ -198,8 +266,8 @@ fn many_definitions_in_one_file_take_no_longer_than_in_many() {
     let (definitions, said) = read(&[("a.toml", &text)]);
     assert!(definitions.valid.is_empty());
     assert!(said.ends_with(
-        "!! a.toml:29997: thing:n9998: odd: unknown key, expected one of name, color, parts, size, or a common key\n\
-        !! a.toml:30000: thing:n9999: odd: unknown key, expected one of name, color, parts, size, or a common key\n"
+        "!! a.toml:29997: thing:n9998: odd: unknown key, expected one of name, color, parts, size, shape, or a common key\n\
+        !! a.toml:30000: thing:n9999: odd: unknown key, expected one of name, color, parts, size, shape, or a common key\n"
     ));
 }
 

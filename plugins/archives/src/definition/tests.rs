@@ -25,7 +25,7 @@ const OVERRULED: [(&str, &str, &str); 11] = [
 fn read(definition: &Map<String, Value>) -> Result<(), String> {
     let text = toml::to_string(&Value::Object(definition.clone())).unwrap();
     let archive: Archive = toml::from_str(&text).map_err(|error| error.message().to_owned())?;
-    archive.validate().map_err(|invalid| format!("{invalid:?}"))
+    archive.invalid().first().map_or(Ok(()), |invalid| Err(format!("{invalid:?}")))
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn the_vectors_are_followed_unless_overruled() {
 fn with(lines: &str) -> Result<Archive, String> {
     let text = format!("path = \"/srv/app.tgz\"\n{lines}");
     let archive: Archive = toml::from_str(&text).map_err(|error| error.message().to_owned())?;
-    archive.validate().map_err(|invalid| format!("{invalid:?}"))?;
+    archive.invalid().first().map_or(Ok(()), |invalid| Err(format!("{invalid:?}")))?;
     Ok(archive)
 }
 

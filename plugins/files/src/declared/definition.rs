@@ -63,8 +63,25 @@ impl Definition for FileDefinition {
         self.validate.iter().filter_map(|command| command.doubt("validate")).collect()
     }
 
+    fn invalid_values(&self) -> Vec<Invalid> {
+        let path = values::target("path", &self.path).map(drop);
+        // Nothing will have these values.
+        if self.ensure == Ensure::Absent {
+            return Invalid::all([path]);
+        }
+        let account = |key, name: &Option<String>| name.iter().try_for_each(|name| values::account(key, name));
+        Invalid::all([
+            path,
+            self.source.iter().try_for_each(|source| validate_source(source)),
+            self.target.iter().try_for_each(|target| validate_link(target)),
+            self.backup.iter().try_for_each(|suffix| validate_suffix(suffix)),
+            account("owner", &self.owner),
+            account("group", &self.group),
+            self.mode().map(drop),
+        ])
+    }
+
     fn validate(&self) -> Result<(), Invalid> {
-        values::target("path", &self.path)?;
         let only = |key: &'static str, given: bool, ensure: Ensure, words: &str| {
             if given && self.ensure != ensure {
                 Err(Invalid::new(key, format!("is only for ensure = {words:?}")))
@@ -85,34 +102,13 @@ impl Definition for FileDefinition {
         if self.content.is_some() && self.source.is_some() {
             return Err(Invalid::new("source", "cannot be given together with content"));
         }
-        if let Some(source) = &self.source
-            && !is_name(Path::new(source))
-        {
-            // In a folder it would be an overlay of something.
-            return Err(Invalid::new(
-                "source",
-                format!("{source:?} is no name of a file directly in the resource directory"),
-            ));
-        }
-        match (self.ensure, &self.target) {
-            (Ensure::Symlink, None) => return Err(Invalid::new("target", "is missing; a symlink needs it")),
-            (Ensure::Symlink, Some(target)) if target.is_empty() || target.contains('\0') => {
-                return Err(Invalid::new("target", format!("{target:?} is no path")));
-            }
-            _ => {}
+        if self.ensure == Ensure::Symlink && self.target.is_none() {
+            return Err(Invalid::new("target", "is missing; a symlink needs it"));
         }
         if self.ensure == Ensure::Symlink && self.mode.is_some() {
             return Err(Invalid::new("mode", "a symlink has none"));
         }
-        if let Some(suffix) = &self.backup
-            && (suffix.is_empty() || suffix.contains(['/', '\0']))
-        {
-            return Err(Invalid::new("backup", format!("{suffix:?} cannot be the end of a name")));
-        }
-        for (key, name) in [("owner", &self.owner), ("group", &self.group)] {
-            name.as_deref().map_or(Ok(()), |name| values::account(key, name))?;
-        }
-        self.mode().map(drop)
+        Ok(())
     }
 }
 
@@ -126,6 +122,28 @@ impl FileDefinition {
     pub(crate) fn mode(&self) -> Result<Option<u32>, Invalid> {
         self.mode.as_deref().map(|text| values::mode("mode", text)).transpose()
     }
+}
+
+fn validate_source(source: &str) -> Result<(), Invalid> {
+    if is_name(Path::new(source)) {
+        return Ok(());
+    }
+    // In a folder it would be an overlay of something.
+    Err(Invalid::new("source", format!("{source:?} is no name of a file directly in the resource directory")))
+}
+
+fn validate_link(target: &str) -> Result<(), Invalid> {
+    if target.is_empty() || target.contains('\0') {
+        return Err(Invalid::new("target", format!("{target:?} is no path")));
+    }
+    Ok(())
+}
+
+fn validate_suffix(suffix: &str) -> Result<(), Invalid> {
+    if suffix.is_empty() || suffix.contains(['/', '\0']) {
+        return Err(Invalid::new("backup", format!("{suffix:?} cannot be the end of a name")));
+    }
+    Ok(())
 }
 
 fn is_name(path: &Path) -> bool {

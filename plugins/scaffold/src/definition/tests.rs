@@ -10,7 +10,7 @@ const URL: &str = "://";
 
 fn judge(json: &Value) -> Result<ScaffoldDefinition, String> {
     let definition: ScaffoldDefinition = serde_json::from_value(json.clone()).map_err(|error| error.to_string())?;
-    definition.validate().map(|()| definition).map_err(|invalid| format!("{invalid:?}"))
+    definition.invalid().first().map_or(Ok(definition), |invalid| Err(format!("{invalid:?}")))
 }
 
 /// A definition of the peer in our words: another key for the target, and a table for each program.

@@ -14,7 +14,7 @@ fn definition(json: &serde_json::Value) -> Result<FileDefinition, String> {
         object.insert("path".into(), name);
     }
     let definition: FileDefinition = serde_json::from_value(json).map_err(|error| error.to_string())?;
-    definition.validate().map(|()| definition).map_err(|invalid| format!("{invalid:?}"))
+    definition.invalid().first().map_or(Ok(definition), |invalid| Err(format!("{invalid:?}")))
 }
 
 #[test]
