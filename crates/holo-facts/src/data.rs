@@ -33,8 +33,8 @@ pub struct Data {
 struct Source {
     /// As the user knows it.
     path: PathBuf,
-    /// What stands in it, if that is TOML.
-    toml: Option<String>,
+    /// What stands in it, if that can tell lines.
+    text: Option<String>,
 }
 
 /// Where a value came from.
@@ -64,18 +64,16 @@ impl Data {
         }
         let (mut files, mut tables) = (Vec::new(), Vec::new());
         if let Some(own) = own {
-            files.push(Source { path: own.from.clone(), toml: None });
+            files.push(Source { path: own.from.clone(), text: None });
             tables.push(own.table.clone());
         }
         for directory in DIRECTORIES.map(Path::new) {
-            for name in layers.iter().flat_map(|layer| ["toml", "json"].map(|kind| format!("{layer}.{kind}"))) {
+            for name in layers.iter().flat_map(|layer| document::KINDS.map(|kind| format!("{layer}.{kind}"))) {
                 let path = directory.join(name);
                 if let Some(content) = document::content(&root, &path)? {
                     let shown = root.shown(&path);
                     tables.push(document::read(shown.display(), &path, &content)?);
-                    let is_toml = path.extension().is_some_and(|extension| extension == "toml");
-                    let toml = is_toml.then(|| String::from_utf8(content).ok()).flatten();
-                    files.push(Source { path: shown, toml });
+                    files.push(Source { path: shown, text: String::from_utf8(content).ok() });
                 }
             }
         }
@@ -105,7 +103,7 @@ impl Data {
     pub fn explain(&self, key: Option<&str>) -> Result<Vec<Origin<'_>>, String> {
         let parts = key.map_or_else(|| Ok(Vec::new()), key::parts)?;
         let mut origins = Vec::new();
-        let lines: Vec<Lines<'_>> = self.files.iter().map(|file| Lines::of(file.toml.as_deref())).collect();
+        let lines: Vec<Lines<'_>> = self.files.iter().map(|file| Lines::of(&file.path, file.text.as_deref())).collect();
         self.merged.leaves(&parts, "", &mut |key, leaf| {
             let stands = |place: usize| Standing {
                 file: self.files.get(place).map_or(Path::new(""), |file| &file.path),

@@ -1,7 +1,8 @@
-//! TOML and JSON, read into the same kind of value; what is wrong comes with its line.
+//! TOML, JSON and YAML, read into the same kind of value; what is wrong comes with its line.
 
 use crate::fault::Fault;
 use crate::reading::{self, Wrong};
+use crate::yaml;
 use holo_process::words::reason;
 use holo_system::Root;
 use serde::de::DeserializeOwned;
@@ -16,13 +17,36 @@ pub(crate) fn content(root: &Root, path: &Path) -> Result<Option<Vec<u8>>, Fault
     root.read(path).map_err(|error| Fault::new(root.shown(path).display(), reason(&error)))
 }
 
-/// Reads a file whose name ends in `.toml` or `.json` into a table.
+/// What the names of documents end in: in which language they are written.
+pub(crate) const KINDS: [&str; 4] = ["toml", "json", "yaml", "yml"];
+
+/// Whether a name is that of a document.
+pub(crate) fn is_document(name: &Path) -> bool {
+    name.extension().is_some_and(|extension| KINDS.iter().any(|kind| extension == *kind))
+}
+
+/// Reads a document, in the language that its name says, into a table.
 pub(crate) fn read(shown: impl Display, name: &Path, content: &[u8]) -> Result<Map<String, Value>, Fault> {
-    if name.extension().is_some_and(|extension| extension == "toml") {
-        toml(shown, content)
-    } else {
-        json(shown, content)
+    match name.extension().and_then(|extension| extension.to_str()) {
+        Some("toml") => toml(shown, content),
+        Some("yaml" | "yml") => yaml(shown, content),
+        _ => json(shown, content),
     }
+}
+
+/// Reads a table of YAML.
+fn yaml(shown: impl Display, content: &[u8]) -> Result<Map<String, Value>, Fault> {
+    let text = text(&shown, content)?;
+    match yaml::parse(text).map(yaml::Node::into_value) {
+        Ok(Value::Object(table)) => Ok(table),
+        Ok(_) => Err(Fault::new(shown, "this is no table")),
+        Err(wrong) => Err(Fault::new(shown, wrong.text).at(Some(wrong.line))),
+    }
+}
+
+fn text(shown: impl Display, content: &[u8]) -> Result<&str, Fault> {
+    std::str::from_utf8(content)
+        .map_err(|error| Fault::new(shown, "this is not UTF-8").at(line(content, error.valid_up_to())))
 }
 
 /// Reads a table of JSON.
@@ -64,10 +88,7 @@ pub(crate) fn wrong_in(shown: impl Display, content: &[u8], wrong: &Wrong) -> Fa
 
 /// Reads TOML, and keeps where everything stands.
 pub(crate) fn parse(shown: impl Display, content: &[u8]) -> Result<Spanned<DeTable<'_>>, Fault> {
-    let text = match std::str::from_utf8(content) {
-        Ok(text) => text,
-        Err(error) => return Err(Fault::new(shown, "this is not UTF-8").at(line(content, error.valid_up_to()))),
-    };
+    let text = text(&shown, content)?;
     DeTable::parse(text).map_err(|error| {
         let (words, offset) = reading::syntax(text, &error);
         Fault::new(shown, words).at(line(content, offset))
@@ -107,6 +128,10 @@ mod tests {
         let toml = "a = 1\nb = [1.5, true]\nc.d = 2026-01-02T03:04:05Z\n";
         let json = br#"{"a": 1, "b": [1.5, true], "c": {"d": "2026-01-02T03:04:05Z"}}"#;
         assert_eq!(read("x", Path::new("x.toml"), toml.as_bytes()), read("x", Path::new("x.json"), json));
+        let yaml = "a: 1\nb: [1.5, true]\nc: {d: '2026-01-02T03:04:05Z'}\n";
+        for name in ["x.yaml", "x.yml"] {
+            assert_eq!(read("x", Path::new(name), yaml.as_bytes()), read("x", Path::new("x.json"), json));
+        }
         assert_eq!(Value::Object(read("x", Path::new("x.json"), json).unwrap())["b"], json!([1.5, true]));
     }
 
@@ -120,5 +145,8 @@ mod tests {
         assert_eq!(wrong("x.json", b"{\n\"a\": }"), "x.json:2: expected value");
         assert_eq!(wrong("x.json", b""), "x.json:1: EOF while parsing a value");
         assert_eq!(wrong("x.json", b"[]"), "x.json: this is no object");
+        assert_eq!(wrong("x.yaml", b"- 1\n"), "x.yaml: this is no table");
+        assert_eq!(wrong("x.yml", b"a: 1\na: 2\n"), "x.yml:2: a: is in line 1 already");
+        assert_eq!(wrong("x.yaml", b"a: 1\nb: \xff\n"), "x.yaml:2: this is not UTF-8");
     }
 }

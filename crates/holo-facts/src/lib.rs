@@ -22,6 +22,7 @@ pub mod key;
 mod knowledge;
 pub mod reading;
 mod template;
+mod yaml;
 
 pub use data::{Data, Origin, Standing};
 pub use document::from_toml;

@@ -89,7 +89,7 @@ fn launch(arguments: impl Iterator<Item = OsString>, is_supervised: bool) {
         Ok((supervisor, program)) => {
             // That there is nothing to report shows when nobody can write any more.
             drop(report);
-            supervisor.oversee(&program);
+            supervisor.oversee(&program, REPORT_FD);
         }
         Err(reason) => {
             if let Ok(mut report) = report {

@@ -5,12 +5,12 @@
 //! ended since, is found when the time is over. A program that ends by itself may leave such behind: then they go their way.
 
 use crate::ended::end_by;
-use crate::launcher::REPORT_FD;
 use rustix::process::{
     Pid, Resource, Rlimit, WaitOptions, WaitStatus, getrlimit, set_child_subreaper, setrlimit, wait,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
+use std::os::fd::RawFd;
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,9 +40,10 @@ impl Supervisor {
     }
 
     /// Waits for the program, and ends as it has ended. If it was asked to end, everything that it has started is waited for as well.
-    pub(crate) fn oversee(&self, program: &Child) -> ! {
+    /// Descriptors up to `last` are closed.
+    pub(crate) fn oversee(&self, program: &Child, last: RawFd) -> ! {
         // What is ours by inheritance would keep its readers waiting.
-        for number in 0..=REPORT_FD {
+        for number in 0..=last {
             let _ = nix::unistd::close(number);
         }
         let own = Pid::from_child(program);

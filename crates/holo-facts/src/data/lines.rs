@@ -2,6 +2,7 @@
 
 use crate::document;
 use crate::key;
+use crate::yaml::{self, Node};
 use std::fmt::{self, Display};
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
@@ -11,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 pub struct Standing<'a> {
     /// The file, as the user knows it.
     pub file: &'a Path,
-    /// The line of its key, in a file of TOML.
+    /// The line of its key, in a file of TOML or YAML.
     pub line: Option<usize>,
 }
 
@@ -22,19 +23,32 @@ impl Display for Standing<'_> {
     }
 }
 
-/// A file of TOML, to be asked for lines; one of JSON knows none.
-pub(super) struct Lines<'a>(Option<(&'a str, DeTable<'a>)>);
+/// A file, to be asked for lines; one of JSON knows none.
+pub(super) enum Lines<'a> {
+    None,
+    Toml(&'a str, DeTable<'a>),
+    Yaml(Node),
+}
 
 impl<'a> Lines<'a> {
-    /// Of the text of a file of TOML, if it is one.
-    pub(super) fn of(toml: Option<&'a str>) -> Lines<'a> {
-        Lines(toml.and_then(|text| Some((text, DeTable::parse(text).ok()?.into_inner()))))
+    /// Of the text of a file with this name.
+    pub(super) fn of(path: &Path, text: Option<&'a str>) -> Lines<'a> {
+        let found = match (path.extension().and_then(|extension| extension.to_str()), text) {
+            (Some("toml"), Some(text)) => DeTable::parse(text).ok().map(|table| Lines::Toml(text, table.into_inner())),
+            (Some("yaml" | "yml"), Some(text)) => yaml::parse(text).ok().map(Lines::Yaml),
+            _ => None,
+        };
+        found.unwrap_or(Lines::None)
     }
 
     /// The line in which this key has its value.
     pub(super) fn find(&self, key: &str) -> Option<usize> {
-        let (text, table) = self.0.as_ref()?;
         let parts = key::parts(key).ok()?;
+        let (text, table) = match self {
+            Lines::None => return None,
+            Lines::Yaml(node) => return node.line(&parts),
+            Lines::Toml(text, table) => (text, table),
+        };
         let (last, way) = parts.split_last()?;
         let mut table = table;
         for part in way {
@@ -56,7 +70,7 @@ mod tests {
     fn keys_are_found_however_they_are_written() {
         let text =
             "a = 1\n\"b.c\" = 2\nd.e = [\n 1,\n]\nd.f.g = 3\n\n[t]\nx = '''\n\n'''\ny = { z = 4 }\n[t.u]\n\n[[l]]\n";
-        let lines = Lines::of(Some(text));
+        let lines = Lines::of(Path::new("x.toml"), Some(text));
         for (key, line) in [
             ("a", Some(1)),
             ("\"b.c\"", Some(2)),
@@ -71,6 +85,8 @@ mod tests {
         ] {
             assert_eq!(lines.find(key), line, "{key}");
         }
-        assert_eq!(Lines::of(None).find("a"), None);
+        assert_eq!(Lines::of(Path::new("x.json"), Some("{\"a\": 1}")).find("a"), None);
+        let lines = Lines::of(Path::new("x.yml"), Some("a: 1\nt:\n  b.c: 2\n"));
+        assert_eq!((lines.find("a"), lines.find("t.\"b.c\"")), (Some(1), Some(3)));
     }
 }

@@ -209,3 +209,25 @@ fn a_layer_of_ones_own_is_the_most_specific() {
     assert!(std::ptr::eq(with_own.facts(), knowledge.facts()));
     assert!(crate::from_toml("own", toml::from_str("x = [nan]").unwrap()).is_err());
 }
+
+#[test]
+fn layers_can_be_yaml() {
+    let files = [
+        ("etc/holo/data/host/web1.yml", "web:\n  port: 8080\n"),
+        ("etc/holo/data/common.yaml", "web:\n  port: 80\nntp: [a, b]\n"),
+        ("usr/share/holo/data/common.toml", "ntp = [\"c\"]\nmotd = \"from a package\"\n"),
+        ("etc/holo/data/hierarchy.toml", "merge = \"deep\"\n"),
+    ];
+    assert_eq!(data(&files), json!({"web": {"port": 8080}, "ntp": ["a", "b"], "motd": "from a package"}));
+    let root = root(&files);
+    let data = Knowledge::new(root.path(), None);
+    let data = data.data().unwrap();
+    let origins = data.explain(Some("web.port")).unwrap();
+    assert_eq!(origins[0].from[0].line, Some(2));
+    assert!(origins[0].from[0].file.ends_with("host/web1.yml"));
+    assert_eq!(origins[0].over[0].0.line, Some(2));
+    assert_eq!(
+        fault(&[("etc/holo/data/common.yaml", "a: 1\na: 2\n")]),
+        "etc/holo/data/common.yaml:2: a: is in line 1 already"
+    );
+}

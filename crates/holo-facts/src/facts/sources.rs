@@ -78,7 +78,7 @@ fn find(root: &Root) -> Result<Vec<Result<Source, Fault>>, Fault> {
     let mut sources = Vec::new();
     for name in names.iter().filter(|name| !name.as_encoded_bytes().starts_with(b".")) {
         let path = folder.join(name);
-        let is_document = path.extension().is_some_and(|extension| extension == "toml" || extension == "json");
+        let is_document = document::is_document(&path);
         match root.stat(&path) {
             Ok((FileType::RegularFile, mode)) => {
                 let is_program = mode.intersects(Mode::XUSR | Mode::XGRP | Mode::XOTH);
