@@ -409,6 +409,8 @@ impl Common {
         }
         if let Some(reason) = &self.skipped {
             report.action = crate::Action::because("Skipping", reason.as_str());
+            // Another definition may be for the case that this one is not.
+            report.edges.owns.clear();
         }
     }
 }

@@ -38,6 +38,7 @@
 mod accounts;
 mod alone;
 mod as_user;
+pub mod claims;
 mod copying;
 pub mod declared;
 pub mod definitions;

@@ -106,6 +106,11 @@ impl Memory {
         Ok(Memory { state: Tree::open(host.state_dir())?, folder: folder.to_owned() })
     }
 
+    /// The records in a folder of the state directory of another plugin.
+    pub(crate) fn at(state: &Arc<Tree>, folder: &Path) -> Memory {
+        Memory { state: Arc::clone(state), folder: folder.to_owned() }
+    }
+
     pub(crate) fn tree(&self) -> &Arc<Tree> {
         &self.state
     }
@@ -135,6 +140,14 @@ impl Memory {
             }
         }
         Ok(all)
+    }
+
+    /// Everything that is remembered and can be read.
+    pub(crate) fn all_readable<T: DeserializeOwned>(&self) -> Vec<Remembered<T>> {
+        let folder = self.state.place(&self.folder.join(FOLDER).join("x"));
+        let mut names = folder.siblings().unwrap_or_default();
+        names.retain(|name| name.as_encoded_bytes().ends_with(SUFFIX.as_bytes()));
+        names.iter().filter_map(|name| read(&folder.sibling(name)).ok()?).collect()
     }
 
     /// The orphans: what is remembered and not defined any more. What is wrong is said on `output`.

@@ -112,6 +112,20 @@ impl Tree {
         Ok(directory)
     }
 
+    /// Holds the directory as [`Tree::hold`] does, unless another process does.
+    ///
+    /// # Errors
+    /// If the directory cannot be read or its file system has no locks.
+    pub(crate) fn try_hold(&self) -> Result<Option<OwnedFd>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::openat(&self.root, ".", flags, Mode::empty()).map_err(at("open", &self.shown))?;
+        match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(directory)),
+            Err(Errno::AGAIN) => Ok(None),
+            Err(errno) => Err(PathError::new("lock", self.shown.clone(), errno)),
+        }
+    }
+
     /// Forgets which directories were used last: others may have moved it since.
     pub fn forget(&self) {
         self.last().clear();

@@ -12,19 +12,30 @@
 //!
 //! Who finds a path equal to its intent after a kill knows that it is our own work and not a person's: [`Tracker::settle`] is called
 //! before anything else. In the end [`Tracker::tidy`] removes what is not needed any more, of a killed run too.
+//!
+//! Tracks are kept by the path that they are about, without symlinks in its parents ([`Tracker::canonical`]). An entity that owns a path
+//! which another one had before takes over what is known of it ([`Tracker::adopt`]), so that the base stays the first of all.
 
+mod canonical;
 mod contents;
 mod directories;
+mod in_place;
+mod restore;
 mod state;
+mod stores;
+mod takeover;
 
+pub use canonical::Canonical;
 pub use contents::{Contents, Digest};
 pub use directories::OwnDirectories;
+pub use restore::Found;
 pub use state::{Attributes, State, Unmanaged};
+pub use takeover::Origin;
 
 use crate::error::{PathError, Result};
 use crate::memory::{Memory, Remembered};
 use crate::place::{Place, Tree};
-use crate::{Durability, ForceTo, Host, Output};
+use crate::{Durability, Host, Output, Stamp};
 use bstr::{BString, ByteSlice};
 use holo_protocol::Text;
 use rustix::io::Errno;
@@ -32,7 +43,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
+use stores::Store;
 
 const CONTENTS: &str = "contents";
 const DIRECTORIES: &str = "directories";
@@ -58,6 +71,63 @@ pub struct Track {
     /// What we are about to make.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     intent: Option<State>,
+    /// What we are writing over, byte by byte, to make that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    over: Option<State>,
+    /// Whether the file is written to, and not replaced, also when it is put back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    in_place: bool,
+    /// Whether what is in the file is not our concern: it is not what we made then, whatever it is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    attributes_only: bool,
+    /// Whether nobody may see what is in the file.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sensitive: bool,
+    /// The entity that this was taken over from, until that has been told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    taken_from: Option<Origin>,
+}
+
+/// What is to become of a path.
+#[derive(Clone, Debug)]
+pub struct PathChange {
+    /// The path.
+    pub path: PathBuf,
+    /// What was there when it was decided that this may become of it; if it is something else by now, it is left alone.
+    pub found: Option<State>,
+    /// What is to be there.
+    pub desired: State,
+    /// Whether a file is written to, and not replaced.
+    pub in_place: bool,
+    /// Whether what is in the file stays, and is not our concern.
+    pub attributes_only: bool,
+    /// Whether nobody may see what is in the file.
+    pub sensitive: bool,
+}
+
+impl PathChange {
+    /// A path that becomes this, whatever is there.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>, desired: State) -> PathChange {
+        PathChange {
+            path: path.into(),
+            found: None,
+            desired,
+            in_place: false,
+            attributes_only: false,
+            sensitive: false,
+        }
+    }
+}
+
+/// A step that changes a path.
+struct Step<'a> {
+    path: &'a Path,
+    current: State,
+    /// By which it is seen whether that is still there.
+    stamp: Option<Stamp>,
+    desired: &'a State,
+    in_place: bool,
 }
 
 /// A path with its track, as it is written.
@@ -84,8 +154,23 @@ impl Track {
     /// The same with each state that we made, or were about to make, seen in another way: for who does not manage all of it.
     #[must_use]
     pub fn seen_as(&self, see: impl Fn(&State) -> State) -> Track {
-        let base = self.base.clone();
-        Track { base, made: self.made.as_ref().map(&see), intent: self.intent.as_ref().map(&see) }
+        Track { made: self.made.as_ref().map(&see), intent: self.intent.as_ref().map(&see), ..self.clone() }
+    }
+
+    /// Takes a state for what we made of it, but for a content that is not our concern.
+    fn set_made(&mut self, state: State) {
+        let ours = self.made.as_ref().unwrap_or(&self.base);
+        self.made = Some(match (state, ours) {
+            (State::File { attributes, .. }, State::File { content, .. }) if self.attributes_only => {
+                State::File { content: content.clone(), attributes }
+            }
+            (state, _) => state,
+        });
+    }
+
+    fn new(base: State) -> Track {
+        let (in_place, attributes_only, sensitive) = (false, false, false);
+        Track { base, made: None, intent: None, over: None, in_place, attributes_only, sensitive, taken_from: None }
     }
 }
 
@@ -110,7 +195,14 @@ impl Tracks {
     /// Whether a killed run has left something that has to be [settled](Tracker::settle).
     #[must_use]
     pub fn are_unsettled(&self) -> bool {
-        self.0.values().any(|track| track.intent.is_some())
+        self.0.values().any(|track| track.intent.is_some() || track.taken_from.is_some())
+    }
+
+    /// Says of a path whether nobody may see what is in it.
+    pub fn set_sensitive(&mut self, path: &Path, sensitive: bool) {
+        if let Some(track) = self.0.get_mut(&crate::path_bytes(path)) {
+            track.sensitive = sensitive;
+        }
     }
 
     /// Takes what is at a path for what we made: a program that we called has changed it.
@@ -132,19 +224,13 @@ impl Tracks {
         bytes.strip_suffix(TEMPORARY.as_bytes()).is_some_and(|path| self.0.contains_key(path.as_bstr()))
     }
 
-    /// Says that these paths are about to be restored: a kill on the way is known as such then.
-    fn intend_bases(&mut self, paths: &[PathBuf]) {
-        for path in paths {
-            if let Some(track) = self.0.get_mut(&crate::path_bytes(path)) {
-                track.intent = Some(track.base.clone());
-            }
-        }
-    }
-
     /// The contents that may be needed again.
     #[must_use]
     pub fn contents(&self) -> BTreeSet<Digest> {
-        let states = self.0.values().flat_map(|track| [Some(&track.base), track.made.as_ref(), track.intent.as_ref()]);
+        let states = self
+            .0
+            .values()
+            .flat_map(|track| [Some(&track.base), track.made.as_ref(), track.intent.as_ref(), track.over.as_ref()]);
         states.flatten().filter_map(State::content).cloned().collect()
     }
 }
@@ -157,7 +243,7 @@ pub enum Decision {
     /// It is to be changed, and no work of a person's is lost.
     Change,
     /// It is to be changed, which would lose a person's work.
-    NeedsForce(ForceTo),
+    NeedsForce,
 }
 
 /// Decides what has to be done with a path.
@@ -169,12 +255,12 @@ pub fn decide(track: Option<&Track>, current: &State, desired: &State) -> Decisi
     // What a killed run was about to make is no person's work.
     let Some(made) = track.and_then(|track| track.made.as_ref()) else { return Decision::Change };
     let intent = track.and_then(|track| track.intent.as_ref());
-    if current == made || intent.is_some_and(|intent| current == intent || is_on_the_way(made, current, intent)) {
+    // Nor is nothing at all.
+    let is_ours = *current == State::Absent || current == made;
+    if is_ours || intent.is_some_and(|intent| current == intent || is_on_the_way(made, current, intent)) {
         Decision::Change
-    } else if *current == State::Absent {
-        Decision::NeedsForce(ForceTo::Restore)
     } else {
-        Decision::NeedsForce(ForceTo::Overwrite)
+        Decision::NeedsForce
     }
 }
 
@@ -205,6 +291,14 @@ pub struct Tracker {
     /// What files have in them.
     contents: Contents,
     memory: Memory,
+    /// The host's state directory, and what is kept there.
+    own: Store,
+    /// What overlays there are on paths.
+    overlays: Option<Arc<Tree>>,
+    canonical: Canonical,
+    /// What other entities hold.
+    held: Arc<OnceLock<takeover::Held>>,
+    host: Arc<Host>,
 }
 
 /// An entity's record, of which its tracks are a part.
@@ -226,8 +320,65 @@ impl Tracker {
     /// If the root or the state directory cannot be opened.
     pub fn open(host: &Host, memory: &Memory) -> Result<Tracker> {
         let root = Tree::open(host.root())?;
-        let contents = Contents::new(memory.tree(), memory.folder().join(CONTENTS));
-        Ok(Tracker { root, inside: None, contents, memory: memory.clone() })
+        let own = Store::own(host, memory);
+        let contents = own.contents();
+        Ok(Tracker {
+            canonical: Canonical::new(&root),
+            root,
+            inside: None,
+            contents,
+            memory: memory.clone(),
+            overlays: stores::overlays(host),
+            own,
+            held: Arc::default(),
+            host: Arc::new(host.clone()),
+        })
+    }
+
+    /// A path without symlinks in its parents, as far as those are there and may be followed: what entities are compared by.
+    ///
+    /// # Errors
+    /// If a part of it cannot be looked at.
+    pub fn canonical(&self, path: &Path) -> Result<PathBuf> {
+        self.canonical.of(path)
+    }
+
+    /// Gives tracks that were kept by another spelling the canonical one.
+    pub fn rename_to_canonical(&self, tracks: &mut Tracks) {
+        for (path, canonical) in self.canonical_of(tracks) {
+            if canonical != path
+                && tracks.get(&canonical).is_none()
+                && let Some(track) = tracks.0.remove(&crate::path_bytes(&path))
+            {
+                tracks.0.insert(crate::path_bytes(&canonical), track);
+            }
+        }
+    }
+
+    /// The paths of tracks, each with its canonical one. What is below a tracked path belongs to that, wherever a symlink in its place may
+    /// lead to. A path that cannot be looked at is left out.
+    fn canonical_of(&self, tracks: &Tracks) -> Vec<(PathBuf, PathBuf)> {
+        let canonical = |path: PathBuf| {
+            let top = path.ancestors().filter(|above| tracks.get(above).is_some()).last()?;
+            let below = path.strip_prefix(top).ok()?;
+            let top = self.canonical(top).ok()?;
+            let canonical = if below.as_os_str().is_empty() { top } else { top.join(below) };
+            Some((path, canonical))
+        };
+        tracks.iter().filter_map(|(path, _)| canonical(path)).collect()
+    }
+
+    /// What there is instead of a path that an overlay lies over: the overlay's base, which is what others bring.
+    fn below_overlay(&self, path: &Path) -> Option<Place> {
+        let overlays = self.overlays.as_ref()?;
+        let base = overlays.place(&stores::overlay_base(path));
+        base.is_file_or_symlink().is_ok_and(|is_there| is_there).then_some(base)
+    }
+
+    /// Whether the files plugin lays something over what is at a path: what we make of the path is the base of that then.
+    #[must_use]
+    pub fn is_overlaid(&self, path: &Path) -> bool {
+        self.below_overlay(path).is_some()
     }
 
     /// The same, which does not leave a directory: below it, no symlinks are followed. If there is no such directory yet, it is the same.
@@ -240,9 +391,23 @@ impl Tracker {
         Ok(Tracker { inside, ..self.clone() })
     }
 
-    /// The place of a path.
+    /// The place of a path; where an overlay lies over it, that of the overlay's base.
     #[must_use]
     pub fn place(&self, path: &Path) -> Place {
+        self.below_overlay(path).unwrap_or_else(|| self.place_itself(path))
+    }
+
+    /// Where a new file is written before it takes a path's place.
+    fn temporary(&self, path: &Path) -> Place {
+        if self.is_overlaid(path) {
+            // Beside a base, it would be one.
+            let name = format!("{:016x}{TEMPORARY}", crate::place::fingerprint(path.as_os_str().as_encoded_bytes()));
+            return self.memory.tree().place(&self.memory.folder().join(name));
+        }
+        self.place_itself(path).temporary(TEMPORARY)
+    }
+
+    fn place_itself(&self, path: &Path) -> Place {
         if let Some((directory, tree)) = &self.inside
             && let Ok(rest) = path.strip_prefix(directory)
             && !rest.as_os_str().is_empty()
@@ -260,6 +425,45 @@ impl Tracker {
         State::of(&self.place(path))
     }
 
+    /// What is at a path that is tracked. Where one above it that is tracked as well is no directory any more, nothing is: it is not
+    /// followed to where it leads by now.
+    ///
+    /// # Errors
+    /// If that cannot be told, or is nothing that can be managed.
+    pub fn state_of(&self, tracks: &Tracks, path: &Path) -> std::result::Result<State, Unmanaged> {
+        if self.is_cut_off(tracks, path)? { Ok(State::Absent) } else { self.state(path) }
+    }
+
+    /// Whether what was made at a path is not there any more, whatever that path leads to by now.
+    fn is_cut_off(&self, tracks: &Tracks, path: &Path) -> Result<bool> {
+        for above in path.ancestors().skip(1).filter(|above| tracks.get(above).is_some()) {
+            let looks = self.place_itself(above).looks()?;
+            if looks.is_some_and(|looks| looks.kind != crate::Kind::Directory) {
+                return Ok(true);
+            }
+        }
+        if self.inside.is_some() || self.canonical.afresh(path)? == path {
+            return Ok(false);
+        }
+        // There was no symlink in its parents. Where there is one now, somebody may have moved the directory; then what we made is there.
+        let made = tracks.get(path).and_then(|track| track.made.as_ref());
+        Ok(self.state(path).ok().as_ref() != made)
+    }
+
+    /// What is at a path, and the stamp by which it is seen whether it still is.
+    fn stamped(&self, path: &Path) -> std::result::Result<(State, Option<Stamp>), Unmanaged> {
+        let stamp = Stamp::of(&self.place(path))?;
+        Ok((self.state(path)?, stamp))
+    }
+
+    /// Forgets which directories were used last: a symlink may have led to one of them.
+    fn forget_directories(&self) {
+        self.root.forget();
+        if let Some((_, tree)) = &self.inside {
+            tree.forget();
+        }
+    }
+
     /// Puts in order what a killed run was at: what it had made is recorded as made, what it had not is forgotten.
     ///
     /// # Errors
@@ -268,29 +472,37 @@ impl Tracker {
         &self,
         remembered: &mut Remembered<T>,
     ) -> std::result::Result<(), Unmanaged> {
-        let mut settled = false;
-        if remembered.base.tracks().are_unsettled() {
-            self.begin()?;
+        if !remembered.base.tracks().are_unsettled() {
+            return Ok(());
         }
-        for (path, track) in &mut remembered.base.tracks().0 {
-            if let Some(intent) = track.intent.take() {
-                let path = path.to_path_lossy();
-                self.place(&path).temporary(TEMPORARY).remove()?;
-                let current = self.state(&path)?;
-                let is_half_done = || is_on_the_way(track.made.as_ref().unwrap_or(&track.base), &current, &intent);
-                if current == intent || is_half_done() {
-                    if matches!(intent, State::Directory { .. }) {
-                        self.directories()?.take(&path)?;
-                    }
-                    track.made = Some(current);
+        self.begin()?;
+        self.settle_takeovers(remembered)?;
+        let mut settled = remembered.base.tracks().clone();
+        let mut found_anew = Vec::new();
+        for (path, track) in &mut settled.0 {
+            let path = path.to_path_lossy().into_owned();
+            let Some(intent) = track.intent.take() else { continue };
+            self.temporary(&path).remove()?;
+            let current = self.state_of(remembered.base.tracks(), &path)?;
+            let over = track.over.take();
+            let is_half_done = is_on_the_way(track.made.as_ref().unwrap_or(&track.base), &current, &intent)
+                || over.is_some_and(|over| in_place::is_torn(&self.place(&path), &over, &intent, &self.contents));
+            if current == intent || is_half_done {
+                if matches!(intent, State::Directory { .. }) {
+                    self.directories()?.take(&path)?;
                 }
-                settled = true;
+                track.set_made(current);
+            } else if track.made.is_none() {
+                // Nothing was made of it yet: what is there when that is done is what was there before us.
+                if track.base == State::Absent && matches!(current, State::Directory { .. }) {
+                    self.directories()?.add([path.clone()])?;
+                }
+                found_anew.push(path);
             }
         }
-        if settled {
-            self.memory.keep(remembered)?;
-        }
-        Ok(())
+        found_anew.iter().for_each(|path| settled.forget(path));
+        *remembered.base.tracks() = settled;
+        Ok(self.memory.keep(remembered)?)
     }
 
     /// Removes what is not needed any more: contents, directories, and the records of entities that have been put back and are ours to
@@ -311,16 +523,19 @@ impl Tracker {
         }
         let mut used = BTreeSet::new();
         let mut gone = Vec::new();
+        let mut has_pending = false;
         for (id, mut remembered) in self.memory.all::<T>(output)? {
             let tracks = remembered.base.tracks();
             used.extend(tracks.contents());
+            has_pending |= tracks.have_pending();
             if tracks.is_empty() && is_ours(&id) {
                 gone.push(id);
             }
         }
         self.contents.keep_only(&used)?;
-        self.directories()?.remove_empty(|path| self.place(path), None)?;
+        self.remove_own_directories(None)?;
         self.directories()?.tidy()?;
+        self.own.end_takeovers(has_pending)?;
         self.memory.tidy()?;
         untidy.remove()?;
         // What is left of an entity goes last: as long as it is there, somebody comes here again.
@@ -330,17 +545,12 @@ impl Tracker {
     }
 
     fn untidy(&self) -> Place {
-        self.memory.tree().place(&self.memory.folder().join(UNTIDY))
+        self.own.place(UNTIDY)
     }
 
     /// Something is going to be changed, so that there will be something to tidy up.
     fn begin(&self) -> Result<()> {
-        let untidy = self.untidy();
-        if !untidy.exists()? {
-            untidy.create_folder()?;
-            untidy.create()?;
-        }
-        Ok(())
+        self.own.mark(UNTIDY)
     }
 
     /// Keeps bytes that are going to be made.
@@ -378,36 +588,6 @@ impl Tracker {
         self.contents.keep(place)
     }
 
-    /// Puts back everything that was there before the entity, which is forgotten by the next [`Tracker::tidy`].
-    ///
-    /// # Errors
-    /// The first thing that went wrong.
-    pub fn scrub<T: Serialize + HasTracks>(
-        &self,
-        remembered: &mut Remembered<T>,
-    ) -> std::result::Result<(), Unmanaged> {
-        let paths: Vec<PathBuf> = remembered.base.tracks().iter().map(|(path, _)| path).collect();
-        // Without tracks it is nothing but a reason to tidy up.
-        self.put_back(remembered, &paths)
-    }
-
-    /// Puts back what was there before us at some paths, and forgets their tracks.
-    ///
-    /// # Errors
-    /// The first thing that went wrong.
-    pub fn put_back<T: Serialize + HasTracks>(
-        &self,
-        remembered: &mut Remembered<T>,
-        paths: &[PathBuf],
-    ) -> std::result::Result<(), Unmanaged> {
-        self.begin()?;
-        remembered.base.tracks().intend_bases(paths);
-        self.memory.keep(remembered)?;
-        self.restore(remembered.base.tracks(), paths)?;
-        self.memory.keep(remembered)?;
-        Ok(())
-    }
-
     /// [Makes](Tracker::make_all) what is wanted for one entity.
     ///
     /// # Errors
@@ -415,7 +595,7 @@ impl Tracker {
     pub fn make<T: Serialize + HasTracks>(
         &self,
         remembered: &mut Remembered<T>,
-        wanted: &[(PathBuf, State)],
+        wanted: &[PathChange],
     ) -> std::result::Result<(), Unmanaged> {
         self.make_all([(remembered, wanted)])
     }
@@ -427,38 +607,63 @@ impl Tracker {
     /// if it is empty: who wants more empties it before.
     ///
     /// # Errors
-    /// The first thing that went wrong. What has been done by then is known as ours to the next apply.
+    /// The first thing that went wrong. What has been done by then is known as ours to the next apply. Of a path at which something else is
+    /// found than when it was decided what shall become of it, and be it directly before it is replaced, nothing is changed and known.
     pub fn make_all<'a, T: Serialize + HasTracks + 'a>(
         &self,
-        all: impl IntoIterator<Item = (&'a mut Remembered<T>, &'a [(PathBuf, State)])>,
+        all: impl IntoIterator<Item = (&'a mut Remembered<T>, &'a [PathChange])>,
     ) -> std::result::Result<(), Unmanaged> {
         self.begin()?;
         let (mut remembered, wanted_of): (Vec<&mut Remembered<T>>, Vec<_>) = all.into_iter().unzip();
-        let wanted: Vec<&(PathBuf, State)> = wanted_of.iter().copied().flatten().collect();
+        let wanted: Vec<&PathChange> = wanted_of.iter().copied().flatten().collect();
         let mut directories = self.directories()?;
         directories.add(self.missing_parents(&wanted)?)?;
-        let mut current = Vec::with_capacity(wanted.len());
-        for (remembered, wanted) in remembered.iter_mut().zip(wanted_of) {
-            current.extend(self.record_intents(remembered, wanted, &directories)?);
-        }
-        self.memory.keep_all(remembered.iter().map(|remembered| &**remembered))?;
-        // From now on they are the entity's own.
-        for (path, _) in wanted.iter().filter(|(_, state)| matches!(state, State::Directory { .. })) {
-            directories.take(path)?;
-        }
-        let changes: Vec<(&Path, &State, &State)> = wanted
-            .iter()
-            .zip(&current)
-            .filter(|((_, state), current)| state != *current)
-            .map(|((path, state), current)| (path.as_path(), current, state))
-            .collect();
-        self.change(&changes)?;
-        for track in remembered.iter_mut().flat_map(|remembered| remembered.base.tracks().0.values_mut()) {
-            if let Some(intent) = track.intent.take() {
-                track.made = Some(intent);
+        let before: Vec<Tracks> = remembered.iter_mut().map(|remembered| remembered.base.tracks().clone()).collect();
+        let mut steps = Vec::with_capacity(wanted.len());
+        for index in 0..remembered.len() {
+            match self.record_intents(remembered[index].base.tracks(), wanted_of[index], &directories) {
+                Ok(found) => steps.extend(found),
+                Err(error) => {
+                    for (remembered, before) in remembered.iter_mut().zip(before) {
+                        *remembered.base.tracks() = before;
+                    }
+                    return Err(error);
+                }
             }
         }
+        self.remember_all(&mut remembered)?;
+        // From now on they are the entity's own.
+        for change in wanted.iter().filter(|change| matches!(change.desired, State::Directory { .. })) {
+            directories.take(&change.path)?;
+        }
+        steps.retain(|step| *step.desired != step.current);
+        let changed = self.change(&steps);
+        if let Err(Unmanaged::Meanwhile(_)) = &changed {
+            // What somebody has put there is what is known of next time.
+            for remembered in &mut remembered {
+                self.settle(remembered)?;
+            }
+        }
+        changed?;
+        for track in remembered.iter_mut().flat_map(|remembered| remembered.base.tracks().0.values_mut()) {
+            if let Some(intent) = track.intent.take() {
+                track.set_made(intent);
+            }
+            track.over = None;
+        }
         self.memory.keep_all(remembered.iter().map(|remembered| &**remembered))?;
+        Ok(())
+    }
+
+    /// Remembers entities, with what they take over from others, who are told.
+    fn remember_all<T: Serialize + HasTracks>(&self, all: &mut [&mut Remembered<T>]) -> Result<()> {
+        for remembered in all.iter_mut() {
+            self.take_contents(remembered.base.tracks())?;
+        }
+        self.memory.keep_all(all.iter().map(|remembered| &**remembered))?;
+        for remembered in all.iter_mut() {
+            self.tell_others(remembered.base.tracks())?;
+        }
         Ok(())
     }
 
@@ -467,16 +672,16 @@ impl Tracker {
     }
 
     /// The directories that are needed on the way and nobody has.
-    fn missing_parents(&self, wanted: &[&(PathBuf, State)]) -> Result<BTreeSet<PathBuf>> {
-        let named: BTreeSet<&Path> = wanted.iter().map(|(path, _)| path.as_path()).collect();
+    fn missing_parents(&self, wanted: &[&PathChange]) -> Result<BTreeSet<PathBuf>> {
+        let named: BTreeSet<&Path> = wanted.iter().map(|change| change.path.as_path()).collect();
         let mut missing = BTreeSet::new();
-        for (path, _) in wanted.iter().filter(|(_, state)| *state != State::Absent) {
-            for parent in path.ancestors().skip(1) {
+        for change in wanted.iter().filter(|change| change.desired != State::Absent) {
+            for parent in change.path.ancestors().skip(1) {
                 if parent == Path::new("/") || named.contains(parent) {
                     break;
                 }
                 if self.place(parent).exists()? {
-                    self.place(path).check_way()?;
+                    self.place(&change.path).check_way()?;
                     break;
                 }
                 missing.insert(parent.to_owned());
@@ -485,100 +690,64 @@ impl Tracker {
         Ok(missing)
     }
 
-    /// What is at the paths now.
-    fn record_intents<T: HasTracks>(
+    /// What is at the paths now, and has to become of them.
+    fn record_intents<'a>(
         &self,
-        remembered: &mut Remembered<T>,
-        wanted: &[(PathBuf, State)],
+        tracks: &mut Tracks,
+        wanted: &'a [PathChange],
         directories: &OwnDirectories,
-    ) -> std::result::Result<Vec<State>, Unmanaged> {
-        let tracks = remembered.base.tracks();
-        let mut all = Vec::new();
-        for (path, state) in wanted {
-            let current = self.state(path)?;
+    ) -> std::result::Result<Vec<Step<'a>>, Unmanaged> {
+        let mut steps = Vec::new();
+        for PathChange { path, found, desired, in_place, attributes_only, sensitive } in wanted {
+            let (current, stamp) = self.stamped(path)?;
+            let is_expected = found.as_ref().is_none_or(|found| *found == current) || current == *desired;
+            if !is_expected {
+                return Err(Unmanaged::Meanwhile(self.place(path).shown().display().to_string()));
+            }
+            if matches!(desired, State::Absent | State::Directory { .. }) && self.is_overlaid(path) {
+                return Err(Unmanaged::Overlaid(self.place_itself(path).shown().display().to_string()));
+            }
             let key = crate::path_bytes(path);
             let is_known = tracks.0.contains_key(&key);
-            if !is_known && current.content().is_some() {
+            let writes_over = *in_place && writes_in_place(&current, desired);
+            if (!is_known || writes_over) && current.content().is_some() {
                 self.contents.keep(&self.place(path))?;
             }
-            let track = tracks.0.entry(key).or_insert_with(|| {
-                // A directory that we made on the way to something else was not there before us.
-                let base = if directories.contains(path) { State::Absent } else { current.clone() };
-                Track { base, made: None, intent: None }
-            });
+            let track = match tracks.0.entry(key) {
+                std::collections::btree_map::Entry::Occupied(track) => track.into_mut(),
+                std::collections::btree_map::Entry::Vacant(vacant) => {
+                    // A directory that we made on the way to something else was not there before us.
+                    let is_own_directory = matches!(current, State::Directory { .. })
+                        && (directories.contains(path) || self.is_directory_of_others(path)?);
+                    vacant.insert(Track::new(if is_own_directory { State::Absent } else { current.clone() }))
+                }
+            };
             // An earlier intent that came true is what we made.
             if track.intent.as_ref() == Some(&current) {
-                track.made = track.intent.take();
+                track.intent = None;
+                track.set_made(current.clone());
             }
-            track.intent = Some(state.clone());
-            all.push(current);
+            track.over = writes_over.then(|| current.clone());
+            (track.in_place, track.attributes_only, track.sensitive) = (*in_place, *attributes_only, *sensitive);
+            track.intent = Some(desired.clone());
+            steps.push(Step { path, current, stamp, desired, in_place: *in_place });
         }
-        Ok(all)
-    }
-
-    /// Puts the bases back, the deepest paths first, and forgets the tracks of these paths. The record itself is the caller's to keep or
-    /// to forget.
-    ///
-    /// Directories that we made stay as long as something is in them.
-    ///
-    /// # Errors
-    /// The first thing that went wrong.
-    pub fn restore(&self, tracks: &mut Tracks, paths: &[PathBuf]) -> std::result::Result<(), Unmanaged> {
-        self.begin()?;
-        let mut directories = self.directories()?;
-        let parents = paths.iter().flat_map(|path| path.ancestors().skip(1)).map(Path::to_owned).collect();
-        let mut paths: Vec<&PathBuf> = paths.iter().collect();
-        // What was made inside of a directory goes before it; what was there comes back after it.
-        paths.sort();
-        let bases: Vec<(&PathBuf, State)> =
-            paths.into_iter().filter_map(|path| Some((path, tracks.get(path)?.base.clone()))).collect();
-        let (gone, back): (Vec<_>, Vec<_>) = bases.iter().partition(|(_, base)| *base == State::Absent);
-        for (path, _) in gone.iter().rev() {
-            let current = self.state(path)?;
-            match current {
-                State::Directory { .. } => {
-                    if !self.place(path).remove_directory()? {
-                        // Others may have something in it, and are still to come.
-                        directories.add([(*path).clone()])?;
-                    }
-                }
-                State::Absent => {}
-                current => self.change(&[(path, &current, &State::Absent)])?,
-            }
-        }
-        for (path, base) in back {
-            let mut current = self.state(path)?;
-            if current == *base {
-                continue;
-            }
-            if matches!(base, State::Directory { .. }) && matches!(current, State::File { .. } | State::Symlink { .. })
-            {
-                // It cannot become a directory in one step.
-                self.change(&[(path, &current, &State::Absent)])?;
-                current = State::Absent;
-            }
-            self.change(&[(path, &current, base)])?;
-        }
-        directories.remove_empty(|path| self.place(path), Some(&parents))?;
-        for (path, _) in &bases {
-            tracks.0.remove(&crate::path_bytes(path));
-        }
-        Ok(())
+        Ok(steps)
     }
 
     /// Step 2: each of these paths is in the first state and gets the second one.
-    fn change(&self, changes: &[(&Path, &State, &State)]) -> Result<()> {
-        let durability = Durability::of(changes.len());
+    fn change(&self, steps: &[Step<'_>]) -> std::result::Result<(), Unmanaged> {
+        let durability = Durability::of(steps.len());
         let mut temporaries = Vec::new();
-        let prepared = changes.iter().try_for_each(|(path, current, desired)| {
-            let place = self.place(path);
-            if **desired != State::Absent {
+        let prepared = steps.iter().try_for_each(|step| {
+            let place = self.place(step.path);
+            if *step.desired != State::Absent {
                 place.check_way()?;
                 place.create_folder()?;
             }
-            if self.is_replaced(current, desired) {
-                let temporary = place.temporary(TEMPORARY);
-                desired.write_temporary(&temporary, &self.contents)?;
+            if is_replaced(step) {
+                let temporary = self.temporary(step.path);
+                step.desired.write_temporary(&temporary, &self.contents)?;
                 temporaries.push((temporary, place));
             }
             Ok(())
@@ -586,12 +755,16 @@ impl Tracker {
         let written = prepared.and_then(|()| durability.sync(temporaries.iter().map(|(temporary, _)| temporary), []));
         if let Err(error) = written {
             temporaries.iter().for_each(|(temporary, _)| drop(temporary.remove()));
-            return Err(error);
+            return Err(error.into());
         }
         let mut changed = Vec::new();
-        let done = changes.iter().try_for_each(|(path, current, desired)| {
-            let place = self.place(path);
-            self.change_one(&place, current, desired)?;
+        let done = steps.iter().try_for_each(|step| {
+            let place = self.place(step.path);
+            self.check_unchanged(step)?;
+            self.change_one(&place, step)?;
+            if matches!(step.current, State::Symlink { .. }) {
+                self.forget_directories();
+            }
             changed.push(place);
             Ok(())
         });
@@ -601,24 +774,35 @@ impl Tracker {
         if done.is_err() {
             temporaries.iter().for_each(|(temporary, _)| drop(temporary.remove()));
         }
-        done.and(synced)
+        done.and(synced.map_err(Unmanaged::from))
     }
 
-    /// Whether the path gets a new file or symlink by a rename.
-    fn is_replaced(&self, current: &State, desired: &State) -> bool {
-        match (current, desired) {
-            (_, State::Absent | State::Directory { .. }) => false,
-            (State::File { content, .. }, State::File { content: wanted, .. }) => content != wanted,
-            _ => true,
+    /// Sees to it that nobody has put something else where a step is about to be taken.
+    fn check_unchanged(&self, step: &Step<'_>) -> std::result::Result<(), Unmanaged> {
+        if matches!(step.current, State::Directory { .. }) {
+            // Others may put something into it; then it does not go.
+            return Ok(());
         }
+        let stamp = Stamp::of(&self.place(step.path))?;
+        if let (State::Absent, State::Directory { .. }) = (&step.current, step.desired) {
+            // It may have been made on the way to what is in it; and what is there otherwise makes that step fail.
+            return Ok(());
+        }
+        let bytes = |stamp: &Option<Stamp>| stamp.as_ref().map(Stamp::to_bytes);
+        let is_same = bytes(&stamp) == bytes(&step.stamp)
+            // Two changes at one moment have the same stamp.
+            && (stamp.is_none_or(|stamp| stamp.is_settled(SystemTime::now())) || self.state(step.path)? == step.current);
+        let shown = || self.place(step.path).shown().display().to_string();
+        if is_same { Ok(()) } else { Err(Unmanaged::Meanwhile(shown())) }
     }
 
-    fn change_one(&self, place: &Place, current: &State, desired: &State) -> Result<()> {
-        match (current, desired) {
+    fn change_one(&self, place: &Place, step: &Step<'_>) -> Result<()> {
+        let temporary = || self.temporary(step.path);
+        match (&step.current, step.desired) {
             (State::Directory { .. }, State::Absent) => remove_directory(place),
             (State::Directory { .. }, State::File { .. } | State::Symlink { .. }) => {
                 remove_directory(place)?;
-                place.temporary(TEMPORARY).rename_to(place)
+                temporary().rename_to(place)
             }
             (_, State::Absent) => place.remove(),
             (State::Absent | State::Directory { .. }, State::Directory { attributes }) => {
@@ -628,7 +812,12 @@ impl Tracker {
             (State::File { content, .. }, State::File { content: wanted, attributes }) if content == wanted => {
                 attributes.give_in_place(place)
             }
-            _ => place.temporary(TEMPORARY).rename_to(place),
+            (current, State::File { content, attributes })
+                if step.in_place && writes_in_place(current, step.desired) =>
+            {
+                in_place::write(place, content, *attributes, &self.contents)
+            }
+            _ => temporary().rename_to(place).map_err(in_place::with_hint),
         }
     }
 
@@ -654,6 +843,20 @@ impl Tracker {
         }
         Ok(crate::FilePair { from: copy.shown(), to: self.place(path).shown() })
     }
+}
+
+/// Whether the path gets a new file or symlink by a rename.
+fn is_replaced(step: &Step<'_>) -> bool {
+    match (&step.current, step.desired) {
+        (_, State::Absent | State::Directory { .. }) => false,
+        (State::File { content, .. }, State::File { content: wanted, .. }) => content != wanted && !step.in_place,
+        _ => true,
+    }
+}
+
+/// Whether a file that is to be written in place is, as there is one.
+fn writes_in_place(current: &State, desired: &State) -> bool {
+    current.content().zip(desired.content()).is_some_and(|(current, desired)| current != desired)
 }
 
 fn remove_directory(place: &Place) -> Result<()> {

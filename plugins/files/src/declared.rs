@@ -11,78 +11,278 @@ pub(crate) use workshop::{apply, tidy};
 
 use crate::overlay::{FileEntity, PREFIX};
 use bstr::ByteSlice;
+use definition::Ensure;
+use holo_plugin::claims::{self, Claim};
 use holo_plugin::declared::Declared;
-use holo_plugin::definitions::Definitions;
+use holo_plugin::definitions::{Defined, Definitions};
 use holo_plugin::memory::Remembered;
-use holo_plugin::tracked::{State, Tracks};
-use holo_plugin::{Host, Output};
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use holo_plugin::tracked::{Canonical, State, Tracks};
+use holo_plugin::{Entity, EntityReport, Host, Output, Tree};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
 
 /// What is declared, and what was.
 pub(crate) struct Found {
     definitions: Definitions<FileDefinition>,
-    orphans: Vec<Remembered<Tracks>>,
+    known: BTreeMap<String, Remembered<Tracks>>,
 }
 
-/// Declared files, and those that a path with an overlay was before.
-pub(crate) type Files = (Vec<Declared<DeclaredFile>>, BTreeMap<PathBuf, DeclaredFile>);
+/// A file of which two things are said that cannot both be; it is left alone.
+pub(crate) struct Contradicted {
+    pub(crate) report: EntityReport,
+    /// Between which of them one has to choose.
+    pub(crate) reason: String,
+}
+
+/// Managed files that are declared, were declared, or had to do with one of those.
+#[derive(Default)]
+pub(crate) struct Files {
+    pub(crate) declared: Vec<Declared<DeclaredFile>>,
+    /// Those that have an overlay now.
+    pub(crate) leaving: BTreeMap<PathBuf, DeclaredFile>,
+    pub(crate) contradicted: Vec<Contradicted>,
+}
+
+/// A declaration with the path that it is about.
+struct Declaration {
+    id: String,
+    path: PathBuf,
+    canonical: PathBuf,
+    /// The symlinks that the path leads through.
+    symlinks: Vec<PathBuf>,
+    defined: Defined<FileDefinition>,
+    /// Why it cannot be.
+    problem: Option<String>,
+}
 
 impl Found {
     pub(crate) fn read(host: &Host, output: &mut Output<'_>) -> Found {
         let definitions = Definitions::read(host, output);
-        let orphans = orphans(host, &definitions, output);
-        Found { definitions, orphans }
+        let known = match workshop::memory(host).and_then(|memory| memory.all(output)) {
+            Ok(known) => known,
+            Err(error) => {
+                output.error(error.to_string());
+                BTreeMap::new()
+            }
+        };
+        Found { definitions, known }
     }
 
     /// Whether there is nothing, as on a machine that has overlays alone.
     pub(crate) fn is_empty(&self) -> bool {
-        self.definitions.valid.is_empty() && self.orphans.is_empty()
+        self.definitions.valid.is_empty() && self.known.is_empty()
     }
 
     /// The entities, given those that have an overlay. Where a path has been both, what is wanted now takes the other one with it: an
-    /// overlay that nothing lays over any more goes before the declared file comes, and the other way round.
+    /// overlay that nothing lays over any more goes before the declared file comes, and the other way round. Where it is to be both, it is
+    /// neither, and stays as it is.
     pub(crate) fn into_entities(
         self,
         overlays: &mut BTreeMap<PathBuf, FileEntity>,
         host: &Host,
         output: &mut Output<'_>,
     ) -> Files {
-        let (mut declared, mut leaving) = (Vec::new(), BTreeMap::new());
-        for (id, defined) in self.definitions.valid {
-            let path = defined.definition.path().to_owned();
-            if overlays.get(&path).is_some_and(|overlay| !overlay.is_orphan()) {
-                let place = &defined.common.place;
-                output.error(format!("{place}: {id} has resource files too, which win; one of both has to go"));
-                continue;
-            }
-            let overlay = overlays.remove(&path);
-            let entity = DeclaredFile { path, definition: Some(defined.definition), overlay, orphan: None };
-            declared.push(Declared::new(entity, defined.common));
+        let mut files = Files::default();
+        let paths = Paths::new(host);
+        let overlaid: HashMap<PathBuf, PathBuf> =
+            overlays.keys().map(|path| (paths.canonical(path), path.clone())).collect();
+        let orphans: Vec<&Remembered<Tracks>> =
+            self.known.values().filter(|known| self.definitions.is_orphan(&known.id)).collect();
+        let mut declarations: Vec<Declaration> = Vec::new();
+        for (id, defined) in &self.definitions.valid {
+            let (id, path, defined) = (id.clone(), defined.definition.path().to_owned(), defined.clone());
+            let (canonical, symlinks) = (paths.canonical(&path), paths.symlinks(&path));
+            declarations.push(Declaration { id, canonical, symlinks, path, defined, problem: None });
         }
-        for remembered in self.orphans {
+        find_contradictions(&mut declarations, host);
+        publish(&declarations, &orphans, &self.known, host, output);
+        let (mut contradicted, mut said) = (BTreeSet::new(), BTreeSet::new());
+        for mut declaration in declarations {
+            let overlay_path = overlaid.get(&declaration.canonical);
+            if let Some(overlay) = overlay_path.and_then(|path| overlays.get(path))
+                && !overlay.is_orphan()
+                && declaration.is_effective()
+            {
+                let resources: Vec<String> = overlay
+                    .resources
+                    .iter()
+                    .map(|resource| overlay.shown_resource(resource).display().to_string())
+                    .collect();
+                let shown = declaration.claim().shown();
+                let resources = resources.join(", ");
+                let problem =
+                    format!("{shown} is declared and has resource files too ({resources}); one of both has to go");
+                contradicted.insert((overlay.path.clone(), problem.clone()));
+                declaration.problem = Some(problem);
+            }
+            let overlay = overlay_path.filter(|_| declaration.problem.is_none() && declaration.is_effective());
+            let overlay = overlay.cloned().and_then(|path| overlays.remove(&path));
+            let problem = declaration.problem.take();
+            let entity = declaration.into_entity(overlay);
+            match problem {
+                None => files.declared.push(entity),
+                Some(reason) => {
+                    if said.insert(reason.clone()) {
+                        output.error(&reason);
+                    }
+                    let mut report = entity.report();
+                    // It is said already what is wrong.
+                    report.edges.owns.clear();
+                    files.contradicted.push(Contradicted { report, reason });
+                }
+            }
+        }
+        for (path, reason) in contradicted {
+            let Some(overlay) = overlays.remove(&path) else { continue };
+            let report = overlay.to_report();
+            if files.contradicted.iter().all(|contradicted| contradicted.report.id != report.id) {
+                files.contradicted.push(Contradicted { report, reason });
+            }
+        }
+        for remembered in orphans {
             let Some(path) = remembered.id.as_bytes().strip_prefix(PREFIX) else { continue };
             let path = path.to_path_lossy().into_owned();
             let mut report = remembered.orphan_report();
             let was_absent = remembered.base.get(&path).is_some_and(|track| track.base == State::Absent);
             report.inform(if was_absent { "delete" } else { "restore" }, host.below_root(&path).display().to_string());
-            let entity = DeclaredFile { path: path.clone(), definition: None, overlay: None, orphan: Some(report) };
+            let entity = DeclaredFile {
+                canonical: path.clone(),
+                path: path.clone(),
+                sources: Vec::new(),
+                definition: None,
+                overlay: None,
+                orphan: Some(report),
+            };
             if overlays.contains_key(&path) {
-                leaving.insert(path, entity);
-            } else {
-                declared.push(Declared::orphan(entity));
+                files.leaving.insert(path, entity);
+            } else if files.contradicted.iter().all(|contradicted| contradicted.report.id != remembered.id) {
+                files.declared.push(Declared::orphan(entity));
             }
         }
-        (declared, leaving)
+        files
     }
 }
 
-fn orphans(host: &Host, definitions: &Definitions<FileDefinition>, output: &mut Output<'_>) -> Vec<Remembered<Tracks>> {
-    match workshop::memory(host) {
-        Ok(memory) => memory.orphans(definitions, output),
-        Err(error) => {
-            output.error(error.to_string());
-            Vec::new()
+impl Declaration {
+    /// Whether nothing can be below its path.
+    fn is_in_the_way(&self) -> bool {
+        matches!(self.defined.definition.ensure, Ensure::Absent | Ensure::Present)
+    }
+
+    /// Whether no condition leaves it out.
+    fn is_effective(&self) -> bool {
+        self.defined.common.skipped.is_none()
+    }
+
+    fn claim(&self) -> Claim {
+        let mut claim = Claim::new(&self.id, &self.canonical, &self.defined.common.sources);
+        claim.is_directory = self.defined.definition.ensure == Ensure::Directory;
+        claim
+    }
+
+    fn into_entity(self, overlay: Option<FileEntity>) -> Declared<DeclaredFile> {
+        let entity = DeclaredFile {
+            path: self.path,
+            canonical: self.canonical,
+            sources: self.defined.common.sources.clone(),
+            definition: Some(self.defined.definition),
+            overlay,
+            orphan: None,
+        };
+        Declared::new(entity, self.defined.common)
+    }
+}
+
+/// Finds declarations that cannot all be.
+fn find_contradictions(declarations: &mut [Declaration], host: &Host) {
+    let mut by_path: HashMap<PathBuf, usize> = HashMap::new();
+    let mut problems: Vec<(usize, String)> = Vec::new();
+    for (index, declaration) in declarations.iter().enumerate().filter(|(_, declaration)| declaration.is_effective()) {
+        let other = by_path.insert(declaration.canonical.clone(), index).map(|other| (other, &declarations[other]));
+        // Under version 4, the dispatcher compares what entities own.
+        if let Some((other_index, other)) = other.filter(|_| host.api_version() < 4) {
+            let problem = format!(
+                "{} and {} are the same file; one of both has to go",
+                other.claim().shown(),
+                declaration.claim().shown()
+            );
+            problems.extend([(index, problem.clone()), (other_index, problem)]);
         }
+    }
+    for (index, declaration) in declarations.iter().enumerate().filter(|(_, declaration)| declaration.is_effective()) {
+        if declaration.defined.definition.ensure == Ensure::Absent {
+            continue;
+        }
+        // A symlink that is to go leads nowhere then.
+        let spelled = declaration.path.ancestors().skip(1).chain(declaration.symlinks.iter().map(PathBuf::as_path));
+        let above = declaration.canonical.ancestors().skip(1).chain(spelled);
+        let above = above.filter_map(|above| by_path.get(above)).find(|other| declarations[**other].is_in_the_way());
+        let Some((other_index, other)) = above.map(|other| (*other, &declarations[*other])) else { continue };
+        let wrong = match other.defined.definition.ensure {
+            Ensure::Absent => "is to be absent",
+            Ensure::Present => "is to be a file",
+            Ensure::Directory | Ensure::Symlink => continue,
+        };
+        let problem = format!(
+            "{} {wrong}, so that {} cannot be in it; one of both has to go",
+            other.claim().shown(),
+            declaration.claim().shown()
+        );
+        problems.extend([(index, problem.clone()), (other_index, problem)]);
+    }
+    for (index, problem) in problems {
+        declarations[index].problem.get_or_insert(problem);
+    }
+}
+
+/// Makes known what is declared, and which entities have something that is not theirs any more.
+fn publish(
+    declarations: &[Declaration],
+    orphans: &[&Remembered<Tracks>],
+    known: &BTreeMap<String, Remembered<Tracks>>,
+    host: &Host,
+    output: &mut Output<'_>,
+) {
+    let claims: Vec<Claim> =
+        declarations.iter().filter(|declaration| declaration.is_effective()).map(Declaration::claim).collect();
+    let mut holders: Vec<String> = orphans.iter().map(|orphan| orphan.id.clone()).collect();
+    let absent: BTreeSet<&Path> = declarations
+        .iter()
+        .filter(|declaration| declaration.is_effective() && declaration.defined.definition.ensure == Ensure::Absent)
+        .map(|declaration| declaration.canonical.as_path())
+        .collect();
+    for declaration in declarations {
+        // Who goes with everything in it takes over from all of that.
+        let goes_with_another = declaration.canonical.ancestors().skip(1).any(|above| absent.contains(above));
+        let has_others = |known: &Remembered<Tracks>| known.base.iter().any(|(path, _)| path != declaration.canonical);
+        if known
+            .get(&declaration.id)
+            .is_some_and(|known| goes_with_another || !declaration.is_effective() || has_others(known))
+        {
+            holders.push(declaration.id.clone());
+        }
+    }
+    if let Err(error) = claims::publish(host, &claims, &holders) {
+        output.error(error.to_string());
+    }
+}
+
+/// Finds the canonical paths of many.
+struct Paths {
+    known: Option<Canonical>,
+}
+
+impl Paths {
+    fn new(host: &Host) -> Paths {
+        Paths { known: Tree::open(host.root()).ok().map(|root| Canonical::new(&root)) }
+    }
+
+    /// What cannot be looked at is taken by its letters.
+    fn canonical(&self, path: &Path) -> PathBuf {
+        self.known.as_ref().and_then(|known| known.of(path).ok()).unwrap_or_else(|| path.to_owned())
+    }
+
+    fn symlinks(&self, path: &Path) -> Vec<PathBuf> {
+        self.known.as_ref().and_then(|known| known.symlinks(path).ok()).unwrap_or_default()
     }
 }

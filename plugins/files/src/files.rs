@@ -1,6 +1,6 @@
 //! The plugin: managed files, be they overlays or declared, and how a set of them is applied.
 
-use crate::declared::{self, DeclaredFile};
+use crate::declared::{self, Contradicted, DeclaredFile};
 use crate::overlay::{self, FileEntity};
 use bstr::BStr;
 use holo_plugin::declared::{Declared, apply_together};
@@ -24,6 +24,8 @@ pub(crate) enum ManagedFile {
     OverlayAfter(Box<DeclaredFile>, FileEntity),
     /// One that is declared as a whole, or was.
     Declared(Box<Declared<DeclaredFile>>),
+    /// One that is left alone.
+    Contradicted(Box<Contradicted>),
 }
 
 impl Plugin for Files {
@@ -76,7 +78,7 @@ fn apply_declared(host: &Host, set: &[Job<'_, ManagedFile>], answers: &mut dyn S
     let mut part = Part { places: &places, answers };
     apply_together(host, &declared, &mut part, |jobs, answers| declared::apply(host, jobs, answers));
     for (place, job) in set.iter().enumerate() {
-        if matches!(job.entity, ManagedFile::OverlayAfter(..)) {
+        if matches!(job.entity, ManagedFile::OverlayAfter(..) | ManagedFile::Contradicted(_)) {
             answers.begin(place);
             let applied = job.entity.apply_alone(host, job.mode, &mut answers.output(place));
             answers.end(place, applied);
@@ -92,13 +94,14 @@ fn with_declared(host: &Host, overlays: Vec<FileEntity>, output: &mut Output<'_>
     }
     let mut by_path: BTreeMap<PathBuf, FileEntity> =
         overlays.into_iter().map(|entity| (entity.path.clone(), entity)).collect();
-    let (declared, mut leaving) = found.into_entities(&mut by_path, host, output);
-    let overlay = |(path, entity): (PathBuf, FileEntity)| match leaving.remove(&path) {
+    let mut entities = found.into_entities(&mut by_path, host, output);
+    let overlay = |(path, entity): (PathBuf, FileEntity)| match entities.leaving.remove(&path) {
         Some(declared) => ManagedFile::OverlayAfter(Box::new(declared), entity),
         None => ManagedFile::Overlay(entity),
     };
     let mut files: Vec<ManagedFile> = by_path.into_iter().map(overlay).collect();
-    files.extend(declared.into_iter().map(|entity| ManagedFile::Declared(Box::new(entity))));
+    files.extend(entities.declared.into_iter().map(|entity| ManagedFile::Declared(Box::new(entity))));
+    files.extend(entities.contradicted.into_iter().map(|entity| ManagedFile::Contradicted(Box::new(entity))));
     files
 }
 
@@ -109,27 +112,35 @@ fn tidy_up(host: &Host, is_ours: impl Fn(&str) -> bool, output: &mut Output<'_>)
 }
 
 impl ManagedFile {
-    fn entity(&self) -> &dyn Entity {
-        match self {
-            ManagedFile::Overlay(entity) | ManagedFile::OverlayAfter(_, entity) => entity,
-            ManagedFile::Declared(entity) => entity.as_ref(),
-        }
-    }
-
     fn apply_alone(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        if let ManagedFile::OverlayAfter(declared, _) = self {
-            match declared.apply(host, mode, output) {
-                Applied::Changed(_) | Applied::ChangedQuietly(_) | Applied::Unchanged => {}
-                other => return other,
+        let ends_well = |applied: &Applied| {
+            matches!(applied, Applied::Changed(_) | Applied::ChangedQuietly(_) | Applied::Unchanged)
+        };
+        match self {
+            ManagedFile::Overlay(entity) => entity.apply(host, mode, output),
+            ManagedFile::Declared(entity) => entity.apply(host, mode, output),
+            ManagedFile::OverlayAfter(declared, overlay) => {
+                // Where nothing is laid over it any more, what was laid over it goes first.
+                let steps: [&dyn Entity; 2] =
+                    if overlay.is_orphan() { [overlay, &**declared] } else { [&**declared, overlay] };
+                let first = steps[0].apply(host, mode, output);
+                if ends_well(&first) { steps[1].apply(host, mode, output) } else { first }
+            }
+            ManagedFile::Contradicted(contradicted) => {
+                output.error(format!("skipping target: {}", contradicted.reason));
+                Applied::FAILED
             }
         }
-        self.entity().apply(host, mode, output)
     }
 }
 
 impl Entity for ManagedFile {
     fn report(&self) -> EntityReport {
-        self.entity().report()
+        match self {
+            ManagedFile::Overlay(entity) | ManagedFile::OverlayAfter(_, entity) => entity.report(),
+            ManagedFile::Declared(entity) => entity.report(),
+            ManagedFile::Contradicted(contradicted) => contradicted.report.clone(),
+        }
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
@@ -143,11 +154,22 @@ impl Entity for ManagedFile {
     }
 
     fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        self.entity().check(host, mode, output)
+        match self {
+            ManagedFile::Overlay(entity) | ManagedFile::OverlayAfter(_, entity) => entity.check(host, mode, output),
+            ManagedFile::Declared(entity) => entity.check(host, mode, output),
+            ManagedFile::Contradicted(contradicted) => {
+                output.error(format!("skipping target: {}", contradicted.reason));
+                Verdict::Failed
+            }
+        }
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {
-        self.entity().diff(host)
+        match self {
+            ManagedFile::Overlay(entity) | ManagedFile::OverlayAfter(_, entity) => entity.diff(host),
+            ManagedFile::Declared(entity) => entity.diff(host),
+            ManagedFile::Contradicted(_) => None,
+        }
     }
 }
 

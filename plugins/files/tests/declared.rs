@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     let stories: [Story; 21] = [
         ("all kinds are made, left alone, and become again what they were", &[], whole_life),
         ("what a person changed is refused, shown, and overwritten by force", &[], changed_by_person),
-        ("what a person deleted is refused, and restored by force", &[], deleted_by_person),
+        ("what a person deleted is made again: it is nobody's work", &[], deleted_by_person),
         ("only what is declared is managed: mode and owner are left alone otherwise", &[], only_what_is_declared),
         ("owners are those below the root", &[Need::Root], owners),
         ("all twelve bits of a mode", &[], twelve_bits),
@@ -191,8 +191,9 @@ fn deleted_by_person() {
     declare(&root, "[[file]]\npath = \"/etc/motd\"\ncontent = \"ours\\n\"\n");
     applied(&root);
     fs::remove_file(root.join("etc/motd")).unwrap();
-    refused(&root, "!! Entity has been deleted by user (use --force to restore)");
-    assert!(root.holo(&["apply", "--force"]).success());
+    let check = root.holo(&["check"]);
+    assert!(check.stdout_lossy().contains("would make"), "{check}");
+    applied(&root);
     assert_eq!(root.read("etc/motd"), "ours\n");
     fs::remove_file(root.join("etc/motd")).unwrap();
     declare(&root, "");
@@ -424,8 +425,11 @@ fn overlay_and_declaration() {
     let overlay = root.join("usr/share/holo/files/10-a");
     applied(&root);
     declare(&root, "[[file]]\npath = \"/etc/motd\"\ncontent = \"declared\\n\"\n");
-    let run = refused(&root, "a.toml:1: file:/etc/motd has resource files too, which win");
-    assert_eq!(run.stdout_lossy().trim(), "");
+    let words = "a.toml) is declared and has resource files too";
+    let run = refused(&root, words);
+    assert!(run.stderr_lossy().contains("10-a/etc/motd); one of both has to go"), "{run}");
+    let check = root.holo(&["check"]);
+    assert!(check.status == Some(1) && check.stderr_lossy().contains(words), "{check}");
     assert_eq!(root.read("etc/motd"), "overlay\n");
     fs::rename(&overlay, root.join("tmp/10-a")).unwrap();
     applied(&root);

@@ -16,11 +16,13 @@ use std::path::{Path, PathBuf};
 pub(crate) fn of(entity: &Scaffold, host: &Host) -> Result<Option<FilePair>> {
     let workshop = Workshop::open(host)?;
     let Some(remembered) = workshop.recall(entity)? else { return Ok(None) };
-    let tracker = workshop.inside(&entity.target)?;
+    let target = workshop.tracker.canonical(&entity.target)?;
+    let tracker = workshop.inside(&target)?;
     let mut changed = Vec::new();
     for (path, track) in remembered.base.tracks().iter() {
-        let current = tracker.state(&path)?;
-        if path.starts_with(&entity.target)
+        let current = tracker.state_of(remembered.base.tracks(), &path)?;
+        if path.starts_with(&target)
+            && !track.sensitive
             && let Track { made: Some(made), .. } = track
             && *made != current
         {
@@ -32,7 +34,7 @@ pub(crate) fn of(entity: &Scaffold, host: &Host) -> Result<Option<FilePair>> {
         [(path, made, current)] if is_shown_by_content(made, current) => {
             Ok(Some(tracker.difference(host, path, Some(made))?))
         }
-        _ => all(entity, host, &tracker, &changed).map(Some),
+        _ => all(&target, host, &tracker, &changed).map(Some),
     }
 }
 
@@ -42,15 +44,15 @@ fn is_shown_by_content(made: &State, current: &State) -> bool {
     is_file(made) && is_file(current) && made.content() != current.content()
 }
 
-fn all(entity: &Scaffold, host: &Host, tracker: &Tracker, changed: &[(PathBuf, &State, State)]) -> Result<FilePair> {
+fn all(target: &Path, host: &Host, tracker: &Tracker, changed: &[(PathBuf, &State, State)]) -> Result<FilePair> {
     let (mut made, mut found) = (Vec::new(), Vec::new());
     for (path, state, current) in changed {
-        let below = path.strip_prefix(&entity.target).unwrap_or(path);
+        let below = path.strip_prefix(target).unwrap_or(path);
         let name = if below.as_os_str().is_empty() { ".".into() } else { below.to_string_lossy() };
         describe(&name, state, || tracker.content(state.content()?).ok(), &mut made);
         describe(&name, current, || tracker.place(path).open_if_file().ok().flatten(), &mut found);
     }
-    let folder = Path::new("difference").join(entity.target.strip_prefix("/").unwrap_or(&entity.target));
+    let folder = Path::new("difference").join(target.strip_prefix("/").unwrap_or(target));
     let cache = Tree::open(host.cache_dir())?;
     let write = |name: &str, text: &[u8]| {
         let place = cache.place(&folder.join(name));

@@ -2,9 +2,10 @@
 
 use crate::definition::{Ensure, ScaffoldDefinition};
 use crate::difference;
-use crate::obstacle::Obstacle;
+use crate::obstacle::{Obstacle, Result};
 use crate::source;
 use crate::workshop::Workshop;
+use holo_plugin::claims::Claim;
 use holo_plugin::{Applied, Asset, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Verdict};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,6 +17,8 @@ pub(crate) const PREFIX: &str = "scaffold:";
 #[derive(Debug)]
 pub(crate) struct Scaffold {
     pub(crate) target: PathBuf,
+    /// The same without symlinks in its parents, as it was when the entities were listed.
+    pub(crate) canonical: PathBuf,
     /// What is declared; nothing of an orphan.
     pub(crate) definition: Option<ScaffoldDefinition>,
     /// The file that declares it, as the user knows it.
@@ -26,6 +29,8 @@ pub(crate) struct Scaffold {
     pub(crate) timeout: Option<Duration>,
     /// The targets of other scaffolds.
     pub(crate) others: Vec<PathBuf>,
+    /// Why it is left alone.
+    pub(crate) problem: Option<String>,
     /// What it depended on when it was declared, for an orphan.
     pub(crate) orphan: Option<EntityReport>,
 }
@@ -39,6 +44,8 @@ impl Scaffold {
     ) -> Scaffold {
         Scaffold {
             target: definition.target().to_owned(),
+            canonical: definition.target().to_owned(),
+            problem: None,
             source: source::shown(&definition, host),
             definition: Some(definition),
             file,
@@ -51,7 +58,9 @@ impl Scaffold {
     /// One that nothing defines any more.
     pub(crate) fn orphan(target: PathBuf, report: EntityReport) -> Scaffold {
         Scaffold {
+            canonical: target.clone(),
             target,
+            problem: None,
             definition: None,
             file: PathBuf::new(),
             source: PathBuf::new(),
@@ -63,6 +72,17 @@ impl Scaffold {
 
     pub(crate) fn id(&self) -> String {
         format!("{PREFIX}{}", self.target.display())
+    }
+
+    fn usable(&self) -> Result<()> {
+        self.problem.clone().map_or(Ok(()), |problem| Err(Obstacle::Never(problem)))
+    }
+
+    /// What it is about, for other plugins.
+    pub(crate) fn claim(&self, sources: &[PathBuf]) -> Claim {
+        let mut claim = Claim::new(&self.id(), &self.canonical, sources);
+        (claim.is_tree, claim.is_directory) = (true, true);
+        claim
     }
 
     /// What is declared to be there; nothing if what was there before is to come back.
@@ -85,6 +105,8 @@ impl Entity for Scaffold {
         report.inform("with", definition.summary());
         let path = |path: &std::path::Path| Asset::new("path", path.display().to_string());
         report.edges.provides.push(path(&self.target));
+        let canonical = self.canonical.display().to_string();
+        report.edges.owns.extend(["path", "path-tree"].map(|kind| Asset::new(kind, canonical.as_str())));
         report.edges.needs.extend(self.target.parent().map(path));
         if let Some(source) = definition.source.as_deref().filter(|source| source.starts_with('/')) {
             report.edges.needs.push(Asset::new("path", source));
@@ -96,7 +118,8 @@ impl Entity for Scaffold {
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        match Workshop::open(host).and_then(|workshop| workshop.apply(self, mode, output)) {
+        let applied = self.usable().and_then(|()| Workshop::open(host)?.apply(self, mode, output));
+        match applied {
             Ok(applied) => applied,
             Err(Obstacle::NeedsForce(reason)) => Applied::NeedsForce(ForceTo::Proceed(reason)),
             Err(Obstacle::Never(reason)) => {
@@ -107,7 +130,7 @@ impl Entity for Scaffold {
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        match Workshop::open(host).and_then(|workshop| workshop.check(self)) {
+        match self.usable().and_then(|()| Workshop::open(host)?.check(self)) {
             Ok(verdict) => verdict,
             Err(Obstacle::NeedsForce(reason)) => Verdict::NeedsForce(ForceTo::Proceed(reason)),
             Err(Obstacle::Never(reason)) => {

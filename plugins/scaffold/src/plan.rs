@@ -7,8 +7,8 @@ use crate::record::Record;
 use crate::render::Rendered;
 use crate::source::Item;
 use holo_plugin::definitions::values;
-use holo_plugin::tracked::{self, Attributes, Decision, Digest, State, Track, Tracker};
-use holo_plugin::{Accounts, ForceTo, Host};
+use holo_plugin::tracked::{self, Attributes, Decision, Digest, Found, State, Track, Tracker};
+use holo_plugin::{Accounts, Host};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -30,8 +30,10 @@ pub(crate) struct Plan {
     pub(crate) changes: BTreeMap<PathBuf, Change>,
     /// Files that are as they should be, but whose programs are still due.
     pub(crate) due: BTreeSet<PathBuf>,
+    /// What was there when all of this was decided.
+    pub(crate) found: Found,
     /// What a person's work would be lost of.
-    refused: Vec<(PathBuf, ForceTo)>,
+    refused: Vec<PathBuf>,
 }
 
 /// What happens to a path.
@@ -50,11 +52,13 @@ pub(crate) enum Change {
 pub(crate) struct Circumstances<'a> {
     pub(crate) host: &'a Host,
     pub(crate) definition: &'a ScaffoldDefinition,
+    /// The directory that is rendered, without symlinks in its parents.
+    pub(crate) target: &'a Path,
     /// Stays inside of the target.
     pub(crate) tracker: &'a Tracker,
     pub(crate) record: &'a Record,
     pub(crate) rendered: &'a Rendered,
-    /// The targets of other scaffolds, which are not ours to purge.
+    /// What other entities are about, which is not ours to purge.
     pub(crate) others: &'a [PathBuf],
     /// Whether there are programs to be called for a file.
     pub(crate) has_programs: &'a dyn Fn(&Path) -> bool,
@@ -100,7 +104,7 @@ impl Plan {
     /// Finds out what has to be done.
     pub(crate) fn of(circumstances: &Circumstances<'_>) -> Result<Plan> {
         let mut plan = Plan::default();
-        let target = circumstances.definition.target();
+        let target = circumstances.target;
         let attributes = Wanted::of(circumstances.definition, circumstances.host)?;
         let mut in_the_way = Vec::new();
         plan.want(circumstances, &attributes, target, &Item::Directory, &mut in_the_way)?;
@@ -108,7 +112,7 @@ impl Plan {
             plan.want(circumstances, &attributes, &target.join(path), item, &mut in_the_way)?;
         }
         let wanted: BTreeSet<PathBuf> = plan.make.iter().map(|(path, _)| path.clone()).collect();
-        let is_gone = |path: &PathBuf| path.starts_with(target) && path != target && !wanted.contains(path);
+        let is_gone = |path: &PathBuf| path != target && !wanted.contains(path);
         for (path, track) in circumstances.record.tracks().iter().rev().filter(|(path, _)| is_gone(path)) {
             plan.give_up(circumstances, path, track)?;
         }
@@ -130,10 +134,7 @@ impl Plan {
 
     /// Why it needs force, if it does.
     pub(crate) fn refusal(&self, host: &Host) -> Option<String> {
-        let words = |(path, to): &(PathBuf, ForceTo)| {
-            let what = if *to == ForceTo::Restore { "deleted" } else { "changed" };
-            format!("{} has been {what}", host.below_root(path).display())
-        };
+        let words = |path: &PathBuf| format!("{} has been changed", host.below_root(path).display());
         (!self.refused.is_empty()).then(|| self.refused.iter().map(words).collect::<Vec<_>>().join(", "))
     }
 
@@ -156,6 +157,12 @@ impl Plan {
         let record = circumstances.record;
         let track = record.tracks().get(path);
         let current = circumstances.tracker.state(path)?;
+        self.found.insert(path.to_owned(), current.clone());
+        if matches!(item, Item::Directory) && circumstances.tracker.is_overlaid(path) {
+            let shown = circumstances.host.below_root(path);
+            let problem = format!("{} would become a directory, and has resource files of its own", shown.display());
+            return Err(Obstacle::Never(problem));
+        }
         let rendered = attributes.state(item, track.map_or(&current, |track| &track.base));
         let is_file = matches!(item, Item::File { .. });
         // What programs have made of it is as good as what was rendered.
@@ -173,10 +180,8 @@ impl Plan {
             }
             Decision::Nothing => {}
             _ => {
-                if let Decision::NeedsForce(to) = decision
-                    && !is_due
-                {
-                    self.refused.push((path.to_owned(), to));
+                if decision == Decision::NeedsForce && !is_due {
+                    self.refused.push(path.to_owned());
                 }
                 self.changes.insert(path.to_owned(), Change::of(&current, &rendered));
                 let is_directory = |state: &State| matches!(state, State::Directory { .. });
@@ -193,8 +198,14 @@ impl Plan {
 
     /// What has to become of one path that the source has no more.
     fn give_up(&mut self, circumstances: &Circumstances<'_>, path: PathBuf, track: &Track) -> Result<()> {
-        let current = circumstances.tracker.state(&path)?;
-        let purges = circumstances.definition.purge && purge::may_go(circumstances, &path)?;
+        if circumstances.tracker.is_overlaid(&path) {
+            // It comes back when nothing is laid over it any more.
+            return Ok(());
+        }
+        let current = circumstances.tracker.state_of(circumstances.record.tracks(), &path)?;
+        self.found.insert(path.clone(), current.clone());
+        let is_inside = path.starts_with(circumstances.target);
+        let purges = circumstances.definition.purge && is_inside && purge::may_go(circumstances, &path)?;
         let wanted = if purges { &State::Absent } else { &track.base };
         if current == *wanted {
             // Then only what we know of it goes, when there is something else to do.
@@ -217,8 +228,8 @@ impl Plan {
         let was_removed = purges && track.made == Some(State::Absent);
         if was_removed {
             self.found_anew.push(path.clone());
-        } else if tracked::decide(Some(track), &current, wanted) == Decision::NeedsForce(ForceTo::Overwrite) {
-            self.refused.push((path.clone(), ForceTo::Overwrite));
+        } else if tracked::decide(Some(track), &current, wanted) == Decision::NeedsForce {
+            self.refused.push(path.clone());
         }
         let change = if *wanted == State::Absent { Change::Remove } else { Change::Restore };
         self.changes.insert(path.clone(), change);

@@ -7,7 +7,7 @@ use holo_plugin::process::{self, Program};
 use holo_plugin::{Host, Output};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What stands for the path of the file.
@@ -15,17 +15,21 @@ const PLACEHOLDER: &[u8] = b"{}";
 
 /// The programs of a scaffold.
 pub(crate) struct Programs<'a> {
-    target: &'a Path,
+    target: PathBuf,
     timeout: Option<Duration>,
     programs: Vec<(Pattern, &'a Post)>,
 }
 
 impl<'a> Programs<'a> {
     /// Those that are defined. One may take as long as this.
-    pub(crate) fn of(definition: &'a ScaffoldDefinition, timeout: Option<Duration>) -> Result<Programs<'a>> {
+    pub(crate) fn of(
+        definition: &'a ScaffoldDefinition,
+        target: &Path,
+        timeout: Option<Duration>,
+    ) -> Result<Programs<'a>> {
         let programs =
             definition.post.iter().map(|post| Ok((Pattern::new(&post.glob).map_err(|error| error.msg)?, post)));
-        Ok(Programs { target: definition.target(), timeout, programs: programs.collect::<Result<_>>()? })
+        Ok(Programs { target: target.to_owned(), timeout, programs: programs.collect::<Result<_>>()? })
     }
 
     /// Whether there is a program to be called for this file.
@@ -34,7 +38,7 @@ impl<'a> Programs<'a> {
     }
 
     fn of_file(&self, path: &Path) -> impl Iterator<Item = &'a Post> {
-        let below = path.strip_prefix(self.target).unwrap_or(path).to_owned();
+        let below = path.strip_prefix(&self.target).unwrap_or(path).to_owned();
         let options = MatchOptions { require_literal_separator: true, ..MatchOptions::new() };
         self.programs.iter().filter_map(move |(pattern, post)| {
             let matched = if post.glob.contains('/') { below.as_path() } else { Path::new(below.file_name()?) };
@@ -105,7 +109,7 @@ mod tests {
             ("*", "/t/.hidden", true),
         ] {
             let definition = definition(glob);
-            let programs = Programs::of(&definition, None).ok().unwrap();
+            let programs = Programs::of(&definition, Path::new("/t"), None).ok().unwrap();
             assert_eq!(programs.are_for(Path::new(path)), is_for, "{glob} {path}");
         }
     }

@@ -6,19 +6,19 @@ use holo_plugin::Kind;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Whether a path belongs to another scaffold, whose target is inside of ours.
+/// Whether a path belongs to another entity, which is about something inside of our target.
 fn is_others(circumstances: &Circumstances<'_>, path: &Path) -> bool {
-    let target = circumstances.definition.target();
+    let target = circumstances.target;
     let mut inside = circumstances.others.iter().filter(|other| *other != target && other.starts_with(target));
     inside.any(|other| path.starts_with(other))
 }
 
-/// Whether what the source has no more is purged: it is neither another scaffold's nor behind something mounted.
+/// Whether what the source has no more is purged: it is neither another entity's nor behind something mounted.
 pub(crate) fn may_go(circumstances: &Circumstances<'_>, path: &Path) -> Result<bool> {
     if is_others(circumstances, path) {
         return Ok(false);
     }
-    let target = circumstances.definition.target();
+    let target = circumstances.target;
     for part in path.ancestors().take_while(|part| *part != target) {
         let place = circumstances.tracker.place(part);
         if place.exists()? && place.is_mount_point()? {
@@ -31,7 +31,7 @@ pub(crate) fn may_go(circumstances: &Circumstances<'_>, path: &Path) -> Result<b
 /// Adds to a plan the removal of all that is not wanted. What is tracked has been looked at.
 pub(crate) fn purge(circumstances: &Circumstances<'_>, wanted: &BTreeSet<PathBuf>, plan: &mut Plan) -> Result<()> {
     let mut foreign_directories = Vec::new();
-    let mut open = vec![circumstances.definition.target().to_owned()];
+    let mut open = vec![circumstances.target.to_owned()];
     while let Some(directory) = open.pop() {
         for name in circumstances.tracker.place(&directory.join("x")).siblings()? {
             let path = directory.join(name);
@@ -39,7 +39,7 @@ pub(crate) fn purge(circumstances: &Circumstances<'_>, wanted: &BTreeSet<PathBuf
             let is_known = wanted.contains(&path) || circumstances.record.tracks().get(&path).is_some();
             let Some(looks) = place.looks()? else { continue };
             // A file can be mounted on a file.
-            if is_others(circumstances, &path) || place.is_mount_point()? {
+            if is_others(circumstances, &path) || circumstances.tracker.is_overlaid(&path) || place.is_mount_point()? {
                 continue;
             }
             match looks.kind {

@@ -3,11 +3,12 @@
 use crate::definition::ScaffoldDefinition;
 use crate::entity::{PREFIX, Scaffold};
 use crate::record::Record;
+use holo_plugin::claims::{self, Claim};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::Definitions;
 use holo_plugin::memory::{Memory, Remembered};
-use holo_plugin::tracked::State;
-use holo_plugin::{Host, Output, Plugin, ScanError};
+use holo_plugin::tracked::{Canonical, State};
+use holo_plugin::{Host, Output, Plugin, ScanError, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -30,17 +31,37 @@ impl Plugin for Scaffolds {
         };
         let target = |id: &String| id.strip_prefix(PREFIX).map(PathBuf::from);
         // Those whose definition is broken have their files all the same.
-        let targets: BTreeSet<PathBuf> = definitions.valid.keys().chain(known.keys()).filter_map(target).collect();
+        let living = definitions.valid.keys().chain(known.keys().filter(|id| !definitions.is_orphan(id)));
+        let targets: BTreeSet<PathBuf> = living.filter_map(target).collect();
+        // Those whose definition is broken keep what they have.
+        let is_known = |id: &&String| definitions.valid.contains_key(*id) || definitions.is_orphan(id);
+        let holders: Vec<String> = known.keys().filter(is_known).cloned().collect();
         let orphans: Vec<Remembered<Record>> =
             known.into_values().filter(|remembered| definitions.is_orphan(&remembered.id)).collect();
+        let canonical = Tree::open(host.root()).ok().map(|root| Canonical::new(&root));
         let mut scaffolds = Vec::new();
         for defined in definitions.valid.into_values() {
             let file = defined.common.sources.first().cloned().unwrap_or_default();
             let mut scaffold = Scaffold::new(defined.definition, file, defined.common.keys.timeout, host);
+            if let Some(found) = canonical.as_ref().and_then(|canonical| canonical.of(&scaffold.target).ok()) {
+                scaffold.canonical = found;
+            }
             let inside =
                 targets.iter().filter(|other| other.starts_with(&scaffold.target) && **other != scaffold.target);
             scaffold.others = inside.cloned().collect();
             scaffolds.push(Declared::new(scaffold, defined.common));
+        }
+        let claims: Vec<Claim> = scaffolds
+            .iter()
+            .filter(|declared| declared.common.skipped.is_none() && declared.entity.wanted().is_some())
+            .map(|declared| declared.entity.claim(&declared.common.sources))
+            .collect();
+        find_overlaps(&mut scaffolds, &claims, host, output);
+        // What any of them has made may be another entity's by now.
+        if (!claims.is_empty() || !holders.is_empty())
+            && let Err(error) = claims::publish(host, &claims, &holders)
+        {
+            output.error(error.to_string());
         }
         for remembered in orphans {
             let Some(target) = target(&remembered.id) else { continue };
@@ -51,5 +72,22 @@ impl Plugin for Scaffolds {
             scaffolds.push(Declared::orphan(Scaffold::orphan(target, report)));
         }
         Ok(scaffolds)
+    }
+}
+
+/// Finds scaffolds of which one is in the other. Under version 4, the dispatcher compares what entities own.
+fn find_overlaps(scaffolds: &mut [Declared<Scaffold>], claims: &[Claim], host: &Host, output: &mut Output<'_>) {
+    if host.api_version() >= 4 {
+        return;
+    }
+    for declared in scaffolds {
+        let id = declared.entity.id();
+        let Some(own) = claims.iter().find(|claim| claim.id == id) else { continue };
+        let overlaps = |other: &&Claim| other.id != id && (other.covers(&own.path()) || own.covers(&other.path()));
+        if let Some(other) = claims.iter().find(overlaps) {
+            let problem = format!("{} and {} overlap; one of both has to go", own.shown(), other.shown());
+            output.error(&problem);
+            declared.entity.problem = Some(problem);
+        }
     }
 }

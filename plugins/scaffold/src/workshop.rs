@@ -2,15 +2,16 @@
 
 use crate::definition::ScaffoldDefinition;
 use crate::entity::Scaffold;
-use crate::obstacle::{Obstacle, Result};
+use crate::obstacle::{Obstacle, Result, of_change};
 use crate::plan::{Change, Circumstances, Plan};
 use crate::post::Programs;
 use crate::record::Record;
 use crate::render::{self, Rendered};
 use crate::source::Item;
+use holo_plugin::claims::{self, Claim};
 use holo_plugin::memory::{Memory, Remembered};
-use holo_plugin::tracked::{self, Decision, State, Tracker};
-use holo_plugin::{Applied, Entity, ForceTo, Host, Kind, Mode, Output, Tree, Verdict};
+use holo_plugin::tracked::{self, Decision, Found, PathChange, State, Tracker};
+use holo_plugin::{Applied, Entity, Host, Kind, Mode, Output, Tree, Verdict};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -25,14 +26,66 @@ pub(crate) struct Workshop<'a> {
 struct Work<'a> {
     entity: &'a Scaffold,
     definition: &'a ScaffoldDefinition,
+    /// Without symlinks in its parents.
+    target: PathBuf,
     rendered: Rendered,
     programs: Programs<'a>,
+    /// What the other entities of the run are about, but for scaffolds.
+    claims: Vec<Claim>,
+    /// What all entities are about.
+    all_claims: Vec<Claim>,
+}
+
+/// What is known of a scaffold.
+struct Known {
+    remembered: Remembered<Record>,
+    /// The entities that it takes over from.
+    takes_over: Vec<String>,
+}
+
+/// What scrubbing is going to do.
+struct Scrubbing {
+    changes: Vec<(Change, PathBuf)>,
+    found: Found,
+    /// What waits until nothing is laid over it any more.
+    waiting: Vec<PathBuf>,
 }
 
 impl<'a> Work<'a> {
-    fn of(entity: &'a Scaffold, definition: &'a ScaffoldDefinition, host: &Host) -> Result<Work<'a>> {
-        let rendered = render::render(definition, &entity.file, host)?;
-        Ok(Work { entity, definition, rendered, programs: Programs::of(definition, entity.timeout)? })
+    fn of(entity: &'a Scaffold, definition: &'a ScaffoldDefinition, workshop: &Workshop<'_>) -> Result<Work<'a>> {
+        let rendered = render::render(definition, &entity.file, workshop.host)?;
+        let target = workshop.tracker.canonical(&entity.target)?;
+        let programs = Programs::of(definition, &target, entity.timeout)?;
+        let all_claims = claims::all(workshop.host);
+        let is_others = |claim: &&Claim| claim.id != entity.id() && !claim.is_tree;
+        let claims = all_claims.iter().filter(is_others).cloned().collect();
+        Ok(Work { entity, definition, target, rendered, programs, claims, all_claims })
+    }
+
+    /// All paths that are made.
+    fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        std::iter::once(self.target.clone()).chain(self.rendered.keys().map(|path| self.target.join(path)))
+    }
+
+    /// Sees to it that no other entity makes one of the paths too, or something else of one above them.
+    fn check_claims(&self, host: &Host) -> Result<()> {
+        let claimed: std::collections::BTreeMap<PathBuf, &Claim> =
+            self.claims.iter().map(|claim| (claim.path(), claim)).collect();
+        for path in self.paths() {
+            let above =
+                path.ancestors().skip(1).filter_map(|above| claimed.get(above)).find(|claim| !claim.is_directory);
+            if let Some(other) = claimed.get(&path).or(above) {
+                let shown = host.below_root(&path);
+                let own = Claim::new(&self.entity.id(), &self.target, std::slice::from_ref(&self.entity.file)).shown();
+                let problem = format!(
+                    "{} is made by {own}, and ruled by {}; one of both has to go",
+                    shown.display(),
+                    other.shown()
+                );
+                return Err(Obstacle::Never(problem));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -64,9 +117,9 @@ impl<'a> Workshop<'a> {
 
     pub(crate) fn check(&self, entity: &Scaffold) -> Result<Verdict> {
         let Some(definition) = entity.wanted() else { return self.check_scrubbing(entity) };
-        let work = Work::of(entity, definition, self.host)?;
-        let known = self.recall(entity)?;
-        let plan = self.plan(&work, &known.map_or_else(Record::default, |known| known.base))?;
+        let work = Work::of(entity, definition, self)?;
+        let known = self.known(&work, self.recall(entity)?)?;
+        let plan = self.plan(&work, &known.remembered.base)?;
         if let Some(reason) = plan.refusal(self.host) {
             return Err(Obstacle::NeedsForce(reason));
         }
@@ -78,12 +131,12 @@ impl<'a> Workshop<'a> {
 
     pub(crate) fn apply(&self, entity: &Scaffold, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied> {
         // What takes time, and touches nothing that others hold, comes first.
-        let work = entity.wanted().map(|definition| Work::of(entity, definition, self.host)).transpose()?;
+        let work = entity.wanted().map(|definition| Work::of(entity, definition, self)).transpose()?;
         // Of two dispatchers, one may have been killed while its plugin still works.
         let _held = Tree::open(self.host.state_dir())?.hold()?;
         let applied = match work {
             Some(work) => self.provision(&work, mode, output)?,
-            None => self.scrub(entity, mode)?,
+            None => self.scrub(entity, mode, output)?,
         };
         let id = entity.id();
         if let Err(error) = self.tracker.tidy::<Record>(|other| other == id, output) {
@@ -95,33 +148,52 @@ impl<'a> Workshop<'a> {
     /// What is known of a scaffold, after what a killed run has left is put in order.
     fn settled(&self, entity: &Scaffold) -> Result<Option<Remembered<Record>>> {
         let Some(mut known) = self.recall(entity)? else { return Ok(None) };
-        self.inside(&entity.target)?.settle(&mut known)?;
+        self.inside(&self.tracker.canonical(&entity.target)?)?.settle(&mut known)?;
         Ok(Some(known))
     }
 
+    /// What is known of a scaffold, and of its paths if another entity had them before.
+    fn known(&self, work: &Work<'_>, known: Option<Remembered<Record>>) -> Result<Known> {
+        work.check_claims(self.host)?;
+        let mut remembered = known.unwrap_or_else(|| Remembered::new(&work.entity.report(), Record::default()));
+        self.tracker.rename_to_canonical(remembered.base.tracks_mut());
+        let held = self.tracker.held_below(&work.target, &work.all_claims);
+        let takes_over = self.tracker.adopt(&mut remembered, work.paths().chain(held))?;
+        Ok(Known { remembered, takes_over })
+    }
+
     fn plan(&self, work: &Work<'_>, record: &Record) -> Result<Plan> {
+        let others: Vec<PathBuf> =
+            work.entity.others.iter().cloned().chain(work.claims.iter().map(Claim::path)).collect();
         Plan::of(&Circumstances {
             host: self.host,
             definition: work.definition,
-            tracker: &self.inside(work.definition.target())?,
+            target: &work.target,
+            tracker: &self.inside(&work.target)?,
             record,
             rendered: &work.rendered,
-            others: &work.entity.others,
+            others: &others,
             has_programs: &|path| work.programs.are_for(path),
         })
     }
 
     fn provision(&self, work: &Work<'_>, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied> {
-        let known = self.settled(work.entity)?.map(|known| known.base).unwrap_or_default();
-        let plan = self.plan(work, &known)?;
+        let Known { remembered, takes_over } = self.known(work, self.settled(work.entity)?)?;
+        let plan = self.plan(work, &remembered.base)?;
         if let Some(reason) = plan.refusal(self.host).filter(|_| !mode.force) {
             return Err(Obstacle::NeedsForce(reason));
+        }
+        if plan.is_empty() && takes_over.is_empty() {
+            return Ok(Applied::Unchanged);
+        }
+        let mut remembered = Remembered::new(&work.entity.report(), remembered.base);
+        self.make(work, &plan, &mut remembered, mode.force)?;
+        for other in takes_over {
+            output.warning(format!("{} takes over from {other}", work.entity.id()));
         }
         if plan.is_empty() {
             return Ok(Applied::Unchanged);
         }
-        let mut remembered = Remembered::new(&work.entity.report(), known);
-        self.make(work, &plan, &mut remembered)?;
         self.call_programs(work, &plan, &mut remembered, output)?;
         // Whoever reads it now has to find what was wanted.
         let left = self.plan(work, &remembered.base)?;
@@ -133,8 +205,7 @@ impl<'a> Workshop<'a> {
     }
 
     /// Carries a plan out. A kill at any moment does no harm: what was begun is known as ours, and the rest is still to be done.
-    fn make(&self, work: &Work<'_>, plan: &Plan, remembered: &mut Remembered<Record>) -> Result<()> {
-        let target = work.definition.target();
+    fn make(&self, work: &Work<'_>, plan: &Plan, remembered: &mut Remembered<Record>, force: bool) -> Result<()> {
         let files = work.rendered.values().filter_map(|item| match item {
             Item::File { bytes, .. } => Some(bytes.as_slice()),
             Item::Directory | Item::Symlink(_) => None,
@@ -148,23 +219,32 @@ impl<'a> Workshop<'a> {
             plan.make.iter().map(|(path, _)| path.as_path()).filter(|path| !plan.changes.contains_key(*path)).collect();
         remembered.base.set_due(&due);
         remembered.base.forget_rendered(&unchanged);
+        let nothing = Found::new();
+        let found = if force { &nothing } else { &plan.found };
+        let change = |path: &PathBuf, state: &State| PathChange {
+            // What is cleared away is not there any more.
+            found: found.get(path).filter(|_| !plan.clear.contains(path)).cloned(),
+            ..PathChange::new(path, state.clone())
+        };
+        let wanted: Vec<PathChange> = plan.make.iter().map(|(path, state)| change(path, state)).collect();
         // Without a target there is nothing to stay inside of.
-        if let Some(first) = plan.make.first() {
-            self.tracker.make(remembered, std::slice::from_ref(first))?;
+        if let Some(first) = wanted.first() {
+            self.tracker.make(remembered, std::slice::from_ref(first)).map_err(of_change)?;
         }
-        let tracker = self.inside(target)?;
+        let tracker = self.inside(&work.target)?;
         if !plan.restore.is_empty() {
-            tracker.put_back(remembered, &plan.restore)?;
+            tracker.put_back(remembered, &plan.restore, found).map_err(of_change)?;
         }
         for path in &plan.found_anew {
             remembered.base.tracks_mut().forget(path);
         }
         if !plan.clear.is_empty() {
-            let gone: Vec<(PathBuf, State)> = plan.clear.iter().map(|path| (path.clone(), State::Absent)).collect();
-            tracker.make(remembered, &gone)?;
+            let gone =
+                |path: &PathBuf| PathChange { found: found.get(path).cloned(), ..PathChange::new(path, State::Absent) };
+            let gone: Vec<PathChange> = plan.clear.iter().map(gone).collect();
+            tracker.make(remembered, &gone).map_err(of_change)?;
         }
-        tracker.make(remembered, &plan.make)?;
-        Ok(())
+        tracker.make(remembered, &wanted).map_err(of_change)
     }
 
     /// Calls the programs of the files that have changed, and takes what they have made of them for ours.
@@ -175,7 +255,7 @@ impl<'a> Workshop<'a> {
         remembered: &mut Remembered<Record>,
         output: &mut Output<'_>,
     ) -> Result<()> {
-        let tracker = self.inside(work.definition.target())?;
+        let tracker = self.inside(&work.target)?;
         let due: Vec<&(PathBuf, State)> = plan.make.iter().filter(|(path, _)| remembered.base.is_due(path)).collect();
         if due.is_empty() {
             return Ok(());
@@ -198,51 +278,76 @@ impl<'a> Workshop<'a> {
 
     fn check_scrubbing(&self, entity: &Scaffold) -> Result<Verdict> {
         let Some(remembered) = self.recall(entity)? else { return Ok(Verdict::InDesiredState) };
-        let changes = self.changes_of_scrubbing(entity, &remembered.base, false)?;
-        Ok(Verdict::WouldChange(
-            changes.into_iter().map(|(change, path)| format!("{} {path}", change.doing())).collect(),
-        ))
+        let scrubbing = self.scrubbing(entity, &remembered.base, false)?;
+        if !scrubbing.waiting.is_empty() && scrubbing.found.is_empty() {
+            return Ok(Verdict::InDesiredState);
+        }
+        let words = |(change, path): &(Change, PathBuf)| format!("{} {}", change.doing(), self.shown(path));
+        Ok(Verdict::WouldChange(scrubbing.changes.iter().map(words).collect()))
     }
 
     /// What scrubbing changes, unless it has to be forced to.
-    fn changes_of_scrubbing(&self, entity: &Scaffold, record: &Record, force: bool) -> Result<Vec<(Change, String)>> {
-        let tracker = self.inside(&entity.target)?;
-        let (mut changes, mut refused) = (Vec::new(), Vec::new());
+    fn scrubbing(&self, entity: &Scaffold, record: &Record, force: bool) -> Result<Scrubbing> {
+        let tracker = self.inside(&self.tracker.canonical(&entity.target)?)?;
+        let mut scrubbing = Scrubbing { changes: Vec::new(), found: Found::new(), waiting: Vec::new() };
+        let mut refused = Vec::new();
         let mut gone = BTreeSet::new();
         // What is in a directory comes before it: it goes if all of that does.
         for (path, track) in record.tracks().iter().rev() {
-            let current = tracker.state(&path)?;
+            if tracker.is_overlaid(&path) {
+                scrubbing.waiting.push(path);
+                continue;
+            }
+            let current = tracker.state_of(record.tracks(), &path)?;
             // A directory of ours goes only if it is empty, so nothing of anybody's is lost.
             let leaves = matches!(current, State::Directory { .. }) && track.base == State::Absent;
             let decision = tracked::decide(Some(track), &current, &track.base);
-            if decision == Decision::NeedsForce(ForceTo::Overwrite) && !leaves && !record.is_due(&path) {
+            if decision == Decision::NeedsForce && !leaves && !record.is_due(&path) {
                 refused.push(format!("{} has been changed", self.shown(&path)));
             }
             let stays = leaves
                 && tracker.place(&path.join("x")).siblings()?.iter().any(|name| !gone.contains(&path.join(name)));
-            if current == track.base || stays {
+            let is_base = current == track.base;
+            scrubbing.found.insert(path.clone(), current);
+            if is_base || stays {
                 continue;
             }
             let change = if track.base == State::Absent { Change::Remove } else { Change::Restore };
-            changes.push((change, self.shown(&path)));
             if change == Change::Remove {
-                gone.insert(path);
+                gone.insert(path.clone());
             }
+            scrubbing.changes.push((change, path));
         }
-        changes.reverse();
+        scrubbing.changes.reverse();
         refused.reverse();
-        if refused.is_empty() || force { Ok(changes) } else { Err(Obstacle::NeedsForce(refused.join(", "))) }
+        if refused.is_empty() || force { Ok(scrubbing) } else { Err(Obstacle::NeedsForce(refused.join(", "))) }
     }
 
     /// Puts back what was there before.
-    fn scrub(&self, entity: &Scaffold, mode: Mode<'_>) -> Result<Applied> {
+    fn scrub(&self, entity: &Scaffold, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied> {
         let Some(mut remembered) = self.settled(entity)? else { return Ok(Applied::Unchanged) };
-        let changes = self.changes_of_scrubbing(entity, &remembered.base, mode.force)?;
-        self.inside(&entity.target)?.scrub(&mut remembered)?;
-        Ok(Applied::Changed(changes.into_iter().map(|(change, path)| format!("{} {path}", change.done())).collect()))
+        let scrubbing = self.scrubbing(entity, &remembered.base, mode.force)?;
+        if !scrubbing.waiting.is_empty() && scrubbing.found.is_empty() {
+            return Ok(Applied::Unchanged);
+        }
+        let nothing = Found::new();
+        let found = if mode.force { &nothing } else { &scrubbing.found };
+        let tracker = self.inside(&self.tracker.canonical(&entity.target)?)?;
+        tracker.scrub(&mut remembered, found).map_err(of_change)?;
+        for path in &scrubbing.waiting {
+            output.warning(format!("{} comes back when nothing is laid over it any more", self.shown(path)));
+        }
+        // Somebody may have put something into a directory on the way.
+        let is_done = |(change, path): &(Change, PathBuf)| *change != Change::Remove || !exists(&tracker, path);
+        let done = scrubbing.changes.iter().filter(|change| is_done(change));
+        Ok(Applied::Changed(done.map(|(change, path)| format!("{} {}", change.done(), self.shown(path))).collect()))
     }
 
     pub(crate) fn shown(&self, path: &Path) -> String {
         self.host.below_root(path).display().to_string()
     }
+}
+
+fn exists(tracker: &Tracker, path: &Path) -> bool {
+    tracker.place(path).exists().unwrap_or(true)
 }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 const BUFFER_SIZE: usize = 1 << 16;
 const TEMPORARY: &str = ".new";
+const FOLDER_MODE: u32 = 0o700;
 
 /// What a content is known by: its SHA-256, in hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -108,6 +109,29 @@ impl Contents {
         self.keep_from(&mut place.open()?, &place.shown())
     }
 
+    /// Keeps everything that is left to read of an open file.
+    pub(super) fn keep_file(&self, file: &mut File, shown: &Path) -> Result<Digest> {
+        self.keep_from(file, shown)
+    }
+
+    /// Whether a content is kept.
+    pub(super) fn has(&self, digest: &Digest) -> Result<bool> {
+        self.place(digest.as_str()).exists()
+    }
+
+    /// Makes the folder, which only we can look into: a digest tells whoever guesses a content that they are right.
+    fn create_folder(&self) -> Result<()> {
+        let folder = self.tree.place(&self.folder);
+        if folder.looks()?.is_none() {
+            folder.create_folder()?;
+            folder.create_directory(FOLDER_MODE)?;
+        }
+        if folder.looks()?.is_some_and(|looks| looks.mode != FOLDER_MODE) {
+            folder.change_mode(FOLDER_MODE)?;
+        }
+        Ok(())
+    }
+
     /// Keeps bytes.
     ///
     /// # Errors
@@ -136,8 +160,10 @@ impl Contents {
             .enumerate()
             .map(|(number, _)| self.place(&format!("{}{number}{TEMPORARY}", of_ours())))
             .collect();
+        if !new.is_empty() {
+            self.create_folder()?;
+        }
         let kept = temporary.iter().zip(&new).try_for_each(|(temporary, (_, bytes))| {
-            temporary.create_folder()?;
             temporary.create()?.write_all(bytes).map_err(at("write", &temporary.shown()))
         });
         let kept = kept.and_then(|()| durability.sync(&temporary, []));
@@ -152,7 +178,7 @@ impl Contents {
 
     fn keep_from(&self, from: &mut impl Read, shown: &Path) -> Result<Digest> {
         let temporary = self.place(&format!("{}{TEMPORARY}", of_ours()));
-        temporary.create_folder()?;
+        self.create_folder()?;
         let mut file = temporary.create()?;
         let kept = copy(from, &mut file).map_err(at("copy", shown));
         let kept = kept.and_then(|digest| {

@@ -1,7 +1,7 @@
 //! The directories that we made on the way to something, and that go when nothing is in them any more.
 
 use crate::error::{PathError, Result};
-use crate::place::{OnDisk, Place};
+use crate::place::{Kind, OnDisk, Place};
 use bstr::{BString, ByteSlice};
 use holo_protocol::Text;
 use std::collections::BTreeSet;
@@ -66,10 +66,19 @@ impl OwnDirectories {
     /// # Errors
     /// If one cannot be looked at, or the list cannot be written.
     pub fn remove_empty(&mut self, place: impl Fn(&Path) -> Place, among: Option<&BTreeSet<PathBuf>>) -> Result<()> {
+        let is_directory = |path: &Path| {
+            let looks = place(path).looks();
+            looks.is_ok_and(|looks| looks.is_none_or(|looks| looks.kind == Kind::Directory))
+        };
         let mut gone = Vec::new();
         for path in self.paths.iter().rev() {
             let own = path.to_path_lossy();
-            if among.is_none_or(|among| among.contains(&*own)) && place(&own).remove_directory()? {
+            // Where a symlink has taken the place of one above, it leads to what is not ours.
+            let is_ours = |own: &Path| {
+                let mut above = own.ancestors().filter(|above| self.paths.contains(&crate::path_bytes(above)));
+                above.all(is_directory)
+            };
+            if among.is_none_or(|among| among.contains(&*own)) && (!is_ours(&own) || place(&own).remove_directory()?) {
                 gone.push(path.clone());
             }
         }

@@ -84,6 +84,12 @@ pub enum Unmanaged {
     /// It is a device, a FIFO, or a socket, which are never opened.
     #[error("{0} is neither a file, a symlink nor a directory")]
     Special(String),
+    /// Somebody has changed it since it was looked at.
+    #[error("{0} was changed meanwhile")]
+    Meanwhile(String),
+    /// It would become something that nothing can be laid over, and something is.
+    #[error("{0} has resource files, and would not be a file any more")]
+    Overlaid(String),
     /// It cannot be looked at.
     #[error(transparent)]
     Path(#[from] PathError),
@@ -193,13 +199,27 @@ fn give_symlink(place: &Place, uid: u32, gid: u32) -> Result<()> {
     }
 }
 
+/// Sees to it that a file can be changed where it is.
+fn check_in_place(stat: &Stat, place: &Place) -> Result<()> {
+    let shown = place.shown();
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(PathError::new("chmod", shown, Errno::INVAL));
+    }
+    let folder = rustix::fs::fstat(place.open_directory()?).map_err(at("stat", &shown))?;
+    if stat.st_nlink > 1 && !directory::is_trusted(folder.st_uid) {
+        let words = "it has several names, in a directory of another user";
+        return Err(PathError::new("chmod", shown, io::Error::new(io::ErrorKind::PermissionDenied, words)));
+    }
+    Ok(())
+}
+
 impl Attributes {
     fn of(stat: &Stat) -> Attributes {
         Attributes { mode: stat.st_mode & MODE_BITS, uid: stat.st_uid, gid: stat.st_gid }
     }
 
     /// Gives owner and mode to an open file or directory; whoever is not root need not confirm the owner that it has.
-    fn give(self, file: &File, place: &Place) -> Result<()> {
+    pub(super) fn give(self, file: &File, place: &Place) -> Result<()> {
         let shown = place.shown();
         let stat = rustix::fs::fstat(file).map_err(at("stat", &shown))?;
         // The owner comes first: changing it takes the set-user-ID bit away.
@@ -208,6 +228,21 @@ impl Attributes {
             rustix::fs::fchown(file, uid, gid).map_err(at("chown", &shown))?;
         }
         rustix::fs::fchmod(file, Mode::from_raw_mode(self.mode)).map_err(at("chmod", &shown))
+    }
+
+    /// Takes from an open file what the mode to come does not allow either.
+    ///
+    /// # Errors
+    /// If it is no file, or one that has a second name by which somebody could have put a file of others here; or if the system refuses.
+    pub(super) fn narrow(self, file: &File, place: &Place) -> Result<()> {
+        let shown = place.shown();
+        let stat = rustix::fs::fstat(file).map_err(at("stat", &shown))?;
+        check_in_place(&stat, place)?;
+        let narrowed = stat.st_mode & self.mode & MODE_BITS;
+        if narrowed == stat.st_mode & MODE_BITS {
+            return Ok(());
+        }
+        rustix::fs::fchmod(file, Mode::from_raw_mode(narrowed)).map_err(at("chmod", &shown))
     }
 
     fn owners_to_change(self, stat: &Stat) -> (Option<Uid>, Option<Gid>) {
@@ -224,14 +259,7 @@ impl Attributes {
         let file = place.open()?;
         let shown = place.shown();
         let stat = rustix::fs::fstat(&file).map_err(at("stat", &shown))?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(PathError::new("chmod", shown, Errno::INVAL));
-        }
-        let folder = rustix::fs::fstat(place.open_directory()?).map_err(at("stat", &shown))?;
-        if stat.st_nlink > 1 && !directory::is_trusted(folder.st_uid) {
-            let words = "it has several names, in a directory of another user";
-            return Err(PathError::new("chmod", shown, io::Error::new(io::ErrorKind::PermissionDenied, words)));
-        }
+        check_in_place(&stat, place)?;
         self.give(&file, place)?;
         rustix::fs::fsync(&file).map_err(at("sync", &place.shown()))
     }

@@ -57,7 +57,7 @@ impl Lab {
 
     fn make(&self, wanted: &[(&str, State)]) {
         let mut remembered = self.remembered();
-        let wanted: Vec<(PathBuf, State)> = wanted.iter().map(|(path, state)| (path.into(), state.clone())).collect();
+        let wanted: Vec<PathChange> = wanted.iter().map(|(path, state)| PathChange::new(path, state.clone())).collect();
         self.tracker.make(&mut remembered, &wanted).unwrap();
     }
 
@@ -72,7 +72,7 @@ impl Lab {
     }
 
     fn restore(&self) {
-        self.tracker.scrub(&mut self.remembered()).unwrap();
+        self.tracker.scrub(&mut self.remembered(), &Found::new()).unwrap();
         self.tidy();
         let left = fs::read_dir(self.folder.path().join("state")).unwrap().count();
         assert_eq!(left, 0, "nothing is left in the state directory");
@@ -161,9 +161,9 @@ fn a_persons_work_is_overwritten_only_by_force() {
     let other = lab.file("other", 0o644);
     assert_eq!(lab.decide("/file", &other), Decision::Change);
     fs::write(lab.path("file"), "mine").unwrap();
-    assert_eq!(lab.decide("/file", &other), Decision::NeedsForce(ForceTo::Overwrite));
+    assert_eq!(lab.decide("/file", &other), Decision::NeedsForce);
     fs::remove_file(lab.path("file")).unwrap();
-    assert_eq!(lab.decide("/file", &wanted), Decision::NeedsForce(ForceTo::Restore));
+    assert_eq!(lab.decide("/file", &wanted), Decision::Change, "a missing file is nobody's work");
     assert_eq!(lab.decide("/file", &State::Absent), Decision::Nothing);
 }
 
@@ -175,7 +175,8 @@ fn what_a_killed_run_has_made_is_no_persons_work() {
     let two = lab.file("two", 0o644);
     let mut remembered = lab.remembered();
     let directories = lab.tracker.directories().unwrap();
-    lab.tracker.record_intents(&mut remembered, &[("/file".into(), two.clone())], &directories).unwrap();
+    let wanted = [PathChange::new("/file", two.clone())];
+    lab.tracker.record_intents(&mut remembered.base, &wanted, &directories).unwrap();
     lab.memory.keep(&remembered).unwrap();
     fs::write(lab.path("file"), "two").unwrap();
     assert_eq!(lab.decide("/file", &two), Decision::Nothing);
@@ -194,11 +195,11 @@ fn directories_stay_as_long_as_something_is_in_them() {
     let lab = Lab::new();
     lab.make(&[("/made", lab.directory(0o755)), ("/made/file", lab.file("x", 0o644))]);
     fs::write(lab.path("made/mine"), "a person's").unwrap();
-    lab.tracker.scrub(&mut lab.remembered()).unwrap();
+    lab.tracker.scrub(&mut lab.remembered(), &Found::new()).unwrap();
     lab.tidy();
     assert_eq!(lab.tree(), ["0755 made/", "0644 made/mine: a person's"]);
     let mut remembered: Remembered<Tracks> = Remembered::new(&EntityReport::new("thing:y"), Tracks::default());
-    let wanted = [(PathBuf::from("/made"), lab.file("file", 0o644))];
+    let wanted = [PathChange::new("/made", lab.file("file", 0o644))];
     assert!(lab.tracker.make(&mut remembered, &wanted).is_err());
     assert_eq!(lab.tree(), ["0755 made/", "0644 made/mine: a person's"]);
     // Whoever is the last to have had something in it takes it along.
@@ -268,9 +269,9 @@ fn a_tracker_inside_of_a_directory_does_not_leave_it() {
     let inside = lab.tracker.inside(Path::new("/in")).unwrap();
     assert_ne!(lab.tracker.state(Path::new("/in/link/file")).unwrap(), State::Absent);
     assert_eq!(inside.state(Path::new("/in/link/file")).unwrap(), State::Absent);
-    let wanted = [(PathBuf::from("/in/real/file"), lab.file("ours", 0o644))];
+    let wanted = [PathChange::new("/in/real/file", lab.file("ours", 0o644))];
     inside.make(&mut lab.remembered(), &wanted).unwrap();
-    let wanted = [(PathBuf::from("/in/link/file"), lab.file("ours", 0o644))];
+    let wanted = [PathChange::new("/in/link/file", lab.file("ours", 0o644))];
     assert!(inside.make(&mut lab.remembered(), &wanted).is_err());
     assert_eq!(fs::read_to_string(lab.path("in/real/file")).unwrap(), "ours");
     assert_eq!(fs::read_to_string(lab.path("out/file")).unwrap(), "theirs");
@@ -298,7 +299,8 @@ fn what_a_kill_in_the_middle_of_a_step_leaves_is_ours() {
     let (lab, path) = (Lab::new(), PathBuf::from("/x"));
     let with_intent = |made: &State, intent: &State| {
         let mut tracks = Tracks::default();
-        let track = Track { base: State::Absent, made: Some(made.clone()), intent: Some(intent.clone()) };
+        let new = Track::new(State::Absent);
+        let track = Track { made: Some(made.clone()), intent: Some(intent.clone()), ..new };
         tracks.0.insert("/x".into(), track);
         tracks
     };
@@ -314,9 +316,9 @@ fn what_a_kill_in_the_middle_of_a_step_leaves_is_ours() {
     let tracks = with_intent(&made, &intent);
     for (current, expected) in [
         (other(lab.file("x", 0o755), 4321), Decision::Change),
-        (other(lab.file("x", 0o700), 4321), Decision::NeedsForce(ForceTo::Overwrite)),
-        (other(lab.file("x", 0o755), 4322), Decision::NeedsForce(ForceTo::Overwrite)),
-        (other(lab.file("y", 0o755), 4321), Decision::NeedsForce(ForceTo::Overwrite)),
+        (other(lab.file("x", 0o700), 4321), Decision::NeedsForce),
+        (other(lab.file("x", 0o755), 4322), Decision::NeedsForce),
+        (other(lab.file("y", 0o755), 4321), Decision::NeedsForce),
     ] {
         assert_eq!(decide(tracks.get(&path), &current, &intent), expected, "{current:?}");
     }
@@ -343,7 +345,7 @@ fn a_path_can_be_forgotten_or_taken_for_ours() {
     remembered.base.set_made(path, current.clone());
     assert_eq!(decide(remembered.base.get(path), &current, &lab.file("new", 0o644)), Decision::Change);
     remembered.base.forget(path);
-    lab.tracker.make(&mut remembered, &[(path.to_owned(), State::Absent)]).unwrap();
+    lab.tracker.make(&mut remembered, &[PathChange::new(path, State::Absent)]).unwrap();
     assert_eq!(remembered.base.get(path).unwrap().base, current);
     lab.restore();
     assert_eq!(fs::read_to_string(lab.path("x")).unwrap(), "of a program");

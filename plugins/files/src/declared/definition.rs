@@ -34,6 +34,9 @@ pub(crate) struct FileDefinition {
     /// Whether nobody may see the content: there is no difference to be shown, and the file is 0600 unless a mode is given.
     #[serde(default)]
     pub(crate) sensitive: bool,
+    /// Writes to the file that is there instead of replacing it: for one that something is mounted on.
+    #[serde(default)]
+    pub(crate) in_place: bool,
     /// What the name of the copy ends with that is kept beside the file when its content is replaced.
     pub(crate) backup: Option<String>,
 }
@@ -94,6 +97,7 @@ impl Definition for FileDefinition {
         only("validate", self.validate.is_some(), Ensure::Present, "present")?;
         only("backup", self.backup.is_some(), Ensure::Present, "present")?;
         only("sensitive", self.sensitive, Ensure::Present, "present")?;
+        only("in_place", self.in_place, Ensure::Present, "present")?;
         only("target", self.target.is_some(), Ensure::Symlink, "symlink")?;
         only("force", self.force, Ensure::Absent, "absent")?;
         if self.ensure == Ensure::Absent {

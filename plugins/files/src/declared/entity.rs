@@ -11,6 +11,10 @@ use std::path::PathBuf;
 #[derive(Debug)]
 pub(crate) struct DeclaredFile {
     pub(crate) path: PathBuf,
+    /// The same without symlinks in its parents, as it was when the entities were listed.
+    pub(crate) canonical: PathBuf,
+    /// The files that declare it, as the user knows them.
+    pub(crate) sources: Vec<PathBuf>,
     /// What is declared; nothing of an orphan.
     pub(crate) definition: Option<FileDefinition>,
     /// The overlay that the path had before, and that still has to be taken away.
@@ -28,8 +32,14 @@ impl Entity for DeclaredFile {
         let mut report = EntityReport::new(self.id());
         report.inform("with", definition.summary());
         report.edges.provides.push(Asset::new("path", path.as_str()));
-        if let Some(parent) = self.path.parent() {
-            report.edges.needs.push(Asset::new("path", parent.display().to_string()));
+        report.edges.owns.push(Asset::new("path", self.canonical.display().to_string()));
+        let parents = [&self.path, &self.canonical].into_iter().filter_map(|path| path.parent());
+        report.edges.needs.extend(parents.map(|parent| Asset::new("path", parent.display().to_string())));
+        if self.canonical != self.path {
+            // Who spells a path in another way is about the same.
+            report.edges.provides.push(Asset::new("path", self.canonical.display().to_string()));
+        } else {
+            report.edges.needs.dedup();
         }
         for (kind, name) in [("user", &definition.owner), ("group", &definition.group)] {
             report.edges.needs.extend(name.iter().map(|name| Asset::new(kind, name.as_str())));
@@ -46,6 +56,7 @@ impl Entity for DeclaredFile {
         match Workshop::open(host).and_then(|workshop| workshop.check(self)) {
             Ok(verdict) => verdict,
             Err(Obstacle::NeedsForce(reason)) => Verdict::NeedsForce(ForceTo::Proceed(reason)),
+            Err(Obstacle::Meanwhile) => Verdict::NeedsForce(ForceTo::Overwrite),
             Err(Obstacle::Never(reason)) => {
                 output.error(format!("skipping target: {reason}"));
                 Verdict::Failed

@@ -18,6 +18,8 @@ const PROTECTED: [&str; 6] = ["/usr/bin", "/usr/lib", "/usr/sbin", "/usr/share",
 pub(super) enum Obstacle {
     /// It could be by force; the reason is a fragment.
     NeedsForce(String),
+    /// It could by force: somebody has changed it since it was looked at.
+    Meanwhile,
     /// It cannot, for this reason.
     Never(String),
 }
@@ -27,6 +29,7 @@ impl Obstacle {
     pub(super) fn tell(self, output: &mut Output<'_>) -> Applied {
         match self {
             Obstacle::NeedsForce(reason) => Applied::NeedsForce(ForceTo::Proceed(reason)),
+            Obstacle::Meanwhile => Applied::NeedsForce(ForceTo::Overwrite),
             Obstacle::Never(reason) => {
                 output.error(format!("skipping target: {reason}"));
                 Applied::FAILED
@@ -56,9 +59,10 @@ impl Wanted {
     }
 }
 
-/// Finds out what is wanted, and changes nothing.
+/// Finds out what is wanted at a path, and changes nothing.
 pub(super) fn of(
     definition: &FileDefinition,
+    path: &Path,
     current: &State,
     force: bool,
     host: &Host,
@@ -66,7 +70,7 @@ pub(super) fn of(
 ) -> Result<Wanted, Obstacle> {
     let shown = host.below_root(definition.path()).display().to_string();
     match (definition.ensure, current) {
-        (Ensure::Absent, State::Directory { .. }) => return everything_gone(definition, tracker),
+        (Ensure::Absent, State::Directory { .. }) => return everything_gone(definition, path, tracker),
         (Ensure::Directory, State::File { .. } | State::Symlink { .. }) if !force => {
             return Err(Obstacle::NeedsForce(format!("{shown} is a {} and would become a directory", current.kind())));
         }
@@ -76,6 +80,7 @@ pub(super) fn of(
         _ => {}
     }
     if definition.ensure != Ensure::Absent {
+        // Also a symlink that leads nowhere is no directory.
         tracker.place(definition.path()).check_way()?;
     }
     let attributes = || attributes(definition, current, host);
@@ -103,11 +108,12 @@ pub(super) fn of(
             State::File { content, attributes: attributes()? }
         }
     };
-    Ok(Wanted { states: vec![(definition.path().to_owned(), state)], bytes })
+    Ok(Wanted { states: vec![(path.to_owned(), state)], bytes })
 }
 
-/// A state that was made, with what is not declared as it is now: that may change without being anybody's work on ours.
-pub(super) fn as_far_as_declared(definition: &FileDefinition, made: &State, current: &State) -> State {
+/// A state that was made, with what is not declared as it is now: that may change without being anybody's work on ours. A content that is
+/// going to be lost is always somebody's.
+pub(super) fn as_far_as_declared(definition: &FileDefinition, made: &State, current: &State, desired: &State) -> State {
     let attributes = |made: Attributes, current: Attributes| Attributes {
         mode: if definition.mode.is_some() || definition.sensitive { made.mode } else { current.mode },
         uid: if definition.owner.is_some() { made.uid } else { current.uid },
@@ -115,8 +121,8 @@ pub(super) fn as_far_as_declared(definition: &FileDefinition, made: &State, curr
     };
     match (made, current) {
         (State::File { content: made_of, attributes: made }, State::File { content, attributes: current }) => {
-            let manages_content = definition.content.is_some() || definition.source.is_some();
-            let content = if manages_content { made_of } else { content }.clone();
+            let loses_content = desired.content() != Some(content);
+            let content = if loses_content { made_of } else { content }.clone();
             State::File { content, attributes: attributes(*made, *current) }
         }
         (State::Directory { attributes: made }, State::Directory { attributes: current }) => {
@@ -196,8 +202,7 @@ fn content(definition: &FileDefinition, host: &Host) -> Result<Option<Vec<u8>>, 
 }
 
 /// Nothing where a directory is, and nothing of what is in it.
-fn everything_gone(definition: &FileDefinition, tracker: &Tracker) -> Result<Wanted, Obstacle> {
-    let path = definition.path();
+fn everything_gone(definition: &FileDefinition, path: &Path, tracker: &Tracker) -> Result<Wanted, Obstacle> {
     let mut states = Vec::new();
     let shown = tracker.place(path).shown().display().to_string();
     let is_protected = path.parent() == Some(Path::new("/")) || PROTECTED.iter().any(|kept| path == Path::new(kept));

@@ -7,10 +7,12 @@ use crate::overlay::{GROUP_SIZE, GROUP_TIME};
 use holo_plugin::error::PathError;
 use holo_plugin::memory::{Memory, Remembered};
 use holo_plugin::process::{self, Program};
-use holo_plugin::tracked::{self, Decision, Digest, State, Tracker, Tracks};
-use holo_plugin::{Applied, Entity, FilePair, ForceTo, Host, Job, Mode, Output, Place, SetAnswers, Tree, Verdict};
+use holo_plugin::tracked::{self, Decision, Digest, Found, PathChange, State, Tracker, Tracks, Unmanaged};
+use holo_plugin::{
+    Applied, Entity, FilePair, ForceTo, Host, Job, Mode, Output, Place, SetAnswers, Tree, Verdict, claims,
+};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Where everything lies that we know of declared files: version 3 has the rest of the state directory.
@@ -36,10 +38,28 @@ struct Change {
     /// The place of the entity in its set.
     place: usize,
     remembered: Remembered<Tracks>,
-    wanted: Wanted,
+    /// What becomes of which path.
+    paths: Vec<PathChange>,
+    /// The bytes of the file, which are not kept yet.
+    bytes: Option<Vec<u8>>,
+    /// The entities that the path is taken over from.
+    takes_over: Vec<String>,
+    /// Whether what a person does meanwhile is overwritten.
+    force: bool,
     /// What is said when it is done.
     says: String,
 }
+
+/// What scrubbing has to do with the entity's paths.
+struct Scrubbing {
+    /// What is there now.
+    found: Found,
+    /// Whether something of a person's would be lost.
+    needs_force: bool,
+}
+
+/// How often a file is made by force that somebody changes each time.
+const ATTEMPTS: usize = 3;
 
 /// How far preparing has come.
 enum Prepared {
@@ -80,15 +100,21 @@ impl<'a> Workshop<'a> {
     fn apply(&self, set: &[Job<'_, DeclaredFile>], places: &[usize], answers: &mut dyn SetAnswers) {
         let (mut group, mut group_bytes) = (Vec::new(), 0);
         let mut group_ends = Instant::now() + GROUP_TIME;
-        for &place in places {
+        // Whoever has a path now takes over from whoever had it.
+        let (declared, orphans): (Vec<usize>, Vec<usize>) =
+            places.iter().partition(|place| set[**place].entity.definition.is_some());
+        for (index, &place) in declared.iter().chain(&orphans).enumerate() {
             let job = &set[place];
+            if index == declared.len() {
+                self.make_and_tell(std::mem::take(&mut group), answers);
+            }
             if job.entity.definition.as_ref().is_some_and(|definition| definition.validate.is_some()) {
                 // The program may look at what came before.
                 self.make_and_tell(std::mem::take(&mut group), answers);
             }
             match self.prepare(place, job, answers) {
                 Ok(Prepared::Change(change)) => {
-                    group_bytes += change.wanted.bytes.as_ref().map_or(0, Vec::len);
+                    group_bytes += change.bytes.as_ref().map_or(0, Vec::len);
                     group.push(*change);
                 }
                 Ok(Prepared::Ended(applied)) => answers.end(place, applied),
@@ -116,20 +142,58 @@ impl<'a> Workshop<'a> {
         Ok(self.memory.recall(&entity.id())?)
     }
 
+    /// The path that an entity is about, without symlinks in its parents, and what is known of it; where another entity had it before,
+    /// what that knew, and its ID.
+    fn known(&self, entity: &DeclaredFile, settle: bool) -> Result<Known, Obstacle> {
+        let path = self.tracker.canonical(&entity.path)?;
+        let mut remembered =
+            self.recall(entity)?.unwrap_or_else(|| Remembered::new(&entity.report(), Tracks::default()));
+        if settle {
+            self.tracker.settle(&mut remembered)?;
+        }
+        self.tracker.rename_to_canonical(&mut remembered.base);
+        let takes_over = self.tracker.adopt(&mut remembered, [path.clone()])?;
+        if !takes_over.is_empty() {
+            let other =
+                claims::all(self.host).into_iter().find(|claim| takes_over.contains(&claim.id) && claim.covers(&path));
+            if let Some(other) = other {
+                return Err(Obstacle::Never(format!(
+                    "{} is made by {} and by {}; one of both has to go",
+                    self.shown(&entity.path),
+                    claims::Claim::new(&entity.id(), &path, &entity.sources).shown(),
+                    other.shown()
+                )));
+            }
+        }
+        Ok(Known { path, remembered, takes_over })
+    }
+
     /// What has to be done, if anything.
     fn decide(
         &self,
-        entity: &DeclaredFile,
+        known: &mut Known,
         definition: &FileDefinition,
-        known: Option<&Remembered<Tracks>>,
         force: bool,
     ) -> Result<(Decision, Wanted, State), Obstacle> {
-        let current = self.tracker.state(&entity.path)?;
-        let wanted = wanted::of(definition, &current, force, self.host, &self.tracker)?;
+        let current = self.tracker.state(&known.path)?;
+        let wanted = wanted::of(definition, &known.path, &current, force, self.host, &self.tracker)?;
         let desired = wanted.desired();
-        let track = known.and_then(|known| known.base.get(&entity.path));
-        let track = track.map(|track| track.seen_as(|made| wanted::as_far_as_declared(definition, made, &current)));
-        Ok((tracked::decide(track.as_ref(), &current, &desired), wanted, current))
+        let track = known.remembered.base.get(&known.path);
+        let track =
+            track.map(|track| track.seen_as(|made| wanted::as_far_as_declared(definition, made, &current, &desired)));
+        let mut decision = tracked::decide(track.as_ref(), &current, &desired);
+        // What goes with a directory may be what another entity has made, and a person has changed.
+        let children = || wanted.states.iter().filter(|(path, _)| *path != known.path).map(|(path, _)| path);
+        let taken = self.tracker.adopt(&mut known.remembered, children().cloned())?;
+        for path in children() {
+            if let Some(track) = known.remembered.base.get(path)
+                && tracked::decide(Some(track), &self.tracker.state(path)?, &State::Absent) == Decision::NeedsForce
+            {
+                decision = Decision::NeedsForce;
+            }
+        }
+        known.takes_over.extend(taken);
+        Ok((decision, wanted, current))
     }
 
     /// Finds out what is to be done, and does what comes before it.
@@ -140,70 +204,132 @@ impl<'a> Workshop<'a> {
         answers: &mut dyn SetAnswers,
     ) -> Result<Prepared, Obstacle> {
         let (entity, mode) = (job.entity, job.mode);
-        let mut known = self.recall(entity)?;
-        let is_unsettled = known.as_ref().is_some_and(|known| known.base.are_unsettled());
+        let is_unsettled =
+            || self.recall(entity).is_ok_and(|known| known.is_some_and(|known| known.base.are_unsettled()));
         let mut has_begun = entity.overlay.is_some();
-        if !has_begun && (entity.definition.is_none() || is_unsettled) {
+        if !has_begun && (entity.definition.is_none() || is_unsettled()) {
             answers.begin(place);
             has_begun = true;
         }
-        let Some(definition) = &entity.definition else { return self.scrub(entity, known, mode).map(Prepared::Ended) };
-        if let Some(known) = &mut known {
-            self.tracker.settle(known)?;
-        }
-        let (decision, wanted, current) = self.decide(entity, definition, known.as_ref(), mode.force)?;
+        let Some(definition) = &entity.definition else {
+            return self.scrub(entity, mode, &mut answers.output(place)).map(Prepared::Ended);
+        };
+        let mut known = self.known(entity, true)?;
+        let (decision, wanted, current) = self.decide(&mut known, definition, mode.force)?;
+        let leftovers = self.leftovers(&known, mode.force)?;
         match decision {
-            Decision::Nothing => return Ok(Prepared::Ended(Applied::Unchanged)),
-            Decision::NeedsForce(to) if !mode.force => return Ok(Prepared::Ended(Applied::NeedsForce(to))),
-            Decision::Change | Decision::NeedsForce(_) => {}
+            Decision::Nothing if known.takes_over.is_empty() && leftovers.is_empty() => {
+                self.keep_secret(&mut known, definition)?;
+                return Ok(Prepared::Ended(Applied::Unchanged));
+            }
+            Decision::NeedsForce if !mode.force => return Ok(Prepared::Ended(Applied::NeedsForce(ForceTo::Overwrite))),
+            Decision::Nothing | Decision::Change | Decision::NeedsForce => {}
         }
         if !has_begun {
             answers.begin(place);
         }
         let desired = wanted.desired();
-        if let Some(bytes) = &wanted.bytes {
+        if let Some(bytes) = wanted.bytes.as_deref().filter(|_| decision != Decision::Nothing) {
             self.validate(entity, definition, bytes, &mut answers.output(place))?;
         }
         let replaces = current.content().is_some() && current.content() != desired.content();
         if let Some(suffix) = definition.backup.as_deref().filter(|_| replaces) {
-            self.back_up(&self.tracker.place(&entity.path), suffix)?;
+            self.back_up(&self.tracker.place(&known.path), suffix)?;
         }
-        let tracks = known.map(|known| known.base).unwrap_or_default();
-        let mut remembered = Remembered::new(&entity.report(), tracks);
+        let mut remembered = Remembered::new(&entity.report(), known.remembered.base);
+        if !leftovers.is_empty() {
+            let paths: Vec<PathBuf> = leftovers.keys().cloned().collect();
+            self.tracker.put_back(&mut remembered, &paths, &leftovers).map_err(obstacle)?;
+        }
+        let takes_over = known.takes_over;
+        if decision == Decision::Nothing {
+            let paths = vec![path_change(definition, &known.path, current.clone(), Some(current))];
+            let says = String::new();
+            let change = Change { place, remembered, paths, bytes: None, takes_over, force: mode.force, says };
+            return Ok(Prepared::Change(Box::new(change)));
+        }
+        let mut found = (!mode.force).then(|| current.clone());
         // A symlink or file cannot become a directory in one step.
         if matches!(desired, State::Directory { .. }) && matches!(current, State::File { .. } | State::Symlink { .. }) {
-            self.tracker.make(&mut remembered, &[(entity.path.clone(), State::Absent)])?;
+            let gone = path_change(definition, &known.path, State::Absent, found);
+            self.tracker.make(&mut remembered, &[gone]).map_err(obstacle)?;
+            found = Some(State::Absent);
         }
         let says = format!("{} {}", change(&current, &desired).1, self.shown(&entity.path));
-        Ok(Prepared::Change(Box::new(Change { place, remembered, wanted, says })))
+        let paths = wanted.states.into_iter().map(|(path, state)| {
+            let found = found.clone().filter(|_| path == known.path);
+            path_change(definition, &path, state, found)
+        });
+        let paths = paths.collect();
+        let change = Change { place, remembered, paths, bytes: wanted.bytes, takes_over, force: mode.force, says };
+        Ok(Prepared::Change(Box::new(change)))
+    }
+
+    /// What the entity once made at paths that it is not about any more, as a symlink on the way leads elsewhere.
+    fn leftovers(&self, known: &Known, force: bool) -> Result<Found, Obstacle> {
+        let mut leftovers = Found::new();
+        for (path, track) in known.remembered.base.iter().filter(|(path, _)| !path.starts_with(&known.path)) {
+            let current = self.tracker.state_of(&known.remembered.base, &path)?;
+            if tracked::decide(Some(track), &current, &track.base) == Decision::NeedsForce && !force {
+                let shown = self.shown(&path);
+                return Err(Obstacle::NeedsForce(format!("{shown} was made before, and has been changed")));
+            }
+            leftovers.insert(path, current);
+        }
+        Ok(leftovers)
+    }
+
+    /// Remembers that nobody may see what is in a file that is as it should be.
+    fn keep_secret(&self, known: &mut Known, definition: &FileDefinition) -> Result<(), Obstacle> {
+        let is_open = known.remembered.base.get(&known.path).is_some_and(|track| !track.sensitive);
+        if definition.sensitive && is_open {
+            known.remembered.base.set_sensitive(&known.path, true);
+            self.memory.keep(&known.remembered)?;
+        }
+        Ok(())
     }
 
     fn make_and_tell(&self, group: Vec<Change>, answers: &mut dyn SetAnswers) {
-        for (place, made) in self.make(group) {
-            let applied = made.unwrap_or_else(|obstacle| obstacle.tell(&mut answers.output(place)));
+        for (place, id, takes_over, made) in self.make(group) {
+            let mut output = answers.output(place);
+            if made.is_ok() {
+                for other in takes_over {
+                    output.warning(format!("{id} takes over from {other}"));
+                }
+            }
+            let applied = made.unwrap_or_else(|obstacle| obstacle.tell(&mut output));
             answers.end(place, applied);
         }
     }
 
     /// Makes changes together. If that fails, each is made by itself, so that only the one to blame fails.
-    fn make(&self, mut group: Vec<Change>) -> Vec<(usize, Result<Applied, Obstacle>)> {
+    fn make(&self, mut group: Vec<Change>) -> Vec<Made> {
         if group.is_empty() {
             return Vec::new();
         }
-        match (self.make_together(&mut group), &group[..]) {
-            (Err(obstacle), [change]) => vec![(change.place, Err(obstacle))],
-            (Err(_), _) => group.into_iter().flat_map(|change| self.make(vec![change])).collect(),
-            (Ok(()), _) => {
-                group.into_iter().map(|change| (change.place, Ok(Applied::Changed(vec![change.says])))).collect()
+        let mut made = self.make_together(&mut group);
+        if let [change] = &mut group[..] {
+            for _ in 1..ATTEMPTS {
+                if !change.force || !matches!(made, Err(Unmanaged::Meanwhile(_))) {
+                    break;
+                }
+                made = self.make_together(std::slice::from_mut(change));
             }
+        }
+        let is_alone = group.len() == 1;
+        match made {
+            Err(error) if is_alone => {
+                let obstacle = obstacle(error);
+                group.into_iter().map(|change| change.ended(Err(obstacle.clone()))).collect()
+            }
+            Err(_) => group.into_iter().flat_map(|change| self.make(vec![change])).collect(),
+            Ok(()) => group.into_iter().map(|change| change.ended(Ok(()))).collect(),
         }
     }
 
-    fn make_together(&self, changes: &mut [Change]) -> Result<(), Obstacle> {
-        self.tracker.keep_many(changes.iter().filter_map(|change| change.wanted.bytes.as_deref()))?;
-        Ok(self
-            .tracker
-            .make_all(changes.iter_mut().map(|change| (&mut change.remembered, &change.wanted.states[..])))?)
+    fn make_together(&self, changes: &mut [Change]) -> Result<(), Unmanaged> {
+        self.tracker.keep_many(changes.iter().filter_map(|change| change.bytes.as_deref()))?;
+        self.tracker.make_all(changes.iter_mut().map(|change| (&mut change.remembered, &change.paths[..])))
     }
 
     /// Lets the declared program look at what the file is going to be.
@@ -252,62 +378,134 @@ impl<'a> Workshop<'a> {
 
     pub(super) fn check(&self, entity: &DeclaredFile) -> Result<Verdict, Obstacle> {
         let shown = self.shown(&entity.path);
-        let Some(definition) = &entity.definition else {
-            let base = self.recall(entity)?.and_then(|known| Some(known.base.get(&entity.path)?.base.clone()));
-            let back = back(&base.unwrap_or(State::Absent), &self.tracker.state(&entity.path)?);
-            let what = if back == FORGET { entity.id() } else { shown };
-            return Ok(Verdict::WouldChange(vec![format!("would {} {what}", back.0)]));
-        };
+        let Some(definition) = &entity.definition else { return self.check_scrubbing(entity) };
         if entity.overlay.is_some() {
             return Ok(Verdict::WouldChange(vec![format!("would write {shown}")]));
         }
-        let known = self.recall(entity)?;
-        let (decision, wanted, current) = self.decide(entity, definition, known.as_ref(), false)?;
+        let mut known = self.known(entity, false)?;
+        let (decision, wanted, current) = self.decide(&mut known, definition, false)?;
+        let leftovers = self.leftovers(&known, false)?;
+        let restored = leftovers.keys().map(|path| format!("would restore {}", self.shown(path)));
         let desired = wanted.desired();
         Ok(match decision {
-            Decision::Nothing => Verdict::InDesiredState,
-            Decision::NeedsForce(to) => Verdict::NeedsForce(to),
-            Decision::Change => Verdict::WouldChange(vec![format!("would {} {shown}", change(&current, &desired).0)]),
+            Decision::Nothing if leftovers.is_empty() => Verdict::InDesiredState,
+            Decision::Nothing => Verdict::WouldChange(restored.collect()),
+            Decision::NeedsForce => Verdict::NeedsForce(ForceTo::Overwrite),
+            Decision::Change => {
+                let change = format!("would {} {shown}", change(&current, &desired).0);
+                Verdict::WouldChange(restored.chain([change]).collect())
+            }
         })
+    }
+
+    fn check_scrubbing(&self, entity: &DeclaredFile) -> Result<Verdict, Obstacle> {
+        let Some(known) = self.recall(entity)? else { return Ok(Verdict::InDesiredState) };
+        let scrubbing = self.scrubbing(&known.base)?;
+        if scrubbing.needs_force {
+            return Ok(Verdict::NeedsForce(ForceTo::Overwrite));
+        }
+        let path = own_path(&known.base, &entity.path);
+        let base = known.base.get(&path).map_or(State::Absent, |track| track.base.clone());
+        if self.tracker.is_overlaid(&path) {
+            return Ok(Verdict::InDesiredState);
+        }
+        let back = back(&base, scrubbing.found.get(&path).unwrap_or(&State::Absent));
+        let what = if back == FORGET { entity.id() } else { self.shown(&entity.path) };
+        Ok(Verdict::WouldChange(vec![format!("would {} {what}", back.0)]))
     }
 
     /// What was made and what is there, where that can be shown by files.
     pub(super) fn difference(&self, entity: &DeclaredFile) -> Option<FilePair> {
         let remembered = self.recall(entity).ok()??;
-        let made = remembered.base.get(&entity.path)?.made.as_ref()?;
+        let path = own_path(&remembered.base, &entity.path);
+        let track = remembered.base.get(&path)?;
+        let made = track.made.as_ref()?;
         // There is nothing to read in a directory.
-        if matches!(made, State::Directory { .. }) {
+        if track.sensitive || matches!(made, State::Directory { .. }) {
             return None;
         }
-        self.tracker.difference(self.host, &entity.path, Some(made)).ok()
+        self.tracker.difference(self.host, &path, Some(made)).ok()
+    }
+
+    fn scrubbing(&self, tracks: &Tracks) -> Result<Scrubbing, Obstacle> {
+        let mut scrubbing = Scrubbing { found: Found::new(), needs_force: false };
+        for (path, track) in tracks.iter().filter(|(path, _)| !self.tracker.is_overlaid(path)) {
+            let current = self.tracker.state_of(tracks, &path)?;
+            scrubbing.needs_force |= tracked::decide(Some(track), &current, &track.base) == Decision::NeedsForce;
+            scrubbing.found.insert(path, current);
+        }
+        Ok(scrubbing)
     }
 
     /// Puts an orphan back as it was found.
-    fn scrub(
-        &self,
-        entity: &DeclaredFile,
-        known: Option<Remembered<Tracks>>,
-        mode: Mode<'_>,
-    ) -> Result<Applied, Obstacle> {
-        let Some(mut remembered) = known else { return Ok(Applied::Unchanged) };
+    fn scrub(&self, entity: &DeclaredFile, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied, Obstacle> {
+        let Some(mut remembered) = self.recall(entity)? else { return Ok(Applied::Unchanged) };
         self.tracker.settle(&mut remembered)?;
-        for (path, track) in remembered.base.iter() {
-            let current = self.tracker.state(&path)?;
-            let is_ours =
-                tracked::decide(Some(track), &current, &track.base) != Decision::NeedsForce(ForceTo::Overwrite);
-            if !is_ours && !mode.force {
-                return Ok(Applied::NeedsForce(ForceTo::Overwrite));
-            }
+        let Scrubbing { found, needs_force } = self.scrubbing(&remembered.base)?;
+        if needs_force && !mode.force {
+            return Ok(Applied::NeedsForce(ForceTo::Overwrite));
         }
-        let base = remembered.base.get(&entity.path).map_or(State::Absent, |track| track.base.clone());
-        let back = back(&base, &self.tracker.state(&entity.path)?);
-        self.tracker.scrub(&mut remembered)?;
-        let what = if back == FORGET { entity.id() } else { self.shown(&entity.path) };
+        let path = own_path(&remembered.base, &entity.path);
+        let base = remembered.base.get(&path).map_or(State::Absent, |track| track.base.clone());
+        let before = found.get(&path).cloned().unwrap_or(State::Absent);
+        let found = if mode.force { Found::new() } else { found };
+        self.tracker.scrub(&mut remembered, &found).map_err(obstacle)?;
+        let shown = self.shown(&entity.path);
+        let waits = !remembered.base.is_empty();
+        if waits && found.is_empty() {
+            return Ok(Applied::Unchanged);
+        }
+        if waits {
+            output.warning(format!("{shown} comes back when nothing is laid over it any more"));
+        }
+        if base == State::Absent && before != State::Absent && self.tracker.state(&path)? != State::Absent {
+            return Ok(Applied::Changed(vec![format!("left {shown}, as there is something in it")]));
+        }
+        let back = back(&base, &before);
+        let what = if back == FORGET { entity.id() } else { shown };
         Ok(Applied::Changed(vec![format!("{} {what}", back.1)]))
     }
 
     fn shown(&self, path: &Path) -> String {
         self.host.below_root(path).display().to_string()
+    }
+}
+
+/// What is known of the path of an entity.
+struct Known {
+    path: PathBuf,
+    remembered: Remembered<Tracks>,
+    /// The entities that had it before.
+    takes_over: Vec<String>,
+}
+
+/// How a change has ended: its place, the entity, whom it takes over from, and the end.
+type Made = (usize, String, Vec<String>, Result<Applied, Obstacle>);
+
+impl Change {
+    fn ended(self, made: Result<(), Obstacle>) -> Made {
+        let says = self.says;
+        let applied = || if says.is_empty() { Applied::Unchanged } else { Applied::Changed(vec![says]) };
+        (self.place, self.remembered.id, self.takes_over, made.map(|()| applied()))
+    }
+}
+
+fn path_change(definition: &FileDefinition, path: &Path, desired: State, found: Option<State>) -> PathChange {
+    let new = PathChange::new(path, desired);
+    let attributes_only = definition.content.is_none() && definition.source.is_none();
+    PathChange { found, in_place: definition.in_place, attributes_only, sensitive: definition.sensitive, ..new }
+}
+
+/// The path of an orphan as it is in its record: the one that is not below another.
+fn own_path(tracks: &Tracks, path: &Path) -> PathBuf {
+    let first = || tracks.iter().map(|(path, _)| path).next();
+    if tracks.get(path).is_some() { path.to_owned() } else { first().unwrap_or_else(|| path.to_owned()) }
+}
+
+fn obstacle(error: Unmanaged) -> Obstacle {
+    match error {
+        Unmanaged::Meanwhile(_) => Obstacle::Meanwhile,
+        error => Obstacle::Never(error.to_string()),
     }
 }
 

@@ -1,0 +1,96 @@
+//! What the entities of a run claim: for plugins that have to know, during apply, what those of others are about.
+//!
+//! A plugin writes its claims when it has found its entities, into its cache directory; by the time that anything is applied, all have.
+
+use crate::error::Result;
+use crate::place::{OnDisk, Tree};
+use crate::{Host, path_bytes};
+use bstr::ByteSlice;
+use holo_protocol::Text;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+const CLAIMS: &str = "claims.json";
+const HOLDERS: &str = "holders.json";
+
+/// What a living entity is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// The entity.
+    pub id: String,
+    /// Its path, without symlinks in the parents.
+    path: Text,
+    /// Whether it may make anything below that.
+    pub is_tree: bool,
+    /// Whether others may make something below that.
+    pub is_directory: bool,
+    /// The files that define it, as the user knows them.
+    sources: Vec<Text>,
+}
+
+impl Claim {
+    /// What an entity claims.
+    #[must_use]
+    pub fn new(id: &str, path: &Path, sources: &[PathBuf]) -> Claim {
+        let sources = sources.iter().map(|source| Text(path_bytes(source))).collect();
+        Claim { id: id.to_owned(), path: Text(path_bytes(path)), is_tree: false, is_directory: false, sources }
+    }
+
+    /// The path.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.path.0.to_path_lossy().into_owned()
+    }
+
+    /// Whether a path is this one, or may be made by the entity.
+    #[must_use]
+    pub fn covers(&self, path: &Path) -> bool {
+        let own = self.path();
+        own == path || (self.is_tree && path.starts_with(own))
+    }
+
+    /// The entity with the files that define it: `file:/etc/x (/usr/share/holo/files/a.toml)`.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let sources: Vec<String> = self.sources.iter().map(|source| source.0.to_string()).collect();
+        if sources.is_empty() { self.id.clone() } else { format!("{} ({})", self.id, sources.join(", ")) }
+    }
+}
+
+/// Says what the entities of this plugin claim, and which of those that are remembered hold something that is not theirs any more.
+///
+/// # Errors
+/// If that cannot be written.
+pub fn publish(host: &Host, claims: &[Claim], holders: &[String]) -> Result<()> {
+    let cache = Tree::open(host.cache_dir())?;
+    let write = |name: &str, text: serde_json::Result<Vec<u8>>| {
+        let place = cache.place(Path::new(name));
+        match text {
+            Ok(text) => place.replace(&text, 0o600, OnDisk::Nothing),
+            Err(_) => place.remove(),
+        }
+    };
+    write(CLAIMS, serde_json::to_vec(claims))?;
+    write(HOLDERS, serde_json::to_vec(holders))
+}
+
+/// The claims of all plugins that have made theirs known.
+#[must_use]
+pub fn all(host: &Host) -> Vec<Claim> {
+    let Some(folder) = host.cache_dir().parent() else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut folders: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    folders.sort();
+    folders.iter().filter_map(|folder| read::<Vec<Claim>>(&folder.join(CLAIMS))).flatten().collect()
+}
+
+/// The remembered entities of a plugin that something can be taken over from; none if it has not said so.
+pub(crate) fn holders(host: &Host, plugin: &str) -> Option<Vec<String>> {
+    read(&host.cache_dir().parent()?.join(plugin).join(HOLDERS))
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+}

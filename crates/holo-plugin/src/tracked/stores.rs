@@ -1,0 +1,195 @@
+//! Where plugins of ours keep what they know of paths: each in its state directory, beside that of the others.
+
+use super::contents::Contents;
+use super::directories::OwnDirectories;
+use super::{CONTENTS, DIRECTORIES, Tracks, UNTIDY};
+use crate::error::{PathError, Result};
+use crate::memory::{Memory, Remembered};
+use crate::place::{Place, Tree};
+use crate::{Durability, Host};
+use rustix::io::Errno;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+/// The plugin that lays files over others, and has bases where version 3 has them.
+const OVERLAYS: &str = "files";
+const OVERLAY_BASES: &str = "base";
+/// The folder in its state directory in which it keeps what it knows of declared files.
+const DECLARED: &str = ".declared";
+/// Is there while something is taken over from another entity, or might be.
+const TAKEOVERS: &str = "takeovers";
+/// How long another plugin may take to be done with its state directory.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The state directory of the plugin that has overlays, if it is beside ours.
+pub(super) fn overlays(host: &Host) -> Option<Arc<Tree>> {
+    let state = host.state_dir().parent()?.join(OVERLAYS);
+    // Where there are no bases, nothing need be looked for.
+    if state.join(OVERLAY_BASES).is_dir() { Tree::open(&state).ok() } else { None }
+}
+
+/// Where the base of an overlay is, below the state directory of that plugin.
+pub(super) fn overlay_base(path: &Path) -> PathBuf {
+    Path::new(OVERLAY_BASES).join(crate::place::without_root(path))
+}
+
+/// What a plugin knows of paths.
+#[derive(Clone, Debug)]
+pub(super) struct Store {
+    /// The plugin, as its state directory is called.
+    pub(super) plugin: String,
+    pub(super) memory: Memory,
+    /// The state directories of all plugins.
+    all: PathBuf,
+}
+
+impl Store {
+    pub(super) fn own(host: &Host, memory: &Memory) -> Store {
+        let state = host.state_dir();
+        let plugin = state.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Store { plugin, memory: memory.clone(), all: state.parent().unwrap_or(Path::new("")).to_owned() }
+    }
+
+    /// The stores of the other plugins, as far as there are any.
+    pub(super) fn others(&self) -> Vec<Store> {
+        let Ok(entries) = std::fs::read_dir(&self.all) else { return Vec::new() };
+        let mut names: Vec<String> =
+            entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
+        names.retain(|name| *name != self.plugin && !name.starts_with('.'));
+        names.iter().filter_map(|name| self.store(name)).collect()
+    }
+
+    /// The store of a plugin, if there is one.
+    pub(super) fn store(&self, plugin: &str) -> Option<Store> {
+        if plugin == self.plugin {
+            return Some(self.clone());
+        }
+        let is_name = !plugin.is_empty() && !plugin.contains('/') && plugin != "..";
+        let folder = Path::new(if plugin == OVERLAYS { DECLARED } else { "" });
+        let state = self.all.join(plugin);
+        if !is_name || !state.join(folder).is_dir() {
+            return None;
+        }
+        let memory = Memory::at(&Tree::open(&state).ok()?, folder);
+        Some(Store { plugin: plugin.to_owned(), memory, all: self.all.clone() })
+    }
+
+    /// A place in the folder of the store.
+    pub(super) fn place(&self, name: &str) -> Place {
+        self.memory.tree().place(&self.memory.folder().join(name))
+    }
+
+    pub(super) fn contents(&self) -> Contents {
+        Contents::new(self.memory.tree(), self.memory.folder().join(CONTENTS))
+    }
+
+    pub(super) fn directories(&self) -> Result<OwnDirectories> {
+        OwnDirectories::read(self.place(DIRECTORIES))
+    }
+
+    /// Makes an empty file that says something by being there.
+    pub(super) fn mark(&self, name: &str) -> Result<()> {
+        let mark = self.place(name);
+        if !mark.exists()? {
+            mark.create_folder()?;
+            mark.create()?;
+        }
+        Ok(())
+    }
+
+    /// Says that an entity takes over from another one: when this returns, that is on disk.
+    pub(super) fn begin_takeover(&self) -> Result<()> {
+        let mark = self.place(TAKEOVERS);
+        self.mark(TAKEOVERS)?;
+        Durability::Each.sync([], [&mark])
+    }
+
+    /// Whether an entity of this plugin may be about to take over from another one.
+    pub(super) fn has_takeovers(&self) -> Result<bool> {
+        self.place(TAKEOVERS).exists()
+    }
+
+    pub(super) fn end_takeovers(&self, are_pending: bool) -> Result<()> {
+        if are_pending { Ok(()) } else { self.place(TAKEOVERS).remove() }
+    }
+
+    /// Those of the records of these entities in which there are tracks.
+    pub(super) fn records_of(&self, ids: &[String]) -> Vec<(String, Tracks)> {
+        let recall = |id: &String| self.memory.recall::<Value>(id).ok()?;
+        ids.iter().filter_map(recall).filter_map(|known| Some((known.id.clone(), tracks_of(&known.base)?))).collect()
+    }
+
+    /// All records in which there are tracks. What cannot be read, or is something else, is none.
+    pub(super) fn records(&self) -> Vec<(String, Tracks)> {
+        let tracks = |remembered: &Remembered<Value>| Some((remembered.id.clone(), tracks_of(&remembered.base)?));
+        self.memory.all_readable().iter().filter_map(tracks).collect()
+    }
+
+    /// Takes a path out of a record; who has it now has it on disk.
+    pub(super) fn release(&self, id: &str, path: &Path) -> Result<()> {
+        let Some(mut remembered) = self.memory.recall::<Value>(id)? else { return Ok(()) };
+        let Some(mut tracks) = tracks_of(&remembered.base) else { return Ok(()) };
+        if tracks.get(path).is_none() {
+            return Ok(());
+        }
+        tracks.forget(path);
+        if tracks.is_empty() {
+            self.memory.forget(id)?;
+        } else {
+            set_tracks(&mut remembered.base, &tracks);
+            self.memory.keep(&remembered)?;
+        }
+        Ok(())
+    }
+
+    /// Removes what nothing needs any more, for a plugin that may not be called again.
+    pub(super) fn tidy(&self) -> Result<()> {
+        let records = self.records();
+        if records.is_empty() {
+            self.contents().keep_only(&BTreeSet::new())?;
+            let untidy = self.place(UNTIDY);
+            untidy.remove()?;
+            untidy.remove_empty_folders(Path::new(""));
+            return Ok(());
+        }
+        self.mark(UNTIDY)
+    }
+
+    /// Waits until the plugin is done with its state directory, and keeps it out. Two that wait for each other give up.
+    pub(super) fn hold(&self) -> Result<OwnedFd> {
+        let mut waited = Duration::ZERO;
+        loop {
+            if let Some(held) = self.memory.tree().try_hold()? {
+                return Ok(held);
+            }
+            if waited >= PATIENCE {
+                let shown = self.memory.tree().place(Path::new("")).shown();
+                return Err(PathError::new("lock", shown, Errno::AGAIN));
+            }
+            thread::sleep(PAUSE);
+            waited += PAUSE;
+        }
+    }
+}
+
+/// The tracks are all of a record, or a part of it that is called so.
+fn tracks_of(base: &Value) -> Option<Tracks> {
+    let entries = if base.is_array() { base } else { base.get("tracks")? };
+    serde_json::from_value(entries.clone()).ok()
+}
+
+fn set_tracks(base: &mut Value, tracks: &Tracks) {
+    let Ok(entries) = serde_json::to_value(tracks) else { return };
+    if base.is_array() {
+        *base = entries;
+    } else if let Some(old) = base.get_mut("tracks") {
+        *old = entries;
+    }
+}
