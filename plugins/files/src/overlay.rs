@@ -22,6 +22,7 @@ use commits::Commits;
 pub(crate) use entity::{FileEntity, PREFIX};
 
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Verdict, alone};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use workshop::Workshop;
 
@@ -46,6 +47,7 @@ fn work_on(set: &[Job<'_, FileEntity>], mut workshop: Workshop<'_>, answers: &mu
     let mut group = Vec::new();
     let mut group_ends = Instant::now() + GROUP_TIME;
     let mut places = 0..;
+    let mut own_bases = Vec::new();
     // A program that is run may change anything, so what comes after it is looked at then.
     let parts = set.split_inclusive(|job| job.entity.runs_programs()).flat_map(|part| part.chunks(LOOKED_AT_TOGETHER));
     for part in parts {
@@ -56,7 +58,8 @@ fn work_on(set: &[Job<'_, FileEntity>], mut workshop: Workshop<'_>, answers: &mu
             } else {
                 if job.entity.runs_programs() {
                     // It finds what was to be changed before, and no change is on its way meanwhile, which it could take long for.
-                    tell(commits.end(std::mem::take(&mut group), &workshop), answers);
+                    tell(commits.end(std::mem::take(&mut group), &workshop), &mut own_bases, answers);
+                    workshop.separate_bases(&mut own_bases);
                 }
                 answers.begin(place);
                 let change = workshop.prepare(place, job, &mut answers.output(place));
@@ -67,18 +70,21 @@ fn work_on(set: &[Job<'_, FileEntity>], mut workshop: Workshop<'_>, answers: &mu
                 }
             }
             if group.len() == GROUP_SIZE || (!group.is_empty() && Instant::now() > group_ends) {
-                tell(commits.begin(std::mem::take(&mut group), &workshop), answers);
+                tell(commits.begin(std::mem::take(&mut group), &workshop), &mut own_bases, answers);
                 group_ends = Instant::now() + GROUP_TIME;
             }
-            tell(commits.look(), answers);
+            tell(commits.look(), &mut own_bases, answers);
         }
     }
-    tell(commits.end(group, &workshop), answers);
+    tell(commits.end(group, &workshop), &mut own_bases, answers);
+    workshop.separate_bases(&mut own_bases);
     workshop.close();
 }
 
-fn tell(ended: Vec<Ended>, answers: &mut dyn SetAnswers) {
-    for Ended { place, applied, failure } in ended {
+/// Says how changes have ended, and collects the targets whose own files are their bases now.
+fn tell(ended: Vec<Ended>, own_bases: &mut Vec<PathBuf>, answers: &mut dyn SetAnswers) {
+    for Ended { place, applied, failure, shares_base } in ended {
+        own_bases.extend(shares_base);
         if let Some(failure) = failure {
             answers.output(place).error(format!("skipping target: {failure}"));
         }

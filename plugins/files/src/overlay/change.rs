@@ -2,12 +2,12 @@
 //!
 //! 1. *Prepared*: new images lie in the staging folder, and the target's new content beside it. Nothing has been touched yet.
 //! 2. *Base kept*: the new base is in its place. From here on the stock file may be overwritten.
-//! 3. *Target replaced*, unless somebody has changed it since it was looked at: then that needs force. A base that is the target's own file
-//!    is replaced by a copy if some process could still write to it.
+//! 3. *Target replaced*, unless somebody has changed it since it was looked at: then that needs force.
 //! 4. *Recorded*: the provisioned image is what the target is, and what is not needed any more is gone.
 //!
 //! Each step is on disk before the next one is begun. The image that the target is going to be, the *intent*, is staged in step 1 and goes
 //! in step 4: in between, who finds the target equal to the intent knows that it is our own unfinished work and not a person's.
+//! In the end, a base that was the target's own file is replaced by a copy if some process could still write to it.
 //! Many changes take each step together, so that the disk is waited for once for all of them.
 
 use crate::overlay::layout::{BASE, Layout, PROVISIONED};
@@ -267,7 +267,7 @@ impl Change {
 }
 
 /// Replaces a base by a copy of it.
-pub(crate) fn copy_base(path: &Path, layout: &Layout) -> Result<()> {
+fn copy_base(path: &Path, layout: &Layout) -> Result<()> {
     let (base, staged) = (layout.base(path), layout.staged_base(path));
     let Ok(Some(image)) = Image::load(&base) else { return Ok(()) };
     layout.create_staging_folder()?;
@@ -277,17 +277,13 @@ pub(crate) fn copy_base(path: &Path, layout: &Layout) -> Result<()> {
     Durability::Each.sync([], [&base])
 }
 
-/// Makes copies of bases that were targets until now, where some process may have the target open for writing.
-fn separate_open_bases(changes: &mut [Change], layout: &Layout) {
-    let is_shared = |change: &&mut Change| change.shares_base && change.failure.is_none();
-    let mut sharing: Vec<&mut Change> = changes.iter_mut().filter(is_shared).collect();
-    let bases: Vec<Place> = sharing.iter().map(|change| layout.base(&change.path)).collect();
+/// Replaces bases that were targets until now by copies of them, where some process may have the target open for writing; whether that is
+/// done with all of them.
+pub(crate) fn separate_open_bases(paths: &[PathBuf], layout: &Layout) -> bool {
+    let bases: Vec<Place> = paths.iter().map(|path| layout.base(path)).collect();
     let are_open = are_open_for_writing(&bases).unwrap_or_else(|_| vec![true; bases.len()]);
-    for (change, _) in sharing.iter_mut().zip(are_open).filter(|(_, is_open)| *is_open) {
-        if let Err(error) = change.separate_base(layout) {
-            change.failure = Some(error.to_string());
-        }
-    }
+    let open = paths.iter().zip(are_open).filter(|(_, is_open)| *is_open);
+    open.fold(true, |all, (path, _)| copy_base(path, layout).is_ok() && all)
 }
 
 /// How a change has ended.
@@ -298,6 +294,8 @@ pub(crate) struct Ended {
     pub(crate) applied: Applied,
     /// What went wrong.
     pub(crate) failure: Option<String>,
+    /// The target whose own file is its base now.
+    pub(crate) shares_base: Option<PathBuf>,
 }
 
 /// Does what is to be done, step by step for all changes together; each change comes out with how it ended.
@@ -313,7 +311,6 @@ pub(crate) fn commit(mut changes: Vec<Change>, layout: &Layout) -> Vec<Ended> {
         let synced = durability.sync([], &changed);
         fail_all(&mut changes, synced);
     }
-    separate_open_bases(&mut changes, layout);
     attempt(&mut changes, |change| change.record(layout).map(|()| Vec::new()));
     changes.into_iter().map(|change| conclude(change, layout)).collect()
 }
@@ -341,8 +338,9 @@ fn fail_all(changes: &mut [Change], synced: Result<()>) {
 
 fn conclude(mut change: Change, layout: &Layout) -> Ended {
     let (place, failure) = (change.place, change.failure.take());
+    let shares_base = (change.shares_base && change.keeps_base).then(|| change.path.clone());
     if failure.is_none() {
-        return Ended { place, applied: change.into_outcome(), failure };
+        return Ended { place, applied: change.into_outcome(), failure, shares_base };
     }
     let _ = layout.staged_base(&change.path).remove();
     // If the target has been replaced, the intent has to stay: the next apply sees by it what is to be recorded yet.
@@ -350,7 +348,7 @@ fn conclude(mut change: Change, layout: &Layout) -> Ended {
         change.remove_temporaries(layout);
     }
     change.scratch.iter().for_each(|place| drop(place.remove()));
-    Ended { place, applied: FAILED, failure }
+    Ended { place, applied: FAILED, failure, shares_base }
 }
 
 /// Something went wrong with an entity. Version 3 of this plugin says so in words, not by its exit status.

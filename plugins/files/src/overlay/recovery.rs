@@ -6,7 +6,7 @@ use crate::overlay::layout::{BASE, Layout, PROVISIONED, intent_name};
 use crate::overlay::scan;
 use crate::overlay::stock::TEMPORARY_SUFFIX;
 use holo_plugin::error::Result;
-use holo_plugin::{Host, Image, Output, Sink, Stream, are_open_for_writing};
+use holo_plugin::{Host, Image, Output, Sink, Stream};
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -34,6 +34,9 @@ impl Recovery {
                 layout.staged(&name).remove()?;
             }
         }
+        // Some may have been the targets' own files, and nobody came to look who has them open.
+        let bases: Vec<PathBuf> = files_below(&host.state_dir().join(BASE));
+        change::separate_open_bases(&bases, layout);
         for folder in [BASE, PROVISIONED] {
             remove_empty_folders(&host.state_dir().join(folder), folder, layout);
         }
@@ -54,11 +57,6 @@ impl Recovery {
         if !current.equals(&intended)? {
             return intent.remove();
         }
-        // It may have been the target's own file, and killed before that was looked at.
-        let base = layout.base(&entity.path);
-        if base.exists()? && are_open_for_writing(&[base])?.contains(&true) {
-            change::copy_base(&entity.path, layout)?;
-        }
         let provisioned = layout.provisioned(&entity.path);
         provisioned.create_folder()?;
         intent.rename_to(&provisioned)
@@ -70,6 +68,13 @@ struct Silence;
 
 impl Sink for Silence {
     fn write(&mut self, _: Stream, _: &[u8]) {}
+}
+
+/// The regular files below a folder, as if it were the root.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let files = WalkDir::new(folder).into_iter().flatten().filter(|entry| entry.file_type().is_file());
+    let below = files.filter_map(|entry| entry.path().strip_prefix(folder).map(|path| Path::new("/").join(path)).ok());
+    below.collect()
 }
 
 fn remove_empty_folders(folder: &Path, keep: &str, layout: &Layout) {

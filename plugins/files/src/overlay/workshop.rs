@@ -1,6 +1,6 @@
 //! Where entities are worked on: what is opened and found out once for a whole set.
 
-use crate::overlay::change::{Change, FAILED};
+use crate::overlay::change::{self, Change, FAILED};
 use crate::overlay::distribution::Distribution;
 use crate::overlay::entity::FileEntity;
 use crate::overlay::layout::Layout;
@@ -11,6 +11,7 @@ use crate::overlay::scrub;
 use holo_plugin::error::Result;
 use holo_plugin::{Host, Job, Output};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::thread;
 
 /// How many entities make it worth while to start a thread.
@@ -24,6 +25,8 @@ pub(crate) struct Workshop<'a> {
     pub(crate) record: Record,
     recovery: Recovery,
     threads: usize,
+    /// There are bases that some process can write to, and that could not be copied.
+    has_shared_bases: bool,
     /// Nobody else works here meanwhile.
     _held: OwnedFd,
 }
@@ -38,7 +41,16 @@ impl<'a> Workshop<'a> {
         if recovery.was_needed {
             record.distrust();
         }
-        Ok(Workshop { host, threads: host.jobs(), layout, distribution, record, recovery, _held: held })
+        Ok(Workshop {
+            host,
+            threads: host.jobs(),
+            layout,
+            distribution,
+            record,
+            recovery,
+            has_shared_bases: false,
+            _held: held,
+        })
     }
 
     /// For which entities there is nothing to be done, as far as that can be seen without changing anything.
@@ -102,8 +114,17 @@ impl<'a> Workshop<'a> {
         self.threads > 1 && !self.recovery.was_needed
     }
 
+    /// Sees to it that the bases of these targets, which were their own files, are nobody else's.
+    pub(crate) fn separate_bases(&mut self, targets: &mut Vec<PathBuf>) {
+        self.has_shared_bases |= !change::separate_open_bases(targets, &self.layout);
+        targets.clear();
+    }
+
     pub(crate) fn close(&self) {
         self.record.keep(&self.layout);
-        self.layout.remove_staging_folder();
+        // While the folder is there, the next apply looks what is to be put in order.
+        if !self.has_shared_bases {
+            self.layout.remove_staging_folder();
+        }
     }
 }
