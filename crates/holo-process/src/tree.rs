@@ -24,23 +24,37 @@ struct Process {
 /// Sends a signal to a process group, and to everything that its leader has started, and that, be it in the group or not. What is gone already needs
 /// none.
 pub(crate) fn signal_all_of(leader: Pid, signal: Signal) {
+    let outside = || -> Vec<Process> {
+        let own = leader.as_raw_nonzero().get();
+        descendants(leader).into_iter().filter(|process| process.group != own).collect()
+    };
     if signal == Signal::KILL {
         // The leader goes last: as long as it is there, what it has started is known by it.
         for _ in 0..ROUNDS {
-            let left = descendants(leader);
+            let left = outside();
             if left.is_empty() {
                 break;
             }
-            left.iter().for_each(|process| send(process, signal));
+            send_to_all(&left, signal);
             thread::sleep(LOOK_AGAIN);
         }
         let _ = kill_process_group(leader, signal);
-        return;
+    } else {
+        let outside = outside();
+        let _ = kill_process_group(leader, signal);
+        send_to_all(&outside, signal);
     }
-    let outside: Vec<Process> =
-        descendants(leader).into_iter().filter(|process| process.group != leader.as_raw_nonzero().get()).collect();
-    let _ = kill_process_group(leader, signal);
-    outside.iter().for_each(|process| send(process, signal));
+}
+
+/// Sends a signal to processes. A group that one of them leads gets it at once: none of it sees another end before.
+fn send_to_all(processes: &[Process], signal: Signal) {
+    let numbers: BTreeSet<i32> = processes.iter().map(|process| process.pid.as_raw_nonzero().get()).collect();
+    let groups: BTreeSet<i32> =
+        processes.iter().map(|process| process.group).filter(|group| numbers.contains(group)).collect();
+    for group in groups.iter().filter_map(|&group| Pid::from_raw(group)) {
+        let _ = kill_process_group(group, signal);
+    }
+    processes.iter().filter(|process| !groups.contains(&process.group)).for_each(|process| send(process, signal));
 }
 
 /// What a process has started, and what that has, but for what has ended.
