@@ -84,7 +84,7 @@ pub struct Apply {
     /// How many entities of a plugin are worked on at a time [default: one a processor]
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZeroU32>,
-    /// End the run, as by a signal, when it takes longer: 90s, 5m, 1h
+    /// End the run, as by a signal, when it takes longer: 90s, 1m30s, 1h
     #[arg(long, value_name = "DURATION", value_parser = holo_protocol::duration::parse)]
     pub timeout: Option<Duration>,
     /// Stop at the first entity that fails or is refused

@@ -158,7 +158,7 @@ fn broken() -> Vec<Trial> {
 fn check_broken(root: &ScratchRoot) -> Result<Run, Failed> {
     let plugin = repository("test-scenarios/plugins/broken");
     let start = Instant::now();
-    let run = check(root, &["--timeout", "2", "--resources", "broken", "--root", "root", &plugin])?;
+    let run = check(root, &["--timeout", "2s", "--resources", "broken", "--root", "root", &plugin])?;
     ensure(start.elapsed() < PATIENCE, "takes too long", &run)?;
     Ok(run)
 }
@@ -356,7 +356,7 @@ fn root(plugin: &str) -> ScratchRoot {
 }
 
 fn notes_arguments() -> [&'static str; 5] {
-    ["--timeout", "1", "--resources", "resources", "./holo-notes"]
+    ["--timeout", "1s", "--resources", "resources", "./holo-notes"]
 }
 
 fn faults(kind: &str, good: &'static str, faults: &'static [Fault]) -> Vec<Trial> {
@@ -605,7 +605,7 @@ fn a_signal_ends_it() -> Result<(), Failed> {
     let root = root(&NOTES.replace("scan)", "scan) echo $$ >\"$PLACE/pid\"; exec sleep 60;"));
     #[expect(clippy::disallowed_methods, reason = "holo itself, by its process: nothing else would get the signal")]
     let mut command = Command::new(built("holo"));
-    command.args(["plugin", "check", "--timeout", "50", "./holo-notes"]).current_dir(root.path()).stdin(Stdio::null());
+    command.args(["plugin", "check", "--timeout", "50s", "./holo-notes"]).current_dir(root.path()).stdin(Stdio::null());
     command.env("TMPDIR", root.join("tmp")).env("PLACE", root.path()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut holo = command.spawn().unwrap();
     let pid = || fs::read_to_string(root.join("pid")).ok()?.trim().parse().ok().and_then(Pid::from_raw);

@@ -240,12 +240,25 @@ fn signals() -> Vec<Trial> {
         interrupted(&root, "scan", Signal::INT, 130)
     }));
     trials.push(Trial::test("signals/a_refresh_is_not_lost", a_refresh_is_interrupted));
+    trials.push(Trial::test("signals/what_is_ignored_stays_ignored", ignored_signals_stay_ignored));
     trials.push(Trial::test("signals/nothing_is_begun_afterwards", || {
         let root = root_with("broken").resource("broken/stays", "").resource("broken/zzz", "");
         let output = interrupted_output(&root, "apply", Signal::TERM, 143)?;
         if output.contains_str("broken:zzz") { Err(output.to_string().into()) } else { Ok(()) }
     }));
     trials
+}
+
+/// As under nohup(1), or in the background of a script.
+fn ignored_signals_stay_ignored() -> Result<(), Failed> {
+    let root =
+        root_of("scan) echo 'ENTITY: demo:a' ;;\napply) kill -HUP $PPID; kill -INT $PPID; sleep 0.2; echo done ;;");
+    for (trap, status) in [("trap '' HUP INT; ", Some(0)), ("trap '' INT; ", Some(129)), ("trap '' HUP; ", Some(130))] {
+        let run = shell(&root, &format!("{trap}exec \"$0\" apply"));
+        ensure(run.status == status, &format!("{trap}should end with {status:?}"), &run)?;
+        ensure(is_clean(&root), "should leave nothing behind", &run)?;
+    }
+    Ok(())
 }
 
 /// A refresh is interrupted: what there is to do afterwards is that refresh, once.

@@ -1,23 +1,31 @@
-//! Durations as people write them: on command lines and in definitions.
+//! Durations as people write them: on command lines, in the environment and in definitions.
 
+use humantime::DurationError;
 use std::time::Duration;
 
-/// Understands a number with a unit: `500ms`, `90s`, `5m`, `1h`; without one it is seconds.
+/// The longest text that is looked at, and the most digits in a row: what is longer is not meant.
+const MAX_LENGTH: usize = 100;
+const MAX_DIGITS: usize = 9;
+
+/// Understands numbers with units: `500ms`, `90s`, `1m30s`, `1.5h`, `1d`. A number without a unit is no duration.
 ///
 /// # Errors
 /// What is wrong with it, in words.
 pub fn parse(text: &str) -> Result<Duration, String> {
-    let digits = text.len() - text.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let milliseconds = match unit {
-        "ms" => 1,
-        "" | "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return Err("a duration is a number with ms, s, m or h".to_owned()),
-    };
-    let number: u64 = number.parse().map_err(|_| "a duration begins with a number".to_owned())?;
-    number.checked_mul(milliseconds).map(Duration::from_millis).ok_or_else(|| "that is too long".to_owned())
+    let is_too_long = text.split(|letter: char| !letter.is_ascii_digit()).any(|digits| digits.len() > MAX_DIGITS);
+    if is_too_long || text.len() > MAX_LENGTH {
+        return Err("that is too long for a duration".to_owned());
+    }
+    humantime::parse_duration(text).map_err(|error| match error {
+        DurationError::UnknownUnit { unit, value, .. } if unit.is_empty() => {
+            format!("a duration needs a unit, as in {value}s, {value}m or {value}h")
+        }
+        DurationError::NumberOverflow => "that is too long, or too exact, for a duration".to_owned(),
+        DurationError::UnknownUnit { unit, .. } => {
+            format!("{unit:?} is not a unit of durations, which are ms, s, m, h and d")
+        }
+        _ => "a duration is a number with a unit, or several, as in 500ms, 90s, 1m30s, 1.5h or 1d".to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -26,13 +34,40 @@ mod tests {
 
     #[test]
     fn durations_have_units() {
-        for (text, milliseconds) in
-            [("500ms", 500), ("90s", 90_000), ("90", 90_000), ("5m", 300_000), ("1h", 3_600_000)]
-        {
-            assert_eq!(parse(text), Ok(Duration::from_millis(milliseconds)));
+        for (text, milliseconds) in [
+            ("500ms", 500),
+            ("90s", 90_000),
+            ("1.5s", 1_500),
+            ("5m", 300_000),
+            ("1m30s", 90_000),
+            ("1h 30m", 5_400_000),
+            ("1.5h", 5_400_000),
+            ("1d", 86_400_000),
+            ("0s", 0),
+        ] {
+            assert_eq!(parse(text), Ok(Duration::from_millis(milliseconds)), "{text}");
         }
-        for text in ["", "s", "5d", "-1s", "1.5s", "99999999999999999999s", "9999999999999999999h"] {
-            assert!(parse(text).is_err(), "{text}");
+    }
+
+    #[test]
+    fn what_is_no_duration_is_told_why() {
+        for (text, says) in [
+            ("5", "a duration needs a unit, as in 5s, 5m or 5h"),
+            ("1m30", "a duration needs a unit, as in 30s, 30m or 30h"),
+            ("5 parsecs", "\"parsecs\" is not a unit"),
+            ("", "a number with a unit"),
+            ("s", "a number with a unit"),
+            ("-1s", "a number with a unit"),
+            ("1,5s", "a number with a unit"),
+            ("99999999999999999999s", "too long"),
+            ("999999999y", ""),
+            ("0.0000000001s", "too long"),
+        ] {
+            let result = parse(text);
+            assert!(says.is_empty() || result.clone().unwrap_err().contains(says), "{text}: {result:?}");
         }
+        // However much is added up, nothing panics.
+        let most = ["999999999y"; 10].concat();
+        assert!(parse(&most).is_ok() && parse(&format!("{most}1s")).is_err());
     }
 }

@@ -17,6 +17,7 @@ pub mod require;
 pub mod scenario;
 mod schema;
 pub mod scratch;
+pub mod signals;
 mod spawn;
 pub mod tree;
 

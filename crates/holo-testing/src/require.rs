@@ -12,8 +12,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use rustix::fs::{Access, XattrFlags, access};
 use rustix::process::getppid;
 
-use crate::binaries;
 use crate::error::{Context, IoError};
+use crate::{binaries, signals};
 
 /// With this variable set and not empty, a test whose needs are not met fails instead of being skipped.
 pub const REQUIRE_ALL: &str = "HOLO_TEST_REQUIRE_ALL";
@@ -102,6 +102,7 @@ const LEFT_OUT_FILE: &str = "left-out";
 /// can tell which numbers belong to the same run: the last of these lines is about all tests.
 #[must_use]
 pub fn run(arguments: &Arguments, trials: Vec<Trial>) -> ExitCode {
+    signals::reset();
     let conclusion = libtest_mimic::run(arguments, trials);
     let here = std::mem::take(&mut *LEFT_OUT.lock().unwrap_or_else(PoisonError::into_inner));
     // A part of the tests is no occasion for a summary.

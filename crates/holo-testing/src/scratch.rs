@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::error::{Context, IoError};
 use crate::spawn::{self, Group};
-use crate::{binaries, files, tree};
+use crate::{binaries, files, signals, tree};
 
 /// The directory of Linux's file system in memory that everybody may write to.
 const MEMORY: &str = "/dev/shm";
@@ -116,6 +116,8 @@ impl ScratchRoot {
 
     #[track_caller]
     fn made_in(folder: &Path) -> Self {
+        // What is tested may be started by other means than ours.
+        signals::reset();
         let dir = sure(tempfile::tempdir_in(folder).context("create a directory in", folder));
         sure(files::set_mode(dir.path(), 0o755));
         for usual in ["etc", "run", "tmp", "usr/share/holo", "var/lib/holo"] {

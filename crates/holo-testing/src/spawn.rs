@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "test support starts what it tests, and does so here only")]
 
+use crate::signals;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
@@ -67,6 +68,7 @@ pub(crate) struct Group {
 
 impl Group {
     pub(crate) fn start(mut command: Command) -> io::Result<Self> {
+        signals::reset();
         let mut child = {
             let _guard = STARTING.read().unwrap_or_else(PoisonError::into_inner);
             command.process_group(0).spawn()?
@@ -176,6 +178,33 @@ mod tests {
         };
         assert_eq!(run("exit 3"), 3);
         assert_eq!(run("kill -KILL $$"), 137);
+    }
+
+    /// Whoever runs the tests may have had signals ignored: then a process that runs the test below does, too.
+    #[test]
+    fn signals_are_what_they_usually_are() {
+        let test = std::env::current_exe().unwrap();
+        for ignored in ["", "HUP INT QUIT TERM"] {
+            let mut run = command("sh");
+            let trap = if ignored.is_empty() { String::new() } else { format!("trap '' {ignored}; ") };
+            run.args([
+                "-c",
+                &format!("{trap}exec \"$0\" --exact spawn::tests::each_signal_ends_a_process --include-ignored"),
+            ]);
+            run.arg(&test).stdout(Stdio::null()).stderr(Stdio::null());
+            // Not by what is tried.
+            let status = run.status().unwrap();
+            assert!(status.success(), "where these are ignored: {ignored}");
+        }
+    }
+
+    #[test]
+    #[ignore = "it is run with and without ignored signals"]
+    fn each_signal_ends_a_process() {
+        for (name, number) in [("HUP", 1), ("INT", 2), ("QUIT", 3), ("TERM", 15)] {
+            let mut group = Group::start(shell(&format!("ulimit -c 0; kill -{name} $$; exit 7"))).unwrap();
+            assert_eq!(shell_status(group.wait(Duration::from_secs(20)).unwrap().unwrap()), 128 + number);
+        }
     }
 
     #[test]

@@ -165,7 +165,7 @@ impl Command {
     }
 }
 
-/// Reads a duration: a number of seconds, or a string such as `500ms`, `90s`, `5m`, `1h`.
+/// Reads a duration: a number of seconds, or a string such as `500ms`, `90s`, `1m30s`, `1.5h`, `1d`.
 pub(crate) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     struct Visitor;
     impl de::Visitor<'_> for Visitor {
@@ -285,7 +285,7 @@ impl CommonKeys {
 #[serde(untagged)]
 #[expect(dead_code, reason = "it only describes")]
 enum DurationSchema {
-    /// A number with a unit: `500ms`, `90s`, `5m`, `1h`.
+    /// Numbers with units: `500ms`, `90s`, `1m30s`, `1.5h`, `1d`.
     Text(String),
     /// Seconds.
     Seconds(u64),

@@ -171,7 +171,8 @@ fn what_is_wrong_is_named_with_file_line_and_key_and_breaks_only_that() {
         ("parts = [\"a\", 1]", "parts[1]: expected a string, found 1; write it in quotes: \"1\""),
         ("after = \"x\"", "after: expected a list, found a string; write it in brackets: [...]"),
         ("after = [\"x\\ny\"]", "after: \"x\\ny\" is no entity ID"),
-        ("timeout = \"5 parsecs\"", "timeout: a duration is a number with ms, s, m or h"),
+        ("timeout = \"5 parsecs\"", "timeout: \"parsecs\" is not a unit of durations, which are ms, s, m, h and d"),
+        ("timeout = \"5\"", "timeout: a duration needs a unit, as in 5s, 5m or 5h"),
         ("retries = -1", "retries: expected a whole number that is not negative, found -1"),
         ("if = true", "if: expected a string, found true"),
         (
