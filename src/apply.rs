@@ -31,6 +31,8 @@ pub struct Walk<'a> {
     task: Task,
     /// Whether the first failure ends the walk.
     fail_fast: bool,
+    /// Whether it is looked at what force would do.
+    forces: bool,
     /// The refreshes that are due.
     refreshes: Refreshes,
 }
@@ -59,11 +61,19 @@ impl<'a> Walk<'a> {
             interrupt,
             task,
             fail_fast: false,
+            forces: false,
             refreshes,
         }
     }
 
-    /// Ends with the first entity that fails or is refused, if that is wanted.
+    /// Looks at what force would do, if that is wanted: what would be refused without it counts as a change then.
+    #[must_use]
+    pub fn with_force(self, forces: bool) -> Walk<'a> {
+        Walk { forces, ..self }
+    }
+
+    /// Ends with the first entity that fails or is refused, if that is wanted. Then entities are worked on one by one, as a plugin that has a
+    /// set in its hands goes on with the others.
     #[must_use]
     pub fn fail_fast(self, fail_fast: bool) -> Walk<'a> {
         Walk { fail_fast, ..self }
@@ -76,7 +86,9 @@ impl<'a> Walk<'a> {
     pub fn go(mut self, selected: &[bool], reporter: &mut dyn Reporter) -> Result<Tally, Fatal> {
         let mut tally = Tally::default();
         let mut ends: Vec<Option<End>> = vec![None; self.entities.len()];
-        for set in self.plan.sets(selected) {
+        let sets = self.plan.sets(selected);
+        let sets = if self.fail_fast { sets.into_iter().flatten().map(|entity| vec![entity]).collect() } else { sets };
+        for set in sets {
             let able = self.leave_out(&set, selected, &mut ends, reporter)?;
             self.expect_refreshes(&able)?;
             let pending = able.iter().map(|&entity| self.pending_before(entity, &ends)).collect();
@@ -123,7 +135,8 @@ impl<'a> Walk<'a> {
             .map(|(entity, received)| Job { id: entity.id(), refresh: self.refreshes.is_due(entity.id()), received })
             .collect();
         let refresh = jobs.iter().map(|job| job.refresh).collect();
-        let mut in_order = InOrder::new(&entities, refresh, task, self.view, reporter).after(pending);
+        let mut in_order =
+            InOrder::new(&entities, refresh, task, self.view, reporter).after(pending).with_force(self.forces);
         self.plugins[first.plugin].work(task, &jobs, self.interrupt, &mut |place, progress| {
             in_order.take(place, progress);
         })?;
@@ -225,7 +238,10 @@ impl<'a> Walk<'a> {
             ends[entity] = Some(End::Failed);
             return Ok(End::Failed);
         }
+        // It is not applied, by force or otherwise.
+        let forces = std::mem::take(&mut self.forces);
         let ended = self.work(&[entity], Task::Check, Vec::new(), &mut Silence)?;
+        self.forces = forces;
         // Of what its plugin cannot tell nothing is claimed, and nobody is kept from work because of it.
         let end = ended.first().map_or(End::Pending, |ended| if ended.is_unknown { End::Unchanged } else { ended.end });
         ends[entity] = Some(end);

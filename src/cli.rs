@@ -76,7 +76,7 @@ pub struct Apply {
     #[arg(short, long)]
     pub force: bool,
     /// Only show what would be done, as `check` does
-    #[arg(long, conflicts_with_all = ["force", "fail_fast"])]
+    #[arg(long)]
     pub dry_run: bool,
     /// Read everything anew, whatever is known to be unchanged
     #[arg(long)]
@@ -87,7 +87,7 @@ pub struct Apply {
     /// End the run, as by a signal, when it takes longer: 90s, 1m30s, 1h
     #[arg(long, value_name = "DURATION", value_parser = holo_protocol::duration::parse)]
     pub timeout: Option<Duration>,
-    /// Stop at the first entity that fails or is refused
+    /// Stop at the first entity that fails or is refused; entities are worked on one by one then
     #[arg(long)]
     pub fail_fast: bool,
     /// End with 0 even if entities fail or are refused, as version 3 did

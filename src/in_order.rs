@@ -17,6 +17,8 @@ pub struct InOrder<'a> {
     /// What each comes after that would have been changed by then, if there is anything.
     pending: Vec<Option<&'a BStr>>,
     task: Task,
+    /// Whether it is looked at what force would do.
+    forces: bool,
     view: View<'a>,
     reporter: &'a mut dyn Reporter,
     first_unfinished: usize,
@@ -59,6 +61,17 @@ enum Said {
     Done,
 }
 
+/// What a refusal comes to when force is used.
+fn forced(message: Message) -> Message {
+    let text = match &message {
+        Message::RequiresForceToOverwrite => BString::from("would overwrite what a user has changed"),
+        Message::RequiresForceToRestore => BString::from("would restore what a user has deleted"),
+        Message::RequiresForce(reason) => [&b"would proceed, although "[..], reason].concat().into(),
+        _ => return message,
+    };
+    Message::WouldChange(text)
+}
+
 fn malformed(line: &BString) -> String {
     const SHOWN: usize = 200;
     let shown = BStr::new(line.get(..SHOWN).unwrap_or(line));
@@ -86,6 +99,7 @@ impl<'a> InOrder<'a> {
             refresh,
             pending: Vec::new(),
             task,
+            forces: false,
             view,
             reporter,
             first_unfinished: 0,
@@ -104,6 +118,12 @@ impl<'a> InOrder<'a> {
     #[must_use]
     pub fn after(self, pending: Vec<Option<&'a BStr>>) -> InOrder<'a> {
         InOrder { pending, ..self }
+    }
+
+    /// Takes what is refused for want of force for a change that would be made.
+    #[must_use]
+    pub fn with_force(self, forces: bool) -> InOrder<'a> {
+        InOrder { forces, ..self }
     }
 
     /// How work on each entity ended.
@@ -158,6 +178,7 @@ impl<'a> InOrder<'a> {
             Progress::Output(stream, bytes) => Said::Output(stream, bytes.into()),
             // Whatever else it may have done: it is not known what it wanted to say.
             Progress::Message(Message::Malformed(line)) => Said::Malformed(malformed(&line)),
+            Progress::Message(message) if self.forces => Said::Message(forced(message)),
             Progress::Message(message) => Said::Message(message),
             Progress::Diff(pair) => match self.view.difference(&pair) {
                 Ok(text) => Said::Diff(text),

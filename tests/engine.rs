@@ -646,3 +646,43 @@ notifies = ["user:fred"]
     assert_eq!(run.status, Some(255));
     assert!(run.stderr_lossy().contains("line 3: expected \"WRITTEN: LOCATION: ID\""), "{run}");
 }
+
+#[test]
+fn a_dry_run_with_force_shows_what_force_would_do() {
+    let operations = r#"
+scan) for name in a b c d; do echo "ENTITY: demo:$name"; done ;;
+check) case $2 in
+    demo:a) echo 'requires --force to overwrite' >&3 ;;
+    demo:b) echo 'requires --force to restore' >&3 ;;
+    demo:c) echo 'requires --force: it is newer than declared' >&3 ;;
+    demo:d) echo 'not changed' >&3 ;;
+    esac ;;
+"#;
+    let root = root(&[("demo", &format!("{}{operations}", info("")))])
+        .plugin("files")
+        .file("etc/os-release", "ID=unittest\n")
+        .file("etc/motd", "stock\n")
+        .resource("files/10-ours/etc/motd", "ours\n");
+    assert!(root.holo(&["apply", "file:/etc/motd"]).success());
+    root.write("etc/motd", "mine\n");
+    let before = root.dump();
+    let refused = root.holo(&["apply", "--dry-run"]);
+    assert_eq!((refused.status, refused.stdout.contains_str("would")), (Some(3), false), "{refused}");
+    let forced = root.holo(&["apply", "--dry-run", "--force"]);
+    assert_eq!((forced.status, forced.stderr.as_bstr()), (Some(3), b"".as_bstr()), "{forced}");
+    let stdout = forced.stdout_lossy();
+    let said: Vec<&str> = stdout.lines().filter(|line| line.starts_with("would ")).collect();
+    let expected = [
+        "would overwrite what a user has changed",
+        "would restore what a user has deleted",
+        "would proceed, although it is newer than declared",
+        "would overwrite what a user has changed",
+    ];
+    assert_eq!(said, expected, "{forced}");
+    assert!(stdout.contains("    -ours\n    +mine\n") && !stdout.contains("demo:d"), "{forced}");
+    assert_eq!(root.dump(), before);
+    // Where nothing would be refused, force would do nothing else.
+    root.write("etc/motd", "ours\n");
+    let forced = root.holo(&["apply", "--dry-run", "--force", "file:/etc/motd", "demo:d"]);
+    assert!(forced.success() && forced.stdout.is_empty(), "{forced}");
+}

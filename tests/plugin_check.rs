@@ -590,7 +590,7 @@ fn what_cannot_be_called() -> Result<(), Failed> {
 fn misuse() -> Result<(), Failed> {
     let root = ScratchRoot::new();
     for arguments in
-        [&["plugin"][..], &["plugin", "check"], &["plugin", "chek", "x"], &["plugin", "check", "--timeout", "5d", "x"]]
+        [&["plugin"][..], &["plugin", "check"], &["plugin", "chek", "x"], &["plugin", "check", "--timeout", "5x", "x"]]
     {
         let run = root.holo(arguments);
         ensure(run.status == Some(2) && run.stderr.contains_str("Usage:"), "should show the usage", &run)?;

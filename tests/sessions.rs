@@ -100,6 +100,17 @@ fn a_failure_is_told_in_the_plugins_words_only() {
 }
 
 #[test]
+fn fail_fast_ends_within_a_set() {
+    let root = root(&["a", "m-fails", "z"]);
+    for arguments in [&["--fail-fast"][..], &["--fail-fast", "--jobs", "8"]] {
+        let run = apply(&root, arguments);
+        assert_eq!((run.status, did(&run)), (Some(1), vec!["a".to_owned()]), "{run}");
+    }
+    let run = apply(&root, &["--fail-fast", "--dry-run"]);
+    assert!(run.stdout_lossy().contains("s:m-fails") && !run.stdout_lossy().contains("s:z"), "{run}");
+}
+
+#[test]
 fn who_is_forgotten_has_failed() {
     let run = apply(&root(&["a", "m-forgotten", "z"]), &[]);
     assert_eq!(run.status, Some(1), "{run}");

@@ -1,6 +1,7 @@
 //! `holo apply`
 
 use super::Desk;
+use super::check::Preview;
 use crate::apply::Walk;
 use crate::cli::Apply;
 use crate::error::Fatal;
@@ -22,8 +23,15 @@ pub(super) fn run(arguments: &Apply, desk: &mut Desk) -> Result<u8, Fatal> {
     }
     desk.settings.verify = arguments.verify;
     desk.settings.jobs = arguments.jobs.unwrap_or(desk.settings.jobs);
-    let tally =
-        if arguments.dry_run { super::check::walk(desk, &arguments.selection)? } else { walk(arguments, desk)? };
+    let tally = if arguments.dry_run {
+        super::check::walk(
+            desk,
+            &arguments.selection,
+            Preview { force: arguments.force, fail_fast: arguments.fail_fast },
+        )?
+    } else {
+        walk(arguments, desk)?
+    };
     let ends_well = (!tally.has_failed() && tally.hindered() == 0) || arguments.exit_zero || desk.settings.exit_zero;
     Ok(match (ends_well, arguments.dry_run) {
         (_, true) => super::check::exit_code(tally),

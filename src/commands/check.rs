@@ -11,11 +11,18 @@ use crate::report::{self, line::Tally};
 use crate::survey::{Purpose, survey};
 
 pub(super) fn run(arguments: &Check, desk: &mut Desk) -> Result<u8, Fatal> {
-    walk(desk, &arguments.selection).map(exit_code)
+    walk(desk, &arguments.selection, Preview::default()).map(exit_code)
+}
+
+/// How an apply would go about it that is only looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Preview {
+    pub(super) force: bool,
+    pub(super) fail_fast: bool,
 }
 
 /// Looks at the selected entities as an apply would come to them. Nothing is changed, so no lock is needed.
-pub(super) fn walk(desk: &mut Desk, selection: &Selection) -> Result<Tally, Fatal> {
+pub(super) fn walk(desk: &mut Desk, selection: &Selection, preview: Preview) -> Result<Tally, Fatal> {
     let Desk { settings, interrupt, console } = desk;
     let mut survey = survey(settings, Purpose::Look, interrupt, console)?;
     let selected = super::select("check", &survey, &selection.selectors, console)?;
@@ -24,6 +31,7 @@ pub(super) fn walk(desk: &mut Desk, selection: &Selection) -> Result<Tally, Fata
     super::show_slips(&survey, &selected, console);
     let flawed = survey.is_flawed_for(selection);
     let walk = Walk::over(&mut survey, settings, interrupt, Task::Check, refreshes);
+    let walk = walk.with_force(preview.force).fail_fast(preview.fail_fast);
     Ok(Tally { flawed, ..walk.go(&selected, &mut *report::on(console, true))? })
 }
 
