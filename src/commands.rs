@@ -63,7 +63,10 @@ pub(crate) fn run(verb: Verb, settings: Settings, mut console: Console) -> u8 {
 }
 
 /// Does what has to clean up behind itself, whatever ends it.
-fn at_desk(settings: Settings, console: Console, act: impl FnOnce(&mut Desk) -> Result<u8, Fatal>) -> u8 {
+fn at_desk(mut settings: Settings, console: Console, act: impl FnOnce(&mut Desk) -> Result<u8, Fatal>) -> u8 {
+    if let Some(problem) = settings.problem.take() {
+        return conclude(Err(Fatal::CouldNotRun(problem)), console);
+    }
     let interrupt = Interrupt::install()
         .map_err(|error| Fatal::CouldNotRun(format!("cannot catch signals: {}", words::reason(&error))));
     match interrupt {

@@ -2,6 +2,7 @@
 
 use crate::exit;
 use holo_protocol::words::reason;
+use std::fmt;
 use std::io;
 use std::path::Path;
 
@@ -18,11 +19,19 @@ pub enum Fatal {
     #[error("{0}")]
     Generator(String),
     /// A signal asked for the end.
-    #[error("interrupted by signal {0}")]
-    Interrupted(i32),
+    #[error("interrupted by signal {signal}{}", Work(.at_work))]
+    Interrupted {
+        /// Its number.
+        signal: i32,
+        /// What was being worked on, if anything was.
+        at_work: Vec<String>,
+    },
     /// The run took longer than it may.
-    #[error("The time for this run is over")]
-    TimeIsOver,
+    #[error("The time for this run is over{}", Work(.at_work))]
+    TimeIsOver {
+        /// What was being worked on, if anything was.
+        at_work: Vec<String>,
+    },
 }
 
 impl Fatal {
@@ -31,8 +40,8 @@ impl Fatal {
     pub fn exit_code(&self) -> u8 {
         match self {
             Fatal::CouldNotRun(_) | Fatal::Reported => exit::COULD_NOT_RUN,
-            Fatal::Generator(_) | Fatal::TimeIsOver => exit::FAILED,
-            Fatal::Interrupted(signal) => exit::interrupted(*signal),
+            Fatal::Generator(_) | Fatal::TimeIsOver { .. } => exit::FAILED,
+            Fatal::Interrupted { signal, .. } => exit::interrupted(*signal),
         }
     }
 
@@ -40,15 +49,41 @@ impl Fatal {
     #[must_use]
     pub fn message(&self) -> Option<String> {
         match self {
-            Fatal::CouldNotRun(_) | Fatal::Generator(_) | Fatal::TimeIsOver => Some(self.to_string()),
-            Fatal::Reported | Fatal::Interrupted(_) => None,
+            Fatal::CouldNotRun(_) | Fatal::Generator(_) | Fatal::TimeIsOver { .. } => Some(self.to_string()),
+            Fatal::Interrupted { at_work, .. } if !at_work.is_empty() => Some(format!("Interrupted{}", Work(at_work))),
+            Fatal::Reported | Fatal::Interrupted { .. } => None,
         }
+    }
+
+    /// Says what was being worked on when the run was ended.
+    #[must_use]
+    pub fn during(mut self, work: impl IntoIterator<Item = String>) -> Fatal {
+        if let Fatal::Interrupted { at_work, .. } | Fatal::TimeIsOver { at_work } = &mut self {
+            at_work.extend(work);
+        }
+        self
     }
 
     /// An operation on a path that went wrong while the run was being prepared.
     #[must_use]
     pub fn io(operation: &str, path: &Path, error: &io::Error) -> Fatal {
         Fatal::CouldNotRun(at(operation, path, error))
+    }
+}
+
+/// The end of a sentence that says what was being worked on.
+struct Work<'a>(&'a [String]);
+
+impl fmt::Display for Work<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 3;
+        let (shown, more) = self.0.split_at(self.0.len().min(SHOWN));
+        match (shown, more) {
+            ([], _) => Ok(()),
+            ([one], _) => write!(f, " while {one} was at work"),
+            (shown, []) => write!(f, " while {} were at work", shown.join(", ")),
+            (shown, more) => write!(f, " while {} and {} more were at work", shown.join(", "), more.len()),
+        }
     }
 }
 

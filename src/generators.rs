@@ -4,6 +4,7 @@ use crate::cache::CacheDirectory;
 use crate::error::Fatal;
 use crate::interrupt::Interrupt;
 use crate::plugin::process::{self, Program, RunError};
+use crate::plugin::timed_out;
 use crate::report::Console;
 use crate::settings::Settings;
 use bstr::{BString, ByteSlice};
@@ -37,7 +38,9 @@ pub fn run(
             (names::CACHE_DIR, cache.subdirectory(&format!("generated-resources.cache/{index}"))?.into()),
             (names::FACTS, cache.facts().into()),
         ];
-        let program = Program { path: &generator, arguments: vec![], environment, messages: false, requests: false };
+        let arguments = Vec::new();
+        let limit = settings.limit;
+        let program = Program { path: &generator, arguments, environment, messages: false, requests: false, limit };
         run_one(program, interrupt, console)?;
         for file in files_below(&virtual_root)? {
             generated.entry(file).or_insert_with(|| generator.clone());
@@ -82,7 +85,8 @@ fn run_one(program: Program<'_>, interrupt: &Interrupt, console: &mut Console) -
     }
     let ended = ended.map_err(|error| match error {
         RunError::Start(reason) => failed(reason),
-        RunError::Interrupted(fatal) => fatal,
+        RunError::TimedOut(limit) => failed(timed_out(limit)),
+        RunError::Interrupted(fatal) => fatal.during([path.display().to_string()]),
     })?;
     process::failure(ended.status).map_or(Ok(()), |reason| Err(failed(reason)))
 }

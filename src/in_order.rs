@@ -148,6 +148,10 @@ impl<'a> InOrder<'a> {
 
     /// Takes what is said of the entity at this place.
     pub fn take(&mut self, place: usize, progress: Progress<'_>) {
+        if let Progress::Waiting(time) = progress {
+            // Whoever's turn it is to be shown, this one is at work.
+            return self.reporter.event(Event::Waiting(self.entities[place], time));
+        }
         let said = match (self.understand(self.entities[place].id(), progress), self.pending.get(place)) {
             (Said::Failed(Failure::Told | Failure::Status(_)), Some(Some(first))) => {
                 Said::TooEarly((*first).to_owned())
@@ -186,7 +190,7 @@ impl<'a> InOrder<'a> {
             },
             Progress::CannotDiff(reason) => Said::Error(format!("cannot diff {id}: {reason}")),
             Progress::Warning(text) => Said::Warning(text),
-            Progress::Done => Said::Done,
+            Progress::Done | Progress::Waiting(_) => Said::Done,
             Progress::Failed(failure) => Said::Failed(failure),
         }
     }

@@ -82,8 +82,8 @@ impl Interrupt {
     pub fn check(&self) -> Result<(), Fatal> {
         match self.signal.load(Ordering::Relaxed) {
             0 => Ok(()),
-            TIME_IS_OVER => Err(Fatal::TimeIsOver),
-            _ => Err(Fatal::Interrupted(self.signal().unwrap_or_default())),
+            TIME_IS_OVER => Err(Fatal::TimeIsOver { at_work: Vec::new() }),
+            _ => Err(Fatal::Interrupted { signal: self.signal().unwrap_or_default(), at_work: Vec::new() }),
         }
     }
 }

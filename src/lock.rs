@@ -25,6 +25,8 @@ use std::time::{Duration, Instant};
 const ATTEMPTS: u32 = 100;
 /// How long a new apply waits for what a killed one has left at work.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it may take until it is known what that is.
+const TIME_TO_TELL: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// A lock file that is longer is none of ours.
 const MAX_SIZE: u64 = 1 << 16;
@@ -135,10 +137,15 @@ impl Drop for Lock {
 /// # Errors
 /// If the run is to end.
 pub fn wait_for_survivors(path: &Path, interrupt: &Interrupt, tell: impl FnOnce(&Survivors)) -> Result<(), Fatal> {
-    let Some(survivors) = survivors(path) else { return Ok(()) };
-    tell(&survivors);
-    let end = Instant::now() + PATIENCE;
-    while Instant::now() < end && self::survivors(path).is_some() {
+    let begun = Instant::now();
+    let mut tell = Some(tell);
+    while let Some(survivors) = survivors(path)
+        && begun.elapsed() < PATIENCE
+    {
+        // Who holds the lock for them says which they are, but not at once.
+        if !survivors.programs.is_empty() || begun.elapsed() > TIME_TO_TELL {
+            tell.take().into_iter().for_each(|tell| tell(&survivors));
+        }
         let timeout = Timespec::try_from(LOOK_AGAIN).ok();
         // An error here can only mean that we look again earlier than needed.
         let _ = poll(&mut [PollFd::new(interrupt, PollFlags::IN)], timeout.as_ref());

@@ -15,6 +15,7 @@ use holo_protocol::{API_VERSION_4, Message};
 use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A plugin that answered the handshake.
 #[derive(Debug)]
@@ -39,6 +40,8 @@ struct Identity {
     jobs: u32,
     /// Whether its session is kept between two requests.
     keeps_session: bool,
+    /// How long each operation may take.
+    limit: Option<Duration>,
 }
 
 /// What a run asks of all plugins alike.
@@ -52,6 +55,8 @@ pub struct Demands {
     pub jobs: NonZeroU32,
     /// Whether there is room for the sessions of all of them at the same time.
     pub room_for_all: bool,
+    /// How long each operation may take.
+    pub limit: Option<Duration>,
 }
 
 /// The directories that a plugin is given.
@@ -110,6 +115,8 @@ pub enum Progress<'a> {
     CannotDiff(String),
     /// Something about the plugin itself that a person should know.
     Warning(String),
+    /// It is being worked on, and has been for so long.
+    Waiting(Duration),
     /// The entity is done with.
     Done,
     /// The entity is done with, and failed.
@@ -147,25 +154,42 @@ pub enum OperationError {
     Fatal(#[from] Fatal),
 }
 
+impl OperationError {
+    /// Says what was being worked on, if the run is to end.
+    fn during(self, work: impl FnOnce() -> String) -> OperationError {
+        match self {
+            OperationError::Fatal(fatal) => OperationError::Fatal(fatal.during([work()])),
+            failed @ OperationError::Failed(_) => failed,
+        }
+    }
+}
+
 impl From<process::RunError> for OperationError {
     fn from(error: process::RunError) -> Self {
         match error {
             process::RunError::Start(reason) => OperationError::Failed(reason),
+            process::RunError::TimedOut(limit) => OperationError::Failed(timed_out(limit)),
             process::RunError::Interrupted(fatal) => OperationError::Fatal(fatal),
         }
     }
+}
+
+/// Why something failed that took too long.
+#[must_use]
+pub fn timed_out(limit: Duration) -> String {
+    format!("timed out after {limit:?}")
 }
 
 impl Plugin {
     /// A plugin that has been met.
     #[must_use]
     pub fn new(id: String, met: &handshake::Met, directories: Directories, demands: Demands) -> Plugin {
-        let Demands { verify, hints, jobs, room_for_all: keeps_session } = demands;
+        let Demands { verify, hints, jobs, room_for_all: keeps_session, limit } = demands;
         let jobs = met.concurrency.map_or(jobs.get(), |most| most.min(jobs.get()));
         let handshake::Met { program, api_version, .. } = met;
         let api_version = *api_version;
         let identity =
-            Identity { program: program.clone(), api_version, directories, verify, hints, jobs, keeps_session };
+            Identity { program: program.clone(), api_version, directories, verify, hints, jobs, keeps_session, limit };
         let means = if met.session { Means::Session(session::Seat::default()) } else { Means::Processes };
         Plugin { id, identity, means }
     }
@@ -198,10 +222,11 @@ impl Plugin {
         interrupt: &Interrupt,
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Vec<u8>, OperationError> {
-        match &mut self.means {
+        let answer = match &mut self.means {
             Means::Processes => processes::scan(&self.identity, interrupt, on_output),
             Means::Session(seat) => seat.scan(&self.identity, interrupt, on_output),
-        }
+        };
+        answer.map_err(|error| error.during(|| format!("the scan of {}", self.id)))
     }
 
     /// Works on entities of which none depends on another, in any order; each [`Progress`] comes with the place of its entity.
@@ -220,6 +245,7 @@ impl Plugin {
         match &mut self.means {
             Means::Processes => jobs.iter().enumerate().try_for_each(|(place, job)| {
                 processes::work(&self.identity, task, *job, interrupt, &mut |progress| on_progress(place, progress))
+                    .map_err(|fatal| fatal.during([job.id.to_string()]))
             }),
             Means::Session(seat) => seat.work(&self.identity, task, jobs, interrupt, on_progress),
         }
@@ -235,10 +261,11 @@ impl Plugin {
         interrupt: &Interrupt,
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Option<FilePair>, OperationError> {
-        match &mut self.means {
+        let answer = match &mut self.means {
             Means::Processes => processes::diff(&self.identity, id, interrupt, on_output),
             Means::Session(seat) => seat.diff(&self.identity, id, interrupt, on_output),
-        }
+        };
+        answer.map_err(|error| error.during(|| id.to_string()))
     }
 }
 

@@ -17,6 +17,7 @@ pub use paragraphs::{Paragraphs, entity, porcelain};
 use crate::entity::Entity;
 use holo_protocol::Message;
 use holo_protocol::session::Stream;
+use std::time::Duration;
 
 /// What happens to the entity at work during an apply.
 #[derive(Debug)]
@@ -39,6 +40,8 @@ pub enum Event<'a> {
     Skipped(&'a str),
     /// The entity failed; the text says why, unless the plugin has said so itself.
     Failed(Option<&'a str>),
+    /// The entity is still being worked on, and has been for so long. It need not be the one that was begun last.
+    Waiting(&'a Entity, Duration),
     /// The entity is to be refreshed, or would be.
     Refresh(&'a Entity),
     /// The entity is done with, and ended so.

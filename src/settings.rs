@@ -5,6 +5,9 @@ use holo_facts::Knowledge;
 use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::time::Duration;
+
+const TIMEOUT: &str = "HOLO_TIMEOUT";
 
 /// What the caller's environment decides.
 #[derive(Clone, Debug)]
@@ -19,6 +22,10 @@ pub struct Settings {
     pub verify: bool,
     /// How many entities a plugin may work on at a time (`--jobs`).
     pub jobs: NonZeroU32,
+    /// How long each operation of a plugin may take, and each generator (`$HOLO_TIMEOUT`).
+    pub limit: Option<Duration>,
+    /// What is wrong with the environment.
+    pub problem: Option<String>,
     /// Where the facts of the run are that calls us, if one does (`$HOLO_FACTS`).
     pub facts: Option<PathBuf>,
     /// The folder of this program: where a build, or a private installation, has its plugins.
@@ -30,12 +37,19 @@ impl Settings {
     #[must_use]
     pub fn from_environment() -> Settings {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let limit = set(TIMEOUT).map(|value| holo_protocol::duration::parse(&value.to_string_lossy()));
+        let (limit, problem) = match limit.transpose() {
+            Ok(limit) => (limit, None),
+            Err(problem) => (None, Some(format!("{TIMEOUT}: {problem}"))),
+        };
         Settings {
             root: Root::new(set(holo_protocol::environment::ROOT_DIR)),
             temporary_directory: set("TMPDIR").unwrap_or_else(|| OsString::from("/tmp")).into(),
             exit_zero: set("HOLO_EXIT_ZERO").is_some_and(|value| value == "1"),
             verify: false,
             jobs: processors(),
+            limit,
+            problem,
             facts: set(holo_protocol::environment::FACTS).map(PathBuf::from),
             program_directory: std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned())),
         }

@@ -106,8 +106,13 @@ pub fn survey(
     let generated = generators::run(settings, &cache, interrupt, console)?;
     let ids = seats.iter().map(|seat| seat.id.as_str());
     let resources = Arc::new(Resources::prepare(&settings.root, &cache, generated, ids)?);
-    let demands =
-        Demands { verify: settings.verify, hints: console.person_reads_errors(), jobs: settings.jobs, room_for_all };
+    let demands = Demands {
+        verify: settings.verify,
+        hints: console.person_reads_errors(),
+        jobs: settings.jobs,
+        room_for_all,
+        limit: settings.limit,
+    };
     let mut plugins: Vec<Plugin> = seats.into_iter().map(|seat| seat.take(settings, &resources, demands)).collect();
     let Scanned { entities, flaws } = scan::all(&mut plugins, at_once, &resources, interrupt, console)?;
     let declarations = Declarations::of(&entities);
@@ -143,7 +148,7 @@ fn meet_all(
         at_once,
         console,
         |(line, program), on_output| {
-            let met = handshake::meet(&line.id, &program, settings.root.as_given(), interrupt, on_output);
+            let met = handshake::meet(&line.id, &program, settings, interrupt, on_output);
             met.map(|met| (line.id, met))
         },
         |_, stream, bytes, console| console.write(stream, bytes),

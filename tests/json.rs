@@ -473,7 +473,7 @@ fn an_interrupted_run_says_so() {
     let root = hooks()
         .resource("hooks/reload", "# subscribes file:/etc/a\nkill -TERM \"$(sed -n 's/^PPid:[[:blank:]]*//p' \"/proc/$PPID/status\")\"\nsleep 30\n");
     let lines = lines(&root, &["apply"], 143);
-    assert_eq!(only(&lines, "summary", "error"), "interrupted by signal 15");
+    assert_eq!(only(&lines, "summary", "error"), "interrupted by signal 15 while hook:reload was at work");
     assert_eq!(only(&lines, "summary", "tally")["changed"], 2);
     assert_eq!(of(&lines, "begin").len(), of(&lines, "end").len() + 1);
 }

@@ -100,6 +100,25 @@ fn a_failure_is_told_in_the_plugins_words_only() {
 }
 
 #[test]
+fn what_takes_too_long_fails_alone() {
+    let root = root(&["a", "m-hangs", "z"]).env("HOLO_TIMEOUT", "1s");
+    let run = apply(&root, &[]);
+    assert_eq!((run.status, did(&run)), (Some(1), vec!["a".to_owned(), "z".to_owned()]), "{run}");
+    assert_eq!(run.stderr, "!! timed out after 1s\n", "{run}");
+    // A plugin that does not even begin is not asked again.
+    let run = apply(&self::root(&["a", "stops-reading", "z"]).env("HOLO_TIMEOUT", "1s"), &[]);
+    assert_eq!(run.status, Some(1), "{run}");
+    assert_eq!(run.stderr, "!! timed out after 1s\n".repeat(3), "{run}");
+}
+
+#[test]
+fn who_was_at_work_when_the_time_was_over_is_named() {
+    let run = apply(&root(&["a", "m-hangs", "z"]), &["--timeout", "1s"]);
+    assert_eq!((run.status, did(&run)), (Some(1), vec!["a".to_owned()]), "{run}");
+    assert!(run.stderr.ends_with(b"!! The time for this run is over while s:m-hangs was at work\n"), "{run}");
+}
+
+#[test]
 fn fail_fast_ends_within_a_set() {
     let root = root(&["a", "m-fails", "z"]);
     for arguments in [&["--fail-fast"][..], &["--fail-fast", "--jobs", "8"]] {

@@ -27,6 +27,8 @@ fn main() -> ExitCode {
     trials.extend(held_open());
     trials.extend(signals());
     trials.extend(locks());
+    trials.push(Trial::test("limits/what_takes_too_long_fails_alone", limits));
+    trials.push(Trial::test("limits/before_the_first_entity", limits_of_the_beginning));
     trials.extend(streams());
     trials.extend(unprivileged());
     trials.extend(by_hand());
@@ -361,6 +363,9 @@ fn interrupted_output(root: &ScratchRoot, verb: &str, signal: Signal, code: i32)
     if !is_clean(root) || output.contains_str("panicked") {
         return Err(format!("the lock, the cache directory or a panic is left\n{output}").into());
     }
+    if !output.contains_str("!! Interrupted while ") || !output.contains_str(" was at work\n") {
+        return Err(format!("should say what was at work\n{output}").into());
+    }
     Ok(output)
 }
 
@@ -392,6 +397,58 @@ fn wait_for(child: &mut Child) -> Option<i32> {
         status.is_some()
     });
     status.and_then(|status| status.code())
+}
+
+/// Each operation has its time, and whatever belongs to one that is late is ended.
+fn limits() -> Result<(), Failed> {
+    let root = root_of(
+        r#"
+scan) for name in a b c; do echo "ENTITY: demo:$name"; done ;;
+apply) cd "$HOLO_ROOT_DIR"
+    case $2 in
+    demo:a) sleep 60 & echo $! $$ | tr ' ' '\n' >run/left-behind; wait ;;
+    demo:b) trap '' TERM; exec >&- 2>&- 3>&-; while :; do sleep 1; done ;;
+    demo:c) sleep 0.6; echo half; sleep 0.6; echo done >&2 ;;
+    esac ;;
+"#,
+    );
+    let root = root.env("HOLO_TIMEOUT", "2s");
+    let began = Instant::now();
+    let run = root.holo(&["apply"]);
+    ensure(run.status == Some(1) && began.elapsed() < PATIENCE, "should fail in time", &run)?;
+    let errors: Vec<&[u8]> = run.stderr.lines().collect();
+    ensure(errors == [&b"!! timed out after 2s"[..], b"!! timed out after 2s", b"done"], "two should fail", &run)?;
+    let gone = left_behind(&root).into_iter().all(|child| wait_until(|| test_kill_process(child).is_err()));
+    ensure(gone && is_clean(&root), "nothing should be left", &run)?;
+    let run = root.env("HOLO_TIMEOUT", "2").holo(&["scan"]);
+    ensure(
+        run.status == Some(255) && run.stderr == "!! HOLO_TIMEOUT: a duration needs a unit, as in 2s, 2m or 2h\n",
+        "no unit",
+        &run,
+    )
+}
+
+fn limits_of_the_beginning() -> Result<(), Failed> {
+    let scan = root_with("broken").file("etc/broken", "staying-scan");
+    let generator = "usr/share/holo/generators/10-stays";
+    let generator = root_with("well-behaved").script(generator, "#!/bin/sh\nexec sleep 60\n");
+    let info = ScratchRoot::new()
+        .holorc("plugin demo\n")
+        .script("usr/lib/holo/holo-demo", "#!/bin/sh\nexec sleep 60\n")
+        .dir("usr/share/holo/demo");
+    for (root, status, says) in [
+        (scan, 255, "!! scan with plugin broken failed: timed out after 1s\n"),
+        (generator, 1, "10-stays: timed out after 1s\n"),
+        (info, 255, "!! info with plugin demo failed: timed out after 1s\n"),
+    ] {
+        let run = root.env("HOLO_TIMEOUT", "1s").time_limit(PATIENCE).holo(&["scan"]);
+        ensure(
+            run.status == Some(status) && run.stderr.ends_with(says.as_bytes()),
+            &format!("should say {says}"),
+            &run,
+        )?;
+    }
+    Ok(())
 }
 
 /// Whatever is run, the shell reads it if nothing else is named.
@@ -476,7 +533,7 @@ fn left_by_a_killed_apply() -> Result<(), Failed> {
 const WORKS: &str = r#"
 scan) echo 'ENTITY: demo:a'; echo 'ENTITY: demo:b' ;;
 apply) cd "$HOLO_ROOT_DIR"
-    echo "begin $2" >>etc/log; echo $$ >>run/left-behind; sleep 1; echo "end $2" >>etc/log ;;
+    echo "begin $2" >>etc/log; echo $$ >>run/left-behind; sleep 2; echo "end $2" >>etc/log ;;
 "#;
 
 /// Starts an apply, and kills it when a plugin or program has noted its number.

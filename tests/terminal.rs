@@ -34,15 +34,43 @@ session) say() { printf '{"answer":%s}\n' "$*" >&3; }
 esac
 "#;
 
+const SILENT: &str = r#"#!/bin/sh
+case $1 in
+info) printf 'MIN_API_VERSION=3\nMAX_API_VERSION=3\n' ;;
+scan) echo 'ENTITY: slow:load' ;;
+apply) sleep 2.5; echo 'not changed' >&3 ;;
+esac
+"#;
+
+const SILENT_SESSION: &str = r#"#!/bin/sh
+case $1 in
+info) printf 'MIN_API_VERSION=3\nMAX_API_VERSION=4\nSESSION=1\n' ;;
+session) say() { printf '{"answer":%s}\n' "$*" >&3; }
+    while read -r request; do
+        number=$(expr "$request" : '.*"request":\([0-9]*\)')
+        case $request in
+        *'"scan"'*) say '"report","request":'$number',"text":"ENTITY: quick:one\nENTITY: slow:load\n"' ;;
+        *'"apply"'*) say '"begin","request":'$number',"entity":"slow:load"'
+            sleep 2.5
+            say '"result","request":'$number',"entity":"slow:load","messages":["not changed"],"result":"done"'
+            say '"result","request":'$number',"entity":"quick:one","messages":["not changed"],"result":"done"' ;;
+        esac
+        say '"end","request":'$number',"result":"done"'
+    done ;;
+esac
+"#;
+
 fn main() -> ExitCode {
     let needs = [Need::Program("script")];
     let stories = [("processes", IN_PROCESSES), ("a session", IN_A_SESSION)];
-    let trials = stories.map(|(manner, plugin)| {
-        trial(&format!("a plugin in {manner} says how far it has come"), &needs, move || {
-            progress(plugin);
-            Ok(())
+    let mut trials: Vec<_> = stories
+        .map(|(manner, plugin)| {
+            trial(&format!("a plugin in {manner} says how far it has come"), &needs, move || {
+                progress(plugin);
+                Ok(())
+            })
         })
-    });
+        .into();
     let as_user = [Need::Program("script"), Need::Root, Need::Program("setpriv")];
     let hints = [
         trial_of("hints say what to do about files", &needs, hints_about_files),
@@ -51,7 +79,18 @@ fn main() -> ExitCode {
         trial_of("hints say who may apply", &as_user, hints_about_users),
         trial_of("what was done is said where version 3 says nothing", &needs, quiet_changes),
     ];
-    holo_testing::require::run(&Arguments::from_args(), trials.into_iter().chain(hints).collect())
+    for (manner, plugin) in [("processes", SILENT), ("a session", SILENT_SESSION)] {
+        trials.push(trial(
+            &format!("who is at work is named where a plugin in {manner} says nothing"),
+            &needs,
+            move || {
+                silence(plugin);
+                Ok(())
+            },
+        ));
+    }
+    trials.extend(hints);
+    holo_testing::require::run(&Arguments::from_args(), trials)
 }
 
 /// Runs holo on a terminal, where it has to show this after the error with this beginning; and into a pipe, where it must not.
@@ -146,7 +185,8 @@ fn progress(plugin: &str) {
     for line in ["\r\x1b[K[#####               ]  25% slow:load: unpacking", "\r\x1b[Kslow:load: nearly there"] {
         assert!(shown.contains(line), "{line:?} is not in {shown:?}");
     }
-    assert!(!shown.contains("too early"), "{shown:?}");
+    // It is seen after a second, if nothing else is said until then.
+    assert!(!shown.contains("too early to be seen\r"), "{shown:?}");
     // What it showed is gone before anything else is shown.
     let rest = shown.rsplit_once("\x1b[K").unwrap().1;
     assert!(rest.contains("unpacked") && rest.contains("1 entity: 1 changed"), "{shown:?}");
@@ -181,4 +221,20 @@ fn quiet_changes() {
 fn on_a_terminal(root: &ScratchRoot, arguments: &str) -> Run {
     let command = format!("script -qec '{} {arguments}' /dev/null </dev/null", built("holo").display());
     root.run("sh", &["-c", &command])
+}
+
+fn silence(plugin: &str) {
+    let root = ScratchRoot::new()
+        .binary(built("holo"))
+        .holorc("plugin slow\n")
+        .script("usr/lib/holo/holo-slow", plugin)
+        .dir("usr/share/holo/slow");
+    let run = on_a_terminal(&root, "apply");
+    let shown = run.stdout_lossy();
+    for line in ["\r\x1b[Kslow:load (1 s)", "\r\x1b[Kslow:load (2 s)"] {
+        assert!(shown.contains(line), "{line:?} is not in {shown:?}");
+    }
+    assert!(shown.rsplit_once("\x1b[K").unwrap().1.contains("unchanged"), "{shown:?}");
+    let run = root.holo(&["apply"]);
+    assert!(run.success() && run.stdout.is_empty() && run.stderr.is_empty(), "{run}");
 }

@@ -1,7 +1,7 @@
 //! The first meeting with a plugin: is it there, and what does it speak?
 
-use super::OperationError;
-use super::process::{self, Channel, Program};
+use super::process::{self, Channel, Program, RunError};
+use super::{OperationError, timed_out};
 use crate::config::PluginLine;
 use crate::interrupt::Interrupt;
 use crate::plugin::default_programs;
@@ -45,7 +45,7 @@ pub fn locate(line: &PluginLine, settings: &Settings) -> Result<PathBuf, PathBuf
 pub fn meet(
     id: &str,
     program: &Path,
-    root: &Path,
+    settings: &Settings,
     interrupt: &Interrupt,
     on_output: &mut dyn FnMut(Stream, &[u8]),
 ) -> Result<Met, OperationError> {
@@ -53,15 +53,23 @@ pub fn meet(
     let request = Program {
         path: program,
         arguments: vec![OsStr::new("info")],
-        environment: vec![(names::ROOT_DIR, root.into()), (names::API_VERSION, API_VERSION_3.to_string().into())],
+        environment: vec![
+            (names::ROOT_DIR, settings.root.as_given().into()),
+            (names::API_VERSION, API_VERSION_3.to_string().into()),
+        ],
         messages: false,
         requests: false,
+        limit: settings.limit,
     };
     let ended = request.run(interrupt, |channel, bytes| match channel {
         Channel::Stdout => output.extend_from_slice(bytes),
         Channel::Stderr | Channel::Messages => on_output(Stream::Stderr, bytes),
-    })?;
+    });
     let failed = |reason: String| OperationError::Failed(format!("info with plugin {id} failed: {reason}"));
+    let ended = ended.map_err(|error| match error {
+        RunError::TimedOut(limit) => failed(timed_out(limit)),
+        error => OperationError::from(error).during(|| format!("the plugin {id}")),
+    })?;
     if let Some(reason) = process::failure(ended.status) {
         return Err(failed(reason));
     }

@@ -24,6 +24,8 @@ const HELD_OPEN_GRACE: Duration = Duration::from_millis(500);
 const INTERRUPT_GRACE: Duration = Duration::from_secs(5);
 /// How long an interrupted process is waited for while it does what must not be cut off.
 const UNINTERRUPTED_LIMIT: Duration = Duration::from_secs(35 * 60);
+/// How often its caller hears of a process that says nothing.
+const WAKE_EVERY: Duration = Duration::from_secs(1);
 const CHUNK_SIZE: usize = 1 << 16;
 
 /// A program to be started.
@@ -39,6 +41,8 @@ pub struct Program<'a> {
     pub messages: bool,
     /// Whether it gets a pipe as its standard input, instead of `/dev/null`.
     pub requests: bool,
+    /// How long it may run, if [`run`](Program::run) is to end it then.
+    pub limit: Option<Duration>,
 }
 
 /// Which of a process's pipes something came from.
@@ -79,6 +83,12 @@ pub struct Process {
     uninterrupted: Option<PathBuf>,
     /// When it is killed, once it has been asked to end.
     ending: Option<Ending>,
+    /// When what it is at takes too long.
+    alarm: Option<Instant>,
+    /// Whether it was asked to end for that.
+    is_late: bool,
+    /// When its caller last had something to do.
+    woken: Instant,
     /// The write end of its standard input, if [`Program::requests`] asked for one.
     pub requests: Option<ChildStdin>,
 }
@@ -101,6 +111,10 @@ pub enum Event<'a> {
     Writable,
     /// The process has ended, and everything it said has been seen.
     Ended(Ended),
+    /// It is still at work; seen about once a second.
+    Waiting,
+    /// It was ended, as what it was at took [too long](Process::set_alarm). There is nothing more to wait for.
+    TimedOut,
 }
 
 impl Program<'_> {
@@ -142,25 +156,64 @@ impl Program<'_> {
         let exit = pid_of(&child).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         let pipes = pipes.into_iter().map(non_blocking).collect::<io::Result<_>>()?;
         let buffer = vec![0; CHUNK_SIZE];
-        Ok(Process { child, running: true, exit, buffer, pipes, deadline: None, uninterrupted, ending: None, requests })
+        Ok(Process {
+            child,
+            running: true,
+            exit,
+            buffer,
+            pipes,
+            deadline: None,
+            uninterrupted,
+            ending: None,
+            alarm: None,
+            is_late: false,
+            woken: Instant::now(),
+            requests,
+        })
     }
 
     /// Runs the program to its end.
     ///
     /// # Errors
-    /// If it cannot be started ([`RunError::Start`]), or a signal asks for the end ([`RunError::Interrupted`]).
+    /// If it cannot be started ([`RunError::Start`]), takes too long ([`RunError::TimedOut`]), or a signal asks for the end
+    /// ([`RunError::Interrupted`]).
     pub fn run(self, interrupt: &Interrupt, mut seen: impl FnMut(Channel, &[u8])) -> Result<Ended, RunError> {
+        self.run_patiently(interrupt, |heard| {
+            if let Heard::Chunk(channel, bytes) = heard {
+                seen(channel, bytes);
+            }
+        })
+    }
+
+    /// As [`run`](Self::run), for who wants to know that it still runs.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn run_patiently(self, interrupt: &Interrupt, mut heard: impl FnMut(Heard<'_>)) -> Result<Ended, RunError> {
+        let limit = self.limit;
         let mut process = self.start().map_err(RunError::Start)?;
+        process.set_alarm(limit.and_then(|limit| Instant::now().checked_add(limit)));
         let mut ended = None;
         while ended.is_none() {
             process.wait(interrupt, false, |event| match event {
-                Event::Chunk(channel, bytes) => seen(channel, bytes),
-                Event::Ended(how) => ended = Some(how),
+                Event::Chunk(channel, bytes) => heard(Heard::Chunk(channel, bytes)),
+                Event::Ended(how) => ended = Some(Ok(how)),
+                Event::TimedOut => ended = Some(Err(RunError::TimedOut(limit.unwrap_or_default()))),
+                Event::Waiting => heard(Heard::Waiting),
                 Event::Writable => {}
             })?;
         }
-        ended.ok_or_else(|| RunError::Start("the process vanished".to_owned()))
+        ended.unwrap_or_else(|| Err(RunError::Start("the process vanished".to_owned())))
     }
+}
+
+/// What is heard of a program while it runs.
+#[derive(Debug)]
+pub enum Heard<'a> {
+    /// These bytes came from that pipe.
+    Chunk(Channel, &'a [u8]),
+    /// It is still at work; heard about once a second.
+    Waiting,
 }
 
 /// Why a program was not run to its end.
@@ -168,6 +221,8 @@ impl Program<'_> {
 pub enum RunError {
     /// It could not be started; the text says why.
     Start(String),
+    /// It has taken longer than this, and was ended.
+    TimedOut(Duration),
     /// A signal asked for the end; the process and its group are gone.
     Interrupted(Fatal),
 }
@@ -207,6 +262,23 @@ impl Process {
         self.ending.is_some()
     }
 
+    /// Sets when what it is at takes too long. Its group is asked to end then, killed if it doesn't, and the last event is
+    /// [`Event::TimedOut`].
+    pub fn set_alarm(&mut self, at: Option<Instant>) {
+        self.alarm = at;
+    }
+
+    /// Has [`Event::Waiting`] seen a second from now, not earlier.
+    pub fn begin_waiting(&mut self) {
+        self.woken = Instant::now();
+    }
+
+    /// Returns whether it was asked to end as it took too long.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        self.is_late
+    }
+
     /// Waits until something happens, and hands on everything that has.
     ///
     /// What stands in the pipes is seen in the order stdout, stderr, messages; [`Event::Ended`] is the last.
@@ -219,8 +291,8 @@ impl Process {
         wants_to_write: bool,
         mut seen: impl FnMut(Event<'_>),
     ) -> Result<(), Fatal> {
-        // Without pipes and a deadline there is only one thing to wait for.
-        if self.pipes.is_empty() && (self.deadline.is_none() || self.exit.is_none()) {
+        // On kernels that do not tell of the end, it is all that can be waited for now.
+        if self.pipes.is_empty() && self.exit.is_none() {
             let status = self.wait_for_exit(interrupt)?;
             seen(Event::Ended(Ended { status, held_open: None }));
             return Ok(());
@@ -230,11 +302,21 @@ impl Process {
             self.pass_on(interrupt);
         }
         self.read_all(&mut |channel, bytes| seen(Event::Chunk(channel, bytes)));
+        if self.woken.elapsed() >= WAKE_EVERY {
+            self.woken = Instant::now();
+            seen(Event::Waiting);
+        }
+        if self.ending.is_none() && !ready.exited && self.alarm.is_some_and(|alarm| Instant::now() >= alarm) {
+            self.is_late = true;
+            self.ask_to_end(Signal::TERM);
+        }
         if self.ending.is_some() {
             if ready.exited || self.has_to_end() {
                 self.end_within(Duration::ZERO);
                 self.read_all(&mut |channel, bytes| seen(Event::Chunk(channel, bytes)));
                 interrupt.check()?;
+                // Nobody else asks it to end.
+                seen(Event::TimedOut);
             }
             return Ok(());
         }
@@ -280,8 +362,10 @@ impl Process {
         });
         fds.extend(self.pipes.iter().map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN)));
         let deadline = self.ending.map(|ending| ending.at).or(self.deadline);
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        let alarm = self.alarm.filter(|_| self.ending.is_none());
+        let wake = self.woken + WAKE_EVERY;
+        let first = [deadline, alarm].into_iter().flatten().fold(wake, Instant::min);
+        let timeout = Timespec::try_from(first.saturating_duration_since(Instant::now())).ok();
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(errno) => {
@@ -357,8 +441,12 @@ impl Process {
 
     /// Passes a signal on to the whole group. From now on it is about to end.
     fn pass_on(&mut self, interrupt: &Interrupt) {
+        self.ask_to_end(interrupt.signal().and_then(Signal::from_named_raw).unwrap_or(Signal::TERM));
+    }
+
+    /// Asks the whole group to end.
+    fn ask_to_end(&mut self, signal: Signal) {
         let Some(pid) = pid_of(&self.child) else { return };
-        let signal = interrupt.signal().and_then(Signal::from_named_raw).unwrap_or(Signal::TERM);
         // A group that is gone already needs no signal.
         let _ = kill_process_group(pid, signal);
         let now = Instant::now();

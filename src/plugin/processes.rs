@@ -1,6 +1,7 @@
 //! Plugins that are one process an operation, as version 3 has it, and version 4 without a session.
 
-use super::process::{self, Channel, Ended, Program, RunError};
+use super::process::{self, Channel, Ended, Heard, Program, RunError};
+use super::timed_out;
 use super::{Failure, FilePair, Identity, Job, OperationError, Progress, Task};
 use crate::error::Fatal;
 use crate::interrupt::Interrupt;
@@ -10,6 +11,7 @@ use holo_protocol::session::Stream;
 use holo_protocol::{API_VERSION_4, Message};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// A line on file descriptor 3 that is longer is no message.
 const MAX_LINE: usize = 1 << 12;
@@ -26,6 +28,7 @@ pub(super) fn scan(
         environment: plugin.environment(),
         messages: false,
         requests: false,
+        limit: plugin.limit,
     };
     let ended = program.run(interrupt, |channel, bytes| match channel {
         Channel::Stdout => report.extend_from_slice(bytes),
@@ -50,15 +53,21 @@ pub(super) fn work(
         Task::ForceApply => "force-apply",
     };
     let mut messages = Messages::new(plugin.api_version);
+    let begun = Instant::now();
     let ended = ask(plugin, operation, job, interrupt, &mut |said| match said {
         Said::Output(stream, bytes) => on_progress(Progress::Output(stream, bytes)),
         Said::Message(bytes) => messages.take(bytes, &mut |message| on_progress(Progress::Message(message))),
+        Said::Waiting => on_progress(Progress::Waiting(begun.elapsed())),
     });
     let ended = match ended {
         Ok(ended) => ended,
         Err(RunError::Interrupted(fatal)) => return Err(fatal),
         Err(RunError::Start(reason)) => {
             on_progress(Progress::Failed(Failure::Broken(reason)));
+            return Ok(());
+        }
+        Err(RunError::TimedOut(limit)) => {
+            on_progress(Progress::Failed(Failure::Broken(timed_out(limit))));
             return Ok(());
         }
     };
@@ -136,7 +145,7 @@ pub(super) fn diff(
         Said::Output(stream, bytes) => on_output(stream, bytes),
         // Whatever follows the second path is of no interest.
         Said::Message(bytes) if file_pair(&paths).is_none() => paths.extend_from_slice(bytes),
-        Said::Message(_) => {}
+        Said::Message(_) | Said::Waiting => {}
     })?;
     match process::failure(ended.status) {
         Some(reason) => Err(OperationError::Failed(reason)),
@@ -201,6 +210,8 @@ enum Said<'a> {
     Output(Stream, &'a [u8]),
     /// A piece of what it writes to file descriptor 3.
     Message(&'a [u8]),
+    /// Nothing, but it is at work.
+    Waiting,
 }
 
 fn ask(
@@ -225,11 +236,13 @@ fn ask(
         environment,
         messages: true,
         requests: false,
+        limit: plugin.limit,
     };
-    program.run(interrupt, |channel, bytes| match channel {
-        Channel::Stdout => said(Said::Output(Stream::Stdout, bytes)),
-        Channel::Stderr => said(Said::Output(Stream::Stderr, bytes)),
-        Channel::Messages => said(Said::Message(bytes)),
+    program.run_patiently(interrupt, |heard| match heard {
+        Heard::Chunk(Channel::Stdout, bytes) => said(Said::Output(Stream::Stdout, bytes)),
+        Heard::Chunk(Channel::Stderr, bytes) => said(Said::Output(Stream::Stderr, bytes)),
+        Heard::Chunk(Channel::Messages, bytes) => said(Said::Message(bytes)),
+        Heard::Waiting => said(Said::Waiting),
     })
 }
 

@@ -1,15 +1,16 @@
 //! Plugins of version 4 that serve a whole run with one process.
 
 use super::process::{self, Channel, Event, Process, Program};
+use super::timed_out;
 use super::{Failure, FilePair, Identity, Job, OperationError, Progress, Task};
 use crate::error::Fatal;
 use crate::interrupt::Interrupt;
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::session::{Answer, Operation, Outcome, Received, Request, Stream};
 use holo_protocol::{API_VERSION_4, Message, Text};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A plugin that dies with so many entities one after the other, of which it has begun none, is given up.
 const MAX_DEATHS_IN_A_ROW: u32 = 3;
@@ -36,6 +37,8 @@ enum RequestEnd {
     Answered(Outcome),
     /// The session is over, and this is why.
     Over(String),
+    /// The session is over, as it has taken longer than this.
+    TimedOut(Duration),
 }
 
 /// What has been heard of a session's process, beside its answers.
@@ -43,6 +46,10 @@ struct Heard {
     /// What it, or a child of it, printed on streams of its own.
     strays: Vec<(Stream, Vec<u8>)>,
     ended: Option<process::Ended>,
+    /// Whether it was ended, as it took too long.
+    timed_out: bool,
+    /// Whether it is time to say what is at work.
+    waiting: bool,
     /// Why the run ends, if it does.
     interrupted: Option<Fatal>,
 }
@@ -54,6 +61,10 @@ enum Said<'a> {
     Stray(Stream, &'a [u8]),
     /// The same, after the session was asked to end.
     AtTheEnd(Stream, &'a [u8]),
+    /// Nothing, but something is at work.
+    Waiting,
+    /// Nothing: this asks when what is at work was begun.
+    Begun(&'a mut Instant),
 }
 
 impl Seat {
@@ -75,13 +86,14 @@ impl Seat {
             Said::Answer(Answer::Report { text, .. }) => report.extend_from_slice(text.as_bstr()),
             Said::Answer(Answer::Output { stream, text, .. }) => on_output(stream, text.as_bstr()),
             Said::Stray(stream, bytes) | Said::AtTheEnd(stream, bytes) => on_output(stream, bytes),
-            Said::Answer(_) => {}
+            Said::Answer(_) | Said::Waiting | Said::Begun(_) => {}
         })?;
         match end {
             RequestEnd::Answered(Outcome::Done) => Ok(report),
             // A process of version 3 would have ended with 1.
             RequestEnd::Answered(Outcome::Failed) => Err(OperationError::Failed("exit status 1".to_owned())),
             RequestEnd::Over(reason) => Err(OperationError::Failed(reason)),
+            RequestEnd::TimedOut(limit) => Err(OperationError::Failed(timed_out(limit))),
         }
     }
 
@@ -101,10 +113,11 @@ impl Seat {
                     Said::Answer(Answer::Output { stream, text, .. }) => on_output(stream, text.as_bstr()),
                     Said::Answer(Answer::Result { result, .. }) => outcome = result,
                     Said::Stray(stream, bytes) | Said::AtTheEnd(stream, bytes) => on_output(stream, bytes),
-                    Said::Answer(_) => {}
+                    Said::Answer(_) | Said::Waiting | Said::Begun(_) => {}
                 }
             })?;
         match (end, outcome) {
+            (RequestEnd::TimedOut(limit), _) => Err(OperationError::Failed(timed_out(limit))),
             (RequestEnd::Over(reason), _) => Err(OperationError::Failed(reason)),
             (_, Outcome::Failed) | (RequestEnd::Answered(Outcome::Failed), _) => {
                 Err(OperationError::Failed("exit status 1".to_owned()))
@@ -137,7 +150,14 @@ impl Seat {
             let (is_fresh, unfinished) = (self.0.is_none(), set.unfinished().count());
             let end = self.ask(plugin, operation, &waiting, interrupt, &mut |said| set.take(said, on_progress));
             let reason = match end {
-                Err(OperationError::Fatal(fatal)) => return Err(fatal),
+                Err(OperationError::Fatal(fatal)) => return Err(fatal.during(set.at_work())),
+                Ok(RequestEnd::TimedOut(limit)) => {
+                    if set.fail_late(limit, on_progress) {
+                        (deaths_in_a_row, searching) = (0, false);
+                        continue;
+                    }
+                    timed_out(limit)
+                }
                 Ok(RequestEnd::Answered(_)) => {
                     let reason = format!("{} did not say how it ended", plugin.program.display());
                     set.fail(&waiting, &reason, on_progress);
@@ -179,7 +199,7 @@ impl Seat {
             Some(session) => session,
             None => Box::new(Session::start(plugin).map_err(OperationError::Failed)?),
         };
-        let end = session.ask(operation, jobs, interrupt, said)?;
+        let end = session.ask(operation, jobs, plugin.limit, interrupt, said)?;
         if matches!(end, RequestEnd::Answered(_)) && plugin.keeps_session {
             self.0 = Some(session);
         }
@@ -197,7 +217,8 @@ struct Set<'a> {
     jobs: &'a [Job<'a>],
     places: HashMap<&'a BStr, usize>,
     finished: Vec<bool>,
-    in_hand: HashSet<usize>,
+    /// Those that the plugin has in its hands, and since when.
+    in_hand: HashMap<usize, Instant>,
     /// The differences that were named before the message that asks to show them.
     differences: HashMap<usize, FilePair>,
     /// Whom stray output is counted to: the entity that was last begun.
@@ -208,7 +229,7 @@ impl<'a> Set<'a> {
     fn new(jobs: &'a [Job<'a>]) -> Set<'a> {
         let places = jobs.iter().enumerate().map(|(place, job)| (job.id, place)).collect();
         let finished = vec![false; jobs.len()];
-        Set { jobs, places, finished, in_hand: HashSet::new(), differences: HashMap::new(), at_work: 0 }
+        Set { jobs, places, finished, in_hand: HashMap::new(), differences: HashMap::new(), at_work: 0 }
     }
 
     /// The entities that have not come to an end yet, if there are any.
@@ -229,12 +250,22 @@ impl<'a> Set<'a> {
                 let first = self.unfinished().next().unwrap_or(self.at_work);
                 return on_progress(first, Progress::Output(stream, bytes));
             }
+            Said::Waiting => {
+                if let Some((place, begun)) = self.oldest() {
+                    on_progress(place, Progress::Waiting(begun.elapsed()));
+                }
+                return;
+            }
+            Said::Begun(at) => {
+                *at = self.oldest().map_or(*at, |(_, begun)| begun);
+                return;
+            }
             Said::Answer(answer) => answer,
         };
         match answer {
             Answer::Begin { entity, .. } => {
                 if let Some(place) = self.place(&entity) {
-                    self.in_hand.insert(place);
+                    self.in_hand.insert(place, Instant::now());
                     self.at_work = place;
                 }
             }
@@ -260,6 +291,37 @@ impl<'a> Set<'a> {
             }
             Answer::Report { .. } | Answer::End { .. } => {}
         }
+    }
+
+    /// What has been in the plugin's hands longest.
+    fn oldest(&self) -> Option<(usize, Instant)> {
+        self.in_hand.iter().map(|(&place, &begun)| (place, begun)).min_by_key(|&(place, begun)| (begun, place))
+    }
+
+    /// The IDs of the entities in the plugin's hands, or else of the next one.
+    fn at_work(&self) -> Vec<String> {
+        let mut places: Vec<usize> = self.in_hand.keys().copied().collect();
+        if places.is_empty() {
+            places.extend(self.unfinished().next());
+        }
+        places.sort_unstable();
+        places.into_iter().filter_map(|place| self.jobs.get(place)).map(|job| job.id.to_string()).collect()
+    }
+
+    /// Fails what the plugin had in its hands when it was ended as something took too long; whether there was anything.
+    fn fail_late(&mut self, limit: Duration, on_progress: &mut dyn FnMut(usize, Progress<'_>)) -> bool {
+        let Some((oldest, _)) = self.oldest() else { return false };
+        let reason = timed_out(limit);
+        let mut lost: Vec<(usize, bool)> =
+            self.in_hand.iter().map(|(&place, begun)| (place, begun.elapsed() >= limit)).collect();
+        lost.sort_unstable();
+        let first_late = self.jobs[oldest].id;
+        for (place, is_late) in lost {
+            let reason =
+                if is_late { reason.clone() } else { format!("{first_late} {reason}, and its plugin was ended") };
+            self.end(place, Progress::Failed(Failure::Broken(reason)), on_progress);
+        }
+        true
     }
 
     /// The place of an entity that is still being worked on; what is said of any other does not count.
@@ -297,7 +359,7 @@ impl<'a> Set<'a> {
 
     /// Fails what the plugin had in its hands; whether there was anything.
     fn fail_in_hand(&mut self, reason: &str, on_progress: &mut dyn FnMut(usize, Progress<'_>)) -> bool {
-        let mut lost: Vec<usize> = self.in_hand.iter().copied().collect();
+        let mut lost: Vec<usize> = self.in_hand.keys().copied().collect();
         lost.sort_unstable();
         for &place in &lost {
             self.end(place, Progress::Failed(Failure::Broken(reason.to_owned())), on_progress);
@@ -328,6 +390,8 @@ impl Session {
             environment: plugin.environment(),
             messages: true,
             requests: true,
+            // It serves a whole run; what it is at has its limit.
+            limit: None,
         };
         let process = program.start()?;
         if let Some(requests) = &process.requests {
@@ -341,6 +405,7 @@ impl Session {
         &mut self,
         operation: Operation,
         jobs: &[Job<'_>],
+        limit: Option<Duration>,
         interrupt: &Interrupt,
         said: &mut dyn FnMut(Said<'_>),
     ) -> Result<RequestEnd, Fatal> {
@@ -357,9 +422,23 @@ impl Session {
             Err(error) => return Ok(RequestEnd::Over(error.to_string())),
         }
         self.outgoing.push(b'\n');
+        let mut idle_since = Instant::now();
+        self.process.begin_waiting();
         loop {
-            let Heard { strays, ended, interrupted } = self.exchange(interrupt);
+            if let Some(limit) = limit {
+                let mut begun = idle_since;
+                said(Said::Begun(&mut begun));
+                self.process.set_alarm(begun.checked_add(limit));
+            }
+            let Heard { strays, ended, timed_out, waiting, interrupted } = self.exchange(interrupt);
+            let before = self.incoming.len();
             let end = self.take_answers(said);
+            if self.incoming.len() < before {
+                idle_since = Instant::now();
+            }
+            if waiting {
+                said(Said::Waiting);
+            }
             // What is printed beside the answers cannot be told to come before or after them. Most likely it belongs to the entity that
             // they begin.
             let is_ending = self.process.is_ending();
@@ -369,7 +448,12 @@ impl Session {
             if let Some(fatal) = interrupted {
                 return Err(fatal);
             }
-            if let Some(end) = end {
+            if timed_out {
+                return Ok(RequestEnd::TimedOut(limit.unwrap_or_default()));
+            }
+            // Of a session that is late, the end is waited for.
+            if let Some(end) = end.filter(|_| !self.process.is_late()) {
+                self.process.set_alarm(None);
                 return Ok(end);
             }
             if let Some(ended) = ended {
@@ -383,17 +467,20 @@ impl Session {
     fn exchange(&mut self, interrupt: &Interrupt) -> Heard {
         let Session { process, outgoing, incoming, .. } = self;
         let (mut writable, mut ended, mut strays) = (false, None, Vec::new());
+        let (mut timed_out, mut is_waiting) = (false, false);
         let waited = process.wait(interrupt, !outgoing.is_empty(), |event| match event {
             Event::Chunk(Channel::Messages, bytes) => incoming.extend_from_slice(bytes),
             Event::Chunk(Channel::Stdout, bytes) => strays.push((Stream::Stdout, bytes.to_vec())),
             Event::Chunk(Channel::Stderr, bytes) => strays.push((Stream::Stderr, bytes.to_vec())),
             Event::Writable => writable = true,
             Event::Ended(how) => ended = Some(how),
+            Event::TimedOut => timed_out = true,
+            Event::Waiting => is_waiting = true,
         });
         if writable {
             process.send(outgoing);
         }
-        Heard { strays, ended, interrupted: waited.err() }
+        Heard { strays, ended, timed_out, waiting: is_waiting, interrupted: waited.err() }
     }
 
     /// Hands on the answers that have arrived whole; how the request ended, if it has.

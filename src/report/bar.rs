@@ -2,6 +2,7 @@
 
 use bstr::{BStr, ByteSlice};
 use holo_protocol::Progress;
+use std::time::Duration;
 
 const WIDTH: u64 = 20;
 
@@ -18,9 +19,26 @@ pub(super) fn line(id: &BStr, progress: &Progress<'_>) -> String {
     if progress.text.is_empty() { line } else { format!("{line}: {}", progress.text) }
 }
 
+/// The line with how long it has taken so far.
+pub(super) fn with_time(line: &str, time: Duration) -> String {
+    match time.saturating_add(Duration::from_millis(500)).as_secs() {
+        seconds @ 0..60 => format!("{line} ({seconds} s)"),
+        seconds => format!("{line} ({}:{:02} min)", seconds / 60, seconds % 60),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_passes() {
+        let line = |seconds| with_time("exec:x", Duration::from_secs(seconds));
+        assert_eq!(
+            [line(4), line(59), line(60), line(3605)].join(" "),
+            "exec:x (4 s) exec:x (59 s) exec:x (1:00 min) exec:x (60:05 min)"
+        );
+    }
 
     #[test]
     fn the_bar_fills() {

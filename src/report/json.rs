@@ -66,7 +66,7 @@ impl Reporter for Json<'_> {
                 self.console.turn_to(at_work);
             }
             // It is for those who wait and look.
-            Event::Message(Message::Progress(_)) => {}
+            Event::Message(Message::Progress(_)) | Event::Waiting(..) => {}
             Event::Message(message) => self.said.messages.push(message.clone()),
             Event::Diff(diff) => self.console.raw_diff(diff),
             Event::Warning(text) => self.console.warning(text),

@@ -6,6 +6,7 @@ use bstr::{BString, ByteSlice, ByteVec};
 use holo_protocol::report::Information;
 use holo_protocol::session::Stream;
 use holo_protocol::{API_VERSION_3, Action, EntityReport, Message, Progress};
+use std::time::Duration;
 
 /// How wide the keys of a scan are.
 const SCAN_KEY_WIDTH: usize = 12;
@@ -17,13 +18,15 @@ pub struct Paragraphs<'a> {
     prologue: Option<Entity>,
     /// The ID of the entity at work.
     at_work: BString,
+    /// How far it has come, as it was shown last.
+    progress: Option<String>,
     only_looks: bool,
 }
 
 impl<'a> Paragraphs<'a> {
     /// Shows on this console what is done or, if it is only looked, what would be done.
     pub fn new(console: &'a mut Console, only_looks: bool) -> Paragraphs<'a> {
-        Paragraphs { console, prologue: None, at_work: BString::default(), only_looks }
+        Paragraphs { console, prologue: None, at_work: BString::default(), progress: None, only_looks }
     }
 
     fn show_prologue(&mut self) {
@@ -53,6 +56,7 @@ impl<'a> Paragraphs<'a> {
             Message::Progress(said) => {
                 let line = bar::line(self.at_work.as_bstr(), &Progress::parse(&said.to_str_lossy()));
                 self.console.status(line.as_bytes());
+                self.progress = Some(line);
             }
             Message::Unknown => {
                 self.show_prologue();
@@ -82,6 +86,7 @@ impl Reporter for Paragraphs<'_> {
             Event::Begin(entity) => {
                 self.prologue = Some(entity.clone());
                 entity.id().clone_into(&mut self.at_work);
+                self.progress = None;
                 self.console.status(entity.id());
             }
             Event::Output(stream, bytes) => {
@@ -103,6 +108,13 @@ impl Reporter for Paragraphs<'_> {
                 self.console.end_paragraph();
                 self.console.indented_diff(diff);
                 self.console.end_paragraph();
+            }
+            // Of what has just been begun there is nothing to say yet.
+            Event::Waiting(_, time) if time < Duration::from_millis(900) => {}
+            Event::Waiting(entity, time) => {
+                let progress = self.progress.clone().filter(|_| entity.id() == self.at_work);
+                let line = progress.unwrap_or_else(|| entity.id().to_string());
+                self.console.status(bar::with_time(&line, time).as_bytes());
             }
             Event::Warning(text) => {
                 self.show_prologue();

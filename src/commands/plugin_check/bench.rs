@@ -200,7 +200,7 @@ impl<'a, 'f> Bench<'a, 'f> {
         let subject = self.subject(operation, id.map(std::slice::from_ref).unwrap_or_default());
         let argument = id.map(|id| id.to_os_str_lossy());
         let arguments = [OsStr::new(operation)].into_iter().chain(argument.as_deref()).collect();
-        let program = Program { path: &self.program, arguments, environment, messages, requests: false };
+        let program = Program { path: &self.program, arguments, environment, messages, requests: false, limit: None };
         let mut heard = Heard::default();
         match program.start() {
             Err(reason) if operation == "info" => return Err(Fatal::CouldNotRun(reason)),
@@ -214,7 +214,7 @@ impl<'a, 'f> Bench<'a, 'f> {
                         Event::Chunk(Channel::Stderr, bytes) => keep(&mut heard.stderr, bytes, MAX_KEPT),
                         Event::Chunk(Channel::Messages, bytes) => keep(&mut heard.messages, bytes, MAX_MESSAGES),
                         Event::Ended(how) => ended = Some(how),
-                        Event::Writable => {}
+                        Event::Writable | Event::Waiting | Event::TimedOut => {}
                     })?;
                 }
                 heard.trouble = self.judge_end(&subject, ended);

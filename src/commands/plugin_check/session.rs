@@ -34,6 +34,7 @@ impl Session {
             environment: bench.environment(directories, bench.manner.api_version),
             messages: true,
             requests: true,
+            limit: None,
         };
         let process = program.start()?;
         if let Some(requests) = &process.requests {
@@ -89,6 +90,7 @@ impl Session {
             Event::Chunk(channel, bytes) => reception.stray(channel, bytes),
             Event::Writable => writable = true,
             Event::Ended(how) => ended = Some(how),
+            Event::Waiting | Event::TimedOut => {}
         })?;
         if writable {
             process.send(outgoing);
