@@ -191,9 +191,9 @@ impl Scene {
             let applied = entity.apply(&self.host, Mode::default(), &mut Output::new(&mut said));
             let (after, words) = (self.file(), said.0.to_str_lossy().into_owned());
             let set = entity.name.set.to_string();
-            has_changed |= matches!(applied, Applied::Changed(_));
+            has_changed |= matches!(applied, Applied::ChangedQuietly(_));
             match &applied {
-                Applied::Changed(_) => {}
+                Applied::ChangedQuietly(_) => {}
                 Applied::Unchanged => assert_eq!(before.as_bstr(), after.as_bstr()),
                 // What an invalid file wants may be what nothing else does.
                 applied => {

@@ -3,7 +3,7 @@
 //! Everything here is done as that user. No symlink is followed, what belongs to somebody else is not read, and what is there is
 //! never written to, but replaced: the worst that a user can bring about is something that the user could do as well.
 
-use crate::section::{Edit, Section};
+use crate::section::{Edit, Handover, Section};
 use holo_plugin::ExtendedAttributes;
 use holo_plugin::error::{PathError, Result};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, RenameFlags, Stat};
@@ -52,7 +52,25 @@ pub(crate) struct Change {
     pub(crate) modes: Vec<String>,
 }
 
+/// The verbs for keys that go, that change over, that come, and for modes.
+type Verbs = [&'static str; 4];
+/// What would be done.
+pub(crate) const PENDING: Verbs = ["would remove", "would give", "would add", "would set"];
+/// What was done.
+pub(crate) const DONE: Verbs = ["removed", "gave", "added", "set"];
+
 impl Change {
+    /// The changes as fragments.
+    pub(crate) fn in_words(&self, [remove, give, add, set]: &Verbs) -> Vec<String> {
+        let Edit { removed, added, handed_over, .. } = &self.edit;
+        let removed = removed.iter().map(|key| format!("{remove} key {key}"));
+        let given =
+            handed_over.iter().map(|Handover { key, from, to }| format!("{give} key {key} from {from} to {to}"));
+        let added = added.iter().map(|key| format!("{add} key {key}"));
+        let modes = self.modes.iter().map(|mode| format!("{set} {mode}"));
+        removed.chain(given).chain(added).chain(modes).collect()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         !self.edit.changes_keys() && self.modes.is_empty()
     }

@@ -1,9 +1,9 @@
 //! A key set: the keys of one file for one user, put into that user's `authorized_keys`.
 
 use crate::account::{self, Account, NoAccount};
-use crate::home::{Change, Home};
+use crate::home::{Change, DONE, Home, PENDING};
 use crate::record::Record;
-use crate::section::{Handover, Section};
+use crate::section::Section;
 use crate::source::Source;
 use bstr::{BStr, BString, ByteSlice};
 use holo_plugin::error::PathError;
@@ -201,18 +201,15 @@ impl KeySet {
             // Only now: an apply that is killed before is to find the keys.
             record.remove(&id).map_err(|error| Failed { trouble: error.into(), nothing_changed: done.is_none() })?;
         }
-        let is_done = done.is_some() || self.is_orphan();
-        Ok(if is_done { Applied::Changed(Vec::new()) } else { Applied::Unchanged })
+        Ok(match done {
+            Some(done) => Applied::ChangedQuietly(done.in_words(&DONE)),
+            None if self.is_orphan() => Applied::ChangedQuietly(vec![format!("forgot {id}, of which no key is left")]),
+            None => Applied::Unchanged,
+        })
     }
 
     fn would(&self, change: &Change) -> Verdict {
-        let removed = change.edit.removed.iter().map(|key| format!("would remove key {key}"));
-        let added = change.edit.added.iter().map(|key| format!("would add key {key}"));
-        let handed_over = change.edit.handed_over.iter();
-        let handed_over =
-            handed_over.map(|Handover { key, from, to }| format!("would give key {key} from {from} to {to}"));
-        let modes = change.modes.iter().map(|mode| format!("would set {mode}"));
-        let mut changes: Vec<String> = removed.chain(handed_over).chain(added).chain(modes).collect();
+        let mut changes = change.in_words(&PENDING);
         if changes.is_empty() && self.is_orphan() {
             changes.push(format!("would forget {}, of which no key is left", self.name.id()));
         }

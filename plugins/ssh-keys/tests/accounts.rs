@@ -8,13 +8,14 @@ use std::process::ExitCode;
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMlEihSDsXtKfjGZmUFcJVFeRT7ctkIuJqrXfdbEAr5w";
 
 fn main() -> ExitCode {
-    let stories: [(&str, fn()); 6] = [
+    let stories: [(&str, fn()); 7] = [
         ("what is made belongs to the user", belongs_to_the_user),
         ("a directory that only a group of the user may enter is entered", behind_a_group),
         ("root has keys too", root_has_keys),
         ("what is root's stays root's in a user's home", roots_in_a_home),
         ("an unknown user has no keys, and an orphan of one is kept", unknown_user),
         ("a full file system leaves what was there", full),
+        ("what was done is said where version 3's output is not read", said),
     ];
     let needs = [NEEDS, &[Need::Program("useradd")]].concat();
     let trials = stories.map(|(name, story)| {
@@ -106,4 +107,25 @@ fn full() {
     let refused = "!! write /home/jane/.ssh/.authorized_keys.holonew: no space left on device";
     assert!(run.stderr_lossy().lines().any(|line| line == refused), "{run}");
     assert!(!run.stdout_lossy().contains("holonew"), "{run}");
+}
+
+fn said() {
+    let run = on_a_system(
+        "holo apply --json; holo apply --json; mv /usr/share/holo/ssh-keys/jane/x.pub /usr/share/holo/ssh-keys/jane/a.pub
+         holo apply --json; rm /usr/share/holo/ssh-keys/jane/a.pub; holo apply --json
+         echo '# none' >/usr/share/holo/ssh-keys/jane/a.pub; holo apply",
+    );
+    assert_eq!(run.stderr, "", "{run}");
+    let lines = run.stdout_lossy().into_owned();
+    let changes: Vec<&str> =
+        lines.lines().filter_map(|line| line.split_once("\"changed\":[")).map(|(_, rest)| rest).collect();
+    for (line, words) in changes.iter().zip([
+        "\"added key 256 SHA256:",
+        "\"gave key 256 SHA256:",
+        "\"forgot ssh-keyset:jane/x, of",
+        "\"removed key 256",
+    ]) {
+        assert!(line.starts_with(words), "{words}\n{run}");
+    }
+    assert!(changes.len() == 4, "{run}");
 }

@@ -8,15 +8,12 @@ use crate::images::{Images, Moment};
 use crate::look::Found;
 use crate::plan::{self, Scrubbing, Step};
 use crate::run::Failure;
-use crate::{order, renamed};
+use crate::{changes, order, renamed};
 use holo_plugin::error::PathError;
 use holo_plugin::{Applied, Host, Output};
 
 /// The number that the system would have chosen, where nothing is really made.
 const NUMBER_IN_TEST_MODE: u32 = 999;
-
-/// Under version 3 trouble with one account is no trouble of the plugin: all there is to say has been said.
-const FAILED: Applied = Applied::Failed { version_3_status: 0, nothing_changed: false };
 
 /// Why an account is not as it should be, in words.
 #[derive(Debug)]
@@ -40,9 +37,10 @@ impl From<PathError> for NotApplied {
 /// between, the next apply finds that it is as intended, and records it. An account that takes over from another gets its base first, and the
 /// other's is removed last: as long as that is there, the next apply goes on where this one ended.
 pub(crate) fn apply(entity: &AccountEntity, host: &Host, force: bool, output: &mut Output<'_>) -> Applied {
+    let mut has_changed = false;
     let applied = Images::open(host).map_err(NotApplied::from).and_then(|images| {
         let _held = images.hold()?;
-        let mut work = Work { entity, host, images: &images, output };
+        let mut work = Work { entity, host, images: &images, output, has_changed: &mut has_changed };
         match &entity.definition {
             Some(definition) => work.provision(definition, force),
             None => work.scrub(),
@@ -50,7 +48,8 @@ pub(crate) fn apply(entity: &AccountEntity, host: &Host, force: bool, output: &m
     });
     applied.unwrap_or_else(|NotApplied(reason)| {
         output.error(reason);
-        FAILED
+        // Under version 3 trouble with one account is no trouble of the plugin: all there is to say has been said.
+        Applied::Failed { version_3_status: 0, nothing_changed: !has_changed }
     })
 }
 
@@ -60,6 +59,8 @@ struct Work<'a, 'b> {
     host: &'a Host,
     images: &'a Images,
     output: &'a mut Output<'b>,
+    /// Whether a command has changed anything.
+    has_changed: &'a mut bool,
 }
 
 impl Work<'_, '_> {
@@ -106,7 +107,7 @@ impl Work<'_, '_> {
                     return Err(reason);
                 }
                 self.record(wanted)?;
-                Ok(Applied::Changed(Vec::new()))
+                self.changed(found.actual.as_ref(), id)
             }
         }
     }
@@ -143,7 +144,7 @@ impl Work<'_, '_> {
         self.record(wanted)?;
         self.group_was_renamed(&predecessor.name, &id.name)?;
         self.forget(predecessor)?;
-        Ok(Applied::Changed(Vec::new()))
+        self.changed(found.actual.as_ref(), id)
     }
 
     /// Renames the group that `useradd` has made for a user alone with that user, so that `userdel` takes it away again; its new name.
@@ -226,7 +227,13 @@ impl Work<'_, '_> {
             self.group_was_renamed(&id.name, name)?;
         }
         self.forget(id)?;
-        Ok(Applied::Changed(Vec::new()))
+        match self.changed(actual.as_ref(), &base.id)? {
+            Applied::ChangedQuietly(changes) if changes.is_empty() && !self.host.test_mode() => {
+                let state = if actual.is_some() { "as it was before" } else { "gone" };
+                Ok(Applied::ChangedQuietly(vec![format!("forgot {id}, which is {state}")]))
+            }
+            changed => Ok(changed),
+        }
     }
 
     /// Says so if the login group that a user had before us cannot be given back: it had no name, and there is none of its number.
@@ -241,6 +248,15 @@ impl Work<'_, '_> {
                 .warning(format!("{id} keeps its login group: there is no group any more with the GID {number}"));
         }
         Ok(())
+    }
+
+    /// What has become of an account, which has this ID now if it is there. In test mode nothing has.
+    fn changed(&self, before: Option<&Account>, id: &AccountId) -> Result<Applied, NotApplied> {
+        if self.host.test_mode() {
+            return Ok(Applied::ChangedQuietly(Vec::new()));
+        }
+        let now = self.entity.shared.accounts.find(self.host, id)?;
+        Ok(Applied::ChangedQuietly(changes::changes(before, now.as_ref())))
     }
 
     /// Forgets all that is kept of an account.
@@ -270,8 +286,11 @@ impl Work<'_, '_> {
             self.output.print(format!("MOCK: {command}\n"));
             return Ok(());
         }
+        let before = self.actual()?;
         let ran = self.entity.shared.patience.run(command, self.entity.timeout, self.output);
         self.entity.shared.accounts.forget();
+        // A command that fails has mostly done nothing.
+        *self.has_changed |= ran.is_ok() || self.actual()? != before;
         ran.map_err(|Failure(reason)| format!("{command} failed: {reason}").into())
     }
 

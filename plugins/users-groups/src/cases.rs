@@ -654,7 +654,7 @@ fn apply(
         let applied = declared.apply(&host, Mode { force, ..Mode::default() }, &mut Output::new(&mut said));
         let ending = match applied {
             Applied::Unchanged => "unchanged",
-            Applied::Changed(_) => "changed",
+            Applied::ChangedQuietly(_) => "changed",
             Applied::NeedsForce(ForceTo::Overwrite) => "overwrite",
             Applied::NeedsForce(ForceTo::Restore) => "restore",
             Applied::Failed { version_3_status: 0, .. } => "failed",

@@ -5,6 +5,7 @@ mod accounts;
 mod apply;
 #[cfg(test)]
 mod cases;
+mod changes;
 mod check;
 mod command;
 mod definition;

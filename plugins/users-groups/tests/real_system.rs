@@ -9,10 +9,12 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 const DEFINITIONS: &str = "/usr/share/holo/users-groups/01.toml";
+/// Kills the plugin that has called a tool: between the two is what keeps the time.
+const KILL: &str = "kill -KILL \"$(sed -n 's/^PPid:[[:blank:]]*//p' \"/proc/$PPID/status\")\"";
 const STATE: &str = "/var/lib/holo/users-groups";
 
 fn main() -> ExitCode {
-    let stories: [(&str, fn()); 28] = [
+    let stories: [(&str, fn()); 30] = [
         ("a hundred users are made in one run, and nothing is left to do", hundred),
         ("check says what would be run, and runs nothing", check),
         ("everything that can be defined is given", everything),
@@ -40,6 +42,8 @@ fn main() -> ExitCode {
         ("who was changed by a person needs force to get another name", changed_before_another_name),
         ("who is killed while a user gets another name goes on where that ended", killed_at_another_name),
         ("who is killed while a user is changed finds it as intended", killed_at_a_change),
+        ("what was done is said where version 3's output is not read", said),
+        ("a failure that has changed nothing refreshes nobody", failed_unchanged),
         ("a login group without a name is given back by its number", nameless_login_group),
     ];
     let needs =
@@ -334,7 +338,7 @@ fn killed() {
     }
     let system = system(&definitions);
     system.must("mv /usr/sbin/useradd /usr/sbin/useradd.real");
-    system.script("/usr/sbin/useradd", "#!/bin/sh\nuseradd.real \"$@\"\nkill -KILL $PPID\n");
+    system.script("/usr/sbin/useradd", format!("#!/bin/sh\nuseradd.real \"$@\"\n{KILL}\n"));
     let run = system.holo(&["apply"]);
     assert!(run.status == Some(1), "{run}");
     assert!(!line(&system, "passwd", "anne").is_empty());
@@ -346,7 +350,7 @@ fn killed() {
     settled(&system);
     // And it is known to be ours.
     system.must("mv /usr/sbin/userdel /usr/sbin/userdel.real");
-    system.script("/usr/sbin/userdel", "#!/bin/sh\nuserdel.real \"$@\"\nkill -KILL $PPID\n");
+    system.script("/usr/sbin/userdel", format!("#!/bin/sh\nuserdel.real \"$@\"\n{KILL}\n"));
     system.write(DEFINITIONS, "");
     let run = system.holo(&["apply"]);
     assert!(run.status == Some(1) && line(&system, "passwd", "anne").is_empty(), "{run}");
@@ -473,7 +477,9 @@ fn scrubbed_in_order() {
     ok(&run);
     assert_eq!(order(&run), ["anne", "zoe"]);
     system.write(DEFINITIONS, "[[user]]\nname = \"bert\"\nafter = [\"user:nobody\"]\n");
-    settled(&system);
+    let run = system.holo(&["apply"]);
+    let words = "bert: comes after user:nobody, which does not exist\n";
+    assert!(run.success() && run.stdout.trim().is_empty() && run.stderr_lossy().ends_with(words), "{run}");
     system.write(DEFINITIONS, "");
     ok(&system.holo(&["apply"]));
     assert_eq!(system.must(&format!("find {STATE} -type f")), "");
@@ -644,10 +650,10 @@ fn unwrap(system: &Overlay, tool: &str) {
 
 fn killed_at_another_name() {
     let kills = [
-        ("usermod", "kill -KILL $PPID"),
-        ("usermod", "usermod.real \"$@\"\nkill -KILL $PPID"),
-        ("groupmod", "kill -KILL $PPID"),
-        ("groupmod", "groupmod.real \"$@\"\nkill -KILL $PPID"),
+        ("usermod", KILL.to_owned()),
+        ("usermod", format!("usermod.real \"$@\"\n{KILL}")),
+        ("groupmod", KILL.to_owned()),
+        ("groupmod", format!("groupmod.real \"$@\"\n{KILL}")),
     ];
     for (tool, script) in kills {
         let system = system(&user("anne", ""));
@@ -655,7 +661,7 @@ fn killed_at_another_name() {
         ok(&system.holo(&["apply"]));
         let anne = line(&system, "passwd", "anne");
         for next in ["bert", ""] {
-            wrap(&system, tool, script);
+            wrap(&system, tool, &script);
             system.write(DEFINITIONS, user("bert", ""));
             let run = system.holo(&["apply"]);
             assert!(run.status == Some(1) && run.stderr_lossy().contains("takes over from"), "{run}");
@@ -684,9 +690,9 @@ fn killed_at_a_change() {
     let before = databases(&system);
     system.write(DEFINITIONS, user("anne", "shell = \"/bin/dash\"\n"));
     ok(&system.holo(&["apply", "--force"]));
-    for script in ["kill -KILL $PPID", "usermod.real \"$@\"\nkill -KILL $PPID"] {
+    for script in [KILL.to_owned(), format!("usermod.real \"$@\"\n{KILL}")] {
         // The shell from before us comes back, which is not as provisioned.
-        wrap(&system, "usermod", script);
+        wrap(&system, "usermod", &script);
         system.write(DEFINITIONS, user("anne", ""));
         assert_eq!(system.holo(&["apply"]).status, Some(1));
         assert!(system.exists(format!("{STATE}/.intended/user:anne.toml")));
@@ -700,6 +706,51 @@ fn killed_at_a_change() {
         ok(&system.holo(&["apply", "--force"]));
     }
     all_gone(&system, &before);
+}
+
+fn said() {
+    let system = system(&user("anne", "groups = [\"audio\"]\n[[group]]\nname = \"crew\"\ngid = 7200\n"));
+    let says = |changes: &str| {
+        let run = system.holo(&["apply", "--force", "--json"]);
+        assert!(run.success() && run.stdout_lossy().contains(&format!("\"changed\":[{changes}]")), "{changes}\n{run}");
+    };
+    says("\"made group crew with GID 7200\"");
+    settled(&system);
+    system.write(DEFINITIONS, user("bert", "groups = [\"video\"]\nshell = \"/bin/dash\"\n"));
+    says(
+        "\"renamed user anne to bert\",\"changed the login group of user bert from anne to bert\",\
+         \"changed the login shell of user bert from /bin/sh to /bin/dash\",\"added user bert to group video\",\
+         \"took user bert out of group audio\"",
+    );
+    system.must("userdel bert");
+    system.write(DEFINITIONS, "");
+    says("\"forgot user:bert, which is gone\"");
+    // Into a pipe, there is nothing that version 3 has not.
+    system.write(DEFINITIONS, user("anne", ""));
+    let run = system.holo(&["apply"]);
+    let words = format!("\nWorking on user:anne\n  found in {DEFINITIONS}\n      with UID: 7100\n\n");
+    assert_eq!((run.stdout_lossy().as_ref(), run.stderr_lossy().as_ref()), (words.as_str(), ""));
+    system.write(DEFINITIONS, "");
+    says("\"deleted user anne\"");
+}
+
+fn failed_unchanged() {
+    let definition = "[[user]]\nname = \"anne\"\ngroups = [\"nowhere\"]\n";
+    let system = Overlay::new().plugin("exec").plugin("users-groups");
+    let exec = holo_testing::binaries::built("holo-exec");
+    let holorc = system.read("/etc/holorc");
+    system.write("/etc/holorc", format!("{holorc}plugin exec={}\n", exec.display()));
+    system.write(DEFINITIONS, definition);
+    let exec =
+        "[[exec]]\nname = \"told\"\ncommand = \"touch /srv/told\"\nrefresh_only = true\nsubscribes = [\"user:anne\"]\n";
+    system.write("/usr/share/holo/exec/01.toml", exec);
+    for _ in 0..3 {
+        fails(&system, &["apply"], "group 'nowhere' does not exist");
+        assert!(!system.exists("/srv/told"));
+    }
+    system.must("groupadd nowhere");
+    ok(&system.holo(&["apply"]));
+    assert!(system.exists("/srv/told"));
 }
 
 fn nameless_login_group() {
