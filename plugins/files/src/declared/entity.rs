@@ -30,7 +30,10 @@ impl Entity for DeclaredFile {
             return self.orphan.clone().unwrap_or_else(|| EntityReport::new(self.id()));
         };
         let mut report = EntityReport::new(self.id());
-        report.inform("with", definition.summary());
+        match definition.ensure {
+            Ensure::Absent => report.inform("ensure", "absent"),
+            _ => report.inform("with", definition.summary()),
+        }
         report.edges.provides.push(Asset::new("path", path.as_str()));
         report.edges.owns.push(Asset::new("path", self.canonical.display().to_string()));
         let parents = [&self.path, &self.canonical].into_iter().filter_map(|path| path.parent());
@@ -84,7 +87,7 @@ impl FileDefinition {
         let mut words = vec![
             match self.ensure {
                 Ensure::Present => "file",
-                Ensure::Absent => "absent",
+                Ensure::Absent => "nothing",
                 Ensure::Directory => "directory",
                 Ensure::Symlink => "symlink",
             }
