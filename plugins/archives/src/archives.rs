@@ -4,6 +4,7 @@ use crate::definition::Archive;
 use crate::entity::{ArchiveEntity, Defined, InTurn};
 use crate::record::Record;
 use crate::scene::{self, Scene, Shared, canonical};
+use holo_plugin::claims::{self, Claim};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::Definitions;
 use holo_plugin::memory::Memory;
@@ -42,6 +43,7 @@ impl Plugin for Archives {
                 ensure: defined.definition.ensure,
             }));
         }
+        publish(&scene, &definitions, host, output);
         let scene = Arc::new(scene);
         let entity = |id, defined| {
             let (scene, shared) = (Arc::clone(&scene), Arc::clone(&self.shared));
@@ -69,5 +71,19 @@ impl Plugin for Archives {
         let jobs: Vec<Job<'_, InTurn<'_, Self::Entity>>> =
             wrapped.iter().zip(set).map(|(entity, job)| Job { entity, mode: job.mode }).collect();
         apply_concurrently(host, &jobs, host.jobs(), answers);
+    }
+}
+
+/// Has other plugins know where downloads are. What is extracted is known only when it has been.
+fn publish(scene: &Scene, definitions: &Definitions<Archive>, host: &Host, output: &mut Output<'_>) {
+    let claim = |defined: &scene::Defined| {
+        let sources = definitions.valid.get(&defined.id).map(|valid| valid.common.sources.as_slice());
+        Claim::new(&defined.id, &defined.path, sources.unwrap_or_default())
+    };
+    let claims: Vec<Claim> = scene.defined.iter().map(claim).collect();
+    if !claims.is_empty()
+        && let Err(error) = claims::publish(host, &claims, &[])
+    {
+        output.error(error.to_string());
     }
 }

@@ -5,8 +5,9 @@ use crate::known::Known;
 use crate::made::Made;
 use crate::manifest::Manifest;
 use crate::record::Record;
-use crate::scene::{Scene, Shared, are_nested};
+use crate::scene::{PREFIX, Scene, Shared, are_nested};
 use crate::stop::Stop;
+use holo_plugin::claims::{self, Claim};
 use holo_plugin::error::PathError;
 use holo_plugin::memory::{Memory, Remembered};
 use holo_plugin::tracked::OwnDirectories;
@@ -27,6 +28,7 @@ pub(crate) struct Store {
     /// Whether anything has been changed that is not our own.
     pub(crate) has_changed: Cell<bool>,
     state: Arc<Tree>,
+    host: Host,
 }
 
 const KEPT: &str = "kept";
@@ -41,7 +43,7 @@ impl Store {
         let known = Known::at(state.place(&Path::new(KNOWN).join(name(id, ""))), !host.verifies());
         let (scene, shared) = (Arc::clone(scene), Arc::clone(shared));
         let (root, memory) = (Tree::open(host.root())?, Memory::open(host)?);
-        Ok(Store { root, memory, known, scene, shared, has_changed: Cell::new(false), state })
+        Ok(Store { root, memory, known, scene, shared, has_changed: Cell::new(false), state, host: host.clone() })
     }
 
     /// Where the list of what an archive has extracted to a directory is.
@@ -86,6 +88,13 @@ impl Store {
             Some(problem) => Err(Stop::Failed(problem.clone())),
             None => Ok(all.into_values().filter(|other| other.id != id).collect()),
         }
+    }
+
+    /// What entities of other plugins claim: single paths, and directories that others may put something into.
+    pub(crate) fn claims(&self) -> Vec<Claim> {
+        let mut claims = claims::all(&self.host);
+        claims.retain(|claim| !claim.id.starts_with(PREFIX) && !claim.is_tree);
+        claims
     }
 
     /// The directories that archives have made, whichever of them was the first to need one.

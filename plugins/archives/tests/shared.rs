@@ -254,6 +254,52 @@ fn a_file_comes_back_where_a_directory_was_made() {
 }
 
 #[test]
+fn what_a_definition_of_another_plugin_is_about_is_not_brought() {
+    let root = ScratchRoot::new().plugin("files").plugin("archives").dir("srv");
+    root.write("usr/share/a", Tar::new().file("conf", "a\n").file("d/x", "a\n").end());
+    declare(&root, "10-a", "/srv/a", &extracted("a", "/opt/app"));
+    let file = "[[file]]\npath = \"/opt/app/conf\"\ncontent = \"declared\\n\"\n[[directory]]\npath = \"/opt/app/d\"\n";
+    root.write("usr/share/holo/files/10-x.toml", file);
+    let run = fails(&root, "/opt/app/conf is brought by both file:/opt/app/conf (");
+    assert!(run.stderr_lossy().contains("and archive:/srv/a"), "{run}");
+    assert_eq!(root.read("opt/app/conf"), "declared\n");
+    assert!(!root.exists("opt/app/d/x"));
+    fs::remove_file(root.join("usr/share/holo/files/10-x.toml")).unwrap();
+    // What it brought is away by then, or at the next apply.
+    let _ = root.holo(&["apply"]);
+    apply(&root);
+    settled(&root);
+    assert_eq!((root.read("opt/app/conf"), root.read("opt/app/d/x")), ("a\n".into(), "a\n".into()));
+    drop_definition(&root, "10-a");
+    apply(&root);
+    assert!(!root.exists("opt"));
+}
+
+#[test]
+fn what_comes_back_has_its_attributes() {
+    use rustix::fs::{XattrFlags, getxattr, setxattr};
+    let root = empty_root();
+    for path in ["opt/app/conf", "srv/a"] {
+        root.write(path, "a person's\n");
+        if setxattr(root.join(path), "user.mine", b"kept", XattrFlags::empty()).is_err() {
+            // The file system has none.
+            return;
+        }
+    }
+    root.write("usr/share/a", Tar::new().file("conf", "a\n").end());
+    declare(&root, "10-a", "/srv/a", &extracted("a", "/opt/app"));
+    apply(&root);
+    drop_definition(&root, "10-a");
+    apply(&root);
+    for path in ["opt/app/conf", "srv/a"] {
+        assert_eq!(root.read(path), "a person's\n");
+        let mut value = [0; 16];
+        let length = getxattr(root.join(path), "user.mine", &mut value).unwrap();
+        assert_eq!(&value[..length], b"kept", "{path}");
+    }
+}
+
+#[test]
 fn what_is_said_is_what_was_done() {
     let root = empty_root();
     root.write("usr/share/a", "no archive");

@@ -3,6 +3,7 @@
 use super::{Refusal, Site, is_kept};
 use crate::made::Made;
 use crate::owners::{Owners, brought_by_both};
+use holo_plugin::claims::Claim;
 use holo_plugin::{Kind, Place, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -62,10 +63,13 @@ impl Site<'_> {
 
     /// Of two archives that bring one path, the second changes nothing.
     fn refuse_what_others_bring(&self, wanted: &BTreeMap<PathBuf, Made>, owners: &Owners) -> Result<(), Refusal> {
+        let claims = if wanted.is_empty() { Vec::new() } else { self.store.claims() };
         let mut refused = wanted.iter().filter_map(|(path, made)| {
             let path = self.full(path);
-            let other = owners.in_the_way(&path, made.is_directory())?;
-            Some(brought_by_both(&path, other, &self.id))
+            let claims_it = |claim: &&Claim| claim.covers(&path) && !(claim.is_directory && made.is_directory());
+            let claimed = || claims.iter().find(claims_it).map(Claim::shown);
+            let other = owners.in_the_way(&path, made.is_directory()).map(str::to_owned).or_else(claimed)?;
+            Some(brought_by_both(&path, &other, &self.id))
         });
         let Some(first) = refused.next() else { return Ok(()) };
         Err(Refusal::Failed(match refused.count() {
