@@ -19,6 +19,7 @@ pub struct Entity {
     lines: Range<usize>,
     id: Range<usize>,
     has_edges: bool,
+    is_listed: bool,
 }
 
 /// What a plugin has said of all its entities.
@@ -48,8 +49,8 @@ impl Entity {
             let rest = account.report.get(lines.clone()).unwrap_or_default();
             let end = lines.start + rest.find_byte(b'\n').unwrap_or(rest.len());
             let id = end - entity.id.len()..end;
-            let has_edges = entity.edges != Edges::NONE;
-            entities.push(Entity { plugin, account: Arc::clone(&account), lines, id, has_edges });
+            let (has_edges, is_listed) = (entity.edges != Edges::NONE, !entity.edges.unlisted);
+            entities.push(Entity { plugin, account: Arc::clone(&account), lines, id, has_edges, is_listed });
         })?;
         entities.shrink_to_fit();
         Ok(entities)
@@ -65,6 +66,12 @@ impl Entity {
     #[must_use]
     pub fn plugin_id(&self) -> &str {
         &self.account.plugin_id
+    }
+
+    /// Whether lists of entities have it: others have to be selected.
+    #[must_use]
+    pub fn is_listed(&self) -> bool {
+        self.is_listed
     }
 
     /// Whether it declares anything of how it depends on others, or they on it.

@@ -52,7 +52,7 @@ fn forms(selector: &OsString) -> (BString, BString) {
 /// Every string that selects something, sorted.
 #[must_use]
 pub fn all(entities: &[Entity]) -> BTreeSet<BString> {
-    entities.iter().flat_map(Entity::selectors).collect()
+    entities.iter().filter(|entity| entity.is_listed()).flat_map(Entity::selectors).collect()
 }
 
 #[cfg(test)]

@@ -37,6 +37,7 @@ const STORIES: [Story; 15] = [
     },
     Story { name: "units are enabled", plugin: "services", before: units },
     Story { name: "units are enabled and disabled", plugin: "services", before: changed_units },
+    Story { name: "units are changed in their names", plugin: "services", before: renamed_units },
     Story { name: "units are as before again", plugin: "services", before: |root| scrubbed(root, units, UNITS) },
     Story { name: "a script has succeeded", plugin: "run-scripts", before: script },
 ];
@@ -276,6 +277,16 @@ fn changed_units(root: &ScratchRoot) {
     root.write(
         UNITS,
         "[[service]]\nname = \"a\"\nenable = false\n[[service]]\nname = \"b\"\nmask = false\nenable = true\n",
+    );
+}
+
+fn renamed_units(root: &ScratchRoot) {
+    units(root);
+    std::os::unix::fs::symlink("b.service", root.join("usr/lib/systemd/system/c.service")).unwrap();
+    applied(root);
+    root.write(
+        UNITS,
+        "[[service]]\nname = \"a.service\"\nenable = true\n[[service]]\nname = \"c\"\nmask = true\nensure = \"stopped\"\n",
     );
 }
 

@@ -14,7 +14,11 @@ pub(super) fn run(arguments: &Scan, desk: &mut Desk) -> Result<u8, Fatal> {
     let selected = super::select("scan", &survey, &arguments.selection.selectors, console)?;
     super::show_slips(&survey, &selected, console);
     let has_failed = super::show_conflicts(&survey, &selected, console) || survey.is_flawed_for(&arguments.selection);
+    let lists_all = arguments.selection.selectors.is_empty();
     for (entity, _) in survey.entities.iter().zip(selected).filter(|(_, selected)| *selected) {
+        if lists_all && !entity.is_listed() {
+            continue;
+        }
         if console.reader_is_gone() {
             break;
         }

@@ -45,6 +45,8 @@ pub struct Edges {
     pub written: Vec<Written>,
     /// Whether nothing defines the entity any more (`ORPHAN: yes`): then what needed it goes first.
     pub orphan: bool,
+    /// Whether lists of entities leave it out unless it is asked for (`LISTED: no`).
+    pub unlisted: bool,
 }
 
 /// Something that an entity provides, needs or owns: a word that says of which kind it is, and which one.
@@ -117,6 +119,7 @@ const ACTION: &str = "ACTION";
 const SOURCE: &str = "SOURCE";
 const ORPHAN: &str = "ORPHAN";
 const WRITTEN: &str = "WRITTEN";
+const LISTED: &str = "LISTED";
 
 impl EntityReport {
     /// A report that says nothing but the ID.
@@ -233,12 +236,12 @@ impl Edges {
         watch: Vec::new(),
         written: Vec::new(),
         orphan: false,
+        unlisted: false,
     };
 
     /// Gives back the memory that lists were given beyond what they hold.
     pub fn shrink_to_fit(&mut self) {
-        let Edges { after, before, requires, subscribes, notifies, provides, needs, owns, watch, written, orphan: _ } =
-            self;
+        let Edges { after, before, requires, subscribes, notifies, provides, needs, owns, watch, written, .. } = self;
         written.shrink_to_fit();
         [after, before, requires, subscribes, notifies, watch].into_iter().for_each(Vec::shrink_to_fit);
         [provides, needs, owns].into_iter().for_each(Vec::shrink_to_fit);
@@ -282,6 +285,9 @@ impl Edges {
         if self.orphan {
             line(ORPHAN.as_bytes(), b"yes");
         }
+        if self.unlisted {
+            line(LISTED.as_bytes(), b"no");
+        }
         for (key, values) in self.lists() {
             values.iter().for_each(|value| line(key.as_bytes(), value));
         }
@@ -305,6 +311,8 @@ impl Edges {
             self.written.push(Written::parse(value).ok_or_else(|| ReportErrorKind::Written(value.into()))?);
         } else if key == ORPHAN {
             self.orphan = value == "yes";
+        } else if key == LISTED {
+            self.unlisted = value == "no";
         } else {
             return Ok(false);
         }
@@ -436,11 +444,11 @@ mod tests {
 
     #[test]
     fn edges_are_keys_of_version_4() {
-        let report = "ENTITY: a\nORPHAN: yes\nAFTER: b\nBEFORE: c\nREQUIRES: d\nREQUIRES: e f\nSUBSCRIBES: g\nNOTIFIES: h\n\
+        let report = "ENTITY: a\nORPHAN: yes\nLISTED: no\nAFTER: b\nBEFORE: c\nREQUIRES: d\nREQUIRES: e f\nSUBSCRIBES: g\nNOTIFIES: h\n\
                       WATCH: /i\nPROVIDES: path /j k\nNEEDS: user l\nOWNS: path /j k\nWRITTEN: /x/y:3: b: c\nfound in: m\n";
         let entities = EntityReport::parse_all(report.as_bytes(), 4).unwrap();
         let edges = &entities[0].edges;
-        assert!(edges.orphan);
+        assert!(edges.orphan && edges.unlisted);
         assert_eq!(edges.requires, ["d", "e f"]);
         assert_eq!(edges.provides, [Asset::new("path", "/j k")]);
         assert_eq!(edges.owns, [Asset::new("path", "/j k")]);
@@ -450,7 +458,7 @@ mod tests {
         assert_eq!(text.as_bstr(), report);
         let as_version_3 = &parse(report).unwrap()[0];
         assert_eq!(as_version_3.edges, Edges::default());
-        assert_eq!(as_version_3.information.len(), 13);
+        assert_eq!(as_version_3.information.len(), 14);
         let errors = EntityReport::parse_all(b"ENTITY: a\nNEEDS: user\n", 4).unwrap_err();
         assert_eq!(errors[0].to_string(), "line 2: expected \"NEEDS: KIND VALUE\" (value was \"user\")");
     }

@@ -75,6 +75,20 @@ impl Root {
         Ok((FileType::from_raw_mode(stat.st_mode), Mode::from_raw_mode(stat.st_mode)))
     }
 
+    /// The text of a symlink; none if there is something else.
+    ///
+    /// # Errors
+    /// If it cannot be looked at, or is not there.
+    pub fn link(&self, path: impl AsRef<Path>) -> io::Result<Option<PathBuf>> {
+        let opened = self.open(path.as_ref(), OFlags::PATH | OFlags::NOFOLLOW)?;
+        match rustix::fs::readlinkat(opened, "", Vec::new()) {
+            Ok(target) => Ok(Some(PathBuf::from(OsStr::from_bytes(target.as_bytes())))),
+            // The kernel says so of what is not a symlink.
+            Err(Errno::NOENT | Errno::INVAL) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
     /// The names in a folder, sorted as bytes; none if there is no such folder.
     ///
     /// # Errors
@@ -162,6 +176,9 @@ pub(crate) mod tests {
         }
         assert_eq!(root.read("etc/none").unwrap(), None);
         assert_eq!(root.read("etc/file/none").unwrap(), None);
+        assert_eq!(root.link("etc/absolute").unwrap().unwrap(), Path::new("/etc/file"));
+        assert_eq!(root.link("etc/file").unwrap(), None);
+        assert!(root.link("etc/none").is_err());
         assert_eq!(root.read("etc/fifo").unwrap_err().to_string(), "this is no regular file");
         assert_eq!(root.names("etc").unwrap(), ["absolute", "fifo", "file", "nested"]);
         assert_eq!(root.names("usr").unwrap(), [] as [&str; 0]);

@@ -3,13 +3,13 @@
 mod item;
 mod keeping;
 
-use crate::entity::Unit;
+use crate::entity::{Past, Service};
 use crate::plan::{Circumstances, Ensure, Step, plan};
 use crate::providers::{self, Done, Manager, Subject, Task};
 use holo_plugin::memory::Memory;
 use holo_plugin::{Applied, Host, Job, SetAnswers, Stream};
 use item::Item;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::Duration;
 
@@ -17,29 +17,86 @@ use std::time::Duration;
 const SETTLE: Duration = Duration::from_millis(200);
 
 /// Applies a set of units of which none depends on another.
-pub(crate) fn apply(host: &Host, set: &[Job<'_, Unit>], answers: &mut dyn SetAnswers) {
+pub(crate) fn apply(host: &Host, set: &[Job<'_, Service>], answers: &mut dyn SetAnswers) {
     let manager = providers::manager(host);
-    set.iter().for_each(|job| job.entity.all.forget_states());
+    let mut items = Vec::new();
+    let mut files = None;
+    for (place, job) in set.iter().enumerate() {
+        match job.entity {
+            Service::Unit(unit) => items.push(Item::new(place, unit, job.mode.refresh)),
+            Service::Files(_) => files = Some(place),
+        }
+    }
+    items.iter().for_each(|item| item.unit.all.forget_states());
+    let read = read_changed_files(&*manager, &mut items);
+    if let Some(place) = files {
+        answers.begin(place);
+        let applied = match &read {
+            Ok(others) if others.is_empty() => Applied::Unchanged,
+            Ok(others) => Applied::Changed(vec![reading(others)]),
+            Err(problem) => {
+                answers.output(place).error(problem);
+                Applied::FAILED
+            }
+        };
+        answers.end(place, applied);
+    }
+    let fail_all = |items: &[Item<'_>], problem: &str, answers: &mut dyn SetAnswers| {
+        for place in items.iter().map(|item| item.place) {
+            answers.begin(place);
+            answers.output(place).error(problem);
+            answers.end(place, Applied::FAILED);
+        }
+    };
+    if let Err(problem) = read {
+        return fail_all(&items, &problem, answers);
+    }
     let memory = match Memory::open(host) {
         Ok(memory) => memory,
-        Err(error) => return fail_all(set.len(), &error.to_string(), answers),
+        Err(error) => return fail_all(&items, &error.to_string(), answers),
     };
-    let items = set.iter().map(|job| Item::new(*job)).collect();
-    let mut run = Run { manager: &*manager, memory, items, answers };
+    let mut run = Run { host, manager: &*manager, memory, items, answers };
     if let Err(problem) = run.go() {
         run.fail_rest(&problem);
     }
 }
 
-fn fail_all(count: usize, problem: &str, answers: &mut dyn SetAnswers) {
-    for place in 0..count {
-        answers.begin(place);
-        answers.output(place).error(problem);
-        answers.end(place, Applied::FAILED);
+/// Has the files of units read again if any has changed, whomever it belongs to; the names of those that belong to none of these units.
+///
+/// systemd says of units whose files are outdated, but not of those that have got their first drop-in, or a file that takes the place of
+/// another.
+fn read_changed_files(manager: &dyn Manager, items: &mut [Item<'_>]) -> Result<BTreeSet<String>, String> {
+    let cannot = |problem: String| format!("cannot read the files of units again: {problem}");
+    let mut changes = manager.unread_files().map_err(cannot)?;
+    if changes.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    manager.read_files().map_err(cannot)?;
+    let mut told = BTreeSet::new();
+    for item in items {
+        let own = item.unit.file_names();
+        if !own.is_disjoint(&changes) {
+            item.changes.push(format!("read the files of {} again", item.unit.name));
+        }
+        told.extend(own);
+    }
+    changes.retain(|name| !told.contains(name));
+    Ok(changes)
+}
+
+/// What is done about files that have changed, as it reads after "would" and by itself.
+pub(crate) fn reading(names: &BTreeSet<String>) -> String {
+    let names: Vec<&str> = names.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
+    match &names[..] {
+        [] => "read the files of units again".to_owned(),
+        [name] => format!("read {name} again"),
+        [first, second] => format!("read {first} and {second} again"),
+        [first, rest @ ..] => format!("read {first} and {} other files of units again", rest.len()),
     }
 }
 
 struct Run<'a, 'r> {
+    host: &'r Host,
     manager: &'r dyn Manager,
     memory: Memory,
     items: Vec<Item<'a>>,
@@ -179,7 +236,7 @@ impl Run<'_, '_> {
                 Done::Mocked(command) => {
                     item.record.mock.note(step);
                     item.changes.push(step.done(name));
-                    self.answers.output(place).print(format!("MOCK: {command}\n"));
+                    self.answers.output(self.items[place].place).print(format!("MOCK: {command}\n"));
                 }
                 Done::Failed(lines) => {
                     let mut lines = lines.into_iter().filter(|line| !line.starts_with("See "));
@@ -228,8 +285,8 @@ impl Run<'_, '_> {
         for place in self.places(|_| true) {
             self.begin(place);
             let unit = self.items[place].unit;
-            if unit.is_orphan()
-                && let Err(error) = self.memory.forget(&unit.id)
+            if let Past::Orphan(orphan) = &unit.past
+                && let Err(error) = self.forget(orphan)
             {
                 self.fail(place, &error.to_string());
             }
@@ -251,19 +308,19 @@ impl Run<'_, '_> {
 
     fn begin(&mut self, place: usize) {
         if !std::mem::replace(&mut self.items[place].begun, true) {
-            self.answers.begin(place);
+            self.answers.begin(self.items[place].place);
         }
     }
 
     fn fail(&mut self, place: usize, problem: &str) {
         self.begin(place);
         self.items[place].failed = true;
-        self.answers.output(place).error(problem);
+        self.answers.output(self.items[place].place).error(problem);
     }
 
     fn show(&mut self, place: usize, lines: impl IntoIterator<Item = String>) {
         for line in lines {
-            self.answers.output(place).relay(Stream::Stderr, format!("   {line}\n").as_bytes());
+            self.answers.output(self.items[place].place).relay(Stream::Stderr, format!("   {line}\n").as_bytes());
         }
     }
 
@@ -279,6 +336,6 @@ impl Run<'_, '_> {
             (false, true) => Applied::Unchanged,
             (false, false) => Applied::Changed(changes),
         };
-        self.answers.end(place, applied);
+        self.answers.end(self.items[place].place, applied);
     }
 }

@@ -5,20 +5,35 @@ use crate::plan::{Circumstances, Ensure, Wanted, plan};
 use crate::providers::{self, Subject, UnitState};
 use crate::record::Record;
 use crate::unit::UnitName;
-use holo_plugin::memory::Memory;
+use holo_plugin::memory::{Legacy, Memory, Orphan};
 use holo_plugin::{Applied, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict, alone};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long what was found out for a check may be used for others: nothing is changed while they are checked one after the other.
 const FRESH: Duration = Duration::from_secs(1);
 
+/// The ID of the step that has the files of units read again. It comes before all units.
+const FILES: &str = "manager:systemd";
+
+/// Something that the plugin takes care of.
+#[derive(Debug)]
+pub(crate) enum Service {
+    /// That the files of units are read again when they have changed, whomever they belong to.
+    Files(Arc<AllUnits>),
+    Unit(Box<Unit>),
+}
+
 /// A unit that is defined, or was.
 #[derive(Debug)]
 pub(crate) struct Unit {
     pub(crate) id: String,
+    /// Its main name.
     pub(crate) name: UnitName,
+    /// The name in its definition, which may be an alias.
+    pub(crate) given: UnitName,
+    pub(crate) past: Past,
     pub(crate) wanted: Wanted,
     /// How long one attempt may take.
     pub(crate) timeout: Option<Duration>,
@@ -28,10 +43,21 @@ pub(crate) struct Unit {
     pub(crate) all: Arc<AllUnits>,
 }
 
+/// What is remembered that concerns a unit.
+#[derive(Debug)]
+pub(crate) enum Past {
+    /// It is defined, and may have been under another name.
+    Living(Legacy<Record>),
+    /// Nothing defines it any more.
+    Orphan(Box<Orphan<Record>>),
+}
+
 /// All units that are managed, and how they are.
 #[derive(Debug, Default)]
 pub(crate) struct AllUnits {
     pub(crate) names: BTreeMap<String, UnitName>,
+    /// What is remembered of those whose record is not kept under their own ID yet.
+    elsewhere: BTreeMap<String, Record>,
     found: Mutex<Option<Found>>,
 }
 
@@ -40,12 +66,12 @@ type States = BTreeMap<String, Result<UnitState, String>>;
 #[derive(Debug)]
 struct Found {
     at: Instant,
-    states: Result<States, String>,
+    states: Result<(States, BTreeSet<String>), String>,
 }
 
 impl AllUnits {
-    pub(crate) fn new(names: BTreeMap<String, UnitName>) -> AllUnits {
-        AllUnits { names, found: Mutex::default() }
+    pub(crate) fn new(names: BTreeMap<String, UnitName>, elsewhere: BTreeMap<String, Record>) -> AllUnits {
+        AllUnits { names, elsewhere, found: Mutex::default() }
     }
 
     /// Forgets how they are, as that is about to change.
@@ -54,20 +80,40 @@ impl AllUnits {
     }
 
     fn state(&self, host: &Host, id: &str) -> Result<UnitState, String> {
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        if found.as_ref().is_none_or(|found| found.at.elapsed() > FRESH) {
-            let states = self.states(host);
-            *found = Some(Found { at: Instant::now(), states });
-        }
-        let states = found.as_ref().map_or(Ok(None), |found| found.states.as_ref().map(|states| states.get(id)));
-        states?.cloned().unwrap_or_else(|| Ok(UnitState::default()))
+        let state = self.find(host, |(states, _)| states.get(id).cloned())?;
+        state.unwrap_or_else(|| Ok(UnitState::default()))
     }
 
-    fn states(&self, host: &Host) -> Result<States, String> {
+    /// The files that have changed and belong to none of the units.
+    fn changes_of_others(&self, host: &Host) -> Result<BTreeSet<String>, String> {
+        let mut names = self.find(host, |(_, changes)| changes.clone())?;
+        for own in self.names.values().flat_map(file_names) {
+            names.remove(&own);
+        }
+        Ok(names)
+    }
+
+    /// Picks from what was found out just now, or is found out.
+    fn find<T>(&self, host: &Host, pick: impl Fn(&(States, BTreeSet<String>)) -> T) -> Result<T, String> {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = match found.take().filter(|found| found.at.elapsed() <= FRESH) {
+            Some(fresh) => fresh,
+            None => Found { at: Instant::now(), states: self.states(host) },
+        };
+        let picked = fresh.states.as_ref().map(pick).map_err(Clone::clone);
+        *found = Some(fresh);
+        picked
+    }
+
+    fn states(&self, host: &Host) -> Result<(States, BTreeSet<String>), String> {
         let memory = Memory::open(host).map_err(|error| error.to_string())?;
         let mut records = Vec::new();
         let mut problems = BTreeMap::new();
         for id in self.names.keys() {
+            if let Some(record) = self.elsewhere.get(id) {
+                records.push(record.clone());
+                continue;
+            }
             let record = memory.recall::<Record>(id).unwrap_or_else(|error| {
                 problems.insert(id.clone(), Err(error.to_string()));
                 None
@@ -76,16 +122,23 @@ impl AllUnits {
         }
         let subjects: Vec<Subject<'_>> =
             self.names.values().zip(&records).map(|(unit, record)| Subject { unit, record }).collect();
-        let states = providers::manager(host).states(&subjects)?;
+        let manager = providers::manager(host);
+        let changes = manager.unread_files()?;
+        let states = manager.states(&subjects)?;
+        let outdated = |(name, state): (&UnitName, Result<UnitState, String>)| {
+            let is_outdated = file_names(name).any(|file| changes.contains(&file));
+            state.map(|state| UnitState { is_outdated: state.is_outdated || is_outdated, ..state })
+        };
+        let states = self.names.values().zip(states).map(outdated);
         let mut states: States = self.names.keys().cloned().zip(states).collect();
         states.extend(problems);
-        Ok(states)
+        Ok((states, changes))
     }
 }
 
 impl Unit {
     /// What only this plugin knows of the unit's report.
-    pub(crate) fn report_of(id: &str, name: &UnitName, wanted: &Wanted) -> EntityReport {
+    pub(crate) fn report_of(id: &str, name: &UnitName, given: &UnitName, wanted: &Wanted) -> EntityReport {
         let mut report = EntityReport::new(id);
         let mut words = vec![if wanted.ensure == Some(Ensure::Running) { "running" } else { "stopped" }];
         words.extend(wanted.enable.map(|enabled| if enabled { "enabled" } else { "disabled" }));
@@ -96,7 +149,9 @@ impl Unit {
         need("unit", name.as_str());
         // Packages are often called as what they bring.
         need("package", name.stem());
-        for file in name.files() {
+        let mut files = name.files();
+        files.extend(given.files().into_iter().filter(|file| !name.files().contains(file)));
+        for file in files {
             let path = format!("/etc/systemd/system/{file}");
             need("path", &path);
             need("path", &format!("{path}.d"));
@@ -105,7 +160,13 @@ impl Unit {
         edges.watch.push(format!("/usr/lib/systemd/system/{}", name.files().pop().unwrap_or_default()).into());
         // What it needs is the unit; what it gives is that the unit is as declared.
         edges.provides.push(asset("service", name.as_str()));
+        edges.owns.push(asset("unit", name.as_str()));
         report
+    }
+
+    /// The names of the files and folders that are about it, right below systemd's directories.
+    pub(crate) fn file_names(&self) -> BTreeSet<String> {
+        file_names(&self.name).chain(file_names(&self.given)).collect()
     }
 
     /// Whether nothing defines it any more.
@@ -114,17 +175,20 @@ impl Unit {
     }
 }
 
+fn file_names(name: &UnitName) -> impl Iterator<Item = String> {
+    name.files().into_iter().flat_map(|file| [format!("{file}.d"), file])
+}
+
 fn asset(kind: &str, value: &str) -> Asset {
     Asset::new(kind, value)
 }
 
-impl Entity for Unit {
+impl Unit {
     fn report(&self) -> EntityReport {
-        if self.is_orphan() { self.full_report.clone() } else { Unit::report_of(&self.id, &self.name, &self.wanted) }
-    }
-
-    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        alone(self, mode, output, |set, answers| apply::apply(host, set, answers))
+        if self.is_orphan() {
+            return self.full_report.clone();
+        }
+        Unit::report_of(&self.id, &self.name, &self.given, &self.wanted)
     }
 
     fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
@@ -150,6 +214,37 @@ impl Entity for Unit {
             changes.push(format!("would forget {}", self.id));
         }
         if changes.is_empty() { Verdict::InDesiredState } else { Verdict::WouldChange(changes) }
+    }
+}
+
+impl Entity for Service {
+    fn report(&self) -> EntityReport {
+        match self {
+            Service::Unit(unit) => unit.report(),
+            Service::Files(_) => {
+                let mut report = EntityReport::new(FILES);
+                report.edges.unlisted = true;
+                report
+            }
+        }
+    }
+
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
+        alone(self, mode, output, |set, answers| apply::apply(host, set, answers))
+    }
+
+    fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+        match self {
+            Service::Unit(unit) => unit.check(host, mode, output),
+            Service::Files(all) => match all.changes_of_others(host) {
+                Ok(names) if names.is_empty() => Verdict::InDesiredState,
+                Ok(names) => Verdict::WouldChange(vec![format!("would {}", apply::reading(&names))]),
+                Err(problem) => {
+                    output.error(problem);
+                    Verdict::Failed
+                }
+            },
+        }
     }
 
     fn diff(&self, _: &Host) -> Option<FilePair> {

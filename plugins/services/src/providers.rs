@@ -2,6 +2,7 @@
 
 pub(crate) mod systemd;
 
+pub(crate) use systemd::files::main_name;
 pub(crate) use systemd::state;
 
 use crate::plan::Step;
@@ -9,6 +10,7 @@ use crate::record::Record;
 use crate::unit::UnitName;
 use holo_plugin::Host;
 use state::{Enablement, Load, Phase};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The names that a definition's `provider` may have.
@@ -90,6 +92,14 @@ pub(crate) trait Manager {
     /// If nothing can be told of any.
     fn states(&self, subjects: &[Subject<'_>]) -> Result<Vec<Result<UnitState, String>>, String>;
 
+    /// The names of files and folders of units that have changed since they were read, whomever they belong to.
+    ///
+    /// # Errors
+    /// If it cannot be told.
+    fn unread_files(&self) -> Result<BTreeSet<String>, String> {
+        Ok(BTreeSet::new())
+    }
+
     /// Reads all files of units again.
     ///
     /// # Errors
@@ -104,6 +114,11 @@ pub(crate) trait Manager {
 
     /// What a boot is told from others by.
     fn boot(&self) -> Option<String>;
+}
+
+/// Whether something rules the units of this host now that keeps in mind what it has read.
+pub(crate) fn keeps_files_in_mind(host: &Host) -> bool {
+    systemd::is_live(host)
 }
 
 /// What rules the units of this host.

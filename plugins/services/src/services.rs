@@ -1,15 +1,16 @@
 //! Finds the units that are defined, and those that were.
 
 use crate::apply;
-use crate::definition::Service;
-use crate::entity::{AllUnits, Unit};
+use crate::definition;
+use crate::entity::{AllUnits, Past, Service, Unit};
 use crate::providers;
 use crate::record::Record;
 use crate::unit::UnitName;
 use holo_plugin::declared::{Declared, apply_together};
-use holo_plugin::definitions::{Defined, Definitions, values};
-use holo_plugin::memory::Memory;
-use holo_plugin::{Host, Job, Output, Plugin, ScanError, SetAnswers};
+use holo_plugin::definitions::{Defined, Definition, Definitions, values};
+use holo_plugin::memory::{Legacy, Memory, Orphan, Records, Remembered, Things};
+use holo_plugin::system::Root;
+use holo_plugin::{API_VERSION_4, Asset, Host, Job, Output, Plugin, ScanError, SetAnswers};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,10 +18,10 @@ use std::sync::Arc;
 pub(crate) struct Services;
 
 impl Plugin for Services {
-    type Entity = Declared<Unit>;
+    type Entity = Declared<Service>;
 
-    fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<Unit>>, ScanError> {
-        let mut definitions = Definitions::<Service>::read(host, output);
+    fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<Service>>, ScanError> {
+        let mut definitions = Definitions::<definition::Service>::read(host, output);
         let memory = match Memory::open(host) {
             Ok(memory) => memory,
             Err(error) => {
@@ -28,53 +29,97 @@ impl Plugin for Services {
                 return Err(ScanError);
             }
         };
-        let orphans = memory.orphans::<Record, _>(&definitions, output);
-        let defined = usable(std::mem::take(&mut definitions.valid), output);
-        let mut names: BTreeMap<String, UnitName> =
-            defined.iter().map(|(id, (name, _))| (id.clone(), name.clone())).collect();
-        let mut known = Vec::new();
-        for orphan in orphans {
-            match UnitName::new(&orphan.base.unit) {
-                Ok(name) => {
-                    names.insert(orphan.id.clone(), name.clone());
-                    known.push((name, orphan));
-                }
-                Err(problem) => output.error(format!("cannot use what is remembered of {}: {problem}", orphan.id)),
+        let root = Root::new(host.root());
+        let name_of = |record: &Record| name_of(&root, record);
+        let mut names: BTreeMap<String, UnitName> = BTreeMap::new();
+        for (id, defined) in &definitions.valid {
+            // It has been looked at when the definition was.
+            if let Ok(given) = UnitName::new(&defined.definition.name) {
+                names.insert(id.clone(), providers::main_name(&root, &given));
             }
         }
-        let all = Arc::new(AllUnits::new(names));
+        let living = names.iter().map(|(id, name)| (id.clone(), name.to_string())).collect();
+        let Records { mut legacies, orphans } =
+            memory.records::<Record, _>(&definitions, &living, &things(&name_of), output);
+        let defined = usable(std::mem::take(&mut definitions.valid), &names, host, output);
+        names.retain(|id, _| defined.contains_key(id));
+        let mut known = Vec::new();
+        for orphan in orphans {
+            let Remembered { id, base, .. } = &orphan.remembered;
+            match UnitName::new(&name_of(base)) {
+                Ok(name) => {
+                    names.insert(id.clone(), name.clone());
+                    known.push((name, orphan));
+                }
+                Err(problem) => output.error(format!("cannot use what is remembered of {id}: {problem}")),
+            }
+        }
+        let bases = |legacy: &Legacy<Record>| legacy.base().cloned().unwrap_or_default();
+        let mut elsewhere: BTreeMap<String, Record> =
+            legacies.iter().map(|(id, legacy)| (id.clone(), bases(legacy))).collect();
+        elsewhere.extend(
+            known.iter().map(|(_, Orphan { remembered, .. })| (remembered.id.clone(), remembered.base.clone())),
+        );
+        let all = Arc::new(AllUnits::new(names.clone(), elsewhere));
         let mut entities = Vec::new();
-        for (id, (name, Defined { definition, common })) in defined {
+        if host.api_version() >= API_VERSION_4 && providers::keeps_files_in_mind(host) {
+            entities.push(Declared::orphan(Service::Files(Arc::clone(&all))));
+        }
+        for (id, Defined { definition, common }) in defined {
+            let (Some(name), Ok(given)) = (names.get(&id).cloned(), UnitName::new(&definition.name)) else { continue };
             let wanted = definition.wanted();
-            let mut full_report = Unit::report_of(&id, &name, &wanted);
+            let mut full_report = Unit::report_of(&id, &name, &given, &wanted);
             common.complete(&mut full_report);
+            // The record says it.
+            full_report.edges.owns.clear();
+            let past = Past::Living(legacies.remove(&id).unwrap_or_default());
             let timeout = common.keys.timeout;
-            let unit = Unit { id, name, wanted, timeout, full_report, all: all.clone() };
-            entities.push(Declared::new(unit, common));
+            let unit = Unit { id, name, given, wanted, timeout, full_report, past, all: all.clone() };
+            entities.push(Declared::new(Service::Unit(Box::new(unit)), common));
         }
         for (name, orphan) in known {
-            let (wanted, full_report) = (orphan.base.restored(), orphan.orphan_report());
-            let unit = Unit { id: orphan.id, name, wanted, timeout: None, full_report, all: all.clone() };
-            entities.push(Declared::orphan(unit));
+            let Remembered { id, base, .. } = &orphan.remembered;
+            let mut full_report = orphan.remembered.orphan_report();
+            full_report.edges.owns = vec![Asset::new("unit", name.as_str())];
+            let (id, wanted, given) = (id.clone(), base.restored(), name.clone());
+            let past = Past::Orphan(Box::new(orphan));
+            let unit = Unit { id, name, given, wanted, timeout: None, full_report, past, all: all.clone() };
+            entities.push(Declared::orphan(Service::Unit(Box::new(unit))));
         }
         Ok(entities)
     }
 
-    fn apply_set(&self, host: &Host, set: &[Job<'_, Declared<Unit>>], answers: &mut dyn SetAnswers) {
+    fn apply_set(&self, host: &Host, set: &[Job<'_, Declared<Service>>], answers: &mut dyn SetAnswers) {
         apply_together(host, set, answers, |jobs, answers| apply::apply(host, jobs, answers));
     }
 }
 
+/// The main name of the unit that a record is about.
+pub(crate) fn name_of(root: &Root, record: &Record) -> String {
+    match UnitName::new(&record.unit) {
+        Ok(name) => providers::main_name(root, &name).to_string(),
+        Err(_) => record.unit.clone(),
+    }
+}
+
+/// The units that records are about. Aliases are resolved as they are now.
+pub(crate) fn things<'a>(name_of: &'a dyn Fn(&Record) -> String) -> Things<'a, Record> {
+    Things { entity_type: definition::Service::TABLE, name_of }
+}
+
 /// The definitions that go together; what is wrong is said.
 fn usable(
-    valid: BTreeMap<String, Defined<Service>>,
+    valid: BTreeMap<String, Defined<definition::Service>>,
+    names: &BTreeMap<String, UnitName>,
+    host: &Host,
     output: &mut Output<'_>,
-) -> BTreeMap<String, (UnitName, Defined<Service>)> {
+) -> BTreeMap<String, Defined<definition::Service>> {
     let mut usable = BTreeMap::new();
-    let mut owners: BTreeMap<UnitName, String> = BTreeMap::new();
+    let mut owners: BTreeMap<&UnitName, Vec<&str>> = BTreeMap::new();
+    for (id, name) in names {
+        owners.entry(name).or_default().push(id);
+    }
     for (id, defined) in valid {
-        // It has been looked at when the definition was.
-        let Ok(name) = UnitName::new(&defined.definition.name) else { continue };
         let place = &defined.common.place;
         if let Some(provider) = defined.common.keys.provider.as_deref().filter(|name| !providers::NAMES.contains(name))
         {
@@ -82,12 +127,15 @@ fn usable(
             output.error(format!("{place}: {id}: provider: {problem}"));
             continue;
         }
-        if let Some(first) = owners.get(&name) {
-            output.error(format!("{place}: {id}: name: {name} is {first} already"));
+        let name = names.get(&id);
+        let namesakes = name.and_then(|name| owners.get(name)).map_or(&[][..], Vec::as_slice);
+        // Who knows of owners says it, and leaves out both.
+        let other = namesakes.iter().find(|other| **other != id && host.api_version() < API_VERSION_4);
+        if let (Some(other), Some(name)) = (other, name) {
+            output.error(format!("{place}: {id}: name: {name} is what {other} is already"));
             continue;
         }
-        owners.insert(name.clone(), id.clone());
-        usable.insert(id, (name, defined));
+        usable.insert(id, defined);
     }
     usable
 }

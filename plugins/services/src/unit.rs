@@ -50,6 +50,12 @@ impl UnitName {
         Some(format!("{prefix}@.{kind}"))
     }
 
+    /// What stands between the `@` and the type, if it is an instance.
+    pub(crate) fn instance(&self) -> Option<&str> {
+        let (_, instance) = self.0.split_once('@')?;
+        instance.rsplit_once('.').map(|(instance, _)| instance)
+    }
+
     /// The names of the files in which it may stand.
     pub(crate) fn files(&self) -> Vec<String> {
         std::iter::once(self.0.clone()).chain(self.template()).collect()

@@ -1,4 +1,5 @@
 //! Below a root, systemctl enables and masks for real, and what runs is only printed.
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use holo_testing::require::Need;
 use holo_testing::{ScratchRoot, trial};
@@ -9,11 +10,12 @@ const UNIT: &str = "[Service]\nExecStart=true\n[Install]\nWantedBy=multi-user.ta
 const WANTS: &str = "etc/systemd/system/multi-user.target.wants";
 
 fn main() -> ExitCode {
-    let stories: [(&str, fn()); 4] = [
+    let stories: [(&str, fn()); 5] = [
         ("units are enabled below the root, once, and disabled when nothing wants that", enables),
         ("units are masked and unmasked below the root", masks),
         ("one that cannot be enabled keeps no other from being", one_by_one),
         ("without systemctl everything is printed", without_systemctl),
+        ("what a unit is called makes no difference", names),
     ];
     let trials = stories.map(|(name, story)| {
         trial(name, &[Need::Program("systemctl")], move || {
@@ -89,4 +91,39 @@ fn without_systemctl() {
     assert!(said.contains("MOCK: systemctl enable a.service\nMOCK: systemctl start a.service\n"), "{said}");
     assert!(!root.exists(WANTS));
     assert_eq!(apply(&root), (Some(0), String::new()));
+}
+
+fn names() {
+    // Where an alias leads is found below the root.
+    let alias = "usr/lib/systemd/system/alias.service";
+    let root = root("[[service]]\nname = 'a'\nenable = true\n").symlink(alias, "/usr/lib/systemd/system/a.service");
+    let base = |root: &ScratchRoot| {
+        let entries = std::fs::read_dir(root.join("var/lib/holo/services/base")).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(apply(&root).0, Some(0));
+    for (before, after) in
+        [("a", "a.service"), ("a.service", "alias"), ("alias", "alias.service"), ("alias.service", "a")]
+    {
+        root.write("usr/share/holo/services/01.toml", format!("[[service]]\nname = '{after}'\nenable = true\n"));
+        assert!(root.holo(&["check"]).success(), "{after}");
+        let (status, said) = apply(&root);
+        assert_eq!(status, Some(0), "{said}");
+        assert!(said.contains(&format!(">> service:{after} takes over from service:{before}\n")), "{said}");
+        assert!(!said.contains("MOCK") && !said.contains("Scrubbing"), "{said}");
+        assert_eq!(base(&root), [format!("service:{after}.json")]);
+        assert_eq!(apply(&root), (Some(0), String::new()));
+    }
+    root.write(
+        "usr/share/holo/services/01.toml",
+        "[[service]]\nname = 'a'\n[[service]]\nname = 'alias'\nensure = 'stopped'\n",
+    );
+    let (status, said) = apply(&root);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("!! unit a.service is owned by service:a in ") && !said.contains("MOCK"), "{said}");
+    root.write("usr/share/holo/services/01.toml", "");
+    let (status, said) = apply(&root);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("MOCK: systemctl stop a.service\n"), "{said}");
+    assert!(!root.exists(format!("{WANTS}/a.service")) && base(&root).is_empty());
 }

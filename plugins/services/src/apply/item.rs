@@ -4,10 +4,11 @@ use crate::entity::Unit;
 use crate::plan::Step;
 use crate::providers::UnitState;
 use crate::record::Record;
-use holo_plugin::Job;
 
 /// A unit that is being applied.
 pub(super) struct Item<'a> {
+    /// Its place in the set.
+    pub(super) place: usize,
     pub(super) unit: &'a Unit,
     pub(super) refresh: bool,
     pub(super) state: UnitState,
@@ -23,10 +24,11 @@ pub(super) struct Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    pub(super) fn new(job: Job<'a, Unit>) -> Item<'a> {
+    pub(super) fn new(place: usize, unit: &'a Unit, refresh: bool) -> Item<'a> {
         Item {
-            unit: job.entity,
-            refresh: job.mode.refresh,
+            place,
+            unit,
+            refresh,
             state: UnitState::default(),
             record: Record::default(),
             kept: None,

@@ -2,12 +2,16 @@
 
 use super::Run;
 use super::item::Item;
+use crate::entity::Past;
 use crate::record::Record;
-use holo_plugin::memory::Remembered;
+use crate::services::{self, things};
+use holo_plugin::memory::{Orphan, Remembered};
+use holo_plugin::system::Root;
 
 impl Run<'_, '_> {
     /// Recalls what is known from earlier.
     pub(super) fn recall(&mut self) {
+        self.take_over();
         for place in self.places(|_| true) {
             match self.memory.recall::<Record>(&self.items[place].unit.id) {
                 Ok(Some(remembered)) => {
@@ -20,6 +24,29 @@ impl Run<'_, '_> {
             let item = &mut self.items[place];
             item.record.unit = item.unit.name.to_string();
         }
+    }
+
+    /// Has units take over what other names of them have left.
+    fn take_over(&mut self) {
+        let root = Root::new(self.host.root());
+        let name_of = |record: &Record| services::name_of(&root, record);
+        for place in self.places(|_| true) {
+            let unit = self.items[place].unit;
+            let Past::Living(legacy) = &unit.past else { continue };
+            if legacy.is_empty() {
+                continue;
+            }
+            let output = &mut self.answers.output(self.items[place].place);
+            if let Err(error) = self.memory.take_over(&unit.full_report, legacy, &things(&name_of), output) {
+                self.fail(place, &error.to_string());
+            }
+        }
+    }
+
+    /// Forgets a unit that is as it was.
+    pub(super) fn forget(&self, orphan: &Orphan<Record>) -> holo_plugin::error::Result<()> {
+        let root = Root::new(self.host.root());
+        self.memory.forget_orphan(orphan, &things(&|record| services::name_of(&root, record)))
     }
 
     pub(super) fn keep_bases(&mut self) {

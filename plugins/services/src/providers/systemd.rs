@@ -1,5 +1,6 @@
 //! Units of systemd, through its own tool.
 
+pub(crate) mod files;
 mod live;
 mod offline;
 mod show;
@@ -11,14 +12,16 @@ use holo_plugin::{Host, system};
 
 pub(crate) const NAME: &str = "systemd";
 
+/// Whether systemd runs, and rules the units of this host.
+pub(crate) fn is_live(host: &Host) -> bool {
+    !host.test_mode() && system::is_run_by_systemd()
+}
+
 /// The running systemd where there is one; otherwise what can be done with files alone.
 pub(crate) fn manager(host: &Host) -> Box<dyn Manager> {
-    if host.test_mode() {
-        Box::new(offline::Offline::new(host.root(), true))
-    } else if system::is_run_by_systemd() {
-        Box::new(live::Live)
-    } else {
-        // Such as where an image is made: enabling works there, starting does not.
-        Box::new(offline::Offline::new(host.root(), false))
+    if is_live(host) {
+        return Box::new(live::Live);
     }
+    // Not only in test mode, but also where an image is made: enabling works there, starting does not.
+    Box::new(offline::Offline::new(host.root(), host.test_mode()))
 }

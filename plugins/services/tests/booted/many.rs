@@ -15,7 +15,7 @@ fn two_hundred(host: &Host) {
     host.system.must(&format!("for n in $(seq 0 199); do printf '{unit}' >{folder}/many-$n.service; done"));
     host.declare(&declared);
     host.apply();
-    assert_eq!(host.verbs(), ["show", "enable", "start", "show"]);
+    assert_eq!(host.verbs(), ["daemon-reload", "show", "enable", "start", "show"]);
     host.nothing_to_do();
     assert_eq!(host.verbs(), ["show", "show"]);
     // One that cannot be enabled keeps no other from being.

@@ -14,6 +14,9 @@ pub(crate) const ALL: &[Story] = &[
     ("a oneshot unit that ran is as good as running", oneshots),
     ("files of units are read again only if they changed, and never by a check", reads_files),
     ("names are as systemd has them", names),
+    ("an alias and the unit that it leads to are one", aliases),
+    ("a unit's first drop-in, and a file over another one, are read before it is restarted", first_files),
+    ("files of units that are not declared are read too", files_of_others),
 ];
 
 fn starts_and_enables(host: &Host) {
@@ -242,13 +245,124 @@ fn names(host: &Host) {
          [[service]]\nname = 'template@'\n",
     );
     let run = host.system.holo(&["scan", "--short"]);
-    assert_eq!(run.stdout_lossy().lines().filter(|line| line.contains(':')).collect::<Vec<_>>(), ["service:a:b_c-d.e"]);
+    let listed = run.stdout_lossy().into_owned();
+    let listed: Vec<&str> = listed.lines().filter(|line| line.contains(':')).collect();
+    assert_eq!(listed, ["service:a:b_c-d.e", "service:a:b_c-d.e.service"]);
     let said = run.stderr_lossy();
     for problem in [
-        "service:a:b_c-d.e.service: name: a:b_c-d.e.service is service:a:b_c-d.e already",
+        "unit a:b_c-d.e.service is owned by service:a:b_c-d.e in ",
         "10-story.toml:6: service:no*: name: \"no*\" is no name of a unit, as '*' is in it",
         "10-story.toml:8: service:template@: name: \"template@\" is a template; its instances have names such as template@x",
     ] {
         assert!(said.contains(problem), "{run}");
     }
+}
+
+fn aliases(host: &Host) {
+    host.unit(
+        "real.service",
+        "[Service]\nExecStart=sleep 86400\n[Install]\nWantedBy=basic.target\nAlias=other.service\n",
+    );
+    host.system.must("systemctl daemon-reload; systemctl enable real; mkdir -p /run/alias");
+    host.service("real", "");
+    host.apply();
+    let first = host.property("real", "InvocationID");
+    // Whatever it is called, it is the same unit: it goes on, and is stopped when nothing wants it any more.
+    for (before, after) in [("real", "other"), ("other", "real.service"), ("real.service", "other.service")] {
+        host.service(after, "");
+        let said = host.apply();
+        assert_eq!(
+            said.trim(),
+            format!(
+                "Working on service:{after}\n  found in /usr/share/holo/services/10-story.toml\n      unit real.service (running)\n\n\n>> service:{after} takes over from service:{before}"
+            )
+        );
+        assert_eq!(host.property("real", "InvocationID"), first);
+        host.nothing_to_do();
+    }
+    host.declare("[[service]]\nname = 'real'\n[[service]]\nname = 'other'\nensure = 'stopped'\n");
+    let said = host.apply_fails();
+    assert!(
+        said.contains("unit real.service is owned by service:other in ") && said.contains(" and service:real in "),
+        "{said}"
+    );
+    assert_eq!(host.property("real", "InvocationID"), first);
+    host.declare_nothing();
+    host.apply();
+    assert!(!host.is_active("real") && host.enablement("real") == "enabled");
+    assert_eq!(host.system.must("ls /var/lib/holo/services"), "");
+    host.system.must("systemctl disable real");
+}
+
+fn first_files(host: &Host) {
+    let vendor = "/usr/lib/systemd/system";
+    for unit in ["dropin.service", "over.service", "template@.service"] {
+        host.system.write(format!("{vendor}/{unit}"), "[Service]\nEnvironment=A=1\nExecStart=sleep 86400\n");
+    }
+    host.system.must("systemctl daemon-reload");
+    let subscribed = |unit: &str, file: &str| format!("[[service]]\nname = '{unit}'\nsubscribes = ['file:{file}']\n");
+    let files = [
+        ("dropin", "/etc/systemd/system/dropin.service.d/a.conf", "[Service]\nEnvironment=A=2\n"),
+        ("template@x", "/etc/systemd/system/template@.service.d/a.conf", "[Service]\nEnvironment=A=2\n"),
+        ("over", "/etc/systemd/system/over.service", "[Service]\nEnvironment=A=2\nExecStart=sleep 86400\n"),
+    ];
+    host.declare(&files.map(|(unit, ..)| format!("[[service]]\nname = '{unit}'\n")).concat());
+    host.apply();
+    let file = |(_, path, content): &(&str, &str, &str)| {
+        format!("[[file]]\npath = '{path}'\ncontent = \"\"\"{content}\"\"\"\n")
+    };
+    host.system.write("/usr/share/holo/files/10-story.toml", files.iter().map(file).collect::<String>());
+    host.declare(&files.map(|(unit, path, _)| subscribed(unit, path)).concat());
+    host.calls();
+    let said = host.apply();
+    for (unit, ..) in files {
+        assert!(said.contains(&format!("restarted {unit}.service")), "{said}");
+        assert_eq!(host.property(unit, "Environment"), "A=2", "{unit}: {said}");
+        let process = host.property(unit, "MainPID");
+        assert_eq!(host.system.must(&format!("tr '\\0' '\\n' </proc/{process}/environ | grep ^A=")), "A=2\n");
+        assert!(said.contains(&format!("read the files of {unit}.service again")), "{said}");
+    }
+    assert_eq!(host.verbs().iter().filter(|verb| *verb == "daemon-reload").count(), 1, "{said}");
+    host.nothing_to_do();
+    host.declare_nothing();
+    host.system.must("rm /usr/share/holo/files/10-story.toml");
+    host.apply();
+}
+
+fn files_of_others(host: &Host) {
+    host.system.write("/usr/lib/systemd/system/others.timer", "[Timer]\nOnCalendar=daily\n");
+    host.system.write("/usr/lib/systemd/system/others.service", "[Service]\nType=oneshot\nExecStart=true\n");
+    host.system.must("systemctl daemon-reload; systemctl start others.timer");
+    host.system.must("sleep 0.1");
+    let declare = |what: &str| {
+        let path = "/etc/systemd/system/others.timer.d/when.conf";
+        host.system.write(
+            "/usr/share/holo/files/10-story.toml",
+            format!("[[file]]\npath = '{path}'\ncontent = \"[Timer]\\nOnCalendar={what}\\n\"\n"),
+        );
+    };
+    // No unit is declared.
+    for when in ["weekly", "monthly"] {
+        declare(when);
+        host.calls();
+        let said = host.apply();
+        assert!(said.contains("Working on manager:systemd\n\nread others.timer.d again\n"), "{said}");
+        assert!(host.property("others.timer", "TimersCalendar").contains("*-*-01") == (when == "monthly"));
+        assert_eq!(host.verbs(), ["daemon-reload"]);
+        host.nothing_to_do();
+        assert_eq!(host.verbs(), [] as [&str; 0]);
+    }
+    // It is a step of its own that no list has, and that can be asked for.
+    let scan = host.system.holo(&["scan", "--short"]);
+    assert!(!scan.stdout_lossy().contains("manager:"), "{scan}");
+    assert!(!host.system.holo(&["selectors"]).stdout_lossy().contains("manager:"));
+    host.system.must("touch /usr/lib/systemd/system/others.service");
+    let check = host.check();
+    assert!(check.status == Some(3) && check.stdout_lossy().contains("would read others.service again"), "{check}");
+    let run = host.system.holo(&["apply", "manager:systemd"]);
+    assert!(run.success() && run.stdout_lossy().contains("read others.service again"), "{run}");
+    host.nothing_to_do();
+    host.system.must("systemctl stop others.timer; rm /usr/share/holo/files/10-story.toml");
+    let said = host.apply();
+    assert!(said.contains("read others.timer.d again") || said.contains("read the files of units again"), "{said}");
 }

@@ -1,11 +1,12 @@
 //! The systemd that runs.
 
 use super::tool::{self, output_of, systemctl};
-use super::{show, state::Phase};
+use super::{files, show, state::Phase};
 use crate::plan::Step;
 use crate::providers::{Done, Manager, Subject, Task, UnitState};
 use crate::unit::UnitName;
 use holo_plugin::process::Program;
+use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
@@ -36,6 +37,16 @@ impl Manager for Live {
             }
         }
         Ok(states)
+    }
+
+    fn unread_files(&self) -> Result<BTreeSet<String>, String> {
+        let mut program = Program::new("systemctl");
+        program.args(["--no-pager", "--timestamp=us+utc", "show"]).plain_locale();
+        program.args(["--property=UnitsLoadTimestamp", "--property=UnitsLoadStartTimestamp"]);
+        let text = output_of(&mut program)?;
+        let times = text.lines().filter_map(|line| files::parse_time(line.split_once('=')?.1));
+        // A systemd that does not tell says at least of each unit whether its files are outdated.
+        Ok(times.max().map(files::changes_since).unwrap_or_default())
     }
 
     fn read_files(&self) -> Result<(), String> {

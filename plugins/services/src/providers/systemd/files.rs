@@ -1,0 +1,182 @@
+//! The directories of unit files: which name is an alias of which, and what has changed since systemd read them.
+
+use crate::unit::UnitName;
+use holo_plugin::system::Root;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The directories in which people and packages leave unit files, the strongest first. Those into which systemd itself writes, and reads
+/// what it has written, are not among them.
+const DIRECTORIES: [&str; 5] = [
+    "etc/systemd/system",
+    "run/systemd/system",
+    "usr/local/lib/systemd/system",
+    "usr/lib/systemd/system",
+    "lib/systemd/system",
+];
+/// What stands for a directory itself, from which something may have been taken away.
+const FOLDER: &str = "";
+/// The longest chain of aliases that is followed.
+const LONGEST_CHAIN: usize = 8;
+
+/// Returns the main name of a unit: what the name is an alias of, or the name itself. Only files are looked at.
+pub(crate) fn main_name(root: &Root, name: &UnitName) -> UnitName {
+    let mut name = name.clone();
+    for _ in 0..LONGEST_CHAIN {
+        match alias_of(root, &name) {
+            Some(next) if next != name => name = next,
+            _ => break,
+        }
+    }
+    name
+}
+
+/// Returns what the name is an alias of: a symlink among the unit files leads to a file of another name there.
+fn alias_of(root: &Root, name: &UnitName) -> Option<UnitName> {
+    for file in name.files() {
+        for directory in DIRECTORIES {
+            let Ok(link) = root.link(Path::new(directory).join(&file)) else { continue };
+            let target = link?;
+            let leads_elsewhere = target.parent().is_some_and(|parent| {
+                // It may be relative, with any number of `..`; systemd's directories all end alike.
+                !parent.as_os_str().is_empty() && !parent.ends_with("systemd/system")
+            });
+            let target = target.file_name()?.to_str().filter(|_| !leads_elsewhere)?;
+            let instance = name.instance().filter(|_| file != name.as_str());
+            let target = match (instance, target.split_once("@.")) {
+                (Some(instance), Some((prefix, kind))) => format!("{prefix}@{instance}.{kind}"),
+                _ => target.to_owned(),
+            };
+            return UnitName::new(&target).ok();
+        }
+    }
+    None
+}
+
+/// Finds out what has changed since a time on the system that runs: the names of files and folders right below systemd's directories.
+///
+/// The kernel's clock for files lags a few milliseconds behind, so what had changed before that time never seems to have changed after it.
+/// What has changed while systemd was reading may be missed.
+pub(super) fn changes_since(read: SystemTime) -> BTreeSet<String> {
+    let now = SystemTime::now();
+    // What was changed in the future was so by a clock that has been set since.
+    let changed = newest().into_iter().filter(|(_, at)| *at > read && *at <= now);
+    let mut names: BTreeSet<String> = changed.map(|(name, _)| name).collect();
+    if names.len() > 1 {
+        // That the folder has changed is said by what has been put into it.
+        names.remove(FOLDER);
+    }
+    names
+}
+
+/// When each entry of the directories, or something right below it, was last changed.
+fn newest() -> BTreeMap<String, SystemTime> {
+    let mut newest: BTreeMap<String, SystemTime> = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    for directory in DIRECTORIES {
+        let directory = Path::new("/").join(directory);
+        // One may be a symlink to another.
+        let Ok(canonical) = directory.canonicalize() else { continue };
+        if !seen.insert(canonical) {
+            continue;
+        }
+        let mut note = |name: &str, metadata: &fs::Metadata| {
+            let at = changed(metadata);
+            newest.entry(name.to_owned()).and_modify(|newest| *newest = at.max(*newest)).or_insert(at);
+        };
+        if let Ok(metadata) = directory.metadata() {
+            note(FOLDER, &metadata);
+        }
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            let Ok(metadata) = entry.metadata() else { continue };
+            let name = entry.file_name().to_string_lossy().into_owned();
+            note(&name, &metadata);
+            if metadata.is_dir() {
+                for inner in fs::read_dir(entry.path()).into_iter().flatten().flatten() {
+                    if let Ok(metadata) = inner.metadata() {
+                        note(&name, &metadata);
+                    }
+                }
+            }
+        }
+    }
+    newest
+}
+
+fn changed(metadata: &fs::Metadata) -> SystemTime {
+    let seconds = Duration::from_secs(u64::try_from(metadata.ctime()).unwrap_or_default());
+    UNIX_EPOCH + seconds + Duration::from_nanos(u64::try_from(metadata.ctime_nsec()).unwrap_or_default())
+}
+
+/// Reads a time as `systemctl show --timestamp=us+utc` has it: `Sun 2026-11-22 00:06:08.206326 UTC`.
+pub(super) fn parse_time(text: &str) -> Option<SystemTime> {
+    let mut words = text.split_whitespace().skip(1);
+    let (date, time) = (words.next()?, words.next()?);
+    if words.next()? != "UTC" {
+        return None;
+    }
+    let numbers = |text: &str, separator: char| -> Option<Vec<u64>> {
+        text.split(separator).map(|number| number.parse().ok()).collect()
+    };
+    let (clock, micros) = time.split_once('.').unwrap_or((time, "0"));
+    let [year, month, day] = numbers(date, '-')?[..] else { return None };
+    let [hours, minutes, seconds] = numbers(clock, ':')?[..] else { return None };
+    if !(1970..10_000).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    // Days since the epoch in the calendar that begins in March, when leap days come last.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
+    let days = days.checked_sub(719_468)?;
+    let micros = Duration::from_micros(micros.parse().ok()?);
+    Some(UNIX_EPOCH + Duration::from_secs(((days * 24 + hours) * 60 + minutes) * 60 + seconds) + micros)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn times_are_those_of_the_epoch() {
+        let micros = |text: &str| parse_time(text).map(|time| time.duration_since(UNIX_EPOCH).unwrap().as_micros());
+        assert_eq!(micros("Sun 2026-11-22 00:06:08.206326 UTC"), Some(1_795_305_968_206_326));
+        assert_eq!(micros("Thu 1970-01-01 00:00:00 UTC"), Some(0));
+        assert_eq!(micros("Thu 2024-02-29 23:59:59.000001 UTC"), Some(1_709_251_199_000_001));
+        for odd in ["", "n/a", "Sun 2026-11-22 00:06:08 CET", "Sun 2026-13-22 00:06:08 UTC", "Sun x UTC"] {
+            assert_eq!(micros(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn a_link_to_another_name_is_an_alias() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |path: &str| folder.path().join(path);
+        for directory in ["etc/systemd/system", "usr/lib/systemd/system", "opt"] {
+            fs::create_dir_all(path(directory)).unwrap();
+        }
+        for unit in ["ssh.service", "getty@.service", "masked.service"] {
+            fs::write(path("usr/lib/systemd/system").join(unit), "").unwrap();
+        }
+        let etc = path("etc/systemd/system");
+        symlink("/usr/lib/systemd/system/ssh.service", etc.join("sshd.service")).unwrap();
+        symlink("sshd.service", etc.join("secure.service")).unwrap();
+        symlink("getty@.service", path("usr/lib/systemd/system/tty@.service")).unwrap();
+        symlink("/dev/null", etc.join("masked.service")).unwrap();
+        symlink("/opt/linked.service", etc.join("other.service")).unwrap();
+        symlink("round.service", etc.join("round.service")).unwrap();
+        let root = Root::new(folder.path());
+        let name = |name: &str| main_name(&root, &UnitName::new(name).unwrap()).to_string();
+        assert_eq!(name("sshd"), "ssh.service");
+        assert_eq!(name("secure"), "ssh.service");
+        assert_eq!(name("ssh"), "ssh.service");
+        assert_eq!(name("tty@tty1"), "getty@tty1.service");
+        assert_eq!(name("masked"), "masked.service");
+        assert_eq!(name("other"), "other.service");
+        assert_eq!(name("round"), "round.service");
+        assert_eq!(name("nowhere"), "nowhere.service");
+    }
+}
