@@ -7,6 +7,7 @@ mod entity;
 mod learn;
 mod mock;
 mod model;
+mod names;
 mod need;
 mod packages;
 mod provider;

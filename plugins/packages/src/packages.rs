@@ -1,15 +1,13 @@
 //! Finds the packages that are defined, and those that nothing defines any more.
 
-use crate::base::Base;
 use crate::declaration::{Package, Wanted};
 use crate::entity::{PackageEntity, Past, Shared};
-use crate::model::Key;
+use crate::names::{FullNames, things};
 use crate::provider::{self, Provider};
 use crate::transaction;
 use holo_plugin::declared::{Declared, apply_together};
-use holo_plugin::definitions::{Common, Definition, Definitions, values};
-use holo_plugin::memory::{Memory, Records, Remembered, Things};
-use holo_plugin::system::Root;
+use holo_plugin::definitions::{Common, Definitions, values};
+use holo_plugin::memory::{Memory, Records, Remembered};
 use holo_plugin::{API_VERSION_4, Host, Job, Output, Plugin, ScanError, SetAnswers};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -94,33 +92,6 @@ fn complain_of_namesakes(
         }
         other.is_none()
     });
-}
-
-/// The names of packages, each of which no other package has.
-pub(crate) struct FullNames {
-    native: BTreeMap<&'static str, Option<String>>,
-}
-
-impl FullNames {
-    pub(crate) fn new(host: &Host) -> FullNames {
-        let root = Root::new(host.root());
-        let native = |provider: &dyn Provider| (provider.name(), provider.native_arch(&root));
-        FullNames { native: provider::PROVIDERS.into_iter().map(native).collect() }
-    }
-
-    fn of(&self, key: &Key, provider: Option<&dyn Provider>) -> String {
-        let native = provider.and_then(|provider| self.native.get(provider.name()));
-        key.full_name(native.and_then(Option::as_deref))
-    }
-
-    pub(crate) fn of_base(&self, base: &Base) -> String {
-        self.of(&base.key(), provider::named(&base.provider))
-    }
-}
-
-/// The things that bases are about.
-pub(crate) fn things<'a>(name_of: &'a dyn Fn(&Base) -> String) -> Things<'a, Base> {
-    Things { entity_type: Package::TABLE, name_of }
 }
 
 fn named(name: &str) -> Manager {

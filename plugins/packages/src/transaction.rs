@@ -7,7 +7,7 @@ use crate::declaration::Wanted;
 use crate::entity::{PackageEntity, Past};
 use crate::learn::{Wish, learn};
 use crate::model::Kind;
-use crate::packages::{FullNames, things};
+use crate::names::{FullNames, things};
 use crate::provider::Provider;
 use crate::resolve::{Resolved, Task};
 use crate::system::{Problem, System};

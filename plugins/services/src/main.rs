@@ -3,6 +3,7 @@
 mod apply;
 mod definition;
 mod entity;
+mod names;
 mod plan;
 mod providers;
 mod record;

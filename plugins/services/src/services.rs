@@ -3,12 +3,13 @@
 use crate::apply;
 use crate::definition;
 use crate::entity::{AllUnits, Past, Service, Unit};
+use crate::names::{name_of, things};
 use crate::providers;
 use crate::record::Record;
 use crate::unit::UnitName;
 use holo_plugin::declared::{Declared, apply_together};
-use holo_plugin::definitions::{Defined, Definition, Definitions, values};
-use holo_plugin::memory::{Legacy, Memory, Orphan, Records, Remembered, Things};
+use holo_plugin::definitions::{Defined, Definitions, values};
+use holo_plugin::memory::{Legacy, Memory, Orphan, Records, Remembered};
 use holo_plugin::system::Root;
 use holo_plugin::{API_VERSION_4, Asset, Host, Job, Output, Plugin, ScanError, SetAnswers};
 use std::collections::BTreeMap;
@@ -92,19 +93,6 @@ impl Plugin for Services {
     fn apply_set(&self, host: &Host, set: &[Job<'_, Declared<Service>>], answers: &mut dyn SetAnswers) {
         apply_together(host, set, answers, |jobs, answers| apply::apply(host, jobs, answers));
     }
-}
-
-/// The main name of the unit that a record is about.
-pub(crate) fn name_of(root: &Root, record: &Record) -> String {
-    match UnitName::new(&record.unit) {
-        Ok(name) => providers::main_name(root, &name).to_string(),
-        Err(_) => record.unit.clone(),
-    }
-}
-
-/// The units that records are about. Aliases are resolved as they are now.
-pub(crate) fn things<'a>(name_of: &'a dyn Fn(&Record) -> String) -> Things<'a, Record> {
-    Things { entity_type: definition::Service::TABLE, name_of }
 }
 
 /// The definitions that go together; what is wrong is said.

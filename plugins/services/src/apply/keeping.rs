@@ -3,8 +3,8 @@
 use super::Run;
 use super::item::Item;
 use crate::entity::Past;
+use crate::names::{name_of, things};
 use crate::record::Record;
-use crate::services::{self, things};
 use holo_plugin::memory::{Orphan, Remembered};
 use holo_plugin::system::Root;
 
@@ -29,7 +29,7 @@ impl Run<'_, '_> {
     /// Has units take over what other names of them have left.
     fn take_over(&mut self) {
         let root = Root::new(self.host.root());
-        let name_of = |record: &Record| services::name_of(&root, record);
+        let main_name = |record: &Record| name_of(&root, record);
         for place in self.places(|_| true) {
             let unit = self.items[place].unit;
             let Past::Living(legacy) = &unit.past else { continue };
@@ -37,7 +37,7 @@ impl Run<'_, '_> {
                 continue;
             }
             let output = &mut self.answers.output(self.items[place].place);
-            if let Err(error) = self.memory.take_over(&unit.full_report, legacy, &things(&name_of), output) {
+            if let Err(error) = self.memory.take_over(&unit.full_report, legacy, &things(&main_name), output) {
                 self.fail(place, &error.to_string());
             }
         }
@@ -46,7 +46,7 @@ impl Run<'_, '_> {
     /// Forgets a unit that is as it was.
     pub(super) fn forget(&self, orphan: &Orphan<Record>) -> holo_plugin::error::Result<()> {
         let root = Root::new(self.host.root());
-        self.memory.forget_orphan(orphan, &things(&|record| services::name_of(&root, record)))
+        self.memory.forget_orphan(orphan, &things(&|record| name_of(&root, record)))
     }
 
     pub(super) fn keep_bases(&mut self) {

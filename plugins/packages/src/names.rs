@@ -1,0 +1,38 @@
+//! The one name of each package, whatever a definition calls it.
+
+use crate::base::Base;
+use crate::declaration::Package;
+use crate::model::Key;
+use crate::provider::{self, Provider};
+use holo_plugin::Host;
+use holo_plugin::definitions::Definition;
+use holo_plugin::memory::Things;
+use holo_plugin::system::Root;
+use std::collections::BTreeMap;
+
+/// The names of packages, each of which no other package has.
+pub(crate) struct FullNames {
+    native: BTreeMap<&'static str, Option<String>>,
+}
+
+impl FullNames {
+    pub(crate) fn new(host: &Host) -> FullNames {
+        let root = Root::new(host.root());
+        let native = |provider: &dyn Provider| (provider.name(), provider.native_arch(&root));
+        FullNames { native: provider::PROVIDERS.into_iter().map(native).collect() }
+    }
+
+    pub(crate) fn of(&self, key: &Key, provider: Option<&dyn Provider>) -> String {
+        let native = provider.and_then(|provider| self.native.get(provider.name()));
+        key.full_name(native.and_then(Option::as_deref))
+    }
+
+    pub(crate) fn of_base(&self, base: &Base) -> String {
+        self.of(&base.key(), provider::named(&base.provider))
+    }
+}
+
+/// The things that bases are about.
+pub(crate) fn things<'a>(name_of: &'a dyn Fn(&Base) -> String) -> Things<'a, Base> {
+    Things { entity_type: Package::TABLE, name_of }
+}

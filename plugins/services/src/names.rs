@@ -1,0 +1,22 @@
+//! The main names of the units that records are about.
+
+use crate::definition::Service;
+use crate::providers;
+use crate::record::Record;
+use crate::unit::UnitName;
+use holo_plugin::definitions::Definition;
+use holo_plugin::memory::Things;
+use holo_plugin::system::Root;
+
+/// The main name of the unit that a record is about.
+pub(crate) fn name_of(root: &Root, record: &Record) -> String {
+    match UnitName::new(&record.unit) {
+        Ok(name) => providers::main_name(root, &name).to_string(),
+        Err(_) => record.unit.clone(),
+    }
+}
+
+/// The units that records are about. Aliases are resolved as they are now.
+pub(crate) fn things<'a>(name_of: &'a dyn Fn(&Record) -> String) -> Things<'a, Record> {
+    Things { entity_type: Service::TABLE, name_of }
+}
