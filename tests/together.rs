@@ -51,12 +51,12 @@ const INVENTORY: &str = "dpkg-query -W -f '${db:Status-Status} ${Package}\\n' | 
                          find /etc /lib/systemd/system /usr/lib -maxdepth 3 | grep -v /etc/greeter.conf | sort; \
                          systemctl list-unit-files --no-legend greeter.service || true; systemctl is-active greeter || true";
 
-/// The plugin, but for the first request to apply something: it kills the dispatcher instead.
+/// The plugin, but for the first request to apply the service: it kills the dispatcher instead.
 const DEADLY: &str = r#"#!/bin/sh
 if [ "$1" = session ] && [ -e /run/deadly ]; then
     while IFS= read -r line; do
         case $line in
-        *'"operation":"apply"'*) rm /run/deadly; kill -KILL "$PPID"; exit ;;
+        *'"operation":"apply"'*'"service:greeter"'*) rm /run/deadly; kill -KILL "$PPID"; exit ;;
         esac
         printf '%s\n' "$line"
     done | PLUGIN session

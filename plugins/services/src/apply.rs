@@ -24,16 +24,21 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, Service>], answers: &mut dyn Set
     for (place, job) in set.iter().enumerate() {
         match job.entity {
             Service::Unit(unit) => items.push(Item::new(place, unit, job.mode.refresh)),
-            Service::Files(_) => files = Some(place),
+            Service::Files(all) => files = Some((place, all)),
         }
     }
     items.iter().for_each(|item| item.unit.all.forget_states());
     let read = read_changed_files(&*manager, &mut items);
-    if let Some(place) = files {
+    if let (Some(item), Ok(others)) = (items.first(), &read) {
+        item.unit.all.note_read(others.clone());
+    }
+    if let Some((place, all)) = files {
         answers.begin(place);
         let applied = match &read {
-            Ok(others) if others.is_empty() => Applied::Unchanged,
-            Ok(others) => Applied::Changed(vec![reading(others)]),
+            Ok(others) => {
+                let others: BTreeSet<String> = all.take_read().union(others).cloned().collect();
+                if others.is_empty() { Applied::Unchanged } else { Applied::Changed(vec![reading(&others)]) }
+            }
             Err(problem) => {
                 answers.output(place).error(problem);
                 Applied::FAILED
@@ -80,14 +85,14 @@ fn read_changed_files(manager: &dyn Manager, items: &mut [Item<'_>]) -> Result<B
         }
         told.extend(own);
     }
-    changes.retain(|name| !told.contains(name));
+    // What was put into a folder is said by its own name. What was taken away may have been so after all units, which is nothing to tell.
+    changes.retain(|name| name != providers::FOLDER && !told.contains(name));
     Ok(changes)
 }
 
 /// What is done about files that have changed, as it reads after "would" and by itself.
 pub(crate) fn reading(names: &BTreeSet<String>) -> String {
-    let names: Vec<&str> = names.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
-    match &names[..] {
+    match &names.iter().collect::<Vec<_>>()[..] {
         [] => "read the files of units again".to_owned(),
         [name] => format!("read {name} again"),
         [first, second] => format!("read {first} and {second} again"),

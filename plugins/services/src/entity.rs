@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 /// How long what was found out for a check may be used for others: nothing is changed while they are checked one after the other.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The ID of the step that has the files of units read again. It comes before all units.
-const FILES: &str = "manager:systemd";
+/// The ID of the step that has the files of units read again. It comes after all units, as files may go once nothing uses them any more.
+const FILES: &str = "systemd:unit-files";
 
 /// Something that the plugin takes care of.
 #[derive(Debug)]
@@ -59,6 +59,8 @@ pub(crate) struct AllUnits {
     /// What is remembered of those whose record is not kept under their own ID yet.
     elsewhere: BTreeMap<String, Record>,
     found: Mutex<Option<Found>>,
+    /// The names of files that belong to none of the units, and have been read again without anybody having said so.
+    read: Mutex<BTreeSet<String>>,
 }
 
 type States = BTreeMap<String, Result<UnitState, String>>;
@@ -71,7 +73,7 @@ struct Found {
 
 impl AllUnits {
     pub(crate) fn new(names: BTreeMap<String, UnitName>, elsewhere: BTreeMap<String, Record>) -> AllUnits {
-        AllUnits { names, elsewhere, found: Mutex::default() }
+        AllUnits { names, elsewhere, ..AllUnits::default() }
     }
 
     /// Forgets how they are, as that is about to change.
@@ -84,9 +86,20 @@ impl AllUnits {
         state.unwrap_or_else(|| Ok(UnitState::default()))
     }
 
+    /// Takes note of files that have been read again, and belong to none of the units.
+    pub(crate) fn note_read(&self, names: BTreeSet<String>) {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
+    }
+
+    /// The files that have been read again, to be said once.
+    pub(crate) fn take_read(&self) -> BTreeSet<String> {
+        std::mem::take(&mut *self.read.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// The files that have changed and belong to none of the units.
     fn changes_of_others(&self, host: &Host) -> Result<BTreeSet<String>, String> {
         let mut names = self.find(host, |(_, changes)| changes.clone())?;
+        names.remove(providers::FOLDER);
         for own in self.names.values().flat_map(file_names) {
             names.remove(&own);
         }

@@ -2,7 +2,7 @@
 
 pub(crate) mod systemd;
 
-pub(crate) use systemd::files::main_name;
+pub(crate) use systemd::files::{FOLDER, main_name};
 pub(crate) use systemd::state;
 
 use crate::plan::Step;

@@ -17,8 +17,8 @@ const DIRECTORIES: [&str; 5] = [
     "usr/lib/systemd/system",
     "lib/systemd/system",
 ];
-/// What stands for a directory itself, from which something may have been taken away.
-const FOLDER: &str = "";
+/// Stands for a directory itself, from which something may have been taken away.
+pub(crate) const FOLDER: &str = "";
 /// The longest chain of aliases that is followed.
 const LONGEST_CHAIN: usize = 8;
 
@@ -64,12 +64,7 @@ pub(super) fn changes_since(read: SystemTime) -> BTreeSet<String> {
     let now = SystemTime::now();
     // What was changed in the future was so by a clock that has been set since.
     let changed = newest().into_iter().filter(|(_, at)| *at > read && *at <= now);
-    let mut names: BTreeSet<String> = changed.map(|(name, _)| name).collect();
-    if names.len() > 1 {
-        // That the folder has changed is said by what has been put into it.
-        names.remove(FOLDER);
-    }
-    names
+    changed.map(|(name, _)| name).collect()
 }
 
 /// When each entry of the directories, or something right below it, was last changed.
