@@ -268,7 +268,8 @@ fn aliases(host: &Host) {
     host.apply();
     let first = host.property("real", "InvocationID");
     // Whatever it is called, it is the same unit: it goes on, and is stopped when nothing wants it any more.
-    for (before, after) in [("real", "alternate"), ("alternate", "real.service"), ("real.service", "alternate.service")] {
+    for (before, after) in [("real", "alternate"), ("alternate", "real.service"), ("real.service", "alternate.service")]
+    {
         host.service(after, "");
         let said = host.apply();
         assert_eq!(
