@@ -19,7 +19,7 @@ struct Story {
     before: fn(&ScratchRoot),
 }
 
-const STORIES: [Story; 15] = [
+const STORIES: [Story; 16] = [
     Story { name: "accounts are made", plugin: "users-groups", before: accounts },
     Story { name: "accounts are changed", plugin: "users-groups", before: changed_accounts },
     Story { name: "accounts are scrubbed", plugin: "users-groups", before: |root| scrubbed(root, accounts, ACCOUNTS) },
