@@ -3,6 +3,7 @@
 
 use bstr::{BString, ByteSlice};
 use holo_testing::overlay::NEEDS;
+use holo_testing::random::{self, Random};
 use holo_testing::{Need, Overlay, Run, trial};
 use libtest_mimic::Arguments;
 use std::fmt::Write;
@@ -14,7 +15,7 @@ const KILL: &str = "kill -KILL \"$(sed -n 's/^PPid:[[:blank:]]*//p' \"/proc/$PPI
 const STATE: &str = "/var/lib/holo/users-groups";
 
 fn main() -> ExitCode {
-    let stories: [(&str, fn()); 30] = [
+    let stories: [(&str, fn()); 31] = [
         ("a hundred users are made in one run, and nothing is left to do", hundred),
         ("check says what would be run, and runs nothing", check),
         ("everything that can be defined is given", everything),
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         ("who was changed by a person needs force to get another name", changed_before_another_name),
         ("who is killed while a user gets another name goes on where that ended", killed_at_another_name),
         ("who is killed while a user is changed finds it as intended", killed_at_a_change),
+        ("whatever is defined, everything is as before when nothing is any more", random_definitions),
         ("what was done is said where version 3's output is not read", said),
         ("a failure that has changed nothing refreshes nobody", failed_unchanged),
         ("a login group without a name is given back by its number", nameless_login_group),
@@ -776,4 +778,122 @@ fn nameless_login_group() {
     let run = system.holo(&["apply"]);
     let words = ">> user:joe keeps its login group: there is no group any more with the GID 7200\n";
     assert!(run.success() && run.stderr_lossy().contains(words), "{run}");
+}
+
+/// How many cases there are if nobody says.
+const CASES: u64 = 4;
+
+/// A user or group that is always the same one by its number, whatever it is called.
+struct Identity {
+    kind: &'static str,
+    number: usize,
+    /// Whether it is from before us; then it is called by the first name.
+    is_persons: bool,
+    /// Which of its two names it has, if it is managed.
+    name: Option<usize>,
+}
+
+impl Identity {
+    /// The UID or GID. A group that useradd makes for a user has the user's number.
+    fn id(&self) -> usize {
+        if self.kind == "user" { 7000 + self.number } else { 7200 + self.number }
+    }
+
+    fn name(&self, index: usize) -> String {
+        format!("{}{}{}", &self.kind[..1], self.number, ["a", "b"][index])
+    }
+
+    /// Decides whether it is defined, and as what.
+    fn choose(&mut self, random: &mut Random) {
+        let index = match self.name {
+            // Under another name, it would be somebody with a number that is taken.
+            None if self.is_persons => 0,
+            None => random.below(2),
+            Some(index) if random.chance(60) => index,
+            Some(index) => 1 - index,
+        };
+        self.name = random.chance(70).then_some(index);
+    }
+}
+
+fn choices(random: &mut Random, groups: &[String]) -> String {
+    let mut text = String::new();
+    for (key, values) in
+        [("comment", ["One", "Two words"]), ("home", ["/srv/a", "/srv/b"]), ("shell", ["/bin/sh", "/bin/dash"])]
+    {
+        if random.chance(40) {
+            let _ = writeln!(text, "{key} = {:?}", random.pick(&values));
+        }
+    }
+    let groups: Vec<&String> = groups.iter().filter(|_| random.chance(40)).collect();
+    if !groups.is_empty() {
+        let _ = writeln!(text, "groups = {groups:?}");
+    }
+    if random.chance(20) {
+        text.push_str("skipBaseGroups = true\n");
+    }
+    text
+}
+
+/// The same with the members of groups in order: who leaves one and comes back is its last member.
+fn sorted(databases: &BString) -> Vec<String> {
+    let line = |line: &str| {
+        let Some((rest, members)) = line.rsplit_once(':') else { return line.to_owned() };
+        let mut members: Vec<&str> = members.split(',').collect();
+        members.sort_unstable();
+        format!("{rest}:{}", members.join(","))
+    };
+    databases.to_str_lossy().lines().map(line).collect()
+}
+
+fn random_definitions() {
+    random::cases(CASES, |random| {
+        let system = Overlay::new().plugin("users-groups");
+        let mut identities: Vec<Identity> = Vec::new();
+        for (number, kind, is_persons) in [
+            (1, "group", false),
+            (2, "group", true),
+            (1, "user", false),
+            (2, "user", false),
+            (3, "user", true),
+            (4, "user", true),
+        ] {
+            let identity = Identity { kind, number, is_persons, name: None };
+            let (name, number) = (identity.name(0), identity.id());
+            match (is_persons, kind) {
+                (false, _) => {}
+                (true, "group") => _ = system.must(&format!("groupadd --gid {number} {name}")),
+                _ => _ = system.must(&format!("useradd --uid {number} --comment Person --groups audio,g2a {name}")),
+            }
+            identities.push(identity);
+        }
+        let before = databases(&system);
+        let mut log = String::new();
+        for _ in 0..3 + random.below(3) {
+            let mut definitions = String::new();
+            let mut groups = vec!["audio".to_owned(), "video".to_owned()];
+            for identity in &mut identities {
+                identity.choose(random);
+                let Some(name) = identity.name.map(|index| identity.name(index)) else { continue };
+                let (kind, number) = (identity.kind, identity.id());
+                let _ = writeln!(definitions, "[[{kind}]]\nname = {name:?}\n{}id = {number}", &kind[..1]);
+                if kind == "group" {
+                    groups.push(name);
+                } else {
+                    definitions.push_str(&choices(random, &groups));
+                }
+            }
+            let _ = writeln!(log, "---\n{definitions}");
+            system.write(DEFINITIONS, definitions);
+            let run = system.holo(&["apply", "--force"]);
+            assert!(run.success(), "{log}\n{run}");
+            let run = system.holo(&["apply", "--force"]);
+            assert!(run.success() && run.stdout.is_empty() && run.stderr.is_empty(), "not settled: {log}\n{run}");
+        }
+        system.write(DEFINITIONS, "");
+        let run = system.holo(&["apply"]);
+        assert!(run.success(), "{log}\n{run}");
+        assert_eq!(sorted(&databases(&system)), sorted(&before), "{log}\n{run}");
+        assert_eq!(system.must(&format!("find {STATE} -type f")), "", "{log}");
+    });
 }
