@@ -79,7 +79,7 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], answers: &mut dy
         };
         answers.begin(place);
         match overlay.apply(host, job.mode, &mut answers.output(place)) {
-            Applied::Changed(_) | Applied::Unchanged => ready.push(place),
+            Applied::Changed(_) | Applied::ChangedQuietly(_) | Applied::Unchanged => ready.push(place),
             other => answers.end(place, other),
         }
     }
