@@ -33,6 +33,7 @@ pub use state::{Attributes, State, Unmanaged};
 pub use takeover::Origin;
 
 use crate::error::{PathError, Result};
+use crate::extended::ExtendedAttributes;
 use crate::memory::{Memory, Remembered};
 use crate::place::{Place, Tree};
 use crate::{Durability, Host, Output, Stamp};
@@ -74,6 +75,9 @@ pub struct Track {
     /// What we are writing over, byte by byte, to make that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     over: Option<State>,
+    /// ACLs, capabilities and the like of what was there before us.
+    #[serde(default, skip_serializing_if = "ExtendedAttributes::is_empty")]
+    extended: ExtendedAttributes,
     /// Whether the file is written to, and not replaced, also when it is put back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     in_place: bool,
@@ -127,6 +131,8 @@ struct Step<'a> {
     /// By which it is seen whether that is still there.
     stamp: Option<Stamp>,
     desired: &'a State,
+    /// ACLs, capabilities and the like that it gets.
+    extended: ExtendedAttributes,
     in_place: bool,
 }
 
@@ -170,7 +176,18 @@ impl Track {
 
     fn new(base: State) -> Track {
         let (in_place, attributes_only, sensitive) = (false, false, false);
-        Track { base, made: None, intent: None, over: None, in_place, attributes_only, sensitive, taken_from: None }
+        let extended = ExtendedAttributes::default();
+        Track {
+            base,
+            made: None,
+            intent: None,
+            over: None,
+            extended,
+            in_place,
+            attributes_only,
+            sensitive,
+            taken_from: None,
+        }
     }
 }
 
@@ -719,7 +736,11 @@ impl Tracker {
                     // A directory that we made on the way to something else was not there before us.
                     let is_own_directory = matches!(current, State::Directory { .. })
                         && (directories.contains(path) || self.is_directory_of_others(path)?);
-                    vacant.insert(Track::new(if is_own_directory { State::Absent } else { current.clone() }))
+                    let mut track = Track::new(if is_own_directory { State::Absent } else { current.clone() });
+                    if track.base.attributes().is_some() {
+                        track.extended = ExtendedAttributes::of(&self.place(path))?;
+                    }
+                    vacant.insert(track)
                 }
             };
             // An earlier intent that came true is what we made.
@@ -730,7 +751,15 @@ impl Tracker {
             track.over = writes_over.then(|| current.clone());
             (track.in_place, track.attributes_only, track.sensitive) = (*in_place, *attributes_only, *sensitive);
             track.intent = Some(desired.clone());
-            steps.push(Step { path, current, stamp, desired, in_place: *in_place });
+            // A file that replaces another has what that has; one that is made again what there was before us.
+            let extended = match (&current, desired) {
+                (State::File { .. }, State::File { .. }) if current != *desired => {
+                    ExtendedAttributes::of(&self.place(path))?.without_those_of_content()
+                }
+                _ if track.base.kind() == desired.kind() => track.extended.clone().without_those_of_content(),
+                _ => ExtendedAttributes::default(),
+            };
+            steps.push(Step { path, current, stamp, desired, extended, in_place: *in_place });
         }
         Ok(steps)
     }
@@ -747,7 +776,7 @@ impl Tracker {
             }
             if is_replaced(step) {
                 let temporary = self.temporary(step.path);
-                step.desired.write_temporary(&temporary, &self.contents)?;
+                step.desired.write_temporary(&temporary, &self.contents, &step.extended)?;
                 temporaries.push((temporary, place));
             }
             Ok(())
@@ -806,7 +835,7 @@ impl Tracker {
             }
             (_, State::Absent) => place.remove(),
             (State::Absent | State::Directory { .. }, State::Directory { attributes }) => {
-                attributes.give_directory(place)
+                attributes.give_directory(place, &step.extended)
             }
             (_, State::Directory { .. }) => Err(PathError::new("mkdir", place.shown(), Errno::EXIST)),
             (State::File { content, .. }, State::File { content: wanted, attributes }) if content == wanted => {
@@ -826,7 +855,7 @@ impl Tracker {
     /// # Errors
     /// If it cannot be written.
     pub fn write_copy(&self, state: &State, place: &Place) -> Result<()> {
-        state.write_temporary(place, &self.contents)
+        state.write_temporary(place, &self.contents, &ExtendedAttributes::default())
     }
 
     /// What we made at a path and what is there, as two files that can be compared: of a file that we made, a copy in the cache directory

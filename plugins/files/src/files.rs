@@ -128,7 +128,7 @@ impl ManagedFile {
             }
             ManagedFile::Contradicted(contradicted) => {
                 output.error(format!("skipping target: {}", contradicted.reason));
-                Applied::FAILED
+                Applied::FAILED_UNCHANGED
             }
         }
     }

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 type Story = (&'static str, &'static [Need], fn());
 
 fn main() -> ExitCode {
-    let stories: [Story; 21] = [
+    let stories: [Story; 29] = [
         ("all kinds are made, left alone, and become again what they were", &[], whole_life),
         ("what a person changed is refused, shown, and overwritten by force", &[], changed_by_person),
         ("what a person deleted is made again: it is nobody's work", &[], deleted_by_person),
@@ -35,6 +35,14 @@ fn main() -> ExitCode {
         ("below a file nothing can be made, and check says so", &[], below_a_file),
         ("of many that are made together, only the one to blame fails", &[], culprit),
         ("the same under version 3", &[], version_3),
+        ("what is declared first and overlaid then is left alone, and its base comes back", &[], declared_and_overlaid),
+        ("what was in a directory does not come back through a symlink in its place", &[], not_through_links),
+        ("an edit that is saved while the file is validated is not lost", &[], edited_meanwhile),
+        ("a secret stays one when its definition is gone", &[], secret_orphan),
+        ("a file that is written in place stays the same file", &[], in_place),
+        ("who spells a path in another way takes over, with the first base", &[], spelled_otherwise),
+        ("what cannot both be is refused, with both and their files", &[], contradictions),
+        ("extended attributes are carried, and come back", &[], extended_attributes),
     ];
     let trials = stories.into_iter().map(|(name, needs, test)| trial_of(name, needs, test));
     holo_testing::require::run(&Arguments::from_args(), trials.collect())
@@ -559,4 +567,144 @@ fn version_3() {
     applied(&root);
     fs::remove_file(root.join("usr/share/holo/files/not-a-definition")).unwrap();
     assert_eq!(root.dump(), before);
+}
+
+fn declared_and_overlaid() {
+    let root = root().file("etc/motd", "stock\n");
+    declare(&root, "[[file]]\npath = \"/etc/motd\"\ncontent = \"declared\\n\"\n");
+    applied(&root);
+    root.write("usr/share/holo/files/10-a/etc/motd", "overlay\n");
+    refused(&root, "is declared and has resource files too");
+    declare(&root, "");
+    applied(&root);
+    assert_eq!(root.read("etc/motd"), "overlay\n");
+    fs::remove_dir_all(root.join("usr/share/holo/files/10-a")).unwrap();
+    applied(&root);
+    assert_eq!(root.read("etc/motd"), "stock\n");
+    assert!(!root.exists("var/lib/holo/files/.declared") && !root.exists("var/lib/holo/files/base/etc"));
+}
+
+fn not_through_links() {
+    let root = root().file("srv/d/x", "ours before\n").file("srv/other/x", "theirs\n");
+    declare(&root, "[[file]]\npath = \"/srv/d\"\nensure = \"absent\"\nforce = true\n");
+    applied(&root);
+    declare(&root, "[[file]]\npath = \"/srv/d\"\nensure = \"symlink\"\ntarget = \"other\"\n");
+    applied(&root);
+    assert_eq!(root.read("srv/d/x"), "theirs\n");
+    declare(&root, "");
+    applied(&root);
+    assert_eq!((root.read("srv/d/x"), root.read("srv/other/x")), ("ours before\n".into(), "theirs\n".into()));
+    assert!(!root.join("srv/d").is_symlink());
+    // By hand, it is a person's.
+    declare(&root, "[[file]]\npath = \"/srv/d\"\nensure = \"absent\"\nforce = true\n");
+    applied(&root);
+    symlink("other", root.join("srv/d")).unwrap();
+    declare(&root, "");
+    refused(&root, "use --force to overwrite");
+    assert!(root.holo(&["apply", "--force"]).success());
+    assert_eq!((root.read("srv/d/x"), root.read("srv/other/x")), ("ours before\n".into(), "theirs\n".into()));
+}
+
+fn edited_meanwhile() {
+    let root = root().file("etc/motd", "stock\n");
+    let target = root.join("etc/motd").display().to_string();
+    let command = format!("validate = [\"sh\", \"-c\", \"echo mine >{target}\"]");
+    declare(&root, &format!("[[file]]\npath = \"/etc/motd\"\ncontent = \"new\"\n{command}\n"));
+    let run = root.holo(&["apply"]);
+    assert!(run.status == Some(1) && run.stderr_lossy().contains("use --force to overwrite"), "{run}");
+    assert_eq!(root.read("etc/motd"), "mine\n");
+    // Nothing was made of it, so that the edit is what was there before us.
+    declare(&root, "[[file]]\npath = \"/etc/motd\"\ncontent = \"new\"\n");
+    applied(&root);
+    declare(&root, "");
+    applied(&root);
+    assert_eq!(root.read("etc/motd"), "mine\n");
+}
+
+fn secret_orphan() {
+    let root = root();
+    declare(&root, "[[file]]\npath = \"/etc/key\"\ncontent = \"hunter2\"\nsensitive = true\n");
+    applied(&root);
+    assert_eq!(
+        mode(&root, "var/lib/holo/files/.declared/contents"),
+        0o700,
+        "digests are not for everybody to guess from"
+    );
+    root.write("etc/key", "hunter3");
+    declare(&root, "");
+    for arguments in [&["diff"][..], &["apply"], &["check"]] {
+        let run = root.holo(arguments);
+        let said = format!("{}{}", run.stdout_lossy(), run.stderr_lossy());
+        assert!(!said.contains("hunter"), "{arguments:?}: {run}");
+    }
+    assert_eq!(root.read("etc/key"), "hunter3");
+}
+
+fn in_place() {
+    let root = root().file("etc/hosts", "stock, and longer than the other\n");
+    let inode = |root: &ScratchRoot| fs::metadata(root.join("etc/hosts")).unwrap().ino();
+    let before = inode(&root);
+    declare(&root, "[[file]]\npath = \"/etc/hosts\"\ncontent = \"ours\\n\"\nin_place = true\nmode = \"0600\"\n");
+    applied(&root);
+    assert_eq!((root.read("etc/hosts"), inode(&root), mode(&root, "etc/hosts")), ("ours\n".into(), before, 0o600));
+    unchanged(&root);
+    declare(&root, "");
+    applied(&root);
+    assert_eq!(root.read("etc/hosts"), "stock, and longer than the other\n");
+    assert_eq!((inode(&root), mode(&root, "etc/hosts")), (before, 0o644));
+}
+
+fn spelled_otherwise() {
+    let root = root().file("srv/a/x", "stock\n").symlink("srv/link", "a");
+    declare(&root, "[[file]]\npath = \"/srv/a/x\"\ncontent = \"one\\n\"\n");
+    applied(&root);
+    declare(&root, "[[file]]\npath = \"/srv/link/x\"\ncontent = \"two\\n\"\n");
+    let run = applied(&root);
+    assert!(run.stderr_lossy().contains(">> file:/srv/link/x takes over from file:/srv/a/x\n"), "{run}");
+    assert!(!run.stdout_lossy().contains("Scrubbing"), "{run}");
+    assert_eq!(root.read("srv/a/x"), "two\n");
+    unchanged(&root);
+    declare(&root, "");
+    applied(&root);
+    assert_eq!(root.read("srv/a/x"), "stock\n");
+    assert!(!root.exists("var/lib/holo/files/.declared"));
+}
+
+fn contradictions() {
+    let root = root().file("srv/d/old", "x").symlink("srv/link", "d");
+    let present = "[[file]]\npath = \"/srv/d/x\"\ncontent = \"x\"\n";
+    root.write("usr/share/holo/files/b.toml", "[[file]]\npath = \"/srv/d\"\nensure = \"absent\"\nforce = true\n");
+    declare(&root, present);
+    let run = refused(&root, "b.toml) is to be absent, so that file:/srv/d/x (");
+    assert!(run.stderr_lossy().contains("a.toml) cannot be in it; one of both has to go"), "{run}");
+    root.write("usr/share/holo/files/b.toml", "[[file]]\npath = \"/srv/link/x\"\ncontent = \"y\"\n");
+    let run = refused(&root, "file:/srv/d/x in ");
+    assert!(run.stderr_lossy().contains("file:/srv/link/x in "), "{run}");
+}
+
+fn extended_attributes() {
+    let root = root().file("etc/motd", "stock\n").file("srv/d/x", "x\n");
+    let set = |path: &str| rustix::fs::setxattr(root.join(path), "user.note", b"kept", rustix::fs::XattrFlags::empty());
+    if set("etc/motd").is_err() {
+        // The file system has none.
+        return;
+    }
+    set("srv/d").unwrap();
+    set("srv/d/x").unwrap();
+    let note = |path: &str| {
+        let mut value = [0; 16];
+        rustix::fs::getxattr(root.join(path), "user.note", &mut value[..]).map(|length| value[..length].to_vec())
+    };
+    declare(
+        &root,
+        "[[file]]\npath = \"/etc/motd\"\ncontent = \"new\"\n[[file]]\npath = \"/srv/d\"\nensure = \"absent\"\nforce = true\n",
+    );
+    applied(&root);
+    assert_eq!(note("etc/motd").as_deref(), Ok(&b"kept"[..]));
+    fs::remove_file(root.join("etc/motd")).unwrap();
+    declare(&root, "");
+    applied(&root);
+    for path in ["etc/motd", "srv/d", "srv/d/x"] {
+        assert_eq!(note(path).as_deref(), Ok(&b"kept"[..]), "{path}");
+    }
 }

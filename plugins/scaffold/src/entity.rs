@@ -118,13 +118,15 @@ impl Entity for Scaffold {
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        let applied = self.usable().and_then(|()| Workshop::open(host)?.apply(self, mode, output));
+        let workshop = self.usable().and_then(|()| Workshop::open(host));
+        let has_begun = || workshop.as_ref().is_ok_and(Workshop::has_begun);
+        let applied = workshop.as_ref().map_err(Clone::clone).and_then(|workshop| workshop.apply(self, mode, output));
         match applied {
             Ok(applied) => applied,
             Err(Obstacle::NeedsForce(reason)) => Applied::NeedsForce(ForceTo::Proceed(reason)),
             Err(Obstacle::Never(reason)) => {
                 output.error(reason);
-                Applied::FAILED
+                if has_begun() { Applied::FAILED } else { Applied::FAILED_UNCHANGED }
             }
         }
     }

@@ -4,7 +4,7 @@ use holo_plugin::tracked::Unmanaged;
 use std::fmt::Display;
 
 /// Why a scaffold cannot become what is declared; the reason is a fragment.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Obstacle {
     /// It could by force.
     NeedsForce(String),

@@ -12,6 +12,7 @@ use holo_plugin::claims::{self, Claim};
 use holo_plugin::memory::{Memory, Remembered};
 use holo_plugin::tracked::{self, Decision, Found, PathChange, State, Tracker};
 use holo_plugin::{Applied, Entity, Host, Kind, Mode, Output, Tree, Verdict};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -20,6 +21,8 @@ pub(crate) struct Workshop<'a> {
     host: &'a Host,
     pub(crate) memory: Memory,
     pub(crate) tracker: Tracker,
+    /// Whether something may have been changed.
+    has_begun: Cell<bool>,
 }
 
 /// What is declared, and what that is rendered into.
@@ -93,7 +96,12 @@ impl<'a> Workshop<'a> {
     pub(crate) fn open(host: &'a Host) -> Result<Workshop<'a>> {
         let memory = Memory::open(host)?;
         let tracker = Tracker::open(host, &memory)?;
-        Ok(Workshop { host, memory, tracker })
+        Ok(Workshop { host, memory, tracker, has_begun: Cell::new(false) })
+    }
+
+    /// Whether something may have been changed by now.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun.get()
     }
 
     pub(crate) fn recall(&self, entity: &Scaffold) -> Result<Option<Remembered<Record>>> {
@@ -187,6 +195,7 @@ impl<'a> Workshop<'a> {
             return Ok(Applied::Unchanged);
         }
         let mut remembered = Remembered::new(&work.entity.report(), remembered.base);
+        self.has_begun.set(true);
         self.make(work, &plan, &mut remembered, mode.force)?;
         for other in takes_over {
             output.warning(format!("{} takes over from {other}", work.entity.id()));
@@ -333,6 +342,7 @@ impl<'a> Workshop<'a> {
         let nothing = Found::new();
         let found = if mode.force { &nothing } else { &scrubbing.found };
         let tracker = self.inside(&self.tracker.canonical(&entity.target)?)?;
+        self.has_begun.set(true);
         tracker.scrub(&mut remembered, found).map_err(of_change)?;
         for path in &scrubbing.waiting {
             output.warning(format!("{} comes back when nothing is laid over it any more", self.shown(path)));

@@ -20,10 +20,11 @@ struct Story {
     arguments: &'static [&'static str],
 }
 
-const STORIES: [Story; 4] = [
+const STORIES: [Story; 5] = [
     Story { name: "first apply, with purge", keys: "purge = true\n", before: first, arguments: &["apply"] },
     Story { name: "another source, by force", keys: "", before: another, arguments: &["apply", "--force"] },
     Story { name: "other modes and owners", keys: "", before: other_attributes, arguments: &["apply"] },
+    Story { name: "another target takes over", keys: "", before: another_target, arguments: &["apply"] },
     Story { name: "scrubbing", keys: "purge = true\n", before: scrubbing, arguments: &["apply"] },
 ];
 
@@ -125,6 +126,13 @@ fn other_attributes(root: &ScratchRoot) {
     applied(root);
     let owner = if rustix::process::geteuid().is_root() { "owner = \"4321\"\ngroup = \"4321\"\n" } else { "" };
     root.write(DEFINITION, format!("{}mode = \"4750\"\ndir_mode = \"0750\"\n{owner}", root.read(DEFINITION)));
+}
+
+/// One definition more, so that the one that is gone has something to hand over, and something to put back.
+fn another_target(root: &ScratchRoot) {
+    applied(root);
+    let text = root.read(DEFINITION).replace("\"/etc/app\"", "\"/etc/app/sub\"").replace("\"app\"", "\"app/sub\"");
+    root.write(DEFINITION, text);
 }
 
 fn scrubbing(root: &ScratchRoot) {

@@ -2,6 +2,7 @@
 
 use super::{HasTracks, PathChange, State, Step, Tracker, Tracks, Unmanaged};
 use crate::error::{PathError, Result};
+use crate::extended::ExtendedAttributes;
 use crate::memory::Remembered;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -109,7 +110,8 @@ impl Tracker {
                 }
                 State::Absent => {}
                 current => {
-                    let step = Step { path, current, stamp, desired: &State::Absent, in_place: false };
+                    let extended = ExtendedAttributes::default();
+                    let step = Step { path, current, stamp, desired: &State::Absent, extended, in_place: false };
                     self.take_back(step, base.found.as_ref())?;
                 }
             }
@@ -123,14 +125,17 @@ impl Tracker {
             if current == base.desired {
                 continue;
             }
-            let mut step = Step { path, current, stamp, desired: &State::Absent, in_place: base.in_place };
+            let extended = tracks.get(path).map(|track| track.extended.clone()).unwrap_or_default();
+            let in_place = base.in_place;
+            let mut step = Step { path, current, stamp, desired: &State::Absent, extended: extended.clone(), in_place };
             if matches!(base.desired, State::Directory { .. })
                 && matches!(step.current, State::File { .. } | State::Symlink { .. })
             {
                 // It cannot become a directory in one step.
                 self.take_back(step, base.found.as_ref())?;
                 self.forget_directories();
-                step = Step { path, current: State::Absent, stamp: None, desired: &base.desired, in_place: false };
+                let (current, desired) = (State::Absent, &base.desired);
+                step = Step { path, current, stamp: None, desired, extended, in_place: false };
                 self.change(&[step])?;
             } else {
                 step.desired = &base.desired;

@@ -3,7 +3,8 @@
 use super::contents::{Contents, Digest};
 use crate::directory;
 use crate::error::{PathError, Result, at};
-use crate::place::Place;
+use crate::extended::ExtendedAttributes;
+use crate::place::{self, Place};
 use holo_protocol::Text;
 use rustix::fs::{FileType, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
@@ -168,9 +169,14 @@ impl State {
     ///
     /// # Errors
     /// If it cannot be written: then nothing is left there.
-    pub(super) fn write_temporary(&self, place: &Place, contents: &Contents) -> Result<()> {
+    pub(super) fn write_temporary(
+        &self,
+        place: &Place,
+        contents: &Contents,
+        extended: &ExtendedAttributes,
+    ) -> Result<()> {
         let written = match self {
-            State::File { content, attributes } => write_file(content, *attributes, place, contents),
+            State::File { content, attributes } => write_file(content, *attributes, place, contents, extended),
             State::Symlink { target, uid, gid } => {
                 place.create_symlink(&target.0).and_then(|()| give_symlink(place, *uid, *gid))
             }
@@ -183,11 +189,18 @@ impl State {
     }
 }
 
-fn write_file(content: &Digest, attributes: Attributes, place: &Place, contents: &Contents) -> Result<()> {
+fn write_file(
+    content: &Digest,
+    attributes: Attributes,
+    place: &Place,
+    contents: &Contents,
+    extended: &ExtendedAttributes,
+) -> Result<()> {
     let mut from = contents.open(content)?;
     let mut file = place.create()?;
     io::copy(&mut from, &mut file).map_err(at("write", &place.shown()))?;
-    attributes.give(&file, place)
+    let Attributes { mode, uid, gid } = attributes;
+    place::settle_new(&file, place, Some(uid), Some(gid), mode, extended)
 }
 
 fn give_symlink(place: &Place, uid: u32, gid: u32) -> Result<()> {
@@ -268,7 +281,7 @@ impl Attributes {
     ///
     /// # Errors
     /// If there is something else, or the system refuses.
-    pub(super) fn give_directory(self, place: &Place) -> Result<()> {
+    pub(super) fn give_directory(self, place: &Place, extended: &ExtendedAttributes) -> Result<()> {
         let private = Mode::RWXU;
         match place.with("mkdir", |directory, name| rustix::fs::mkdirat(directory, name, private)) {
             Ok(()) => {}
@@ -277,6 +290,10 @@ impl Attributes {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = place.with("open", |directory, name| rustix::fs::openat(directory, name, flags, Mode::empty()))?;
-        self.give(&File::from(opened), place)
+        let opened = File::from(opened);
+        if extended.is_empty() {
+            return self.give(&opened, place);
+        }
+        place::settle_new(&opened, place, Some(self.uid), Some(self.gid), self.mode, extended)
     }
 }

@@ -120,7 +120,9 @@ impl<'a> Workshop<'a> {
                 Ok(Prepared::Ended(applied)) => answers.end(place, applied),
                 Err(obstacle) => {
                     let applied = obstacle.tell(&mut answers.output(place));
-                    answers.end(place, applied);
+                    // Putting back may have come half way.
+                    let is_untouched = job.entity.definition.is_some() && job.entity.overlay.is_none();
+                    answers.end(place, if is_untouched { applied.with_nothing_changed() } else { applied });
                 }
             }
             if group.len() == GROUP_SIZE || group_bytes > GROUP_BYTES || Instant::now() > group_ends {
