@@ -686,3 +686,30 @@ check) case $2 in
     let forced = root.holo(&["apply", "--dry-run", "--force", "file:/etc/motd", "demo:d"]);
     assert!(forced.success() && forced.stdout.is_empty(), "{forced}");
 }
+
+#[test]
+fn what_fails_at_every_apply_without_a_change_restarts_nobody() {
+    let failing = r#"
+[[exec]]
+name = "listens"
+command = "sh -c 'echo refreshed >>log'"
+cwd = "/tmp"
+refresh_only = true
+subscribes = ["file:/etc/motd", "file:/etc/missing"]
+"#;
+    let root = ScratchRoot::new()
+        .binary(built("holo"))
+        .plugin("files")
+        .plugin("exec")
+        .file("etc/os-release", "ID=unittest\n")
+        .file("etc/motd", "stock\n")
+        .script("usr/share/holo/files/10-x/etc/motd.holoscript", "#!/bin/sh\nexit 7\n")
+        .resource("files/10-x/etc/missing", "wanted\n")
+        .resource("exec/01.toml", failing);
+    for _ in 0..4 {
+        let run = root.holo(&["apply"]);
+        assert_eq!(run.status, Some(1), "{run}");
+        assert!(!run.stdout_lossy().contains("exec:listens"), "{run}");
+        assert!(!root.exists("var/lib/holo/.engine"), "{run}");
+    }
+}

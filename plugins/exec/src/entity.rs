@@ -37,7 +37,10 @@ impl Entity for ExecEntity {
             Ok(false) => Ok(Applied::Unchanged),
             Ok(true) if host.test_mode() => self.mock(mode, host, output),
             Ok(true) => self.run(mode, host, output),
-            Err(reason) => Err(reason),
+            Err(reason) => {
+                output.error(reason);
+                return Applied::FAILED_UNCHANGED;
+            }
         };
         applied.unwrap_or_else(|reason| {
             output.error(reason);

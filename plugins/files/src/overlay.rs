@@ -17,7 +17,7 @@ mod stock;
 mod workshop;
 
 use change::Ended;
-pub(crate) use change::FAILED;
+pub(crate) use change::FAILED_UNCHANGED;
 use commits::Commits;
 pub(crate) use entity::{FileEntity, PREFIX};
 
@@ -115,6 +115,6 @@ fn fail(count: usize, reason: &str, answers: &mut dyn SetAnswers) {
     for place in 0..count {
         answers.begin(place);
         answers.output(place).error(format!("skipping target: {reason}"));
-        answers.end(place, FAILED);
+        answers.end(place, FAILED_UNCHANGED);
     }
 }

@@ -75,7 +75,9 @@ impl Group<'_> {
         system.timeout = self.timeout();
         let mut learned = learn(self.provider, &system, &wishes, &mut answers.output(first))?;
         let is_task = |resolved: &Resolved| matches!(resolved, Resolved::Task(_));
+        let mut failed_early = Applied::FAILED_UNCHANGED;
         if learned.resolved.iter().any(is_task) && system.repair(self.provider, &mut answers.output(first))? {
+            failed_early = Applied::FAILED;
             // What was half done may be done now.
             learned = learn(self.provider, &system, &wishes, &mut answers.output(first))?;
         }
@@ -96,14 +98,14 @@ impl Group<'_> {
                 Resolved::NeedsForce(reason) => Applied::NeedsForce(ForceTo::Proceed(reason)),
                 Resolved::Impossible(problem) => {
                     answers.output(place).error(problem);
-                    Applied::FAILED
+                    failed_early.clone()
                 }
                 Resolved::Unknown(problem) => {
                     if let Some(refresh) = &learned.refresh_problem {
                         refresh.tell(&mut answers.output(place));
                     }
                     answers.output(place).error(problem);
-                    Applied::FAILED
+                    failed_early.clone()
                 }
             };
             answers.begin(place);

@@ -41,6 +41,8 @@ pub(crate) struct Change {
     /// Files in the cache that the new content was read from.
     pub(crate) scratch: Vec<Place>,
     target_replaced: bool,
+    /// Whether a stock file may have been moved out of the target's place.
+    pub(crate) may_have_moved_stock: bool,
     failure: Option<String>,
 }
 
@@ -70,6 +72,7 @@ impl Change {
             leftovers: Vec::new(),
             scratch: Vec::new(),
             target_replaced: false,
+            may_have_moved_stock: false,
             failure: None,
         }
     }
@@ -348,8 +351,12 @@ fn conclude(mut change: Change, layout: &Layout) -> Ended {
         change.remove_temporaries(layout);
     }
     change.scratch.iter().for_each(|place| drop(place.remove()));
-    Ended { place, applied: FAILED, failure, shares_base }
+    let may_have_changed = change.target_replaced || change.may_have_moved_stock;
+    Ended { place, applied: if may_have_changed { FAILED } else { FAILED_UNCHANGED }, failure, shares_base }
 }
 
 /// Something went wrong with an entity. Version 3 of this plugin says so in words, not by its exit status.
 pub(crate) const FAILED: Applied = Applied::Failed { version_3_status: 0, nothing_changed: false };
+
+/// The same, and the target is what it was.
+pub(crate) const FAILED_UNCHANGED: Applied = Applied::Failed { version_3_status: 0, nothing_changed: true };

@@ -1,6 +1,6 @@
 //! Provisioning: what an entity with resource files needs.
 
-use crate::overlay::change::{Change, FAILED};
+use crate::overlay::change::{Change, FAILED, FAILED_UNCHANGED};
 use crate::overlay::desired::{self, NotEvaluated};
 use crate::overlay::entity::FileEntity;
 use crate::overlay::hint;
@@ -60,7 +60,7 @@ pub(crate) fn prepare(
         Ok(outcome) => change.outcome(outcome),
         Err(NotEvaluated(reason)) => {
             output.error(reason);
-            change.outcome(FAILED);
+            change.outcome(if change.may_have_moved_stock { FAILED } else { FAILED_UNCHANGED });
         }
     }
 }
@@ -74,7 +74,9 @@ fn try_prepare(
 ) -> Result<Applied, NotEvaluated> {
     let Workshop { layout, distribution, .. } = workshop;
     let target = layout.target(&entity.path);
+    change.may_have_moved_stock = true;
     let stock = distribution.find_stock(&target, output)?;
+    change.may_have_moved_stock = stock.is_some();
     let stamp = Stamp::of(&target)?;
     let current = stamp.map(|stamp| stamp.image(&target)).transpose()?;
     let known_base = match Image::load(&layout.base(&entity.path))? {
@@ -93,7 +95,7 @@ fn try_prepare(
         (None, None) => {
             output.error(NotEvaluated::from(Unmanageable::WrongType).0);
             hint::missing_target(entity, output);
-            return Ok(FAILED);
+            return Ok(FAILED_UNCHANGED);
         }
     };
     if !mode.force {

@@ -192,6 +192,7 @@ fn kinds(host: &Host) {
 
 fn oneshots(host: &Host) {
     host.system.write("/etc/refresh.conf", "stock\n");
+    host.system.write("/usr/share/holo/files/10-story/etc/refresh.conf", "stock\n");
     host.unit("once.service", "[Service]\nType=oneshot\nExecStart=sh -c 'echo ran >>/run/ran'\n");
     host.unit("remains.service", "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=true\n");
     host.declare(
