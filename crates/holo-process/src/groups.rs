@@ -5,7 +5,6 @@
 //! time for anything.
 
 use crate::launcher::{self, WATCH, ignored_signals};
-use crate::program::Program;
 use crate::tree::signal_all_of;
 use crate::watcher::Watcher;
 use rustix::process::{Pid, Signal};
@@ -32,6 +31,16 @@ struct Groups {
     /// No program is started any more.
     is_ending: bool,
     guard: Guard,
+}
+
+/// The group in which a program is to run.
+pub(crate) enum Group {
+    /// Our own.
+    Ours,
+    /// One of its own.
+    Own,
+    /// One of its own, which is let finish.
+    LetFinish { name: String, within: Duration },
 }
 
 /// The first process of a group.
@@ -91,13 +100,13 @@ fn groups() -> MutexGuard<'static, Groups> {
 }
 
 /// Starts a program, and keeps an eye on its group if it leads one.
-pub(crate) fn start(command: &mut Command, program: &Program) -> io::Result<Child> {
+pub(crate) fn start(command: &mut Command, group: Group) -> io::Result<Child> {
     let mut groups = groups();
     if groups.is_ending {
         drop(groups);
         wait_for_the_end();
     }
-    if !program.leads_group {
+    if matches!(group, Group::Ours) {
         return command.spawn();
     }
     if is_prepared() && matches!(groups.guard, Guard::None) {
@@ -105,7 +114,7 @@ pub(crate) fn start(command: &mut Command, program: &Program) -> io::Result<Chil
         groups.guard = guard().unwrap_or(Guard::Incomplete);
     }
     let child = command.process_group(0).spawn()?;
-    let finishes = program.finishes.map(|limit| (program.name.display().to_string(), limit));
+    let finishes = if let Group::LetFinish { name, within } = group { Some((name, within)) } else { None };
     if let Guard::Watched(watcher) = &mut groups.guard
         && finishes.is_none()
     {

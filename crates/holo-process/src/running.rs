@@ -1,7 +1,7 @@
 //! A program that runs: what it says, when its time is over, and its end.
 
 use crate::ended::{Ended, Status, Tail};
-use crate::groups;
+use crate::groups::{self, Group};
 use crate::identity::Credentials;
 use crate::launcher::{self, OURSELVES, REPORT_FD};
 use crate::lookup;
@@ -291,7 +291,7 @@ fn start(program: &Program, path: &Path, script: Option<&Path>) -> io::Result<St
     set_up(program, &[], &mut command);
     let connection = connect(program, &mut command)?;
     // The command holds the write ends of the pipes: while it lives, they never come to their ends.
-    Ok(Started { child: groups::start(&mut command, program)?, connection, report: None })
+    Ok(Started { child: groups::start(&mut command, group(program))?, connection, report: None })
 }
 
 /// The same as someone else, or with a supervisor.
@@ -308,7 +308,7 @@ fn launch(
     set_up(program, &credentials.environment, &mut command);
     let connection = connect(program, &mut command)?;
     let report = Some(report_pipe(&mut command)?);
-    Ok(Started { child: groups::start(&mut command, program)?, connection, report })
+    Ok(Started { child: groups::start(&mut command, group(program))?, connection, report })
 }
 
 /// What the program is to think its name is.
@@ -331,6 +331,15 @@ fn set_up(program: &Program, of_user: &[(&'static str, OsString)], command: &mut
             Some(value) => command.env(name, value),
             None => command.env_remove(name),
         };
+    }
+}
+
+/// The group in which the program is to run.
+fn group(program: &Program) -> Group {
+    match program.finishes {
+        _ if !program.leads_group => Group::Ours,
+        Some(within) => Group::LetFinish { name: program.name.display().to_string(), within },
+        None => Group::Own,
     }
 }
 
