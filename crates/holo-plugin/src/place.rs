@@ -306,7 +306,14 @@ impl Place {
     /// If that cannot be told, or it may not be read.
     pub fn open_if_file(&self) -> Result<Option<File>> {
         let is_file = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        if self.stat()?.is_some_and(is_file) { self.open().map(Some) } else { Ok(None) }
+        if !self.stat()?.is_some_and(is_file) {
+            return Ok(None);
+        }
+        match self.open() {
+            // Somebody has removed it in between.
+            Err(error) if error.is_missing() => Ok(None),
+            opened => opened.map(Some),
+        }
     }
 
     /// Where the symlink here points to.
