@@ -204,7 +204,7 @@ const fn fault(name: &'static str, replace: &'static str, by: &'static str, find
     Fault { name, replace, by, finding }
 }
 
-const SHELL_FAULTS: [Fault; 39] = [
+const SHELL_FAULTS: [Fault; 44] = [
     fault("info_is_turned", "N=3", "N=9", "!! info: says MIN_API_VERSION=9 and MAX_API_VERSION=4, which is less"),
     fault("info_is_noisy", "info)", "info) echo hi >&2;", ">> info: says \"hi\\n\" on standard error"),
     fault("info_chats", "info)", "info) echo hello;", ">> info: prints \"hello\", where lines KEY=VALUE are expected"),
@@ -274,7 +274,37 @@ const SHELL_FAULTS: [Fault; 39] = [
         "check_is_wrong",
         "check) if is_same",
         "check) if true",
-        ">> apply note:a: the check said \"not changed\", but the",
+        "!! apply note:a: the check said \"not changed\", but the",
+    ),
+    fault(
+        "check_promises_too_much",
+        "    if is_same; then\n        echo 'not changed'",
+        "    if true; then\n        echo 'not changed'",
+        "!! apply note:a: the check said \"would change: would write a\", but the apply \"not changed\"",
+    ),
+    fault(
+        "an_orphan_perhaps",
+        "SOURCE: %s\\n'",
+        "SOURCE: %s\\nORPHAN: maybe\\n'",
+        "!! scan: says \"ORPHAN: maybe\", where \"ORPHAN: yes\" is expected, or nothing",
+    ),
+    fault(
+        "always_sometimes",
+        "SOURCE: %s\\n'",
+        "SOURCE: %s\\nALWAYS: 1\\n'",
+        "!! scan: says \"ALWAYS: 1\", where \"ALWAYS: yes\" is expected, or nothing",
+    ),
+    fault(
+        "needs_a_relative_path",
+        "SOURCE: %s\\n'",
+        "SOURCE: %s\\nNEEDS: path notes\\n'",
+        "!! scan: NEEDS of note:a is the path \"notes\", where an absolute path is expected",
+    ),
+    fault(
+        "watches_a_relative_path",
+        "SOURCE: %s\\n'",
+        "SOURCE: %s\\nWATCH: notes\\n'",
+        "!! scan: WATCH of note:a is \"notes\", where an absolute path is expected",
     ),
     fault(
         "check_boasts",

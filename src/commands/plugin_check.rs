@@ -73,6 +73,8 @@ struct Manner {
     session: bool,
     /// Whether the plugin speaks version 3 as well, and is called in this manner by nobody who does not know version 4.
     also_version_3: bool,
+    /// Whether the plugin speaks version 4 as well, in which it can say more of its entities.
+    also_version_4: bool,
     /// How many entities it may work on at a time, in version 4.
     jobs: u32,
 }
@@ -82,7 +84,8 @@ const JOBS: u32 = 4;
 
 impl Manner {
     /// That of the first meeting.
-    const INFO: Manner = Manner { api_version: API_VERSION_3, session: false, also_version_3: false, jobs: 1 };
+    const INFO: Manner =
+        Manner { api_version: API_VERSION_3, session: false, also_version_3: false, also_version_4: false, jobs: 1 };
 
     /// All manners in which a plugin is called that has said this of itself.
     fn all_of(info: Info) -> Vec<Manner> {
@@ -91,10 +94,11 @@ impl Manner {
         let jobs = info.concurrency.map_or(JOBS, |most| most.min(JOBS));
         if info.session && api_version >= API_VERSION_4 {
             // Where version 3 is spoken, such a plugin is called by other versions of Holo, in that version.
-            let processes = also_version_3.then_some(Manner::INFO);
-            processes.into_iter().chain([Manner { api_version, session: true, also_version_3: false, jobs }]).collect()
+            let processes = also_version_3.then_some(Manner { also_version_4: true, ..Manner::INFO });
+            let session = Manner { api_version, session: true, also_version_3: false, also_version_4: false, jobs };
+            processes.into_iter().chain([session]).collect()
         } else {
-            vec![Manner { api_version, session: false, also_version_3, jobs }]
+            vec![Manner { api_version, session: false, also_version_3, also_version_4: false, jobs }]
         }
     }
 

@@ -47,6 +47,8 @@ pub struct Edges {
     pub orphan: bool,
     /// Whether lists of entities leave it out unless it is asked for (`LISTED: no`).
     pub unlisted: bool,
+    /// Whether the entity is something to be done rather than a state, so that it is done at every apply (`ALWAYS: yes`).
+    pub always: bool,
 }
 
 /// Something that an entity provides, needs or owns: a word that says of which kind it is, and which one.
@@ -118,6 +120,7 @@ const ENTITY: &str = "ENTITY";
 const ACTION: &str = "ACTION";
 const SOURCE: &str = "SOURCE";
 const ORPHAN: &str = "ORPHAN";
+const ALWAYS: &str = "ALWAYS";
 const WRITTEN: &str = "WRITTEN";
 const LISTED: &str = "LISTED";
 
@@ -237,6 +240,7 @@ impl Edges {
         written: Vec::new(),
         orphan: false,
         unlisted: false,
+        always: false,
     };
 
     /// Gives back the memory that lists were given beyond what they hold.
@@ -288,6 +292,9 @@ impl Edges {
         if self.unlisted {
             line(LISTED.as_bytes(), b"no");
         }
+        if self.always {
+            line(ALWAYS.as_bytes(), b"yes");
+        }
         for (key, values) in self.lists() {
             values.iter().for_each(|value| line(key.as_bytes(), value));
         }
@@ -313,6 +320,8 @@ impl Edges {
             self.orphan = value == "yes";
         } else if key == LISTED {
             self.unlisted = value == "no";
+        } else if key == ALWAYS {
+            self.always = value == "yes";
         } else {
             return Ok(false);
         }
@@ -444,11 +453,11 @@ mod tests {
 
     #[test]
     fn edges_are_keys_of_version_4() {
-        let report = "ENTITY: a\nORPHAN: yes\nLISTED: no\nAFTER: b\nBEFORE: c\nREQUIRES: d\nREQUIRES: e f\nSUBSCRIBES: g\nNOTIFIES: h\n\
+        let report = "ENTITY: a\nORPHAN: yes\nLISTED: no\nALWAYS: yes\nAFTER: b\nBEFORE: c\nREQUIRES: d\nREQUIRES: e f\nSUBSCRIBES: g\nNOTIFIES: h\n\
                       WATCH: /i\nPROVIDES: path /j k\nNEEDS: user l\nOWNS: path /j k\nWRITTEN: /x/y:3: b: c\nfound in: m\n";
         let entities = EntityReport::parse_all(report.as_bytes(), 4).unwrap();
         let edges = &entities[0].edges;
-        assert!(edges.orphan && edges.unlisted);
+        assert!(edges.orphan && edges.unlisted && edges.always);
         assert_eq!(edges.requires, ["d", "e f"]);
         assert_eq!(edges.provides, [Asset::new("path", "/j k")]);
         assert_eq!(edges.owns, [Asset::new("path", "/j k")]);
@@ -458,7 +467,7 @@ mod tests {
         assert_eq!(text.as_bstr(), report);
         let as_version_3 = &parse(report).unwrap()[0];
         assert_eq!(as_version_3.edges, Edges::default());
-        assert_eq!(as_version_3.information.len(), 14);
+        assert_eq!(as_version_3.information.len(), 15);
         let errors = EntityReport::parse_all(b"ENTITY: a\nNEEDS: user\n", 4).unwrap_err();
         assert_eq!(errors[0].to_string(), "line 2: expected \"NEEDS: KIND VALUE\" (value was \"user\")");
     }

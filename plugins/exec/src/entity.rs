@@ -28,6 +28,7 @@ impl Entity for ExecEntity {
             report.inform("as", identity);
         }
         report.inform("runs", self.shown_conditions());
+        report.edges.always = self.has_no_conditions();
         self.add_needs(&mut report);
         report
     }
@@ -123,6 +124,11 @@ impl ExecEntity {
         let umask = umask.as_ref().map(|umask| format!("umask {umask}"));
         let parts: Vec<String> = [names, umask].into_iter().flatten().collect();
         (!parts.is_empty()).then(|| parts.join(", "))
+    }
+
+    fn has_no_conditions(&self) -> bool {
+        let Exec { creates, onlyif, unless_command, refresh_only, .. } = &self.exec;
+        creates.is_none() && onlyif.is_none() && unless_command.is_none() && !refresh_only
     }
 
     fn shown_conditions(&self) -> String {

@@ -36,6 +36,7 @@ impl Entity for Script {
         report.action = Action { verb: "Executing".into(), reason: None };
         report.sources.push(path.clone());
         report.edges = self.comments.edges.clone();
+        report.edges.always = !self.waits_for_something();
         report.inform("found at", path);
         report
     }

@@ -7,12 +7,20 @@ use crate::node::Node;
 use crate::plan::Plan;
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::report::ReportErrorKind;
-use holo_protocol::{API_VERSION_3, EntityReport};
+use holo_protocol::{API_VERSION_3, API_VERSION_4, EntityReport};
 use std::collections::HashSet;
 use std::path::Path;
 
-/// The entities that can be worked on, in sets of which none depends on another, or nothing if the plugin cannot be used.
-pub(super) fn first_scan(bench: &mut Bench<'_, '_>) -> Result<Option<Vec<Vec<BString>>>, Fatal> {
+/// The entities that can be worked on.
+pub(super) struct Reported {
+    /// All of them, in sets of which none depends on another.
+    pub(super) sets: Vec<Vec<BString>>,
+    /// Those that are done at every apply by their nature.
+    pub(super) always: HashSet<BString>,
+}
+
+/// What the first scan reports, or nothing if the plugin cannot be used.
+pub(super) fn first_scan(bench: &mut Bench<'_, '_>) -> Result<Option<Reported>, Fatal> {
     let subject = bench.subject("scan", &[]);
     let Some(heard) = scan(bench, &subject)? else { return Ok(None) };
     let Some(entities) = parse(bench, &subject, &heard.stdout) else { return Ok(None) };
@@ -20,7 +28,9 @@ pub(super) fn first_scan(bench: &mut Bench<'_, '_>) -> Result<Option<Vec<Vec<BSt
         look_at_id(bench, &subject, entity.id.as_ref());
         look_at_sources(bench, &subject, entity);
         look_at_keys(bench, &subject, entity);
+        look_at_assets(bench, &subject, entity);
     }
+    look_at_answers(bench, &subject, &heard.stdout);
     scan_again(bench, &subject, &heard)?;
     if bench.manner.also_version_3 {
         let directories = bench.scratch.directories().clone();
@@ -30,7 +40,21 @@ pub(super) fn first_scan(bench: &mut Bench<'_, '_>) -> Result<Option<Vec<Vec<BSt
         let directories = bench.scratch.relative_directories();
         scan_otherwise(bench, &entities, &directories, bench.manner.api_version, "when given relative paths")?;
     }
-    Ok(Some(sets(bench, &subject, &entities)))
+    let mut always: HashSet<BString> = entities.iter().filter(|e| e.edges.always).map(|e| e.id.clone()).collect();
+    if bench.manner.also_version_4 {
+        always.extend(done_without_version_4(bench)?);
+    }
+    Ok(Some(Reported { sets: sets(bench, &subject, &entities), always }))
+}
+
+/// Those that are done at every apply in version 3, as that can neither say so nor refresh anything.
+fn done_without_version_4(bench: &mut Bench<'_, '_>) -> Result<Vec<BString>, Fatal> {
+    bench.begin_run()?;
+    let directories = bench.scratch.directories().clone();
+    let heard = bench.scan_in(&directories, API_VERSION_4)?;
+    let entities = EntityReport::parse_all(&heard.stdout, API_VERSION_4).unwrap_or_default();
+    let is_done = |entity: &EntityReport| entity.edges.always || !entity.edges.subscribes.is_empty();
+    Ok(entities.into_iter().filter(is_done).map(|entity| entity.id).collect())
 }
 
 /// The IDs that a scan gives in a later run; nothing if it fails.
@@ -110,6 +134,37 @@ fn look_at_keys(bench: &mut Bench<'_, '_>, subject: &str, entity: &EntityReport)
         let (key, version) = (plain(&information.key), bench.manner.api_version);
         let text = format!("the key {key} of {} means nothing in version {version}", plain(&entity.id));
         bench.warn_unless(Rule::Scan, subject, !is_capital, text);
+    }
+}
+
+/// A path that is relative to something is nobody's.
+fn look_at_assets(bench: &mut Bench<'_, '_>, subject: &str, entity: &EntityReport) {
+    let edges = &entity.edges;
+    for (key, assets) in [("PROVIDES", &edges.provides), ("NEEDS", &edges.needs), ("OWNS", &edges.owns)] {
+        for asset in assets.iter().filter(|asset| asset.kind == "path" || asset.kind == "path-tree") {
+            let (kind, value) = (plain(&asset.kind), quoted(&asset.value));
+            let text =
+                format!("{key} of {} is the {kind} {value}, where an absolute path is expected", plain(&entity.id));
+            bench.fail_unless(Rule::Dependencies, subject, asset.value.starts_with(b"/"), text);
+        }
+    }
+    for path in &edges.watch {
+        let text = format!("WATCH of {} is {}, where an absolute path is expected", plain(&entity.id), quoted(path));
+        bench.fail_unless(Rule::Dependencies, subject, path.starts_with(b"/"), text);
+    }
+}
+
+/// The keys that know one answer only.
+fn look_at_answers(bench: &mut Bench<'_, '_>, subject: &str, report: &[u8]) {
+    if bench.manner.api_version < API_VERSION_4 {
+        return;
+    }
+    for line in report.lines() {
+        let Some((key, value)) = line.trim().split_once_str(": ") else { continue };
+        if [&b"ORPHAN"[..], b"ALWAYS"].contains(&key) {
+            let text = format!("says {}, where \"{}: yes\" is expected, or nothing", quoted(line.trim()), plain(key));
+            bench.fail_unless(Rule::Dependencies, subject, value.trim() == b"yes", text);
+        }
     }
 }
 
