@@ -1,9 +1,10 @@
 //! A lock that outlives whoever took it, for as long as the programs that it protects others from.
 
 use crate::launcher::{HOLD, guards_of, is_served};
+use crate::tree::group_runs;
 use crate::watcher::{Told, Watcher, listen};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, test_kill_process_group};
+use rustix::process::Pid;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -63,7 +64,7 @@ pub(crate) fn hold() {
         std::thread::sleep(LOOK_AGAIN);
     }
     let end = Instant::now() + LEFT_BEHIND;
-    while Instant::now() < end && leaders.iter().any(|&leader| test_kill_process_group(leader).is_ok()) {
+    while Instant::now() < end && leaders.iter().any(|&leader| group_runs(leader)) {
         std::thread::sleep(LOOK_AGAIN);
     }
 }

@@ -1,5 +1,6 @@
 //! The processes that a program has started, and those that they have: also such as have left its process group.
 
+use rustix::process::test_kill_process_group;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -57,11 +58,22 @@ fn send_to_all(processes: &[Process], signal: Signal) {
     processes.iter().filter(|process| !groups.contains(&process.group)).for_each(|process| send(process, signal));
 }
 
+/// Returns whether a process group has processes that run.
+///
+/// A zombie is not one: in a container whose first process reaps nobody, it stays for ever.
+pub(crate) fn group_runs(leader: Pid) -> bool {
+    let is_member = |process: &Process| process.group == leader.as_raw_nonzero().get() && !process.is_zombie;
+    test_kill_process_group(leader).is_ok() && all().iter().any(is_member)
+}
+
+fn all() -> Vec<Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| read(entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw)?)).collect()
+}
+
 /// What a process has started, and what that has, but for what has ended.
 fn descendants(of: Pid) -> Vec<Process> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let all: Vec<Process> =
-        entries.filter_map(|entry| read(entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw)?)).collect();
+    let all = all();
     let mut children: BTreeMap<i32, Vec<Process>> = BTreeMap::new();
     for process in all {
         children.entry(process.parent).or_default().push(process);
@@ -111,6 +123,22 @@ fn send(process: &Process, signal: Signal) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::process::CommandExt;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a zombie is wanted, which a program of ours never is for long")]
+    fn a_group_of_zombies_does_not_run() {
+        let mut sleeper = std::process::Command::new("sleep").arg("600").process_group(0).spawn().unwrap();
+        let leader = Pid::from_child(&sleeper);
+        assert!(group_runs(leader));
+        kill_process(leader, Signal::KILL).unwrap();
+        while read(leader).is_some_and(|process| !process.is_zombie) {
+            thread::sleep(LOOK_AGAIN);
+        }
+        assert!(test_kill_process_group(leader).is_ok() && !group_runs(leader));
+        sleeper.wait().unwrap();
+        assert!(!group_runs(leader));
+    }
 
     #[test]
     fn a_process_is_described_and_is_no_descendant_of_itself() {
