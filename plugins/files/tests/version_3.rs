@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         trial_of("a deleted target needs force, whatever lies beside it", &[], deleted_beside_stock),
         trial_of("a script gives the mode and owner of the file that a symlink leads to", &[Need::Root], linked),
         trial_of("a symlink that leads nowhere is named", &[], leads_nowhere),
+        trial_of("version 4 is told that a failure has changed nothing", &[], failed_unchanged),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
@@ -155,4 +156,25 @@ fn leads_nowhere() {
     refused(&root, &expected);
     symlink("missing-too", missing).unwrap();
     refused(&root, &expected);
+}
+
+fn failed_unchanged() {
+    let said = |root: &ScratchRoot| {
+        let environment = ["CACHE_DIR=tmp", "RESOURCE_DIR=usr/share/holo/files", "STATE_DIR=var/lib/holo/files"];
+        let script = format!(
+            "cd {root}; mkdir -p var/lib/holo/files; export HOLO_ROOT_DIR=. HOLO_API_VERSION=4 HOLO_{}; \
+             {} apply file:/etc/motd 3>&1 >/dev/null 2>&1",
+            environment.join(" HOLO_"),
+            built("holo-files").display(),
+            root = root.path().display(),
+        );
+        let run = root.run("sh", &["-c", &script]);
+        assert_eq!(run.status, Some(1), "{run}");
+        run.stdout_lossy().into_owned()
+    };
+    let root = root("debian").file(TARGET, STOCK);
+    let root = root.script(format!("{RESOURCE}.holoscript"), "#!/bin/sh\nexit 1\n");
+    assert_eq!(said(&root), "not changed\n");
+    root.write("etc/motd.dpkg-old", EDITED);
+    assert_eq!(said(&root), "", "the target was moved back");
 }

@@ -111,8 +111,9 @@ impl Change {
         let is_ours_alone = found.is_trusted() && found.mode & OTHERS_WRITE == 0 && stamp.names() == 1;
         if is_ours_alone && !found.is_symlink() {
             layout.create_staging_folder()?;
-            staged.remove()?;
-            if target.link_to(&staged).is_ok() {
+            // What a killed apply has left there is in the way.
+            let linked = target.link_to(&staged).or_else(|_| staged.remove().and_then(|()| target.link_to(&staged)));
+            if linked.is_ok() {
                 (self.keeps_base, self.shares_base, self.is_renamed) = (true, true, true);
                 return Ok(());
             }

@@ -23,11 +23,16 @@ pub(crate) fn look(entity: &FileEntity, layout: &Layout, workshop: &Workshop<'_>
     // What a program makes is not known before it has run.
     let resource = entity.deciding_resource()?;
     let target = layout.target(&entity.path);
+    // What was never applied has none, and is seen so with one look.
+    let base = layout.base(&entity.path);
+    let base_stamp = Stamp::of(&base).ok()??;
     if !distribution.leaves_alone(&target).ok()? {
         return None;
     }
-    let places = [target, layout.base(&entity.path), layout.provisioned(&entity.path), layout.resource(&resource.path)];
-    let stamps = places.iter().map(|place| Stamp::of(place).ok()?).collect::<Option<Vec<_>>>()?;
+    let places = [target, base, layout.provisioned(&entity.path), layout.resource(&resource.path)];
+    let [target, _, provisioned, wanted] = &places;
+    let stamp = |place| Stamp::of(place).ok()?;
+    let stamps = [stamp(target)?, base_stamp, stamp(provisioned)?, stamp(wanted)?];
     let state = Fingerprint::of(resource, &stamps);
     if record.knows(&entity.path, state) {
         return Some(Unchanged { news: None });
