@@ -24,6 +24,8 @@ pub(crate) enum NoAccount {
     NoUser(String),
     #[error("home directory {} of user {name} does not exist", .home.display())]
     NoHome { name: String, home: PathBuf },
+    #[error("home directory {} of user {name} is not a directory", .home.display())]
+    OddHome { name: String, home: PathBuf },
     #[error("cannot look up user {name}: {reason}")]
     NotKnown { name: String, reason: String },
     #[error(transparent)]
@@ -33,7 +35,12 @@ pub(crate) enum NoAccount {
 impl NoAccount {
     /// Whether there is no such user, or no such home directory.
     pub(crate) fn is_missing(&self) -> bool {
-        matches!(self, NoAccount::NoUser(_) | NoAccount::NoHome { .. })
+        matches!(self, NoAccount::NoUser(_) | NoAccount::NoHome { .. } | NoAccount::OddHome { .. })
+    }
+
+    /// Whether another entity may still bring what is missing.
+    pub(crate) fn may_come(&self) -> bool {
+        !matches!(self, NoAccount::OddHome { .. })
     }
 }
 
@@ -79,5 +86,11 @@ fn known_to_the_system(name: &str) -> Result<Account, NoAccount> {
 
 /// The error of a home directory that could not be opened.
 pub(crate) fn no_home(error: PathError, name: &str, home: PathBuf) -> NoAccount {
-    if error.is_missing() { NoAccount::NoHome { name: name.to_owned(), home } } else { error.into() }
+    let name = name.to_owned();
+    match error.is_missing() {
+        // It is there, or a part of its path is, but is something else.
+        true if error.error.kind() == io::ErrorKind::NotADirectory => NoAccount::OddHome { name, home },
+        true => NoAccount::NoHome { name, home },
+        false => error.into(),
+    }
 }

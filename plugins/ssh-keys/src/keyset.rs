@@ -279,7 +279,7 @@ impl Entity for KeySet {
         let looked = self.held_back().map_or_else(|| self.look(host), Err);
         match looked {
             Ok(change) => self.would(&change),
-            Err(Trouble::Account(account)) if account.is_missing() && !self.is_orphan() => {
+            Err(Trouble::Account(account)) if account.is_missing() && account.may_come() && !self.is_orphan() => {
                 // Another entity may bring the user first.
                 output.warning(format!("{account}, so far"));
                 self.would(&Change { edit: self.section().edit(&[]), modes: Vec::new() })

@@ -195,15 +195,11 @@ impl Reader<'_> {
     fn common(&self, table: &DeTable<'_>, place: &str) -> Result<CommonKeys, String> {
         let keys = table.iter().filter(|(key, _)| !self.is_image && is_common(key.get_ref()));
         let keys: DeTable<'_> = keys.map(|(key, value)| (key.clone(), value.clone())).collect();
-        let is_at = |span: Range<usize>| {
-            let within =
-                keys.iter().find(|(key, value)| key.span().start <= span.start && span.start < value.span().end);
-            let key = within.map(|(key, _)| format!("{} of ", key.get_ref())).unwrap_or_default();
-            format!("line {}: {key}{place}", self.line(&span))
-        };
-        let mut common = CommonKeys::read(keys.clone()).map_err(|error| {
-            let place = error.span().map_or_else(|| place.to_owned(), is_at);
-            format!("{place}: {}", error.message().trim_end().replace('\n', ", "))
+        let mut common = CommonKeys::read(keys.clone()).map_err(|wrong| {
+            let (key, text) = (wrong.key(), wrong.to_string());
+            let problem = text.strip_prefix(&format!("{key}: ")).unwrap_or(&text);
+            let line = wrong.span().map(|span| format!("line {}: ", self.line(&span))).unwrap_or_default();
+            format!("{line}{key} of {place}: {problem}")
         })?;
         common.locate(&keys, |span| self.line(span).to_string());
         Ok(common)

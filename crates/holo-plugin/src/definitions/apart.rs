@@ -4,10 +4,10 @@ use super::CommonKeys;
 use super::keys::NAMES;
 use crate::Host;
 use crate::templates::Templates;
-use serde::Deserialize;
+use holo_facts::reading::{self, Wrong};
 use std::fmt::Debug;
 use toml::Spanned;
-use toml::de::{DeTable, Deserializer};
+use toml::de::DeTable;
 
 impl CommonKeys {
     /// What every definition can have.
@@ -25,8 +25,8 @@ impl CommonKeys {
     ///
     /// # Errors
     /// What is wrong with a value.
-    pub fn read(table: DeTable<'_>) -> Result<CommonKeys, toml::de::Error> {
-        CommonKeys::deserialize(Deserializer::from(Spanned::new(0..0, table)))
+    pub fn read(table: DeTable<'_>) -> Result<CommonKeys, Wrong> {
+        reading::read(&Spanned::new(0..0, table))
     }
 
     /// Adds what another place says of the same entity, but for conditions and the provider: lists are united, and what was open is taken
@@ -109,8 +109,9 @@ mod tests {
     fn what_is_wrong_with_a_value_is_told() {
         let wrong = |text| CommonKeys::read(DeTable::parse(text).unwrap().into_inner()).unwrap_err();
         let error = wrong("after = ['a']\nretries = 'x'\n");
-        assert_eq!((error.message(), error.span()), ("invalid type: string \"x\", expected u32", Some(24..27)));
-        assert!(wrong("name = 'x'\n").message().starts_with("unknown field"));
+        assert!(error.to_string().starts_with("retries: expected a whole number"), "{error}");
+        assert_eq!(error.span(), Some(24..27));
+        assert!(wrong("name = 'x'\n").to_string().starts_with("name: unknown key"));
         assert!(CommonKeys::include("unless") && !CommonKeys::include("name"));
     }
 }

@@ -109,7 +109,7 @@ fn what_is_wrong_with_common_keys_is_told() {
         [
             "line 3: uid of users[0] is not an integer: there is a value of type string",
             "line 4: after of users[0]: \"\" is no entity ID",
-            "line 8: health_check of users[1]: unknown field `speed`, expected one of `command`, `tries`, `interval`, `timeout`",
+            "line 8: health_check[0].speed of users[1]: unknown key, expected one of command, tries, interval, timeout",
         ]
     );
     let unknown = &parse(text.as_bytes()).unknown_keys;
