@@ -33,20 +33,20 @@ pub struct Data {
 struct Source {
     /// As the user knows it.
     path: PathBuf,
-    /// What stands in it, if that can tell lines.
+    /// Its text, if lines can be told from it.
     text: Option<String>,
 }
 
-/// Where a value came from.
+/// The value at a key, and the places that it comes from.
 #[derive(Debug, PartialEq)]
 pub struct Origin<'a> {
     /// The value's key.
     pub key: String,
     /// The value.
     pub value: &'a Value,
-    /// Where it stands: in one file, or in each that a list was joined from, the more specific first.
+    /// Its places: one file, or each that a list was joined from, the more specific first.
     pub from: Vec<Standing<'a>>,
-    /// Where values stand that were overridden, the more specific first, and those values.
+    /// The values that were overridden and their places, the more specific first.
     pub over: Vec<(Standing<'a>, &'a Value)>,
 }
 

@@ -17,10 +17,10 @@ pub(crate) fn content(root: &Root, path: &Path) -> Result<Option<Vec<u8>>, Fault
     root.read(path).map_err(|error| Fault::new(root.shown(path).display(), reason(&error)))
 }
 
-/// What the names of documents end in: in which language they are written.
+/// The extensions of documents, which name the languages that they are written in.
 pub(crate) const KINDS: [&str; 4] = ["toml", "json", "yaml", "yml"];
 
-/// Whether a name is that of a document.
+/// Returns true if a name is that of a document.
 pub(crate) fn is_document(name: &Path) -> bool {
     name.extension().is_some_and(|extension| KINDS.iter().any(|kind| extension == *kind))
 }
@@ -67,7 +67,7 @@ fn toml(shown: impl Display, content: &[u8]) -> Result<Map<String, Value>, Fault
     from_toml(&shown, typed(&shown, content)?)
 }
 
-/// What a table of TOML is as a value of templates. Dates and times become their texts.
+/// Converts a table of TOML into values for templates. Dates and times become their texts.
 ///
 /// # Errors
 /// If there is a number in it that is none to work with.
@@ -81,7 +81,7 @@ pub(crate) fn typed<T: DeserializeOwned>(shown: impl Display, content: &[u8]) ->
     reading::read(&table).map_err(|wrong| wrong_in(&shown, content, &wrong))
 }
 
-/// What is wrong with something that was read into a type.
+/// Returns the error for something that could not be read into a type.
 pub(crate) fn wrong_in(shown: impl Display, content: &[u8], wrong: &Wrong) -> Fault {
     Fault::new(shown, wrong).at(wrong.span().map(|span| line(content, span.start)))
 }

@@ -32,9 +32,9 @@ impl Facts {
         (Facts(Value::Object(facts)), warnings)
     }
 
-    /// The facts of this run: whoever comes first gathers them and leaves them in the file, the others read it.
+    /// The facts of this run: the first caller gathers them and leaves them in the file, the others read it.
     ///
-    /// Only who gathers gets warnings, so that they are said once.
+    /// Only the one that gathers gets warnings, so that they are said once.
     #[must_use]
     pub fn of_run(root: &Path, file: &Path) -> (Facts, Vec<Warning>) {
         shared::once(file, || Facts::gather(root))

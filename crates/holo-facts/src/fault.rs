@@ -1,15 +1,15 @@
-//! What is wrong, and where: `PLACE:LINE: TEXT`.
+//! Errors with their location: `PLACE:LINE: TEXT`.
 
 use std::fmt::{self, Display};
 
-/// Something that is wrong at a place: a file, a template, an expression.
+/// An error at a place: a file, a template, an expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Fault {
-    /// Where, as the user knows it.
+    /// The file or other source, as the user knows it.
     pub place: String,
-    /// In which line of it, counted from 1.
+    /// Its line, counted from 1.
     pub line: Option<usize>,
-    /// What, as a fragment.
+    /// The message, as a fragment.
     pub text: String,
 }
 

@@ -49,7 +49,7 @@ pub fn shown(key: &str) -> String {
     if key.contains(char::is_control) { format!("{key:?}") } else { key.to_owned() }
 }
 
-/// What stands at a key; numbers count the items of a list from 0.
+/// Returns the value at a key; numbers count the items of a list from 0.
 ///
 /// # Errors
 /// If it is no key ([`parts`]).

@@ -1,4 +1,4 @@
-//! What is known, found out when somebody first asks.
+//! Facts and data, found out when they are first asked for.
 
 use crate::data::Data;
 use crate::facts::Facts;
@@ -15,7 +15,7 @@ pub struct Knowledge(Arc<Inner>);
 struct Inner {
     root: PathBuf,
     file_of_run: Option<PathBuf>,
-    /// More data, stronger than all other, and who knows the rest.
+    /// More data, stronger than all other, and the knowledge that has the rest.
     layer: Option<Layer>,
     facts: OnceLock<Facts>,
     data: OnceLock<Result<Data, Fault>>,
@@ -25,14 +25,14 @@ struct Inner {
 /// Data that only a part of the run has.
 #[derive(Debug)]
 pub(crate) struct Layer {
-    /// Where it comes from, as the user knows it.
+    /// The file it comes from, as the user knows it.
     pub(crate) from: PathBuf,
     pub(crate) table: Map<String, Value>,
     beside: Knowledge,
 }
 
 impl Knowledge {
-    /// What is known of the system below the root, whose path is shown as it is given. Nothing is asked yet.
+    /// Creates the knowledge of the system below the root, whose path is shown as it is given. Nothing is asked yet.
     ///
     /// If the run has a file for its facts, they are gathered only if they are not in there.
     #[must_use]

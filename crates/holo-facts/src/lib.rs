@@ -1,4 +1,4 @@
-//! What is known of a machine (facts), what is said about it (data), and templates over both.
+//! The facts that are known of a machine, the data that is said about it, and templates over both.
 //!
 //! [`Knowledge`] is the way in: it gathers facts and reads data when somebody first asks, and [`Templates`] and expressions ask only
 //! if they use them. The words that users see are in `holo-facts(7)`.

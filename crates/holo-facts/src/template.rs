@@ -62,7 +62,7 @@ impl Templates {
         Ok(self)
     }
 
-    /// The same, with other templates for `include`, `import` and `extends`. Who gives them sees to it that names stay where they may.
+    /// The same, with other templates for `include`, `import` and `extends`. The caller sees to it that names stay where they may.
     #[must_use]
     pub fn with_partials(
         mut self,

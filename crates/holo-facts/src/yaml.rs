@@ -4,13 +4,13 @@ use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 use serde_json::{Map, Number, Value};
 use std::collections::HashMap;
 
-/// How deep values may be nested.
+/// The maximal depth to which values may be nested.
 const DEPTH: usize = 128;
-/// How many values a document may have once its aliases stand for what they mean: a few lines could mean billions.
+/// The maximal number of values in a document once its aliases stand for what they mean: a few lines could mean billions.
 const VALUES: usize = 1_000_000;
 /// The key by which a table takes over what others have.
 const MERGE: &str = "<<";
-/// What the tags of the core schema begin with.
+/// The prefix of the core schema's tags.
 const CORE: &str = "tag:yaml.org,2002:";
 
 /// A value, with the lines of its keys.
@@ -24,7 +24,7 @@ pub(crate) enum Node {
     Plain(Value),
 }
 
-/// What is wrong, and in which line.
+/// An error, with its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wrong {
     pub(crate) text: String,
@@ -85,11 +85,11 @@ fn syntax(error: &ScanError) -> Wrong {
 #[derive(Default)]
 struct Composer {
     document: Option<Node>,
-    /// What has been begun, the outermost first.
+    /// The collections that have been begun, the outermost first.
     open: Vec<Open>,
-    /// What aliases stand for.
+    /// The values that aliases stand for.
     anchors: HashMap<usize, Node>,
-    /// How many values there are so far.
+    /// The number of values so far.
     values: usize,
 }
 
@@ -238,7 +238,7 @@ fn unknown(tag: &Tag) -> String {
     format!("the tag {}{} has no meaning here", tag.handle, tag.suffix)
 }
 
-/// What a scalar is by the core schema: only what is plain can be anything but a string.
+/// Returns the value of a scalar by the core schema: only plain scalars can be anything but a string.
 fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, line: usize) -> Result<Value, Wrong> {
     let wrong = |text: String| Err(Wrong { text, line });
     let wanted = match tag {
@@ -290,7 +290,7 @@ fn resolve(text: &str, line: usize) -> Result<Value, Wrong> {
     })
 }
 
-/// Whether digits without a sign are a number with a point or an exponent.
+/// Returns true if digits without a sign are a number with a point or an exponent.
 fn is_float(digits: &str) -> bool {
     let (mantissa, exponent) =
         digits.split_once(['e', 'E']).map_or((digits, None), |(mantissa, rest)| (mantissa, Some(rest)));

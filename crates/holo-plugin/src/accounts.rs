@@ -27,7 +27,7 @@ impl Accounts {
     /// The number of a user, by name or number.
     ///
     /// # Errors
-    /// What is wrong, in words: nobody is called so, or nobody can be asked.
+    /// The mistake, in words: there is no such user, or it cannot be asked for.
     pub fn user(&self, name: &str) -> Result<u32, String> {
         let known = |name: &str| nix::unistd::User::from_name(name).map(|user| user.map(|user| user.uid.as_raw()));
         self.find("user", "etc/passwd", name, known)

@@ -2,7 +2,7 @@
 
 use crate::{Applied, Job, Mode, Output, SetAnswers};
 
-/// Applies one entity as a plugin applies its sets; how it ended.
+/// Applies one entity as a plugin applies its sets, and returns its result.
 pub fn alone<'e, E>(
     entity: &'e E,
     mode: Mode<'e>,

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// Who does some work.
+/// The user that some work is done as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
     /// The user.
@@ -17,28 +17,28 @@ pub struct Credentials {
     pub groups: Vec<u32>,
 }
 
-/// Why work was not done as a user.
+/// The reason why work was not done as a user.
 #[derive(Debug, thiserror::Error)]
 pub enum NotDone {
     /// We cannot become that user. Nothing was done.
     #[error("cannot work as the user: {}", holo_protocol::words::reason(.0))]
     NotPermitted(io::Error),
-    /// It took too long: a file system does not answer, be it the network's or one of the user. What was begun may be done later.
+    /// It took too long: a file system does not answer, such as the network's or one of the user. What was begun may be done later.
     #[error("the file system did not answer for {} seconds", .0.as_secs())]
     TimedOut(Duration),
-    /// The work came to no end.
+    /// The work did not end.
     #[error("the work was abandoned")]
     Abandoned,
 }
 
-/// Does the work as that user, in a thread of its own, and waits for it so long at most.
+/// Does the work as that user, in a thread of its own, and waits for it at most that long.
 ///
 /// The kernel then refuses whatever it would refuse the user, so that symlinks, hard links and mounts that the user makes lead no
 /// further than the user could go. What is made belongs to the user, and counts against the user's quota. Descriptors that were opened
 /// before are open to the work.
 ///
-/// Only the *effective* user and group are changed: the user can neither signal nor trace us meanwhile. Who is not root
-/// does the work without becoming anybody.
+/// Only the *effective* user and group are changed: the user can neither signal nor trace us meanwhile. If the process is not
+/// root's, it does the work without becoming another user.
 ///
 /// # Errors
 /// If the user's credentials cannot be had, or the work does not end.
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn what_is_made_is_the_users_and_what_is_closed_to_the_user_is_closed() {
         if !geteuid().is_root() {
-            // Only root can become somebody.
+            // Only root can become another user.
             return;
         }
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What the entities of a run claim: for plugins that have to know, during apply, what those of others are about.
+//! The claims of a run's entities, for plugins that have to know, during apply, what those of others are about.
 //!
 //! A plugin writes its claims when it has found its entities, into its cache directory; by the time that anything is applied, all have.
 
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 const CLAIMS: &str = "claims.json";
 const HOLDERS: &str = "holders.json";
 
-/// What a living entity is about.
+/// A living entity's claim to a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
@@ -22,16 +22,16 @@ pub struct Claim {
     pub id: String,
     /// Its path, without symlinks in the parents.
     path: Text,
-    /// Whether it may make anything below that.
+    /// True if it may make anything below that.
     pub is_tree: bool,
-    /// Whether others may make something below that.
+    /// True if others may make something below that.
     pub is_directory: bool,
     /// The files that define it, as the user knows them.
     sources: Vec<Text>,
 }
 
 impl Claim {
-    /// What an entity claims.
+    /// Creates the claim of an entity.
     #[must_use]
     pub fn new(id: &str, path: &Path, sources: &[PathBuf]) -> Claim {
         let sources = sources.iter().map(|source| Text(path_bytes(source))).collect();
@@ -44,7 +44,7 @@ impl Claim {
         self.path.0.to_path_lossy().into_owned()
     }
 
-    /// Whether a path is this one, or may be made by the entity.
+    /// Returns true if a path is this one, or may be made by the entity.
     #[must_use]
     pub fn covers(&self, path: &Path) -> bool {
         let own = self.path();
@@ -59,7 +59,7 @@ impl Claim {
     }
 }
 
-/// Says what the entities of this plugin claim, and which of those that are remembered hold something that is not theirs any more.
+/// Writes down the claims of this plugin's entities, and which of the remembered ones hold something that is not theirs any more.
 ///
 /// # Errors
 /// If that cannot be written.

@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 
-/// Copies all of a file to a new one. On some file systems both share what is in them; otherwise the kernel copies, and holes stay holes.
+/// Copies all of a file to a new one. On some file systems both share their content; otherwise the kernel copies, and holes stay holes.
 ///
 /// # Errors
 /// If it cannot be read or written.

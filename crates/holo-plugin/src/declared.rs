@@ -10,7 +10,7 @@ use std::thread;
 pub struct Declared<E> {
     /// The entity.
     pub entity: E,
-    /// What every definition can have.
+    /// The keys that every definition can have.
     pub common: Common,
 }
 
@@ -68,7 +68,7 @@ impl<E> Declared<E> {
         thread::sleep(delay);
     }
 
-    /// How the apply ended, if the entity is well; that it has failed otherwise.
+    /// Returns the result of the apply if the entity is well, and otherwise a failure.
     fn healthy(&self, host: &Host, applied: Applied, output: &mut Output<'_>) -> Applied {
         let ended_well = matches!(applied, Applied::Unchanged | Applied::Changed(_) | Applied::ChangedQuietly(_));
         if ended_well && !health::is_well(&self.common.keys.health_check, host, output) {
@@ -136,7 +136,7 @@ struct Together<'a, 'e, E> {
     places: &'a [usize],
     answers: &'a mut dyn SetAnswers,
     begun: &'a mut [bool],
-    /// Which of them an attempt may have changed.
+    /// Marks those of them that an attempt may have changed.
     changed: &'a mut [bool],
     attempt: u32,
     again: Vec<usize>,

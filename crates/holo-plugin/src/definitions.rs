@@ -27,19 +27,19 @@ use std::path::PathBuf;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-/// What a table of a definition says. Unknown keys are refused if the type says `#[serde(deny_unknown_fields)]`, which it has to.
+/// A table of a definition. Unknown keys are refused if the type says `#[serde(deny_unknown_fields)]`, which it has to.
 pub trait Definition: DeserializeOwned {
-    /// What the tables are called: `package` for `[[package]]`, which is also what IDs begin with.
+    /// The name of the tables: `package` for `[[package]]`, which is also what IDs begin with.
     const TABLE: &'static str;
     /// The key whose value is the entity's name.
     const KEY: &'static str = "name";
     /// Keys whose lists are united when a definition is stacked over several files, beside the common ones.
     const UNITED: &'static [&'static str] = &[];
 
-    /// Whether folders in the resource directory are something else, whatever they are called.
+    /// True if folders in the resource directory are something else, whatever they are called.
     const HAS_FOLDERS: bool = false;
 
-    /// What can be, but is hardly meant: the key, and why. It is said, and the definition counts.
+    /// Returns what can be, but is hardly meant: the key, and the reason. It is said, and the definition counts.
     fn doubts(&self) -> Vec<Invalid> {
         Vec::new()
     }
@@ -68,7 +68,7 @@ pub trait Definition: DeserializeOwned {
     }
 }
 
-/// What is wrong with a definition.
+/// A mistake in a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
     key: &'static str,
@@ -99,22 +99,22 @@ pub struct Definitions<D> {
 /// A definition, as all files together say it.
 #[derive(Clone, Debug)]
 pub struct Defined<D> {
-    /// What only entities of its type have.
+    /// The keys that only entities of its type have.
     pub definition: D,
-    /// What every entity can have.
+    /// The properties that every entity can have.
     pub common: Common,
 }
 
-/// What every entity can have.
+/// The properties that every entity can have.
 #[derive(Clone, Debug, Default)]
 pub struct Common {
     /// The files that define it, as the user knows them.
     pub sources: Vec<PathBuf>,
-    /// Where the first of them does: file and line.
+    /// The file and line of the first of them.
     pub place: String,
     /// The keys that every definition can have.
     pub keys: CommonKeys,
-    /// Why the entity is left out: what its own conditions say.
+    /// The reason why its own conditions leave the entity out, if they do.
     pub skipped: Option<String>,
 }
 
@@ -158,7 +158,7 @@ impl<D: Definition> Definitions<D> {
         definitions
     }
 
-    /// Whether an entity that we know from earlier is an orphan now: nothing defines it, and nothing that may is unreadable.
+    /// Returns true if an entity known from earlier is an orphan now: nothing defines it, and nothing that may is unreadable.
     #[must_use]
     pub fn is_orphan(&self, id: &str) -> bool {
         self.complete && !self.valid.contains_key(id) && !self.broken.contains(id)
@@ -270,7 +270,7 @@ impl<D: Definition> Definitions<D> {
 /// The tables that a key of the file stands for.
 ///
 /// # Errors
-/// What is to be written instead.
+/// The form that is to be written instead.
 fn tables_of<'s, D: Definition>(key: &str, value: Spanned<DeValue<'s>>) -> Result<Vec<Spanned<DeValue<'s>>>, String> {
     let table = D::TABLE;
     let is_list_of_tables = |list: &DeArray<'_>| list.iter().all(|item| item.get_ref().is_table());
@@ -300,7 +300,7 @@ type Problem = (Range<usize>, String);
 /// The entity's ID and what is said of it.
 ///
 /// # Errors
-/// What is wrong with the name, and where.
+/// The mistake in the name, and its place.
 fn named<D: Definition>(value: Spanned<DeValue<'_>>) -> Result<(String, Spanned<DeTable<'_>>), Problem> {
     let (span, key) = (value.span(), D::KEY);
     let DeValue::Table(entries) = value.into_inner() else {
@@ -341,7 +341,7 @@ fn read_all<T: DeserializeOwned>(
         };
         let words = match problem.problem() {
             reading::Problem::UnknownKey(known) if is_own && problem.is_at_top() => {
-                // What it was meant to be may be a common key too.
+                // The key that was meant may be a common one too.
                 let all: Vec<&str> = known.iter().copied().chain(keys::NAMES).collect();
                 let (known, more) = if similar(&key, all.iter().copied()).is_some() {
                     (&all[..], "")
@@ -352,7 +352,7 @@ fn read_all<T: DeserializeOwned>(
             }
             _ => problem.to_string(),
         };
-        // What has been left out is missing because of that.
+        // A key that has been left out is missing because of that.
         if !left_out.contains(&key) {
             wrong.push((problem.span().unwrap_or_else(|| table.span()), words));
         }
@@ -372,7 +372,7 @@ fn of_every_type<'i>() -> std::array::IntoIter<DeValue<'i>, 5> {
     [text, DeValue::Array(list), DeValue::Integer(number), DeValue::Boolean(false), DeValue::Table(table)].into_iter()
 }
 
-/// What could be read of a table.
+/// The part of a table that could be read.
 struct Read<T> {
     value: T,
     /// The keys that could not be read, which the value has something else for.
@@ -386,12 +386,12 @@ impl<T> Read<T> {
 }
 
 impl<D: Definition> Read<D> {
-    /// What is wrong with the values that could be read.
+    /// Returns the mistakes in the values that could be read.
     fn invalid(&self) -> Vec<Invalid> {
         if self.left_out.is_empty() {
             return self.value.invalid();
         }
-        // How keys go together cannot be told as long as one is unknown.
+        // As long as a key is unknown, it cannot be told how keys go together.
         let mut invalid = self.value.invalid_values();
         invalid.retain(|problem| !self.left_out.contains(problem.key));
         invalid
@@ -399,7 +399,7 @@ impl<D: Definition> Read<D> {
 }
 
 impl Common {
-    /// Puts to a report what every entity has: where it is defined, what it depends on, and whether it is left out.
+    /// Adds to a report what every entity has: the place of its definition, its edges, and whether it is left out.
     pub fn complete(&self, report: &mut EntityReport) {
         self.keys.complete(report);
         for source in self.sources.iter().rev() {

@@ -9,12 +9,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
-/// How many symlinks a path may lead through, as in the kernel.
+/// The maximal number of symlinks that a path may lead through, as in the kernel.
 pub(crate) const MAX_SYMLINKS: u32 = 40;
 
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Which symlinks on a way are followed.
+/// The symlinks in a path that are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Links {
     /// Those that root or we have made.
@@ -26,7 +26,7 @@ pub(crate) enum Links {
 /// Opens a directory below `root`, for use with the `*at` system calls.
 ///
 /// Where no part of the path is a symlink, which is nearly always, that is one system call. Symlinks are followed only if they and the
-/// directory they stand in belong to root or to us, as systemd-tmpfiles does: whoever owns any other could point it at what is not
+/// directory they stand in belong to root or to us, as systemd-tmpfiles does: the owner of any other could point it at what is not
 /// theirs. An absolute symlink is read as below `root`.
 ///
 /// # Errors
@@ -85,8 +85,8 @@ fn walk(root: BorrowedFd<'_>, path: &Path, links: Links) -> io::Result<OwnedFd> 
     Ok(way.pop().ok_or(Errno::NOENT)?)
 }
 
-/// The path below `root` that a path stands for, without symlinks: those on its way are followed as by [`open_below`], and the last part
-/// too if `last` is set. Two paths with the same result are the same thing. What does not exist is taken by its letters.
+/// Resolves a path to one below `root`, without symlinks: those on its way are followed as by [`open_below`], and the last part
+/// too if `last` is set. Two paths with the same result are the same thing. Parts that do not exist are normalised lexically.
 ///
 /// # Errors
 /// Those of the system, a symlink of somebody else among them.
@@ -158,12 +158,12 @@ fn parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
     })
 }
 
-/// Whether this user is root or the one we work as.
+/// Returns true if this user is root or the one that the process runs as.
 pub(crate) fn is_trusted(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
-/// Makes a directory and what is missing above it, each 0755; which of them were made, the topmost first.
+/// Makes a directory and what is missing above it, each 0755; returns those that were made, the topmost first.
 pub(crate) fn create_below(root: impl AsFd, path: &Path, links: Links) -> io::Result<Vec<PathBuf>> {
     let mut missing = Vec::new();
     for ancestor in path.ancestors() {

@@ -1,11 +1,11 @@
-//! What must be on disk before what depends on it is begun.
+//! The order of changes on disk: a step is durable before what depends on it is begun.
 
 use crate::error::{Result, at};
 use crate::place::Place;
 use rustix::io::Errno;
 use std::collections::HashSet;
 
-/// How a group of changes is made durable.
+/// The way in which a group of changes is made durable.
 ///
 /// Each step of a change has to be on disk before the next one is begun. For one file that is cheapest by syncing it and its directory;
 /// for many it is cheaper to take the same step for all of them, and to sync their file system once.
@@ -17,7 +17,7 @@ pub enum Durability {
     Together,
 }
 
-/// From how many files on a file system is synced as a whole.
+/// The number of files from which a file system is synced as a whole.
 const MANY: usize = 8;
 
 impl Durability {

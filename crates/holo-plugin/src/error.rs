@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 /// An operation on a path that failed.
 #[derive(Debug)]
 pub struct PathError {
-    /// What was tried, such as `open`.
+    /// The operation that was tried, such as `open`.
     pub operation: &'static str,
-    /// On what, as the user knows it.
+    /// The path, as the user knows it.
     pub path: PathBuf,
-    /// How it ended.
+    /// The error that it ended with.
     pub error: io::Error,
 }
 
@@ -28,7 +28,7 @@ impl PathError {
         PathError::new(operation, path, rustix::io::Errno::NOENT)
     }
 
-    /// Whether there is nothing at the path: it, or a folder on the way to it, does not exist.
+    /// Returns true if there is nothing at the path: it, or a folder on the way to it, does not exist.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         matches!(self.error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)

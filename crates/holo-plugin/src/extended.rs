@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 const DEFAULT_ACL: &str = "system.posix_acl_default";
 
-/// What the names of attributes begin with that belong to a file, whatever file system it is on.
+/// The prefixes of attributes that belong to a file, whatever file system it is on.
 const KEPT: [&[u8]; 7] =
     [b"user.", b"trusted.", b"security.", b"system.posix_acl_", b"system.nfs4_acl", b"system.richacl", b"btrfs."];
 /// Those that the kernel makes for itself: what overlayfs notes of its layers, and seals of this very inode.
@@ -74,13 +74,13 @@ impl ExtendedAttributes {
         read(&place.open()?).map_err(at("listxattr", &place.shown()))
     }
 
-    /// Returns whether there are none.
+    /// Returns true if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns whether there is an ACL of the file itself, beyond its mode.
+    /// Returns true if there is an ACL of the file itself, beyond its mode.
     #[must_use]
     pub fn has_acl(&self) -> bool {
         self.0.contains_key(ACCESS_ACL.as_bstr())
@@ -196,7 +196,7 @@ fn read(file: &impl HasAttributes) -> rustix::io::Result<ExtendedAttributes> {
         let os_name = OsStr::from_bytes(name);
         match whole(|buffer| file.get(os_name, buffer), || file.size_of(os_name)) {
             Ok(value) => drop(attributes.insert(name.into(), value.into())),
-            // Who may do what has to be known.
+            // The permissions have to be known.
             Err(errno) if name == ACCESS_ACL && errno != Errno::NODATA => return Err(errno),
             // It was removed just now, or is not for us.
             Err(Errno::NODATA | Errno::PERM | Errno::ACCESS | Errno::NOTSUP) => {}
@@ -224,7 +224,7 @@ fn whole(
     }
 }
 
-/// Returns whether the attribute could be set: a file system may have none of the kind, and we may lack the right.
+/// Returns true if the attribute could be set: a file system may have none of the kind, and we may lack the right.
 fn set(file: impl rustix::fd::AsFd, name: &OsStr, value: &[u8]) -> rustix::io::Result<bool> {
     match rustix::fs::fsetxattr(file, name, value, XattrFlags::empty()) {
         Ok(()) => Ok(true),
@@ -241,14 +241,14 @@ fn remove(file: impl rustix::fd::AsFd, name: &OsStr) -> rustix::io::Result<()> {
     }
 }
 
-/// Returns whether files that are made in this directory get an ACL from it.
+/// Returns true if files that are made in this directory get an ACL from it.
 pub(crate) fn has_default_acl(directory: &OwnedFd) -> bool {
     let path = by_descriptor(directory, OsStr::new(""));
     // A value that does not fit is one, too. Without `/proc` it cannot be told.
     !matches!(rustix::fs::getxattr_query(path, DEFAULT_ACL), Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS))
 }
 
-/// Returns whether the file system of a file has no ACLs at all, so that one may have been lost there.
+/// Returns true if the file system of a file has no ACLs at all, so that one may have been lost there.
 pub(crate) fn is_without_acls(place: &Place) -> bool {
     let asked = place.with("getxattr", |directory, name| {
         rustix::fs::lgetxattr_query(by_descriptor(directory, name), OsStr::from_bytes(ACCESS_ACL))
@@ -283,12 +283,12 @@ impl Acl {
         rest.is_empty().then(|| Acl(entries.iter().map(entry).collect()))
     }
 
-    /// What all entries with this tag allow at least.
+    /// Returns the permissions that all entries with this tag grant at least.
     fn all(&self, tag: u16) -> u32 {
         self.0.iter().filter(|entry| entry.tag == tag).fold(0o7, |all, entry| all & entry.permissions)
     }
 
-    /// The group gets what the owning group had. Who had less by name than group or others falls back to these, so they get no more either.
+    /// The group gets what the owning group had. Named users with less than group or others fall back to these, so they get no more either.
     fn narrowed(&self, mode: u32) -> u32 {
         let mask = mode >> 3 & 0o7;
         let users = if self.0.iter().any(|entry| entry.tag == USER) { self.all(USER) & mask } else { 0o7 };

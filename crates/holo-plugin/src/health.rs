@@ -9,7 +9,7 @@ use std::time::Duration;
 const TIMEOUT: Duration = Duration::from_secs(10);
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Whether all checks are well; the first one that is not is said on `output`.
+/// Returns true if all checks are well; the first one that is not is said on `output`.
 ///
 /// They look at the system that runs, so there is nothing to look at in test mode.
 pub(crate) fn is_well(checks: &[HealthCheck], host: &Host, output: &mut Output<'_>) -> bool {

@@ -1,4 +1,4 @@
-//! Where a plugin works: the directories it was given, and the root below which everything is.
+//! The directories that a plugin was given, and the root below which everything is.
 
 use crate::Mode;
 use bstr::BString;
@@ -14,7 +14,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
-/// What a plugin was told by its environment.
+/// A plugin's environment.
 #[derive(Clone, Debug)]
 pub struct Host {
     root: PathBuf,
@@ -59,7 +59,7 @@ impl Host {
         })
     }
 
-    /// The root of the system that is managed, cleaned by its letters.
+    /// The root of the system that is managed, normalised lexically.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
@@ -71,25 +71,25 @@ impl Host {
         join(&self.root, path)
     }
 
-    /// Whether this is not the real system: then no daemon is talked to.
+    /// Returns true if this is not the real system: then no daemon is talked to.
     #[must_use]
     pub fn test_mode(&self) -> bool {
         self.root != Path::new("/")
     }
 
-    /// Where the resource files are.
+    /// Returns the directory of the resource files.
     #[must_use]
     pub fn resource_dir(&self) -> &Path {
         &self.resource_dir
     }
 
-    /// Where what later runs need is kept.
+    /// Returns the directory of what later runs need.
     #[must_use]
     pub fn state_dir(&self) -> &Path {
         &self.state_dir
     }
 
-    /// Where what only this run needs is kept.
+    /// Returns the directory of what only this run needs.
     #[must_use]
     pub fn cache_dir(&self) -> &Path {
         &self.cache_dir
@@ -101,37 +101,37 @@ impl Host {
         self.api_version
     }
 
-    /// Whether nothing may be taken as known from an earlier run: everything is to be read.
+    /// Returns true if nothing may be taken as known from an earlier run: everything is to be read.
     #[must_use]
     pub fn verifies(&self) -> bool {
         self.verifies
     }
 
-    /// Whether a person reads what is printed to stderr: then a warning may say what to do about an error. Otherwise scripts may read it,
-    /// which know version 3's words.
+    /// Returns true if a person reads what is printed to stderr: then a warning may say what to do about an error. Otherwise scripts may
+    /// read it, which know version 3's words.
     #[must_use]
     pub fn gives_hints(&self) -> bool {
         self.gives_hints
     }
 
-    /// How the one entity that this process is for is to be applied.
+    /// Returns the mode in which the one entity that this process is for is to be applied.
     pub(crate) fn mode(&self, force: bool) -> Mode<'_> {
         Mode { force, refresh: self.refreshes, received: &self.received }
     }
 
-    /// Facts and data, found out when somebody first asks.
+    /// Facts and data, found out when they are first asked for.
     #[must_use]
     pub fn knowledge(&self) -> &Knowledge {
         &self.knowledge
     }
 
-    /// The distribution and its package manager, read when somebody first asks.
+    /// The distribution and its package manager, read when they are first asked for.
     #[must_use]
     pub fn system(&self) -> &System {
         &self.system
     }
 
-    /// Says that what is done now must not be cut off, until this is dropped: a dispatcher of version 4 that is asked to end waits for it.
+    /// Marks what is done until this is dropped as not to be cut off: a dispatcher of version 4 that is asked to end waits for it.
     #[must_use]
     pub fn uninterrupted(&self) -> Uninterrupted {
         let open = || {
@@ -144,14 +144,14 @@ impl Host {
         Uninterrupted(open().ok())
     }
 
-    /// How many entities may be worked on at a time: what the user said, or the number of processors.
+    /// Returns the number of entities that may be worked on at a time: what the user said, or the number of processors.
     #[must_use]
     pub fn jobs(&self) -> usize {
         self.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get)
     }
 }
 
-/// As long as it lives, something is done that must not be cut off.
+/// While it lives, something is done that must not be cut off.
 #[derive(Debug)]
 pub struct Uninterrupted(#[expect(dead_code, reason = "it is held open for its lock")] Option<File>);
 
@@ -161,7 +161,7 @@ pub(crate) fn join(folder: &Path, path: &Path) -> PathBuf {
     if folder == Path::new(".") { below.to_owned() } else { folder.join(below) }
 }
 
-/// Cleans a path by its letters: no `.`, no doubled or final slash. What `..` means is left to the system.
+/// Normalises a path lexically: no `.`, no doubled or final slash. The meaning of `..` is left to the system.
 fn clean(path: &Path) -> PathBuf {
     let cleaned: PathBuf = path.components().filter(|part| *part != Component::CurDir).collect();
     if cleaned.as_os_str().is_empty() { PathBuf::from(".") } else { cleaned }

@@ -20,7 +20,7 @@ const COARSEST_TICK: u64 = 2;
 /// A file or symlink as it is somewhere, or as it should be. The content of a file stays where it is until it is needed.
 #[derive(Clone, Debug)]
 pub struct Image {
-    /// What is in it.
+    /// Its content.
     pub content: Content,
     /// Its mode, all twelve bits; of no meaning for a symlink.
     pub mode: u32,
@@ -32,21 +32,21 @@ pub struct Image {
     pub attributes_of: Place,
 }
 
-/// What is in a file or symlink.
+/// The content of a file or symlink.
 #[derive(Clone, Debug)]
 pub enum Content {
     /// A symlink's target.
     Symlink(Vec<u8>),
-    /// What stands in the regular file at this place.
+    /// The content of the regular file at this place.
     File {
-        /// Where it can be read.
+        /// The place where it can be read.
         place: Place,
-        /// How long it was when it was looked at.
+        /// Its length when it was looked at.
         size: u64,
     },
 }
 
-/// Why there is no image to be had.
+/// The reason why no image can be made.
 #[derive(Debug, thiserror::Error)]
 pub enum Unmanageable {
     /// There is something, but neither a file nor a symlink.
@@ -66,19 +66,19 @@ impl Image {
         Stamp::of(place)?.map(|stamp| stamp.image(place)).transpose()
     }
 
-    /// Whether it is a symlink.
+    /// Returns true if it is a symlink.
     #[must_use]
     pub fn is_symlink(&self) -> bool {
         matches!(self.content, Content::Symlink(_))
     }
 
-    /// Whether root or we own it: a symlink of anybody else may point to what its owner could not read.
+    /// Returns true if root or we own it: a symlink of anybody else may point to what its owner could not read.
     #[must_use]
     pub fn is_trusted(&self) -> bool {
         directory::is_trusted(self.uid)
     }
 
-    /// Whether both are the same: type, content or target, owner, group, and the mode of a file. Extended attributes make no difference.
+    /// Returns true if both are the same: type, content or target, owner, group, and the mode of a file, but not extended attributes.
     ///
     /// # Errors
     /// If a content cannot be read.
@@ -86,7 +86,7 @@ impl Image {
         self.equals_all(&[other])
     }
 
-    /// Whether all of these are the same as this one, each content being read once at most.
+    /// Returns true if all of these are the same as this one, each content being read once at most.
     ///
     /// # Errors
     /// If a content cannot be read.
@@ -97,7 +97,7 @@ impl Image {
                 && match (&self.content, &other.content) {
                     (Content::Symlink(target), Content::Symlink(other_target)) => target == other_target,
                     (Content::File { size, place: own }, Content::File { size: other_size, place }) => {
-                        // What is in a file is what is in it.
+                        // A file is equal to itself.
                         if !own.is(place) {
                             places.push(place);
                         }
@@ -115,7 +115,7 @@ impl Image {
         }
     }
 
-    /// Whether both files have the same mode, or have had it before the ACL of one was lost on a file system that has none.
+    /// Returns true if both files have the same mode, or had it before the ACL of one was lost on a file system that has none.
     ///
     /// # Errors
     /// If extended attributes cannot be read.
@@ -144,7 +144,7 @@ impl Image {
         Ok(Image { mode: *mode, attributes_of: attributes_of.clone(), ..self.clone() })
     }
 
-    /// Whether both have the same extended attributes.
+    /// Returns true if both have the same extended attributes.
     ///
     /// # Errors
     /// If they cannot be read.
@@ -153,7 +153,7 @@ impl Image {
         Ok(one.is(two) || ExtendedAttributes::of(one)? == ExtendedAttributes::of(two)?)
     }
 
-    /// Whether it lies on a file system that has no ACLs, where its own may have been lost.
+    /// Returns true if it lies on a file system that has no ACLs, where its own may have been lost.
     #[must_use]
     pub fn may_lack_acl(&self) -> bool {
         extended::is_without_acls(&self.attributes_of)
@@ -205,7 +205,7 @@ impl Image {
         })
     }
 
-    /// The owner and group to be given to a file that has others. Who is not root may not even confirm those that it has.
+    /// The owner and group to be given to a file that has others. Only root may even confirm those that it has.
     fn owners_to_change(&self, stat: &Stat) -> (Option<Uid>, Option<Gid>) {
         let uid = (stat.st_uid != self.uid).then(|| Uid::from_raw(self.uid));
         let gid = (stat.st_gid != self.gid).then(|| Gid::from_raw(self.gid));
@@ -213,7 +213,7 @@ impl Image {
     }
 }
 
-/// What the file system says of whatever is at a place. Nobody can change that, be it content, mode or owner, without changing its stamp.
+/// The file system's answer about a place. Nobody can change what is there, be it content, mode or owner, without changing its stamp.
 ///
 /// There is one gap: what changes twice within a tick of the file system's clock may have the same stamp both times. So a stamp says
 /// something of later times only if it was settled when it was taken.
@@ -246,13 +246,13 @@ impl Stamp {
         Ok(Image { content, mode, uid: stat.st_uid, gid: stat.st_gid, attributes_of: place.clone() })
     }
 
-    /// Whether nothing has happened to the file from the one stamp to the other.
+    /// Returns true if nothing has happened to the file between the two stamps.
     #[must_use]
     pub fn is_same(&self, other: &Stamp) -> bool {
         self.to_bytes() == other.to_bytes()
     }
 
-    /// Whether nothing has happened to the file from the one stamp to the other but that it got or lost another name.
+    /// Returns true if nothing has happened to the file between the two stamps but that it got or lost another name.
     #[must_use]
     pub fn is_same_but_for_names(&self, other: &Stamp) -> bool {
         let nameless = |&Stamp(mut stat): &Stamp| {
@@ -262,13 +262,13 @@ impl Stamp {
         nameless(self).is_same(&nameless(other))
     }
 
-    /// By how many names the file was known.
+    /// The number of names by which the file was known.
     #[must_use]
     pub fn names(&self) -> u64 {
         self.0.st_nlink
     }
 
-    /// Whether the last change was long enough before this moment for the next one to be seen by another stamp.
+    /// Returns true if the last change was long enough before this moment for the next one to be seen by another stamp.
     #[must_use]
     pub fn is_settled(&self, moment: SystemTime) -> bool {
         let seconds = |time| u64::try_from(time).unwrap_or_default();
@@ -277,7 +277,7 @@ impl Stamp {
         changed + COARSEST_TICK < now
     }
 
-    /// All of it: device, inode, type, mode, owner, group, size, and when content and anything else were changed last. For this machine only.
+    /// All of it, for this machine only: device, inode, type, mode, owner, group, size, and when content and inode changed last.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let Stamp(stat) = self;
@@ -317,7 +317,7 @@ fn copy(from: &Place, size: u64, to: &mut [(&Place, File)]) -> Result<()> {
             file.write_all(&buffer[..read]).map_err(|error| PathError::new("write", place.shown(), error))?;
         }
         copied += read as u64;
-        // Where more was asked for than came, and it is as long as it was, there is no need to ask for the end.
+        // If more was asked for than came, and the file is as long as it was, there is no need to ask for the end.
         if read == 0 || (read < buffer.len() && copied == size) {
             return Ok(());
         }
@@ -347,7 +347,7 @@ fn same_content(one: &Place, others: &[&Place], size: u64) -> Result<bool> {
     Ok(true)
 }
 
-/// Fills the buffer; whether the file was long enough. It may have become shorter since it was looked at.
+/// Fills the buffer; returns whether the file was long enough. It may have become shorter since it was looked at.
 fn read_all(place: &Place, file: &mut File, buffer: &mut [u8]) -> Result<bool> {
     match file.read_exact(buffer) {
         Ok(()) => Ok(true),

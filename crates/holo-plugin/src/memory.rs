@@ -1,4 +1,4 @@
-//! What was there before us: a record an entity, kept from before the first change until the entity is an orphan and scrubbed.
+//! The bases of entities: a record an entity, kept from before the first change until the entity is an orphan and scrubbed.
 
 mod succession;
 
@@ -31,19 +31,19 @@ pub struct Memory {
     folder: PathBuf,
 }
 
-/// What is remembered of an entity.
+/// The record of an entity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Remembered<T> {
     /// The entity's ID.
     pub id: String,
-    /// What it needed when it was last defined: an orphan is scrubbed before that.
+    /// The assets that it needed when it was last defined: an orphan is scrubbed before those.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     needs: Vec<(String, String)>,
-    /// What it provided when it was last defined: an orphan is scrubbed after what needed that.
+    /// The assets that it provided when it was last defined: an orphan is scrubbed after what needed them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     provides: Vec<(String, String)>,
-    /// What it owned when it was last defined: whoever owns that now takes over from it.
+    /// The assets that it owned when it was last defined: whoever owns them now takes over from it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     owns: Vec<(String, String)>,
     /// The entities that it came after.
@@ -165,7 +165,7 @@ impl Memory {
         }
     }
 
-    /// What is remembered of one entity.
+    /// Returns the record of one entity.
     ///
     /// # Errors
     /// If it cannot be read or makes no sense.

@@ -1,4 +1,4 @@
-//! How far long work has come, said as often as people can see it.
+//! The progress of long work, said as often as people can see it.
 
 use crate::Output;
 use holo_protocol::Progress;
@@ -32,7 +32,7 @@ impl Meter {
         }
     }
 
-    /// Whether it is time to say how far it has come, for those who would have to find that out.
+    /// Returns true if it is time to report progress, for callers that would have to find it out.
     #[must_use]
     pub fn is_due(&self) -> bool {
         self.said.elapsed() >= EVERY

@@ -11,10 +11,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 const PROCESSES: &str = "/proc";
-/// What the kernel adds to the path of a file whose name is gone.
+/// The suffix that the kernel adds to the path of a file whose name is gone.
 const DELETED: &[u8] = b" (deleted)";
 
-/// Returns of each file whether some process has it open for writing: by its place, or by another path with the same last name.
+/// Returns for each file whether some process has it open for writing: by its place, or by another path with the same last name.
 ///
 /// That is asked of the files that the processes have open. A file that is mapped into memory and closed is not seen, nor are processes
 /// that this one may not look at. If it cannot be told at all, it is said of every file.

@@ -1,52 +1,52 @@
-//! What a plugin says to the user, wherever it goes.
+//! A plugin's output for the user, wherever it goes.
 
 use holo_protocol::Progress;
 use holo_protocol::session::Stream;
 
-/// Takes what is said.
+/// Takes the output.
 pub trait Sink {
     /// Takes bytes for one of the two streams, in the order in which the user shall see them.
     fn write(&mut self, stream: Stream, bytes: &[u8]);
 
-    /// Takes how far the work has come, if there is anybody who could see it.
+    /// Takes the progress of the work, if there is anybody who could see it.
     fn progress(&mut self, _: &Progress<'_>) {}
 
-    /// Whether all of this has been said before: version 3 has a process scan again for each entity.
+    /// Returns true if all of this has been said before: version 3 has a process scan again for each entity.
     fn is_again(&self) -> bool {
         false
     }
 }
 
-/// What a plugin says of one entity, or while it scans.
+/// The output of a plugin about one entity, or while it scans.
 pub struct Output<'a>(&'a mut dyn Sink);
 
 impl<'a> Output<'a> {
-    /// Output that goes there.
+    /// Output to a sink.
     pub fn new(sink: &'a mut dyn Sink) -> Output<'a> {
         Output(sink)
     }
 
-    /// The same output, for somebody else to say something.
+    /// The same output, for another part of the program.
     pub(crate) fn again(&mut self) -> Output<'_> {
         Output(self.0)
     }
 
-    /// Something to know, on stdout; with its newlines.
+    /// Prints information on stdout; with its newlines.
     pub fn print(&mut self, text: impl AsRef<[u8]>) {
         self.0.write(Stream::Stdout, text.as_ref());
     }
 
-    /// A line `!! TEXT` on stderr: something went wrong.
+    /// Prints a line `!! TEXT` on stderr: something went wrong.
     pub fn error(&mut self, text: impl AsRef<[u8]>) {
         self.line("!! ", text.as_ref());
     }
 
-    /// A line `>> TEXT` on stderr: something to look into.
+    /// Prints a line `>> TEXT` on stderr: something to look into.
     pub fn warning(&mut self, text: impl AsRef<[u8]>) {
         self.line(">> ", text.as_ref());
     }
 
-    /// A line `>> TEXT` on stderr that is said once in a run.
+    /// Prints a line `>> TEXT` on stderr that is said once in a run.
     pub(crate) fn advise(&mut self, text: impl AsRef<[u8]>) {
         if !self.0.is_again() {
             self.warning(text);
@@ -57,13 +57,13 @@ impl<'a> Output<'a> {
         self.0.write(Stream::Stderr, &[mark.as_bytes(), text, b"\n"].concat());
     }
 
-    /// How far the work has come, for a person who waits: it leaves no trace. Not oftener than people can see it; a
+    /// Reports the progress of the work to a person who waits: it leaves no trace. Not oftener than people can see it; a
     /// [`Meter`](crate::Meter) takes care of that.
     pub fn progress(&mut self, progress: &Progress<'_>) {
         self.0.progress(progress);
     }
 
-    /// Output of a program that was called, as it is.
+    /// Prints the output of a program that was called, as it is.
     pub fn relay(&mut self, stream: Stream, bytes: &[u8]) {
         self.0.write(stream, bytes);
     }

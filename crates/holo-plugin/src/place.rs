@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// The longest name that a file system has.
 const NAME_MAX: usize = 255;
 
-/// How many directories a tree keeps open: what one entity needs at a time.
+/// The number of directories that a tree keeps open: those that one entity needs at a time.
 const KEPT_DIRECTORIES: usize = 4;
 
 /// A directory, and everything below it.
@@ -46,7 +46,7 @@ pub struct Tree {
 #[derive(Debug)]
 struct Directory {
     opened: OwnedFd,
-    /// Whether new files get an ACL from it, once that was asked.
+    /// True if new files get an ACL from it, once that was asked.
     has_default_acl: OnceLock<bool>,
 }
 
@@ -89,8 +89,8 @@ impl Tree {
         directory::open_below(&self.root, without_root(path), self.links).map_err(at("open", &join(&self.shown, path)))
     }
 
-    /// The path that a path in the directory stands for, beginning with a slash and without symlinks in its parents; the last part is
-    /// followed too if `last` is set. What does not exist is taken by its letters. By this, things are known that have several names.
+    /// Resolves a path in the directory: the result begins with a slash and has no symlinks in its parents; the last part is
+    /// followed too if `last` is set. Parts that do not exist are normalised lexically. It identifies things that have several names.
     ///
     /// # Errors
     /// If that cannot be told, or a symlink on the way is not followed.
@@ -126,7 +126,7 @@ impl Tree {
         }
     }
 
-    /// Forgets which directories were used last: others may have moved it since.
+    /// Forgets the directories that were used last: others may have moved them since.
     pub fn forget(&self) {
         self.last().clear();
     }
@@ -135,7 +135,7 @@ impl Tree {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a directory is among those that were used last, and has not been removed since.
+    /// Returns true if a directory is among those that were used last, and has not been removed since.
     fn has(&self, path: &Path) -> bool {
         let mut last = self.last();
         let Some(number) = last.iter().position(|(known, _)| known == path) else { return false };
@@ -159,7 +159,7 @@ impl Tree {
     }
 }
 
-/// Where a file is, or may be.
+/// The place where a file is, or may be.
 #[derive(Clone, Debug)]
 pub struct Place {
     tree: Arc<Tree>,
@@ -179,7 +179,7 @@ impl Place {
         &self.path
     }
 
-    /// Whether this is the same place.
+    /// Returns true if this is the same place.
     pub(crate) fn is(&self, other: &Place) -> bool {
         Arc::ptr_eq(&self.tree, &other.tree) && self.path == other.path
     }
@@ -214,7 +214,7 @@ impl Place {
         self.tree.directory(self.folder())
     }
 
-    /// Does something with the directory and the name, and puts what was tried to the error.
+    /// Does something with the directory and the name, and adds to the error what was tried.
     pub(crate) fn with<T>(
         &self,
         operation: &'static str,
@@ -231,13 +231,13 @@ impl Place {
             .and_then(|directory| Ok(rustix::fs::statat(&directory, self.name(), AtFlags::SYMLINK_NOFOLLOW)?));
         match looked {
             Ok(stat) => Ok(Some(stat)),
-            // A name that is longer than names can be is no file's.
+            // A name that is longer than names can be is not any file's.
             Err(error) if matches!(error.kind(), NotFound | NotADirectory | InvalidFilename) => Ok(None),
             Err(error) => Err(PathError::new("lstat", self.shown(), error)),
         }
     }
 
-    /// Whether a file or a symlink is here.
+    /// Returns true if a file or a symlink is here.
     ///
     /// # Errors
     /// If that cannot be told.
@@ -248,7 +248,7 @@ impl Place {
         }))
     }
 
-    /// Whether anything is here.
+    /// Returns true if anything is here.
     ///
     /// # Errors
     /// If that cannot be told.
@@ -256,7 +256,7 @@ impl Place {
         self.stat().map(|stat| stat.is_some())
     }
 
-    /// Whether what is made here gets an ACL from its folder.
+    /// Returns true if a file that is made here gets an ACL from its folder.
     fn inherits_acl(&self) -> bool {
         // Without the folder nothing can be made.
         self.directory().is_ok_and(|directory| {
@@ -310,13 +310,13 @@ impl Place {
             return Ok(None);
         }
         match self.open() {
-            // Somebody has removed it in between.
+            // Another process has removed it in between.
             Err(error) if error.is_missing() => Ok(None),
             opened => opened.map(Some),
         }
     }
 
-    /// Where the symlink here points to.
+    /// Returns the target of the symlink here.
     ///
     /// # Errors
     /// If there is none.
@@ -325,7 +325,7 @@ impl Place {
         Ok(target.into_bytes())
     }
 
-    /// Makes the folder and what is missing above it, each 0755; the places of those that were made.
+    /// Makes the folder and what is missing above it, each 0755; returns the places of those that were made.
     ///
     /// # Errors
     /// If one cannot be made.
@@ -362,7 +362,7 @@ impl Place {
         self.instead("symlink", |directory, name| rustix::fs::symlinkat(target, directory, name))
     }
 
-    /// Gives what is here, itself if it is a symlink, to somebody else.
+    /// Changes the owner of what is here, itself if it is a symlink.
     pub(crate) fn change_owner(&self, uid: Option<Uid>, gid: Option<Gid>) -> Result<()> {
         self.with("chown", |directory, name| rustix::fs::chownat(directory, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW))
     }
@@ -405,10 +405,10 @@ impl Place {
         opened.map(File::from).map_err(|errno| PathError::new("open", self.shown(), errno))
     }
 
-    /// Where the symlinks that stand here lead to, inside the tree; this place itself if there is none.
+    /// Returns the place that the symlinks here lead to, inside the tree; this place itself if there is none.
     ///
     /// # Errors
-    /// If there are too many, or one that neither root nor we have made: whoever made it need not be able to read what it points to.
+    /// If there are too many, or one that neither root nor we have made: its owner need not be able to read what it points to.
     pub fn followed(&self) -> Result<Place> {
         let mut place = self.clone();
         for _ in 0..directory::MAX_SYMLINKS {
@@ -425,7 +425,7 @@ impl Place {
         Err(PathError::new("follow", self.shown(), Errno::LOOP))
     }
 
-    /// Whether both places have the same file, by two names.
+    /// Returns true if both places have the same file, by two names.
     ///
     /// # Errors
     /// If that cannot be told.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 pub use holo_process::{Ended, Error, Identity, Output as Captured, Program, Status, Stream, end_by};
 
-/// Runs a program to its end; what it says is relayed as it comes.
+/// Runs a program to its end; its output is relayed as it comes.
 ///
 /// # Errors
 /// If it cannot be started. How it ended is no error here.
@@ -23,7 +23,7 @@ fn of_session(stream: Stream) -> session::Stream {
     }
 }
 
-/// Runs a program that gets one file and makes another; what it says on stderr is relayed as it comes.
+/// Runs a program that gets one file and makes another; its stderr is relayed as it comes.
 ///
 /// It may take as long as it likes, so it stays in our process group and ends with that.
 ///

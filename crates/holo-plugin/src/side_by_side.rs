@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 
-/// What a thread has to say of an entity.
+/// A message of a thread about an entity.
 enum News {
     Begin,
     Output(Stream, Vec<u8>),
@@ -32,7 +32,7 @@ pub fn apply<E: Entity + Sync>(host: &Host, set: &[Job<'_, E>], threads: usize, 
                     apply_one(host, job, place, &sender);
                 }
             };
-            // Where no thread can be started, those that could do the work; without any, it is done below.
+            // If no thread can be started, those that run do the work; without any, it is done below.
             if thread::Builder::new().spawn_scoped(scope, work).is_err() {
                 break;
             }

@@ -24,7 +24,7 @@ impl<'a> Templates<'a> {
         rendered.map_err(|fault| fault.to_string())
     }
 
-    /// Whether a condition holds.
+    /// Returns true if a condition holds.
     ///
     /// # Errors
     /// Why it cannot be evaluated.

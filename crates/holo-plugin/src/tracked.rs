@@ -1,4 +1,4 @@
-//! Paths that a plugin makes: what was there before, what it made, and how it gets from one to the other.
+//! Paths that a plugin makes: their bases, the states that it makes of them, and the steps from one to the other.
 //!
 //! This is for plugins whose entities are made of files: an entity's [`Tracks`] are remembered with it ([`Memory`]),
 //! contents lie beside ([`Contents`]). The rules are those of `files`: what was found before the first change is the *base* and comes
@@ -10,7 +10,7 @@
 //! 2. Paths are changed, each in one step.
 //! 3. What was intended is recorded as made.
 //!
-//! Who finds a path equal to its intent after a kill knows that it is our own work and not a person's: [`Tracker::settle`] is called
+//! After a kill, a path that is equal to its intent is known to be our own work and not a person's: [`Tracker::settle`] is called
 //! before anything else. In the end [`Tracker::tidy`] removes what is not needed any more, of a killed run too.
 //!
 //! Tracks are kept by the path that they are about, without symlinks in its parents ([`Tracker::canonical`]). An entity that owns a path
@@ -52,7 +52,7 @@ const CONTENTS: &str = "contents";
 const DIRECTORIES: &str = "directories";
 /// Is there while something is changed, until what is not needed any more has been removed.
 const UNTIDY: &str = "untidy";
-/// What a new file is called before it takes its place.
+/// The suffix of a new file's name before it takes its place.
 const TEMPORARY: &str = ".holonew";
 
 /// Everything that an entity has made, by path.
@@ -60,31 +60,31 @@ const TEMPORARY: &str = ".holonew";
 #[serde(from = "Vec<Entry>", into = "Vec<Entry>")]
 pub struct Tracks(BTreeMap<BString, Track>);
 
-/// What is known of a path.
+/// The record of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Track {
-    /// What was there before us.
+    /// The state before our first change.
     pub base: State,
-    /// What we made.
+    /// The state that we made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<State>,
-    /// What we are about to make.
+    /// The state that we are about to make.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     intent: Option<State>,
-    /// What we are writing over, byte by byte, to make that.
+    /// The state that we write over, byte by byte, to make that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     over: Option<State>,
     /// ACLs, capabilities and the like of what was there before us.
     #[serde(default, skip_serializing_if = "ExtendedAttributes::is_empty")]
     extended: ExtendedAttributes,
-    /// Whether the file is written to, and not replaced, also when it is put back.
+    /// True if the file is written to, and not replaced, also when it is put back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     in_place: bool,
-    /// Whether what is in the file is not our concern: it is not what we made then, whatever it is.
+    /// True if the file's content is not our concern: it is not what we made then, whatever it is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     attributes_only: bool,
-    /// Whether nobody may see what is in the file.
+    /// True if nobody may see the file's content.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sensitive: bool,
     /// The entity that this was taken over from, until that has been told.
@@ -92,20 +92,20 @@ pub struct Track {
     taken_from: Option<Origin>,
 }
 
-/// What is to become of a path.
+/// A change that is to be made to a path.
 #[derive(Clone, Debug)]
 pub struct PathChange {
     /// The path.
     pub path: PathBuf,
-    /// What was there when it was decided that this may become of it; if it is something else by now, it is left alone.
+    /// The state when the change was decided on; if it is another one by now, the path is left alone.
     pub found: Option<State>,
-    /// What is to be there.
+    /// The desired state.
     pub desired: State,
-    /// Whether a file is written to, and not replaced.
+    /// True if a file is written to, and not replaced.
     pub in_place: bool,
-    /// Whether what is in the file stays, and is not our concern.
+    /// True if the file's content stays, and is not our concern.
     pub attributes_only: bool,
-    /// Whether nobody may see what is in the file.
+    /// True if nobody may see the file's content.
     pub sensitive: bool,
 }
 
@@ -128,7 +128,7 @@ impl PathChange {
 struct Step<'a> {
     path: &'a Path,
     current: State,
-    /// By which it is seen whether that is still there.
+    /// The stamp that tells whether that is still there.
     stamp: Option<Stamp>,
     desired: &'a State,
     /// ACLs, capabilities and the like that it gets.
@@ -157,7 +157,7 @@ impl From<Tracks> for Vec<Entry> {
 }
 
 impl Track {
-    /// The same with each state that we made, or were about to make, seen in another way: for who does not manage all of it.
+    /// The same with each state that we made, or were about to make, mapped: for callers that do not manage all of it.
     #[must_use]
     pub fn seen_as(&self, see: impl Fn(&State) -> State) -> Track {
         Track { made: self.made.as_ref().map(&see), intent: self.intent.as_ref().map(&see), ..self.clone() }
@@ -192,30 +192,30 @@ impl Track {
 }
 
 impl Tracks {
-    /// What is known of a path.
+    /// Returns the record of a path.
     #[must_use]
     pub fn get(&self, path: &Path) -> Option<&Track> {
         self.0.get(&crate::path_bytes(path))
     }
 
-    /// All paths, in their order, with what is known of them.
+    /// All paths, in their order, with their records.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (PathBuf, &Track)> {
         self.0.iter().map(|(path, track)| (path.to_path_lossy().into_owned(), track))
     }
 
-    /// Whether nothing is known of any path.
+    /// Returns true if there is no record of any path.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether a killed run has left something that has to be [settled](Tracker::settle).
+    /// Returns true if a killed run has left something that has to be [settled](Tracker::settle).
     #[must_use]
     pub fn are_unsettled(&self) -> bool {
         self.0.values().any(|track| track.intent.is_some() || track.taken_from.is_some())
     }
 
-    /// Says of a path whether nobody may see what is in it.
+    /// Marks whether nobody may see the content at a path.
     pub fn set_sensitive(&mut self, path: &Path, sensitive: bool) {
         if let Some(track) = self.0.get_mut(&crate::path_bytes(path)) {
             track.sensitive = sensitive;
@@ -234,7 +234,7 @@ impl Tracks {
         self.0.remove(&crate::path_bytes(path));
     }
 
-    /// Whether a name beside the paths is that of a file that we began to write, and did not come to move to its path.
+    /// Returns true if a name beside the paths is that of a file that we began to write, and did not come to move to its path.
     #[must_use]
     pub fn is_temporary(&self, path: &Path) -> bool {
         let bytes = crate::path_bytes(path);
@@ -252,7 +252,7 @@ impl Tracks {
     }
 }
 
-/// What has to be done with a path.
+/// A decision about a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Nothing: it is as it shall be.
@@ -269,7 +269,7 @@ pub fn decide(track: Option<&Track>, current: &State, desired: &State) -> Decisi
     if current == desired {
         return Decision::Nothing;
     }
-    // What a killed run was about to make is no person's work.
+    // A state that a killed run was about to make is no person's work.
     let Some(made) = track.and_then(|track| track.made.as_ref()) else { return Decision::Change };
     let intent = track.and_then(|track| track.intent.as_ref());
     // Nor is nothing at all.
@@ -281,7 +281,7 @@ pub fn decide(track: Option<&Track>, current: &State, desired: &State) -> Decisi
     }
 }
 
-/// Whether a kill in the middle of a step can have left this.
+/// Returns true if a kill in the middle of a step can have left this.
 fn is_on_the_way(made: &State, current: &State, intent: &State) -> bool {
     let Some((current_has, intent_has)) = current.attributes().zip(intent.attributes()) else { return false };
     if matches!((current, intent), (State::Directory { .. }, State::Directory { .. }))
@@ -299,21 +299,21 @@ fn is_on_the_way(made: &State, current: &State, intent: &State) -> bool {
         && Some(current_has.mode & 0o1777) == mode_of_made
 }
 
-/// Where paths are, and where what is known of them is kept.
+/// The tree of the paths, and the store of their records.
 #[derive(Clone, Debug)]
 pub struct Tracker {
     root: Arc<Tree>,
     /// A directory below which no symlink is followed, and the path it has.
     inside: Option<(PathBuf, Arc<Tree>)>,
-    /// What files have in them.
+    /// The contents of files.
     contents: Contents,
     memory: Memory,
     /// The host's state directory, and what is kept there.
     own: Store,
-    /// What overlays there are on paths.
+    /// The overlays on paths.
     overlays: Option<Arc<Tree>>,
     canonical: Canonical,
-    /// What other entities hold.
+    /// The paths that other entities hold.
     held: Arc<OnceLock<takeover::Held>>,
     host: Arc<Host>,
 }
@@ -352,7 +352,7 @@ impl Tracker {
         })
     }
 
-    /// A path without symlinks in its parents, as far as those are there and may be followed: what entities are compared by.
+    /// The path by which entities are compared: without symlinks in its parents, as far as those are there and may be followed.
     ///
     /// # Errors
     /// If a part of it cannot be looked at.
@@ -385,14 +385,14 @@ impl Tracker {
         tracks.iter().filter_map(|(path, _)| canonical(path)).collect()
     }
 
-    /// What there is instead of a path that an overlay lies over: the overlay's base, which is what others bring.
+    /// Returns the place of what an overlay lies over at a path: the overlay's base, which is what others bring.
     fn below_overlay(&self, path: &Path) -> Option<Place> {
         let overlays = self.overlays.as_ref()?;
         let base = overlays.place(&stores::overlay_base(path));
         base.is_file_or_symlink().is_ok_and(|is_there| is_there).then_some(base)
     }
 
-    /// Whether the files plugin lays something over what is at a path: what we make of the path is the base of that then.
+    /// Returns true if the files plugin lays something over what is at a path: what we make of the path is the base of that then.
     #[must_use]
     pub fn is_overlaid(&self, path: &Path) -> bool {
         self.below_overlay(path).is_some()
@@ -414,7 +414,7 @@ impl Tracker {
         self.below_overlay(path).unwrap_or_else(|| self.place_itself(path))
     }
 
-    /// Where a new file is written before it takes a path's place.
+    /// Returns the place where a new file is written before it takes a path's place.
     fn temporary(&self, path: &Path) -> Place {
         if self.is_overlaid(path) {
             // Beside a base, it would be one.
@@ -434,24 +434,24 @@ impl Tracker {
         self.root.place(path)
     }
 
-    /// What is at a path.
+    /// Returns the state of a path.
     ///
     /// # Errors
-    /// If that cannot be told, or is nothing that can be managed.
+    /// If that cannot be told, or cannot be managed.
     pub fn state(&self, path: &Path) -> std::result::Result<State, Unmanaged> {
         State::of(&self.place(path))
     }
 
-    /// What is at a path that is tracked. Where one above it that is tracked as well is no directory any more, nothing is: it is not
+    /// Returns the state of a tracked path. If one above it that is tracked as well is no directory any more, nothing is there: it is not
     /// followed to where it leads by now.
     ///
     /// # Errors
-    /// If that cannot be told, or is nothing that can be managed.
+    /// If that cannot be told, or cannot be managed.
     pub fn state_of(&self, tracks: &Tracks, path: &Path) -> std::result::Result<State, Unmanaged> {
         if self.is_cut_off(tracks, path)? { Ok(State::Absent) } else { self.state(path) }
     }
 
-    /// Whether what was made at a path is not there any more, whatever that path leads to by now.
+    /// Returns true if what was made at a path is not there any more, whatever that path leads to by now.
     fn is_cut_off(&self, tracks: &Tracks, path: &Path) -> Result<bool> {
         for above in path.ancestors().skip(1).filter(|above| tracks.get(above).is_some()) {
             let looks = self.place_itself(above).looks()?;
@@ -462,18 +462,18 @@ impl Tracker {
         if self.inside.is_some() || self.canonical.afresh(path)? == path {
             return Ok(false);
         }
-        // There was no symlink in its parents. Where there is one now, somebody may have moved the directory; then what we made is there.
+        // There was no symlink in its parents. If there is one now, the directory may have been moved; then what we made is there.
         let made = tracks.get(path).and_then(|track| track.made.as_ref());
         Ok(self.state(path).ok().as_ref() != made)
     }
 
-    /// What is at a path, and the stamp by which it is seen whether it still is.
+    /// Returns the state of a path, and the stamp that tells whether it is still the same.
     fn stamped(&self, path: &Path) -> std::result::Result<(State, Option<Stamp>), Unmanaged> {
         let stamp = Stamp::of(&self.place(path))?;
         Ok((self.state(path)?, stamp))
     }
 
-    /// Forgets which directories were used last: a symlink may have led to one of them.
+    /// Forgets the directories that were used last: a symlink may have led to one of them.
     fn forget_directories(&self) {
         self.root.forget();
         if let Some((_, tree)) = &self.inside {
@@ -481,7 +481,7 @@ impl Tracker {
         }
     }
 
-    /// Puts in order what a killed run was at: what it had made is recorded as made, what it had not is forgotten.
+    /// Settles the changes that a killed run was at: what it had made is recorded as made, what it had not is forgotten.
     ///
     /// # Errors
     /// If that cannot be told or recorded.
@@ -523,9 +523,9 @@ impl Tracker {
     }
 
     /// Removes what is not needed any more: contents, directories, and the records of entities that have been put back and are ours to
-    /// forget: who has listed an entity will ask for it. Who works in the state directory at the same time has to be kept out.
+    /// forget: a caller that has listed an entity will ask for it. Nobody else may work in the state directory at the same time.
     ///
-    /// Where nothing was changed since this was done last, that is seen at once.
+    /// If nothing was changed since this was done last, that is seen at once.
     ///
     /// # Errors
     /// If something cannot be read or removed.
@@ -555,7 +555,7 @@ impl Tracker {
         self.own.end_takeovers(has_pending)?;
         self.memory.tidy()?;
         untidy.remove()?;
-        // What is left of an entity goes last: as long as it is there, somebody comes here again.
+        // The records of the entities go last: as long as one is there, the entity is scrubbed again.
         gone.iter().try_for_each(|id| self.memory.forget(id))?;
         untidy.remove_empty_folders(Path::new(""));
         Ok(())
@@ -565,7 +565,7 @@ impl Tracker {
         self.own.place(UNTIDY)
     }
 
-    /// Something is going to be changed, so that there will be something to tidy up.
+    /// Notes that something is going to be changed, so that there will be something to tidy up.
     fn begin(&self) -> Result<()> {
         self.own.mark(UNTIDY)
     }
@@ -617,15 +617,15 @@ impl Tracker {
         self.make_all([(remembered, wanted)])
     }
 
-    /// Makes what is wanted for each of these entities, and remembers what was there before; a path that is wanted as it is gets a track too.
+    /// Makes the paths that each of these entities wants, and remembers their bases; a path that is as it is wanted gets a track too.
     /// No path of one may be below a path of another.
     ///
-    /// Parents that are missing are made, 0755, and go when nothing is in them any more. A directory takes the place of nothing but nothing, and nothing that of a directory only
-    /// if it is empty: who wants more empties it before.
+    /// Missing parents are made, 0755, and go when they are empty. A directory is made only where nothing is, and is removed only if
+    /// it is empty; a caller that wants more empties it first.
     ///
     /// # Errors
-    /// The first thing that went wrong. What has been done by then is known as ours to the next apply. Of a path at which something else is
-    /// found than when it was decided what shall become of it, and be it directly before it is replaced, nothing is changed and known.
+    /// The first thing that went wrong. What has been done by then is known as ours to the next apply. A path whose state is another one
+    /// than when the change was decided on, even if only directly before it is replaced, is neither changed nor known.
     pub fn make_all<'a, T: Serialize + HasTracks + 'a>(
         &self,
         all: impl IntoIterator<Item = (&'a mut Remembered<T>, &'a [PathChange])>,
@@ -656,7 +656,7 @@ impl Tracker {
         steps.retain(|step| *step.desired != step.current);
         let changed = self.change(&steps);
         if let Err(Unmanaged::Meanwhile(_)) = &changed {
-            // What somebody has put there is what is known of next time.
+            // A state that somebody has made is the one that is known next time.
             for remembered in &mut remembered {
                 self.settle(remembered)?;
             }
@@ -672,7 +672,7 @@ impl Tracker {
         Ok(())
     }
 
-    /// Remembers entities, with what they take over from others, who are told.
+    /// Remembers entities, with what they take over from others; the others are told.
     fn remember_all<T: Serialize + HasTracks>(&self, all: &mut [&mut Remembered<T>]) -> Result<()> {
         for remembered in all.iter_mut() {
             self.take_contents(remembered.base.tracks())?;
@@ -688,7 +688,7 @@ impl Tracker {
         OwnDirectories::read(self.memory.tree().place(&self.memory.folder().join(DIRECTORIES)))
     }
 
-    /// The directories that are needed on the way and nobody has.
+    /// The directories that are missing on the way.
     fn missing_parents(&self, wanted: &[&PathChange]) -> Result<BTreeSet<PathBuf>> {
         let named: BTreeSet<&Path> = wanted.iter().map(|change| change.path.as_path()).collect();
         let mut missing = BTreeSet::new();
@@ -707,7 +707,7 @@ impl Tracker {
         Ok(missing)
     }
 
-    /// What is at the paths now, and has to become of them.
+    /// Records the current states of the paths, and those that are about to be made.
     fn record_intents<'a>(
         &self,
         tracks: &mut Tracks,
@@ -797,7 +797,7 @@ impl Tracker {
             changed.push(place);
             Ok(())
         });
-        // What was in a directory that is gone as well lasts with the removal of that.
+        // The entries of a directory that is gone as well last with the removal of that.
         changed.retain(|place| !place.open_directory().is_err_and(|error| error.is_missing()));
         let synced = durability.sync([], &changed);
         if done.is_err() {
@@ -806,7 +806,7 @@ impl Tracker {
         done.and(synced.map_err(Unmanaged::from))
     }
 
-    /// Sees to it that nobody has put something else where a step is about to be taken.
+    /// Fails if something else has been put where a step is about to be taken.
     fn check_unchanged(&self, step: &Step<'_>) -> std::result::Result<(), Unmanaged> {
         if matches!(step.current, State::Directory { .. }) {
             // Others may put something into it; then it does not go.
@@ -850,7 +850,7 @@ impl Tracker {
         }
     }
 
-    /// Writes a file or symlink in this state to a place that is nobody's, such as one in the cache directory.
+    /// Writes a file or symlink in this state to a place that belongs to nobody, such as one in the cache directory.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -858,8 +858,8 @@ impl Tracker {
         state.write_temporary(place, &self.contents, &ExtendedAttributes::default())
     }
 
-    /// What we made at a path and what is there, as two files that can be compared: of a file that we made, a copy in the cache directory
-    /// with its mode.
+    /// Returns what we made at a path and what is there, as two files that can be compared: of a file that we made, a copy in the cache
+    /// directory with its mode.
     ///
     /// # Errors
     /// If the copy cannot be made.
@@ -874,7 +874,7 @@ impl Tracker {
     }
 }
 
-/// Whether the path gets a new file or symlink by a rename.
+/// Returns true if the path gets a new file or symlink by a rename.
 fn is_replaced(step: &Step<'_>) -> bool {
     match (&step.current, step.desired) {
         (_, State::Absent | State::Directory { .. }) => false,
@@ -883,7 +883,7 @@ fn is_replaced(step: &Step<'_>) -> bool {
     }
 }
 
-/// Whether a file that is to be written in place is, as there is one.
+/// Returns true if a file that is to be written in place is, as there is one.
 fn writes_in_place(current: &State, desired: &State) -> bool {
     current.content().zip(desired.content()).is_some_and(|(current, desired)| current != desired)
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 const MAX_LENGTH: usize = 100;
 const MAX_DIGITS: usize = 9;
 
-/// Understands numbers with units: `500ms`, `90s`, `1m30s`, `1.5h`, `1d`. A number without a unit is no duration.
+/// Parses numbers with units: `500ms`, `90s`, `1m30s`, `1.5h`, `1d`. A number without a unit is not a duration.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// The mistake, in words.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let is_too_long = text.split(|letter: char| !letter.is_ascii_digit()).any(|digits| digits.len() > MAX_DIGITS);
     if is_too_long || text.len() > MAX_LENGTH {

@@ -1,4 +1,4 @@
-//! What a plugin says of itself: the output of its `info` operation.
+//! The output of a plugin's `info` operation.
 
 use crate::environment::API_VERSION_4;
 use bstr::{BStr, BString, ByteSlice};
@@ -10,19 +10,19 @@ pub struct Info {
     pub min_api_version: u32,
     /// The newest version of the interface that the plugin speaks.
     pub max_api_version: u32,
-    /// Whether one process can serve a whole run (`SESSION=1`, version 4).
+    /// True if one process can serve a whole run (`SESSION=1`, version 4).
     pub session: bool,
-    /// How many entities the plugin works on at a time at most (`CONCURRENCY=N`, version 4); as many as it is told if it does not say.
+    /// The maximal number of entities worked on at a time (`CONCURRENCY=N`, version 4); as many as the plugin is told if it does not say.
     pub concurrency: Option<u32>,
 }
 
-/// Why the output of `info` cannot be used.
+/// The reason why the output of `info` cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InfoError {
     /// A required key does not occur.
     #[error("info does not say {0}=N")]
     Missing(&'static str),
-    /// A value is no positive integer.
+    /// A value is not a positive integer.
     #[error("info says {key}={value}, where a positive integer is needed")]
     NotANumber {
         /// The key.
@@ -41,7 +41,7 @@ impl Info {
     /// Reads `KEY=VALUE` lines; unknown keys and lines of any other form are ignored, as version 3 says.
     ///
     /// # Errors
-    /// If a version is missing, or a number is no positive integer.
+    /// If a version is missing, or a number is not a positive integer.
     pub fn parse(output: &[u8]) -> Result<Info, InfoError> {
         let value = |key: &str| {
             output.lines().find_map(|line| {

@@ -1,4 +1,4 @@
-//! What a plugin says of an entity on file descriptor 3: a line a message.
+//! The messages of a plugin about an entity on file descriptor 3: a line a message.
 
 use crate::environment::API_VERSION_4;
 use bstr::{BStr, BString, ByteSlice};
@@ -14,25 +14,25 @@ pub enum Message {
     RequiresForceToRestore,
     /// Without `--force`, this speaks against applying the entity. Version 4.
     RequiresForce(BString),
-    /// What applying the entity would do, as `would install nginx`. Version 4, of `check`.
+    /// The effect that applying the entity would have, such as `would install nginx`. Version 4, of `check`.
     WouldChange(BString),
     /// It cannot be told what applying the entity would do. Version 4, of `check`.
     Unknown,
-    /// What was done to the entity, as a fragment in the past tense. Version 4.
+    /// The change that was made to the entity, as a fragment in the past tense. Version 4.
     Changed(BString),
-    /// The same, for those who look for it: shown on a terminal and by `--json`, but not where version 3 shows nothing. Version 4.
+    /// The same, as a detail: shown on a terminal and by `--json`, but not where version 3 shows nothing. Version 4.
     ChangedQuietly(BString),
     /// By its own declaration, the entity is not for this system, or not for now: nothing was done, or would be. Version 4.
     Skipped(BString),
-    /// What the entities are to know that are refreshed because this one changed: `KEY=VALUE`. Version 4.
+    /// A value for the entities that are refreshed because this one changed: `KEY=VALUE`. Version 4.
     Send(BString),
-    /// How far the work on the entity has come, for a person who waits: a [`Progress`](crate::Progress). Version 4.
+    /// The progress of the work on the entity, for a person who waits: a [`Progress`](crate::Progress). Version 4.
     Progress(BString),
     /// A line that was meant to be a message, but cannot be one. Version 4.
     Malformed(BString),
 }
 
-/// How long `KEY=VALUE` may be.
+/// The maximal length of `KEY=VALUE`.
 pub const MAX_SENT: usize = 4000;
 
 const NOT_CHANGED: &[u8] = b"not changed";
@@ -95,26 +95,26 @@ impl Message {
         }
     }
 
-    /// Whether it says that the entity was left as it is for want of `--force`.
+    /// Returns true if the entity was left as it is for want of `--force`.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
         matches!(self, Message::RequiresForceToOverwrite | Message::RequiresForceToRestore | Message::RequiresForce(_))
     }
 
-    /// Whether it says that something was done.
+    /// Returns true if something was done.
     #[must_use]
     pub fn is_change(&self) -> bool {
         matches!(self, Message::Changed(_) | Message::ChangedQuietly(_))
     }
 
-    /// Whether it says that there was, or is, nothing to do.
+    /// Returns true if there was, or is, nothing to do.
     #[must_use]
     pub fn is_nothing_to_do(&self) -> bool {
         matches!(self, Message::NotChanged | Message::Skipped(_))
     }
 }
 
-/// Whether it has the form `KEY=VALUE`, with a key such as a variable of a shell has, and an environment can hold it.
+/// Returns true if it has the form `KEY=VALUE`, with a key such as a variable of a shell has, and an environment can hold it.
 fn can_be_sent(text: &BStr) -> bool {
     let is_key = |key: &[u8]| {
         key.first().is_some_and(|first| !first.is_ascii_digit())

@@ -1,18 +1,18 @@
-//! How far a piece of work has come, as plugins say it to a person who waits.
+//! The progress of a piece of work, as plugins report it to a person who waits.
 
 use std::fmt;
 
 /// `DONE/TOTAL TEXT`, where the numbers count whatever the plugin counts; or only `TEXT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress<'a> {
-    /// How much is done, and of how much, which is not 0.
+    /// The amount that is done, and the whole amount, which is not 0.
     pub done_of: Option<(u64, u64)>,
-    /// What is being done.
+    /// The work that is being done.
     pub text: &'a str,
 }
 
 impl<'a> Progress<'a> {
-    /// Understands what a plugin says; there is nothing that cannot be understood as a text.
+    /// Parses a plugin's message; any text is valid.
     #[must_use]
     pub fn parse(said: &'a str) -> Progress<'a> {
         let (first, rest) = said.split_once(' ').unwrap_or((said, ""));

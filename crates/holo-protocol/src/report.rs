@@ -5,22 +5,22 @@ use bstr::{BStr, BString, ByteSlice};
 use std::fmt;
 use std::ops::Range;
 
-/// What a plugin reports of one entity.
+/// A plugin's report on one entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityReport {
     /// The entity's ID, `TYPE:NAME`.
     pub id: BString,
-    /// What applying the entity will do.
+    /// The action that applying the entity will take.
     pub action: Action,
     /// The resource files that define it: paths that select it, not shown otherwise.
     pub sources: Vec<BString>,
-    /// How it depends on others, and they on it; none under version 3.
+    /// The edges between it and others; none under version 3.
     pub edges: Edges,
-    /// What else there is to know of it, for people.
+    /// Further information for people.
     pub information: Vec<Information>,
 }
 
-/// How an entity depends on others, and they on it.
+/// The edges between an entity and others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edges {
     /// Comes after these entities, where they are in the run (`AFTER`).
@@ -33,21 +33,21 @@ pub struct Edges {
     pub subscribes: Vec<BString>,
     /// Comes before these entities, and refreshes them when it changed (`NOTIFIES`).
     pub notifies: Vec<BString>,
-    /// What others may need (`PROVIDES`).
+    /// Assets that others may need (`PROVIDES`).
     pub provides: Vec<Asset>,
-    /// What some other entity may provide (`NEEDS`).
+    /// Assets that some other entity may provide (`NEEDS`).
     pub needs: Vec<Asset>,
-    /// What this entity alone decides about (`OWNS`): canonical names, for two entities that own the same thing are both in error.
+    /// Assets that only this entity may define (`OWNS`): canonical names, as two entities that own the same thing are both in error.
     pub owns: Vec<Asset>,
     /// Paths where a change may mean drift (`WATCH`).
     pub watch: Vec<BString>,
-    /// IDs among those above that a person has written, and where (`WRITTEN`): if there is no such entity, it is a slip.
+    /// IDs among those above that a person has written, and their places (`WRITTEN`): if there is no such entity, it is a slip.
     pub written: Vec<Written>,
-    /// Whether nothing defines the entity any more (`ORPHAN: yes`): then what needed it goes first.
+    /// True if nothing defines the entity any more (`ORPHAN: yes`): then what needed it goes first.
     pub orphan: bool,
-    /// Whether lists of entities leave it out unless it is asked for (`LISTED: no`).
+    /// True if lists of entities leave it out unless it is asked for (`LISTED: no`).
     pub unlisted: bool,
-    /// Whether the entity is something to be done rather than a state, so that it is done at every apply (`ALWAYS: yes`).
+    /// True if the entity is something to be done rather than a state, so that it is done at every apply (`ALWAYS: yes`).
     pub always: bool,
 }
 
@@ -64,18 +64,18 @@ pub struct Asset {
 /// An entity ID that a person has written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Where it stands, such as `/usr/share/holo/exec/01.toml:12`.
+    /// The file and line, such as `/usr/share/holo/exec/01.toml:12`.
     pub location: BString,
     /// The ID.
     pub id: BString,
 }
 
-/// What applying an entity will do, in a word, and why.
+/// The action that applying an entity will take, in a word, and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
     /// A verb such as `Scrubbing`.
     pub verb: BString,
-    /// Why it is not the usual action, if it isn't.
+    /// The reason why it is not the usual action, if it isn't.
     pub reason: Option<BString>,
 }
 
@@ -92,22 +92,22 @@ pub struct Information {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {kind}")]
 pub struct ReportError {
-    /// Counts from 1.
+    /// The line's number, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The kind of error.
     pub kind: ReportErrorKind,
 }
 
-/// What is wrong with a line of a scan report.
+/// The kinds of errors in a line of a scan report.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReportErrorKind {
     /// The line has not the form `KEY: VALUE`.
     #[error("parse error (line was \"{0}\")")]
     Syntax(BString),
-    /// What is provided, needed or owned has not the form `KIND VALUE`.
+    /// A provided, needed or owned asset has not the form `KIND VALUE`.
     #[error("expected \"{0}: KIND VALUE\" (value was \"{1}\")")]
     Asset(BString, BString),
-    /// What a person has written has not the form `LOCATION: ID`.
+    /// An ID that a person has written has not the form `LOCATION: ID`.
     #[error("expected \"WRITTEN: LOCATION: ID\" (value was \"{0}\")")]
     Written(BString),
     /// The line belongs to an entity, but no entity was begun.

@@ -6,13 +6,13 @@
 use crate::Text;
 use serde::{Deserialize, Serialize};
 
-/// What the dispatcher asks for.
+/// A request of the dispatcher.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
     /// Counts up from 1; every answer repeats it.
     pub request: u64,
-    /// What is asked for.
+    /// The operation that is asked for.
     pub operation: Operation,
     /// The IDs of the entities it is asked for, of which none depends on another; none for a scan.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -20,12 +20,12 @@ pub struct Request {
     /// Those of the entities to apply that are to be refreshed, as something that they depend on has changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refresh: Vec<Text>,
-    /// What has been sent to those of them that are to be refreshed.
+    /// The values that have been sent to those of them that are to be refreshed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub received: Vec<Received>,
 }
 
-/// What the entities whose change has another one refreshed have sent to it.
+/// The values that an entity was sent by those whose change has it refreshed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Received {
@@ -39,19 +39,19 @@ pub struct Received {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Operation {
-    /// Which entities are there? Answered by [`Answer::Report`]s.
+    /// List the entities. Answered by [`Answer::Report`]s.
     Scan,
-    /// What would applying the entities do? Nothing is changed.
+    /// Tell what applying the entities would do. Nothing is changed.
     Check,
     /// Bring the entities into their desired state.
     Apply,
     /// The same, overwriting what a person changed.
     ForceApply,
-    /// Which two files show an entity's difference? Answered by [`Answer::Diff`], or without one if there is none to show.
+    /// Name two files that show an entity's difference. Answered by [`Answer::Diff`], or without one if there is none to show.
     Diff,
 }
 
-/// What the plugin answers.
+/// An answer of the plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Answer {
@@ -76,12 +76,12 @@ pub enum Answer {
         /// The entity that it belongs to; none while scanning.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         entity: Option<Text>,
-        /// Where the user shall see it.
+        /// The stream on which the user shall see it.
         stream: Stream,
         /// The bytes, not necessarily whole lines.
         text: Text,
     },
-    /// How far the work on the entity has come, for a person who waits.
+    /// The progress of the work on the entity, for a person who waits.
     Progress {
         /// The request that is answered.
         request: u64,
@@ -110,14 +110,14 @@ pub enum Answer {
         /// The messages that would stand on file descriptor 3 without a session, without newlines.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         messages: Vec<Text>,
-        /// How it ended.
+        /// The outcome of the operation.
         result: Outcome,
     },
     /// The request is done with.
     End {
         /// The request that is answered.
         request: u64,
-        /// How it ended; for requests with entities only whether it could be worked on at all.
+        /// The outcome; for requests with entities only whether it could be worked on at all.
         result: Outcome,
     },
 }
@@ -148,7 +148,7 @@ pub enum Stream {
     Stderr,
 }
 
-/// How an operation ended. The plugin has told the user why before it says `failed`.
+/// The outcome of an operation. The plugin has told the user the reason before it says `failed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {

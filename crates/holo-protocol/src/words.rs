@@ -17,7 +17,7 @@ pub fn reason(error: &io::Error) -> String {
     }
 }
 
-/// What is wrong with how a process ended: `exit status 1`, `signal: killed`; nothing if it exited with 0.
+/// Describes a process that ended badly: `exit status 1`, `signal: killed`; `None` if it exited with 0.
 #[must_use]
 pub fn failure(code: Option<i32>, signal: Option<i32>, core_dumped: bool) -> Option<String> {
     match (code, signal) {

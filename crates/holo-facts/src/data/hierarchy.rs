@@ -1,4 +1,4 @@
-//! Which layers of data there are, and how they are laid over each other: `hierarchy.toml`.
+//! The layers of data, and the rules by which they are merged: `hierarchy.toml`.
 
 use super::merge::{Rules, Strategy};
 use crate::document;
@@ -16,13 +16,13 @@ use toml::de::DeValue;
 
 const NAME: &str = "hierarchy.toml";
 
-/// The layers where nobody names any.
+/// The default layers.
 const USUAL: [&str; 3] = ["host/{{ facts.hostname }}", "os/{{ facts.os.id }}", "common"];
 
 /// A hierarchy as it was read.
 #[derive(Debug)]
 pub(super) struct Hierarchy {
-    /// What to call it where something is wrong.
+    /// Its name in error messages.
     place: String,
     /// Templates of layers, the most specific first, with the lines that they stand in.
     layers: Vec<(String, Option<usize>)>,
@@ -35,7 +35,7 @@ pub(super) struct Hierarchy {
 struct Document {
     /// The layers, the most specific first: paths below a directory of data, as templates over facts.
     layers: Option<Vec<String>>,
-    /// What becomes of values that several layers have; `first` if nothing is said.
+    /// The strategy for values that several layers have; `first` if nothing is said.
     #[cfg_attr(test, schemars(with = "Option<ForAll>"))]
     merge: Option<Strategy>,
     /// The same for single keys, and what is below them.

@@ -1,4 +1,4 @@
-//! In which lines of files values stand, found out when somebody asks.
+//! The lines of values in files, found out when they are asked for.
 
 use crate::document;
 use crate::key;
@@ -7,7 +7,7 @@ use std::fmt::{self, Display};
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
-/// Where a value stands.
+/// The place of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing<'a> {
     /// The file, as the user knows it.

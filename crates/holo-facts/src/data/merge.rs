@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What becomes of values that several layers have for the same key.
+/// The strategy for values that several layers have for the same key.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -44,14 +44,14 @@ pub(super) struct Leaf {
     pub(super) over: Vec<(usize, Value)>,
 }
 
-/// What the layers have become. A table that has entries is no leaf.
+/// The result of merging the layers. A table that has entries is no leaf.
 #[derive(Debug)]
 pub(super) enum Merged {
     Table(BTreeMap<String, Merged>),
     Leaf(Leaf),
 }
 
-/// How the values of one key are merged.
+/// The way in which the values of one key are merged.
 #[derive(Clone, Copy)]
 enum How {
     By(Strategy),

@@ -1,4 +1,4 @@
-//! Stories about data, below roots of their own.
+//! Tests of data, below roots of their own.
 
 use super::*;
 use serde_json::json;
@@ -21,7 +21,7 @@ fn data(files: &[(&str, &str)]) -> Value {
     Knowledge::new(root.path(), None).data().unwrap().value().clone()
 }
 
-/// What is wrong, without the path of the root.
+/// Returns the error of reading the files, without the path of the root.
 fn fault(files: &[(&str, &str)]) -> String {
     let root = root(files);
     let fault = Knowledge::new(root.path(), None).data().unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Facts gathered once a run: whoever asks first gathers them and leaves them in a file of the run.
+//! Facts gathered once a run: the first caller gathers them and leaves them in a file of the run.
 
 use super::Facts;
 use crate::document;
@@ -29,7 +29,7 @@ pub(super) fn once(file: &Path, gather: impl FnOnce() -> (Facts, Vec<Warning>)) 
         return (facts, Vec::new());
     }
     let gathered = gather();
-    // There is nobody to tell; the next one who asks gathers for itself.
+    // There is nobody to tell; the next caller gathers for itself.
     let _ = write(file, gathered.0.value());
     gathered
 }

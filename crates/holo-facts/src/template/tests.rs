@@ -1,4 +1,4 @@
-//! Stories about templates.
+//! Tests of templates.
 
 use super::*;
 use std::fs;

@@ -10,12 +10,12 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 impl CommonKeys {
-    /// What every definition can have.
+    /// Returns the keys that every definition can have.
     pub fn names() -> impl Iterator<Item = &'static str> {
         NAMES.into_iter()
     }
 
-    /// Whether every definition can have this key.
+    /// Returns true if every definition can have this key.
     #[must_use]
     pub fn include(key: &str) -> bool {
         NAMES.contains(&key)
@@ -24,7 +24,7 @@ impl CommonKeys {
     /// Reads a table that holds nothing else.
     ///
     /// # Errors
-    /// What is wrong with a value.
+    /// The mistake in a value.
     pub fn read(table: DeTable<'_>) -> Result<CommonKeys, Wrong> {
         reading::read(&Spanned::new(0..0, table))
     }
@@ -50,7 +50,7 @@ impl CommonKeys {
         contradictions.into_iter().flatten().collect()
     }
 
-    /// Why the conditions leave out what they are for, if they do.
+    /// Returns the reason why the conditions leave out what they are for, if they do.
     ///
     /// # Errors
     /// If one cannot be evaluated; the text begins with its key.

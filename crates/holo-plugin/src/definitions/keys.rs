@@ -57,21 +57,21 @@ pub struct CommonKeys {
     pub only_if: Option<String>,
     /// An expression over facts and data: where it is true, the entity is left out.
     pub unless: Option<String>,
-    /// Which provider works on it, where the plugin has several.
+    /// The provider that works on it, where the plugin has several.
     pub provider: Option<String>,
-    /// How long one attempt may take, such as `90s`.
+    /// The time limit of one attempt, such as `90s`.
     #[serde(deserialize_with = "duration")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<DurationSchema>"))]
     pub timeout: Option<Duration>,
-    /// How many times a failed apply is tried again.
+    /// The number of times that a failed apply is tried again.
     pub retries: u32,
-    /// How long to wait before that; a second if nothing is said.
+    /// The time to wait before that; a second if nothing is said.
     #[serde(deserialize_with = "duration")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<DurationSchema>"))]
     pub retry_delay: Option<Duration>,
-    /// What has to be well after an apply, also after one that changed nothing.
+    /// The checks that have to be well after an apply, also after one that changed nothing.
     pub health_check: Vec<HealthCheck>,
-    /// Where the IDs of other entities stand.
+    /// The places of other entities' IDs.
     #[serde(skip)]
     pub(crate) written: Vec<Written>,
 }
@@ -83,14 +83,14 @@ pub struct CommonKeys {
 pub struct HealthCheck {
     /// The program and its arguments.
     pub command: Command,
-    /// How many times it is tried until it is well; once if nothing is said.
+    /// The number of tries until it is well; one if nothing is said.
     #[serde(default = "once")]
     pub tries: u32,
-    /// How long to wait between two tries; a second if nothing is said.
+    /// The time to wait between two tries; a second if nothing is said.
     #[serde(default, deserialize_with = "duration")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<DurationSchema>"))]
     pub interval: Option<Duration>,
-    /// How long one try may take; ten seconds if nothing is said.
+    /// The time limit of one try; ten seconds if nothing is said.
     #[serde(default, deserialize_with = "duration")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<DurationSchema>"))]
     pub timeout: Option<Duration>,
@@ -209,7 +209,7 @@ pub(super) fn split<'s>(stack: Stack<'s>) -> (Spanned<DeTable<'s>>, Spanned<DeTa
 }
 
 impl CommonKeys {
-    /// Why the entity is left out, if it is.
+    /// Returns the reason why the entity is left out, if it is.
     ///
     /// # Errors
     /// If a condition cannot be evaluated: its key, and why.
@@ -232,7 +232,7 @@ impl CommonKeys {
         Ok(None)
     }
 
-    /// What can be, but is hardly meant.
+    /// Returns what can be, but is hardly meant.
     pub(super) fn doubts(&self) -> Vec<Invalid> {
         self.health_check.iter().filter_map(|check| check.command.doubt("health_check")).collect()
     }
@@ -272,14 +272,14 @@ impl CommonKeys {
         }
     }
 
-    /// How long to wait before another attempt.
+    /// Returns the time to wait before another attempt.
     #[must_use]
     pub fn delay(&self) -> Duration {
         self.retry_delay.unwrap_or(Duration::from_secs(1))
     }
 }
 
-/// What a duration looks like, for the schema.
+/// The form of a duration, for the schema.
 #[cfg(feature = "schema")]
 #[derive(schemars::JsonSchema)]
 #[serde(untagged)]

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-/// What a file's name ends with that is rendered before it is read.
+/// The suffix of files that are rendered before they are read.
 const TEMPLATE_SUFFIX: &str = ".toml.jinja";
 const SUFFIX: &str = ".toml";
 
@@ -25,9 +25,9 @@ pub(super) struct Source {
     /// As the user knows it.
     path: PathBuf,
     text: String,
-    /// Where its lines end.
+    /// The ends of its lines.
     line_ends: Vec<usize>,
-    /// How much text stands in the files before.
+    /// The length of the text in the files before.
     offset: usize,
     rendered: bool,
 }
@@ -117,20 +117,20 @@ impl Source {
     }
 }
 
-/// What a file says.
+/// A file as it was parsed.
 pub(super) struct Parsed<'s> {
     pub(super) table: Spanned<DeTable<'s>>,
-    /// Keys that are there twice: where, and in which words that is said.
+    /// Keys that are there twice: their places, and the words that describe them.
     pub(super) duplicates: Vec<(usize, String)>,
-    /// Where the file ends.
+    /// The end of the file.
     pub(super) end: usize,
 }
 
-/// What has the name of a definition file, and is not read.
+/// Something that has the name of a definition file, and is not read.
 pub(super) enum Unread {
     /// A folder: in some resource directories, folders of any name are resources.
     Folder(PathBuf),
-    /// What should be read and cannot; why.
+    /// A file that should be read and cannot; the reason.
     File(String),
 }
 

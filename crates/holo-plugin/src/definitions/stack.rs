@@ -6,14 +6,14 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-/// What several files say of one entity.
+/// The tables of one entity in several files.
 #[derive(Default)]
 pub(super) struct Stack<'s> {
     /// The table as it is so far, with where it begins in the first file.
     pub(super) table: Option<Spanned<DeTable<'s>>>,
     /// The files, by their place in the order of reading.
     pub(super) files: Vec<usize>,
-    /// What contradicts: where, and in which words that is said.
+    /// Contradictions: their places, and the words that describe them.
     pub(super) problems: Vec<(Range<usize>, String)>,
 }
 

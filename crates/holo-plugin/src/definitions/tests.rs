@@ -1,4 +1,4 @@
-//! What definition files say, and how they are complained of.
+//! Tests of reading definition files, and of the complaints about them.
 use super::*;
 use crate::{Sink, Stream};
 use holo_protocol::environment as names;
@@ -96,7 +96,7 @@ impl Sink for Said {
     }
 }
 
-/// What the files say, and what is said of them, the folder's path left out.
+/// Returns the definitions in the files, and what is said about them, the folder's path left out.
 fn read(files: &[(&str, &str)]) -> (Definitions<Thing>, String) {
     read_as(files)
 }

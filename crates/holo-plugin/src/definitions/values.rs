@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 /// A mode: all twelve bits, as an octal number with or without `0o`.
 ///
 /// # Errors
-/// If it is none.
+/// If it is not one.
 pub fn mode(key: &'static str, text: &str) -> Result<u32, Invalid> {
     octal(text, 0o7777)
         .ok_or_else(|| Invalid::new(key, format!("{text:?} is no octal number up to 7777, such as \"0644\"")))
@@ -15,7 +15,7 @@ pub fn mode(key: &'static str, text: &str) -> Result<u32, Invalid> {
 /// A mask of permissions: nine bits, as an octal number with or without `0o`.
 ///
 /// # Errors
-/// If it is none.
+/// If it is not one.
 pub fn umask(key: &'static str, text: &str) -> Result<u32, Invalid> {
     octal(text, 0o777)
         .ok_or_else(|| Invalid::new(key, format!("{text:?} is no octal number up to 777, such as \"027\"")))
@@ -45,7 +45,7 @@ pub fn absolute<'a>(key: &'static str, text: &'a str) -> Result<&'a Path, Invali
 /// An absolute path, written in the one way that there is.
 ///
 /// # Errors
-/// If it is none.
+/// If it is not one.
 pub fn plain<'a>(key: &'static str, text: &'a str) -> Result<&'a Path, Invalid> {
     let path = absolute(key, text)?;
     let cleaned: PathBuf = path.components().collect();
@@ -60,7 +60,7 @@ pub fn plain<'a>(key: &'static str, text: &'a str) -> Result<&'a Path, Invalid> 
 /// entities.
 ///
 /// # Errors
-/// If it is none.
+/// If it is not one.
 pub fn target<'a>(key: &'static str, text: &'a str) -> Result<&'a Path, Invalid> {
     let path = plain(key, text)?;
     if path.file_name().is_none() {
@@ -69,7 +69,7 @@ pub fn target<'a>(key: &'static str, text: &'a str) -> Result<&'a Path, Invalid>
     Ok(path)
 }
 
-/// What is said of the name of a provider that there is not.
+/// Returns the message about the name of a provider that does not exist.
 #[must_use]
 pub fn unknown_provider(name: &str, known: &[&str]) -> String {
     let hint = holo_facts::reading::did_you_mean(name, known.iter().copied());
@@ -80,7 +80,7 @@ pub fn unknown_provider(name: &str, known: &[&str]) -> String {
 /// A user or group, by name or number.
 ///
 /// # Errors
-/// If nobody can be called so.
+/// If it is not a valid name.
 pub fn account(key: &'static str, name: &str) -> Result<(), Invalid> {
     let is_sound = !name.is_empty() && !name.starts_with('-') && !name.contains([':', '/', ' ']);
     if is_sound && !name.contains(char::is_control) {
@@ -90,7 +90,7 @@ pub fn account(key: &'static str, name: &str) -> Result<(), Invalid> {
     Err(Invalid::new(key, format!("{name:?} is neither a name nor a number{hint}")))
 }
 
-/// Whether a path stays below the directory that it is relative to, by its letters.
+/// Returns true if a path stays, lexically, below the directory that it is relative to.
 #[must_use]
 pub fn is_below(path: &Path) -> bool {
     let mut parts = path.components().peekable();

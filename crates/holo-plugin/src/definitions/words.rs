@@ -6,7 +6,7 @@ pub fn words_of(text: &str) -> Option<Vec<String>> {
     shlex::split(&for_the_library(text))
 }
 
-/// What only a shell makes anything of, where it stands alone.
+/// Words that only a shell makes anything of, where they stand alone.
 const OF_A_SHELL: [&str; 14] = ["|", "||", "|&", "&", "&&", ";", ">", ">>", "<", "<<", "2>", "2>>", "2>&1", "&>"];
 
 /// A word of a command that only a shell would understand, and that its writer seems to have meant so: it stands alone, without quotes.

@@ -13,23 +13,23 @@ use std::collections::BTreeMap;
 pub struct Records<T> {
     /// For a living entity, by its ID: what others have left to it.
     pub legacies: BTreeMap<String, Legacy<T>>,
-    /// What nothing defines any more.
+    /// The entities that nothing defines any more.
     pub orphans: Vec<Orphan<T>>,
 }
 
-/// What a living entity has to do about records before it does anything else.
+/// The records that a living entity has to deal with before it does anything else.
 #[derive(Clone, Debug)]
 pub struct Legacy<T> {
     /// The records of other entities about what it manages.
     records: Vec<Remembered<T>>,
-    /// Whether its own record is about something else, which it managed before.
+    /// True if its own record is about something else, which it managed before.
     is_displaced: bool,
 }
 
-/// What nothing defines any more.
+/// An entity that nothing defines any more.
 #[derive(Clone, Debug)]
 pub struct Orphan<T> {
-    /// What is remembered of it, under the ID that it has now.
+    /// Its record, under the ID that it has now.
     pub remembered: Remembered<T>,
     /// The ID under which that is kept.
     kept_as: String,
@@ -42,7 +42,7 @@ impl<T> Default for Legacy<T> {
 }
 
 impl<T> Legacy<T> {
-    /// Returns whether there is nothing to be done.
+    /// Returns true if there is nothing to be done.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.records.is_empty() && !self.is_displaced
@@ -55,7 +55,7 @@ impl<T> Legacy<T> {
     }
 }
 
-/// How the things are called that the entities of a plugin manage.
+/// The names of the things that the entities of a plugin manage.
 pub struct Things<'a, T> {
     /// The type of the entities, which their IDs begin with.
     pub entity_type: &'a str,
@@ -71,7 +71,7 @@ impl<T> Things<'_, T> {
 }
 
 impl Memory {
-    /// Sorts all records by who has to do something about them. `living` has the name of what each defined entity manages, by ID.
+    /// Sorts all records by the entity that has to deal with them. `living` has the name of what each defined entity manages, by ID.
     ///
     /// A record about something that is defined under another ID is left to that entity. What is wrong is said on `output`.
     pub fn records<T: DeserializeOwned, D: Definition>(
@@ -126,7 +126,7 @@ impl Memory {
         if legacy.is_displaced
             && let Some(displaced) = own.take()
         {
-            // It has become an orphan, or somebody else's: nothing of it may be lost with this ID.
+            // It has become an orphan, or another entity's: nothing of it may be lost with this ID.
             let moved = Remembered { id: things.id(&displaced.base), ..displaced };
             if moved.id != id {
                 self.keep_first(&moved)?;

@@ -1,4 +1,4 @@
-//! What can be done with directories, and with what only some plugins make: trees without symlinks, owners, files that grow.
+//! Operations on directories, and those that only some plugins need: trees without symlinks, owners, files that grow.
 
 use super::{Place, Tree};
 use crate::directory::Links;
@@ -11,10 +11,10 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// What is at a place, as far as the file system says without opening it.
+/// The properties of a file, as far as the file system tells them without opening it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Looks {
-    /// Of which type it is.
+    /// Its type.
     pub kind: Kind,
     /// Its mode, all twelve bits.
     pub mode: u32,
@@ -22,15 +22,15 @@ pub struct Looks {
     pub uid: u32,
     /// Its group.
     pub gid: u32,
-    /// How long it is.
+    /// Its length.
     pub size: u64,
-    /// By how many names it is known.
+    /// The number of its names.
     pub names: u64,
     /// The file system that it is on.
     pub device: u64,
 }
 
-/// Of which type something is.
+/// The type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -64,7 +64,7 @@ impl From<Stat> for Looks {
 }
 
 impl Place {
-    /// What is here, itself if it is a symlink; none if nothing is.
+    /// Returns the properties of what is here, itself if it is a symlink; `None` if nothing is.
     ///
     /// # Errors
     /// If that cannot be told.
@@ -72,7 +72,7 @@ impl Place {
         Ok(self.stat()?.map(Looks::from))
     }
 
-    /// Whether something can be made here: what is on the way is a directory, or nothing yet.
+    /// Checks that something can be made here: each part of the path is a directory, or nothing yet.
     ///
     /// # Errors
     /// What is on the way and no directory.
@@ -95,7 +95,7 @@ impl Place {
         Ok(())
     }
 
-    /// The directory here as a tree of its own, in which no symlinks are followed at all: whatever happens around it, its places stay in it.
+    /// The directory here as a tree of its own, in which no symlinks are followed at all: whatever happens around it, its places stay inside.
     ///
     /// # Errors
     /// If there is no directory here.
@@ -109,7 +109,7 @@ impl Place {
         Ok(Arc::new(Tree { root, shown: self.shown(), links: Links::None, last: Mutex::default() }))
     }
 
-    /// Makes a directory here; whether it was made, as there was none.
+    /// Makes a directory here; returns true if it was made, as there was none.
     ///
     /// # Errors
     /// If it cannot be made, or something else is here.
@@ -127,7 +127,7 @@ impl Place {
         Ok(made)
     }
 
-    /// Removes the directory here if it is empty; whether there is none any more.
+    /// Removes the directory here if it is empty; returns true if there is none any more.
     ///
     /// # Errors
     /// If it is empty and cannot be removed.
@@ -136,7 +136,7 @@ impl Place {
         match self.with("rmdir", |directory, name| rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR)) {
             Ok(()) => Ok(true),
             Err(error) if error.is_missing() => Ok(true),
-            // What something is mounted on, and what is not empty.
+            // A mount point, or not empty.
             Err(error) => match Errno::from_io_error(&error.error) {
                 Some(Errno::NOTEMPTY | Errno::EXIST | Errno::BUSY) => Ok(false),
                 _ => Err(error),
@@ -188,7 +188,7 @@ impl Place {
         self.with("open", |directory, name| rustix::fs::openat(directory, name, flags, Mode::empty())).map(File::from)
     }
 
-    /// Gives what is here, itself if it is a symlink, to somebody else, if it is not theirs already.
+    /// Changes the owner of what is here, itself if it is a symlink, unless it is right already.
     ///
     /// # Errors
     /// If nothing is here, or we may not.
@@ -209,7 +209,7 @@ impl Place {
         rustix::fs::fchmod(file, Mode::from_raw_mode(mode)).map_err(at("chmod", &self.shown()))
     }
 
-    /// Whether something is mounted here, be it another file system or a part of the same one.
+    /// Returns true if something is mounted here, be it another file system or a part of the same one.
     ///
     /// # Errors
     /// If that cannot be told.
@@ -230,7 +230,7 @@ impl Place {
         })
     }
 
-    /// Whether the directory here may be left: it is one, and there is nothing in it.
+    /// Returns true if this is a directory, and there is nothing in it.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -301,7 +301,7 @@ mod tests {
         assert!(whole.place(Path::new("in/link")).as_tree().is_err());
         let strict = whole.place(Path::new("/")).as_tree().unwrap();
         assert!(strict.place(Path::new("in/link/x")).exists().is_ok_and(|exists| !exists));
-        // What was opened is what is meant, whatever the name means later.
+        // The directory that was opened is meant, whatever the name means later.
         fs::rename(folder.path().join("in"), folder.path().join("moved")).unwrap();
         assert!(tree.place(Path::new("y")).create().is_ok());
         assert!(folder.path().join("moved/y").exists());

@@ -6,10 +6,10 @@ use crate::error::{PathError, Result};
 use rustix::fs::Mode;
 use std::io::Write;
 
-/// What a new file is called until it takes its place.
+/// The suffix of a new file's name until it takes its place.
 pub(crate) const SUFFIX: &str = ".new";
 
-/// What is on disk when a file has been [replaced](Place::replace), and would be there after a power failure.
+/// The part of a [replacement](Place::replace) that is on disk, and would be there after a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnDisk {
     /// It can be the old file, the new one or, on some file systems, half of one: for what is easily found out again.
@@ -21,7 +21,7 @@ pub enum OnDisk {
 }
 
 impl Place {
-    /// Makes a file with this content and mode here, in one step, and the folder if there is none: whoever is killed meanwhile leaves the
+    /// Makes a file with this content and mode here, in one step, and the folder if there is none: a process that is killed leaves the
     /// old file, or the new one.
     ///
     /// # Errors
@@ -30,8 +30,8 @@ impl Place {
         replace_all(&[(self, content)], mode, on_disk)
     }
 
-    /// Where a file is before it [replaces](Place::replace) another: whoever is killed then leaves it there, and the next who replaces the
-    /// file overwrites it.
+    /// Returns the place of a file before it [replaces](Place::replace) another: a killed process leaves it there, and the next one that
+    /// replaces the file overwrites it.
     #[must_use]
     pub fn replacement(&self) -> Place {
         self.temporary(SUFFIX)
@@ -61,7 +61,7 @@ pub(crate) fn replace_all(files: &[(&Place, &[u8])], mode: u32, on_disk: OnDisk)
     });
     let replaced = synced.and_then(|()| files.iter().zip(&new).try_for_each(|((place, _), new)| new.rename_to(place)));
     if replaced.is_err() {
-        // Why they could not be written is more interesting than why they cannot be removed.
+        // The reason why they could not be written is more interesting than why they cannot be removed.
         new.iter().for_each(|new| drop(new.remove()));
     }
     replaced?;

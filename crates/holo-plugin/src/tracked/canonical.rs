@@ -17,7 +17,7 @@ pub struct Canonical {
     known: Arc<Mutex<HashMap<PathBuf, Way>>>,
 }
 
-/// Where a path leads to.
+/// The directory that a path leads to.
 #[derive(Clone, Debug)]
 struct Way {
     directory: PathBuf,
@@ -77,7 +77,7 @@ impl Canonical {
             let next = way.join(&part);
             let place = self.root.place(&next);
             match place.looks()? {
-                // One that is not followed is no way to anywhere: whoever works there says so.
+                // One that is not followed is no way to anywhere: an operation below it says so.
                 Some(looks) if looks.kind == Kind::Symlink && directory::is_trusted(looks.uid) => {
                     symlinks.push(next);
                     if symlinks.len() > directory::MAX_SYMLINKS as usize {

@@ -16,7 +16,7 @@ const BUFFER_SIZE: usize = 1 << 16;
 const TEMPORARY: &str = ".new";
 const FOLDER_MODE: u32 = 0o700;
 
-/// What a content is known by: its SHA-256, in hexadecimal digits.
+/// The key of a content: its SHA-256, in hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Digest(String);
@@ -114,12 +114,12 @@ impl Contents {
         self.keep_from(file, shown)
     }
 
-    /// Whether a content is kept.
+    /// Returns true if a content is kept.
     pub(super) fn has(&self, digest: &Digest) -> Result<bool> {
         self.place(digest.as_str()).exists()
     }
 
-    /// Makes the folder, which only we can look into: a digest tells whoever guesses a content that they are right.
+    /// Makes the folder, which only we can look into: a digest would confirm a guess at a content.
     fn create_folder(&self) -> Result<()> {
         let folder = self.tree.place(&self.folder);
         if folder.looks()?.is_none() {
@@ -206,7 +206,7 @@ impl Contents {
         self.place(digest.as_str()).open()
     }
 
-    /// The path of a content, for whoever reads it by a path.
+    /// The path of a content, for reading it by a path.
     #[must_use]
     pub fn path(&self, digest: &Digest) -> PathBuf {
         self.place(digest.as_str()).shown()

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A list on disk, shared by all entities: who of them was the first to need a directory does not matter.
+/// A list on disk, shared by all entities: it does not matter which of them was the first to need a directory.
 #[derive(Debug)]
 pub struct OwnDirectories {
     file: Place,
@@ -32,7 +32,7 @@ impl OwnDirectories {
         Ok(OwnDirectories { file, paths })
     }
 
-    /// Whether a directory is on the list.
+    /// Returns true if a directory is on the list.
     #[must_use]
     pub fn contains(&self, path: &Path) -> bool {
         self.paths.contains(&crate::path_bytes(path))
@@ -73,7 +73,7 @@ impl OwnDirectories {
         let mut gone = Vec::new();
         for path in self.paths.iter().rev() {
             let own = path.to_path_lossy();
-            // Where a symlink has taken the place of one above, it leads to what is not ours.
+            // If a symlink has taken the place of one above, it leads to what is not ours.
             let is_ours = |own: &Path| {
                 let mut above = own.ancestors().filter(|above| self.paths.contains(&crate::path_bytes(above)));
                 above.all(is_directory)

@@ -22,7 +22,7 @@ pub(super) fn write(place: &Place, content: &Digest, attributes: Attributes, con
     rustix::fs::fsync(&file).map_err(at("sync", &place.shown()))
 }
 
-/// Whether a file is what a kill may have left between one content and another: each of its bytes is that of the one or of the other.
+/// Returns true if a kill may have left a file between one content and another: each of its bytes is that of the one or of the other.
 pub(super) fn is_torn(place: &Place, over: &State, intent: &State, contents: &Contents) -> bool {
     let bytes = |state: &State| contents.read(state.content()?).ok();
     let (Some(old), Some(new)) = (bytes(over), bytes(intent)) else { return false };
@@ -38,7 +38,7 @@ pub(super) fn is_torn(place: &Place, over: &State, intent: &State, contents: &Co
     current.len() >= old.len().min(new.len()) && current.iter().enumerate().all(is_between)
 }
 
-/// Puts to the error of a file that cannot be replaced how it can be managed all the same.
+/// Adds to the error of a file that cannot be replaced how it can be managed all the same.
 pub(super) fn with_hint(error: PathError) -> PathError {
     if Errno::from_io_error(&error.error) != Some(Errno::BUSY) {
         return error;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What was at paths when it was decided that their bases may come back.
+/// The states of paths when it was decided that their bases may come back.
 pub type Found = BTreeMap<PathBuf, State>;
 
 impl Tracks {
@@ -97,7 +97,7 @@ impl Tracker {
         let (gone, back): (Vec<_>, Vec<_>) = bases.iter().partition(|(_, base)| base.desired == State::Absent);
         for (path, base) in gone.iter().rev() {
             if self.is_cut_off(tracks, path)? {
-                // What is there by that path is not what we made.
+                // The file at that path is not the one that we made.
                 continue;
             }
             let (current, stamp) = self.stamped(path)?;

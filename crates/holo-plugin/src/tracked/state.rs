@@ -1,4 +1,4 @@
-//! What is at a path, so that it can be compared and put back.
+//! The states of paths, in a form that can be compared and put back.
 
 use super::contents::{Contents, Digest};
 use crate::directory;
@@ -14,7 +14,7 @@ use std::io;
 
 const MODE_BITS: u32 = 0o7777;
 
-/// What is at a path, or what was or shall be there.
+/// The state of a path: as it is, was or shall be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "lowercase", deny_unknown_fields)]
 pub enum State {
@@ -22,7 +22,7 @@ pub enum State {
     Absent,
     /// A regular file.
     File {
-        /// What is in it.
+        /// Its content.
         content: Digest,
         /// Mode and owner.
         #[serde(flatten)]
@@ -30,7 +30,7 @@ pub enum State {
     },
     /// A symlink.
     Symlink {
-        /// Where it leads to.
+        /// Its target.
         target: Text,
         /// Its owner.
         #[serde(default = "our_uid", skip_serializing_if = "is_our_uid")]
@@ -47,7 +47,7 @@ pub enum State {
     },
 }
 
-/// Who may do what with a file or directory.
+/// The mode and owner of a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
     /// All twelve bits.
@@ -60,7 +60,7 @@ pub struct Attributes {
     pub gid: u32,
 }
 
-/// What is root's, or in test mode of whoever runs it, is not written down: so a record does not depend on who that is.
+/// The owner that is not written down: root, or in test mode whoever runs it, so that a record does not depend on who that is.
 fn our_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
@@ -79,13 +79,13 @@ fn is_our_gid(gid: &u32) -> bool {
     *gid == our_gid()
 }
 
-/// Why the state of a path is nothing that we can manage.
+/// The reason why the state of a path cannot be managed.
 #[derive(Debug, thiserror::Error)]
 pub enum Unmanaged {
     /// It is a device, a FIFO, or a socket, which are never opened.
     #[error("{0} is neither a file, a symlink nor a directory")]
     Special(String),
-    /// Somebody has changed it since it was looked at.
+    /// It has been changed since it was looked at.
     #[error("{0} was changed meanwhile")]
     Meanwhile(String),
     /// It would become something that nothing can be laid over, and something is.
@@ -133,7 +133,7 @@ impl State {
         }
     }
 
-    /// Which attributes are all that differs, as a fragment such as `the mode`; nothing if more does, or nothing at all.
+    /// Returns the attributes if nothing else differs, as a fragment such as `the mode`; `None` if more does, or nothing at all.
     #[must_use]
     pub fn differs_by(&self, other: &State) -> Option<&'static str> {
         let is_same_kind = match (self, other) {
@@ -212,7 +212,7 @@ fn give_symlink(place: &Place, uid: u32, gid: u32) -> Result<()> {
     }
 }
 
-/// Sees to it that a file can be changed where it is.
+/// Checks that a file can be changed where it is.
 fn check_in_place(stat: &Stat, place: &Place) -> Result<()> {
     let shown = place.shown();
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -231,7 +231,7 @@ impl Attributes {
         Attributes { mode: stat.st_mode & MODE_BITS, uid: stat.st_uid, gid: stat.st_gid }
     }
 
-    /// Gives owner and mode to an open file or directory; whoever is not root need not confirm the owner that it has.
+    /// Gives owner and mode to an open file or directory; without root's rights, the owner that it has need not be confirmed.
     pub(super) fn give(self, file: &File, place: &Place) -> Result<()> {
         let shown = place.shown();
         let stat = rustix::fs::fstat(file).map_err(at("stat", &shown))?;
@@ -246,7 +246,7 @@ impl Attributes {
     /// Takes from an open file what the mode to come does not allow either.
     ///
     /// # Errors
-    /// If it is no file, or one that has a second name by which somebody could have put a file of others here; or if the system refuses.
+    /// If it is not a file, or has a second name by which it could have been put here; or if the system refuses.
     pub(super) fn narrow(self, file: &File, place: &Place) -> Result<()> {
         let shown = place.shown();
         let stat = rustix::fs::fstat(file).map_err(at("stat", &shown))?;
@@ -267,7 +267,7 @@ impl Attributes {
     /// Gives owner and mode to the file that is at a place already: programs that have it open keep it.
     ///
     /// # Errors
-    /// If it has a second name, by which somebody could have put a file of others here; or if the system refuses.
+    /// If it has a second name, by which a file of others could have been put here; or if the system refuses.
     pub(super) fn give_in_place(self, place: &Place) -> Result<()> {
         let file = place.open()?;
         let shown = place.shown();

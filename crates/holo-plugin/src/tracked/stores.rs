@@ -1,4 +1,4 @@
-//! Where plugins of ours keep what they know of paths: each in its state directory, beside that of the others.
+//! The stores in which plugins keep their records of paths: each in its state directory, beside that of the others.
 
 use super::contents::Contents;
 use super::directories::OwnDirectories;
@@ -23,23 +23,23 @@ const OVERLAY_BASES: &str = "base";
 const DECLARED: &str = ".declared";
 /// Is there while something is taken over from another entity, or might be.
 const TAKEOVERS: &str = "takeovers";
-/// How long another plugin may take to be done with its state directory.
+/// The time that another plugin may take to be done with its state directory.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The state directory of the plugin that has overlays, if it is beside ours.
 pub(super) fn overlays(host: &Host) -> Option<Arc<Tree>> {
     let state = host.state_dir().parent()?.join(OVERLAYS);
-    // Where there are no bases, nothing need be looked for.
+    // Without bases, nothing need be looked for.
     if state.join(OVERLAY_BASES).is_dir() { Tree::open(&state).ok() } else { None }
 }
 
-/// Where the base of an overlay is, below the state directory of that plugin.
+/// Returns the path of an overlay's base, below the state directory of that plugin.
 pub(super) fn overlay_base(path: &Path) -> PathBuf {
     Path::new(OVERLAY_BASES).join(crate::place::without_root(path))
 }
 
-/// What a plugin knows of paths.
+/// The records of a plugin about paths.
 #[derive(Clone, Debug)]
 pub(super) struct Store {
     /// The plugin, as its state directory is called.
@@ -111,7 +111,7 @@ impl Store {
         Durability::Each.sync([], [&mark])
     }
 
-    /// Whether an entity of this plugin may be about to take over from another one.
+    /// Returns true if an entity of this plugin may be about to take over from another one.
     pub(super) fn has_takeovers(&self) -> Result<bool> {
         self.place(TAKEOVERS).exists()
     }
@@ -132,7 +132,7 @@ impl Store {
         self.memory.all_readable().iter().filter_map(tracks).collect()
     }
 
-    /// Takes a path out of a record; who has it now has it on disk.
+    /// Takes a path out of a record; its new owner has it on disk.
     pub(super) fn release(&self, id: &str, path: &Path) -> Result<()> {
         let Some(mut remembered) = self.memory.recall::<Value>(id)? else { return Ok(()) };
         let Some(mut tracks) = tracks_of(&remembered.base) else { return Ok(()) };

@@ -27,12 +27,12 @@ pub struct Origin {
     path: Text,
 }
 
-/// What entities hold that somebody may take over from, by canonical path.
+/// The tracks of entities that others may take over from, by canonical path.
 #[derive(Debug, Default)]
 pub(super) struct Held(BTreeMap<PathBuf, Vec<(Origin, Track)>>);
 
 impl Tracks {
-    /// Whether something is taken over and that has not been told yet.
+    /// Returns true if something is taken over and that has not been told yet.
     pub(super) fn have_pending(&self) -> bool {
         self.0.values().any(|track| track.taken_from.is_some())
     }
@@ -116,7 +116,7 @@ impl Tracker {
                     Ok(mut file) => {
                         self.contents.keep_file(&mut file, &store.contents().path(digest))?;
                     }
-                    // What was made is for differences only.
+                    // The content that was made is for differences only.
                     Err(error) if is_needed => return Err(error),
                     Err(_) => {}
                 }
@@ -171,7 +171,7 @@ impl Tracker {
             let Some(origin) = &track.taken_from else { return false };
             claims.iter().any(|claim| claim.id == origin.id && claim.covers(&origin.path.0.to_path_lossy()))
         };
-        // Whoever had it is defined again.
+        // The entity that had it is defined again.
         tracks.0.retain(|_, track| !gives_back(track));
         self.tell_others(tracks)
     }
@@ -196,7 +196,7 @@ impl Tracker {
         Ok(())
     }
 
-    /// Whether another plugin has made a directory on the way to something.
+    /// Returns true if another plugin has made a directory on the way to something.
     pub(super) fn is_directory_of_others(&self, path: &Path) -> Result<bool> {
         for store in self.own.others() {
             if store.directories()?.contains(path) {

@@ -1,4 +1,4 @@
-//! From what was there to what is wanted, and back.
+//! Tests of the way from the base to the desired state, and back.
 use super::*;
 use crate::{EntityReport, Sink, Stream};
 use holo_protocol::environment as names;
@@ -202,7 +202,7 @@ fn directories_stay_as_long_as_something_is_in_them() {
     let wanted = [PathChange::new("/made", lab.file("file", 0o644))];
     assert!(lab.tracker.make(&mut remembered, &wanted).is_err());
     assert_eq!(lab.tree(), ["0755 made/", "0644 made/mine: a person's"]);
-    // Whoever is the last to have had something in it takes it along.
+    // The last entity to have had something in it removes it.
     fs::remove_file(lab.path("made/mine")).unwrap();
     lab.tidy();
     assert_eq!(lab.tree(), [""; 0]);
@@ -275,7 +275,7 @@ fn a_tracker_inside_of_a_directory_does_not_leave_it() {
     assert!(inside.make(&mut lab.remembered(), &wanted).is_err());
     assert_eq!(fs::read_to_string(lab.path("in/real/file")).unwrap(), "ours");
     assert_eq!(fs::read_to_string(lab.path("out/file")).unwrap(), "theirs");
-    // What is beside it is as ever, and so is what is not there yet.
+    // The paths beside it are unaffected, and so are those that do not exist yet.
     assert_ne!(inside.state(Path::new("/out/file")).unwrap(), State::Absent);
     assert!(lab.tracker.inside(Path::new("/new")).unwrap().inside.is_none());
     assert!(lab.tracker.inside(Path::new("/in/link")).is_err());
