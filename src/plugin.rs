@@ -36,6 +36,8 @@ struct Identity {
     verify: bool,
     /// Whether it may say what to do about an error.
     hints: bool,
+    /// True if it may write nothing but in its cache directory.
+    read_only: bool,
     /// How many entities it may work on at a time.
     jobs: u32,
     /// Whether its session is kept between two requests.
@@ -51,6 +53,8 @@ pub struct Demands {
     pub verify: bool,
     /// Whether a person reads what they print, so that they may say what to do about an error.
     pub hints: bool,
+    /// True if they may write nothing but in their cache directories.
+    pub read_only: bool,
     /// How many entities each may work on at a time.
     pub jobs: NonZeroU32,
     /// Whether there is room for the sessions of all of them at the same time.
@@ -184,12 +188,13 @@ impl Plugin {
     /// A plugin that has been met.
     #[must_use]
     pub fn new(id: String, met: &handshake::Met, directories: Directories, demands: Demands) -> Plugin {
-        let Demands { verify, hints, jobs, room_for_all: keeps_session, limit } = demands;
+        let Demands { verify, hints, read_only, jobs, room_for_all: keeps_session, limit } = demands;
         let jobs = met.concurrency.map_or(jobs.get(), |most| most.min(jobs.get()));
         let handshake::Met { program, api_version, .. } = met;
         let api_version = *api_version;
+        let program = program.clone();
         let identity =
-            Identity { program: program.clone(), api_version, directories, verify, hints, jobs, keeps_session, limit };
+            Identity { program, api_version, directories, verify, hints, read_only, jobs, keeps_session, limit };
         let means = if met.session { Means::Session(session::Seat::default()) } else { Means::Processes };
         Plugin { id, identity, means }
     }
@@ -279,6 +284,8 @@ impl Identity {
             (names::RESOURCE_DIR, resources.into()),
             (names::STATE_DIR, state.into()),
             (names::CACHE_DIR, cache.into()),
+            // Said in both cases, as this may run below a plugin that was told the other.
+            (names::READ_ONLY, if self.read_only { "1" } else { "0" }.into()),
         ];
         if self.api_version >= API_VERSION_4 {
             environment.push((names::JOBS, self.jobs.to_string().into()));

@@ -109,6 +109,7 @@ pub fn survey(
     let demands = Demands {
         verify: settings.verify,
         hints: console.person_reads_errors(),
+        read_only: purpose == Purpose::Look,
         jobs: settings.jobs,
         room_for_all,
         limit: settings.limit,

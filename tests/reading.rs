@@ -24,12 +24,15 @@ const VERBS: [(&[&str], i32); 8] = [
     (&["selectors"], 0),
     (&["facts"], 0),
 ];
+const OLD_STATE_FILE: &str = "var/lib/holo/users-groups/state.toml";
 const NEEDS: [Need; 2] = [Need::Root, Need::Program("setpriv")];
 
 fn main() -> ExitCode {
     let trials = vec![
         Trial::test("nothing is written before the first apply", || nothing_is_written(false)),
         Trial::test("nothing is written after an apply", || nothing_is_written(true)),
+        Trial::test("an old state file is migrated by apply alone", old_state_file),
+        Trial::test("a plugin is told whether the run only reads", plugins_are_told),
         Trial::test("apply alone makes state directories, also when a generator fails", state_directories_are_made),
         trial("anybody may look before the first apply", &NEEDS, || anybody_may_look(false)),
         trial("anybody may look after an apply", &NEEDS, || anybody_may_look(true)),
@@ -108,11 +111,18 @@ fn inventory(root: &ScratchRoot) -> BTreeMap<PathBuf, (u64, i64, i64, u32)> {
 
 fn nothing_is_written(after_an_apply: bool) -> Result<(), Failed> {
     let root = if after_an_apply { applied(root()) } else { root() };
-    let before = inventory(&root);
+    verbs_write_nothing(&root)?;
+    let run = root.holo(&["scan", "file:/etc/motd"]);
+    let base = format!("store at {}\n", root.join("var/lib/holo/files/base/etc/motd").display());
+    ensure(run.stdout_lossy().contains(&base), "paths should be those that apply will use", &run)
+}
+
+fn verbs_write_nothing(root: &ScratchRoot) -> Result<(), Failed> {
+    let before = inventory(root);
     for (verb, status) in VERBS {
         let run = root.holo(verb);
         ensure(run.status == Some(status), &format!("{verb:?} should end with {status}"), &run)?;
-        let after = inventory(&root);
+        let after = inventory(root);
         let written: Vec<&Path> = after
             .iter()
             .filter(|(path, found)| before.get(*path) != Some(found))
@@ -121,9 +131,64 @@ fn nothing_is_written(after_an_apply: bool) -> Result<(), Failed> {
         ensure(written.is_empty() && after.len() == before.len(), &format!("{verb:?} has written {written:?}"), &run)?;
         ensure(fs::read_dir(root.join("tmp")).unwrap().count() == 0, "the cache is left", &run)?;
     }
-    let run = root.holo(&["scan", "file:/etc/motd"]);
-    let base = format!("store at {}\n", root.join("var/lib/holo/files/base/etc/motd").display());
-    ensure(run.stdout_lossy().contains(&base), "paths should be those that apply will use", &run)
+    Ok(())
+}
+
+/// A root with what the first version of the plugin `users-groups` kept.
+fn with_old_state_file(root: ScratchRoot) -> ScratchRoot {
+    root.file(OLD_STATE_FILE, "provisionedUsers = [\"jo\", \"fred\"]\n")
+}
+
+fn old_state_file() -> Result<(), Failed> {
+    let root = with_old_state_file(root());
+    let shown = root.join(OLD_STATE_FILE).display().to_string();
+    verbs_write_nothing(&root)?;
+    let run = root.holo(&["scan", "--short", "users-groups"]);
+    ensure(
+        run.stdout.trim_ascii() == b"group:staff\nuser:fred\nuser:jo",
+        "entities are those after the migration",
+        &run,
+    )?;
+    let says = format!(">> {shown} is migrated by the next apply\n");
+    ensure(run.stderr_lossy().contains(&says), "the migration is pending", &run)?;
+    let run = root.holo(&["check", "user:fred"]);
+    let would_scrub = run.status == Some(3) && run.stdout_lossy().contains("would run userdel fred");
+    ensure(would_scrub, "a check should find what an apply will find", &run)?;
+    let run = root.holo(&["apply", "users-groups"]);
+    let says = format!(
+        ">> Migrating {shown}...\n!! This might require manual intervention! Please find instructions at:\n\
+         !!   <https://github.com/holocm/holo-users-groups/wiki/Migrating-to-v2.0>\n\
+         >> Writing empty base image for user:jo\n>> Writing empty base image for user:fred\n\
+         >> All entities migrated. Removing {shown}...\n"
+    );
+    let is_done = run.success() && run.stderr_lossy().contains(&says) && run.stdout_lossy().contains("userdel fred");
+    ensure(is_done && !root.exists(OLD_STATE_FILE), &format!("an apply should say {says}"), &run)
+}
+
+/// A plugin of either version lists what it is told as an entity.
+fn plugins_are_told() -> Result<(), Failed> {
+    for version in [3, 4] {
+        let script = format!(
+            "#!/bin/sh\ncase $1 in\ninfo) printf 'MIN_API_VERSION=3\\nMAX_API_VERSION={version}\\n' ;;\n\
+             scan) echo \"ENTITY: told:$HOLO_READ_ONLY\" ;;\napply) echo \"applies $2, told $HOLO_READ_ONLY\" ;;\nesac\n"
+        );
+        let root = ScratchRoot::new()
+            .binary(built("holo"))
+            .dir("usr/share/holo/told")
+            .script("plugin", &script)
+            // As if this were called by a plugin in a run that only reads.
+            .env("HOLO_READ_ONLY", "1");
+        root.write("etc/holorc", format!("plugin told={}\n", root.join("plugin").display()));
+        let run = root.holo(&["scan", "--short"]);
+        ensure(run.stdout.trim_ascii() == b"told:1", "scan only reads", &run)?;
+        let run = root.holo(&["check"]);
+        ensure(run.stdout_lossy().contains("told:1"), "check only reads", &run)?;
+        let run = root.holo(&["apply", "--dry-run"]);
+        ensure(run.stdout_lossy().contains("told:1"), "a preview only reads", &run)?;
+        let run = root.holo(&["apply"]);
+        ensure(run.stdout_lossy().contains("applies told:0, told 0"), "apply does not only read", &run)?;
+    }
+    Ok(())
 }
 
 fn state_directories_are_made() -> Result<(), Failed> {
@@ -184,7 +249,7 @@ fn unreadable_state_is_said() -> Result<(), Failed> {
 }
 
 fn read_only_root() -> Result<(), Failed> {
-    let root = root_for_everybody(applied(root()));
+    let root = with_old_state_file(root_for_everybody(applied(root())));
     let cache = tempfile::tempdir().unwrap();
     let script = "mount --bind \"$HOLO_ROOT_DIR\" \"$HOLO_ROOT_DIR\" && mount -o remount,bind,ro \"$HOLO_ROOT_DIR\" \
                   && cd / && TMPDIR=$0 exec \"$@\"";

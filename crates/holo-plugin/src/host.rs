@@ -24,6 +24,7 @@ pub struct Host {
     api_version: u32,
     verifies: bool,
     gives_hints: bool,
+    only_reads: bool,
     refreshes: bool,
     received: Vec<BString>,
     jobs: Option<NonZero<usize>>,
@@ -53,6 +54,7 @@ impl Host {
             api_version: version.and_then(|text| text.to_str()?.parse().ok()).unwrap_or(holo_protocol::API_VERSION_3),
             verifies: variable(names::VERIFY).is_some_and(|value| value == "1"),
             gives_hints: variable(names::HINTS).is_some_and(|value| value == "1"),
+            only_reads: variable(names::READ_ONLY).is_some_and(|value| value == "1"),
             refreshes: variable(names::REFRESH).is_some_and(|value| value == "1"),
             received: variable(names::RECEIVED).map(|value| names::split_received(&value)).unwrap_or_default(),
             jobs: variable(names::JOBS).and_then(|text| text.to_str()?.parse().ok()),
@@ -112,6 +114,13 @@ impl Host {
     #[must_use]
     pub fn gives_hints(&self) -> bool {
         self.gives_hints
+    }
+
+    /// Returns true if the run only reads: then nothing may be written but in the cache directory. Under a dispatcher of version 3, which does not
+    /// say so, this is false.
+    #[must_use]
+    pub fn only_reads(&self) -> bool {
+        self.only_reads
     }
 
     /// Returns the mode in which the one entity that this process is for is to be applied.
@@ -192,6 +201,15 @@ mod tests {
             Host::from_environment(variable).unwrap().verifies()
         };
         assert!(verifies("1") && !verifies("0") && !verifies(""));
+    }
+
+    #[test]
+    fn only_reads_if_it_is_told_so() {
+        let only_reads = |value: Option<&'static str>| {
+            let variable = |name: &str| if name == names::READ_ONLY { value.map(Into::into) } else { Some("x".into()) };
+            Host::from_environment(variable).unwrap().only_reads()
+        };
+        assert!(only_reads(Some("1")) && !only_reads(Some("0")) && !only_reads(None));
     }
 
     #[test]

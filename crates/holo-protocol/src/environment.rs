@@ -28,6 +28,8 @@ pub const REFRESH: &str = "HOLO_REFRESH";
 pub const RECEIVED: &str = "HOLO_RECEIVED";
 /// `1` if nothing may be taken as known from an earlier run: everything is to be read.
 pub const VERIFY: &str = "HOLO_VERIFY";
+/// `1` if the run only reads, so that nothing may be written but in [`CACHE_DIR`]; `0` if it applies.
+pub const READ_ONLY: &str = "HOLO_READ_ONLY";
 /// `1` if a person reads what a plugin prints to stderr, so that lines `>> …` may say what to do about an error.
 pub const HINTS: &str = "HOLO_HINTS";
 /// The number of entities a plugin may work on at a time, a positive integer. Version 4.

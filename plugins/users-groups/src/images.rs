@@ -2,6 +2,7 @@
 
 use crate::account::{Account, AccountId};
 use crate::document::{self, Entry};
+use crate::state_file;
 use holo_plugin::error::{PathError, Result};
 use holo_plugin::{Durability, Host, OnDisk, Place, Tree};
 use std::fmt::Write as _;
@@ -35,27 +36,39 @@ impl Moment {
 
 /// The images in the state directory.
 #[derive(Debug)]
-pub(crate) struct Images(Arc<Tree>);
+pub(crate) struct Images {
+    tree: Arc<Tree>,
+    /// The accounts that have an empty base because of a state file which a run that only reads does not migrate.
+    unmigrated: Vec<AccountId>,
+}
 
 impl Images {
     pub(crate) fn open(host: &Host) -> Result<Images> {
-        Tree::open(host.state_dir()).map(Images)
+        let tree = Tree::open(host.state_dir())?;
+        // The scan has said why a state file cannot be used.
+        let unmigrated = host.only_reads().then(|| state_file::read(host).ok().flatten()).flatten().unwrap_or_default();
+        Ok(Images { tree, unmigrated })
     }
 
     /// Waits until no other apply works here, and keeps others waiting until the result is dropped.
     pub(crate) fn hold(&self) -> Result<OwnedFd> {
-        self.0.hold()
+        self.tree.hold()
     }
 
     fn place(&self, moment: Moment, id: &AccountId) -> Place {
-        self.0.place(&Path::new(moment.folder()).join(format!("{id}{SUFFIX}")))
+        self.tree.place(&Path::new(moment.folder()).join(format!("{id}{SUFFIX}")))
     }
 
     /// The accounts that have an image of this moment.
     pub(crate) fn all(&self, moment: Moment) -> Result<Vec<AccountId>> {
-        let names = self.0.place(&Path::new(moment.folder()).join("x")).siblings()?;
+        let names = self.tree.place(&Path::new(moment.folder()).join("x")).siblings()?;
         let id = |name: &str| AccountId::parse(name.strip_suffix(SUFFIX)?);
-        Ok(names.iter().filter_map(|name| id(name.to_str()?)).collect())
+        let mut ids: Vec<AccountId> = names.iter().filter_map(|name| id(name.to_str()?)).collect();
+        if moment == Moment::Base {
+            let unmigrated = self.unmigrated.iter().filter(|id| !ids.contains(id)).cloned().collect::<Vec<_>>();
+            ids.extend(unmigrated);
+        }
+        Ok(ids)
     }
 
     /// An image, if there is one.
@@ -64,7 +77,10 @@ impl Images {
     /// In words.
     pub(crate) fn load(&self, moment: Moment, id: &AccountId) -> std::result::Result<Option<Account>, String> {
         let place = self.place(moment, id);
-        let Some(text) = read(&place).map_err(|error| error.to_string())? else { return Ok(None) };
+        let Some(text) = read(&place).map_err(|error| error.to_string())? else {
+            let is_unmigrated = moment == Moment::Base && self.unmigrated.contains(id);
+            return Ok(is_unmigrated.then(|| Account::bare(id.clone())));
+        };
         let entries = document::parse_image(&text).entries.into_iter();
         let mut problem = "it is not about one account of this name".to_owned();
         let mut found = Vec::new();

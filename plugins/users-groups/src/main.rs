@@ -23,6 +23,7 @@ mod renamed;
 mod run;
 mod scan;
 mod stack;
+mod state_file;
 
 fn main() -> std::process::ExitCode {
     holo_plugin::serve(&plugin::UsersGroups)

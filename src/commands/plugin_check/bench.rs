@@ -181,6 +181,8 @@ impl<'a, 'f> Bench<'a, 'f> {
             (names::RESOURCE_DIR, resources.into()),
             (names::STATE_DIR, state.into()),
             (names::CACHE_DIR, cache.into()),
+            // Each of these runs applies something in the end.
+            (names::READ_ONLY, "0".into()),
             ("TMPDIR", self.scratch.temporary().into()),
         ];
         if api_version >= API_VERSION_4 {
