@@ -5,7 +5,7 @@ mod crew;
 use crate::base::Base;
 use crate::declaration::Wanted;
 use crate::entity::{PackageEntity, Past};
-use crate::learn::{Wish, learn};
+use crate::learn::{Learned, Wish, installed, learn};
 use crate::model::Kind;
 use crate::names::{FullNames, things};
 use crate::provider::Provider;
@@ -13,7 +13,7 @@ use crate::resolve::{Resolved, Task};
 use crate::system::{Problem, System};
 use crew::Crew;
 use holo_plugin::memory::{Memory, Remembered};
-use holo_plugin::{Applied, ForceTo, Host, Job, SetAnswers};
+use holo_plugin::{Applied, ForceTo, Host, Job, Output, SetAnswers};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Applies packages together.
@@ -22,15 +22,16 @@ pub(crate) fn apply(host: &Host, jobs: &[Job<'_, PackageEntity>], answers: &mut 
     for (place, job) in jobs.iter().enumerate() {
         match &job.entity.provider {
             Ok(provider) => groups.entry(provider.name()).or_insert((*provider, Vec::new())).1.push(place),
-            Err(problem) => fail(answers, place, &Problem::new(problem)),
+            Err(problem) => fail(answers, place, &Problem::new(problem), Applied::FAILED_UNCHANGED),
         }
     }
     for (provider, places) in groups.into_values() {
         let group = Group { host, provider, jobs, places };
-        if let Err(problem) = group.apply(answers) {
+        if let Err(EarlyError { problem, applied }) = group.apply(answers) {
             for (number, &place) in group.places.iter().enumerate() {
                 let is_told = number > 0 && problem.is_general;
-                fail(answers, place, &if is_told { problem.for_others() } else { problem.clone() });
+                let problem = if is_told { problem.for_others() } else { problem.clone() };
+                fail(answers, place, &problem, applied.clone());
             }
         }
     }
@@ -41,10 +42,29 @@ pub(crate) fn apply(host: &Host, jobs: &[Job<'_, PackageEntity>], answers: &mut 
 }
 
 /// Says that nothing could be done for an entity.
-fn fail(answers: &mut dyn SetAnswers, place: usize, problem: &Problem) {
+fn fail(answers: &mut dyn SetAnswers, place: usize, problem: &Problem, applied: Applied) {
     answers.begin(place);
     problem.tell(&mut answers.output(place));
-    answers.end(place, Applied::FAILED);
+    answers.end(place, applied);
+}
+
+/// Returns how something failed. A failure after which everything is installed as before has changed nothing, whatever was tried.
+fn failed(is_as_before: bool) -> Applied {
+    if is_as_before { Applied::FAILED_UNCHANGED } else { Applied::FAILED }
+}
+
+/// An error before any entity was answered for.
+struct EarlyError {
+    problem: Problem,
+    /// The end of all entities.
+    applied: Applied,
+}
+
+impl From<Problem> for EarlyError {
+    /// An error before anything was tried.
+    fn from(problem: Problem) -> EarlyError {
+        EarlyError { problem, applied: Applied::FAILED_UNCHANGED }
+    }
 }
 
 /// Packages of one package manager.
@@ -65,8 +85,8 @@ impl Group<'_> {
         &self.entity(number).wanted
     }
 
-    /// Fails if nothing was done, and no entity was answered for.
-    fn apply(&self, answers: &mut dyn SetAnswers) -> Result<(), Problem> {
+    /// Fails if no entity was answered for.
+    fn apply(&self, answers: &mut dyn SetAnswers) -> Result<(), EarlyError> {
         let Some(&first) = self.places.first() else { return Ok(()) };
         let mut system = System::new(self.host, self.provider)?;
         let wishes: Vec<Wish<'_>> = (0..self.places.len())
@@ -75,18 +95,25 @@ impl Group<'_> {
         system.timeout = self.timeout();
         let mut learned = learn(self.provider, &system, &wishes, &mut answers.output(first))?;
         let is_task = |resolved: &Resolved| matches!(resolved, Resolved::Task(_));
-        let mut failed_early = Applied::FAILED_UNCHANGED;
-        if learned.resolved.iter().any(is_task) && system.repair(self.provider, &mut answers.output(first))? {
-            failed_early = Applied::FAILED;
-            // What was half done may be done now.
-            learned = learn(self.provider, &system, &wishes, &mut answers.output(first))?;
+        let mut before = None;
+        if learned.resolved.iter().any(is_task) {
+            match self.repair(&system, &wishes, &mut answers.output(first)) {
+                Ok(None) => {}
+                Ok(Some(again)) => before = Some(std::mem::replace(&mut learned, again).installed),
+                Err(problem) => {
+                    let is_as_before = installed(self.provider, &system).is_ok_and(|now| now == learned.installed);
+                    return Err(EarlyError { problem, applied: failed(is_as_before) });
+                }
+            }
         }
-        let memory = Memory::open(self.host).map_err(|error| Problem::new(error.to_string()))?;
-        let failed = self.take_over(&memory, answers);
+        let failed_early = failed(before.as_ref().is_none_or(|before| *before == learned.installed));
+        let memory = Memory::open(self.host)
+            .map_err(|error| EarlyError { problem: Problem::new(error.to_string()), applied: failed_early.clone() })?;
+        let not_taken_over = self.take_over(&memory, &failed_early, answers);
         let mut tasks = Vec::new();
         for (number, resolved) in learned.resolved.into_iter().enumerate() {
             let place = self.places[number];
-            if failed.contains(&number) {
+            if not_taken_over.contains(&number) {
                 continue;
             }
             let applied = match resolved {
@@ -118,12 +145,12 @@ impl Group<'_> {
         if let Err(error) = self.keep_bases(&memory, &tasks, &learned.installed) {
             for task in &tasks {
                 answers.output(self.places[task.place]).error(&error);
-                answers.end(self.places[task.place], Applied::FAILED);
+                answers.end(self.places[task.place], failed_early.clone());
             }
             return Ok(());
         }
         let names = self.entity(0).shared.names(self.provider);
-        let mut crew = Crew::new(self.provider, system, learned.installed, names, &wishes);
+        let mut crew = Crew::new(self.provider, system, learned.installed, before, names, &wishes);
         crew.work(&tasks, &mut answers.output(self.places[tasks[0].place]));
         for task in &tasks {
             let place = self.places[task.place];
@@ -134,13 +161,26 @@ impl Group<'_> {
         Ok(())
     }
 
+    /// Repairs what a transaction that was cut off has left, and finds out anew what has to be done: what was half done may be done now.
+    fn repair(
+        &self,
+        system: &System<'_>,
+        wishes: &[Wish<'_>],
+        output: &mut Output<'_>,
+    ) -> Result<Option<Learned>, Problem> {
+        if !system.repair(self.provider, output)? {
+            return Ok(None);
+        }
+        learn(self.provider, system, wishes, output).map(Some)
+    }
+
     /// The longest of the times that are given.
     fn timeout(&self) -> Option<std::time::Duration> {
         (0..self.places.len()).filter_map(|number| self.wanted(number).timeout).max()
     }
 
     /// Has packages take over what others have left to them; those for which that has failed have ended.
-    fn take_over(&self, memory: &Memory, answers: &mut dyn SetAnswers) -> BTreeSet<usize> {
+    fn take_over(&self, memory: &Memory, failed_early: &Applied, answers: &mut dyn SetAnswers) -> BTreeSet<usize> {
         let names = FullNames::new(self.host);
         let name_of = |base: &Base| names.of_base(base);
         let mut failed = BTreeSet::new();
@@ -152,7 +192,7 @@ impl Group<'_> {
             }
             let output = &mut answers.output(place);
             if let Err(error) = memory.take_over(&entity.report_to_keep(), legacy, &things(&name_of), output) {
-                fail(answers, place, &Problem::new(error.to_string()));
+                fail(answers, place, &Problem::new(error.to_string()), failed_early.clone());
                 failed.insert(number);
             }
         }
@@ -191,7 +231,7 @@ impl Group<'_> {
                 Ok(()) => applied,
                 Err(error) => {
                     answers.output(self.places[number]).error(error.to_string());
-                    Applied::FAILED
+                    failed(applied == Applied::Unchanged)
                 }
             },
             applied => applied,

@@ -1,9 +1,9 @@
 //! Does what has to be done, and finds out afterwards whether it was done.
 
-use super::ORDER;
+use super::{ORDER, failed};
 use crate::deed::Deed;
 use crate::learn::{Wish, installed};
-use crate::model::{Installed, Item, Kind, Mark, Status};
+use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Status};
 use crate::need::{Main, Need, newest};
 use crate::provider::Provider;
 use crate::resolve::Task;
@@ -19,6 +19,10 @@ pub(super) struct Crew<'a> {
     wishes: &'a [Wish<'a>],
     /// The names of all packages that are declared.
     names: Names,
+    /// What there was before the first task.
+    before: Installed,
+    /// What there was before a repair, if anything was repaired.
+    before_repair: Option<Installed>,
     /// What there is now.
     installed: Installed,
     /// What did not work, by the place of the wish.
@@ -34,10 +38,22 @@ impl<'a> Crew<'a> {
         provider: &'static dyn Provider,
         system: System<'a>,
         installed: Installed,
+        before_repair: Option<Installed>,
         names: Names,
         wishes: &'a [Wish<'a>],
     ) -> Crew<'a> {
-        Crew { provider, system, wishes, names, installed, refusals: BTreeMap::new(), lost: None, stopped: None }
+        Crew {
+            provider,
+            system,
+            wishes,
+            names,
+            before: installed.clone(),
+            before_repair,
+            installed,
+            refusals: BTreeMap::new(),
+            lost: None,
+            stopped: None,
+        }
     }
 
     /// Does all tasks.
@@ -63,6 +79,29 @@ impl<'a> Crew<'a> {
         }
         self.look_again();
         self.mark_all(tasks, output);
+        self.put_holds_back(tasks, output);
+    }
+
+    /// Puts back the holds that were in the way of tasks that have failed nevertheless.
+    fn put_holds_back(&mut self, tasks: &[Task], output: &mut Output<'_>) {
+        let has_lost_hold = |task: &&Task| {
+            let instances = self.installed.instances(&task.item.key);
+            self.refusals.contains_key(&task.place)
+                && self.goes_first(task)
+                && self.wishes[task.place].wanted.hold != Some(false)
+                && instances.iter().any(|instance| instance.status == Status::Installed)
+                && !instances.iter().any(|instance| instance.held)
+        };
+        let lost: Vec<&Task> = tasks.iter().filter(has_lost_hold).collect();
+        if lost.is_empty() {
+            return;
+        }
+        let items: Vec<Item> = lost.iter().map(|task| self.item_now(task)).collect();
+        if let Err(problem) = self.give(Mark::Held, &items, output) {
+            let names: Vec<String> = items.iter().map(|item| item.key.to_string()).collect();
+            output.warning(format!("{} is not held any more: {}", names.join(", "), problem.summary));
+        }
+        self.look_again();
     }
 
     /// Whether a hold is in the way of the task.
@@ -177,16 +216,19 @@ impl<'a> Crew<'a> {
             return;
         }
         let items: Vec<Item> = tasks.iter().map(|task| self.item_now(task)).collect();
-        let ran = self.provider.mark(&self.system, mark, &items).and_then(|mut program| {
-            self.system.transact(&mut program, self.provider, output)?;
-            self.system.mock.as_mut().map_or(Ok(()), |mock| mock.mark(mark, &items))
-        });
-        if let Err(problem) = ran {
+        if let Err(problem) = self.give(mark, &items, output) {
             if problem.is_general {
                 return self.stop(tasks, problem);
             }
             self.refusals.extend(tasks.iter().map(|task| (task.place, Refusal::Problem(problem.clone()))));
         }
+    }
+
+    /// Gives packages a mark.
+    fn give(&mut self, mark: Mark, items: &[Item], output: &mut Output<'_>) -> Result<(), Problem> {
+        let mut program = self.provider.mark(&self.system, mark, items)?;
+        self.system.transact(&mut program, self.provider, output)?;
+        self.system.mock.as_mut().map_or(Ok(()), |mock| mock.mark(mark, items))
     }
 
     /// The package in the version that is there.
@@ -214,16 +256,41 @@ impl<'a> Crew<'a> {
             }
             (Some(Refusal::Problem(problem)), _) | (_, Some(problem)) => {
                 problem.tell(output);
-                return Applied::FAILED;
+                return self.failed();
             }
             (None, None) => {}
         }
         let need = self.need(task);
         if let Some(difference) = self.difference(task, &need) {
             output.error(difference);
-            return Applied::FAILED;
+            return self.failed();
         }
-        Applied::Changed(task.deeds.iter().map(Deed::done).collect())
+        Applied::Changed(self.done(task).iter().map(Deed::done).collect())
+    }
+
+    /// How a task failed. Scripts of packages that fail at every apply may run each time, but they leave everything as it was.
+    fn failed(&self) -> Applied {
+        let before = self.before_repair.as_ref().unwrap_or(&self.before);
+        failed(self.lost.is_none() && *before == self.installed)
+    }
+
+    /// What was done for a task, with the versions that have come, which need not be those that were to come.
+    fn done(&self, task: &Task) -> Vec<Deed> {
+        let key = &task.item.key;
+        let name = key.to_string();
+        let (before, now) = (present(&self.before, key), present(&self.installed, key));
+        let from = newest(&before, self.provider);
+        let come: Vec<&Instance> =
+            now.into_iter().filter(|instance| before.iter().all(|before| before.version != instance.version)).collect();
+        let main = match task.kind {
+            None => None,
+            Some(Kind::Install) => newest(&come, self.provider).map(|to| match from {
+                Some(from) => Deed::replace(&name, from, to, self.provider.compare(to, from).is_lt()),
+                None => Deed::install(&name, Some(to)),
+            }),
+            Some(kind) => Some(Deed::remove(&name, from, kind == Kind::Purge)),
+        };
+        main.into_iter().chain(task.marks.iter().map(|&mark| Deed::mark(&name, mark))).collect()
     }
 
     /// What is still not as it is wanted, although nothing has failed.
@@ -253,4 +320,10 @@ impl<'a> Crew<'a> {
             (None, None) => None,
         }
     }
+}
+
+/// The instances of a package that are installed completely.
+fn present<'i>(installed: &'i Installed, key: &Key) -> Vec<&'i Instance> {
+    let instances = installed.instances(key).into_iter();
+    instances.filter(|instance| instance.status == Status::Installed).collect()
 }

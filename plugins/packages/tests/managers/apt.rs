@@ -1,7 +1,7 @@
 //! apt and dpkg at work in a root of their own, with packages that are built for it.
 
 use crate::support::{applied, apply, checked_and_applied, deeds_of, define, must, packages, sh};
-use holo_testing::{Need, ScratchRoot, trial};
+use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial};
 use libtest_mimic::Trial;
 
 const NEEDS: &[Need] =
@@ -40,6 +40,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("a transaction is not cut off when its time is over", overtime),
         test("what an interrupted dpkg has left is put in order first", interrupted),
         test("what is no package's fault is tried once", tried_once),
+        test("what fails at every apply without a change refreshes nobody", fails_again),
+        test("what is said to be done names the version that has come", other_version),
         test("a name that ends with a plus is a name", plus_signs),
         test("entities that are applied one by one end the same", one_by_one),
     ]
@@ -340,7 +342,7 @@ fn plus_signs(root: &ScratchRoot) {
 fn one_by_one(root: &ScratchRoot) {
     let environment = "export HOLO_ROOT_DIR=$R HOLO_API_VERSION=3 HOLO_RESOURCE_DIR=$R/usr/share/holo/packages \
         HOLO_STATE_DIR=$R/var/lib/holo/packages HOLO_CACHE_DIR=$R/tmp/cache; mkdir -p $HOLO_CACHE_DIR $HOLO_STATE_DIR";
-    let plugin = holo_testing::binaries::built("holo-packages");
+    let plugin = built("holo-packages");
     define(root, &packages(&["baz", "foo ensure=\"1.0\"", "nosuch"]));
     let call = |word: &str, id: &str| {
         sh(root, &format!("{environment}; {} {word} {id} 3>$R/messages && cat $R/messages", plugin.display()))
@@ -361,7 +363,7 @@ fn one_by_one(root: &ScratchRoot) {
 
 /// Starts an apply in the background, `$holo` its number, and waits until a maintainer script has begun; then does something.
 fn during(root: &ScratchRoot, begun: &str, script: &str) -> String {
-    let holo = holo_testing::binaries::built("holo");
+    let holo = built("holo");
     let begin = format!(
         "export HOLO_ROOT_DIR=$R; {} apply >$R/said 2>&1 & holo=$!; while ! test -e $R/{begun}; do sleep 0.05; done",
         holo.display()
@@ -434,4 +436,46 @@ fn tried_once(root: &ScratchRoot) {
     assert_eq!(stderr.matches("Could not get lock").count() + stderr.matches("dpkg frontend lock").count(), 1, "{run}");
     assert_eq!(stderr.matches("!! ").count(), 5, "{run}");
     assert_eq!(stderr.matches(", so nothing more was tried\n").count(), 4, "{run}");
+}
+
+/// Makes a command subscribe to packages.
+fn subscribe(root: &ScratchRoot, packages: &str) {
+    let plugin = |id: &str| format!("plugin {id}={}\n", built(&format!("holo-{id}")).display());
+    root.write("etc/holorc", plugin("packages") + &plugin("exec"));
+    let definition =
+        format!("[[exec]]\nname = \"listens\"\ncommand = \"true\"\nrefresh_only = true\nsubscribes = [{packages}]\n");
+    root.write("usr/share/holo/exec/01.toml", definition);
+}
+
+fn fails_again(root: &ScratchRoot) {
+    subscribe(root, "'package:broken', 'package:nosuch', 'package:old'");
+    let wanted = ["broken", "nosuch", "old ensure=\"2.0\""];
+    let is_refreshed = |run: &Run| run.stdout_lossy().contains("Executing exec:listens");
+    // It is unpacked by the first apply, which the next run tells the subscriber, and is not configured by any.
+    for refreshes in [false, true, false, false] {
+        let run = apply(root, &wanted, &[], 1);
+        assert!(run.stderr_lossy().contains("it is broken by design"), "{run}");
+        assert_eq!((&*state(root), is_refreshed(&run)), ("broken 1.0 iF;", refreshes), "{run}");
+    }
+    // Neither is a database that cannot be read a change.
+    must(root, "mv $R/var/lib/dpkg/status $R/status; mkdir $R/var/lib/dpkg/status");
+    for _ in 0..2 {
+        let run = apply(root, &wanted, &[], 1);
+        assert!(!is_refreshed(&run), "{run}");
+    }
+    must(root, "rmdir $R/var/lib/dpkg/status; mv $R/status $R/var/lib/dpkg/status; touch $R/mended");
+    let run = apply(root, &wanted, &[], 1);
+    assert!(run.stdout_lossy().contains("installed broken 1.0\n") && is_refreshed(&run), "{run}");
+}
+
+fn other_version(_: &ScratchRoot) {
+    let path = std::env::var("PATH").unwrap();
+    let root = crate::support::root().file("etc/os-release", "ID=debian\n");
+    let path = format!("{}:{path}", root.join("bin").display());
+    // As if the repository had changed since it was asked.
+    let apt_get = "#!/bin/bash\nexec /usr/bin/apt-get \"${@/#foo=2:0.9/foo=1.1}\"\n";
+    let root = root.script("bin/apt-get", apt_get).env("PATH", path);
+    must(&root, "sh $D/build-deb.sh");
+    applied(&root, &["foo"], &["installed foo 1.1"]);
+    assert_eq!(state(&root), "foo 1.1 ii;");
 }

@@ -156,6 +156,14 @@ fn holds(root: &ScratchRoot) {
     apply(root, &["foo ensure=\"latest\""], &["--force"], 0);
     assert_eq!(state(root), "foo 2:0.9-1;");
     assert!(is_locked());
+    // A hold that was in the way of something that has failed is put back.
+    must(root, "sh $D/build-rpm.sh make foo 1.0 1 3 '' '%pre -p <lua>\nerror(\"it is broken by design\")'");
+    must(root, &format!("{FETCH_ZYPPER} || {FETCH_DNF}"));
+    let run = apply(root, &["foo ensure=\"latest\""], &["--force"], 1);
+    assert_eq!(state(root), "foo 2:0.9-1;", "{run}");
+    assert!(is_locked(), "{run}");
+    must(root, "rm $R/repo/*/foo-1.0-1*; sh $D/build-rpm.sh make foo 1.0 1");
+    must(root, &format!("{FETCH_ZYPPER} || {FETCH_DNF}"));
     checked_and_applied(root, &["foo hold=false"], &["released foo"]);
     assert!(!is_locked());
     applied(root, &["foo"], &[]);
