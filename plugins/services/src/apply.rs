@@ -5,7 +5,7 @@ mod keeping;
 
 use crate::entity::{Past, Service};
 use crate::plan::{Circumstances, Ensure, Step, plan};
-use crate::providers::{self, Done, Manager, Subject, Task};
+use crate::providers::{self, Done, Manager, Subject, Task, UnitState};
 use holo_plugin::memory::Memory;
 use holo_plugin::{Applied, Host, Job, SetAnswers, Stream};
 use item::Item;
@@ -39,26 +39,19 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, Service>], answers: &mut dyn Set
                 let others: BTreeSet<String> = all.take_read().union(others).cloned().collect();
                 if others.is_empty() { Applied::Unchanged } else { Applied::Changed(vec![reading(&others)]) }
             }
-            Err(problem) => {
-                answers.output(place).error(problem);
-                Applied::FAILED
+            Err(error) => {
+                answers.output(place).error(&error.problem);
+                error.applied.clone()
             }
         };
         answers.end(place, applied);
     }
-    let fail_all = |items: &[Item<'_>], problem: &str, answers: &mut dyn SetAnswers| {
-        for place in items.iter().map(|item| item.place) {
-            answers.begin(place);
-            answers.output(place).error(problem);
-            answers.end(place, Applied::FAILED);
-        }
-    };
-    if let Err(problem) = read {
-        return fail_all(&items, &problem, answers);
+    if let Err(ReadError { problem, applied }) = read {
+        return fail_all(&items, &problem, |_| applied.clone(), answers);
     }
     let memory = match Memory::open(host) {
         Ok(memory) => memory,
-        Err(error) => return fail_all(&items, &error.to_string(), answers),
+        Err(error) => return fail_all(&items, &error.to_string(), |item| item.failed(None), answers),
     };
     let mut run = Run { host, manager: &*manager, memory, items, answers };
     if let Err(problem) = run.go() {
@@ -66,28 +59,52 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, Service>], answers: &mut dyn Set
     }
 }
 
+/// Fails all units for one reason.
+fn fail_all(items: &[Item<'_>], problem: &str, applied: impl Fn(&Item<'_>) -> Applied, answers: &mut dyn SetAnswers) {
+    for item in items {
+        answers.begin(item.place);
+        answers.output(item.place).error(problem);
+        answers.end(item.place, applied(item));
+    }
+}
+
+/// An error in reading the files of units again.
+struct ReadError {
+    problem: String,
+    /// The end of everything that depends on it.
+    applied: Applied,
+}
+
 /// Has the files of units read again if any has changed, whomever it belongs to; the names of those that belong to none of these units.
 ///
 /// systemd says of units whose files are outdated, but not of those that have got their first drop-in, or a file that takes the place of
 /// another.
-fn read_changed_files(manager: &dyn Manager, items: &mut [Item<'_>]) -> Result<BTreeSet<String>, String> {
-    let cannot = |problem: String| format!("cannot read the files of units again: {problem}");
-    let mut changes = manager.unread_files().map_err(cannot)?;
+fn read_changed_files(manager: &dyn Manager, items: &mut [Item<'_>]) -> Result<BTreeSet<String>, ReadError> {
+    let cannot = |problem: String, applied| ReadError { problem: cannot_read(&problem), applied };
+    let mut changes = manager.unread_files().map_err(|problem| cannot(problem, Applied::FAILED_UNCHANGED))?;
     if changes.is_empty() {
         return Ok(BTreeSet::new());
     }
-    manager.read_files().map_err(cannot)?;
+    manager.read_files().map_err(|problem| {
+        // After its time is over, they may have been read.
+        let is_unread = manager.unread_files().is_ok_and(|unread| unread == changes);
+        cannot(problem, if is_unread { Applied::FAILED_UNCHANGED } else { Applied::FAILED })
+    })?;
     let mut told = BTreeSet::new();
     for item in items {
         let own = item.unit.file_names();
         if !own.is_disjoint(&changes) {
-            item.changes.push(format!("read the files of {} again", item.unit.name));
+            item.note_read();
         }
         told.extend(own);
     }
     // What was put into a folder is said by its own name. What was taken away may have been so after all units, which is nothing to tell.
     changes.retain(|name| name != providers::FOLDER && !told.contains(name));
     Ok(changes)
+}
+
+fn cannot_read(problem: &str) -> String {
+    format!("cannot read the files of units again: {problem}")
 }
 
 /// What is done about files that have changed, as it reads after "would" and by itself.
@@ -132,19 +149,25 @@ impl Run<'_, '_> {
         items.filter(|(_, item)| item.is_at_work() && counts(item)).map(|(place, _)| place).collect()
     }
 
+    fn states(&self, places: &[usize]) -> Result<Vec<Result<UnitState, String>>, String> {
+        let items = places.iter().map(|&place| &self.items[place]);
+        let subjects: Vec<Subject<'_>> =
+            items.map(|item| Subject { unit: &item.unit.name, record: &item.record }).collect();
+        self.manager.states(&subjects).map_err(|problem| format!("cannot find out how units are: {problem}"))
+    }
+
     /// Finds out how these units are.
     fn look(&mut self, places: &[usize]) -> Result<(), String> {
         if places.is_empty() {
             return Ok(());
         }
-        let items = places.iter().map(|&place| &self.items[place]);
-        let subjects: Vec<Subject<'_>> =
-            items.map(|item| Subject { unit: &item.unit.name, record: &item.record }).collect();
-        let states =
-            self.manager.states(&subjects).map_err(|problem| format!("cannot find out how units are: {problem}"))?;
-        for (&place, state) in places.iter().zip(states) {
+        for (&place, state) in places.iter().zip(self.states(places)?) {
             match state {
-                Ok(state) => self.items[place].state = state,
+                Ok(state) => {
+                    let item = &mut self.items[place];
+                    item.before.get_or_insert_with(|| state.clone());
+                    item.state = state;
+                }
                 Err(problem) => self.fail(place, &format!("{}: {problem}", self.items[place].unit.name)),
             }
         }
@@ -160,10 +183,12 @@ impl Run<'_, '_> {
         for &place in &outdated {
             self.begin(place);
         }
-        self.manager.read_files().map_err(|problem| format!("cannot read the files of units again: {problem}"))?;
         for &place in &outdated {
-            let item = &mut self.items[place];
-            item.changes.push(format!("read the files of {} again", item.unit.name));
+            self.items[place].is_tried = true;
+        }
+        self.manager.read_files().map_err(|problem| cannot_read(&problem))?;
+        for &place in &outdated {
+            self.items[place].note_read();
         }
         self.look(&self.places(|_| true))
     }
@@ -232,15 +257,16 @@ impl Run<'_, '_> {
         for (&place, done) in places.iter().zip(done) {
             let item = &mut self.items[place];
             let name = &item.unit.name;
+            item.is_tried = true;
             match done {
                 Done::Really if step.starts() && item.state.comes_to_an_end => {
                     item.record.ran_in_boot = self.manager.boot();
-                    item.changes.push(step.done(name));
+                    item.note_done(step);
                 }
-                Done::Really => item.changes.push(step.done(name)),
+                Done::Really => item.note_done(step),
                 Done::Mocked(command) => {
                     item.record.mock.note(step);
-                    item.changes.push(step.done(name));
+                    item.note_done(step);
                     self.answers.output(self.items[place].place).print(format!("MOCK: {command}\n"));
                 }
                 Done::Failed(lines) => {
@@ -296,15 +322,25 @@ impl Run<'_, '_> {
                 self.fail(place, &error.to_string());
             }
         }
-        for place in 0..self.items.len() {
-            self.end(place);
-        }
+        self.end_all();
     }
 
     /// Fails everything that has no end yet.
     fn fail_rest(&mut self, problem: &str) {
         for place in self.places(|_| true) {
             self.fail(place, problem);
+        }
+        self.end_all();
+    }
+
+    /// Ends everything that has no end yet. Units that have failed are looked at once more: one that is as before has not changed.
+    fn end_all(&mut self) {
+        let is_open = |item: &Item<'_>| !item.ended && item.failed && item.is_tried && !item.is_changed;
+        let open: Vec<usize> = (0..self.items.len()).filter(|&place| is_open(&self.items[place])).collect();
+        let states = if open.is_empty() { Ok(Vec::new()) } else { self.states(&open) };
+        for (place, state) in open.into_iter().zip(states.unwrap_or_default()) {
+            let applied = self.items[place].failed(state.as_ref().ok());
+            self.end_as(place, applied);
         }
         for place in 0..self.items.len() {
             self.end(place);
@@ -330,17 +366,21 @@ impl Run<'_, '_> {
     }
 
     fn end(&mut self, place: usize) {
+        let item = &mut self.items[place];
+        let changes = std::mem::take(&mut item.changes);
+        let applied = match (item.failed, changes.is_empty() && !item.unit.is_orphan()) {
+            (true, _) => item.failed(None),
+            (false, true) => Applied::Unchanged,
+            (false, false) => Applied::Changed(changes),
+        };
+        self.end_as(place, applied);
+    }
+
+    fn end_as(&mut self, place: usize, applied: Applied) {
         if std::mem::replace(&mut self.items[place].ended, true) {
             return;
         }
         self.begin(place);
-        let item = &mut self.items[place];
-        let changes = std::mem::take(&mut item.changes);
-        let applied = match (item.failed, changes.is_empty() && !item.unit.is_orphan()) {
-            (true, _) => Applied::FAILED,
-            (false, true) => Applied::Unchanged,
-            (false, false) => Applied::Changed(changes),
-        };
         self.answers.end(self.items[place].place, applied);
     }
 }

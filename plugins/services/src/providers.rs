@@ -59,6 +59,16 @@ impl Default for UnitState {
     }
 }
 
+impl UnitState {
+    /// Returns true if a unit that is so runs as much, and has the same files, as in another state.
+    pub(crate) fn is_like(&self, other: &UnitState) -> bool {
+        let runs = |state: &UnitState| state.phase.map(|phase| (phase.is_up(), phase.is_down()));
+        runs(self) == runs(other)
+            && (self.load, self.enablement, self.has_run) == (other.load, other.enablement, other.has_run)
+            && self.is_outdated == other.is_outdated
+    }
+}
+
 /// A unit of which the state is wanted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {

@@ -10,10 +10,11 @@ const UNIT: &str = "[Service]\nExecStart=true\n[Install]\nWantedBy=multi-user.ta
 const WANTS: &str = "etc/systemd/system/multi-user.target.wants";
 
 fn main() -> ExitCode {
-    let stories: [(&str, fn()); 5] = [
+    let stories: [(&str, fn()); 6] = [
         ("units are enabled below the root, once, and disabled when nothing wants that", enables),
         ("units are masked and unmasked below the root", masks),
         ("one that cannot be enabled keeps no other from being", one_by_one),
+        ("a unit that fails at every apply and is as before refreshes nobody", fails_again),
         ("without systemctl everything is printed", without_systemctl),
         ("what a unit is called makes no difference", names),
     ];
@@ -82,6 +83,19 @@ fn one_by_one() {
     assert!(said.contains("!! cannot enable odd.service: "), "{said}");
     assert!(said.contains("!! static.service is static: "), "{said}");
     assert!(root.exists(format!("{WANTS}/a.service")), "{said}");
+}
+
+fn fails_again() {
+    let odd = "[[service]]\nname = 'odd'\nensure = 'stopped'\nenable = true\n";
+    let listens = "[[service]]\nname = 'a'\nsubscribes = ['service:odd']\n";
+    let root = root(&format!("{odd}{listens}"))
+        .file("usr/lib/systemd/system/odd.service", UNIT.replace("multi-user.target", "not//a-unit"));
+    for first in [true, false, false] {
+        let (status, said) = apply(&root);
+        assert!(status == Some(1) && said.contains("!! cannot enable odd.service: "), "{said}");
+        assert_eq!(said.contains("MOCK: systemctl start a.service\n"), first, "{said}");
+        assert!(!said.contains("restart") && !root.exists("var/lib/holo/.engine"), "{said}");
+    }
 }
 
 fn without_systemctl() {

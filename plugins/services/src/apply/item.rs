@@ -4,6 +4,7 @@ use crate::entity::Unit;
 use crate::plan::Step;
 use crate::providers::UnitState;
 use crate::record::Record;
+use holo_plugin::Applied;
 
 /// A unit that is being applied.
 pub(super) struct Item<'a> {
@@ -12,12 +13,18 @@ pub(super) struct Item<'a> {
     pub(super) unit: &'a Unit,
     pub(super) refresh: bool,
     pub(super) state: UnitState,
+    /// The state before the first step.
+    pub(super) before: Option<UnitState>,
     pub(super) record: Record,
     /// What of the record is on disk.
     pub(super) kept: Option<Record>,
     pub(super) steps: Vec<Step>,
     /// What has been done, in words.
     pub(super) changes: Vec<String>,
+    /// True if a step was tried, whether or not it worked.
+    pub(super) is_tried: bool,
+    /// True if something was done that shows even if the unit is as before in the end.
+    pub(super) is_changed: bool,
     pub(super) begun: bool,
     pub(super) failed: bool,
     pub(super) ended: bool,
@@ -30,14 +37,36 @@ impl<'a> Item<'a> {
             unit,
             refresh,
             state: UnitState::default(),
+            before: None,
             record: Record::default(),
             kept: None,
             steps: Vec::new(),
             changes: Vec::new(),
+            is_tried: false,
+            is_changed: false,
             begun: false,
             failed: false,
             ended: false,
         }
+    }
+
+    /// Takes note of a step that was done.
+    pub(super) fn note_done(&mut self, step: Step) {
+        self.changes.push(step.done(&self.unit.name));
+        // One that is started and fails at once is as it was.
+        self.is_changed |= step != Step::Start;
+    }
+
+    /// Takes note that the unit's files were read again.
+    pub(super) fn note_read(&mut self) {
+        self.changes.push(format!("read the files of {} again", self.unit.name));
+        self.is_changed = true;
+    }
+
+    /// Returns how the unit has ended if it has failed, with how it is now if that is known.
+    pub(super) fn failed(&self, now: Option<&UnitState>) -> Applied {
+        let is_as_before = || self.before.as_ref().zip(now).is_some_and(|(before, now)| before.is_like(now));
+        if !self.is_changed && (!self.is_tried || is_as_before()) { Applied::FAILED_UNCHANGED } else { Applied::FAILED }
     }
 
     pub(super) fn is_at_work(&self) -> bool {

@@ -6,6 +6,7 @@ use crate::host::Host;
 pub(crate) const ALL: &[Story] = &[
     ("who fails is shown with what was said last, and keeps nobody from starting", fails),
     ("what fails right after it was started has failed", fails_after_start),
+    ("a unit that fails at every apply and is as before refreshes nobody", fails_again),
     ("a failed unit is started again when it is mended", mended),
     ("one that cannot be enabled keeps no other from being", one_by_one),
     ("a unit that does not exist is stopped and disabled, and nothing else", missing),
@@ -45,6 +46,30 @@ fn fails_after_start(host: &Host) {
     host.declare("[[service]]\nname = 'retries'\nensure = 'stopped'\n");
     host.apply();
     assert_eq!(host.property("retries", "ActiveState"), "inactive");
+}
+
+fn fails_again(host: &Host) {
+    host.unit("fails.service", "[Service]\nType=exec\nExecStartPre=false\nExecStart=sleep 86400\n");
+    host.unit("flees.service", "[Service]\nExecStart=sh -c 'exit 9'\n");
+    host.daemon("listens.service");
+    host.system.must("systemctl daemon-reload");
+    let listens = "[[service]]\nname = 'listens'\nsubscribes = ['service:fails', 'service:flees']\n";
+    host.declare(&format!("[[service]]\nname = 'fails'\n[[service]]\nname = 'flees'\n{listens}"));
+    for first in [true, false, false] {
+        let said = host.apply_fails();
+        assert!(
+            said.contains("!! cannot start fails.service: ") && said.contains("!! flees.service does not run"),
+            "{said}"
+        );
+        assert_eq!(said.contains("\nstarted listens.service\n"), first, "{said}");
+        assert!(!said.contains("restarted listens.service"), "{said}");
+    }
+    // One that ran and does not any more has changed.
+    host.unit("flees.service", "[Service]\nExecStart=sleep 86400\n");
+    let said = host.apply_fails();
+    assert!(said.contains("started flees.service\n") && said.contains("restarted listens.service\n"), "{said}");
+    host.declare_nothing();
+    host.apply();
 }
 
 fn mended(host: &Host) {
