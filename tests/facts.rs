@@ -65,7 +65,7 @@ fn what_is_unknown_is_an_error() {
     let root = root();
     complains(&root.holo(&["facts", "os.nothing"]), 1, "!! there is no fact os.nothing");
     complains(&root.holo(&["facts", "--json", "os.id.x"]), 1, "!! there is no fact os.id.x");
-    complains(&root.holo(&["facts", "a..b"]), 1, "!! \"a..b\" is no key: a part of it is empty");
+    complains(&root.holo(&["facts", "a..b"]), 1, "!! \"a..b\" is not a key: a part of it is empty");
     complains(&root.holo(&["data", "web"]), 1, "!! there is no data at web");
     complains(&root.holo(&["data", "web", "--explain"]), 1, "!! there is no data at web");
 }

@@ -39,7 +39,7 @@ fn yaml(shown: impl Display, content: &[u8]) -> Result<Map<String, Value>, Fault
     let text = text(&shown, content)?;
     match yaml::parse(text).map(yaml::Node::into_value) {
         Ok(Value::Object(table)) => Ok(table),
-        Ok(_) => Err(Fault::new(shown, "this is no table")),
+        Ok(_) => Err(Fault::new(shown, "this is not a table")),
         Err(wrong) => Err(Fault::new(shown, wrong.text).at(Some(wrong.line))),
     }
 }
@@ -53,7 +53,7 @@ fn text(shown: impl Display, content: &[u8]) -> Result<&str, Fault> {
 pub(crate) fn json(shown: impl Display, content: &[u8]) -> Result<Map<String, Value>, Fault> {
     match serde_json::from_slice(content) {
         Ok(Value::Object(table)) => Ok(table),
-        Ok(_) => Err(Fault::new(shown, "this is no object")),
+        Ok(_) => Err(Fault::new(shown, "this is not an object")),
         Err(error) => {
             let text = error.to_string();
             let text = text.split(" at line ").next().unwrap_or_default();
@@ -105,7 +105,7 @@ fn plain(shown: &impl Display, value: toml::Value) -> Result<Value, Fault> {
         toml::Value::String(text) => text.into(),
         toml::Value::Integer(number) => number.into(),
         toml::Value::Float(number) if number.is_finite() => number.into(),
-        toml::Value::Float(number) => return Err(Fault::new(shown, format!("{number} is no number to work with"))),
+        toml::Value::Float(number) => return Err(Fault::new(shown, format!("{number} is not a usable number"))),
         toml::Value::Boolean(truth) => truth.into(),
         toml::Value::Datetime(time) => time.to_string().into(),
         toml::Value::Array(list) => {
@@ -136,16 +136,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_comes_with_its_line() {
+    fn errors_come_with_their_line() {
         let wrong = |name: &str, text: &[u8]| read(name, Path::new(name), text).unwrap_err().to_string();
         assert!(wrong("x.toml", b"a = 1\nb = = 2\n").starts_with("x.toml:2: "));
         assert!(wrong("x.toml", b"a = 1\na = 2\n").starts_with("x.toml:2: a: is in line 1 already"));
         assert_eq!(wrong("x.toml", b"a = 1\n\nb = \"\xff\"\n"), "x.toml:3: this is not UTF-8");
-        assert_eq!(wrong("x.toml", b"a = nan\n"), "x.toml: NaN is no number to work with");
+        assert_eq!(wrong("x.toml", b"a = nan\n"), "x.toml: NaN is not a usable number");
         assert_eq!(wrong("x.json", b"{\n\"a\": }"), "x.json:2: expected value");
         assert_eq!(wrong("x.json", b""), "x.json:1: EOF while parsing a value");
-        assert_eq!(wrong("x.json", b"[]"), "x.json: this is no object");
-        assert_eq!(wrong("x.yaml", b"- 1\n"), "x.yaml: this is no table");
+        assert_eq!(wrong("x.json", b"[]"), "x.json: this is not an object");
+        assert_eq!(wrong("x.yaml", b"- 1\n"), "x.yaml: this is not a table");
         assert_eq!(wrong("x.yml", b"a: 1\na: 2\n"), "x.yml:2: a: is in line 1 already");
         assert_eq!(wrong("x.yaml", b"a: 1\nb: \xff\n"), "x.yaml:2: this is not UTF-8");
     }

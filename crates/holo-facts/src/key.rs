@@ -15,7 +15,7 @@ pub fn parts(key: &str) -> Result<Vec<String>, String> {
             '"' => (quoted, was_quoted) = (!quoted, true),
             '.' if !quoted => {
                 if !was_quoted && parts.last().is_some_and(String::is_empty) {
-                    return Err(format!("{key:?} is no key: a part of it is empty"));
+                    return Err(format!("{key:?} is not a key: a part of it is empty"));
                 }
                 was_quoted = false;
                 parts.push(String::new());
@@ -27,9 +27,9 @@ pub fn parts(key: &str) -> Result<Vec<String>, String> {
         }
     }
     if quoted {
-        Err(format!("{key:?} is no key: a quote is not closed"))
+        Err(format!("{key:?} is not a key: a quote is not closed"))
     } else if !was_quoted && parts.last().is_some_and(String::is_empty) {
-        Err(format!("{key:?} is no key: a part of it is empty"))
+        Err(format!("{key:?} is not a key: a part of it is empty"))
     } else {
         Ok(parts)
     }

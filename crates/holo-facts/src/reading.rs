@@ -62,7 +62,7 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
             Value::Other(DeValue::Integer(number)) => integer(number, visitor),
             Value::Other(DeValue::Float(number)) => match number.as_str().parse() {
                 Ok(float) => visitor.visit_f64(float),
-                Err(_) => Err(Wrong::custom(format!("{} is no number", number.as_str()))),
+                Err(_) => Err(Wrong::custom(format!("{} is not a number", number.as_str()))),
             },
             Value::Other(DeValue::Datetime(time)) => {
                 let value = ValueDeserializer::from(Spanned::new(span.clone(), DeValue::Datetime(*time)));

@@ -281,10 +281,10 @@ fn resolve(text: &str, line: usize) -> Result<Value, Wrong> {
         },
         _ if is_float(digits) => match text.parse::<f64>().ok().and_then(Number::from_f64) {
             Some(number) => Value::Number(number),
-            None => return Err(Wrong { text: format!("{text} is no number to work with"), line }),
+            None => return Err(Wrong { text: format!("{text} is not a usable number"), line }),
         },
         _ if matches!(digits, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN") => {
-            return Err(Wrong { text: format!("{text} is no number to work with"), line });
+            return Err(Wrong { text: format!("{text} is not a usable number"), line });
         }
         _ => radix("0o", 8).or_else(|| radix("0x", 16)).map_or_else(|| text.into(), Value::from),
     })
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_a_name_can_be_used_again() {
+    fn anchors_can_be_used_again() {
         let text = "base: &base {a: 1, b: 1}\nmore: &more {b: 2, c: 2}\nx:\n  <<: *base\n  b: 3\ny: {<<: [*more, *base]}\nz: *base\n";
         let value = value(text);
         assert_eq!(value["x"], json!({"a": 1, "b": 3}));
@@ -348,14 +348,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_comes_with_its_line() {
+    fn errors_come_with_their_line() {
         for (text, begins) in [
             ("a: 1\nb: 2\na: 3\n", "3: a: is in line 1 already"),
             ("a: 1\n---\nb: 1\n", "2: this is a second document"),
             ("a: 1\n? [b]\n: 2\n", "2: a key is a list or a table"),
             ("a: !mine 1\n", "1: the tag !mine has no meaning here"),
             ("a: !!int x\n", "1: \"x\" is not what its tag says"),
-            ("a: 1\nb: .nan\n", "2: .nan is no number to work with"),
+            ("a: 1\nb: .nan\n", "2: .nan is not a usable number"),
             ("a: 99999999999999999999\n", "1: 99999999999999999999 is too large a number"),
             ("x: &x 1\n<<: *x\n", "2: <<: expected a table, or a list of tables"),
             ("a: &a [*a]\n", "1: this alias is in what it stands for"),
@@ -363,7 +363,7 @@ mod tests {
             assert_eq!(wrong(text), begins, "{text}");
         }
         assert!(wrong("a: 1\nb: [1\n").starts_with(['2', '3']), "{}", wrong("a: 1\nb: [1\n"));
-        assert!(parse("a:\n\tb: 2\n").is_err(), "a TAB is no indentation");
+        assert!(parse("a:\n\tb: 2\n").is_err(), "a TAB is not indentation");
         assert_eq!(wrong(&"[".repeat(100_000)), "1: recursion limit exceeded");
         assert!(wrong(&"- ".repeat(10_000)).contains("nested deeper than 128"));
         let laughs: String = (1..20)

@@ -80,7 +80,7 @@ fn sources_are_laid_over_each_other_in_the_order_of_their_names() {
 }
 
 #[test]
-fn what_fails_is_named_and_the_others_count() {
+fn a_failing_source_is_named_and_the_others_count() {
     let root = Root::new()
         .file("1.toml", "a = 1\nb = \n")
         .file("2.json", "{\n\"a\": 1,\n}")
@@ -97,11 +97,11 @@ fn what_fails_is_named_and_the_others_count() {
     let expected = [
         "1.toml:2: ",
         "2.json:3: ",
-        "3.json: this is no object",
+        "3.json: this is not an object",
         "4: exit status 3: why",
         "5: signal: killed",
-        "6: what it prints is no table of JSON: ",
-        "7: what it prints is no table of JSON: ",
+        "6: its output is not a table of JSON: ",
+        "7: its output is not a table of JSON: ",
         "8: ",
     ];
     assert_eq!(warnings.len(), expected.len(), "{warnings:?}");
@@ -111,7 +111,7 @@ fn what_fails_is_named_and_the_others_count() {
 }
 
 #[test]
-fn what_hangs_is_ended_and_holds_nobody_up() {
+fn a_hanging_source_is_ended_and_delays_nothing() {
     let root = Root::new()
         .program("1-hangs", "echo '{\"a\": 1}'; sleep 600")
         .program("2-hangs-on", "trap '' TERM; sleep 600 & wait; sleep 600")
@@ -131,7 +131,7 @@ fn a_flood_is_stopped() {
 }
 
 #[test]
-fn what_anybody_could_have_written_is_not_trusted() {
+fn files_that_others_could_have_written_are_not_trusted() {
     let root = Root::new()
         .with("1.toml", 0o666, "a = 1\n")
         .with("2", 0o777, "#!/bin/sh\ntouch \"$0.ran\"; echo '{\"b\": 2}'\n")

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_the_users_and_what_is_closed_to_the_user_is_closed() {
+    fn new_files_are_the_users_and_closed_ones_stay_closed() {
         if !geteuid().is_root() {
             // Only root can become another user.
             return;

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_several_names_has_one_canonical_name() {
+    fn several_names_have_one_canonical_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
         fs::create_dir_all(path.join("a/b")).unwrap();

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_is_read_again() {
+    fn attributes_are_read_as_they_were_given() {
         let folder = tempfile::tempdir().unwrap();
         let tree = Tree::open(folder.path()).unwrap();
         let place = tree.place(Path::new("file"));

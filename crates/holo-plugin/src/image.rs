@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_just_now_is_not_settled() {
+    fn a_recent_change_is_not_settled() {
         let folder = tempfile::tempdir().unwrap();
         let place = Tree::open(folder.path()).unwrap().place(Path::new("file"));
         fs::write(folder.path().join("file"), "one").unwrap();

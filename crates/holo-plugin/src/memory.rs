@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named_and_left_alone() {
+    fn invalid_records_are_named_and_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let memory = memory(folder.path());
         memory.keep(&remembered("a:b", 1)).unwrap();

@@ -81,7 +81,7 @@ mod tests {
     use std::fs::File;
 
     #[test]
-    fn who_can_write_is_found_by_any_name() {
+    fn writers_are_found_by_any_name() {
         let folder = tempfile::tempdir().unwrap();
         let tree = Tree::open(folder.path()).unwrap();
         for name in ["written", "read", "closed", "replaced"] {

@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_told_why() {
+    fn invalid_durations_are_explained() {
         for (text, says) in [
             ("5", "a duration needs a unit, as in 5s, 5m or 5h"),
             ("1m30", "a duration needs a unit, as in 30s, 30m or 30h"),

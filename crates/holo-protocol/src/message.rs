@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_is_malformed() {
+    fn values_that_cannot_be_sent_are_malformed() {
         let long = format!("send: a={}", "x".repeat(MAX_SENT));
         for line in ["send: ", "send: a", "send: =a", "send: 1=a", "send: a b=c", "send: \u{fc}=a", "send: a=\0", &long]
         {

@@ -21,16 +21,16 @@ use holo_plugin::{Entity, EntityReport, Host, Output, Tree};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-/// What is declared, and what was.
+/// The declarations, and the records of earlier ones.
 pub(crate) struct Found {
     definitions: Definitions<FileDefinition>,
     known: BTreeMap<String, Remembered<Tracks>>,
 }
 
-/// A file of which two things are said that cannot both be; it is left alone.
+/// A file with two contradicting declarations; it is left alone.
 pub(crate) struct Contradicted {
     pub(crate) report: EntityReport,
-    /// Between which of them one has to choose.
+    /// The two that one has to choose between.
     pub(crate) reason: String,
 }
 
@@ -51,7 +51,7 @@ struct Declaration {
     /// The symlinks that the path leads through.
     symlinks: Vec<PathBuf>,
     defined: Defined<FileDefinition>,
-    /// Why it cannot be.
+    /// The reason why it cannot be applied.
     problem: Option<String>,
 }
 
@@ -68,7 +68,7 @@ impl Found {
         Found { definitions, known }
     }
 
-    /// Whether there is nothing, as on a machine that has overlays alone.
+    /// Returns true if there is nothing, as on a machine that has overlays alone.
     pub(crate) fn is_empty(&self) -> bool {
         self.definitions.valid.is_empty() && self.known.is_empty()
     }
@@ -164,12 +164,12 @@ impl Found {
 }
 
 impl Declaration {
-    /// Whether nothing can be below its path.
+    /// Returns true if nothing can be below its path.
     fn is_in_the_way(&self) -> bool {
         matches!(self.defined.definition.ensure, Ensure::Absent | Ensure::Present)
     }
 
-    /// Whether no condition leaves it out.
+    /// Returns true if no condition leaves it out.
     fn is_effective(&self) -> bool {
         self.defined.common.skipped.is_none()
     }
@@ -193,7 +193,7 @@ impl Declaration {
     }
 }
 
-/// Finds declarations that cannot all be.
+/// Finds contradicting declarations.
 fn find_contradictions(declarations: &mut [Declaration], host: &Host) {
     let mut by_path: HashMap<PathBuf, usize> = HashMap::new();
     let mut problems: Vec<(usize, String)> = Vec::new();
@@ -235,7 +235,7 @@ fn find_contradictions(declarations: &mut [Declaration], host: &Host) {
     }
 }
 
-/// Makes known what is declared, and which entities have something that is not theirs any more.
+/// Publishes the declarations, and the entities that have something that is not theirs any more.
 fn publish(
     declarations: &[Declaration],
     orphans: &[&Remembered<Tracks>],
@@ -252,7 +252,7 @@ fn publish(
         .map(|declaration| declaration.canonical.as_path())
         .collect();
     for declaration in declarations {
-        // Who goes with everything in it takes over from all of that.
+        // A directory that is removed takes over from everything in it.
         let goes_with_another = declaration.canonical.ancestors().skip(1).any(|above| absent.contains(above));
         let has_others = |known: &Remembered<Tracks>| known.base.iter().any(|(path, _)| path != declaration.canonical);
         if known
@@ -277,7 +277,7 @@ impl Paths {
         Paths { known: Tree::open(host.root()).ok().map(|root| Canonical::new(&root)) }
     }
 
-    /// What cannot be looked at is taken by its letters.
+    /// Returns the path itself if it cannot be looked at.
     fn canonical(&self, path: &Path) -> PathBuf {
         self.known.as_ref().and_then(|known| known.of(path).ok()).unwrap_or_else(|| path.to_owned())
     }

@@ -1,4 +1,4 @@
-//! The plugin: managed files, be they overlays or declared, and how a set of them is applied.
+//! The plugin: managed files, be they overlays or declared, and applying sets of them.
 
 use crate::declared::{self, Contradicted, DeclaredFile};
 use crate::overlay::{self, FileEntity};
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 /// The plugin `files`.
 pub(crate) struct Files {
-    /// Whether what is known to be unchanged is recorded in test mode too. Scenarios look at every file that is left.
+    /// True if what is known to be unchanged is recorded in test mode too. Scenarios look at every file that is left.
     pub(crate) records_in_test_mode: bool,
 }
 
@@ -66,7 +66,7 @@ impl Plugin for Files {
     }
 }
 
-/// Applies what is no mere overlay.
+/// Applies an entity that is not a mere overlay.
 fn apply_declared(host: &Host, set: &[Job<'_, ManagedFile>], answers: &mut dyn SetAnswers) {
     let (mut declared, mut places) = (Vec::new(), Vec::new());
     for (place, job) in set.iter().enumerate() {
@@ -120,7 +120,7 @@ impl ManagedFile {
             ManagedFile::Overlay(entity) => entity.apply(host, mode, output),
             ManagedFile::Declared(entity) => entity.apply(host, mode, output),
             ManagedFile::OverlayAfter(declared, overlay) => {
-                // Where nothing is laid over it any more, what was laid over it goes first.
+                // If nothing is laid over it any more, the overlay goes first.
                 let steps: [&dyn Entity; 2] =
                     if overlay.is_orphan() { [overlay, &**declared] } else { [&**declared, overlay] };
                 let first = steps[0].apply(host, mode, output);

@@ -26,12 +26,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use workshop::Workshop;
 
-/// How many changes are made durable together. The target's new content lies beside it meanwhile, so this bounds the space that takes.
+/// The number of changes that are made durable together. New contents lie beside the targets meanwhile, so this bounds their space.
 pub(crate) const GROUP_SIZE: usize = 1024;
-/// How long changes are gathered: what is done shall be seen, even if single entities take long.
+/// The time for which changes are gathered: what is done shall be seen, even if single entities take long.
 pub(crate) const GROUP_TIME: Duration = Duration::from_millis(200);
 
-/// How many entities are looked at, side by side, before what is to be done for the first of them is begun.
+/// The number of entities that are looked at, concurrently, before a change of the first of them is begun.
 const LOOKED_AT_TOGETHER: usize = 512;
 
 /// Applies entities. With records, what is known from earlier applies to be unchanged is not read again.
@@ -57,7 +57,7 @@ fn work_on(set: &[Job<'_, FileEntity>], mut workshop: Workshop<'_>, answers: &mu
                 answers.end(place, Applied::Unchanged);
             } else {
                 if job.entity.runs_programs() {
-                    // It finds what was to be changed before, and no change is on its way meanwhile, which it could take long for.
+                    // It finds the earlier changes on disk, and no change waits meanwhile, as it could take long.
                     tell(commits.end(std::mem::take(&mut group), &workshop), &mut own_bases, answers);
                     workshop.separate_bases(&mut own_bases);
                 }
@@ -81,7 +81,7 @@ fn work_on(set: &[Job<'_, FileEntity>], mut workshop: Workshop<'_>, answers: &mu
     workshop.close();
 }
 
-/// Says how changes have ended, and collects the targets whose own files are their bases now.
+/// Reports the results of changes, and collects the targets whose own files are their bases now.
 fn tell(ended: Vec<Ended>, own_bases: &mut Vec<PathBuf>, answers: &mut dyn SetAnswers) {
     for Ended { place, applied, failure, shares_base } in ended {
         own_bases.extend(shares_base);

@@ -40,7 +40,7 @@ fn main() -> ExitCode {
             &[XATTRS],
             later,
         ),
-        trial_of("who overwrites another mode by force gets the ACL of the base", &[XATTRS], forced),
+        trial_of("forced overwriting of another mode restores the ACL of the base", &[XATTRS], forced),
         trial_of(
             "where the base cannot have an ACL it allows less, and the target keeps its own",
             &[XATTRS, Need::Root, Need::Program("unshare")],
@@ -227,7 +227,7 @@ fn forced() {
 
 fn base_without_acl() {
     let root = root();
-    let story = format!(
+    let script = format!(
         "set -e\ncd {root}\nmount -t ramfs none var/lib/holo\n{holo} apply >first\n\
          stat -c %a {BASE} {PROVISIONED} >modes\n{holo} apply >second\necho later >{RESOURCE}\n{holo} apply >third\n\
          cat {TARGET} >content\nstat -c %a {TARGET} >>modes\nrm {RESOURCE}\n{holo} apply >fourth\n",
@@ -236,7 +236,7 @@ fn base_without_acl() {
     );
     set(&root, TARGET, ACL, &acl_without_group());
     let run = root
-        .run("unshare", &["--mount", "env", &format!("HOLO_ROOT_DIR={}", root.path().display()), "sh", "-c", &story]);
+        .run("unshare", &["--mount", "env", &format!("HOLO_ROOT_DIR={}", root.path().display()), "sh", "-c", &script]);
     assert!(run.success() && run.stderr.is_empty(), "{run}");
     assert_eq!(root.read("modes"), "600\n600\n660\n");
     assert_eq!(root.read("second"), "");

@@ -1,4 +1,4 @@
-//! What a target was before us is kept where no later change of the target gets at it, though the target's own file may become the base.
+//! A target's base is kept where no later change of the target gets at it, though the target's own file may become the base.
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use holo_testing::disturb::{self, Disturbance};
@@ -21,10 +21,10 @@ fn main() -> ExitCode {
         trial_of("a target that is as it shall be is copied", &[], equal),
         trial_of("a target that cannot be provisioned is copied", &[], broken),
         trial_of("a target that has another name is copied", &[], other_name),
-        trial_of("a symlink is no name for what it points to", &[], link),
+        trial_of("a symlink does not count as a name of its target", &[], link),
         trial_of("a target of a user is copied", &[Need::Root], of_a_user),
         trial_of("a target that others may write to is copied", &[], writable),
-        trial_of("an edit after a kill is no edit of the base", disturb::NEEDS, killed),
+        trial_of("an edit after a kill does not change the base", disturb::NEEDS, killed),
     ];
     holo_testing::require::run(&Arguments::from_args(), trials)
 }
@@ -40,7 +40,7 @@ fn applied(root: &ScratchRoot) {
     assert!(run.success(), "{run}");
 }
 
-/// Changes the file that has this name, whoever else has it by another one.
+/// Changes the file that has this name, whatever other names it has.
 fn edit(root: &ScratchRoot, path: &str) {
     let file = fs::File::options().append(true).open(root.join(path));
     file.unwrap().write_all(b"edited\n").unwrap();
@@ -101,7 +101,7 @@ fn link() {
 fn of_a_user() {
     let root = root();
     std::os::unix::fs::chown(root.join(TARGET), Some(12345), None).unwrap();
-    // Whoever has it open could go on writing to it.
+    // A process that has it open could go on writing to it.
     let mut open = fs::File::options().append(true).open(root.join(TARGET)).unwrap();
     applied(&root);
     open.write_all(b"later\n").unwrap();
@@ -134,7 +134,7 @@ fn killed() {
     applied(&root);
     assert_eq!(root.read(TARGET), found);
 
-    // Where there is nothing to replace any more, it is copied at last.
+    // If there is nothing to replace any more, it is copied at last.
     let root = self::root();
     let (_, was_killed) = disturb::at(&root, &["apply"], "renameat", 2, Disturbance::Kill);
     assert!(was_killed && inode(&root, BASE) == inode(&root, TARGET));

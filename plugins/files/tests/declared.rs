@@ -1,4 +1,4 @@
-//! Declared files and templates, from the first apply to the last: each story is a machine on which something happens to them.
+//! Declared files and templates, from the first apply to the last: each case is a machine on which something happens to them.
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use bstr::ByteSlice;
@@ -9,14 +9,14 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::process::ExitCode;
 
-/// What it proves, what it needs, and how.
-type Story = (&'static str, &'static [Need], fn());
+/// A case: its claim, its needs, and the test.
+type Case = (&'static str, &'static [Need], fn());
 
 fn main() -> ExitCode {
-    let stories: [Story; 29] = [
+    let cases: [Case; 29] = [
         ("all kinds are made, left alone, and become again what they were", &[], whole_life),
-        ("what a person changed is refused, shown, and overwritten by force", &[], changed_by_person),
-        ("what a person deleted is made again: it is nobody's work", &[], deleted_by_person),
+        ("a person's change is refused, shown, and overwritten by force", &[], changed_by_person),
+        ("a file that a person deleted is made again: no work is lost", &[], deleted_by_person),
         ("only what is declared is managed: mode and owner are left alone otherwise", &[], only_what_is_declared),
         ("owners are those below the root", &[Need::Root], owners),
         ("all twelve bits of a mode", &[], twelve_bits),
@@ -31,20 +31,20 @@ fn main() -> ExitCode {
         ("from an overlay to a declaration and back", &[], overlay_and_declaration),
         ("a broken definition breaks nothing else, and is no success", &[], broken),
         ("check says what apply does, and changes nothing", &[], check),
-        ("what was not there before is removed, and what was there restored", &[], scrubbing),
+        ("scrubbing removes new files, and restores old ones", &[], scrubbing),
         ("below a file nothing can be made, and check says so", &[], below_a_file),
-        ("of many that are made together, only the one to blame fails", &[], culprit),
+        ("of many that are made together, only the one at fault fails", &[], culprit),
         ("the same under version 3", &[], version_3),
-        ("what is declared first and overlaid then is left alone, and its base comes back", &[], declared_and_overlaid),
-        ("what was in a directory does not come back through a symlink in its place", &[], not_through_links),
+        ("a declaration that is overlaid later is left alone, and its base comes back", &[], declared_and_overlaid),
+        ("the content of a directory does not come back through a symlink in its place", &[], not_through_links),
         ("an edit that is saved while the file is validated is not lost", &[], edited_meanwhile),
         ("a secret stays one when its definition is gone", &[], secret_orphan),
         ("a file that is written in place stays the same file", &[], in_place),
-        ("who spells a path in another way takes over, with the first base", &[], spelled_otherwise),
-        ("what cannot both be is refused, with both and their files", &[], contradictions),
+        ("a declaration with another spelling of a path takes over, with the first base", &[], spelled_otherwise),
+        ("contradicting declarations are refused, with both and their files", &[], contradictions),
         ("extended attributes are carried, and come back", &[], extended_attributes),
     ];
-    let trials = stories.into_iter().map(|(name, needs, test)| trial_of(name, needs, test));
+    let trials = cases.into_iter().map(|(name, needs, test)| trial_of(name, needs, test));
     holo_testing::require::run(&Arguments::from_args(), trials.collect())
 }
 
@@ -215,7 +215,7 @@ fn only_what_is_declared() {
     let inode = |root: &ScratchRoot| fs::metadata(root.join("var/log/app.log")).unwrap().ino();
     let before = inode(&root);
     applied(&root);
-    assert_eq!((mode(&root, "var/log/app.log"), inode(&root)), (0o640, before), "who has it open keeps it");
+    assert_eq!((mode(&root, "var/log/app.log"), inode(&root)), (0o640, before), "a process that has it open keeps it");
     // The program goes on writing.
     let log = fs::OpenOptions::new().append(true).open(root.join("var/log/app.log"));
     log.unwrap().write_all(b"more\n").unwrap();
@@ -516,7 +516,7 @@ fn below_a_file() {
     }
     declare(&root, "[[file]]\npath = \"/etc/passwd/x\"\nensure = \"absent\"\n");
     unchanged(&root);
-    // Somebody has put a file where a directory was: what was made below it is gone, and there is nothing to be put back.
+    // A file has been put where a directory was: what was made below it is gone, and there is nothing to be put back.
     declare(&root, "[[file]]\npath = \"/etc/deep/x\"\ncontent = \"ours\"\n");
     applied(&root);
     fs::remove_dir_all(root.join("etc/deep")).unwrap();
@@ -541,7 +541,7 @@ fn broken() {
     assert_eq!(root.holo(&["apply", "--exit-zero"]).status, Some(0));
 }
 
-/// What the original's dispatcher does with it: a process for each operation.
+/// Does as the original's dispatcher: a process for each operation.
 fn version_3() {
     let plugin = built("holo-files");
     let wrapper = format!(

@@ -1,4 +1,4 @@
-//! What a file system can hold, and how it can refuse: odd names, long paths, empty and huge files, missing rights, read-only and full disks.
+//! Limits and refusals of file systems: odd names, long paths, empty and huge files, missing rights, read-only and full disks.
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use bstr::{BString, ByteSlice};
@@ -200,7 +200,7 @@ fn owners() {
         let metadata = fs::symlink_metadata(&link).unwrap();
         assert_eq!((metadata.uid(), metadata.gid()), (1234, 4321), "{}", link.display());
     }
-    // Who takes the owner away has modified the file.
+    // A change of the owner is a modification of the file.
     std::os::unix::fs::chown(&plain, Some(0), None).unwrap();
     let run = root.holo(&["apply", "file:/etc/plain"]);
     assert!(run.stderr_lossy().contains("modified by user"), "{run}");

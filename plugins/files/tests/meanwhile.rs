@@ -26,13 +26,13 @@ const WAYS_TO_SAVE: [&str; 2] =
 fn main() -> ExitCode {
     let strace = [Need::Program("strace")];
     let trials = vec![
-        trial_of("what is saved while the target's own script runs stays", &[], own_script),
-        trial_of("what is saved while the script of another target runs stays", &[], other_script),
-        trial_of("what is saved while a change is on its way to the disk stays", &strace, on_its_way),
-        trial_of("what is deleted meanwhile stays deleted", &[], deleted),
+        trial_of("an edit that is saved while the target's own script runs stays", &[], own_script),
+        trial_of("an edit that is saved while the script of another target runs stays", &[], other_script),
+        trial_of("an edit that is saved while a change is on its way to the disk stays", &strace, on_its_way),
+        trial_of("a target that is deleted meanwhile stays deleted", &[], deleted),
         trial_of("force overwrites all the same", &[], forced),
         trial_of("a script finds what was applied before it", &[], earlier_work),
-        trial_of("a base is no file that a process can write to", &[], open_file),
+        trial_of("a base is not a file that a process can write to", &[], open_file),
         trial_of("nor is it after a kill", disturb::NEEDS, open_file_and_kill),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -55,7 +55,7 @@ fn applied(root: &ScratchRoot, arguments: &[&str]) -> Run {
     run
 }
 
-/// The edit is there, whoever wrote to which file; nothing temporary is.
+/// The edit is there, whichever file it was written to; nothing temporary is.
 #[track_caller]
 fn edit_is_kept(root: &ScratchRoot, run: &Run) {
     assert_eq!((run.status, run.stderr_lossy().trim_end()), (Some(1), MODIFIED), "{run}");
@@ -69,7 +69,7 @@ fn own_script() {
     for save in WAYS_TO_SAVE {
         let root = script(root(), TARGET, &format!("echo wanted; {save}"));
         edit_is_kept(&root, &root.holo(&["apply"]));
-        // What was found first, or was edited in place before anything was applied.
+        // The file that was found first, or was edited in place before anything was applied.
         assert!([STOCK, EDITED].contains(&&*root.read(BASE).to_string()));
 
         let root = root_with_base();

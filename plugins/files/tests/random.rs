@@ -25,7 +25,7 @@ const DISAMBIGUATORS: [&str; 4] = ["00-x", "01-foo", "01-foo-bar", "02"];
 const CONTENTS: [&str; 5] = ["", "one\n", "two\nlines\n", "three\n", "no end"];
 const MODES: [u32; 5] = [0o644, 0o600, 0o664, 0o755, 0o4711];
 const LINKS: [&str; 3] = ["linked", "/etc/linked", "missing"];
-/// Who need not exist.
+/// A user who need not exist.
 const SOMEBODY: u32 = 12345;
 const ROUNDS: usize = 5;
 
@@ -56,8 +56,8 @@ struct Case<'a> {
     root: ScratchRoot,
     model: Model,
     speaks_version_3: bool,
-    /// What happened, to be shown if something is wrong.
-    story: Vec<String>,
+    /// The events so far, to be shown if something is wrong.
+    history: Vec<String>,
 }
 
 fn write_script(path: &Path, program: &str) {
@@ -79,7 +79,7 @@ fn overlays(random: &mut Random, scripts: &ScratchRoot) {
     };
     let root = root.dir("etc/sub").dir("etc/b.conf.d").file("etc/linked", "linked\n").mode("etc/linked", 0o640);
     let model = Model::new(root.path(), distribution);
-    let mut case = Case { random, scripts, root, model, speaks_version_3, story: vec![format!("on {distribution}")] };
+    let mut case = Case { random, scripts, root, model, speaks_version_3, history: vec![format!("on {distribution}")] };
     case.run();
 }
 
@@ -97,7 +97,7 @@ impl Case<'_> {
             let force = self.random.chance(25);
             self.apply(force);
         }
-        self.story.push("all resource files go".to_owned());
+        self.history.push("all resource files go".to_owned());
         for target in TARGETS {
             self.model.resources.remove(target);
         }
@@ -120,7 +120,7 @@ impl Case<'_> {
     }
 
     fn told(&self) -> String {
-        format!("{}\n{}", self.story.join("\n"), self.root.dump())
+        format!("{}\n{}", self.history.join("\n"), self.root.dump())
     }
 
     fn content(&mut self) -> Content {
@@ -141,7 +141,7 @@ impl Case<'_> {
 
     /// Makes what is at a path what a node says.
     fn put(&mut self, path: &str, node: Node) {
-        self.story.push(format!("{path} becomes {node:?}"));
+        self.history.push(format!("{path} becomes {node:?}"));
         write(&self.root.join(path), &node, self.random.chance(50));
         self.model.put(path, node);
     }
@@ -152,7 +152,7 @@ impl Case<'_> {
     }
 
     fn remove(&mut self, path: &str) {
-        self.story.push(format!("{path} is deleted"));
+        self.history.push(format!("{path} is deleted"));
         let full = self.root.join(path);
         if full.is_dir() && !full.is_symlink() {
             fs::remove_dir(full).unwrap();
@@ -162,7 +162,7 @@ impl Case<'_> {
         self.model.remove(path);
     }
 
-    /// What others do between two applies.
+    /// Does what others do between two applies.
     fn disturb(&mut self) {
         for target in TARGETS {
             if self.random.chance(60) {
@@ -212,7 +212,7 @@ impl Case<'_> {
                 Step::Template(number) => fs::write(&path, format!("{{{{ input }}}}rendered {number}\n")).unwrap(),
             }
         }
-        self.story.push(format!("{target} has {resources:?}"));
+        self.history.push(format!("{target} has {resources:?}"));
         if !resources.is_empty() {
             self.model.resources.insert(target.to_owned(), resources);
         }
@@ -227,7 +227,7 @@ impl Case<'_> {
         }
         let Some(mut node) = self.model.disk.get(target).cloned() else {
             if self.random.chance(30) {
-                self.story.push(format!("{target} becomes a directory"));
+                self.history.push(format!("{target} becomes a directory"));
                 fs::create_dir(self.root.join(target)).unwrap();
                 self.model.directories.insert(target.to_owned());
             } else {
@@ -268,7 +268,7 @@ impl Case<'_> {
     }
 
     fn apply(&mut self, force: bool) {
-        self.story.push(if force { "apply --force" } else { "apply" }.to_owned());
+        self.history.push(if force { "apply --force" } else { "apply" }.to_owned());
         let before = self.disk("");
         let check = self.random.chance(20).then(|| self.root.holo(&["check"]));
         if check.is_some() {

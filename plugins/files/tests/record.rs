@@ -1,4 +1,4 @@
-//! What is known to be unchanged is not read, and whatever has been touched is: each way to touch it is a story, and a random walk
+//! Entities that are known to be unchanged are not read, and touched ones are: each way to touch one is a case, and a random walk
 //! through all of them demands that an apply with a record ends as one that reads everything.
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
@@ -28,13 +28,13 @@ const PROVISIONED: &str = "var/lib/holo/files/provisioned/etc/motd";
 const FOLDER: &str = "usr/share/holo/files/01-x/etc";
 const OTHER_RESOURCE: &str = "usr/share/holo/files/01-x/etc/issue";
 
-/// What it proves, what it needs, and how.
-type Story = (&'static str, &'static [Need], fn());
+/// A case: its claim, its needs, and the test.
+type Case = (&'static str, &'static [Need], fn());
 
 fn main() -> ExitCode {
     const STRACE: &[Need] = &[Need::Program("strace")];
-    let stories: [Story; 28] = [
-        ("what is known is not read, and nothing is written", STRACE, known),
+    let cases: [Case; 28] = [
+        ("known entities are not read, and nothing is written", STRACE, known),
         ("--verify reads everything, and keeps the record", STRACE, verified),
         ("entities that are applied one by one are all known", STRACE, one_by_one),
         ("an edit within the same tick is noticed", &[], same_tick),
@@ -50,11 +50,11 @@ fn main() -> ExitCode {
         ("a resource of another disambiguator is noticed, and that it goes", &[], more_resources),
         ("a holoscript is run each time", &[], scripts),
         ("new stock files are noticed", &[], stock_files),
-        ("what an interrupted apply has left disables the shortcut", STRACE, interrupted),
+        ("the leftovers of an interrupted apply disable the shortcut", STRACE, interrupted),
         ("a copied machine is read", STRACE, copied),
-        ("a damaged record is none", STRACE, damaged),
-        ("a record of another version is none", STRACE, other_version),
-        ("a record from the future is none: the clock was set back", STRACE, clock_set_back),
+        ("a damaged record is ignored", STRACE, damaged),
+        ("a record of another version is ignored", STRACE, other_version),
+        ("a record from the future is ignored: the clock was set back", STRACE, clock_set_back),
         ("a file from the future is not relied on", STRACE, future_file),
         ("a file that was changed just now is not relied on", STRACE, changed_just_now),
         ("a record that cannot be written harms nothing", &[], cannot_be_written),
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
         ("in test mode there is a record only where it is asked for", &[], test_mode),
         ("version 3 has no record", &[], version_3),
     ];
-    let mut trials: Vec<_> = stories.into_iter().map(|(name, needs, test)| trial_of(name, needs, test)).collect();
+    let mut trials: Vec<_> = cases.into_iter().map(|(name, needs, test)| trial_of(name, needs, test)).collect();
     for seed in 1..=3 {
         trials.push(trial(&format!("whatever happens, all ends as without a record ({seed})"), &[], move || {
             random_walk(seed);
@@ -265,7 +265,7 @@ fn other_symlink() {
     settle();
     unchanged(&root);
     assert_eq!(root.read(RECORD).len(), record_size(2));
-    // What it points to is not what it is.
+    // The target of a symlink is not its content.
     fs::remove_file(root.join(TARGET)).unwrap();
     symlink("shell", root.join(TARGET)).unwrap();
     refused(&root);
@@ -286,7 +286,7 @@ fn changed_resource() {
     overwrite(&root.join(RESOURCE), EDITED);
     applied(&root);
     assert_eq!(root.read(TARGET), EDITED);
-    // What was known of the old one counts no more.
+    // The knowledge of the old one counts no more.
     overwrite(&root.join(RESOURCE), WANTED);
     applied(&root);
     assert_eq!(root.read(TARGET), WANTED);
@@ -341,7 +341,7 @@ fn scripts() {
     unchanged(&root);
     assert_eq!(root.read("runs").lines().count(), 3);
     assert_eq!(root.read(RECORD).len(), record_size(1), "only the other entity is known");
-    // What it makes depends on more than anybody could record.
+    // Its output depends on more than could be recorded.
     script(&root, &path, "cat $HOLO_ROOT_DIR/etc/input");
     root.write("etc/input", "one\n");
     applied(&root);
@@ -387,7 +387,7 @@ fn copied() {
     refused(&copy);
 }
 
-/// What is written in the record's place is not believed, does no harm, and is replaced by a record that is right.
+/// Checks that this content in the record's place is not believed, does no harm, and is replaced by a record that is right.
 #[track_caller]
 fn is_no_record(root: &ScratchRoot, content: Option<&[u8]>) {
     match content {
@@ -592,12 +592,12 @@ fn random_walk(seed: u64) {
     let mut most_known = 0;
     for round in 0..40 {
         let edits = numbers.below(4);
-        let mut story = Vec::new();
+        let mut edits_made = Vec::new();
         for _ in 0..edits {
             let before = numbers.clone();
             for root in &roots {
                 numbers = before.clone();
-                story.push(edit(root, &mut numbers));
+                edits_made.push(edit(root, &mut numbers));
             }
         }
         let arguments: &[&str] = if numbers.below(4) == 0 { &["apply", "--force"] } else { &["apply"] };
@@ -609,7 +609,7 @@ fn random_walk(seed: u64) {
         let [with, without] = &ends;
         assert!(
             with == without,
-            "round {round}: after {story:#?}\nand {arguments:?} there is\n{}{}{}\nwhere it should be\n{}{}{}",
+            "round {round}: after {edits_made:#?}\nand {arguments:?} there is\n{}{}{}\nwhere it should be\n{}{}{}",
             with.1,
             with.2,
             with.3,
@@ -646,7 +646,7 @@ fn edit(root: &ScratchRoot, numbers: &mut Numbers) -> String {
     let what = numbers.below(14);
     let done = match what {
         0 | 1 => change(&file, |file| fs::write(file, content).unwrap()),
-        // What is hardest to see comes most often.
+        // The changes that are hardest to see come most often.
         2..=5 => change(&file, |file| overwrite(file, numbers.one_of(&[STOCK, WANTED, EDITED]))),
         6 => change(&file, |file| set_mode(file, if content.is_empty() { 0o600 } else { 0o644 })),
         7 => change(&file, |file| {

@@ -139,7 +139,7 @@ fn linked() {
     assert_eq!(root.read(TARGET), "stock\nmore\n");
     assert_eq!((target.mode(), target.uid(), target.gid()), (0o100_640, 1234, 4321));
     assert!(applied(&root, &[]).stdout.is_empty());
-    // Where a plain file has replaced the symlink before, there is nothing to be followed.
+    // If a plain file has replaced the symlink before, there is nothing to be followed.
     root.write("usr/share/holo/files/00-x/etc/motd", WANTED);
     applied(&root, &[]);
     let target = fs::symlink_metadata(root.join(TARGET)).unwrap();

@@ -158,7 +158,7 @@ fn no_layer_leaves_its_directory() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_line() {
+fn mistakes_are_named_with_their_line() {
     let of_hierarchy = |text| fault(&[("etc/holo/data/hierarchy.toml", text)]);
     assert_eq!(
         of_hierarchy("layers = [\n  'common',\n  'site/{{ facts.nowhere.at }}',\n]\n"),
@@ -181,7 +181,7 @@ fn what_is_wrong_is_named_with_its_line() {
     assert!(of_hierarchy("merge = 'concatenate'\n").contains(":1: merge: expected one of first, deep; lists"));
     assert!(
         of_hierarchy("[keys]\n'a..b' = 'deep'\n")
-            .starts_with("etc/holo/data/hierarchy.toml:2: keys: \"a..b\" is no key")
+            .starts_with("etc/holo/data/hierarchy.toml:2: keys: \"a..b\" is not a key")
     );
     assert!(fault(&[("etc/holo/data/common.toml", "a = 1\nb\n")]).starts_with("etc/holo/data/common.toml:2: "));
     assert!(fault(&[("etc/holo/data/common.json", "[]")]).starts_with("etc/holo/data/common.json: "));

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_shared_is_gathered() {
+    fn facts_that_cannot_be_shared_are_gathered() {
         assert_eq!(once(Path::new("/nowhere/facts.json"), facts), facts());
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("facts.json");

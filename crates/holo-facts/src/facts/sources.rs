@@ -130,6 +130,6 @@ fn program(root: &Root, path: &Path) -> Found {
     document::json(shown.display(), &output.stdout).map_err(|fault| {
         // The line is one of what it prints, not of the program.
         let line = fault.line.map_or_else(String::new, |line| format!(" in line {line}"));
-        Fault::new(fault.place, format!("what it prints is no table of JSON: {}{line}", fault.text))
+        Fault::new(fault.place, format!("its output is not a table of JSON: {}{line}", fault.text))
     })
 }

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_os_release_does_not_say_has_its_default() {
+    fn fields_missing_in_os_release_have_their_defaults() {
         let os = os_release(&OsRelease::parse("NAME=\"Open\\\"SUSE\"\nID_LIKE=\"suse opensuse\"\n"));
         assert_eq!((&os["name"], &os["pretty_name"]), (&json!("Open\"SUSE"), &json!("Open\"SUSE")));
         assert_eq!((&os["id"], &os["id_like"]), (&json!("linux"), &json!(["suse", "opensuse"])));

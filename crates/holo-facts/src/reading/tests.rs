@@ -52,7 +52,7 @@ fn thing(text: &str) -> Result<Thing, (String, usize)> {
 }
 
 #[test]
-fn what_is_right_is_read() {
+fn valid_values_are_read() {
     let text = "mode = '0644'\nsize = 0xff\ncount = 1_000\nshell = true\nensure = 'absent'\npair = ['[[', ']]']\nheaders.a = 'b'\n\
                 checks = [{ command = ['true'] }]\n[data]\nwhen = 2026-01-02T03:04:05Z\nhow = 1.5\nlist = [1, { a = 'b' }]";
     let thing = thing(text).unwrap();
@@ -67,7 +67,7 @@ fn what_is_right_is_read() {
 }
 
 #[test]
-fn what_is_wrong_is_named_by_its_key_and_line() {
+fn mistakes_are_named_by_key_and_line() {
     for (text, words, line) in [
         ("mode = 644", "mode: expected a string, found 644; write it in quotes: \"644\"", 2),
         ("mode = 0o644", "mode: expected a string, found 0o644; write it in quotes: \"644\"", 2),
@@ -105,7 +105,7 @@ fn what_is_wrong_is_named_by_its_key_and_line() {
 }
 
 #[test]
-fn what_is_no_toml_says_what_is_missing() {
+fn invalid_toml_is_explained() {
     for (text, words, line) in [
         ("a = 1\nmode = 0644", "mode: a number cannot begin with 0; write it in quotes", 2),
         ("name = nginx", "name: a string has to be in quotes: \"...\"", 1),

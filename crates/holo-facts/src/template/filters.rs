@@ -81,7 +81,7 @@ fn quote(value: &Value) -> Result<Value, Error> {
 
 fn word_of(value: &Value) -> Result<String, Error> {
     defined(value)?;
-    let wrong = |what: &str| Error::new(ErrorKind::InvalidOperation, format!("{what} is no word of a shell"));
+    let wrong = |what: &str| Error::new(ErrorKind::InvalidOperation, format!("{what} cannot be a word of a shell"));
     let text = match value.kind() {
         ValueKind::String => value.to_string(),
         ValueKind::Number | ValueKind::Bool => json(value)?,

@@ -50,13 +50,13 @@ fn nothing_is_escaped_and_nothing_is_rendered_twice() {
 }
 
 #[test]
-fn what_is_undefined_is_named_with_its_line() {
+fn undefined_names_come_with_their_line() {
     let undefined = |source: &str| render(source).unwrap_err();
     assert_eq!(undefined("a\n{{ facts.os.nothing }}"), "x.jinja:2: `facts.os.nothing` is undefined");
     assert_eq!(undefined("{{ nothing.at.all }}"), "x.jinja:1: `nothing` is undefined");
     assert_eq!(undefined("{% if data.x %}{% endif %}"), "x.jinja:1: `data.x` is undefined");
     assert_eq!(undefined("\n\n{{ lookup('no.such') }}"), "x.jinja:3: there is no data at no.such");
-    assert_eq!(undefined("{{ lookup('') }}"), "x.jinja:1: \"\" is no key: a part of it is empty");
+    assert_eq!(undefined("{{ lookup('') }}"), "x.jinja:1: \"\" is not a key: a part of it is empty");
     assert!(undefined("\n{% if %}").starts_with("x.jinja:2: syntax error: "));
     assert!(undefined("{{ 1 | nosuch }}").starts_with("x.jinja:1: unknown filter: "));
 }

@@ -148,7 +148,7 @@ impl Entity for Ends {
 }
 
 #[test]
-fn what_an_attempt_may_have_changed_is_not_forgotten() {
+fn a_possible_change_of_an_attempt_is_not_forgotten() {
     let (touched, untouched) = (Applied::FAILED, Applied::FAILED_UNCHANGED);
     for (attempts, check, expected) in [
         (vec![untouched.clone(), untouched.clone()], "true", untouched.clone()),
@@ -181,7 +181,7 @@ fn what_an_attempt_may_have_changed_is_not_forgotten() {
 }
 
 #[test]
-fn who_is_not_well_has_failed() {
+fn an_unhealthy_entity_has_failed() {
     let well = r#"{ command = "sh -c 'exit 0'" }"#;
     let warns = r#"{ command = ["sh", "-c", "echo 'disk is full'; echo more; exit 1"] }"#;
     let heard = apply(|| vec![declared(0, 0, None, well), declared(0, 0, None, warns)]);

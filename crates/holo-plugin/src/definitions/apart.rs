@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_several_places_say_is_united() {
+    fn keys_from_several_places_are_united() {
         let mut keys = read("after = ['a', 'b']\nretries = 2\nhealth_check = [{ command = 'x' }]\n");
         let other = "after = ['c', 'a']\nretries = 2\nretry_delay = '5s'\nhealth_check = [{ command = ['x'] }, { command = 'y' }]\n";
         assert_eq!(keys.unite(&read(other)), []);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_value_is_told() {
+    fn invalid_values_are_named() {
         let wrong = |text| CommonKeys::read(DeTable::parse(text).unwrap().into_inner()).unwrap_err();
         let error = wrong("after = ['a']\nretries = 'x'\n");
         assert!(error.to_string().starts_with("retries: expected a whole number"), "{error}");

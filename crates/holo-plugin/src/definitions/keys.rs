@@ -190,7 +190,7 @@ pub(crate) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
 fn ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let ids = Vec::<String>::deserialize(deserializer)?;
     match ids.iter().find(|id| id.is_empty() || id.contains(char::is_control)) {
-        Some(id) => Err(de::Error::custom(format!("{id:?} is no entity ID"))),
+        Some(id) => Err(de::Error::custom(format!("{id:?} is not an entity ID"))),
         None => Ok(ids),
     }
 }

@@ -153,7 +153,7 @@ fn several_files_say_more_together() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_file_line_and_key_and_breaks_only_that() {
+fn mistakes_are_named_with_file_line_and_key_and_break_only_their_entity() {
     for (text, complaint) in [
         ("colour = \"x\"", "colour: unknown key, did you mean color?"),
         ("odd = 1", "odd: unknown key, expected one of name, color, parts, size, shape, or a common key"),
@@ -170,7 +170,7 @@ fn what_is_wrong_is_named_with_file_line_and_key_and_breaks_only_that() {
         ("color = \"a\"\nsize = 1\ncolor = \"b\"", "\n"),
         ("parts = [\"a\", 1]", "parts[1]: expected a string, found 1; write it in quotes: \"1\""),
         ("after = \"x\"", "after: expected a list, found a string; write it in brackets: [...]"),
-        ("after = [\"x\\ny\"]", "after: \"x\\ny\" is no entity ID"),
+        ("after = [\"x\\ny\"]", "after: \"x\\ny\" is not an entity ID"),
         ("timeout = \"5 parsecs\"", "timeout: \"parsecs\" is not a unit of durations, which are ms, s, m, h and d"),
         ("timeout = \"5\"", "timeout: a duration needs a unit, as in 5s, 5m or 5h"),
         ("retries = -1", "retries: expected a whole number that is not negative, found -1"),
@@ -209,7 +209,7 @@ fn what_is_wrong_is_named_with_file_line_and_key_and_breaks_only_that() {
 }
 
 #[test]
-fn what_hides_a_definition_makes_nothing_an_orphan() {
+fn an_unreadable_definition_makes_nothing_an_orphan() {
     for (text, complaint) in [
         ("[[thing]\n", "!! a.toml:1: the brackets are not closed, expected ]]\n"),
         ("[[thing]]\nname = x\n", "!! a.toml:2: name: a string has to be in quotes: \"...\"\n"),
@@ -237,7 +237,7 @@ fn what_hides_a_definition_makes_nothing_an_orphan() {
 }
 
 #[test]
-fn what_is_no_definition_file_is_named() {
+fn files_that_are_not_definitions_are_named() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("folder.toml")).unwrap();
     fs::write(folder.path().join("README"), "no TOML").unwrap();

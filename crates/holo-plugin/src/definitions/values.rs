@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 /// If it is not one.
 pub fn mode(key: &'static str, text: &str) -> Result<u32, Invalid> {
     octal(text, 0o7777)
-        .ok_or_else(|| Invalid::new(key, format!("{text:?} is no octal number up to 7777, such as \"0644\"")))
+        .ok_or_else(|| Invalid::new(key, format!("{text:?} is not an octal number up to 7777, such as \"0644\"")))
 }
 
 /// A mask of permissions: nine bits, as an octal number with or without `0o`.
@@ -18,7 +18,7 @@ pub fn mode(key: &'static str, text: &str) -> Result<u32, Invalid> {
 /// If it is not one.
 pub fn umask(key: &'static str, text: &str) -> Result<u32, Invalid> {
     octal(text, 0o777)
-        .ok_or_else(|| Invalid::new(key, format!("{text:?} is no octal number up to 777, such as \"027\"")))
+        .ok_or_else(|| Invalid::new(key, format!("{text:?} is not an octal number up to 777, such as \"027\"")))
 }
 
 fn octal(text: &str, most: u32) -> Option<u32> {

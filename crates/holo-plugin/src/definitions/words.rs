@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_meant_for_a_shell_is_found() {
+    fn words_for_a_shell_are_found() {
         for (text, sign) in [
             ("a | b", Some("|")),
             ("a && b", Some("&&")),

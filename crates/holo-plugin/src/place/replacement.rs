@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_replaced_stays_alone() {
+    fn a_file_that_cannot_be_replaced_stays_alone() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("in/the/way")).unwrap();
         let place = Tree::open(folder.path()).unwrap().place(Path::new("in/the"));

@@ -168,7 +168,7 @@ fn a_persons_work_is_overwritten_only_by_force() {
 }
 
 #[test]
-fn what_a_killed_run_has_made_is_no_persons_work() {
+fn the_work_of_a_killed_run_is_not_a_persons() {
     let lab = Lab::new();
     lab.make(&[("/file", lab.file("one", 0o644))]);
     // Killed after the file was changed, and before that was recorded.
@@ -219,7 +219,7 @@ fn only_attributes_are_given_in_place() {
 }
 
 #[test]
-fn what_is_special_is_not_opened() {
+fn special_files_are_not_opened() {
     let lab = Lab::new();
     rustix::fs::mknodat(rustix::fs::CWD, lab.path("fifo"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)
         .unwrap();
@@ -295,7 +295,7 @@ fn a_directory_that_was_a_file_meanwhile_comes_back() {
 }
 
 #[test]
-fn what_a_kill_in_the_middle_of_a_step_leaves_is_ours() {
+fn the_leftovers_of_a_killed_step_are_ours() {
     let (lab, path) = (Lab::new(), PathBuf::from("/x"));
     let with_intent = |made: &State, intent: &State| {
         let mut tracks = Tracks::default();

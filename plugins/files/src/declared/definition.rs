@@ -1,4 +1,4 @@
-//! What a `[[file]]` table says, and what of it can be.
+//! The form of a `[[file]]` table, and its valid values.
 
 use holo_plugin::definitions::{Command, Definition, Invalid, values};
 use serde::Deserialize;
@@ -9,18 +9,18 @@ use std::path::{Component, Path};
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FileDefinition {
-    /// Where it is, an absolute path.
+    /// The absolute path.
     pub(crate) path: String,
-    /// What is to be there.
+    /// The kind of file that is to be there.
     #[serde(default)]
     pub(crate) ensure: Ensure,
-    /// What is in the file.
+    /// The content of the file.
     pub(crate) content: Option<String>,
     /// The file directly in the resource directory that has the content; rendered first if its name ends with `.holotemplate`.
     pub(crate) source: Option<String>,
-    /// Where the symlink leads to.
+    /// The target of the symlink.
     pub(crate) target: Option<String>,
-    /// Who owns it, by name or number.
+    /// The user that owns it, by name or number.
     pub(crate) owner: Option<String>,
     /// The group that owns it, by name or number.
     pub(crate) group: Option<String>,
@@ -31,17 +31,17 @@ pub(crate) struct FileDefinition {
     pub(crate) force: bool,
     /// A program that has to find the new file well before it takes the place of the old one; `{}` is the path of the new file.
     pub(crate) validate: Option<Command>,
-    /// Whether nobody may see the content: there is no difference to be shown, and the file is 0600 unless a mode is given.
+    /// True if nobody may see the content: there is no difference to be shown, and the file is 0600 unless a mode is given.
     #[serde(default)]
     pub(crate) sensitive: bool,
     /// Writes to the file that is there instead of replacing it: for one that something is mounted on.
     #[serde(default)]
     pub(crate) in_place: bool,
-    /// What the name of the copy ends with that is kept beside the file when its content is replaced.
+    /// The suffix of the copy that is kept beside the file when its content is replaced.
     pub(crate) backup: Option<String>,
 }
 
-/// What is to be at the path.
+/// The kinds of files that can be at a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -133,12 +133,12 @@ fn validate_source(source: &str) -> Result<(), Invalid> {
         return Ok(());
     }
     // In a folder it would be an overlay of something.
-    Err(Invalid::new("source", format!("{source:?} is no name of a file directly in the resource directory")))
+    Err(Invalid::new("source", format!("{source:?} is not the name of a file directly in the resource directory")))
 }
 
 fn validate_link(target: &str) -> Result<(), Invalid> {
     if target.is_empty() || target.contains('\0') {
-        return Err(Invalid::new("target", format!("{target:?} is no path")));
+        return Err(Invalid::new("target", format!("{target:?} is not a path")));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A declared file: how it is reported, and what can be asked of it.
+//! A declared file: its report, and the answers to questions about it.
 
 use super::definition::{Ensure, FileDefinition};
 use super::wanted::Obstacle;
@@ -15,11 +15,11 @@ pub(crate) struct DeclaredFile {
     pub(crate) canonical: PathBuf,
     /// The files that declare it, as the user knows them.
     pub(crate) sources: Vec<PathBuf>,
-    /// What is declared; nothing of an orphan.
+    /// The declaration; `None` for an orphan.
     pub(crate) definition: Option<FileDefinition>,
     /// The overlay that the path had before, and that still has to be taken away.
     pub(crate) overlay: Option<FileEntity>,
-    /// What it depended on when it was declared, for an orphan.
+    /// The edges from when it was declared, for an orphan.
     pub(crate) orphan: Option<EntityReport>,
 }
 
@@ -39,7 +39,7 @@ impl Entity for DeclaredFile {
         let parents = [&self.path, &self.canonical].into_iter().filter_map(|path| path.parent());
         report.edges.needs.extend(parents.map(|parent| Asset::new("path", parent.display().to_string())));
         if self.canonical != self.path {
-            // Who spells a path in another way is about the same.
+            // A declaration with another spelling of the path is about the same file.
             report.edges.provides.push(Asset::new("path", self.canonical.display().to_string()));
         } else {
             report.edges.needs.dedup();
@@ -82,7 +82,7 @@ impl DeclaredFile {
 }
 
 impl FileDefinition {
-    /// What is declared, for people: never a content.
+    /// Describes the declaration for people: never a content.
     fn summary(&self) -> String {
         let mut words = vec![
             match self.ensure {

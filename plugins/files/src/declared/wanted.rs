@@ -1,4 +1,4 @@
-//! What a declared path shall be, given what is there.
+//! The desired state of a declared path, given what is there.
 
 use super::definition::{Ensure, FileDefinition};
 use bstr::ByteSlice;
@@ -8,12 +8,12 @@ use holo_plugin::{Accounts, Applied, ForceTo, Host, Output, Tree};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// What the name of a source ends with that is rendered.
+/// The suffix of a source that is rendered.
 const TEMPLATE_SUFFIX: &str = ".holotemplate";
-/// What nobody may want to be removed with everything in it: the root's own directories, and these below them.
+/// Directories that may not be removed with everything in them: the root's own ones, and these below them.
 const PROTECTED: [&str; 6] = ["/usr/bin", "/usr/lib", "/usr/sbin", "/usr/share", "/var/lib", "/var/log"];
 
-/// Why a path cannot be what is declared.
+/// The reason why a path cannot become what is declared.
 #[derive(Clone, Debug)]
 pub(super) enum Obstacle {
     /// It could be by force; the reason is a fragment.
@@ -25,7 +25,7 @@ pub(super) enum Obstacle {
 }
 
 impl Obstacle {
-    /// Says what there is to say of it; how the entity ends.
+    /// Says the reason on `output`, and returns the result of the apply.
     pub(super) fn tell(self, output: &mut Output<'_>) -> Applied {
         match self {
             Obstacle::NeedsForce(reason) => Applied::NeedsForce(ForceTo::Proceed(reason)),
@@ -44,7 +44,7 @@ impl<E: std::fmt::Display> From<E> for Obstacle {
     }
 }
 
-/// What is wanted of the paths that the entity is about: its own, last of all, and everything in a directory that goes.
+/// The desired states of the entity's paths: its own, last of all, and everything in a directory that goes.
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) states: Vec<(PathBuf, State)>,
@@ -53,13 +53,13 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// What is wanted of the entity's own path.
+    /// Returns the desired state of the entity's own path.
     pub(super) fn desired(&self) -> State {
         self.states.last().map_or(State::Absent, |(_, state)| state.clone())
     }
 }
 
-/// Finds out what is wanted at a path, and changes nothing.
+/// Finds out the desired state of a path, and changes nothing.
 pub(super) fn of(
     definition: &FileDefinition,
     path: &Path,
@@ -111,8 +111,8 @@ pub(super) fn of(
     Ok(Wanted { states: vec![(path.to_owned(), state)], bytes })
 }
 
-/// A state that was made, with what is not declared as it is now: that may change without being anybody's work on ours. A content that is
-/// going to be lost is always somebody's.
+/// A state that was made, with what is not declared as it is now: that may change without any work on ours. A content that is
+/// going to be lost always counts as a person's.
 pub(super) fn as_far_as_declared(definition: &FileDefinition, made: &State, current: &State, desired: &State) -> State {
     let attributes = |made: Attributes, current: Attributes| Attributes {
         mode: if definition.mode.is_some() || definition.sensitive { made.mode } else { current.mode },
@@ -159,7 +159,7 @@ fn attributes(definition: &FileDefinition, current: &State, host: &Host) -> Resu
         current if is_same_kind => current.attributes().unwrap_or(ours),
         _ => ours,
     };
-    let mode = match definition.mode().map_err(|_| Obstacle::Never("the mode is no number".to_owned()))? {
+    let mode = match definition.mode().map_err(|_| Obstacle::Never("the mode is not a number".to_owned()))? {
         Some(mode) => mode,
         None if definition.sensitive => ours.mode,
         None => found.mode,
@@ -177,7 +177,7 @@ fn attributes(definition: &FileDefinition, current: &State, host: &Host) -> Resu
     Ok(Attributes { mode, uid, gid })
 }
 
-/// What shall be in the file, if that is declared.
+/// Returns the declared content of the file, if there is one.
 fn content(definition: &FileDefinition, host: &Host) -> Result<Option<Vec<u8>>, Obstacle> {
     let Some(source) = &definition.source else {
         return Ok(definition.content.as_ref().map(|content| content.clone().into_bytes()));

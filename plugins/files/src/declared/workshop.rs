@@ -1,4 +1,4 @@
-//! Where declared files are worked on: how they become what they shall be, many together, and how they become again what they were.
+//! Applying, scrubbing and comparing declared files, many together.
 
 use super::definition::FileDefinition;
 use super::entity::DeclaredFile;
@@ -15,7 +15,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Where everything lies that we know of declared files: version 3 has the rest of the state directory.
+/// The folder of all records of declared files: version 3 has the rest of the state directory.
 const FOLDER: &str = ".declared";
 
 /// The records of declared files.
@@ -23,7 +23,7 @@ pub(crate) fn memory(host: &Host) -> holo_plugin::error::Result<Memory> {
     Memory::open_in(host, Path::new(FOLDER))
 }
 
-/// From how many bytes on the contents of a group are no longer gathered in memory.
+/// The number of bytes from which on the contents of a group are no longer gathered in memory.
 const GROUP_BYTES: usize = 16 << 20;
 
 /// Everything that is needed to work on a declared file.
@@ -33,35 +33,35 @@ pub(super) struct Workshop<'a> {
     tracker: Tracker,
 }
 
-/// What is to be done for a file.
+/// A change that is to be made for a file.
 struct Change {
-    /// The place of the entity in its set.
+    /// The index of the entity in its set.
     place: usize,
     remembered: Remembered<Tracks>,
-    /// What becomes of which path.
+    /// The changes of paths.
     paths: Vec<PathChange>,
     /// The bytes of the file, which are not kept yet.
     bytes: Option<Vec<u8>>,
     /// The entities that the path is taken over from.
     takes_over: Vec<String>,
-    /// Whether what a person does meanwhile is overwritten.
+    /// True if a person's work meanwhile is overwritten.
     force: bool,
-    /// What is said when it is done.
+    /// The message when it is done.
     says: String,
 }
 
-/// What scrubbing has to do with the entity's paths.
+/// The effect of scrubbing on the entity's paths.
 struct Scrubbing {
-    /// What is there now.
+    /// The current states.
     found: Found,
-    /// Whether something of a person's would be lost.
+    /// True if something of a person's would be lost.
     needs_force: bool,
 }
 
-/// How often a file is made by force that somebody changes each time.
+/// The maximal number of attempts to make a file by force that is changed by others each time.
 const ATTEMPTS: usize = 3;
 
-/// How far preparing has come.
+/// The result of preparing a change.
 enum Prepared {
     /// There is nothing more to do.
     Ended(Applied),
@@ -96,11 +96,11 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], answers: &mut dy
 }
 
 impl<'a> Workshop<'a> {
-    /// Applies the files at these places of the set.
+    /// Applies the files at these indices of the set.
     fn apply(&self, set: &[Job<'_, DeclaredFile>], places: &[usize], answers: &mut dyn SetAnswers) {
         let (mut group, mut group_bytes) = (Vec::new(), 0);
         let mut group_ends = Instant::now() + GROUP_TIME;
-        // Whoever has a path now takes over from whoever had it.
+        // An entity that has a path now takes over from the one that had it.
         let (declared, orphans): (Vec<usize>, Vec<usize>) =
             places.iter().partition(|place| set[**place].entity.definition.is_some());
         for (index, &place) in declared.iter().chain(&orphans).enumerate() {
@@ -144,8 +144,8 @@ impl<'a> Workshop<'a> {
         Ok(self.memory.recall(&entity.id())?)
     }
 
-    /// The path that an entity is about, without symlinks in its parents, and what is known of it; where another entity had it before,
-    /// what that knew, and its ID.
+    /// Returns the path that an entity is about, without symlinks in its parents, and its record; if another entity had it before,
+    /// that one's record, and its ID.
     fn known(&self, entity: &DeclaredFile, settle: bool) -> Result<Known, Obstacle> {
         let path = self.tracker.canonical(&entity.path)?;
         let mut remembered =
@@ -170,7 +170,7 @@ impl<'a> Workshop<'a> {
         Ok(Known { path, remembered, takes_over })
     }
 
-    /// What has to be done, if anything.
+    /// Decides what has to be done, if anything.
     fn decide(
         &self,
         known: &mut Known,
@@ -184,7 +184,7 @@ impl<'a> Workshop<'a> {
         let track =
             track.map(|track| track.seen_as(|made| wanted::as_far_as_declared(definition, made, &current, &desired)));
         let mut decision = tracked::decide(track.as_ref(), &current, &desired);
-        // What goes with a directory may be what another entity has made, and a person has changed.
+        // Another entity may have made what goes with a directory, and a person may have changed it.
         let children = || wanted.states.iter().filter(|(path, _)| *path != known.path).map(|(path, _)| path);
         let taken = self.tracker.adopt(&mut known.remembered, children().cloned())?;
         for path in children() {
@@ -267,7 +267,7 @@ impl<'a> Workshop<'a> {
         Ok(Prepared::Change(Box::new(change)))
     }
 
-    /// What the entity once made at paths that it is not about any more, as a symlink on the way leads elsewhere.
+    /// Returns the paths that the entity once made and is not about any more, as a symlink on the way leads elsewhere.
     fn leftovers(&self, known: &Known, force: bool) -> Result<Found, Obstacle> {
         let mut leftovers = Found::new();
         for (path, track) in known.remembered.base.iter().filter(|(path, _)| !path.starts_with(&known.path)) {
@@ -304,7 +304,7 @@ impl<'a> Workshop<'a> {
         }
     }
 
-    /// Makes changes together. If that fails, each is made by itself, so that only the one to blame fails.
+    /// Makes changes together. If that fails, each is made by itself, so that only the one at fault fails.
     fn make(&self, mut group: Vec<Change>) -> Vec<Made> {
         if group.is_empty() {
             return Vec::new();
@@ -334,7 +334,7 @@ impl<'a> Workshop<'a> {
         self.tracker.make_all(changes.iter_mut().map(|change| (&mut change.remembered, &change.paths[..])))
     }
 
-    /// Lets the declared program look at what the file is going to be.
+    /// Runs the declared program on the new file.
     fn validate(
         &self,
         entity: &DeclaredFile,
@@ -368,7 +368,7 @@ impl<'a> Workshop<'a> {
         }
     }
 
-    /// Keeps what is there beside it.
+    /// Keeps the current file beside the new one.
     fn back_up(&self, place: &Place, suffix: &str) -> Result<(), Obstacle> {
         let state = State::of(place)?;
         self.tracker.keep(place)?;
@@ -416,7 +416,7 @@ impl<'a> Workshop<'a> {
         Ok(Verdict::WouldChange(vec![format!("would {} {what}", back.0)]))
     }
 
-    /// What was made and what is there, where that can be shown by files.
+    /// Returns what was made and what is there, where that can be shown by files.
     pub(super) fn difference(&self, entity: &DeclaredFile) -> Option<FilePair> {
         let remembered = self.recall(entity).ok()??;
         let path = own_path(&remembered.base, &entity.path);
@@ -473,7 +473,7 @@ impl<'a> Workshop<'a> {
     }
 }
 
-/// What is known of the path of an entity.
+/// The path of an entity, with its record.
 struct Known {
     path: PathBuf,
     remembered: Remembered<Tracks>,
@@ -481,7 +481,7 @@ struct Known {
     takes_over: Vec<String>,
 }
 
-/// How a change has ended: its place, the entity, whom it takes over from, and the end.
+/// The result of a change: its index, the entity, the entities it takes over from, and the outcome.
 type Made = (usize, String, Vec<String>, Result<Applied, Obstacle>);
 
 impl Change {
@@ -522,7 +522,7 @@ pub(crate) fn tidy(
     Tracker::open(host, &memory)?.tidy::<Tracks>(is_ours, output)
 }
 
-/// What would be done, and was done; it goes before the path.
+/// Returns the words for a change that would be made, and for one that was made; they go before the path.
 fn change(current: &State, desired: &State) -> (String, String) {
     match (current, desired) {
         (_, State::Absent) => ("remove".to_owned(), "removed".to_owned()),
@@ -536,7 +536,7 @@ fn change(current: &State, desired: &State) -> (String, String) {
 
 const FORGET: (&str, &str) = ("forget", "forgot");
 
-/// What would be done, and was done, to something that becomes again what it was.
+/// Returns the same words for a path whose base comes back.
 fn back(base: &State, current: &State) -> (&'static str, &'static str) {
     match base {
         base if base == current => FORGET,

@@ -6,7 +6,7 @@
 //! 4. *Recorded*: the provisioned image is what the target is, and what is not needed any more is gone.
 //!
 //! Each step is on disk before the next one is begun. The image that the target is going to be, the *intent*, is staged in step 1 and goes
-//! in step 4: in between, who finds the target equal to the intent knows that it is our own unfinished work and not a person's.
+//! in step 4: in between, a target that is equal to the intent is known to be our own unfinished work and not a person's.
 //! In the end, a base that was the target's own file is replaced by a copy if some process could still write to it.
 //! Many changes take each step together, so that the disk is waited for once for all of them.
 
@@ -19,41 +19,41 @@ use std::path::{Path, PathBuf};
 /// The bits of a mode by which others than the owner may write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// What is to be done for an entity. Made by preparing it; done by [`commit`].
+/// A change that is to be made for an entity. Made by preparing it; done by [`commit`].
 #[derive(Debug)]
 pub(crate) struct Change {
-    /// The place of the entity in its set.
+    /// The index of the entity in its set.
     pub(crate) place: usize,
     path: PathBuf,
-    /// How it ends if all goes well.
+    /// The outcome if all goes well.
     outcome: Applied,
     keeps_base: bool,
-    /// What was staged as the base is the target itself, by another name.
+    /// True if the staged base is the target itself, by another name.
     shares_base: bool,
-    /// The target's own file gets, or loses, another name by us.
+    /// True if the target's own file gets, or loses, another name by us.
     is_renamed: bool,
     writes_target: bool,
-    /// As what the target was found, if only that may be replaced.
+    /// The target as it was found, if only that may be replaced.
     found: Option<Stamp>,
     recording: Recording,
-    /// What goes when the change is done: a stock file that became the base, the saved copies of a deleted target.
+    /// The files that go when the change is done: a stock file that became the base, the saved copies of a deleted target.
     pub(crate) leftovers: Vec<Place>,
     /// Files in the cache that the new content was read from.
     pub(crate) scratch: Vec<Place>,
     target_replaced: bool,
-    /// Whether a stock file may have been moved out of the target's place.
+    /// True if a stock file may have been moved out of the target's place.
     pub(crate) may_have_moved_stock: bool,
     failure: Option<String>,
 }
 
-/// What is to be remembered of the target.
+/// The image that is to be recorded of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Recording {
-    /// What is known already.
+    /// The one that is recorded already.
     Same,
-    /// What it is now.
+    /// The current one.
     New,
-    /// Nothing: neither image stays.
+    /// None: neither image stays.
     Nothing,
 }
 
@@ -77,17 +77,17 @@ impl Change {
         }
     }
 
-    /// Ends so if all goes well.
+    /// Sets the outcome if all goes well.
     pub(crate) fn outcome(&mut self, outcome: Applied) {
         self.outcome = outcome;
     }
 
-    /// Whether there is nothing to be done.
+    /// Returns true if there is nothing to be done.
     pub(crate) fn is_empty(&self) -> bool {
         !self.keeps_base && !self.writes_target && self.recording == Recording::Same && self.leftovers.is_empty()
     }
 
-    /// How it ends if there is nothing to be done.
+    /// Returns the outcome if there is nothing to be done.
     pub(crate) fn into_outcome(self) -> Applied {
         self.scratch.iter().for_each(|place| drop(place.remove()));
         self.outcome
@@ -107,11 +107,11 @@ impl Change {
         let (target, staged) = (layout.target(&self.path), layout.staged_base(&self.path));
         // The only other name may be that of a base that is replaced now.
         self.is_renamed = stamp.names() > 1;
-        // By another name, or having it open, somebody could write to it later.
+        // By another name, or an open descriptor, it could be written to later.
         let is_ours_alone = found.is_trusted() && found.mode & OTHERS_WRITE == 0 && stamp.names() == 1;
         if is_ours_alone && !found.is_symlink() {
             layout.create_staging_folder()?;
-            // What a killed apply has left there is in the way.
+            // A file that a killed apply has left there is in the way.
             let linked = target.link_to(&staged).or_else(|_| staged.remove().and_then(|()| target.link_to(&staged)));
             if linked.is_ok() {
                 (self.keeps_base, self.shares_base, self.is_renamed) = (true, true, true);
@@ -121,14 +121,14 @@ impl Change {
         self.stage_base(found, layout)
     }
 
-    /// Makes a copy of a base that is the target itself, unless the target is replaced: whoever edits it would edit its base.
+    /// Makes a copy of a base that is the target itself, unless the target is replaced: an edit of it would be one of its base.
     pub(crate) fn copy_shared_base(&mut self, layout: &Layout) -> Result<()> {
         if !self.shares_base || self.writes_target {
             return Ok(());
         }
         let (target, staged) = (layout.target(&self.path), layout.staged_base(&self.path));
         if !target.is_same_file(&staged)? {
-            // Somebody has put another file in its place meanwhile.
+            // Another file has been put in its place meanwhile.
             return Ok(());
         }
         self.shares_base = false;
@@ -138,7 +138,7 @@ impl Change {
         copied
     }
 
-    /// Stages an image as what the target is already, to be recorded as provisioned.
+    /// Stages an image of the target as it is already, to be recorded as provisioned.
     pub(crate) fn stage_provisioned(&mut self, image: &Image, layout: &Layout) -> Result<()> {
         layout.create_staging_folder()?;
         image.write_to(&layout.intent(&self.path))?;
@@ -146,7 +146,7 @@ impl Change {
         Ok(())
     }
 
-    /// Stages an image as what the target is going to be, to be recorded as provisioned, and writes the new content beside the target; the
+    /// Stages an image of the target as it is going to be, to be recorded as provisioned, and writes the new content beside the target; the
     /// intent comes first, so that this is known to be ours.
     pub(crate) fn stage_target(&mut self, image: &Image, layout: &Layout) -> Result<()> {
         layout.create_staging_folder()?;
@@ -175,12 +175,12 @@ impl Change {
     }
 
     fn remove_temporaries(&self, layout: &Layout) {
-        // What cannot be removed is found by the next apply.
+        // Files that cannot be removed are found by the next apply.
         let _ = layout.target(&self.path).temporary(TEMPORARY_SUFFIX).remove();
         let _ = layout.intent(&self.path).remove();
     }
 
-    /// What was staged, and has to be on disk before the first step.
+    /// Returns the places that were staged, and have to be on disk before the first step.
     fn staged(&self, layout: &Layout) -> Vec<Place> {
         let mut places = Vec::new();
         if self.keeps_base {
@@ -195,7 +195,7 @@ impl Change {
         places
     }
 
-    /// Step 2. The places whose directories have changed.
+    /// Step 2. Returns the places whose directories have changed.
     fn keep_base(&mut self, layout: &Layout) -> Result<Vec<Place>> {
         let mut changed = Vec::new();
         if self.keeps_base {
@@ -210,7 +210,7 @@ impl Change {
         Ok(changed)
     }
 
-    /// Step 3. The places whose directories have changed.
+    /// Step 3. Returns the places whose directories have changed.
     fn replace_target(&mut self, layout: &Layout) -> Result<Vec<Place>> {
         if !self.writes_target {
             return Ok(Vec::new());
@@ -226,7 +226,7 @@ impl Change {
         Ok(vec![target])
     }
 
-    /// What needs force, because somebody has changed the target since it was looked at.
+    /// Returns the reason to require force: the target has been changed since it was looked at.
     pub(crate) fn reason_to_refuse(&self, target: &Place) -> Result<Option<ForceTo>> {
         let Some(found) = &self.found else { return Ok(None) };
         let Some(now) = Stamp::of(target)? else { return Ok(Some(ForceTo::Restore)) };
@@ -234,7 +234,7 @@ impl Change {
         Ok((!is_same).then_some(ForceTo::Overwrite))
     }
 
-    /// Replaces a base by its copy if it is a file that others know.
+    /// Replaces a base by its copy if it is a file with other names.
     fn separate_base(&mut self, layout: &Layout) -> Result<()> {
         if std::mem::take(&mut self.shares_base) { copy_base(&self.path, layout) } else { Ok(()) }
     }
@@ -281,8 +281,8 @@ fn copy_base(path: &Path, layout: &Layout) -> Result<()> {
     Durability::Each.sync([], [&base])
 }
 
-/// Replaces bases that were targets until now by copies of them, where some process may have the target open for writing; whether that is
-/// done with all of them.
+/// Replaces bases that were targets until now by copies of them, where some process may have the target open for writing; returns whether
+/// that is done with all of them.
 pub(crate) fn separate_open_bases(paths: &[PathBuf], layout: &Layout) -> bool {
     let bases: Vec<Place> = paths.iter().map(|path| layout.base(path)).collect();
     let are_open = are_open_for_writing(&bases).unwrap_or_else(|_| vec![true; bases.len()]);
@@ -290,21 +290,21 @@ pub(crate) fn separate_open_bases(paths: &[PathBuf], layout: &Layout) -> bool {
     open.fold(true, |all, (path, _)| copy_base(path, layout).is_ok() && all)
 }
 
-/// How a change has ended.
+/// The result of a change.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// The place of the entity in its set.
+    /// The index of the entity in its set.
     pub(crate) place: usize,
     pub(crate) applied: Applied,
-    /// What went wrong.
+    /// The error.
     pub(crate) failure: Option<String>,
     /// The target whose own file is its base now.
     pub(crate) shares_base: Option<PathBuf>,
 }
 
-/// Does what is to be done, step by step for all changes together; each change comes out with how it ended.
+/// Makes changes, step by step for all of them together, and returns the result of each.
 ///
-/// What goes wrong with one takes nothing else with it.
+/// An error in one does not affect the others.
 pub(crate) fn commit(mut changes: Vec<Change>, layout: &Layout) -> Vec<Ended> {
     let durability = Durability::of(changes.len());
     let staged: Vec<Place> = changes.iter().flat_map(|change| change.staged(layout)).collect();
@@ -319,7 +319,7 @@ pub(crate) fn commit(mut changes: Vec<Change>, layout: &Layout) -> Vec<Ended> {
     changes.into_iter().map(|change| conclude(change, layout)).collect()
 }
 
-/// Takes a step with all changes that have not failed; what they have changed.
+/// Takes a step with all changes that have not failed; returns the places that they have changed.
 fn attempt(changes: &mut [Change], step: impl Fn(&mut Change) -> Result<Vec<Place>>) -> Vec<Place> {
     let mut changed = Vec::new();
     for change in changes.iter_mut().filter(|change| change.failure.is_none()) {

@@ -1,4 +1,4 @@
-//! Checking: what an apply would do, found out without changing anything.
+//! Checking: finding out what an apply would do, without changing anything.
 
 use crate::overlay::desired::{self, NotEvaluated};
 use crate::overlay::distribution::Distribution;
@@ -9,7 +9,7 @@ use crate::overlay::provision::is_ours;
 use crate::overlay::scrub;
 use holo_plugin::{ForceTo, Host, Image, Output, Unmanageable, Verdict};
 
-/// What applying the entity would do. What is wrong with it is said.
+/// Returns the effect of applying the entity. Errors are said on `output`.
 pub(crate) fn check(entity: &FileEntity, host: &Host, output: &mut Output<'_>) -> Verdict {
     try_check(entity, host, output).unwrap_or_else(|NotEvaluated(reason)| {
         output.error(reason);
@@ -22,7 +22,7 @@ fn try_check(entity: &FileEntity, host: &Host, output: &mut Output<'_>) -> Resul
     let target = layout.target(&entity.path);
     let shown = target.shown().display().to_string();
     let would = |what: String| Ok(Verdict::WouldChange(vec![what]));
-    // Where nothing is known of the package manager, an apply says so; there is nothing to be found beside the target.
+    // If the package manager is unknown, an apply says so; there is nothing to be found beside the target.
     let distribution = Distribution::of(host.system().os_release());
     if entity.is_orphan() {
         return Ok(scrub::check(entity, &layout, &distribution)?);

@@ -24,7 +24,7 @@ struct CommitThread {
 }
 
 impl Commits {
-    /// Begins to commit a group as soon as the one before has ended; how that has ended.
+    /// Begins to commit a group as soon as the one before has ended, and returns the result of that.
     pub(crate) fn begin(&mut self, group: Vec<Change>, workshop: &Workshop<'_>) -> Vec<Ended> {
         let ended = self.finish();
         if self.thread.is_none() && workshop.commits_in_background() {
@@ -40,26 +40,26 @@ impl Commits {
         }
     }
 
-    /// Commits the last group; how all have ended that had not yet.
+    /// Commits the last group, and returns the results of all that had not ended yet.
     pub(crate) fn end(&mut self, group: Vec<Change>, workshop: &Workshop<'_>) -> Vec<Ended> {
         let mut ended = self.finish();
         ended.extend(change::commit(group, &workshop.layout));
         ended
     }
 
-    /// How the group has ended that was at work, if it has.
+    /// Returns the result of the group that was at work, if it has ended.
     pub(crate) fn look(&mut self) -> Vec<Ended> {
         self.thread.as_mut().map(CommitThread::look).unwrap_or_default()
     }
 
-    /// Waits for the group that is at work; how it has ended.
+    /// Waits for the group that is at work, and returns its result.
     pub(crate) fn finish(&mut self) -> Vec<Ended> {
         self.thread.as_mut().map(CommitThread::finish).unwrap_or_default()
     }
 }
 
 impl CommitThread {
-    /// Starts it; none if there can be none.
+    /// Starts it; `None` if there can be none.
     fn start(host: &Host) -> Option<CommitThread> {
         // Threads with the same open directories would wait for one another.
         let layout = Layout::open(host).ok()?;
@@ -67,7 +67,7 @@ impl CommitThread {
         let (ending, ended) = channel();
         let work = move || {
             for group in given {
-                // What programs were run since may have moved any directory.
+                // Programs that were run since may have moved any directory.
                 layout.forget();
                 if ending.send(change::commit(group, &layout)).is_err() {
                     break;
@@ -81,18 +81,18 @@ impl CommitThread {
     /// Gives it a group. It has to be [finished](CommitThread::finish) with the one before.
     fn begin(&mut self, group: Vec<Change>) {
         self.is_busy = true;
-        // It takes everything, unless it has panicked; then whoever waits for it goes the same way.
+        // It takes everything, unless it has panicked; then the thread that waits for it panics too.
         let _ = self.groups.send(group);
     }
 
-    /// How the group has ended that was at work, if it has.
+    /// Returns the result of the group that was at work, if it has ended.
     fn look(&mut self) -> Vec<Ended> {
         let ended = self.ended.try_recv().ok();
         self.is_busy &= ended.is_none();
         ended.unwrap_or_default()
     }
 
-    /// Waits for the group that is at work; how it has ended.
+    /// Waits for the group that is at work, and returns its result.
     fn finish(&mut self) -> Vec<Ended> {
         if !std::mem::take(&mut self.is_busy) {
             return Vec::new();
@@ -100,7 +100,7 @@ impl CommitThread {
         self.ended.recv().unwrap_or_else(|_| self.raise())
     }
 
-    /// Goes the way of the thread: only one that panics ends while it is at work.
+    /// Resumes the panic of the thread: only one that panics ends while it is at work.
     fn raise(&mut self) -> Vec<Ended> {
         match self.handle.take().map(JoinHandle::join) {
             Some(Err(panicked)) => panic::resume_unwind(panicked),

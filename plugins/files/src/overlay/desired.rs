@@ -1,4 +1,4 @@
-//! What a target shall be: its base, and what resource files make of it.
+//! The desired image of a target: its base, changed by resource files.
 
 use crate::overlay::entity::{FileEntity, Kind, Resource};
 use crate::overlay::layout::Layout;
@@ -12,7 +12,7 @@ use std::path::Path;
 /// The mode of a file that takes a symlink's place: that of every symlink, less the usual umask.
 const MODE_AFTER_SYMLINK: u32 = 0o755;
 
-/// An image that is wanted, and what was written on the way to it.
+/// A desired image, and the files that were written on the way to it.
 #[derive(Debug)]
 pub(crate) struct Desired {
     pub(crate) image: Image,
@@ -20,7 +20,7 @@ pub(crate) struct Desired {
     pub(crate) scratch: Vec<Place>,
 }
 
-/// Why it cannot be told what a target shall be; the text is whole.
+/// The reason why the desired image of a target cannot be told; the text is whole.
 #[derive(Debug)]
 pub(crate) struct NotEvaluated(pub(crate) String);
 
@@ -36,7 +36,7 @@ impl From<PathError> for NotEvaluated {
     }
 }
 
-/// Applies the resources to the base, in their order. What stands before the last plain one would be overwritten, and is not looked at.
+/// Applies the resources to the base, in their order. Those before the last plain one would be overwritten, and are not looked at.
 pub(crate) fn evaluate(
     entity: &FileEntity,
     base: &Image,
@@ -45,7 +45,7 @@ pub(crate) fn evaluate(
 ) -> Result<Desired, NotEvaluated> {
     let first = entity.resources.iter().rposition(|resource| resource.kind == Kind::Plain).unwrap_or(0);
     let mut desired = Desired { image: base.clone(), scratch: Vec::new() };
-    // Who has made the content so far, which matters if that is a symlink.
+    // True if the content so far is trusted, which matters if it is a symlink.
     let mut is_trusted = base.is_trusted();
     for (index, resource) in entity.resources.iter().enumerate().skip(first) {
         let image = match resource.kind {
@@ -112,13 +112,13 @@ fn script_content(
     let written = result.create()?;
     process::filter(&program, input, written, output)
         .map_err(|reason| NotEvaluated(format!("execution of {} failed: {reason}", program.display())))?;
-    // What it has called may have moved any directory.
+    // The programs that it has called may have moved any directory.
     layout.forget();
     let image = Image::load(result)?.ok_or_else(|| missing(result))?;
     Ok(image.content)
 }
 
-/// What the template renders to, with the content so far as its `input`.
+/// Renders the template with the content so far as its `input`.
 fn template_content(
     entity: &FileEntity,
     resource: &Resource,

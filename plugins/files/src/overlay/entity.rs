@@ -1,4 +1,4 @@
-//! A managed file: its path, and the resource files that say what it shall be.
+//! A managed file: its path, and the resource files that define it.
 
 use crate::overlay::layout::{self, BASE, PROVISIONED};
 use bstr::{BString, ByteSlice};
@@ -9,11 +9,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What the IDs of this plugin begin with.
+/// The prefix of this plugin's IDs.
 pub(crate) const PREFIX: &[u8] = b"file:";
-/// What the names of resource files end with that are programs.
+/// The suffix of resource files that are programs.
 pub(crate) const SCRIPT_SUFFIX: &[u8] = b".holoscript";
-/// What the names of resource files end with that are templates.
+/// The suffix of resource files that are templates.
 pub(crate) const TEMPLATE_SUFFIX: &[u8] = b".holotemplate";
 
 /// A target, with everything that is laid over it.
@@ -21,9 +21,9 @@ pub(crate) const TEMPLATE_SUFFIX: &[u8] = b".holotemplate";
 pub(crate) struct FileEntity {
     /// Its path below the root, with a leading slash.
     pub(crate) path: PathBuf,
-    /// What makes it, in the order of application; none for an orphan.
+    /// Its resources, in the order of application; none for an orphan.
     pub(crate) resources: Vec<Resource>,
-    /// Whether the target is still a file or symlink; looked at only for orphans.
+    /// True if the target is still a file or symlink; looked at only for orphans.
     pub(crate) target_exists: bool,
     /// By which all of this is found.
     host: Arc<Host>,
@@ -43,7 +43,7 @@ pub(crate) enum Kind {
     Plain,
     /// Its output, given the content so far, replaces the target's.
     Script,
-    /// What it renders to, given facts, data and the content so far, replaces the target's.
+    /// Its rendering, given facts, data and the content so far, replaces the target's.
     Template,
 }
 
@@ -65,12 +65,12 @@ impl FileEntity {
         self.resources.is_empty()
     }
 
-    /// The resource that alone decides what the target's content is: a plain one that nothing is laid over.
+    /// The resource that alone decides about the target's content: a plain one that nothing is laid over.
     pub(crate) fn deciding_resource(&self) -> Option<&Resource> {
         self.resources.last().filter(|resource| resource.kind == Kind::Plain)
     }
 
-    /// Whether programs have a part in what the target's content is.
+    /// Returns true if programs have a part in the target's content.
     pub(crate) fn runs_programs(&self) -> bool {
         let mut decide = self.resources.iter().rev().take_while(|resource| resource.kind != Kind::Plain);
         decide.any(|resource| resource.kind == Kind::Script)
@@ -136,8 +136,8 @@ impl FileEntity {
 }
 
 impl Resource {
-    /// What the path below the resource directory `DISAMBIGUATOR/path/to/target[.holoscript|.holotemplate]` stands for: the target's path and the
-    /// resource; nothing for a file directly in the resource directory.
+    /// Parses a path below the resource directory, `DISAMBIGUATOR/path/to/target[.holoscript|.holotemplate]`: the target's path and the
+    /// resource; `None` for a file directly in the resource directory.
     pub(crate) fn parse(path: &Path) -> Option<(PathBuf, Resource)> {
         let bytes = path.as_os_str().as_bytes();
         let target = &bytes[bytes.find_byte(b'/')?..];
@@ -151,7 +151,7 @@ impl Resource {
         Some((OsStr::from_bytes(target).into(), Resource { path: path.to_owned(), kind }))
     }
 
-    /// What resources of one entity are ordered by: `01-foo` comes before `01-foo-bar`.
+    /// Returns the key by which resources of one entity are ordered: `01-foo` comes before `01-foo-bar`.
     pub(crate) fn order(&self) -> (&OsStr, Kind) {
         let disambiguator = self.path.iter().next().unwrap_or_default();
         (disambiguator, self.kind)

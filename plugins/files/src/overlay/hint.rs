@@ -23,7 +23,7 @@ const LEFTOVERS: [&str; 12] = [
 const DIRECTORIES: [&str; 12] =
     ["boot", "efi", "etc", "home", "lib", "lib64", "opt", "root", "run", "srv", "usr", "var"];
 
-/// Says to a person what may be wrong with an entity whose target is missing. Version 3 says no more than that it cannot be managed.
+/// Gives a hint about an entity whose target is missing. Version 3 says no more than that it cannot be managed.
 pub(crate) fn missing_target(entity: &FileEntity, output: &mut Output<'_>) {
     if !entity.gives_hints() {
         return;

@@ -1,4 +1,4 @@
-//! Where everything is: targets, their images, and what is on its way between them.
+//! The places of targets, of their images, and of files on their way between them.
 
 use holo_plugin::error::Result;
 use holo_plugin::{Host, Place, Tree};
@@ -14,9 +14,9 @@ use std::sync::Arc;
 pub(crate) const BASE: &str = "base";
 /// The images of targets as we wrote them last.
 pub(crate) const PROVISIONED: &str = "provisioned";
-/// What is known to be unchanged.
+/// The file of the known-unchanged record.
 const RECORD: &str = ".unchanged";
-/// What is being written; nothing of it is left when an apply has ended.
+/// The folder of files that are being written; nothing of it is left when an apply has ended.
 const STAGED: &str = ".staged";
 
 /// The directories that the plugin works in, opened.
@@ -58,13 +58,13 @@ impl Layout {
         self.state.place(&below(PROVISIONED, path))
     }
 
-    /// Where a new base is written before it is moved into its place.
+    /// Returns the place where a new base is written before it is moved into its place.
     pub(crate) fn staged_base(&self, path: &Path) -> Place {
         self.staged(format!("base-{}", hash(path)))
     }
 
-    /// What the target is going to be, from before it is changed until after: whoever finds this after a crash can tell our unfinished
-    /// work from a person's.
+    /// Returns the place of the image that the target is going to be, from before it is changed until after: after a crash, it tells our
+    /// unfinished work from a person's.
     pub(crate) fn intent(&self, path: &Path) -> Place {
         self.staged(intent_name(path))
     }
@@ -89,7 +89,7 @@ impl Layout {
         self.staged("x").remove_empty_folders(Path::new(""));
     }
 
-    /// What earlier applies have found to be unchanged.
+    /// Returns the place of the record of what earlier applies have found to be unchanged.
     pub(crate) fn record(&self) -> Place {
         self.state.place(Path::new(RECORD))
     }
@@ -104,12 +104,12 @@ impl Layout {
         self.resources.place(path)
     }
 
-    /// Where the result of a holoscript is written.
+    /// Returns the place where the result of a holoscript is written.
     pub(crate) fn script_result(&self, path: &Path, index: usize) -> Place {
         self.cache.place(Path::new(&format!("result-{index}-{}", hash(path))))
     }
 
-    /// Forgets which directories were used last; others may have moved them since.
+    /// Forgets the directories that were used last; others may have moved them since.
     pub(crate) fn forget(&self) {
         for tree in [&self.root, &self.state, &self.resources, &self.cache] {
             tree.forget();
@@ -117,7 +117,7 @@ impl Layout {
     }
 }
 
-/// What an intent is called. Staged files have flat names: a path below another folder might be too long.
+/// Returns the name of an intent. Staged files have flat names: a path below another folder might be too long.
 pub(crate) fn intent_name(path: &Path) -> String {
     format!("intent-{}", hash(path))
 }

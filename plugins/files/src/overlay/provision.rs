@@ -1,4 +1,4 @@
-//! Provisioning: what an entity with resource files needs.
+//! Provisioning: the work on an entity with resource files.
 
 use crate::overlay::change::{Change, FAILED, FAILED_UNCHANGED};
 use crate::overlay::desired::{self, NotEvaluated};
@@ -10,20 +10,20 @@ use crate::overlay::stock::Stock;
 use crate::overlay::workshop::Workshop;
 use holo_plugin::{Applied, ForceTo, Image, Mode, Output, Stamp, Unmanageable};
 
-/// An entity that there is nothing to be done for.
+/// An entity with nothing to be done.
 #[derive(Debug)]
 pub(crate) struct Unchanged {
     /// The state by which that will be known the next time, unless it is known already or would not be reliable.
     pub(crate) news: Option<Fingerprint>,
 }
 
-/// Sees whether there is nothing to be done, without changing or saying anything. What it cannot tell, or fails at, is left to [`prepare`].
+/// Sees whether there is nothing to be done, without changing or saying anything. If it cannot tell, or fails, that is left to [`prepare`].
 pub(crate) fn look(entity: &FileEntity, layout: &Layout, workshop: &Workshop<'_>) -> Option<Unchanged> {
     let Workshop { distribution, record, .. } = workshop;
-    // What a program makes is not known before it has run.
+    // The output of a program is not known before it has run.
     let resource = entity.deciding_resource()?;
     let target = layout.target(&entity.path);
-    // What was never applied has none, and is seen so with one look.
+    // An entity that was never applied has none, which is seen with one look.
     let base = layout.base(&entity.path);
     let base_stamp = Stamp::of(&base).ok()??;
     if !distribution.leaves_alone(&target).ok()? {
@@ -46,7 +46,7 @@ pub(crate) fn look(entity: &FileEntity, layout: &Layout, workshop: &Workshop<'_>
     is_unchanged.then_some(Unchanged { news: is_reliable.then_some(state) })
 }
 
-/// Finds out what is to be done, and prepares it. What goes wrong is said; the base is kept even then.
+/// Finds out what is to be done, and prepares it. Errors are said on `output`; the base is kept even then.
 pub(crate) fn prepare(
     entity: &FileEntity,
     mode: Mode<'_>,
@@ -118,7 +118,7 @@ fn try_prepare(
     change.scratch.extend(desired.scratch);
     let desired = desired.image;
     let current = if entity.runs_programs() {
-        // They take as long as they like, and somebody may have saved the target meanwhile.
+        // They take as long as they like, and the target may have been saved meanwhile.
         if let Some(force_to) = change.reason_to_refuse(&target)? {
             return Ok(Applied::NeedsForce(force_to));
         }
@@ -166,7 +166,7 @@ fn take_stock(
     Ok(image)
 }
 
-/// Whether the target is as we wrote it or, if we never did, as its base: then no work of a person's is lost.
+/// Returns true if the target is as we wrote it or, if we never did, as its base: then no work of a person's is lost.
 pub(crate) fn is_ours(current: &Image, provisioned: Option<&Image>, base: &Image) -> Result<bool, NotEvaluated> {
     Ok(current.equals(provisioned.unwrap_or(base))?)
 }

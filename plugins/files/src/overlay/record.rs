@@ -1,11 +1,11 @@
-//! The known-unchanged record: what was in its desired state at the last apply, and need not be read again while nothing touches it.
+//! The known-unchanged record: entities that were in their desired state at the last apply, and need not be read again until touched.
 //!
 //! It holds a fingerprint an entity, made of all that the file system says of the files that decide about it: device, inode, type, mode,
-//! owner, size and times. Who finds the same fingerprint again knows that the entity is as it was. That rests on two things: a fingerprint
+//! owner, size and times. If the fingerprint is the same, the entity is as it was. That rests on two things: a fingerprint
 //! is only taken before the files are read, and only recorded if none of them was changed just then, for a second change within the same
 //! tick of the file system's clock would not show.
 //!
-//! The record is a shortcut and nothing else. Whoever loses it, by a crash or by deleting it, loses only the time to read everything once.
+//! The record is only a shortcut. If it is lost, by a crash or because it was deleted, everything is read once more.
 
 use crate::overlay::entity::Resource;
 use crate::overlay::layout::Layout;
@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What the file begins with. The number goes up when anything of format or meaning changes.
+/// The first line of the file. The number goes up when anything of format or meaning changes.
 const HEADER: &[u8] = b"holo-files known-unchanged record 1\n";
 
 /// So many bytes of a SHA-256 sum: nobody makes two things that have them in common.
@@ -42,10 +42,10 @@ impl Fingerprint {
     }
 }
 
-/// What is known to be unchanged.
+/// The known-unchanged record.
 #[derive(Debug)]
 pub(crate) struct Record {
-    /// When this apply began to look.
+    /// The time when this apply began to look.
     begun: SystemTime,
     /// By the sums of the entities' paths.
     entries: BTreeMap<Sum, Fingerprint>,
@@ -55,7 +55,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// One that knows nothing, and forgets what it learns.
+    /// A record that knows nothing, and keeps nothing.
     pub(crate) fn none() -> Record {
         Record {
             begun: SystemTime::now(),
@@ -72,7 +72,7 @@ impl Record {
         let Ok(Some(bytes)) = read(&layout.record()) else { return none };
         match parse(&bytes, none.begun) {
             Some(entries) => Record { entries, ..none },
-            // It is of no use to anybody, so even an empty one is better.
+            // It is of no use, so even an empty one is better.
             None => Record { has_news: true, ..none },
         }
     }
@@ -82,12 +82,12 @@ impl Record {
         self.is_believed = false;
     }
 
-    /// Whether an entity is known to be as it should be while its files are in this state.
+    /// Returns true if an entity is known to be as it should be while its files are in this state.
     pub(crate) fn knows(&self, entity: &Path, state: Fingerprint) -> bool {
         self.is_believed && self.entries.get(&key(entity)) == Some(&state)
     }
 
-    /// Whether a change of a file after this apply has begun to look would give it another stamp.
+    /// Returns true if a change of a file after this apply has begun to look would give it another stamp.
     pub(crate) fn can_rely_on(&self, stamp: &Stamp) -> bool {
         stamp.is_settled(self.begun)
     }
@@ -149,7 +149,7 @@ fn to_bytes(entries: &BTreeMap<Sum, Fingerprint>, made: SystemTime) -> Vec<u8> {
     bytes
 }
 
-/// Understands what [`to_bytes`] has written, and nothing else.
+/// Parses the output of [`to_bytes`], and nothing else.
 fn parse(bytes: &[u8], now: SystemTime) -> Option<BTreeMap<Sum, Fingerprint>> {
     let (content, checksum) = bytes.split_last_chunk::<CHECKSUM_SIZE>()?;
     if Sha256::digest(content)[..] != checksum[..] {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_but_odd_is_not_understood() {
+    fn odd_records_are_refused_though_sealed() {
         let seal = |content: &[u8]| [content, &Sha256::digest(content)].concat();
         let whole = to_bytes(&entries(), now());
         let content = &whole[..whole.len() - CHECKSUM_SIZE];

@@ -1,4 +1,4 @@
-//! What an apply that was killed has left behind, and how it is put in order.
+//! Putting in order what an apply that was killed has left behind.
 
 use crate::overlay::change;
 use crate::overlay::entity::FileEntity;
@@ -16,7 +16,7 @@ use walkdir::WalkDir;
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
     intents: HashSet<OsString>,
-    /// Whether there was anything at all, be it an empty folder.
+    /// True if there was anything at all, be it an empty folder.
     pub(crate) was_needed: bool,
 }
 
@@ -34,7 +34,7 @@ impl Recovery {
                 layout.staged(&name).remove()?;
             }
         }
-        // Some may have been the targets' own files, and nobody came to look who has them open.
+        // Some may have been the targets' own files, and it was not checked whether they are open elsewhere.
         let bases: Vec<PathBuf> = files_below(&host.state_dir().join(BASE));
         change::separate_open_bases(&bases, layout);
         for folder in [BASE, PROVISIONED] {

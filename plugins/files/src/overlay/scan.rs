@@ -1,4 +1,4 @@
-//! Which files are managed: those with resource files, and those that once had some.
+//! Finding managed files: those with resource files, and those that once had some.
 
 use crate::overlay::entity::{FileEntity, PREFIX, Resource, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
 use crate::overlay::layout::{BASE, Layout};

@@ -7,7 +7,7 @@ use crate::overlay::layout::Layout;
 use crate::overlay::workshop::Workshop;
 use holo_plugin::{Applied, Image, Output, Unmanageable, Verdict};
 
-/// Finds out what is to be done, and prepares it. What goes wrong is said.
+/// Finds out what is to be done, and prepares it. Errors are said on `output`.
 pub(crate) fn prepare(entity: &FileEntity, workshop: &Workshop<'_>, output: &mut Output<'_>, change: &mut Change) {
     let prepared = match workshop.layout.target(&entity.path).is_file_or_symlink() {
         Ok(true) => restore(entity, workshop, output, change),
@@ -25,7 +25,7 @@ pub(crate) fn prepare(entity: &FileEntity, workshop: &Workshop<'_>, output: &mut
     }
 }
 
-/// What scrubbing would do, found out without changing anything.
+/// Returns the effect of scrubbing, without changing anything.
 pub(crate) fn check(
     entity: &FileEntity,
     layout: &Layout,
@@ -45,7 +45,7 @@ pub(crate) fn check(
     Ok(Verdict::WouldChange(vec![format!("would {}", done.words(entity, "restore", "forget"))]))
 }
 
-/// What scrubbing has done, or would do.
+/// The effect of scrubbing.
 #[derive(Clone, Copy)]
 enum Scrubbed {
     Restored,
@@ -96,16 +96,16 @@ fn restore(
     Ok(Scrubbed::by(restored.as_ref()))
 }
 
-/// What the target has to be replaced by; nothing if it is that already.
+/// Returns the image that has to replace the target; `None` if it is that already.
 fn to_be_restored(original: Image, current: Option<Image>) -> Result<Option<Image>, Unmanageable> {
     let Some(current) = current else { return Ok(Some(original)) };
-    // What could not be kept with the base stays as it is.
+    // Attributes that could not be kept with the base stay as they are.
     let original = if original.may_lack_acl() { original.in_place_of(&current)? } else { original };
     let is_restored = current.equals(&original)? && (current.is_symlink() || current.has_attributes_of(&original)?);
     Ok((!is_restored).then_some(original))
 }
 
-/// The target is gone: so is whatever we knew of it, and the copies that its package's removal has left.
+/// The target is gone: so are our images of it, and the copies that its package's removal has left.
 fn delete(
     entity: &FileEntity,
     workshop: &Workshop<'_>,

@@ -1,4 +1,4 @@
-//! What package managers leave beside a target that was changed: new stock files, and saved ones.
+//! Files that package managers leave beside a target that was changed: new stock files, and saved ones.
 
 use crate::overlay::distribution::Distribution;
 use holo_plugin::error::Result;
@@ -8,13 +8,13 @@ use std::os::unix::ffi::OsStrExt;
 /// A new stock file that waits beside a target.
 #[derive(Debug)]
 pub(crate) struct Stock {
-    /// Where it is.
+    /// Its place.
     pub(crate) place: Place,
-    /// What the user is told of it.
+    /// The message about it.
     pub(crate) reported: String,
 }
 
-/// What a temporary file beside a target is called.
+/// The suffix of a temporary file beside a target.
 pub(crate) const TEMPORARY_SUFFIX: &str = ".holonew";
 
 impl Distribution {
@@ -33,7 +33,7 @@ impl Distribution {
         }
     }
 
-    /// Looks for a new stock file without moving anything: where it is, and where what was the target before is.
+    /// Looks for a new stock file without moving anything: returns its place, and that of what the target was before.
     pub(crate) fn peek(&self, target: &Place) -> Result<Option<(Place, Place)>> {
         let suffixes = self.suffixes();
         if let [saved, _] = suffixes {
@@ -47,7 +47,7 @@ impl Distribution {
         Ok(stock.is_file_or_symlink()?.then(|| (stock, target.clone())))
     }
 
-    /// What package managers append to the names of saved targets, if they do, and of new stock files.
+    /// Returns the suffixes that package managers append to the names of saved targets, if they do, and of new stock files.
     fn suffixes(&self) -> &'static [&'static str] {
         match self {
             Distribution::Arch => &[".pacnew"],
@@ -58,7 +58,7 @@ impl Distribution {
         }
     }
 
-    /// Whether there is nothing beside a target that [`Distribution::find_stock`] would find or move, and nothing that it would say.
+    /// Returns true if there is nothing beside a target that [`Distribution::find_stock`] would find or move, and nothing to be said.
     pub(crate) fn leaves_alone(&self, target: &Place) -> Result<bool> {
         for suffix in self.suffixes() {
             if target.with_suffix(suffix).is_file_or_symlink()? {
@@ -102,7 +102,7 @@ fn beside(target: &Place, suffix: &str) -> Result<Option<Stock>> {
 fn swapped_or_beside(target: &Place, saved_suffix: &str, stock_suffix: &str) -> Result<Option<Stock>> {
     let saved = target.with_suffix(saved_suffix);
     let stock = target.with_suffix(stock_suffix);
-    // Where the target is missing a person has deleted it, for we never leave it so; what was saved earlier is none of our business.
+    // A missing target has been deleted by a person, as we never leave it so; a file that was saved earlier is not our business.
     if !saved.is_file_or_symlink()? || !target.is_file_or_symlink()? {
         return beside(target, stock_suffix);
     }

@@ -1,4 +1,4 @@
-//! Where entities are worked on: what is opened and found out once for a whole set.
+//! The context of work on entities: opened and found out once for a whole set.
 
 use crate::overlay::change::{self, Change, FAILED};
 use crate::overlay::distribution::Distribution;
@@ -14,10 +14,10 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::thread;
 
-/// How many entities make it worth while to start a thread.
+/// The number of entities from which a thread is worth starting.
 const WORTH_A_THREAD: usize = 64;
 
-/// What is opened and found out once for a whole set.
+/// The context that is opened and found out once for a whole set.
 pub(crate) struct Workshop<'a> {
     pub(crate) host: &'a Host,
     pub(crate) layout: Layout,
@@ -27,7 +27,7 @@ pub(crate) struct Workshop<'a> {
     threads: usize,
     /// There are bases that some process can write to, and that could not be copied.
     has_shared_bases: bool,
-    /// Nobody else works here meanwhile.
+    /// The lock on the state directory.
     _held: OwnedFd,
 }
 
@@ -53,10 +53,10 @@ impl<'a> Workshop<'a> {
         })
     }
 
-    /// For which entities there is nothing to be done, as far as that can be seen without changing anything.
+    /// Returns for each entity whether there is nothing to be done, as far as that can be seen without changing anything.
     pub(crate) fn look(&mut self, jobs: &[Job<'_, FileEntity>]) -> Vec<bool> {
         if self.recovery.was_needed {
-            // What an apply was at when it was killed has to be settled first.
+            // The changes of a killed apply have to be settled first.
             return vec![false; jobs.len()];
         }
         let seen = self.look_in_shares(jobs);
@@ -86,7 +86,7 @@ impl<'a> Workshop<'a> {
             let mut seen = look(own, &self.layout);
             for (share, thread) in others {
                 let looked = thread.ok().and_then(|thread| thread.join().ok()?.ok());
-                // What cannot be done by another thread is done by this one.
+                // The share of a thread that could not work is done by this one.
                 seen.extend(looked.unwrap_or_else(|| look(share, &self.layout)));
             }
             seen
@@ -108,13 +108,13 @@ impl<'a> Workshop<'a> {
         change
     }
 
-    /// Whether changes may be committed while others are prepared. What a killed apply has left is put in order one after the other: the same
+    /// Returns true if changes may be committed while others are prepared. After a killed apply, one is done after the other: the same
     /// folders may be made for one entity and removed for another.
     pub(crate) fn commits_in_background(&self) -> bool {
         self.threads > 1 && !self.recovery.was_needed
     }
 
-    /// Sees to it that the bases of these targets, which were their own files, are nobody else's.
+    /// Replaces the bases of these targets, which were their own files, by copies if others can write to them.
     pub(crate) fn separate_bases(&mut self, targets: &mut Vec<PathBuf>) {
         self.has_shared_bases |= !change::separate_open_bases(targets, &self.layout);
         targets.clear();

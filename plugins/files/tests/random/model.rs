@@ -1,4 +1,4 @@
-//! Version 3's rules for overlays, as its description has them: what an apply makes of files, and what it says.
+//! Version 3's rules for overlays, as its description has them: the effect of an apply on files, and its messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -113,17 +113,17 @@ pub(crate) struct Model {
     pub(crate) touched: BTreeSet<String>,
 }
 
-/// What an apply shows, and how it ends.
+/// The output of an apply, and its result.
 #[derive(Default)]
 pub(crate) struct Shown {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
     pub(crate) has_failed: bool,
-    /// Whether a difference is shown of anything.
+    /// True if a difference is shown of anything.
     pub(crate) is_refused: bool,
-    /// Whether anything was not in its desired state.
+    /// True if anything was not in its desired state.
     pub(crate) is_pending: bool,
-    /// How many newlines the last output has ended with.
+    /// The number of newlines that the last output has ended with.
     newlines: usize,
     has_begun: bool,
 }
@@ -160,7 +160,7 @@ impl Shown {
     }
 }
 
-/// What a plugin does with an entity.
+/// The work of a plugin on an entity.
 #[derive(Default)]
 struct Work {
     said: Vec<(Stream, String)>,
@@ -227,7 +227,7 @@ impl Model {
     pub(crate) fn apply(&mut self, force: bool, speaks_version_3: bool) -> Shown {
         let mut shown = Shown::default();
         let targets: BTreeSet<String> = self.resources.keys().chain(self.base.keys()).cloned().collect();
-        // What each is, is found out before anything is applied.
+        // The reports are made before anything is applied.
         let reports: Vec<String> = targets.iter().map(|target| self.report(target)).collect();
         for (target, report) in targets.iter().zip(reports) {
             let mut work = Work::default();
@@ -263,7 +263,7 @@ impl Model {
         report
     }
 
-    /// Where a new version waits, and what is said of that. One that has taken the target's place is moved beside it.
+    /// Returns the place where a new version waits, and its message. One that has taken the target's place is moved beside it.
     fn find_stock(&mut self, target: &str) -> Option<(String, String)> {
         let (saved, stock) = match &*self.distribution {
             "arch" => (None, ".pacnew"),
@@ -328,7 +328,7 @@ impl Model {
         }
     }
 
-    /// What the resource files make of the base.
+    /// Returns the base as the resource files change it.
     fn desired(&self, target: &str, base: &Node, work: &mut Work) -> Option<Node> {
         let resources = &self.resources[target];
         let last_plain = resources.iter().rposition(|resource| matches!(resource.step, Step::Plain(_))).unwrap_or(0);

@@ -122,7 +122,7 @@ fn what_go_has_and_we_have_not_is_said() {
             ("{{ lt .data.hosts 1 }}", "cannot be compared"),
             ("{{ index .data.hosts 7 }}", "a list has nothing at 7"),
             ("{{ index .data.hosts -1 }}", "a list has nothing at -1"),
-            ("{{ lookup \"a..b\" }}", "is no key"),
+            ("{{ lookup \"a..b\" }}", "is not a key"),
             ("{{ lookup \"nowhere\" }}", "there is no data at nowhere"),
             ("{{ 'a' }}", "character constants"),
             ("{{ 0x1f }}", "0x1f is no number"),

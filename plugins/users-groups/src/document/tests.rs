@@ -108,7 +108,7 @@ fn what_is_wrong_with_common_keys_is_told() {
         problems(text),
         [
             "line 3: uid of users[0] is not an integer: there is a value of type string",
-            "line 4: after of users[0]: \"\" is no entity ID",
+            "line 4: after of users[0]: \"\" is not an entity ID",
             "line 8: health_check[0].speed of users[1]: unknown key, expected one of command, tries, interval, timeout",
         ]
     );

@@ -4,7 +4,7 @@ use super::*;
 /// `type property value context verdict note`: definitions of a peer that has much the same keys.
 const VECTORS: &str = include_str!("validation.tsv");
 
-/// Where we judge otherwise: all twelve bits of a mode can be given.
+/// Values that we judge otherwise: all twelve bits of a mode can be given.
 const OTHERWISE: [&str; 1] = ["1777"];
 
 fn definition(json: &serde_json::Value) -> Result<FileDefinition, String> {
