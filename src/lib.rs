@@ -21,6 +21,7 @@ pub mod diff;
 pub mod entity;
 pub mod error;
 pub mod exit;
+pub mod failures;
 pub mod generators;
 pub mod graph;
 pub mod in_order;

@@ -109,6 +109,19 @@ impl Plan {
     /// Entities that are no orphans wait for each other. Among orphans nobody could mend a cycle, as nothing defines them any more:
     /// there, as many edges as needed do not count.
     pub fn new(nodes: &[Node<'_>]) -> Result<Plan, Cycle> {
+        Plan::with(nodes, |_| true)
+    }
+
+    /// The same, without the entities of cycles and those that wait for them, none of which is selected.
+    ///
+    /// # Errors
+    /// A selected entity is in a cycle, or waits for one.
+    pub fn of_selected(nodes: &[Node<'_>], selected: &[bool]) -> Result<Plan, Cycle> {
+        Plan::with(nodes, |entity| selected.get(entity) == Some(&true))
+    }
+
+    /// Plans entities, all that are needed among them.
+    fn with(nodes: &[Node<'_>], is_needed: impl Fn(usize) -> bool) -> Result<Plan, Cycle> {
         let mut ids = Groups::new();
         let namesakes: Vec<usize> = nodes.iter().enumerate().map(|(entity, node)| ids.add(node.id, entity)).collect();
         let Ownership { conflicts, successions } = Ownership::new(nodes, &namesakes);
@@ -119,7 +132,7 @@ impl Plan {
         }
         succeed(nodes, &successions, &mut edges);
         let mut waits = Waits::new(nodes.len(), edges);
-        let order = sort(nodes, &mut waits)?;
+        let order = sort(nodes, &mut waits, is_needed)?;
         let mut refreshes = vec![Vec::new(); nodes.len()];
         for edge in waits.edges.iter().filter(|edge| edge.kind.refreshes() && !edge.turned) {
             let refreshed: &mut Vec<usize> = &mut refreshes[edge.from];
@@ -132,7 +145,7 @@ impl Plan {
         Ok(Plan { order, waits, requirements, refreshes, plugins, namesakes, conflicts, conflicts_of, successors })
     }
 
-    /// All entities in their order.
+    /// All entities in their order, but for those that are left out because of a cycle.
     #[must_use]
     pub fn order(&self) -> &[usize] {
         &self.order
@@ -144,8 +157,8 @@ impl Plan {
     pub fn sets(&self, selected: &[bool]) -> Vec<Vec<usize>> {
         let mut sets: Vec<Vec<usize>> = Vec::new();
         // In which set an entity is, and an ID: counted from 1.
-        let mut set_of = vec![0; self.order.len()];
-        let mut set_of_id = vec![0; self.order.len()];
+        let mut set_of = vec![0; self.plugins.len()];
+        let mut set_of_id = vec![0; self.plugins.len()];
         for &entity in self.order.iter().filter(|&&entity| selected.get(entity) == Some(&true)) {
             let number = sets.len();
             let fits = |set: &Vec<usize>| {
@@ -398,8 +411,9 @@ fn begins(entities: usize, items: impl Iterator<Item = usize>) -> Vec<usize> {
     begins
 }
 
-/// Takes always the first entity that waits for nothing any more. Edges among orphans that cannot hold are dropped.
-fn sort(nodes: &[Node<'_>], waits: &mut Waits) -> Result<Vec<usize>, Cycle> {
+/// Takes always the first entity that waits for nothing any more. Edges among orphans that cannot hold are dropped, and so are entities
+/// that would wait for ever and are not needed.
+fn sort(nodes: &[Node<'_>], waits: &mut Waits, is_needed: impl Fn(usize) -> bool) -> Result<Vec<usize>, Cycle> {
     let dropped = stuck_orphans(nodes, waits);
     if !dropped.is_empty() {
         let mut edges = mem::take(&mut waits.edges);
@@ -409,7 +423,7 @@ fn sort(nodes: &[Node<'_>], waits: &mut Waits) -> Result<Vec<usize>, Cycle> {
     let mut queue = Queue::new(nodes.len(), waits, |_| true);
     queue.take_all();
     let Queue { planned, order, .. } = queue;
-    if let Some(stuck) = planned.iter().position(|planned| !planned) {
+    if let Some(stuck) = (0..nodes.len()).find(|&entity| !planned[entity] && is_needed(entity)) {
         // There is no cycle of orphans left. A late orphan waits for what is stuck, so the walk leads from there into the cycle.
         let (_, start) = in_a_cycle(stuck, waits, |from, _| !planned[from]);
         return Err(shortest_cycle(start, nodes, waits, &planned));

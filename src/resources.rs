@@ -3,7 +3,7 @@
 use crate::cache::CacheDirectory;
 use crate::error::Fatal;
 use crate::generators::Generated;
-use crate::root::Root;
+use crate::root::{Root, clean};
 use bstr::{BStr, BString, ByteSlice, ByteVec};
 use std::fs::{self, Permissions};
 use std::os::unix::ffi::OsStrExt;
@@ -138,6 +138,21 @@ impl Resources {
         let generator = generator.map(|path| BString::from(path.as_os_str().as_bytes()));
         [self.show(source)].into_iter().chain(generator).collect()
     }
+
+    /// Whether the plugin may have entities that a path selects: those of a resource file or generator. Only what is in the directory of
+    /// another plugin, or was made for others alone, is none of its business.
+    #[must_use]
+    pub fn may_select(&self, selector: &BStr, plugin_id: &str) -> bool {
+        let made = |file: &Path, generator: &Path| {
+            selector == generator.as_os_str().as_bytes() || selector == generated_name(generator, file)
+        };
+        let mut made_for = self.generated.iter().filter(|(file, generator)| made(file, generator)).peekable();
+        if made_for.peek().is_some() {
+            return made_for.any(|(file, _)| file.starts_with(plugin_id));
+        }
+        let path = clean(&selector.to_path_lossy());
+        path.strip_prefix(clean(&self.static_root)).map_or(true, |below| below.starts_with(plugin_id))
+    }
 }
 
 /// The text and all its beginnings that end before a byte that seldom stands in a path, the longest first.
@@ -205,6 +220,17 @@ mod tests {
         assert_eq!(resources().directory("print"), Path::new("tmp/holo.1/generated-resources/print"));
         assert_eq!(resources().directory("prin"), Path::new("usr/share/holo/prin"));
         assert_eq!(resources().directory("files"), Path::new("usr/share/holo/files"));
+    }
+
+    #[test]
+    fn a_path_may_select_what_a_plugin_reads_there() {
+        let may = |selector: &str| resources().may_select(selector.into(), "print");
+        for own in ["g/01", "g/01::print/a b", "usr/share/holo/print/x", "./usr/share//holo/print", "etc/passwd"] {
+            assert!(may(own), "{own}");
+        }
+        for others in ["g/03", "g/03::other", "usr/share/holo/other/print", "usr/share/holo/printer/x"] {
+            assert!(!may(others), "{others}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::entity::{Account, Entity};
 use crate::error::Fatal;
+use crate::failures::Failures;
 use crate::interrupt::Interrupt;
 use crate::plugin::{OperationError, Plugin};
 use crate::report::Console;
@@ -18,19 +19,21 @@ use std::sync::Arc;
 pub struct Scanned {
     /// The entities of all plugins: plugin after plugin, each plugin's by their IDs.
     pub entities: Vec<Entity>,
-    /// For each plugin, whether it speaks version 4 and has said that something is wrong: an entity may be missing, as its definition
-    /// cannot be used.
+    /// For each plugin, whether an entity may be missing: it speaks version 4 and has said that something is wrong, as a definition cannot
+    /// be used, or it has failed.
     pub flaws: Vec<bool>,
 }
 
 /// Asks all plugins.
 ///
 /// # Errors
-/// If a plugin fails or its report cannot be read; the first one's trouble is shown, whichever was first to be in trouble.
+/// If a plugin fails or its report cannot be read, and that is not tolerated; the first one's trouble is shown, whichever was first to be
+/// in trouble.
 pub fn all(
     plugins: &mut [Plugin],
     at_once: usize,
     resources: &Arc<Resources>,
+    failures: &mut Failures,
     interrupt: &Interrupt,
     console: &mut Console,
 ) -> Result<Scanned, Fatal> {
@@ -49,11 +52,17 @@ pub fn all(
             _ => console.write(stream, bytes),
         },
         |index, answer, console| {
-            flaws.push(diagnostics.borrow_mut().finish(console));
+            let is_flawed = diagnostics.borrow_mut().finish(console);
             let (plugin_id, version) = accounts.next().unwrap_or_default();
             let report = take(&plugin_id, answer, console)?;
-            let account = Account { plugin_id, version, report, resources: Arc::clone(resources) };
-            entities(index, account, console)
+            let account =
+                |report| Account { plugin_id: plugin_id.clone(), version, report, resources: Arc::clone(resources) };
+            let entities = report.and_then(|report| entities(index, account(report), console));
+            flaws.push(is_flawed || entities.is_none());
+            if entities.is_none() {
+                failures.add(&plugin_id, Some(version), console)?;
+            }
+            Ok(entities.unwrap_or_default())
         },
     )?;
     // Most often one plugin has nearly all entities: those are not moved.
@@ -110,29 +119,38 @@ impl Diagnostics {
 }
 
 /// The scan report, if there is one; otherwise it is shown why there is none.
-fn take(plugin_id: &str, answer: Result<Vec<u8>, OperationError>, console: &mut Console) -> Result<Vec<u8>, Fatal> {
+fn take(
+    plugin_id: &str,
+    answer: Result<Vec<u8>, OperationError>,
+    console: &mut Console,
+) -> Result<Option<Vec<u8>>, Fatal> {
     match answer {
         Ok(report) => {
             console.end_paragraph();
-            Ok(report)
+            Ok(Some(report))
         }
         Err(OperationError::Failed(reason)) => {
-            // As in version 3, this ends the run and no paragraph.
+            // As in version 3, this ends no paragraph.
             console.error(format!("scan with plugin {plugin_id} failed: {reason}"));
-            Err(Fatal::Reported)
+            Ok(None)
         }
         Err(OperationError::Fatal(fatal)) => Err(fatal),
     }
 }
 
-fn entities(plugin: usize, account: Account, console: &mut Console) -> Result<Vec<Entity>, Fatal> {
+/// The entities of a report, if it can be read; otherwise it is shown why it cannot.
+fn entities(plugin: usize, account: Account, console: &mut Console) -> Option<Vec<Entity>> {
     let plugin_id = account.plugin_id.clone();
-    let mut entities = Entity::all_of(plugin, account).map_err(|errors| {
-        for error in errors {
-            console.error(format!("error in scan report of {plugin_id}, {error}"));
+    match Entity::all_of(plugin, account) {
+        Ok(mut entities) => {
+            entities.sort_by(|one, other| one.id().cmp(other.id()));
+            Some(entities)
         }
-        Fatal::Reported
-    })?;
-    entities.sort_by(|one, other| one.id().cmp(other.id()));
-    Ok(entities)
+        Err(errors) => {
+            for error in errors {
+                console.error(format!("error in scan report of {plugin_id}, {error}"));
+            }
+            None
+        }
+    }
 }

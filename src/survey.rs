@@ -7,9 +7,11 @@ use crate::declarations::Declarations;
 use crate::descriptors;
 use crate::entity::Entity;
 use crate::error::{self, Fatal};
+use crate::failures::{Failed, Failures, Tolerance};
 use crate::generators;
 use crate::interrupt::Interrupt;
-use crate::plan::Plan;
+use crate::node::Node;
+use crate::plan::{Cycle, Plan, Requirement};
 use crate::plugin::handshake::{self, Met};
 use crate::plugin::{Demands, Directories, OperationError, Plugin};
 use crate::references::{self, Dangling};
@@ -18,12 +20,16 @@ use crate::report::Console;
 use crate::resources::Resources;
 use crate::root::clean;
 use crate::scan::{self, Scanned};
+use crate::select;
 use crate::settings::Settings;
 use crate::side_by_side::side_by_side;
-use bstr::BStr;
+use bstr::{BStr, ByteSlice};
+use holo_protocol::API_VERSION_3;
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -32,6 +38,8 @@ use std::sync::Arc;
 pub enum Purpose {
     /// It applies entities. Plugins get their state directories, which are made where they are missing.
     Apply,
+    /// It finds out what an apply would do. Otherwise it is as [`Purpose::Look`].
+    Check,
     /// It only looks, as anybody may, on any root. Nothing is written but in the cache.
     Look,
 }
@@ -45,7 +53,7 @@ pub struct Survey {
     pub entities: Vec<Entity>,
     /// How the entities depend on each other.
     pub plan: Plan,
-    /// For each plugin, whether it has said that something is wrong with what it lists: then something may be missing.
+    /// For each plugin, whether it has failed, or said that something is wrong with what it lists: then something may be missing.
     pub flaws: Vec<bool>,
     /// Names of entities that people have written, and that no entity has.
     pub dangling: Vec<Dangling>,
@@ -60,6 +68,37 @@ impl Survey {
     #[must_use]
     pub fn is_flawed_for(&self, selection: &Selection) -> bool {
         self.flaws.contains(&true) && selection.selectors.is_empty()
+    }
+
+    /// Whether what is selected is not all there, or cannot be worked on, without a plugin that has failed.
+    fn needs(&self, failed: &Failed, purpose: Purpose, selectors: &[OsString]) -> bool {
+        let Some(selected) = select(&self.entities, &self.plugins, selectors) else { return true };
+        let is_id = |selector: &OsString| {
+            let entities = self.entities.iter().zip(&selected).filter(|(_, is_selected)| **is_selected);
+            let plugins = self.plugins.iter().map(|plugin| &*plugin.id).filter(|id| *id != failed.plugin_id);
+            plugins.clone().any(|id| selector == id)
+                || entities.clone().any(|(entity, _)| entity.id() == selector.as_bytes())
+        };
+        let may_select =
+            |selector: &&OsString| self.resources.may_select(selector.as_bytes().as_bstr(), &failed.plugin_id);
+        let ids: HashSet<&BStr> = self.entities.iter().map(Entity::id).collect();
+        let needs = |(place, entity): (usize, &Entity)| {
+            if purpose == Purpose::Look || !entity.has_edges() {
+                return false;
+            }
+            let edges = entity.report().edges;
+            // It may be defined there.
+            let is_unknown = |requirement: &Requirement| matches!(requirement, Requirement::Unknown(_));
+            self.plan.requirements(place).iter().any(is_unknown)
+                // Its refresh would be forgotten.
+                || (purpose == Purpose::Apply && edges.notifies.iter().any(|id| !ids.contains(id.as_bstr())))
+                // Somebody may take over from it.
+                || (edges.orphan && !edges.owns.is_empty() && failed.version != Some(API_VERSION_3))
+        };
+        let mut of_selection =
+            self.entities.iter().enumerate().filter(|(place, _)| selected.get(*place) == Some(&true));
+        selectors.iter().filter(|selector| !is_id(selector)).any(|selector| may_select(&selector))
+            || of_selection.any(needs)
     }
 
     /// Forgets the refreshes of entities that are gone: their plugin has listed everything, and does not have them any more. Of a plugin
@@ -81,11 +120,49 @@ impl Drop for Survey {
 
 /// Reads the configuration, meets the plugins, runs the generators and scans.
 ///
+/// A plugin that fails, and a cycle, end the run, unless the selectors are about others alone.
+///
 /// # Errors
 /// Whatever makes the run end before its command began.
 pub fn survey(
     settings: &Settings,
     purpose: Purpose,
+    selectors: &[OsString],
+    interrupt: &Interrupt,
+    console: &mut Console,
+) -> Result<Survey, Fatal> {
+    let mut failures = Failures::new(match purpose {
+        _ if selectors.is_empty() => Tolerance::Nothing,
+        Purpose::Apply => Tolerance::Version3,
+        Purpose::Check | Purpose::Look => Tolerance::Everything,
+    });
+    let surveyed = survey_all(settings, purpose, selectors, &mut failures, interrupt, console);
+    let Some(held) = console.take_held() else { return surveyed };
+    match surveyed {
+        Ok(survey) if !failures.plugins().iter().any(|failed| survey.needs(failed, purpose, selectors)) => {
+            for Failed { plugin_id, .. } in failures.plugins() {
+                console.warning(format!(
+                    "Going on without plugin {plugin_id}, as nothing that is selected is of it or needs it"
+                ));
+            }
+            console.replay(held);
+            console.end_paragraph();
+            Ok(survey)
+        }
+        Err(fatal @ (Fatal::Interrupted { .. } | Fatal::TimeIsOver { .. })) => {
+            console.replay(held);
+            Err(fatal)
+        }
+        // The first failure was the end of it.
+        Ok(_) | Err(_) => Err(Fatal::Reported),
+    }
+}
+
+fn survey_all(
+    settings: &Settings,
+    purpose: Purpose,
+    selectors: &[OsString],
+    failures: &mut Failures,
     interrupt: &Interrupt,
     console: &mut Console,
 ) -> Result<Survey, Fatal> {
@@ -98,7 +175,7 @@ pub fn survey(
     let asked_for = lines.len();
     let at_once = descriptors::make_room(lines.len());
     let room_for_all = at_once >= lines.len();
-    let met = meet_all(lines, at_once, settings, interrupt, console)?;
+    let met = meet_all(lines, at_once, settings, failures, interrupt, console)?;
     check_resource_directories(settings, &met, console)?;
     // Generators find them, too, and they stay if one of those fails.
     let seats = met.into_iter().map(|(id, met)| Seat::prepare(id, met, purpose, settings, &cache, console));
@@ -115,15 +192,40 @@ pub fn survey(
         limit: settings.limit,
     };
     let mut plugins: Vec<Plugin> = seats.into_iter().map(|seat| seat.take(settings, &resources, demands)).collect();
-    let Scanned { entities, flaws } = scan::all(&mut plugins, at_once, &resources, interrupt, console)?;
+    let Scanned { entities, flaws } = scan::all(&mut plugins, at_once, &resources, failures, interrupt, console)?;
     let declarations = Declarations::of(&entities);
     let nodes = declarations.nodes(&entities);
-    let plan = Plan::new(&nodes).map_err(|cycle| Fatal::CouldNotRun(cycle.to_string()))?;
+    let plan = plan(&nodes, || select(&entities, &plugins, selectors), console)?;
     // Where something is missing, names may well be right.
     let is_whole = plugins.len() == asked_for && !flaws.contains(&true);
     let dangling = if is_whole { references::dangling(&nodes) } else { Vec::new() };
     drop(nodes);
     Ok(Survey { plugins, entities, plan, flaws, dangling, resources, _cache: cache })
+}
+
+/// Which entities are selected, if there are selectors and each of them selects something.
+fn select(entities: &[Entity], plugins: &[Plugin], selectors: &[OsString]) -> Option<Vec<bool>> {
+    let plugins: Vec<&str> = plugins.iter().map(|plugin| &*plugin.id).collect();
+    select::select(entities, &plugins, selectors).ok().filter(|_| !selectors.is_empty())
+}
+
+/// Plans all entities, or all but those that a cycle keeps from having an order if none of those is selected.
+fn plan(
+    nodes: &[Node<'_>],
+    selected: impl FnOnce() -> Option<Vec<bool>>,
+    console: &mut Console,
+) -> Result<Plan, Fatal> {
+    let could_not_run = |cycle: Cycle| Fatal::CouldNotRun(cycle.to_string());
+    let cycle = match Plan::new(nodes) {
+        Ok(plan) => return Ok(plan),
+        Err(cycle) => cycle,
+    };
+    let Some(selected) = selected() else { return Err(could_not_run(cycle)) };
+    let plan = Plan::of_selected(nodes, &selected).map_err(could_not_run)?;
+    console.error(cycle.to_string());
+    console.warning("Going on, as nothing that is selected is in the cycle or waits for it");
+    console.end_paragraph();
+    Ok(plan)
 }
 
 fn configuration_error(error: &ConfigError, console: &mut Console) -> Fatal {
@@ -139,12 +241,14 @@ fn meet_all(
     lines: Vec<PluginLine>,
     at_once: usize,
     settings: &Settings,
+    failures: &mut Failures,
     interrupt: &Interrupt,
     console: &mut Console,
 ) -> Result<Vec<(String, Met)>, Fatal> {
     let located: Vec<(PluginLine, PathBuf)> =
         lines.into_iter().filter_map(|line| locate(line, settings, console)).collect();
-    side_by_side(
+    let ids: Vec<String> = located.iter().map(|(line, _)| line.id.clone()).collect();
+    let met = side_by_side(
         located,
         at_once,
         console,
@@ -153,13 +257,18 @@ fn meet_all(
             met.map(|met| (line.id, met))
         },
         |_, stream, bytes, console| console.write(stream, bytes),
-        |_, met, _| {
-            met.map_err(|error| match error {
-                OperationError::Failed(reason) => Fatal::CouldNotRun(reason),
-                OperationError::Fatal(fatal) => fatal,
-            })
+        |index, met, console| match met {
+            Ok(met) => Ok(Some(met)),
+            Err(OperationError::Failed(reason)) => {
+                console.error(reason);
+                // Which version it speaks, it has not come to say.
+                failures.add(ids.get(index).map_or("", String::as_str), None, console)?;
+                Ok(None)
+            }
+            Err(OperationError::Fatal(fatal)) => Err(fatal),
         },
-    )
+    )?;
+    Ok(met.into_iter().flatten().collect())
 }
 
 /// Where the line's plugin is. A missing one is no error: its package may have been removed, and its configuration stayed.
@@ -213,7 +322,7 @@ impl Seat {
                 create_directories(&state).map_err(|error| Fatal::io("mkdir", &state, &error))?;
                 state
             }
-            Purpose::Look => match check_readable(&state) {
+            Purpose::Check | Purpose::Look => match check_readable(&state) {
                 Ok(()) => state,
                 Err(error) => {
                     if error.kind() != io::ErrorKind::NotFound {

@@ -713,3 +713,192 @@ subscribes = ["file:/etc/motd", "file:/etc/missing"]
         assert!(!root.exists("var/lib/holo/.engine"), "{run}");
     }
 }
+
+const INFO_3: &str = r"info) printf 'MIN_API_VERSION=3\nMAX_API_VERSION=3\n' ;;";
+
+/// A root with a plugin that has these operations, and one with two entities, of which each says when it is applied.
+fn beside(broken: &str, reports: &str) -> ScratchRoot {
+    let works = format!(
+        "{}\nscan) echo 'good scans' >&2; printf {reports} ;;
+        check) echo 'would change: it' >&3 ;;\napply) echo \"applied $2\" ;;",
+        info("")
+    );
+    root(&[("bad", broken), ("good", &works)]).resource("good/a", "")
+}
+
+/// The entities of most of these tests.
+const TWO: &str = "'ENTITY: good:a\\nSOURCE: %s/a\\nENTITY: good:b\\n' \"$HOLO_RESOURCE_DIR\"";
+
+/// What a run that is ended by the first failure shows.
+#[track_caller]
+fn check_fatal(root: &ScratchRoot, arguments: &[&str], errors: &str) {
+    let run = root.holo(arguments);
+    assert_eq!(run.status, Some(255), "{arguments:?}: {run}");
+    // Nothing is to be seen of what came after the failure.
+    assert_eq!((run.stderr_lossy().as_ref(), run.stdout_lossy().trim()), (errors, ""), "{arguments:?}");
+    let run = root.holo(&[arguments, &["--json"]].concat());
+    let last = serde_json::Value::from(errors.lines().last().unwrap().strip_prefix("!! ").unwrap());
+    assert!(run.stdout_lossy().ends_with(&format!("\"exit_code\":255,\"error\":{last}}}\n")), "{run}");
+    assert!(!run.stdout_lossy().contains("good scans"), "{run}");
+}
+
+/// What a run shows that goes on without the plugin.
+#[track_caller]
+fn check_goes_on(root: &ScratchRoot, arguments: &[&str], status: i32, errors: &str, stdout: &[&str]) {
+    let run = root.holo(arguments);
+    assert_eq!(run.status, Some(status), "{arguments:?}: {run}");
+    let warning = ">> Going on without plugin bad, as nothing that is selected is of it or needs it";
+    assert_eq!(run.stderr_lossy(), format!("{errors}{warning}\ngood scans\n"), "{arguments:?}: {run}");
+    assert_eq!(lines(&run.stdout_lossy()), stdout, "{arguments:?}: {run}");
+}
+
+#[test]
+fn a_failed_scan_ends_only_what_may_be_about_its_plugin() {
+    let fails = "scan) echo 'ENTITY: bad:x'; echo 'it burns' >&2; exit 4 ;;";
+    let garbage = "scan) echo 'it burns' >&2; echo nonsense ;;";
+    let messages = [
+        (fails, "it burns\n!! scan with plugin bad failed: exit status 4\n"),
+        (garbage, "it burns\n!! error in scan report of bad, line 1: parse error (line was \"nonsense\")\n"),
+    ];
+    for (scan, errors) in messages {
+        for version in [INFO_3, &info("")] {
+            let root = beside(&format!("{version}\n{scan}"), TWO);
+            let folder = root.path().to_str().unwrap();
+            let resource = format!("{folder}/usr/share/holo/good/a");
+            for selection in [&[][..], &["bad"], &["bad:x"], &["nobody", "good:a"], &["good:a", "bad"]] {
+                for verb in ["scan", "diff", "check", "apply", "graph"] {
+                    check_fatal_of(&root, verb, selection, errors);
+                }
+            }
+            for selector in ["good:a", &resource, &format!("{folder}/./usr/share/holo/good//a")] {
+                check_goes_on(&root, &["scan", "-s", selector], 0, errors, &["good:a"]);
+                check_goes_on(&root, &["diff", selector], 0, errors, &[]);
+                check_goes_on(&root, &["check", selector], 3, errors, &["Working on good:a", "it"]);
+                if version == INFO_3 {
+                    let applied = ["Working on good:a", "applied good:a"];
+                    check_goes_on(&root, &["apply", selector], 0, errors, &applied);
+                } else {
+                    // Its entities may subscribe to what would be changed.
+                    check_fatal(&root, &["apply", selector], errors);
+                }
+            }
+            check_goes_on(&root, &["scan", "-s", "good"], 0, errors, &["good:a", "good:b"]);
+            check_fatal(&root, &["scan", "usr/share/holo/bad/x"], errors);
+        }
+    }
+}
+
+/// As [`check_fatal`]; of the verbs, `graph` has no JSON.
+#[track_caller]
+fn check_fatal_of(root: &ScratchRoot, verb: &str, selection: &[&str], errors: &str) {
+    let arguments = [&[verb], selection].concat();
+    if verb != "graph" {
+        return check_fatal(root, &arguments, errors);
+    }
+    let run = root.holo(&arguments);
+    assert_eq!((run.status, run.stderr_lossy().as_ref()), (Some(255), errors), "{run}");
+}
+
+#[test]
+fn a_failed_info_ends_only_what_may_be_about_its_plugin() {
+    let messages = [
+        ("info) echo 'it burns' >&2; exit 7 ;;", "it burns\n!! info with plugin bad failed: exit status 7\n"),
+        (
+            r"info) printf 'MIN_API_VERSION=5\nMAX_API_VERSION=6\n' ;;",
+            "!! plugin holo-bad is incompatible with this Holo (plugin min: 5, plugin max: 6, Holo: 3)\n",
+        ),
+    ];
+    for (broken, errors) in messages {
+        let root = beside(broken, TWO);
+        // A generator that fails comes too late, as it always did.
+        for selection in [&[][..], &["bad"], &["bad:x"], &["nobody", "good:a"]] {
+            for verb in ["scan", "diff", "check", "apply", "graph"] {
+                check_fatal_of(&root, verb, selection, errors);
+            }
+        }
+        check_goes_on(&root, &["scan", "-s", "good:a"], 0, errors, &["good:a"]);
+        check_goes_on(&root, &["diff", "good"], 0, errors, &[]);
+        check_goes_on(&root, &["apply", "--dry-run", "good:b"], 3, errors, &["Working on good:b", "it"]);
+        // It has not come to say that it knows nothing of subscriptions.
+        check_fatal(&root, &["apply", "good:a"], errors);
+        assert!(!root.exists("var/lib/holo/good"));
+        let root = root.script("usr/share/holo/generators/g", "#!/bin/sh\nexit 1\n");
+        check_fatal(&root, &["scan", "good:a"], errors);
+    }
+}
+
+#[test]
+fn what_needs_an_entity_of_a_failed_plugin_is_not_gone_on_with() {
+    let scan = "scan) exit 4 ;;";
+    let fatal_verbs = |version: &str, edges: &str| -> Vec<&str> {
+        let root = beside(&format!("{version}\n{scan}"), &format!("'ENTITY: good:a\\n{edges}ENTITY: good:b\\n'"));
+        let mut verbs = vec!["scan", "diff", "check", "apply"];
+        verbs.retain(|verb| root.holo(&[verb, "good:a"]).status == Some(255));
+        verbs
+    };
+    assert_eq!(fatal_verbs(INFO_3, "AFTER: bad:x\\nSUBSCRIBES: bad:x\\nBEFORE: bad:x\\n"), [""; 0]);
+    assert_eq!(fatal_verbs(INFO_3, "REQUIRES: bad:x\\n"), ["check", "apply"]);
+    assert_eq!(fatal_verbs(INFO_3, "NOTIFIES: bad:x\\n"), ["apply"]);
+    assert_eq!(fatal_verbs(INFO_3, "REQUIRES: good:b\\n"), [""; 0]);
+    assert_eq!(fatal_verbs(INFO_3, "NOTIFIES: good:b\\n"), [""; 0]);
+    assert_eq!(fatal_verbs(INFO_3, "ORPHAN: yes\\nOWNS: unit x\\n"), [""; 0]);
+    assert_eq!(fatal_verbs(&info(""), "ORPHAN: yes\\nOWNS: unit x\\n"), ["check", "apply"]);
+    assert_eq!(fatal_verbs(&info(""), "OWNS: unit x\\n"), ["apply"]);
+}
+
+#[test]
+fn a_generator_that_made_files_for_a_failed_plugin_selects_what_is_not_known() {
+    let generator = "#!/bin/sh\nfor plugin in $MAKES; do mkdir \"$OUT/$plugin\"; echo >\"$OUT/$plugin/a\"; done\n";
+    for (makes, status) in [("good", 0), ("good bad", 255)] {
+        let root = beside(&format!("{INFO_3}\nscan) exit 4 ;;"), TWO)
+            .script("usr/share/holo/generators/g", generator.replace("$MAKES", makes));
+        let generator = format!("{}/usr/share/holo/generators/g", root.path().display());
+        assert_eq!(root.holo(&["scan", &generator]).status, Some(status));
+        assert_eq!(root.holo(&["scan", &format!("{generator}::good/a")]).status, Some(0));
+    }
+}
+
+#[test]
+fn a_run_without_a_failed_plugin_forgets_nothing_of_it() {
+    let listens = "scan) [ ! -e \"$HOLO_ROOT_DIR/etc/burns\" ] || exit 4; echo 'ENTITY: bad:x' ;;
+        apply) [ -e \"$HOLO_ROOT_DIR/etc/ready\" ] && echo \"applied $2\" ;;";
+    let root = beside(&format!("{INFO_3}\n{listens}"), "'ENTITY: good:a\\nNOTIFIES: bad:x\\nENTITY: good:b\\n'");
+    let ledger = "var/lib/holo/.engine/refreshes.json";
+    assert_eq!(root.holo(&["apply"]).status, Some(1));
+    let due = root.read(ledger);
+    assert!(due.contains_str("bad:x"), "{}", due.as_bstr());
+    root.write("etc/burns", "");
+    assert!(root.holo(&["apply", "good:b"]).success());
+    assert!(root.read(ledger).contains_str("bad:x"));
+    std::fs::remove_file(root.join("etc/burns")).unwrap();
+    root.write("etc/ready", "");
+    assert!(root.holo(&["apply", "bad:x"]).success() && !root.exists(ledger));
+}
+
+#[test]
+fn a_cycle_ends_only_what_comes_after_it() {
+    let root = scripts(&[
+        ("a", "# AFTER: x:b\n"),
+        ("b", "# REQUIRES: x:a\n"),
+        ("c", "# BEFORE: x:a\n# NOTIFIES: x:b\necho c"),
+        ("d", "# AFTER: x:b\n"),
+        ("e", "# AFTER: x:d\n"),
+        ("f", "# BEFORE: x:c\necho f"),
+    ]);
+    let cycle = "!! cycle, each waiting for the next: x:a → x:b (AFTER) → x:a (REQUIRES)\n";
+    for selection in [&[][..], &["x"], &["x:a"], &["x:c", "x:d"], &["x:e"], &["x:c", "nobody"]] {
+        for verb in ["scan", "diff", "check", "apply"] {
+            check_fatal(&root, &[&[verb], selection].concat(), cycle);
+        }
+    }
+    let warning = ">> Going on, as nothing that is selected is in the cycle or waits for it\n";
+    let run = root.holo(&["apply", "x:c", "x:f"]);
+    assert_eq!(run.stderr_lossy(), format!("{cycle}{warning}"), "{run}");
+    assert_eq!(stdout_lines(&run), ["Working on x:f", "f", "Working on x:c", "c"]);
+    // That somebody cannot be refreshed for now is no reason to forget it.
+    assert!(root.read("var/lib/holo/.engine/refreshes.json").contains_str("x:b"));
+    for verb in ["scan", "diff", "check", "graph"] {
+        let run = root.holo(&[verb, "x:c"]);
+        assert_eq!(run.stderr_lossy(), format!("{cycle}{warning}"), "{run}");
+    }
+}

@@ -352,6 +352,37 @@ fn cycles_are_found_if_there_are_any_and_are_real() {
 }
 
 #[test]
+fn a_cycle_is_no_obstacle_to_what_does_not_come_after_it() {
+    let found = AtomicUsize::new(0);
+    for_many(Graph::with_edges, |graph, random| {
+        let count = graph.reports.len();
+        let pairs = graph.pairs();
+        let ways = ways(count, &pairs);
+        let is_stuck = |number: usize| (0..count).any(|other| ways[other][other] && ways[other][number]);
+        let selected: Vec<bool> = (0..count).map(|number| random.chance(70) && !is_stuck(number)).collect();
+        let plan = Plan::of_selected(&graph.nodes(), &selected).unwrap();
+        let expected: BTreeSet<usize> = (0..count).filter(|&number| !is_stuck(number)).collect();
+        assert_eq!(plan.order().iter().copied().collect::<BTreeSet<_>>(), expected);
+        let place = |number: usize| plan.order().iter().position(|&other| other == number);
+        for (from, to) in pairs.iter().filter(|(_, to)| expected.contains(to)) {
+            assert!(place(*from) < place(*to), "{to} does not wait for {from}");
+        }
+        let in_sets: BTreeSet<usize> = plan.sets(&selected).concat().into_iter().collect();
+        assert!((0..count).all(|number| in_sets.contains(&number) == selected[number]));
+        // What is stuck is refused, with a cycle that it comes after.
+        for number in (0..count).filter(|&number| is_stuck(number)) {
+            let mut selected = selected.clone();
+            selected[number] = true;
+            let cycle = Plan::of_selected(&graph.nodes(), &selected).unwrap_err();
+            let member = cycle.members[0].id.to_str().unwrap().parse::<usize>().unwrap();
+            assert!(ways[member][member] && ways[member][number], "{number} does not come after {cycle}");
+            found.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    assert!(is_one_case() || found.into_inner() > 0);
+}
+
+#[test]
 fn orphans_are_never_stuck() {
     let orphans_only = |random: &mut Random| {
         let mut graph = Graph::with_edges(random);

@@ -49,7 +49,7 @@ fn walk(arguments: &Apply, desk: &mut Desk) -> Result<Tally, Fatal> {
     })?;
     // It is given back when the sessions of the plugins have ended.
     let _lock;
-    let mut survey = survey(settings, Purpose::Apply, interrupt, console)?;
+    let mut survey = survey(settings, Purpose::Apply, &arguments.selection.selectors, interrupt, console)?;
     let selected = super::select("apply", &survey, &arguments.selection.selectors, console)?;
     super::show_slips(&survey, &selected, console);
     let flawed = survey.is_flawed_for(&arguments.selection);

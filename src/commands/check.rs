@@ -24,7 +24,7 @@ pub(super) struct Preview {
 /// Looks at the selected entities as an apply would come to them. Nothing is changed, so no lock is needed.
 pub(super) fn walk(desk: &mut Desk, selection: &Selection, preview: Preview) -> Result<Tally, Fatal> {
     let Desk { settings, interrupt, console } = desk;
-    let mut survey = survey(settings, Purpose::Look, interrupt, console)?;
+    let mut survey = survey(settings, Purpose::Check, &selection.selectors, interrupt, console)?;
     let selected = super::select("check", &survey, &selection.selectors, console)?;
     let refreshes = Refreshes::load(&settings.root)?;
     console.flush();

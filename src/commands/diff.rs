@@ -9,7 +9,7 @@ use crate::view::View;
 
 pub(super) fn run(arguments: &Diff, desk: &mut Desk) -> Result<u8, Fatal> {
     let Desk { settings, interrupt, console } = desk;
-    let mut survey = survey(settings, Purpose::Look, interrupt, console)?;
+    let mut survey = survey(settings, Purpose::Look, &arguments.selection.selectors, interrupt, console)?;
     let selected = super::select("diff", &survey, &arguments.selection.selectors, console)?;
     let view = View { root: &settings.root, resources: &survey.resources };
     let mut failed = super::show_conflicts(&survey, &selected, console) || survey.is_flawed_for(&arguments.selection);

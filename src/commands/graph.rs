@@ -10,7 +10,7 @@ use holo_protocol::session::Stream;
 
 pub(super) fn run(arguments: &Graph, desk: &mut Desk) -> Result<u8, Fatal> {
     let Desk { settings, interrupt, console } = desk;
-    let survey = survey(settings, Purpose::Look, interrupt, console)?;
+    let survey = survey(settings, Purpose::Look, &arguments.selection.selectors, interrupt, console)?;
     let selected = super::select("graph", &survey, &arguments.selection.selectors, console)?;
     let has_failed = super::show_conflicts(&survey, &selected, console) || survey.is_flawed_for(&arguments.selection);
     let declarations = Declarations::of(&survey.entities);

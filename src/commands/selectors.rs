@@ -11,7 +11,7 @@ use holo_protocol::session::Stream;
 
 pub(super) fn run(desk: &mut Desk) -> Result<u8, Fatal> {
     let Desk { settings, interrupt, console } = desk;
-    let survey = survey(settings, Purpose::Look, interrupt, console)?;
+    let survey = survey(settings, Purpose::Look, &[], interrupt, console)?;
     for selector in select::all(&survey.entities) {
         if console.speaks_json() {
             report::selector_line(console, selector.as_ref());

@@ -55,6 +55,24 @@ pub struct Console {
     unfinished_line: Vec<u8>,
     json: Option<Memory>,
     status: Option<StatusLine>,
+    held: Option<Held>,
+}
+
+/// Output that is held back.
+pub struct Held {
+    output: Vec<(Stream, Vec<u8>)>,
+    /// What the console goes by as long as this is held back; in the console itself, what it went by before.
+    state: State,
+}
+
+/// What a console has to know of the output so far.
+#[derive(Clone, Default)]
+struct State {
+    anything_shown: bool,
+    trailing_newlines: usize,
+    stderr_line: LineStart,
+    unfinished_line: Vec<u8>,
+    json: Option<Memory>,
 }
 
 /// What is at work, in the last line of a terminal, as long as nothing else is to be shown.
@@ -78,7 +96,7 @@ struct Output {
 }
 
 /// How far the beginning of a line on stderr is known: up to three bytes decide its colour.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct LineStart {
     held: Vec<u8>,
     inside: bool,
@@ -146,6 +164,7 @@ impl Console {
             unfinished_line: Vec::new(),
             json: None,
             status: None,
+            held: None,
         }
     }
 
@@ -362,8 +381,52 @@ impl Console {
         self.raw(stream, bytes);
     }
 
+    /// Holds back all output from now on, unless that is done already.
+    pub fn hold(&mut self) {
+        if self.held.is_none() {
+            self.flush();
+            self.held = Some(Held { output: Vec::new(), state: self.state() });
+        }
+    }
+
+    /// Gives what was held back, if anything was. The console is then as if that had never been shown.
+    pub fn take_held(&mut self) -> Option<Held> {
+        let mut held = self.held.take()?;
+        let after = self.state();
+        self.set_state(std::mem::replace(&mut held.state, after));
+        Some(held)
+    }
+
+    /// Shows what was held back, after nothing but whole lines.
+    pub fn replay(&mut self, held: Held) {
+        for (stream, bytes) in held.output {
+            self.raw(stream, &bytes);
+        }
+        self.set_state(held.state);
+    }
+
+    fn state(&self) -> State {
+        State {
+            anything_shown: self.anything_shown,
+            trailing_newlines: self.trailing_newlines,
+            stderr_line: self.stderr_line.clone(),
+            unfinished_line: self.unfinished_line.clone(),
+            json: self.json.clone(),
+        }
+    }
+
+    fn set_state(&mut self, state: State) {
+        let State { anything_shown, trailing_newlines, stderr_line, unfinished_line, json } = state;
+        (self.anything_shown, self.trailing_newlines) = (anything_shown, trailing_newlines);
+        (self.stderr_line, self.unfinished_line, self.json) = (stderr_line, unfinished_line, json);
+    }
+
     /// Writes outside of the paragraph rules.
     pub fn raw(&mut self, stream: Stream, bytes: &[u8]) {
+        if let Some(held) = &mut self.held {
+            held.output.push((stream, bytes.to_vec()));
+            return;
+        }
         if stream != self.gathered_for || self.gathered.len() + bytes.len() > BUFFER_SIZE {
             self.flush();
             self.gathered_for = stream;

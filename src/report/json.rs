@@ -159,7 +159,7 @@ impl From<session::Stream> for Stream {
 }
 
 /// What a console that speaks JSON has to remember: each method gives what is to be written.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Memory {
     /// The entity at work.
     entity: Option<BString>,

@@ -1,0 +1,66 @@
+//! The plugins that could not be asked which entities they have, and how far a run goes on without them.
+
+use crate::error::Fatal;
+use crate::report::Console;
+use holo_protocol::API_VERSION_3;
+
+/// Which failures of plugins do not end a run at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tolerance {
+    /// None: everything is asked for.
+    Nothing,
+    /// Those of plugins that are known to speak version 3, whose entities cannot subscribe to anything. A change must not be made while
+    /// it is not known whose refresh it makes due.
+    Version3,
+    /// All.
+    Everything,
+}
+
+/// The plugins that have failed so far.
+#[derive(Debug)]
+pub struct Failures {
+    tolerance: Tolerance,
+    plugins: Vec<Failed>,
+}
+
+/// A plugin that has failed.
+#[derive(Clone, Debug)]
+pub struct Failed {
+    /// Its ID.
+    pub plugin_id: String,
+    /// The version of the interface that it speaks, if that is known.
+    pub version: Option<u32>,
+}
+
+impl Failures {
+    /// No failures yet.
+    #[must_use]
+    pub fn new(tolerance: Tolerance) -> Failures {
+        Failures { tolerance, plugins: Vec::new() }
+    }
+
+    /// Adds a plugin whose failure has just been shown. If it is tolerated, the console holds back everything from now on, until it is
+    /// known whether the run can do without the plugin.
+    ///
+    /// # Errors
+    /// If it is not tolerated.
+    pub fn add(&mut self, plugin_id: &str, version: Option<u32>, console: &mut Console) -> Result<(), Fatal> {
+        let is_tolerated = match self.tolerance {
+            Tolerance::Nothing => false,
+            Tolerance::Version3 => version == Some(API_VERSION_3),
+            Tolerance::Everything => true,
+        };
+        if !is_tolerated {
+            return Err(Fatal::Reported);
+        }
+        console.hold();
+        self.plugins.push(Failed { plugin_id: plugin_id.to_owned(), version });
+        Ok(())
+    }
+
+    /// The plugins, in the order in which they failed.
+    #[must_use]
+    pub fn plugins(&self) -> &[Failed] {
+        &self.plugins
+    }
+}
