@@ -186,7 +186,7 @@ fn survey_all(
     let demands = Demands {
         verify: settings.verify,
         hints: console.person_reads_errors(),
-        read_only: purpose == Purpose::Look,
+        read_only: purpose != Purpose::Apply,
         jobs: settings.jobs,
         room_for_all,
         limit: settings.limit,
