@@ -21,6 +21,7 @@ const DIFFERENT: &[&str] = &[
     "ssh-keys/12-moved-keys",
     "ssh-keys/20-symlinks-and-worse",
     "ssh-keys/21-no-home",
+    "ssh-keys/22-odd-home",
     "users-groups/52-common-keys",
     "users-groups/60-one-number-twice",
     "users-groups/61-another-name",

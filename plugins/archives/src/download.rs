@@ -92,9 +92,9 @@ pub(crate) fn download(
     target: &Place,
     host: &Host,
     output: &mut Output<'_>,
-) -> Result<Download, String> {
+) -> Result<Download, DownloadError> {
     let place = target.temporary(PART_SUFFIX);
-    let mut failure = "there is nowhere to download it from".to_owned();
+    let mut failure = DownloadError::from("there is nowhere to download it from".to_owned());
     for (index, address) in request.addresses.iter().enumerate() {
         let result = match address.file() {
             Some(path) => copy(request, &path, &place, host, output),
@@ -103,7 +103,7 @@ pub(crate) fn download(
         match result {
             Ok(download) => return Ok(download),
             Err(problem) => {
-                failure = format!("cannot download {address}: {problem}");
+                failure = problem.at(address);
                 if index + 1 < request.addresses.len() {
                     output.warning(format!("{failure}; trying the next mirror"));
                 }
@@ -113,6 +113,35 @@ pub(crate) fn download(
     Err(failure)
 }
 
+/// A download that failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DownloadError {
+    /// It may be better some other time, so that what is there will do until then.
+    #[error("{0}")]
+    Failed(String),
+    /// The source is larger than the definition allows.
+    #[error("{0}")]
+    TooLarge(String),
+}
+
+impl DownloadError {
+    /// Says where it was to come from.
+    fn at(self, address: &Address) -> DownloadError {
+        match self {
+            DownloadError::Failed(problem) => DownloadError::Failed(format!("cannot download {address}: {problem}")),
+            DownloadError::TooLarge(problem) => {
+                DownloadError::TooLarge(format!("cannot download {address}: {problem}"))
+            }
+        }
+    }
+}
+
+impl From<String> for DownloadError {
+    fn from(problem: String) -> Self {
+        DownloadError::Failed(problem)
+    }
+}
+
 /// Takes a file of this machine.
 pub(crate) fn copy(
     request: &Request<'_>,
@@ -120,12 +149,12 @@ pub(crate) fn copy(
     place: &Place,
     host: &Host,
     output: &mut Output<'_>,
-) -> Result<Download, String> {
+) -> Result<Download, DownloadError> {
     let words = |error: holo_plugin::error::PathError| error.to_string();
     let source = Tree::open(host.root()).and_then(|root| root.place(path).followed()).map_err(words)?;
     let mut from = source.open().map_err(words)?;
     if !from.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return Err("it is not a regular file".to_owned());
+        return Err("it is not a regular file".to_owned().into());
     }
     if let Some(earlier) = &request.earlier
         && request.sums.sums(&source, None).map_err(words)?.sha256 == earlier.sha256
@@ -142,18 +171,18 @@ pub(crate) fn copy(
                 part.append(buffer.get(..length).unwrap_or_default())?;
                 if let Err(problem) = check_size(part.length(), request.max_size) {
                     part.discard();
-                    return Err(problem);
+                    return Err(DownloadError::TooLarge(problem));
                 }
                 meter.reached(part.length(), output);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(reason(&error)),
+            Err(error) => return Err(reason(&error).into()),
         }
     }
     let sums = part.sums(request.checksum.as_ref())?;
     if let Some(Err(problem)) = request.checksum.as_ref().map(|wanted| judge(&sums, wanted)) {
         part.discard();
-        return Err(problem);
+        return Err(problem.into());
     }
     Ok(part.into_whole(sums, Validators::default()))
 }
@@ -196,7 +225,7 @@ fn is_unmodified_at(request: &Request<'_>, address: &Address, host: &Host) -> Re
         // Some servers do not care what we have, and send what they have.
         Ok(Answer::Body(body)) => Ok(!body.validators.is_empty() && body.validators == earlier.validators),
         Ok(Answer::Unsatisfiable) => Ok(false),
-        Err(Failure::Transient(problem) | Failure::Permanent(problem)) => Err(problem),
+        Err(Failure::Transient(problem) | Failure::Permanent(problem) | Failure::TooLarge(problem)) => Err(problem),
     }
 }
 
@@ -213,7 +242,7 @@ struct Attempts<'a, 'o> {
 }
 
 impl Attempts<'_, '_> {
-    fn run(mut self) -> Result<Download, String> {
+    fn run(mut self) -> Result<Download, DownloadError> {
         let client = Client::new(self.request, self.address)?;
         // What an earlier run has left is of use only where a checksum will tell whether it all fits together.
         let mut part = match self.request.checksum {
@@ -243,13 +272,17 @@ impl Attempts<'_, '_> {
                         Some(Err(_)) if part.is_patched() => part.restart()?,
                         Some(Err(problem)) => {
                             part.discard();
-                            return Err(problem);
+                            return Err(problem.into());
                         }
                     }
                 }
                 Err(Failure::Permanent(problem)) => {
                     part.discard();
-                    return Err(problem);
+                    return Err(problem.into());
+                }
+                Err(Failure::TooLarge(problem)) => {
+                    part.discard();
+                    return Err(DownloadError::TooLarge(problem));
                 }
                 Err(Failure::Transient(problem)) => {
                     // As long as each attempt brings more, it will come to an end.
@@ -263,7 +296,7 @@ impl Attempts<'_, '_> {
                         if self.request.checksum.is_none() || part.length() == 0 {
                             part.discard();
                         }
-                        return Err(problem);
+                        return Err(problem.into());
                     }
                 }
             }
@@ -319,7 +352,7 @@ impl Attempts<'_, '_> {
                 Ok(0) => break,
                 Ok(length) => {
                     part.append(buffer.get(..length).unwrap_or_default()).map_err(Failure::Permanent)?;
-                    check_size(part.length(), self.request.max_size).map_err(Failure::Permanent)?;
+                    check_size(part.length(), self.request.max_size).map_err(Failure::TooLarge)?;
                     meter.reached(part.length(), self.output);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

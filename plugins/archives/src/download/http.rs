@@ -33,6 +33,8 @@ pub(crate) struct Timeouts {
 pub(super) enum Failure {
     /// It may be better next time.
     Transient(String),
+    /// It has more bytes than are allowed.
+    TooLarge(String),
     /// It will be the same next time.
     Permanent(String),
 }
@@ -180,7 +182,7 @@ impl<'a> Client<'a> {
         };
         // The length that is announced is not even begun if it is too much.
         if let Some(total) = total {
-            super::check_size(total, self.request.max_size).map_err(Failure::Permanent)?;
+            super::check_size(total, self.request.max_size).map_err(Failure::TooLarge)?;
         }
         let reader = Box::new(response.into_body().into_reader());
         Ok(Answer::Body(Content { start, total, validators, reader }))

@@ -51,7 +51,7 @@ fn hasty(url: &str) -> (Result<Vec<u8>, String>, String) {
             content
         }
     });
-    (result, String::from_utf8(said.0).unwrap())
+    (result.map_err(|error| error.to_string()), String::from_utf8(said.0).unwrap())
 }
 
 #[test]

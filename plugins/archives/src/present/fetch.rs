@@ -3,7 +3,7 @@
 use super::Present;
 use super::look::{Current, Situation, Wanted};
 use crate::address::{Address, Credentials};
-use crate::download::{self, Download, Earlier, Request, Timeouts, Validators, Whole};
+use crate::download::{self, Download, DownloadError, Earlier, Request, Timeouts, Validators, Whole};
 use crate::made::Owner;
 use crate::owners::{Owners, brought_by_both};
 use crate::record::{Fetched, keep};
@@ -59,7 +59,7 @@ impl Present<'_> {
                 if let Some(whole) = self.download_of_predecessor(situation, output)? {
                     return self.put(whole, situation, changes).map(Some);
                 }
-                match self.download(None, situation, output).map_err(Stop::Failed)? {
+                match self.download(None, situation, output)? {
                     Download::Whole(whole) => self.put(whole, situation, changes).map(Some),
                     Download::Unmodified => {
                         Err(Stop::Failed("the server says that what is missing is unmodified".into()))
@@ -94,6 +94,7 @@ impl Present<'_> {
                 Ok(None)
             }
             Ok(Download::Whole(whole)) => Ok(Some(whole)),
+            Err(too_large @ DownloadError::TooLarge(_)) => Err(too_large.into()),
             Err(problem) => {
                 output.warning(format!("{problem}; going on with what is there"));
                 Ok(None)
@@ -106,7 +107,7 @@ impl Present<'_> {
         known: Option<Earlier>,
         situation: &Situation<'_>,
         output: &mut Output<'_>,
-    ) -> Result<Download, String> {
+    ) -> Result<Download, DownloadError> {
         let addresses = self.archive.addresses();
         let request = self.request(known, &addresses)?;
         download::download(&request, &situation.place, self.host, output)
