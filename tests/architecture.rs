@@ -221,8 +221,6 @@ const KNOWN_CIRCLES: &[&str] = &[
     "plugins/files overlay: provision scrub workshop",
     "plugins/packages : entity transaction",
     "plugins/packages : mock provider providers system",
-    "plugins/scaffold : difference entity workshop",
-    "plugins/scaffold : plan purge",
     "plugins/services : apply entity",
     "plugins/services : plan providers record",
     "src : entity generators report resources",

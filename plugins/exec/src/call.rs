@@ -1,4 +1,4 @@
-//! How a command of a definition is called.
+//! The way a command of a definition is called.
 
 use crate::command::Command;
 use crate::definition::Exec;
@@ -6,9 +6,9 @@ use holo_plugin::Mode;
 use holo_plugin::process::Program;
 use std::time::Duration;
 
-/// Where commands run if nothing is said.
+/// The directory in which commands run if none is given.
 const ROOT: &str = "/";
-/// Where programs are, for a command whose environment is clean.
+/// The search path of a command whose environment is clean.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The program that a command stands for, with everything that its definition says of it.

@@ -1,4 +1,4 @@
-//! Whether a command is to be run.
+//! The conditions under which a command is run.
 
 use crate::call;
 use crate::command::Command;
@@ -8,10 +8,10 @@ use holo_plugin::{Host, Mode, Output, Stream, process};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a command may take that tells whether another one is run, if nothing is said.
+/// The time limit of a command that decides if another one is run, unless one is given.
 const GUARD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Whether the command is to be run. What decides is looked at in this order, and no further than needed.
+/// Returns true if the command is to be run. The conditions are evaluated in this order, and no further than needed.
 ///
 /// # Errors
 /// If it cannot be told.
@@ -46,17 +46,17 @@ pub(crate) fn hold(
     Ok(!exec.refresh_only)
 }
 
-/// Whether running the command once may leave nothing to be done.
+/// Returns true if running the command once may leave nothing to be done.
 pub(crate) fn can_be_done(exec: &Exec) -> bool {
     exec.creates.is_some() || exec.onlyif.is_some() || exec.unless_command.is_some()
 }
 
-/// Whether there is what the command creates.
+/// Returns true if the path that the command creates exists.
 pub(crate) fn exists(path: &str, host: &Host) -> bool {
     host.below_root(Path::new(path)).exists()
 }
 
-/// Whether a guard succeeds. What it complains of is shown: it may be the guard itself that is wrong.
+/// Returns true if a guard succeeds. Its complaints are shown, as the guard itself may be wrong.
 fn succeeds(
     key: &str,
     guard: &Command,

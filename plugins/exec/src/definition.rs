@@ -1,4 +1,4 @@
-//! What a definition of a command says.
+//! The keys of a command's definition.
 
 use crate::command::Command;
 use holo_plugin::definitions::{Definition, Invalid, values};
@@ -10,11 +10,11 @@ use serde::Deserialize;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Exec {
-    /// What the entity is called.
+    /// The name of the entity.
     pub(crate) name: String,
     /// The command: a list, or a string that is split by a shell's rules.
     pub(crate) command: Command,
-    /// Whether the command, `onlyif` and `unless_command` are scripts for `/bin/sh`.
+    /// True if the command, `onlyif` and `unless_command` are scripts for `/bin/sh`.
     #[serde(default)]
     pub(crate) shell: bool,
     /// The working directory, an absolute path; `/` if nothing is said.
@@ -22,7 +22,7 @@ pub(crate) struct Exec {
     /// Variables that are set, as `NAME=value`.
     #[serde(default)]
     pub(crate) environment: Vec<String>,
-    /// Whether nothing of holo's environment is passed on.
+    /// True if nothing of holo's environment is passed on.
     #[serde(default)]
     pub(crate) clean_environment: bool,
     /// The directories in which programs are looked up, separated by colons.
@@ -42,10 +42,10 @@ pub(crate) struct Exec {
     pub(crate) onlyif: Option<Command>,
     /// A command that changes nothing: if it succeeds, the command is not run.
     pub(crate) unless_command: Option<Command>,
-    /// Whether the command is run only when something has changed that it subscribes to.
+    /// True if the command is run only when something has changed that it subscribes to.
     #[serde(default)]
     pub(crate) refresh_only: bool,
-    /// Whether the command's output is shown; otherwise its last lines are if it fails.
+    /// True if the command's output is shown; otherwise its last lines are if it fails.
     #[serde(default = "yes")]
     pub(crate) log_output: bool,
 }
@@ -127,7 +127,7 @@ impl Exec {
     fn validate_environment(&self) -> Result<(), Invalid> {
         let mut names = Vec::new();
         for variable in &self.environment {
-            // What is set may be a secret, so it is not shown.
+            // The value may be a secret, so it is not shown.
             let name = variable.split_once('=').map(|(name, _)| name);
             let Some(name) = name.filter(|name| !name.is_empty() && !variable.contains('\0')) else {
                 return Err(Invalid::new("environment", "expected \"NAME=value\""));
@@ -145,7 +145,7 @@ impl Exec {
 mod tests {
     use super::*;
 
-    /// What is wrong with a definition that has this line.
+    /// Returns the error of a definition that has this line.
     fn wrong(line: &str) -> Option<String> {
         let text = if line.starts_with("command") {
             format!("name = \"x\"\n{line}")

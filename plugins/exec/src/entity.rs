@@ -91,7 +91,7 @@ impl ExecEntity {
         }
     }
 
-    /// What is wrong with how the command ended, if anything is.
+    /// Describes the failure with which the command ended, if it did not succeed.
     fn failure(&self, ended: &Ended) -> Option<String> {
         let returns = &self.exec.returns;
         let Some(code) = ended.code() else { return ended.failure() };

@@ -1,4 +1,4 @@
-//! Which commands test mode has said to be run, so that the next apply finds them done.
+//! The commands that test mode has said to be run, so that the next apply finds them done.
 
 use holo_plugin::error::{PathError, Result};
 use holo_plugin::{Host, OnDisk, Place, Tree};

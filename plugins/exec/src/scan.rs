@@ -1,4 +1,4 @@
-//! Which commands there are.
+//! The scan for commands.
 
 use crate::definition;
 use crate::entity::ExecEntity;

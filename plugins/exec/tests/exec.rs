@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What it proves, what it needs, and how.
-type Story = (&'static str, &'static [Need], fn());
+/// The name of a test, its needs, and its function.
+type Case = (&'static str, &'static [Need], fn());
 
 /// Nothing here takes so long.
 const LONG: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
-    let stories: [Story; 21] = [
+    let cases: [Case; 21] = [
         ("what a command says is seen as it comes, on both streams", &[], streams),
         ("conditions are looked at in their order, and no further than needed", &[], order),
         ("a refresh overrides all conditions", &[], refreshed),
@@ -41,14 +41,14 @@ fn main() -> ExitCode {
         ("a change refreshes a command once, and a refresh that failed stays due", NEEDS, refreshes),
         ("the examples of the man page do what it says", NEEDS, examples),
     ];
-    let trials = stories.map(|(name, needs, test)| trial_of(name, needs, test));
+    let trials = cases.map(|(name, needs, test)| trial_of(name, needs, test));
     holo_testing::require::run(&Arguments::from_args(), trials.into())
 }
 
 /// The plugin, called by hand for the real root: the commands here are harmless.
 struct Bench(tempfile::TempDir);
 
-/// What came of it.
+/// The result of an apply.
 #[derive(Debug)]
 struct Outcome {
     ended: Ended,
@@ -87,7 +87,7 @@ impl Bench {
         self.work().join(name).exists()
     }
 
-    /// What is in a file, which is then gone.
+    /// Returns the content of a file, and removes the file.
     fn take(&self, name: &str) -> String {
         let text = fs::read_to_string(self.work().join(name)).unwrap_or_default();
         let _ = fs::remove_file(self.work().join(name));
@@ -327,7 +327,7 @@ fn shell() {
         Bench::new("command = ['echo', '$HOME', ';', 'echo', '*', '|', 'cat']").apply().said,
         "$HOME ; echo * | cat\n"
     );
-    // What a scan has warned of is not said again.
+    // A warning of the scan is not repeated.
     assert_eq!(Bench::new("command = \"echo '$HOME' ; echo * | cat\"").apply().said, "$HOME ; echo * | cat\n");
     assert_eq!(Bench::new("shell = true\ncommand = \"x=it\\\\'s; echo $x | cat\"").apply().said, "it's\n");
     assert_eq!(Bench::new("command = ['echo', \"it's\", '', 'a b']").apply().said, "it's  a b\n");
@@ -492,7 +492,7 @@ fn examples() {
     for (number, example) in examples.iter().enumerate() {
         system.write(format!("/usr/share/holo/exec/{number}.toml"), example);
     }
-    // What the examples are about.
+    // The examples need these.
     system.must("useradd --system www; mkdir -p /srv/www; chown www /srv/www");
     system.script("/usr/local/bin/newaliases", "#!/bin/sh\necho 'aliases are new' >>/tmp/log\n");
     system.script(

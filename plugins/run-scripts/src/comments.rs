@@ -1,4 +1,4 @@
-//! What a script says of itself in comments at its top: `# holo: subscribes file:/etc/motd`.
+//! The comments at the top of a script that are meant for holo: `# holo: subscribes file:/etc/motd`.
 
 use bstr::{BString, ByteSlice};
 use holo_plugin::error::PathError;
@@ -10,22 +10,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// What a line begins with that is a comment, in the languages that scripts are written in.
+/// The beginnings of comment lines in the languages that scripts are written in.
 const MARKERS: [&[u8]; 4] = [b"#", b"//", b"--", b";"];
-/// What a comment begins with that is meant for us.
+/// The beginning of a comment that is meant for holo.
 const ADDRESS: &[u8] = b"holo:";
 /// So far the comments are looked for.
 const MAX_SIZE: u64 = 64 << 10;
 const KEYS: &str = "after, before, requires, subscribes, notifies, provides, needs or watch";
 
-/// What a script says of itself.
+/// The declarations of a script about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Comments {
-    /// How it depends on others, and they on it.
+    /// Its dependencies on others, and theirs on it.
     pub(crate) edges: Edges,
 }
 
-/// Reads the comments at the top of a script; there are none in a program that is no text. What is wrong with one is said.
+/// Reads the comments at the top of a script; there are none in a program that is not text. Errors in them are printed.
 pub(crate) fn read(path: &Path, output: &mut Output<'_>) -> Comments {
     let top = match top_of(path) {
         Ok(top) => top,
@@ -120,7 +120,7 @@ mod tests {
         }
     }
 
-    /// What a script says, and what is said of it.
+    /// Returns the declarations of a script, and the complaints about them.
     fn read_text(text: impl AsRef<[u8]>) -> (Edges, String) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("script");

@@ -1,4 +1,4 @@
-//! Which scripts have run successfully, and with what content: those that wait for something are otherwise run to begin with.
+//! The scripts that have run successfully, with their content: a script that waits for something is otherwise run to begin with.
 
 use crate::comments;
 use bstr::ByteSlice;
@@ -16,7 +16,7 @@ use std::path::Path;
 const FILE: &str = ".succeeded";
 const SUM_LENGTH: usize = 64;
 
-/// What the content of a script was.
+/// The checksum of a script's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sum(String);
 
@@ -41,7 +41,7 @@ impl Sum {
     }
 }
 
-/// What is remembered of successful runs.
+/// The record of successful runs.
 pub(crate) struct Record {
     place: Place,
     known: BTreeMap<OsString, Sum>,
@@ -58,7 +58,7 @@ impl Record {
         Ok(Record { place, known: text.split_str("\n").filter_map(parse).collect() })
     }
 
-    /// Whether the script has run successfully with this content.
+    /// Returns true if the script has run successfully with this content.
     pub(crate) fn knows(&self, name: &OsStr, content: &Sum) -> bool {
         self.known.get(name) == Some(content)
     }
@@ -69,7 +69,7 @@ impl Record {
         self.known.retain(|name, _| host.resource_dir().join(name).symlink_metadata().is_ok());
         let lines = self.known.iter().map(|(name, Sum(sum))| [sum.as_bytes(), b" ", name.as_bytes(), b"\n"].concat());
         let text = lines.collect::<Vec<_>>().concat();
-        // Whoever loses this only runs scripts once more, so it need not be on disk, but it must never be half of it.
+        // A lost record only makes scripts run once more, so it need not be on disk, but it must never be half of it.
         self.place.replace(&text, 0o600, OnDisk::Whole)
     }
 }

@@ -1,4 +1,4 @@
-//! Which scripts there are: the executables directly in the resource directory.
+//! The scan for scripts: the executables directly in the resource directory.
 
 use crate::comments::{self, Comments};
 use crate::script::{PREFIX, Script};
@@ -34,7 +34,7 @@ impl Plugin for RunScripts {
     }
 }
 
-/// What is in the folder, sorted.
+/// Returns the names in the directory, sorted.
 fn names(folder: &Path) -> Result<Vec<OsString>, PathError> {
     let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let entries = entries.map_err(|error| PathError::new("open", folder, error))?;

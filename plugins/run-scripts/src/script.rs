@@ -10,21 +10,21 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// What the IDs of this plugin begin with.
+/// The beginning of this plugin's IDs.
 pub(crate) const PREFIX: &[u8] = b"script:";
 
 /// From this version of the interface on it is ours to say how a script ended.
 const VERSION_OF_RESULTS: u32 = 4;
-/// What a shell ends with if a program cannot be started.
+/// The exit status of a shell that cannot start a program.
 const NOT_STARTED: u8 = 126;
-/// What a shell adds to the number of a signal.
+/// The number that a shell adds to that of a signal.
 const SIGNALED: i32 = 128;
 
 /// A program in the resource directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     pub(crate) name: OsString,
-    /// Where it is, as the user knows it.
+    /// Its path, as the user knows it.
     pub(crate) path: PathBuf,
     pub(crate) comments: Comments,
 }
@@ -84,7 +84,7 @@ impl Entity for Script {
 }
 
 impl Script {
-    /// Whether it is run when something else has changed, and not at each apply.
+    /// Returns true if it is run when something else has changed, and not at each apply.
     fn waits_for_something(&self) -> bool {
         !self.comments.edges.subscribes.is_empty()
     }

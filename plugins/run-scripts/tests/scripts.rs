@@ -39,7 +39,7 @@ fn apply(root: &ScratchRoot, mut seen: impl FnMut(&str)) -> (Ended, String) {
     (ended.unwrap(), said)
 }
 
-/// What stands behind a word, if the line has arrived whole.
+/// Returns the number behind a word, if the line has arrived whole.
 fn number_after(said: &str, word: &str) -> Option<u32> {
     let (line, _) = said.split_once(word)?.1.split_once('\n')?;
     line.trim().parse().ok()
@@ -166,7 +166,7 @@ fn a_script_that_cannot_be_read_or_named_harms_no_other() {
     let run = root.holo(&["apply"]);
     assert!(run.stderr_lossy().contains("a script's name must not hold a newline"), "{run}");
     assert!(run.stdout_lossy().contains("\nc\n") && !run.stdout_lossy().contains("never"), "{run}");
-    // Whatever is in the way of its record, a script runs, and will again.
+    // A script runs, and will again, with anything in the way of its record.
     let root = self::root(&[("d", "# holo: subscribes script:d-does-not-exist\necho d")]);
     let root = root.dir("var/lib/holo/run-scripts/.succeeded");
     for _ in 0..2 {

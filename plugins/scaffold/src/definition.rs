@@ -1,4 +1,4 @@
-//! What a `[[scaffold]]` table says, and what of it can be.
+//! A `[[scaffold]]` table, and the check of its values.
 
 use holo_plugin::definitions::{Command, Definition, Invalid, values};
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use std::path::Path;
 pub(crate) struct ScaffoldDefinition {
     /// The directory that is rendered, an absolute path.
     pub(crate) target: String,
-    /// Whether it is to be there.
+    /// The desired presence of the target.
     #[serde(default)]
     pub(crate) ensure: Ensure,
     /// The directory of templates: below the resource directory, or an absolute path.
@@ -19,7 +19,7 @@ pub(crate) struct ScaffoldDefinition {
     /// The language of the templates.
     #[serde(default)]
     pub(crate) engine: Language,
-    /// What stands around a value in a template, such as `["[[", "]]"]`.
+    /// The delimiters of a value in a template, such as `["[[", "]]"]`.
     pub(crate) delimiters: Option<[String; 2]>,
     /// More data for these templates, stronger than all other data.
     #[serde(default)]
@@ -31,7 +31,7 @@ pub(crate) struct ScaffoldDefinition {
     /// Removes from the target whatever the source does not make.
     #[serde(default)]
     pub(crate) purge: bool,
-    /// Who owns what is made, by name or number.
+    /// The owner of everything that is made, by name or number.
     pub(crate) owner: Option<String>,
     /// The group that owns what is made, by name or number.
     pub(crate) group: Option<String>,
@@ -44,15 +44,15 @@ pub(crate) struct ScaffoldDefinition {
     pub(crate) post: Vec<Post>,
 }
 
-/// What is to be at the target.
+/// The desired content of the target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Ensure {
-    /// What is rendered.
+    /// The rendered templates.
     #[default]
     Present,
-    /// What was there before.
+    /// Its state before the first apply.
     Absent,
 }
 
@@ -149,7 +149,7 @@ impl ScaffoldDefinition {
         Path::new(&self.target)
     }
 
-    /// What is declared, for people.
+    /// Returns the declared keys, for people.
     pub(crate) fn summary(&self) -> String {
         let engine = match self.engine {
             Language::Jinja => "jinja",
@@ -169,7 +169,7 @@ impl ScaffoldDefinition {
 }
 
 impl Language {
-    /// What the names of templates may end with, and those of files do not.
+    /// The suffixes that names of templates may have, and names of files do not.
     pub(crate) fn suffixes(self) -> &'static [&'static str] {
         match self {
             Language::Jinja => &[".jinja", ".j2"],

@@ -1,8 +1,8 @@
-//! What a person has changed in a target, as two files that can be compared.
+//! The difference between a target as it was made and as it is, as two files that can be compared.
 
 use crate::entity::Scaffold;
-use crate::obstacle::Result;
-use crate::workshop::Workshop;
+use crate::error::Result;
+use crate::executor::Executor;
 use bstr::ByteSlice;
 use holo_plugin::error::PathError;
 use holo_plugin::tracked::{State, Track, Tracker};
@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 /// The two files, if anything was changed since it was made. If that is the content of one file, they are that file; otherwise each lists
 /// all paths that differ, with the lines of files, so that each line says where it is.
 pub(crate) fn of(entity: &Scaffold, host: &Host) -> Result<Option<FilePair>> {
-    let workshop = Workshop::open(host)?;
-    let Some(remembered) = workshop.recall(entity)? else { return Ok(None) };
-    let target = workshop.tracker.canonical(&entity.target)?;
-    let tracker = workshop.inside(&target)?;
+    let executor = Executor::open(host)?;
+    let Some(remembered) = executor.recall(entity)? else { return Ok(None) };
+    let target = executor.tracker.canonical(&entity.target)?;
+    let tracker = executor.inside(&target)?;
     let mut changed = Vec::new();
     for (path, track) in remembered.base.tracks().iter() {
         let current = tracker.state_of(remembered.base.tracks(), &path)?;
@@ -38,7 +38,7 @@ pub(crate) fn of(entity: &Scaffold, host: &Host) -> Result<Option<FilePair>> {
     }
 }
 
-/// Whether a difference of two files shows all that is different.
+/// Returns true if a difference of two files shows all that is different.
 fn is_shown_by_content(made: &State, current: &State) -> bool {
     let is_file = |state: &State| matches!(state, State::File { .. } | State::Absent);
     is_file(made) && is_file(current) && made.content() != current.content()
@@ -72,7 +72,7 @@ fn describe(name: &str, state: &State, open: impl FnOnce() -> Option<std::fs::Fi
     }
     if let Some(attributes) = state.attributes() {
         let _ = write!(head, ", mode {:04o}", attributes.mode);
-        // Whose it is goes without saying if it is root's, or in test mode of whoever runs it.
+        // An owner is not shown if it is root, or in test mode the user who runs this.
         if attributes.uid != rustix::process::geteuid().as_raw() {
             let _ = write!(head, ", owner {}", attributes.uid);
         }

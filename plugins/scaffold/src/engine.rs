@@ -1,7 +1,7 @@
 //! The language that a scaffold's templates are written in.
 
 use crate::definition::{Language, ScaffoldDefinition};
-use crate::obstacle::Result;
+use crate::error::Result;
 use crate::script::{Dialect, Scripts};
 use crate::source::Source;
 use holo_plugin::Host;

@@ -1,16 +1,14 @@
-//! A scaffold: how it is reported, checked, applied, and compared.
+//! A scaffold: its definition, paths and report.
 
 use crate::definition::{Ensure, ScaffoldDefinition};
-use crate::difference;
-use crate::obstacle::{Obstacle, Result};
+use crate::error::{Result, ScaffoldError};
 use crate::source;
-use crate::workshop::Workshop;
 use holo_plugin::claims::Claim;
-use holo_plugin::{Applied, Asset, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Verdict};
+use holo_plugin::{Asset, EntityReport, Host};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What IDs begin with.
+/// The beginning of IDs.
 pub(crate) const PREFIX: &str = "scaffold:";
 
 /// A directory that is rendered, or was.
@@ -19,19 +17,19 @@ pub(crate) struct Scaffold {
     pub(crate) target: PathBuf,
     /// The same without symlinks in its parents, as it was when the entities were listed.
     pub(crate) canonical: PathBuf,
-    /// What is declared; nothing of an orphan.
+    /// Its definition; none for an orphan.
     pub(crate) definition: Option<ScaffoldDefinition>,
     /// The file that declares it, as the user knows it.
     pub(crate) file: PathBuf,
-    /// Where its templates are, as the user knows it.
+    /// The path of its templates, as the user knows it.
     pub(crate) source: PathBuf,
-    /// How long a program may take.
+    /// The time limit of a program.
     pub(crate) timeout: Option<Duration>,
     /// The targets of other scaffolds.
     pub(crate) others: Vec<PathBuf>,
-    /// Why it is left alone.
+    /// The reason why it is left alone, if it is.
     pub(crate) problem: Option<String>,
-    /// What it depended on when it was declared, for an orphan.
+    /// The last report of an orphan, with its dependencies.
     pub(crate) orphan: Option<EntityReport>,
 }
 
@@ -74,25 +72,23 @@ impl Scaffold {
         format!("{PREFIX}{}", self.target.display())
     }
 
-    fn usable(&self) -> Result<()> {
-        self.problem.clone().map_or(Ok(()), |problem| Err(Obstacle::Never(problem)))
+    pub(crate) fn usable(&self) -> Result<()> {
+        self.problem.clone().map_or(Ok(()), |problem| Err(ScaffoldError::Never(problem)))
     }
 
-    /// What it is about, for other plugins.
+    /// Returns the claim of its paths, for other plugins.
     pub(crate) fn claim(&self, sources: &[PathBuf]) -> Claim {
         let mut claim = Claim::new(&self.id(), &self.canonical, sources);
         (claim.is_tree, claim.is_directory) = (true, true);
         claim
     }
 
-    /// What is declared to be there; nothing if what was there before is to come back.
+    /// Returns the definition of the target; none if the state before the first apply is to come back.
     pub(crate) fn wanted(&self) -> Option<&ScaffoldDefinition> {
         self.definition.as_ref().filter(|definition| definition.ensure == Ensure::Present)
     }
-}
 
-impl Entity for Scaffold {
-    fn report(&self) -> EntityReport {
+    pub(crate) fn to_report(&self) -> EntityReport {
         if let Some(orphan) = &self.orphan {
             return orphan.clone();
         }
@@ -115,34 +111,5 @@ impl Entity for Scaffold {
             report.edges.needs.extend(name.iter().map(|name| Asset::new(kind, name.as_str())));
         }
         report
-    }
-
-    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        let workshop = self.usable().and_then(|()| Workshop::open(host));
-        let has_begun = || workshop.as_ref().is_ok_and(Workshop::has_begun);
-        let applied = workshop.as_ref().map_err(Clone::clone).and_then(|workshop| workshop.apply(self, mode, output));
-        match applied {
-            Ok(applied) => applied,
-            Err(Obstacle::NeedsForce(reason)) => Applied::NeedsForce(ForceTo::Proceed(reason)),
-            Err(Obstacle::Never(reason)) => {
-                output.error(reason);
-                if has_begun() { Applied::FAILED } else { Applied::FAILED_UNCHANGED }
-            }
-        }
-    }
-
-    fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        match self.usable().and_then(|()| Workshop::open(host)?.check(self)) {
-            Ok(verdict) => verdict,
-            Err(Obstacle::NeedsForce(reason)) => Verdict::NeedsForce(ForceTo::Proceed(reason)),
-            Err(Obstacle::Never(reason)) => {
-                output.error(reason);
-                Verdict::Failed
-            }
-        }
-    }
-
-    fn diff(&self, host: &Host) -> Option<FilePair> {
-        difference::of(self, host).ok().flatten()
     }
 }

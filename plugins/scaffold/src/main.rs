@@ -1,10 +1,14 @@
 //! The `scaffold` plugin: directories of templates, rendered into directories.
 
+mod change;
+mod circumstances;
 mod definition;
 mod difference;
 mod engine;
 mod entity;
-mod obstacle;
+mod error;
+mod executor;
+mod operations;
 mod plan;
 mod post;
 mod purge;
@@ -13,7 +17,6 @@ mod render;
 mod scaffolds;
 mod script;
 mod source;
-mod workshop;
 
 fn main() -> std::process::ExitCode {
     holo_plugin::serve(&scaffolds::Scaffolds)

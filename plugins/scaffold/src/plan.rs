@@ -1,13 +1,13 @@
-//! What has to be done so that a target becomes what was rendered; nothing is changed here.
+//! The plan of the steps that make a target as it was rendered; nothing is changed here.
 
+use crate::change::Change;
+use crate::circumstances::Circumstances;
 use crate::definition::ScaffoldDefinition;
-use crate::obstacle::{Obstacle, Result};
+use crate::error::{Result, ScaffoldError};
 use crate::purge;
-use crate::record::Record;
-use crate::render::Rendered;
 use crate::source::Item;
 use holo_plugin::definitions::values;
-use holo_plugin::tracked::{self, Attributes, Decision, Digest, Found, State, Track, Tracker};
+use holo_plugin::tracked::{self, Attributes, Decision, Digest, Found, State, Track};
 use holo_plugin::{Accounts, Host};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,89 +15,25 @@ use std::path::{Path, PathBuf};
 const FILE_MODE: u32 = 0o644;
 const DIRECTORY_MODE: u32 = 0o755;
 
-/// What has to be done.
+/// The steps to take.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// What goes, the deepest first: what is purged, and what is in the way of something else.
+    /// The paths that go, the deepest first: those that are purged, and those in the way of something else.
     pub(crate) clear: Vec<PathBuf>,
     /// Of these, what somebody has put where we had removed something: that is what comes back one day.
     pub(crate) found_anew: Vec<PathBuf>,
-    /// What the source has no more, and becomes what it was.
+    /// The paths that the source has no more, and that become as they were before.
     pub(crate) restore: Vec<PathBuf>,
     /// All that is wanted, each directory before what is in it.
     pub(crate) make: Vec<(PathBuf, State)>,
-    /// What is going to be seen, in the order of the paths.
+    /// The changes to be shown, in the order of the paths.
     pub(crate) changes: BTreeMap<PathBuf, Change>,
     /// Files that are as they should be, but whose programs are still due.
     pub(crate) due: BTreeSet<PathBuf>,
-    /// What was there when all of this was decided.
+    /// The states that all of this was decided on.
     pub(crate) found: Found,
-    /// What a person's work would be lost of.
+    /// The paths at which a person's work would be lost.
     refused: Vec<PathBuf>,
-}
-
-/// What happens to a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
-    Make,
-    Write,
-    /// These, as a fragment such as `the mode`.
-    Attributes(&'static str),
-    Remove,
-    Restore,
-    RunPrograms,
-}
-
-/// All that a plan is made of.
-pub(crate) struct Circumstances<'a> {
-    pub(crate) host: &'a Host,
-    pub(crate) definition: &'a ScaffoldDefinition,
-    /// The directory that is rendered, without symlinks in its parents.
-    pub(crate) target: &'a Path,
-    /// Stays inside of the target.
-    pub(crate) tracker: &'a Tracker,
-    pub(crate) record: &'a Record,
-    pub(crate) rendered: &'a Rendered,
-    /// What other entities are about, which is not ours to purge.
-    pub(crate) others: &'a [PathBuf],
-    /// Whether there are programs to be called for a file.
-    pub(crate) has_programs: &'a dyn Fn(&Path) -> bool,
-}
-
-impl Change {
-    /// In the past tense.
-    pub(crate) fn done(self) -> String {
-        let words = match self {
-            Change::Make => "made",
-            Change::Write => "wrote",
-            Change::Attributes(which) => return format!("changed {which} of"),
-            Change::Remove => "removed",
-            Change::Restore => "restored",
-            Change::RunPrograms => "ran the programs for",
-        };
-        words.to_owned()
-    }
-
-    /// What would be done.
-    pub(crate) fn doing(self) -> String {
-        let words = match self {
-            Change::Make => "would make",
-            Change::Write => "would write",
-            Change::Attributes(which) => return format!("would change {which} of"),
-            Change::Remove => "would remove",
-            Change::Restore => "would restore",
-            Change::RunPrograms => "would run the programs for",
-        };
-        words.to_owned()
-    }
-
-    fn of(current: &State, desired: &State) -> Change {
-        match (current, desired) {
-            (_, State::Absent) => Change::Remove,
-            (State::Absent, _) => Change::Make,
-            _ => current.differs_by(desired).map_or(Change::Write, Change::Attributes),
-        }
-    }
 }
 
 impl Plan {
@@ -117,22 +53,22 @@ impl Plan {
             plan.give_up(circumstances, path, track)?;
         }
         if circumstances.definition.purge {
-            purge::purge(circumstances, &wanted, &mut plan)?;
+            plan.clear.extend(purge::purge(circumstances, &wanted, &mut plan.changes)?);
         }
         plan.make_way(circumstances, &in_the_way)?;
-        // What is deepest has the last name.
+        // The deepest paths have the last names.
         plan.clear.sort();
         plan.clear.dedup();
         plan.clear.reverse();
         Ok(plan)
     }
 
-    /// Whether everything is as it should be.
+    /// Returns true if everything is as it should be.
     pub(crate) fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.refused.is_empty()
     }
 
-    /// Why it needs force, if it does.
+    /// Returns the reason for which it needs force, if it does.
     pub(crate) fn refusal(&self, host: &Host) -> Option<String> {
         let words = |path: &PathBuf| format!("{} has been changed", host.below_root(path).display());
         (!self.refused.is_empty()).then(|| self.refused.iter().map(words).collect::<Vec<_>>().join(", "))
@@ -145,7 +81,7 @@ impl Plan {
         self.changes.iter().map(shown).collect()
     }
 
-    /// What has to become of one path that is wanted.
+    /// Adds the steps for one path that is wanted.
     fn want(
         &mut self,
         circumstances: &Circumstances<'_>,
@@ -161,11 +97,11 @@ impl Plan {
         if matches!(item, Item::Directory) && circumstances.tracker.is_overlaid(path) {
             let shown = circumstances.host.below_root(path);
             let problem = format!("{} would become a directory, and has resource files of its own", shown.display());
-            return Err(Obstacle::Never(problem));
+            return Err(ScaffoldError::Never(problem));
         }
         let rendered = attributes.state(item, track.map_or(&current, |track| &track.base));
         let is_file = matches!(item, Item::File { .. });
-        // What programs have made of it is as good as what was rendered.
+        // The result of the programs is as good as the rendered file.
         let made = track.and_then(|track| track.made.as_ref());
         let desired = match (record.rendered(path), made) {
             (Some(before), Some(made)) if *before == rendered => made.clone(),
@@ -183,7 +119,7 @@ impl Plan {
                 if decision == Decision::NeedsForce && !is_due {
                     self.refused.push(path.to_owned());
                 }
-                self.changes.insert(path.to_owned(), Change::of(&current, &rendered));
+                self.changes.insert(path.to_owned(), Change::between(&current, &rendered));
                 let is_directory = |state: &State| matches!(state, State::Directory { .. });
                 if current != State::Absent && is_directory(&current) != is_directory(&rendered) {
                     in_the_way.push(path.to_owned());
@@ -196,7 +132,7 @@ impl Plan {
         Ok(())
     }
 
-    /// What has to become of one path that the source has no more.
+    /// Adds the steps for one path that the source has no more.
     fn give_up(&mut self, circumstances: &Circumstances<'_>, path: PathBuf, track: &Track) -> Result<()> {
         if circumstances.tracker.is_overlaid(&path) {
             // It comes back when nothing is laid over it any more.
@@ -218,7 +154,7 @@ impl Plan {
         if *wanted == State::Absent && is_directory {
             // It stays where somebody has something in it; what is purged of that is not known yet.
             if !purges {
-                if self.empties(circumstances, &path)? {
+                if purge::empties(circumstances, &self.changes, &path)? {
                     self.changes.insert(path.clone(), Change::Remove);
                 }
                 self.restore.push(path);
@@ -237,23 +173,14 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether everything in a directory goes.
-    pub(crate) fn empties(&self, circumstances: &Circumstances<'_>, directory: &Path) -> Result<bool> {
-        let names = circumstances.tracker.place(&directory.join("x")).siblings()?;
-        Ok(names.into_iter().all(|name| {
-            let path = directory.join(name);
-            self.changes.get(&path) == Some(&Change::Remove)
-        }))
-    }
-
     /// Sees to it that nothing is lost of what is in the way: a directory may have to make way for a file.
     fn make_way(&mut self, circumstances: &Circumstances<'_>, in_the_way: &[PathBuf]) -> Result<()> {
         for path in in_the_way {
             if matches!(circumstances.tracker.state(path)?, State::Directory { .. })
-                && !self.empties(circumstances, path)?
+                && !purge::empties(circumstances, &self.changes, path)?
             {
                 let shown = circumstances.host.below_root(path);
-                return Err(Obstacle::Never(format!(
+                return Err(ScaffoldError::Never(format!(
                     "{} is a directory with something in it, and would become a file",
                     shown.display()
                 )));
@@ -264,7 +191,7 @@ impl Plan {
     }
 }
 
-/// What is declared about modes and owners.
+/// The declared modes and owners.
 struct Wanted {
     uid: Option<u32>,
     gid: Option<u32>,
@@ -285,7 +212,7 @@ impl Wanted {
         Ok(Wanted { uid, gid, mode, dir_mode })
     }
 
-    /// What something shall be. Where nothing is declared, mode and owner are those that were there before us, or the usual ones.
+    /// Returns the desired state. Without a declaration, mode and owner are those from before the first apply, or the usual ones.
     fn state(&self, item: &Item, base: &State) -> State {
         let usual = Attributes {
             mode: if matches!(item, Item::Directory) { DIRECTORY_MODE } else { FILE_MODE },
@@ -307,7 +234,7 @@ impl Wanted {
             Item::Symlink(target) => State::Symlink { target: target.clone().into(), uid, gid },
             Item::File { bytes, executable } => {
                 let mode = self.mode.unwrap_or(start.mode);
-                // Who may read a program may execute it.
+                // Everybody who may read a program may execute it.
                 let mode = if *executable { mode | (mode & 0o444) >> 2 } else { mode };
                 State::File { content: Digest::of_bytes(bytes), attributes: Attributes { mode, uid, gid } }
             }

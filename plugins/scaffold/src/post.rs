@@ -1,7 +1,7 @@
 //! Programs that are called for files that have changed.
 
 use crate::definition::{Post, ScaffoldDefinition};
-use crate::obstacle::{Obstacle, Result};
+use crate::error::{Result, ScaffoldError};
 use glob::{MatchOptions, Pattern};
 use holo_plugin::process::{self, Program};
 use holo_plugin::{Host, Output};
@@ -10,7 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What stands for the path of the file.
+/// The placeholder of the file's path.
 const PLACEHOLDER: &[u8] = b"{}";
 
 /// The programs of a scaffold.
@@ -32,7 +32,7 @@ impl<'a> Programs<'a> {
         Ok(Programs { target: target.to_owned(), timeout, programs: programs.collect::<Result<_>>()? })
     }
 
-    /// Whether there is a program to be called for this file.
+    /// Returns true if there is a program to be called for this file.
     pub(crate) fn are_for(&self, path: &Path) -> bool {
         self.of_file(path).next().is_some()
     }
@@ -55,7 +55,7 @@ impl<'a> Programs<'a> {
                 continue;
             }
             if let Some(failure) = process::run(&program, output)?.failure() {
-                return Err(Obstacle::Never(format!("`{program}` failed: {failure}")));
+                return Err(ScaffoldError::Never(format!("`{program}` failed: {failure}")));
             }
         }
         Ok(())

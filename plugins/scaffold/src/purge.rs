@@ -1,21 +1,15 @@
-//! What is in a target and not made by its source.
+//! The removal of paths in a target that its source did not make.
 
-use crate::obstacle::Result;
-use crate::plan::{Change, Circumstances, Plan};
+use crate::change::Change;
+use crate::circumstances::Circumstances;
+use crate::error::Result;
 use holo_plugin::Kind;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Whether a path belongs to another entity, which is about something inside of our target.
-fn is_others(circumstances: &Circumstances<'_>, path: &Path) -> bool {
-    let target = circumstances.target;
-    let mut inside = circumstances.others.iter().filter(|other| *other != target && other.starts_with(target));
-    inside.any(|other| path.starts_with(other))
-}
-
-/// Whether what the source has no more is purged: it is neither another entity's nor behind something mounted.
+/// Returns true if a path that the source has no more is purged: it is neither another entity's nor behind a mount point.
 pub(crate) fn may_go(circumstances: &Circumstances<'_>, path: &Path) -> Result<bool> {
-    if is_others(circumstances, path) {
+    if circumstances.is_others(path) {
         return Ok(false);
     }
     let target = circumstances.target;
@@ -28,8 +22,13 @@ pub(crate) fn may_go(circumstances: &Circumstances<'_>, path: &Path) -> Result<b
     Ok(true)
 }
 
-/// Adds to a plan the removal of all that is not wanted. What is tracked has been looked at.
-pub(crate) fn purge(circumstances: &Circumstances<'_>, wanted: &BTreeSet<PathBuf>, plan: &mut Plan) -> Result<()> {
+/// Adds to the changes the removal of all paths that are not wanted, and returns these. Tracked paths are among the changes already.
+pub(crate) fn purge(
+    circumstances: &Circumstances<'_>,
+    wanted: &BTreeSet<PathBuf>,
+    changes: &mut BTreeMap<PathBuf, Change>,
+) -> Result<Vec<PathBuf>> {
+    let mut purged = Vec::new();
     let mut foreign_directories = Vec::new();
     let mut open = vec![circumstances.target.to_owned()];
     while let Some(directory) = open.pop() {
@@ -39,7 +38,7 @@ pub(crate) fn purge(circumstances: &Circumstances<'_>, wanted: &BTreeSet<PathBuf
             let is_known = wanted.contains(&path) || circumstances.record.tracks().get(&path).is_some();
             let Some(looks) = place.looks()? else { continue };
             // A file can be mounted on a file.
-            if is_others(circumstances, &path) || circumstances.tracker.is_overlaid(&path) || place.is_mount_point()? {
+            if circumstances.is_others(&path) || circumstances.tracker.is_overlaid(&path) || place.is_mount_point()? {
                 continue;
             }
             match looks.kind {
@@ -50,8 +49,8 @@ pub(crate) fn purge(circumstances: &Circumstances<'_>, wanted: &BTreeSet<PathBuf
                     open.push(path);
                 }
                 Kind::File | Kind::Symlink if !is_known && !is_temporary(circumstances, wanted, &path) => {
-                    plan.changes.insert(path.clone(), Change::Remove);
-                    plan.clear.push(path);
+                    changes.insert(path.clone(), Change::Remove);
+                    purged.push(path);
                 }
                 // Sockets, FIFOs and devices belong to programs.
                 Kind::File | Kind::Symlink | Kind::Other => {}
@@ -61,17 +60,27 @@ pub(crate) fn purge(circumstances: &Circumstances<'_>, wanted: &BTreeSet<PathBuf
     // The deepest first: whether one gets empty depends on those in it.
     foreign_directories.sort();
     for directory in foreign_directories.into_iter().rev() {
-        if plan.empties(circumstances, &directory)? {
-            plan.changes.insert(directory.clone(), Change::Remove);
-            plan.clear.push(directory);
+        if empties(circumstances, changes, &directory)? {
+            changes.insert(directory.clone(), Change::Remove);
+            purged.push(directory);
         }
     }
-    Ok(())
+    Ok(purged)
 }
 
-/// Whether this is what a killed apply has begun to write.
+/// Returns true if this is a file that a killed apply has begun to write.
 fn is_temporary(circumstances: &Circumstances<'_>, wanted: &BTreeSet<PathBuf>, path: &Path) -> bool {
     let bytes = path.as_os_str().as_encoded_bytes();
     let of = bytes.strip_suffix(b".holonew").and_then(|of| std::str::from_utf8(of).ok());
     circumstances.record.tracks().is_temporary(path) || of.is_some_and(|of| wanted.contains(Path::new(of)))
+}
+
+/// Returns true if everything in a directory goes.
+pub(crate) fn empties(
+    circumstances: &Circumstances<'_>,
+    changes: &BTreeMap<PathBuf, Change>,
+    directory: &Path,
+) -> Result<bool> {
+    let names = circumstances.tracker.place(&directory.join("x")).siblings()?;
+    Ok(names.into_iter().all(|name| changes.get(&directory.join(name)) == Some(&Change::Remove)))
 }

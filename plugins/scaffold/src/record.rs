@@ -1,4 +1,4 @@
-//! What is remembered of a scaffold.
+//! The record of a scaffold.
 
 use bstr::BString;
 use holo_plugin::Text;
@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What is remembered of a scaffold.
+/// The record of a scaffold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Record {
-    /// What was there before us, and what we made.
+    /// The states before the first apply, and those that were made.
     tracks: Tracks,
     /// The files whose programs have not all ended well since the file was written.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -37,7 +37,7 @@ impl HasTracks for Record {
 }
 
 impl Record {
-    /// What was there before us, and what we made.
+    /// Returns the states before the first apply, and those that were made.
     pub(crate) fn tracks(&self) -> &Tracks {
         &self.tracks
     }
@@ -47,7 +47,7 @@ impl Record {
         &mut self.tracks
     }
 
-    /// Whether a file's programs have not all ended well since it was written.
+    /// Returns true if a file's programs have not all ended well since it was written.
     pub(crate) fn is_due(&self, path: &Path) -> bool {
         self.due.contains(&Text(bytes(path)))
     }
@@ -57,7 +57,7 @@ impl Record {
         self.due = paths.iter().map(|path| Text(bytes(path))).collect();
     }
 
-    /// What a file was rendered as, if a program has changed it since.
+    /// Returns the state as which a file was rendered, if a program has changed it since.
     pub(crate) fn rendered(&self, path: &Path) -> Option<&State> {
         self.rendered.iter().find(|rendered| rendered.path.0 == bytes(path)).map(|rendered| &rendered.state)
     }

@@ -2,7 +2,7 @@
 
 use crate::definition::ScaffoldDefinition;
 use crate::engine::Engine;
-use crate::obstacle::{Obstacle, Result};
+use crate::error::{Result, ScaffoldError};
 use crate::source::{Entry, Item, Source};
 use bstr::ByteSlice;
 use holo_plugin::Host;
@@ -11,7 +11,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// What is rendered, by paths below the target; the target itself is not among them.
+/// The rendered items by their paths below the target; the target itself is not among them.
 pub(crate) type Rendered = BTreeMap<PathBuf, Item>;
 
 /// Renders all templates; nothing is written.
@@ -19,7 +19,7 @@ pub(crate) fn render(definition: &ScaffoldDefinition, file: &Path, host: &Host) 
     let source = Source::open(definition, host)?;
     let engine = Engine::new(definition, file, &source, host)?;
     let mut rendered = Rendered::new();
-    // What the directories of the source are called in the target; none if they are left out.
+    // The names of the source's directories in the target; none if they are left out.
     let mut directories = BTreeMap::from([(PathBuf::new(), Some(PathBuf::new()))]);
     let mut made_of: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
     for entry in source.entries()? {
@@ -33,7 +33,7 @@ pub(crate) fn render(definition: &ScaffoldDefinition, file: &Path, host: &Host) 
         let Some(item) = content(entry.item, &entry.shown, definition, &engine)? else { continue };
         if let Some(other) = made_of.insert(path.clone(), entry.shown.clone()) {
             let (one, other) = (entry.shown.display(), other.display());
-            return Err(Obstacle::Never(format!("{other} and {one} both become {}", path.display())));
+            return Err(ScaffoldError::Never(format!("{other} and {one} both become {}", path.display())));
         }
         rendered.insert(path, item);
     }
@@ -43,13 +43,13 @@ pub(crate) fn render(definition: &ScaffoldDefinition, file: &Path, host: &Host) 
     Ok(rendered)
 }
 
-/// What something is called in the target; none if its name is rendered into nothing.
+/// Returns the name of an entry in the target; none if its name is rendered into nothing.
 fn name(entry: &Entry, definition: &ScaffoldDefinition, engine: &Engine) -> Result<Option<OsString>> {
     let raw = entry.path.file_name().unwrap_or_default();
     let suffixes = definition.engine.suffixes().iter().filter(|_| matches!(entry.item, Item::File { .. }));
     let without = |suffix: &&str| raw.as_bytes().strip_suffix(suffix.as_bytes()).filter(|name| !name.is_empty());
     let raw = suffixes.filter_map(without).next().map_or(raw, OsStr::from_bytes);
-    // A name that is no text is no template.
+    // A name that is not text is not that of a template.
     let Some(text) = raw.to_str() else { return Ok(Some(raw.to_owned())) };
     let rendered = engine.render(&format!("name of {}", entry.shown.display()), text)?;
     match rendered.as_str() {
@@ -62,14 +62,14 @@ fn name(entry: &Entry, definition: &ScaffoldDefinition, engine: &Engine) -> Resu
     }
 }
 
-fn wrong_name(entry: &Entry, rendered: &str) -> Obstacle {
-    Obstacle::Never(format!("the name of {} becomes {rendered:?}, which is no name", entry.shown.display()))
+fn wrong_name(entry: &Entry, rendered: &str) -> ScaffoldError {
+    ScaffoldError::Never(format!("the name of {} becomes {rendered:?}, which is no name", entry.shown.display()))
 }
 
-/// What becomes of something; none if it is left out.
+/// Renders an item; none if it is left out.
 fn content(item: Item, shown: &Path, definition: &ScaffoldDefinition, engine: &Engine) -> Result<Option<Item>> {
     let Item::File { mut bytes, executable } = item else { return Ok(Some(item)) };
-    // What is not text is copied.
+    // A file that is not text is copied.
     if !bytes.contains(&0)
         && let Ok(text) = bytes.to_str()
     {

@@ -57,7 +57,7 @@ impl Plugin for Scaffolds {
             .map(|declared| declared.entity.claim(&declared.common.sources))
             .collect();
         find_overlaps(&mut scaffolds, &claims, host, output);
-        // What any of them has made may be another entity's by now.
+        // A path that one of them has made may be another entity's by now.
         if (!claims.is_empty() || !holders.is_empty())
             && let Err(error) = claims::publish(host, &claims, &holders)
         {

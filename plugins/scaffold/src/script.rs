@@ -17,7 +17,7 @@ use holo_plugin::facts::{Fault, Knowledge};
 use std::io;
 use std::sync::Arc;
 
-/// Which of the two languages it is.
+/// One of the two languages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// Go's `text/template`.
@@ -29,18 +29,18 @@ pub(crate) enum Dialect {
 /// Finds a template that another one includes.
 pub(crate) type Find = Arc<dyn Fn(&str) -> io::Result<Option<String>> + Send + Sync>;
 
-/// What is wrong with a template, and in which line.
+/// An error in a template, with its line.
 #[derive(Debug)]
-pub(crate) struct Wrong {
+pub(crate) struct TemplateError {
     line: usize,
     text: String,
     /// The template that it is in, if it is not the one that is rendered.
     place: Option<String>,
 }
 
-impl Wrong {
-    fn new(line: usize, text: impl Into<String>) -> Wrong {
-        Wrong { line, text: text.into(), place: None }
+impl TemplateError {
+    fn new(line: usize, text: impl Into<String>) -> TemplateError {
+        TemplateError { line, text: text.into(), place: None }
     }
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Scripts {
 }
 
 impl Dialect {
-    /// What actions stand between if nothing else is said.
+    /// Returns the delimiters of actions, unless others are given.
     pub(crate) fn delimiters(self) -> (&'static str, &'static str) {
         match self {
             Dialect::Go => ("{{", "}}"),
@@ -73,7 +73,7 @@ impl Scripts {
         })
     }
 
-    fn parse(&self, text: &str) -> Result<Vec<syntax::Node>, Wrong> {
+    fn parse(&self, text: &str) -> Result<Vec<syntax::Node>, TemplateError> {
         let (open, close) = &self.delimiters;
         parser::parse(lexer::parts(text, self.dialect, (open, close))?, self.dialect)
     }

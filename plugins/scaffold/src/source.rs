@@ -1,7 +1,7 @@
 //! The directory of templates, as it is found.
 
 use crate::definition::ScaffoldDefinition;
-use crate::obstacle::{Obstacle, Result};
+use crate::error::{Result, ScaffoldError};
 use holo_plugin::error::PathError;
 use holo_plugin::{Host, Kind, Place, Tree};
 use std::io::{self, Read};
@@ -27,7 +27,7 @@ pub(crate) struct Entry {
     pub(crate) item: Item,
 }
 
-/// What it is.
+/// Its content.
 #[derive(Debug)]
 pub(crate) enum Item {
     Directory,
@@ -35,7 +35,7 @@ pub(crate) enum Item {
     Symlink(Vec<u8>),
 }
 
-/// Where a definition's templates are, as the user knows it.
+/// Returns the path of a definition's templates, as the user knows it.
 pub(crate) fn shown(definition: &ScaffoldDefinition, host: &Host) -> PathBuf {
     let source = Path::new(definition.source.as_deref().unwrap_or_default());
     if source.is_absolute() { host.below_root(source) } else { host.resource_dir().join(source) }
@@ -52,7 +52,7 @@ impl Source {
             Some(Kind::Directory) => return Ok(Source { tree: place.as_tree()?, shown }),
             Some(_) => "is not a directory",
         };
-        Err(Obstacle::Never(format!("the source {} {wrong}", shown.display())))
+        Err(ScaffoldError::Never(format!("the source {} {wrong}", shown.display())))
     }
 
     /// Everything in it but the partials, each directory before what is in it.
@@ -76,7 +76,7 @@ impl Source {
         Ok(entries)
     }
 
-    /// Who finds templates by the names that others include them by: with or without one of the suffixes, or `_partials/` before.
+    /// Returns a function that finds templates by the names that others include them by: with or without a suffix, or `_partials/` before.
     pub(crate) fn partials(
         &self,
         suffixes: &'static [&'static str],
@@ -116,7 +116,10 @@ fn item(place: &Place) -> Result<Item> {
         }
         Kind::Other => {
             let shown = place.shown();
-            return Err(Obstacle::Never(format!("{} is neither a file, a symlink nor a directory", shown.display())));
+            return Err(ScaffoldError::Never(format!(
+                "{} is neither a file, a symlink nor a directory",
+                shown.display()
+            )));
         }
     })
 }

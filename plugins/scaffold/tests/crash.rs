@@ -12,7 +12,7 @@ const DEFINITION: &str = "usr/share/holo/scaffold/app.toml";
 const SOURCE: &str = "usr/share/holo/scaffold/app";
 
 /// Something that happens to a root, and is killed on the way.
-struct Story {
+struct Case {
     name: &'static str,
     keys: &'static str,
     /// Makes the root as it is before the apply that is killed.
@@ -20,22 +20,22 @@ struct Story {
     arguments: &'static [&'static str],
 }
 
-const STORIES: [Story; 5] = [
-    Story { name: "first apply, with purge", keys: "purge = true\n", before: first, arguments: &["apply"] },
-    Story { name: "another source, by force", keys: "", before: another, arguments: &["apply", "--force"] },
-    Story { name: "other modes and owners", keys: "", before: other_attributes, arguments: &["apply"] },
-    Story { name: "another target takes over", keys: "", before: another_target, arguments: &["apply"] },
-    Story { name: "scrubbing", keys: "purge = true\n", before: scrubbing, arguments: &["apply"] },
+const CASES: [Case; 5] = [
+    Case { name: "first apply, with purge", keys: "purge = true\n", before: first, arguments: &["apply"] },
+    Case { name: "another source, by force", keys: "", before: another, arguments: &["apply", "--force"] },
+    Case { name: "other modes and owners", keys: "", before: other_attributes, arguments: &["apply"] },
+    Case { name: "another target takes over", keys: "", before: another_target, arguments: &["apply"] },
+    Case { name: "scrubbing", keys: "purge = true\n", before: scrubbing, arguments: &["apply"] },
 ];
 
 fn main() -> ExitCode {
     let mut trials = Vec::new();
-    for story in &STORIES {
+    for case in &CASES {
         trials.push(trial(
-            &format!("{}: the plugin may be killed at any system call", story.name),
+            &format!("{}: the plugin may be killed at any system call", case.name),
             disturb::NEEDS,
             move || {
-                kill_everywhere(story);
+                kill_everywhere(case);
                 Ok(())
             },
         ));
@@ -43,21 +43,21 @@ fn main() -> ExitCode {
     holo_testing::require::run(&Arguments::from_args(), trials)
 }
 
-fn kill_everywhere(story: &Story) {
-    let root = prepared(story);
-    let run = root.holo(story.arguments);
+fn kill_everywhere(case: &Case) {
+    let root = prepared(case);
+    let run = root.holo(case.arguments);
     assert!(run.success(), "{run}");
     let expected = tree(&root);
-    let kills = disturb::everywhere(disturb::CALLS, |call, number| kill_once(story, call, number, &expected));
+    let kills = disturb::everywhere(disturb::CALLS, |call, number| kill_once(case, call, number, &expected));
     assert!(kills > 20, "only {kills} kills: the test does not test what it says");
 }
 
 /// Kills at one system call; whether there was anything to kill.
-fn kill_once(story: &Story, call: &str, number: usize, expected: &BString) -> bool {
-    let root = prepared(story);
-    let (run, was_killed) = disturb::at(&root, story.arguments, call, number, Disturbance::Kill);
+fn kill_once(case: &Case, call: &str, number: usize, expected: &BString) -> bool {
+    let root = prepared(case);
+    let (run, was_killed) = disturb::at(&root, case.arguments, call, number, Disturbance::Kill);
     assert!(!run.stderr_lossy().contains("panicked"), "{run}");
-    let moment = format!("{}, killed at {call} number {number}", story.name);
+    let moment = format!("{}, killed at {call} number {number}", case.name);
     if let Ok(entries) = fs::read_dir(root.join("etc/app")) {
         for path in entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
             let content = fs::read_to_string(&path).unwrap();
@@ -68,7 +68,7 @@ fn kill_once(story: &Story, call: &str, number: usize, expected: &BString) -> bo
     }
     // Force is for what a person has done, and never for what the kill has left.
     let edited = root.exists("etc/app/new.sh") && root.read("etc/app/new.sh") == "edited\n";
-    let again = root.holo(if edited { story.arguments } else { &["apply"] });
+    let again = root.holo(if edited { case.arguments } else { &["apply"] });
     assert!(again.success(), "{moment}: the next apply says\n{again}\nafter\n{run}");
     let found = tree(&root);
     assert!(found == *expected, "{moment}: expected\n{expected}\nbut got\n{found}");
@@ -81,7 +81,7 @@ fn tree(root: &ScratchRoot) -> BString {
     root.dump()
 }
 
-fn prepared(story: &Story) -> ScratchRoot {
+fn prepared(case: &Case) -> ScratchRoot {
     let root = disturb::configure(ScratchRoot::in_memory(), "scaffold")
         .dir("var/lib/holo/scaffold")
         .file("etc/app/found", "theirs\n")
@@ -97,10 +97,10 @@ fn prepared(story: &Story) -> ScratchRoot {
         DEFINITION,
         format!(
             "[[scaffold]]\ntarget = \"/etc/app\"\nsource = \"app\"\ndata = {{ text = \"ours\" }}\n{}post = [{{ glob = \"*.sh\", command = \"sh -n\" }}]\n",
-            story.keys
+            case.keys
         ),
     );
-    (story.before)(&root);
+    (case.before)(&root);
     root
 }
 

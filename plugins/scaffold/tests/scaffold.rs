@@ -1,4 +1,4 @@
-//! Trees that are rendered, changed by others, rendered again, and taken away: each rule is a story.
+//! Trees that are rendered, changed by others, rendered again, and taken away: one case for each rule.
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use holo_testing::overlay::NEEDS;
@@ -12,10 +12,10 @@ use std::process::ExitCode;
 const DEFINITION: &str = "usr/share/holo/scaffold/app.toml";
 const SOURCE: &str = "usr/share/holo/scaffold/app";
 
-type Story = (&'static str, &'static [Need], fn());
+type Case = (&'static str, &'static [Need], fn());
 
 fn main() -> ExitCode {
-    let stories: [Story; 33] = [
+    let cases: [Case; 33] = [
         ("a tree is rendered, names and all, and then there is nothing to do", &[], rendered),
         ("what is undefined is an error with file and line, and nothing is touched", &[], undefined),
         ("data are never templates", &[], rendered_once),
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         ("many scaffolds with many files", &[], many),
         ("the examples of the man page", &[], man_page),
     ];
-    let trials = stories.map(|(name, needs, test)| trial_of(name, needs, test));
+    let trials = cases.map(|(name, needs, test)| trial_of(name, needs, test));
     holo_testing::require::run(&Arguments::from_args(), trials.into())
 }
 
@@ -318,7 +318,7 @@ fn changed_by_person() {
     fs::remove_file(root.join("etc/app/b")).unwrap();
     applied(&root);
     assert_eq!(root.read("etc/app/b"), "b\n");
-    // What somebody has made as it should be is as it should be.
+    // A path that somebody else has made as it should be is left as it is.
     root.write("etc/app/a", "soon\n");
     template(&root, "a", "soon\n");
     settled(&root);
@@ -402,7 +402,7 @@ fn edited_and_gone() {
     refused(&root, "etc/app/a has been changed");
     forced(&root);
     assert_eq!(tree(&root), "b");
-    // What somebody else has removed already is gone.
+    // A path that somebody else has removed already is gone.
     fs::remove_file(root.join(SOURCE).join("b")).unwrap();
     fs::remove_file(root.join("etc/app/b")).unwrap();
     settled(&root);
@@ -689,14 +689,14 @@ post = [
     let run = system.holo(&["apply"]);
     assert!(run.success(), "{run}");
     assert_eq!(log(), "/etc/app/a.conf\n/etc/app/b.conf\nchecked /etc/app/sub/x.sh\n");
-    // What a program has made of a file is ours.
+    // The result of a program counts as made by the scaffold.
     assert_eq!(system.read("/etc/app/a.conf"), "a\nb\n");
     settled();
     let system = system.resource("scaffold/app/a.conf", "d\nc\n");
     let log = || system.must("touch /opt/log; cat /opt/log; rm /opt/log").to_string();
     assert!(system.holo(&["apply"]).success());
     assert_eq!((log().as_str(), system.read("/etc/app/a.conf")), ("/etc/app/a.conf\n", "c\nd\n".into()));
-    // What a person makes of it is not.
+    // The change of a person does not.
     system.write("/etc/app/a.conf", "c\n");
     let run = system.holo(&["apply"]);
     assert!(run.stderr_lossy().contains("/etc/app/a.conf has been changed (use --force to proceed)"), "{run}");

@@ -17,7 +17,7 @@ pub(crate) struct Account {
     pub(crate) home: PathBuf,
 }
 
-/// Why there is no account to work with.
+/// The reason why there is no account to work with.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoAccount {
     #[error("user {0} does not exist")]
@@ -33,12 +33,12 @@ pub(crate) enum NoAccount {
 }
 
 impl NoAccount {
-    /// Whether there is no such user, or no such home directory.
+    /// Returns true if there is no such user, or no such home directory.
     pub(crate) fn is_missing(&self) -> bool {
         matches!(self, NoAccount::NoUser(_) | NoAccount::NoHome { .. } | NoAccount::OddHome { .. })
     }
 
-    /// Whether another entity may still bring what is missing.
+    /// Returns true if another entity may still bring what is missing.
     pub(crate) fn may_come(&self) -> bool {
         !matches!(self, NoAccount::OddHome { .. })
     }
@@ -51,7 +51,7 @@ impl Account {
     }
 }
 
-/// Where the user's home is, if that is known, below the root.
+/// Returns the path of the user's home below the root, if it is known.
 pub(crate) fn home(host: &Host, name: &str) -> Option<PathBuf> {
     if host.test_mode() { Some(test_home(name)) } else { User::from_name(name).ok()?.map(|user| user.dir) }
 }

@@ -25,14 +25,14 @@ enum Curve {
     P521,
 }
 
-/// What the name of a type in front of a key stands for.
+/// The kind of key that the name of a type in front of it stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyType {
     algorithm: Algorithm,
     is_certificate: bool,
 }
 
-/// What there is to know of a key.
+/// The properties of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyFacts {
     /// Its size in bits.
@@ -43,7 +43,7 @@ pub(crate) struct KeyFacts {
     pub(crate) label: String,
 }
 
-/// Why a key is none.
+/// The reason why a key is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadKey {
     #[error("the key is damaged")]
@@ -57,7 +57,7 @@ pub(crate) enum BadKey {
 }
 
 impl Algorithm {
-    /// What stands at the beginning of a plain key.
+    /// Returns the name at the beginning of a plain key.
     fn name(self) -> &'static [u8] {
         match self {
             Algorithm::Rsa => b"ssh-rsa",
@@ -244,7 +244,7 @@ impl<'a> Reader<'a> {
         Ok(curve.bits())
     }
 
-    /// What stands in a certificate behind the key: serial and kind, ID and principals, from when and until when, options,
+    /// Skips the parts of a certificate behind the key: serial and kind, ID and principals, from when and until when, options,
     /// extensions, what is reserved, the key that signed it, the signature.
     fn certification(&mut self) -> Result<(), BadKey> {
         self.take(8 + 4)?;
@@ -260,7 +260,7 @@ impl<'a> Reader<'a> {
 }
 
 fn push_string(plain: &mut Vec<u8>, string: &[u8]) {
-    // What was read from a key is never longer than a length can say.
+    // A string that was read from a key is never longer than a length can say.
     plain.extend_from_slice(&u32::try_from(string.len()).unwrap_or(u32::MAX).to_be_bytes());
     plain.extend_from_slice(string);
 }
@@ -271,7 +271,7 @@ fn push_number(plain: &mut Vec<u8>, number: &[u8]) {
     push_string(plain, &[zero, number].concat());
 }
 
-/// How many bits a number has that begins with no zero byte.
+/// Returns the length in bits of a number that begins with no zero byte.
 fn bit_length(number: &[u8]) -> usize {
     let unused = number.first().map_or(0, |byte| byte.leading_zeros() as usize);
     (number.len() * 8).saturating_sub(unused)

@@ -8,7 +8,7 @@ use holo_testing::ScratchRoot;
 use holo_testing::random::{self, Random};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many cases there are if nobody says.
+/// The default number of cases.
 const CASES: u64 = 300;
 
 const FILE: &str = "home/jane/.ssh/authorized_keys";
@@ -22,7 +22,7 @@ const KEYS: [&str; 3] = [
 ];
 const OPTIONS: [&str; 3] = ["", "no-pty ", "command=\"a, b\" "];
 const SETS: [&str; 4] = ["home", "work", "team", "x y"];
-/// What a person has in the file beside keys.
+/// The lines of a person in the file beside keys.
 const OTHERS: [&str; 5] = ["", "# a comment", "nonsense", " \t", "# ssh-ed25519 AAAA holo=ssh-keyset:jane/work"];
 
 /// The key files: a set's name and its lines, of which one may be no key.
@@ -110,7 +110,7 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
     one == other || [one, b"\n"].concat() == other || one == [other, b"\n"].concat()
 }
 
-/// What version 3 makes of the file for one key set.
+/// Returns the file that version 3 would write for one key set.
 fn as_version_3(text: &[u8], set: &str, wanted: &[String]) -> Vec<u8> {
     let keys = keys_of(wanted);
     let is_wanted = |line: &&[u8]| key_of(line).is_some_and(|key| keys.contains(&key));
@@ -195,7 +195,7 @@ impl Scene {
             match &applied {
                 Applied::ChangedQuietly(_) => {}
                 Applied::Unchanged => assert_eq!(before.as_bstr(), after.as_bstr()),
-                // What an invalid file wants may be what nothing else does.
+                // The keys in an invalid file may be wanted by nothing else.
                 applied => {
                     assert_eq!((applied, &after), (&Applied::FAILED_UNCHANGED, &before), "{words}");
                     assert!(any_broken && !sets.contains_key(&*set), "{words}");

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 const DIRECTORY: &str = ".ssh";
 const FILE: &str = "authorized_keys";
-/// What is going to be [`FILE`].
+/// The name of the file that is renamed to [`FILE`].
 const TEMPORARY: &str = ".authorized_keys.holonew";
 
 const DIRECTORY_MODE: RawMode = 0o700;
@@ -24,10 +24,10 @@ const FILE_MODE: RawMode = 0o600;
 /// More than anybody has keys. A file that does not end would fill our memory.
 const MAX_SIZE: u64 = 1 << 20;
 
-/// How often the change is begun anew because somebody else has changed the file meanwhile.
+/// The number of times the change is begun anew because somebody else has changed the file meanwhile.
 const ATTEMPTS: usize = 100;
 
-/// Where a user's keys are, opened and shown. The user is who this thread works as, or shall be the owner.
+/// The directory of a user's keys, opened and shown. The user is the one as whom this thread works, or who shall be the owner.
 #[derive(Debug)]
 pub(crate) struct Home {
     pub(crate) directory: OwnedFd,
@@ -44,7 +44,7 @@ struct Found {
     attributes: ExtendedAttributes,
 }
 
-/// What would be changed, or was.
+/// The changes that would be made, or were.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) edit: Edit,
@@ -54,9 +54,9 @@ pub(crate) struct Change {
 
 /// The verbs for keys that go, that change over, that come, and for modes.
 type Verbs = [&'static str; 4];
-/// What would be done.
+/// The verbs for changes that would be made.
 pub(crate) const PENDING: Verbs = ["would remove", "would give", "would add", "would set"];
-/// What was done.
+/// The verbs for changes that were made.
 pub(crate) const DONE: Verbs = ["removed", "gave", "added", "set"];
 
 impl Change {
@@ -77,7 +77,7 @@ impl Change {
 }
 
 impl Home {
-    /// Where the keys are, below a home directory.
+    /// Returns the path of the keys below a home directory.
     pub(crate) fn keys_below(home: &Path) -> PathBuf {
         home.join(DIRECTORY).join(FILE)
     }
@@ -90,7 +90,7 @@ impl Home {
         Home::keys_below(&self.shown)
     }
 
-    /// What is in `authorized_keys`; nothing if there is none.
+    /// Returns the content of `authorized_keys`; nothing if there is no such file.
     pub(crate) fn content(&self) -> Result<Vec<u8>> {
         match self.open_directory()? {
             Some((directory, _)) => Ok(self.find(&directory)?.content),
@@ -134,7 +134,7 @@ impl Home {
 
     /// Makes the section what it shall be; what was changed.
     pub(crate) fn provision(&self, section: &Section) -> Result<Change> {
-        // What an attempt has changed before it had to be begun anew.
+        // The changes of an attempt before it had to be begun anew.
         let mut modes = Vec::new();
         for _ in 0..ATTEMPTS {
             let (directory, stat) = match self.open_directory()? {
@@ -225,7 +225,7 @@ impl Home {
         Ok(Found { content, stat: Some(stat), attributes })
     }
 
-    /// What belongs to somebody else is somebody else's: a hard link perhaps.
+    /// Fails if the file belongs to somebody else: it may be a hard link.
     fn demand_owner(&self, stat: &Stat, path: PathBuf) -> Result<()> {
         if stat.st_uid == self.uid {
             return Ok(());
@@ -303,10 +303,10 @@ impl Home {
         Ok(true)
     }
 
-    /// Whether nobody has replaced or changed the file since it was found. It is read again: of two changes at one moment the second one
+    /// Returns true if nobody has replaced or changed the file since it was found. It is read again: of two changes at one moment the second one
     /// leaves no trace but the content.
     fn is_still(&self, directory: &OwnedFd, found: &Found) -> bool {
-        // What cannot be read any more is told by the next attempt.
+        // The next attempt reports a file that cannot be read any more.
         self.find(directory).is_ok_and(|now| {
             now.stat.as_ref().map(version) == found.stat.as_ref().map(version) && now.content == found.content
         })
@@ -325,13 +325,13 @@ impl Home {
         if !found.attributes.is_empty() {
             found.attributes.give(&file, &shown, FILE_MODE, true)?;
         }
-        // Whatever the umask is.
+        // The mode does not depend on the umask.
         rustix::fs::fchmod(&file, mode).map_err(|error| failed(error.into()))?;
         file.sync_all().map_err(failed)?;
         rustix::fs::fstat(&file).map_err(|error| failed(error.into()))
     }
 
-    /// Whether this is the file that is found now.
+    /// Returns true if this is the file that is found now.
     fn is_there(&self, file: &Stat) -> bool {
         let path = Path::new(DIRECTORY).join(FILE);
         rustix::fs::statat(&self.directory, &path, AtFlags::SYMLINK_NOFOLLOW)
@@ -352,7 +352,7 @@ fn mode_of(path: &Path, mode: RawMode) -> String {
     format!("the mode of {} to {mode:04o}", path.display())
 }
 
-/// What changes whenever a file is changed or replaced.
+/// Returns a value that changes whenever a file is changed or replaced.
 fn version(stat: &Stat) -> impl PartialEq + use<> {
     let changed = (stat.st_ctime, stat.st_ctime_nsec, stat.st_mtime, stat.st_mtime_nsec);
     (stat.st_dev, stat.st_ino, stat.st_mode, stat.st_uid, stat.st_size, changed)

@@ -8,17 +8,17 @@ use std::fmt::Write;
 /// A line that holds a key.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyLine<'a> {
-    /// What the key may be used for, as it stands there; empty if it may be used for everything.
+    /// The options that restrict the use of the key, as written; empty if it may be used for everything.
     options: &'a [u8],
     type_name: &'a [u8],
     key: &'a [u8],
-    /// What stands behind the key.
+    /// The text behind the key.
     comment: &'a [u8],
-    /// What is known of the key, or why OpenSSH would not take it.
+    /// The properties of the key, or the reason why OpenSSH would not take it.
     pub(crate) facts: Result<KeyFacts, BadKey>,
 }
 
-/// Why a line holds no key.
+/// The reason why a line holds no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoKey {
     #[error("a quote of the options is not closed")]
@@ -37,7 +37,7 @@ pub(crate) fn without_end(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// Whether a line says nothing to OpenSSH.
+/// Returns true if a line says nothing to OpenSSH.
 pub(crate) fn is_silent(line: &[u8]) -> bool {
     let line = skip_blanks(without_end(line));
     line.is_empty() || line.starts_with(b"#")
@@ -60,7 +60,7 @@ impl<'a> KeyLine<'a> {
         }
         let options = options(line).ok_or(NoKey::OpenQuote)?;
         let behind = line.get(options.len()..).unwrap_or_default();
-        // Where neither is a key, what looks like one says best what is wrong.
+        // If neither is a key, the one that looks like a key says best what is wrong.
         KeyLine::parse_key(options, skip_blanks(behind)).or(first)
     }
 
@@ -81,7 +81,7 @@ impl<'a> KeyLine<'a> {
         Ok(KeyLine { options, type_name, key, comment: rest, facts })
     }
 
-    /// Whether two lines give the same key the same rights.
+    /// Returns true if two lines give the same key the same rights.
     pub(crate) fn is_same_key(&self, other: &KeyLine<'_>) -> bool {
         (self.options, self.key) == (other.options, other.key)
     }
@@ -111,7 +111,7 @@ impl<'a> KeyLine<'a> {
     /// The key as `ssh-keygen -l` lists it.
     pub(crate) fn listed(&self) -> String {
         let comment = match self.comment {
-            // What OpenSSH takes for a comment on the comment. It shows options then, if there are any.
+            // OpenSSH takes this for a comment on the comment. It shows options then, if there are any.
             none if none.is_empty() || none.starts_with(b"#") => match self.options {
                 b"" => "no comment".to_owned(),
                 options => visible(options),

@@ -17,15 +17,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the IDs of this plugin begin with.
+/// The beginning of this plugin's IDs.
 const PREFIX: &[u8] = b"ssh-keyset:";
-/// What the names of key files end with.
+/// The suffix of key files.
 const SUFFIX: &[u8] = b".pub";
 
-/// How long a home directory may take to answer; it may be on a file system of the user's own making.
+/// The time limit for a home directory to answer; it may be on a file system of the user's own making.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Whose keys, and which: what an ID says.
+/// The user and the name of a key set, as in its ID.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name {
     pub(crate) user: String,
@@ -36,11 +36,11 @@ pub(crate) struct Name {
 #[derive(Debug)]
 pub(crate) struct KeySet {
     pub(crate) name: Name,
-    /// What its file holds; none for an orphan.
+    /// The content of its file; none for an orphan.
     pub(crate) source: Option<Source>,
     /// The path of its file as it is shown.
     pub(crate) path: PathBuf,
-    /// Where the keys go, below the root, if that is known already.
+    /// The path of the keys below the root, if it is known already.
     pub(crate) watched: Option<PathBuf>,
     /// All key sets of the user.
     pub(crate) family: Arc<Family>,
@@ -57,9 +57,9 @@ pub(crate) struct Family {
     pub(crate) invalid: Option<PathBuf>,
 }
 
-/// What went wrong in a home directory, or on the way to it.
+/// An error in a home directory, or on the way to it.
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum KeySetError {
     #[error(transparent)]
     Account(#[from] NoAccount),
     #[error(transparent)]
@@ -70,15 +70,15 @@ enum Trouble {
     HeldBack { id: BString, file: PathBuf },
 }
 
-/// Why a key set was not applied, and whether anything may have been changed before.
-struct Failed {
-    trouble: Trouble,
+/// The reason why a key set was not applied, with a note if anything may have been changed before.
+struct ApplyError {
+    error: KeySetError,
     nothing_changed: bool,
 }
 
-impl<T: Into<Trouble>> From<T> for Failed {
-    fn from(trouble: T) -> Self {
-        Failed { trouble: trouble.into(), nothing_changed: true }
+impl<T: Into<KeySetError>> From<T> for ApplyError {
+    fn from(error: T) -> Self {
+        ApplyError { error: error.into(), nothing_changed: true }
     }
 }
 
@@ -109,7 +109,7 @@ impl Name {
     }
 }
 
-/// Whether a name is `[a-z_][a-z0-9_-]*\$?`.
+/// Returns true if a name is `[a-z_][a-z0-9_-]*\$?`.
 pub(crate) fn is_user_name(name: &[u8]) -> bool {
     let stem = name.strip_suffix(b"$").unwrap_or(name);
     stem.first().is_some_and(|first| first.is_ascii_lowercase() || *first == b'_')
@@ -126,10 +126,10 @@ impl KeySet {
         Section::new(self.name.id(), self.source.clone().unwrap_or_else(Source::gone)).with_relatives(relatives)
     }
 
-    /// Why keys that nothing defines any more are left where they are.
-    fn held_back(&self) -> Option<Trouble> {
+    /// Returns the reason why keys that nothing defines any more are left alone.
+    fn held_back(&self) -> Option<KeySetError> {
         let file = self.family.invalid.as_ref().filter(|_| self.is_orphan())?;
-        Some(Trouble::HeldBack { id: self.name.id(), file: file.clone() })
+        Some(KeySetError::HeldBack { id: self.name.id(), file: file.clone() })
     }
 
     fn is_orphan(&self) -> bool {
@@ -141,7 +141,7 @@ impl KeySet {
         &self,
         host: &Host,
         work: impl FnOnce(&Home) -> holo_plugin::error::Result<T> + Send + 'static,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, KeySetError> {
         let root = Tree::open(host.root())?;
         let Account { credentials, home } = Account::find(host, &root, &self.name.user)?;
         let (shown, uid) = (host.below_root(&home), credentials.uid);
@@ -153,22 +153,22 @@ impl KeySet {
         match done {
             Ok(Ok(result)) => Ok(result),
             Ok(Err(Ok(unopened))) => Err(account::no_home(unopened, &self.name.user, shown).into()),
-            Ok(Err(Err(trouble))) => Err(trouble.into()),
-            Err(why) => Err(Trouble::NotDone { home: shown, why }),
+            Ok(Err(Err(error))) => Err(error.into()),
+            Err(why) => Err(KeySetError::NotDone { home: shown, why }),
         }
     }
 
-    fn look(&self, host: &Host) -> Result<Change, Trouble> {
+    fn look(&self, host: &Host) -> Result<Change, KeySetError> {
         let section = self.section();
         self.at_home(host, move |home| home.look(&section))
     }
 
-    fn try_apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied, Failed> {
+    fn try_apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied, ApplyError> {
         let id = self.name.id();
         let section = self.section();
         let mut record = Record::hold(host)?;
-        if let Some(trouble) = self.held_back() {
-            return Err(trouble.into());
+        if let Some(error) = self.held_back() {
+            return Err(error.into());
         }
         let looked = section.clone();
         let looked = self.at_home(host, move |home| {
@@ -179,7 +179,7 @@ impl KeySet {
             Ok(change)
         });
         let change = match looked {
-            Err(Trouble::Account(account)) if self.is_orphan() && account.is_missing() && mode.force => None,
+            Err(KeySetError::Account(account)) if self.is_orphan() && account.is_missing() && mode.force => None,
             looked => Some(looked?),
         };
         let mut done = None;
@@ -191,7 +191,7 @@ impl KeySet {
         }
         if change.is_some_and(|change| !change.is_empty()) {
             let changed = self.at_home(host, move |home| home.provision(&section));
-            let changed = changed.map_err(|trouble| Failed { trouble, nothing_changed: false })?;
+            let changed = changed.map_err(|error| ApplyError { error, nothing_changed: false })?;
             for (from, to) in changed.edit.handovers() {
                 output.warning(format!("{to} takes over from {from}"));
             }
@@ -199,7 +199,7 @@ impl KeySet {
         }
         if !has_keys {
             // Only now: an apply that is killed before is to find the keys.
-            record.remove(&id).map_err(|error| Failed { trouble: error.into(), nothing_changed: done.is_none() })?;
+            record.remove(&id).map_err(|error| ApplyError { error: error.into(), nothing_changed: done.is_none() })?;
         }
         Ok(match done {
             Some(done) => Applied::ChangedQuietly(done.in_words(&DONE)),
@@ -216,12 +216,12 @@ impl KeySet {
         if changes.is_empty() { Verdict::InDesiredState } else { Verdict::WouldChange(changes) }
     }
 
-    /// Copies our part of the user's file: whoever compares it does so as root, and shall not look into the home directory. Whether
+    /// Copies our part of the user's file, as the comparison is made by root, who shall not look into the home directory. Returns true if
     /// there is anything to compare.
-    fn copy_section(&self, host: &Host, name: &BStr) -> Result<bool, Trouble> {
+    fn copy_section(&self, host: &Host, name: &BStr) -> Result<bool, KeySetError> {
         let content = match self.at_home(host, Home::content) {
             // Nothing is there, and so nothing of ours.
-            Err(Trouble::Account(account)) if account.is_missing() => Vec::new(),
+            Err(KeySetError::Account(account)) if account.is_missing() => Vec::new(),
             content => content?,
         };
         let section = self.section().as_source(&content);
@@ -234,9 +234,9 @@ impl KeySet {
         Ok(true)
     }
 
-    fn explain(&self, trouble: &Trouble, output: &mut Output<'_>) {
-        output.error(trouble.to_string());
-        if let Trouble::Account(account) = trouble
+    fn explain(&self, error: &KeySetError, output: &mut Output<'_>) {
+        output.error(error.to_string());
+        if let KeySetError::Account(account) = error
             && account.is_missing()
             && self.is_orphan()
         {
@@ -269,8 +269,8 @@ impl Entity for KeySet {
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        self.try_apply(host, mode, output).unwrap_or_else(|Failed { trouble, nothing_changed }| {
-            self.explain(&trouble, output);
+        self.try_apply(host, mode, output).unwrap_or_else(|ApplyError { error, nothing_changed }| {
+            self.explain(&error, output);
             if nothing_changed { Applied::FAILED_UNCHANGED } else { Applied::FAILED }
         })
     }
@@ -279,13 +279,13 @@ impl Entity for KeySet {
         let looked = self.held_back().map_or_else(|| self.look(host), Err);
         match looked {
             Ok(change) => self.would(&change),
-            Err(Trouble::Account(account)) if account.is_missing() && account.may_come() && !self.is_orphan() => {
+            Err(KeySetError::Account(account)) if account.is_missing() && account.may_come() && !self.is_orphan() => {
                 // Another entity may bring the user first.
                 output.warning(format!("{account}, so far"));
                 self.would(&Change { edit: self.section().edit(&[]), modes: Vec::new() })
             }
-            Err(trouble) => {
-                self.explain(&trouble, output);
+            Err(error) => {
+                self.explain(&error, output);
                 Verdict::Failed
             }
         }
@@ -295,7 +295,7 @@ impl Entity for KeySet {
         let name = [&self.name.set, &b"@"[..], self.name.user.as_bytes()].concat();
         let to = host.cache_dir().join(OsStr::from_bytes(&name));
         let is_there = self.copy_section(host, name.as_bstr()).unwrap_or_else(|_| {
-            // What cannot be looked at must not show as empty. A directory is what nothing can be compared with.
+            // A file that cannot be read must not show as empty. Nothing can be compared with a directory.
             let _ = std::fs::remove_file(&to);
             let _ = std::fs::create_dir(&to);
             true

@@ -1,4 +1,4 @@
-//! Which entities have keys somewhere, as version 3 keeps it: one a line, sorted.
+//! The record of the entities that have keys somewhere, in the format of version 3: one a line, sorted.
 
 use bstr::{BString, ByteSlice};
 use holo_plugin::error::{PathError, Result};

@@ -1,4 +1,4 @@
-//! Which key sets there are: those with a file, and those that have left keys somewhere.
+//! The scan for key sets: those with a file, and those that have left keys somewhere.
 
 use crate::account;
 use crate::home::Home;
@@ -47,7 +47,7 @@ impl Plugin for SshKeys {
         let recorded = record.entities.iter().filter_map(|id| Name::from_id(id.as_ref()));
         let recorded = recorded.filter(|name| name.user == wanted.user).collect();
         let mut homes = Homes { host, known: HashMap::new() };
-        // What is wrong with other files has been said by the scan.
+        // The scan has reported the errors in other files.
         let sets = key_sets(&files, recorded, &mut homes, |problem| {
             if problem.name == wanted {
                 problem.say(output);
@@ -92,15 +92,15 @@ fn key_sets(
     sets
 }
 
-/// What is wrong with a key file.
+/// An error in a key file.
 struct Problem {
     name: Name,
     path: PathBuf,
-    what: Unread,
+    what: ReadError,
 }
 
-/// Why there is nothing to be had of a key file.
-enum Unread {
+/// The reason why a key file gives no key set.
+enum ReadError {
     Invalid(Vec<BadLine>),
     Error(io::Error),
 }
@@ -108,16 +108,16 @@ enum Unread {
 impl Problem {
     fn say(self, output: &mut Output<'_>) {
         match self.what {
-            Unread::Invalid(lines) => {
+            ReadError::Invalid(lines) => {
                 output.error(format!("File {} is invalid:", self.path.display()));
                 lines.iter().for_each(|line| output.warning(line.to_string()));
             }
-            Unread::Error(error) => output.error(PathError::new("open", self.path, error).to_string()),
+            ReadError::Error(error) => output.error(PathError::new("open", self.path, error).to_string()),
         }
     }
 }
 
-/// Where users live. Looking that up may mean to ask a server.
+/// The home directories of users. A look-up may have to ask a server.
 struct Homes<'a> {
     host: &'a Host,
     known: HashMap<String, Option<PathBuf>>,
@@ -186,8 +186,8 @@ fn read(host: &Host, name: &Name) -> Result<Source, Problem> {
     });
     let what = match content.map(Source::parse) {
         Ok(Ok(source)) => return Ok(source),
-        Ok(Err(bad_lines)) => Unread::Invalid(bad_lines),
-        Err(error) => Unread::Error(error),
+        Ok(Err(bad_lines)) => ReadError::Invalid(bad_lines),
+        Err(error) => ReadError::Error(error),
     };
     Err(Problem { name: name.clone(), path, what })
 }

@@ -5,10 +5,10 @@ use crate::source::Source;
 use bstr::{BString, ByteSlice};
 use std::collections::BTreeSet;
 
-/// What marks the keys of an entity: their comment is this and the entity's ID.
+/// The mark of an entity's keys: their comment is this and the entity's ID.
 const MARK: &[u8] = b"holo=";
 
-/// What one key set shall be in an `authorized_keys`.
+/// The lines that one key set shall have in an `authorized_keys`.
 #[derive(Clone, Debug)]
 pub(crate) struct Section {
     id: BString,
@@ -27,7 +27,7 @@ pub(crate) struct Handover {
     pub(crate) to: BString,
 }
 
-/// What is to be changed.
+/// The changes to make.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Edit {
     /// The keys that go, as `ssh-keygen -l` lists them.
@@ -36,12 +36,12 @@ pub(crate) struct Edit {
     pub(crate) added: Vec<String>,
     /// The keys that change from one key set to another.
     pub(crate) handed_over: Vec<Handover>,
-    /// What the file shall hold.
+    /// The new content of the file.
     pub(crate) content: Vec<u8>,
 }
 
 impl Edit {
-    /// Whether other keys are to be there than are.
+    /// Returns true if the keys that are there are not those that are to be there.
     pub(crate) fn changes_keys(&self) -> bool {
         !self.removed.is_empty() || !self.added.is_empty() || !self.handed_over.is_empty()
     }
@@ -63,7 +63,7 @@ impl Section {
         Section { relatives, ..self }
     }
 
-    /// Whether no key is wanted.
+    /// Returns true if no key is wanted.
     pub(crate) fn is_empty(&self) -> bool {
         self.source.keys().next().is_none()
     }
@@ -82,7 +82,7 @@ impl Section {
         file.lines_with_terminator().filter_map(|line| self.own(line).filter(|key| self.wants(key))).collect()
     }
 
-    /// What has to be changed in a file with this content.
+    /// Returns the changes to make in a file with this content.
     pub(crate) fn edit(&self, file: &[u8]) -> Edit {
         let mut edit = Edit::default();
         let mut present = self.present(file);
@@ -136,7 +136,7 @@ impl Section {
             file.lines_with_terminator().filter_map(|line| Some((self.own(line)?, line))).collect();
         let is_there = |wanted: &KeyLine<'_>| own.iter().any(|(key, _)| key.is_same_key(wanted));
         let mut text = Vec::new();
-        // Where nothing is ours, neither are the source's comments.
+        // Without any key of ours, the source's comments are not ours either.
         if self.source.keys().any(|key| is_there(&key)) || self.is_empty() {
             let stays = |line: &&[u8]| KeyLine::parse(line).map_or(true, |key| is_there(&key));
             text.extend(self.source.lines().filter(stays).flatten());

@@ -3,7 +3,7 @@
 use crate::key_line::{KeyLine, NoKey, is_silent};
 use bstr::ByteSlice;
 
-/// What a key file holds; its keys are all such as OpenSSH takes.
+/// The content of a key file; OpenSSH takes all of its keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Source(Vec<u8>);
 

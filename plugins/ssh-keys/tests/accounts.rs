@@ -8,7 +8,7 @@ use std::process::ExitCode;
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMlEihSDsXtKfjGZmUFcJVFeRT7ctkIuJqrXfdbEAr5w";
 
 fn main() -> ExitCode {
-    let stories: [(&str, fn()); 7] = [
+    let cases: [(&str, fn()); 7] = [
         ("what is made belongs to the user", belongs_to_the_user),
         ("a directory that only a group of the user may enter is entered", behind_a_group),
         ("root has keys too", root_has_keys),
@@ -18,9 +18,9 @@ fn main() -> ExitCode {
         ("what was done is said where version 3's output is not read", said),
     ];
     let needs = [NEEDS, &[Need::Program("useradd")]].concat();
-    let trials = stories.map(|(name, story)| {
+    let trials = cases.map(|(name, case)| {
         trial(name, &needs, move || {
-            story();
+            case();
             Ok(())
         })
     });

@@ -21,7 +21,7 @@ const VICTIM: u32 = 54322;
 
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMlEihSDsXtKfjGZmUFcJVFeRT7ctkIuJqrXfdbEAr5w";
 const OTHER: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIdzC/U28SStyTYU9/4RVVeARpSAo/wvLM9mqvU7bpfP";
-/// What a victim's file holds beside a key.
+/// The content of a victim's file beside a key.
 const NOTE: &str = "not-for-mallory";
 
 const SOURCE: &str = "usr/share/holo/ssh-keys/mallory/x.pub";
@@ -30,7 +30,7 @@ const FILE: &str = "home/mallory/.ssh/authorized_keys";
 
 fn main() -> ExitCode {
     const NEEDS: &[Need] = &[Need::Root];
-    let stories: [(&str, fn()); 7] = [
+    let cases: [(&str, fn()); 7] = [
         ("what is not the user's file is refused, whatever it is", refused),
         ("a hard link to the user's own file is replaced, not written through", own_hard_link),
         ("a file that does not end is not read to its end", endless),
@@ -39,9 +39,9 @@ fn main() -> ExitCode {
         ("an edit that is saved while holo works is not lost", saved_meanwhile),
         ("what a killed apply has left, or another has put there, is no trap", leftovers),
     ];
-    let trials = stories.map(|(name, story)| {
+    let trials = cases.map(|(name, case)| {
         trial(name, NEEDS, move || {
-            story();
+            case();
             Ok(())
         })
     });
@@ -68,7 +68,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Scene {
-        // What has our mark would be seen to be removed if it were read.
+        // A line with our mark would be seen to be removed if it were read.
         let (key, _) = secret_key();
         let marked = format!("ssh-ed25519 {key} holo=ssh-keyset:mallory/x\nssh-ed25519 {key} {NOTE}\n");
         // Less than what a home directory is given to answer: none of this may have to be given up.
@@ -160,7 +160,7 @@ fn remove(path: &Path) {
 /// Makes something at a path.
 type Trap = Box<dyn Fn(&Path) + Send + Sync>;
 
-/// What can stand in a file's or directory's place.
+/// Returns the things that can be in place of a file or directory.
 fn traps(scene: &Scene, name: &'static str) -> Vec<(&'static str, Trap)> {
     let victim = |which: &str| scene.root.join(format!("victims/{which}/{name}"));
     let (root, open, shared) = (victim("root"), victim("open"), victim("shared"));
@@ -202,7 +202,7 @@ fn refused() {
             let before = fs::symlink_metadata(&path).unwrap();
             for (run, command) in scene.all().iter().zip(["check", "diff", "apply", "force"]) {
                 assert!(!run.success(), "{what} at {place}, {command}: {run}");
-                // Why it is refused is said, but for differences.
+                // The reason for the refusal is given, but for differences.
                 let said = format!("!! open {}", scene.root.join(place).display());
                 assert!(command == "diff" || run.stderr_lossy().contains(&said), "{what}: {run}");
             }

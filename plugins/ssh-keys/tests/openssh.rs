@@ -28,18 +28,18 @@ fn root() -> ScratchRoot {
     ScratchRoot::new().plugin("ssh-keys").dir("home/jane").env("LC_ALL", "C.UTF-8")
 }
 
-/// What `ssh-keygen -l` lists of a file.
+/// Returns the keys that `ssh-keygen -l` lists of a file.
 fn listed_by_openssh(root: &ScratchRoot, text: &[u8]) -> Vec<String> {
     root.write("listed.pub", text);
     let run = root.run("ssh-keygen", &["-l", "-f", "listed.pub"]);
     run.stdout_lossy().lines().map(str::to_owned).collect()
 }
 
-/// What a scan lists.
+/// Returns the keys that a scan lists.
 fn listed_by_us(root: &ScratchRoot, text: &[u8]) -> Vec<String> {
     root.write(SOURCE, text);
     let run = root.holo(&["scan"]);
-    // What is wrong with the file is what this is about.
+    // The file may have errors: this is about them.
     assert!(matches!(run.status, Some(0 | 1)), "{run}");
     let text = run.stdout_lossy().into_owned();
     text.lines().filter_map(|line| line.trim_start().strip_prefix("key is ")).map(str::to_owned).collect()

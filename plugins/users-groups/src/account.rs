@@ -36,7 +36,7 @@ impl Kind {
     }
 }
 
-/// Which user or group: `user:NAME`.
+/// The ID of a user or group: `user:NAME`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct AccountId {
     pub(crate) kind: Kind,
@@ -58,7 +58,7 @@ impl fmt::Display for AccountId {
     }
 }
 
-/// Whether a name can be one of a user or group, as far as files and commands are concerned. The system's tools have rules of their own.
+/// Fails unless a name can be one of a user or group, as far as files and commands are concerned. The system's tools have rules of their own.
 pub(crate) fn check_name(name: &str) -> Result<(), &'static str> {
     let is_separator = |letter: char| letter.is_whitespace() || letter.is_control() || ":,/\\'\"".contains(letter);
     if name.starts_with(['-', '+']) {
@@ -70,7 +70,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), &'static str> {
     }
 }
 
-/// What is known, or wanted, of a user or group. What is not set is unknown, or left to the system.
+/// The known or wanted attributes of a user or group. An attribute that is not set is unknown, or left to the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
     pub(crate) id: AccountId,
@@ -91,12 +91,12 @@ impl Account {
         Account { id, number: None, comment: None, home: None, group: None, groups: Vec::new(), shell: None }
     }
 
-    /// Whether nothing but the name is known: this is what a base says of what did not exist.
+    /// Returns true if only the name is known: the base of an account that did not exist.
     pub(crate) fn is_bare(&self) -> bool {
         *self == Account::bare(self.id.clone())
     }
 
-    /// What two sides can disagree on, with what it is called. A comment or an auxiliary group is nobody's alone.
+    /// Returns the attributes on which two sides can disagree, with their names. Comments and auxiliary groups are not exclusive.
     pub(crate) fn essentials(&self) -> [(&'static str, Option<String>); 4] {
         [
             (self.id.kind.number_word(), self.number.map(|number| number.to_string())),

@@ -14,7 +14,7 @@ use std::time::SystemTime;
 /// The files, in the order in which they are read.
 pub(crate) const FILES: [&str; 2] = ["/etc/passwd", "/etc/group"];
 
-/// What is in the files, read when it is needed, and not again while they are as they were.
+/// The content of the files, read when it is needed, and not again while they are unchanged.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts(Mutex<Option<(Vec<u8>, Arc<Database>)>>);
 
@@ -76,7 +76,7 @@ impl Accounts {
         let mut contents = contents.into_iter();
         let database = Database::parse(&contents.next().unwrap_or_default(), &contents.next().unwrap_or_default());
         let database = Arc::new(database);
-        // What was changed a moment ago may be changed again without looking different.
+        // A file that was changed a moment ago may be changed again without looking different.
         *known = are_settled.then(|| (stamps, Arc::clone(&database)));
         Ok(database)
     }

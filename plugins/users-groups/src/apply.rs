@@ -4,32 +4,17 @@ use crate::account::{Account, AccountId, Kind};
 use crate::command::Command;
 use crate::definition::Definition;
 use crate::entity::AccountEntity;
+use crate::error::AccountError;
 use crate::images::{Images, Moment};
 use crate::look::Found;
 use crate::plan::{self, Scrubbing, Step};
-use crate::run::Failure;
+use crate::run::CommandError;
 use crate::{changes, order, renamed};
 use holo_plugin::error::PathError;
 use holo_plugin::{Applied, Host, Output};
 
 /// The number that the system would have chosen, where nothing is really made.
 const NUMBER_IN_TEST_MODE: u32 = 999;
-
-/// Why an account is not as it should be, in words.
-#[derive(Debug)]
-pub(crate) struct NotApplied(pub(crate) String);
-
-impl From<String> for NotApplied {
-    fn from(reason: String) -> Self {
-        NotApplied(reason)
-    }
-}
-
-impl From<PathError> for NotApplied {
-    fn from(error: PathError) -> Self {
-        NotApplied(error.to_string())
-    }
-}
 
 /// Brings an account into its desired state.
 ///
@@ -38,7 +23,7 @@ impl From<PathError> for NotApplied {
 /// other's is removed last: as long as that is there, the next apply goes on where this one ended.
 pub(crate) fn apply(entity: &AccountEntity, host: &Host, force: bool, output: &mut Output<'_>) -> Applied {
     let mut has_changed = false;
-    let applied = Images::open(host).map_err(NotApplied::from).and_then(|images| {
+    let applied = Images::open(host).map_err(AccountError::from).and_then(|images| {
         let _held = images.hold()?;
         let mut work = Work { entity, host, images: &images, output, has_changed: &mut has_changed };
         match &entity.definition {
@@ -46,7 +31,7 @@ pub(crate) fn apply(entity: &AccountEntity, host: &Host, force: bool, output: &m
             None => work.scrub(),
         }
     });
-    applied.unwrap_or_else(|NotApplied(reason)| {
+    applied.unwrap_or_else(|AccountError(reason)| {
         output.error(reason);
         // Under version 3 trouble with one account is no trouble of the plugin: all there is to say has been said.
         Applied::Failed { version_3_status: 0, nothing_changed: !has_changed }
@@ -59,7 +44,7 @@ struct Work<'a, 'b> {
     host: &'a Host,
     images: &'a Images,
     output: &'a mut Output<'b>,
-    /// Whether a command has changed anything.
+    /// True if a command has changed anything.
     has_changed: &'a mut bool,
 }
 
@@ -68,7 +53,7 @@ impl Work<'_, '_> {
         self.entity.actual(self.host)
     }
 
-    fn provision(&mut self, definition: &Definition, force: bool) -> Result<Applied, NotApplied> {
+    fn provision(&mut self, definition: &Definition, force: bool) -> Result<Applied, AccountError> {
         let id = &self.entity.id;
         self.forget_leftovers()?;
         let found = self.entity.look(self.host, self.images)?;
@@ -99,7 +84,7 @@ impl Work<'_, '_> {
             }
             Step::Run(command, wanted) => {
                 if let Err(reason) = self.run_intended(&command, &wanted) {
-                    // Whoever makes it now is somebody else, and then it is theirs.
+                    // An account that is made from now on is made by somebody else, and belongs to them.
                     if found.is_first && found.base.is_bare() && self.actual()?.is_none() {
                         self.images.remove(Moment::Base, id)?;
                         order::forget(self.host, id)?;
@@ -119,7 +104,7 @@ impl Work<'_, '_> {
         found: &Found,
         command: &Command,
         wanted: &Account,
-    ) -> Result<Applied, NotApplied> {
+    ) -> Result<Applied, AccountError> {
         let id = &self.entity.id;
         let Some(base) = self.images.load(Moment::Base, predecessor)? else {
             return Err(format!("cannot take over from {predecessor}: it is not known how it was before").into());
@@ -148,7 +133,7 @@ impl Work<'_, '_> {
     }
 
     /// Renames the group that `useradd` has made for a user alone with that user, so that `userdel` takes it away again; its new name.
-    fn rename_own_group(&mut self, predecessor: &AccountId, base: &Account) -> Result<Option<String>, NotApplied> {
+    fn rename_own_group(&mut self, predecessor: &AccountId, base: &Account) -> Result<Option<String>, AccountError> {
         let (id, accounts) = (&self.entity.id, &self.entity.shared.accounts);
         let group = |name: &str| AccountId { kind: Kind::Group, name: name.to_owned() };
         let (old, new) = (group(&predecessor.name), group(&id.name));
@@ -170,7 +155,7 @@ impl Work<'_, '_> {
     }
 
     /// Puts the new name of a group into the images of users, if the entity is a group.
-    fn group_was_renamed(&self, from: &str, to: &str) -> Result<(), NotApplied> {
+    fn group_was_renamed(&self, from: &str, to: &str) -> Result<(), AccountError> {
         match self.entity.id.kind {
             Kind::Group => rename_in_images(self.images, from, to),
             Kind::User => Ok(()),
@@ -178,7 +163,7 @@ impl Work<'_, '_> {
     }
 
     /// Removes what a killed apply has left of accounts that are this one by now.
-    fn forget_leftovers(&mut self) -> Result<(), NotApplied> {
+    fn forget_leftovers(&mut self) -> Result<(), AccountError> {
         for former in &self.entity.history.leftovers {
             if let Some(base) = self.images.load(Moment::Base, former)? {
                 self.rename_own_group(former, &base)?;
@@ -189,7 +174,7 @@ impl Work<'_, '_> {
         Ok(())
     }
 
-    fn scrub(&mut self) -> Result<Applied, NotApplied> {
+    fn scrub(&mut self) -> Result<Applied, AccountError> {
         let id = &self.entity.id;
         self.forget_leftovers()?;
         let actual = self.actual()?;
@@ -237,7 +222,7 @@ impl Work<'_, '_> {
     }
 
     /// Says so if the login group that a user had before us cannot be given back: it had no name, and there is none of its number.
-    fn miss_login_group(&mut self, base: &Account) -> Result<(), NotApplied> {
+    fn miss_login_group(&mut self, base: &Account) -> Result<(), AccountError> {
         let id = &self.entity.id;
         let kept = self.images.load(Moment::Base, id)?.and_then(|kept| kept.group);
         let actual = self.entity.shared.accounts.login_group(self.host, &id.name)?;
@@ -250,8 +235,8 @@ impl Work<'_, '_> {
         Ok(())
     }
 
-    /// What has become of an account, which has this ID now if it is there. In test mode nothing has.
-    fn changed(&self, before: Option<&Account>, id: &AccountId) -> Result<Applied, NotApplied> {
+    /// Returns the changes of an account, which has this ID now if it exists. In test mode there are none.
+    fn changed(&self, before: Option<&Account>, id: &AccountId) -> Result<Applied, AccountError> {
         if self.host.test_mode() {
             return Ok(Applied::ChangedQuietly(Vec::new()));
         }
@@ -260,7 +245,7 @@ impl Work<'_, '_> {
     }
 
     /// Forgets all that is kept of an account.
-    fn forget(&self, id: &AccountId) -> Result<(), NotApplied> {
+    fn forget(&self, id: &AccountId) -> Result<(), AccountError> {
         order::forget(self.host, id)?;
         renamed::forget(self.host, id)?;
         self.images.remove(Moment::Intended, id)?;
@@ -272,7 +257,7 @@ impl Work<'_, '_> {
 
     /// Makes the group of a deleted user's name again, if userdel has taken it away too: what becomes of a group that was managed is not the
     /// user's matter.
-    fn keep_group(&mut self, namesake: Option<Account>) -> Result<(), NotApplied> {
+    fn keep_group(&mut self, namesake: Option<Account>) -> Result<(), AccountError> {
         let Some(group) = namesake.filter(|group| group.id != self.entity.id) else { return Ok(()) };
         let is_managed = self.images.load(Moment::Base, &group.id)?.is_some();
         if !self.host.test_mode() && is_managed && self.entity.namesake(self.host)?.is_none() {
@@ -281,7 +266,7 @@ impl Work<'_, '_> {
         Ok(())
     }
 
-    fn run(&mut self, command: &Command) -> Result<(), NotApplied> {
+    fn run(&mut self, command: &Command) -> Result<(), AccountError> {
         if self.host.test_mode() {
             self.output.print(format!("MOCK: {command}\n"));
             return Ok(());
@@ -291,11 +276,11 @@ impl Work<'_, '_> {
         self.entity.shared.accounts.forget();
         // A command that fails has mostly done nothing.
         *self.has_changed |= ran.is_ok() || self.actual()? != before;
-        ran.map_err(|Failure(reason)| format!("{command} failed: {reason}").into())
+        ran.map_err(|CommandError(reason)| format!("{command} failed: {reason}").into())
     }
 
     /// Runs a command that is to make this, which is kept until it is recorded.
-    fn run_intended(&mut self, command: &Command, wanted: &Account) -> Result<(), NotApplied> {
+    fn run_intended(&mut self, command: &Command, wanted: &Account) -> Result<(), AccountError> {
         if self.host.test_mode() {
             return self.run(command);
         }
@@ -308,7 +293,7 @@ impl Work<'_, '_> {
     }
 
     /// Records what a command has made.
-    fn record(&self, wanted: Account) -> Result<(), NotApplied> {
+    fn record(&self, wanted: Account) -> Result<(), AccountError> {
         if self.host.test_mode() {
             self.images.save(Moment::Provisioned, &imagined(wanted))?;
         } else {
@@ -317,8 +302,8 @@ impl Work<'_, '_> {
         Ok(())
     }
 
-    /// What a command has made, which has to be what was wanted.
-    fn made(&self, wanted: &Account) -> Result<Account, NotApplied> {
+    /// Returns the account that a command has made, which has to be as wanted.
+    fn made(&self, wanted: &Account) -> Result<Account, AccountError> {
         let id = &wanted.id;
         let found = self.entity.shared.accounts.find(self.host, id)?;
         let Some(made) = found else { return Err(format!("{id} does not exist after all").into()) };
@@ -332,7 +317,7 @@ impl Work<'_, '_> {
 }
 
 /// Puts the new name of a group into all images of users that have the old one.
-fn rename_in_images(images: &Images, from: &str, to: &str) -> Result<(), NotApplied> {
+fn rename_in_images(images: &Images, from: &str, to: &str) -> Result<(), AccountError> {
     for moment in [Moment::Base, Moment::Provisioned] {
         for id in images.all(moment)?.into_iter().filter(|id| id.kind == Kind::User) {
             // One that cannot be used is complained of when it is needed.
@@ -347,7 +332,7 @@ fn rename_in_images(images: &Images, from: &str, to: &str) -> Result<(), NotAppl
     Ok(())
 }
 
-/// What a command would have made.
+/// Returns the account that a command would have made.
 fn imagined(mut wanted: Account) -> Account {
     wanted.number.get_or_insert(NUMBER_IN_TEST_MODE);
     wanted

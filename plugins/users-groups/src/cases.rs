@@ -11,12 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many cases there are if nobody says.
+/// The default number of cases.
 const CASES: u64 = 200;
 /// The number of a login group that has no name.
 const NAMELESS: u32 = 65_000;
 
-/// What is set of a user or group.
+/// The attributes that are set of a user or group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Values {
     number: Option<u32>,
@@ -61,9 +61,9 @@ struct Group {
 struct Machine {
     users: BTreeMap<String, User>,
     groups: BTreeMap<String, Group>,
-    /// Whether `useradd` makes a group for a user alone, and `userdel` takes it away.
+    /// True if `useradd` makes a group for a user alone, and `userdel` takes it away.
     has_own_groups: bool,
-    /// Whether a command would have failed, which nobody notices in test mode.
+    /// True if a command would have failed, which nobody notices in test mode.
     has_failed: bool,
 }
 
@@ -343,14 +343,14 @@ fn values_toml(kind: &str, values: &Values) -> String {
     text
 }
 
-/// What version 3 knows and would do.
+/// A model of version 3: its state and its actions.
 #[derive(Clone, Debug, Default)]
 struct Model {
     base: BTreeMap<Id, Values>,
     provisioned: BTreeMap<Id, Values>,
 }
 
-/// What definition files say together.
+/// The content of all definition files together.
 #[derive(Debug, Default)]
 struct Stated {
     defined: BTreeMap<Id, Definition>,
@@ -363,7 +363,7 @@ fn first<T: Clone>(one: &Option<T>, other: &Option<T>) -> Option<T> {
 }
 
 impl Values {
-    /// What is not set, from another; auxiliary groups as a whole.
+    /// Fills the attributes that are not set from another; auxiliary groups as a whole.
     fn filled(&self, other: &Values) -> Values {
         Values {
             number: self.number.or(other.number),
@@ -380,7 +380,7 @@ fn contradict<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
     one.is_some() && other.is_some() && one != other
 }
 
-/// What two sides contradict each other in, of what only one can decide.
+/// Returns the attributes in which two sides contradict each other, if only one value is possible.
 fn conflicts(id: &str, one: &Values, other: &Values) -> Vec<(&'static str, String, String)> {
     let mut conflicts = Vec::new();
     if let (Some(one), Some(other)) = (one.number, other.number)
@@ -476,7 +476,7 @@ fn command(id: &str, actual: Option<&Values>, wanted: &Values, system: bool) -> 
     (has_options || actual.is_none()).then(|| shown(&words))
 }
 
-/// How an entity ends, and the command that would be run.
+/// The end of an entity, and the command that would be run.
 #[derive(Debug, PartialEq, Eq)]
 struct Ending(&'static str, Option<String>);
 
@@ -553,7 +553,7 @@ impl Model {
     }
 }
 
-/// What was said.
+/// The output.
 #[derive(Default)]
 struct Said(Vec<u8>);
 

@@ -1,9 +1,9 @@
-//! What was done to an account, in words: what it was before, beside what it is now.
+//! The changes of an account, in words: its old attributes, beside its new ones.
 
 use crate::account::{Account, Kind};
 use std::collections::BTreeSet;
 
-/// What has become of an account, as fragments in the past tense; none if nothing has.
+/// Returns the changes of an account, as fragments in the past tense; none if nothing has changed.
 pub(crate) fn changes(before: Option<&Account>, now: Option<&Account>) -> Vec<String> {
     match (before, now) {
         (None, None) => Vec::new(),

@@ -1,21 +1,21 @@
 //! Checking: what an apply would do, found out without changing anything.
 
 use crate::account::Account;
-use crate::apply::NotApplied;
 use crate::entity::AccountEntity;
+use crate::error::AccountError;
 use crate::images::Images;
 use crate::plan::{self, Scrubbing, Step};
 use holo_plugin::{Host, Output, Verdict};
 
-/// What applying the entity would do. What is wrong with it is said.
+/// Returns the changes that applying the entity would make. Errors are printed.
 pub(crate) fn check(entity: &AccountEntity, host: &Host, output: &mut Output<'_>) -> Verdict {
-    try_check(entity, host).unwrap_or_else(|NotApplied(reason)| {
+    try_check(entity, host).unwrap_or_else(|AccountError(reason)| {
         output.error(reason);
         Verdict::Failed
     })
 }
 
-fn try_check(entity: &AccountEntity, host: &Host) -> Result<Verdict, NotApplied> {
+fn try_check(entity: &AccountEntity, host: &Host) -> Result<Verdict, AccountError> {
     let id = &entity.id;
     let images = Images::open(host)?;
     let would = |what: String| Ok(Verdict::WouldChange(vec![what]));

@@ -125,7 +125,7 @@ mod tests {
         let command = Command::modify(&full(), &wanted).unwrap();
         assert_eq!(command.to_string(), "usermod --comment '' --home /srv --groups '' new");
         assert_eq!(Command::modify(&full(), &full()), None);
-        // Who has no login group cannot be given none.
+        // A user without a login group cannot be given none.
         assert_eq!(Command::modify(&full(), &Account { group: None, number: None, ..full() }), None);
         let group = |number| Account { number: Some(number), ..Account::bare(AccountId::parse("group:g").unwrap()) };
         assert_eq!(Command::modify(&group(7), &group(8)).unwrap().to_string(), "groupmod --gid 8 g");

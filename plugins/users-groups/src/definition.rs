@@ -1,4 +1,4 @@
-//! What definition files want of a user or group, and how several of them are one.
+//! The definition of a user or group, and the merging of several of them.
 
 use crate::account::{Account, AccountId};
 
@@ -6,9 +6,9 @@ use crate::account::{Account, AccountId};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Definition {
     pub(crate) account: Account,
-    /// Whether it is one of the system's own; counts only when it is made.
+    /// True if it is one of the system's own; counts only when it is made.
     pub(crate) system: bool,
-    /// Whether auxiliary groups that it had before are taken away.
+    /// True if auxiliary groups that it had before are taken away.
     pub(crate) skip_base_groups: bool,
 }
 

@@ -1,8 +1,8 @@
 //! The difference between how an account should be and how it is, as two files.
 
 use crate::account::Account;
-use crate::apply::NotApplied;
 use crate::entity::AccountEntity;
+use crate::error::AccountError;
 use crate::images::{Images, to_text};
 use crate::look::Current;
 use holo_plugin::error::PathError;
@@ -10,7 +10,7 @@ use holo_plugin::{FilePair, Host};
 use std::fs;
 
 /// Writes both files. An account that does not exist has none.
-pub(crate) fn diff(entity: &AccountEntity, host: &Host) -> Result<FilePair, NotApplied> {
+pub(crate) fn diff(entity: &AccountEntity, host: &Host) -> Result<FilePair, AccountError> {
     let folder = host.cache_dir().join(entity.id.to_string());
     fs::create_dir_all(&folder).map_err(|error| PathError::new("mkdir", &folder, error))?;
     let Current { actual, provisioned, .. } = entity.current(host, &Images::open(host)?)?;

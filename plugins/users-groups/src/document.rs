@@ -8,14 +8,14 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// What stands in a file.
+/// The content of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Document {
     /// Groups first, then users, each in the file's order.
     pub(crate) entries: Vec<Entry>,
     /// Keys that mean nothing, with their lines.
     pub(crate) unknown_keys: Vec<UnknownKey>,
-    /// Whether it cannot be told of which accounts the file speaks.
+    /// True if the accounts that the file defines cannot be told.
     pub(crate) is_unknowable: bool,
 }
 
@@ -31,9 +31,9 @@ pub(crate) enum Entry {
 #[derive(Debug)]
 pub(crate) struct Stated {
     pub(crate) definition: Definition,
-    /// What every definition can have.
+    /// The keys that every definition can have.
     pub(crate) common: CommonKeys,
-    /// Where it stands, such as `line 7: users[0]`.
+    /// Its location, such as `line 7: users[0]`.
     pub(crate) place: String,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Stated {
 pub(crate) struct UnknownKey {
     pub(crate) line: usize,
     pub(crate) key: String,
-    /// Where it stands, such as `users[0]`; nothing at the top.
+    /// Its location, such as `users[0]`; nothing at the top.
     pub(crate) of: String,
     /// The question whether another key was meant.
     pub(crate) hint: Option<String>,
@@ -86,7 +86,7 @@ struct Reader<'a> {
 /// A definition on its way, with what is wrong with it.
 struct Draft<'a> {
     definition: Definition,
-    /// Where it stands: `users[0]`.
+    /// Its location: `users[0]`.
     place: &'a str,
     is_image: bool,
     problems: Vec<String>,
@@ -111,7 +111,7 @@ impl Reader<'_> {
         }
         let known = Kind::ALL.map(Kind::word);
         self.note_unknown(table, "", &known, |key| known.iter().any(|known| known.eq_ignore_ascii_case(key)));
-        // What is misspelt defines somebody, who shall not be deleted for that.
+        // A table with a misspelt name defines somebody, who shall not be deleted for that.
         self.document.is_unknowable |=
             self.document.unknown_keys.iter().any(|key| key.of.is_empty() && key.hint.is_some());
     }
@@ -214,12 +214,12 @@ fn keys(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// What an attribute means, by its key. As in version 3, capital and small letters are the same.
+/// Returns the attribute that a key stands for. As in version 3, capital and small letters are the same.
 fn key_of(kind: Kind, key: &str) -> Option<&'static str> {
     keys(kind).iter().copied().find(|known| known.eq_ignore_ascii_case(key))
 }
 
-/// Whether it is a key that every definition can have. There is one provider for all.
+/// Returns true if it is a key that every definition can have. There is one provider for all.
 fn is_common(key: &str) -> bool {
     CommonKeys::include(key) && key != "provider"
 }

@@ -2,8 +2,8 @@
 
 use crate::account::{Account, AccountId, Kind};
 use crate::accounts::{Accounts, FILES};
-use crate::apply::NotApplied;
 use crate::definition::Definition;
+use crate::error::AccountError;
 use crate::images::{Images, Moment};
 use crate::run::Patience;
 use bstr::{BString, ByteVec};
@@ -17,7 +17,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct AccountEntity {
     pub(crate) id: AccountId,
-    /// What is wanted; none for an orphan.
+    /// The desired account; none for an orphan.
     pub(crate) definition: Option<Definition>,
     /// Definitions of it that a condition leaves out, while others count: their files, as the user knows them, and why.
     pub(crate) left_out: Vec<(PathBuf, String)>,
@@ -25,15 +25,15 @@ pub(crate) struct AccountEntity {
     pub(crate) groups: Vec<String>,
     /// The entities that it comes after by definition, or an orphan once came after.
     pub(crate) after: Vec<BString>,
-    /// How long a command may take, if that is not left to us.
+    /// The time limit of a command, if one is given.
     pub(crate) timeout: Option<Duration>,
-    /// What is known of it from earlier runs, beside its images.
+    /// The state from earlier runs, beside its images.
     pub(crate) history: History,
-    /// What all entities of a run share.
+    /// The state that all entities of a run share.
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What is known of an account from earlier runs, beside its images.
+/// The state of an account from earlier runs, beside its images.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     /// The account that this one takes over from: nothing defines it any more, and it is the same one by its number.
@@ -46,16 +46,16 @@ pub(crate) struct History {
     pub(crate) waits_for: Option<AccountId>,
     /// Accounts that have become this one, of which a killed apply has left the images.
     pub(crate) leftovers: Vec<AccountId>,
-    /// Whether an apply of it was killed while a command was to change it.
+    /// True if an apply of it was killed while a command was to change it.
     pub(crate) is_interrupted: bool,
 }
 
-/// What all entities of a run share.
+/// The state that all entities of a run share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// What there is on the system.
+    /// The accounts of the system.
     pub(crate) accounts: Accounts,
-    /// How long locked files are waited for.
+    /// The time limit of waiting for locked files.
     pub(crate) patience: Patience,
     /// The files where a change may be one of an account, as the user knows them.
     watched: [BString; 2],
@@ -75,7 +75,7 @@ impl AccountEntity {
     }
 
     /// The base of an orphan, under the name that scrubbing gives it back.
-    pub(crate) fn base_of_orphan(&self, host: &Host, images: &Images) -> Result<Option<Account>, NotApplied> {
+    pub(crate) fn base_of_orphan(&self, host: &Host, images: &Images) -> Result<Option<Account>, AccountError> {
         let Some(base) = images.load(Moment::Base, &self.id)? else { return Ok(None) };
         let mut base = self.with_known_group(host, base)?;
         if let Some(name) = &self.history.returns_to
@@ -119,7 +119,7 @@ impl AccountEntity {
         let itself = Asset::new(self.id.kind.word(), self.id.name.as_str());
         report.edges.provides.push(itself.clone());
         report.edges.owns.push(itself);
-        // An orphan gives its number up, so whoever wants it does not wait for that.
+        // An orphan gives its number up, so an entity that wants it does not wait for that.
         let number = self.definition.as_ref().and_then(|definition| definition.account.number);
         report.edges.owns.extend(number.map(|number| Asset::new(self.id.kind.number_key(), number.to_string())));
         let needs = self.groups.iter().map(|group| Asset::new(Kind::Group.word(), group.as_str()));

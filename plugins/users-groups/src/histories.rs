@@ -15,13 +15,13 @@ pub(crate) struct Histories {
     all: BTreeMap<AccountId, History>,
 }
 
-/// What histories are made of.
+/// The sources of histories.
 #[derive(Clone, Copy)]
 pub(crate) struct Sources<'a> {
     pub(crate) host: &'a Host,
     pub(crate) images: &'a Images,
     pub(crate) accounts: &'a Accounts,
-    /// What is defined, but not what is broken.
+    /// The definitions that are not broken.
     pub(crate) defined: &'a BTreeMap<AccountId, Stack>,
     /// The accounts that have a base.
     pub(crate) known: &'a BTreeSet<AccountId>,

@@ -1,4 +1,4 @@
-//! What is kept of each account: how it was before us, and how we left it last.
+//! The images of each account: its state before the first apply, and after the last one.
 
 use crate::account::{Account, AccountId};
 use crate::document::{self, Entry};

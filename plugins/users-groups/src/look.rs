@@ -1,18 +1,18 @@
 //! Looking: all that is known of an account before it is decided what has to be done.
 
 use crate::account::{Account, AccountId, Kind};
-use crate::apply::NotApplied;
 use crate::entity::AccountEntity;
+use crate::error::AccountError;
 use crate::images::{Images, Moment};
 use crate::plan::Known;
 use holo_plugin::Host;
 
-/// What is known of an account that is defined.
+/// The known state of an account that is defined.
 #[derive(Debug)]
 pub(crate) struct Found {
     /// As it was before us: kept, or as it is if nothing was kept yet.
     pub(crate) base: Account,
-    /// Whether nothing was kept yet.
+    /// True if nothing was kept yet.
     pub(crate) is_first: bool,
     /// As it is, under the name that it has.
     pub(crate) actual: Option<Account>,
@@ -34,7 +34,7 @@ impl Found {
     }
 }
 
-/// What is and was made of an account.
+/// The actual and the provisioned state of an account.
 #[derive(Debug)]
 pub(crate) struct Current {
     /// As it is, under the name that it has.
@@ -46,7 +46,7 @@ pub(crate) struct Current {
 
 impl AccountEntity {
     /// Finds out what is known of the account.
-    pub(crate) fn look(&self, host: &Host, images: &Images) -> Result<Found, NotApplied> {
+    pub(crate) fn look(&self, host: &Host, images: &Images) -> Result<Found, AccountError> {
         let has_namesake = self.namesake(host)?.is_some();
         let Current { actual, provisioned, predecessor } = self.current(host, images)?;
         let kept = images.load(Moment::Base, predecessor.as_ref().unwrap_or(&self.id))?;
@@ -57,7 +57,7 @@ impl AccountEntity {
     }
 
     /// Finds out how the account is, and how it was left: under the name from which it takes over, if that is still so.
-    pub(crate) fn current(&self, host: &Host, images: &Images) -> Result<Current, NotApplied> {
+    pub(crate) fn current(&self, host: &Host, images: &Images) -> Result<Current, AccountError> {
         let actual = self.actual(host)?;
         let provisioned = images.load(Moment::Provisioned, &self.id)?;
         if actual.is_none()
@@ -74,7 +74,7 @@ impl AccountEntity {
     }
 
     /// The account as a killed apply has made it, if it has come so far: then that is what was provisioned.
-    fn completed(&self, images: &Images, actual: Option<&Account>) -> Result<Option<Account>, NotApplied> {
+    fn completed(&self, images: &Images, actual: Option<&Account>) -> Result<Option<Account>, AccountError> {
         let (true, Some(actual)) = (self.history.is_interrupted, actual) else { return Ok(None) };
         let intended = images.load(Moment::Intended, &self.id)?;
         let is_complete = intended.is_some_and(|intended| intended.differences(actual).is_empty());
@@ -82,7 +82,7 @@ impl AccountEntity {
     }
 
     /// The base, its login group by the name that a number has now; none if there is no group of this number.
-    pub(crate) fn with_known_group(&self, host: &Host, mut base: Account) -> Result<Account, NotApplied> {
+    pub(crate) fn with_known_group(&self, host: &Host, mut base: Account) -> Result<Account, AccountError> {
         if let Some(number) = base.group.as_ref().and_then(|group| group.parse().ok()) {
             let accounts = &self.shared.accounts;
             let group = AccountId { kind: Kind::Group, name: base.group.clone().unwrap_or_default() };
@@ -93,8 +93,8 @@ impl AccountEntity {
         Ok(base)
     }
 
-    /// What is to be kept as the base: a login group that has no name is kept by its number.
-    pub(crate) fn base_to_keep(&self, host: &Host, found: &Found) -> Result<Account, NotApplied> {
+    /// Returns the base to keep: a login group that has no name is kept by its number.
+    pub(crate) fn base_to_keep(&self, host: &Host, found: &Found) -> Result<Account, AccountError> {
         let mut base = found.base.clone();
         if self.id.kind == Kind::User && base.group.is_none() && found.actual.is_some() {
             let number = self.shared.accounts.login_group(host, &self.id.name)?;

@@ -12,6 +12,7 @@ mod definition;
 mod diff;
 mod document;
 mod entity;
+mod error;
 mod histories;
 mod images;
 mod look;

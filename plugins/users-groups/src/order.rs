@@ -1,4 +1,4 @@
-//! What an account comes after by its definitions, remembered for when nothing defines it any more: then it goes before that.
+//! The entities that an account comes after by its definitions, kept for when nothing defines it any more: then it goes before them.
 
 use crate::account::AccountId;
 use bstr::BString;
@@ -26,7 +26,7 @@ pub(crate) fn remember(host: &Host, id: &AccountId, after: &[BString]) -> Result
     if known.as_ref() == Some(&remembered) { Ok(()) } else { memory.keep(&remembered) }
 }
 
-/// Which entities the account came after.
+/// Returns the entities that the account came after.
 pub(crate) fn recall(host: &Host, id: &AccountId) -> Result<Vec<BString>> {
     let remembered = memory(host)?.recall::<()>(&id.to_string())?;
     Ok(remembered.map(|remembered| remembered.orphan_report().edges.after).unwrap_or_default())

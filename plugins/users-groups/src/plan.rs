@@ -1,11 +1,11 @@
-//! What has to be done with an account, found out from what is known of it.
+//! The next step for an account, decided from what is known of it.
 
 use crate::account::Account;
 use crate::command::Command;
 use crate::definition::Definition;
 use holo_plugin::ForceTo;
 
-/// What has to be done with an account that is defined.
+/// The next step for an account that is defined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Nothing without force.
@@ -16,7 +16,7 @@ pub(crate) enum Step {
     Run(Command, Account),
 }
 
-/// What has to be done with an account that nothing defines any more.
+/// The next step for an account that nothing defines any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Scrubbing {
     /// Nothing: it is gone, or as it was before us.
@@ -36,11 +36,11 @@ pub(crate) struct Known<'a> {
     pub(crate) actual: Option<&'a Account>,
     /// As we left it last.
     pub(crate) provisioned: Option<&'a Account>,
-    /// Whether there is a group of the same name.
+    /// True if there is a group of the same name.
     pub(crate) has_namesake: bool,
 }
 
-/// What applying a definition does.
+/// Returns the step of applying a definition.
 pub(crate) fn step(definition: &Definition, known: Known<'_>, force: bool) -> Step {
     let Known { base, actual, provisioned, has_namesake } = known;
     match (actual, provisioned) {
@@ -100,7 +100,7 @@ fn needs_force(definition: &Account, actual: &Account, provisioned: Option<&Acco
     }
 }
 
-/// What scrubbing does.
+/// Returns the step of scrubbing.
 pub(crate) fn scrubbing(base: &Account, actual: Option<&Account>) -> Scrubbing {
     let Some(actual) = actual else { return Scrubbing::Forget };
     if !base.is_bare() {
@@ -132,7 +132,7 @@ mod tests {
         Definition { account: account(number, shell, groups), system: false, skip_base_groups: false }
     }
 
-    /// What is done, as a line.
+    /// Returns a step as a line.
     fn line(
         definition: &Definition,
         base: &Account,
@@ -194,7 +194,7 @@ mod tests {
         let groups = |groups: &[&str]| Account { comment: us.comment.clone(), ..account(7, "/bin/us", groups) };
         assert_eq!(line(&nothing, &bare, Some(&groups(&["a", "b"])), Some(&us)), "Overwrite");
         assert_eq!(line(&nothing, &bare, Some(&groups(&[])), Some(&us)), "Overwrite");
-        // What was never set by anybody is nobody's.
+        // An attribute that was never set belongs to nobody.
         let homeless = Account { home: Some("/h".into()), ..us.clone() };
         assert_eq!(line(&nothing, &bare, Some(&homeless), Some(&us)), "keep");
     }

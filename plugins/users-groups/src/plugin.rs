@@ -1,7 +1,8 @@
 //! The plugin: its entities, and what can be done with them.
 
-use crate::apply::{self, NotApplied};
+use crate::apply;
 use crate::entity::AccountEntity;
+use crate::error::AccountError;
 use crate::{check, diff, migration, scan};
 use bstr::BStr;
 use holo_plugin::declared::Declared;
@@ -21,7 +22,7 @@ impl Plugin for UsersGroups {
     }
 
     fn find(&self, host: &Host, id: &BStr, _: &mut Output<'_>) -> Result<Option<Self::Entity>, ScanError> {
-        // What is wrong with definitions has been said by the scan.
+        // The scan has reported the errors in definitions.
         let entities = scan::all(host, &mut Output::new(&mut Nowhere))?;
         Ok(entities.into_iter().find(|declared| id == declared.entity.id.to_string()))
     }
@@ -41,7 +42,7 @@ impl Entity for AccountEntity {
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {
-        diff::diff(self, host).map_err(|NotApplied(_)| ()).ok()
+        diff::diff(self, host).map_err(|AccountError(_)| ()).ok()
     }
 }
 

@@ -8,24 +8,24 @@ use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long a command may take if nobody says. Ending one is a last resort: it may have done half of its work.
+/// The default time limit of a command. Ending one is a last resort: it may have done half of its work.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
-/// How long it is tried again, in a run, while somebody else has the files locked. Each try of the tools waits for itself as well.
+/// The time, in a run, in which it is tried again while somebody else has the files locked. Each try of the tools waits for itself as well.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long to wait between two tries.
+/// The time between two tries.
 const PAUSE: Duration = Duration::from_secs(1);
-/// What the tools end with if they cannot update the files of users, or those of groups.
+/// The exit statuses of tools that cannot update the files of users, or those of groups.
 const CANNOT_UPDATE: [i32; 2] = [1, 10];
-/// What they say then if the reason is that somebody else does.
+/// Their message if somebody else has the files locked.
 const LOCKED: &[u8] = b"cannot lock ";
-/// Where the tools are, if the search path of whoever called us leads not there.
+/// The directories of the tools, if the search path of the caller does not lead there.
 const TOOLS: &str = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin";
 
-/// Why a command did not do its work, in words.
+/// The reason why a command did not do its work, in words.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Failure(pub(crate) String);
+pub(crate) struct CommandError(pub(crate) String);
 
-/// How long locked files are waited for: until when, once one was met.
+/// The limit of waiting for locked files: the end of the time, once locked files were met.
 #[derive(Debug, Default)]
 pub(crate) struct Patience(OnceLock<Instant>);
 
@@ -36,15 +36,15 @@ impl Patience {
         command: &Command,
         limit: Option<Duration>,
         output: &mut Output<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandError> {
         let mut program = Program::new(command.program);
-        // What it says is understood here, and every other word of ours is English as well.
+        // Its messages are parsed here, and all others of this plugin are English as well.
         program.args(&command.arguments).path(search_path()).plain_locale().timeout(limit.unwrap_or(TIME_LIMIT));
         loop {
             // A try that is not the last one is nobody's concern.
             let mut said = Vec::new();
             let ended = program.run(|stream, bytes| said.push((stream, bytes.to_vec())));
-            let ended = ended.map_err(|error| Failure(error.to_string()))?;
+            let ended = ended.map_err(|error| CommandError(error.to_string()))?;
             let is_locked = ended.code().is_some_and(|code| CANNOT_UPDATE.contains(&code))
                 && ended.tail.windows(LOCKED.len()).any(|part| part == LOCKED);
             if is_locked && Instant::now() < *self.0.get_or_init(|| Instant::now() + PATIENCE) {
@@ -55,7 +55,7 @@ impl Patience {
                 let stream = if stream == From::Stdout { Stream::Stdout } else { Stream::Stderr };
                 output.relay(stream, &bytes);
             }
-            return ended.failure().map_or(Ok(()), |reason| Err(Failure(reason)));
+            return ended.failure().map_or(Ok(()), |reason| Err(CommandError(reason)));
         }
     }
 }

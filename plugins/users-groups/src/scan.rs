@@ -1,4 +1,4 @@
-//! Which accounts are managed: those that are defined, and those that once were.
+//! The managed accounts: those that are defined, and those that once were.
 
 use crate::account::{AccountId, Kind};
 use crate::document::{self, Entry};
@@ -17,16 +17,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What names of definition files end with.
+/// The suffix of definition files.
 const SUFFIX: &str = ".toml";
 /// And those of files that are rendered before they are read.
 const TEMPLATE_SUFFIX: &str = ".toml.jinja";
 
-/// What all definition files say together.
+/// The content of all definition files together.
 #[derive(Debug, Default)]
 struct Definitions {
     defined: BTreeMap<AccountId, Stack>,
-    /// Who is defined, but not so that anything could be done.
+    /// Accounts with definitions that cannot be used.
     broken: BTreeSet<AccountId>,
     /// A file of which it cannot be told whom it defines.
     unknowable: Option<PathBuf>,
@@ -62,7 +62,7 @@ fn has_suffix(file: &Path, suffix: &str) -> bool {
     file.file_name().is_some_and(|name| name.as_encoded_bytes().ends_with(suffix.as_bytes()))
 }
 
-/// What stands in a file, or what it is rendered to if it is a template.
+/// Returns the content of a file, rendered if it is a template.
 fn read(file: &Path, host: &Host) -> Result<Vec<u8>, String> {
     // Nobody may ever write to a FIFO.
     if fs::metadata(file).is_ok_and(|metadata| !metadata.is_file()) {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// All that is said of one account.
 #[derive(Debug, Default)]
 pub(crate) struct Stack {
-    /// What is wanted; none if all definitions are left out.
+    /// The merged definition; none if all definitions are left out.
     definition: Option<Definition>,
     keys: CommonKeys,
     /// The files in which it stands.

@@ -15,7 +15,7 @@ const KILL: &str = "kill -KILL \"$(sed -n 's/^PPid:[[:blank:]]*//p' \"/proc/$PPI
 const STATE: &str = "/var/lib/holo/users-groups";
 
 fn main() -> ExitCode {
-    let stories: [(&str, fn()); 31] = [
+    let cases: [(&str, fn()); 31] = [
         ("a hundred users are made in one run, and nothing is left to do", hundred),
         ("check says what would be run, and runs nothing", check),
         ("everything that can be defined is given", everything),
@@ -50,9 +50,9 @@ fn main() -> ExitCode {
     ];
     let needs =
         [NEEDS, &["useradd", "usermod", "userdel", "groupadd", "groupmod", "groupdel"].map(Need::Program)].concat();
-    let trials = stories.map(|(name, story)| {
+    let trials = cases.map(|(name, case)| {
         trial(name, &needs, move || {
-            story();
+            case();
             Ok(())
         })
     });
@@ -169,7 +169,7 @@ fn everything() {
                  groups = [\"own\", \"video\"]\nshell = \"/bin/dash\"\n";
     assert_eq!(provisioned(&system, "user:anne"), image);
     assert_eq!(system.read(format!("{STATE}/base/user:anne.toml")), "[[user]]\nname = \"anne\"\n");
-    // What the system has chosen is recorded too.
+    // A number that the system has chosen is recorded too.
     let daemon = line(&system, "passwd", "daemond");
     let uid: u32 = daemon.split(':').nth(1).unwrap().parse().unwrap();
     assert!(uid < 1000, "{daemon}");
@@ -205,7 +205,7 @@ fn changed_by_person() {
     assert!(line(&system, "passwd", "anne").ends_with(":/bin/dash"));
     assert!(line(&system, "group", "crew").starts_with("crew:7001:"));
     settled(&system);
-    // What was never given to it is a person's to give.
+    // An attribute that was never given to it is a person's to give.
     system.must("usermod --comment Person anne");
     settled(&system);
     system.must("usermod --groups crew anne");
@@ -310,7 +310,7 @@ fn number_taken() {
             .contains("groupadd: GID '7009' already exists\n!! groupadd --gid 7009 crew failed: exit status 4\n"),
         "{run}"
     );
-    // Whoever makes these now is a person, and their owner.
+    // An account of this name that is made now is made by a person, and theirs.
     assert_eq!(system.must(&format!("find {STATE} -type f")), "");
     system.must("userdel person; useradd --uid 7009 --comment Person anne");
     let group = line(&system, "group", "anne");
@@ -451,7 +451,7 @@ fn group_of_the_name() {
     // With its number, so that its files stay its own.
     assert_eq!(line(&system, "group", "anne"), anne);
     settled(&system);
-    // What useradd has made, userdel takes away.
+    // The group that useradd has made, userdel takes away.
     assert_eq!(line(&system, "group", "own"), "");
     system.write(DEFINITIONS, [group, users].concat());
     ok(&system.holo(&["apply"]));
@@ -771,7 +771,7 @@ fn nameless_login_group() {
     assert!(line(&system, "passwd", "joe").contains(":7200:"));
     system.must("groupdel --force found");
     assert_eq!(databases(&system), before);
-    // Where there is none, that is said, and the user is not kept waiting.
+    // If there is none, that is said, and the user is not kept waiting.
     system.write(DEFINITIONS, "[[user]]\nname = \"joe\"\ngroup = \"users\"\n");
     ok(&system.holo(&["apply"]));
     system.write(DEFINITIONS, "");
@@ -780,16 +780,16 @@ fn nameless_login_group() {
     assert!(run.success() && run.stderr_lossy().contains(words), "{run}");
 }
 
-/// How many cases there are if nobody says.
+/// The default number of cases.
 const CASES: u64 = 4;
 
 /// A user or group that is always the same one by its number, whatever it is called.
 struct Identity {
     kind: &'static str,
     number: usize,
-    /// Whether it is from before us; then it is called by the first name.
+    /// True if it is from before the first apply; then it is called by the first name.
     is_persons: bool,
-    /// Which of its two names it has, if it is managed.
+    /// The index of its name, if it is managed.
     name: Option<usize>,
 }
 

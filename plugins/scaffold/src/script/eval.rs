@@ -1,7 +1,7 @@
 //! Renders a template that has been read.
 
 use super::syntax::{Expression, Names, Node, Operator};
-use super::{Dialect, Scripts, Wrong, functions};
+use super::{Dialect, Scripts, TemplateError, functions};
 use holo_plugin::facts::key;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -23,7 +23,7 @@ impl Item<'_> {
 }
 
 /// Renders a template.
-pub(super) fn render(scripts: &Scripts, nodes: &[Node]) -> Result<String, Wrong> {
+pub(super) fn render(scripts: &Scripts, nodes: &[Node]) -> Result<String, TemplateError> {
     let mut rendering = Rendering { scripts, variables: Vec::new(), text: String::new(), includes: 0 };
     rendering.all(nodes, &Item::Root)?;
     Ok(rendering.text)
@@ -38,35 +38,35 @@ struct Rendering<'a> {
 
 impl<'a> Rendering<'a> {
     /// Renders nodes; variables that they declare are gone afterwards.
-    fn all(&mut self, nodes: &[Node], dot: &Item<'a>) -> Result<(), Wrong> {
+    fn all(&mut self, nodes: &[Node], dot: &Item<'a>) -> Result<(), TemplateError> {
         let known = self.variables.len();
         nodes.iter().try_for_each(|node| self.one(node, dot))?;
         self.variables.truncate(known);
         Ok(())
     }
 
-    fn one(&mut self, node: &Node, dot: &Item<'a>) -> Result<(), Wrong> {
+    fn one(&mut self, node: &Node, dot: &Item<'a>) -> Result<(), TemplateError> {
         match node {
             Node::Text(text) => self.text.push_str(text),
             Node::Print { line, expression } => {
-                let item = self.item(expression, dot).map_err(|text| Wrong::new(*line, text))?;
+                let item = self.item(expression, dot).map_err(|text| TemplateError::new(*line, text))?;
                 let text = written(&item).map_err(|kind| {
-                    Wrong::new(*line, format!("{} is {kind}, which has no text of its own", expression.shown()))
+                    TemplateError::new(*line, format!("{} is {kind}, which has no text of its own", expression.shown()))
                 })?;
                 self.text.push_str(&text);
             }
             Node::Assign { line, name, declare, expression } => {
-                let item = self.item(expression, dot).map_err(|text| Wrong::new(*line, text))?;
+                let item = self.item(expression, dot).map_err(|text| TemplateError::new(*line, text))?;
                 match self.variables.iter_mut().rev().find(|(known, _)| known == name) {
                     Some((_, known)) if !declare => *known = item,
                     _ if *declare => self.variables.push((name.clone(), item)),
-                    _ => return Err(Wrong::new(*line, format!("{name} is undefined; := makes it"))),
+                    _ => return Err(TemplateError::new(*line, format!("{name} is undefined; := makes it"))),
                 }
             }
             Node::If { branches, otherwise } => {
                 let known = self.variables.len();
                 for branch in branches {
-                    let wrong = |text| Wrong::new(branch.line, text);
+                    let wrong = |text| TemplateError::new(branch.line, text);
                     let item = self.item(&branch.condition, dot).map_err(wrong)?;
                     let holds = is_true(&item);
                     self.variables.extend(branch.name.iter().map(|name| (name.clone(), item.clone())));
@@ -80,11 +80,11 @@ impl<'a> Rendering<'a> {
                 self.variables.truncate(known);
             }
             Node::Range { line, names, over, body, otherwise } => {
-                let item = self.item(over, dot).map_err(|text| Wrong::new(*line, text))?;
+                let item = self.item(over, dot).map_err(|text| TemplateError::new(*line, text))?;
                 self.range(*line, names, over, item, dot, (body, otherwise))?;
             }
             Node::With { line, name, expression, body, otherwise } => {
-                let item = self.item(expression, dot).map_err(|text| Wrong::new(*line, text))?;
+                let item = self.item(expression, dot).map_err(|text| TemplateError::new(*line, text))?;
                 let known = self.variables.len();
                 self.variables.extend(name.iter().map(|name| (name.clone(), item.clone())));
                 if is_true(&item) { self.all(body, &item) } else { self.all(otherwise, dot) }?;
@@ -103,9 +103,9 @@ impl<'a> Rendering<'a> {
         item: Item<'a>,
         dot: &Item<'a>,
         (body, otherwise): (&[Node], &[Node]),
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), TemplateError> {
         let cannot =
-            |kind: &str| Wrong::new(line, format!("{} is {kind}; range wants a list or a table", over.shown()));
+            |kind: &str| TemplateError::new(line, format!("{} is {kind}; range wants a list or a table", over.shown()));
         let items: Vec<(Value, Item<'a>)> = match item {
             Item::Root => return Err(cannot("everything there is")),
             Item::Value(Cow::Borrowed(Value::Array(list))) => {
@@ -141,8 +141,8 @@ impl<'a> Rendering<'a> {
         name: &Expression,
         context: Option<&Expression>,
         dot: &Item<'a>,
-    ) -> Result<(), Wrong> {
-        let wrong = |text: String| Wrong::new(line, text);
+    ) -> Result<(), TemplateError> {
+        let wrong = |text: String| TemplateError::new(line, text);
         let name = match self.item(name, dot).map_err(wrong)? {
             Item::Value(value) if value.is_string() => value.as_str().unwrap_or_default().to_owned(),
             _ => return Err(wrong("the name of a template is a string".to_owned())),
@@ -158,7 +158,10 @@ impl<'a> Rendering<'a> {
         }
         let text = (self.scripts.partials)(&name).map_err(|error| wrong(format!("{name}: {error}")))?;
         let text = text.ok_or_else(|| wrong(format!("there is no template {name:?} in _partials")))?;
-        let within = |wrong: Wrong| Wrong { place: wrong.place.or_else(|| Some(format!("_partials/{name}"))), ..wrong };
+        let within = |wrong: TemplateError| TemplateError {
+            place: wrong.place.or_else(|| Some(format!("_partials/{name}"))),
+            ..wrong
+        };
         let nodes = self.scripts.parse(&text).map_err(within)?;
         let outside =
             if self.scripts.dialect == Dialect::Go { std::mem::take(&mut self.variables) } else { Vec::new() };
@@ -257,7 +260,7 @@ impl<'a> Rendering<'a> {
         functions::call(dialect, name, &values).map(Item::of)
     }
 
-    /// Whether all of these are defined.
+    /// Returns true if all of these are defined.
     fn is_set(&self, arguments: &[Expression], dot: &Item<'a>) -> Result<Item<'a>, String> {
         for argument in arguments {
             let mut inner = argument;
@@ -277,7 +280,7 @@ impl<'a> Rendering<'a> {
         Ok(Item::of(true.into()))
     }
 
-    /// What the data have for a key, or something else where they have nothing.
+    /// Returns the value that the data have for a key, or a default if they have none.
     fn lookup(&self, arguments: &[Expression], dot: &Item<'a>) -> Result<Item<'a>, String> {
         let [wanted, default @ ..] = arguments else { return Err("lookup wants a key".to_owned()) };
         if default.len() > 1 {
@@ -293,7 +296,7 @@ impl<'a> Rendering<'a> {
         }
     }
 
-    /// What is there from the beginning.
+    /// Returns a variable that is there from the beginning.
     fn global(&self, name: &str) -> Result<Option<&'a Value>, String> {
         match name {
             "facts" => Ok(Some(self.scripts.knowledge.facts().value())),
@@ -311,7 +314,7 @@ fn child<'a>(value: Cow<'a, Value>, find: impl Fn(&Value) -> Option<&Value>) -> 
     }
 }
 
-/// What a list has at a place, or a table for a key.
+/// Returns the item of a list at an index, or of a table for a key.
 fn at<'a>(value: Cow<'a, Value>, index: &Value) -> Result<Cow<'a, Value>, String> {
     let kind = functions::kind(&value);
     let found = match index {
@@ -324,7 +327,7 @@ fn at<'a>(value: Cow<'a, Value>, index: &Value) -> Result<Cow<'a, Value>, String
     found.ok_or_else(|| format!("{kind} has nothing at {index}"))
 }
 
-/// What is neither false, nor 0, nor empty, nor nothing.
+/// Returns true if the item is neither false, nor 0, nor empty, nor missing.
 fn is_true(item: &Item<'_>) -> bool {
     match item {
         Item::Root => true,

@@ -10,7 +10,7 @@ const OF_GO: &str = "and, eq, ge, gt, index, le, len, lookup, lt, ne, not, or, p
 const OF_JET: &str =
     "hasPrefix, hasSuffix, isset, json, len, lookup, lower, raw, replace, split, trimSpace, unsafe, upper";
 
-/// What a value is, for errors.
+/// Returns the kind of a value, for errors.
 pub(super) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -1,12 +1,12 @@
 //! Values as Go's `text/template` writes them: commands of words, in pipelines.
 
-use super::Wrong;
+use super::TemplateError;
 use super::lexer::Kind;
 use super::syntax::Expression;
 use super::words::Words;
 
 /// `COMMAND | COMMAND …`: each gets the value of the one before as its last argument.
-pub(super) fn pipeline(words: &mut Words) -> Result<Expression, Wrong> {
+pub(super) fn pipeline(words: &mut Words) -> Result<Expression, TemplateError> {
     let mut value = command(words, None)?;
     while words.take("|") {
         value = command(words, Some(value))?;
@@ -14,7 +14,7 @@ pub(super) fn pipeline(words: &mut Words) -> Result<Expression, Wrong> {
     Ok(value)
 }
 
-fn command(words: &mut Words, last: Option<Expression>) -> Result<Expression, Wrong> {
+fn command(words: &mut Words, last: Option<Expression>) -> Result<Expression, TemplateError> {
     if let Some(Kind::Name(name)) = words.peek() {
         let name = name.clone();
         words.next();
@@ -36,7 +36,7 @@ fn command(words: &mut Words, last: Option<Expression>) -> Result<Expression, Wr
 }
 
 /// One value.
-pub(super) fn operand(words: &mut Words) -> Result<Expression, Wrong> {
+pub(super) fn operand(words: &mut Words) -> Result<Expression, TemplateError> {
     let mut value = match words.peek().cloned() {
         Some(Kind::Symbol("(")) => {
             words.next();

@@ -1,6 +1,6 @@
 //! Values as Jet writes them: expressions with operators, calls, and pipes.
 
-use super::Wrong;
+use super::TemplateError;
 use super::lexer::Kind;
 use super::syntax::{Expression, Operator};
 use super::words::Words;
@@ -16,14 +16,14 @@ const LEVELS: [&[(&str, Operator)]; 6] = [
 ];
 
 /// An expression, and functions that it goes through: `VALUE | FUNCTION | FUNCTION: ARGUMENT, …`.
-pub(super) fn expression(words: &mut Words) -> Result<Expression, Wrong> {
+pub(super) fn expression(words: &mut Words) -> Result<Expression, TemplateError> {
     let mut value = choice(words)?;
     if words.take(":") {
         value = call(value, after_colon(words)?, words)?;
     }
     while words.take("|") {
         let Some(Kind::Name(function)) = words.next() else {
-            return Err(Wrong::new(words.line, "a function is expected after |"));
+            return Err(TemplateError::new(words.line, "a function is expected after |"));
         };
         let mut arguments = vec![value];
         if words.take(":") {
@@ -36,7 +36,7 @@ pub(super) fn expression(words: &mut Words) -> Result<Expression, Wrong> {
     Ok(value)
 }
 
-fn after_colon(words: &mut Words) -> Result<Vec<Expression>, Wrong> {
+fn after_colon(words: &mut Words) -> Result<Vec<Expression>, TemplateError> {
     let mut arguments = vec![choice(words)?];
     while words.take(",") {
         arguments.push(choice(words)?);
@@ -44,7 +44,7 @@ fn after_colon(words: &mut Words) -> Result<Vec<Expression>, Wrong> {
     Ok(arguments)
 }
 
-fn arguments_to(words: &mut Words, close: &str) -> Result<Vec<Expression>, Wrong> {
+fn arguments_to(words: &mut Words, close: &str) -> Result<Vec<Expression>, TemplateError> {
     let mut arguments = Vec::new();
     if words.take(close) {
         return Ok(arguments);
@@ -58,15 +58,15 @@ fn arguments_to(words: &mut Words, close: &str) -> Result<Vec<Expression>, Wrong
     }
 }
 
-fn call(function: Expression, arguments: Vec<Expression>, words: &Words) -> Result<Expression, Wrong> {
+fn call(function: Expression, arguments: Vec<Expression>, words: &Words) -> Result<Expression, TemplateError> {
     match function {
         Expression::Variable(name) => Ok(Expression::Call(name, arguments)),
-        other => Err(Wrong::new(words.line, format!("{} is no function", other.shown()))),
+        other => Err(TemplateError::new(words.line, format!("{} is no function", other.shown()))),
     }
 }
 
 /// `CONDITION ? VALUE : VALUE`
-fn choice(words: &mut Words) -> Result<Expression, Wrong> {
+fn choice(words: &mut Words) -> Result<Expression, TemplateError> {
     let condition = binary(words, 0)?;
     if !words.take("?") {
         return Ok(condition);
@@ -77,7 +77,7 @@ fn choice(words: &mut Words) -> Result<Expression, Wrong> {
     Ok(Expression::Choice(Box::new([condition, yes, no])))
 }
 
-fn binary(words: &mut Words, level: usize) -> Result<Expression, Wrong> {
+fn binary(words: &mut Words, level: usize) -> Result<Expression, TemplateError> {
     let Some(operators) = LEVELS.get(level) else { return unary(words) };
     let mut left = binary(words, level + 1)?;
     while let Some((_, operator)) = operators.iter().find(|(symbol, _)| words.take(symbol)) {
@@ -87,7 +87,7 @@ fn binary(words: &mut Words, level: usize) -> Result<Expression, Wrong> {
     Ok(left)
 }
 
-fn unary(words: &mut Words) -> Result<Expression, Wrong> {
+fn unary(words: &mut Words) -> Result<Expression, TemplateError> {
     if words.take("!") {
         return Ok(Expression::Not(Box::new(words.nested(unary)?)));
     }
@@ -98,7 +98,7 @@ fn unary(words: &mut Words) -> Result<Expression, Wrong> {
 }
 
 /// One value, with its fields, indices and arguments.
-pub(super) fn operand(words: &mut Words) -> Result<Expression, Wrong> {
+pub(super) fn operand(words: &mut Words) -> Result<Expression, TemplateError> {
     let mut value = match words.peek().cloned() {
         Some(Kind::Symbol("(")) => {
             words.next();

@@ -1,6 +1,6 @@
 //! Takes a template apart: text, actions between delimiters, and the words of actions.
 
-use super::{Dialect, Wrong};
+use super::{Dialect, TemplateError};
 use serde_json::Value;
 
 /// So many words an action may have: what it becomes is as deep, and is gone through recursively.
@@ -17,11 +17,11 @@ pub(super) enum Part {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Word {
     pub(super) kind: Kind,
-    /// Whether no space is before it.
+    /// True if no space is before it.
     pub(super) glued: bool,
 }
 
-/// What a word is.
+/// The kind of a word.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kind {
     Name(String),
@@ -49,7 +49,7 @@ struct Lexer<'a> {
 }
 
 /// Takes a template apart.
-pub(super) fn parts(text: &str, dialect: Dialect, (open, close): (&str, &str)) -> Result<Vec<Part>, Wrong> {
+pub(super) fn parts(text: &str, dialect: Dialect, (open, close): (&str, &str)) -> Result<Vec<Part>, TemplateError> {
     let mut lexer = Lexer { rest: text, line: 1, dialect, open, close };
     let mut parts = Vec::new();
     let mut trims = false;
@@ -113,13 +113,13 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn skip_comment(&mut self) -> Result<(), Wrong> {
+    fn skip_comment(&mut self) -> Result<(), TemplateError> {
         match self.rest.find("*}") {
             Some(end) => {
                 self.take(end + 2);
                 Ok(())
             }
-            None => Err(Wrong::new(self.line, "the comment {* is not closed")),
+            None => Err(TemplateError::new(self.line, "the comment {* is not closed")),
         }
     }
 
@@ -138,7 +138,7 @@ impl<'a> Lexer<'a> {
         length > 0
     }
 
-    /// Whether the action ends here, and whether the white space after it goes.
+    /// Returns a value if the action ends here: true if the white space after it goes.
     fn ends(&mut self, spaced: bool) -> Option<bool> {
         let trims = spaced && self.rest.strip_prefix('-').is_some_and(|rest| rest.starts_with(self.close));
         if trims || self.rest.starts_with(self.close) {
@@ -149,14 +149,14 @@ impl<'a> Lexer<'a> {
     }
 
     /// The words of an action up to its closing delimiter, none if it is a comment; and whether the white space after it goes.
-    fn action(&mut self, line: usize) -> Result<(Option<Vec<Word>>, bool), Wrong> {
+    fn action(&mut self, line: usize) -> Result<(Option<Vec<Word>>, bool), TemplateError> {
         let mut spaced = self.skip_space();
         if self.dialect == Dialect::Go && self.rest.starts_with("/*") {
-            let end = self.rest.find("*/").ok_or_else(|| Wrong::new(line, "the comment /* is not closed"))?;
+            let end = self.rest.find("*/").ok_or_else(|| TemplateError::new(line, "the comment /* is not closed"))?;
             self.take(end + 2);
             spaced = self.skip_space();
             let trims = self.ends(spaced);
-            return trims.map(|trims| (None, trims)).ok_or_else(|| Wrong::new(line, "a comment stands alone"));
+            return trims.map(|trims| (None, trims)).ok_or_else(|| TemplateError::new(line, "a comment stands alone"));
         }
         let mut words: Vec<Word> = Vec::new();
         let mut brackets = 0_usize;
@@ -167,7 +167,7 @@ impl<'a> Lexer<'a> {
                 return Ok((Some(words), trims));
             }
             if self.rest.is_empty() {
-                return Err(Wrong::new(line, format!("{} is not closed", self.open)));
+                return Err(TemplateError::new(line, format!("{} is not closed", self.open)));
             }
             let kind = self.word(line)?;
             match kind {
@@ -177,13 +177,13 @@ impl<'a> Lexer<'a> {
             }
             words.push(Word { kind, glued: !spaced });
             if words.len() > MAX_WORDS {
-                return Err(Wrong::new(line, format!("this has more than {MAX_WORDS} words")));
+                return Err(TemplateError::new(line, format!("this has more than {MAX_WORDS} words")));
             }
             spaced = self.skip_space();
         }
     }
 
-    fn word(&mut self, line: usize) -> Result<Kind, Wrong> {
+    fn word(&mut self, line: usize) -> Result<Kind, TemplateError> {
         let mut letters = self.rest.chars();
         let (first, second) = (letters.next().unwrap_or_default(), letters.next().unwrap_or_default());
         let negative = self.dialect == Dialect::Go && first == '-' && second.is_ascii_digit();
@@ -201,7 +201,7 @@ impl<'a> Lexer<'a> {
                 Kind::Variable(self.name())
             }
             '"' | '`' => Kind::Literal(Value::String(self.string(line, first)?)),
-            '\'' => return Err(Wrong::new(line, "character constants are not supported; write \"…\"")),
+            '\'' => return Err(TemplateError::new(line, "character constants are not supported; write \"…\"")),
             _ if first.is_ascii_digit() || negative => Kind::Literal(self.number(line)?),
             _ if is_first_of_name(first) => match self.name().as_str() {
                 "true" => Kind::Literal(Value::Bool(true)),
@@ -214,7 +214,7 @@ impl<'a> Lexer<'a> {
                     self.take(symbol.len());
                     Kind::Symbol(symbol)
                 }
-                None => return Err(Wrong::new(line, format!("unexpected {first:?}"))),
+                None => return Err(TemplateError::new(line, format!("unexpected {first:?}"))),
             },
         })
     }
@@ -224,18 +224,20 @@ impl<'a> Lexer<'a> {
         self.take(length).to_owned()
     }
 
-    fn number(&mut self, line: usize) -> Result<Value, Wrong> {
+    fn number(&mut self, line: usize) -> Result<Value, TemplateError> {
         let after_sign = usize::from(self.rest.starts_with('-'));
         let is_of_number = |letter: char| is_of_name(letter) || letter == '.';
         let length = self.rest[after_sign..].find(|letter| !is_of_number(letter)).map(|length| length + after_sign);
         let text = self.take(length.unwrap_or(self.rest.len()));
         let float = || text.parse::<f64>().ok().and_then(serde_json::Number::from_f64);
         let number = text.parse::<i64>().map(serde_json::Number::from).ok().or_else(float);
-        number.map(Value::Number).ok_or_else(|| Wrong::new(line, format!("{text} is no number that is supported")))
+        number
+            .map(Value::Number)
+            .ok_or_else(|| TemplateError::new(line, format!("{text} is no number that is supported")))
     }
 
-    fn string(&mut self, line: usize, quote: char) -> Result<String, Wrong> {
-        let unclosed = || Wrong::new(line, format!("{quote} is not closed"));
+    fn string(&mut self, line: usize, quote: char) -> Result<String, TemplateError> {
+        let unclosed = || TemplateError::new(line, format!("{quote} is not closed"));
         self.take(1);
         if quote == '`' {
             let end = self.rest.find('`').ok_or_else(unclosed)?;
@@ -257,7 +259,7 @@ impl<'a> Lexer<'a> {
                         't' => '\t',
                         'r' => '\r',
                         '"' | '\\' | '\'' => escaped,
-                        _ => return Err(Wrong::new(line, format!("\\{escaped} in a string is not supported"))),
+                        _ => return Err(TemplateError::new(line, format!("\\{escaped} in a string is not supported"))),
                     });
                 }
                 letter => text.push(letter),

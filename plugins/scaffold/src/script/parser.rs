@@ -3,27 +3,27 @@
 use super::lexer::{Kind, Part};
 use super::syntax::{Branch, Expression, Names, Node};
 use super::words::Words;
-use super::{Dialect, Wrong, go, jet};
+use super::{Dialect, TemplateError, go, jet};
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
 /// So deep blocks may stand in each other: they are gone through recursively.
 const MAX_DEPTH: usize = 30;
 
-/// What begins an action of the languages, and is not supported.
+/// The keywords of the languages' actions that are not supported.
 const UNSUPPORTED: [&str; 12] = [
     "define", "block", "break", "continue", "extends", "import", "yield", "content", "try", "catch", "return", "macro",
 ];
 
 /// Makes a template of its parts.
-pub(super) fn parse(parts: Vec<Part>, dialect: Dialect) -> Result<Vec<Node>, Wrong> {
+pub(super) fn parse(parts: Vec<Part>, dialect: Dialect) -> Result<Vec<Node>, TemplateError> {
     let mut parser = Parser { parts: parts.into_iter().peekable(), dialect, depth: 0 };
     let (nodes, end) = parser.block()?;
     match end {
         None => Ok(nodes),
         Some((line, mut words)) => {
             let name = words.keyword().unwrap_or_default();
-            Err(Wrong::new(line, format!("there is nothing that this {name} could belong to")))
+            Err(TemplateError::new(line, format!("there is nothing that this {name} could belong to")))
         }
     }
 }
@@ -37,8 +37,8 @@ struct Parser {
 type End = Option<(usize, Words)>;
 
 impl Parser {
-    /// What follows up to the `else` or `end` that belongs to it.
-    fn block(&mut self) -> Result<(Vec<Node>, End), Wrong> {
+    /// Parses everything up to the `else` or `end` that belongs to it.
+    fn block(&mut self) -> Result<(Vec<Node>, End), TemplateError> {
         let mut nodes = Vec::new();
         while let Some(part) = self.parts.next() {
             let (line, words) = match part {
@@ -56,7 +56,7 @@ impl Parser {
                     words.next();
                     self.depth += 1;
                     if self.depth > MAX_DEPTH {
-                        return Err(Wrong::new(line, format!("blocks are nested deeper than {MAX_DEPTH}")));
+                        return Err(TemplateError::new(line, format!("blocks are nested deeper than {MAX_DEPTH}")));
                     }
                     nodes.push(match keyword.as_str() {
                         "if" => self.condition(words)?,
@@ -66,7 +66,7 @@ impl Parser {
                     self.depth -= 1;
                 }
                 keyword if UNSUPPORTED.contains(&keyword) => {
-                    return Err(Wrong::new(line, format!("{keyword} is not supported")));
+                    return Err(TemplateError::new(line, format!("{keyword} is not supported")));
                 }
                 keyword => nodes.push(self.simple(keyword, words)?),
             }
@@ -74,7 +74,7 @@ impl Parser {
         Ok((nodes, None))
     }
 
-    fn simple(&mut self, keyword: &str, mut words: Words) -> Result<Node, Wrong> {
+    fn simple(&mut self, keyword: &str, mut words: Words) -> Result<Node, TemplateError> {
         let line = words.line;
         let includes = match self.dialect {
             Dialect::Go => "template",
@@ -89,7 +89,7 @@ impl Parser {
         }
         if let Some((names, declare)) = words.assigned(self.dialect) {
             let [name] = <[String; 1]>::try_from(names)
-                .map_err(|_| Wrong::new(line, "several variables at once are for range alone"))?;
+                .map_err(|_| TemplateError::new(line, "several variables at once are for range alone"))?;
             let expression = self.expression(&mut words)?;
             words.end()?;
             return Ok(Node::Assign { line, name, declare, expression });
@@ -99,14 +99,14 @@ impl Parser {
         Ok(Node::Print { line, expression })
     }
 
-    fn expression(&self, words: &mut Words) -> Result<Expression, Wrong> {
+    fn expression(&self, words: &mut Words) -> Result<Expression, TemplateError> {
         match self.dialect {
             Dialect::Go => go::pipeline(words),
             Dialect::Jet => jet::expression(words),
         }
     }
 
-    fn operand(&self, words: &mut Words) -> Result<Expression, Wrong> {
+    fn operand(&self, words: &mut Words) -> Result<Expression, TemplateError> {
         match self.dialect {
             Dialect::Go => go::operand(words),
             Dialect::Jet => jet::operand(words),
@@ -114,12 +114,12 @@ impl Parser {
     }
 
     /// An expression that may be given a name, to the end of the action.
-    fn named(&self, words: &mut Words) -> Result<(Option<String>, Expression), Wrong> {
+    fn named(&self, words: &mut Words) -> Result<(Option<String>, Expression), TemplateError> {
         let mut name = None;
         if let Some((names, declares)) = words.assigned(self.dialect) {
             let [only] = <[String; 1]>::try_from(names).map_err(|_| words.unexpected("one variable is expected"))?;
             if !declares || self.dialect == Dialect::Jet {
-                return Err(Wrong::new(words.line, "an assignment is not supported here"));
+                return Err(TemplateError::new(words.line, "an assignment is not supported here"));
             }
             name = Some(only);
         }
@@ -128,7 +128,7 @@ impl Parser {
         Ok((name, expression))
     }
 
-    fn condition(&mut self, mut words: Words) -> Result<Node, Wrong> {
+    fn condition(&mut self, mut words: Words) -> Result<Node, TemplateError> {
         let began = words.line;
         let mut branches = Vec::new();
         loop {
@@ -144,7 +144,7 @@ impl Parser {
             }
             match next.keyword().as_deref() {
                 Some("if") => words = next,
-                Some(other) => return Err(Wrong::new(line, format!("else {other} is not supported"))),
+                Some(other) => return Err(TemplateError::new(line, format!("else {other} is not supported"))),
                 None => {
                     next.end()?;
                     return Ok(Node::If { branches, otherwise: self.last(began, "if")? });
@@ -153,11 +153,11 @@ impl Parser {
         }
     }
 
-    fn range(&mut self, mut words: Words) -> Result<Node, Wrong> {
+    fn range(&mut self, mut words: Words) -> Result<Node, TemplateError> {
         let line = words.line;
         let names = match (words.assigned(self.dialect), self.dialect) {
             (None, _) => Names { dot: true, ..Names::default() },
-            (Some((_, false)), _) => return Err(Wrong::new(line, "range wants :=")),
+            (Some((_, false)), _) => return Err(TemplateError::new(line, "range wants :=")),
             (Some((names, true)), dialect) => match (<[String; 2]>::try_from(names), dialect) {
                 (Ok([key, value]), dialect) => {
                     Names { key: Some(key), value: Some(value), dot: dialect == Dialect::Go }
@@ -169,7 +169,7 @@ impl Parser {
                         Dialect::Jet => Names { key: name, value: None, dot: true },
                     }
                 }
-                _ => return Err(Wrong::new(line, "range has at most two variables")),
+                _ => return Err(TemplateError::new(line, "range has at most two variables")),
             },
         };
         let over = self.expression(&mut words)?;
@@ -178,17 +178,17 @@ impl Parser {
         Ok(Node::Range { line, names, over, body, otherwise })
     }
 
-    fn with(&mut self, mut words: Words) -> Result<Node, Wrong> {
+    fn with(&mut self, mut words: Words) -> Result<Node, TemplateError> {
         let line = words.line;
         if self.dialect == Dialect::Jet {
-            return Err(Wrong::new(line, "with is not supported"));
+            return Err(TemplateError::new(line, "with is not supported"));
         }
         let (name, expression) = self.named(&mut words)?;
         let (body, otherwise) = self.body_and_else(line, "with")?;
         Ok(Node::With { line, name, expression, body, otherwise })
     }
 
-    fn body_and_else(&mut self, began: usize, what: &str) -> Result<(Vec<Node>, Vec<Node>), Wrong> {
+    fn body_and_else(&mut self, began: usize, what: &str) -> Result<(Vec<Node>, Vec<Node>), TemplateError> {
         let (body, end) = self.block()?;
         let Some((_, mut words)) = end else { return Err(unclosed(began, what)) };
         let is_end = words.keyword().as_deref() == Some("end");
@@ -197,18 +197,18 @@ impl Parser {
         Ok((body, otherwise))
     }
 
-    /// What follows an `else`, up to its `end`.
-    fn last(&mut self, began: usize, what: &str) -> Result<Vec<Node>, Wrong> {
+    /// Parses everything between an `else` and its `end`.
+    fn last(&mut self, began: usize, what: &str) -> Result<Vec<Node>, TemplateError> {
         let (nodes, end) = self.block()?;
         let Some((line, mut words)) = end else { return Err(unclosed(began, what)) };
         if words.keyword().as_deref() != Some("end") {
-            return Err(Wrong::new(line, "another else"));
+            return Err(TemplateError::new(line, "another else"));
         }
         words.end()?;
         Ok(nodes)
     }
 }
 
-fn unclosed(line: usize, what: &str) -> Wrong {
-    Wrong::new(line, format!("this {what} has no end"))
+fn unclosed(line: usize, what: &str) -> TemplateError {
+    TemplateError::new(line, format!("this {what} has no end"))
 }

@@ -1,4 +1,4 @@
-//! What a template is made of, whichever of the two languages it is written in.
+//! The syntax tree of a template in either of the two languages.
 
 use serde_json::Value;
 
@@ -42,7 +42,7 @@ pub(super) enum Node {
     },
 }
 
-/// What is rendered if a condition holds. It may have a name inside.
+/// A part that is rendered if a condition holds. The condition may have a name inside.
 #[derive(Debug)]
 pub(super) struct Branch {
     pub(super) line: usize,
@@ -51,13 +51,13 @@ pub(super) struct Branch {
     pub(super) body: Vec<Node>,
 }
 
-/// What an item of a list or table is called in the body of a loop.
+/// The names of an item of a list or table in the body of a loop.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     /// Its place in the list, or its key.
     pub(super) key: Option<String>,
     pub(super) value: Option<String>,
-    /// Whether `.` is the item.
+    /// True if `.` is the item.
     pub(super) dot: bool,
 }
 
@@ -79,7 +79,7 @@ pub(super) enum Expression {
     Choice(Box<[Expression; 3]>),
 }
 
-/// What stands between two values.
+/// An operator between two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operator {
     And,

@@ -84,7 +84,7 @@ fn go() {
             ("{{ .data.port | printf \"%s:%d%%\" .data.name | printf \"%q\" }}", "\"web:8080%\""),
             ("{{ print 1 \"a\" }}{{ println \"b\" -2 }}", "1ab -2\n"),
             ("{{ template \"head\" .data }}", "head of web\n"),
-            // What comes from data is not rendered.
+            // Text that comes from data is not rendered.
             ("{{ .data.text }}", "{{ .data.name }}[[ data.name ]]"),
         ],
     );

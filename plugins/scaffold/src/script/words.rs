@@ -1,7 +1,7 @@
 //! The words of an action, read one after the other.
 
 use super::lexer::{Kind, Word};
-use super::{Dialect, Wrong};
+use super::{Dialect, TemplateError};
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
@@ -38,7 +38,7 @@ impl Words {
         self.words.next_if(|word| matches!(word.kind, Kind::Symbol(next) if next == symbol)).is_some()
     }
 
-    pub(super) fn expect(&mut self, symbol: &str) -> Result<(), Wrong> {
+    pub(super) fn expect(&mut self, symbol: &str) -> Result<(), TemplateError> {
         if self.take(symbol) { Ok(()) } else { Err(self.unexpected(&format!("{symbol} is expected"))) }
     }
 
@@ -49,8 +49,8 @@ impl Words {
         Some(name)
     }
 
-    /// What is wrong with the word that is next.
-    pub(super) fn unexpected(&mut self, hint: &str) -> Wrong {
+    /// Returns the error for the word that is next.
+    pub(super) fn unexpected(&mut self, hint: &str) -> TemplateError {
         let what = match self.peek() {
             None => "the end".to_owned(),
             Some(Kind::Name(name)) => name.clone(),
@@ -61,13 +61,16 @@ impl Words {
             Some(Kind::Symbol(symbol)) => (*symbol).to_owned(),
         };
         let hint = if hint.is_empty() { String::new() } else { format!(": {hint}") };
-        Wrong::new(self.line, format!("unexpected {what}{hint}"))
+        TemplateError::new(self.line, format!("unexpected {what}{hint}"))
     }
 
     /// Reads something that may hold itself, unless it is nested too deep.
-    pub(super) fn nested<T>(&mut self, read: impl FnOnce(&mut Words) -> Result<T, Wrong>) -> Result<T, Wrong> {
+    pub(super) fn nested<T>(
+        &mut self,
+        read: impl FnOnce(&mut Words) -> Result<T, TemplateError>,
+    ) -> Result<T, TemplateError> {
         if self.nesting == MAX_NESTING {
-            return Err(Wrong::new(self.line, format!("values are nested deeper than {MAX_NESTING}")));
+            return Err(TemplateError::new(self.line, format!("values are nested deeper than {MAX_NESTING}")));
         }
         self.nesting += 1;
         let read = read(self);
@@ -75,7 +78,7 @@ impl Words {
         read
     }
 
-    pub(super) fn end(&mut self) -> Result<(), Wrong> {
+    pub(super) fn end(&mut self) -> Result<(), TemplateError> {
         if self.peek().is_none() { Ok(()) } else { Err(self.unexpected("")) }
     }
 

@@ -28,7 +28,7 @@ struct Group {
     name: String,
     /// Its number.
     gid: Option<u32>,
-    /// Whether it is one of the system's own; counts only when it is made.
+    /// True if it is one of the system's own; counts only when it is made.
     system: Option<bool>,
 }
 
@@ -39,11 +39,11 @@ struct Group {
 struct User {
     /// The login name.
     name: String,
-    /// Who it is.
+    /// The comment, mostly the full name.
     comment: Option<String>,
     /// The number.
     uid: Option<u32>,
-    /// Whether it is one of the system's own; counts only when it is made.
+    /// True if it is one of the system's own; counts only when it is made.
     system: Option<bool>,
     /// The home directory.
     home: Option<String>,
@@ -53,7 +53,7 @@ struct User {
     groups: Option<Vec<String>>,
     /// The login shell.
     shell: Option<String>,
-    /// Whether groups that it was in before are taken away.
+    /// True if groups that it was in before are taken away.
     #[serde(rename = "skipBaseGroups")]
     skip_base_groups: Option<bool>,
 }

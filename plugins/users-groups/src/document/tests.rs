@@ -1,4 +1,4 @@
-//! What definition files say, and what is wrong with them.
+//! The content of definition files, and the errors in them.
 use super::*;
 
 fn problems(text: &str) -> Vec<String> {

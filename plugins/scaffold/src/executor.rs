@@ -1,9 +1,11 @@
 //! Works on a scaffold: checks and applies what is declared, and puts back what was there before.
 
+use crate::change::Change;
+use crate::circumstances::Circumstances;
 use crate::definition::ScaffoldDefinition;
 use crate::entity::Scaffold;
-use crate::obstacle::{Obstacle, Result, of_change};
-use crate::plan::{Change, Circumstances, Plan};
+use crate::error::{Result, ScaffoldError, of_change};
+use crate::plan::Plan;
 use crate::post::Programs;
 use crate::record::Record;
 use crate::render::{self, Rendered};
@@ -11,21 +13,21 @@ use crate::source::Item;
 use holo_plugin::claims::{self, Claim};
 use holo_plugin::memory::{Memory, Remembered};
 use holo_plugin::tracked::{self, Decision, Found, PathChange, State, Tracker};
-use holo_plugin::{Applied, Entity, Host, Kind, Mode, Output, Tree, Verdict};
+use holo_plugin::{Applied, Host, Kind, Mode, Output, Tree, Verdict};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Everything that is needed to work on a scaffold.
-pub(crate) struct Workshop<'a> {
+pub(crate) struct Executor<'a> {
     host: &'a Host,
     pub(crate) memory: Memory,
     pub(crate) tracker: Tracker,
-    /// Whether something may have been changed.
+    /// True if something may have been changed.
     has_begun: Cell<bool>,
 }
 
-/// What is declared, and what that is rendered into.
+/// A definition, and the items that it is rendered into.
 struct Work<'a> {
     entity: &'a Scaffold,
     definition: &'a ScaffoldDefinition,
@@ -33,33 +35,33 @@ struct Work<'a> {
     target: PathBuf,
     rendered: Rendered,
     programs: Programs<'a>,
-    /// What the other entities of the run are about, but for scaffolds.
+    /// The claims of the other entities of the run, but for scaffolds.
     claims: Vec<Claim>,
-    /// What all entities are about.
+    /// The claims of all entities.
     all_claims: Vec<Claim>,
 }
 
-/// What is known of a scaffold.
+/// The known state of a scaffold.
 struct Known {
     remembered: Remembered<Record>,
     /// The entities that it takes over from.
     takes_over: Vec<String>,
 }
 
-/// What scrubbing is going to do.
+/// The steps of scrubbing.
 struct Scrubbing {
     changes: Vec<(Change, PathBuf)>,
     found: Found,
-    /// What waits until nothing is laid over it any more.
+    /// The paths that wait until nothing is laid over them any more.
     waiting: Vec<PathBuf>,
 }
 
 impl<'a> Work<'a> {
-    fn of(entity: &'a Scaffold, definition: &'a ScaffoldDefinition, workshop: &Workshop<'_>) -> Result<Work<'a>> {
-        let rendered = render::render(definition, &entity.file, workshop.host)?;
-        let target = workshop.tracker.canonical(&entity.target)?;
+    fn of(entity: &'a Scaffold, definition: &'a ScaffoldDefinition, executor: &Executor<'_>) -> Result<Work<'a>> {
+        let rendered = render::render(definition, &entity.file, executor.host)?;
+        let target = executor.tracker.canonical(&entity.target)?;
         let programs = Programs::of(definition, &target, entity.timeout)?;
-        let all_claims = claims::all(workshop.host);
+        let all_claims = claims::all(executor.host);
         let is_others = |claim: &&Claim| claim.id != entity.id() && !claim.is_tree;
         let claims = all_claims.iter().filter(is_others).cloned().collect();
         Ok(Work { entity, definition, target, rendered, programs, claims, all_claims })
@@ -85,21 +87,21 @@ impl<'a> Work<'a> {
                     shown.display(),
                     other.shown()
                 );
-                return Err(Obstacle::Never(problem));
+                return Err(ScaffoldError::Never(problem));
             }
         }
         Ok(())
     }
 }
 
-impl<'a> Workshop<'a> {
-    pub(crate) fn open(host: &'a Host) -> Result<Workshop<'a>> {
+impl<'a> Executor<'a> {
+    pub(crate) fn open(host: &'a Host) -> Result<Executor<'a>> {
         let memory = Memory::open(host)?;
         let tracker = Tracker::open(host, &memory)?;
-        Ok(Workshop { host, memory, tracker, has_begun: Cell::new(false) })
+        Ok(Executor { host, memory, tracker, has_begun: Cell::new(false) })
     }
 
-    /// Whether something may have been changed by now.
+    /// Returns true if something may have been changed by now.
     pub(crate) fn has_begun(&self) -> bool {
         self.has_begun.get()
     }
@@ -108,7 +110,7 @@ impl<'a> Workshop<'a> {
         Ok(self.memory.recall(&entity.id())?)
     }
 
-    /// What is at paths, without leaving the target.
+    /// Returns a tracker of paths that does not leave the target.
     pub(crate) fn inside(&self, target: &Path) -> Result<Tracker> {
         let kind = self.tracker.place(target).looks()?.map(|looks| looks.kind);
         let wrong = match kind {
@@ -120,7 +122,7 @@ impl<'a> Workshop<'a> {
             Some(Kind::File) => "a file",
             Some(Kind::Other) => "neither a file, a symlink nor a directory",
         };
-        Err(Obstacle::Never(format!("{} is {wrong}, and would have to be a directory", self.shown(target))))
+        Err(ScaffoldError::Never(format!("{} is {wrong}, and would have to be a directory", self.shown(target))))
     }
 
     pub(crate) fn check(&self, entity: &Scaffold) -> Result<Verdict> {
@@ -129,7 +131,7 @@ impl<'a> Workshop<'a> {
         let known = self.known(&work, self.recall(entity)?)?;
         let plan = self.plan(&work, &known.remembered.base)?;
         if let Some(reason) = plan.refusal(self.host) {
-            return Err(Obstacle::NeedsForce(reason));
+            return Err(ScaffoldError::NeedsForce(reason));
         }
         if plan.is_empty() {
             return Ok(Verdict::InDesiredState);
@@ -138,7 +140,7 @@ impl<'a> Workshop<'a> {
     }
 
     pub(crate) fn apply(&self, entity: &Scaffold, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied> {
-        // What takes time, and touches nothing that others hold, comes first.
+        // Work that takes time, and touches nothing that others hold, comes first.
         let work = entity.wanted().map(|definition| Work::of(entity, definition, self)).transpose()?;
         // Of two dispatchers, one may have been killed while its plugin still works.
         let _held = Tree::open(self.host.state_dir())?.hold()?;
@@ -153,17 +155,17 @@ impl<'a> Workshop<'a> {
         Ok(applied)
     }
 
-    /// What is known of a scaffold, after what a killed run has left is put in order.
+    /// Returns the record of a scaffold, after recovery from a killed run.
     fn settled(&self, entity: &Scaffold) -> Result<Option<Remembered<Record>>> {
         let Some(mut known) = self.recall(entity)? else { return Ok(None) };
         self.inside(&self.tracker.canonical(&entity.target)?)?.settle(&mut known)?;
         Ok(Some(known))
     }
 
-    /// What is known of a scaffold, and of its paths if another entity had them before.
+    /// Returns the record of a scaffold, and that of its paths if another entity had them before.
     fn known(&self, work: &Work<'_>, known: Option<Remembered<Record>>) -> Result<Known> {
         work.check_claims(self.host)?;
-        let mut remembered = known.unwrap_or_else(|| Remembered::new(&work.entity.report(), Record::default()));
+        let mut remembered = known.unwrap_or_else(|| Remembered::new(&work.entity.to_report(), Record::default()));
         self.tracker.rename_to_canonical(remembered.base.tracks_mut());
         let held = self.tracker.held_below(&work.target, &work.all_claims);
         let takes_over = self.tracker.adopt(&mut remembered, work.paths().chain(held))?;
@@ -189,12 +191,12 @@ impl<'a> Workshop<'a> {
         let Known { remembered, takes_over } = self.known(work, self.settled(work.entity)?)?;
         let plan = self.plan(work, &remembered.base)?;
         if let Some(reason) = plan.refusal(self.host).filter(|_| !mode.force) {
-            return Err(Obstacle::NeedsForce(reason));
+            return Err(ScaffoldError::NeedsForce(reason));
         }
         if plan.is_empty() && takes_over.is_empty() {
             return Ok(Applied::Unchanged);
         }
-        let mut remembered = Remembered::new(&work.entity.report(), remembered.base);
+        let mut remembered = Remembered::new(&work.entity.to_report(), remembered.base);
         self.has_begun.set(true);
         self.make(work, &plan, &mut remembered, mode.force)?;
         for other in takes_over {
@@ -204,11 +206,11 @@ impl<'a> Workshop<'a> {
             return Ok(Applied::Unchanged);
         }
         self.call_programs(work, &plan, &mut remembered, output)?;
-        // Whoever reads it now has to find what was wanted.
+        // A second plan has to find everything as wanted.
         let left = self.plan(work, &remembered.base)?;
         if !left.is_empty() {
             let what = left.refusal(self.host).unwrap_or_else(|| left.shown(self.host, Change::doing).join(", "));
-            return Err(Obstacle::Never(format!("the target is not as it should be after all: {what}")));
+            return Err(ScaffoldError::Never(format!("the target is not as it should be after all: {what}")));
         }
         Ok(Applied::Changed(plan.shown(self.host, Change::done)))
     }
@@ -231,7 +233,7 @@ impl<'a> Workshop<'a> {
         let nothing = Found::new();
         let found = if force { &nothing } else { &plan.found };
         let change = |path: &PathBuf, state: &State| PathChange {
-            // What is cleared away is not there any more.
+            // A path that is cleared away is not there any more.
             found: found.get(path).filter(|_| !plan.clear.contains(path)).cloned(),
             ..PathChange::new(path, state.clone())
         };
@@ -276,7 +278,7 @@ impl<'a> Workshop<'a> {
                 continue;
             }
             if !matches!(made, State::File { .. }) {
-                return Err(Obstacle::Never(format!("a program has made {} a {}", self.shown(path), made.kind())));
+                return Err(ScaffoldError::Never(format!("a program has made {} a {}", self.shown(path), made.kind())));
             }
             tracker.keep(&tracker.place(path))?;
             remembered.base.set_rendered(path, rendered.clone(), made);
@@ -295,13 +297,13 @@ impl<'a> Workshop<'a> {
         Ok(Verdict::WouldChange(scrubbing.changes.iter().map(words).collect()))
     }
 
-    /// What scrubbing changes, unless it has to be forced to.
+    /// Returns the steps of scrubbing, unless it has to be forced to.
     fn scrubbing(&self, entity: &Scaffold, record: &Record, force: bool) -> Result<Scrubbing> {
         let tracker = self.inside(&self.tracker.canonical(&entity.target)?)?;
         let mut scrubbing = Scrubbing { changes: Vec::new(), found: Found::new(), waiting: Vec::new() };
         let mut refused = Vec::new();
         let mut gone = BTreeSet::new();
-        // What is in a directory comes before it: it goes if all of that does.
+        // The content of a directory comes before it: it goes if all of that does.
         for (path, track) in record.tracks().iter().rev() {
             if tracker.is_overlaid(&path) {
                 scrubbing.waiting.push(path);
@@ -329,7 +331,7 @@ impl<'a> Workshop<'a> {
         }
         scrubbing.changes.reverse();
         refused.reverse();
-        if refused.is_empty() || force { Ok(scrubbing) } else { Err(Obstacle::NeedsForce(refused.join(", "))) }
+        if refused.is_empty() || force { Ok(scrubbing) } else { Err(ScaffoldError::NeedsForce(refused.join(", "))) }
     }
 
     /// Puts back what was there before.

@@ -1,0 +1,33 @@
+//! The circumstances that a plan is made from.
+
+use crate::definition::ScaffoldDefinition;
+use crate::record::Record;
+use crate::render::Rendered;
+use holo_plugin::Host;
+use holo_plugin::tracked::Tracker;
+use std::path::{Path, PathBuf};
+
+/// All that a plan is made of.
+pub(crate) struct Circumstances<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) definition: &'a ScaffoldDefinition,
+    /// The directory that is rendered, without symlinks in its parents.
+    pub(crate) target: &'a Path,
+    /// Stays inside of the target.
+    pub(crate) tracker: &'a Tracker,
+    pub(crate) record: &'a Record,
+    pub(crate) rendered: &'a Rendered,
+    /// The paths of other entities, which are not purged.
+    pub(crate) others: &'a [PathBuf],
+    /// Returns true if there are programs to be called for a file.
+    pub(crate) has_programs: &'a dyn Fn(&Path) -> bool,
+}
+
+impl Circumstances<'_> {
+    /// Returns true if a path belongs to another entity, which has its own path inside of the target.
+    pub(crate) fn is_others(&self, path: &Path) -> bool {
+        let target = self.target;
+        let mut inside = self.others.iter().filter(|other| *other != target && other.starts_with(target));
+        inside.any(|other| path.starts_with(other))
+    }
+}

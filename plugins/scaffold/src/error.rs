@@ -1,0 +1,33 @@
+//! The reasons why a scaffold cannot become as declared.
+
+use holo_plugin::tracked::Unmanaged;
+use std::fmt::Display;
+
+/// The reason why a scaffold cannot become as declared; the text is a fragment.
+#[derive(Clone, Debug)]
+pub(crate) enum ScaffoldError {
+    /// It could by force.
+    NeedsForce(String),
+    /// It cannot.
+    Never(String),
+}
+
+impl<E: Display> From<E> for ScaffoldError {
+    fn from(error: E) -> Self {
+        ScaffoldError::Never(error.to_string())
+    }
+}
+
+/// Converts the error of a change of paths.
+#[expect(clippy::needless_pass_by_value, reason = "this is for map_err")]
+pub(crate) fn of_change(error: Unmanaged) -> ScaffoldError {
+    let words = error.to_string();
+    if matches!(error, Unmanaged::Meanwhile(_)) {
+        ScaffoldError::NeedsForce(words)
+    } else {
+        ScaffoldError::Never(words)
+    }
+}
+
+/// A result that something may stand in the way of.
+pub(crate) type Result<T> = std::result::Result<T, ScaffoldError>;

@@ -1,0 +1,42 @@
+//! The operations on a scaffold: it is reported, checked, applied, and compared.
+
+use crate::difference;
+use crate::entity::Scaffold;
+use crate::error::ScaffoldError;
+use crate::executor::Executor;
+use holo_plugin::{Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Verdict};
+
+impl Entity for Scaffold {
+    fn report(&self) -> EntityReport {
+        self.to_report()
+    }
+
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
+        let executor = self.usable().and_then(|()| Executor::open(host));
+        let has_begun = || executor.as_ref().is_ok_and(Executor::has_begun);
+        let applied = executor.as_ref().map_err(Clone::clone).and_then(|executor| executor.apply(self, mode, output));
+        match applied {
+            Ok(applied) => applied,
+            Err(ScaffoldError::NeedsForce(reason)) => Applied::NeedsForce(ForceTo::Proceed(reason)),
+            Err(ScaffoldError::Never(reason)) => {
+                output.error(reason);
+                if has_begun() { Applied::FAILED } else { Applied::FAILED_UNCHANGED }
+            }
+        }
+    }
+
+    fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+        match self.usable().and_then(|()| Executor::open(host)?.check(self)) {
+            Ok(verdict) => verdict,
+            Err(ScaffoldError::NeedsForce(reason)) => Verdict::NeedsForce(ForceTo::Proceed(reason)),
+            Err(ScaffoldError::Never(reason)) => {
+                output.error(reason);
+                Verdict::Failed
+            }
+        }
+    }
+
+    fn diff(&self, host: &Host) -> Option<FilePair> {
+        difference::of(self, host).ok().flatten()
+    }
+}

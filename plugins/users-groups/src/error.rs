@@ -1,0 +1,19 @@
+//! The error of work on an account.
+
+use holo_plugin::error::PathError;
+
+/// The reason why an account is not as it should be, in words.
+#[derive(Debug)]
+pub(crate) struct AccountError(pub(crate) String);
+
+impl From<String> for AccountError {
+    fn from(reason: String) -> Self {
+        AccountError(reason)
+    }
+}
+
+impl From<PathError> for AccountError {
+    fn from(error: PathError) -> Self {
+        AccountError(error.to_string())
+    }
+}
