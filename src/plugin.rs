@@ -11,7 +11,7 @@ use crate::interrupt::Interrupt;
 use bstr::{BStr, BString};
 use holo_protocol::environment as names;
 use holo_protocol::session::Stream;
-use holo_protocol::{API_VERSION_4, Message};
+use holo_protocol::{API_VERSION_4, FilePair, Message};
 use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -136,15 +136,6 @@ pub enum Failure {
     Status(String),
     /// It could not do its work; the text says why.
     Broken(String),
-}
-
-/// The two files that show an entity's difference: as it was last applied, and as it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FilePair {
-    /// The entity as it was last applied.
-    pub from: PathBuf,
-    /// The entity as it is.
-    pub to: PathBuf,
 }
 
 /// Why a plugin gave no answer.

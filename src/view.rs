@@ -1,9 +1,9 @@
 //! How the files that plugins name are looked at, and what they are called.
 
 use crate::diff::{self, Side};
-use crate::plugin::FilePair;
 use crate::resources::Resources;
 use crate::root::Root;
+use holo_protocol::{FilePair, Label};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -23,10 +23,13 @@ impl View<'_> {
     /// If one cannot be read, or is neither a file nor a symlink.
     pub fn difference(self, pair: &FilePair) -> Result<Vec<u8>, diff::LoadError> {
         let root = self.root.join("");
-        let side = |path: &Path| -> Result<Side, diff::LoadError> {
-            let name = self.resources.show(path.as_os_str().as_bytes().into());
+        let side = |path: &Path, label: &Option<Label>| -> Result<Side, diff::LoadError> {
+            let name = match label {
+                Some(label) => label.as_bstr().to_owned(),
+                None => self.resources.show(path.as_os_str().as_bytes().into()),
+            };
             Ok(Side { name, content: diff::load(path, &root)? })
         };
-        Ok(diff::render(&side(&pair.from)?, &side(&pair.to)?))
+        Ok(diff::render(&side(&pair.from, &pair.from_label)?, &side(&pair.to, &pair.to_label)?))
     }
 }

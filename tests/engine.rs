@@ -902,3 +902,52 @@ fn a_cycle_ends_only_what_comes_after_it() {
         assert_eq!(run.stderr_lossy(), format!("{cycle}{warning}"), "{run}");
     }
 }
+
+#[test]
+fn a_difference_is_shown_under_the_labels_of_the_plugin() {
+    let operations = r#"scan) echo 'ENTITY: x:a' ;;
+        check | apply) echo 'requires --force to overwrite' >&3 ;;
+        diff) cd "$HOLO_CACHE_DIR"; echo old >old; printf '%s/old\0%s/etc/a\0LABELS\0' "$PWD" "$HOLO_ROOT_DIR" >&3 ;;"#;
+    let session = r#"session) n=0; cd "$HOLO_CACHE_DIR"; echo old >old; while read -r request; do n=$((n + 1))
+        case $request in
+        *'"scan"'*) printf '{"answer":"report","request":%s,"text":"ENTITY: x:a\\n"}\n' $n ;;
+        *) printf '{"answer":"diff","request":%s,"entity":"x:a","from":"%s/old","to":"%s/etc/a"LABELS}\n' $n "$PWD" "$HOLO_ROOT_DIR"
+            printf '{"answer":"result","request":%s,"entity":"x:a","messages":["requires --force to overwrite"],"result":"done"}\n' $n ;;
+        esac >&3; printf '{"answer":"end","request":%s,"result":"done"}\n' $n >&3; done ;;"#;
+
+    let by_process = |info: &str, labels: &str| format!("{info}\n{}", operations.replace("LABELS", labels));
+    let by_session = |labels: &str| format!("{}\n{}", info("SESSION=1\\n"), session.replace("LABELS", labels));
+    let (old, new) = ("CACHE/x/old", "ROOT/etc/a");
+    for (plugin, from, to) in [
+        (by_process(&info(""), r"x:a (old)\0x:a (new)"), "x:a (old)", "x:a (new)"),
+        (by_process(&info(""), r"x:a (old)\0"), "x:a (old)", new),
+        (by_process(&info(""), r"\0x:a (new)"), old, "x:a (new)"),
+        // It is not more lines of the difference, and nothing for a terminal.
+        (by_process(&info(""), r"x\n+y\033[2J\0z\0and more"), "x\u{fffd}+y\u{fffd}[2J", "z"),
+        // Labels come in pairs.
+        (by_process(&info(""), "half"), old, new),
+        (by_process(INFO_3, r"x:a (old)\0x:a (new)"), old, new),
+        (by_session(r#","from_label":"x:a (old)","to_label":"x\\n:a""#), "x:a (old)", "x\u{fffd}:a"),
+        (by_session(r#","to_label":"x:a (new)""#), old, "x:a (new)"),
+        (by_session(r#","from_label":"""#), old, new),
+    ] {
+        let root = root(&[("x", &plugin)]).file("etc/a", "new\n");
+        let shown = |arguments: &[&str]| {
+            let text = root.holo(arguments).stdout_lossy().replace(root.path().to_str().unwrap(), "ROOT");
+            // Labels have nothing of the cache in them; where a path is shown, it is another one in each run.
+            match text.split_once("ROOT/tmp/holo.") {
+                Some((_, rest)) => {
+                    let number: String = rest.chars().take_while(char::is_ascii_alphanumeric).collect();
+                    text.replace(&format!("ROOT/tmp/holo.{number}"), "CACHE")
+                }
+                None => text,
+            }
+        };
+        let difference = format!("diff --holo {from} {to}\n--- {from}\n+++ {to}\n@@ -1 +1 @@\n-old\n+new\n");
+        assert_eq!(shown(&["diff"]), difference, "{plugin}");
+        let indented: String = difference.lines().map(|line| format!("    {line}\n")).collect();
+        assert!(shown(&["apply"]).ends_with(&format!("\n\n{indented}\n")), "{plugin}\n{}", shown(&["apply"]));
+        let in_json = serde_json::to_string(&difference).unwrap();
+        assert!(shown(&["diff", "--json"]).contains(&in_json), "{plugin}\n{}", shown(&["diff", "--json"]));
+    }
+}

@@ -27,10 +27,11 @@ fn main() -> ExitCode {
     trials.extend(faults("shell", NOTES, &SHELL_FAULTS));
     trials.extend(faults("session", SESSION, &SESSION_FAULTS));
     trials.extend(own::all());
-    let cases: [Case; 13] = [
+    let cases: [Case; 14] = [
         ("good/well_behaved", well_behaved),
         ("good/refused_at_first", refused_at_first),
         ("good/hooks", hooks),
+        ("good/labels", labels),
         ("good/example_of_the_man_page", example_of_the_man_page),
         ("good/notes", || is_good(&root(NOTES), &notes_arguments())),
         ("good/session", || is_good(&root(SESSION), &notes_arguments())),
@@ -204,7 +205,7 @@ const fn fault(name: &'static str, replace: &'static str, by: &'static str, find
     Fault { name, replace, by, finding }
 }
 
-const SHELL_FAULTS: [Fault; 44] = [
+const SHELL_FAULTS: [Fault; 47] = [
     fault("info_is_turned", "N=3", "N=9", "!! info: says MIN_API_VERSION=9 and MAX_API_VERSION=4, which is less"),
     fault("info_is_noisy", "info)", "info) echo hi >&2;", ">> info: says \"hi\\n\" on standard error"),
     fault("info_chats", "info)", "info) echo hello;", ">> info: prints \"hello\", where lines KEY=VALUE are expected"),
@@ -374,6 +375,24 @@ const SHELL_FAULTS: [Fault; 44] = [
         "!! apply note:a: says \"skipped: not here\" as well as \"changed: it\"",
     ),
     fault("diff_without_end", "%s\\0'", "%s'", "!! diff note:a: says \""),
+    fault(
+        "one_label",
+        "%s\\0'",
+        "%s\\0x\\0'",
+        "!! diff note:a: says 1 label after the two paths, where two are expected",
+    ),
+    fault(
+        "label_with_newline",
+        "%s\\0'",
+        "%s\\0x\\ny\\0z\\0'",
+        "!! diff note:a: says the label \"x\\ny\", where at most 8192 bytes without control",
+    ),
+    fault(
+        "labels_in_version_3",
+        "4\\n' ;;",
+        "3\\n' ;;\ndiff) printf '%s\\0%s\\0x\\0y\\0' \"$source\" \"$target\" >&3 ;;",
+        "!! diff note:a: names 4 paths, where two are expected, or none",
+    ),
 ];
 
 /// A root with the plugin `notes`, two resource files, and a working directory in which nothing else is.
@@ -443,7 +462,7 @@ while read -r line; do
 done
 "#;
 
-const SESSION_FAULTS: [Fault; 20] = [
+const SESSION_FAULTS: [Fault; 21] = [
     fault("does_not_start", "\"$1\" = session", "1 = 2", "!! session: scan: the session ends by itself: exit status 1"),
     fault(
         "no_end",
@@ -493,6 +512,12 @@ const SESSION_FAULTS: [Fault; 20] = [
         ",\\\"to\\\":",
         ",\\\"colour\\\":1,\\\"to\\\":",
         "!! session: diff note:a, note:b: says \"{\\\"answer",
+    ),
+    fault(
+        "label_with_escape",
+        ",\\\"to\\\":",
+        ",\\\"to_label\\\":\\\"a\\u001b\\\",\\\"to\\\":",
+        "!! session: diff note:a: says the label \"a\\x1b\", where",
     ),
     fault(
         "no_json",
@@ -550,6 +575,20 @@ fn refused_at_first() -> Result<(), Failed> {
         .file("root/var/lib/holo/well-behaved/motd", "a\n")
         .dir("root/etc");
     is_good(&root, &["--resources", "resources", "--root", "root", &repository("test-scenarios/plugins/well-behaved")])
+}
+
+fn labels() -> Result<(), Failed> {
+    let written = r#"[ $HOLO_API_VERSION = 3 ] || printf 'note (applied)\0\0' >&3 ;;"#;
+    let shell = NOTES.replace("\"$target\" >&3 ;;", &format!("\"$target\" >&3; {written}"));
+    is_good(&root(&shell), &notes_arguments())?;
+    let session = SESSION.replace(",\\\"to\\\":", ",\\\"from_label\\\":\\\"note (applied)\\\",\\\"to\\\":");
+    ensure_replaced(&shell, NOTES)?;
+    ensure_replaced(&session, SESSION)?;
+    is_good(&root(&session), &notes_arguments())
+}
+
+fn ensure_replaced(plugin: &str, original: &str) -> Result<(), Failed> {
+    if plugin == original { Err("the plugin has no labels".into()) } else { Ok(()) }
 }
 
 fn hooks() -> Result<(), Failed> {

@@ -2,15 +2,14 @@
 
 use super::process::{self, Channel, Ended, Heard, Program, RunError};
 use super::timed_out;
-use super::{Failure, FilePair, Identity, Job, OperationError, Progress, Task};
+use super::{Failure, Identity, Job, OperationError, Progress, Task};
 use crate::error::Fatal;
 use crate::interrupt::Interrupt;
 use bstr::{BStr, ByteSlice};
 use holo_protocol::environment as names;
 use holo_protocol::session::Stream;
-use holo_protocol::{API_VERSION_4, Message};
+use holo_protocol::{API_VERSION_4, FilePair, Message};
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// A line on file descriptor 3 that is longer is no message.
@@ -140,16 +139,18 @@ pub(super) fn diff(
     interrupt: &Interrupt,
     on_output: &mut dyn FnMut(Stream, &[u8]),
 ) -> Result<Option<FilePair>, OperationError> {
-    let mut paths = Vec::new();
+    let mut said_on_3 = Vec::new();
     let ended = ask(plugin, "diff", Job { id, refresh: false, received: &[] }, interrupt, &mut |said| match said {
         Said::Output(stream, bytes) => on_output(stream, bytes),
-        // Whatever follows the second path is of no interest.
-        Said::Message(bytes) if file_pair(&paths).is_none() => paths.extend_from_slice(bytes),
-        Said::Message(_) | Said::Waiting => {}
+        Said::Message(bytes) => {
+            let room = FilePair::room(&said_on_3, plugin.api_version);
+            said_on_3.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+        }
+        Said::Waiting => {}
     })?;
     match process::failure(ended.status) {
         Some(reason) => Err(OperationError::Failed(reason)),
-        None => Ok(file_pair(&paths)),
+        None => Ok(FilePair::parse(&said_on_3, plugin.api_version)),
     }
 }
 
@@ -195,14 +196,6 @@ impl Messages {
         self.found.extend(last);
         self.found
     }
-}
-
-/// The two paths, each ended by a NUL.
-fn file_pair(messages: &[u8]) -> Option<FilePair> {
-    let mut paths = messages.split_inclusive(|&byte| byte == 0).filter_map(|path| path.strip_suffix(b"\0"));
-    let mut next = || paths.next().and_then(|path| path.to_path().ok()).map(Path::to_path_buf);
-    let (from, to): (PathBuf, PathBuf) = (next()?, next()?);
-    Some(FilePair { from, to })
 }
 
 /// What a plugin says during an operation on an entity.
@@ -273,16 +266,5 @@ mod tests {
         messages.take(b"b\nprogress: c", &mut |message| heard.push(message));
         assert_eq!(heard[1..], [Message::Progress("b".into())]);
         assert_eq!(messages.finish(), [Message::Changed("x".into())]);
-    }
-
-    #[test]
-    fn a_pair_is_two_paths_that_are_ended() {
-        let pair = |from: &str, to: &str| Some(FilePair { from: from.into(), to: to.into() });
-        assert_eq!(file_pair(b"a\0b\0"), pair("a", "b"));
-        assert_eq!(file_pair(b"a\0b\0c\0"), pair("a", "b"));
-        assert_eq!(file_pair(b"a\nb\0\0"), pair("a\nb", ""));
-        for fewer in [&b""[..], b"a", b"a\0", b"a\0b", b"a\nb\n"] {
-            assert_eq!(file_pair(fewer), None);
-        }
     }
 }

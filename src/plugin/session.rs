@@ -2,12 +2,12 @@
 
 use super::process::{self, Channel, Event, Process, Program};
 use super::timed_out;
-use super::{Failure, FilePair, Identity, Job, OperationError, Progress, Task};
+use super::{Failure, Identity, Job, OperationError, Progress, Task};
 use crate::error::Fatal;
 use crate::interrupt::Interrupt;
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::session::{Answer, Operation, Outcome, Received, Request, Stream};
-use holo_protocol::{API_VERSION_4, Message, Text};
+use holo_protocol::{API_VERSION_4, FilePair, Message, Text};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::time::{Duration, Instant};
@@ -109,7 +109,7 @@ impl Seat {
         let end =
             self.ask(plugin, Operation::Diff, &[Job { id, refresh: false, received: &[] }], interrupt, &mut |said| {
                 match said {
-                    Said::Answer(Answer::Diff { from, to, .. }) => pair = Some(file_pair(&from, &to)),
+                    Said::Answer(answer @ Answer::Diff { .. }) => pair = FilePair::from_answer(&answer),
                     Said::Answer(Answer::Output { stream, text, .. }) => on_output(stream, text.as_bstr()),
                     Said::Answer(Answer::Result { result, .. }) => outcome = result,
                     Said::Stray(stream, bytes) | Said::AtTheEnd(stream, bytes) => on_output(stream, bytes),
@@ -207,11 +207,6 @@ impl Seat {
     }
 }
 
-fn file_pair(from: &Text, to: &Text) -> FilePair {
-    let path = |text: &Text| text.as_bstr().to_path_lossy().into_owned();
-    FilePair { from: path(from), to: path(to) }
-}
-
 /// The entities of a request to apply, and how far each has come.
 struct Set<'a> {
     jobs: &'a [Job<'a>],
@@ -279,9 +274,9 @@ impl<'a> Set<'a> {
                     on_progress(place, Progress::Message(Message::Progress(text.0)));
                 }
             }
-            Answer::Diff { entity, from, to, .. } => {
-                if let Some(place) = self.place(&entity) {
-                    self.differences.insert(place, file_pair(&from, &to));
+            Answer::Diff { ref entity, .. } => {
+                if let Some((place, pair)) = self.place(entity).zip(FilePair::from_answer(&answer)) {
+                    self.differences.insert(place, pair);
                 }
             }
             Answer::Result { entity, messages, result, .. } => {

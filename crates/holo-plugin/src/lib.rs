@@ -69,7 +69,7 @@ pub use extended::ExtendedAttributes;
 pub use holo_facts as facts;
 pub use holo_protocol::report::{Action, Asset, Edges, EntityReport, Information, Written};
 pub use holo_protocol::session::Stream;
-pub use holo_protocol::{API_VERSION_4, Progress, Text};
+pub use holo_protocol::{API_VERSION_4, FilePair, Progress, Text};
 pub use holo_system as system;
 pub use host::{Host, Uninterrupted};
 pub use image::{Content, Image, Stamp, Unmanageable};
@@ -77,7 +77,7 @@ pub use meter::Meter;
 pub use open_files::are_open_for_writing;
 pub use output::{Output, Sink};
 pub use place::{Kind, Looks, OnDisk, Place, Tree, settle, settle_new};
-pub use plugin::{Applied, Entity, FilePair, ForceTo, Job, Mode, Plugin, ScanError, SetAnswers, Verdict};
+pub use plugin::{Applied, Entity, ForceTo, Job, Mode, Plugin, ScanError, SetAnswers, Verdict};
 pub use serve::serve;
 pub use side_by_side::apply as apply_concurrently;
 

@@ -1,11 +1,10 @@
 //! What a plugin has to be.
 
 use crate::side_by_side;
-use crate::{EntityReport, Host, Output};
+use crate::{EntityReport, FilePair, Host, Output};
 use bstr::{BStr, BString};
 use holo_process::Program;
 use holo_protocol::environment as names;
-use std::path::PathBuf;
 
 /// A plugin: it knows which entities there are.
 pub trait Plugin: Sync {
@@ -73,15 +72,6 @@ pub trait Entity {
 
     /// The two files that show what a person changed, if it can be shown by files. They need not exist.
     fn diff(&self, host: &Host) -> Option<FilePair>;
-}
-
-/// Two files: as the entity was last applied, and as it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FilePair {
-    /// The entity as it was last applied.
-    pub from: PathBuf,
-    /// The entity as it is.
-    pub to: PathBuf,
 }
 
 /// How an entity is applied.

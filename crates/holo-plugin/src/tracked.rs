@@ -859,18 +859,18 @@ impl Tracker {
     }
 
     /// Returns what we made at a path and what is there, as two files that can be compared: of a file that we made, a copy in the cache
-    /// directory with its mode.
+    /// directory with its mode, which is shown as `ID (applied)`.
     ///
     /// # Errors
     /// If the copy cannot be made.
-    pub fn difference(&self, host: &Host, path: &Path, made: Option<&State>) -> Result<crate::FilePair> {
+    pub fn difference(&self, host: &Host, id: &str, path: &Path, made: Option<&State>) -> Result<crate::FilePair> {
         let cache = Tree::open(host.cache_dir())?;
         let copy = cache.place(&Path::new("made").join(crate::place::without_root(path)));
         copy.create_folder()?;
         if let Some(made) = made {
             self.write_copy(made, &copy)?;
         }
-        Ok(crate::FilePair { from: copy.shown(), to: self.place(path).shown() })
+        Ok(crate::FilePair::new(copy.shown(), self.place(path).shown()).with_applied_label(id))
     }
 }
 

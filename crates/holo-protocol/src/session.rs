@@ -100,6 +100,12 @@ pub enum Answer {
         from: Text,
         /// The entity as it is.
         to: Text,
+        /// The name to show instead of the first path.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from_label: Option<Text>,
+        /// The name to show instead of the second path.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to_label: Option<Text>,
     },
     /// The entity is done with: no further answer names it.
     Result {
@@ -205,8 +211,26 @@ mod tests {
                 r#"{"answer":"progress","request":3,"entity":"x:y","text":"3/8 x"}"#,
             ),
             (
-                Answer::Diff { request: 3, entity, from: "a".into(), to: "b".into() },
+                Answer::Diff {
+                    request: 3,
+                    entity: entity.clone(),
+                    from: "a".into(),
+                    to: "b".into(),
+                    from_label: None,
+                    to_label: None,
+                },
                 r#"{"answer":"diff","request":3,"entity":"x:y","from":"a","to":"b"}"#,
+            ),
+            (
+                Answer::Diff {
+                    request: 3,
+                    entity,
+                    from: "a".into(),
+                    to: "b".into(),
+                    from_label: Some("x:y (applied)".into()),
+                    to_label: Some("z".into()),
+                },
+                r#"{"answer":"diff","request":3,"entity":"x:y","from":"a","to":"b","from_label":"x:y (applied)","to_label":"z"}"#,
             ),
             (Answer::End { request: 9, result: Outcome::Failed }, r#"{"answer":"end","request":9,"result":"failed"}"#),
         ] {

@@ -107,7 +107,7 @@ impl Entity for FileEntity {
     }
 
     fn diff(&self, _: &Host) -> Option<FilePair> {
-        Some(FilePair { from: self.shown_provisioned(), to: self.shown_target() })
+        Some(FilePair::new(self.shown_provisioned(), self.shown_target()))
     }
 }
 

@@ -13,9 +13,10 @@ use std::process::ExitCode;
 type Case = (&'static str, &'static [Need], fn());
 
 fn main() -> ExitCode {
-    let cases: [Case; 29] = [
+    let cases: [Case; 30] = [
         ("all kinds are made, left alone, and become again what they were", &[], whole_life),
         ("a person's change is refused, shown, and overwritten by force", &[], changed_by_person),
+        ("a difference reads the same in each run, and has no labels in version 3", &[], stable_differences),
         ("a file that a person deleted is made again: no work is lost", &[], deleted_by_person),
         ("only what is declared is managed: mode and owner are left alone otherwise", &[], only_what_is_declared),
         ("owners are those below the root", &[Need::Root], owners),
@@ -192,6 +193,53 @@ fn changed_by_person() {
     refused(&root, "use --force to overwrite");
     assert!(root.holo(&["apply", "--force"]).success());
     assert_eq!(root.read("etc/motd"), "stock\n");
+}
+
+fn stable_differences() {
+    let root = root().file("etc/overlaid", "stock\n").file("usr/share/holo/files/01-x/etc/overlaid", "ours\n");
+    declare(&root, "[[file]]\npath = \"/etc/motd\"\ncontent = \"ours\\n\"\n");
+    applied(&root);
+    root.write("etc/motd", "mine\n");
+    root.write("etc/overlaid", "mine\n");
+    let path = |path: &str| root.join(path).display().to_string();
+    let shown =
+        |from: &str, to: &str| format!("diff --holo {from} {to}\n--- {from}\n+++ {to}\n@@ -1 +1 @@\n-ours\n+mine\n");
+    let declared = shown("file:/etc/motd (applied)", &path("etc/motd"));
+    let overlaid = shown(&path("var/lib/holo/files/provisioned/etc/overlaid"), &path("etc/overlaid"));
+    let twice = |arguments: &[&str]| {
+        let run = root.holo(arguments);
+        let again = root.holo(arguments);
+        assert_eq!((&run.stdout, &run.stderr), (&again.stdout, &again.stderr), "{arguments:?}");
+        run.stdout_lossy().into_owned()
+    };
+    assert_eq!(twice(&["diff"]), format!("{declared}{overlaid}"));
+    let indented: String = declared.lines().map(|line| format!("    {line}\n")).collect();
+    for verb in ["apply", "check"] {
+        let said = twice(&[verb]);
+        assert!(said.contains(&format!("\n{indented}")), "{verb}:\n{said}");
+    }
+    let in_json = serde_json::to_string(&declared).unwrap();
+    for verb in ["diff", "apply", "check"] {
+        let said = twice(&[verb, "--json"]);
+        assert!(said.contains(&format!("\"text\":{in_json}")), "{verb}:\n{said}");
+    }
+    // By hand, as a dispatcher would call the plugin.
+    let on_3 = |version: u32| {
+        let script = format!(
+            "mkdir -p {cache}; export HOLO_API_VERSION={version} HOLO_CACHE_DIR={cache} HOLO_RESOURCE_DIR={resources} \
+             HOLO_STATE_DIR={state}; '{plugin}' diff file:/etc/motd 3>&1",
+            cache = path("tmp/cache"),
+            resources = path("usr/share/holo/files"),
+            state = path("var/lib/holo/files"),
+            plugin = built("holo-files").display(),
+        );
+        let run = root.run("/bin/sh", &["-c", &script]);
+        assert!(run.success() && run.stderr.is_empty(), "{run}");
+        run.stdout_lossy().into_owned()
+    };
+    let paths = format!("{}\0{}\0", path("tmp/cache/made/etc/motd"), path("etc/motd"));
+    assert_eq!(on_3(3), paths);
+    assert_eq!(on_3(4), format!("{paths}file:/etc/motd (applied)\0\0"));
 }
 
 fn deleted_by_person() {

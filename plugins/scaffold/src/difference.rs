@@ -9,6 +9,7 @@ use holo_plugin::tracked::{State, Track, Tracker};
 use holo_plugin::{FilePair, Host, Tree};
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The two files, if anything was changed since it was made. If that is the content of one file, they are that file; otherwise each lists
@@ -32,9 +33,9 @@ pub(crate) fn of(entity: &Scaffold, host: &Host) -> Result<Option<FilePair>> {
     match &changed[..] {
         [] => Ok(None),
         [(path, made, current)] if is_shown_by_content(made, current) => {
-            Ok(Some(tracker.difference(host, path, Some(made))?))
+            Ok(Some(tracker.difference(host, &entity.id(), path, Some(made))?))
         }
-        _ => all(&target, host, &tracker, &changed).map(Some),
+        _ => all(entity, &target, host, &tracker, &changed).map(Some),
     }
 }
 
@@ -44,7 +45,13 @@ fn is_shown_by_content(made: &State, current: &State) -> bool {
     is_file(made) && is_file(current) && made.content() != current.content()
 }
 
-fn all(target: &Path, host: &Host, tracker: &Tracker, changed: &[(PathBuf, &State, State)]) -> Result<FilePair> {
+fn all(
+    entity: &Scaffold,
+    target: &Path,
+    host: &Host,
+    tracker: &Tracker,
+    changed: &[(PathBuf, &State, State)],
+) -> Result<FilePair> {
     let (mut made, mut found) = (Vec::new(), Vec::new());
     for (path, state, current) in changed {
         let below = path.strip_prefix(target).unwrap_or(path);
@@ -60,7 +67,8 @@ fn all(target: &Path, host: &Host, tracker: &Tracker, changed: &[(PathBuf, &Stat
         let written = place.create()?.write_all(text);
         written.map(|()| place.shown()).map_err(|error| PathError::new("write", place.shown(), error))
     };
-    Ok(FilePair { from: write("made", &made)?, to: write("found", &found)? })
+    let pair = FilePair::new(write("made", &made)?, write("found", &found)?).with_applied_label(entity.id());
+    Ok(pair.with_to_label(tracker.place(target).shown().as_os_str().as_bytes()))
 }
 
 /// Describes what is at a path, line by line.

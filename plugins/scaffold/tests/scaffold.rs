@@ -646,10 +646,18 @@ fn differences() {
     assert_eq!(root.holo(&["diff"]).stdout, "");
     root.write("etc/app/a", "one\nmine\n");
     let run = root.holo(&["diff"]);
-    assert!(run.stdout_lossy().contains("etc/app/a\n@@ -1,2 +1,2 @@\n one\n-two\n+mine\n"), "{run}");
+    let headers = |to: &str| {
+        let (from, to) = ("scaffold:/etc/app (applied)", root.join(to));
+        format!("diff --holo {from} {to}\n--- {from}\n+++ {to}\n@@ ", to = to.display())
+    };
+    let expected = format!("{}-1,2 +1,2 @@\n one\n-two\n+mine\n", headers("etc/app/a"));
+    assert_eq!(run.stdout_lossy(), expected);
+    assert_eq!(root.holo(&["diff"]).stdout, run.stdout);
     set_mode(&root, "etc/app/b", 0o600);
     let run = root.holo(&["diff"]);
     let found = run.stdout_lossy();
+    assert!(found.starts_with(&headers("etc/app")), "{run}");
+    assert_eq!(root.holo(&["diff"]).stdout, run.stdout);
     for line in ["\n-a| two\n", "\n+a| mine\n", "\n-b: file, mode 0644\n", "\n+b: file, mode 0600\n"] {
         assert!(found.contains(line), "{line}\n{run}");
     }

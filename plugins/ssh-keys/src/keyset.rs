@@ -300,7 +300,7 @@ impl Entity for KeySet {
             let _ = std::fs::create_dir(&to);
             true
         });
-        is_there.then(|| FilePair { from: self.path.clone(), to })
+        is_there.then(|| FilePair::new(&self.path, to))
     }
 }
 

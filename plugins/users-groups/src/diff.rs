@@ -20,7 +20,7 @@ pub(crate) fn diff(entity: &AccountEntity, host: &Host) -> Result<FilePair, Acco
         desired.unite_with(known);
     }
     desired.sort_groups();
-    let pair = FilePair { from: folder.join("desired.toml"), to: folder.join("actual.toml") };
+    let pair = FilePair::new(folder.join("desired.toml"), folder.join("actual.toml"));
     for (path, account) in [(&pair.from, Some(&desired)), (&pair.to, actual.as_ref())] {
         // It may be left from an earlier time in this run.
         let written = match account {

@@ -7,7 +7,7 @@ use crate::diff;
 use crate::error::Fatal;
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::Operation;
-use holo_protocol::{API_VERSION_4, Message};
+use holo_protocol::{API_VERSION_4, Label, Message};
 use std::collections::{HashMap, HashSet};
 
 /// How many entities are tried: a plugin that treats so many well treats the others well too.
@@ -280,10 +280,12 @@ fn compare_with_check(bench: &mut Bench<'_, '_>, subject: &str, checked: Option<
     bench.fail_unless(Rule::Check, subject, text.is_none() || !is_unchanged, text.unwrap_or_default());
 }
 
-/// The two paths of a difference, if there is one.
+/// The two paths of a difference, if there is one, and what they are to be shown as, if they have labels.
 fn look_at_paths(bench: &mut Bench<'_, '_>, subject: &str, said: &[u8]) {
-    let paths: Vec<&[u8]> =
-        said.split_inclusive(|&byte| byte == 0).filter_map(|path| path.strip_suffix(b"\0")).collect();
+    let parts: Vec<&[u8]> =
+        said.split_inclusive(|&byte| byte == 0).filter_map(|part| part.strip_suffix(b"\0")).collect();
+    let has_labels = bench.manner.api_version >= API_VERSION_4 && parts.len() > 2;
+    let (paths, labels) = if has_labels { parts.split_at(2) } else { (&parts[..], &[][..]) };
     let ends = said.is_empty() || said.ends_with(b"\0");
     let text = format!("says {} on file descriptor 3, where each path is to be followed by a NUL byte", quoted(said));
     let is_whole = bench.fail_unless(Rule::Diff, subject, ends, text);
@@ -293,6 +295,20 @@ fn look_at_paths(bench: &mut Bench<'_, '_>, subject: &str, said: &[u8]) {
         if paths.len() == 1 { "path" } else { "paths" }
     );
     bench.fail_unless(Rule::Diff, subject, [0, 2].contains(&paths.len()) || !is_whole, text);
+    let text = format!(
+        "says {} {} after the two paths, where two are expected, or none",
+        labels.len(),
+        if labels.len() == 1 { "label" } else { "labels" }
+    );
+    bench.fail_unless(Rule::Diff, subject, [0, 2].contains(&labels.len()) || !is_whole, text);
+    for label in labels {
+        let text = format!(
+            "says the label {}, where at most {} bytes without control characters are expected",
+            quoted(label),
+            Label::MAX_BYTES
+        );
+        bench.fail_unless(Rule::Diff, subject, Label::is_sound(label), text);
+    }
     let root = bench.scratch.directories().root.clone();
     for path in paths {
         let loaded = diff::load(&path.as_bstr().to_path_lossy(), &root);

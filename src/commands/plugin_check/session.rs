@@ -246,13 +246,18 @@ impl<'a> Reception<'a> {
             Answer::Begin { entity, .. } => self.begin(&entity),
             // It has the place of an output, and nobody is there to see it.
             Answer::Progress { entity, .. } => drop(self.step(&entity, Step::Output)),
-            Answer::Diff { entity, from, to, .. } => {
+            Answer::Diff { entity, from, to, from_label, to_label, .. } => {
                 if let Some(place) = self.step(&entity, Step::Diff)
                     && self.operation == Operation::Diff
                     && let Some(heard) = self.heard.get_mut(place)
                 {
                     // As a process would have written it.
-                    heard.messages = [from.as_bstr(), to.as_bstr()].map(|path| [path, &b"\0"[..]].concat()).concat();
+                    let mut parts = vec![from, to];
+                    if from_label.is_some() || to_label.is_some() {
+                        parts.extend([from_label, to_label].map(Option::unwrap_or_default));
+                    }
+                    heard.messages =
+                        parts.iter().flat_map(|part| [part.as_bstr().as_bytes(), b"\0"]).collect::<Vec<_>>().concat();
                 }
             }
             Answer::Result { entity, messages, result, .. } => self.finish(&entity, &messages, result),

@@ -8,7 +8,6 @@ use holo_protocol::session::Stream;
 use holo_protocol::{API_VERSION_4, Message, Progress};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -122,8 +121,7 @@ pub(super) fn diff<P: Plugin>(plugin: &P, host: &Host, id: &[u8]) -> ExitCode {
         Err(code) => return code,
     };
     let Some(pair) = pair else { return ExitCode::SUCCESS };
-    let paths = [pair.from.as_os_str().as_bytes(), b"\0", pair.to.as_os_str().as_bytes(), b"\0"].concat();
-    say(&paths).map_or_else(|code| code, |()| ExitCode::SUCCESS)
+    say(&pair.to_bytes(host.api_version())).map_or_else(|code| code, |()| ExitCode::SUCCESS)
 }
 
 fn find<P: Plugin>(plugin: &P, host: &Host, id: &[u8]) -> Result<P::Entity, ExitCode> {

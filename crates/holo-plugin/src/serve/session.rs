@@ -8,8 +8,6 @@ use holo_protocol::session::{Answer, Operation, Outcome, Request, Stream};
 use holo_protocol::{Message, Progress, Text};
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, BufWriter, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::process::ExitCode;
 
 /// Answers requests until there are no more.
@@ -75,9 +73,7 @@ impl<W: Write> Answers<W> {
     }
 
     fn diff(&mut self, id: &BString, pair: &FilePair) {
-        let path = |path: &Path| Text::from(path.as_os_str().as_bytes());
-        let (from, to) = (path(&pair.from), path(&pair.to));
-        self.say(&Answer::Diff { request: self.request, entity: Text(id.clone()), from, to });
+        self.say(&pair.to_answer(self.request, id.as_bstr()));
     }
 
     fn result(&mut self, id: &BString, messages: impl IntoIterator<Item = Message>, result: Outcome) {

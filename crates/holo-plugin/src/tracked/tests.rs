@@ -252,11 +252,11 @@ fn a_difference_is_two_files_with_their_modes() {
     let remembered = lab.remembered();
     let path = Path::new("/etc/file");
     let made = remembered.base.get(path).unwrap().made.as_ref();
-    let pair = lab.tracker.difference(&lab.host, path, made).unwrap();
+    let pair = lab.tracker.difference(&lab.host, "x:y", path, made).unwrap();
     assert_eq!(fs::read_to_string(&pair.from).unwrap(), "one");
     assert_eq!(fs::metadata(&pair.from).unwrap().mode() & 0o7777, 0o640);
     assert_eq!(pair.to, lab.path("etc/file"));
-    assert!(!lab.tracker.difference(&lab.host, Path::new("/x"), None).unwrap().from.exists());
+    assert!(!lab.tracker.difference(&lab.host, "x:y", Path::new("/x"), None).unwrap().from.exists());
 }
 
 #[test]

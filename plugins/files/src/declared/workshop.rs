@@ -426,7 +426,7 @@ impl<'a> Workshop<'a> {
         if track.sensitive || matches!(made, State::Directory { .. }) {
             return None;
         }
-        self.tracker.difference(self.host, &path, Some(made)).ok()
+        self.tracker.difference(self.host, &entity.id(), &path, Some(made)).ok()
     }
 
     fn scrubbing(&self, tracks: &Tracks) -> Result<Scrubbing, Obstacle> {
