@@ -30,6 +30,7 @@ pub use contents::{Contents, Digest};
 pub use directories::OwnDirectories;
 pub use restore::Found;
 pub use state::{Attributes, State, Unmanaged};
+pub use stores::Overlays;
 pub use takeover::Origin;
 
 use crate::error::{PathError, Result};
@@ -311,7 +312,7 @@ pub struct Tracker {
     /// The host's state directory, and what is kept there.
     own: Store,
     /// The overlays on paths.
-    overlays: Option<Arc<Tree>>,
+    overlays: Overlays,
     canonical: Canonical,
     /// The paths that other entities hold.
     held: Arc<OnceLock<takeover::Held>>,
@@ -345,7 +346,7 @@ impl Tracker {
             inside: None,
             contents,
             memory: memory.clone(),
-            overlays: stores::overlays(host),
+            overlays: Overlays::of(host),
             own,
             held: Arc::default(),
             host: Arc::new(host.clone()),
@@ -385,17 +386,10 @@ impl Tracker {
         tracks.iter().filter_map(|(path, _)| canonical(path)).collect()
     }
 
-    /// Returns the place of what an overlay lies over at a path: the overlay's base, which is what others bring.
-    fn below_overlay(&self, path: &Path) -> Option<Place> {
-        let overlays = self.overlays.as_ref()?;
-        let base = overlays.place(&stores::overlay_base(path));
-        base.is_file_or_symlink().is_ok_and(|is_there| is_there).then_some(base)
-    }
-
     /// Returns true if the files plugin lays something over what is at a path: what we make of the path is the base of that then.
     #[must_use]
     pub fn is_overlaid(&self, path: &Path) -> bool {
-        self.below_overlay(path).is_some()
+        self.overlays.lie_over(path)
     }
 
     /// The same, which does not leave a directory: below it, no symlinks are followed. If there is no such directory yet, it is the same.
@@ -411,7 +405,7 @@ impl Tracker {
     /// The place of a path; where an overlay lies over it, that of the overlay's base.
     #[must_use]
     pub fn place(&self, path: &Path) -> Place {
-        self.below_overlay(path).unwrap_or_else(|| self.place_itself(path))
+        self.overlays.base(path).unwrap_or_else(|| self.place_itself(path))
     }
 
     /// Returns the place where a new file is written before it takes a path's place.

@@ -102,6 +102,10 @@ impl Removal<'_> {
         if !has_another {
             Store::remove(&kept)?;
         }
+        if !record.trees.is_empty() {
+            self.store.remove_directories(self.id, Some(&record), false)?;
+            return Ok(changes);
+        }
         self.remove_directories()?;
         self.store.memory.forget(self.id)?;
         // What it was about is over, even if there was nothing left to do.
@@ -123,10 +127,20 @@ impl Removal<'_> {
             Found::Nothing => {}
             Found::Ours => changes.push(format!("would remove {}", self.path)),
         }
-        if changes.is_empty() {
+        if changes.is_empty() && !self.waits(&record)? {
             changes.push(format!("would forget {}", self.id));
         }
         Ok(changes)
+    }
+
+    /// Returns true if something that was extracted is left, as something is laid over it.
+    fn waits(&self, record: &Record) -> Result<bool, PathError> {
+        for directory in &record.trees {
+            if Site::open(self.store, self.id, Path::new(directory))?.has_nothing_but_waiting() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn record(&self) -> Result<Record, PathError> {
@@ -166,9 +180,11 @@ impl Removal<'_> {
     fn remove_trees(&self, record: &mut Record, force: bool, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
         let mut changes = Vec::new();
         for directory in record.trees.clone() {
-            if remove_tree(self.store, self.id, &directory, force, output)? {
+            let Removed { anything, waits } = remove_tree(self.store, self.id, &directory, force, output)?;
+            if anything {
                 changes.push(format!("removed what was extracted to {directory}"));
             }
+            record.trees.retain(|tree| waits || *tree != directory);
         }
         Ok(changes)
     }
@@ -202,9 +218,14 @@ impl Removal<'_> {
         if record.is_empty() && !changed {
             return Ok(());
         }
-        self.remove_directories()?;
-        *record = Record { path: record.path.take(), ..Record::default() };
-        if self.kept()?.looks()?.is_some() {
+        let trees = std::mem::take(&mut record.trees);
+        *record = Record { path: record.path.take(), trees, ..Record::default() };
+        if record.trees.is_empty() {
+            self.remove_directories()?;
+        } else {
+            self.store.remove_directories(self.id, Some(record), false)?;
+        }
+        if !record.trees.is_empty() || self.kept()?.looks()?.is_some() {
             Ok(self.keep_record(record)?)
         } else {
             Ok(self.store.memory.forget(self.id)?)
@@ -212,17 +233,38 @@ impl Removal<'_> {
     }
 }
 
-/// Removes everything that was extracted to a directory, and puts back what was there before; whether there was anything.
+/// The outcome of removing everything that was extracted to a directory.
+pub(crate) struct Removed {
+    /// Says that there was something to remove.
+    pub(crate) anything: bool,
+    /// Says that something is left, as something is laid over it.
+    pub(crate) waits: bool,
+}
+
+/// Removes everything that was extracted to a directory, and puts back what was there before; but for what something is laid over, which
+/// is said.
 pub(crate) fn remove_tree(
     store: &Store,
     id: &str,
     directory: &str,
     force: bool,
     output: &mut Output<'_>,
-) -> Result<bool, Stop> {
+) -> Result<Removed, Stop> {
     let mut site = Site::open(store, id, Path::new(directory))?;
     site.clear_staging()?;
-    site.remove(force).map_err(|refusal| refused(refusal, directory, output))
+    let anything = site.remove(force).map_err(|refusal| refused(refusal, directory, output))?;
+    let waiting = site.waiting();
+    if anything {
+        name_waiting(&waiting, output);
+    }
+    Ok(Removed { anything, waits: !waiting.is_empty() })
+}
+
+/// Names files that stay until what is laid over them is gone.
+pub(crate) fn name_waiting(paths: &[std::path::PathBuf], output: &mut Output<'_>) {
+    for path in paths {
+        output.warning(format!("{} comes back when nothing is laid over it any more", path.display()));
+    }
 }
 
 /// What removing everything would do that was extracted to a directory, if anything was.
@@ -237,6 +279,9 @@ pub(crate) fn would_remove_tree(
         return Ok(None);
     }
     let losses = site.losses_of_removal();
+    if site.has_nothing_but_waiting() {
+        return Ok(None);
+    }
     match losses.and_then(|losses| if losses.is_empty() { Ok(()) } else { Err(Refusal::NeedsForce(losses)) }) {
         Ok(()) => Ok(Some(format!("would remove what was extracted to {directory}"))),
         Err(refusal) => Err(refused(refusal, directory, output)),

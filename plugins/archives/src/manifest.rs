@@ -16,6 +16,8 @@ const UNFINISHED: &str = "# unfinished";
 const DROPPED: &str = "# dropped ";
 /// Before a path that the new version does not have.
 const LEAVING: &str = "# leaving ";
+/// Before a path that the version does not have, and that something is laid over.
+const WAITING: &str = "# waiting ";
 
 /// What was extracted into a directory, and from what.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,6 +32,8 @@ pub(crate) struct Manifest {
     pub(crate) dropped: Vec<PathBuf>,
     /// While files are on their way: the paths that the new version does not have. Another archive may bring them.
     pub(crate) leaving: BTreeSet<PathBuf>,
+    /// The paths that the version does not have, and are there until nothing is laid over them. Another archive may bring them, too.
+    pub(crate) waiting: BTreeSet<PathBuf>,
 }
 
 impl Manifest {
@@ -61,7 +65,8 @@ impl Manifest {
             text.push('\n');
         }
         let dropped = self.dropped.iter().map(|path| (DROPPED, path));
-        for (mark, path) in dropped.chain(self.leaving.iter().map(|path| (LEAVING, path))) {
+        let leaving = self.leaving.iter().map(|path| (LEAVING, path));
+        for (mark, path) in dropped.chain(leaving).chain(self.waiting.iter().map(|path| (WAITING, path))) {
             let _ = writeln!(text, "{mark}./{}", encode(path.as_os_str().as_bytes()));
         }
         for (path, states) in &self.made {
@@ -83,6 +88,8 @@ impl Manifest {
                 manifest.dropped.push(parse_path(path).ok_or(index + 1)?);
             } else if let Some(path) = line.strip_prefix(LEAVING) {
                 manifest.leaving.insert(parse_path(path).ok_or(index + 1)?);
+            } else if let Some(path) = line.strip_prefix(WAITING) {
+                manifest.waiting.insert(parse_path(path).ok_or(index + 1)?);
             } else if !line.starts_with('#') {
                 let (path, made) = parse_line(line).ok_or(index + 1)?;
                 manifest.made.entry(path).or_default().push(made);
@@ -183,6 +190,7 @@ mod tests {
             unfinished: true,
             dropped: vec![PathBuf::from("gone by now")],
             leaving: BTreeSet::from([PathBuf::from("a b")]),
+            waiting: BTreeSet::from([PathBuf::from("waits")]),
             made: BTreeMap::from([
                 (PathBuf::from("a b"), vec![Made { thing: Thing::Directory { mode: 0o755 }, owner }]),
                 (strange, vec![Made { thing: file, owner }, Made { thing: link, owner: Owner::default() }]),

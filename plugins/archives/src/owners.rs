@@ -77,7 +77,7 @@ impl Owners {
         for tree in record.trees.iter().map(Path::new).filter(|tree| are_nested(tree, area)) {
             let Some(manifest) = Manifest::load(&store.manifest(id, tree))? else { continue };
             for (path, states) in manifest.made {
-                let is_leaving = manifest.leaving.contains(&path);
+                let is_leaving = manifest.leaving.contains(&path) || manifest.waiting.contains(&path);
                 let path = tree.join(path);
                 if path.starts_with(area) {
                     add(path, states, is_orphaned || is_leaving);

@@ -4,7 +4,7 @@ mod fetch;
 mod look;
 mod succession;
 
-use crate::absent::{name_changed, refused, remove_tree, would_remove_tree};
+use crate::absent::{Removed, name_changed, name_waiting, refused, remove_tree, would_remove_tree};
 use crate::definition::Archive;
 use crate::download::Validators;
 use crate::extract::{Extraction, extract};
@@ -278,6 +278,7 @@ impl Present<'_> {
             Durability::Each.sync([], [&resolved])?;
         }
         site.enter()?;
+        let waited = site.waiting();
         let orphans = site.install(Some(&staged), &recipe, force).map_err(|refusal| {
             let _ = site.clear_staging();
             match refused(refusal, directory, output) {
@@ -287,6 +288,9 @@ impl Present<'_> {
                 other => other,
             }
         })?;
+        let mut waiting = site.waiting();
+        waiting.retain(|path| !waited.contains(path));
+        name_waiting(&waiting, output);
         orphans.iter().filter(|orphan| *orphan != self.id).for_each(|orphan| takes_over(self.id, orphan, output));
         changes.push(format!("extracted {} to {directory}", self.archive.path));
         Ok(())
@@ -306,10 +310,11 @@ impl Present<'_> {
                 self.store.shared.turns.wait(self.id);
                 situation.record.untidy = true;
                 self.keep_record(situation)?;
-                if remove_tree(self.store, self.id, &directory, force, output)? {
+                let Removed { anything, waits } = remove_tree(self.store, self.id, &directory, force, output)?;
+                if anything {
                     changes.push(format!("removed what was extracted to {directory}"));
                 }
-                situation.record.trees.retain(|tree| *tree != directory);
+                situation.record.trees.retain(|tree| waits || *tree != directory);
             }
         }
         Ok(())

@@ -95,11 +95,18 @@ const RESTORED: &str = ".holonew";
 /// # Errors
 /// If it cannot be copied.
 pub(crate) fn put_back(kept: &Place, place: &Place) -> Result<(), Unmanageable> {
-    let Some(image) = Image::load(kept)? else { return Ok(()) };
     place.create_folder()?;
-    let temporary = place.temporary(RESTORED);
-    image.write_to(&temporary)?;
-    Durability::Each.sync([&temporary], [])?;
-    temporary.rename_to(place)?;
+    copy(kept, &place.temporary(RESTORED), place)
+}
+
+/// Puts a copy of a file in the place of another, in one step, by way of a temporary place on the same file system.
+///
+/// # Errors
+/// If it cannot be copied.
+pub(crate) fn copy(from: &Place, temporary: &Place, to: &Place) -> Result<(), Unmanageable> {
+    let Some(image) = Image::load(from)? else { return Ok(()) };
+    image.write_to(temporary)?;
+    Durability::Each.sync([temporary], [])?;
+    temporary.rename_to(to)?;
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::stop::Stop;
 use holo_plugin::claims::{self, Claim};
 use holo_plugin::error::PathError;
 use holo_plugin::memory::{Memory, Remembered};
-use holo_plugin::tracked::OwnDirectories;
+use holo_plugin::tracked::{Overlays, OwnDirectories};
 use holo_plugin::{Durability, Host, Kind, Output, Place, Sink, Stream, Tree};
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -25,6 +25,8 @@ pub(crate) struct Store {
     pub(crate) known: Known,
     pub(crate) scene: Arc<Scene>,
     pub(crate) shared: Arc<Shared>,
+    /// The files that are laid over what archives bring.
+    pub(crate) overlays: Overlays,
     /// Whether anything has been changed that is not our own.
     pub(crate) has_changed: Cell<bool>,
     state: Arc<Tree>,
@@ -43,7 +45,8 @@ impl Store {
         let known = Known::at(state.place(&Path::new(KNOWN).join(name(id, ""))), !host.verifies());
         let (scene, shared) = (Arc::clone(scene), Arc::clone(shared));
         let (root, memory) = (Tree::open(host.root())?, Memory::open(host)?);
-        Ok(Store { root, memory, known, scene, shared, has_changed: Cell::new(false), state, host: host.clone() })
+        let (overlays, has_changed) = (Overlays::of(host), Cell::new(false));
+        Ok(Store { root, memory, known, scene, shared, overlays, has_changed, state, host: host.clone() })
     }
 
     /// Where the list of what an archive has extracted to a directory is.

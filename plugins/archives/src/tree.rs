@@ -12,13 +12,16 @@
 //!
 //! Several archives may be extracted to one directory, or one to a directory in another's: each path is on the manifest of one of them, but
 //! for directories, which go with the last that has them.
+//!
+//! If a file of the plugin `files` is laid over a path, the file that is brought there is the base of that, and does not go before that is
+//! gone.
 
 mod plan;
 
 use crate::made::Made;
 use crate::manifest::Manifest;
 use crate::owners::Owners;
-use crate::record::{Record, is_kept, keep, put_back};
+use crate::record::{Record, copy, is_kept, keep, put_back};
 use crate::stop::Stop;
 use crate::store::Store;
 use holo_plugin::error::PathError;
@@ -46,7 +49,7 @@ pub(crate) struct Site<'a> {
 pub(crate) struct Drift {
     /// What a person changed.
     pub(crate) changed: Vec<PathBuf>,
-    /// Whether something is missing.
+    /// Whether something is missing, or can go by now.
     pub(crate) is_missing: bool,
 }
 
@@ -121,10 +124,15 @@ impl<'a> Site<'a> {
         let mut drift = Drift::default();
         let Some(manifest) = &self.manifest else { return Ok(drift) };
         for (path, states) in &manifest.made {
+            if !manifest.unfinished && manifest.waiting.contains(path) {
+                // What kept it from going may be gone.
+                drift.is_missing |= !self.is_overlaid(path);
+                continue;
+            }
             match &self.directory {
                 None => drift.is_missing = true,
                 Some(directory) => {
-                    let place = directory.place(path);
+                    let place = self.at(directory, path);
                     if place.looks()?.is_none() {
                         drift.is_missing = true;
                     } else if !self.is_ours(path, &place, states)? {
@@ -149,6 +157,37 @@ impl<'a> Site<'a> {
     /// The canonical path of something in the directory.
     fn full(&self, path: &Path) -> PathBuf {
         Path::new("/").join(self.place.path()).join(path)
+    }
+
+    /// Returns the place of a file of ours: its path, unless another one is laid over that.
+    fn at(&self, directory: &Arc<Tree>, path: &Path) -> Place {
+        self.store.overlays.base(&self.full(path)).unwrap_or_else(|| directory.place(path))
+    }
+
+    fn is_overlaid(&self, path: &Path) -> bool {
+        self.store.overlays.lie_over(&self.full(path))
+    }
+
+    /// Returns the files that are to go, and wait for what is laid over them.
+    pub(crate) fn waiting(&self) -> Vec<PathBuf> {
+        let Some(manifest) = &self.manifest else { return Vec::new() };
+        // Another archive may have it by now.
+        let is_left = |path: &&PathBuf| manifest.made.contains_key(*path) && self.is_overlaid(path);
+        manifest.waiting.iter().filter(is_left).map(|path| self.full(path)).collect()
+    }
+
+    /// Returns true if all that is left of what was extracted waits for what is laid over it.
+    pub(crate) fn has_nothing_but_waiting(&self) -> bool {
+        let waits = |manifest: &Manifest| {
+            let is_left = |path: &PathBuf| manifest.waiting.contains(path);
+            !manifest.unfinished && !manifest.made.is_empty() && manifest.made.keys().all(is_left)
+        };
+        self.manifest.as_ref().is_some_and(waits) && !self.waiting().is_empty()
+    }
+
+    /// Returns the place of a file on its way that will be the base of what is laid over it.
+    fn base_on_its_way(&self) -> Place {
+        self.manifest_place.with_suffix(".file")
     }
 
     fn kept_at(&self, path: &Path) -> Place {
@@ -196,6 +235,9 @@ impl<'a> Site<'a> {
 
     /// Removes what an earlier run may have left.
     pub(crate) fn clear_staging(&self) -> Result<(), PathError> {
+        if self.manifest.is_some() {
+            self.base_on_its_way().remove()?;
+        }
         self.staging_place()?.remove_all()
     }
 
@@ -247,7 +289,7 @@ impl<'a> Site<'a> {
         Ok(orphans)
     }
 
-    /// Has everything taken away that was extracted; whether there was anything.
+    /// Has everything taken away that was extracted, but for what something is laid over; whether there was anything.
     ///
     /// # Errors
     /// As [`Site::install`]; also if what was there before cannot be put back, as the directory is somewhere else by now.
@@ -271,8 +313,9 @@ impl<'a> Site<'a> {
             self.place.create_directory(0o755)?;
             self.enter()?;
         }
+        let listed = self.manifest.as_ref().map_or(0, |manifest| manifest.made.len());
         self.install(None, "", force)?;
-        Ok(true)
+        Ok(listed == 0 || self.manifest.as_ref().is_none_or(|manifest| manifest.made.len() < listed))
     }
 
     fn keeps_anything(&self) -> Result<bool, PathError> {
@@ -329,7 +372,7 @@ impl<'a> Site<'a> {
             }
         }
         for path in &plan.foreign {
-            keep(&directory.place(path), &self.kept_at(path))?;
+            keep(&self.at(directory, path), &self.kept_at(path))?;
         }
         let kept: Vec<Place> = plan.foreign.iter().map(|path| self.kept_at(path)).collect();
         Durability::of(kept.len()).sync([], &kept)?;
@@ -360,8 +403,12 @@ impl<'a> Site<'a> {
         let mut touched = Vec::new();
         if let Some(staged) = staged {
             for path in &plan.moved {
-                let place = directory.place(path);
-                move_into(&staged.tree.place(path), &place)?;
+                let (from, place) = (staged.tree.place(path), self.at(directory, path));
+                if self.is_overlaid(path) {
+                    copy(&from, &self.base_on_its_way(), &place)?;
+                } else {
+                    move_into(&from, &place)?;
+                }
                 touched.push(place);
             }
         }
@@ -409,7 +456,11 @@ impl<'a> Site<'a> {
 
     /// Step 5.
     fn finish(&mut self, plan: Plan, recipe: &str, is_version: bool, owners: &Owners) -> Result<(), Refusal> {
-        let made: BTreeMap<PathBuf, Vec<Made>> = plan.made.into_iter().map(|(path, made)| (path, vec![made])).collect();
+        let mut made: BTreeMap<PathBuf, Vec<Made>> =
+            plan.made.into_iter().map(|(path, made)| (path, vec![made])).collect();
+        let waiting: BTreeSet<PathBuf> = plan.waiting.keys().cloned().collect();
+        made.extend(plan.waiting);
+        let is_left = is_version || !waiting.is_empty();
         if let Some(directory) = &self.directory {
             Durability::Each.sync([], [&directory.place(Path::new("x"))])?;
         }
@@ -428,13 +479,13 @@ impl<'a> Site<'a> {
                 }
             }
         }
-        if is_version || !dropped.is_empty() {
-            let manifest = Manifest { recipe: recipe.to_owned(), made, dropped, ..Manifest::default() };
+        if is_left || !dropped.is_empty() {
+            let manifest = Manifest { recipe: recipe.to_owned(), made, dropped, waiting, ..Manifest::default() };
             manifest.save(&self.manifest_place)?;
             self.manifest = Some(manifest);
             self.sweep()?;
         }
-        if !is_version {
+        if !is_left {
             Store::remove(&self.manifest_place)?;
             self.manifest = None;
         }

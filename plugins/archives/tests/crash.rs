@@ -23,7 +23,7 @@ struct Story {
     before: fn(&ScratchRoot, &Server),
 }
 
-const STORIES: [Story; 11] = [
+const STORIES: [Story; 13] = [
     Story { name: "the first version, over a person's files", before: first },
     Story { name: "the first version, from a server", before: served },
     Story { name: "an upgrade", before: upgrade },
@@ -35,6 +35,8 @@ const STORIES: [Story; 11] = [
     Story { name: "two definitions instead of one", before: split },
     Story { name: "scrubbing what shares a directory", before: sharing },
     Story { name: "a directory where a file was, and scrubbing", before: turned },
+    Story { name: "an upgrade of what something is laid over", before: laid_over },
+    Story { name: "scrubbing of what something is laid over", before: laid_over_and_scrubbed },
 ];
 
 const FILE: &str = "url = \"file:///usr/share/app\"\nextract_to = \"/opt/app\"\nstrip_components = 1";
@@ -148,6 +150,22 @@ fn turned(root: &ScratchRoot, server: &Server) {
     root.write("opt/app/turns", "a person's\n");
     upgrade(root, server);
     assert!(root.holo(&["apply"]).success());
+    fs::remove_file(root.join("usr/share/holo/archives/10-test.toml")).unwrap();
+}
+
+/// The plugin `files` has laid something over two files, one of which the new version does not have.
+fn laid_over(root: &ScratchRoot, server: &Server) {
+    upgrade(root, server);
+    for path in ["opt/app/bin/app", "opt/app/etc/app.conf"] {
+        let base = root.join("var/lib/holo/files/base").join(path);
+        fs::create_dir_all(base.parent().unwrap()).unwrap();
+        fs::copy(root.join(path), base).unwrap();
+        root.write(path, "a file\n");
+    }
+}
+
+fn laid_over_and_scrubbed(root: &ScratchRoot, server: &Server) {
+    laid_over(root, server);
     fs::remove_file(root.join("usr/share/holo/archives/10-test.toml")).unwrap();
 }
 

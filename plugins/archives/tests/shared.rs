@@ -401,3 +401,86 @@ fn whatever_archives_do_in_the_end_it_is_as_before() {
         assert!(!root.exists("var/lib/holo/archives/directories"), "{}", root.dump());
     });
 }
+
+/// An archive that brings a configuration file in a person's place, over which something is laid.
+fn overlaid() -> ScratchRoot {
+    let root = ScratchRoot::new().plugin("files").plugin("archives").dir("srv").dir("usr/share/holo/archives");
+    root.write("etc/os-release", "ID=unittest\n");
+    root.write("etc/app/conf", "a person's\n");
+    root.write("usr/share/a", Tar::new().file("conf", "one\n").file("other", "one\n").end());
+    declare(&root, "10-a", "/srv/a", &extracted("a", "/etc/app"));
+    apply(&root);
+    root.write("usr/share/holo/files/50-x/etc/app/conf.holoscript", "#!/bin/sh\nsed s/^/over\\ /\n");
+    let script = root.join("usr/share/holo/files/50-x/etc/app/conf.holoscript");
+    fs::set_permissions(script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    apply(&root);
+    assert_eq!(root.read("etc/app/conf"), "over one\n");
+    settled(&root);
+    root
+}
+
+#[test]
+fn what_is_laid_over_has_the_new_version_as_its_base() {
+    for first in ["archive", "overlay", "absent"] {
+        let root = overlaid();
+        root.write("usr/share/a", Tar::new().file("conf", "two\n").file("other", "two\n").end());
+        let check = root.holo(&["check"]);
+        assert_eq!(check.status, Some(3), "{check}");
+        let run = apply(&root);
+        assert!(!run.stderr_lossy().contains("changed by user"), "{run}");
+        let _ = apply(&root);
+        settled(&root);
+        assert_eq!((root.read("etc/app/conf"), root.read("etc/app/other")), ("over two\n".into(), "two\n".into()));
+        let goes = |what| match what {
+            "archive" => drop_definition(&root, "10-a"),
+            "absent" => declare(&root, "10-a", "/srv/a", "ensure = \"absent\""),
+            _ => fs::remove_dir_all(root.join("usr/share/holo/files/50-x")).unwrap(),
+        };
+        goes(first);
+        let run = apply(&root);
+        settled(&root);
+        if first != "overlay" {
+            assert!(run.stderr_lossy().contains("/etc/app/conf comes back when nothing is laid over it"), "{run}");
+            assert_eq!(root.read("etc/app/conf"), "over two\n");
+            assert!(!root.exists("etc/app/other"));
+        } else {
+            assert_eq!(root.read("etc/app/conf"), "two\n");
+        }
+        goes(if first == "overlay" { "archive" } else { "overlay" });
+        apply(&root);
+        apply(&root);
+        settled(&root);
+        if first == "absent" {
+            assert_eq!(root.read("etc/app/conf"), "a person's\n");
+            goes("archive");
+            apply(&root);
+        }
+        assert_eq!(root.read("etc/app/conf"), "a person's\n", "{first} goes first");
+        for path in ["base", "kept", "trees"] {
+            assert!(!root.exists(format!("var/lib/holo/archives/{path}")), "{}", root.dump());
+        }
+    }
+}
+
+#[test]
+fn what_the_new_version_lacks_goes_with_what_is_laid_over_it() {
+    let root = overlaid();
+    root.write("usr/share/a", Tar::new().file("other", "two\n").end());
+    let run = apply(&root);
+    assert!(run.stderr_lossy().contains("/etc/app/conf comes back when nothing is laid over it"), "{run}");
+    let _ = apply(&root);
+    settled(&root);
+    assert_eq!(root.read("etc/app/conf"), "over one\n");
+    fs::remove_dir_all(root.join("usr/share/holo/files/50-x")).unwrap();
+    apply(&root);
+    let _ = apply(&root);
+    settled(&root);
+    assert_eq!((root.read("etc/app/conf"), root.read("etc/app/other")), ("a person's\n".into(), "two\n".into()));
+    // A file over which something is laid stays one.
+    root.write("usr/share/holo/files/50-x/etc/app/other", "over\n");
+    apply(&root);
+    root.write("usr/share/a", Tar::new().file("other/x", "three\n").end());
+    fails(&root, "/etc/app/other has resource files, and would not be a file any more");
+    assert_eq!(root.read("etc/app/other"), "over\n");
+    assert!(!root.exists("etc/app/other/x"));
+}

@@ -27,16 +27,32 @@ const TAKEOVERS: &str = "takeovers";
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The state directory of the plugin that has overlays, if it is beside ours.
-pub(super) fn overlays(host: &Host) -> Option<Arc<Tree>> {
-    let state = host.state_dir().parent()?.join(OVERLAYS);
-    // Without bases, nothing need be looked for.
-    if state.join(OVERLAY_BASES).is_dir() { Tree::open(&state).ok() } else { None }
-}
+/// The overlays: files that a plugin lays over what others bring.
+#[derive(Clone, Debug)]
+pub struct Overlays(Option<Arc<Tree>>);
 
-/// Returns the path of an overlay's base, below the state directory of that plugin.
-pub(super) fn overlay_base(path: &Path) -> PathBuf {
-    Path::new(OVERLAY_BASES).join(crate::place::without_root(path))
+impl Overlays {
+    /// Returns those of the plugin whose state directory is beside ours.
+    #[must_use]
+    pub fn of(host: &Host) -> Overlays {
+        let state = host.state_dir().parent().map(|all| all.join(OVERLAYS));
+        // Without bases, nothing need be looked for.
+        let state = state.filter(|state| state.join(OVERLAY_BASES).is_dir());
+        Overlays(state.and_then(|state| Tree::open(&state).ok()))
+    }
+
+    /// Returns the place of what an overlay lies over at a path: the overlay's base, which is what others bring.
+    #[must_use]
+    pub fn base(&self, path: &Path) -> Option<Place> {
+        let base = self.0.as_ref()?.place(&Path::new(OVERLAY_BASES).join(crate::place::without_root(path)));
+        base.is_file_or_symlink().is_ok_and(|is_there| is_there).then_some(base)
+    }
+
+    /// Returns true if something lies over what is at a path.
+    #[must_use]
+    pub fn lie_over(&self, path: &Path) -> bool {
+        self.base(path).is_some()
+    }
 }
 
 /// The records of a plugin about paths.

@@ -24,6 +24,8 @@ pub(super) struct Plan {
     pub(super) gone: Vec<PathBuf>,
     /// Directories likewise, the deepest first.
     pub(super) gone_directories: Vec<PathBuf>,
+    /// Files that would go, but something is laid over them; and the directories in which they are.
+    pub(super) waiting: BTreeMap<PathBuf, Vec<Made>>,
     /// What was there before us and is to be kept.
     pub(super) foreign: Vec<PathBuf>,
     /// What orphans have brought and is ours from now on: which ones, and what it may be.
@@ -52,9 +54,18 @@ impl Site<'_> {
             self.plan_wanted(&mut plan, directory, path, made, states.as_deref(), is_own_directory)?;
         }
         for (path, states) in known.iter().filter(|(path, _)| !wanted.contains_key(*path)) {
-            if !owners.has(&self.full(path)) {
+            if self.is_overlaid(path) {
+                self.plan_waiting(&mut plan, path, states, wanted)?;
+            } else if !owners.has(&self.full(path)) {
                 self.plan_gone(&mut plan, &directory.place(path), path, states)?;
             }
+        }
+        let (above, gone): (Vec<_>, Vec<_>) =
+            plan.gone_directories.drain(..).partition(|path| plan.waiting.keys().any(|waits| waits.starts_with(path)));
+        plan.gone_directories = gone;
+        for path in above {
+            let states = known.get(&path).cloned().unwrap_or_default();
+            plan.waiting.insert(path, states);
         }
         plan.gone_directories.reverse();
         order_what_is_in_the_way(&mut plan, wanted);
@@ -87,7 +98,10 @@ impl Site<'_> {
         known: Option<&[Made]>,
         was_made: bool,
     ) -> Result<(), Refusal> {
-        let place = directory.place(path);
+        let place = self.at(directory, path);
+        if made.is_directory() && self.is_overlaid(path) {
+            return Err(self.has_resource_files(path));
+        }
         let kind = place.looks()?.map(|looks| looks.kind);
         match kind {
             // A directory that was there before us is not ours.
@@ -118,6 +132,26 @@ impl Site<'_> {
             plan.moved.push(path.to_owned());
         }
         Ok(())
+    }
+
+    /// A file that is to go when what is laid over it has gone.
+    fn plan_waiting(
+        &self,
+        plan: &mut Plan,
+        path: &Path,
+        states: &[Made],
+        wanted: &BTreeMap<PathBuf, Made>,
+    ) -> Result<(), Refusal> {
+        if path.ancestors().skip(1).any(|above| wanted.get(above).is_some_and(|made| !made.is_directory())) {
+            return Err(self.has_resource_files(path));
+        }
+        plan.waiting.insert(path.to_owned(), states.to_vec());
+        Ok(())
+    }
+
+    fn has_resource_files(&self, path: &Path) -> Refusal {
+        let words = "has resource files, and would not be a file any more";
+        Refusal::Failed(format!("{} {words}", self.full(path).display()))
     }
 
     /// A file or symlink that is there already.
