@@ -227,7 +227,7 @@ impl<D: Definition> Definitions<D> {
     ) {
         let paths = stack.files.iter().map(|&index| sources.path(index)).collect();
         let mut wrong = std::mem::take(&mut stack.problems);
-        let (own, common) = keys::split(stack);
+        let (own, common) = keys::split(stack.table);
         let whole = own.span();
         let place_of = |key: &str| {
             let own = own.get_ref().get_key_value(key).or_else(|| common.get_ref().get_key_value(key));

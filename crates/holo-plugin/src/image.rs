@@ -3,8 +3,7 @@
 use crate::copying::copy_whole;
 use crate::directory;
 use crate::error::{PathError, Result};
-use crate::extended::{self, ExtendedAttributes};
-use crate::place::{self, Place};
+use crate::place::{self, ExtendedAttributes, Place};
 use rustix::fs::{FileType, Gid, Stat, Uid};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -122,7 +121,7 @@ impl Image {
     pub fn has_mode_of(&self, other: &Image) -> Result<bool> {
         let is_rest_of = |lost: &Image, whole: &Image| -> Result<bool> {
             let is_narrower = lost.mode & whole.mode == lost.mode;
-            if !is_narrower || !extended::is_without_acls(&lost.attributes_of) {
+            if !is_narrower || !place::is_without_acls(&lost.attributes_of) {
                 return Ok(false);
             }
             Ok(ExtendedAttributes::of(&whole.attributes_of)?.narrowed(whole.mode) == lost.mode)
@@ -156,7 +155,7 @@ impl Image {
     /// Returns true if it lies on a file system that has no ACLs, where its own may have been lost.
     #[must_use]
     pub fn may_lack_acl(&self) -> bool {
-        extended::is_without_acls(&self.attributes_of)
+        place::is_without_acls(&self.attributes_of)
     }
 
     /// Writes the image to a place, instead of whatever has the name now; nobody else can open it before it has its owner, its mode and its

@@ -1,15 +1,19 @@
 //! Places for files: a name in a directory below a root, and what can be done there safely.
 
 mod directories;
+mod durability;
+mod extended;
 mod replacement;
 
 pub use directories::{Kind, Looks, settle, settle_new};
+pub use durability::Durability;
+pub use extended::ExtendedAttributes;
+pub(crate) use extended::is_without_acls;
 pub use replacement::OnDisk;
 pub(crate) use replacement::{SUFFIX as REPLACEMENT_SUFFIX, replace_all};
 
 use crate::directory::{self, Links};
 use crate::error::{PathError, Result, at};
-use crate::extended;
 use crate::host::join;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;

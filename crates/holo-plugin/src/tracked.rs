@@ -34,9 +34,8 @@ pub use stores::Overlays;
 pub use takeover::Origin;
 
 use crate::error::{PathError, Result};
-use crate::extended::ExtendedAttributes;
 use crate::memory::{Memory, Remembered};
-use crate::place::{Place, Tree};
+use crate::place::{ExtendedAttributes, Place, Tree};
 use crate::{Durability, Host, Output, Stamp};
 use bstr::{BString, ByteSlice};
 use holo_protocol::Text;

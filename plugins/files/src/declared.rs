@@ -17,14 +17,45 @@ use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{Defined, Definitions};
 use holo_plugin::memory::Remembered;
 use holo_plugin::tracked::{Canonical, State, Tracks};
-use holo_plugin::{Entity, EntityReport, Host, Output, Tree};
+use holo_plugin::{Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Tree, Verdict, alone};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use wanted::Obstacle;
+use workshop::Workshop;
 
 /// The declarations, and the records of earlier ones.
 pub(crate) struct Found {
     definitions: Definitions<FileDefinition>,
     known: BTreeMap<String, Remembered<Tracks>>,
+}
+
+impl Entity for DeclaredFile {
+    fn report(&self) -> EntityReport {
+        self.to_report()
+    }
+
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
+        alone(self, mode, output, |set, answers| apply(host, set, answers))
+    }
+
+    fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+        match Workshop::open(host).and_then(|workshop| workshop.check(self)) {
+            Ok(verdict) => verdict,
+            Err(Obstacle::NeedsForce(reason)) => Verdict::NeedsForce(ForceTo::Proceed(reason)),
+            Err(Obstacle::Meanwhile) => Verdict::NeedsForce(ForceTo::Overwrite),
+            Err(Obstacle::Never(reason)) => {
+                output.error(format!("skipping target: {reason}"));
+                Verdict::Failed
+            }
+        }
+    }
+
+    fn diff(&self, host: &Host) -> Option<FilePair> {
+        if self.definition.as_ref().is_some_and(|definition| definition.sensitive) {
+            return None;
+        }
+        Workshop::open(host).ok()?.difference(self)
+    }
 }
 
 /// A file with two contradicting declarations; it is left alone.

@@ -3,28 +3,29 @@
 mod change;
 mod check;
 mod commits;
+mod context;
 mod desired;
 mod distribution;
 mod entity;
 mod hint;
 mod layout;
+mod preparation;
 mod provision;
 mod record;
 mod recovery;
 pub(crate) mod scan;
 mod scrub;
 mod stock;
-mod workshop;
 
 use change::Ended;
 pub(crate) use change::FAILED_UNCHANGED;
 use commits::Commits;
 pub(crate) use entity::{FileEntity, PREFIX};
 
+use context::Context;
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Verdict, alone};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use workshop::Workshop;
 
 /// The number of changes that are made durable together. New contents lie beside the targets meanwhile, so this bounds their space.
 pub(crate) const GROUP_SIZE: usize = 1024;
@@ -36,13 +37,13 @@ const LOOKED_AT_TOGETHER: usize = 512;
 
 /// Applies entities. With records, what is known from earlier applies to be unchanged is not read again.
 pub(crate) fn apply(host: &Host, set: &[Job<'_, FileEntity>], records: bool, answers: &mut dyn SetAnswers) {
-    match Workshop::open(host, records) {
-        Ok(workshop) => work_on(set, workshop, answers),
+    match Context::open(host, records) {
+        Ok(context) => work_on(set, context, answers),
         Err(error) => fail(set.len(), &error.to_string(), answers),
     }
 }
 
-fn work_on(set: &[Job<'_, FileEntity>], mut workshop: Workshop<'_>, answers: &mut dyn SetAnswers) {
+fn work_on(set: &[Job<'_, FileEntity>], mut context: Context<'_>, answers: &mut dyn SetAnswers) {
     let mut commits = Commits::default();
     let mut group = Vec::new();
     let mut group_ends = Instant::now() + GROUP_TIME;
@@ -51,18 +52,18 @@ fn work_on(set: &[Job<'_, FileEntity>], mut workshop: Workshop<'_>, answers: &mu
     // A program that is run may change anything, so what comes after it is looked at then.
     let parts = set.split_inclusive(|job| job.entity.runs_programs()).flat_map(|part| part.chunks(LOOKED_AT_TOGETHER));
     for part in parts {
-        let unchanged = workshop.look(part);
+        let unchanged = context.look(part);
         for ((job, is_unchanged), place) in part.iter().zip(unchanged).zip(&mut places) {
             if is_unchanged {
                 answers.end(place, Applied::Unchanged);
             } else {
                 if job.entity.runs_programs() {
                     // It finds the earlier changes on disk, and no change waits meanwhile, as it could take long.
-                    tell(commits.end(std::mem::take(&mut group), &workshop), &mut own_bases, answers);
-                    workshop.separate_bases(&mut own_bases);
+                    tell(commits.end(std::mem::take(&mut group), &context), &mut own_bases, answers);
+                    context.separate_bases(&mut own_bases);
                 }
                 answers.begin(place);
-                let change = workshop.prepare(place, job, &mut answers.output(place));
+                let change = context.prepare(place, job, &mut answers.output(place));
                 if change.is_empty() {
                     answers.end(place, change.into_outcome());
                 } else {
@@ -70,15 +71,15 @@ fn work_on(set: &[Job<'_, FileEntity>], mut workshop: Workshop<'_>, answers: &mu
                 }
             }
             if group.len() == GROUP_SIZE || (!group.is_empty() && Instant::now() > group_ends) {
-                tell(commits.begin(std::mem::take(&mut group), &workshop), &mut own_bases, answers);
+                tell(commits.begin(std::mem::take(&mut group), &context), &mut own_bases, answers);
                 group_ends = Instant::now() + GROUP_TIME;
             }
             tell(commits.look(), &mut own_bases, answers);
         }
     }
-    tell(commits.end(group, &workshop), &mut own_bases, answers);
-    workshop.separate_bases(&mut own_bases);
-    workshop.close();
+    tell(commits.end(group, &context), &mut own_bases, answers);
+    context.separate_bases(&mut own_bases);
+    context.close();
 }
 
 /// Reports the results of changes, and collects the targets whose own files are their bases now.

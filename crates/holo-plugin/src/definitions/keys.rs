@@ -1,7 +1,6 @@
 //! The keys that every definition can have.
 
 use super::Invalid;
-use super::stack::Stack;
 use super::words::{meant_for_a_shell, words_of};
 use crate::EntityReport;
 use crate::templates::Templates;
@@ -199,9 +198,9 @@ fn once() -> u32 {
     1
 }
 
-/// Parts what a table says into what only its type has and what every definition can have.
-pub(super) fn split<'s>(stack: Stack<'s>) -> (Spanned<DeTable<'s>>, Spanned<DeTable<'s>>) {
-    let whole = stack.table.unwrap_or_else(|| Spanned::new(0..0, DeTable::new()));
+/// Splits a table into the keys that only its type has and those that every definition can have.
+pub(super) fn split<'s>(table: Option<Spanned<DeTable<'s>>>) -> (Spanned<DeTable<'s>>, Spanned<DeTable<'s>>) {
+    let whole = table.unwrap_or_else(|| Spanned::new(0..0, DeTable::new()));
     let span = whole.span();
     let (common, own): (DeTable<'s>, DeTable<'s>) =
         whole.into_inner().into_iter().partition(|(key, _)| NAMES.contains(&&**key.get_ref()));

@@ -1,9 +1,9 @@
 //! Operations on directories, and those that only some plugins need: trees without symlinks, owners, files that grow.
 
+use super::extended::ExtendedAttributes;
 use super::{Place, Tree};
 use crate::directory::Links;
 use crate::error::{PathError, Result, at};
-use crate::extended::ExtendedAttributes;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
 use rustix::io::Errno;
 use std::fs::File;

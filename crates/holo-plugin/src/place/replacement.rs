@@ -1,7 +1,7 @@
 //! Files that are replaced as a whole, such as the records of a plugin.
 
+use super::Durability;
 use super::Place;
-use crate::Durability;
 use crate::error::{PathError, Result};
 use rustix::fs::Mode;
 use std::io::Write;

@@ -2,8 +2,8 @@
 
 use super::{HasTracks, PathChange, State, Step, Tracker, Tracks, Unmanaged};
 use crate::error::{PathError, Result};
-use crate::extended::ExtendedAttributes;
 use crate::memory::Remembered;
+use crate::place::ExtendedAttributes;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -3,8 +3,7 @@
 use super::contents::{Contents, Digest};
 use crate::directory;
 use crate::error::{PathError, Result, at};
-use crate::extended::ExtendedAttributes;
-use crate::place::{self, Place};
+use crate::place::{self, ExtendedAttributes, Place};
 use holo_protocol::Text;
 use rustix::fs::{FileType, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;

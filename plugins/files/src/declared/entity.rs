@@ -1,10 +1,8 @@
 //! A declared file: its report, and the answers to questions about it.
 
 use super::definition::{Ensure, FileDefinition};
-use super::wanted::Obstacle;
-use super::workshop::{Workshop, apply};
 use crate::overlay::FileEntity;
-use holo_plugin::{Applied, Asset, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Verdict, alone};
+use holo_plugin::{Asset, EntityReport};
 use std::path::PathBuf;
 
 /// A path that is declared, or was.
@@ -23,8 +21,8 @@ pub(crate) struct DeclaredFile {
     pub(crate) orphan: Option<EntityReport>,
 }
 
-impl Entity for DeclaredFile {
-    fn report(&self) -> EntityReport {
+impl DeclaredFile {
+    pub(super) fn to_report(&self) -> EntityReport {
         let path = self.path.display().to_string();
         let Some(definition) = &self.definition else {
             return self.orphan.clone().unwrap_or_else(|| EntityReport::new(self.id()));
@@ -51,31 +49,6 @@ impl Entity for DeclaredFile {
         report
     }
 
-    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        alone(self, mode, output, |set, answers| apply(host, set, answers))
-    }
-
-    fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        match Workshop::open(host).and_then(|workshop| workshop.check(self)) {
-            Ok(verdict) => verdict,
-            Err(Obstacle::NeedsForce(reason)) => Verdict::NeedsForce(ForceTo::Proceed(reason)),
-            Err(Obstacle::Meanwhile) => Verdict::NeedsForce(ForceTo::Overwrite),
-            Err(Obstacle::Never(reason)) => {
-                output.error(format!("skipping target: {reason}"));
-                Verdict::Failed
-            }
-        }
-    }
-
-    fn diff(&self, host: &Host) -> Option<FilePair> {
-        if self.definition.as_ref().is_some_and(|definition| definition.sensitive) {
-            return None;
-        }
-        Workshop::open(host).ok()?.difference(self)
-    }
-}
-
-impl DeclaredFile {
     pub(crate) fn id(&self) -> String {
         format!("file:{}", self.path.display())
     }

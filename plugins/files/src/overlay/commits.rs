@@ -1,8 +1,8 @@
 //! Commits groups of changes on a thread of its own, while the next group is prepared.
 
 use crate::overlay::change::{self, Change, Ended};
+use crate::overlay::context::Context;
 use crate::overlay::layout::Layout;
-use crate::overlay::workshop::Workshop;
 use holo_plugin::Host;
 use std::panic;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -25,10 +25,10 @@ struct CommitThread {
 
 impl Commits {
     /// Begins to commit a group as soon as the one before has ended, and returns the result of that.
-    pub(crate) fn begin(&mut self, group: Vec<Change>, workshop: &Workshop<'_>) -> Vec<Ended> {
+    pub(crate) fn begin(&mut self, group: Vec<Change>, context: &Context<'_>) -> Vec<Ended> {
         let ended = self.finish();
-        if self.thread.is_none() && workshop.commits_in_background() {
-            self.thread = CommitThread::start(workshop.host);
+        if self.thread.is_none() && context.commits_in_background() {
+            self.thread = CommitThread::start(context.host);
         }
         match &mut self.thread {
             Some(thread) => {
@@ -36,14 +36,14 @@ impl Commits {
                 ended
             }
             // Without a thread, one thing is done after the other.
-            None => self.end(group, workshop),
+            None => self.end(group, context),
         }
     }
 
     /// Commits the last group, and returns the results of all that had not ended yet.
-    pub(crate) fn end(&mut self, group: Vec<Change>, workshop: &Workshop<'_>) -> Vec<Ended> {
+    pub(crate) fn end(&mut self, group: Vec<Change>, context: &Context<'_>) -> Vec<Ended> {
         let mut ended = self.finish();
-        ended.extend(change::commit(group, &workshop.layout));
+        ended.extend(change::commit(group, &context.layout));
         ended
     }
 

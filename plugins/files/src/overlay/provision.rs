@@ -1,13 +1,13 @@
 //! Provisioning: the work on an entity with resource files.
 
 use crate::overlay::change::{Change, FAILED, FAILED_UNCHANGED};
+use crate::overlay::context::Context;
 use crate::overlay::desired::{self, NotEvaluated};
 use crate::overlay::entity::FileEntity;
 use crate::overlay::hint;
 use crate::overlay::layout::Layout;
 use crate::overlay::record::Fingerprint;
 use crate::overlay::stock::Stock;
-use crate::overlay::workshop::Workshop;
 use holo_plugin::{Applied, ForceTo, Image, Mode, Output, Stamp, Unmanageable};
 
 /// An entity with nothing to be done.
@@ -18,8 +18,8 @@ pub(crate) struct Unchanged {
 }
 
 /// Sees whether there is nothing to be done, without changing or saying anything. If it cannot tell, or fails, that is left to [`prepare`].
-pub(crate) fn look(entity: &FileEntity, layout: &Layout, workshop: &Workshop<'_>) -> Option<Unchanged> {
-    let Workshop { distribution, record, .. } = workshop;
+pub(crate) fn look(entity: &FileEntity, layout: &Layout, context: &Context<'_>) -> Option<Unchanged> {
+    let Context { distribution, record, .. } = context;
     // The output of a program is not known before it has run.
     let resource = entity.deciding_resource()?;
     let target = layout.target(&entity.path);
@@ -50,15 +50,15 @@ pub(crate) fn look(entity: &FileEntity, layout: &Layout, workshop: &Workshop<'_>
 pub(crate) fn prepare(
     entity: &FileEntity,
     mode: Mode<'_>,
-    workshop: &Workshop<'_>,
+    context: &Context<'_>,
     output: &mut Output<'_>,
     change: &mut Change,
 ) {
-    let mut prepared = try_prepare(entity, mode, workshop, output, change);
+    let mut prepared = try_prepare(entity, mode, context, output, change);
     if prepared.is_err() {
-        change.abandon_target(&workshop.layout);
+        change.abandon_target(&context.layout);
     }
-    if let Err(error) = change.copy_shared_base(&workshop.layout) {
+    if let Err(error) = change.copy_shared_base(&context.layout) {
         prepared = Err(error.into());
     }
     match prepared {
@@ -73,11 +73,11 @@ pub(crate) fn prepare(
 fn try_prepare(
     entity: &FileEntity,
     mode: Mode<'_>,
-    workshop: &Workshop<'_>,
+    context: &Context<'_>,
     output: &mut Output<'_>,
     change: &mut Change,
 ) -> Result<Applied, NotEvaluated> {
-    let Workshop { layout, distribution, .. } = workshop;
+    let Context { layout, distribution, .. } = context;
     let target = layout.target(&entity.path);
     change.may_have_moved_stock = true;
     let stock = distribution.find_stock(&target, output)?;

@@ -1,24 +1,24 @@
 //! Scrubbing: putting an orphan's target back as it was found.
 
 use crate::overlay::change::{Change, FAILED};
+use crate::overlay::context::Context;
 use crate::overlay::distribution::Distribution;
 use crate::overlay::entity::FileEntity;
 use crate::overlay::layout::Layout;
-use crate::overlay::workshop::Workshop;
 use holo_plugin::{Applied, Image, Output, Unmanageable, Verdict};
 
 /// Finds out what is to be done, and prepares it. Errors are said on `output`.
-pub(crate) fn prepare(entity: &FileEntity, workshop: &Workshop<'_>, output: &mut Output<'_>, change: &mut Change) {
-    let prepared = match workshop.layout.target(&entity.path).is_file_or_symlink() {
-        Ok(true) => restore(entity, workshop, output, change),
-        Ok(false) => delete(entity, workshop, output, change),
+pub(crate) fn prepare(entity: &FileEntity, context: &Context<'_>, output: &mut Output<'_>, change: &mut Change) {
+    let prepared = match context.layout.target(&entity.path).is_file_or_symlink() {
+        Ok(true) => restore(entity, context, output, change),
+        Ok(false) => delete(entity, context, output, change),
         Err(error) => Err(error.into()),
     };
     match prepared {
         Ok(done) => change.outcome(Applied::ChangedQuietly(vec![done.words(entity, "restored", "forgot")])),
         Err(error) => {
             output.error(format!("skipping target: {error}"));
-            change.abandon_target(&workshop.layout);
+            change.abandon_target(&context.layout);
             change.leftovers.clear();
             change.outcome(FAILED);
         }
@@ -70,11 +70,11 @@ impl Scrubbed {
 /// The target is there: it becomes its base again, or the new stock file that waits beside it.
 fn restore(
     entity: &FileEntity,
-    workshop: &Workshop<'_>,
+    context: &Context<'_>,
     output: &mut Output<'_>,
     change: &mut Change,
 ) -> Result<Scrubbed, Unmanageable> {
-    let Workshop { layout, distribution, .. } = workshop;
+    let Context { layout, distribution, .. } = context;
     let target = layout.target(&entity.path);
     let original = match distribution.find_stock(&target, output)? {
         Some(stock) => {
@@ -108,11 +108,11 @@ fn to_be_restored(original: Image, current: Option<Image>) -> Result<Option<Imag
 /// The target is gone: so are our images of it, and the copies that its package's removal has left.
 fn delete(
     entity: &FileEntity,
-    workshop: &Workshop<'_>,
+    context: &Context<'_>,
     output: &mut Output<'_>,
     change: &mut Change,
 ) -> Result<Scrubbed, Unmanageable> {
-    let Workshop { layout, distribution, .. } = workshop;
+    let Context { layout, distribution, .. } = context;
     let provisioned = Image::load(&layout.provisioned(&entity.path))?;
     for copy in distribution.saved_copies(&layout.target(&entity.path), provisioned.as_ref())? {
         output.print(format!(">> also deleting {}\n", copy.shown().display()));

@@ -1,7 +1,7 @@
 //! Extended attributes of files: ACLs, capabilities, security labels, and what users have noted.
 
+use super::Place;
 use crate::error::{PathError, Result, at};
-use crate::place::Place;
 use bstr::{BString, ByteSlice};
 use holo_protocol::Text;
 use rustix::fs::{FileType, XattrFlags};

@@ -1,7 +1,7 @@
 //! The order of changes on disk: a step is durable before what depends on it is begun.
 
+use super::Place;
 use crate::error::{Result, at};
-use crate::place::Place;
 use rustix::io::Errno;
 use std::collections::HashSet;
 

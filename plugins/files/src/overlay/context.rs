@@ -1,0 +1,68 @@
+//! The context of work on entities: opened and found out once for a whole set.
+
+use crate::overlay::change;
+use crate::overlay::distribution::Distribution;
+use crate::overlay::layout::Layout;
+use crate::overlay::record::Record;
+use crate::overlay::recovery::Recovery;
+use holo_plugin::Host;
+use holo_plugin::error::Result;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+/// The context that is opened and found out once for a whole set.
+pub(crate) struct Context<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) layout: Layout,
+    pub(crate) distribution: Distribution,
+    pub(crate) record: Record,
+    pub(super) recovery: Recovery,
+    pub(super) threads: usize,
+    /// There are bases that some process can write to, and that could not be copied.
+    has_shared_bases: bool,
+    /// The lock on the state directory.
+    _held: OwnedFd,
+}
+
+impl<'a> Context<'a> {
+    pub(crate) fn open(host: &'a Host, records: bool) -> Result<Context<'a>> {
+        let layout = Layout::open(host)?;
+        let held = layout.hold()?;
+        let distribution = Distribution::of(host.system().os_release());
+        let mut record = if records { Record::open(host, &layout) } else { Record::none() };
+        let recovery = Recovery::begin(host, &layout)?;
+        if recovery.was_needed {
+            record.distrust();
+        }
+        Ok(Context {
+            host,
+            threads: host.jobs(),
+            layout,
+            distribution,
+            record,
+            recovery,
+            has_shared_bases: false,
+            _held: held,
+        })
+    }
+
+    /// Returns true if changes may be committed while others are prepared. After a killed apply, one is done after the other: the same
+    /// folders may be made for one entity and removed for another.
+    pub(crate) fn commits_in_background(&self) -> bool {
+        self.threads > 1 && !self.recovery.was_needed
+    }
+
+    /// Replaces the bases of these targets, which were their own files, by copies if others can write to them.
+    pub(crate) fn separate_bases(&mut self, targets: &mut Vec<PathBuf>) {
+        self.has_shared_bases |= !change::separate_open_bases(targets, &self.layout);
+        targets.clear();
+    }
+
+    pub(crate) fn close(&self) {
+        self.record.keep(&self.layout);
+        // While the folder is there, the next apply looks what is to be put in order.
+        if !self.has_shared_bases {
+            self.layout.remove_staging_folder();
+        }
+    }
+}
