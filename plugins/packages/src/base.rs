@@ -1,4 +1,4 @@
-//! What was there of a package before us.
+//! The state of a package before the first change.
 
 use crate::declaration::{Ensure, Wanted};
 use crate::model::{Installed, Key, Status};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Base {
-    /// Which package manager it was found with.
+    /// The name of the package manager that it was found with.
     pub(crate) provider: String,
     pub(crate) name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,7 +39,7 @@ impl Base {
         }
     }
 
-    /// What an orphan is to be: as it was found. A version that is there stays, though.
+    /// Returns the state that an orphan is to have: the one that it was found in, except that a version that is there stays.
     pub(crate) fn wanted(&self, id: &str) -> Wanted {
         let was_there = self.version.is_some();
         Wanted {

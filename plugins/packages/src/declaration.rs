@@ -1,4 +1,4 @@
-//! What definitions say of packages.
+//! The definitions of packages.
 
 use crate::model::Key;
 use holo_plugin::definitions::{Definition, Invalid};
@@ -15,7 +15,7 @@ pub(crate) struct Package {
     /// `present`, `absent`, `purged`, `latest`, or a version; present if nothing is said.
     #[serde(default)]
     pub(crate) ensure: Option<String>,
-    /// Whether the manager shall leave it as it is; left alone if nothing is said.
+    /// True if the manager shall leave it as it is; left alone if nothing is said.
     #[serde(default)]
     pub(crate) hold: Option<bool>,
     /// The architecture, where it is not the system's own.
@@ -23,7 +23,7 @@ pub(crate) struct Package {
     pub(crate) arch: Option<String>,
 }
 
-/// What shall be true of a package.
+/// The desired state of a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ensure {
     /// Some version of it is installed.
@@ -49,7 +49,7 @@ impl Ensure {
         }
     }
 
-    /// Whether it shall not be there.
+    /// Returns true if it shall not be there.
     pub(crate) fn is_gone(&self) -> bool {
         matches!(self, Ensure::Absent | Ensure::Purged)
     }
@@ -64,7 +64,7 @@ pub(crate) struct Wanted {
     /// The version to install if any would do, and this one can be had.
     pub(crate) preferred: Option<String>,
     pub(crate) hold: Option<bool>,
-    /// Whether it shall be there for others only.
+    /// True if it shall be there for others only.
     pub(crate) automatic: Option<bool>,
     pub(crate) is_orphan: bool,
     pub(crate) timeout: Option<Duration>,
@@ -75,7 +75,7 @@ impl Package {
         self.ensure.as_deref().map_or(Ensure::Present, Ensure::parse)
     }
 
-    /// What it asks for.
+    /// Returns the package with its desired state.
     pub(crate) fn wanted(&self, id: &str, timeout: Option<Duration>) -> Wanted {
         let (name, arch) = match self.name.split_once(':') {
             Some((name, arch)) => (name.to_owned(), Some(arch.to_owned())),
@@ -87,7 +87,7 @@ impl Package {
             key: Key { name, arch },
             preferred: None,
             hold: self.hold,
-            // Somebody wants it, so it must not go when nobody needs it.
+            // It is declared, so it must not go when no other package needs it.
             automatic: (!ensure.is_gone()).then_some(false),
             is_orphan: false,
             timeout,
@@ -125,13 +125,15 @@ fn validate_name(name: &str) -> Result<(), String> {
     let (own, arch) = name.split_once(':').map_or((name, None), |(own, arch)| (own, Some(arch)));
     let problem = |why: &str| Err(format!("{name:?} {why}"));
     if !own.starts_with(|letter: char| letter.is_ascii_alphanumeric() || letter == '_') {
-        return problem("is no package name: it has to begin with a letter or digit");
+        return problem("is not a valid package name: it has to begin with a letter or digit");
     }
     if !own.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-._~".contains(letter)) {
-        return problem("is no package name: only letters, digits and +-._~ can be in one");
+        return problem("is not a valid package name: only letters, digits and +-._~ can be in one");
     }
     if own.ends_with('-') {
-        return problem("is no package name: a manager would take the hyphen at its end for a wish to remove it");
+        return problem(
+            "is not a valid package name: a manager would take the hyphen at its end for a wish to remove it",
+        );
     }
     arch.map_or(Ok(()), validate_arch)
 }
@@ -141,7 +143,7 @@ fn validate_arch(arch: &str) -> Result<(), String> {
     if arch.starts_with(|letter: char| letter.is_ascii_alphanumeric()) && arch.chars().all(fits) {
         return Ok(());
     }
-    Err(format!("{arch:?} is no architecture"))
+    Err(format!("{arch:?} is not an architecture"))
 }
 
 fn validate_version(version: &str) -> Result<(), String> {
@@ -150,7 +152,7 @@ fn validate_version(version: &str) -> Result<(), String> {
         return Err(format!("{version:?} is neither a version nor one of present, absent, purged, latest"));
     }
     if !version.chars().all(|letter| letter.is_ascii_alphanumeric() || ".+-~:^_".contains(letter)) {
-        return Err(format!("{version:?} is no version: only letters, digits and .+-~:^_ can be in one"));
+        return Err(format!("{version:?} is not a version: only letters, digits and .+-~:^_ can be in one"));
     }
     Ok(())
 }

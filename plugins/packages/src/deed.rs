@@ -1,4 +1,4 @@
-//! What is done to a package, in words: before it is done, and after.
+//! The words for an action on a package: before it is done, and after.
 
 use crate::model::Mark;
 
@@ -6,7 +6,7 @@ use crate::model::Mark;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Deed {
     verb: Verb,
-    /// What follows the verb.
+    /// The words after the verb.
     what: String,
 }
 
@@ -56,7 +56,7 @@ impl Deed {
         Deed { verb, what }
     }
 
-    /// What would be done.
+    /// Returns the words for an action that would be done.
     pub(crate) fn would(&self) -> String {
         let verb = match self.verb {
             Verb::Install => "install",
@@ -72,7 +72,7 @@ impl Deed {
         format!("would {verb} {}", self.what)
     }
 
-    /// What was done.
+    /// Returns the words for an action that was done.
     pub(crate) fn done(&self) -> String {
         let verb = match self.verb {
             Verb::Install => "installed",

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A package that is wanted, or that is to be again as it was found.
 pub(crate) struct PackageEntity {
     pub(crate) wanted: Wanted,
-    /// Who manages it, or why nobody does.
+    /// Its package manager, or the reason why it has none.
     pub(crate) provider: Result<&'static dyn Provider, String>,
     /// The one name of the package, which no other one has.
     pub(crate) owned: String,
@@ -22,7 +22,7 @@ pub(crate) struct PackageEntity {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What is remembered that concerns a package.
+/// The records that concern a package.
 pub(crate) enum Past {
     /// It is defined, and may have been under another name.
     Living(Legacy<Base>),
@@ -30,12 +30,12 @@ pub(crate) enum Past {
     Orphan(Box<Orphan<Base>>),
 }
 
-/// What all packages of a scan have in common.
+/// The data that all packages of a scan share.
 #[derive(Default)]
 pub(crate) struct Shared {
     /// All that are not left out, with their managers' names.
     pub(crate) all: Vec<(Wanted, &'static dyn Provider)>,
-    /// What applying each of them would do, once that was asked for.
+    /// The effect of applying each of them, once that was asked for.
     findings: Mutex<Option<BTreeMap<String, Finding>>>,
 }
 
@@ -81,7 +81,7 @@ impl Shared {
 }
 
 impl PackageEntity {
-    /// What is to be known of it once nothing defines it any more. What it owns, its base tells.
+    /// Returns the report to keep for when nothing defines it any more. What it owns is told by its base.
     pub(crate) fn report_to_keep(&self) -> EntityReport {
         let mut report = self.report();
         report.edges.owns.clear();

@@ -16,20 +16,20 @@ pub(crate) struct Wish<'w> {
     pub(crate) force: bool,
 }
 
-/// What there is, and what has to be done for each wish.
+/// The installed packages, and the action that each wish needs.
 pub(crate) struct Learned {
     pub(crate) installed: Installed,
     pub(crate) resolved: Vec<Resolved>,
-    /// Why the index could not be fetched anew.
+    /// The reason why the index could not be fetched anew.
     pub(crate) refresh_problem: Option<Problem>,
 }
 
-/// What there is.
+/// Returns the installed packages.
 pub(crate) fn installed(provider: &dyn Provider, system: &System<'_>) -> Result<Installed, Problem> {
     system.mock.as_ref().map_or_else(|| provider.installed(system), |mock| Ok(mock.installed()))
 }
 
-/// Whether the index was fetched anew in this run.
+/// Returns true if the index was fetched anew in this run.
 pub(crate) fn has_refreshed(provider: &dyn Provider, system: &System<'_>) -> bool {
     marker(provider, system).exists()
 }
@@ -69,7 +69,7 @@ pub(crate) fn learn(
     let may_refresh = !system.only_looks && !has_refreshed(provider, system);
     let resolved = match &offers {
         Ok(offers) => decide(offers),
-        // What is offered is not known as long as there is no index.
+        // Without an index it is not known which versions are offered.
         Err(_) if may_refresh || system.only_looks => decide(&BTreeMap::new()),
         Err(problem) => return Err(problem.clone()),
     };

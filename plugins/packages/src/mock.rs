@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io::{self, BufReader};
 use std::path::Path;
 
-/// What is installed, as it is remembered in the plugin's state.
+/// The installed packages, as the plugin's state has them.
 #[derive(Debug)]
 pub(crate) struct Mock {
     place: Place,
@@ -57,7 +57,7 @@ impl Mock {
         installed
     }
 
-    /// What a package is remembered as: its name, and an architecture if it is not the usual one.
+    /// Returns the key of a package in the state: its name, and its architecture unless that is the usual one.
     fn id(&self, key: &Key) -> String {
         let native = self.native.as_deref();
         let usual = Key { name: key.name.clone(), arch: None };

@@ -1,9 +1,9 @@
-//! What package managers talk about: packages, which of them there are, which could be, and what is asked for.
+//! The model of package managers: packages that are installed, packages that are offered, and requests.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
-/// Which package: a name, and an architecture if it is not the system's own.
+/// The key of a package: a name, and an architecture if it is not the system's own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) name: String,
@@ -30,19 +30,19 @@ impl Display for Key {
     }
 }
 
-/// What a system has of a package. There may be several: of other architectures, or versions side by side.
+/// An installed instance of a package. There may be several: of other architectures, or versions side by side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Instance {
     pub(crate) version: String,
     pub(crate) arch: String,
     pub(crate) status: Status,
-    /// Whether somebody has asked for it to stay as it is.
+    /// True if it was asked to stay as it is.
     pub(crate) held: bool,
-    /// Whether it is there because others needed it.
+    /// True if it is there because others needed it.
     pub(crate) automatic: bool,
 }
 
-/// How much of a package is there.
+/// The extent to which a package is installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     /// All of it, ready for use.
@@ -65,7 +65,7 @@ pub(crate) struct Installed {
 const ANY_ARCH: [&str; 3] = ["all", "any", "noarch"];
 
 impl Installed {
-    /// What there is of a package.
+    /// Returns the instances of a package.
     pub(crate) fn instances(&self, key: &Key) -> Vec<&Instance> {
         let arch = key.arch.as_deref().or(self.native.as_deref());
         let fits = |instance: &&Instance| {
@@ -79,7 +79,7 @@ impl Installed {
         self.packages.entry(name.to_owned()).or_default().push(instance);
     }
 
-    /// Whether any instance of a package is held.
+    /// Returns true if any instance of a package is held.
     pub(crate) fn is_held(&self, name: &str) -> bool {
         self.packages.get(name).into_iter().flatten().any(|instance| instance.held)
     }
@@ -94,20 +94,20 @@ pub(crate) struct Offers {
     pub(crate) versions: Vec<String>,
 }
 
-/// What a package manager is asked to do in one transaction.
+/// A request to a package manager for one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) kind: Kind,
     pub(crate) items: Vec<Item>,
-    /// Whether an item may become older.
+    /// True if an item may become older.
     pub(crate) may_downgrade: bool,
-    /// Whether an item is held.
+    /// True if an item is held.
     pub(crate) changes_held: bool,
-    /// Whether it is known that packages go that are not among the items, and that they may.
+    /// True if packages that are not among the items are known to go, and may.
     pub(crate) may_remove: bool,
 }
 
-/// What becomes of the packages of a request.
+/// The effect of a request on its packages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// They are installed in the version that is given, whatever is there.
@@ -124,11 +124,11 @@ pub(crate) struct Item {
     pub(crate) key: Key,
     /// The version that shall be installed, or that is.
     pub(crate) version: Option<String>,
-    /// Whether the version was asked for, or just happens to be the candidate.
+    /// True if the version was asked for, rather than just being the candidate.
     pub(crate) exactly: bool,
 }
 
-/// What a transaction would do to a package.
+/// The effect of a transaction on a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) name: String,
@@ -145,7 +145,7 @@ pub(crate) enum Mark {
     Held,
     /// It does not any more.
     Released,
-    /// Somebody wanted it.
+    /// It was asked for.
     ByHand,
     /// It is only there because others need it.
     Automatic,

@@ -1,10 +1,10 @@
-//! What a package lacks to be as it is wanted.
+//! The difference between a package and its desired state.
 
 use crate::declaration::{Ensure, Wanted};
 use crate::model::{Instance, Kind, Mark, Status};
 use crate::provider::Provider;
 
-/// What has to be done to a package.
+/// The actions that a package needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Need {
     pub(crate) main: Option<Main>,
@@ -40,7 +40,7 @@ impl Need {
                 (Some(newest), Some(candidate)) if provider.compare(newest, candidate).is_lt() => {
                     Some(Main::Version(candidate.to_owned()))
                 }
-                // Whoever has something newer than is offered keeps it.
+                // A version that is newer than all that are offered stays.
                 (Some(_), _) => None,
             },
             Ensure::Version(asked) => {

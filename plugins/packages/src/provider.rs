@@ -1,4 +1,4 @@
-//! What a package manager has to be able to do, and which of them a system has.
+//! The interface to a package manager, and the choice of the one that a system has.
 
 use crate::model::{Installed, Item, Key, Mark, Offers, Request, Step};
 use crate::providers::{apk::Apk, apt::Apt, dnf::Dnf, pacman::Pacman, zypper::Zypper};
@@ -27,15 +27,15 @@ pub(crate) trait Provider: Sync {
     /// Compares two versions.
     fn compare(&self, a: &str, b: &str) -> Ordering;
 
-    /// Whether a version is the one that is asked for.
+    /// Returns true if a version is the one that is asked for.
     fn matches(&self, asked: &str, version: &str) -> bool {
         self.compare(asked, version).is_eq()
     }
 
-    /// Whether it could be given such a package.
+    /// Checks that the package manager can have such a package.
     fn validate(&self, key: &Key) -> Result<(), String>;
 
-    /// Which packages there are. Asks once for all.
+    /// Returns the installed packages. Asks once for all.
     fn installed(&self, system: &System<'_>) -> Result<Installed, Problem>;
 
     /// The architecture of packages that are named without one, where a name means those only. Asks nobody.
@@ -49,18 +49,18 @@ pub(crate) trait Provider: Sync {
     /// Fetches anew what it knows of packages.
     fn refresh(&self, system: &System<'_>) -> Result<Program, Problem>;
 
-    /// What a request would do. Changes nothing.
+    /// Returns the effects that a request would have. Changes nothing.
     fn simulate(&self, system: &System<'_>, request: &Request) -> Result<Vec<Step>, Problem>;
 
-    /// What does it: one program, unless the manager cannot do it in one.
+    /// Returns the programs that carry out a request: one, unless the manager cannot do it in one.
     fn transaction(&self, system: &System<'_>, request: &Request) -> Result<Vec<Program>, Problem>;
 
-    /// What fetches beforehand what a request needs, if that can be done apart: fetching can be cut off, a transaction cannot.
+    /// Returns the program that fetches what a request needs, if that is possible: fetching can be cut off, a transaction cannot.
     fn download(&self, _: &System<'_>, _: &Request) -> Result<Option<Program>, Problem> {
         Ok(None)
     }
 
-    /// How to put in order what is left of a transaction that was cut off, if there is anything.
+    /// Returns the repair for what is left of a transaction that was cut off, if there is anything.
     fn interrupted(&self, _: &System<'_>) -> Result<Option<Repair>, Problem> {
         Ok(None)
     }
@@ -68,25 +68,25 @@ pub(crate) trait Provider: Sync {
     /// The marks that it knows.
     fn marks(&self) -> &'static [Mark];
 
-    /// What gives packages a mark.
+    /// Returns the program that gives packages a mark.
     fn mark(&self, system: &System<'_>, mark: Mark, items: &[Item]) -> Result<Program, Problem>;
 
-    /// Whether a held package has to be released before it can be changed.
+    /// Returns true if a held package has to be released before it can be changed.
     fn releases_first(&self) -> bool {
         false
     }
 
-    /// Whether a package that was asked for in a version is held by that.
+    /// Returns true if a package that was asked for in a version is held by that.
     fn pins(&self) -> bool {
         false
     }
 
-    /// Whether it failed for a reason that is no single package's fault, such as a network that is down.
+    /// Returns true if it failed for a reason that is no single package's fault, such as a network that is down.
     fn is_general(&self, captured: &Captured) -> bool {
         says_general(&String::from_utf8_lossy(&captured.stderr))
     }
 
-    /// Whether it failed only because someone else is at work.
+    /// Returns true if it failed only because another process is at work.
     fn is_locked(&self, _: &Captured) -> bool {
         false
     }
@@ -100,14 +100,14 @@ pub(crate) fn named(name: &str) -> Option<&'static dyn Provider> {
     PROVIDERS.into_iter().find(|provider| provider.name() == name)
 }
 
-/// Whether a provider can work on a root that is not the system's own.
+/// Returns true if a provider can work on a root that is not the system's own.
 pub(crate) fn can_work_on(provider: &dyn Provider, root: &Path) -> bool {
     let (manager, root) = (provider.manager(), Root::new(root));
     let may_begin = provider.begins_from_nothing() && manager.has_configuration(&root);
     (manager.has_database(&root) || may_begin) && find_program(manager.program).is_some()
 }
 
-/// Whether it is said that something is wrong with the machine or its network.
+/// Returns true if the text says that something is wrong with the machine or its network.
 pub(crate) fn says_general(text: &str) -> bool {
     let signs = [
         "No space left on device",

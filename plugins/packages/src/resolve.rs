@@ -19,11 +19,11 @@ pub(crate) struct Task {
     pub(crate) is_orphan: bool,
     pub(crate) marks: Vec<Mark>,
     pub(crate) deeds: Vec<Deed>,
-    /// Whether whatever it would take away may go.
+    /// True if everything that it would take away may go.
     pub(crate) force: bool,
 }
 
-/// What becomes of a package that is wanted.
+/// The decision about a package that is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Resolved {
     /// It is as it is wanted.
@@ -38,18 +38,18 @@ pub(crate) enum Resolved {
     Impossible(String),
 }
 
-/// What is known when it is decided what has to be done.
+/// The data that the decision is based on.
 pub(crate) struct Knowledge<'a> {
     pub(crate) provider: &'a dyn Provider,
     pub(crate) installed: &'a Installed,
     /// Nothing if nobody was asked.
     pub(crate) offers: Option<&'a Offers>,
-    /// Whether every version can be had: nobody is there who would know.
+    /// True if every version can be had, as there is no package manager to ask.
     pub(crate) is_mock: bool,
     pub(crate) force: bool,
 }
 
-/// Whether it has to be asked which versions are offered before anything can be decided.
+/// Returns true if the decision depends on the versions that are offered.
 pub(crate) fn needs_offers(wanted: &Wanted, provider: &dyn Provider, installed: &Installed) -> bool {
     let need = Need::of(wanted, &installed.instances(&wanted.key), None, provider);
     wanted.ensure == Ensure::Latest || matches!(need.main, Some(Main::Install | Main::Version(_)))
@@ -144,9 +144,9 @@ fn version(wanted: &Wanted, asked: Option<&str>, known: &Knowledge<'_>) -> Resul
     preferred.or(candidate).map(Some).ok_or_else(|| format!("{manager} has no version of {name} that may be installed"))
 }
 
-/// Why a person has to decide whether it is done.
+/// Returns the reason why a person has to decide about a task, if there is one.
 fn refusal(wanted: &Wanted, task: &Task, current: Option<&str>, provider: &dyn Provider) -> Option<String> {
-    // What an orphan was found as is no person's wish of today; neither is our hold.
+    // The state that an orphan was found in is not a person's present wish; neither is our hold.
     if wanted.is_orphan {
         return None;
     }

@@ -7,7 +7,7 @@ use crate::resolve::Task;
 use crate::system::{Problem, System};
 use std::collections::BTreeSet;
 
-/// Why a task takes no part in a transaction.
+/// The reason why a task is left out of a transaction.
 #[derive(Clone, Debug)]
 pub(crate) enum Refusal {
     /// It would take away what nobody has declared; in words.
@@ -18,11 +18,11 @@ pub(crate) enum Refusal {
     Problem(Problem),
 }
 
-/// Which tasks can be done together.
+/// The tasks that can be done together, and those that cannot.
 #[derive(Debug, Default)]
 pub(crate) struct Admission<'t> {
     pub(crate) accepted: Vec<&'t Task>,
-    /// Whether something goes that is not among the tasks.
+    /// True if a package goes that is not among the tasks.
     pub(crate) removes: bool,
     pub(crate) refused: Vec<(&'t Task, Refusal)>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Simulator<'a> {
     pub(crate) provider: &'a dyn Provider,
     pub(crate) system: &'a System<'a>,
     pub(crate) installed: &'a Installed,
-    /// What is declared, whether it is part of this or not.
+    /// The names of all declared packages, including those that are not part of this.
     pub(crate) names: &'a Names,
 }
 
@@ -83,8 +83,8 @@ impl Simulator<'_> {
         }
     }
 
-    /// Whether these tasks may be done together, and whether anything goes that is not among them. If they may not, the latest are to
-    /// blame.
+    /// Checks that these tasks may be done together; returns true if anything goes that is not among them. If they may not, the latest are
+    /// to blame.
     fn judge(&self, kind: Kind, tasks: &[&Task], latest: &[&Task]) -> Result<bool, Refusal> {
         let request = request(kind, tasks, true);
         if self.system.mock.is_some() {
@@ -125,7 +125,7 @@ impl Simulator<'_> {
         newest(&instances, self.provider).map(str::to_owned)
     }
 
-    /// What a step takes away that nobody has declared to go.
+    /// Returns the loss that a step causes without a declaration for it, in words.
     fn loss(&self, step: &Step) -> Option<String> {
         let name = &step.name;
         let is_held = self.installed.is_held(name);

@@ -1,4 +1,4 @@
-//! What applying each package would do: found out for all of them at once, without changing anything.
+//! Finds out the effect of applying each package, for all of them at once, without changing anything.
 
 use crate::declaration::Wanted;
 use crate::deed::Deed;
@@ -11,7 +11,7 @@ use crate::system::{Problem, System};
 use holo_plugin::{ForceTo, Host, Output, Verdict};
 use std::collections::BTreeMap;
 
-/// What applying a package would do.
+/// The effect of applying a package.
 #[derive(Clone, Debug)]
 pub(crate) enum Finding {
     /// This.
@@ -51,10 +51,10 @@ fn findings(
     let any_goes = tasks.iter().any(|task| matches!(task.kind, Some(Kind::Remove | Kind::Purge)));
     for kind in [Kind::Install, Kind::Remove, Kind::Purge] {
         let of_kind = tasks.iter().copied().filter(|task| task.kind == Some(kind));
-        // What has to be released first cannot be simulated before.
+        // Packages that have to be released first cannot be simulated before.
         let of_kind: Vec<&Task> = of_kind.filter(|task| !(task.is_held && provider.releases_first())).collect();
         for (task, refusal) in simulator.admit(kind, &of_kind).refused {
-            // What is in the way may be what goes; that will show.
+            // A package that is in the way may be among those that go, which only shows during an apply.
             if kind != Kind::Install || !any_goes {
                 refusals.insert(task.place, refusal);
             }

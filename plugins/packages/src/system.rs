@@ -10,24 +10,24 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long it is waited for someone else who is installing something.
+/// The time limit of waiting for another process that is installing something.
 const LOCK_LIMIT: Duration = Duration::from_secs(120);
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
-/// How long fetching an index or packages may take where nobody has said.
+/// The time limit of fetching an index or packages, unless another one is declared.
 const FETCH_LIMIT: Duration = Duration::from_secs(30 * 60);
-/// How long a transaction may go on after a signal that ends us, or after its time is over.
+/// The time that a transaction has to finish after a signal that ends us, or after its time limit.
 const FINISH_LIMIT: Duration = Duration::from_secs(30 * 60);
-/// How much of what a package manager says is shown when it fails.
+/// The number of lines of a failed package manager's output that are shown.
 const LINES_SHOWN: usize = 20;
 
 /// Something that did not work.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
-    /// What, in a line.
+    /// The problem in one line.
     pub(crate) summary: String,
-    /// What the package manager has said last.
+    /// The last lines of the package manager's output.
     pub(crate) lines: Vec<String>,
-    /// Whether it is no single package's fault, so that nothing else would work either.
+    /// True if it is no single package's fault, so that nothing else would work either.
     pub(crate) is_general: bool,
 }
 
@@ -55,11 +55,11 @@ pub(crate) struct System<'a> {
     host: &'a Host,
     /// The root that the package manager is told to work on; none if it is the one that it works on anyway.
     root: Option<PathBuf>,
-    /// What stands for a package manager that is not there.
+    /// The substitute for a package manager that is not there.
     pub(crate) mock: Option<Mock>,
-    /// How long a transaction may take.
+    /// The time limit of a transaction.
     pub(crate) timeout: Option<Duration>,
-    /// Whether nothing is fetched: nothing shall change.
+    /// True if nothing is fetched, as nothing shall change.
     pub(crate) only_looks: bool,
 }
 
@@ -100,12 +100,12 @@ impl<'a> System<'a> {
         }
     }
 
-    /// Where something can be kept until the end of the run.
+    /// Returns the directory for files that are kept until the end of the run.
     pub(crate) fn cache_dir(&self) -> &Path {
         self.host.cache_dir()
     }
 
-    /// How long others are waited for: not until the very end, so that it can be said that they were.
+    /// Returns the time limit of waiting for others: less than the whole, so that there is time left to say so.
     pub(crate) fn lock_limit(&self) -> Duration {
         self.timeout.map_or(LOCK_LIMIT, |timeout| timeout.mul_f32(0.9).min(LOCK_LIMIT))
     }
@@ -204,7 +204,7 @@ impl<'a> System<'a> {
                 RepairBy::Removing(path) => fs::remove_file(&path)
                     .map_err(|error| Problem::new(PathError::new("remove", path, error).to_string())),
             };
-            // What a single package lacks is no reason to stop here.
+            // A problem of a single package is no reason to stop here.
             return match (done, provider.interrupted(self)?) {
                 (Err(problem), Some(_)) => Err(Problem { is_general: true, ..problem }),
                 (Err(problem), None) => {
@@ -220,9 +220,9 @@ impl<'a> System<'a> {
     }
 }
 
-/// How it is put in order that a package manager was interrupted.
+/// The repair of an interrupted package manager.
 pub(crate) struct Repair {
-    /// What was found and done, in words.
+    /// The words for what was found and done.
     pub(crate) said: String,
     pub(crate) by: RepairBy,
 }
@@ -239,7 +239,7 @@ fn name(program: &Program) -> String {
     program.to_string().split(' ').next().unwrap_or_default().to_owned()
 }
 
-/// What is said of a program that failed.
+/// Returns the problem of a program that failed.
 pub(crate) fn problem(program: &Program, failure: &str, captured: &Captured) -> Problem {
     let lines = captured.ended.last_lines(LINES_SHOWN);
     Problem { summary: format!("{}: {failure}", name(program)), lines, is_general: false }

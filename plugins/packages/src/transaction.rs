@@ -35,7 +35,7 @@ pub(crate) fn apply(host: &Host, jobs: &[Job<'_, PackageEntity>], answers: &mut 
             }
         }
     }
-    // What was found out for a check is not true any more.
+    // The findings of a check are outdated now.
     if let Some(job) = jobs.first() {
         job.entity.shared.forget();
     }

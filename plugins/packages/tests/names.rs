@@ -74,7 +74,7 @@ fn a_package_of_another_architecture_is_another_package() {
     assert_eq!(calls, ["install libm", "remove libm:i386"], "{run}");
     assert!(run.stderr.is_empty() && run.stdout_lossy().contains("Scrubbing package:libm:i386 ("), "{run}");
     assert_eq!(records(&root), ["package:libm.json"]);
-    // What is left when only one of them is applied is done by the next apply.
+    // The rest of an apply of only one of them is done by the next apply.
     let (run, calls) = apply(&root, &package("name=\"libm\" arch=\"i386\""), &["package:libm"]);
     assert_eq!(calls, ["install libm:i386"], "{run}");
     assert_eq!(records(&root), ["package:libm.json", "package:libm:amd64.json"]);
@@ -112,7 +112,7 @@ fn two_names_of_a_package_contradict_each_other() {
     assert!(run.success(), "{run}");
 }
 
-/// Whatever packages are called, and whichever of them are applied: they are as they are defined, and in the end as they were.
+/// Under any names, and in any selection, packages become as they are defined, and in the end as they were.
 #[test]
 fn names_come_and_go() {
     random::cases(40, |random| {
@@ -130,7 +130,7 @@ fn names_come_and_go() {
             let mut wanted = BTreeMap::new();
             let mut definitions = String::new();
             for id in ["aa", "aa:amd64", "aa:i386", "bb", "bb:amd64", "bb:i386"] {
-                // What has an architecture in its name is the same as what has it as a key.
+                // An architecture in the name is the same as one that is a key.
                 let arch = if id.len() == 2 { *random.pick(&["", "", "arch=\"i386\"", "arch=\"amd64\""]) } else { "" };
                 let is_wanted = random.chance(50);
                 if random.chance(30) {
@@ -145,22 +145,22 @@ fn names_come_and_go() {
             let selector = *random.pick(&["package:aa", "package:bb:i386", "packages", "packages", "packages"]);
             let (run, _) = apply(&root, &definitions, &[selector]);
             history.push(format!("{definitions}apply {selector}\n{run}"));
-            let story = history.join("\n");
+            let log = history.join("\n");
             let has_conflict = wanted.values().any(|all| all.len() > 1);
-            assert!(run.success() || has_conflict || run.stderr_lossy().contains("Unrecognized argument"), "{story}");
+            assert!(run.success() || has_conflict || run.stderr_lossy().contains("Unrecognized argument"), "{log}");
             for (full, all) in wanted {
                 if selector == "packages" && all.len() == 1 {
-                    assert_eq!(is_installed(&root, &full), all[0], "{full}: {story}");
+                    assert_eq!(is_installed(&root, &full), all[0], "{full}: {log}");
                 }
             }
         }
         let (run, _) = apply(&root, "", &[]);
-        let story = history.join("\n");
-        assert!(run.success(), "{story}{run}");
+        let log = history.join("\n");
+        assert!(run.success(), "{log}{run}");
         for key in ["aa", "aa:i386", "bb", "bb:i386"] {
-            assert_eq!(is_installed(&root, key), before.contains(&key), "{key}: {story}{run}");
+            assert_eq!(is_installed(&root, key), before.contains(&key), "{key}: {log}{run}");
         }
-        assert_eq!(records(&root), [] as [&str; 0], "{story}{run}");
+        assert_eq!(records(&root), [] as [&str; 0], "{log}{run}");
     });
 }
 

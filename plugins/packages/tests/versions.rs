@@ -233,7 +233,7 @@ const WORDS: &[&str] = &[
     "_",
 ];
 
-/// An underscore is no letter of Debian's versions.
+/// An underscore cannot be in Debian's versions.
 fn against_dpkg() {
     let words: Vec<&'static str> = WORDS.iter().copied().filter(|word| *word != "_").chain(["1:2"]).collect();
     // Past the first colon a version may have more, but only if it has an epoch.

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::Duration;
 
-/// How long a unit that counts as started at once is given to fail.
+/// The time that a unit that counts as started at once is given to fail.
 const SETTLE: Duration = Duration::from_millis(200);
 
 /// Applies a set of units of which none depends on another.
@@ -75,7 +75,7 @@ struct ReadError {
     applied: Applied,
 }
 
-/// Has the files of units read again if any has changed, whomever it belongs to; the names of those that belong to none of these units.
+/// Has the files of all units read again if any has changed; returns the names of those that belong to none of these units.
 ///
 /// systemd says of units whose files are outdated, but not of those that have got their first drop-in, or a file that takes the place of
 /// another.
@@ -98,7 +98,7 @@ fn read_changed_files(manager: &dyn Manager, items: &mut [Item<'_>]) -> Result<B
         }
         told.extend(own);
     }
-    // What was put into a folder is said by its own name. What was taken away may have been so after all units, which is nothing to tell.
+    // A new file in a directory is told by its own name. One that is gone may have been removed after all units, which is nothing to tell.
     changes.retain(|name| name != providers::FOLDER && !told.contains(name));
     Ok(changes)
 }
@@ -107,7 +107,7 @@ fn cannot_read(problem: &str) -> String {
     format!("cannot read the files of units again: {problem}")
 }
 
-/// What is done about files that have changed, as it reads after "would" and by itself.
+/// Returns the words for reading changed files again, as they read after "would" and by themselves.
 pub(crate) fn reading(names: &BTreeSet<String>) -> String {
     match &names.iter().collect::<Vec<_>>()[..] {
         [] => "read the files of units again".to_owned(),

@@ -1,4 +1,4 @@
-//! What a definition says of a unit.
+//! The definitions of units.
 
 use crate::plan::{Ensure, Wanted};
 use crate::unit::UnitName;
@@ -12,13 +12,13 @@ use serde::Deserialize;
 pub(crate) struct Service {
     /// The unit's name; without a type such as `.timer` it is that of a service.
     pub(crate) name: String,
-    /// Whether it shall run; it shall unless it is masked.
+    /// The desired state: running unless it is masked.
     pub(crate) ensure: Option<Ensure>,
-    /// Whether it shall be started at boot; left alone if nothing is said.
+    /// True if it shall be started at boot; left alone if nothing is said.
     pub(crate) enable: Option<bool>,
-    /// Whether nothing may start it; left alone if nothing is said.
+    /// True if nothing may start it; left alone if nothing is said.
     pub(crate) mask: Option<bool>,
-    /// Whether a refresh has it read its configuration again instead of restarting it.
+    /// True if a refresh has it read its configuration again instead of restarting it.
     #[serde(default)]
     pub(crate) reload: bool,
 }
@@ -44,7 +44,7 @@ impl Definition for Service {
 }
 
 impl Service {
-    /// What it shall be like.
+    /// Returns its desired state.
     pub(crate) fn wanted(&self) -> Wanted {
         let default = if self.mask == Some(true) { Ensure::Stopped } else { Ensure::Running };
         Wanted {

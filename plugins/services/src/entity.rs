@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long what was found out for a check may be used for others: nothing is changed while they are checked one after the other.
+/// The time for which states that a check has found may be used for others: nothing is changed while units are checked in turn.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// The ID of the step that has the files of units read again. It comes after all units, as files may go once nothing uses them any more.
@@ -20,7 +20,7 @@ const FILES: &str = "systemd:unit-files";
 /// Something that the plugin takes care of.
 #[derive(Debug)]
 pub(crate) enum Service {
-    /// That the files of units are read again when they have changed, whomever they belong to.
+    /// The task of reading the files of all units again when they have changed.
     Files(Arc<AllUnits>),
     Unit(Box<Unit>),
 }
@@ -35,7 +35,7 @@ pub(crate) struct Unit {
     pub(crate) given: UnitName,
     pub(crate) past: Past,
     pub(crate) wanted: Wanted,
-    /// How long one attempt may take.
+    /// The time limit of one attempt.
     pub(crate) timeout: Option<Duration>,
     /// With all edges, also those that its definition declares.
     pub(crate) full_report: EntityReport,
@@ -43,7 +43,7 @@ pub(crate) struct Unit {
     pub(crate) all: Arc<AllUnits>,
 }
 
-/// What is remembered that concerns a unit.
+/// The records that concern a unit.
 #[derive(Debug)]
 pub(crate) enum Past {
     /// It is defined, and may have been under another name.
@@ -56,7 +56,7 @@ pub(crate) enum Past {
 #[derive(Debug, Default)]
 pub(crate) struct AllUnits {
     pub(crate) names: BTreeMap<String, UnitName>,
-    /// What is remembered of those whose record is not kept under their own ID yet.
+    /// The records of units that are not kept under their own IDs yet.
     elsewhere: BTreeMap<String, Record>,
     found: Mutex<Option<Found>>,
     /// The names of files that belong to none of the units, and have been read again without anybody having said so.
@@ -150,7 +150,7 @@ impl AllUnits {
 }
 
 impl Unit {
-    /// What only this plugin knows of the unit's report.
+    /// Returns the part of a unit's report that only this plugin knows.
     pub(crate) fn report_of(id: &str, name: &UnitName, given: &UnitName, wanted: &Wanted) -> EntityReport {
         let mut report = EntityReport::new(id);
         let mut words = vec![if wanted.ensure == Some(Ensure::Running) { "running" } else { "stopped" }];
@@ -171,7 +171,7 @@ impl Unit {
             edges.watch.extend([path.as_str().into(), format!("{path}.d").into()]);
         }
         edges.watch.push(format!("/usr/lib/systemd/system/{}", name.files().pop().unwrap_or_default()).into());
-        // What it needs is the unit; what it gives is that the unit is as declared.
+        // It needs the unit, and provides the unit as declared.
         edges.provides.push(asset("service", name.as_str()));
         edges.owns.push(asset("unit", name.as_str()));
         report
@@ -182,7 +182,7 @@ impl Unit {
         file_names(&self.name).chain(file_names(&self.given)).collect()
     }
 
-    /// Whether nothing defines it any more.
+    /// Returns true if nothing defines it any more.
     pub(crate) fn is_orphan(&self) -> bool {
         self.wanted.restores
     }
@@ -212,7 +212,7 @@ impl Unit {
                 return Verdict::Failed;
             }
         };
-        // Whatever comes before it in a run may bring it.
+        // Anything that comes before it in a run may bring it.
         let circumstances = Circumstances { refresh: mode.refresh, may_come: true };
         let plan = plan(&self.name, &self.wanted, &state, circumstances);
         if !plan.problems.is_empty() {

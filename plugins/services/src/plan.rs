@@ -1,11 +1,11 @@
-//! What there is to do about a unit: from how it is to how it shall be, step by step.
+//! The plan for a unit: the steps from its present to its desired state.
 
 use crate::providers::UnitState;
 use crate::providers::state::{Enablement, Load, Phase};
 use crate::unit::UnitName;
 use serde::Deserialize;
 
-/// Whether a unit shall run.
+/// The desired state of a unit's processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -14,15 +14,15 @@ pub(crate) enum Ensure {
     Stopped,
 }
 
-/// How a unit shall be. What is not set is left alone.
+/// The desired state of a unit. Fields without a value are left alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) ensure: Option<Ensure>,
     pub(crate) enable: Option<bool>,
     pub(crate) mask: Option<bool>,
-    /// Whether a refresh reloads instead of restarting.
+    /// True if a refresh reloads instead of restarting.
     pub(crate) reload: bool,
-    /// Whether nothing defines it any more, and this is how it was: where that is impossible by now, all is well.
+    /// True if nothing defines it any more, and this is its earlier state: if that is impossible by now, all is well.
     pub(crate) restores: bool,
 }
 
@@ -41,7 +41,7 @@ pub(crate) enum Step {
     Reload,
 }
 
-/// What there is to do, and what cannot be done.
+/// The steps to take, and the problems that prevent others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// In their order.
@@ -55,7 +55,7 @@ pub(crate) struct Plan {
 pub(crate) struct Circumstances {
     /// Something that the unit depends on has changed.
     pub(crate) refresh: bool,
-    /// What is missing may still come.
+    /// A unit that is missing may still come.
     pub(crate) may_come: bool,
 }
 
@@ -74,7 +74,7 @@ impl Step {
         Step::Reload,
     ];
 
-    /// What to tell systemctl.
+    /// Returns the arguments for systemctl.
     pub(crate) fn arguments(self) -> &'static [&'static str] {
         match self {
             Step::Unmask => &["unmask"],
@@ -90,12 +90,12 @@ impl Step {
         }
     }
 
-    /// Whether it only changes what is on disk, which also works where no systemd runs.
+    /// Returns true if it only changes files, which also works without a running systemd.
     pub(crate) fn is_of_files(self) -> bool {
         self < Step::Stop
     }
 
-    /// Whether the unit runs afterwards because of it.
+    /// Returns true if the unit runs afterwards because of it.
     pub(crate) fn starts(self) -> bool {
         matches!(self, Step::Start | Step::Restart)
     }
@@ -165,7 +165,7 @@ impl Planner<'_> {
         self.state.load == Load::Masked || self.state.enablement.is_masked()
     }
 
-    /// Whether it is masked when the files are as they shall be.
+    /// Returns true if it is masked once the files are as they shall be.
     fn stays_masked(&self) -> bool {
         self.wanted.mask.unwrap_or_else(|| self.is_masked())
     }
@@ -186,7 +186,7 @@ impl Planner<'_> {
             Some(true) if self.is_missing() => self.problem("does not exist"),
             Some(true) if self.stays_masked() => self.problem("is masked, and cannot be enabled"),
             Some(true) => match enablement.why_never() {
-                // What is to be unmasked shows only then what it is; what may come will.
+                // A unit that is to be unmasked, or may still come, shows only then what it is.
                 _ if self.is_masked() || self.state.load == Load::Missing => self.step(Step::Enable),
                 Some(why) => self.problem(&format!("{why}, and cannot be enabled")),
                 None => self.step(Step::Enable),

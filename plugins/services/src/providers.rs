@@ -1,4 +1,4 @@
-//! What rules the units of a host. There is one such thing so far; another would be a file beside it that ranks itself for the host.
+//! The service managers of a host. There is one so far; another would be a file beside it that ranks itself for the host.
 
 pub(crate) mod systemd;
 
@@ -16,25 +16,25 @@ use std::time::Duration;
 /// The names that a definition's `provider` may have.
 pub(crate) const NAMES: [&str; 1] = [systemd::NAME];
 
-/// How a unit is.
+/// The state of a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnitState {
-    /// How far it is; nothing if that cannot be told.
+    /// Its phase, if that can be told.
     pub(crate) phase: Option<Phase>,
     pub(crate) load: Load,
-    /// Why its files are of no use, if they are not.
+    /// The reason why its files are of no use, if they are not.
     pub(crate) load_error: String,
     pub(crate) enablement: Enablement,
-    /// Whether it is down because it came to a good end, as it is meant to.
+    /// True if it is down because it came to a good end, as it is meant to.
     pub(crate) has_run: bool,
-    /// Whether it is meant to come to an end, and is down then.
+    /// True if it is meant to come to an end, and is down then.
     pub(crate) comes_to_an_end: bool,
-    /// Whether it counts as started before anything can have gone wrong.
+    /// True if it counts as started before anything can have gone wrong.
     pub(crate) starts_unseen: bool,
-    /// Whether its files have changed since they were read.
+    /// True if its files have changed since they were read.
     pub(crate) is_outdated: bool,
     pub(crate) can_reload: bool,
-    /// Whether there is nothing of it, and it is taken for brought by something that was only printed.
+    /// True if it does not exist, and is assumed to come from a command that was only printed.
     pub(crate) is_imagined: bool,
     /// In the provider's words: `failed (failed), exit-code 3`.
     pub(crate) words: String,
@@ -83,7 +83,7 @@ pub(crate) struct Task<'a> {
     pub(crate) state: &'a UnitState,
 }
 
-/// What became of it.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
     /// It was done, as far as anybody said.
@@ -102,7 +102,7 @@ pub(crate) trait Manager {
     /// If nothing can be told of any.
     fn states(&self, subjects: &[Subject<'_>]) -> Result<Vec<Result<UnitState, String>>, String>;
 
-    /// The names of files and folders of units that have changed since they were read, whomever they belong to.
+    /// The names of files and directories of any units that have changed since they were read.
     ///
     /// # Errors
     /// If it cannot be told.
@@ -119,19 +119,19 @@ pub(crate) trait Manager {
     /// Does one thing to all these units, and says what became of each.
     fn act(&self, step: Step, tasks: &[Task<'_>], timeout: Option<Duration>) -> Vec<Done>;
 
-    /// What a unit said last.
+    /// Returns the last lines that a unit has logged.
     fn last_words(&self, unit: &UnitName) -> Vec<String>;
 
-    /// What a boot is told from others by.
+    /// Returns the ID of the present boot.
     fn boot(&self) -> Option<String>;
 }
 
-/// Whether something rules the units of this host now that keeps in mind what it has read.
+/// Returns true if a service manager runs on this host that caches the files of units.
 pub(crate) fn keeps_files_in_mind(host: &Host) -> bool {
     systemd::is_live(host)
 }
 
-/// What rules the units of this host.
+/// Returns the service manager of this host.
 pub(crate) fn manager(host: &Host) -> Box<dyn Manager> {
     systemd::manager(host)
 }

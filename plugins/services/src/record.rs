@@ -1,34 +1,34 @@
-//! What is remembered of a unit: how it was before us, and what only we can know.
+//! The record of a unit: its state before the first change, and facts that only we can know.
 
 use crate::plan::{Ensure, Step, Wanted};
 use crate::providers::UnitState;
 use crate::providers::state::{Enablement, Phase};
 use serde::{Deserialize, Serialize};
 
-/// What is remembered of a unit.
+/// The record of a unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Record {
     /// The unit's whole name.
     pub(crate) unit: String,
-    /// Whether it ran before we first started or stopped it.
+    /// True if it ran before we first started or stopped it.
     #[serde(skip_serializing_if = "Option::is_none")]
     ran: Option<bool>,
-    /// Whether it was enabled before we first enabled or disabled it.
+    /// True if it was enabled before we first enabled or disabled it.
     #[serde(skip_serializing_if = "Option::is_none")]
     was_enabled: Option<bool>,
-    /// Whether it was masked before we first masked or unmasked it.
+    /// True if it was masked before we first masked or unmasked it.
     #[serde(skip_serializing_if = "Option::is_none")]
     was_masked: Option<bool>,
     /// The boot in which we had it run to its end: systemd forgets that of oneshot units that nothing refers to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ran_in_boot: Option<String>,
-    /// What would be, of what was only printed in test mode.
+    /// The effect of the commands that were only printed in test mode.
     #[serde(skip_serializing_if = "Mock::is_empty")]
     pub(crate) mock: Mock,
 }
 
-/// How a unit would be, had what was printed been run.
+/// The state that a unit would have if the printed commands had been run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Mock {
@@ -59,7 +59,7 @@ impl Mock {
 }
 
 impl Record {
-    /// Whether there is nothing to remember but the name.
+    /// Returns true if there is nothing to record but the name.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Record { unit: self.unit.clone(), ..Record::default() }
     }
@@ -67,12 +67,12 @@ impl Record {
     /// Takes note of how a unit is before a step changes that, unless it is known how it was before an earlier one.
     pub(crate) fn note(&mut self, step: Step, state: &UnitState) {
         match step {
-            // What failed was meant to run: whether it would by now, nobody knows, so it is left as it is.
+            // A failed unit was meant to run. It is not known whether it would by now, so it is left as it is.
             Step::Start if state.phase == Some(Phase::Failed) => {}
             Step::Start | Step::Stop => self.ran = self.ran.or(Some(step == Step::Stop)),
             // Disabling it would also remove the link to its file, which was there before us.
             Step::Enable if state.enablement == Enablement::Linked => {}
-            // What held until the next boot cannot be told from what would hold now.
+            // An enablement until an earlier boot cannot be told from one until the next.
             Step::Enable if state.enablement == Enablement::EnabledForNow => {}
             Step::Enable | Step::Disable => self.was_enabled = self.was_enabled.or(Some(step == Step::Disable)),
             Step::Mask if state.enablement == Enablement::MaskedForNow => {}
@@ -81,7 +81,7 @@ impl Record {
         }
     }
 
-    /// How the unit shall be when nothing defines it any more.
+    /// Returns the state that the unit shall have when nothing defines it any more.
     pub(crate) fn restored(&self) -> Wanted {
         let ensure = |ran| if ran { Ensure::Running } else { Ensure::Stopped };
         Wanted {

@@ -117,7 +117,7 @@ fn usable(
         }
         let name = names.get(&id);
         let namesakes = name.and_then(|name| owners.get(name)).map_or(&[][..], Vec::as_slice);
-        // Who knows of owners says it, and leaves out both.
+        // A dispatcher that knows of owners says so itself, and leaves out both.
         let other = namesakes.iter().find(|other| **other != id && host.api_version() < API_VERSION_4);
         if let (Some(other), Some(name)) = (other, name) {
             output.error(format!("{place}: {id}: name: {name} is what {other} is already"));

@@ -19,13 +19,13 @@ impl UnitName {
     pub(crate) fn new(name: &str) -> Result<UnitName, String> {
         let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || ":-_.\\@".contains(letter);
         if let Some(letter) = name.chars().find(|letter| !is_allowed(*letter)) {
-            return Err(format!("{name:?} is no name of a unit, as {letter:?} is in it"));
+            return Err(format!("{name:?} is not a valid unit name, as {letter:?} is in it"));
         }
         let has_type = name.rsplit_once('.').is_some_and(|(_, kind)| TYPES.contains(&kind));
         let whole = if has_type { name.to_owned() } else { format!("{name}.service") };
         let stem = whole.rsplit_once('.').map_or("", |(stem, _)| stem);
         if stem.is_empty() || stem.starts_with('@') || whole.len() > LONGEST {
-            return Err(format!("{name:?} is no name of a unit"));
+            return Err(format!("{name:?} is not a valid unit name"));
         }
         if let Some(template) = stem.strip_suffix('@').filter(|prefix| !prefix.contains('@')) {
             return Err(format!("{name:?} is a template; its instances have names such as {template}@x"));
@@ -37,7 +37,7 @@ impl UnitName {
         &self.0
     }
 
-    /// What stands before the type, and before the instance.
+    /// Returns the part of the name before the type and the instance.
     pub(crate) fn stem(&self) -> &str {
         let stem = self.0.rsplit_once('.').map_or("", |(stem, _)| stem);
         stem.split('@').next().unwrap_or(stem)
@@ -50,7 +50,7 @@ impl UnitName {
         Some(format!("{prefix}@.{kind}"))
     }
 
-    /// What stands between the `@` and the type, if it is an instance.
+    /// Returns the part of the name between the `@` and the type, if it is an instance.
     pub(crate) fn instance(&self) -> Option<&str> {
         let (_, instance) = self.0.split_once('@')?;
         instance.rsplit_once('.').map(|(instance, _)| instance)

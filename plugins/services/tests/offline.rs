@@ -10,17 +10,17 @@ const UNIT: &str = "[Service]\nExecStart=true\n[Install]\nWantedBy=multi-user.ta
 const WANTS: &str = "etc/systemd/system/multi-user.target.wants";
 
 fn main() -> ExitCode {
-    let stories: [(&str, fn()); 6] = [
+    let cases: [(&str, fn()); 6] = [
         ("units are enabled below the root, once, and disabled when nothing wants that", enables),
         ("units are masked and unmasked below the root", masks),
         ("one that cannot be enabled keeps no other from being", one_by_one),
-        ("a unit that fails at every apply and is as before refreshes nobody", fails_again),
+        ("a unit that fails at every apply and is as before refreshes nothing", fails_again),
         ("without systemctl everything is printed", without_systemctl),
-        ("what a unit is called makes no difference", names),
+        ("the name of a unit makes no difference", names),
     ];
-    let trials = stories.map(|(name, story)| {
+    let trials = cases.map(|(name, case)| {
         trial(name, &[Need::Program("systemctl")], move || {
-            story();
+            case();
             Ok(())
         })
     });
@@ -108,7 +108,7 @@ fn without_systemctl() {
 }
 
 fn names() {
-    // Where an alias leads is found below the root.
+    // The target of an alias is found below the root.
     let alias = "usr/lib/systemd/system/alias.service";
     let root = root("[[service]]\nname = 'a'\nenable = true\n").symlink(alias, "/usr/lib/systemd/system/a.service");
     let base = |root: &ScratchRoot| {

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 const DATABASES: &[&str] = &["lib/apk/db/installed", "usr/lib/apk/db/installed"];
-/// What somebody wanted, a line a package: `foo`, `foo=1.0-r0`, `foo>1`, `foo@edge`.
+/// The packages that were asked for, one a line: `foo`, `foo=1.0-r0`, `foo>1`, `foo@edge`.
 const WORLD: &str = "etc/apk/world";
 
 /// apk.
@@ -33,7 +33,7 @@ impl Provider for Apk {
 
     fn validate(&self, key: &Key) -> Result<(), String> {
         if key.name.contains([':', '~']) {
-            return Err(format!("{key} is no name of a package of Alpine Linux"));
+            return Err(format!("{key} is not a valid Alpine Linux package name"));
         }
         key.arch
             .as_ref()
@@ -79,7 +79,7 @@ impl Provider for Apk {
         &[Mark::Held, Mark::Released, Mark::ByHand]
     }
 
-    /// What somebody wanted is kept; what somebody wanted in a version is kept in that.
+    /// Packages that were asked for are kept; those that were asked for in a version are kept in that.
     fn mark(&self, system: &System<'_>, mark: Mark, items: &[Item]) -> Result<Program, Problem> {
         let mut program = apk(system);
         program.args(["add", "--quiet", "--no-progress", "--"]);
@@ -107,7 +107,7 @@ fn apk(system: &System<'_>) -> Program {
 fn ask(program: &mut Program, request: &Request, options: &[&str]) {
     match request.kind {
         Kind::Install => program.args(["add", "--upgrade"]),
-        // What needs it goes with it: if nobody has declared that, it was found out before.
+        // Packages that need it go with it. The simulation has refused it if that was not declared.
         Kind::Remove => program.args(["del", "--rdepends"]),
         Kind::Purge => program.args(["del", "--rdepends", "--purge"]),
     };

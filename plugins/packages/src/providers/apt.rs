@@ -39,7 +39,7 @@ impl Provider for Apt {
         let begins_well = key.name.starts_with(|letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit());
         if key.name.len() < 2 || !begins_well || !key.name.chars().all(fits) {
             return Err(format!(
-                "{key} is no name of a Debian package: it can only be of small letters, digits and +-., two or more, and +-. not the first"
+                "{key} is not a valid Debian package name: it can only be of small letters, digits and +-., two or more, and +-. not the first"
             ));
         }
         Ok(())
@@ -121,7 +121,7 @@ impl Provider for Apt {
         // We wait for others ourselves: that can be cut off.
         program.args(["--quiet", "-o", "DPkg::Lock::Timeout=0", "-o", "DPkg::Use-Pty=0"]);
         if request.kind == Kind::Install {
-            // What a person has changed stays; where nobody has, the new version is taken without a question.
+            // Files that a person has changed stay; others are replaced by the new version without a question.
             program.args(["-o", "DPkg::Options::=--force-confdef", "-o", "DPkg::Options::=--force-confold"]);
             if !request.may_remove {
                 program.arg("--no-remove");

@@ -174,7 +174,7 @@ fn read_table(text: &str) -> Vec<Step> {
         }
         let mut fields: Vec<&str> = line.split_whitespace().collect();
         if fields.first() == Some(&"replacing") {
-            // What takes the place of something else says so below its own row.
+            // A package that replaces another one says so below its own row.
             steps.extend(replaced(&fields, &steps));
             continue;
         }
@@ -204,7 +204,7 @@ fn replaced(fields: &[&str], steps: &[Step]) -> Option<Step> {
     (by.name != name).then(|| Step { name: name.to_owned(), from: Some(plain(version).to_owned()), to: None })
 }
 
-/// What the rows below a heading are about.
+/// The subject of the rows below a heading.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Section {
     Coming,

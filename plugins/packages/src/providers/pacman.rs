@@ -31,7 +31,7 @@ impl Provider for Pacman {
 
     fn validate(&self, key: &Key) -> Result<(), String> {
         if key.name.contains([':', '~']) {
-            return Err(format!("{key} is no name of a package of Arch Linux"));
+            return Err(format!("{key} is not a valid Arch Linux package name"));
         }
         key.arch
             .as_ref()
@@ -88,7 +88,7 @@ impl Provider for Pacman {
 
     fn simulate(&self, system: &System<'_>, request: &Request) -> Result<Vec<Step>, Problem> {
         let mut steps = Vec::new();
-        // What comes from files is another operation than what comes from a repository.
+        // Packages from files need another operation than packages from a repository.
         for mut program in programs(system, request, &[PRINT, "--print-format", "%n %v"])? {
             let captured = system.read(&mut program)?;
             steps.extend(read_steps(&String::from_utf8_lossy(&captured.stdout), request.kind));
@@ -98,7 +98,7 @@ impl Provider for Pacman {
 
     fn interrupted(&self, system: &System<'_>) -> Result<Option<Repair>, Problem> {
         let lock = system.path(LOCK);
-        // Whoever is at work holds it open.
+        // A process that is at work holds it open.
         if !lock.exists() || is_open(&lock) {
             return Ok(None);
         }
@@ -126,7 +126,7 @@ impl Provider for Pacman {
     }
 }
 
-/// Whether a process has a file open. Where that cannot be seen, one may.
+/// Returns true if a process has a file open, or if that cannot be seen.
 fn is_open(path: &Path) -> bool {
     let Ok(path) = path.canonicalize() else { return false };
     let Ok(processes) = fs::read_dir("/proc") else { return true };
@@ -139,7 +139,7 @@ fn is_open(path: &Path) -> bool {
     })
 }
 
-/// What a query lists. It ends with 1 if that is nothing.
+/// Returns the output of a query. It ends with 1 if there is nothing to list.
 fn list(system: &System<'_>, query: &str) -> Result<String, Problem> {
     let mut program = pacman(system);
     let captured = system.run(program.arg(query))?;
@@ -161,11 +161,11 @@ fn pacman(system: &System<'_>) -> Program {
     program
 }
 
-/// What does a request: what comes from repositories is one operation, what is only in the cache is another.
+/// Returns the programs for a request: packages from repositories are one operation, those that are only in the cache another.
 fn programs(system: &System<'_>, request: &Request, options: &[&str]) -> Result<Vec<Program>, Problem> {
     if request.kind != Kind::Install {
         let mut program = pacman(system);
-        // What needs it goes with it: if nobody has declared that, it was found out before.
+        // Packages that need it go with it. The simulation has refused it if that was not declared.
         program.arg("-Rc");
         // It refuses to print what it would do with this.
         if request.kind == Kind::Purge && !options.contains(&PRINT) {

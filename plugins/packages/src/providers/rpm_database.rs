@@ -1,4 +1,4 @@
-//! What RPM has installed, whoever has asked for it.
+//! The packages that RPM has installed, by whatever package manager.
 
 use crate::model::{Installed, Instance, Key, Status};
 use crate::system::{Problem, System};
@@ -35,7 +35,7 @@ pub(super) fn installed(system: &System<'_>) -> Result<Installed, Problem> {
     Ok(installed)
 }
 
-/// Where the database is below the root, if there is one. A query would make one.
+/// Returns the path of the database below the root, if there is one. A query would make one.
 pub(super) fn place(system: &System<'_>) -> Result<Option<String>, Problem> {
     if let Some(usual) = RPM_DATABASES.iter().find(|place| system.path(place).exists()) {
         return Ok(usual.rsplit_once('/').map(|(folder, _)| format!("/{folder}")));
@@ -60,10 +60,10 @@ pub(super) fn plain(version: &str) -> &str {
     version.strip_prefix("0:").or_else(|| version.strip_prefix("(none):")).unwrap_or(version)
 }
 
-/// What a package of RPM can be called.
+/// Checks the name of a package of RPM.
 pub(super) fn validate(key: &Key) -> Result<(), String> {
     if key.name.contains(':') {
-        return Err(format!("{key} is no name of an RPM package"));
+        return Err(format!("{key} is not a valid RPM package name"));
     }
     Ok(())
 }

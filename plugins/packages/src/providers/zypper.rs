@@ -133,7 +133,7 @@ fn specification(item: &Item, kind: Kind) -> String {
     format!("{}{}{}", item.key.name, arch.unwrap_or_default(), version.unwrap_or_default())
 }
 
-/// What it says when it fails: the messages in its XML.
+/// Returns the problem that its output describes: the messages in its XML.
 fn told(program: &Program, failure: &str, captured: &Captured) -> Problem {
     let mut problem = problem(program, failure, captured);
     let text = String::from_utf8_lossy(&captured.stdout);
@@ -161,7 +161,7 @@ fn read_offers(text: &str, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, Probl
     let mut all: BTreeMap<Key, Offers> = BTreeMap::new();
     for solvable in document.descendants().filter(|node| node.has_tag_name("solvable")) {
         let attribute = |name: &str| solvable.attribute(name).unwrap_or_default();
-        // What is installed and in no repository cannot be had again.
+        // A version that is installed and in no repository cannot be had again.
         if attribute("kind") != "package" || attribute("repository").starts_with('(') {
             continue;
         }

@@ -19,17 +19,17 @@ pub(super) struct Crew<'a> {
     wishes: &'a [Wish<'a>],
     /// The names of all packages that are declared.
     names: Names,
-    /// What there was before the first task.
+    /// The installed packages before the first task.
     before: Installed,
-    /// What there was before a repair, if anything was repaired.
+    /// The installed packages before a repair, if anything was repaired.
     before_repair: Option<Installed>,
-    /// What there is now.
+    /// The packages that are installed now.
     installed: Installed,
-    /// What did not work, by the place of the wish.
+    /// The reasons why tasks were not done, by the index of the wish.
     refusals: BTreeMap<usize, Refusal>,
     /// That it is not known what there is now.
     lost: Option<Problem>,
-    /// Why nothing more is tried: it would not work either.
+    /// The reason why nothing more is tried, as it would not work either.
     stopped: Option<Problem>,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Crew<'a> {
             }
             self.transact(kind, &of_kind, output);
         }
-        // What could not come may have been kept out by what has gone since.
+        // Packages that could not be installed may have been kept out by some that have gone since.
         let kept_out: Vec<&Task> = tasks
             .iter()
             .filter(|task| task.kind == Some(Kind::Install) && self.refusals.contains_key(&task.place))
@@ -104,7 +104,7 @@ impl<'a> Crew<'a> {
         self.look_again();
     }
 
-    /// Whether a hold is in the way of the task.
+    /// Returns true if a hold is in the way of the task.
     fn goes_first(&self, task: &Task) -> bool {
         task.is_held && task.kind.is_some() && (self.provider.releases_first() || task.marks.contains(&Mark::Released))
     }
@@ -124,7 +124,7 @@ impl<'a> Crew<'a> {
             }
             let mut marks = self.need(task).marks;
             let wanted = self.wishes[task.place].wanted;
-            // Somebody's hold is put back.
+            // A hold that is not ours is put back.
             let is_held = self.installed.instances(&wanted.key).iter().any(|instance| instance.held);
             if task.is_held && !is_held && wanted.hold.is_none() && !wanted.ensure.is_gone() {
                 marks.push(Mark::Held);
@@ -139,7 +139,7 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// What a package lacks now.
+    /// Returns the actions that a package still needs.
     fn need(&self, task: &Task) -> Need {
         let wanted = self.wishes[task.place].wanted;
         let candidate = task.item.version.as_deref();
@@ -174,7 +174,7 @@ impl<'a> Crew<'a> {
         });
         let Err(problem) = ran else { return };
         self.look_again();
-        // What was done before it failed is done.
+        // Tasks that were done before it failed are done.
         let undone: Vec<&Task> = accepted.into_iter().filter(|task| self.need(task).main.is_some()).collect();
         if problem.is_general && !undone.is_empty() {
             return self.stop(&undone, problem);
@@ -202,7 +202,7 @@ impl<'a> Crew<'a> {
         self.stopped = Some(problem);
     }
 
-    /// Whether nothing more is tried. Then these have failed.
+    /// Returns true if nothing more is tried. Then these tasks have failed.
     fn has_stopped(&mut self, tasks: &[&Task]) -> bool {
         let Some(problem) = &self.stopped else { return false };
         for task in tasks {
@@ -245,7 +245,7 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// How a task ended.
+    /// Returns how a task ended.
     pub(super) fn outcome(&self, task: &Task, output: &mut Output<'_>) -> Applied {
         match (self.refusals.get(&task.place), &self.lost) {
             (Some(Refusal::NeedsForce(reason)), _) => {
@@ -268,13 +268,13 @@ impl<'a> Crew<'a> {
         Applied::Changed(self.done(task).iter().map(Deed::done).collect())
     }
 
-    /// How a task failed. Scripts of packages that fail at every apply may run each time, but they leave everything as it was.
+    /// Returns how a task failed. Scripts of packages that fail at every apply may run each time, but leave everything as it was.
     fn failed(&self) -> Applied {
         let before = self.before_repair.as_ref().unwrap_or(&self.before);
         failed(self.lost.is_none() && *before == self.installed)
     }
 
-    /// What was done for a task, with the versions that have come, which need not be those that were to come.
+    /// Returns the actions that were done for a task, with the versions that were installed, which need not be the planned ones.
     fn done(&self, task: &Task) -> Vec<Deed> {
         let key = &task.item.key;
         let name = key.to_string();
@@ -293,7 +293,7 @@ impl<'a> Crew<'a> {
         main.into_iter().chain(task.marks.iter().map(|&mark| Deed::mark(&name, mark))).collect()
     }
 
-    /// What is still not as it is wanted, although nothing has failed.
+    /// Returns the words for a difference that is left although nothing has failed.
     fn difference(&self, task: &Task, need: &Need) -> Option<String> {
         let (manager, key) = (self.provider.name(), &task.item.key);
         let instances = self.installed.instances(key);

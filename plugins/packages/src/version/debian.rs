@@ -13,7 +13,7 @@ pub(crate) fn compare(a: &str, b: &str) -> Ordering {
         .then_with(|| compare_part(a_revision.unwrap_or_default(), b_revision.unwrap_or_default()))
 }
 
-/// Compares by turns what is no digit, letter by letter, and what are digits, as numbers.
+/// Compares alternately parts without digits, letter by letter, and parts of digits, as numbers.
 fn compare_part(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
     while !a.is_empty() || !b.is_empty() {

@@ -23,31 +23,31 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("an older version needs force", downgrades),
         test("latest is silent when it is the latest", latest),
         test("of a transaction that fails only the culprit fails", culprits),
-        test("what nobody declared is not removed with something else", removals),
-        test("what nobody declared does not make place for something else", conflicts),
+        test("an undeclared package is not removed with another one", removals),
+        test("an undeclared package does not make place for another one", conflicts),
         test("holds are set, taken back, and respected", holds),
-        test("what is only configured is not there", leftovers),
+        test("a package of which only configuration is left is not there", leftovers),
         test("configuration that a person changed is kept", conffiles),
         test("an orphan becomes what it was", orphans),
         test("an orphan stays that others need which are declared", needed_orphans),
-        test("what is declared is not there for others only", marks),
+        test("a declared package is marked as installed by hand", marks),
         test("a name may have an architecture", multi_arch),
         test("the index is fetched once a run, if something is not known", refreshes),
-        test("someone else's lock is waited for", locks),
+        test("the lock of another process is waited for", locks),
         test("a transaction is not cut off by a signal to holo", signal_to_holo),
         test("a transaction is not cut off by a signal to the plugin", signal_to_plugin),
         test("a transaction is not cut off when the plugin is killed", plugin_killed),
         test("a transaction is not cut off when its time is over", overtime),
-        test("what an interrupted dpkg has left is put in order first", interrupted),
-        test("what is no package's fault is tried once", tried_once),
-        test("what fails at every apply without a change refreshes nobody", fails_again),
-        test("what is said to be done names the version that has come", other_version),
+        test("a transaction that dpkg did not finish is put in order first", interrupted),
+        test("a failure that is no package's fault is tried once", tried_once),
+        test("a failure at every apply without a change refreshes nothing", fails_again),
+        test("changes name the version that was installed", other_version),
         test("a name that ends with a plus is a name", plus_signs),
         test("entities that are applied one by one end the same", one_by_one),
     ]
 }
 
-/// What dpkg says is there.
+/// Returns the installed packages in dpkg's words.
 fn state(root: &ScratchRoot) -> String {
     let format = "'${binary:Package} ${Version} ${db:Status-Abbrev};'";
     must(root, &format!("dpkg-query --admindir=$R/var/lib/dpkg -W -f={format}")).replace(" ;", ";")
@@ -82,7 +82,7 @@ fn checks(root: &ScratchRoot) {
     let deeds = ["installed bar 1.0", "held bar", "purged baz 1.0", "removed old 1.0", "installed plus 1.0"];
     checked_and_applied(root, &wanted, &deeds);
     assert_eq!(state(root), "bar 1.0 hi;foo 1.0 ii;old 1.0 rc;plus 1.0 ii;");
-    // Where nothing is there yet, not even an index, it still says something.
+    // Without anything, even an index, it still has an answer.
     must(root, "rm -rf $R/var/lib/apt $R/var/cache/apt $R/var/lib/holo/packages; echo >$R/var/lib/dpkg/status");
     define(root, &packages(&["foo"]));
     let run = root.holo(&["check"]);
@@ -105,7 +105,7 @@ fn downgrades(root: &ScratchRoot) {
     let run = apply(root, &["foo ensure=\"1.0\"", "baz"], &[], 1);
     assert!(run.stderr_lossy().contains("foo 2:0.9 is newer than 1.0 (use --force to proceed)"), "{run}");
     assert_eq!(state(root), "baz 1.0 ii;foo 2:0.9 ii;");
-    // What needs an older version is no reason either.
+    // A package that needs an older version is no reason either.
     let run = apply(root, &["baz", "foo", "old"], &[], 1);
     assert!(run.stderr_lossy().contains("old : Depends: foo (= 1.0)"), "{run}");
     let run = apply(root, &["foo ensure=\"1.0\"", "baz"], &["--force"], 0);
@@ -118,7 +118,7 @@ fn latest(root: &ScratchRoot) {
     let before = transactions(root);
     checked_and_applied(root, &["foo ensure=\"latest\"", "baz ensure=\"latest\""], &["upgraded foo 1.0 to 2:0.9"]);
     assert_eq!(transactions(root), before + 1);
-    // What is newer than anything that is offered stays.
+    // A version that is newer than all that are offered stays.
     must(root, "rm $R/repo/pool/foo_2*; sh $D/build-deb.sh index");
     apt(root, "apt-get -q update");
     applied(root, &["foo ensure=\"latest\"", "baz ensure=\"latest\""], &[]);
@@ -173,10 +173,10 @@ fn holds(root: &ScratchRoot) {
     apt(root, "apt-get -q update");
     checked_and_applied(root, &["foo ensure=\"1.0\" hold=true"], &["installed foo 1.0", "held foo"]);
     assert_eq!(state(root), "foo 1.0 hi;");
-    // Our own hold is in nobody's way.
+    // Our own hold is not in the way.
     checked_and_applied(root, &["foo ensure=\"1.1\" hold=true"], &["upgraded foo 1.0 to 1.1"]);
     assert_eq!(state(root), "foo 1.1 hi;");
-    // Somebody's is.
+    // A person's is.
     let run = apply(root, &["foo ensure=\"latest\""], &[], 1);
     assert!(run.stderr_lossy().contains("foo is held at 1.1 (use --force to proceed)"), "{run}");
     apply(root, &["foo ensure=\"latest\""], &["--force"], 0);
@@ -184,7 +184,7 @@ fn holds(root: &ScratchRoot) {
     checked_and_applied(root, &["foo hold=false"], &["released foo"]);
     assert_eq!(state(root), "foo 2:0.9 ii;");
     applied(root, &["foo"], &[]);
-    // What is held is not changed for something else either.
+    // A held package is not changed for another one either.
     apt(root, "apt-get -qy --allow-downgrades install foo=1.0; apt-mark hold foo");
     must(root, "sh $D/build-deb.sh make needy 1.0 all 'Depends: foo (>= 1.1)'");
     let run = apply(root, &["foo", "needy"], &[], 1);
@@ -241,7 +241,7 @@ fn orphans(root: &ScratchRoot) {
     define(root, "");
     let scan = root.holo(&["scan"]);
     assert!(scan.stdout_lossy().contains("package:baz (all definition files have been deleted)"), "{scan}");
-    // What had to be done to nothing was never remembered.
+    // A package for which there was nothing to do was never recorded.
     assert!(!scan.stdout_lossy().contains("plus++"), "{scan}");
     let deeds = ["installed bar 1.0", "removed baz 1.0", "marked foo as installed for others", "held plus"];
     checked_and_applied(root, &[], &deeds);
@@ -280,7 +280,7 @@ fn multi_arch(root: &ScratchRoot) {
     let run = apply(root, &["multi arch=\"i386\""], &[], 0);
     assert_eq!(deeds_of(&run), ["installed multi:i386 1.0", "removed multi 1.0"], "{run}");
     assert_eq!(run.stderr_lossy().trim(), ">> package:multi takes over from package:multi:i386", "{run}");
-    // Whatever it is called, it was not there before.
+    // It was not there before under any name.
     let run = apply(root, &["multi:i386"], &[], 0);
     assert_eq!(run.stderr_lossy().trim(), ">> package:multi:i386 takes over from package:multi", "{run}");
     assert_eq!(state(root), "multi:i386 1.0 ii;");
@@ -311,7 +311,7 @@ fn refreshes(root: &ScratchRoot) {
 fn locks(root: &ScratchRoot) {
     apt(root, "apt-get -q update");
     define(root, &packages(&["baz"]));
-    // Somebody's installation is under way for two seconds more.
+    // Another installation is under way for two seconds more.
     apt(root, "setsid apt-get -qy install slow >$R/log 2>&1 & while ! test -e $R/slow-begun; do sleep 0.05; done");
     let run = root.holo(&["apply"]);
     assert_eq!(deeds_of(&run), ["installed baz 1.0"], "{run}");
@@ -334,7 +334,7 @@ fn plus_signs(root: &ScratchRoot) {
     for bad in ["-y", "--purge", "foo-", "foo=1", "foo/x", "fo*", "a b", "Foo"] {
         define(root, &format!("[[package]]\nname = \"{bad}\"\n"));
         let run = root.holo(&["apply"]);
-        let expected = if bad == "Foo" { "is no name of a Debian package" } else { "10-test.toml:2: package:" };
+        let expected = if bad == "Foo" { "is not a valid Debian package name" } else { "10-test.toml:2: package:" };
         assert!(run.stderr_lossy().contains(expected), "{bad}: {run}");
     }
 }

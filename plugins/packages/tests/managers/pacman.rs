@@ -28,7 +28,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 const PACMAN: &str = "pacman --root $R --dbpath $R/var/lib/pacman --config $R/etc/pacman.conf --cachedir $R/var/cache/pacman/pkg \
     --logfile $R/log --gpgdir $R/etc/pacman.d/gnupg --noconfirm";
 
-/// What pacman says is there.
+/// Returns the installed packages in pacman's words.
 fn state(root: &ScratchRoot) -> String {
     must(root, &format!("{PACMAN} -Q | tr '\\n' ';'"))
 }
@@ -71,7 +71,7 @@ fn culprits(root: &ScratchRoot) {
     let stderr = run.stderr_lossy();
     assert!(stderr.contains("!! pacman knows no package nosuch\n"), "{run}");
     assert!(stderr.contains("nothing-there") && stderr.contains("conflict"), "{run}");
-    // What is in the way goes, if it is declared to.
+    // A package that is in the way goes if it is declared to.
     let run = apply(root, &["baz ensure=\"absent\"", "foo", "rival"], &[], 0);
     assert_eq!(state(root), "foo 1.1-1;rival 1.0-1;", "{run}");
 }
@@ -89,7 +89,7 @@ fn orphans(root: &ScratchRoot) {
 }
 
 fn locks(root: &ScratchRoot) {
-    // Whoever is at work holds the lock open.
+    // A process that is at work holds the lock open.
     let other = |then: &str| {
         format!(
             "rm -f $R/begun; setsid sh -c 'exec 9>$R/var/lib/pacman/db.lck; touch $R/begun; sleep 2; {then}' >/dev/null 2>&1 & \

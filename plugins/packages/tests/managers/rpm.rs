@@ -14,7 +14,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial(&format!("{manager}: {name}"), &needs, move || {
             let root = crate::support::root().file("etc/os-release", format!("ID={system}\n"));
             must(&root, "sh $D/build-rpm.sh");
-            // What there is to know is fetched, as it is on a machine that is in use.
+            // The index is fetched, as it is on a machine that is in use.
             must(&root, if manager == "dnf" { FETCH_DNF } else { FETCH_ZYPPER });
             test(&root);
             Ok(())
@@ -24,13 +24,13 @@ pub(crate) fn trials() -> Vec<Trial> {
     for (manager, system) in [("dnf", "fedora"), ("zypper", "opensuse-leap\nID_LIKE=suse")] {
         trials.extend([
             test(manager, system, "packages are installed, changed and removed as they are declared", life),
-            test(manager, system, "what nobody declared is not removed or downgraded", refusals),
+            test(manager, system, "an undeclared package is not removed or downgraded", refusals),
             test(manager, system, "of a transaction that fails only the culprit fails", culprits),
             test(manager, system, "an orphan becomes what it was", orphans),
         ]);
     }
     trials.push(test("dnf", "fedora", "check says that an index would be fetched where there is none", nothing_there));
-    trials.push(test("dnf", "fedora", "what takes another's place is found out before", obsoletes));
+    trials.push(test("dnf", "fedora", "a replacement of another package is found out before", obsoletes));
     trials.push(test("zypper", "suse", "holds are set, taken back, and respected", holds));
     // Debian does not let zypper and dnf's plugins be installed together, so that one of these is not tested there.
     trials.push(if Path::new(VERSIONLOCK).exists() {
@@ -45,7 +45,7 @@ const VERSIONLOCK: &str = "/usr/lib/python3/dist-packages/dnf-plugins/versionloc
 const FETCH_DNF: &str = "dnf -q --installroot=$R makecache >/dev/null 2>&1";
 const FETCH_ZYPPER: &str = "zypper --root $R --non-interactive refresh >/dev/null";
 
-/// What RPM says is there.
+/// Returns the installed packages in RPM's words.
 fn state(root: &ScratchRoot) -> String {
     let format = "'%{NAME} %{EPOCHNUM}:%{VERSION}-%{RELEASE}\\n'";
     must(root, &format!("rpm --root $R -qa --qf {format} | sort | tr '\\n' ';'"))
@@ -101,7 +101,7 @@ fn culprits(root: &ScratchRoot) {
     );
     assert!(stderr.contains("rival") && stderr.contains("conflict"), "{run}");
     assert_eq!(state(root), "baz 0:1.0-1;foo 2:0.9-1;");
-    // What is in the way goes, if it is declared to.
+    // A package that is in the way goes if it is declared to.
     let run = apply(root, &["baz ensure=\"absent\"", "foo", "rival"], &[], 0);
     assert_eq!(state(root), "foo 2:0.9-1;rival 0:1.0-1;", "{run}");
 }
@@ -167,7 +167,7 @@ fn holds(root: &ScratchRoot) {
     checked_and_applied(root, &["foo hold=false"], &["released foo"]);
     assert!(!is_locked());
     applied(root, &["foo"], &[]);
-    // What was held by us goes as if it were not.
+    // Our own hold does not keep a package from going.
     checked_and_applied(root, &["baz", "foo hold=true"], &["installed baz 1.0-1", "held foo"]);
     checked_and_applied(root, &["baz"], &["removed foo 2:0.9-1"]);
     assert_eq!(state(root), "baz 0:1.0-1;");

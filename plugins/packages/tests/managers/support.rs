@@ -79,7 +79,7 @@ fn past(would: &str) -> String {
     verbs.next().unwrap_or_else(|| would.to_owned())
 }
 
-/// What is said of entities beside their reports.
+/// Returns the lines about entities beside their reports.
 pub(crate) fn deeds_of(run: &Run) -> Vec<String> {
     let stdout = run.stdout_lossy().into_owned();
     let is_deed = |line: &&str| {

@@ -1,4 +1,4 @@
-//! A whole Debian system, as whoever uses it has it: its own apt, all of its packages, and the examples of the man page.
+//! A whole Debian system, as it is in use: its own apt, all of its packages, and the examples of the man page.
 
 use crate::support::{deeds_of, packages};
 use holo_testing::{Need, Overlay, overlay, trial};

@@ -16,10 +16,10 @@ pub(super) struct Item<'a> {
     /// The state before the first step.
     pub(super) before: Option<UnitState>,
     pub(super) record: Record,
-    /// What of the record is on disk.
+    /// The record as it is on disk.
     pub(super) kept: Option<Record>,
     pub(super) steps: Vec<Step>,
-    /// What has been done, in words.
+    /// The words for what has been done.
     pub(super) changes: Vec<String>,
     /// True if a step was tried, whether or not it worked.
     pub(super) is_tried: bool,

@@ -1,4 +1,4 @@
-//! What an apply remembers: how units were before it, on disk before it changes them, and what only it can know.
+//! The records of an apply: the states of units, on disk before they are changed, and facts that no later run can find out.
 
 use super::Run;
 use super::item::Item;
@@ -78,7 +78,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Whether there is anything to remember of a unit that is not on disk. What nobody changed can be forgotten.
+    /// Returns true if a unit's record is not on disk yet. A unit that was not changed needs none.
     fn is_to_keep(&self, place: usize) -> bool {
         let item = &self.items[place];
         let is_known = item.kept.as_ref().map_or(item.record.is_empty(), |kept| *kept == item.record);

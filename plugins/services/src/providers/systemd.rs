@@ -12,7 +12,7 @@ use holo_plugin::{Host, system};
 
 pub(crate) const NAME: &str = "systemd";
 
-/// Whether systemd runs, and rules the units of this host.
+/// Returns true if systemd runs, and manages the units of this host.
 pub(crate) fn is_live(host: &Host) -> bool {
     !host.test_mode() && system::is_run_by_systemd()
 }

@@ -1,4 +1,4 @@
-//! A host for the stories: what they declare, do, and look at.
+//! A host for the cases: what they declare, do, and look at.
 
 use holo_testing::{Overlay, Run, binaries::built};
 
@@ -26,7 +26,7 @@ impl Host {
         self.system.script("/usr/local/sbin/systemctl", SPY);
     }
 
-    /// Lets a story begin where nothing is declared or remembered.
+    /// Lets a case begin where nothing is declared or remembered.
     pub(crate) fn tidy(&self) {
         self.system
             .must("rm -rf /usr/share/holo/*/* /var/lib/holo/*/* /var/lib/holo/.engine /run/calls; : >/run/calls");
@@ -47,7 +47,7 @@ impl Host {
     /// Declares nothing but this.
     #[track_caller]
     pub(crate) fn declare(&self, text: &str) {
-        self.system.write("/usr/share/holo/services/10-story.toml", text);
+        self.system.write("/usr/share/holo/services/10-case.toml", text);
     }
 
     /// Declares a unit with these further lines, and nothing else.
@@ -108,7 +108,7 @@ impl Host {
         self.property(unit, "UnitFileState")
     }
 
-    /// The calls of systemctl since the story began, or since they were asked for, without the words that every call has. When files were
+    /// The calls of systemctl since the case began, or since they were asked for, without the words that every call has. When files were
     /// last read is asked for each time, and left out.
     #[track_caller]
     pub(crate) fn calls(&self) -> Vec<String> {

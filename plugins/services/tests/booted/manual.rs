@@ -1,13 +1,13 @@
 //! The examples of the manual do what it says.
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
-use crate::Story;
+use crate::Case;
 use crate::host::Host;
 use std::fs;
 
-pub(crate) const ALL: &[Story] = &[("the examples of the manual work", examples)];
+pub(crate) const ALL: &[Case] = &[("the examples of the manual work", examples)];
 
-/// What the examples say, each one text.
+/// Returns the texts of the examples.
 fn texts() -> Vec<String> {
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../man/holo-services.8")).unwrap();
     let examples = page.split(".Sh EXAMPLES").nth(1).and_then(|rest| rest.split(".Sh").next()).unwrap_or_default();
@@ -27,7 +27,7 @@ fn examples(host: &Host) {
     host.system.write("/run/systemd/system/logrotate.timer", timer);
     host.system.write("/run/systemd/system/logrotate.service", "[Service]\nType=oneshot\nExecStart=true\n");
     host.system.must("systemctl daemon-reload; systemctl enable --now getty@tty2");
-    // What brings the package is another plugin's.
+    // Installing the package is up to another plugin.
     let web_server = texts[0].lines().filter(|line| !line.starts_with("requires"));
     host.system.write("/etc/nginx/nginx.conf", "stock\n");
     host.system.write("/usr/share/holo/files/10-site/etc/nginx/nginx.conf", "ours\n");

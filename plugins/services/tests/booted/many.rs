@@ -1,9 +1,9 @@
-//! Stories of many units at once.
+//! Cases of many units at once.
 
-use crate::Story;
+use crate::Case;
 use crate::host::Host;
 
-pub(crate) const ALL: &[Story] = &[("two hundred units are a matter of a few calls", two_hundred)];
+pub(crate) const ALL: &[Case] = &[("two hundred units are a matter of a few calls", two_hundred)];
 
 fn two_hundred(host: &Host) {
     let mut declared = String::new();

@@ -1,12 +1,12 @@
-//! Stories of units that cannot be as they shall.
+//! Cases of units that cannot be as they shall.
 
-use crate::Story;
+use crate::Case;
 use crate::host::Host;
 
-pub(crate) const ALL: &[Story] = &[
-    ("who fails is shown with what was said last, and keeps nobody from starting", fails),
-    ("what fails right after it was started has failed", fails_after_start),
-    ("a unit that fails at every apply and is as before refreshes nobody", fails_again),
+pub(crate) const ALL: &[Case] = &[
+    ("a unit that fails is shown with its last lines, and keeps no other from starting", fails),
+    ("a unit that fails right after it was started has failed", fails_after_start),
+    ("a unit that fails at every apply and is as before refreshes nothing", fails_again),
     ("a failed unit is started again when it is mended", mended),
     ("one that cannot be enabled keeps no other from being", one_by_one),
     ("a unit that does not exist is stopped and disabled, and nothing else", missing),

@@ -1,4 +1,4 @@
-//! What apk says, as its manual and its own tests have it: there is no apk on the machines that these tests run on.
+//! The output of apk, from its manual and its own tests: there is no apk on the machines that these tests run on.
 
 use super::*;
 use crate::model::Item;

@@ -1,4 +1,4 @@
-//! What apt and dpkg are told, and what they say.
+//! The arguments and the output of apt and dpkg.
 
 use crate::model::{Installed, Instance, Item, Kind, Offers, Request, Status, Step};
 use crate::provider;
@@ -138,13 +138,13 @@ pub(super) fn read_simulation(text: &str) -> Vec<Step> {
     text.lines().filter_map(step).collect()
 }
 
-/// Whether it is said that someone else is at work.
+/// Returns true if the text says that another process is at work.
 pub(super) fn says_locked(text: &str) -> bool {
     let signs = ["Could not get lock", "is locked by another process", "Unable to lock", "dpkg frontend lock"];
     signs.iter().any(|sign| text.contains(sign))
 }
 
-/// Whether apt itself says that something is wrong with the machine or its network. A maintainer script may say the same of its own.
+/// Returns true if apt itself says that something is wrong with the machine or its network. A maintainer script may say the same.
 pub(super) fn says_general(text: &str) -> bool {
     let of_apt = |line: &&str| ["E: ", "W: ", "Err:"].iter().any(|sign| line.starts_with(sign));
     text.contains("dpkg was interrupted") || text.lines().filter(of_apt).any(provider::says_general)

@@ -1,4 +1,4 @@
-//! What zypper says, from manuals and runs: `tests/rpm.rs` has it say more where it is installed.
+//! The output of zypper, from manuals and runs: `tests/managers/rpm.rs` tests more where it is installed.
 
 use super::*;
 

@@ -62,12 +62,12 @@ fn alias_of(root: &Root, name: &UnitName) -> Option<UnitName> {
 /// What has changed while systemd was reading may be missed.
 pub(super) fn changes_since(read: SystemTime) -> BTreeSet<String> {
     let now = SystemTime::now();
-    // What was changed in the future was so by a clock that has been set since.
+    // Times in the future are those of a clock that has been set since.
     let changed = newest().into_iter().filter(|(_, at)| *at > read && *at <= now);
     changed.map(|(name, _)| name).collect()
 }
 
-/// When each entry of the directories, or something right below it, was last changed.
+/// Returns the time at which each entry of the directories, or something right below it, was last changed.
 fn newest() -> BTreeMap<String, SystemTime> {
     let mut newest: BTreeMap<String, SystemTime> = BTreeMap::new();
     let mut seen = BTreeSet::new();

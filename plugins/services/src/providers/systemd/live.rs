@@ -10,11 +10,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
-/// How many units are asked for at a time: a command line has its limits.
+/// The number of units that are asked for at a time: a command line has its limits.
 const AT_A_TIME: usize = 2000;
-/// How many lines of the journal are shown.
+/// The number of lines of the journal that are shown.
 const LINES: &str = "10";
-/// How long the journal may take.
+/// The time limit of reading the journal.
 const JOURNAL_LIMIT: Duration = Duration::from_secs(10);
 
 pub(super) struct Live;
@@ -72,7 +72,7 @@ impl Manager for Live {
             program.args(arguments).plain_locale().env("SYSTEMD_COLORS", "0").timeout(JOURNAL_LIMIT);
             program.output().map(|captured| String::from_utf8_lossy(&captured.stdout).into_owned())
         };
-        // What was said last may still be on its way.
+        // The last lines may still be on their way.
         let _ = journal(&["--sync"]);
         let of_unit = format!("--unit={unit}");
         let text = journal(&["--quiet", "--no-pager", "--no-hostname", "--lines", LINES, &of_unit]);

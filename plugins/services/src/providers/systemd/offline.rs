@@ -12,7 +12,7 @@ use std::time::Duration;
 
 pub(super) struct Offline {
     root: PathBuf,
-    /// Whether what cannot be done is printed, and taken for done. Otherwise it is an error.
+    /// True if commands that cannot be run are printed, and count as done. Otherwise they are errors.
     mocks: bool,
 }
 
@@ -36,7 +36,7 @@ impl Offline {
             Err(Error::NotFound(_)) if self.mocks => return Ok(None),
             Err(error) => return Err(error.to_string()),
         };
-        // Where there is no unit at all it ends with 1, and without a word.
+        // Without any unit it ends with 1, and without a word.
         let is_empty = captured.stdout.is_empty() && captured.stderr.is_empty() && captured.ended.code() == Some(1);
         let text = if is_empty { String::new() } else { tool::said(&captured)? };
         let mut files = HashMap::new();
@@ -49,7 +49,7 @@ impl Offline {
         Ok(Some(files))
     }
 
-    /// Whether an instance is enabled: no list has it.
+    /// Returns the enablement of an instance, which no list has.
     fn instance(&self, unit: &UnitName) -> Result<Enablement, String> {
         let captured = self.on_root(&["is-enabled"], &[unit]).output().map_err(|error| error.to_string())?;
         let text = String::from_utf8_lossy(&captured.stdout).trim().to_owned();
@@ -82,7 +82,7 @@ impl Offline {
                 state.enablement = enablement;
             }
             None if self.mocks => {
-                // Whoever would bring it may only have been printed, as what is known of it was.
+                // The command that would bring it may only have been printed, like the ones that have set its state.
                 state.is_imagined = true;
                 (state.load, state.enablement) = match (mock.masked, mock.enabled) {
                     (Some(true), _) => (Load::Masked, Enablement::Masked),
@@ -95,7 +95,7 @@ impl Offline {
         Ok(state)
     }
 
-    /// What would be run on the real system.
+    /// Returns the command that would be run on the real system.
     fn mocked(step: Step, unit: &UnitName) -> Done {
         Done::Mocked(format!("systemctl {} {unit}", step.arguments().join(" ")))
     }

@@ -4,7 +4,7 @@ use super::state::{ActiveState, LoadState, Phase, SubState, UnitFileState};
 use crate::providers::UnitState;
 use std::collections::HashMap;
 
-/// What is asked for.
+/// The properties that are asked for.
 pub(super) const PROPERTIES: &str = "LoadState,LoadError,ActiveState,SubState,UnitFileState,NeedDaemonReload,CanReload,Type,\
                                      RemainAfterExit,Result,ExecMainStatus,InactiveExitTimestampMonotonic";
 

@@ -1,4 +1,4 @@
-//! What systemd's words for states mean to us. A word that is not here is an error that names it.
+//! The meanings of systemd's words for states. A word that is not here is an error that names it.
 
 /// Makes an enum of systemd's words, each with what it means.
 macro_rules! words {
@@ -25,7 +25,7 @@ macro_rules! words {
     };
 }
 
-/// How far a unit is.
+/// The phase of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// It runs, listens, waits, is mounted: it does what it is for.
@@ -42,7 +42,7 @@ pub(crate) enum Phase {
     Restarting,
 }
 
-/// Whether systemd could make something of a unit's files.
+/// The result of systemd reading a unit's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
     Loaded,
@@ -51,7 +51,7 @@ pub(crate) enum Load {
     Broken,
 }
 
-/// Whether a unit is started at boot.
+/// The enablement of a unit: the way in which it is started at boot, if it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Enablement {
     Enabled,
@@ -183,24 +183,24 @@ words! {
 }
 
 impl Phase {
-    /// What both words together mean: they say the same, but for a unit between two attempts.
+    /// Returns the meaning of both words together: they agree, except for a unit between two attempts.
     pub(crate) fn of(active: ActiveState, sub: SubState) -> Phase {
         if sub.meaning == Phase::Restarting { Phase::Restarting } else { active.meaning }
     }
 
-    /// Whether it runs, or will without anybody's help.
+    /// Returns true if it runs, or will without further action.
     pub(crate) fn is_up(self) -> bool {
         matches!(self, Phase::Up | Phase::Coming)
     }
 
-    /// Whether nothing of it runs, and nothing will.
+    /// Returns true if nothing of it runs, and nothing will.
     pub(crate) fn is_down(self) -> bool {
         matches!(self, Phase::Down | Phase::Failed)
     }
 }
 
 impl Enablement {
-    /// Why it can never be enabled, if it cannot.
+    /// Returns the reason why it can never be enabled, if there is one.
     pub(crate) fn why_never(self) -> Option<&'static str> {
         match self {
             Enablement::Static => Some("is static: its file does not say what would start it"),
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// What systemd 252 prints for `systemctl --state=help`, all types of units together.
+    /// The output of systemd 252 for `systemctl --state=help`, all types of units together.
     const LOAD: &str = "stub loaded not-found bad-setting error merged masked";
     const ACTIVE: &str = "active reloading inactive failed activating deactivating maintenance";
     const FILE: &str = "enabled enabled-runtime linked linked-runtime alias masked masked-runtime static disabled \

@@ -1,4 +1,4 @@
-//! How systemd's tools are called.
+//! Calls of systemd's tools.
 
 use crate::plan::Step;
 use crate::providers::{Done, Task};
@@ -6,7 +6,7 @@ use crate::unit::UnitName;
 use holo_plugin::process::{Captured, Error, Program};
 use std::time::Duration;
 
-/// How long systemd may take to answer a question.
+/// The time limit of a query to systemd.
 const QUESTION_LIMIT: Duration = Duration::from_secs(90);
 
 /// A call that does not ask, does not page, and speaks English.
@@ -18,12 +18,12 @@ pub(super) fn systemctl(options: &[&str], units: &[&UnitName]) -> Program {
     program
 }
 
-/// What a question is answered with.
+/// Returns the output of a query.
 pub(super) fn output_of(program: &mut Program) -> Result<String, String> {
     said(&program.timeout(QUESTION_LIMIT).output().map_err(|error| error.to_string())?)
 }
 
-/// What a call said, if it ended well.
+/// Returns the output of a call that ended well.
 pub(super) fn said(captured: &Captured) -> Result<String, String> {
     match captured.ended.failure() {
         None => Ok(String::from_utf8_lossy(&captured.stdout).into_owned()),
@@ -31,7 +31,7 @@ pub(super) fn said(captured: &Captured) -> Result<String, String> {
     }
 }
 
-/// What a call complained of.
+/// Returns the lines of a call's error output.
 fn lines(captured: &Captured) -> Vec<String> {
     let text = String::from_utf8_lossy(&captured.stderr);
     text.lines().map(str::trim_end).filter(|line| !line.is_empty()).map(str::to_owned).collect()
@@ -82,7 +82,7 @@ fn blame(units: &[&UnitName], failure: &str, lines: &[String]) -> Vec<Done> {
     said.into_iter().map(|said| if said.is_empty() { Done::Really } else { Done::Failed(said) }).collect()
 }
 
-/// Whether a line is about a unit: its name stands there as a word.
+/// Returns true if a line is about a unit: it has its name as a word.
 fn names(line: &str, unit: &UnitName) -> bool {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || ":-_.\\@".contains(letter);
     line.split(|letter| !is_part(letter)).any(|word| word.trim_end_matches([':', '.']) == unit.as_str())

@@ -1,9 +1,9 @@
-//! Stories of units that do as they shall.
+//! Cases of units that do as they shall.
 
-use crate::Story;
+use crate::Case;
 use crate::host::Host;
 
-pub(crate) const ALL: &[Story] = &[
+pub(crate) const ALL: &[Case] = &[
     ("a unit is started and enabled, and comes back to how it was", starts_and_enables),
     ("a unit is stopped and disabled, and comes back to how it was", stops_and_disables),
     ("a refresh restarts what ran, starts what did not, and leaves alone what shall not run", refreshes),
@@ -53,8 +53,8 @@ fn stops_and_disables(host: &Host) {
 /// Declares a file that refreshes a unit, and changes it.
 fn change_configuration(host: &Host, unit: &str) {
     let number = host.system.must("cat /proc/sys/kernel/random/uuid");
-    host.system.write("/usr/share/holo/files/10-story/etc/refresh.conf", number);
-    assert!(host.system.read("/usr/share/holo/services/10-story.toml").to_string().contains("subscribes"), "{unit}");
+    host.system.write("/usr/share/holo/files/10-case/etc/refresh.conf", number);
+    assert!(host.system.read("/usr/share/holo/services/10-case.toml").to_string().contains("subscribes"), "{unit}");
 }
 
 fn refreshes(host: &Host) {
@@ -132,7 +132,7 @@ fn masks(host: &Host) {
     host.declare_nothing();
     host.apply();
     assert!(host.is_active("masked") && host.enablement("masked") == "enabled", "as it was before us");
-    // What is not there yet can be masked, so that it does not run when it comes.
+    // A unit that does not exist yet can be masked, so that it does not run when it comes.
     host.service("to-come", "mask = true");
     host.apply();
     assert_eq!(host.enablement("to-come"), "masked");
@@ -192,7 +192,7 @@ fn kinds(host: &Host) {
 
 fn oneshots(host: &Host) {
     host.system.write("/etc/refresh.conf", "stock\n");
-    host.system.write("/usr/share/holo/files/10-story/etc/refresh.conf", "stock\n");
+    host.system.write("/usr/share/holo/files/10-case/etc/refresh.conf", "stock\n");
     host.unit("once.service", "[Service]\nType=oneshot\nExecStart=sh -c 'echo ran >>/run/ran'\n");
     host.unit("remains.service", "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=true\n");
     host.declare(
@@ -252,8 +252,8 @@ fn names(host: &Host) {
     let said = run.stderr_lossy();
     for problem in [
         "unit a:b_c-d.e.service is owned by service:a:b_c-d.e in ",
-        "10-story.toml:6: service:no*: name: \"no*\" is no name of a unit, as '*' is in it",
-        "10-story.toml:8: service:template@: name: \"template@\" is a template; its instances have names such as template@x",
+        "10-case.toml:6: service:no*: name: \"no*\" is not a valid unit name, as '*' is in it",
+        "10-case.toml:8: service:template@: name: \"template@\" is a template; its instances have names such as template@x",
     ] {
         assert!(said.contains(problem), "{run}");
     }
@@ -268,7 +268,7 @@ fn aliases(host: &Host) {
     host.service("real", "");
     host.apply();
     let first = host.property("real", "InvocationID");
-    // Whatever it is called, it is the same unit: it goes on, and is stopped when nothing wants it any more.
+    // It is the same unit under each name: it goes on, and is stopped when nothing wants it any more.
     for (before, after) in [("real", "alternate"), ("alternate", "real.service"), ("real.service", "alternate.service")]
     {
         host.service(after, "");
@@ -276,7 +276,7 @@ fn aliases(host: &Host) {
         assert_eq!(
             said.trim(),
             format!(
-                "Working on service:{after}\n  found in /usr/share/holo/services/10-story.toml\n      unit real.service (running)\n\n\n>> service:{after} takes over from service:{before}"
+                "Working on service:{after}\n  found in /usr/share/holo/services/10-case.toml\n      unit real.service (running)\n\n\n>> service:{after} takes over from service:{before}"
             )
         );
         assert_eq!(host.property("real", "InvocationID"), first);
@@ -313,7 +313,7 @@ fn first_files(host: &Host) {
     let file = |(_, path, content): &(&str, &str, &str)| {
         format!("[[file]]\npath = '{path}'\ncontent = \"\"\"{content}\"\"\"\n")
     };
-    host.system.write("/usr/share/holo/files/10-story.toml", files.iter().map(file).collect::<String>());
+    host.system.write("/usr/share/holo/files/10-case.toml", files.iter().map(file).collect::<String>());
     host.declare(&files.map(|(unit, path, _)| subscribed(unit, path)).concat());
     host.calls();
     let said = host.apply();
@@ -327,7 +327,7 @@ fn first_files(host: &Host) {
     assert_eq!(host.verbs().iter().filter(|verb| *verb == "daemon-reload").count(), 1, "{said}");
     host.nothing_to_do();
     host.declare_nothing();
-    host.system.must("rm /usr/share/holo/files/10-story.toml");
+    host.system.must("rm /usr/share/holo/files/10-case.toml");
     host.apply();
 }
 
@@ -339,7 +339,7 @@ fn files_of_others(host: &Host) {
     let declare = |what: &str| {
         let path = "/etc/systemd/system/others.timer.d/when.conf";
         host.system.write(
-            "/usr/share/holo/files/10-story.toml",
+            "/usr/share/holo/files/10-case.toml",
             format!("[[file]]\npath = '{path}'\ncontent = \"[Timer]\\nOnCalendar={what}\\n\"\n"),
         );
     };
@@ -364,7 +364,7 @@ fn files_of_others(host: &Host) {
     let run = host.system.holo(&["apply", "systemd:unit-files"]);
     assert!(run.success() && run.stdout_lossy().contains("read others.service again"), "{run}");
     host.nothing_to_do();
-    host.system.must("rm /usr/share/holo/files/10-story.toml");
+    host.system.must("rm /usr/share/holo/files/10-case.toml");
     host.apply();
     // Files that are gone are none to tell of, but systemd knows.
     assert!(!host.property("others.timer", "TimersCalendar").contains("*-*-01"));
