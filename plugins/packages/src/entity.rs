@@ -5,9 +5,8 @@ use crate::declaration::{Ensure, Wanted};
 use crate::provider::Provider;
 use crate::simulate::Names;
 use crate::survey::{Finding, survey};
-use crate::transaction;
 use holo_plugin::memory::{Legacy, Orphan};
-use holo_plugin::{Applied, Asset, Entity, EntityReport, FilePair, Host, Information, Mode, Output, Verdict, alone};
+use holo_plugin::{Asset, EntityReport, Host, Information, Output};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -63,7 +62,8 @@ impl Shared {
         *self.findings.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    fn finding(&self, id: &str, host: &Host, output: &mut Output<'_>) -> Option<Finding> {
+    /// Returns the effect of applying a package, which is found out for all of them at once.
+    pub(crate) fn finding(&self, id: &str, host: &Host, output: &mut Output<'_>) -> Option<Finding> {
         let mut findings = self.findings.lock().unwrap_or_else(PoisonError::into_inner);
         let findings = findings.get_or_insert_with(|| {
             let mut findings = BTreeMap::new();
@@ -83,14 +83,13 @@ impl Shared {
 impl PackageEntity {
     /// Returns the report to keep for when nothing defines it any more. What it owns is told by its base.
     pub(crate) fn report_to_keep(&self) -> EntityReport {
-        let mut report = self.report();
+        let mut report = self.full_report();
         report.edges.owns.clear();
         report
     }
-}
 
-impl Entity for PackageEntity {
-    fn report(&self) -> EntityReport {
+    /// Returns its report.
+    pub(crate) fn full_report(&self) -> EntityReport {
         let mut report = match &self.past {
             Past::Orphan(orphan) => orphan.remembered.orphan_report(),
             Past::Living(_) => EntityReport::new(self.wanted.id.as_str()),
@@ -117,28 +116,5 @@ impl Entity for PackageEntity {
             report.edges.provides.push(Asset::new("package", self.wanted.key.name.as_str()));
         }
         report
-    }
-
-    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        alone(self, mode, output, |set, answers| transaction::apply(host, set, answers))
-    }
-
-    fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        if let Err(problem) = &self.provider {
-            output.error(problem);
-            return Verdict::Failed;
-        }
-        match self.shared.finding(&self.wanted.id, host, output) {
-            Some(Finding::Verdict(verdict)) => verdict,
-            Some(Finding::Failed(problem)) => {
-                problem.tell(output);
-                Verdict::Failed
-            }
-            None => Verdict::Unknown,
-        }
-    }
-
-    fn diff(&self, _: &Host) -> Option<FilePair> {
-        None
     }
 }

@@ -9,6 +9,7 @@ mod mock;
 mod model;
 mod names;
 mod need;
+mod operations;
 mod packages;
 mod provider;
 mod providers;

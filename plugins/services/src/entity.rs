@@ -1,12 +1,11 @@
-//! A unit as an entity: what is reported of it, checked and applied.
+//! Units as entities, with their states.
 
-use crate::apply;
 use crate::plan::{Circumstances, Ensure, Wanted, plan};
 use crate::providers::{self, Subject, UnitState};
 use crate::record::Record;
 use crate::unit::UnitName;
 use holo_plugin::memory::{Legacy, Memory, Orphan};
-use holo_plugin::{Applied, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict, alone};
+use holo_plugin::{Asset, EntityReport, Host, Mode, Output, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,7 +14,7 @@ use std::time::{Duration, Instant};
 const FRESH: Duration = Duration::from_secs(1);
 
 /// The ID of the step that has the files of units read again. It comes after all units, as files may go once nothing uses them any more.
-const FILES: &str = "systemd:unit-files";
+pub(crate) const FILES: &str = "systemd:unit-files";
 
 /// Something that the plugin takes care of.
 #[derive(Debug)]
@@ -97,7 +96,7 @@ impl AllUnits {
     }
 
     /// The files that have changed and belong to none of the units.
-    fn changes_of_others(&self, host: &Host) -> Result<BTreeSet<String>, String> {
+    pub(crate) fn changes_of_others(&self, host: &Host) -> Result<BTreeSet<String>, String> {
         let mut names = self.find(host, |(_, changes)| changes.clone())?;
         names.remove(providers::FOLDER);
         for own in self.names.values().flat_map(file_names) {
@@ -197,14 +196,16 @@ fn asset(kind: &str, value: &str) -> Asset {
 }
 
 impl Unit {
-    fn report(&self) -> EntityReport {
+    /// Returns its report.
+    pub(crate) fn report(&self) -> EntityReport {
         if self.is_orphan() {
             return self.full_report.clone();
         }
         Unit::report_of(&self.id, &self.name, &self.given, &self.wanted)
     }
 
-    fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+    /// Finds out what applying it would do.
+    pub(crate) fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         let state = match self.all.state(host, &self.id) {
             Ok(state) => state,
             Err(problem) => {
@@ -227,40 +228,5 @@ impl Unit {
             changes.push(format!("would forget {}", self.id));
         }
         if changes.is_empty() { Verdict::InDesiredState } else { Verdict::WouldChange(changes) }
-    }
-}
-
-impl Entity for Service {
-    fn report(&self) -> EntityReport {
-        match self {
-            Service::Unit(unit) => unit.report(),
-            Service::Files(_) => {
-                let mut report = EntityReport::new(FILES);
-                report.edges.unlisted = true;
-                report
-            }
-        }
-    }
-
-    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        alone(self, mode, output, |set, answers| apply::apply(host, set, answers))
-    }
-
-    fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        match self {
-            Service::Unit(unit) => unit.check(host, mode, output),
-            Service::Files(all) => match all.changes_of_others(host) {
-                Ok(names) if names.is_empty() => Verdict::InDesiredState,
-                Ok(names) => Verdict::WouldChange(vec![format!("would {}", apply::reading(&names))]),
-                Err(problem) => {
-                    output.error(problem);
-                    Verdict::Failed
-                }
-            },
-        }
-    }
-
-    fn diff(&self, _: &Host) -> Option<FilePair> {
-        None
     }
 }

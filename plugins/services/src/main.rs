@@ -4,6 +4,7 @@ mod apply;
 mod definition;
 mod entity;
 mod names;
+mod operations;
 mod plan;
 mod providers;
 mod record;

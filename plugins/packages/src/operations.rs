@@ -1,0 +1,35 @@
+//! The operations on packages that the dispatcher asks for.
+
+use crate::entity::PackageEntity;
+use crate::survey::Finding;
+use crate::transaction;
+use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict, alone};
+
+impl Entity for PackageEntity {
+    fn report(&self) -> EntityReport {
+        self.full_report()
+    }
+
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
+        alone(self, mode, output, |set, answers| transaction::apply(host, set, answers))
+    }
+
+    fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+        if let Err(problem) = &self.provider {
+            output.error(problem);
+            return Verdict::Failed;
+        }
+        match self.shared.finding(&self.wanted.id, host, output) {
+            Some(Finding::Verdict(verdict)) => verdict,
+            Some(Finding::Failed(problem)) => {
+                problem.tell(output);
+                Verdict::Failed
+            }
+            None => Verdict::Unknown,
+        }
+    }
+
+    fn diff(&self, _: &Host) -> Option<FilePair> {
+        None
+    }
+}

@@ -1,0 +1,40 @@
+//! The operations on units that the dispatcher asks for.
+
+use crate::apply;
+use crate::entity::{FILES, Service};
+use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict, alone};
+
+impl Entity for Service {
+    fn report(&self) -> EntityReport {
+        match self {
+            Service::Unit(unit) => unit.report(),
+            Service::Files(_) => {
+                let mut report = EntityReport::new(FILES);
+                report.edges.unlisted = true;
+                report
+            }
+        }
+    }
+
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
+        alone(self, mode, output, |set, answers| apply::apply(host, set, answers))
+    }
+
+    fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+        match self {
+            Service::Unit(unit) => unit.check(host, mode, output),
+            Service::Files(all) => match all.changes_of_others(host) {
+                Ok(names) if names.is_empty() => Verdict::InDesiredState,
+                Ok(names) => Verdict::WouldChange(vec![format!("would {}", apply::reading(&names))]),
+                Err(problem) => {
+                    output.error(problem);
+                    Verdict::Failed
+                }
+            },
+        }
+    }
+
+    fn diff(&self, _: &Host) -> Option<FilePair> {
+        None
+    }
+}
