@@ -136,6 +136,24 @@ impl Refreshes {
         }
     }
 
+    /// Has the refreshes of a target done by those that take over from it, each given with the ID of its plugin.
+    pub fn hand_over(&mut self, target: &BStr, successors: &[(&BStr, &str)]) {
+        for source in self.sources_of(target) {
+            let Some(handed) = self.get(source.as_bstr(), target).cloned() else { continue };
+            for &(successor, plugin) in successors.iter().filter(|(successor, _)| *successor != source) {
+                let mut state = State { plugin: plugin.to_owned(), ..handed.clone() };
+                if let Some(own) = self.get(source.as_bstr(), successor) {
+                    // What was sent to the successor itself was sent later.
+                    state.sent.retain(|sent| own.sent.iter().all(|other| key(other) != key(sent)));
+                    state.sent.extend(own.sent.iter().cloned());
+                    state.due |= own.due;
+                }
+                self.put(source.as_bstr(), successor, Some(state));
+            }
+            self.put(source.as_bstr(), target, None);
+        }
+    }
+
     /// If the source changes, the target, which belongs to this plugin, is to be refreshed. To be [`secure`](Refreshes::secure)d before
     /// the source is applied.
     pub fn expect(&mut self, source: &BStr, target: &BStr, plugin: &str) {

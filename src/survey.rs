@@ -101,6 +101,17 @@ impl Survey {
             || of_selection.any(needs)
     }
 
+    /// Hands the refreshes of orphans to the entities that take over from them.
+    pub fn hand_over_refreshes(&self, refreshes: &mut Refreshes) {
+        for (orphan, entity) in self.entities.iter().enumerate() {
+            let successors = self.plan.successors(orphan).iter().filter_map(|&successor| self.entities.get(successor));
+            let successors: Vec<(&BStr, &str)> = successors.map(|entity| (entity.id(), entity.plugin_id())).collect();
+            if !successors.is_empty() {
+                refreshes.hand_over(entity.id(), &successors);
+            }
+        }
+    }
+
     /// Forgets the refreshes of entities that are gone: their plugin has listed everything, and does not have them any more. Of a plugin
     /// that is missing, or could not list everything, nobody knows.
     pub fn forget_refreshes(&self, refreshes: &mut Refreshes) {

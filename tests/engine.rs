@@ -951,3 +951,25 @@ fn a_difference_is_shown_under_the_labels_of_the_plugin() {
         assert!(shown(&["diff", "--json"]).contains(&in_json), "{plugin}\n{}", shown(&["diff", "--json"]));
     }
 }
+
+#[test]
+fn a_refresh_that_is_due_is_handed_to_who_takes_over() {
+    let a = sender("a", "send: MODE=new\\n");
+    let owner = format!("# OWNS: unit x\n{LISTENER}");
+    let root = scripts(&[("a", &a), ("old", &owner)]).file("etc/broken", "");
+    assert_eq!(root.holo(&["apply"]).status, Some(1));
+    std::fs::remove_file(root.join("etc/broken")).unwrap();
+    // It is called otherwise now, and what it was is an orphan.
+    root.write("usr/share/holo/x/renamed", &owner);
+    root.write("usr/share/holo/x/old", "# ORPHAN: yes\n# OWNS: unit x\necho \"old ${HOLO_REFRESH-}\"\n");
+    let run = root.holo(&["check", "x:renamed"]);
+    assert!(run.stderr_lossy().contains(">> Would be refreshed"), "{run}");
+    // As long as it is not selected, it stays due.
+    let run = root.holo(&["apply", "x:a"]);
+    assert!(run.success() && run.stdout.is_empty(), "{run}");
+    let run = root.holo(&["apply"]);
+    assert!(run.success() && run.stdout_lossy().contains("received: MODE=new "), "{run}");
+    assert!(!run.stdout_lossy().contains("old 1"), "{run}");
+    assert!(!root.exists("var/lib/holo/.engine"));
+    assert!(!root.holo(&["apply"]).stdout_lossy().contains("received"));
+}

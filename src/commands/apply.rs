@@ -55,6 +55,7 @@ fn walk(arguments: &Apply, desk: &mut Desk) -> Result<Tally, Fatal> {
     let flawed = survey.is_flawed_for(&arguments.selection);
     _lock = acquire(&settings.root.lock(), console)?;
     let mut refreshes = Refreshes::load(&settings.root)?;
+    survey.hand_over_refreshes(&mut refreshes);
     survey.forget_refreshes(&mut refreshes);
     console.flush();
     let task = if arguments.force { Task::ForceApply } else { Task::Apply };

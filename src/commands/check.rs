@@ -26,7 +26,8 @@ pub(super) fn walk(desk: &mut Desk, selection: &Selection, preview: Preview) -> 
     let Desk { settings, interrupt, console } = desk;
     let mut survey = survey(settings, Purpose::Check, &selection.selectors, interrupt, console)?;
     let selected = super::select("check", &survey, &selection.selectors, console)?;
-    let refreshes = Refreshes::load(&settings.root)?;
+    let mut refreshes = Refreshes::load(&settings.root)?;
+    survey.hand_over_refreshes(&mut refreshes);
     console.flush();
     super::show_slips(&survey, &selected, console);
     let flawed = survey.is_flawed_for(selection);
