@@ -15,31 +15,31 @@ use crate::view::View;
 use bstr::{BStr, BString};
 use holo_protocol::Message;
 
-/// What a walk needs: what there is, and how it is to be done.
+/// The entities to be walked, and the way in which it is done.
 pub struct Walk<'a> {
     /// All entities, in version 3's order.
     entities: &'a [Entity],
-    /// How they depend on each other.
+    /// Their dependencies.
     plan: &'a Plan,
-    /// The plugins that the entities name by their places.
+    /// The plugins that the entities name by their indices.
     plugins: &'a mut [Plugin],
-    /// How files are looked at.
+    /// The view of files that plugins name.
     view: View<'a>,
-    /// What ends the walk before its time.
+    /// The signal that ends the walk before its time.
     interrupt: &'a Interrupt,
-    /// What is to be done with each entity.
+    /// The work on each entity.
     task: Task,
-    /// Whether the first failure ends the walk.
+    /// True if the first failure ends the walk.
     fail_fast: bool,
-    /// Whether it is looked at what force would do.
+    /// True if a check looks at what force would do.
     forces: bool,
     /// The refreshes that are due.
     refreshes: Refreshes,
 }
 
-/// What keeps an entity from being worked on.
+/// A reason for not working on an entity.
 struct Obstacle {
-    /// What the entity comes to because of it.
+    /// The end of the entity because of it.
     end: End,
     reason: String,
 }
@@ -112,7 +112,7 @@ impl<'a> Walk<'a> {
         Ok(tally)
     }
 
-    /// What an entity comes after, and would find in another state than it is in now, as everything is only looked at.
+    /// Returns the ID of an entity that comes before this one and is pending in a check, so that this one would find it in another state.
     fn pending_before(&self, entity: usize, ends: &[Option<End>]) -> Option<&'a BStr> {
         let mut before = self.plan.waits_for(entity).filter(|_| self.task == Task::Check);
         before.find(|&other| ends[other] == Some(End::Pending)).map(|other| self.entities[other].id())
@@ -137,8 +137,8 @@ impl<'a> Walk<'a> {
         let refresh = jobs.iter().map(|job| job.refresh).collect();
         let mut in_order =
             InOrder::new(&entities, refresh, task, self.view, reporter).after(pending).with_force(self.forces);
-        self.plugins[first.plugin].work(task, &jobs, self.interrupt, &mut |place, progress| {
-            in_order.take(place, progress);
+        self.plugins[first.plugin].work(task, &jobs, self.interrupt, &mut |index, progress| {
+            in_order.take(index, progress);
         })?;
         Ok(in_order.ends())
     }
@@ -174,7 +174,7 @@ impl<'a> Walk<'a> {
         Ok(able)
     }
 
-    /// Why an entity is left alone because of what others own, if it is: they own the same, or take over from it and have not done so.
+    /// Returns the reason for leaving an entity alone if others own the same, or if it hands over to others that have not taken over.
     fn claimed_by_others(&self, entity: usize, selected: &[bool], ends: &[Option<End>]) -> Option<Obstacle> {
         let conflicts: Vec<String> =
             self.plan.conflicts_of(entity).map(|conflict| conflict.describe(self.entities)).collect();
@@ -198,7 +198,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Why an entity cannot be worked on, if it cannot.
+    /// Returns the reason for which an entity cannot be worked on, if there is one.
     fn obstacle(
         &mut self,
         entity: usize,
@@ -220,7 +220,7 @@ impl<'a> Walk<'a> {
             let id = self.entities[required].id();
             let how = match end {
                 End::Unchanged | End::LeftOut | End::Changed => continue,
-                // What is only looked at now would have been applied by the time.
+                // It is only looked at now, and would have been applied by the time.
                 End::Pending if self.task == Task::Check && selected.get(required) == Some(&true) => continue,
                 End::Pending => "which is not in its desired state",
                 End::Refused => "which is not in its desired state (--force is needed)",
@@ -287,10 +287,10 @@ impl<'a> Walk<'a> {
             }
             End::Unchanged | End::LeftOut | End::Refused => self.refreshes.unchanged(id),
             End::Failed if *is_untouched => self.refreshes.unchanged(id),
-            // Whether it changed before it failed nobody knows: the next run takes it that it did.
+            // It may have changed before it failed: the next run assumes that it did.
             End::Skipped | End::Failed => {}
         }
-        // What leaves itself out, for now, has still to be refreshed when it does not any more.
+        // An entity whose condition is not met now has still to be refreshed when it is.
         if matches!(end, End::Unchanged | End::Changed) {
             self.refreshes.done(id);
         }

@@ -1,4 +1,4 @@
-//! Which entities provide an asset, and what paths are among assets.
+//! The entities that provide an asset, and paths among assets.
 
 use crate::node::Node;
 use crate::root::clean;
@@ -46,7 +46,7 @@ impl<K: Eq + Hash> Groups<K> {
     }
 }
 
-/// Which entities provide an asset.
+/// The entities that provide an asset.
 pub(crate) struct Providers<'a> {
     paths: Groups<Cow<'a, [u8]>>,
     others: Groups<&'a Asset>,

@@ -38,25 +38,25 @@ impl CacheDirectory {
         Err(Fatal::CouldNotRun(format!("cannot create cache directory below {}", temporary_directory.display())))
     }
 
-    /// Where it is.
+    /// Returns its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Where the generated resource files go: the virtual resource root.
+    /// Returns the directory of generated resource files: the virtual resource root.
     #[must_use]
     pub fn generated_resources(&self) -> PathBuf {
         self.0.join("generated-resources")
     }
 
-    /// Where the facts of the run are, once anybody has asked for them.
+    /// Returns the path of the facts of the run, which exists once they have been asked for.
     #[must_use]
     pub fn facts(&self) -> PathBuf {
         self.0.join(FACTS)
     }
 
-    /// Where [stand-ins](Self::state_stand_in) for state directories are.
+    /// Returns the directory of [stand-ins](Self::state_stand_in) for state directories.
     #[must_use]
     pub fn state_stand_ins(&self) -> PathBuf {
         self.0.join(".state")

@@ -1,4 +1,4 @@
-//! What the command line may say.
+//! The command line.
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory, Parser, Subcommand};
@@ -25,7 +25,7 @@ pub struct Cli {
     /// Show the version
     #[arg(short = 'V', long, action = clap::ArgAction::Version)]
     version: Option<bool>,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub verb: Verb,
 }
@@ -81,7 +81,7 @@ pub struct Apply {
     /// Read everything anew, whatever is known to be unchanged
     #[arg(long)]
     pub verify: bool,
-    /// How many entities of a plugin are worked on at a time [default: one a processor]
+    /// Number of entities of a plugin to work on at a time [default: one a processor]
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZeroU32>,
     /// End the run, as by a signal, when it takes longer: 90s, 1m30s, 1h
@@ -93,10 +93,10 @@ pub struct Apply {
     /// End with 0 even if entities fail or are refused, as version 3 did
     #[arg(long)]
     pub exit_zero: bool,
-    /// What is written
+    /// The form of the output
     #[command(flatten)]
     pub output: Output,
-    /// Which entities it is about
+    /// The entities to apply
     #[command(flatten)]
     pub selection: Selection,
 }
@@ -104,10 +104,10 @@ pub struct Apply {
 /// `holo check`
 #[derive(Debug, Args)]
 pub struct Check {
-    /// What is written
+    /// The form of the output
     #[command(flatten)]
     pub output: Output,
-    /// Which entities it is about
+    /// The entities to check
     #[command(flatten)]
     pub selection: Selection,
 }
@@ -118,10 +118,10 @@ pub struct Diff {
     /// End with 0 even if entities fail or definitions are broken, as version 3 did
     #[arg(long)]
     pub exit_zero: bool,
-    /// What is written
+    /// The form of the output
     #[command(flatten)]
     pub output: Output,
-    /// Which entities it is about
+    /// The entities to diff
     #[command(flatten)]
     pub selection: Selection,
 }
@@ -138,10 +138,10 @@ pub struct Scan {
     /// Show reports as plugins write them, for scripts
     #[arg(short, long, conflicts_with = "json")]
     pub porcelain: bool,
-    /// What is written
+    /// The form of the output
     #[command(flatten)]
     pub output: Output,
-    /// Which entities it is about
+    /// The selected entities
     #[command(flatten)]
     pub selection: Selection,
 }
@@ -155,7 +155,7 @@ pub struct Graph {
     /// End with 0 even if definitions are broken
     #[arg(long)]
     pub exit_zero: bool,
-    /// Which entities it is about
+    /// The selected entities
     #[command(flatten)]
     pub selection: Selection,
 }
@@ -174,7 +174,7 @@ pub enum Picture {
 /// `holo selectors`
 #[derive(Debug, Args)]
 pub struct Selectors {
-    /// What is written
+    /// The form of the output
     #[command(flatten)]
     pub output: Output,
 }
@@ -185,7 +185,7 @@ pub struct Facts {
     /// Write a single value of JSON, for programs
     #[arg(long)]
     pub json: bool,
-    /// What to show, as in `os.id`; everything if there is none
+    /// The value to show, as in `os.id`; everything if there is none
     #[arg(value_name = "QUERY")]
     pub query: Option<String>,
 }
@@ -199,12 +199,12 @@ pub struct Data {
     /// Write a single value of JSON, for programs
     #[arg(long)]
     pub json: bool,
-    /// What to show, as in `web.port`; everything if there is none
+    /// The value to show, as in `web.port`; everything if there is none
     #[arg(value_name = "KEY")]
     pub key: Option<String>,
 }
 
-/// What is written to standard output.
+/// The form of standard output.
 #[derive(Debug, Args)]
 pub struct Output {
     /// Write JSON Lines, for programs
@@ -212,7 +212,7 @@ pub struct Output {
     pub json: bool,
 }
 
-/// Which entities a command is about.
+/// The entities that a command is about.
 #[derive(Debug, Args)]
 pub struct Selection {
     /// Entity IDs, plugin IDs, resource files or generators; everything if there is none
@@ -226,7 +226,7 @@ pub struct Test {
     /// Write what comes out as what is expected
     #[arg(long)]
     pub bless: bool,
-    /// How many scenarios to run at a time [default: one a processor]
+    /// Number of scenarios to run at a time [default: one a processor]
     #[arg(short, long, value_name = "N")]
     pub jobs: Option<std::num::NonZeroUsize>,
     /// Folders of scenarios
@@ -238,12 +238,12 @@ pub struct Test {
 #[derive(Debug, Args)]
 #[command(disable_help_subcommand = true)]
 pub struct Plugin {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub verb: PluginVerb,
 }
 
-/// What can be done with a plugin.
+/// The commands about plugins.
 #[derive(Debug, Subcommand)]
 pub enum PluginVerb {
     /// Put a plugin through its paces, and say where it breaks the interface
@@ -253,13 +253,13 @@ pub enum PluginVerb {
 /// `holo plugin check`
 #[derive(Debug, Args)]
 pub struct PluginCheck {
-    /// What the plugin finds in its resource directory [default: its static one]
+    /// Resource directory of the plugin [default: its static one]
     #[arg(long, value_name = "DIR")]
     pub resources: Option<PathBuf>,
-    /// What the root holds in which the plugin is tried [default: nothing]
+    /// Contents of the root in which the plugin is tried [default: nothing]
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
-    /// How long a call may take: 10s, 5m
+    /// Time limit of a call: 10s, 5m
     #[arg(long, value_name = "DURATION", value_parser = holo_protocol::duration::parse, default_value = "10s")]
     pub timeout: Duration,
     /// The plugin's program
@@ -285,7 +285,7 @@ pub enum Shell {
 }
 
 impl Verb {
-    /// Whether JSON Lines are asked for.
+    /// Returns true if JSON Lines are asked for.
     #[must_use]
     pub fn is_json(&self) -> bool {
         let output = match self {
@@ -304,7 +304,7 @@ impl Verb {
     }
 }
 
-/// What a command line comes to.
+/// The result of reading a command line.
 #[derive(Debug)]
 pub enum Arguments {
     /// Something to do.
@@ -315,7 +315,7 @@ pub enum Arguments {
     Unusable {
         /// This text goes to stderr.
         text: String,
-        /// What a person may have meant.
+        /// A likely correction.
         hint: Option<String>,
     },
 }
@@ -341,7 +341,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Arguments {
     }
 }
 
-/// What `--help` after these command words shows.
+/// Returns the request for the help that `--help` after these command words shows.
 fn help_of(command: &[String]) -> Arguments {
     let words = command.iter().filter(|word| !word.starts_with('-')).map(OsString::from);
     let words = [OsString::from("holo")].into_iter().chain(words).chain([OsString::from("--help")]);
@@ -413,7 +413,7 @@ fn selectors_last(arguments: Vec<OsString>) -> Vec<OsString> {
     options
 }
 
-/// What is wrong, without the hints that clap would give instead of the usage.
+/// Returns the mistake, without the hints that clap would give instead of the usage.
 fn complaint(error: &clap::Error) -> String {
     let text = error.to_string();
     let first = text.split("\n\n").next().unwrap_or_default();

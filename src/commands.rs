@@ -27,7 +27,7 @@ use holo_protocol::session::Stream;
 use holo_protocol::words;
 use std::ffi::OsString;
 
-/// What every verb works with.
+/// The context of every verb.
 struct Desk {
     settings: Settings,
     interrupt: Interrupt,
@@ -83,7 +83,7 @@ fn conclude(done: Result<u8, Fatal>, mut console: Console) -> u8 {
     let (code, broken_off) = match done {
         Ok(code) => (code, None),
         Err(fatal) => {
-            // Whatever was at work, this is about the run.
+            // This is about the run, not the entity at work.
             console.turn_to(None);
             if let Some(message) = fatal.message() {
                 console.error(message);
@@ -124,7 +124,7 @@ fn end(console: Console, code: u8) -> u8 {
     }
 }
 
-/// Which entities the command line selects.
+/// Returns the entities that the command line selects.
 fn select(verb: &str, survey: &Survey, selectors: &[OsString], console: &mut Console) -> Result<Vec<bool>, Fatal> {
     let plugins: Vec<&str> = survey.plugins.iter().map(|plugin| &*plugin.id).collect();
     select::select(&survey.entities, &plugins, selectors).map_err(|unknown| {

@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// What all files say.
+/// The contents of all files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configuration {
     /// The plugins, none of them twice.
@@ -26,9 +26,9 @@ pub struct Configuration {
 pub struct PluginLine {
     /// The plugin's ID.
     pub id: String,
-    /// Where its program is, if the line says so.
+    /// The path of its program, if the line names it.
     pub program: Option<PathBuf>,
-    /// Where the line stands.
+    /// The location of the line.
     pub location: Location,
 }
 
@@ -53,9 +53,9 @@ impl fmt::Display for Location {
 pub struct ConfiguredTwice {
     /// The plugin's ID.
     pub id: String,
-    /// Where it stands first.
+    /// The location of the first one.
     pub first: Location,
-    /// Where it stands again.
+    /// The location of the second one.
     pub second: Location,
 }
 
@@ -65,11 +65,11 @@ pub struct ConfiguredTwice {
 pub struct UnknownCommand {
     /// The line, trimmed.
     pub text: BString,
-    /// Where it stands.
+    /// The location of the line.
     pub location: Location,
 }
 
-/// Why the configuration cannot be used.
+/// The reasons for which the configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A line is not understood.
@@ -204,7 +204,7 @@ fn parse_line(line: &BStr) -> Option<(String, Option<PathBuf>)> {
     is_path.then(|| (id.to_owned(), program))
 }
 
-/// Whether this can name directories of its own, as an ID does. Version 3 never insisted on its letters.
+/// Returns true if directories can be named after this, as after an ID. Version 3 never insisted on its letters.
 fn is_id(id: &str) -> bool {
     !id.is_empty() && id != "." && id != ".." && !id.contains(|letter: char| letter == '/' || letter.is_whitespace())
 }

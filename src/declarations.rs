@@ -1,4 +1,4 @@
-//! What entities declare of how they depend on each other, as long as a plan needs to know it.
+//! The declared dependencies of entities, as long as a plan needs to know them.
 
 use crate::entity::Entity;
 use crate::node::Node;
@@ -19,7 +19,7 @@ struct Declaration {
 static NO_EDGES: Edges = Edges::NONE;
 
 impl Declarations {
-    /// What these entities declare.
+    /// Takes the declarations of these entities.
     #[must_use]
     pub fn of(entities: &[Entity]) -> Declarations {
         let declaration = |entity: &Entity| {
@@ -34,7 +34,7 @@ impl Declarations {
         Declarations(entities.iter().map(declaration).collect())
     }
 
-    /// What a plan has to know of the same entities.
+    /// Returns the nodes of a plan for the same entities.
     #[must_use]
     pub fn nodes<'a>(&'a self, entities: &'a [Entity]) -> Vec<Node<'a>> {
         let node = |(entity, declaration): (&'a Entity, &'a Option<Box<Declaration>>)| {

@@ -1,4 +1,4 @@
-//! How many plugins can be talked to at the same time: each of them needs some of this process's file descriptors.
+//! The number of plugins that can be talked to at the same time: each of them needs some of this process's file descriptors.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

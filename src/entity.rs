@@ -1,4 +1,4 @@
-//! What is managed: a plugin's report of it, and what selects it.
+//! Managed entities: a plugin's report of each, and what selects it.
 
 use crate::resources::Resources;
 use bstr::{BStr, BString, ByteSlice};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// There may be very many, so of each only its place is kept, and its report is understood anew when it is asked for.
 #[derive(Clone)]
 pub struct Entity {
-    /// The place of its plugin in the configuration.
+    /// The index of its plugin in the configuration.
     pub plugin: usize,
     account: Arc<Account>,
     lines: Range<usize>,
@@ -22,7 +22,7 @@ pub struct Entity {
     is_listed: bool,
 }
 
-/// What a plugin has said of all its entities.
+/// A plugin's report of all its entities.
 #[derive(Debug)]
 pub struct Account {
     /// The plugin's ID.
@@ -31,12 +31,12 @@ pub struct Account {
     pub version: u32,
     /// The scan report, as it was given.
     pub report: Vec<u8>,
-    /// What its paths are shown as.
+    /// The names that its paths are shown by.
     pub resources: Arc<Resources>,
 }
 
 impl Entity {
-    /// All entities of an account, in its order. `plugin` is the place of the plugin in the configuration.
+    /// All entities of an account, in its order. `plugin` is the index of the plugin in the configuration.
     ///
     /// # Errors
     /// All lines of the report that are wrong.
@@ -68,19 +68,19 @@ impl Entity {
         &self.account.plugin_id
     }
 
-    /// Whether lists of entities have it: others have to be selected.
+    /// Returns true if lists of entities have it: others have to be selected.
     #[must_use]
     pub fn is_listed(&self) -> bool {
         self.is_listed
     }
 
-    /// Whether it declares anything of how it depends on others, or they on it.
+    /// Returns true if it declares any dependency, in either direction.
     #[must_use]
     pub fn has_edges(&self) -> bool {
         self.has_edges
     }
 
-    /// What its plugin reports of it, with paths as the user knows them.
+    /// Returns its plugin's report, with paths as the user knows them.
     #[must_use]
     pub fn report(&self) -> EntityReport {
         let mut report = self.report_as_given();

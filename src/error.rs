@@ -1,4 +1,4 @@
-//! What ends a run before its time: each kind has its exit code here and nowhere else.
+//! The errors that end a run before its time: each kind has its exit code here and nowhere else.
 
 use crate::exit;
 use holo_protocol::words::reason;
@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// Why a run cannot go on.
+/// The reasons for which a run cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum Fatal {
     /// The run could not begin; the text says why.
@@ -23,13 +23,13 @@ pub enum Fatal {
     Interrupted {
         /// Its number.
         signal: i32,
-        /// What was being worked on, if anything was.
+        /// The entities that were being worked on.
         at_work: Vec<String>,
     },
     /// The run took longer than it may.
     #[error("The time for this run is over{}", Work(.at_work))]
     TimeIsOver {
-        /// What was being worked on, if anything was.
+        /// The entities that were being worked on.
         at_work: Vec<String>,
     },
 }
@@ -45,7 +45,7 @@ impl Fatal {
         }
     }
 
-    /// What there is to tell the user.
+    /// Returns the message for the user.
     #[must_use]
     pub fn message(&self) -> Option<String> {
         match self {

@@ -4,7 +4,7 @@ use crate::error::Fatal;
 use crate::report::Console;
 use holo_protocol::API_VERSION_3;
 
-/// Which failures of plugins do not end a run at once.
+/// The failures of plugins that do not end a run at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tolerance {
     /// None: everything is asked for.

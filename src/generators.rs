@@ -6,17 +6,14 @@ use crate::interrupt::Interrupt;
 use crate::plugin::process::{self, Program, RunError};
 use crate::plugin::timed_out;
 use crate::report::Console;
+use crate::resources::Generated;
 use crate::settings::Settings;
 use bstr::{BString, ByteSlice};
 use holo_protocol::environment as names;
-use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
-
-/// Every file that generators made, by its path below the virtual resource root, with the generator that first made it.
-pub type Generated = BTreeMap<PathBuf, PathBuf>;
 
 /// Runs all generators, in the order of their names.
 ///

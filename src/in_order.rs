@@ -12,12 +12,12 @@ use holo_protocol::session::Stream;
 /// Shows what is said of the first unfinished entity at once, and keeps what is said of the others until it is their turn.
 pub struct InOrder<'a> {
     entities: &'a [&'a Entity],
-    /// Which of them are to be refreshed, and it has not been told yet.
+    /// True for each entity that is to be refreshed, as long as it has not been told.
     refresh: Vec<bool>,
-    /// What each comes after that would have been changed by then, if there is anything.
+    /// The ID of an entity that each comes after and that would have been changed by then, if there is any.
     pending: Vec<Option<&'a BStr>>,
     task: Task,
-    /// Whether it is looked at what force would do.
+    /// True if a check looks at what force would do.
     forces: bool,
     view: View<'a>,
     reporter: &'a mut dyn Reporter,
@@ -25,28 +25,28 @@ pub struct InOrder<'a> {
     kept: Vec<Vec<Said>>,
     /// The worst that was said of each entity.
     ends: Vec<Option<End>>,
-    /// What each entity sends to those that are refreshed because of it.
+    /// The values that each entity sends to those that are refreshed because of it.
     sent: Vec<Vec<BString>>,
-    /// Whether each was changed, as far as that was said.
+    /// True or false for each that is known to have been changed or not.
     touched: Vec<Option<bool>>,
-    /// Whether it is known of each that something would be changed.
+    /// True for each of which it is known that something would be changed.
     would_change: Vec<bool>,
 }
 
-/// How work on an entity ended, and what it sends to those that are refreshed because of it.
+/// The end of the work on an entity, and what it sends to those that are refreshed because of it.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// How it ended.
+    /// The end itself.
     pub end: End,
-    /// What it sends, each `KEY=VALUE`.
+    /// The values that it sends, each `KEY=VALUE`.
     pub sent: Vec<BString>,
-    /// Whether its plugin has said that nothing was changed, which it may know of a failure too.
+    /// True if its plugin has said that nothing was changed, which it may know of a failure too.
     pub is_untouched: bool,
-    /// Whether it was looked at, and its plugin cannot tell what applying it would do.
+    /// True if it was looked at, and its plugin cannot tell what applying it would do.
     pub is_unknown: bool,
 }
 
-/// What was said of an entity, by someone who may have reused the memory since.
+/// Something that was said of an entity; it is owned, as the buffer it came in may be reused.
 enum Said {
     Output(Stream, BString),
     Message(Message),
@@ -61,7 +61,7 @@ enum Said {
     Done,
 }
 
-/// What a refusal comes to when force is used.
+/// Returns the message that a refusal becomes when force is used.
 fn forced(message: Message) -> Message {
     let text = match &message {
         Message::RequiresForceToOverwrite => BString::from("would overwrite what a user has changed"),
@@ -126,19 +126,19 @@ impl<'a> InOrder<'a> {
         InOrder { forces, ..self }
     }
 
-    /// How work on each entity ended.
+    /// Returns the end of each entity.
     #[must_use]
     pub fn ends(self) -> Vec<Ended> {
         let silent = self.silent();
-        let ended = |(place, sent): (usize, Vec<BString>)| {
-            let end = self.ends[place].unwrap_or(silent);
-            let is_untouched = self.touched[place] == Some(false);
-            Ended { end, sent, is_untouched, is_unknown: end == End::Pending && !self.would_change[place] }
+        let ended = |(index, sent): (usize, Vec<BString>)| {
+            let end = self.ends[index].unwrap_or(silent);
+            let is_untouched = self.touched[index] == Some(false);
+            Ended { end, sent, is_untouched, is_unknown: end == End::Pending && !self.would_change[index] }
         };
         self.sent.into_iter().enumerate().map(ended).collect()
     }
 
-    /// What an entity comes to of which nothing is said.
+    /// Returns the end of an entity of which nothing is said.
     fn silent(&self) -> End {
         match self.task {
             Task::Check => End::Pending,
@@ -147,26 +147,26 @@ impl<'a> InOrder<'a> {
     }
 
     /// Takes what is said of the entity at this place.
-    pub fn take(&mut self, place: usize, progress: Progress<'_>) {
+    pub fn take(&mut self, index: usize, progress: Progress<'_>) {
         if let Progress::Waiting(time) = progress {
-            // Whoever's turn it is to be shown, this one is at work.
-            return self.reporter.event(Event::Waiting(self.entities[place], time));
+            // It is at work, although another one may be shown.
+            return self.reporter.event(Event::Waiting(self.entities[index], time));
         }
-        let said = match (self.understand(self.entities[place].id(), progress), self.pending.get(place)) {
+        let said = match (self.understand(self.entities[index].id(), progress), self.pending.get(index)) {
             (Said::Failed(Failure::Told | Failure::Status(_)), Some(Some(first))) => {
                 Said::TooEarly((*first).to_owned())
             }
             (said, _) => said,
         };
-        if place > self.first_unfinished {
+        if index > self.first_unfinished {
             // By its turn it has come farther.
             if matches!(said, Said::Message(Message::Progress(_))) {
                 return;
             }
-            self.kept[place].push(said);
+            self.kept[index].push(said);
             return;
         }
-        self.show(place, &said);
+        self.show(index, &said);
         // Showing may have finished this entity: then the next ones have their turn.
         let mut shown = usize::MAX;
         while shown != self.first_unfinished && self.first_unfinished < self.entities.len() {
@@ -180,7 +180,7 @@ impl<'a> InOrder<'a> {
     fn understand(&self, id: &BStr, progress: Progress<'_>) -> Said {
         match progress {
             Progress::Output(stream, bytes) => Said::Output(stream, bytes.into()),
-            // Whatever else it may have done: it is not known what it wanted to say.
+            // It may have done anything: what it wanted to say is not known.
             Progress::Message(Message::Malformed(line)) => Said::Malformed(malformed(&line)),
             Progress::Message(message) if self.forces => Said::Message(forced(message)),
             Progress::Message(message) => Said::Message(message),
@@ -195,10 +195,10 @@ impl<'a> InOrder<'a> {
         }
     }
 
-    fn show(&mut self, place: usize, said: &Said) {
-        let is_over = place < self.first_unfinished;
+    fn show(&mut self, index: usize, said: &Said) {
+        let is_over = index < self.first_unfinished;
         if !is_over && !matches!(said, Said::Message(Message::Skipped(_)) | Said::Done) {
-            self.tell_refresh(place);
+            self.tell_refresh(index);
         }
         let reporter = &mut *self.reporter;
         match said {
@@ -222,24 +222,24 @@ impl<'a> InOrder<'a> {
             Said::Done => {}
         }
         match said {
-            Said::Message(Message::WouldChange(_)) => self.would_change[place] = true,
-            Said::Diff(text) => self.would_change[place] |= !text.is_empty(),
-            Said::Message(Message::Send(value)) => self.sent[place].push(value.clone()),
-            Said::Message(Message::NotChanged) => self.touched[place] = self.touched[place].or(Some(false)),
-            Said::Malformed(_) => self.touched[place] = Some(true),
-            Said::Message(message) if message.is_change() => self.touched[place] = Some(true),
+            Said::Message(Message::WouldChange(_)) => self.would_change[index] = true,
+            Said::Diff(text) => self.would_change[index] |= !text.is_empty(),
+            Said::Message(Message::Send(value)) => self.sent[index].push(value.clone()),
+            Said::Message(Message::NotChanged) => self.touched[index] = self.touched[index].or(Some(false)),
+            Said::Malformed(_) => self.touched[index] = Some(true),
+            Said::Message(message) if message.is_change() => self.touched[index] = Some(true),
             _ => {}
         }
-        if let Some(end) = self.end_by(place, said) {
-            self.ends[place] = self.ends[place].max(Some(end));
+        if let Some(end) = self.end_by(index, said) {
+            self.ends[index] = self.ends[index].max(Some(end));
         }
         if matches!(said, Said::Done | Said::Failed(_) | Said::TooEarly(_)) {
             self.finish();
         }
     }
 
-    /// What something that was said makes of an entity.
-    fn end_by(&self, place: usize, said: &Said) -> Option<End> {
+    /// Returns the end that a message gives to an entity, if it does.
+    fn end_by(&self, index: usize, said: &Said) -> Option<End> {
         match said {
             Said::Message(Message::NotChanged) => Some(End::Unchanged),
             Said::Message(Message::Skipped(_)) => Some(End::LeftOut),
@@ -247,7 +247,7 @@ impl<'a> InOrder<'a> {
             Said::Message(Message::WouldChange(_) | Message::Unknown) | Said::TooEarly(_) => Some(End::Pending),
             Said::Message(message) if message.is_refusal() => Some(End::Refused),
             // A plugin of version 3 that is asked to check has nothing else to say.
-            Said::Diff(text) if self.task == Task::Check && self.ends[place].is_none() => {
+            Said::Diff(text) if self.task == Task::Check && self.ends[index].is_none() => {
                 Some(if text.is_empty() { End::Unchanged } else { End::Pending })
             }
             Said::Malformed(_) | Said::Failed(_) => Some(End::Failed),
@@ -256,19 +256,19 @@ impl<'a> InOrder<'a> {
     }
 
     fn finish(&mut self) {
-        let place = self.first_unfinished;
-        if self.ends[place] != Some(End::LeftOut) {
-            self.tell_refresh(place);
+        let index = self.first_unfinished;
+        if self.ends[index] != Some(End::LeftOut) {
+            self.tell_refresh(index);
         }
         self.first_unfinished += 1;
-        self.reporter.event(Event::End(self.entities[place], self.ends[place].unwrap_or(self.silent())));
+        self.reporter.event(Event::End(self.entities[index], self.ends[index].unwrap_or(self.silent())));
         self.begin();
     }
 
     /// Tells that an entity is refreshed, once it is known that it does not leave itself out.
-    fn tell_refresh(&mut self, place: usize) {
-        if std::mem::take(&mut self.refresh[place]) {
-            self.reporter.event(Event::Refresh(self.entities[place]));
+    fn tell_refresh(&mut self, index: usize) {
+        if std::mem::take(&mut self.refresh[index]) {
+            self.reporter.event(Event::Refresh(self.entities[index]));
         }
     }
 

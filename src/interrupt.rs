@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// What stands for a signal when a run's time is over.
+/// The number that stands for a signal when a run's time is over.
 const TIME_IS_OVER: usize = usize::MAX;
 
 /// Remembers that a signal asked for the end, or that the time for it is over.
@@ -32,7 +32,7 @@ impl Interrupt {
         let (wake, write_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let ignored = ignored_signals();
         for (number, value) in [(SIGINT, 2), (SIGTERM, 15), (SIGHUP, 1)] {
-            // Who starts us with nohup, or in the background of a script, wants the signal ignored.
+            // With nohup, or in the background of a script, the signal is to stay ignored.
             if ignored & (1 << (value - 1)) != 0 {
                 continue;
             }
@@ -70,7 +70,7 @@ impl Interrupt {
             if let Some(signal) = self.signal() {
                 return signal;
             }
-            // Whatever ends the waiting, the signal tells.
+            // The signal tells what has ended the waiting.
             let _ = poll(&mut [PollFd::new(self, PollFlags::IN)], None);
         }
     }

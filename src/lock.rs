@@ -21,11 +21,11 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How often a file is tried for that others remove and make at the same time.
+/// The number of attempts at a file that others remove and make at the same time.
 const ATTEMPTS: u32 = 100;
-/// How long a new apply waits for what a killed one has left at work.
+/// The time that a new apply waits for what a killed one has left at work.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long it may take until it is known what that is.
+/// The time within which it should be known what that is.
 const TIME_TO_TELL: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// A lock file that is longer is none of ours.
@@ -47,7 +47,7 @@ pub struct Acquired {
     pub taken_over_from: Option<i32>,
 }
 
-/// Why there is no lock to be had.
+/// The reasons for which the lock cannot be taken.
 #[derive(Debug, thiserror::Error)]
 #[error("Cannot create lock file {path}: {reason}", path = path.display())]
 pub struct LockError {
@@ -55,13 +55,13 @@ pub struct LockError {
     reason: Reason,
 }
 
-/// What is in the way.
+/// The obstacles to taking the lock.
 #[derive(Debug, thiserror::Error)]
 enum Reason {
     /// The words are the system's, with what was done.
     #[error("{0}")]
     System(String),
-    /// The lock is somebody else's; the words are version 3's.
+    /// Another process has the lock; the words are version 3's.
     #[error("{0}")]
     Held(String),
     #[error("there is {0}, which is not a lock file; it has to be removed by hand")]
@@ -70,7 +70,7 @@ enum Reason {
     AtWork(Survivors),
 }
 
-/// What a killed apply has left at work.
+/// The programs that a killed apply has left at work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Survivors {
     /// The process that held the lock.
@@ -96,7 +96,7 @@ fn shown(pid: i32) -> String {
 }
 
 impl LockError {
-    /// Whether the lock is, as far as can be told, that of an apply that runs.
+    /// Returns true if the lock is, as far as can be told, that of an apply that runs.
     #[must_use]
     pub fn is_held(&self) -> bool {
         matches!(self.reason, Reason::Held(_))
@@ -121,7 +121,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Somebody may have removed it, and another apply have begun; if nobody has, nobody can, as it is locked.
+        // It may have been removed, and another apply have begun; if it has not, it cannot be, as it is locked.
         if is_at(&self.held, &self.path) {
             let _ = fs::remove_file(&self.path);
         }
@@ -142,7 +142,7 @@ pub fn wait_for_survivors(path: &Path, interrupt: &Interrupt, tell: impl FnOnce(
     while let Some(survivors) = survivors(path)
         && begun.elapsed() < PATIENCE
     {
-        // Who holds the lock for them says which they are, but not at once.
+        // The process that holds the lock for them says which they are, but not at once.
         if !survivors.programs.is_empty() || begun.elapsed() > TIME_TO_TELL {
             tell.take().into_iter().for_each(|tell| tell(&survivors));
         }
@@ -154,7 +154,7 @@ pub fn wait_for_survivors(path: &Path, interrupt: &Interrupt, tell: impl FnOnce(
     Ok(())
 }
 
-/// What a killed apply has left at work.
+/// Returns the programs that a killed apply has left at work.
 fn survivors(path: &Path) -> Option<Survivors> {
     // Most often there is no file at all.
     let mut found = open(path).ok()??;
@@ -219,7 +219,7 @@ fn create_in_steps(path: &Path) -> io::Result<File> {
 }
 
 fn sign(held: &mut File) -> io::Result<()> {
-    // Whoever looks at the empty file meanwhile respects it, and lets go of it at once.
+    // Another one that looks at the empty file meanwhile respects it, and lets go of it at once.
     flock(&*held, FlockOperation::LockExclusive)?;
     writeln!(held, "{}", std::process::id())
 }
@@ -259,7 +259,7 @@ fn sign_over(held: &File, length: usize) -> io::Result<()> {
 
 /// Opens a lock file without waiting for anything; nothing if there is none.
 fn open(path: &Path) -> Result<Option<File>, Reason> {
-    // What is no file is not even opened, as devices may act on that.
+    // Anything but a file is not even opened, as devices may act on that.
     match path.symlink_metadata() {
         Ok(found) if !found.is_file() => return Err(Reason::NoFile(kind(found.file_type()))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -299,7 +299,7 @@ fn process_id(line: &str) -> Option<i32> {
     line.trim().parse().ok().filter(|&pid| pid > 0)
 }
 
-/// Whether the open file is the one that stands at the path.
+/// Returns true if the open file is the one that stands at the path.
 fn is_at(file: &File, path: &Path) -> bool {
     let identity = |found: fs::Metadata| (found.dev(), found.ino());
     match (file.metadata(), path.symlink_metadata()) {
@@ -308,7 +308,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Whether the process of a file that nobody has locked may hold it by its mere existence, as other versions of Holo do.
+/// Returns true if the process of a file that nobody has locked may hold it by its mere existence, as other versions of Holo do.
 ///
 /// A process that does not exist any more does not, nor do we, nor does one that is known to be something else: it has got the number of
 /// the one that is gone.
@@ -326,7 +326,7 @@ fn may_be_another_holo(pid: i32) -> bool {
     names.into_iter().any(|name| name.rsplit(|&byte| byte == b'/').next().is_some_and(|name| name.contains_str("holo")))
 }
 
-/// Whether the process exists, and has not ended without being waited for.
+/// Returns true if the process exists, and has not ended without being waited for.
 fn is_alive(pid: i32) -> bool {
     let exists = Pid::from_raw(pid).is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH));
     exists && !fs::read(format!("/proc/{pid}/stat")).is_ok_and(|stat| has_ended(&stat))
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_somebody_removed_is_not_given_back_twice() {
+    fn a_removed_lock_is_not_given_back_twice() {
         let (_folder, path) = folder();
         let first = Lock::acquire(&path).unwrap();
         fs::remove_file(&path).unwrap();

@@ -1,7 +1,7 @@
-//! Who alone decides about what: what more than one entity claims, and which orphans hand over to a living entity.
+//! Exclusive ownership: claims of more than one entity, and orphans that hand over to a living entity.
 //!
 //! What an entity owns is compared by kind and value. Only two kinds have a meaning beyond that: the value of `path` and `path-tree` is a
-//! path, and a `path-tree` reaches to everything below. Two living trees must not overlap. A living `path` in somebody else's living tree
+//! path, and a `path-tree` reaches to everything below. Two living trees must not overlap. A living `path` in another entity's living tree
 //! is for the plugins to judge, which know whether the tree really has that file; but an orphan hands over whatever overlaps.
 
 use crate::assets::{Groups, parent, path_in};
@@ -20,13 +20,13 @@ const TREE: &str = "path-tree";
 /// Several living entities that claim the same thing: none of them is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// What they claim.
+    /// The object of their claims.
     pub about: Contested,
     /// The entities, in their order.
     pub owners: Vec<usize>,
 }
 
-/// What several entities claim.
+/// The object that several entities claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contested {
     /// Their ID: several plugins list it.
@@ -46,7 +46,7 @@ pub(crate) struct Succession {
     pub(crate) owned: usize,
 }
 
-/// Who owns what among all entities.
+/// The owners among all entities.
 #[derive(Debug, Default)]
 pub(crate) struct Ownership {
     /// By the first owner of each.
@@ -86,7 +86,7 @@ impl Ownership {
     }
 }
 
-/// What the entities own that are, or are not, orphans.
+/// Returns the assets that entities own: those of orphans, or those of the others.
 fn owned<'a>(nodes: &[Node<'a>], orphans: bool) -> impl Iterator<Item = (usize, &'a Asset)> {
     let entities = nodes.iter().enumerate().filter(move |(_, node)| node.edges.orphan == orphans);
     entities.flat_map(|(entity, node)| node.edges.owns.iter().map(move |asset| (entity, asset)))
@@ -198,7 +198,7 @@ fn successions(nodes: &[Node<'_>], living: &Groups<Key<'_>>, paths: &Paths<'_>) 
 }
 
 impl Conflict {
-    /// What is wrong, with all entities and their files.
+    /// Returns the message, with all entities and their files.
     #[must_use]
     pub fn describe(&self, entities: &[Entity]) -> String {
         let owners: Vec<&Entity> = self.owners.iter().filter_map(|&owner| entities.get(owner)).collect();

@@ -3,7 +3,7 @@
 //! The order is the given one (configuration order of plugins, then entity ID) wherever no edge says otherwise: always the first entity
 //! comes next that waits for nothing any more. So an entity that has to wait is pushed behind what it waits for, and stands right there;
 //! what it waits for is not pulled forward. Of two entities the later one is worked on first only if the earlier one waits for it, or for
-//! something that is later still: no script of a late plugin runs before earlier plugins for somebody else's sake.
+//! something that is later still: no script of a late plugin runs before earlier plugins for another entity's sake.
 //!
 //! Orphans are scrubbed against the direction of edges: an orphan never waits for what it needed but goes before it, a user before its
 //! group. What an orphan provides is going away, so it provides it for other orphans only. A living entity that waits for an orphan by
@@ -48,9 +48,9 @@ pub struct Edge {
     pub from: usize,
     /// Waits for the other one.
     pub to: usize,
-    /// Which line of a scan report says so.
+    /// The kind of the line of a scan report that declares it.
     pub kind: EdgeKind,
-    /// Whether it was declared the other way round, and turned because an orphan would have had to wait.
+    /// True if it was declared the other way round, and turned because an orphan would have had to wait.
     pub turned: bool,
 }
 
@@ -73,7 +73,7 @@ pub enum EdgeKind {
     Owns(usize),
 }
 
-/// What has to be in its desired state before an entity is applied.
+/// A requirement that has to be in its desired state before an entity is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Requirement {
     /// Another entity.
@@ -96,7 +96,7 @@ pub struct Member {
     pub id: BString,
     /// The key of the line that says so.
     pub kind: EdgeKind,
-    /// What it needs of the next one, if that is why.
+    /// The asset that it needs of the next one, if that is the reason.
     pub asset: Option<Asset>,
     /// The file where it, or the next one, declares that; may be empty.
     pub origin: BString,
@@ -182,13 +182,13 @@ impl Plan {
         self.waits.of(entity).iter().map(|edge| edge.from)
     }
 
-    /// What an entity requires, in the order in which it says so. An orphan requires nothing.
+    /// Returns the requirements of an entity, in the order in which it says so. An orphan requires nothing.
     #[must_use]
     pub fn requirements(&self, entity: usize) -> &[Requirement] {
         &self.requirements[entity]
     }
 
-    /// Which entities are refreshed when this one changed: it notifies them, or they subscribe to it. Orphans are not refreshed.
+    /// Returns the entities that are refreshed when this one changed: it notifies them, or they subscribe to it. Orphans are not refreshed.
     #[must_use]
     pub fn refreshes(&self, entity: usize) -> &[usize] {
         &self.refreshes[entity]
@@ -200,7 +200,7 @@ impl Plan {
         &self.conflicts
     }
 
-    /// What this entity and others claim. It is not to be applied then.
+    /// Returns the conflicts of this entity with others. It is not to be applied then.
     pub fn conflicts_of(&self, entity: usize) -> impl Iterator<Item = &Conflict> {
         self.conflicts_of.get(&entity).into_iter().flatten().map(|&index| &self.conflicts[index])
     }
@@ -226,7 +226,7 @@ impl Edge {
         if by_the_first == self.turned { self.to } else { self.from }
     }
 
-    /// What is needed, or owned, if that is what makes the edge.
+    /// Returns the asset that is needed, or owned, if that makes the edge.
     #[must_use]
     pub fn asset<'a>(&self, nodes: &[Node<'a>]) -> Option<&'a Asset> {
         let edges = nodes.get(self.declared_by())?.edges;
@@ -239,7 +239,7 @@ impl Edge {
 }
 
 impl EdgeKind {
-    /// Whether a change of one entity refreshes the other one.
+    /// Returns true if a change of one entity refreshes the other one.
     #[must_use]
     pub fn refreshes(self) -> bool {
         matches!(self, EdgeKind::Subscribes | EdgeKind::Notifies)
@@ -262,8 +262,8 @@ impl fmt::Display for Cycle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("cycle, each waiting for the next: ")?;
         let next = self.members.iter().cycle().skip(1);
-        for (place, (member, next)) in self.members.iter().zip(next).enumerate() {
-            if place == 0 {
+        for (index, (member, next)) in self.members.iter().zip(next).enumerate() {
+            if index == 0 {
                 write!(f, "{}", member.id)?;
             }
             write!(f, " → {} ({}", next.id, member.kind.key())?;
@@ -309,14 +309,14 @@ fn collect(nodes: &[Node<'_>], ids: &Groups<&BStr>) -> (Vec<Edge>, Vec<Vec<Requi
                 }
             }
         }
-        for (place, asset) in needs.iter().enumerate() {
+        for (index, asset) in needs.iter().enumerate() {
             let found = providers.of(asset, |&provider| *orphan || !nodes[provider].edges.orphan);
             if !found.contains(&entity) {
-                found.into_iter().for_each(|provider| link(provider, entity, EdgeKind::Needs(place)));
+                found.into_iter().for_each(|provider| link(provider, entity, EdgeKind::Needs(index)));
             }
         }
         if !*orphan {
-            // Whoever requires itself waits for ever, and has to hear of it.
+            // An entity that requires itself waits for ever, and the user has to hear of it.
             requires.iter().filter(|id| *id == node.id).for_each(|_| link(entity, entity, EdgeKind::Requires));
             for id in requires {
                 let known = requirements[entity].len();
@@ -362,7 +362,7 @@ fn succeed(nodes: &[Node<'_>], successions: &[Succession], edges: &mut Vec<Edge>
 #[derive(Clone, Debug)]
 struct Waits {
     edges: Vec<Edge>,
-    /// Where the edges of each entity begin, and where the last one's end.
+    /// The index at which the edges of each entity begin, and at which the last one's end.
     begins: Vec<usize>,
 }
 
@@ -401,7 +401,7 @@ impl Waiting {
     }
 }
 
-/// Where each entity's items begin if items are sorted by entity, and where the last one's end.
+/// Returns the index at which each entity's items begin if items are sorted by entity, and at which the last one's end.
 fn begins(entities: usize, items: impl Iterator<Item = usize>) -> Vec<usize> {
     let mut begins = vec![0; entities + 1];
     items.for_each(|entity| begins[entity + 1] += 1);
@@ -456,7 +456,7 @@ struct Queue<'a> {
     waits: &'a Waits,
     waiting: Waiting,
     counts: Vec<bool>,
-    /// How many edges that count each entity still waits for.
+    /// The number of edges that each entity still waits for, of those that count.
     open: Vec<usize>,
     ready: BinaryHeap<Reverse<usize>>,
     dropped: HashSet<(usize, usize)>,
@@ -535,7 +535,7 @@ fn shortest_cycle(start: usize, nodes: &[Node<'_>], waits: &Waits, planned: &[bo
         }
     }
     way.reverse();
-    let first = (0..way.len()).min_by_key(|&place| way[place].to).unwrap_or(0);
+    let first = (0..way.len()).min_by_key(|&index| way[index].to).unwrap_or(0);
     way.rotate_left(first);
     let member = |edge: &Edge| Member {
         id: nodes[edge.to].id.into(),
@@ -729,7 +729,7 @@ mod tests {
 
     #[test]
     fn an_orphan_between_two_that_live_makes_no_cycle() {
-        // A directory that nothing defines any more, with a file that somebody still wants: both of one owner.
+        // A directory that nothing defines any more, with a file that is still wanted: both of one owner.
         let owner = "ENTITY: u\nPROVIDES: user x\n";
         let file = "ENTITY: f\nNEEDS: user x\nNEEDS: path /d/f\nAFTER: d\n";
         check(&format!("{owner}{file}ENTITY: d\nORPHAN: yes\nNEEDS: user x\nPROVIDES: path /d\n"), "[d] [u] [f]");

@@ -26,40 +26,40 @@ pub struct Plugin {
     means: Means,
 }
 
-/// What every invocation of a plugin needs.
+/// The context of every invocation of a plugin.
 #[derive(Debug)]
 struct Identity {
     program: PathBuf,
     api_version: u32,
     directories: Directories,
-    /// Whether it is to read everything, whatever it knows from earlier runs.
+    /// True if it is to read everything, whatever it knows from earlier runs.
     verify: bool,
-    /// Whether it may say what to do about an error.
+    /// True if it may say what to do about an error.
     hints: bool,
     /// True if it may write nothing but in its cache directory.
     read_only: bool,
-    /// How many entities it may work on at a time.
+    /// The number of entities that it may work on at a time.
     jobs: u32,
-    /// Whether its session is kept between two requests.
+    /// True if its session is kept between two requests.
     keeps_session: bool,
-    /// How long each operation may take.
+    /// The time limit of each operation.
     limit: Option<Duration>,
 }
 
-/// What a run asks of all plugins alike.
+/// The demands of a run on all plugins alike.
 #[derive(Clone, Copy, Debug)]
 pub struct Demands {
-    /// Whether they are to read everything, whatever they know from earlier runs.
+    /// True if they are to read everything, whatever they know from earlier runs.
     pub verify: bool,
-    /// Whether a person reads what they print, so that they may say what to do about an error.
+    /// True if a person reads what they print, so that they may say what to do about an error.
     pub hints: bool,
     /// True if they may write nothing but in their cache directories.
     pub read_only: bool,
-    /// How many entities each may work on at a time.
+    /// The number of entities that each may work on at a time.
     pub jobs: NonZeroU32,
-    /// Whether there is room for the sessions of all of them at the same time.
+    /// True if there is room for the sessions of all of them at the same time.
     pub room_for_all: bool,
-    /// How long each operation may take.
+    /// The time limit of each operation.
     pub limit: Option<Duration>,
 }
 
@@ -68,22 +68,22 @@ pub struct Demands {
 pub struct Directories {
     /// The root of the system, as the user gave it.
     pub root: PathBuf,
-    /// Where its resource files are.
+    /// The directory of its resource files.
     pub resources: PathBuf,
-    /// Where it keeps what later runs need.
+    /// The directory that it keeps for later runs.
     pub state: PathBuf,
-    /// Where it keeps what this run needs.
+    /// The directory that it keeps for this run.
     pub cache: PathBuf,
 }
 
-/// How a plugin is asked: one process an operation, or one for all.
+/// The means of asking a plugin: one process an operation, or one for all.
 #[derive(Debug)]
 enum Means {
     Processes,
     Session(session::Seat),
 }
 
-/// What is wanted of a plugin for an entity.
+/// The operation that is wanted of a plugin for an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// To find out what applying it would do.
@@ -99,13 +99,13 @@ pub enum Task {
 pub struct Job<'a> {
     /// Its ID.
     pub id: &'a BStr,
-    /// Whether it is to be refreshed: something that it depends on has changed.
+    /// True if it is to be refreshed: something that it depends on has changed.
     pub refresh: bool,
-    /// What was sent to it as it is to be refreshed, each `KEY=VALUE`.
+    /// The values that were sent to it as it is to be refreshed, each `KEY=VALUE`.
     pub received: &'a [BString],
 }
 
-/// What a plugin says while it works on an entity.
+/// A sign of life from a plugin while it works on an entity.
 #[derive(Debug)]
 pub enum Progress<'a> {
     /// Something for the user to see.
@@ -127,7 +127,7 @@ pub enum Progress<'a> {
     Failed(Failure),
 }
 
-/// How a plugin failed with an entity.
+/// The ways in which a plugin fails with an entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// It has said why itself.
@@ -138,7 +138,7 @@ pub enum Failure {
     Broken(String),
 }
 
-/// Why a plugin gave no answer.
+/// The reasons for which a plugin gives no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum OperationError {
     /// It failed; the text says how.
@@ -169,7 +169,7 @@ impl From<process::RunError> for OperationError {
     }
 }
 
-/// Why something failed that took too long.
+/// Returns the message about something that took too long.
 #[must_use]
 pub fn timed_out(limit: Duration) -> String {
     format!("timed out after {limit:?}")
@@ -196,7 +196,7 @@ impl Plugin {
         self.identity.api_version
     }
 
-    /// Whether it can tell what applying an entity would do. Version 3 can only tell what a person has changed.
+    /// Returns true if it can tell what applying an entity would do. Version 3 can only tell what a person has changed.
     #[must_use]
     pub fn can_check(&self) -> bool {
         self.identity.api_version >= API_VERSION_4
@@ -239,8 +239,8 @@ impl Plugin {
         on_progress: &mut dyn FnMut(usize, Progress<'_>),
     ) -> Result<(), Fatal> {
         match &mut self.means {
-            Means::Processes => jobs.iter().enumerate().try_for_each(|(place, job)| {
-                processes::work(&self.identity, task, *job, interrupt, &mut |progress| on_progress(place, progress))
+            Means::Processes => jobs.iter().enumerate().try_for_each(|(index, job)| {
+                processes::work(&self.identity, task, *job, interrupt, &mut |progress| on_progress(index, progress))
                     .map_err(|fatal| fatal.during([job.id.to_string()]))
             }),
             Means::Session(seat) => seat.work(&self.identity, task, jobs, interrupt, on_progress),
@@ -266,7 +266,7 @@ impl Plugin {
 }
 
 impl Identity {
-    /// What the plugin's environment has beyond ours.
+    /// Returns the variables that the plugin's environment has beyond ours.
     fn environment(&self) -> Vec<(&'static str, OsString)> {
         let Directories { root, resources, state, cache } = &self.directories;
         let mut environment = vec![
@@ -292,7 +292,7 @@ impl Identity {
         environment
     }
 
-    /// What to tell a person whose plugin has left a process behind that holds one of its pipes.
+    /// Returns the advice about a plugin that has left a process behind that holds one of its pipes.
     fn held_open(&self, channel: process::Channel) -> String {
         let what = match channel {
             process::Channel::Stdout => "standard output",

@@ -14,9 +14,9 @@ use std::collections::HashSet;
 pub struct Dangling {
     /// The entity that names it.
     pub entity: usize,
-    /// Where the name is written.
+    /// The location of the name.
     pub location: BString,
-    /// What the entity would have to do with the other one, as words before its name.
+    /// The relation that the entity would have to the other one, as words before its name.
     relation: &'static str,
     /// The name.
     pub id: BString,
@@ -42,7 +42,7 @@ pub fn dangling(nodes: &[Node<'_>]) -> Vec<Dangling> {
             ];
             let relation =
                 relations.into_iter().find(|(_, list)| list.contains(&name.id)).map(|(relation, _)| relation);
-            // What is required is an error of the entity.
+            // A missing requirement is an error of the entity.
             if let Some(relation) = relation.filter(|_| !edges.requires.contains(&name.id)) {
                 let (location, id) = (name.location.clone(), name.id.clone());
                 dangling.push(Dangling { entity, location, relation, id });

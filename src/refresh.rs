@@ -35,12 +35,12 @@ struct Record {
     /// The ID of the target's plugin.
     plugin: String,
     state: Stage,
-    /// What the source has sent to the target, each `KEY=VALUE`, no key twice.
+    /// The values that the source has sent to the target, each `KEY=VALUE`, no key twice.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     sent: Vec<Text>,
 }
 
-/// How far a refresh has come.
+/// The stage of a refresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Stage {
@@ -60,11 +60,11 @@ pub struct Refreshes {
     refreshes: BTreeMap<BString, BTreeMap<BString, State>>,
     /// The sources by their targets.
     sources: BTreeMap<BString, BTreeSet<BString>>,
-    /// What is not as it is in the ledger, and how it is there: a refresh may come and go within a run without being written.
+    /// The refreshes that differ from the ledger, with their states there: a refresh may come and go within a run without being written.
     in_ledger: BTreeMap<(BString, BString), Option<State>>,
     /// The ledger, once this run has begun it anew.
     journal: Option<Journal>,
-    /// Whether an earlier run has left something behind that is of no use.
+    /// True if an earlier run has left something behind that is of no use.
     is_untidy: bool,
 }
 
@@ -72,7 +72,7 @@ pub struct Refreshes {
 #[derive(Debug)]
 struct Journal {
     file: File,
-    /// How many lines it has.
+    /// The number of its lines.
     lines: usize,
     is_synced: bool,
 }
@@ -87,7 +87,7 @@ struct State {
 }
 
 impl Refreshes {
-    /// What earlier runs have left. Where they did not come to say whether a source changed, it is taken to have changed.
+    /// Loads what earlier runs have left. Where they did not come to say whether a source changed, it is taken to have changed.
     ///
     /// # Errors
     /// If it cannot be read: then going on might lose a refresh.
@@ -189,13 +189,13 @@ impl Refreshes {
         }
     }
 
-    /// Whether the target is to be refreshed.
+    /// Returns true if the target is to be refreshed.
     #[must_use]
     pub fn is_due(&self, target: &BStr) -> bool {
         self.due_states(target).next().is_some()
     }
 
-    /// What was sent to the target, as it is to be refreshed: one source after the other, in the order of their IDs.
+    /// Returns the values that were sent to the target, as it is to be refreshed: one source after the other, in the order of their IDs.
     #[must_use]
     pub fn received(&self, target: &BStr) -> Vec<BString> {
         self.due_states(target).flat_map(|state| &state.sent).cloned().collect()
@@ -531,7 +531,7 @@ mod tests {
             refreshes.changed(name(number).as_bstr());
             refreshes.done(name(number).as_bstr());
             refreshes.record().unwrap();
-            // What a run that is killed here leaves.
+            // This is what a run leaves that is killed here.
             let later = Refreshes::load(&root).unwrap();
             assert!(later.is_due(name(number + 1).as_bstr()) && !later.is_due(name(number).as_bstr()));
             // A header, and three stages of each but the first and the last, of which there are two.

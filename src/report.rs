@@ -1,12 +1,13 @@
 //! From events to words.
 //!
-//! Whoever does something emits [`Event`]s; a [`Reporter`] turns them into what the user sees. [`Paragraphs`] are version 3's words,
+//! The verbs emit [`Event`]s; a [`Reporter`] turns them into what the user sees. [`Paragraphs`] are version 3's words,
 //! [`Json`] is for programs.
 
 mod bar;
 mod console;
 mod hints;
 mod json;
+mod json_state;
 pub mod line;
 mod paragraphs;
 
@@ -19,7 +20,7 @@ use holo_protocol::Message;
 use holo_protocol::session::Stream;
 use std::time::Duration;
 
-/// What happens to the entity at work during an apply.
+/// An event about the entity at work during an apply.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// The entity is next.
@@ -30,7 +31,7 @@ pub enum Event<'a> {
     Belated(Stream, &'a [u8]),
     /// The plugin said this on file descriptor 3.
     Message(&'a Message),
-    /// What a person changed, as a unified diff.
+    /// The changes that a person made, as a unified diff.
     Diff(&'a [u8]),
     /// Something should be looked into.
     Warning(&'a str),
@@ -48,7 +49,7 @@ pub enum Event<'a> {
     End(&'a Entity, End),
 }
 
-/// How work on an entity ended.
+/// The end of the work on an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
     /// It is in its desired state, as it was before.
@@ -67,13 +68,13 @@ pub enum End {
     Failed,
 }
 
-/// Whoever shows events.
+/// A consumer of events, which shows them.
 pub trait Reporter {
     /// Shows an event. Events of one entity follow one another, between its `Begin` and its `End`.
     fn event(&mut self, event: Event<'_>);
 }
 
-/// Whoever shows events on this console: what is done or, if it is only looked, what would be done.
+/// Returns the reporter for this console. It shows what is done or, if it `only_looks`, what would be done.
 pub fn on<'a>(console: &'a mut Console, only_looks: bool) -> Box<dyn Reporter + 'a> {
     if console.speaks_json() { Box::new(Json::new(console)) } else { Box::new(Paragraphs::new(console, only_looks)) }
 }

@@ -2,14 +2,17 @@
 
 use crate::cache::CacheDirectory;
 use crate::error::Fatal;
-use crate::generators::Generated;
 use crate::root::{Root, clean};
 use bstr::{BStr, BString, ByteSlice, ByteVec};
+use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use walkdir::{DirEntry, WalkDir};
+
+/// Every file that generators made, by its path below the virtual resource root, with the generator that first made it.
+pub type Generated = BTreeMap<PathBuf, PathBuf>;
 
 /// The static and the generated resource files together, and what else plugins are given under another path than users know.
 ///
@@ -20,7 +23,7 @@ pub struct Resources {
     static_root: PathBuf,
     virtual_root: PathBuf,
     generated: Generated,
-    /// Where empty directories stand in for state directories, if there are any, and where those would be.
+    /// The directory of empty stand-ins for state directories, if there are any, and the directory of those that they stand for.
     states: Option<(PathBuf, PathBuf)>,
 }
 
@@ -80,7 +83,7 @@ impl Resources {
         Ok(())
     }
 
-    /// Whether something generated stands at the path, or where one of its parents would have to be.
+    /// Returns true if something generated stands at the path, or where one of its parents would have to be.
     fn is_covered(&self, below: &Path) -> bool {
         below.ancestors().any(|path| self.generated.contains_key(path))
     }
@@ -130,7 +133,7 @@ impl Resources {
         }
     }
 
-    /// What selects the entities of a resource file, given by the path that the plugin reported.
+    /// Returns the selector of the entities of a resource file, given by the path that the plugin reported.
     #[must_use]
     pub fn selectors(&self, source: &BStr) -> Vec<BString> {
         let below = source.to_path().ok().and_then(|path| path.strip_prefix(&self.virtual_root).ok());
@@ -139,7 +142,7 @@ impl Resources {
         [self.show(source)].into_iter().chain(generator).collect()
     }
 
-    /// Whether the plugin may have entities that a path selects: those of a resource file or generator. Only what is in the directory of
+    /// Returns true if the plugin may have entities that a path selects: those of a resource file or generator. Only what is in the directory of
     /// another plugin, or was made for others alone, is none of its business.
     #[must_use]
     pub fn may_select(&self, selector: &BStr, plugin_id: &str) -> bool {
@@ -173,7 +176,7 @@ fn copy(entry: &DirEntry, to: &Path) -> Result<(), Fatal> {
     } else if kind.is_symlink() {
         fs::read_link(from).and_then(|target| symlink(target, to))
     } else if kind.is_file() {
-        // Whoever reads the copy is the plugin, and that runs as we do.
+        // The plugin reads the copy, and runs as the same user as we.
         fs::copy(from, to).and_then(|_| {
             let executable = from.metadata()?.permissions().mode() & 0o100;
             fs::set_permissions(to, Permissions::from_mode(0o600 | executable))

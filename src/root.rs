@@ -1,4 +1,4 @@
-//! Where things are: every path below `$HOLO_ROOT_DIR`, and how it is shown.
+//! Every path below `$HOLO_ROOT_DIR`, and how it is shown.
 
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
@@ -44,38 +44,38 @@ impl Root {
         self.join("run/holo.pid")
     }
 
-    /// Where the static resource directories of all plugins are.
+    /// Returns the directory of the static resource directories of all plugins.
     #[must_use]
     pub fn resources(&self) -> PathBuf {
         self.join("usr/share/holo")
     }
 
-    /// Where the generators are.
+    /// Returns the directory of the generators.
     #[must_use]
     pub fn generators(&self) -> PathBuf {
         self.resources().join("generators")
     }
 
-    /// Where the state directories of all plugins are.
+    /// Returns the directory of the state directories of all plugins.
     #[must_use]
     pub fn states(&self) -> PathBuf {
         self.join("var/lib/holo")
     }
 
-    /// Where the dispatcher keeps what later runs need.
+    /// Returns the directory that the dispatcher keeps for later runs.
     #[must_use]
     pub fn engine_state(&self) -> PathBuf {
         self.states().join(".engine")
     }
 
-    /// Where a plugin keeps what later runs need.
+    /// Returns the directory that a plugin keeps for later runs.
     #[must_use]
     pub fn state(&self, plugin_id: &str) -> PathBuf {
         self.states().join(plugin_id)
     }
 }
 
-/// Cleans a path by its letters alone, links notwithstanding: no `.`, no `..` that something goes before, no doubled or final slash.
+/// Normalises a path lexically, links notwithstanding: no `.`, no `..` that something goes before, no doubled or final slash.
 ///
 /// Version 3 shows all its paths so.
 #[must_use]

@@ -15,7 +15,7 @@ use std::cell::RefCell;
 use std::mem;
 use std::sync::Arc;
 
-/// What the plugins have listed.
+/// The entities that the plugins have listed.
 pub struct Scanned {
     /// The entities of all plugins: plugin after plugin, each plugin's by their IDs.
     pub entities: Vec<Entity>,

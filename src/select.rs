@@ -1,4 +1,4 @@
-//! Which entities a command is about.
+//! The selection of entities by the command line.
 
 use crate::entity::Entity;
 use crate::root;
@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-/// Which entities any of the selectors names; all of them if there is no selector. The ID of a plugin may name none.
+/// Returns the entities that any of the selectors names; all if there is no selector. The ID of a plugin may name none.
 ///
 /// A path may also be given in a form that only cleaning makes equal to the one a plugin reports, as completion in a shell does.
 ///

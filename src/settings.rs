@@ -9,24 +9,24 @@ use std::time::Duration;
 
 const TIMEOUT: &str = "HOLO_TIMEOUT";
 
-/// What the caller's environment decides.
+/// The settings that the caller's environment decides.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The root of the system that is managed (`$HOLO_ROOT_DIR`).
     pub root: Root,
-    /// Where the cache directory is made (`$TMPDIR`).
+    /// The directory in which the cache directory is made (`$TMPDIR`).
     pub temporary_directory: PathBuf,
-    /// Whether an apply or diff ends with 0 even if entities fail (`$HOLO_EXIT_ZERO`), as version 3 did.
+    /// True if an apply or diff ends with 0 even if entities fail (`$HOLO_EXIT_ZERO`), as version 3 did.
     pub exit_zero: bool,
-    /// Whether plugins are to read everything, whatever they know from earlier runs (`--verify`).
+    /// True if plugins are to read everything, whatever they know from earlier runs (`--verify`).
     pub verify: bool,
-    /// How many entities a plugin may work on at a time (`--jobs`).
+    /// The number of entities that a plugin may work on at a time (`--jobs`).
     pub jobs: NonZeroU32,
-    /// How long each operation of a plugin may take, and each generator (`$HOLO_TIMEOUT`).
+    /// The time limit of each operation of a plugin, and of each generator (`$HOLO_TIMEOUT`).
     pub limit: Option<Duration>,
-    /// What is wrong with the environment.
+    /// The mistake in the environment, if there is one.
     pub problem: Option<String>,
-    /// Where the facts of the run are that calls us, if one does (`$HOLO_FACTS`).
+    /// The path of the facts of the run that calls us, if one does (`$HOLO_FACTS`).
     pub facts: Option<PathBuf>,
     /// The folder of this program: where a build, or a private installation, has its plugins.
     pub program_directory: Option<PathBuf>,
@@ -55,14 +55,14 @@ impl Settings {
         }
     }
 
-    /// What is known of the system; nothing is asked yet.
+    /// Returns the facts of the system; nothing is asked yet.
     #[must_use]
     pub fn knowledge(&self) -> Knowledge {
         Knowledge::new(&self.root.join(""), self.facts.as_deref())
     }
 }
 
-/// How many processors there are for us.
+/// Returns the number of processors that we may use.
 fn processors() -> NonZeroU32 {
     let number = std::thread::available_parallelism().ok();
     number.and_then(|number| NonZeroU32::try_from(number).ok()).unwrap_or(NonZeroU32::MIN)

@@ -33,7 +33,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a run is about to do with what it finds.
+/// The purpose of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// It applies entities. Plugins get their state directories, which are made where they are missing.
@@ -44,33 +44,33 @@ pub enum Purpose {
     Look,
 }
 
-/// What there is to work on. The cache directory lives as long as this.
+/// Everything there is to work on. The cache directory lives as long as this.
 #[derive(Debug)]
 pub struct Survey {
     /// The plugins, in the order of the configuration.
     pub plugins: Vec<Plugin>,
     /// The entities: plugin after plugin, each plugin's by their IDs.
     pub entities: Vec<Entity>,
-    /// How the entities depend on each other.
+    /// The dependencies of the entities.
     pub plan: Plan,
     /// For each plugin, whether it has failed, or said that something is wrong with what it lists: then something may be missing.
     pub flaws: Vec<bool>,
     /// Names of entities that people have written, and that no entity has.
     pub dangling: Vec<Dangling>,
-    /// What paths are shown as.
+    /// The names that paths are shown by.
     pub resources: Arc<Resources>,
     // Plugins come first: their sessions end before their cache goes.
     _cache: CacheDirectory,
 }
 
 impl Survey {
-    /// Whether the command cannot be done in full because a definition cannot be used. Whoever selects entities is not told so: these can.
+    /// Returns true if a definition cannot be used, so that the command is not done in full. With selectors it is: those entities are good.
     #[must_use]
     pub fn is_flawed_for(&self, selection: &Selection) -> bool {
         self.flaws.contains(&true) && selection.selectors.is_empty()
     }
 
-    /// Whether what is selected is not all there, or cannot be worked on, without a plugin that has failed.
+    /// Returns true if what is selected is not all there, or cannot be worked on, without a plugin that has failed.
     fn needs(&self, failed: &Failed, purpose: Purpose, selectors: &[OsString]) -> bool {
         let Some(selected) = select(&self.entities, &self.plugins, selectors) else { return true };
         let is_id = |selector: &OsString| {
@@ -207,14 +207,14 @@ fn survey_all(
     let declarations = Declarations::of(&entities);
     let nodes = declarations.nodes(&entities);
     let plan = plan(&nodes, || select(&entities, &plugins, selectors), console)?;
-    // Where something is missing, names may well be right.
+    // If something is missing, names may well be right.
     let is_whole = plugins.len() == asked_for && !flaws.contains(&true);
     let dangling = if is_whole { references::dangling(&nodes) } else { Vec::new() };
     drop(nodes);
     Ok(Survey { plugins, entities, plan, flaws, dangling, resources, _cache: cache })
 }
 
-/// Which entities are selected, if there are selectors and each of them selects something.
+/// Returns the entities that are selected, if there are selectors and each of them selects something.
 fn select(entities: &[Entity], plugins: &[Plugin], selectors: &[OsString]) -> Option<Vec<bool>> {
     let plugins: Vec<&str> = plugins.iter().map(|plugin| &*plugin.id).collect();
     select::select(entities, &plugins, selectors).ok().filter(|_| !selectors.is_empty())
@@ -272,7 +272,7 @@ fn meet_all(
             Ok(met) => Ok(Some(met)),
             Err(OperationError::Failed(reason)) => {
                 console.error(reason);
-                // Which version it speaks, it has not come to say.
+                // The version that it speaks is not known yet.
                 failures.add(ids.get(index).map_or("", String::as_str), None, console)?;
                 Ok(None)
             }
@@ -282,7 +282,7 @@ fn meet_all(
     Ok(met.into_iter().flatten().collect())
 }
 
-/// Where the line's plugin is. A missing one is no error: its package may have been removed, and its configuration stayed.
+/// Returns the path of the line's plugin. A missing one is no error: its package may have been removed, and its configuration stayed.
 fn locate(line: PluginLine, settings: &Settings, console: &mut Console) -> Option<(PluginLine, PathBuf)> {
     match handshake::locate(&line, settings) {
         Ok(program) => Some((line, program)),

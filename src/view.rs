@@ -1,4 +1,4 @@
-//! How the files that plugins name are looked at, and what they are called.
+//! The view of the files that plugins name: their names and contents.
 
 use crate::diff::{self, Side};
 use crate::resources::Resources;
@@ -12,7 +12,7 @@ use std::path::Path;
 pub struct View<'a> {
     /// The root of the system, which nothing that is looked at leads out of.
     pub root: &'a Root,
-    /// What paths are shown as.
+    /// The names that paths are shown by.
     pub resources: &'a Resources,
 }
 

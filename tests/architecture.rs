@@ -213,13 +213,8 @@ fn crates() -> BTreeMap<String, PathBuf> {
 const KNOWN_CIRCLES: &[&str] = &[
     "crates/holo-facts : data knowledge template",
     "crates/holo-plugin : host plugin side_by_side",
-    "crates/holo-process : groups launcher",
-    "crates/holo-process : program running",
     "plugins/packages : mock provider providers system",
     "plugins/services : plan providers record",
-    "src : entity generators report resources",
-    "src commands::plugin_check: bench session",
-    "src report: console json",
 ];
 
 /// Modules in files of other crates that are known.

@@ -14,7 +14,7 @@ pub(super) fn run(arguments: &Check, desk: &mut Desk) -> Result<u8, Fatal> {
     walk(desk, &arguments.selection, Preview::default()).map(exit_code)
 }
 
-/// How an apply would go about it that is only looked at.
+/// The options of the apply that a check previews.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Preview {
     pub(super) force: bool,

@@ -12,7 +12,7 @@ const OPERANDS: &str = "@OPERANDS@";
 /// Makes keys of the lines of facts and data.
 const ONLY_KEYS: &str = "sed 's/: .*//; s/:$//'";
 
-/// What can stand after a command word besides options.
+/// The operands that can follow a command word.
 enum Operand {
     Nothing,
     /// Selectors, which `holo selectors` lists, so they are always those of the system as it is.

@@ -2,6 +2,7 @@
 
 mod bench;
 mod finding;
+mod heard;
 mod info;
 mod messages;
 mod report;
@@ -57,7 +58,7 @@ pub(super) fn run(arguments: &PluginCheck, desk: &mut Desk) -> Result<u8, Fatal>
     Ok(if failed { exit::FAILED } else { exit::DONE })
 }
 
-/// What is put to the test.
+/// The plugin under test.
 struct Subject {
     program: PathBuf,
     id: String,
@@ -66,20 +67,20 @@ struct Subject {
     limit: Duration,
 }
 
-/// How a plugin is called: one process an operation or one for all, and in which version.
+/// The way in which a plugin is called: one process an operation or one for all, and in which version.
 #[derive(Clone, Copy)]
 struct Manner {
     api_version: u32,
     session: bool,
-    /// Whether the plugin speaks version 3 as well, and is called in this manner by nobody who does not know version 4.
+    /// True if the plugin speaks version 3 as well; only callers that know version 4 call it in this manner.
     also_version_3: bool,
-    /// Whether the plugin speaks version 4 as well, in which it can say more of its entities.
+    /// True if the plugin speaks version 4 as well, in which it can say more of its entities.
     also_version_4: bool,
-    /// How many entities it may work on at a time, in version 4.
+    /// The number of entities that it may work on at a time, in version 4.
     jobs: u32,
 }
 
-/// How many entities a plugin may work on at a time unless it says less.
+/// The number of entities that a plugin may work on at a time unless it says less.
 const JOBS: u32 = 4;
 
 impl Manner {
@@ -93,7 +94,7 @@ impl Manner {
         let also_version_3 = info.min_api_version <= API_VERSION_3 && api_version > API_VERSION_3;
         let jobs = info.concurrency.map_or(JOBS, |most| most.min(JOBS));
         if info.session && api_version >= API_VERSION_4 {
-            // Where version 3 is spoken, such a plugin is called by other versions of Holo, in that version.
+            // If version 3 is spoken, such a plugin is called by other versions of Holo, in that version.
             let processes = also_version_3.then_some(Manner { also_version_4: true, ..Manner::INFO });
             let session = Manner { api_version, session: true, also_version_3: false, also_version_4: false, jobs };
             processes.into_iter().chain([session]).collect()

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-/// What became of a scenario: how it ended, or why it could not be run.
+/// The result of a scenario: how it ended, or why it could not be run.
 type Ran = Result<Outcome, String>;
 
 pub(super) fn run(arguments: &Test, console: &mut Console) -> Result<u8, Fatal> {

@@ -1,4 +1,4 @@
-//! How facts and data are shown.
+//! Facts and data as text.
 
 use crate::report::Console;
 use holo_facts::{Knowledge, key};
@@ -16,7 +16,7 @@ pub(super) fn json(value: &Value) -> String {
     format!("{value:#}\n")
 }
 
-/// What was asked for: text as it is, a list item by item, and of everything else a line `KEY: VALUE` for each value in it.
+/// Returns the value as plain text: text as it is, a list item by item, and of everything else a line `KEY: VALUE` for each value in it.
 pub(super) fn plain(key: Option<&str>, value: &Value) -> String {
     match value {
         Value::Object(_) => lines(key.unwrap_or_default(), value),
@@ -33,7 +33,7 @@ pub(super) fn lines(at: &str, value: &Value) -> String {
             table.iter().map(|(part, value)| lines(&key::join(at, part), value)).collect()
         }
         Value::Array(list) if list.iter().any(is_nested) => {
-            list.iter().enumerate().map(|(place, item)| lines(&key::join(at, &place.to_string()), item)).collect()
+            list.iter().enumerate().map(|(index, item)| lines(&key::join(at, &index.to_string()), item)).collect()
         }
         _ if at.is_empty() => String::new(),
         value => format!("{}: {}", key::shown(at), on_one_line(value)).trim_end().to_owned() + "\n",

@@ -12,20 +12,20 @@ use holo_protocol::{API_VERSION_3, API_VERSION_4, Info};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// What a plugin has said of itself.
+/// A plugin's statements about itself.
 #[derive(Clone, Debug)]
 pub struct Met {
     /// The plugin's program.
     pub program: PathBuf,
     /// The version that both sides speak.
     pub api_version: u32,
-    /// Whether one process can serve a whole run.
+    /// True if one process can serve a whole run.
     pub session: bool,
-    /// How many entities it works on at a time at most, if it says so.
+    /// The number of entities that it works on at a time at most, if it says so.
     pub concurrency: Option<u32>,
 }
 
-/// Where the plugin's program is, or where it should have been.
+/// Returns the path of the plugin's program, or the one at which it is missing.
 ///
 /// # Errors
 /// The path that does not exist.

@@ -18,34 +18,34 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long output is waited for after a process has ended and left its pipes to a child of its own.
+/// The time that output is waited for after a process has ended and left its pipes to a child of its own.
 const HELD_OPEN_GRACE: Duration = Duration::from_millis(500);
-/// How long an interrupted process has to clean up before it is killed.
+/// The time that an interrupted process has to clean up before it is killed.
 const INTERRUPT_GRACE: Duration = Duration::from_secs(5);
-/// How long an interrupted process is waited for while it does what must not be cut off.
+/// The time that an interrupted process is waited for while it does what must not be cut off.
 const UNINTERRUPTED_LIMIT: Duration = Duration::from_secs(35 * 60);
-/// How often its caller hears of a process that says nothing.
+/// The interval at which its caller hears of a process that says nothing.
 const WAKE_EVERY: Duration = Duration::from_secs(1);
 const CHUNK_SIZE: usize = 1 << 16;
 
 /// A program to be started.
 #[derive(Debug)]
 pub struct Program<'a> {
-    /// Which one; without a slash it is looked up in the working directory, never in `$PATH`.
+    /// The path of the program; without a slash it is looked up in the working directory, never in `$PATH`.
     pub path: &'a Path,
     /// Its arguments.
     pub arguments: Vec<&'a OsStr>,
-    /// What its environment has beyond ours.
+    /// The variables that its environment has beyond ours.
     pub environment: Vec<(&'static str, OsString)>,
-    /// Whether it gets a pipe as file descriptor 3.
+    /// True if it gets a pipe as file descriptor 3.
     pub messages: bool,
-    /// Whether it gets a pipe as its standard input, instead of `/dev/null`.
+    /// True if it gets a pipe as its standard input, instead of `/dev/null`.
     pub requests: bool,
-    /// How long it may run, if [`run`](Program::run) is to end it then.
+    /// The time that it may run, if [`run`](Program::run) is to end it then.
     pub limit: Option<Duration>,
 }
 
-/// Which of a process's pipes something came from.
+/// The pipe of a process that something came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
     /// Standard output.
@@ -56,7 +56,7 @@ pub enum Channel {
     Messages,
 }
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
     /// Its exit status.
@@ -71,23 +71,23 @@ pub struct Ended {
 #[derive(Debug)]
 pub struct Process {
     child: Child,
-    /// Whether the child is still to be waited for.
+    /// True if the child is still to be waited for.
     running: bool,
     /// Becomes readable when the child ends; kernels before 5.3 have none.
     exit: Option<OwnedFd>,
     buffer: Vec<u8>,
     pipes: Vec<(Channel, File)>,
-    /// When a confined process is overdue.
+    /// The time at which a confined process is overdue.
     deadline: Option<Instant>,
     /// The file that it holds a lock on while it does what must not be cut off.
     uninterrupted: Option<PathBuf>,
-    /// When it is killed, once it has been asked to end.
+    /// Its end, once it has been asked to end: with the time at which it is killed.
     ending: Option<Ending>,
-    /// When what it is at takes too long.
+    /// The time at which what it is at takes too long.
     alarm: Option<Instant>,
-    /// Whether it was asked to end for that.
+    /// True if it was asked to end for that.
     is_late: bool,
-    /// When its caller last had something to do.
+    /// The time at which its caller last had something to do.
     woken: Instant,
     /// The write end of its standard input, if [`Program::requests`] asked for one.
     pub requests: Option<ChildStdin>,
@@ -102,7 +102,7 @@ struct Ending {
     at_last: Instant,
 }
 
-/// What [`Process::wait`] has seen.
+/// An event that [`Process::wait`] has seen.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// These bytes came from that pipe.
@@ -207,7 +207,7 @@ impl Program<'_> {
     }
 }
 
-/// What is heard of a program while it runs.
+/// An event of a program while it runs.
 #[derive(Debug)]
 pub enum Heard<'a> {
     /// These bytes came from that pipe.
@@ -216,7 +216,7 @@ pub enum Heard<'a> {
     Waiting,
 }
 
-/// Why a program was not run to its end.
+/// The reasons for which a program was not run to its end.
 #[derive(Debug)]
 pub enum RunError {
     /// It could not be started; the text says why.
@@ -250,7 +250,7 @@ impl Process {
         self.deadline = Instant::now().checked_add(limit);
     }
 
-    /// Whether it has taken longer than it was [given](Self::confine).
+    /// Returns true if it has taken longer than it was [given](Self::confine).
     #[must_use]
     pub fn is_overdue(&self) -> bool {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)

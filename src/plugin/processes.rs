@@ -198,7 +198,7 @@ impl Messages {
     }
 }
 
-/// What a plugin says during an operation on an entity.
+/// Something that a plugin says during an operation on an entity.
 enum Said<'a> {
     Output(Stream, &'a [u8]),
     /// A piece of what it writes to file descriptor 3.

@@ -1,4 +1,4 @@
-//! The programs that run now, for whoever holds the lock for them.
+//! The programs that run now, for the holder of their lock.
 
 use holo_process::LockHolder;
 use std::sync::{Mutex, MutexGuard, PoisonError};

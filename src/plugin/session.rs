@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// A plugin that dies with so many entities one after the other, of which it has begun none, is given up.
 const MAX_DEATHS_IN_A_ROW: u32 = 3;
-/// How long a session may take to end once it has been told that nothing more is wanted.
+/// The time that a session may take to end once it has been told that nothing more is wanted.
 const END_GRACE: Duration = Duration::from_secs(2);
 /// The longest line that a plugin may answer with.
 const MAX_LINE: usize = 64 << 20;
@@ -32,7 +32,7 @@ struct Session {
     incoming: Vec<u8>,
 }
 
-/// How a request ended.
+/// The end of a request.
 enum RequestEnd {
     Answered(Outcome),
     /// The session is over, and this is why.
@@ -41,20 +41,20 @@ enum RequestEnd {
     TimedOut(Duration),
 }
 
-/// What has been heard of a session's process, beside its answers.
+/// Everything that was heard of a session's process, beside its answers.
 struct Heard {
-    /// What it, or a child of it, printed on streams of its own.
+    /// Bytes that it, or a child of it, printed on streams of its own.
     strays: Vec<(Stream, Vec<u8>)>,
     ended: Option<process::Ended>,
-    /// Whether it was ended, as it took too long.
+    /// True if it was ended, as it took too long.
     timed_out: bool,
-    /// Whether it is time to say what is at work.
+    /// True if it is time to say what is at work.
     waiting: bool,
-    /// Why the run ends, if it does.
+    /// The reason for which the run ends, if it does.
     interrupted: Option<Fatal>,
 }
 
-/// What a session says while it works on a request.
+/// Something that a session says while it works on a request.
 enum Said<'a> {
     Answer(Answer),
     /// Something that the plugin, or a child of it, printed on a stream of its own.
@@ -141,7 +141,7 @@ impl Seat {
         };
         let mut set = Set::new(jobs);
         let mut deaths_in_a_row = 0;
-        // Whether a session has died without having said with what: then entities are asked for one by one until it is found.
+        // True once a session has died without having said with what: then entities are asked for one by one until it is found.
         let mut searching = false;
         while let Some(mut waiting) = set.waiting() {
             if searching {
@@ -210,31 +210,31 @@ impl Seat {
 /// The entities of a request to apply, and how far each has come.
 struct Set<'a> {
     jobs: &'a [Job<'a>],
-    places: HashMap<&'a BStr, usize>,
+    indices: HashMap<&'a BStr, usize>,
     finished: Vec<bool>,
     /// Those that the plugin has in its hands, and since when.
     in_hand: HashMap<usize, Instant>,
     /// The differences that were named before the message that asks to show them.
     differences: HashMap<usize, FilePair>,
-    /// Whom stray output is counted to: the entity that was last begun.
+    /// The entity that stray output is counted to: the one that was last begun.
     at_work: usize,
 }
 
 impl<'a> Set<'a> {
     fn new(jobs: &'a [Job<'a>]) -> Set<'a> {
-        let places = jobs.iter().enumerate().map(|(place, job)| (job.id, place)).collect();
+        let indices = jobs.iter().enumerate().map(|(index, job)| (job.id, index)).collect();
         let finished = vec![false; jobs.len()];
-        Set { jobs, places, finished, in_hand: HashMap::new(), differences: HashMap::new(), at_work: 0 }
+        Set { jobs, indices, finished, in_hand: HashMap::new(), differences: HashMap::new(), at_work: 0 }
     }
 
     /// The entities that have not come to an end yet, if there are any.
     fn waiting(&self) -> Option<Vec<Job<'a>>> {
-        let waiting: Vec<_> = self.unfinished().map(|place| self.jobs[place]).collect();
+        let waiting: Vec<_> = self.unfinished().map(|index| self.jobs[index]).collect();
         (!waiting.is_empty()).then_some(waiting)
     }
 
     fn unfinished(&self) -> impl Iterator<Item = usize> {
-        self.finished.iter().enumerate().filter(|(_, finished)| !**finished).map(|(place, _)| place)
+        self.finished.iter().enumerate().filter(|(_, finished)| !**finished).map(|(index, _)| index)
     }
 
     fn take(&mut self, said: Said<'_>, on_progress: &mut dyn FnMut(usize, Progress<'_>)) {
@@ -246,8 +246,8 @@ impl<'a> Set<'a> {
                 return on_progress(first, Progress::Output(stream, bytes));
             }
             Said::Waiting => {
-                if let Some((place, begun)) = self.oldest() {
-                    on_progress(place, Progress::Waiting(begun.elapsed()));
+                if let Some((index, begun)) = self.oldest() {
+                    on_progress(index, Progress::Waiting(begun.elapsed()));
                 }
                 return;
             }
@@ -259,48 +259,48 @@ impl<'a> Set<'a> {
         };
         match answer {
             Answer::Begin { entity, .. } => {
-                if let Some(place) = self.place(&entity) {
-                    self.in_hand.insert(place, Instant::now());
-                    self.at_work = place;
+                if let Some(index) = self.index(&entity) {
+                    self.in_hand.insert(index, Instant::now());
+                    self.at_work = index;
                 }
             }
             Answer::Output { entity, stream, text, .. } => {
-                let place = entity.and_then(|entity| self.places.get(entity.as_bstr()).copied());
-                let place = place.unwrap_or(self.at_work);
-                on_progress(place, Progress::Output(stream, text.as_bstr()));
+                let index = entity.and_then(|entity| self.indices.get(entity.as_bstr()).copied());
+                let index = index.unwrap_or(self.at_work);
+                on_progress(index, Progress::Output(stream, text.as_bstr()));
             }
             Answer::Progress { entity, text, .. } => {
-                if let Some(place) = self.place(&entity) {
-                    on_progress(place, Progress::Message(Message::Progress(text.0)));
+                if let Some(index) = self.index(&entity) {
+                    on_progress(index, Progress::Message(Message::Progress(text.0)));
                 }
             }
             Answer::Diff { ref entity, .. } => {
-                if let Some((place, pair)) = self.place(entity).zip(FilePair::from_answer(&answer)) {
-                    self.differences.insert(place, pair);
+                if let Some((index, pair)) = self.index(entity).zip(FilePair::from_answer(&answer)) {
+                    self.differences.insert(index, pair);
                 }
             }
             Answer::Result { entity, messages, result, .. } => {
-                if let Some(place) = self.place(&entity) {
-                    self.finish(place, &messages, result, on_progress);
+                if let Some(index) = self.index(&entity) {
+                    self.finish(index, &messages, result, on_progress);
                 }
             }
             Answer::Report { .. } | Answer::End { .. } => {}
         }
     }
 
-    /// What has been in the plugin's hands longest.
+    /// Returns the entity that has been in the plugin's hands longest, and since when.
     fn oldest(&self) -> Option<(usize, Instant)> {
-        self.in_hand.iter().map(|(&place, &begun)| (place, begun)).min_by_key(|&(place, begun)| (begun, place))
+        self.in_hand.iter().map(|(&index, &begun)| (index, begun)).min_by_key(|&(index, begun)| (begun, index))
     }
 
     /// The IDs of the entities in the plugin's hands, or else of the next one.
     fn at_work(&self) -> Vec<String> {
-        let mut places: Vec<usize> = self.in_hand.keys().copied().collect();
-        if places.is_empty() {
-            places.extend(self.unfinished().next());
+        let mut indices: Vec<usize> = self.in_hand.keys().copied().collect();
+        if indices.is_empty() {
+            indices.extend(self.unfinished().next());
         }
-        places.sort_unstable();
-        places.into_iter().filter_map(|place| self.jobs.get(place)).map(|job| job.id.to_string()).collect()
+        indices.sort_unstable();
+        indices.into_iter().filter_map(|index| self.jobs.get(index)).map(|job| job.id.to_string()).collect()
     }
 
     /// Fails what the plugin had in its hands when it was ended as something took too long; whether there was anything.
@@ -308,25 +308,25 @@ impl<'a> Set<'a> {
         let Some((oldest, _)) = self.oldest() else { return false };
         let reason = timed_out(limit);
         let mut lost: Vec<(usize, bool)> =
-            self.in_hand.iter().map(|(&place, begun)| (place, begun.elapsed() >= limit)).collect();
+            self.in_hand.iter().map(|(&index, begun)| (index, begun.elapsed() >= limit)).collect();
         lost.sort_unstable();
         let first_late = self.jobs[oldest].id;
-        for (place, is_late) in lost {
+        for (index, is_late) in lost {
             let reason =
                 if is_late { reason.clone() } else { format!("{first_late} {reason}, and its plugin was ended") };
-            self.end(place, Progress::Failed(Failure::Broken(reason)), on_progress);
+            self.end(index, Progress::Failed(Failure::Broken(reason)), on_progress);
         }
         true
     }
 
     /// The place of an entity that is still being worked on; what is said of any other does not count.
-    fn place(&self, entity: &Text) -> Option<usize> {
-        self.places.get(entity.as_bstr()).copied().filter(|&place| !self.finished[place])
+    fn index(&self, entity: &Text) -> Option<usize> {
+        self.indices.get(entity.as_bstr()).copied().filter(|&index| !self.finished[index])
     }
 
     fn finish(
         &mut self,
-        place: usize,
+        index: usize,
         messages: &[Text],
         result: Outcome,
         on_progress: &mut dyn FnMut(usize, Progress<'_>),
@@ -334,45 +334,45 @@ impl<'a> Set<'a> {
         let messages: Vec<Message> =
             messages.iter().filter_map(|line| Message::parse(line.as_bstr(), API_VERSION_4)).collect();
         let is_modified = messages.contains(&Message::RequiresForceToOverwrite);
-        messages.into_iter().for_each(|message| on_progress(place, Progress::Message(message)));
-        let difference = self.differences.remove(&place);
+        messages.into_iter().for_each(|message| on_progress(index, Progress::Message(message)));
+        let difference = self.differences.remove(&index);
         if let Some(pair) = difference.filter(|_| is_modified) {
-            on_progress(place, Progress::Diff(pair));
+            on_progress(index, Progress::Diff(pair));
         }
         self.end(
-            place,
+            index,
             if result == Outcome::Done { Progress::Done } else { Progress::Failed(Failure::Told) },
             on_progress,
         );
     }
 
-    fn end(&mut self, place: usize, how: Progress<'_>, on_progress: &mut dyn FnMut(usize, Progress<'_>)) {
-        self.finished[place] = true;
-        self.in_hand.remove(&place);
-        on_progress(place, how);
+    fn end(&mut self, index: usize, how: Progress<'_>, on_progress: &mut dyn FnMut(usize, Progress<'_>)) {
+        self.finished[index] = true;
+        self.in_hand.remove(&index);
+        on_progress(index, how);
     }
 
     /// Fails what the plugin had in its hands; whether there was anything.
     fn fail_in_hand(&mut self, reason: &str, on_progress: &mut dyn FnMut(usize, Progress<'_>)) -> bool {
         let mut lost: Vec<usize> = self.in_hand.keys().copied().collect();
         lost.sort_unstable();
-        for &place in &lost {
-            self.end(place, Progress::Failed(Failure::Broken(reason.to_owned())), on_progress);
+        for &index in &lost {
+            self.end(index, Progress::Failed(Failure::Broken(reason.to_owned())), on_progress);
         }
         !lost.is_empty()
     }
 
     /// Fails those of these that are not finished.
     fn fail(&mut self, jobs: &[Job<'_>], reason: &str, on_progress: &mut dyn FnMut(usize, Progress<'_>)) {
-        let places: Vec<usize> = jobs.iter().filter_map(|job| self.places.get(job.id).copied()).collect();
-        for place in places.into_iter().filter(|&place| !self.finished[place]).collect::<Vec<_>>() {
-            self.end(place, Progress::Failed(Failure::Broken(reason.to_owned())), on_progress);
+        let indices: Vec<usize> = jobs.iter().filter_map(|job| self.indices.get(job.id).copied()).collect();
+        for index in indices.into_iter().filter(|&index| !self.finished[index]).collect::<Vec<_>>() {
+            self.end(index, Progress::Failed(Failure::Broken(reason.to_owned())), on_progress);
         }
     }
 
     fn fail_all(&mut self, reason: &str, on_progress: &mut dyn FnMut(usize, Progress<'_>)) {
-        for place in self.unfinished().collect::<Vec<_>>() {
-            self.end(place, Progress::Failed(Failure::Broken(reason.to_owned())), on_progress);
+        for index in self.unfinished().collect::<Vec<_>>() {
+            self.end(index, Progress::Failed(Failure::Broken(reason.to_owned())), on_progress);
         }
     }
 }
@@ -390,7 +390,7 @@ impl Session {
         };
         let process = program.start()?;
         if let Some(requests) = &process.requests {
-            // What it does not read must not make us wait while it waits for us to read.
+            // We must not wait for it to read while it waits for us to read.
             rustix::io::ioctl_fionbio(requests, true).map_err(|errno| errno.to_string())?;
         }
         Ok(Session { process, last_request: 0, outgoing: Vec::new(), incoming: Vec::new() })
@@ -434,7 +434,7 @@ impl Session {
             if waiting {
                 said(Said::Waiting);
             }
-            // What is printed beside the answers cannot be told to come before or after them. Most likely it belongs to the entity that
+            // It cannot be told if bytes beside the answers come before or after them. Most likely they belong to the entity that
             // they begin.
             let is_ending = self.process.is_ending();
             for (stream, bytes) in &strays {

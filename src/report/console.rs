@@ -1,7 +1,7 @@
 //! The user's two streams: paragraphs that both share, and colours where a person looks.
 
 use super::hints;
-use super::json::Memory;
+use super::json_state::JsonState;
 use super::line::{Line, Outcome};
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::session::Stream;
@@ -30,10 +30,10 @@ const DIFF_MARKS: [(&[u8], &str); 8] = [
     (b"+", ADDED),
 ];
 
-/// How much output is gathered before it is written.
+/// The number of bytes that are gathered before they are written.
 const BUFFER_SIZE: usize = 1 << 16;
 
-/// What the user sees, on both streams.
+/// The output that the user sees, on both streams.
 ///
 /// Within the *paragraph rules* ([`write`](Console::write), [`error`](Console::error) and so on), one newline goes before the first
 /// output of the run, and a paragraph ends with an empty line; both streams count as one. What goes [`raw`](Console::raw) is outside
@@ -49,11 +49,11 @@ pub struct Console {
     anything_shown: bool,
     trailing_newlines: usize,
     stderr_line: LineStart,
-    /// Whether a person reads stderr, and is told what to do about errors.
+    /// True if a person reads stderr, and is told what to do about errors.
     gives_hints: bool,
-    /// What has been written of the last line on stderr, for those hints.
+    /// The part of the last line on stderr that has been written, for those hints.
     unfinished_line: Vec<u8>,
-    json: Option<Memory>,
+    json: Option<JsonState>,
     status: Option<StatusLine>,
     held: Option<Held>,
 }
@@ -61,30 +61,30 @@ pub struct Console {
 /// Output that is held back.
 pub struct Held {
     output: Vec<(Stream, Vec<u8>)>,
-    /// What the console goes by as long as this is held back; in the console itself, what it went by before.
+    /// The console's state as long as this is held back; in the console itself, its state before.
     state: State,
 }
 
-/// What a console has to know of the output so far.
+/// The state of a console that depends on the output so far.
 #[derive(Clone, Default)]
 struct State {
     anything_shown: bool,
     trailing_newlines: usize,
     stderr_line: LineStart,
     unfinished_line: Vec<u8>,
-    json: Option<Memory>,
+    json: Option<JsonState>,
 }
 
-/// What is at work, in the last line of a terminal, as long as nothing else is to be shown.
+/// The work in progress, in the last line of a terminal, as long as nothing else is to be shown.
 struct StatusLine {
     begun: Instant,
     last: Option<Instant>,
     shown: bool,
 }
 
-/// How long a run is silent before it shows what it is at.
+/// The time that a run is silent before it shows what it is at.
 const STATUS_AFTER: Duration = Duration::from_secs(1);
-/// How often that is shown anew.
+/// The interval at which that is shown anew.
 const STATUS_EVERY: Duration = Duration::from_millis(100);
 const STATUS_WIDTH: usize = 79;
 const ERASE_LINE: &[u8] = b"\r\x1b[K";
@@ -95,7 +95,7 @@ struct Output {
     failure: Option<io::Error>,
 }
 
-/// How far the beginning of a line on stderr is known: up to three bytes decide its colour.
+/// The known beginning of a line on stderr: up to three bytes decide its colour.
 #[derive(Clone, Default)]
 struct LineStart {
     held: Vec<u8>,
@@ -116,7 +116,7 @@ impl Console {
         console
     }
 
-    /// Whether a person sees what is shown.
+    /// Returns true if a person sees what is shown.
     #[must_use]
     pub fn is_terminal(&self) -> bool {
         self.status.is_some()
@@ -173,10 +173,10 @@ impl Console {
         self.colours = false;
         self.gives_hints = false;
         self.status = None;
-        self.json = Some(Memory::default());
+        self.json = Some(JsonState::default());
     }
 
-    /// Whether it writes nothing but JSON Lines.
+    /// Returns true if it writes nothing but JSON Lines.
     #[must_use]
     pub fn speaks_json(&self) -> bool {
         self.json.is_some()
@@ -184,14 +184,14 @@ impl Console {
 
     /// Writes a line, if it speaks JSON.
     pub fn line(&mut self, line: &Line<'_>) {
-        self.in_json(|memory| memory.line(line));
+        self.in_json(|state| state.line(line));
     }
 
     /// Says which entity it is about from now on, for JSON; the one before.
     pub fn turn_to(&mut self, entity: Option<BString>) -> Option<BString> {
         let mut before = None;
-        self.in_json(|memory| {
-            let (turned_from, rest) = memory.turn_to(entity);
+        self.in_json(|state| {
+            let (turned_from, rest) = state.turn_to(entity);
             before = turned_from;
             rest
         });
@@ -200,12 +200,12 @@ impl Console {
 
     /// Counts entities from now on, for the last line of JSON.
     pub(super) fn begin_tally(&mut self) {
-        self.json.iter_mut().for_each(Memory::begin_tally);
+        self.json.iter_mut().for_each(JsonState::begin_tally);
     }
 
     /// Writes the line that ends an entity, if it speaks JSON.
     pub(super) fn end_entity(&mut self, outcome: Outcome, line: &Line<'_>) {
-        self.json.iter_mut().for_each(|memory| memory.count(outcome));
+        self.json.iter_mut().for_each(|state| state.count(outcome));
         self.line(line);
         self.turn_to(None);
     }
@@ -213,20 +213,20 @@ impl Console {
     /// Writes the last line, if it speaks JSON: how the run ended, and what broke it off if anything did.
     /// An empty text stands for the error that was shown last.
     pub fn summary(&mut self, exit_code: u8, broken_off: Option<&str>) {
-        self.in_json(|memory| memory.summary(exit_code, broken_off));
+        self.in_json(|state| state.summary(exit_code, broken_off));
     }
 
     /// Has JSON written, if that is what it speaks; whether it is.
-    fn in_json(&mut self, lines: impl FnOnce(&mut Memory) -> Vec<u8>) -> bool {
-        let Some(memory) = &mut self.json else { return false };
-        let lines = lines(memory);
+    fn in_json(&mut self, lines: impl FnOnce(&mut JsonState) -> Vec<u8>) -> bool {
+        let Some(state) = &mut self.json else { return false };
+        let lines = lines(state);
         self.raw(Stream::Stdout, &lines);
         true
     }
 
     /// Shows an error: `!! TEXT`.
     pub fn error(&mut self, text: impl AsRef<[u8]>) {
-        if !self.in_json(|memory| memory.error(text.as_ref())) {
+        if !self.in_json(|state| state.error(text.as_ref())) {
             self.marked("!! ", ERROR, text.as_ref());
             self.hint_at(text.as_ref());
         }
@@ -241,7 +241,7 @@ impl Console {
 
     /// Shows an error outside of the paragraph rules and without a mark, as version 3 has some.
     pub fn raw_error(&mut self, text: impl AsRef<[u8]>) {
-        if !self.in_json(|memory| memory.error(text.as_ref())) {
+        if !self.in_json(|state| state.error(text.as_ref())) {
             self.raw(Stream::Stderr, &[text.as_ref(), b"\n"].concat());
         }
     }
@@ -255,7 +255,7 @@ impl Console {
 
     /// Shows a warning: `>> TEXT`.
     pub fn warning(&mut self, text: impl AsRef<[u8]>) {
-        if !self.in_json(|memory| memory.warning(text.as_ref())) {
+        if !self.in_json(|state| state.warning(text.as_ref())) {
             self.marked(">> ", WARNING, text.as_ref());
         }
     }
@@ -280,7 +280,7 @@ impl Console {
 
     /// Shows output within the paragraph rules; marked lines on stderr are coloured.
     pub fn write(&mut self, stream: Stream, bytes: &[u8]) {
-        if self.in_json(|memory| memory.output(stream, bytes)) {
+        if self.in_json(|state| state.output(stream, bytes)) {
             return;
         }
         if stream == Stream::Stderr && self.gives_hints {
@@ -329,7 +329,7 @@ impl Console {
 
     /// Writes a diff outside of the paragraph rules.
     pub fn raw_diff(&mut self, diff: &[u8]) {
-        if self.in_json(|memory| memory.diff(diff)) {
+        if self.in_json(|state| state.diff(diff)) {
             return;
         }
         for line in diff.lines_with_terminator() {
@@ -348,7 +348,7 @@ impl Console {
 
     /// Ends the paragraph: the last output is followed by an empty line. Nothing happens if there was none yet.
     pub fn end_paragraph(&mut self) {
-        if self.in_json(Memory::finish) {
+        if self.in_json(JsonState::finish) {
             return;
         }
         self.finish_stderr_line();
@@ -450,7 +450,7 @@ impl Console {
         self.gathered.clear();
     }
 
-    /// Whether the reader of stdout has gone away: what only prints may stop then.
+    /// Returns true if the reader of stdout has gone away: what only prints may stop then.
     #[must_use]
     pub fn reader_is_gone(&self) -> bool {
         self.stdout.failure.as_ref().is_some_and(|failure| failure.kind() == io::ErrorKind::BrokenPipe)
@@ -468,7 +468,7 @@ impl Console {
         self.stdout.failure.filter(|_| !gone).map_or(Ok(()), Err)
     }
 
-    /// Whether a person sees the errors, and hints can be given that a script could not understand.
+    /// Returns true if a person sees the errors, and hints can be given that a script could not understand.
     #[must_use]
     pub fn person_reads_errors(&self) -> bool {
         self.gives_hints

@@ -25,13 +25,13 @@ pub enum Line<'a> {
         id: Text<'a>,
         /// The ID of its plugin.
         plugin: &'a str,
-        /// What applying it will do.
+        /// The action that applying it takes.
         action: Action<'a>,
         /// The resource files that define it.
         sources: Vec<Text<'a>>,
-        /// What else its plugin tells people of it.
+        /// More lines that its plugin shows to people.
         information: Vec<Information<'a>>,
-        /// How it depends on others, and they on it.
+        /// Its dependencies on others, and theirs on it.
         #[serde(skip_serializing_if = "Edges::is_empty")]
         edges: Box<Edges<'a>>,
     },
@@ -44,7 +44,7 @@ pub enum Line<'a> {
     Begin {
         /// Its ID.
         id: Text<'a>,
-        /// What is done, or would be.
+        /// The action that is taken, or would be.
         action: Action<'a>,
     },
     /// Something that a plugin, or what it called, printed: a piece of text, not necessarily whole lines.
@@ -52,9 +52,9 @@ pub enum Line<'a> {
         /// The entity that it belongs to; none while scanning, or if it came too late to be told.
         #[serde(skip_serializing_if = "Option::is_none")]
         id: Option<Text<'a>>,
-        /// Where it was printed.
+        /// The stream that it was printed on.
         stream: Stream,
-        /// What was printed.
+        /// The text that was printed.
         text: Text<'a>,
     },
     /// Something that should be looked into.
@@ -62,7 +62,7 @@ pub enum Line<'a> {
         /// The entity that it is about, if it is about one.
         #[serde(skip_serializing_if = "Option::is_none")]
         id: Option<Text<'a>>,
-        /// What it is.
+        /// The text of the warning.
         text: Text<'a>,
     },
     /// Something that went wrong.
@@ -70,7 +70,7 @@ pub enum Line<'a> {
         /// The entity that it is about, if it is about one.
         #[serde(skip_serializing_if = "Option::is_none")]
         id: Option<Text<'a>>,
-        /// What it was.
+        /// The text of the error.
         text: Text<'a>,
     },
     /// `apply`, `check`: something that the entity depends on has changed, so it is refreshed, or would be.
@@ -89,24 +89,24 @@ pub enum Line<'a> {
     End {
         /// Its ID.
         id: Text<'a>,
-        /// How it ended.
+        /// The result of the work.
         result: Outcome,
-        /// What was done, as fragments in the past tense; a plugin need not say it.
+        /// The changes that were made, as fragments in the past tense; a plugin need not name them.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         changed: Vec<Text<'a>>,
-        /// What would be done; a plugin need not say it.
+        /// The changes that would be made; a plugin need not name them.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         would_change: Vec<Text<'a>>,
-        /// What would have to be forced.
+        /// The changes that would have to be forced.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         refused: Vec<Refusal<'a>>,
-        /// What it has sent to entities that are refreshed because of it, each `KEY=VALUE`.
+        /// The values that it has sent to entities that are refreshed because of it, each `KEY=VALUE`.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         sent: Vec<Text<'a>>,
-        /// Whether its plugin cannot tell what applying it would do.
+        /// True if its plugin cannot tell what applying it would do.
         #[serde(skip_serializing_if = "is_false")]
         unknown: bool,
-        /// Why it was skipped, or failed; a plugin may have said so itself, in `output`.
+        /// The reason for which it was skipped, or failed; a plugin may have given it itself, in `output`.
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<Text<'a>>,
     },
@@ -117,19 +117,19 @@ pub enum Line<'a> {
         tally: Option<Tally>,
         /// The exit status that follows.
         exit_code: u8,
-        /// Why the run could not begin, or ended before its time; what else went wrong stands in `error`s above.
+        /// The reason for which the run could not begin, or ended before its time; other errors stand in `error`s above.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<Text<'a>>,
     },
 }
 
-/// What applying an entity will do, in a word, and why.
+/// The action that applying an entity takes, in a word, and the reason.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct Action<'a> {
     /// Such as `Working on`.
     pub verb: Text<'a>,
-    /// Why it is not the usual action, if it is not.
+    /// The reason for an unusual action, if it is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Text<'a>>,
 }
@@ -144,7 +144,7 @@ pub struct Information<'a> {
     pub value: Text<'a>,
 }
 
-/// How an entity depends on others, and they on it, as its plugin declares it. Only what there is stands here.
+/// An entity's dependencies on others, and theirs on it, as its plugin declares them. Only what there is stands here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct Edges<'a> {
@@ -163,19 +163,19 @@ pub struct Edges<'a> {
     /// The IDs of entities that its change refreshes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notifies: Vec<Text<'a>>,
-    /// What it provides.
+    /// The assets that it provides.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub provides: Vec<Asset<'a>>,
-    /// What others have to provide.
+    /// The assets that others have to provide.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<Asset<'a>>,
-    /// What it alone decides about.
+    /// The assets that it alone decides about.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub owns: Vec<Asset<'a>>,
     /// Paths where a change may mean drift.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub watch: Vec<Text<'a>>,
-    /// Whether nothing defines it any more.
+    /// True if nothing defines it any more.
     #[serde(skip_serializing_if = "is_false")]
     pub orphan: bool,
 }
@@ -196,7 +196,7 @@ pub struct Asset<'a> {
     pub value: Text<'a>,
 }
 
-/// What would have to be forced.
+/// A change that would have to be forced.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -207,12 +207,12 @@ pub enum Refusal<'a> {
     Restore,
     /// Something that a plugin has words for.
     Other {
-        /// What speaks against it.
+        /// The objection to it.
         reason: Text<'a>,
     },
 }
 
-/// How work on an entity ended.
+/// The result of the work on an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -231,7 +231,7 @@ pub enum Outcome {
     Failed,
 }
 
-/// How many entities ended in which way.
+/// The number of entities by the way in which they ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[expect(missing_docs, reason = "each counts the outcome of its name")]
@@ -242,10 +242,10 @@ pub struct Tally {
     pub refused: usize,
     pub skipped: usize,
     pub failed: usize,
-    /// How many of those that were skipped are, by their own declaration, not for this system.
+    /// The number of skipped ones that are, by their own declaration, not for this system.
     #[serde(skip)]
     pub left_out: usize,
-    /// Whether all entities were asked for, and some are missing as their definitions cannot be used.
+    /// True if all entities were asked for, and some are missing as their definitions cannot be used.
     #[serde(skip)]
     pub flawed: bool,
 }
@@ -263,13 +263,13 @@ impl Tally {
         } += 1;
     }
 
-    /// Whether something has failed.
+    /// Returns true if something has failed.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.failed > 0 || self.flawed
     }
 
-    /// How many have been kept from their desired state.
+    /// Returns the number of entities that have been kept from their desired state.
     #[must_use]
     pub fn hindered(&self) -> usize {
         self.refused + self.skipped - self.left_out

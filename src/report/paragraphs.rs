@@ -8,7 +8,7 @@ use holo_protocol::session::Stream;
 use holo_protocol::{API_VERSION_3, Action, EntityReport, Message, Progress};
 use std::time::Duration;
 
-/// How wide the keys of a scan are.
+/// The width of the keys of a scan.
 const SCAN_KEY_WIDTH: usize = 12;
 
 /// Shows an apply as paragraphs: of each entity that there is something to say of, its report, then what was said.
@@ -18,7 +18,7 @@ pub struct Paragraphs<'a> {
     prologue: Option<Entity>,
     /// The ID of the entity at work.
     at_work: BString,
-    /// How far it has come, as it was shown last.
+    /// The progress that was shown last.
     progress: Option<String>,
     only_looks: bool,
 }
@@ -44,7 +44,7 @@ impl<'a> Paragraphs<'a> {
 
     fn message(&mut self, message: &Message) {
         match message {
-            // How it ended tells the same; what is sent is between entities; and what cannot be understood is shown as a failure.
+            // Its end tells the same; what is sent is between entities; and what cannot be understood is shown as a failure.
             Message::NotChanged | Message::Skipped(_) | Message::Send(_) | Message::Malformed(_) => {}
             Message::RequiresForce(reason) => self.error(&format!("{reason} (use --force to proceed)")),
             // Into a pipe, there is nothing that version 3 has not.
@@ -142,7 +142,7 @@ impl Reporter for Paragraphs<'_> {
     }
 }
 
-/// What stands above the output of an entity: `VERB ID (reason)`, then its information with keys as wide as the verb.
+/// Returns the heading of an entity's output: `VERB ID (reason)`, then its information with keys as wide as the verb.
 fn apply_report(console: &Console, report: &EntityReport) -> BString {
     let verb = &report.action.verb;
     let mut text = BString::from([&verb[..], b" ", &console.bold(report.id.as_ref())].concat());

@@ -1,4 +1,4 @@
-//! How a program ended, and what it said last.
+//! The end of a program, and what it said last.
 
 use crate::words;
 use std::os::unix::process::ExitStatusExt;
@@ -8,20 +8,20 @@ use std::time::Duration;
 /// So much of what a program said last is kept.
 const TAIL_SIZE: usize = 8 << 10;
 
-/// How a program ended.
+/// The end of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// By itself, or by a signal.
     pub status: Status,
     /// The time limit that it was ended for.
     pub timed_out: Option<Duration>,
-    /// Whether something that it left behind still held its pipes open.
+    /// True if something that it left behind still held its pipes open.
     pub held_open: bool,
     /// The end of what it said on both streams, in order of arrival: whole lines, unless a single one is longer than is kept.
     pub tail: Vec<u8>,
 }
 
-/// What the system says of the end of a process.
+/// The end of a process as the system reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// It exited with this status.
@@ -30,7 +30,7 @@ pub enum Status {
     Signaled {
         /// Its number.
         signal: i32,
-        /// Whether there is a core dump.
+        /// True if there is a core dump.
         core_dumped: bool,
     },
 }
@@ -38,11 +38,11 @@ pub enum Status {
 /// A program's end, and everything that it said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// How it ended.
+    /// The way it ended.
     pub ended: Ended,
-    /// What it said on its standard output.
+    /// Its standard output.
     pub stdout: Vec<u8>,
-    /// What it said on its standard error.
+    /// Its standard error.
     pub stderr: Vec<u8>,
 }
 
@@ -52,7 +52,7 @@ pub fn end_by(signal: i32) {
 }
 
 impl Ended {
-    /// What is wrong with how it ended: `exit status 3`, `signal: killed`, `timed out after 5s`; nothing if it exited with 0 in time.
+    /// Returns the failure in words: `exit status 3`, `signal: killed`, `timed out after 5s`; nothing if it exited with 0 in time.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         match (self.timed_out, self.status) {
@@ -116,7 +116,7 @@ impl Tail {
 
     pub(crate) fn into_bytes(mut self) -> Vec<u8> {
         self.cut();
-        // What is left of the line that was cut would be taken for a line.
+        // The rest of the line that was cut would be taken for a line.
         let end_of_line = self.bytes.iter().position(|&byte| byte == b'\n');
         match end_of_line.filter(|&end| self.is_cut && end + 1 < self.bytes.len()) {
             Some(end) => self.bytes.split_off(end + 1),

@@ -1,4 +1,4 @@
-//! Why there is nothing to be told of how a program ended.
+//! The reasons for which a program cannot be run to its end.
 
 /// A program was not run to its end.
 #[derive(Debug, thiserror::Error)]
@@ -12,17 +12,17 @@ pub enum Error {
     /// The system did not say how it ended.
     #[error("cannot wait for {program}: {reason}")]
     Lost {
-        /// Which one.
+        /// The program's command line.
         program: String,
-        /// Why, in the system's words.
+        /// The reason, in the system's words.
         reason: String,
     },
     /// It said more than is [captured](crate::Program::output), and was ended.
     #[error("{program} printed more than {limit} bytes")]
     TooMuchOutput {
-        /// Which one.
+        /// The program's name.
         program: String,
-        /// How much would have been captured.
+        /// The number of bytes that may be captured.
         limit: usize,
     },
 }

@@ -4,7 +4,8 @@
 //! signals that ask for our end and passes them on first; and a process watches whose only input is a pipe from us, for a kill leaves no
 //! time for anything.
 
-use crate::launcher::{self, WATCH, ignored_signals};
+use crate::invocation::{WATCH, ignored_signals};
+use crate::launcher;
 use crate::tree::signal_all_of;
 use crate::watcher::Watcher;
 use rustix::process::{Pid, Signal};
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long programs have to end after a signal that was passed on; less than whoever sent it to us is likely to wait.
+/// The time that programs have to end after a signal that was passed on; less than the sender of that signal is likely to wait.
 const GRACE: Duration = Duration::from_secs(4);
 
 static PREPARED: AtomicBool = AtomicBool::new(false);
@@ -50,7 +51,7 @@ struct Leader {
     finishes: Option<(String, Duration)>,
 }
 
-/// What sees to it that no group outlives us.
+/// The process that sees to it that no group outlives us.
 enum Guard {
     None,
     Incomplete,
@@ -83,14 +84,14 @@ impl Drop for Prepared {
     }
 }
 
-/// Whether this process's `main` has called [`prepare`].
+/// Returns true if this process's `main` has called [`prepare`].
 pub(crate) fn is_prepared() -> bool {
     PREPARED.load(Ordering::Relaxed)
 }
 
 /// Ends every program that runs in a group of its own: asks it to end, then kills it. None can be started any more.
 ///
-/// Threads that run programs do not go on; whoever calls this is about to end the process.
+/// Threads that run programs do not go on; the caller is about to end the process.
 pub fn end_all() {
     end_all_with(Signal::TERM);
 }
@@ -128,8 +129,8 @@ pub(crate) fn start(command: &mut Command, group: Group) -> io::Result<Child> {
 pub(crate) fn end(child: &Child) {
     let mut groups = groups();
     let leader = Pid::from_child(child);
-    let Some(place) = groups.leaders.iter().position(|known| known.pid == leader) else { return };
-    groups.leaders.swap_remove(place);
+    let Some(index) = groups.leaders.iter().position(|known| known.pid == leader) else { return };
+    groups.leaders.swap_remove(index);
     if groups.is_ending {
         // It is not waited for, so that its number stays its own until what is left of its group is killed.
         drop(groups);
@@ -150,14 +151,14 @@ fn wait_for_the_end() -> ! {
 
 fn guard() -> io::Result<Guard> {
     pass_signals_on()?;
-    // Whose programs it guards is for the eyes of those who look for what is left of us.
+    // The number is for people who look for what is left of us.
     let words = [WATCH.into(), std::process::id().to_string().into()];
     Ok(Guard::Watched(Watcher::start(words, Stdio::null())?))
 }
 
 fn pass_signals_on() -> io::Result<()> {
     let ignored = ignored_signals();
-    // Who starts us with nohup, or in the background of a script, wants the signal ignored.
+    // With nohup, or in the background of a script, the signal is to stay ignored.
     let wanted: Vec<i32> =
         [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0).collect();
     let mut signals = Signals::new(wanted)?;

@@ -1,8 +1,8 @@
-//! A lock that outlives whoever took it, for as long as the programs that it protects others from.
+//! A lock that outlives the process that took it, for as long as the programs that it protects others from.
 
-use crate::launcher::{HOLD, guards_of, is_served};
+use crate::invocation::{HOLD, is_served};
 use crate::tree::group_runs;
-use crate::watcher::{Told, Watcher, listen};
+use crate::watcher::{Told, Watcher, guards_of, listen};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
 use std::fs::File;
@@ -11,9 +11,9 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-/// How often the end of what is left is looked for where the kernel does not tell.
+/// The interval at which the end of what is left is looked for where the kernel does not tell.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// How long the lock is held for what a program that has ended has left in its process group: it may be the program's work, when it was
+/// The time that the lock is held for what a program that has ended has left in its process group: it may be its work, when it was
 /// killed, but it may also be a daemon, which stays.
 const LEFT_BEHIND: Duration = Duration::from_secs(10);
 
@@ -48,7 +48,7 @@ impl LockHolder {
     }
 }
 
-/// What the process does that holds the lock.
+/// The work of the process that holds the lock.
 pub(crate) fn hold() {
     let mut running = listen();
     let leaders: Vec<Pid> = running.iter().map(|told| told.pid).collect();

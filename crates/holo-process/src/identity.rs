@@ -16,7 +16,7 @@ pub struct Identity {
     pub umask: Option<u32>,
 }
 
-/// What [`Identity`] means on this machine.
+/// An [`Identity`] in the terms of this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Credentials {
     pub(crate) uid: Option<u32>,
@@ -24,12 +24,12 @@ pub(crate) struct Credentials {
     /// All groups, if a user is given.
     pub(crate) groups: Vec<u32>,
     pub(crate) umask: Option<u32>,
-    /// What its environment says of the user.
+    /// The variables that describe the user.
     pub(crate) environment: Vec<(&'static str, OsString)>,
 }
 
 impl Identity {
-    /// Whether there is anything to be changed.
+    /// Returns true if nothing is to be changed.
     pub(crate) fn is_ours(&self) -> bool {
         *self == Identity::default()
     }

@@ -1,8 +1,9 @@
-//! What our own binary does when it is started by its private words: become someone else and then a program, or watch over others' end.
+//! The services of our own binary when it is started by its private words: become someone else and then a program, or guard others.
 //!
 //! Between fork and exec only unsafe code could change who a process is. A process that has been started for that does it with safe calls.
 
 use crate::identity::Credentials;
+use crate::invocation::{HOLD, LAUNCH, REPORT_FD, SUPERVISE, WATCH, ignored_signals, set_served};
 use crate::shell::by_shell_if_need_be;
 use crate::supervisor::Supervisor;
 use crate::tree::signal_all_of;
@@ -14,42 +15,21 @@ use rustix::process::{Pid, Signal, test_kill_process_group};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The binary that is running, whatever has become of its path.
-pub(crate) const OURSELVES: &str = "/proc/self/exe";
-/// Where the launcher says why it could not become the program.
-pub(crate) const REPORT_FD: RawFd = 3;
-
-const LAUNCH: &str = "holo-process:launch";
-/// As [`LAUNCH`], but the program is a child.
-const SUPERVISE: &str = "holo-process:supervise";
-/// Followed by the number of the process whose programs it guards.
-pub(crate) const WATCH: &str = "holo-process:watch";
-pub(crate) const HOLD: &str = "holo-process:hold-lock";
-/// How long what is watched has to end before it is killed.
+/// The time that a watched group has to end before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// What a shell ends with when it cannot start a program; the report says why.
+/// The exit code of a shell that cannot start a program; the report says why.
 const NOT_LAUNCHED: i32 = 126;
-
-/// Whether our binary knows what its private words mean.
-static SERVED: AtomicBool = AtomicBool::new(false);
-
-/// Whether [`serve_if_asked`] was called, so that our own binary can be started with private words.
-pub(crate) fn is_served() -> bool {
-    SERVED.load(Ordering::Relaxed)
-}
 
 /// Does what private words ask for, if our own binary was started with them, and ends the process. It belongs to the beginning of `main`;
 /// [`prepare`](crate::prepare) does it, too.
 pub fn serve_if_asked() {
-    SERVED.store(true, Ordering::Relaxed);
+    set_served();
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
         Some(word) if word == LAUNCH => launch(arguments, false),
@@ -64,7 +44,7 @@ pub fn serve_if_asked() {
     std::process::exit(NOT_LAUNCHED);
 }
 
-/// What the launcher is asked with: who to become, which program, what that is to think its name is, and whether it is to be supervised.
+/// Returns the launcher's arguments: the credentials to take on, the program, its argument zero, and the word for supervision if wanted.
 pub(crate) fn launch_arguments(
     credentials: &Credentials,
     program: &Path,
@@ -93,7 +73,7 @@ fn launch(arguments: impl Iterator<Item = OsString>, is_supervised: bool) {
         }
         Err(reason) => {
             if let Ok(mut report) = report {
-                // Whoever has started us and does not listen any more needs no reason.
+                // A caller that does not listen any more needs no reason.
                 let _ = report.write_all(reason.as_bytes());
             }
         }
@@ -114,7 +94,7 @@ fn start_program(
         rustix::process::umask(Mode::from_raw_mode(umask & 0o777));
     }
     let failed = |what: String| move |errno: nix::errno::Errno| format!("{what}: {}", words::reason(&errno.into()));
-    // Who is not root has the groups that it has, and may go on as who it is.
+    // Without root's rights the groups stay as they are, and the user may stay the same.
     if uid.is_some() && geteuid().is_root() {
         let groups: Vec<Gid> = groups.into_iter().map(Gid::from_raw).collect();
         setgroups(&groups).map_err(failed("cannot take on groups".to_owned()))?;
@@ -145,18 +125,11 @@ fn start_program(
     }
 }
 
-/// The signals that were ignored when this process was started, as the kernel's bit mask.
-pub(crate) fn ignored_signals() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or(0)
-}
-
 fn number(argument: &OsStr) -> Option<u32> {
     argument.to_str()?.parse().ok()
 }
 
-/// Ends the process groups that are left when whoever tells of them is gone.
+/// Ends the process groups that are left when the process that tells of them is gone.
 fn watch() {
     let leaders: Vec<Pid> = listen().iter().map(|Told { pid, .. }| *pid).collect();
     leaders.iter().for_each(|&leader| signal_all_of(leader, Signal::TERM));
@@ -166,14 +139,4 @@ fn watch() {
     }
     leaders.iter().for_each(|&leader| signal_all_of(leader, Signal::KILL));
     std::process::exit(0);
-}
-
-/// Whether a process is left that guards the programs of this one.
-pub(crate) fn guards_of(process: Pid) -> bool {
-    let words = format!("\0{WATCH}\0{}\0", process.as_raw_nonzero());
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok()).any(|line| {
-        // The first word is whatever path our binary was started by.
-        line.ends_with(words.as_bytes())
-    })
 }

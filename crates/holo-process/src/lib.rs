@@ -14,9 +14,9 @@
 //!
 //! # What is left behind
 //!
-//! Whoever [prepares](prepare) leaves nothing behind: if a signal ends the process, or even a kill, the groups of the programs that run are
-//! ended too, those that a signal ends before the process itself. What a program has left running in the background when it ends by itself
-//! lives on; that is how daemons are started.
+//! A process that [prepares](prepare) leaves nothing behind: if a signal ends the process, or even a kill, the groups of the programs
+//! that run are ended too, those that a signal ends before the process itself. What a program has left running in the background when
+//! it ends by itself lives on; that is how daemons are started.
 //!
 //! When a program's time is over, everything that it has started ends with it: also what has left its process group, or its session, and
 //! what was started by a process that has ended since. A small process in between, which a program with a time limit gets, keeps them
@@ -27,6 +27,7 @@ mod error;
 mod groups;
 mod holder;
 mod identity;
+mod invocation;
 mod launcher;
 mod lookup;
 mod program;

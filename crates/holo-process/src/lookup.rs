@@ -7,10 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Where programs are if nothing says so.
+/// The directories of programs if nothing names others.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Whether it is a path, not to be looked up.
+/// Returns true if it is a path, not to be looked up.
 pub(crate) fn is_path(name: &OsStr) -> bool {
     name.as_bytes().contains(&b'/')
 }

@@ -1,23 +1,20 @@
 //! A program to be run, described step by step.
 
-use crate::ended::{Ended, Output};
-use crate::running;
-use crate::{Error, Identity};
+use crate::Identity;
 use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Display};
 use std::fs::File;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a program has to clean up between the signal that asks for its end and the one that doesn't ask.
+/// The time that a program has to clean up between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long output is waited for after the program has ended and left its pipes to a child of its own.
+/// The time that output is waited for after the program has ended and left its pipes to a child of its own.
 const LINGER: Duration = Duration::from_millis(500);
 /// So much [`Program::output`] captures.
 const CAPTURE_LIMIT: usize = 64 << 20;
 
-/// What a program can say something on.
+/// A stream that a program writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// Standard output.
@@ -35,7 +32,7 @@ pub struct Program {
     pub(crate) name: OsString,
     pub(crate) arguments: Vec<OsString>,
     pub(crate) directory: Option<PathBuf>,
-    /// What is set, or removed, in the order of the calls.
+    /// Variables that are set, or removed, in the order of the calls.
     pub(crate) environment: Vec<(OsString, Option<OsString>)>,
     pub(crate) clears_environment: bool,
     pub(crate) stdin: Input,
@@ -46,10 +43,10 @@ pub struct Program {
     pub(crate) identity: Identity,
     pub(crate) leads_group: bool,
     pub(crate) finishes: Option<Duration>,
-    capture_limit: usize,
+    pub(crate) capture_limit: usize,
 }
 
-/// What a program reads.
+/// The standard input of a program.
 #[derive(Debug)]
 pub(crate) enum Input {
     Nothing,
@@ -90,7 +87,7 @@ impl Program {
         self
     }
 
-    /// Where it runs. A path that the program was given by is relative to it.
+    /// Sets its working directory. If the program was given by a relative path, that is relative to this directory.
     pub fn current_dir(&mut self, directory: impl Into<PathBuf>) -> &mut Program {
         self.directory = Some(directory.into());
         self
@@ -125,7 +122,7 @@ impl Program {
         self.env("LC_ALL", "C").env_remove("LANGUAGE")
     }
 
-    /// What it can read on its standard input.
+    /// Sets what it can read on its standard input.
     pub fn stdin(&mut self, bytes: impl Into<Vec<u8>>) -> &mut Program {
         self.stdin = Input::Bytes(bytes.into());
         self
@@ -143,20 +140,20 @@ impl Program {
         self
     }
 
-    /// How long it may take. When that is over everything that it has started is asked to end, and killed after a [grace](Self::grace): its
+    /// Sets its time limit. When that is over everything that it has started is asked to end, and killed after a [grace](Self::grace): its
     /// process group and, in a process that is [prepared](crate::prepare), what has left that or lost its parent.
     pub fn timeout(&mut self, limit: Duration) -> &mut Program {
         self.timeout = Some(limit);
         self
     }
 
-    /// How long it has to clean up when its time is over: five seconds unless set.
+    /// Sets the time that it has to clean up when its time is over: five seconds unless set.
     pub fn grace(&mut self, grace: Duration) -> &mut Program {
         self.grace = grace;
         self
     }
 
-    /// How long output is waited for after its end if something that it left behind holds its pipes open: half a second unless set.
+    /// Sets the time that output is waited for after its end if what it left behind holds its pipes open: half a second unless set.
     pub fn linger(&mut self, linger: Duration) -> &mut Program {
         self.linger = linger;
         self
@@ -185,7 +182,7 @@ impl Program {
         self
     }
 
-    /// Whether it is [let finish](Self::let_finish).
+    /// Returns true if it is [let finish](Self::let_finish).
     #[must_use]
     pub fn is_let_finish(&self) -> bool {
         self.finishes.is_some()
@@ -196,42 +193,10 @@ impl Program {
         self.timeout.map(|timeout| timeout.saturating_add(self.finishes.unwrap_or_default()))
     }
 
-    /// How many bytes [`output`](Self::output) captures, of both streams together: 64 MiB unless set.
+    /// Sets the number of bytes that [`output`](Self::output) captures, of both streams together: 64 MiB unless set.
     pub fn capture_limit(&mut self, limit: usize) -> &mut Program {
         self.capture_limit = limit;
         self
-    }
-
-    /// Runs it to its end, and hands on what it says as it comes.
-    ///
-    /// # Errors
-    /// If it cannot be started. That it failed is no error here: [`Ended::failure`] tells.
-    pub fn run(&self, mut seen: impl FnMut(Stream, &[u8])) -> Result<Ended, Error> {
-        let ended = running::run(self, &mut |stream, bytes| {
-            seen(stream, bytes);
-            ControlFlow::Continue(())
-        })?;
-        ended.ok_or_else(|| Error::Lost { program: self.to_string(), reason: "it vanished".to_owned() })
-    }
-
-    /// Runs it to its end, and captures what it says.
-    ///
-    /// # Errors
-    /// If it cannot be started, or says more than [the limit](Self::capture_limit).
-    pub fn output(&self) -> Result<Output, Error> {
-        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-        let mut left = self.capture_limit;
-        let ended = running::run(self, &mut |stream, bytes| {
-            let Some(rest) = left.checked_sub(bytes.len()) else { return ControlFlow::Break(()) };
-            left = rest;
-            match stream {
-                Stream::Stdout => stdout.extend_from_slice(bytes),
-                Stream::Stderr => stderr.extend_from_slice(bytes),
-            }
-            ControlFlow::Continue(())
-        })?;
-        let too_much = || Error::TooMuchOutput { program: self.name.display().to_string(), limit: self.capture_limit };
-        Ok(Output { ended: ended.ok_or_else(too_much)?, stdout, stderr })
     }
 
     /// The value that a variable will have, if it is set or removed here.

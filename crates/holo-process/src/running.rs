@@ -1,9 +1,10 @@
 //! A program that runs: what it says, when its time is over, and its end.
 
-use crate::ended::{Ended, Status, Tail};
+use crate::ended::{Ended, Output, Status, Tail};
 use crate::groups::{self, Group};
 use crate::identity::Credentials;
-use crate::launcher::{self, OURSELVES, REPORT_FD};
+use crate::invocation::{OURSELVES, REPORT_FD};
+use crate::launcher;
 use crate::lookup;
 use crate::program::{Input, Program, Stream};
 use crate::shell::by_shell_if_need_be;
@@ -24,16 +25,47 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const CHUNK_SIZE: usize = 1 << 16;
-/// What can stand in a pipe when its program ends.
+/// The most that a pipe can hold when its program ends.
 const MAX_PIPE_SIZE: usize = 1 << 20;
-/// How often the end is looked for on kernels that do not tell.
+/// The interval at which the end is looked for on kernels that do not tell.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
+impl Program {
+    /// Runs it to its end, and hands on what it says as it comes.
+    ///
+    /// # Errors
+    /// If it cannot be started. That it failed is no error here: [`Ended::failure`] tells.
+    pub fn run(&self, mut seen: impl FnMut(Stream, &[u8])) -> Result<Ended, Error> {
+        let ended = run(self, &mut |stream, bytes| {
+            seen(stream, bytes);
+            ControlFlow::Continue(())
+        })?;
+        ended.ok_or_else(|| Error::Lost { program: self.to_string(), reason: "it vanished".to_owned() })
+    }
+
+    /// Runs it to its end, and captures what it says.
+    ///
+    /// # Errors
+    /// If it cannot be started, or says more than [the limit](Self::capture_limit).
+    pub fn output(&self) -> Result<Output, Error> {
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        let mut left = self.capture_limit;
+        let ended = run(self, &mut |stream, bytes| {
+            let Some(rest) = left.checked_sub(bytes.len()) else { return ControlFlow::Break(()) };
+            left = rest;
+            match stream {
+                Stream::Stdout => stdout.extend_from_slice(bytes),
+                Stream::Stderr => stderr.extend_from_slice(bytes),
+            }
+            ControlFlow::Continue(())
+        })?;
+        let too_much = || Error::TooMuchOutput { program: self.name.display().to_string(), limit: self.capture_limit };
+        Ok(Output { ended: ended.ok_or_else(too_much)?, stdout, stderr })
+    }
+}
+
 /// Runs a program to its end; nothing if what sees its output has broken off.
-pub(crate) fn run(
-    program: &Program,
-    seen: &mut dyn FnMut(Stream, &[u8]) -> ControlFlow<()>,
-) -> Result<Option<Ended>, Error> {
+fn run(program: &Program, seen: &mut dyn FnMut(Stream, &[u8]) -> ControlFlow<()>) -> Result<Option<Ended>, Error> {
     let mut running = Running::start(program)
         .map_err(|reason| if is_missing(program) { Error::NotFound(reason) } else { Error::NotStarted(reason) })?;
     let mut phase = Phase::Working;
@@ -86,12 +118,6 @@ enum Phase {
     Leaving,
 }
 
-/// Whether something can be read now, or never will be.
-pub(crate) fn is_readable(fd: &OwnedFd) -> bool {
-    let mut fds = [PollFd::new(fd, PollFlags::IN)];
-    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
-}
-
 fn after(time: Duration) -> Option<Instant> {
     Instant::now().checked_add(time)
 }
@@ -106,9 +132,9 @@ struct Running {
     has_ended: bool,
     is_finished: bool,
     pipes: Vec<(Stream, File)>,
-    /// What it says where that is read at its end.
+    /// Its output where that is read at its end.
     files: Vec<(Stream, File)>,
-    /// What it has not read yet.
+    /// Its input that it has not read yet.
     input: Option<(File, Vec<u8>)>,
     tail: Tail,
     buffer: Vec<u8>,
@@ -214,7 +240,7 @@ impl Running {
     fn read_files(&mut self, seen: &mut dyn FnMut(Stream, &[u8]) -> ControlFlow<()>) -> Result<(), Unwanted> {
         let Running { files, tail, buffer, .. } = self;
         for (stream, file) in files {
-            // What cannot be read back has not been said.
+            // Output that cannot be read back counts as none.
             let mut is_readable = file.rewind().is_ok();
             while is_readable {
                 let length = file.read(buffer).unwrap_or_default();
@@ -269,14 +295,14 @@ impl Drop for Running {
     }
 }
 
-/// What it says is not to be seen any more.
+/// Its output is not to be seen any more.
 struct Unwanted;
 
 /// A program that has been started, and our ends of what connects us.
 struct Started {
     child: Child,
     connection: Connection,
-    /// Where the launcher says what keeps it from becoming the program.
+    /// The pipe on which the launcher says what keeps it from becoming the program.
     report: Option<PipeReader>,
 }
 
@@ -311,7 +337,7 @@ fn launch(
     Ok(Started { child: groups::start(&mut command, group(program))?, connection, report })
 }
 
-/// What the program is to think its name is.
+/// Returns the program's argument zero.
 fn own_name<'a>(program: &'a Program, path: &'a Path) -> &'a OsStr {
     if lookup::is_path(&program.name) { path.as_os_str() } else { &program.name }
 }
@@ -360,7 +386,7 @@ fn resolve(program: &Program) -> Result<PathBuf, String> {
     }
 }
 
-/// Whether there is no program that could be started; one that is there may need an interpreter that is not.
+/// Returns true if there is no such program; one that exists may need an interpreter that does not.
 fn is_missing(program: &Program) -> bool {
     !resolve(program).is_ok_and(|path| path.symlink_metadata().is_ok())
 }

@@ -15,9 +15,9 @@ use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What makes a process a supervisor, before it starts the program.
+/// The state that makes a process a supervisor, before it starts the program.
 pub(crate) struct Supervisor {
-    /// Whether the program was asked to end.
+    /// True if the program was asked to end.
     is_ending: Arc<AtomicBool>,
 }
 
@@ -31,7 +31,7 @@ impl Supervisor {
         set_child_subreaper(Some(Pid::INIT))?;
         let is_ending = Arc::new(AtomicBool::new(false));
         for signal in [SIGHUP, SIGINT, SIGTERM] {
-            // What is caught here is as usual for the program; what is ignored is to stay so.
+            // A signal that is caught here has its default action in the program; an ignored one stays ignored.
             if ignored_signals & (1 << (signal - 1)) == 0 {
                 signal_hook::flag::register(signal, Arc::clone(&is_ending))?;
             }
@@ -42,7 +42,7 @@ impl Supervisor {
     /// Waits for the program, and ends as it has ended. If it was asked to end, everything that it has started is waited for as well.
     /// Descriptors up to `last` are closed.
     pub(crate) fn oversee(&self, program: &Child, last: RawFd) -> ! {
-        // What is ours by inheritance would keep its readers waiting.
+        // Descriptors that are ours by inheritance would keep their readers waiting.
         for number in 0..=last {
             let _ = nix::unistd::close(number);
         }

@@ -7,7 +7,7 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-/// How often what is left is looked for when it is killed: a process may start others while it is looked at.
+/// The number of times that survivors are looked for when they are killed: a process may start others meanwhile.
 const ROUNDS: usize = 100;
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
@@ -17,7 +17,7 @@ struct Process {
     pid: Pid,
     parent: i32,
     group: i32,
-    /// When it was started: a number may be given to another process later.
+    /// The time of its start: a number may be given to another process later.
     started: u64,
     is_zombie: bool,
 }
@@ -71,7 +71,7 @@ fn all() -> Vec<Process> {
     entries.filter_map(|entry| read(entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw)?)).collect()
 }
 
-/// What a process has started, and what that has, but for what has ended.
+/// Returns the processes that a process has started, directly or not, and that have not ended.
 fn descendants(of: Pid) -> Vec<Process> {
     let all = all();
     let mut children: BTreeMap<i32, Vec<Process>> = BTreeMap::new();

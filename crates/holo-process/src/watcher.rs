@@ -1,6 +1,7 @@
-//! Processes that are told which programs run, and act when whoever tells them is gone.
+//! Processes that are told which programs run, and act when the teller is gone.
 
-use crate::launcher::OURSELVES;
+use crate::invocation::{OURSELVES, WATCH};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
 use std::ffi::OsString;
 use std::io::{self, PipeWriter, Write};
@@ -65,16 +66,16 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// Whether it still runs.
+    /// Returns true if it still runs.
     pub(crate) fn is_running(&self) -> bool {
         match &self.exit {
-            Some(exit) => !crate::running::is_readable(exit),
+            Some(exit) => !is_readable(exit),
             None => test_kill_process(self.pid) != Err(rustix::io::Errno::SRCH),
         }
     }
 }
 
-/// Reads what a [`Watcher`] is told, until whoever tells it is gone; the programs that run then.
+/// Reads what a [`Watcher`] is told until the teller is gone; returns the programs that run then.
 pub(crate) fn listen() -> Vec<Told> {
     let mut running: Vec<Told> = Vec::new();
     for line in io::stdin().lines().map_while(Result::ok) {
@@ -87,4 +88,20 @@ pub(crate) fn listen() -> Vec<Told> {
         }
     }
     running
+}
+
+/// Returns true if a process is left that guards the programs of this one.
+pub(crate) fn guards_of(process: Pid) -> bool {
+    let words = format!("\0{WATCH}\0{}\0", process.as_raw_nonzero());
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok()).any(|line| {
+        // The first word is whatever path our binary was started by.
+        line.ends_with(words.as_bytes())
+    })
+}
+
+/// Returns true if something can be read now, or never will be.
+fn is_readable(fd: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(fd, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }

@@ -13,10 +13,10 @@ use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What it proves, what it needs, and how.
-type Story = (&'static str, &'static [Need], fn());
+/// A case: what it proves, what it needs, and the test itself.
+type Case = (&'static str, &'static [Need], fn());
 
-/// The word by which this binary is a process that calls programs, for the stories of its end.
+/// The word by which this binary is a process that calls programs, for the cases of its end.
 const CALLER: &str = "caller";
 /// Until then a script has set its traps.
 const READY: Duration = Duration::from_secs(2);
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     if arguments.next().as_deref() == Some(CALLER) {
         return caller(arguments.collect());
     }
-    let stories: [Story; 42] = [
+    let cases: [Case; 42] = [
         ("both streams are seen in order of arrival, as they come", &[], streams),
         ("what is said without a newline is seen at once", &[], prompts),
         ("statuses and signals are told apart", &[], statuses),
@@ -75,7 +75,7 @@ fn main() -> ExitCode {
         ("what is let finish may take longer than its timeout, but not for ever", &[], overtime),
         ("what is let finish is ended when it takes too long", &[], never_finishes),
     ];
-    let trials = stories.map(|(name, needs, test)| trial_of(name, needs, test));
+    let trials = cases.map(|(name, needs, test)| trial_of(name, needs, test));
     holo_testing::require::run(&Arguments::from_args(), trials.into())
 }
 
@@ -552,7 +552,7 @@ fn caller(arguments: Vec<String>) -> ExitCode {
         .map(|script| {
             std::thread::spawn(move || {
                 let ended = shell(&script).run(|_, bytes| std::io::stdout().write_all(bytes).unwrap());
-                // Who has been asked to end says nothing more.
+                // A program that has been asked to end says nothing more.
                 std::io::stdout().write_all(format!("went on: {ended:?}").as_bytes()).unwrap();
             })
         })

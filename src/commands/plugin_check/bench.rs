@@ -1,8 +1,9 @@
 //! Calls of the plugin, with what holds for every one of them: time, processes left behind, files in wrong places.
 
 use super::finding::{Findings, Rule, Severity};
+use super::heard::{CallError, Heard, MAX_KEPT, keep, listed, plain, quoted, word};
 use super::scratch::{Scratch, Snapshot};
-use super::session::Session;
+use super::session::{Asked, END_LIMIT, Session};
 use super::{Manner, Subject};
 use crate::error::Fatal;
 use crate::interrupt::Interrupt;
@@ -16,14 +17,10 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How much is kept of what a plugin says, so that one which never stops does no harm.
-pub(super) const MAX_KEPT: usize = 64 << 20;
-/// How much is kept of what it writes to file descriptor 3.
+/// The number of bytes that are kept of what a plugin writes to file descriptor 3.
 const MAX_MESSAGES: usize = 1 << 20;
-/// How much of it is shown.
-const MAX_SHOWN: usize = 80;
 
-/// Where a plugin is tried in one manner.
+/// A place to try a plugin in one manner.
 pub(super) struct Bench<'a, 'f> {
     pub(super) program: PathBuf,
     pub(super) id: String,
@@ -33,43 +30,6 @@ pub(super) struct Bench<'a, 'f> {
     pub(super) interrupt: &'a Interrupt,
     pub(super) findings: &'a mut Findings<'f>,
     session: Option<Session>,
-}
-
-/// What came of a call, or in a session of a request for an entity.
-#[derive(Debug, Default)]
-pub(super) struct Heard {
-    pub(super) stdout: Vec<u8>,
-    pub(super) stderr: Vec<u8>,
-    /// What came on file descriptor 3.
-    pub(super) messages: Vec<u8>,
-    pub(super) trouble: Option<Trouble>,
-}
-
-/// Why there is no answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
-    /// The plugin failed: `exit status 1`.
-    Failed(String),
-    /// A finding says it already.
-    Told,
-}
-
-impl Heard {
-    /// Whether it ended as it should, or as it should not have; nothing if that was told already.
-    pub(super) fn ended_well(&self) -> Option<bool> {
-        match self.trouble {
-            None => Some(true),
-            Some(Trouble::Failed(_)) => Some(false),
-            Some(Trouble::Told) => None,
-        }
-    }
-
-    /// How it failed, with the first words about it.
-    pub(super) fn failure(&self) -> String {
-        let Some(Trouble::Failed(how)) = &self.trouble else { return String::new() };
-        let said = [&self.stderr, &self.stdout].into_iter().find_map(|text| text.lines().find(|line| !line.is_empty()));
-        said.map_or_else(|| how.clone(), |line| format!("{how}, after {}", quoted(line)))
-    }
 }
 
 impl<'a, 'f> Bench<'a, 'f> {
@@ -109,7 +69,17 @@ impl<'a, 'f> Bench<'a, 'f> {
     /// Ends the session if there is one.
     pub(super) fn end_session(&mut self) -> Result<(), Fatal> {
         let Some(session) = self.session.take() else { return Ok(()) };
-        session.end(self)?;
+        let (said, ended) = session.end(self.interrupt)?;
+        let text = format!("says {} after \"end\", when nobody listens", quoted(&said));
+        self.fail_unless(Rule::Order, "session", said.is_empty(), text);
+        let text = format!("does not end within {END_LIMIT:?} after its input");
+        self.fail_unless(Rule::Sessions, "session", ended.is_some(), text);
+        if let Some(ended) = ended {
+            self.left_nothing_behind("session", ended);
+            let failure = process::failure(ended.status);
+            let text = format!("ends with {}, where exit status 0 is expected", failure.as_deref().unwrap_or_default());
+            self.warn_unless(Rule::Sessions, "session", failure.is_none(), text);
+        }
         self.look_for_strays("session");
         Ok(())
     }
@@ -154,22 +124,47 @@ impl<'a, 'f> Bench<'a, 'f> {
         let subject = self.subject(word(operation), ids);
         let session = match self.session.take() {
             Some(session) => Ok(session),
-            None => Session::start(self),
+            None => self.start_session(),
         };
         let heard = match session {
             Ok(mut session) => {
-                let (heard, goes_on) = session.ask(self, operation, ids)?;
-                self.session = goes_on.then_some(session);
-                heard
+                let asked = session.ask(self.interrupt, self.limit, operation, ids)?;
+                self.session = asked.goes_on.then_some(session);
+                self.judge_answers(&subject, asked)
             }
             Err(reason) => {
                 self.fail_unless(Rule::Sessions, &subject, false, format!("cannot be started: {reason}"));
-                let told = || Heard { trouble: Some(Trouble::Told), ..Heard::default() };
+                let told = || Heard { error: Some(CallError::Told), ..Heard::default() };
                 (0..ids.len().max(1)).map(|_| told()).collect()
             }
         };
         self.look_for_strays(&subject);
         Ok(heard)
+    }
+
+    fn start_session(&self) -> Result<Session, String> {
+        let environment = self.environment(self.scratch.directories(), self.manner.api_version);
+        let arguments = vec![OsStr::new("session")];
+        Session::start(Program {
+            path: &self.program,
+            arguments,
+            environment,
+            messages: true,
+            requests: true,
+            limit: None,
+        })
+    }
+
+    /// Says what is wrong with the answers to a request; returns what is heard of each entity.
+    fn judge_answers(&mut self, subject: &str, asked: Asked) -> Vec<Heard> {
+        self.in_time(subject, asked.in_time);
+        for (rule, severity, text) in &asked.complaints {
+            self.findings.expect(*severity, *rule, subject, false, text.as_str());
+        }
+        if asked.complaints.is_empty() {
+            self.fail_unless(Rule::Order, subject, true, "");
+        }
+        asked.heard
     }
 
     /// The environment of all operations but `info`.
@@ -206,7 +201,7 @@ impl<'a, 'f> Bench<'a, 'f> {
         let mut heard = Heard::default();
         match program.start() {
             Err(reason) if operation == "info" => return Err(Fatal::CouldNotRun(reason)),
-            Err(reason) => heard.trouble = Some(Trouble::Failed(reason)),
+            Err(reason) => heard.error = Some(CallError::Failed(reason)),
             Ok(mut process) => {
                 process.confine(self.limit);
                 let mut ended = None;
@@ -219,7 +214,7 @@ impl<'a, 'f> Bench<'a, 'f> {
                         Event::Writable | Event::Waiting | Event::TimedOut => {}
                     })?;
                 }
-                heard.trouble = self.judge_end(&subject, ended);
+                heard.error = self.judge_end(&subject, ended);
             }
         }
         self.look_for_strays(&subject);
@@ -227,22 +222,22 @@ impl<'a, 'f> Bench<'a, 'f> {
     }
 
     /// Says what is wrong with how a process ended, but for its exit status.
-    fn judge_end(&mut self, subject: &str, ended: Option<Ended>) -> Option<Trouble> {
+    fn judge_end(&mut self, subject: &str, ended: Option<Ended>) -> Option<CallError> {
         if !self.in_time(subject, ended.is_some()) {
-            return Some(Trouble::Told);
+            return Some(CallError::Told);
         }
         let ended = ended?;
         self.left_nothing_behind(subject, ended);
-        process::failure(ended.status).map(Trouble::Failed)
+        process::failure(ended.status).map(CallError::Failed)
     }
 
     /// A call that took too long was killed.
-    pub(super) fn in_time(&mut self, subject: &str, holds: bool) -> bool {
+    fn in_time(&mut self, subject: &str, holds: bool) -> bool {
         let text = format!("did not end within {:?}, and was killed with its process group", self.limit);
         self.findings.expect(Severity::Failure, None, subject, holds, text)
     }
 
-    pub(super) fn left_nothing_behind(&mut self, subject: &str, ended: Ended) {
+    fn left_nothing_behind(&mut self, subject: &str, ended: Ended) {
         let what = match ended.held_open {
             None | Some(Channel::Stdout) => "standard output",
             Some(Channel::Stderr) => "standard error",
@@ -282,63 +277,7 @@ impl<'a, 'f> Bench<'a, 'f> {
     }
 }
 
-/// An operation as it is asked for.
-pub(super) fn word(operation: Operation) -> &'static str {
-    match operation {
-        Operation::Scan => "scan",
-        Operation::Check => "check",
-        Operation::Apply => "apply",
-        Operation::ForceApply => "force-apply",
-        Operation::Diff => "diff",
-    }
-}
-
-/// Keeps what is said, up to a size.
-pub(super) fn keep(text: &mut Vec<u8>, bytes: &[u8], max: usize) {
-    let room = max.saturating_sub(text.len()).min(bytes.len());
-    text.extend_from_slice(bytes.get(..room).unwrap_or_default());
-}
-
-/// A piece of what the plugin said, with quotes, escapes and a bearable length.
-pub(super) fn quoted(text: &[u8]) -> String {
-    match text.get(..MAX_SHOWN) {
-        Some(beginning) if text.len() > MAX_SHOWN => format!("{:?}… ({} bytes)", beginning.as_bstr(), text.len()),
-        _ => format!("{:?}", text.as_bstr()),
-    }
-}
-
-/// A name without quotes, but with escapes if it needs them.
-pub(super) fn plain(name: &[u8]) -> String {
-    let shown = quoted(name);
-    let inner = shown.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-    inner.map_or_else(|| shown.clone(), str::to_owned)
-}
-
 fn all_shown(names: &[OsString]) -> String {
     let names: Vec<String> = names.iter().map(|name| plain(name.as_encoded_bytes())).collect();
     listed(&names)
-}
-
-/// Some names, and how many more there are.
-pub(super) fn listed(names: &[String]) -> String {
-    const LISTED: usize = 3;
-    match names.get(..LISTED) {
-        Some(first) if names.len() > LISTED => format!("{} and {} more", first.join(", "), names.len() - LISTED),
-        _ => names.join(", "),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn anything_can_be_shown() {
-        assert_eq!(quoted(b"a\0\xff"), r#""a\0\xff""#);
-        assert_eq!(quoted(&[b'x'; 81]), format!("\"{}\"… (81 bytes)", "x".repeat(80)));
-        assert_eq!(plain(b"file:/etc/motd"), "file:/etc/motd");
-        let names: Vec<String> = ["a", "b", "c", "d", "e"].map(str::to_owned).into();
-        assert_eq!(listed(&names), "a, b, c and 2 more");
-        assert_eq!(listed(&names[..3]), "a, b, c");
-    }
 }

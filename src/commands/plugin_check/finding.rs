@@ -1,9 +1,9 @@
-//! What is found, as data.
+//! Findings, as data.
 
 use std::collections::HashSet;
 use std::fmt;
 
-/// How bad something is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Severity {
     /// The interface is broken.
@@ -16,13 +16,13 @@ pub(super) enum Severity {
 #[derive(Debug)]
 pub(super) struct Finding {
     pub(super) severity: Severity,
-    /// Where it showed: `apply note:a`. Empty if it is about the whole.
+    /// The operation that showed it: `apply note:a`. Empty if it is about the whole.
     subject: String,
     text: String,
     rule: Option<Rule>,
 }
 
-/// Where a rule stands: the headings of `holo-plugin-interface(7)`.
+/// The section that states a rule: the headings of `holo-plugin-interface(7)`.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Rule {
     Names,
@@ -111,7 +111,7 @@ impl<'a> Findings<'a> {
     }
 
     fn add(&mut self, finding: &Finding) {
-        // What goes wrong once goes wrong in each round.
+        // A mistake shows again in each round.
         if self.shown.insert(finding.to_string()) {
             match finding.severity {
                 Severity::Failure => self.failed += 1,

@@ -1,7 +1,8 @@
 //! The first meeting: what the plugin says of itself.
 
-use super::bench::{Bench, Heard, listed, quoted};
+use super::bench::Bench;
 use super::finding::Rule;
+use super::heard::{Heard, listed, quoted};
 use crate::error::Fatal;
 use bstr::ByteSlice;
 use holo_protocol::{API_VERSION_3, API_VERSION_4, Info};
@@ -30,7 +31,7 @@ pub(super) fn meet(bench: &mut Bench<'_, '_>) -> Result<Option<Info>, Fatal> {
     }
 }
 
-/// How much is looked at.
+/// The number of bytes that are looked at.
 const MAX_INFO: usize = 1 << 16;
 
 /// Lines that are ignored are hardly meant to be.
@@ -52,7 +53,7 @@ fn look_at_lines(bench: &mut Bench<'_, '_>, heard: &Heard) {
     bench.warn_unless(Rule::Info, "info", session.trim() == b"SESSION=1", text);
 }
 
-/// Whether there is a version that both speak.
+/// Returns true if there is a version that both speak.
 fn fits(bench: &mut Bench<'_, '_>, info: Info) -> bool {
     let Info { min_api_version: min, max_api_version: max, session, .. } = info;
     let text = format!("says MIN_API_VERSION={min} and MAX_API_VERSION={max}, which is less");

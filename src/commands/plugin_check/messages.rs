@@ -1,7 +1,8 @@
-//! What is said on file descriptor 3, and whether it fits together.
+//! The messages on file descriptor 3, and whether they fit together.
 
-use super::bench::{Bench, Heard, listed, quoted};
+use super::bench::Bench;
 use super::finding::Rule;
+use super::heard::{Heard, listed, quoted};
 use bstr::ByteSlice;
 use holo_protocol::Message;
 use holo_protocol::session::Operation;

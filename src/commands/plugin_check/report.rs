@@ -1,7 +1,8 @@
-//! What is wrong with a scan report.
+//! Mistakes in a scan report.
 
-use super::bench::{Bench, Heard, MAX_KEPT, listed, plain, quoted};
+use super::bench::Bench;
 use super::finding::Rule;
+use super::heard::{Heard, MAX_KEPT, listed, plain, quoted};
 use crate::error::{self, Fatal};
 use crate::node::Node;
 use crate::plan::Plan;
@@ -19,7 +20,7 @@ pub(super) struct Reported {
     pub(super) always: HashSet<BString>,
 }
 
-/// What the first scan reports, or nothing if the plugin cannot be used.
+/// Returns the report of the first scan, or nothing if the plugin cannot be used.
 pub(super) fn first_scan(bench: &mut Bench<'_, '_>) -> Result<Option<Reported>, Fatal> {
     let subject = bench.subject("scan", &[]);
     let Some(heard) = scan(bench, &subject)? else { return Ok(None) };

@@ -1,7 +1,8 @@
 //! The operations on entities, as several runs one after the other would ask for them.
 
-use super::bench::{Bench, Heard, Trouble, plain, quoted, word};
+use super::bench::Bench;
 use super::finding::Rule;
+use super::heard::{CallError, Heard, plain, quoted, word};
 use super::{messages, report};
 use crate::diff;
 use crate::error::Fatal;
@@ -10,15 +11,15 @@ use holo_protocol::session::Operation;
 use holo_protocol::{API_VERSION_4, Label, Message};
 use std::collections::{HashMap, HashSet};
 
-/// How many entities are tried: a plugin that treats so many well treats the others well too.
+/// The number of entities that are tried: a plugin that treats so many well treats the others well too.
 const MAX_ENTITIES: usize = 20;
 /// More than this is nothing for people to read.
 const MUCH_OUTPUT: usize = 1 << 16;
 
-/// What has been found out about the entities so far.
+/// The results about the entities so far.
 #[derive(Default)]
 struct Known {
-    /// What a check said before anything was applied.
+    /// The messages of the checks before anything was applied.
     checked: HashMap<BString, Vec<Message>>,
     /// Those that the plugin leaves as they are for want of `--force`.
     refused: HashSet<BString>,
@@ -28,7 +29,7 @@ struct Known {
     given_up: HashSet<BString>,
 }
 
-/// How far it has come.
+/// The stage of the trial.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Nothing has been applied.
@@ -59,7 +60,7 @@ pub(super) fn all(bench: &mut Bench<'_, '_>) -> Result<(), Fatal> {
     for (stage, operations) in rounds {
         let Some(there) = report::later_scan(bench)? else { return Ok(()) };
         for &operation in operations {
-            // What a check could tell in version 3 is what a diff tells.
+            // A diff tells in version 3 what a check could tell.
             if operation != Operation::Check || bench.manner.api_version >= API_VERSION_4 {
                 round(bench, &sets, &there, &mut known, (stage, operation))?;
             }
@@ -174,7 +175,7 @@ fn check_again(bench: &mut Bench<'_, '_>, ids: &[BString], known: &mut Known) ->
 fn said_not_changed(bench: &Bench<'_, '_>, all: &[Heard]) -> bool {
     let version = bench.manner.api_version;
     let is_said = |heard: &Heard| {
-        heard.trouble.is_none()
+        heard.error.is_none()
             && heard
                 .messages
                 .split_str("\n")
@@ -200,7 +201,7 @@ fn judge(
     };
     look_at_output(bench, &subject, heard);
     let Some(ended_well) = heard.ended_well() else {
-        if heard.trouble == Some(Trouble::Told) {
+        if heard.error == Some(CallError::Told) {
             known.given_up.insert(id.clone());
         }
         return;
@@ -243,9 +244,9 @@ fn look_at_output(bench: &mut Bench<'_, '_>, subject: &str, heard: &Heard) {
     }
 }
 
-/// What was just applied needs no more work.
+/// Demands that an entity that was just applied needs no more work.
 fn judge_second_apply(bench: &mut Bench<'_, '_>, subject: &str, heard: &Heard, messages: &[Message], refused: bool) {
-    // What was refused the first time is refused again.
+    // A refusal of the first time is repeated.
     if refused && messages.iter().any(Message::is_refusal) {
         return;
     }
@@ -267,7 +268,7 @@ fn judge_last_check(bench: &mut Bench<'_, '_>, subject: &str, messages: &[Messag
     bench.warn_unless(Rule::Check, subject, !messages.is_empty(), text);
 }
 
-/// What a check has announced comes true.
+/// Demands that an apply does as the check has announced.
 fn compare_with_check(bench: &mut Bench<'_, '_>, subject: &str, checked: Option<&Vec<Message>>, applied: &[Message]) {
     let Some(checked) = checked else { return };
     let is_unchanged = applied.iter().any(Message::is_nothing_to_do);

@@ -12,11 +12,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a root is filled with.
+/// The initial contents of a root.
 pub(super) struct Contents {
     /// The tree that it begins with.
     pub(super) root: Option<PathBuf>,
-    /// What the resource directory holds; otherwise that is as the tree has it.
+    /// The contents of the resource directory; otherwise that is as the tree has it.
     pub(super) resources: Option<PathBuf>,
 }
 
@@ -87,7 +87,7 @@ impl Scratch {
         }
     }
 
-    /// Where the plugin makes temporary files.
+    /// Returns the directory for the plugin's temporary files.
     pub(super) fn temporary(&self) -> &Path {
         &self.temporary
     }
@@ -97,17 +97,17 @@ impl Scratch {
         Snapshot(Tree::read(&self.directories.root).map_err(|error| error.to_string()))
     }
 
-    /// Whether a path, as a [`Snapshot`] names it, is the plugin's own business.
+    /// Returns true if a path, as a [`Snapshot`] names it, is the plugin's own business.
     pub(super) fn is_state(&self, path: &BStr) -> bool {
         path.strip_prefix(self.state.as_bytes()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
     }
 
-    /// What has appeared in the working directory since this was asked last.
+    /// Returns the names that have appeared in the working directory since the last call.
     pub(super) fn strays(&mut self) -> Vec<OsString> {
         Self::appeared(&self.work, &mut self.strays)
     }
 
-    /// What was left among temporary files since this was asked last.
+    /// Returns the names that have appeared among temporary files since the last call.
     pub(super) fn temporary_strays(&mut self) -> Vec<OsString> {
         Self::appeared(&self.temporary, &mut self.strays)
     }
@@ -138,7 +138,7 @@ fn remove(folder: &Path) -> Result<(), Fatal> {
 pub(super) struct Snapshot(Result<Tree, String>);
 
 impl Snapshot {
-    /// What is different in a later one: the paths, relative to the root.
+    /// Returns the paths that are different in a later one, relative to the root.
     pub(super) fn changes(&self, later: &Snapshot) -> Vec<BString> {
         let (Ok(before), Ok(after)) = (&self.0, &later.0) else { return Vec::new() };
         let (before, after) = (by_path(before), by_path(after));
@@ -155,7 +155,7 @@ impl Snapshot {
         paths
     }
 
-    /// Why it cannot be seen.
+    /// Returns the reason for which it cannot be seen, if there is one.
     pub(super) fn problem(&self) -> Option<&str> {
         self.0.as_ref().err().map(String::as_str)
     }

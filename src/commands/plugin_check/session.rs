@@ -1,17 +1,17 @@
 //! A session of a plugin, watched for everything that a well-behaved one does not do.
 
-use super::bench::{Bench, Heard, MAX_KEPT, Trouble, keep, quoted, word};
 use super::finding::{Rule, Severity};
+use super::heard::{CallError, Heard, MAX_KEPT, keep, quoted, word};
 use crate::error::Fatal;
+use crate::interrupt::Interrupt;
 use crate::plugin::process::{self, Channel, Ended, Event, Process, Program};
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::{Answer, Operation, Outcome, Request, Stream};
 use holo_protocol::{Message, Text};
-use std::ffi::OsStr;
 use std::time::Duration;
 
-/// How long a session may take to end after its input.
-const END_LIMIT: Duration = Duration::from_secs(2);
+/// The time that a session may take to end after its input.
+pub(super) const END_LIMIT: Duration = Duration::from_secs(2);
 /// The longest line that a plugin may answer with.
 const MAX_LINE: usize = 64 << 20;
 
@@ -25,17 +25,19 @@ pub(super) struct Session {
     incoming: Vec<u8>,
 }
 
+/// The answers to a request, and what is wrong with them.
+pub(super) struct Asked {
+    /// The answers about each entity.
+    pub(super) heard: Vec<Heard>,
+    pub(super) complaints: Vec<(Rule, Severity, String)>,
+    /// True if the request, or the session, ended within its time.
+    pub(super) in_time: bool,
+    /// True if the session can be asked for more.
+    pub(super) goes_on: bool,
+}
+
 impl Session {
-    pub(super) fn start(bench: &Bench<'_, '_>) -> Result<Session, String> {
-        let directories = bench.scratch.directories();
-        let program = Program {
-            path: &bench.program,
-            arguments: vec![OsStr::new("session")],
-            environment: bench.environment(directories, bench.manner.api_version),
-            messages: true,
-            requests: true,
-            limit: None,
-        };
+    pub(super) fn start(program: Program<'_>) -> Result<Session, String> {
         let process = program.start()?;
         if let Some(requests) = &process.requests {
             rustix::io::ioctl_fionbio(requests, true).map_err(|errno| errno.to_string())?;
@@ -43,49 +45,44 @@ impl Session {
         Ok(Session { process, last_request: 0, incoming: Vec::new() })
     }
 
-    /// Asks for something; what is heard of each entity, and whether the session goes on.
+    /// Asks for something.
     pub(super) fn ask(
         &mut self,
-        bench: &mut Bench<'_, '_>,
+        interrupt: &Interrupt,
+        limit: Duration,
         operation: Operation,
         ids: &[BString],
-    ) -> Result<(Vec<Heard>, bool), Fatal> {
+    ) -> Result<Asked, Fatal> {
         self.last_request += 1;
         let entities = ids.iter().map(|id| Text::from(id.clone())).collect();
         let request =
             Request { request: self.last_request, operation, entities, refresh: Vec::new(), received: Vec::new() };
         let mut outgoing = serde_json::to_vec(&request).map_err(|error| Fatal::CouldNotRun(error.to_string()))?;
         outgoing.push(b'\n');
-        self.process.confine(bench.limit);
+        self.process.confine(limit);
         let mut reception = Reception::new(self.last_request, operation, ids);
         let mut ended = None;
         while !reception.is_over() && ended.is_none() && !self.process.is_overdue() {
-            ended = self.exchange(bench, &mut outgoing, &mut reception)?;
+            ended = self.exchange(interrupt, &mut outgoing, &mut reception)?;
             self.take_lines(&mut reception);
         }
-        let subject = bench.subject(word(operation), ids);
-        let in_time = bench.in_time(&subject, reception.is_over() || ended.is_some());
+        let in_time = reception.is_over() || ended.is_some();
         let goes_on = in_time && ended.is_none() && !reception.is_broken;
         reception.conclude(in_time, ended);
-        for (rule, severity, text) in &reception.complaints {
-            bench.findings.expect(*severity, *rule, &subject, false, text.as_str());
-        }
-        if reception.complaints.is_empty() {
-            bench.fail_unless(Rule::Order, &subject, true, "");
-        }
-        Ok((reception.heard, goes_on))
+        let Reception { heard, complaints, .. } = reception;
+        Ok(Asked { heard, complaints, in_time, goes_on })
     }
 
     /// Waits for something to be said, and says what can be said meanwhile.
     fn exchange(
         &mut self,
-        bench: &Bench<'_, '_>,
+        interrupt: &Interrupt,
         outgoing: &mut Vec<u8>,
         reception: &mut Reception<'_>,
     ) -> Result<Option<Ended>, Fatal> {
         let Session { process, incoming, .. } = self;
         let (mut writable, mut ended) = (false, None);
-        process.wait(bench.interrupt, !outgoing.is_empty(), |event| match event {
+        process.wait(interrupt, !outgoing.is_empty(), |event| match event {
             Event::Chunk(Channel::Messages, bytes) => incoming.extend_from_slice(bytes),
             Event::Chunk(channel, bytes) => reception.stray(channel, bytes),
             Event::Writable => writable = true,
@@ -109,32 +106,21 @@ impl Session {
         }
     }
 
-    /// Ends the session as the dispatcher does: its input ends, and then it has to.
-    pub(super) fn end(mut self, bench: &mut Bench<'_, '_>) -> Result<(), Fatal> {
+    /// Ends the session as the dispatcher does: its input ends, and then it has to. Returns what it said meanwhile, and how it ended.
+    pub(super) fn end(mut self, interrupt: &Interrupt) -> Result<(Vec<u8>, Option<Ended>), Fatal> {
         self.process.requests = None;
         self.process.confine(END_LIMIT);
         let mut reception = Reception::new(self.last_request, Operation::Scan, &[]);
         let mut ended = None;
         while ended.is_none() && !self.process.is_overdue() {
-            ended = self.exchange(bench, &mut Vec::new(), &mut reception)?;
+            ended = self.exchange(interrupt, &mut Vec::new(), &mut reception)?;
             self.incoming.truncate(MAX_LINE);
         }
-        let said = std::mem::take(&mut self.incoming);
-        let text = format!("says {} after \"end\", when nobody listens", quoted(&said));
-        bench.fail_unless(Rule::Order, "session", said.is_empty(), text);
-        let text = format!("does not end within {END_LIMIT:?} after its input");
-        bench.fail_unless(Rule::Sessions, "session", ended.is_some(), text);
-        if let Some(ended) = ended {
-            bench.left_nothing_behind("session", ended);
-            let failure = process::failure(ended.status);
-            let text = format!("ends with {}, where exit status 0 is expected", failure.as_deref().unwrap_or_default());
-            bench.warn_unless(Rule::Sessions, "session", failure.is_none(), text);
-        }
-        Ok(())
+        Ok((std::mem::take(&mut self.incoming), ended))
     }
 }
 
-/// How far the answers about an entity have come: they have an order.
+/// The stage of the answers about an entity: they have an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     Waiting,
@@ -144,7 +130,7 @@ enum Step {
     Result,
 }
 
-/// What is heard in answer to a request.
+/// The answers to a request as they come.
 struct Reception<'a> {
     request: u64,
     operation: Operation,
@@ -152,27 +138,27 @@ struct Reception<'a> {
     steps: Vec<Step>,
     begun: Vec<bool>,
     heard: Vec<Heard>,
-    /// Whom stray output is counted to.
+    /// The index of the entity that stray output is counted to.
     at_work: usize,
     complaints: Vec<(Rule, Severity, String)>,
     outcome: Option<Outcome>,
-    /// Whether anything was printed past the session.
+    /// True if anything was printed past the session.
     has_strayed: bool,
-    /// Whether nothing more can be made of what is said.
+    /// True if the answers cannot be understood any more.
     is_broken: bool,
 }
 
 impl<'a> Reception<'a> {
     fn new(request: u64, operation: Operation, ids: &'a [BString]) -> Reception<'a> {
         // A scan has one answer of its own.
-        let places = ids.len().max(1);
+        let count = ids.len().max(1);
         Reception {
             request,
             operation,
             ids,
-            steps: vec![Step::Waiting; places],
-            begun: vec![false; places],
-            heard: (0..places).map(|_| Heard::default()).collect(),
+            steps: vec![Step::Waiting; count],
+            begun: vec![false; count],
+            heard: (0..count).map(|_| Heard::default()).collect(),
             at_work: 0,
             complaints: Vec::new(),
             outcome: None,
@@ -203,10 +189,10 @@ impl<'a> Reception<'a> {
         self.output(self.at_work, stream, bytes);
     }
 
-    fn output(&mut self, place: usize, stream: Stream, bytes: &[u8]) {
+    fn output(&mut self, index: usize, stream: Stream, bytes: &[u8]) {
         // The standard output of a scan is its report.
         let is_stdout = stream == Stream::Stdout && self.operation != Operation::Scan;
-        if let Some(heard) = self.heard.get_mut(place) {
+        if let Some(heard) = self.heard.get_mut(index) {
             keep(if is_stdout { &mut heard.stdout } else { &mut heard.stderr }, bytes, MAX_KEPT);
         }
     }
@@ -239,17 +225,17 @@ impl<'a> Reception<'a> {
             Answer::Report { text, .. } => self.take_report(text.as_bstr()),
             Answer::Output { entity: None, stream, text, .. } => self.output(self.at_work, stream, text.as_bstr()),
             Answer::Output { entity: Some(entity), stream, text, .. } => {
-                if let Some(place) = self.step(&entity, Step::Output) {
-                    self.output(place, stream, text.as_bstr());
+                if let Some(index) = self.step(&entity, Step::Output) {
+                    self.output(index, stream, text.as_bstr());
                 }
             }
             Answer::Begin { entity, .. } => self.begin(&entity),
             // It has the place of an output, and nobody is there to see it.
             Answer::Progress { entity, .. } => drop(self.step(&entity, Step::Output)),
             Answer::Diff { entity, from, to, from_label, to_label, .. } => {
-                if let Some(place) = self.step(&entity, Step::Diff)
+                if let Some(index) = self.step(&entity, Step::Diff)
                     && self.operation == Operation::Diff
-                    && let Some(heard) = self.heard.get_mut(place)
+                    && let Some(heard) = self.heard.get_mut(index)
                 {
                     // As a process would have written it.
                     let mut parts = vec![from, to];
@@ -281,20 +267,20 @@ impl<'a> Reception<'a> {
         if !matches!(self.operation, Operation::Apply | Operation::ForceApply) {
             let operation = word(self.operation);
             self.complain(Rule::Order, format!("answers \"begin\", which is no answer to \"{operation}\""));
-        } else if let Some(place) = self.step(entity, Step::Begun) {
-            self.at_work = place;
-            self.begun[place] = true;
+        } else if let Some(index) = self.step(entity, Step::Begun) {
+            self.at_work = index;
+            self.begun[index] = true;
         }
     }
 
     /// Brings an entity to the next step of its answers; its place, if that is possible.
     fn step(&mut self, entity: &Text, step: Step) -> Option<usize> {
         let id = quoted(entity.as_bstr());
-        let Some(place) = self.ids.iter().position(|id| *id == *entity.as_bstr()) else {
+        let Some(index) = self.ids.iter().position(|id| *id == *entity.as_bstr()) else {
             self.complain(Rule::Order, format!("answers for {id}, which was not asked for"));
             return None;
         };
-        let last = self.steps[place];
+        let last = self.steps[index];
         if last == Step::Result {
             self.complain(Rule::Order, format!("says more of {id} after its \"result\""));
             return None;
@@ -304,12 +290,12 @@ impl<'a> Reception<'a> {
             let name = |step: Step| format!("{step:?}").to_lowercase().replace("begun", "begin");
             self.complain(Rule::Order, format!("answers \"{}\" for {id} after \"{}\"", name(step), name(last)));
         }
-        self.steps[place] = step.max(last);
-        Some(place)
+        self.steps[index] = step.max(last);
+        Some(index)
     }
 
     fn finish(&mut self, entity: &Text, messages: &[Text], result: Outcome) {
-        let Some(place) = self.step(entity, Step::Result) else { return };
+        let Some(index) = self.step(entity, Step::Result) else { return };
         let id = quoted(entity.as_bstr());
         if messages.iter().any(|message| message.as_bstr().contains(&b'\n')) {
             self.complain(Rule::Answers, format!("a message of the \"result\" for {id} has a newline in it"));
@@ -318,15 +304,15 @@ impl<'a> Reception<'a> {
         let changed = |message: Message| !message.is_nothing_to_do() && !message.is_refusal();
         let has_worked = messages.is_empty() || messages.iter().filter_map(means).any(changed);
         let applies = matches!(self.operation, Operation::Apply | Operation::ForceApply);
-        if applies && result == Outcome::Done && has_worked && !self.begun[place] {
+        if applies && result == Outcome::Done && has_worked && !self.begun[index] {
             self.complain(Rule::Order, format!("{id} was changed without \"begin\""));
         }
-        let Some(heard) = self.heard.get_mut(place) else { return };
+        let Some(heard) = self.heard.get_mut(index) else { return };
         if self.operation != Operation::Diff {
             heard.messages = bstr::join("\n", messages.iter().map(Text::as_bstr));
         }
         if result == Outcome::Failed {
-            heard.trouble = Some(Trouble::Failed("result \"failed\"".to_owned()));
+            heard.error = Some(CallError::Failed("result \"failed\"".to_owned()));
         }
     }
 
@@ -341,17 +327,17 @@ impl<'a> Reception<'a> {
         let lost = !in_time || self.is_broken || died.is_some();
         if self.ids.is_empty() {
             if lost {
-                self.heard[0].trouble = Some(Trouble::Told);
+                self.heard[0].error = Some(CallError::Told);
             } else if self.outcome == Some(Outcome::Failed) {
-                self.heard[0].trouble = Some(Trouble::Failed("end \"failed\"".to_owned()));
+                self.heard[0].error = Some(CallError::Failed("end \"failed\"".to_owned()));
             }
             return;
         }
-        for (place, id) in self.ids.iter().enumerate() {
-            if self.steps[place] == Step::Result {
+        for (index, id) in self.ids.iter().enumerate() {
+            if self.steps[index] == Step::Result {
                 continue;
             }
-            self.heard[place].trouble = Some(Trouble::Told);
+            self.heard[index].error = Some(CallError::Told);
             if !lost {
                 self.complain(Rule::Order, format!("there is no \"result\" for {} at the \"end\"", quoted(id)));
             }

@@ -1,0 +1,102 @@
+//! The words of a plugin, as they are kept and shown.
+
+use bstr::ByteSlice;
+use holo_protocol::session::Operation;
+
+/// The number of bytes that are kept of a plugin's output, so that one which never stops does no harm.
+pub(super) const MAX_KEPT: usize = 64 << 20;
+/// The number of bytes of a text that are shown.
+const MAX_SHOWN: usize = 80;
+
+/// The result of a call, or in a session of a request for an entity.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    pub(super) stdout: Vec<u8>,
+    pub(super) stderr: Vec<u8>,
+    /// The bytes that came on file descriptor 3.
+    pub(super) messages: Vec<u8>,
+    pub(super) error: Option<CallError>,
+}
+
+/// The reason for a missing answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum CallError {
+    /// The plugin failed: `exit status 1`.
+    Failed(String),
+    /// A finding says it already.
+    Told,
+}
+
+impl Heard {
+    /// Returns true if it ended as it should, false if it failed, and nothing if a finding says it already.
+    pub(super) fn ended_well(&self) -> Option<bool> {
+        match self.error {
+            None => Some(true),
+            Some(CallError::Failed(_)) => Some(false),
+            Some(CallError::Told) => None,
+        }
+    }
+
+    /// Returns the failure, with the first words about it.
+    pub(super) fn failure(&self) -> String {
+        let Some(CallError::Failed(how)) = &self.error else { return String::new() };
+        let said = [&self.stderr, &self.stdout].into_iter().find_map(|text| text.lines().find(|line| !line.is_empty()));
+        said.map_or_else(|| how.clone(), |line| format!("{how}, after {}", quoted(line)))
+    }
+}
+
+/// An operation as it is asked for.
+pub(super) fn word(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Scan => "scan",
+        Operation::Check => "check",
+        Operation::Apply => "apply",
+        Operation::ForceApply => "force-apply",
+        Operation::Diff => "diff",
+    }
+}
+
+/// Keeps what is said, up to a size.
+pub(super) fn keep(text: &mut Vec<u8>, bytes: &[u8], max: usize) {
+    let room = max.saturating_sub(text.len()).min(bytes.len());
+    text.extend_from_slice(bytes.get(..room).unwrap_or_default());
+}
+
+/// A piece of what the plugin said, with quotes, escapes and a bearable length.
+pub(super) fn quoted(text: &[u8]) -> String {
+    match text.get(..MAX_SHOWN) {
+        Some(beginning) if text.len() > MAX_SHOWN => format!("{:?}… ({} bytes)", beginning.as_bstr(), text.len()),
+        _ => format!("{:?}", text.as_bstr()),
+    }
+}
+
+/// A name without quotes, but with escapes if it needs them.
+pub(super) fn plain(name: &[u8]) -> String {
+    let shown = quoted(name);
+    let inner = shown.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    inner.map_or_else(|| shown.clone(), str::to_owned)
+}
+
+/// Some names, and how many more there are.
+pub(super) fn listed(names: &[String]) -> String {
+    const LISTED: usize = 3;
+    match names.get(..LISTED) {
+        Some(first) if names.len() > LISTED => format!("{} and {} more", first.join(", "), names.len() - LISTED),
+        _ => names.join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn anything_can_be_shown() {
+        assert_eq!(quoted(b"a\0\xff"), r#""a\0\xff""#);
+        assert_eq!(quoted(&[b'x'; 81]), format!("\"{}\"… (81 bytes)", "x".repeat(80)));
+        assert_eq!(plain(b"file:/etc/motd"), "file:/etc/motd");
+        let names: Vec<String> = ["a", "b", "c", "d", "e"].map(str::to_owned).into();
+        assert_eq!(listed(&names), "a, b, c and 2 more");
+        assert_eq!(listed(&names[..3]), "a, b, c");
+    }
+}

@@ -1,0 +1,184 @@
+//! The state of a console that speaks JSON.
+
+use super::line::{Line, Outcome, Stream, Tally, Text};
+use bstr::BString;
+use holo_protocol::session;
+use std::mem;
+
+/// The state of a console that speaks JSON: each method returns the bytes to be written.
+#[derive(Clone, Default)]
+pub(super) struct JsonState {
+    /// The entity at work.
+    entity: Option<BString>,
+    /// The beginning of a character at the end of what was printed last on stdout and stderr: characters arrive in pieces.
+    unfinished: [Vec<u8>; 2],
+    last_error: Option<BString>,
+    tally: Option<Tally>,
+}
+
+impl JsonState {
+    pub(super) fn begin_tally(&mut self) {
+        self.tally = Some(Tally::default());
+    }
+
+    pub(super) fn count(&mut self, outcome: Outcome) {
+        if let Some(tally) = &mut self.tally {
+            tally.count(outcome);
+        }
+    }
+
+    /// Turns to an entity, or away from all; the one before.
+    pub(super) fn turn_to(&mut self, entity: Option<BString>) -> (Option<BString>, Vec<u8>) {
+        let rest = self.finish();
+        (mem::replace(&mut self.entity, entity), rest)
+    }
+
+    pub(super) fn line(&mut self, line: &Line<'_>) -> Vec<u8> {
+        [self.finish(), line.to_bytes()].concat()
+    }
+
+    pub(super) fn error(&mut self, text: &[u8]) -> Vec<u8> {
+        let rest = self.finish();
+        self.last_error = Some(text.into());
+        [rest, Line::Error { id: self.id(), text: text.into() }.to_bytes()].concat()
+    }
+
+    pub(super) fn warning(&mut self, text: &[u8]) -> Vec<u8> {
+        let rest = self.finish();
+        [rest, Line::Warning { id: self.id(), text: text.into() }.to_bytes()].concat()
+    }
+
+    pub(super) fn diff(&mut self, text: &[u8]) -> Vec<u8> {
+        let rest = self.finish();
+        match &self.entity {
+            Some(id) if !text.is_empty() => [rest, Line::Diff { id: id.into(), text: text.into() }.to_bytes()].concat(),
+            _ => rest,
+        }
+    }
+
+    pub(super) fn output(&mut self, stream: session::Stream, bytes: &[u8]) -> Vec<u8> {
+        let unfinished = &mut self.unfinished[stream as usize];
+        unfinished.extend_from_slice(bytes);
+        let rest = unfinished.split_off(unfinished.len() - beginning_of_character(unfinished));
+        let whole = mem::replace(unfinished, rest);
+        self.output_line(stream, &whole)
+    }
+
+    /// The last line.
+    pub(super) fn summary(&mut self, exit_code: u8, broken_off: Option<&str>) -> Vec<u8> {
+        let rest = self.finish();
+        let told = |text: &'_ str| if text.is_empty() { self.last_error.clone() } else { Some(text.into()) };
+        let error: Option<BString> = broken_off.and_then(told);
+        [rest, Line::Summary { tally: self.tally, exit_code, error: error.as_ref().map(Text::from) }.to_bytes()]
+            .concat()
+    }
+
+    /// Returns what is left of characters that do not become whole any more.
+    pub(super) fn finish(&mut self) -> Vec<u8> {
+        let [stdout, stderr] = mem::take(&mut self.unfinished);
+        [self.output_line(session::Stream::Stdout, &stdout), self.output_line(session::Stream::Stderr, &stderr)]
+            .concat()
+    }
+
+    fn output_line(&self, stream: session::Stream, text: &[u8]) -> Vec<u8> {
+        if text.is_empty() {
+            return Vec::new();
+        }
+        Line::Output { id: self.id(), stream: stream.into(), text: text.into() }.to_bytes()
+    }
+
+    fn id(&self) -> Option<Text<'_>> {
+        self.entity.as_ref().map(Text::from)
+    }
+}
+
+impl From<session::Stream> for Stream {
+    fn from(stream: session::Stream) -> Self {
+        match stream {
+            session::Stream::Stdout => Stream::Stdout,
+            session::Stream::Stderr => Stream::Stderr,
+        }
+    }
+}
+
+/// Returns the number of bytes at the end that begin a character which more bytes may finish.
+fn beginning_of_character(text: &[u8]) -> usize {
+    let last = text.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
+    let may_go_on = std::str::from_utf8(last).is_err_and(|error| error.error_len().is_none());
+    if may_go_on { last.len() } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use session::Stream::{Stderr, Stdout};
+
+    fn lines(bytes: &[u8]) -> Vec<String> {
+        String::from_utf8(bytes.to_vec()).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    fn output(text: &str) -> String {
+        format!(r#"{{"version":1,"event":"output","stream":"stdout","text":{text}}}"#)
+    }
+
+    #[test]
+    fn characters_are_put_together_again() {
+        let mut state = JsonState::default();
+        assert_eq!(lines(&state.output(Stdout, b"caf\xc3")), [output("\"caf\"")]);
+        assert_eq!(lines(&state.output(Stdout, b"\xa9\xe2\x82")), [output("\"\u{e9}\"")]);
+        assert_eq!(lines(&state.output(Stdout, b"\xac")), [output("\"\u{20ac}\"")]);
+        assert!(state.finish().is_empty());
+    }
+
+    #[test]
+    fn what_is_no_character_is_shown_as_bytes() {
+        let mut state = JsonState::default();
+        assert_eq!(lines(&state.output(Stdout, b"a\xff")), [output("[97,255]")]);
+        assert!(state.output(Stdout, b"\xc3").is_empty());
+        let after = lines(&state.warning(b"careful"));
+        assert_eq!(after, [output("[195]"), r#"{"version":1,"event":"warning","text":"careful"}"#.to_owned()]);
+    }
+
+    #[test]
+    fn a_line_says_whom_it_is_about() {
+        let mut state = JsonState::default();
+        state.turn_to(Some("x:y".into()));
+        let error = lines(&state.error(b"no"));
+        assert_eq!(error, [r#"{"version":1,"event":"error","id":"x:y","text":"no"}"#]);
+        state.output(Stderr, b"\xc3");
+        let (before, rest) = state.turn_to(None);
+        assert_eq!(before, Some("x:y".into()));
+        assert_eq!(lines(&rest), [r#"{"version":1,"event":"output","id":"x:y","stream":"stderr","text":[195]}"#]);
+        assert_eq!(lines(&state.warning(b"hm")), [r#"{"version":1,"event":"warning","text":"hm"}"#]);
+    }
+
+    #[test]
+    fn the_summary_says_why_a_run_ended_before_its_time() {
+        let mut state = JsonState::default();
+        state.error(b"no lock");
+        let summary = |state: &mut JsonState, code, error| lines(&state.summary(code, error)).remove(0);
+        assert_eq!(
+            summary(&mut state, 255, Some("")),
+            r#"{"version":1,"event":"summary","exit_code":255,"error":"no lock"}"#
+        );
+        assert_eq!(
+            summary(&mut state, 130, Some("signal")),
+            r#"{"version":1,"event":"summary","exit_code":130,"error":"signal"}"#
+        );
+        state.begin_tally();
+        state.count(Outcome::Failed);
+        let tally = r#"{"unchanged":0,"changed":0,"pending":0,"refused":0,"skipped":0,"failed":1}"#;
+        assert_eq!(
+            summary(&mut state, 1, None),
+            format!(r#"{{"version":1,"event":"summary","tally":{tally},"exit_code":1}}"#)
+        );
+    }
+
+    #[test]
+    fn a_tally_is_a_sentence() {
+        assert_eq!(Tally::default().to_string(), "0 entities");
+        assert_eq!(Tally { changed: 1, ..Tally::default() }.to_string(), "1 entity: 1 changed");
+        let tally = Tally { changed: 3, unchanged: 11, failed: 1, ..Tally::default() };
+        assert_eq!(tally.to_string(), "15 entities: 3 changed, 11 unchanged, 1 failed");
+    }
+}
