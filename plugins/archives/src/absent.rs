@@ -107,6 +107,7 @@ impl Removal<'_> {
             return Ok(changes);
         }
         self.remove_directories()?;
+        self.store.remove_unneeded_bases(self.id)?;
         self.store.memory.forget(self.id)?;
         // What it was about is over, even if there was nothing left to do.
         if changes.is_empty() {

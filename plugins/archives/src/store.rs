@@ -70,6 +70,15 @@ impl Store {
         Store::remove(&self.kept(path))
     }
 
+    /// Removes every base if no archive is defined and none but this one is remembered: then no path waits for its base any more.
+    pub(crate) fn remove_unneeded_bases(&self, id: &str) -> Result<(), Stop> {
+        // An archive that is defined may have kept a base that its record does not name yet.
+        if self.scene.defined.is_empty() && self.has_kept()? && self.others(id)?.is_empty() {
+            Store::remove(&self.state.place(Path::new(KEPT)))?;
+        }
+        Ok(())
+    }
+
     /// Removes something of our own, with the folders that are empty then.
     pub(crate) fn remove(place: &Place) -> Result<(), PathError> {
         if place.looks()?.is_some() {
