@@ -27,9 +27,11 @@ fn as_version_3(root: ScratchRoot) -> ScratchRoot {
 }
 
 /// Runs an apply, and calls `seen` with all that was said so far each time that something is said.
+///
+/// Both streams go into one pipe: from two, what is said on one may be read before what was said earlier on the other.
 fn apply(root: &ScratchRoot, mut seen: impl FnMut(&str)) -> (Ended, String) {
-    let mut holo = Program::new(built("holo"));
-    holo.arg("apply").timeout(LONG).current_dir(root.path());
+    let mut holo = Program::new("/bin/sh");
+    holo.args(["-c", "exec \"$0\" apply 2>&1"]).arg(built("holo")).timeout(LONG).current_dir(root.path());
     holo.env("HOLO_ROOT_DIR", root.path()).env("TMPDIR", root.join("tmp"));
     let mut said = String::new();
     let ended = holo.run(|_, bytes| {
