@@ -4,13 +4,13 @@ use crate::entity::Entity;
 use crate::error::Fatal;
 use crate::in_order::{Ended, InOrder};
 use crate::interrupt::Interrupt;
+use crate::inventory::Inventory;
 use crate::plan::{Plan, Requirement};
 use crate::plugin::{Job, Plugin, Task};
 use crate::refresh::Refreshes;
 use crate::report::line::Tally;
 use crate::report::{End, Event, Reporter, Silence};
 use crate::settings::Settings;
-use crate::survey::Survey;
 use crate::view::View;
 use bstr::{BStr, BString};
 use holo_protocol::Message;
@@ -47,17 +47,17 @@ struct Obstacle {
 impl<'a> Walk<'a> {
     /// A walk over all that was found.
     pub fn over(
-        survey: &'a mut Survey,
+        inventory: &'a mut Inventory,
         settings: &'a Settings,
         interrupt: &'a Interrupt,
         task: Task,
         refreshes: Refreshes,
     ) -> Walk<'a> {
         Walk {
-            entities: &survey.entities,
-            plan: &survey.plan,
-            plugins: &mut survey.plugins,
-            view: View { root: &settings.root, resources: &survey.resources },
+            entities: &inventory.entities,
+            plan: &inventory.plan,
+            plugins: &mut inventory.plugins,
+            view: View { root: &settings.root, resources: &inventory.resources },
             interrupt,
             task,
             fail_fast: false,
@@ -100,7 +100,7 @@ impl<'a> Walk<'a> {
                 self.refreshes.record()?;
             }
             set.iter().filter_map(|&entity| ends[entity]).for_each(|end| tally.count(end.into()));
-            let left_out = |entity: &&usize| ends[**entity] == Some(End::LeftOut);
+            let left_out = |entity: &&usize| ends[**entity] == Some(End::ConditionNotMet);
             tally.left_out += set.iter().filter(left_out).count();
             if self.fail_fast && tally.failed + tally.refused > 0 {
                 break;
@@ -165,7 +165,7 @@ impl<'a> Walk<'a> {
             reporter.event(Event::Begin(&self.entities[entity]));
             match end {
                 End::Failed => reporter.event(Event::Failed(Some(&reason))),
-                End::LeftOut => reporter.event(Event::Message(&Message::Skipped(reason.into()))),
+                End::ConditionNotMet => reporter.event(Event::Message(&Message::Skipped(reason.into()))),
                 End::Pending => reporter.event(Event::Warning(&reason)),
                 _ => reporter.event(Event::Skipped(&reason)),
             }
@@ -188,11 +188,13 @@ impl<'a> Walk<'a> {
                 Some(End::Unchanged | End::Changed) => return None,
                 // Before that it cannot be told what will be left to do.
                 Some(End::Pending) => (End::Pending, ""),
-                Some(End::LeftOut) => (End::LeftOut, ", and is left out"),
-                None => (End::LeftOut, ", and is not selected"),
-                Some(End::Refused) => (End::Skipped, ", which is not in its desired state (--force is needed)"),
-                Some(End::Skipped) => (End::Skipped, ", which was skipped"),
-                Some(End::Failed) => (End::Skipped, ", which failed"),
+                Some(End::ConditionNotMet) => (End::ConditionNotMet, ", and is left out"),
+                None => (End::ConditionNotMet, ", and is not selected"),
+                Some(End::Refused) => {
+                    (End::DependencyFailed, ", which is not in its desired state (--force is needed)")
+                }
+                Some(End::DependencyFailed) => (End::DependencyFailed, ", which was skipped"),
+                Some(End::Failed) => (End::DependencyFailed, ", which failed"),
             };
             Some(Obstacle { end, reason: takes_over + how })
         })
@@ -219,15 +221,15 @@ impl<'a> Walk<'a> {
             };
             let id = self.entities[required].id();
             let how = match end {
-                End::Unchanged | End::LeftOut | End::Changed => continue,
+                End::Unchanged | End::ConditionNotMet | End::Changed => continue,
                 // It is only looked at now, and would have been applied by the time.
                 End::Pending if self.task == Task::Check && selected.get(required) == Some(&true) => continue,
                 End::Pending => "which is not in its desired state",
                 End::Refused => "which is not in its desired state (--force is needed)",
-                End::Skipped => "which was skipped",
+                End::DependencyFailed => "which was skipped",
                 End::Failed => "which failed",
             };
-            return Ok(Some(Obstacle { end: End::Skipped, reason: format!("requires {id}, {how}") }));
+            return Ok(Some(Obstacle { end: End::DependencyFailed, reason: format!("requires {id}, {how}") }));
         }
         Ok(None)
     }
@@ -259,7 +261,7 @@ impl<'a> Walk<'a> {
         let verdicts = self.work(&sources, Task::Check, Vec::new(), &mut Silence)?;
         for (&source, verdict) in sources.iter().zip(verdicts) {
             let can_tell = self.plugins[self.entities[source].plugin].can_check();
-            if matches!(verdict.end, End::Unchanged | End::LeftOut) && can_tell {
+            if matches!(verdict.end, End::Unchanged | End::ConditionNotMet) && can_tell {
                 continue;
             }
             self.expect_of(source);
@@ -285,10 +287,10 @@ impl<'a> Walk<'a> {
                 self.refreshes.changed(id);
                 self.refreshes.send(id, sent);
             }
-            End::Unchanged | End::LeftOut | End::Refused => self.refreshes.unchanged(id),
+            End::Unchanged | End::ConditionNotMet | End::Refused => self.refreshes.unchanged(id),
             End::Failed if *is_untouched => self.refreshes.unchanged(id),
             // It may have changed before it failed: the next run assumes that it did.
-            End::Skipped | End::Failed => {}
+            End::DependencyFailed | End::Failed => {}
         }
         // An entity whose condition is not met now has still to be refreshed when it is.
         if matches!(end, End::Unchanged | End::Changed) {

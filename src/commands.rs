@@ -17,10 +17,10 @@ use crate::cli::{self, PluginVerb, Verb};
 use crate::error::Fatal;
 use crate::exit;
 use crate::interrupt::Interrupt;
+use crate::inventory::Inventory;
 use crate::report::Console;
 use crate::select;
 use crate::settings::Settings;
-use crate::survey::Survey;
 use bstr::ByteSlice;
 use holo_facts::reading::did_you_mean;
 use holo_protocol::session::Stream;
@@ -28,7 +28,7 @@ use holo_protocol::words;
 use std::ffi::OsString;
 
 /// The context of every verb.
-struct Desk {
+struct Context {
     settings: Settings,
     interrupt: Interrupt,
     console: Console,
@@ -38,7 +38,7 @@ struct Desk {
 #[must_use]
 pub(crate) fn run(verb: Verb, settings: Settings, mut console: Console) -> u8 {
     if verb.is_json() {
-        console.speak_json();
+        console.set_json();
     }
     match verb {
         Verb::Help(_) => finish(console, &cli::usage()),
@@ -48,22 +48,22 @@ pub(crate) fn run(verb: Verb, settings: Settings, mut console: Console) -> u8 {
             let done = test::run(&arguments, &mut console);
             conclude(done, console)
         }
-        Verb::Apply(arguments) => at_desk(settings, console, |desk| apply::run(&arguments, desk)),
-        Verb::Check(arguments) => at_desk(settings, console, |desk| check::run(&arguments, desk)),
-        Verb::Diff(arguments) => at_desk(settings, console, |desk| diff::run(&arguments, desk)),
-        Verb::Scan(arguments) => at_desk(settings, console, |desk| scan::run(&arguments, desk)),
-        Verb::Facts(arguments) => at_desk(settings, console, |desk| facts::run(&arguments, desk)),
-        Verb::Data(arguments) => at_desk(settings, console, |desk| data::run(&arguments, desk)),
-        Verb::Graph(arguments) => at_desk(settings, console, |desk| graph::run(&arguments, desk)),
+        Verb::Apply(arguments) => with_context(settings, console, |desk| apply::run(&arguments, desk)),
+        Verb::Check(arguments) => with_context(settings, console, |desk| check::run(&arguments, desk)),
+        Verb::Diff(arguments) => with_context(settings, console, |desk| diff::run(&arguments, desk)),
+        Verb::Scan(arguments) => with_context(settings, console, |desk| scan::run(&arguments, desk)),
+        Verb::Facts(arguments) => with_context(settings, console, |desk| facts::run(&arguments, desk)),
+        Verb::Data(arguments) => with_context(settings, console, |desk| data::run(&arguments, desk)),
+        Verb::Graph(arguments) => with_context(settings, console, |desk| graph::run(&arguments, desk)),
         Verb::Plugin(arguments) => match arguments.verb {
-            PluginVerb::Check(arguments) => at_desk(settings, console, |desk| plugin_check::run(&arguments, desk)),
+            PluginVerb::Check(arguments) => with_context(settings, console, |desk| plugin_check::run(&arguments, desk)),
         },
-        Verb::Selectors(_) => at_desk(settings, console, selectors::run),
+        Verb::Selectors(_) => with_context(settings, console, selectors::run),
     }
 }
 
 /// Does what has to clean up behind itself, whatever ends it.
-fn at_desk(mut settings: Settings, console: Console, act: impl FnOnce(&mut Desk) -> Result<u8, Fatal>) -> u8 {
+fn with_context(mut settings: Settings, console: Console, act: impl FnOnce(&mut Context) -> Result<u8, Fatal>) -> u8 {
     if let Some(problem) = settings.problem.take() {
         return conclude(Err(Fatal::CouldNotRun(problem)), console);
     }
@@ -71,7 +71,7 @@ fn at_desk(mut settings: Settings, console: Console, act: impl FnOnce(&mut Desk)
         .map_err(|error| Fatal::CouldNotRun(format!("cannot catch signals: {}", words::reason(&error))));
     match interrupt {
         Ok(interrupt) => {
-            let mut desk = Desk { settings, interrupt, console };
+            let mut desk = Context { settings, interrupt, console };
             let done = act(&mut desk);
             conclude(done, desk.console)
         }
@@ -84,7 +84,7 @@ fn conclude(done: Result<u8, Fatal>, mut console: Console) -> u8 {
         Ok(code) => (code, None),
         Err(fatal) => {
             // This is about the run, not the entity at work.
-            console.turn_to(None);
+            console.set_entity(None);
             if let Some(message) = fatal.message() {
                 console.error(message);
             }
@@ -125,14 +125,19 @@ fn end(console: Console, code: u8) -> u8 {
 }
 
 /// Returns the entities that the command line selects.
-fn select(verb: &str, survey: &Survey, selectors: &[OsString], console: &mut Console) -> Result<Vec<bool>, Fatal> {
-    let plugins: Vec<&str> = survey.plugins.iter().map(|plugin| &*plugin.id).collect();
-    select::select(&survey.entities, &plugins, selectors).map_err(|unknown| {
+fn select(
+    verb: &str,
+    inventory: &Inventory,
+    selectors: &[OsString],
+    console: &mut Console,
+) -> Result<Vec<bool>, Fatal> {
+    let plugins: Vec<&str> = inventory.plugins.iter().map(|plugin| &*plugin.id).collect();
+    select::select(&inventory.entities, &plugins, selectors).map_err(|unknown| {
         for selector in &unknown {
             console.raw_error([b"Unrecognized argument: ", &selector[..]].concat());
         }
         if console.person_reads_errors() {
-            let known = select::all(&survey.entities);
+            let known = select::all(&inventory.entities);
             let known = known.iter().filter_map(|known| known.to_str().ok()).chain(plugins);
             let options = cli::options_of(verb);
             let known: Vec<&str> = known.chain(options.iter().map(String::as_str)).collect();
@@ -145,18 +150,18 @@ fn select(verb: &str, survey: &Survey, selectors: &[OsString], console: &mut Con
 }
 
 /// Says what the selected entities and others both claim; whether there is anything.
-fn show_conflicts(survey: &Survey, selected: &[bool], console: &mut Console) -> bool {
+fn show_conflicts(inventory: &Inventory, selected: &[bool], console: &mut Console) -> bool {
     let is_selected = |owner: &&usize| selected.get(**owner) == Some(&true);
     let mut any = false;
-    for conflict in survey.plan.conflicts() {
+    for conflict in inventory.plan.conflicts() {
         let owners: Vec<&usize> = conflict.owners.iter().filter(is_selected).collect();
         // People read it once, programs find it with each of the entities.
         let shown_with = if console.speaks_json() { owners.len() } else { owners.len().min(1) };
         for owner in owners.into_iter().take(shown_with) {
-            let id = survey.entities.get(*owner).map(|entity| entity.id().to_owned());
-            let before = console.turn_to(id);
-            console.error(conflict.describe(&survey.entities));
-            console.turn_to(before);
+            let id = inventory.entities.get(*owner).map(|entity| entity.id().to_owned());
+            let before = console.set_entity(id);
+            console.error(conflict.describe(&inventory.entities));
+            console.set_entity(before);
             any = true;
         }
     }
@@ -167,14 +172,14 @@ fn show_conflicts(survey: &Survey, selected: &[bool], console: &mut Console) -> 
 }
 
 /// Warns of slips in the definitions of the selected entities: names of others that no entity has.
-fn show_slips(survey: &Survey, selected: &[bool], console: &mut Console) {
-    let slips = survey.dangling.iter().filter(|dangling| selected.get(dangling.entity) == Some(&true));
+fn show_slips(inventory: &Inventory, selected: &[bool], console: &mut Console) {
+    let slips = inventory.dangling.iter().filter(|dangling| selected.get(dangling.entity) == Some(&true));
     let mut any = false;
     for dangling in slips {
-        let id = survey.entities.get(dangling.entity).map(|entity| entity.id().to_owned());
-        let before = console.turn_to(id);
-        console.warning(dangling.describe(&survey.entities));
-        console.turn_to(before);
+        let id = inventory.entities.get(dangling.entity).map(|entity| entity.id().to_owned());
+        let before = console.set_entity(id);
+        console.warning(dangling.describe(&inventory.entities));
+        console.set_entity(before);
         any = true;
     }
     if any {

@@ -242,7 +242,7 @@ impl<'a> InOrder<'a> {
     fn end_by(&self, index: usize, said: &Said) -> Option<End> {
         match said {
             Said::Message(Message::NotChanged) => Some(End::Unchanged),
-            Said::Message(Message::Skipped(_)) => Some(End::LeftOut),
+            Said::Message(Message::Skipped(_)) => Some(End::ConditionNotMet),
             Said::Message(message) if message.is_change() => Some(End::Changed),
             Said::Message(Message::WouldChange(_) | Message::Unknown) | Said::TooEarly(_) => Some(End::Pending),
             Said::Message(message) if message.is_refusal() => Some(End::Refused),
@@ -257,7 +257,7 @@ impl<'a> InOrder<'a> {
 
     fn finish(&mut self) {
         let index = self.first_unfinished;
-        if self.ends[index] != Some(End::LeftOut) {
+        if self.ends[index] != Some(End::ConditionNotMet) {
             self.tell_refresh(index);
         }
         self.first_unfinished += 1;

@@ -6,7 +6,7 @@
 //! arguments → configuration → plugins → resources → entities → plan → selection → events → words
 //!   cli.rs      config.rs     plugin/   generators.rs  scan.rs   plan.rs  select.rs   apply.rs   report/
 //!                                       resources.rs
-//!                └──────────────── survey.rs ────────────────┘         └──── commands/ ────┘
+//!                └──────────────── inventory.rs ──────────────┘         └──── commands/ ────┘
 //! ```
 
 pub mod apply;
@@ -14,6 +14,7 @@ mod assets;
 pub mod cache;
 pub mod cli;
 mod commands;
+pub mod concurrently;
 pub mod config;
 pub mod declarations;
 mod descriptors;
@@ -26,6 +27,7 @@ pub mod generators;
 pub mod graph;
 pub mod in_order;
 pub mod interrupt;
+pub mod inventory;
 pub mod lock;
 pub mod node;
 pub mod ownership;
@@ -39,8 +41,6 @@ pub mod root;
 pub mod scan;
 pub mod select;
 pub mod settings;
-pub mod side_by_side;
-pub mod survey;
 pub mod view;
 
 use cli::Arguments;

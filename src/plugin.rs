@@ -23,7 +23,7 @@ pub struct Plugin {
     /// Its ID.
     pub id: String,
     identity: Identity,
-    means: Means,
+    transport: Transport,
 }
 
 /// The context of every invocation of a plugin.
@@ -46,9 +46,9 @@ struct Identity {
     limit: Option<Duration>,
 }
 
-/// The demands of a run on all plugins alike.
+/// The options of a run on all plugins alike.
 #[derive(Clone, Copy, Debug)]
-pub struct Demands {
+pub struct RunOptions {
     /// True if they are to read everything, whatever they know from earlier runs.
     pub verify: bool,
     /// True if a person reads what they print, so that they may say what to do about an error.
@@ -76,11 +76,11 @@ pub struct Directories {
     pub cache: PathBuf,
 }
 
-/// The means of asking a plugin: one process an operation, or one for all.
+/// The transport of asking a plugin: one process an operation, or one for all.
 #[derive(Debug)]
-enum Means {
+enum Transport {
     Processes,
-    Session(session::Seat),
+    Session(session::Slot),
 }
 
 /// The operation that is wanted of a plugin for an entity.
@@ -178,16 +178,16 @@ pub fn timed_out(limit: Duration) -> String {
 impl Plugin {
     /// A plugin that has been met.
     #[must_use]
-    pub fn new(id: String, met: &handshake::Met, directories: Directories, demands: Demands) -> Plugin {
-        let Demands { verify, hints, read_only, jobs, room_for_all: keeps_session, limit } = demands;
+    pub fn new(id: String, met: &handshake::Handshake, directories: Directories, options: RunOptions) -> Plugin {
+        let RunOptions { verify, hints, read_only, jobs, room_for_all: keeps_session, limit } = options;
         let jobs = met.concurrency.map_or(jobs.get(), |most| most.min(jobs.get()));
-        let handshake::Met { program, api_version, .. } = met;
+        let handshake::Handshake { program, api_version, .. } = met;
         let api_version = *api_version;
         let program = program.clone();
         let identity =
             Identity { program, api_version, directories, verify, hints, read_only, jobs, keeps_session, limit };
-        let means = if met.session { Means::Session(session::Seat::default()) } else { Means::Processes };
-        Plugin { id, identity, means }
+        let transport = if met.session { Transport::Session(session::Slot::default()) } else { Transport::Processes };
+        Plugin { id, identity, transport }
     }
 
     /// The version of the interface that both sides speak.
@@ -204,8 +204,8 @@ impl Plugin {
 
     /// Tells it that nothing more is wanted: a session may begin to end before it is waited for.
     pub fn dismiss(&mut self) {
-        if let Means::Session(seat) = &mut self.means {
-            seat.dismiss();
+        if let Transport::Session(session) = &mut self.transport {
+            session.dismiss();
         }
     }
 
@@ -218,9 +218,9 @@ impl Plugin {
         interrupt: &Interrupt,
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Vec<u8>, OperationError> {
-        let answer = match &mut self.means {
-            Means::Processes => processes::scan(&self.identity, interrupt, on_output),
-            Means::Session(seat) => seat.scan(&self.identity, interrupt, on_output),
+        let answer = match &mut self.transport {
+            Transport::Processes => processes::scan(&self.identity, interrupt, on_output),
+            Transport::Session(session) => session.scan(&self.identity, interrupt, on_output),
         };
         answer.map_err(|error| error.during(|| format!("the scan of {}", self.id)))
     }
@@ -238,12 +238,12 @@ impl Plugin {
         interrupt: &Interrupt,
         on_progress: &mut dyn FnMut(usize, Progress<'_>),
     ) -> Result<(), Fatal> {
-        match &mut self.means {
-            Means::Processes => jobs.iter().enumerate().try_for_each(|(index, job)| {
+        match &mut self.transport {
+            Transport::Processes => jobs.iter().enumerate().try_for_each(|(index, job)| {
                 processes::work(&self.identity, task, *job, interrupt, &mut |progress| on_progress(index, progress))
                     .map_err(|fatal| fatal.during([job.id.to_string()]))
             }),
-            Means::Session(seat) => seat.work(&self.identity, task, jobs, interrupt, on_progress),
+            Transport::Session(session) => session.work(&self.identity, task, jobs, interrupt, on_progress),
         }
     }
 
@@ -257,9 +257,9 @@ impl Plugin {
         interrupt: &Interrupt,
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Option<FilePair>, OperationError> {
-        let answer = match &mut self.means {
-            Means::Processes => processes::diff(&self.identity, id, interrupt, on_output),
-            Means::Session(seat) => seat.diff(&self.identity, id, interrupt, on_output),
+        let answer = match &mut self.transport {
+            Transport::Processes => processes::diff(&self.identity, id, interrupt, on_output),
+            Transport::Session(session) => session.diff(&self.identity, id, interrupt, on_output),
         };
         answer.map_err(|error| error.during(|| id.to_string()))
     }

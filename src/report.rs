@@ -55,7 +55,7 @@ pub enum End {
     /// It is in its desired state, as it was before.
     Unchanged,
     /// By its own declaration it is not for this system, or not for now.
-    LeftOut,
+    ConditionNotMet,
     /// It is in its desired state now.
     Changed,
     /// It was only looked at, and would be changed, or that cannot be told.
@@ -63,7 +63,7 @@ pub enum End {
     /// Without `--force` it was, or would be, left as it is.
     Refused,
     /// It was not worked on, since something that it requires is not in its desired state.
-    Skipped,
+    DependencyFailed,
     /// Something went wrong.
     Failed,
 }

@@ -1,5 +1,6 @@
 //! Asks the plugins which entities there are: all at the same time, and shown in the order of the configuration.
 
+use crate::concurrently::concurrently;
 use crate::entity::{Account, Entity};
 use crate::error::Fatal;
 use crate::failures::Failures;
@@ -7,7 +8,6 @@ use crate::interrupt::Interrupt;
 use crate::plugin::{OperationError, Plugin};
 use crate::report::Console;
 use crate::resources::Resources;
-use crate::side_by_side::side_by_side;
 use bstr::ByteSlice;
 use holo_protocol::API_VERSION_4;
 use holo_protocol::session::Stream;
@@ -42,7 +42,7 @@ pub fn all(
     let accounts: Vec<(String, u32)> = plugins.iter().map(|plugin| (plugin.id.clone(), plugin.api_version())).collect();
     let versions: Vec<u32> = accounts.iter().map(|(_, version)| *version).collect();
     let mut accounts = accounts.into_iter();
-    let of_plugins = side_by_side(
+    let of_plugins = concurrently(
         plugins,
         at_once,
         console,

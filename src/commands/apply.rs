@@ -1,22 +1,22 @@
 //! `holo apply`
 
-use super::Desk;
+use super::Context;
 use super::check::Preview;
 use crate::apply::Walk;
 use crate::cli::Apply;
 use crate::error::Fatal;
 use crate::exit;
+use crate::inventory::{Purpose, discover};
 use crate::lock::{self, Lock, LockError};
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
 use crate::report::line::Tally;
 use crate::report::{self, Console};
-use crate::survey::{Purpose, survey};
 use holo_protocol::session::Stream;
 use holo_protocol::words;
 use std::time::Instant;
 
-pub(super) fn run(arguments: &Apply, desk: &mut Desk) -> Result<u8, Fatal> {
+pub(super) fn run(arguments: &Apply, desk: &mut Context) -> Result<u8, Fatal> {
     if let Some(time) = arguments.timeout {
         let cannot = |error| Fatal::CouldNotRun(format!("cannot watch the time: {}", words::reason(&error)));
         desk.interrupt.after(time).map_err(cannot)?;
@@ -40,8 +40,8 @@ pub(super) fn run(arguments: &Apply, desk: &mut Desk) -> Result<u8, Fatal> {
     })
 }
 
-fn walk(arguments: &Apply, desk: &mut Desk) -> Result<Tally, Fatal> {
-    let Desk { settings, interrupt, console } = desk;
+fn walk(arguments: &Apply, desk: &mut Context) -> Result<Tally, Fatal> {
+    let Context { settings, interrupt, console } = desk;
     lock::wait_for_survivors(&settings.root.lock(), interrupt, |survivors| {
         console.warning(format!("Waiting: {survivors}"));
         console.end_paragraph();
@@ -49,17 +49,17 @@ fn walk(arguments: &Apply, desk: &mut Desk) -> Result<Tally, Fatal> {
     })?;
     // It is given back when the sessions of the plugins have ended.
     let _lock;
-    let mut survey = survey(settings, Purpose::Apply, &arguments.selection.selectors, interrupt, console)?;
-    let selected = super::select("apply", &survey, &arguments.selection.selectors, console)?;
-    super::show_slips(&survey, &selected, console);
-    let flawed = survey.is_flawed_for(&arguments.selection);
+    let mut inventory = discover(settings, Purpose::Apply, &arguments.selection.selectors, interrupt, console)?;
+    let selected = super::select("apply", &inventory, &arguments.selection.selectors, console)?;
+    super::show_slips(&inventory, &selected, console);
+    let flawed = inventory.is_flawed_for(&arguments.selection);
     _lock = acquire(&settings.root.lock(), console)?;
     let mut refreshes = Refreshes::load(&settings.root)?;
-    survey.hand_over_refreshes(&mut refreshes);
-    survey.forget_refreshes(&mut refreshes);
+    inventory.hand_over_refreshes(&mut refreshes);
+    inventory.forget_refreshes(&mut refreshes);
     console.flush();
     let task = if arguments.force { Task::ForceApply } else { Task::Apply };
-    let walk = Walk::over(&mut survey, settings, interrupt, task, refreshes).fail_fast(arguments.fail_fast);
+    let walk = Walk::over(&mut inventory, settings, interrupt, task, refreshes).fail_fast(arguments.fail_fast);
     let began = Instant::now();
     let tally = Tally { flawed, ..walk.go(&selected, &mut *report::on(console, false))? };
     if console.is_terminal() {

@@ -1,16 +1,16 @@
 //! `holo check`
 
-use super::Desk;
+use super::Context;
 use crate::apply::Walk;
 use crate::cli::{Check, Selection};
 use crate::error::Fatal;
 use crate::exit;
+use crate::inventory::{Purpose, discover};
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
 use crate::report::{self, line::Tally};
-use crate::survey::{Purpose, survey};
 
-pub(super) fn run(arguments: &Check, desk: &mut Desk) -> Result<u8, Fatal> {
+pub(super) fn run(arguments: &Check, desk: &mut Context) -> Result<u8, Fatal> {
     walk(desk, &arguments.selection, Preview::default()).map(exit_code)
 }
 
@@ -22,16 +22,16 @@ pub(super) struct Preview {
 }
 
 /// Looks at the selected entities as an apply would come to them. Nothing is changed, so no lock is needed.
-pub(super) fn walk(desk: &mut Desk, selection: &Selection, preview: Preview) -> Result<Tally, Fatal> {
-    let Desk { settings, interrupt, console } = desk;
-    let mut survey = survey(settings, Purpose::Check, &selection.selectors, interrupt, console)?;
-    let selected = super::select("check", &survey, &selection.selectors, console)?;
+pub(super) fn walk(desk: &mut Context, selection: &Selection, preview: Preview) -> Result<Tally, Fatal> {
+    let Context { settings, interrupt, console } = desk;
+    let mut inventory = discover(settings, Purpose::Check, &selection.selectors, interrupt, console)?;
+    let selected = super::select("check", &inventory, &selection.selectors, console)?;
     let mut refreshes = Refreshes::load(&settings.root)?;
-    survey.hand_over_refreshes(&mut refreshes);
+    inventory.hand_over_refreshes(&mut refreshes);
     console.flush();
-    super::show_slips(&survey, &selected, console);
-    let flawed = survey.is_flawed_for(selection);
-    let walk = Walk::over(&mut survey, settings, interrupt, Task::Check, refreshes);
+    super::show_slips(&inventory, &selected, console);
+    let flawed = inventory.is_flawed_for(selection);
+    let walk = Walk::over(&mut inventory, settings, interrupt, Task::Check, refreshes);
     let walk = walk.with_force(preview.force).fail_fast(preview.fail_fast);
     Ok(Tally { flawed, ..walk.go(&selected, &mut *report::on(console, true))? })
 }

@@ -1,6 +1,6 @@
 //! `holo data`
 
-use super::{Desk, values};
+use super::{Context, values};
 use crate::cli::Data;
 use crate::error::Fatal;
 use crate::exit;
@@ -8,8 +8,8 @@ use holo_facts::{Origin, Standing, key};
 use holo_protocol::session::Stream;
 use serde_json::{Map, Value, json};
 
-pub(super) fn run(arguments: &Data, desk: &mut Desk) -> Result<u8, Fatal> {
-    let Desk { settings, interrupt, console } = desk;
+pub(super) fn run(arguments: &Data, desk: &mut Context) -> Result<u8, Fatal> {
+    let Context { settings, interrupt, console } = desk;
     let knowledge = settings.knowledge();
     let data = knowledge.data();
     values::warn(&knowledge, console);

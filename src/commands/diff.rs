@@ -1,28 +1,29 @@
 //! `holo diff`
 
-use super::Desk;
+use super::Context;
 use crate::cli::Diff;
 use crate::error::Fatal;
+use crate::inventory::{Purpose, discover};
 use crate::plugin::OperationError;
-use crate::survey::{Purpose, survey};
 use crate::view::View;
 
-pub(super) fn run(arguments: &Diff, desk: &mut Desk) -> Result<u8, Fatal> {
-    let Desk { settings, interrupt, console } = desk;
-    let mut survey = survey(settings, Purpose::Look, &arguments.selection.selectors, interrupt, console)?;
-    let selected = super::select("diff", &survey, &arguments.selection.selectors, console)?;
-    let view = View { root: &settings.root, resources: &survey.resources };
-    let mut failed = super::show_conflicts(&survey, &selected, console) || survey.is_flawed_for(&arguments.selection);
-    for (index, entity) in survey.entities.iter().enumerate().filter(|(index, _)| selected[*index]) {
+pub(super) fn run(arguments: &Diff, desk: &mut Context) -> Result<u8, Fatal> {
+    let Context { settings, interrupt, console } = desk;
+    let mut inventory = discover(settings, Purpose::Look, &arguments.selection.selectors, interrupt, console)?;
+    let selected = super::select("diff", &inventory, &arguments.selection.selectors, console)?;
+    let view = View { root: &settings.root, resources: &inventory.resources };
+    let mut failed =
+        super::show_conflicts(&inventory, &selected, console) || inventory.is_flawed_for(&arguments.selection);
+    for (index, entity) in inventory.entities.iter().enumerate().filter(|(index, _)| selected[*index]) {
         if console.reader_is_gone() {
             break;
         }
         // It has been said of it that nothing is done with it.
-        if survey.plan.conflicts_of(index).next().is_some() {
+        if inventory.plan.conflicts_of(index).next().is_some() {
             continue;
         }
-        let Some(plugin) = survey.plugins.get_mut(entity.plugin) else { continue };
-        console.turn_to(Some(entity.id().into()));
+        let Some(plugin) = inventory.plugins.get_mut(entity.plugin) else { continue };
+        console.set_entity(Some(entity.id().into()));
         console.flush();
         let answer = plugin.diff(entity.id(), interrupt, &mut |stream, bytes| {
             console.write(stream, bytes);
@@ -46,7 +47,7 @@ pub(super) fn run(arguments: &Diff, desk: &mut Desk) -> Result<u8, Fatal> {
             }
         }
         console.end_paragraph();
-        console.turn_to(None);
+        console.set_entity(None);
     }
     Ok(super::exit_code(failed, arguments.exit_zero, settings))
 }

@@ -1,14 +1,14 @@
 //! `holo facts`
 
-use super::{Desk, values};
+use super::{Context, values};
 use crate::cli::Facts;
 use crate::error::Fatal;
 use crate::exit;
 use holo_facts::key;
 use holo_protocol::session::Stream;
 
-pub(super) fn run(arguments: &Facts, desk: &mut Desk) -> Result<u8, Fatal> {
-    let Desk { settings, interrupt, console } = desk;
+pub(super) fn run(arguments: &Facts, desk: &mut Context) -> Result<u8, Fatal> {
+    let Context { settings, interrupt, console } = desk;
     let knowledge = settings.knowledge();
     let facts = knowledge.facts();
     values::warn(&knowledge, console);

@@ -10,7 +10,7 @@ mod rounds;
 mod scratch;
 mod session;
 
-use super::Desk;
+use super::Context;
 use crate::cache::CacheDirectory;
 use crate::cli::PluginCheck;
 use crate::error::Fatal;
@@ -26,8 +26,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub(super) fn run(arguments: &PluginCheck, desk: &mut Desk) -> Result<u8, Fatal> {
-    let Desk { settings, interrupt, console } = desk;
+pub(super) fn run(arguments: &PluginCheck, desk: &mut Context) -> Result<u8, Fatal> {
+    let Context { settings, interrupt, console } = desk;
     let subject = Subject::resolve(arguments, settings)?;
     let base = CacheDirectory::create(&absolute(&settings.temporary_directory)?)?;
     let _there = WorkingDirectory::enter(&base.subdirectory("work")?)?;

@@ -1,21 +1,22 @@
 //! `holo scan`
 
-use super::Desk;
+use super::Context;
 use crate::cli::Scan;
 use crate::error::Fatal;
+use crate::inventory::{Purpose, discover};
 use crate::report;
-use crate::survey::{Purpose, survey};
 use bstr::ByteSlice;
 use holo_protocol::session::Stream;
 
-pub(super) fn run(arguments: &Scan, desk: &mut Desk) -> Result<u8, Fatal> {
-    let Desk { settings, interrupt, console } = desk;
-    let survey = survey(settings, Purpose::Look, &arguments.selection.selectors, interrupt, console)?;
-    let selected = super::select("scan", &survey, &arguments.selection.selectors, console)?;
-    super::show_slips(&survey, &selected, console);
-    let has_failed = super::show_conflicts(&survey, &selected, console) || survey.is_flawed_for(&arguments.selection);
+pub(super) fn run(arguments: &Scan, desk: &mut Context) -> Result<u8, Fatal> {
+    let Context { settings, interrupt, console } = desk;
+    let inventory = discover(settings, Purpose::Look, &arguments.selection.selectors, interrupt, console)?;
+    let selected = super::select("scan", &inventory, &arguments.selection.selectors, console)?;
+    super::show_slips(&inventory, &selected, console);
+    let has_failed =
+        super::show_conflicts(&inventory, &selected, console) || inventory.is_flawed_for(&arguments.selection);
     let lists_all = arguments.selection.selectors.is_empty();
-    for (entity, _) in survey.entities.iter().zip(selected).filter(|(_, selected)| *selected) {
+    for (entity, _) in inventory.entities.iter().zip(selected).filter(|(_, selected)| *selected) {
         if lists_all && !entity.is_listed() {
             continue;
         }
@@ -23,7 +24,7 @@ pub(super) fn run(arguments: &Scan, desk: &mut Desk) -> Result<u8, Fatal> {
             break;
         }
         if console.speaks_json() {
-            let plugin = survey.plugins.get(entity.plugin).map_or("", |plugin| &plugin.id);
+            let plugin = inventory.plugins.get(entity.plugin).map_or("", |plugin| &plugin.id);
             report::entity_line(console, entity, plugin);
         } else if arguments.short {
             console.raw(Stream::Stdout, &[entity.id().as_bytes(), b"\n"].concat());

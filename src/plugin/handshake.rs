@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// A plugin's statements about itself.
 #[derive(Clone, Debug)]
-pub struct Met {
+pub struct Handshake {
     /// The plugin's program.
     pub program: PathBuf,
     /// The version that both sides speak.
@@ -42,13 +42,13 @@ pub fn locate(line: &PluginLine, settings: &Settings) -> Result<PathBuf, PathBuf
 ///
 /// # Errors
 /// If it fails, its answer cannot be read, or it speaks no version that we do.
-pub fn meet(
+pub fn shake_hands(
     id: &str,
     program: &Path,
     settings: &Settings,
     interrupt: &Interrupt,
     on_output: &mut dyn FnMut(Stream, &[u8]),
-) -> Result<Met, OperationError> {
+) -> Result<Handshake, OperationError> {
     let mut output = Vec::new();
     let request = Program {
         path: program,
@@ -76,7 +76,7 @@ pub fn meet(
     let info = Info::parse(&output).map_err(|error| failed(error.to_string()))?;
     let api_version = info.common_version(API_VERSION_3, API_VERSION_4).ok_or_else(|| incompatible(id, info))?;
     let session = info.session && api_version >= API_VERSION_4;
-    Ok(Met { program: program.to_owned(), api_version, session, concurrency: info.concurrency })
+    Ok(Handshake { program: program.to_owned(), api_version, session, concurrency: info.concurrency })
 }
 
 fn incompatible(id: &str, info: Info) -> OperationError {

@@ -21,7 +21,7 @@ const MAX_LINE: usize = 64 << 20;
 
 /// The place of a plugin's session: empty until there is something to ask, and again after the session died.
 #[derive(Debug, Default)]
-pub(super) struct Seat(Option<Box<Session>>);
+pub(super) struct Slot(Option<Box<Session>>);
 
 /// A running session.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ enum Said<'a> {
     Begun(&'a mut Instant),
 }
 
-impl Seat {
+impl Slot {
     /// Ends the input of the session, if there is one.
     pub(super) fn dismiss(&mut self) {
         if let Some(session) = &mut self.0 {
@@ -186,7 +186,7 @@ impl Seat {
         Ok(())
     }
 
-    /// Asks something, in a new session if there is none. A session that is over leaves the seat empty.
+    /// Asks something, in a new session if there is none. A session that is over leaves the session empty.
     fn ask(
         &mut self,
         plugin: &Identity,

@@ -39,7 +39,7 @@ const BUFFER_SIZE: usize = 1 << 16;
 /// output of the run, and a paragraph ends with an empty line; both streams count as one. What goes [`raw`](Console::raw) is outside
 /// of them. Output is gathered as long as the order between the streams allows; [`flush`](Console::flush) before waiting.
 ///
-/// A console that [speaks JSON](Console::speak_json) makes a line on stdout of all that.
+/// A console that [speaks JSON](Console::set_json) makes a line on stdout of all that.
 pub struct Console {
     stdout: Output,
     stderr: Output,
@@ -169,7 +169,7 @@ impl Console {
     }
 
     /// Writes nothing but JSON Lines from now on.
-    pub fn speak_json(&mut self) {
+    pub fn set_json(&mut self) {
         self.colours = false;
         self.gives_hints = false;
         self.status = None;
@@ -188,10 +188,10 @@ impl Console {
     }
 
     /// Says which entity it is about from now on, for JSON; the one before.
-    pub fn turn_to(&mut self, entity: Option<BString>) -> Option<BString> {
+    pub fn set_entity(&mut self, entity: Option<BString>) -> Option<BString> {
         let mut before = None;
         self.in_json(|state| {
-            let (turned_from, rest) = state.turn_to(entity);
+            let (turned_from, rest) = state.set_entity(entity);
             before = turned_from;
             rest
         });
@@ -207,7 +207,7 @@ impl Console {
     pub(super) fn end_entity(&mut self, outcome: Outcome, line: &Line<'_>) {
         self.json.iter_mut().for_each(|state| state.count(outcome));
         self.line(line);
-        self.turn_to(None);
+        self.set_entity(None);
     }
 
     /// Writes the last line, if it speaks JSON: how the run ended, and what broke it off if anything did.

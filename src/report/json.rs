@@ -7,7 +7,7 @@ use bstr::{BStr, BString};
 use holo_protocol::Message;
 use std::mem;
 
-/// Shows an apply as [`Line`]s, on a console that [speaks](Console::speak_json) them.
+/// Shows an apply as [`Line`]s, on a console that [speaks](Console::set_json) them.
 pub struct Json<'a> {
     console: &'a mut Console,
     /// The messages about the entity at work, for its end.
@@ -56,14 +56,14 @@ impl Reporter for Json<'_> {
     fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Begin(entity) => {
-                self.console.turn_to(Some(entity.id().into()));
+                self.console.set_entity(Some(entity.id().into()));
                 self.console.line(&Line::Begin { id: entity.id().into(), action: action(&entity.report().action) });
             }
             Event::Output(stream, bytes) => self.console.write(stream, bytes),
             Event::Belated(stream, bytes) => {
-                let at_work = self.console.turn_to(None);
+                let at_work = self.console.set_entity(None);
                 self.console.write(stream, bytes);
-                self.console.turn_to(at_work);
+                self.console.set_entity(at_work);
             }
             // It is for those who wait and look.
             Event::Message(Message::Progress(_)) | Event::Waiting(..) => {}
@@ -143,7 +143,7 @@ impl From<End> for Outcome {
             End::Changed => Outcome::Changed,
             End::Pending => Outcome::Pending,
             End::Refused => Outcome::Refused,
-            End::LeftOut | End::Skipped => Outcome::Skipped,
+            End::ConditionNotMet | End::DependencyFailed => Outcome::Skipped,
             End::Failed => Outcome::Failed,
         }
     }

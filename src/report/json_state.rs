@@ -28,7 +28,7 @@ impl JsonState {
     }
 
     /// Turns to an entity, or away from all; the one before.
-    pub(super) fn turn_to(&mut self, entity: Option<BString>) -> (Option<BString>, Vec<u8>) {
+    pub(super) fn set_entity(&mut self, entity: Option<BString>) -> (Option<BString>, Vec<u8>) {
         let rest = self.finish();
         (mem::replace(&mut self.entity, entity), rest)
     }
@@ -142,11 +142,11 @@ mod tests {
     #[test]
     fn a_line_says_whom_it_is_about() {
         let mut state = JsonState::default();
-        state.turn_to(Some("x:y".into()));
+        state.set_entity(Some("x:y".into()));
         let error = lines(&state.error(b"no"));
         assert_eq!(error, [r#"{"version":1,"event":"error","id":"x:y","text":"no"}"#]);
         state.output(Stderr, b"\xc3");
-        let (before, rest) = state.turn_to(None);
+        let (before, rest) = state.set_entity(None);
         assert_eq!(before, Some("x:y".into()));
         assert_eq!(lines(&rest), [r#"{"version":1,"event":"output","id":"x:y","stream":"stderr","text":[195]}"#]);
         assert_eq!(lines(&state.warning(b"hm")), [r#"{"version":1,"event":"warning","text":"hm"}"#]);

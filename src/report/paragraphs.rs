@@ -70,7 +70,7 @@ impl<'a> Paragraphs<'a> {
     }
 
     fn end(&mut self, end: End) {
-        if !matches!(end, End::Unchanged | End::LeftOut) {
+        if !matches!(end, End::Unchanged | End::ConditionNotMet) {
             self.show_prologue();
         }
         if self.prologue.take().is_none() {

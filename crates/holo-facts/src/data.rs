@@ -5,9 +5,9 @@ mod lines;
 mod merge;
 
 use crate::document;
-use crate::fault::Fault;
 use crate::key;
 use crate::knowledge::{Knowledge, Layer};
+use crate::located_error::LocatedError;
 use hierarchy::Hierarchy;
 use holo_system::Root;
 use lines::Lines;
@@ -55,7 +55,7 @@ impl Data {
     ///
     /// # Errors
     /// If a file of data, or the hierarchy, is not as it should be.
-    pub(crate) fn read(root: &Path, knowledge: &Knowledge, own: Option<&Layer>) -> Result<Data, Fault> {
+    pub(crate) fn read(root: &Path, knowledge: &Knowledge, own: Option<&Layer>) -> Result<Data, LocatedError> {
         let root = Root::new(root);
         let hierarchy = Hierarchy::read(&root, &DIRECTORIES)?;
         let mut layers = Vec::new();

@@ -1,7 +1,7 @@
 //! TOML, JSON and YAML, read into the same kind of value; what is wrong comes with its line.
 
-use crate::fault::Fault;
-use crate::reading::{self, Wrong};
+use crate::located_error::LocatedError;
+use crate::reading::{self, ValueError};
 use crate::yaml;
 use holo_process::words::reason;
 use holo_system::Root;
@@ -13,8 +13,8 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 /// The content of a file below the root; none if there is no such file.
-pub(crate) fn content(root: &Root, path: &Path) -> Result<Option<Vec<u8>>, Fault> {
-    root.read(path).map_err(|error| Fault::new(root.shown(path).display(), reason(&error)))
+pub(crate) fn content(root: &Root, path: &Path) -> Result<Option<Vec<u8>>, LocatedError> {
+    root.read(path).map_err(|error| LocatedError::new(root.shown(path).display(), reason(&error)))
 }
 
 /// The extensions of documents, which name the languages that they are written in.
@@ -26,7 +26,7 @@ pub(crate) fn is_document(name: &Path) -> bool {
 }
 
 /// Reads a document, in the language that its name says, into a table.
-pub(crate) fn read(shown: impl Display, name: &Path, content: &[u8]) -> Result<Map<String, Value>, Fault> {
+pub(crate) fn read(shown: impl Display, name: &Path, content: &[u8]) -> Result<Map<String, Value>, LocatedError> {
     match name.extension().and_then(|extension| extension.to_str()) {
         Some("toml") => toml(shown, content),
         Some("yaml" | "yml") => yaml(shown, content),
@@ -35,35 +35,35 @@ pub(crate) fn read(shown: impl Display, name: &Path, content: &[u8]) -> Result<M
 }
 
 /// Reads a table of YAML.
-fn yaml(shown: impl Display, content: &[u8]) -> Result<Map<String, Value>, Fault> {
+fn yaml(shown: impl Display, content: &[u8]) -> Result<Map<String, Value>, LocatedError> {
     let text = text(&shown, content)?;
     match yaml::parse(text).map(yaml::Node::into_value) {
         Ok(Value::Object(table)) => Ok(table),
-        Ok(_) => Err(Fault::new(shown, "this is not a table")),
-        Err(wrong) => Err(Fault::new(shown, wrong.text).at(Some(wrong.line))),
+        Ok(_) => Err(LocatedError::new(shown, "this is not a table")),
+        Err(wrong) => Err(LocatedError::new(shown, wrong.text).at(Some(wrong.line))),
     }
 }
 
-fn text(shown: impl Display, content: &[u8]) -> Result<&str, Fault> {
+fn text(shown: impl Display, content: &[u8]) -> Result<&str, LocatedError> {
     std::str::from_utf8(content)
-        .map_err(|error| Fault::new(shown, "this is not UTF-8").at(line(content, error.valid_up_to())))
+        .map_err(|error| LocatedError::new(shown, "this is not UTF-8").at(line(content, error.valid_up_to())))
 }
 
 /// Reads a table of JSON.
-pub(crate) fn json(shown: impl Display, content: &[u8]) -> Result<Map<String, Value>, Fault> {
+pub(crate) fn json(shown: impl Display, content: &[u8]) -> Result<Map<String, Value>, LocatedError> {
     match serde_json::from_slice(content) {
         Ok(Value::Object(table)) => Ok(table),
-        Ok(_) => Err(Fault::new(shown, "this is not an object")),
+        Ok(_) => Err(LocatedError::new(shown, "this is not an object")),
         Err(error) => {
             let text = error.to_string();
             let text = text.split(" at line ").next().unwrap_or_default();
-            Err(Fault::new(shown, text).at(Some(error.line()).filter(|line| *line > 0)))
+            Err(LocatedError::new(shown, text).at(Some(error.line()).filter(|line| *line > 0)))
         }
     }
 }
 
 /// Reads TOML.
-fn toml(shown: impl Display, content: &[u8]) -> Result<Map<String, Value>, Fault> {
+fn toml(shown: impl Display, content: &[u8]) -> Result<Map<String, Value>, LocatedError> {
     from_toml(&shown, typed(&shown, content)?)
 }
 
@@ -71,27 +71,27 @@ fn toml(shown: impl Display, content: &[u8]) -> Result<Map<String, Value>, Fault
 ///
 /// # Errors
 /// If there is a number in it that is none to work with.
-pub fn from_toml(shown: impl Display, table: toml::Table) -> Result<Map<String, Value>, Fault> {
+pub fn from_toml(shown: impl Display, table: toml::Table) -> Result<Map<String, Value>, LocatedError> {
     table.into_iter().map(|(key, value)| Ok((key, plain(&shown, value)?))).collect()
 }
 
 /// Reads TOML into a type, whose own complaints come with their keys and lines too.
-pub(crate) fn typed<T: DeserializeOwned>(shown: impl Display, content: &[u8]) -> Result<T, Fault> {
+pub(crate) fn typed<T: DeserializeOwned>(shown: impl Display, content: &[u8]) -> Result<T, LocatedError> {
     let table = parse(&shown, content)?;
     reading::read(&table).map_err(|wrong| wrong_in(&shown, content, &wrong))
 }
 
 /// Returns the error for something that could not be read into a type.
-pub(crate) fn wrong_in(shown: impl Display, content: &[u8], wrong: &Wrong) -> Fault {
-    Fault::new(shown, wrong).at(wrong.span().map(|span| line(content, span.start)))
+pub(crate) fn wrong_in(shown: impl Display, content: &[u8], wrong: &ValueError) -> LocatedError {
+    LocatedError::new(shown, wrong).at(wrong.span().map(|span| line(content, span.start)))
 }
 
 /// Reads TOML, and keeps where everything stands.
-pub(crate) fn parse(shown: impl Display, content: &[u8]) -> Result<Spanned<DeTable<'_>>, Fault> {
+pub(crate) fn parse(shown: impl Display, content: &[u8]) -> Result<Spanned<DeTable<'_>>, LocatedError> {
     let text = text(&shown, content)?;
     DeTable::parse(text).map_err(|error| {
         let (words, offset) = reading::syntax(text, &error);
-        Fault::new(shown, words).at(line(content, offset))
+        LocatedError::new(shown, words).at(line(content, offset))
     })
 }
 
@@ -100,12 +100,12 @@ pub(crate) fn line(content: &[u8], offset: usize) -> usize {
     content.iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
 }
 
-fn plain(shown: &impl Display, value: toml::Value) -> Result<Value, Fault> {
+fn plain(shown: &impl Display, value: toml::Value) -> Result<Value, LocatedError> {
     Ok(match value {
         toml::Value::String(text) => text.into(),
         toml::Value::Integer(number) => number.into(),
         toml::Value::Float(number) if number.is_finite() => number.into(),
-        toml::Value::Float(number) => return Err(Fault::new(shown, format!("{number} is not a usable number"))),
+        toml::Value::Float(number) => return Err(LocatedError::new(shown, format!("{number} is not a usable number"))),
         toml::Value::Boolean(truth) => truth.into(),
         toml::Value::Datetime(time) => time.to_string().into(),
         toml::Value::Array(list) => {
@@ -113,7 +113,7 @@ fn plain(shown: &impl Display, value: toml::Value) -> Result<Value, Fault> {
         }
         toml::Value::Table(table) => {
             let entries = table.into_iter().map(|(key, value)| Ok((key, plain(shown, value)?)));
-            Value::Object(entries.collect::<Result<_, Fault>>()?)
+            Value::Object(entries.collect::<Result<_, LocatedError>>()?)
         }
     })
 }

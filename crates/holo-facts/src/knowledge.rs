@@ -2,7 +2,7 @@
 
 use crate::data::Data;
 use crate::facts::Facts;
-use crate::fault::{Fault, Warning};
+use crate::located_error::{LocatedError, Warning};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -18,7 +18,7 @@ struct Inner {
     /// More data, stronger than all other, and the knowledge that has the rest.
     layer: Option<Layer>,
     facts: OnceLock<Facts>,
-    data: OnceLock<Result<Data, Fault>>,
+    data: OnceLock<Result<Data, LocatedError>>,
     warnings: Mutex<Vec<Warning>>,
 }
 
@@ -78,7 +78,7 @@ impl Knowledge {
     ///
     /// # Errors
     /// If a file of data, or the hierarchy, is not as it should be.
-    pub fn data(&self) -> Result<&Data, Fault> {
+    pub fn data(&self) -> Result<&Data, LocatedError> {
         self.0.data.get_or_init(|| Data::read(&self.0.root, self, self.0.layer.as_ref())).as_ref().map_err(Clone::clone)
     }
 

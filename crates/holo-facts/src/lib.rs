@@ -17,9 +17,9 @@
 mod data;
 mod document;
 mod facts;
-mod fault;
 pub mod key;
 mod knowledge;
+mod located_error;
 pub mod reading;
 mod template;
 mod yaml;
@@ -27,6 +27,6 @@ mod yaml;
 pub use data::{Data, Origin, Standing};
 pub use document::from_toml;
 pub use facts::Facts;
-pub use fault::{Fault, Warning};
 pub use knowledge::Knowledge;
+pub use located_error::{LocatedError, Warning};
 pub use template::{Expression, Templates};

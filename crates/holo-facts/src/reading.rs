@@ -4,11 +4,11 @@
 
 mod similar;
 mod syntax;
-mod wrong;
+mod value_error;
 
 pub use similar::{did_you_mean, similar};
 pub use syntax::{is_duplicate, syntax};
-pub use wrong::{Problem, Wrong, kind, unknown_key};
+pub use value_error::{Problem, ValueError, kind, unknown_key};
 
 use serde::Deserializer;
 use serde::de::value::StrDeserializer;
@@ -17,13 +17,13 @@ use serde::de::{Error as _, value::StringDeserializer};
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeArray, DeInteger, DeTable, DeValue, ValueDeserializer};
-use wrong::Part;
+use value_error::Part;
 
 /// Reads a table into a type.
 ///
 /// # Errors
 /// The first thing that is wrong, with its key and its place in the file.
-pub fn read<T: DeserializeOwned>(table: &Spanned<DeTable<'_>>) -> Result<T, Wrong> {
+pub fn read<T: DeserializeOwned>(table: &Spanned<DeTable<'_>>) -> Result<T, ValueError> {
     T::deserialize(Reader { value: Value::Table(table.get_ref()), span: table.span() })
 }
 
@@ -46,9 +46,9 @@ impl<'a, 'i> Reader<'a, 'i> {
 }
 
 impl<'de> Deserializer<'de> for Reader<'_, '_> {
-    type Error = Wrong;
+    type Error = ValueError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
         let span = self.span.clone();
         let read = match self.value {
             Value::Table(table) | Value::Other(DeValue::Table(table)) => {
@@ -56,27 +56,27 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
             }
             Value::Other(DeValue::Array(list)) => visitor.visit_seq(Items { list, next: 0 }),
             Value::Other(DeValue::String(text)) => {
-                visitor.visit_str(text).map_err(|wrong: Wrong| wrong.found_text(text))
+                visitor.visit_str(text).map_err(|wrong: ValueError| wrong.found_text(text))
             }
             Value::Other(DeValue::Boolean(truth)) => visitor.visit_bool(*truth),
             Value::Other(DeValue::Integer(number)) => integer(number, visitor),
             Value::Other(DeValue::Float(number)) => match number.as_str().parse() {
                 Ok(float) => visitor.visit_f64(float),
-                Err(_) => Err(Wrong::custom(format!("{} is not a number", number.as_str()))),
+                Err(_) => Err(ValueError::custom(format!("{} is not a number", number.as_str()))),
             },
             Value::Other(DeValue::Datetime(time)) => {
                 let value = ValueDeserializer::from(Spanned::new(span.clone(), DeValue::Datetime(*time)));
-                value.deserialize_any(visitor).map_err(|error| Wrong::custom(error.message()))
+                value.deserialize_any(visitor).map_err(|error| ValueError::custom(error.message()))
             }
         };
-        read.map_err(|wrong: Wrong| wrong.at(&span))
+        read.map_err(|wrong: ValueError| wrong.at(&span))
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
         visitor.visit_some(self)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, ValueError> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -85,15 +85,15 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
         _: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Wrong> {
+    ) -> Result<V::Value, ValueError> {
         let wrong = match self.value {
             Value::Other(DeValue::String(text)) => {
-                let name: StringDeserializer<Wrong> = text.clone().into_owned().into_deserializer();
+                let name: StringDeserializer<ValueError> = text.clone().into_owned().into_deserializer();
                 return visitor.visit_enum(name).map_err(|wrong| wrong.at(&self.span));
             }
-            Value::Table(_) => Wrong::of_no_variant(variants, "a table"),
-            Value::Other(DeValue::Boolean(truth)) => Wrong::of_no_variant(variants, &truth.to_string()),
-            Value::Other(other) => Wrong::of_no_variant(variants, kind(other)),
+            Value::Table(_) => ValueError::of_no_variant(variants, "a table"),
+            Value::Other(DeValue::Boolean(truth)) => ValueError::of_no_variant(variants, &truth.to_string()),
+            Value::Other(other) => ValueError::of_no_variant(variants, kind(other)),
         };
         Err(wrong.at(&self.span))
     }
@@ -104,12 +104,12 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
     }
 }
 
-fn integer<'de, V: Visitor<'de>>(number: &DeInteger<'_>, visitor: V) -> Result<V::Value, Wrong> {
+fn integer<'de, V: Visitor<'de>>(number: &DeInteger<'_>, visitor: V) -> Result<V::Value, ValueError> {
     match i64::from_str_radix(number.as_str(), number.radix()) {
         // As it is written: 0o644 is not 420 to whoever wrote it.
-        Ok(value) => visitor.visit_i64(value).map_err(|wrong: Wrong| wrong.found(number.to_string())),
+        Ok(value) => visitor.visit_i64(value).map_err(|wrong: ValueError| wrong.found(number.to_string())),
         Err(_) => {
-            let wrong = Wrong::invalid_value(Unexpected::Other("a number"), &visitor);
+            let wrong = ValueError::invalid_value(Unexpected::Other("a number"), &visitor);
             Err(wrong.found(number.to_string()))
         }
     }
@@ -135,18 +135,18 @@ struct Entries<'a, 'i> {
 }
 
 impl<'de> MapAccess<'de> for Entries<'_, '_> {
-    type Error = Wrong;
+    type Error = ValueError;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Wrong> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ValueError> {
         let Some(entry) = self.entries.next() else { return Ok(None) };
-        let name: StrDeserializer<'_, Wrong> = entry.key.into_deserializer();
+        let name: StrDeserializer<'_, ValueError> = entry.key.into_deserializer();
         let key = seed.deserialize(name).map_err(|wrong| wrong.at(&entry.place).within(Part::Key(entry.key.into())))?;
         self.value = Some(entry);
         Ok(Some(key))
     }
 
-    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Wrong> {
-        let Some(entry) = self.value.take() else { return Err(Wrong::custom("a value without a key")) };
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, ValueError> {
+        let Some(entry) = self.value.take() else { return Err(ValueError::custom("a value without a key")) };
         let read = seed.deserialize(Reader::new(entry.value));
         read.map_err(|wrong| wrong.at(&entry.place).within(Part::Key(entry.key.into())))
     }
@@ -158,9 +158,9 @@ struct Items<'a, 'i> {
 }
 
 impl<'de> SeqAccess<'de> for Items<'_, '_> {
-    type Error = Wrong;
+    type Error = ValueError;
 
-    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Wrong> {
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, ValueError> {
         let index = self.next;
         let Some(item) = self.list.get(index) else { return Ok(None) };
         self.next += 1;

@@ -3,9 +3,9 @@
 mod filters;
 mod lazy;
 
-use crate::fault::Fault;
 use crate::key;
 use crate::knowledge::Knowledge;
+use crate::located_error::LocatedError;
 use holo_process::words::reason;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, ValueKind};
@@ -55,9 +55,9 @@ impl Templates {
     ///
     /// # Errors
     /// If they are none, or all the same.
-    pub fn with_delimiters(mut self, open: &str, close: &str) -> Result<Templates, Fault> {
+    pub fn with_delimiters(mut self, open: &str, close: &str) -> Result<Templates, LocatedError> {
         let syntax = syntax(Some((open, close)))
-            .map_err(|error| Fault::new(format!("delimiters {open:?} and {close:?}"), describe(&error)))?;
+            .map_err(|error| LocatedError::new(format!("delimiters {open:?} and {close:?}"), describe(&error)))?;
         self.environment.set_syntax(syntax);
         Ok(self)
     }
@@ -83,7 +83,7 @@ impl Templates {
         name: &str,
         source: &str,
         scope: &serde_json::Map<String, serde_json::Value>,
-    ) -> Result<String, Fault> {
+    ) -> Result<String, LocatedError> {
         let rendered = self.environment.render_named_str(name, source, Value::from(Serde(scope)));
         rendered.map_err(|error| fault(name, &error))
     }
@@ -92,10 +92,10 @@ impl Templates {
     ///
     /// # Errors
     /// If it is none.
-    pub fn expression(&self, text: &str) -> Result<Expression<'_>, Fault> {
+    pub fn expression(&self, text: &str) -> Result<Expression<'_>, LocatedError> {
         match self.environment.compile_expression_owned(text.to_owned()) {
             Ok(expression) => Ok(Expression { expression, text: text.to_owned() }),
-            Err(error) => Err(Fault::new(text, describe(&error))),
+            Err(error) => Err(LocatedError::new(text, describe(&error))),
         }
     }
 }
@@ -105,11 +105,11 @@ impl Expression<'_> {
     ///
     /// # Errors
     /// If it cannot be evaluated; the place is the expression itself.
-    pub fn holds(&self) -> Result<bool, Fault> {
-        let value = self.expression.eval(()).map_err(|error| Fault::new(&self.text, describe(&error)))?;
+    pub fn holds(&self) -> Result<bool, LocatedError> {
+        let value = self.expression.eval(()).map_err(|error| LocatedError::new(&self.text, describe(&error)))?;
         match value.kind() {
-            ValueKind::Undefined => Err(Fault::new(&self.text, "this is undefined")),
-            ValueKind::Invalid => Err(Fault::new(&self.text, value)),
+            ValueKind::Undefined => Err(LocatedError::new(&self.text, "this is undefined")),
+            ValueKind::Invalid => Err(LocatedError::new(&self.text, value)),
             _ => Ok(value.is_true()),
         }
     }
@@ -142,12 +142,12 @@ fn lookup(knowledge: &Knowledge, key: &str, default: Option<Value>) -> Result<Va
 }
 
 /// The innermost error, which knows best: that of an included template lies within that of the template that includes it.
-fn fault(name: &str, error: &Error) -> Fault {
+fn fault(name: &str, error: &Error) -> LocatedError {
     let mut innermost = error;
     while let Some(within) = std::error::Error::source(innermost).and_then(|source| source.downcast_ref::<Error>()) {
         innermost = within;
     }
-    Fault::new(innermost.name().unwrap_or(name), describe(innermost)).at(innermost.line())
+    LocatedError::new(innermost.name().unwrap_or(name), describe(innermost)).at(innermost.line())
 }
 
 fn describe(error: &Error) -> String {

@@ -26,7 +26,7 @@ pub(crate) enum Node {
 
 /// An error, with its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
+pub(crate) struct YamlError {
     pub(crate) text: String,
     pub(crate) line: usize,
 }
@@ -65,7 +65,7 @@ impl Node {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn parse(text: &str) -> Result<Node, Wrong> {
+pub(crate) fn parse(text: &str) -> Result<Node, YamlError> {
     let mut composer = Composer::default();
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| syntax(&error))?;
@@ -77,8 +77,8 @@ pub(crate) fn parse(text: &str) -> Result<Node, Wrong> {
     })
 }
 
-fn syntax(error: &ScanError) -> Wrong {
-    Wrong { text: error.info().to_owned(), line: error.marker().line() }
+fn syntax(error: &ScanError) -> YamlError {
+    YamlError { text: error.info().to_owned(), line: error.marker().line() }
 }
 
 /// Makes values of events.
@@ -120,9 +120,9 @@ struct Key {
 }
 
 impl Composer {
-    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Wrong> {
+    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), YamlError> {
         let line = span.start.line();
-        let wrong = |text: &str| Err(Wrong { text: text.to_owned(), line });
+        let wrong = |text: &str| Err(YamlError { text: text.to_owned(), line });
         match event {
             Event::DocumentStart(_) if self.document.is_some() => wrong("this is a second document"),
             Event::Alias(anchor) => match self.anchors.get(&anchor).cloned() {
@@ -160,8 +160,8 @@ impl Composer {
         matches!(self.open.last(), Some(Open { kind: Kind::Table(Table { key: None, .. }), .. }))
     }
 
-    fn begin(&mut self, open: Open, kind: &str, tag: Option<&Tag>, line: usize) -> Result<(), Wrong> {
-        let wrong = |text: String| Err(Wrong { text, line });
+    fn begin(&mut self, open: Open, kind: &str, tag: Option<&Tag>, line: usize) -> Result<(), YamlError> {
+        let wrong = |text: String| Err(YamlError { text, line });
         if self.is_key_due() {
             return wrong("a key is a list or a table".to_owned());
         }
@@ -176,12 +176,12 @@ impl Composer {
     }
 
     /// Takes the key of an entry, whose value comes next.
-    fn key(&mut self, key: Key) -> Result<(), Wrong> {
+    fn key(&mut self, key: Key) -> Result<(), YamlError> {
         if let Some(Open { kind: Kind::Table(table), .. }) = self.open.last_mut() {
             let is_same = |(other, _, _): &&(String, usize, Node)| !key.is_merge && *other == key.text;
             if let Some((_, earlier, _)) = table.entries.iter().find(is_same) {
                 let text = format!("{}: is in line {earlier} already", key.text);
-                return Err(Wrong { text, line: key.line });
+                return Err(YamlError { text, line: key.line });
             }
             table.key = Some(key);
         }
@@ -189,10 +189,10 @@ impl Composer {
     }
 
     /// Adds a value, which counts as so many, to what was begun last, or as the document.
-    fn add(&mut self, count: usize, node: Node, anchor: usize, line: usize) -> Result<(), Wrong> {
+    fn add(&mut self, count: usize, node: Node, anchor: usize, line: usize) -> Result<(), YamlError> {
         self.values += count;
         if self.values > VALUES {
-            return Err(Wrong { text: format!("there are more than {VALUES} values"), line });
+            return Err(YamlError { text: format!("there are more than {VALUES} values"), line });
         }
         if anchor > 0 {
             self.anchors.insert(anchor, node.clone());
@@ -203,7 +203,7 @@ impl Composer {
             Some(Open { kind: Kind::Table(table), .. }) => match table.key.take() {
                 Some(key) if key.is_merge => table.merged.push((key.line, node)),
                 Some(key) => table.entries.push((key.text, key.line, node)),
-                None => return Err(Wrong { text: "a value has no key".to_owned(), line }),
+                None => return Err(YamlError { text: "a value has no key".to_owned(), line }),
             },
         }
         Ok(())
@@ -212,7 +212,7 @@ impl Composer {
 
 impl Table {
     /// The table with what it takes over from others: what it says itself counts, then what those say that come first.
-    fn with_merged(mut self) -> Result<Node, Wrong> {
+    fn with_merged(mut self) -> Result<Node, YamlError> {
         for (line, node) in self.merged {
             let tables = match node {
                 Node::List(nodes) => nodes,
@@ -221,7 +221,7 @@ impl Table {
             for table in tables {
                 let Node::Table(entries) = table else {
                     let text = format!("{MERGE}: expected a table, or a list of tables");
-                    return Err(Wrong { text, line });
+                    return Err(YamlError { text, line });
                 };
                 for entry in entries {
                     if self.entries.iter().all(|(own, _, _)| *own != entry.0) {
@@ -239,8 +239,8 @@ fn unknown(tag: &Tag) -> String {
 }
 
 /// Returns the value of a scalar by the core schema: only plain scalars can be anything but a string.
-fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, line: usize) -> Result<Value, Wrong> {
-    let wrong = |text: String| Err(Wrong { text, line });
+fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, line: usize) -> Result<Value, YamlError> {
+    let wrong = |text: String| Err(YamlError { text, line });
     let wanted = match tag {
         None => None,
         Some(tag) if tag.handle == CORE => Some(tag.suffix.as_str()),
@@ -259,7 +259,7 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, line: usize) -> Res
     if is_wanted { Ok(value) } else { wrong(format!("{text:?} is not what its tag says")) }
 }
 
-fn resolve(text: &str, line: usize) -> Result<Value, Wrong> {
+fn resolve(text: &str, line: usize) -> Result<Value, YamlError> {
     let (sign, digits) = match text.as_bytes().first() {
         Some(b'-') => (-1, &text[1..]),
         Some(b'+') => (1, &text[1..]),
@@ -277,14 +277,14 @@ fn resolve(text: &str, line: usize) -> Result<Value, Wrong> {
         _ if is_decimal => match (text.parse::<i64>(), digits.parse::<u64>()) {
             (Ok(number), _) => number.into(),
             (_, Ok(number)) if sign > 0 => number.into(),
-            _ => return Err(Wrong { text: format!("{text} is too large a number"), line }),
+            _ => return Err(YamlError { text: format!("{text} is too large a number"), line }),
         },
         _ if is_float(digits) => match text.parse::<f64>().ok().and_then(Number::from_f64) {
             Some(number) => Value::Number(number),
-            None => return Err(Wrong { text: format!("{text} is not a usable number"), line }),
+            None => return Err(YamlError { text: format!("{text} is not a usable number"), line }),
         },
         _ if matches!(digits, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN") => {
-            return Err(Wrong { text: format!("{text} is not a usable number"), line });
+            return Err(YamlError { text: format!("{text} is not a usable number"), line });
         }
         _ => radix("0o", 8).or_else(|| radix("0x", 16)).map_or_else(|| text.into(), Value::from),
     })
@@ -317,7 +317,7 @@ mod tests {
     }
 
     fn wrong(text: &str) -> String {
-        let Wrong { text, line } = parse(text).unwrap_err();
+        let YamlError { text, line } = parse(text).unwrap_err();
         format!("{line}: {text}")
     }
 

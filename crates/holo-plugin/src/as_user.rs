@@ -19,7 +19,7 @@ pub struct Credentials {
 
 /// The reason why work was not done as a user.
 #[derive(Debug, thiserror::Error)]
-pub enum NotDone {
+pub enum AsUserError {
     /// We cannot become that user. Nothing was done.
     #[error("cannot work as the user: {}", holo_protocol::words::reason(.0))]
     NotPermitted(io::Error),
@@ -46,7 +46,7 @@ pub fn as_user<T: Send + 'static>(
     who: &Credentials,
     limit: Duration,
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, NotDone> {
+) -> Result<T, AsUserError> {
     let (sender, result) = mpsc::sync_channel(1);
     let who = who.clone();
     // Credentials belong to a thread, and end with it. It is never joined: one that hangs in a user's file system must not hang us.
@@ -55,11 +55,11 @@ pub fn as_user<T: Send + 'static>(
         // Nobody listens any more if it took too long.
         let _ = sender.send(done);
     });
-    spawned.map_err(NotDone::NotPermitted)?;
+    spawned.map_err(AsUserError::NotPermitted)?;
     match result.recv_timeout(limit) {
-        Ok(done) => done.map_err(NotDone::NotPermitted),
-        Err(RecvTimeoutError::Timeout) => Err(NotDone::TimedOut(limit)),
-        Err(RecvTimeoutError::Disconnected) => Err(NotDone::Abandoned),
+        Ok(done) => done.map_err(AsUserError::NotPermitted),
+        Err(RecvTimeoutError::Timeout) => Err(AsUserError::TimedOut(limit)),
+        Err(RecvTimeoutError::Disconnected) => Err(AsUserError::Abandoned),
     }
 }
 
@@ -128,7 +128,7 @@ mod tests {
         let own = Credentials { uid: geteuid().as_raw(), gid: 0, groups: Vec::new() };
         let (end, wait) = mpsc::channel::<()>();
         let done = as_user(&own, Duration::from_millis(1), move || wait.recv());
-        assert!(matches!(done, Err(NotDone::TimedOut(_))), "{done:?}");
+        assert!(matches!(done, Err(AsUserError::TimedOut(_))), "{done:?}");
         drop(end);
     }
 }

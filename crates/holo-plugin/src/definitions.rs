@@ -19,7 +19,7 @@ use crate::templates::Templates;
 use crate::{EntityReport, Host, Output};
 use holo_facts::reading::{self, kind, similar};
 use serde::de::DeserializeOwned;
-use source::{Parsed, Sources, Unread};
+use source::{Parsed, Sources, UnreadError};
 use stack::Stack;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -126,11 +126,11 @@ impl<D: Definition> Definitions<D> {
         let mut definitions = Definitions { valid: BTreeMap::new(), broken: BTreeSet::new(), complete: true };
         for found in sources.read(host, &templates) {
             match found {
-                Unread::Folder(_) if D::HAS_FOLDERS => {}
-                Unread::Folder(path) => {
+                UnreadError::Folder(_) if D::HAS_FOLDERS => {}
+                UnreadError::Folder(path) => {
                     output.advise(format!("{}: this is a directory, which is not read", path.display()));
                 }
-                Unread::File(problem) => {
+                UnreadError::File(problem) => {
                     definitions.complete = false;
                     output.error(problem);
                 }

@@ -3,7 +3,7 @@
 use crate::copying::copy_whole;
 use crate::directory;
 use crate::error::{PathError, Result};
-use crate::place::{self, ExtendedAttributes, Place};
+use crate::place::{self, ExtendedAttributes, PathHandle};
 use rustix::fs::{FileType, Gid, Stat, Uid};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -28,7 +28,7 @@ pub struct Image {
     /// Its group.
     pub gid: u32,
     /// The place of the file that has its extended attributes. Like the content, they stay where they are until they are needed.
-    pub attributes_of: Place,
+    pub attributes_of: PathHandle,
 }
 
 /// The content of a file or symlink.
@@ -39,7 +39,7 @@ pub enum Content {
     /// The content of the regular file at this place.
     File {
         /// The place where it can be read.
-        place: Place,
+        place: PathHandle,
         /// Its length when it was looked at.
         size: u64,
     },
@@ -61,7 +61,7 @@ impl Image {
     ///
     /// # Errors
     /// If it is neither a file nor a symlink, or cannot be looked at.
-    pub fn load(place: &Place) -> std::result::Result<Option<Image>, Unmanageable> {
+    pub fn load(place: &PathHandle) -> std::result::Result<Option<Image>, Unmanageable> {
         Stamp::of(place)?.map(|stamp| stamp.image(place)).transpose()
     }
 
@@ -161,11 +161,11 @@ impl Image {
     /// Writes the image to a place, instead of whatever has the name now; nobody else can open it before it has its owner, its mode and its
     /// ACL. On a file system without ACLs the mode is a narrower one, so that nobody may do more.
     ///
-    /// What was there is gone at once, so this is for temporary places, to be moved by [`Place::rename_to`].
+    /// What was there is gone at once, so this is for temporary places, to be moved by [`PathHandle::rename_to`].
     ///
     /// # Errors
     /// If the content cannot be read or written, or mode and owner cannot be given: then nothing is left there.
-    pub fn write_to(&self, place: &Place) -> Result<()> {
+    pub fn write_to(&self, place: &PathHandle) -> Result<()> {
         self.write_to_all(&[place])
     }
 
@@ -173,7 +173,7 @@ impl Image {
     ///
     /// # Errors
     /// As above: then nothing is left at any of them.
-    pub fn write_to_all(&self, places: &[&Place]) -> Result<()> {
+    pub fn write_to_all(&self, places: &[&PathHandle]) -> Result<()> {
         let written = match &self.content {
             Content::Symlink(target) => places.iter().try_for_each(|place| self.write_symlink(target, place)),
             Content::File { place: from, size } => self.write_files(from, *size, places),
@@ -184,7 +184,7 @@ impl Image {
         written
     }
 
-    fn write_symlink(&self, target: &[u8], place: &Place) -> Result<()> {
+    fn write_symlink(&self, target: &[u8], place: &PathHandle) -> Result<()> {
         place.create_symlink(target)?;
         match place.stat()?.map(|stat| self.owners_to_change(&stat)) {
             None | Some((None, None)) => Ok(()),
@@ -192,7 +192,7 @@ impl Image {
         }
     }
 
-    fn write_files(&self, from: &Place, size: u64, places: &[&Place]) -> Result<()> {
+    fn write_files(&self, from: &PathHandle, size: u64, places: &[&PathHandle]) -> Result<()> {
         let mut files = places.iter().map(|place| Ok((*place, place.create()?))).collect::<Result<Vec<_>>>()?;
         copy(from, size, &mut files)?;
         let mut attributes = ExtendedAttributes::of(&self.attributes_of)?;
@@ -224,7 +224,7 @@ impl Stamp {
     ///
     /// # Errors
     /// If it cannot be looked at.
-    pub fn of(place: &Place) -> Result<Option<Stamp>> {
+    pub fn of(place: &PathHandle) -> Result<Option<Stamp>> {
         place.stat().map(|stat| stat.map(Stamp))
     }
 
@@ -232,7 +232,7 @@ impl Stamp {
     ///
     /// # Errors
     /// If it is neither a file nor a symlink, or cannot be looked at.
-    pub fn image(&self, place: &Place) -> std::result::Result<Image, Unmanageable> {
+    pub fn image(&self, place: &PathHandle) -> std::result::Result<Image, Unmanageable> {
         let Stamp(stat) = self;
         let content = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
@@ -297,7 +297,7 @@ impl Stamp {
 }
 
 /// Copies what is in a file, which was just seen to be so long, to new ones.
-fn copy(from: &Place, size: u64, to: &mut [(&Place, File)]) -> Result<()> {
+fn copy(from: &PathHandle, size: u64, to: &mut [(&PathHandle, File)]) -> Result<()> {
     let mut source = from.open()?;
     let length = usize::try_from(size).unwrap_or(usize::MAX).saturating_add(1).max(SMALLEST_BUFFER);
     if length > BUFFER_SIZE {
@@ -324,7 +324,7 @@ fn copy(from: &Place, size: u64, to: &mut [(&Place, File)]) -> Result<()> {
 }
 
 /// Compares files that were just seen to be equally long.
-fn same_content(one: &Place, others: &[&Place], size: u64) -> Result<bool> {
+fn same_content(one: &PathHandle, others: &[&PathHandle], size: u64) -> Result<bool> {
     let mut file = one.open()?;
     let mut other_files = others.iter().map(|other| Ok((*other, other.open()?))).collect::<Result<Vec<_>>>()?;
     let length = usize::try_from(size).unwrap_or(BUFFER_SIZE).min(BUFFER_SIZE);
@@ -347,7 +347,7 @@ fn same_content(one: &Place, others: &[&Place], size: u64) -> Result<bool> {
 }
 
 /// Fills the buffer; returns whether the file was long enough. It may have become shorter since it was looked at.
-fn read_all(place: &Place, file: &mut File, buffer: &mut [u8]) -> Result<bool> {
+fn read_all(place: &PathHandle, file: &mut File, buffer: &mut [u8]) -> Result<bool> {
     match file.read_exact(buffer) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),

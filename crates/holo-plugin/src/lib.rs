@@ -36,9 +36,10 @@
 //! ```
 
 mod accounts;
-mod alone;
+mod apply_one;
 mod as_user;
 pub mod claims;
+mod concurrently;
 mod copying;
 pub mod declared;
 pub mod definitions;
@@ -55,13 +56,13 @@ mod place;
 mod plugin;
 pub mod process;
 mod serve;
-mod side_by_side;
 mod templates;
 pub mod tracked;
 
 pub use accounts::Accounts;
-pub use alone::alone;
-pub use as_user::{Credentials, NotDone, as_user};
+pub use apply_one::apply_one;
+pub use as_user::{AsUserError, Credentials, as_user};
+pub use concurrently::apply as apply_concurrently;
 pub use holo_facts as facts;
 pub use holo_protocol::report::{Action, Asset, Edges, EntityReport, Information, Written};
 pub use holo_protocol::session::Stream;
@@ -72,10 +73,9 @@ pub use image::{Content, Image, Stamp, Unmanageable};
 pub use meter::Meter;
 pub use open_files::are_open_for_writing;
 pub use output::{Output, Sink};
-pub use place::{Durability, ExtendedAttributes, Kind, Looks, OnDisk, Place, Tree, settle, settle_new};
+pub use place::{Durability, ExtendedAttributes, Kind, Looks, OnDisk, PathHandle, Tree, settle, settle_new};
 pub use plugin::{Applied, Entity, ForceTo, Job, Mode, Plugin, ScanError, SetAnswers, Verdict};
 pub use serve::serve;
-pub use side_by_side::apply as apply_concurrently;
 
 /// A path as the interface has it.
 pub(crate) fn path_bytes(path: &std::path::Path) -> bstr::BString {

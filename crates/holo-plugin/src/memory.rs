@@ -6,7 +6,7 @@ pub use succession::{Legacy, Orphan, Records, Things};
 
 use crate::definitions::{Definition, Definitions};
 use crate::error::{PathError, Result};
-use crate::place::{OnDisk, Place, REPLACEMENT_SUFFIX, Tree, replace_all};
+use crate::place::{OnDisk, PathHandle, REPLACEMENT_SUFFIX, Tree, replace_all};
 use crate::{Action, Durability, EntityReport, Host, Output};
 use holo_protocol::report::Asset;
 use serde::de::DeserializeOwned;
@@ -25,7 +25,7 @@ const NAME_MAX: usize = 200;
 
 /// The records of a plugin's entities.
 #[derive(Clone, Debug)]
-pub struct Memory {
+pub struct BaseStore {
     state: Arc<Tree>,
     /// The folder in the state directory in which everything is.
     folder: PathBuf,
@@ -89,26 +89,26 @@ impl<T> Remembered<T> {
     }
 }
 
-impl Memory {
+impl BaseStore {
     /// The records in the plugin's state directory.
     ///
     /// # Errors
     /// If that cannot be opened.
-    pub fn open(host: &Host) -> Result<Memory> {
-        Memory::open_in(host, Path::new(""))
+    pub fn open(host: &Host) -> Result<BaseStore> {
+        BaseStore::open_in(host, Path::new(""))
     }
 
     /// The records in a folder of the plugin's state directory, for a plugin that keeps other things there.
     ///
     /// # Errors
     /// If the state directory cannot be opened.
-    pub fn open_in(host: &Host, folder: &Path) -> Result<Memory> {
-        Ok(Memory { state: Tree::open(host.state_dir())?, folder: folder.to_owned() })
+    pub fn open_in(host: &Host, folder: &Path) -> Result<BaseStore> {
+        Ok(BaseStore { state: Tree::open(host.state_dir())?, folder: folder.to_owned() })
     }
 
     /// The records in a folder of the state directory of another plugin.
-    pub(crate) fn at(state: &Arc<Tree>, folder: &Path) -> Memory {
-        Memory { state: Arc::clone(state), folder: folder.to_owned() }
+    pub(crate) fn at(state: &Arc<Tree>, folder: &Path) -> BaseStore {
+        BaseStore { state: Arc::clone(state), folder: folder.to_owned() }
     }
 
     pub(crate) fn tree(&self) -> &Arc<Tree> {
@@ -193,8 +193,8 @@ impl Memory {
             text.push(b'\n');
             Ok((place, text))
         };
-        let written: Vec<(Place, Vec<u8>)> = all.into_iter().map(written).collect::<Result<_>>()?;
-        let files: Vec<(&Place, &[u8])> = written.iter().map(|(place, text)| (place, &text[..])).collect();
+        let written: Vec<(PathHandle, Vec<u8>)> = all.into_iter().map(written).collect::<Result<_>>()?;
+        let files: Vec<(&PathHandle, &[u8])> = written.iter().map(|(place, text)| (place, &text[..])).collect();
         replace_all(&files, 0o600, OnDisk::New)
     }
 
@@ -233,12 +233,12 @@ impl Memory {
         Ok(())
     }
 
-    fn place(&self, id: &str) -> Place {
+    fn place(&self, id: &str) -> PathHandle {
         self.state.place(&self.folder.join(FOLDER).join(file_name(id)))
     }
 }
 
-fn read<T: DeserializeOwned>(place: &Place) -> Result<Option<Remembered<T>>> {
+fn read<T: DeserializeOwned>(place: &PathHandle) -> Result<Option<Remembered<T>>> {
     let Some(file) = place.open_if_file()? else { return Ok(None) };
     let failed = |error: serde_json::Error| PathError::new("read", place.shown(), io::Error::from(error));
     serde_json::from_reader(io::BufReader::new(file)).map(Some).map_err(failed)
@@ -278,9 +278,9 @@ mod tests {
         }
     }
 
-    fn memory(folder: &Path) -> Memory {
+    fn memory(folder: &Path) -> BaseStore {
         let variable = |name: &str| Some(if name == names::STATE_DIR { folder.into() } else { "x".into() });
-        Memory::open(&Host::from_environment(variable).unwrap()).unwrap()
+        BaseStore::open(&Host::from_environment(variable).unwrap()).unwrap()
     }
 
     fn remembered(id: &str, base: u32) -> Remembered<u32> {

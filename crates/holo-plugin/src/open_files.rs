@@ -1,7 +1,7 @@
 //! Files that some process has open for writing.
 
 use crate::error::Result;
-use crate::place::Place;
+use crate::place::PathHandle;
 use rustix::fs::{AtFlags, OFlags, Stat};
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -21,13 +21,13 @@ const DELETED: &[u8] = b" (deleted)";
 ///
 /// # Errors
 /// If one of the files cannot be looked at.
-pub fn are_open_for_writing(files: &[Place]) -> Result<Vec<bool>> {
+pub fn are_open_for_writing(files: &[PathHandle]) -> Result<Vec<bool>> {
     if files.is_empty() {
         return Ok(Vec::new());
     }
     let names = files.iter().filter_map(|place| place.path().file_name()).collect();
     let Ok(found) = search(&names) else { return Ok(vec![true; files.len()]) };
-    let is_found = |place: &Place| Ok(place.stat()?.is_some_and(|stat| found.contains(&identity(&stat))));
+    let is_found = |place: &PathHandle| Ok(place.stat()?.is_some_and(|stat| found.contains(&identity(&stat))));
     if found.is_empty() { Ok(vec![false; files.len()]) } else { files.iter().map(is_found).collect() }
 }
 

@@ -81,8 +81,8 @@ impl Tree {
 
     /// The place of a path below the directory, whether or not it begins with a slash.
     #[must_use]
-    pub fn place(self: &Arc<Tree>, path: &Path) -> Place {
-        Place { tree: Arc::clone(self), path: without_root(path).to_owned() }
+    pub fn place(self: &Arc<Tree>, path: &Path) -> PathHandle {
+        PathHandle { tree: Arc::clone(self), path: without_root(path).to_owned() }
     }
 
     /// Opens a directory in it, for use with the `*at` system calls only.
@@ -165,12 +165,12 @@ impl Tree {
 
 /// The place where a file is, or may be.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct PathHandle {
     tree: Arc<Tree>,
     path: PathBuf,
 }
 
-impl Place {
+impl PathHandle {
     /// The path as the user knows it.
     #[must_use]
     pub fn shown(&self) -> PathBuf {
@@ -184,26 +184,26 @@ impl Place {
     }
 
     /// Returns true if this is the same place.
-    pub(crate) fn is(&self, other: &Place) -> bool {
+    pub(crate) fn is(&self, other: &PathHandle) -> bool {
         Arc::ptr_eq(&self.tree, &other.tree) && self.path == other.path
     }
 
     /// The place beside this one whose name has this suffix.
     #[must_use]
-    pub fn with_suffix(&self, suffix: &str) -> Place {
+    pub fn with_suffix(&self, suffix: &str) -> PathHandle {
         let path = [self.path.as_os_str().as_bytes(), suffix.as_bytes()].concat();
-        Place { tree: Arc::clone(&self.tree), path: OsString::from_vec(path).into() }
+        PathHandle { tree: Arc::clone(&self.tree), path: OsString::from_vec(path).into() }
     }
 
     /// A place beside this one for what will replace it: its name with `suffix`, or a shorter one where that would be too long.
     #[must_use]
-    pub fn temporary(&self, suffix: &str) -> Place {
+    pub fn temporary(&self, suffix: &str) -> PathHandle {
         let name = self.name().as_bytes();
         if name.len() + suffix.len() <= NAME_MAX {
             return self.with_suffix(suffix);
         }
         let short = format!("{:016x}{suffix}", fingerprint(name));
-        Place { tree: Arc::clone(&self.tree), path: self.path.with_file_name(short) }
+        PathHandle { tree: Arc::clone(&self.tree), path: self.path.with_file_name(short) }
     }
 
     fn name(&self) -> &OsStr {
@@ -333,7 +333,7 @@ impl Place {
     ///
     /// # Errors
     /// If one cannot be made.
-    pub fn create_folder(&self) -> Result<Vec<Place>> {
+    pub fn create_folder(&self) -> Result<Vec<PathHandle>> {
         if self.tree.has(self.folder()) {
             return Ok(Vec::new());
         }
@@ -375,7 +375,7 @@ impl Place {
     ///
     /// # Errors
     /// If it cannot be moved; then it is still here.
-    pub fn rename_to(&self, to: &Place) -> Result<()> {
+    pub fn rename_to(&self, to: &PathHandle) -> Result<()> {
         let from = self.directory().map_err(|errno| PathError::new("open", self.shown(), errno))?;
         to.with("rename", |directory, name| rustix::fs::renameat(&from, self.name(), directory, name))
     }
@@ -384,7 +384,7 @@ impl Place {
     ///
     /// # Errors
     /// If the file system has no hard links, or something is there.
-    pub fn link_to(&self, to: &Place) -> Result<()> {
+    pub fn link_to(&self, to: &PathHandle) -> Result<()> {
         let from = self.directory().map_err(|errno| PathError::new("open", self.shown(), errno))?;
         to.with("link", |directory, name| rustix::fs::linkat(&from, self.name(), directory, name, AtFlags::empty()))
     }
@@ -413,7 +413,7 @@ impl Place {
     ///
     /// # Errors
     /// If there are too many, or one that neither root nor we have made: its owner need not be able to read what it points to.
-    pub fn followed(&self) -> Result<Place> {
+    pub fn followed(&self) -> Result<PathHandle> {
         let mut place = self.clone();
         for _ in 0..directory::MAX_SYMLINKS {
             let Some(stat) = place.stat()? else { return Ok(place) };
@@ -433,7 +433,7 @@ impl Place {
     ///
     /// # Errors
     /// If that cannot be told.
-    pub fn is_same_file(&self, other: &Place) -> Result<bool> {
+    pub fn is_same_file(&self, other: &PathHandle) -> Result<bool> {
         let (Some(one), Some(two)) = (self.stat()?, other.stat()?) else { return Ok(false) };
         Ok((one.st_dev, one.st_ino) == (two.st_dev, two.st_ino))
     }
@@ -460,8 +460,8 @@ impl Place {
 
     /// The place beside this one with another name.
     #[must_use]
-    pub fn sibling(&self, name: &OsStr) -> Place {
-        Place { tree: Arc::clone(&self.tree), path: self.path.with_file_name(name) }
+    pub fn sibling(&self, name: &OsStr) -> PathHandle {
+        PathHandle { tree: Arc::clone(&self.tree), path: self.path.with_file_name(name) }
     }
 }
 

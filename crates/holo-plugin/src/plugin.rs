@@ -1,6 +1,6 @@
 //! What a plugin has to be.
 
-use crate::side_by_side;
+use crate::concurrently;
 use crate::{EntityReport, FilePair, Host, Output};
 use bstr::{BStr, BString};
 use holo_process::Program;
@@ -32,7 +32,7 @@ pub trait Plugin: Sync {
     /// Applies entities of which none depends on another, in any order or together.
     fn apply_set(&self, host: &Host, set: &[Job<'_, Self::Entity>], answers: &mut dyn SetAnswers) {
         let threads = if Self::CONCURRENT { host.jobs() } else { 1 };
-        side_by_side::apply(host, set, threads, answers);
+        concurrently::apply(host, set, threads, answers);
     }
 }
 

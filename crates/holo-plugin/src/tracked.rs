@@ -1,6 +1,6 @@
 //! Paths that a plugin makes: their bases, the states that it makes of them, and the steps from one to the other.
 //!
-//! This is for plugins whose entities are made of files: an entity's [`Tracks`] are remembered with it ([`Memory`]),
+//! This is for plugins whose entities are made of files: an entity's [`Tracks`] are remembered with it ([`BaseStore`]),
 //! contents lie beside ([`Contents`]). The rules are those of `files`: what was found before the first change is the *base* and comes
 //! back when the entity is not defined any more; what a person has changed since we made it is overwritten only by force.
 //!
@@ -34,8 +34,8 @@ pub use stores::Overlays;
 pub use takeover::Origin;
 
 use crate::error::{PathError, Result};
-use crate::memory::{Memory, Remembered};
-use crate::place::{ExtendedAttributes, Place, Tree};
+use crate::memory::{BaseStore, Remembered};
+use crate::place::{ExtendedAttributes, PathHandle, Tree};
 use crate::{Durability, Host, Output, Stamp};
 use bstr::{BString, ByteSlice};
 use holo_protocol::Text;
@@ -307,7 +307,7 @@ pub struct Tracker {
     inside: Option<(PathBuf, Arc<Tree>)>,
     /// The contents of files.
     contents: Contents,
-    memory: Memory,
+    memory: BaseStore,
     /// The host's state directory, and what is kept there.
     own: Store,
     /// The overlays on paths.
@@ -335,7 +335,7 @@ impl Tracker {
     ///
     /// # Errors
     /// If the root or the state directory cannot be opened.
-    pub fn open(host: &Host, memory: &Memory) -> Result<Tracker> {
+    pub fn open(host: &Host, memory: &BaseStore) -> Result<Tracker> {
         let root = Tree::open(host.root())?;
         let own = Store::own(host, memory);
         let contents = own.contents();
@@ -403,12 +403,12 @@ impl Tracker {
 
     /// The place of a path; where an overlay lies over it, that of the overlay's base.
     #[must_use]
-    pub fn place(&self, path: &Path) -> Place {
+    pub fn place(&self, path: &Path) -> PathHandle {
         self.overlays.base(path).unwrap_or_else(|| self.place_itself(path))
     }
 
     /// Returns the place where a new file is written before it takes a path's place.
-    fn temporary(&self, path: &Path) -> Place {
+    fn temporary(&self, path: &Path) -> PathHandle {
         if self.is_overlaid(path) {
             // Beside a base, it would be one.
             let name = format!("{:016x}{TEMPORARY}", crate::place::fingerprint(path.as_os_str().as_encoded_bytes()));
@@ -417,7 +417,7 @@ impl Tracker {
         self.place_itself(path).temporary(TEMPORARY)
     }
 
-    fn place_itself(&self, path: &Path) -> Place {
+    fn place_itself(&self, path: &Path) -> PathHandle {
         if let Some((directory, tree)) = &self.inside
             && let Ok(rest) = path.strip_prefix(directory)
             && !rest.as_os_str().is_empty()
@@ -554,7 +554,7 @@ impl Tracker {
         Ok(())
     }
 
-    fn untidy(&self) -> Place {
+    fn untidy(&self) -> PathHandle {
         self.own.place(UNTIDY)
     }
 
@@ -593,7 +593,7 @@ impl Tracker {
     ///
     /// # Errors
     /// If it cannot be read or written.
-    pub fn keep(&self, place: &Place) -> Result<Digest> {
+    pub fn keep(&self, place: &PathHandle) -> Result<Digest> {
         self.begin()?;
         self.contents.keep(place)
     }
@@ -818,7 +818,7 @@ impl Tracker {
         if is_same { Ok(()) } else { Err(Unmanaged::Meanwhile(shown())) }
     }
 
-    fn change_one(&self, place: &Place, step: &Step<'_>) -> Result<()> {
+    fn change_one(&self, place: &PathHandle, step: &Step<'_>) -> Result<()> {
         let temporary = || self.temporary(step.path);
         match (&step.current, step.desired) {
             (State::Directory { .. }, State::Absent) => remove_directory(place),
@@ -847,7 +847,7 @@ impl Tracker {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn write_copy(&self, state: &State, place: &Place) -> Result<()> {
+    pub fn write_copy(&self, state: &State, place: &PathHandle) -> Result<()> {
         state.write_temporary(place, &self.contents, &ExtendedAttributes::default())
     }
 
@@ -881,7 +881,7 @@ fn writes_in_place(current: &State, desired: &State) -> bool {
     current.content().zip(desired.content()).is_some_and(|(current, desired)| current != desired)
 }
 
-fn remove_directory(place: &Place) -> Result<()> {
+fn remove_directory(place: &PathHandle) -> Result<()> {
     if place.remove_directory()? { Ok(()) } else { Err(PathError::new("rmdir", place.shown(), Errno::NOTEMPTY)) }
 }
 

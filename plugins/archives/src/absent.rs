@@ -1,13 +1,13 @@
 //! Removes what was made, and puts back what was there before.
 
+use crate::error::ArchiveError;
 use crate::owners::Owners;
 use crate::record::{Record, is_kept, keep, put_back};
-use crate::stop::Stop;
 use crate::store::Store;
-use crate::tree::{Refusal, Site};
+use crate::tree::{MoveError, Site};
 use holo_plugin::error::PathError;
 use holo_plugin::memory::Remembered;
-use holo_plugin::{Durability, EntityReport, ForceTo, Kind, Output, Place};
+use holo_plugin::{Durability, EntityReport, ForceTo, Kind, Output, PathHandle};
 use std::path::Path;
 
 /// An entity that is to go.
@@ -34,12 +34,12 @@ enum Found {
 
 impl Removal<'_> {
     /// Makes sure that there is neither the download nor anything that was extracted.
-    pub(crate) fn remove(&self, force: bool, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
+    pub(crate) fn remove(&self, force: bool, output: &mut Output<'_>) -> Result<Vec<String>, ArchiveError> {
         let mut record = self.record()?;
         let place = self.place();
         let found = self.found(&place, &record)?;
         if found == Found::Changed && !force {
-            return Err(Stop::NeedsForce(ForceTo::Overwrite));
+            return Err(ArchiveError::NeedsForce(ForceTo::Overwrite));
         }
         let mut changes = self.remove_trees(&mut record, force, output)?;
         if found != Found::Nothing {
@@ -58,26 +58,26 @@ impl Removal<'_> {
         Ok(changes)
     }
 
-    pub(crate) fn would_remove(&self, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
+    pub(crate) fn would_remove(&self, output: &mut Output<'_>) -> Result<Vec<String>, ArchiveError> {
         let record = self.record()?;
         let mut changes = self.would_remove_trees(&record, output)?;
         match self.found(&self.place(), &record)? {
             Found::Nothing => {}
-            Found::Changed => return Err(Stop::NeedsForce(ForceTo::Overwrite)),
+            Found::Changed => return Err(ArchiveError::NeedsForce(ForceTo::Overwrite)),
             _ => changes.push(format!("would remove {}", self.path)),
         }
         Ok(changes)
     }
 
     /// Puts everything back as it was before us, and forgets the entity.
-    pub(crate) fn scrub(&self, force: bool, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
+    pub(crate) fn scrub(&self, force: bool, output: &mut Output<'_>) -> Result<Vec<String>, ArchiveError> {
         let mut record = self.record()?;
         let (place, kept) = (self.place(), self.kept()?);
         let has_another = self.has_another()?;
         // What another archive has brought there, or taken over from us, is that one's, and so is what was there before.
         let found = if has_another { Found::Foreign } else { self.found(&place, &record)? };
         if found == Found::Changed && !force {
-            return Err(Stop::NeedsForce(ForceTo::Overwrite));
+            return Err(ArchiveError::NeedsForce(ForceTo::Overwrite));
         }
         let mut changes = self.remove_trees(&mut record, force, output)?;
         let is_kept = kept.looks()?.is_some();
@@ -116,13 +116,13 @@ impl Removal<'_> {
         Ok(changes)
     }
 
-    pub(crate) fn would_scrub(&self, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
+    pub(crate) fn would_scrub(&self, output: &mut Output<'_>) -> Result<Vec<String>, ArchiveError> {
         let record = self.record()?;
         let mut changes = self.would_remove_trees(&record, output)?;
         let is_kept = self.kept()?.looks()?.is_some();
         let found = if self.has_another()? { Found::Foreign } else { self.found(&self.place(), &record)? };
         match found {
-            Found::Changed => return Err(Stop::NeedsForce(ForceTo::Overwrite)),
+            Found::Changed => return Err(ArchiveError::NeedsForce(ForceTo::Overwrite)),
             Found::Base | Found::Foreign => {}
             _ if is_kept => changes.push(format!("would restore {}", self.path)),
             Found::Nothing => {}
@@ -152,16 +152,16 @@ impl Removal<'_> {
         self.store.memory.keep(&Remembered::new(self.report, record.clone()))
     }
 
-    fn place(&self) -> Place {
+    fn place(&self) -> PathHandle {
         self.store.root.place(Path::new(self.path))
     }
 
-    fn found(&self, place: &Place, record: &Record) -> Result<Found, Stop> {
+    fn found(&self, place: &PathHandle, record: &Record) -> Result<Found, ArchiveError> {
         let Some(looks) = place.looks()? else { return Ok(Found::Nothing) };
         match looks.kind {
             Kind::File | Kind::Symlink => {}
             Kind::Directory | Kind::Other => {
-                return Err(Stop::Failed(format!("{} is not a manageable file", place.shown().display())));
+                return Err(ArchiveError::Failed(format!("{} is not a manageable file", place.shown().display())));
             }
         }
         if looks.kind == Kind::File
@@ -178,7 +178,12 @@ impl Removal<'_> {
         }
     }
 
-    fn remove_trees(&self, record: &mut Record, force: bool, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
+    fn remove_trees(
+        &self,
+        record: &mut Record,
+        force: bool,
+        output: &mut Output<'_>,
+    ) -> Result<Vec<String>, ArchiveError> {
         let mut changes = Vec::new();
         for directory in record.trees.clone() {
             let Removed { anything, waits } = remove_tree(self.store, self.id, &directory, force, output)?;
@@ -190,31 +195,31 @@ impl Removal<'_> {
         Ok(changes)
     }
 
-    fn would_remove_trees(&self, record: &Record, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
+    fn would_remove_trees(&self, record: &Record, output: &mut Output<'_>) -> Result<Vec<String>, ArchiveError> {
         let would = record.trees.iter().map(|directory| would_remove_tree(self.store, self.id, directory, output));
         would.filter_map(Result::transpose).collect()
     }
 
     /// Removes the directories that archives made, and none needs any more.
-    fn remove_directories(&self) -> Result<(), Stop> {
+    fn remove_directories(&self) -> Result<(), ArchiveError> {
         // An earlier run may have left part of a download there.
         self.place().temporary(crate::download::PART_SUFFIX).remove()?;
         self.store.remove_directories(self.id, None, false)
     }
 
     /// Whether another archive has brought something to the path.
-    fn has_another(&self) -> Result<bool, Stop> {
+    fn has_another(&self) -> Result<bool, ArchiveError> {
         let path = self.store.root.canonical(Path::new(self.path), false)?;
         Ok(Owners::below(self.store, self.id, &path)?.has(&path))
     }
 
     /// Where the file is kept that was at the path before us.
-    fn kept(&self) -> Result<Place, PathError> {
+    fn kept(&self) -> Result<PathHandle, PathError> {
         Ok(self.store.kept(&self.store.root.canonical(Path::new(self.path), false)?))
     }
 
     /// Remembers no more than is needed for putting things back.
-    fn end(&self, record: &mut Record, changed: bool) -> Result<(), Stop> {
+    fn end(&self, record: &mut Record, changed: bool) -> Result<(), ArchiveError> {
         // Nothing is remembered, or nothing but that something is kept.
         if record.is_empty() && !changed {
             return Ok(());
@@ -250,7 +255,7 @@ pub(crate) fn remove_tree(
     directory: &str,
     force: bool,
     output: &mut Output<'_>,
-) -> Result<Removed, Stop> {
+) -> Result<Removed, ArchiveError> {
     let mut site = Site::open(store, id, Path::new(directory))?;
     site.clear_staging()?;
     let anything = site.remove(force).map_err(|refusal| refused(refusal, directory, output))?;
@@ -274,7 +279,7 @@ pub(crate) fn would_remove_tree(
     id: &str,
     directory: &str,
     output: &mut Output<'_>,
-) -> Result<Option<String>, Stop> {
+) -> Result<Option<String>, ArchiveError> {
     let site = Site::open(store, id, Path::new(directory))?;
     if site.manifest.is_none() {
         return Ok(None);
@@ -283,19 +288,19 @@ pub(crate) fn would_remove_tree(
     if site.has_nothing_but_waiting() {
         return Ok(None);
     }
-    match losses.and_then(|losses| if losses.is_empty() { Ok(()) } else { Err(Refusal::NeedsForce(losses)) }) {
+    match losses.and_then(|losses| if losses.is_empty() { Ok(()) } else { Err(MoveError::NeedsForce(losses)) }) {
         Ok(()) => Ok(Some(format!("would remove what was extracted to {directory}"))),
         Err(refusal) => Err(refused(refusal, directory, output)),
     }
 }
 
 /// A person's files that would be lost are named, but not all of them if there are many.
-pub(crate) fn refused(refusal: Refusal, directory: &str, output: &mut Output<'_>) -> Stop {
+pub(crate) fn refused(refusal: MoveError, directory: &str, output: &mut Output<'_>) -> ArchiveError {
     match refusal {
-        Refusal::Failed(problem) => Stop::Failed(problem),
-        Refusal::NeedsForce(paths) => {
+        MoveError::Failed(problem) => ArchiveError::Failed(problem),
+        MoveError::NeedsForce(paths) => {
             name_changed(&paths, directory, output);
-            Stop::NeedsForce(ForceTo::Overwrite)
+            ArchiveError::NeedsForce(ForceTo::Overwrite)
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::scene::{self, Scene, Shared, canonical};
 use holo_plugin::claims::{self, Claim};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::Definitions;
-use holo_plugin::memory::Memory;
+use holo_plugin::memory::BaseStore;
 use holo_plugin::{Host, Job, Output, Plugin, ScanError, SetAnswers, Tree, apply_concurrently};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl Plugin for Archives {
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError> {
         let definitions = Definitions::<Archive>::read(host, output);
         let mut orphans = BTreeMap::new();
-        match Memory::open(host) {
+        match BaseStore::open(host) {
             Ok(memory) => {
                 let all = memory.orphans::<Record, Archive>(&definitions, output);
                 orphans.extend(all.into_iter().map(|orphan| (orphan.id.clone(), orphan)));

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use holo_plugin::error::reason;
-use holo_plugin::{Host, Meter, Output, Place, Tree};
+use holo_plugin::{Host, Meter, Output, PathHandle, Tree};
 
 pub(crate) use http::Timeouts;
 pub(crate) use part::PART_SUFFIX;
@@ -75,7 +75,7 @@ pub(crate) enum Download {
 
 /// A download that is complete, and what the checksum says.
 pub(crate) struct Whole {
-    pub(crate) place: Place,
+    pub(crate) place: PathHandle,
     pub(crate) file: std::fs::File,
     pub(crate) sums: Sums,
     pub(crate) validators: Validators,
@@ -89,7 +89,7 @@ pub(crate) struct Whole {
 /// Why it could not be had from anywhere, in words without secrets.
 pub(crate) fn download(
     request: &Request<'_>,
-    target: &Place,
+    target: &PathHandle,
     host: &Host,
     output: &mut Output<'_>,
 ) -> Result<Download, DownloadError> {
@@ -146,7 +146,7 @@ impl From<String> for DownloadError {
 pub(crate) fn copy(
     request: &Request<'_>,
     path: &std::path::Path,
-    place: &Place,
+    place: &PathHandle,
     host: &Host,
     output: &mut Output<'_>,
 ) -> Result<Download, DownloadError> {
@@ -237,7 +237,7 @@ fn judge(sums: &Sums, wanted: &Checksum) -> Result<(), String> {
 struct Attempts<'a, 'o> {
     request: &'a Request<'a>,
     address: &'a Address,
-    place: &'a Place,
+    place: &'a PathHandle,
     output: &'a mut Output<'o>,
 }
 

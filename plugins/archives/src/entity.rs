@@ -2,10 +2,10 @@
 
 use crate::absent;
 use crate::definition::{Archive, Ensure, parent};
+use crate::error::ArchiveError;
 use crate::present::Present;
 use crate::record::Record;
 use crate::scene::{Areas, PREFIX, Scene, Shared, canonical};
-use crate::stop::Stop;
 use crate::store::Store;
 use holo_plugin::memory::Remembered;
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Tree, Verdict};
@@ -32,16 +32,16 @@ pub(crate) enum Defined {
 }
 
 impl ArchiveEntity {
-    fn store(&self, host: &Host) -> Result<Store, Stop> {
+    fn store(&self, host: &Host) -> Result<Store, ArchiveError> {
         Ok(Store::open(host, &self.id, &self.scene, &self.shared)?)
     }
 
-    fn is_done_with(&self, store: &Store) -> Result<bool, Stop> {
+    fn is_done_with(&self, store: &Store) -> Result<bool, ArchiveError> {
         Ok(store.memory.recall::<Record>(&self.id)?.is_none())
     }
 
     /// Whether another archive takes over from this one, when it is applied: then nothing is done here until it has.
-    fn has_heir(&self, store: &Store) -> Result<bool, Stop> {
+    fn has_heir(&self, store: &Store) -> Result<bool, ArchiveError> {
         let Some(Remembered::<Record> { base: record, .. }) = store.memory.recall(&self.id)? else { return Ok(false) };
         for heir in self.scene.defined.iter().filter(|heir| heir.ensure == Ensure::Present) {
             let has_path = record.path.as_deref().is_some_and(|path| Path::new(path) == heir.path);
@@ -87,7 +87,7 @@ impl ArchiveEntity {
         host: &Host,
         mode: Mode<'_>,
         output: &mut Output<'_>,
-    ) -> Result<Vec<String>, Stop> {
+    ) -> Result<Vec<String>, ArchiveError> {
         let report = self.report();
         let removal = absent::Removal { store, id: &self.id, path: self.path(), report: &report };
         let changes = match &self.defined {
@@ -114,7 +114,7 @@ impl ArchiveEntity {
         Ok(changes)
     }
 
-    fn try_check(&self, host: &Host, output: &mut Output<'_>) -> Result<Option<Vec<String>>, Stop> {
+    fn try_check(&self, host: &Host, output: &mut Output<'_>) -> Result<Option<Vec<String>>, ArchiveError> {
         let store = self.store(host)?;
         let report = self.report();
         let removal = absent::Removal { store: &store, id: &self.id, path: self.path(), report: &report };
@@ -172,18 +172,18 @@ impl Entity for ArchiveEntity {
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        let store = self.shared.hold(host).map_err(Stop::from).and_then(|()| self.store(host));
+        let store = self.shared.hold(host).map_err(ArchiveError::from).and_then(|()| self.store(host));
         let has_changed = || store.as_ref().is_ok_and(|store| store.has_changed.get());
         let applied = match &store {
             Ok(store) => self.try_apply(store, host, mode, output),
-            Err(Stop::Failed(problem)) => Err(Stop::Failed(problem.clone())),
-            Err(Stop::NeedsForce(to)) => Err(Stop::NeedsForce(to.clone())),
+            Err(ArchiveError::Failed(problem)) => Err(ArchiveError::Failed(problem.clone())),
+            Err(ArchiveError::NeedsForce(to)) => Err(ArchiveError::NeedsForce(to.clone())),
         };
         match applied {
             Ok(changes) if changes.is_empty() => Applied::Unchanged,
             Ok(changes) => Applied::Changed(changes),
-            Err(Stop::NeedsForce(to)) => Applied::NeedsForce(to),
-            Err(Stop::Failed(problem)) => {
+            Err(ArchiveError::NeedsForce(to)) => Applied::NeedsForce(to),
+            Err(ArchiveError::Failed(problem)) => {
                 output.error(problem);
                 if has_changed() { Applied::FAILED } else { Applied::FAILED_UNCHANGED }
             }
@@ -195,8 +195,8 @@ impl Entity for ArchiveEntity {
             Ok(None) => Verdict::Unknown,
             Ok(Some(changes)) if changes.is_empty() => Verdict::InDesiredState,
             Ok(Some(changes)) => Verdict::WouldChange(changes),
-            Err(Stop::NeedsForce(to)) => Verdict::NeedsForce(to),
-            Err(Stop::Failed(problem)) => {
+            Err(ArchiveError::NeedsForce(to)) => Verdict::NeedsForce(to),
+            Err(ArchiveError::Failed(problem)) => {
                 output.error(problem);
                 Verdict::Failed
             }

@@ -10,7 +10,7 @@ use crate::limits::{Allowance, Limits};
 use crate::made::{Made, Owner, Thing};
 use bstr::ByteSlice;
 use holo_plugin::error::reason;
-use holo_plugin::{Kind, Meter, Output, Place, Tree, settle};
+use holo_plugin::{Kind, Meter, Output, PathHandle, Tree, settle};
 use std::collections::BTreeMap;
 use std::fs::{File, FileTimes};
 use std::io::{self, Read, Seek};
@@ -186,7 +186,7 @@ impl Staging<'_, '_> {
     }
 
     /// The place of a file or symlink, with the directories above it.
-    fn free(&mut self, path: &Path) -> Result<Place, String> {
+    fn free(&mut self, path: &Path) -> Result<PathHandle, String> {
         self.parents(path)?;
         let place = self.tree.place(path);
         match place.looks().map_err(|error| shown(path, reason(&error.error)))? {

@@ -6,7 +6,7 @@
 
 use crate::checksum::{Checksum, Sums, sha256};
 use holo_plugin::error::{PathError, Result};
-use holo_plugin::{OnDisk, Place, Stamp};
+use holo_plugin::{OnDisk, PathHandle, Stamp};
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ const KEY_SIZE: usize = 32;
 
 /// What is known, and what was found out.
 pub(crate) struct Known {
-    place: Place,
+    place: PathHandle,
     /// When we began to look.
     begun: SystemTime,
     is_believed: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Known {
 
 impl Known {
     /// What is known at a place; nothing if everything is to be read.
-    pub(crate) fn at(place: Place, is_believed: bool) -> Known {
+    pub(crate) fn at(place: PathHandle, is_believed: bool) -> Known {
         let (before, seen) = (OnceCell::new(), RefCell::default());
         Known { place, begun: SystemTime::now(), is_believed, before, seen }
     }
@@ -42,7 +42,7 @@ impl Known {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub(crate) fn sums(&self, file: &Place, wanted: Option<&Checksum>) -> Result<Sums> {
+    pub(crate) fn sums(&self, file: &PathHandle, wanted: Option<&Checksum>) -> Result<Sums> {
         let stamp = Stamp::of(file)?;
         let key = |stamp: &Stamp| sha256(&stamp.to_bytes()).split_at(KEY_SIZE).0.to_owned();
         if let Some(sums) = stamp.as_ref().and_then(|stamp| self.recall(key(stamp), wanted)) {
@@ -131,7 +131,7 @@ mod tests {
     const OLD: Duration = Duration::from_secs(3600);
 
     /// A directory with a file that was changed long ago, and what is known of it.
-    fn known(directory: &Path, is_believed: bool) -> (Known, Place) {
+    fn known(directory: &Path, is_believed: bool) -> (Known, PathHandle) {
         let tree = Tree::open(directory).unwrap();
         // An hour has passed since whatever was done.
         let mut known = Known::at(tree.place(Path::new("known/x")), is_believed);

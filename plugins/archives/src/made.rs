@@ -2,7 +2,7 @@
 
 use crate::known::Known;
 use holo_plugin::error::Result;
-use holo_plugin::{Kind, Looks, Place};
+use holo_plugin::{Kind, Looks, PathHandle};
 
 /// Who owns what we make; what is not given is whoever we are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Made {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub(crate) fn is_at(&self, place: &Place, known: &Known) -> Result<bool> {
+    pub(crate) fn is_at(&self, place: &PathHandle, known: &Known) -> Result<bool> {
         let Some(looks) = place.looks()? else { return Ok(false) };
         match &self.thing {
             Thing::Directory { .. } => Ok(looks.kind == Kind::Directory),

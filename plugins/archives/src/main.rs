@@ -7,6 +7,7 @@ mod checksum;
 mod definition;
 mod download;
 mod entity;
+mod error;
 mod extract;
 mod format;
 mod known;
@@ -17,7 +18,6 @@ mod owners;
 mod present;
 mod record;
 mod scene;
-mod stop;
 mod store;
 mod tree;
 

@@ -2,7 +2,7 @@
 
 use crate::made::{Made, Owner, Thing};
 use holo_plugin::error::{PathError, Result};
-use holo_plugin::{OnDisk, Place};
+use holo_plugin::{OnDisk, PathHandle};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -41,7 +41,7 @@ impl Manifest {
     ///
     /// # Errors
     /// If it cannot be read or makes no sense.
-    pub(crate) fn load(place: &Place) -> Result<Option<Manifest>> {
+    pub(crate) fn load(place: &PathHandle) -> Result<Option<Manifest>> {
         let Some(mut file) = place.open_if_file()? else { return Ok(None) };
         let failed = |error| PathError::new("read", place.shown(), error);
         let mut text = String::new();
@@ -54,7 +54,7 @@ impl Manifest {
     ///
     /// # Errors
     /// If it cannot be written; then the old one is still there.
-    pub(crate) fn save(&self, place: &Place) -> Result<()> {
+    pub(crate) fn save(&self, place: &PathHandle) -> Result<()> {
         place.replace(self.to_text().as_bytes(), 0o600, OnDisk::New)
     }
 

@@ -1,10 +1,10 @@
 //! Which archive has brought what: a path has one owner, and one base.
 
+use crate::error::ArchiveError;
 use crate::made::Made;
 use crate::manifest::Manifest;
 use crate::record::Record;
 use crate::scene::are_nested;
-use crate::stop::Stop;
 use crate::store::Store;
 use holo_plugin::memory::Remembered;
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ impl Owners {
     ///
     /// # Errors
     /// If that cannot be told.
-    pub(crate) fn below(store: &Store, id: &str, area: &Path) -> Result<Owners, Stop> {
+    pub(crate) fn below(store: &Store, id: &str, area: &Path) -> Result<Owners, ArchiveError> {
         let mut owners = Owners::default();
         for other in store.others(id)? {
             owners.take(store, &other, area, store.scene.is_orphan(&other.id))?;
@@ -52,7 +52,7 @@ impl Owners {
     ///
     /// # Errors
     /// If that cannot be told.
-    pub(crate) fn in_tree(store: &Store, id: &str, tree: &Path) -> Result<Owners, Stop> {
+    pub(crate) fn in_tree(store: &Store, id: &str, tree: &Path) -> Result<Owners, ArchiveError> {
         let mut owners = Owners::below(store, id, tree)?;
         if let Some(mut own) = store.memory.recall::<Record>(id)? {
             own.base.path = None;
@@ -63,7 +63,13 @@ impl Owners {
         Ok(owners)
     }
 
-    fn take(&mut self, store: &Store, other: &Remembered<Record>, area: &Path, is_orphaned: bool) -> Result<(), Stop> {
+    fn take(
+        &mut self,
+        store: &Store,
+        other: &Remembered<Record>,
+        area: &Path,
+        is_orphaned: bool,
+    ) -> Result<(), ArchiveError> {
         let Remembered { id, base: record, .. } = other;
         let mut add = |path: PathBuf, states: Vec<Made>, is_orphaned: bool| {
             self.brought.entry(path).or_default().push(Brought { id: id.clone(), states, is_orphaned });

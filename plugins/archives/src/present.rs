@@ -7,16 +7,16 @@ mod succession;
 use crate::absent::{Removed, name_changed, name_waiting, refused, remove_tree, would_remove_tree};
 use crate::definition::Archive;
 use crate::download::Validators;
+use crate::error::ArchiveError;
 use crate::extract::{Extraction, extract};
 use crate::made::Owner;
 use crate::record::{Fetched, Record};
-use crate::stop::Stop;
 use crate::store::Store;
 use crate::tree::Site;
 use fetch::AtHand;
 use holo_plugin::error::PathError;
 use holo_plugin::memory::Remembered;
-use holo_plugin::{Accounts, Durability, EntityReport, ForceTo, Host, Output, Place, settle};
+use holo_plugin::{Accounts, Durability, EntityReport, ForceTo, Host, Output, PathHandle, settle};
 use look::{Situation, Wanted};
 use std::io::Seek;
 use std::path::Path;
@@ -37,7 +37,7 @@ pub(crate) struct Present<'a> {
 
 impl Present<'_> {
     /// Brings it into its desired state; what was done for that.
-    pub(crate) fn apply(&self, force: bool, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
+    pub(crate) fn apply(&self, force: bool, output: &mut Output<'_>) -> Result<Vec<String>, ArchiveError> {
         let mut changes = Vec::new();
         let orphans = self.take_over(output)?;
         let mut situation = self.look()?;
@@ -49,7 +49,7 @@ impl Present<'_> {
             if let (Some(directory), Some(_)) = (&self.archive.extract_to, &situation.site) {
                 name_changed(&situation.drift.changed, directory, output);
             }
-            return Err(Stop::NeedsForce(ForceTo::Overwrite));
+            return Err(ArchiveError::NeedsForce(ForceTo::Overwrite));
         }
         let mut at_hand = self.fetch(&mut situation, &mut changes, output).inspect_err(|_| self.retreat())?;
         if let Some(at_hand) = &mut at_hand {
@@ -67,14 +67,14 @@ impl Present<'_> {
     }
 
     /// What applying it would do; nothing if only the server could tell, and is not to be asked.
-    pub(crate) fn check(&self, output: &mut Output<'_>) -> Result<Option<Vec<String>>, Stop> {
+    pub(crate) fn check(&self, output: &mut Output<'_>) -> Result<Option<Vec<String>>, ArchiveError> {
         let mut changes = Vec::new();
         let situation = self.look()?;
         if situation.is_created {
             return Ok(Some(changes));
         }
         if situation.wanted == Wanted::Changed || self.tree_is_changed(&situation) {
-            return Err(Stop::NeedsForce(ForceTo::Overwrite));
+            return Err(ArchiveError::NeedsForce(ForceTo::Overwrite));
         }
         let has_source_changed = self.has_source_changed(&situation)?;
         let is_downloaded = situation.wanted == Wanted::Download || has_source_changed == Some(true);
@@ -96,7 +96,7 @@ impl Present<'_> {
             changes.push(format!("would remove {}", self.archive.path));
         }
         if let Some(path) = self.archive.creates.as_ref().filter(|_| self.lacks_what_it_creates(&situation, &changes)) {
-            return Err(Stop::Failed(format!("{path} was not created")));
+            return Err(ArchiveError::Failed(format!("{path} was not created")));
         }
         changes.extend(self.would_take_over()?);
         Ok((!changes.is_empty() || has_source_changed.is_some()).then_some(changes))
@@ -146,7 +146,7 @@ impl Present<'_> {
     }
 
     /// Remembers what is about to be made, then makes the directories that are missing.
-    fn prepare(&self, situation: &mut Situation<'_>) -> Result<(), Stop> {
+    fn prepare(&self, situation: &mut Situation<'_>) -> Result<(), ArchiveError> {
         let (path, tree) = (self.path()?, self.tree()?);
         let above = Path::new(&path).parent().into_iter().chain(tree.as_deref().map(Path::new));
         let mut directories: Vec<&Path> = above.flat_map(Path::ancestors).collect();
@@ -173,8 +173,8 @@ impl Present<'_> {
     }
 
     /// Gives the file its owner and mode without downloading it again.
-    fn give_attributes(&self, situation: &mut Situation<'_>, changes: &mut Vec<String>) -> Result<(), Stop> {
-        let Owner { uid, gid } = self.owner().map_err(Stop::Failed)?;
+    fn give_attributes(&self, situation: &mut Situation<'_>, changes: &mut Vec<String>) -> Result<(), ArchiveError> {
+        let Owner { uid, gid } = self.owner().map_err(ArchiveError::Failed)?;
         let wrong = self.attributes_to_change(situation);
         if wrong.is_empty() {
             return Ok(());
@@ -182,7 +182,7 @@ impl Present<'_> {
         self.adopt(situation)?;
         let Some(current) = &situation.current else { return Ok(()) };
         if current.looks.names > 1 {
-            return Err(Stop::Failed(format!("{} has several names", situation.place.shown().display())));
+            return Err(ArchiveError::Failed(format!("{} has several names", situation.place.shown().display())));
         }
         self.store.has_changed.set(true);
         settle(&current.file, &situation.place.shown(), uid, gid, self.archive.mode())?;
@@ -192,7 +192,7 @@ impl Present<'_> {
     }
 
     /// Remembers a file that was there before us as it was, and that it is ours from now on.
-    fn adopt(&self, situation: &mut Situation<'_>) -> Result<(), Stop> {
+    fn adopt(&self, situation: &mut Situation<'_>) -> Result<(), ArchiveError> {
         let Some(current) = situation.current.as_ref().filter(|_| situation.record.fetched().next().is_none()) else {
             return Ok(());
         };
@@ -235,7 +235,7 @@ impl Present<'_> {
         force: bool,
         changes: &mut Vec<String>,
         output: &mut Output<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), ArchiveError> {
         let Some(directory) = &self.archive.extract_to else { return Ok(()) };
         if !self.must_extract(situation) {
             if let Some(site) = &mut situation.site {
@@ -247,9 +247,9 @@ impl Present<'_> {
         }
         self.prepare(situation)?;
         self.store.shared.turns.wait(self.id);
-        let recipe = self.recipe(&at_hand.sha256).map_err(Stop::Failed)?;
+        let recipe = self.recipe(&at_hand.sha256).map_err(ArchiveError::Failed)?;
         let Some(site) = &mut situation.site else { return Ok(()) };
-        let owner = self.owner().map_err(Stop::Failed)?;
+        let owner = self.owner().map_err(ArchiveError::Failed)?;
         let top = self.store.root.place(Path::new(directory));
         top.create_folder()?;
         let mut staged = site.staging()?;
@@ -262,14 +262,17 @@ impl Present<'_> {
         at_hand.file.rewind()?;
         staged.made = extract(&mut at_hand.file, &staged.tree, extraction, output).map_err(|problem| {
             let _ = site.clear_staging();
-            Stop::Failed(format!("cannot extract {}: {problem}", situation.place.shown().display()))
+            ArchiveError::Failed(format!("cannot extract {}: {problem}", situation.place.shown().display()))
         })?;
         if let Some(tree) = self.tree()?
             && Path::new(&self.path()?).strip_prefix(tree).is_ok_and(|path| staged.made.contains_key(path))
         {
             let _ = site.clear_staging();
             let problem = "the archive brings this path itself";
-            return Err(Stop::Failed(format!("cannot extract {}: {problem}", situation.place.shown().display())));
+            return Err(ArchiveError::Failed(format!(
+                "cannot extract {}: {problem}",
+                situation.place.shown().display()
+            )));
         }
         let resolved = top.followed()?;
         if resolved.path().file_name().is_some() && resolved.create_directory(DIRECTORY_MODE)? {
@@ -282,8 +285,8 @@ impl Present<'_> {
         let orphans = site.install(Some(&staged), &recipe, force).map_err(|refusal| {
             let _ = site.clear_staging();
             match refused(refusal, directory, output) {
-                Stop::Failed(problem) => {
-                    Stop::Failed(format!("cannot extract {}: {problem}", situation.place.shown().display()))
+                ArchiveError::Failed(problem) => {
+                    ArchiveError::Failed(format!("cannot extract {}: {problem}", situation.place.shown().display()))
                 }
                 other => other,
             }
@@ -303,7 +306,7 @@ impl Present<'_> {
         force: bool,
         changes: &mut Vec<String>,
         output: &mut Output<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), ArchiveError> {
         let wanted = self.tree()?;
         for directory in situation.record.trees.clone() {
             if Some(&directory) != wanted.as_ref() {
@@ -321,7 +324,7 @@ impl Present<'_> {
     }
 
     /// Removes the download after it has been extracted.
-    fn clean_up(&self, situation: &mut Situation<'_>, changes: &mut Vec<String>) -> Result<(), Stop> {
+    fn clean_up(&self, situation: &mut Situation<'_>, changes: &mut Vec<String>) -> Result<(), ArchiveError> {
         if situation.wanted == Wanted::There && situation.place.looks()?.is_some() {
             self.adopt(situation)?;
             self.store.has_changed.set(true);
@@ -335,7 +338,7 @@ impl Present<'_> {
     }
 
     /// What was on its way has arrived.
-    fn remember_end(&self, situation: &mut Situation<'_>) -> Result<(), Stop> {
+    fn remember_end(&self, situation: &mut Situation<'_>) -> Result<(), ArchiveError> {
         if let Some(incoming) = situation.record.incoming.take() {
             situation.record.download = Some(incoming);
         }
@@ -361,7 +364,7 @@ impl Present<'_> {
     }
 
     /// Looks again, as the next apply would.
-    fn verify(&self, output: &mut Output<'_>) -> Result<(), Stop> {
+    fn verify(&self, output: &mut Output<'_>) -> Result<(), ArchiveError> {
         let situation = self.look()?;
         let mut wrong = Vec::new();
         if !situation.is_created {
@@ -380,7 +383,7 @@ impl Present<'_> {
                 name_changed(&situation.drift.changed, "/", output);
             }
         }
-        if wrong.is_empty() { Ok(()) } else { Err(Stop::Failed(wrong.join("; "))) }
+        if wrong.is_empty() { Ok(()) } else { Err(ArchiveError::Failed(wrong.join("; "))) }
     }
 
     fn source(&self) -> String {
@@ -388,24 +391,24 @@ impl Present<'_> {
         addresses.first().map(|address| crate::checksum::sha256(address.identity().as_bytes())).unwrap_or_default()
     }
 
-    fn place(&self) -> Place {
+    fn place(&self) -> PathHandle {
         self.store.root.place(Path::new(&self.archive.path))
     }
 
     /// The canonical path of the download.
-    fn path(&self) -> Result<String, Stop> {
+    fn path(&self) -> Result<String, ArchiveError> {
         canonical(self.store, &self.archive.path, false)
     }
 
     /// The canonical path of the directory that is extracted to.
-    fn tree(&self) -> Result<Option<String>, Stop> {
+    fn tree(&self) -> Result<Option<String>, ArchiveError> {
         self.archive.extract_to.as_deref().map(|directory| canonical(self.store, directory, true)).transpose()
     }
 }
 
 /// A canonical path, as text: records hold nothing else.
-fn canonical(store: &Store, path: &str, last: bool) -> Result<String, Stop> {
+fn canonical(store: &Store, path: &str, last: bool) -> Result<String, ArchiveError> {
     let found = store.root.canonical(Path::new(path), last)?;
-    let words = |path: std::path::PathBuf| Stop::Failed(format!("{} is not text", path.display()));
+    let words = |path: std::path::PathBuf| ArchiveError::Failed(format!("{} is not text", path.display()));
     found.into_os_string().into_string().map_err(|path| words(path.into()))
 }

@@ -2,7 +2,7 @@
 
 use crate::download::Validators;
 use holo_plugin::error::PathError;
-use holo_plugin::{Durability, Image, Place, Unmanageable};
+use holo_plugin::{Durability, Image, PathHandle, Unmanageable};
 use serde::{Deserialize, Serialize};
 
 /// What is remembered, from before the first change on. What was there before us lies beside it.
@@ -63,7 +63,7 @@ const TEMPORARY: &str = ".new";
 ///
 /// # Errors
 /// If it cannot be copied.
-pub(crate) fn keep(place: &Place, kept: &Place) -> Result<(), Unmanageable> {
+pub(crate) fn keep(place: &PathHandle, kept: &PathHandle) -> Result<(), Unmanageable> {
     let Some(image) = Image::load(place)? else { return Ok(()) };
     kept.create_folder()?;
     let temporary = kept.temporary(TEMPORARY);
@@ -77,7 +77,7 @@ pub(crate) fn keep(place: &Place, kept: &Place) -> Result<(), Unmanageable> {
 ///
 /// # Errors
 /// If that cannot be told.
-pub(crate) fn is_kept(place: &Place, kept: &Place) -> Result<bool, PathError> {
+pub(crate) fn is_kept(place: &PathHandle, kept: &PathHandle) -> Result<bool, PathError> {
     let image = |place| match Image::load(place) {
         Ok(image) => Ok(image),
         Err(Unmanageable::WrongType) => Ok(None),
@@ -94,7 +94,7 @@ const RESTORED: &str = ".holonew";
 ///
 /// # Errors
 /// If it cannot be copied.
-pub(crate) fn put_back(kept: &Place, place: &Place) -> Result<(), Unmanageable> {
+pub(crate) fn put_back(kept: &PathHandle, place: &PathHandle) -> Result<(), Unmanageable> {
     place.create_folder()?;
     copy(kept, &place.temporary(RESTORED), place)
 }
@@ -103,7 +103,7 @@ pub(crate) fn put_back(kept: &Place, place: &Place) -> Result<(), Unmanageable> 
 ///
 /// # Errors
 /// If it cannot be copied.
-pub(crate) fn copy(from: &Place, temporary: &Place, to: &Place) -> Result<(), Unmanageable> {
+pub(crate) fn copy(from: &PathHandle, temporary: &PathHandle, to: &PathHandle) -> Result<(), Unmanageable> {
     let Some(image) = Image::load(from)? else { return Ok(()) };
     image.write_to(temporary)?;
     Durability::Each.sync([temporary], [])?;

@@ -1,17 +1,17 @@
 //! Where what is remembered of archives is.
 
 use crate::checksum::sha256;
+use crate::error::ArchiveError;
 use crate::known::Known;
 use crate::made::Made;
 use crate::manifest::Manifest;
 use crate::record::Record;
 use crate::scene::{PREFIX, Scene, Shared, are_nested};
-use crate::stop::Stop;
 use holo_plugin::claims::{self, Claim};
 use holo_plugin::error::PathError;
-use holo_plugin::memory::{Memory, Remembered};
+use holo_plugin::memory::{BaseStore, Remembered};
 use holo_plugin::tracked::{Overlays, OwnDirectories};
-use holo_plugin::{Durability, Host, Kind, Output, Place, Sink, Stream, Tree};
+use holo_plugin::{Durability, Host, Kind, Output, PathHandle, Sink, Stream, Tree};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// Where everything is.
 pub(crate) struct Store {
     pub(crate) root: Arc<Tree>,
-    pub(crate) memory: Memory,
+    pub(crate) memory: BaseStore,
     pub(crate) known: Known,
     pub(crate) scene: Arc<Scene>,
     pub(crate) shared: Arc<Shared>,
@@ -44,18 +44,18 @@ impl Store {
         let state = Tree::open(host.state_dir())?;
         let known = Known::at(state.place(&Path::new(KNOWN).join(name(id, ""))), !host.verifies());
         let (scene, shared) = (Arc::clone(scene), Arc::clone(shared));
-        let (root, memory) = (Tree::open(host.root())?, Memory::open(host)?);
+        let (root, memory) = (Tree::open(host.root())?, BaseStore::open(host)?);
         let (overlays, has_changed) = (Overlays::of(host), Cell::new(false));
         Ok(Store { root, memory, known, scene, shared, overlays, has_changed, state, host: host.clone() })
     }
 
     /// Where the list of what an archive has extracted to a directory is.
-    pub(crate) fn manifest(&self, id: &str, directory: &Path) -> Place {
+    pub(crate) fn manifest(&self, id: &str, directory: &Path) -> PathHandle {
         self.state.place(&Path::new(TREES).join(name(id, &directory.to_string_lossy()) + ".mtree"))
     }
 
     /// Where the file is kept that was at a canonical path before us. A path has one, whichever archives have brought something there.
-    pub(crate) fn kept(&self, path: &Path) -> Place {
+    pub(crate) fn kept(&self, path: &Path) -> PathHandle {
         let digits: String = sha256(path.as_os_str().as_bytes()).chars().take(32).collect();
         self.state.place(&Path::new(KEPT).join(digits))
     }
@@ -71,7 +71,7 @@ impl Store {
     }
 
     /// Removes every base if no archive is defined and none but this one is remembered: then no path waits for its base any more.
-    pub(crate) fn remove_unneeded_bases(&self, id: &str) -> Result<(), Stop> {
+    pub(crate) fn remove_unneeded_bases(&self, id: &str) -> Result<(), ArchiveError> {
         // An archive that is defined may have kept a base that its record does not name yet.
         if self.scene.defined.is_empty() && self.has_kept()? && self.others(id)?.is_empty() {
             Store::remove(&self.state.place(Path::new(KEPT)))?;
@@ -80,7 +80,7 @@ impl Store {
     }
 
     /// Removes something of our own, with the folders that are empty then.
-    pub(crate) fn remove(place: &Place) -> Result<(), PathError> {
+    pub(crate) fn remove(place: &PathHandle) -> Result<(), PathError> {
         if place.looks()?.is_some() {
             place.remove_all()?;
             Durability::Each.sync([], [place])?;
@@ -93,11 +93,11 @@ impl Store {
     ///
     /// # Errors
     /// If something cannot be read: it may be about the same paths.
-    pub(crate) fn others(&self, id: &str) -> Result<Vec<Remembered<Record>>, Stop> {
+    pub(crate) fn others(&self, id: &str) -> Result<Vec<Remembered<Record>>, ArchiveError> {
         let mut problems = Problems::default();
         let all = self.memory.all::<Record>(&mut Output::new(&mut problems))?;
         match problems.0.first() {
-            Some(problem) => Err(Stop::Failed(problem.clone())),
+            Some(problem) => Err(ArchiveError::Failed(problem.clone())),
             None => Ok(all.into_values().filter(|other| other.id != id).collect()),
         }
     }
@@ -129,7 +129,12 @@ impl Store {
 
     /// Removes directories that archives have made, are empty, and that none needs. Of the one with this ID, its record is given, unless it
     /// is about to be forgotten; and whether it needs the directories on the way to its paths.
-    pub(crate) fn remove_directories(&self, id: &str, record: Option<&Record>, is_going_on: bool) -> Result<(), Stop> {
+    pub(crate) fn remove_directories(
+        &self,
+        id: &str,
+        record: Option<&Record>,
+        is_going_on: bool,
+    ) -> Result<(), ArchiveError> {
         let _alone = self.shared.directories();
         let mut own = self.own_directories()?;
         if own.iter().next().is_none() {

@@ -18,15 +18,15 @@
 
 mod plan;
 
+use crate::error::ArchiveError;
 use crate::made::Made;
 use crate::manifest::Manifest;
 use crate::owners::Owners;
 use crate::record::{Record, copy, is_kept, keep, put_back};
-use crate::stop::Stop;
 use crate::store::Store;
 use holo_plugin::error::PathError;
 use holo_plugin::memory::Remembered;
-use holo_plugin::{Durability, Kind, Looks, Place, Tree, Unmanageable};
+use holo_plugin::{Durability, Kind, Looks, PathHandle, Tree, Unmanageable};
 use plan::Plan;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -37,9 +37,9 @@ pub(crate) struct Site<'a> {
     store: &'a Store,
     /// The directory, if it exists.
     directory: Option<Arc<Tree>>,
-    place: Place,
+    place: PathHandle,
     id: String,
-    manifest_place: Place,
+    manifest_place: PathHandle,
     pub(crate) manifest: Option<Manifest>,
     staging_name: String,
 }
@@ -56,37 +56,37 @@ pub(crate) struct Drift {
 /// What is to be moved into place.
 pub(crate) struct Staged {
     pub(crate) tree: Arc<Tree>,
-    place: Place,
+    place: PathHandle,
     pub(crate) made: BTreeMap<PathBuf, Made>,
 }
 
 /// Why a version was not put into place.
 #[derive(Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum MoveError {
     /// A person's work would be lost: these paths.
     NeedsForce(Vec<PathBuf>),
     /// It cannot be done.
     Failed(String),
 }
 
-impl From<PathError> for Refusal {
+impl From<PathError> for MoveError {
     fn from(error: PathError) -> Self {
-        Refusal::Failed(error.to_string())
+        MoveError::Failed(error.to_string())
     }
 }
 
-impl From<Stop> for Refusal {
-    fn from(stop: Stop) -> Self {
+impl From<ArchiveError> for MoveError {
+    fn from(stop: ArchiveError) -> Self {
         match stop {
-            Stop::Failed(problem) => Refusal::Failed(problem),
-            Stop::NeedsForce(_) => Refusal::NeedsForce(Vec::new()),
+            ArchiveError::Failed(problem) => MoveError::Failed(problem),
+            ArchiveError::NeedsForce(_) => MoveError::NeedsForce(Vec::new()),
         }
     }
 }
 
-impl From<Unmanageable> for Refusal {
+impl From<Unmanageable> for MoveError {
     fn from(error: Unmanageable) -> Self {
-        Refusal::Failed(error.to_string())
+        MoveError::Failed(error.to_string())
     }
 }
 
@@ -145,7 +145,7 @@ impl<'a> Site<'a> {
     }
 
     /// Whether what is at a place is what we made there or, while that is on its way, what was there before.
-    fn is_ours(&self, path: &Path, place: &Place, states: &[Made]) -> Result<bool, PathError> {
+    fn is_ours(&self, path: &Path, place: &PathHandle, states: &[Made]) -> Result<bool, PathError> {
         for made in states {
             if made.is_at(place, &self.store.known)? {
                 return Ok(true);
@@ -160,7 +160,7 @@ impl<'a> Site<'a> {
     }
 
     /// Returns the place of a file of ours: its path, unless another one is laid over that.
-    fn at(&self, directory: &Arc<Tree>, path: &Path) -> Place {
+    fn at(&self, directory: &Arc<Tree>, path: &Path) -> PathHandle {
         self.store.overlays.base(&self.full(path)).unwrap_or_else(|| directory.place(path))
     }
 
@@ -186,16 +186,16 @@ impl<'a> Site<'a> {
     }
 
     /// Returns the place of a file on its way that will be the base of what is laid over it.
-    fn base_on_its_way(&self) -> Place {
+    fn base_on_its_way(&self) -> PathHandle {
         self.manifest_place.with_suffix(".file")
     }
 
-    fn kept_at(&self, path: &Path) -> Place {
+    fn kept_at(&self, path: &Path) -> PathHandle {
         self.store.kept(&self.full(path))
     }
 
     /// What the other archives have in the directory.
-    fn owners(&self) -> Result<Owners, Refusal> {
+    fn owners(&self) -> Result<Owners, MoveError> {
         Ok(Owners::in_tree(self.store, &self.id, &self.full(Path::new("")))?)
     }
 
@@ -208,13 +208,13 @@ impl<'a> Site<'a> {
     }
 
     /// Beside the directory or, where that is on another file system, in it.
-    fn staging_place(&self) -> Result<Place, PathError> {
+    fn staging_place(&self) -> Result<PathHandle, PathError> {
         let inside = self.store.root.place(&self.place.path().join(&self.staging_name));
         let beside = self.place.sibling(self.staging_name.as_ref());
         if self.place.path().file_name().is_none() {
             return Ok(inside);
         }
-        let device = |place: &Place| Ok::<_, PathError>(place.looks()?.map(|looks: Looks| looks.device));
+        let device = |place: &PathHandle| Ok::<_, PathError>(place.looks()?.map(|looks: Looks| looks.device));
         let above = self.store.root.place(self.place.path().parent().unwrap_or(Path::new("")));
         match device(&self.place)? {
             // The root itself cannot be looked at by a name.
@@ -251,13 +251,13 @@ impl<'a> Site<'a> {
         staged: Option<&Staged>,
         recipe: &str,
         force: bool,
-    ) -> Result<BTreeSet<String>, Refusal> {
+    ) -> Result<BTreeSet<String>, MoveError> {
         let none = BTreeMap::new();
         let wanted = staged.map_or(&none, |staged| &staged.made);
         let owners = self.owners()?;
         let plan = self.plan(wanted, &owners)?;
         if !force && !plan.losses.is_empty() {
-            return Err(Refusal::NeedsForce(plan.losses));
+            return Err(MoveError::NeedsForce(plan.losses));
         }
         self.keep_bases(&plan)?;
         let old = self.manifest.take().unwrap_or_default();
@@ -293,7 +293,7 @@ impl<'a> Site<'a> {
     ///
     /// # Errors
     /// As [`Site::install`]; also if what was there before cannot be put back, as the directory is somewhere else by now.
-    pub(crate) fn remove(&mut self, force: bool) -> Result<bool, Refusal> {
+    pub(crate) fn remove(&mut self, force: bool) -> Result<bool, MoveError> {
         if self.manifest.is_none() {
             // Whoever was killed may have left empty folders.
             Store::remove(&self.manifest_place)?;
@@ -305,7 +305,7 @@ impl<'a> Site<'a> {
         if is_elsewhere || (self.directory.is_none() && self.place.exists()?) {
             if self.keeps_anything()? {
                 let words = "is no directory any more, or behind a symlink: what was there before cannot be put back";
-                return Err(Refusal::Failed(format!("{} {words}", self.place.shown().display())));
+                return Err(MoveError::Failed(format!("{} {words}", self.place.shown().display())));
             }
             self.directory = None;
         } else if self.directory.is_none() && self.keeps_anything()? {
@@ -328,18 +328,18 @@ impl<'a> Site<'a> {
     }
 
     /// What of a person's would be lost if everything went that we made.
-    pub(crate) fn losses_of_removal(&self) -> Result<Vec<PathBuf>, Refusal> {
+    pub(crate) fn losses_of_removal(&self) -> Result<Vec<PathBuf>, MoveError> {
         Ok(self.plan(&BTreeMap::new(), &self.owners()?)?.losses)
     }
 
     /// Takes note of directories. They are on the manifest already: whoever removes those that nobody needs leaves them.
-    fn claim(&self, plan: &Plan) -> Result<(), Refusal> {
+    fn claim(&self, plan: &Plan) -> Result<(), MoveError> {
         let _alone = self.store.shared.directories();
         Ok(self.store.claim_directories(plan.directories.iter().map(|path| self.full(path)))?)
     }
 
     /// Takes what is ours from now on off the manifests of orphans, lest they take it away.
-    fn take_from_orphans(&self, plan: &Plan) -> Result<BTreeSet<String>, Refusal> {
+    fn take_from_orphans(&self, plan: &Plan) -> Result<BTreeSet<String>, MoveError> {
         let ids: BTreeSet<String> = plan.orphaned.values().flat_map(|(ids, _)| ids).cloned().collect();
         for id in &ids {
             let Some(orphan): Option<Remembered<Record>> = self.store.memory.recall(id)? else { continue };
@@ -361,7 +361,7 @@ impl<'a> Site<'a> {
         Ok(ids)
     }
 
-    fn keep_bases(&self, plan: &Plan) -> Result<(), Refusal> {
+    fn keep_bases(&self, plan: &Plan) -> Result<(), MoveError> {
         let Some(directory) = &self.directory else { return Ok(()) };
         if self.store.has_kept()? {
             // Whoever was killed may have kept something, and not come to bringing anything.
@@ -374,7 +374,7 @@ impl<'a> Site<'a> {
         for path in &plan.foreign {
             keep(&self.at(directory, path), &self.kept_at(path))?;
         }
-        let kept: Vec<Place> = plan.foreign.iter().map(|path| self.kept_at(path)).collect();
+        let kept: Vec<PathHandle> = plan.foreign.iter().map(|path| self.kept_at(path)).collect();
         Durability::of(kept.len()).sync([], &kept)?;
         Ok(())
     }
@@ -384,9 +384,9 @@ impl<'a> Site<'a> {
     }
 
     /// Step 4.
-    fn carry_out(&self, plan: &Plan, directory: &Arc<Tree>, staged: Option<&Staged>) -> Result<(), Refusal> {
+    fn carry_out(&self, plan: &Plan, directory: &Arc<Tree>, staged: Option<&Staged>) -> Result<(), MoveError> {
         if let Some(staged) = staged {
-            let places: Vec<Place> = plan.moved.iter().map(|path| staged.tree.place(path)).collect();
+            let places: Vec<PathHandle> = plan.moved.iter().map(|path| staged.tree.place(path)).collect();
             Durability::of(places.len()).sync(&places, [])?;
         }
         for path in &plan.in_the_way {
@@ -425,7 +425,7 @@ impl<'a> Site<'a> {
             left.push(place);
         }
         // What cannot be looked at any more, as its directory went too, needs no syncing.
-        let left: Vec<&Place> = left.iter().filter(|place| place.exists().unwrap_or(false)).collect();
+        let left: Vec<&PathHandle> = left.iter().filter(|place| place.exists().unwrap_or(false)).collect();
         Durability::of(left.len()).sync([], left)?;
         for path in &plan.gone_directories {
             let (place, kept) = (directory.place(path), self.kept_at(path));
@@ -434,7 +434,7 @@ impl<'a> Site<'a> {
             if kept.exists()? {
                 if !is_gone {
                     let words = "is a directory that is not empty: what was there before cannot be put back";
-                    return Err(Refusal::Failed(format!("{} {words}", place.shown().display())));
+                    return Err(MoveError::Failed(format!("{} {words}", place.shown().display())));
                 }
                 put_back(&kept, &place)?;
                 Durability::Each.sync([], [&place])?;
@@ -443,11 +443,11 @@ impl<'a> Site<'a> {
         Ok(())
     }
 
-    fn take_away(&self, place: &Place) -> Result<(), Refusal> {
+    fn take_away(&self, place: &PathHandle) -> Result<(), MoveError> {
         match place.looks()?.map(|looks| looks.kind) {
             None => Ok(()),
             Some(Kind::Directory) if !place.remove_directory()? => {
-                Err(Refusal::Failed(format!("{} is a directory that is not empty", place.shown().display())))
+                Err(MoveError::Failed(format!("{} is a directory that is not empty", place.shown().display())))
             }
             Some(Kind::Directory) => Ok(()),
             Some(_) => Ok(place.remove()?),
@@ -455,7 +455,7 @@ impl<'a> Site<'a> {
     }
 
     /// Step 5.
-    fn finish(&mut self, plan: Plan, recipe: &str, is_version: bool, owners: &Owners) -> Result<(), Refusal> {
+    fn finish(&mut self, plan: Plan, recipe: &str, is_version: bool, owners: &Owners) -> Result<(), MoveError> {
         let mut made: BTreeMap<PathBuf, Vec<Made>> =
             plan.made.into_iter().map(|(path, made)| (path, vec![made])).collect();
         let waiting: BTreeSet<PathBuf> = plan.waiting.keys().cloned().collect();
@@ -507,7 +507,7 @@ impl<'a> Site<'a> {
 }
 
 /// Moves a file, in one step; where another file system is mounted in between, by a copy.
-fn move_into(from: &Place, to: &Place) -> Result<(), Refusal> {
+fn move_into(from: &PathHandle, to: &PathHandle) -> Result<(), MoveError> {
     match from.rename_to(to) {
         Err(error) if error.error.kind() == std::io::ErrorKind::CrossesDevices => {
             put_back(from, to)?;

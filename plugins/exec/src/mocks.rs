@@ -1,7 +1,7 @@
 //! The commands that test mode has said to be run, so that the next apply finds them done.
 
 use holo_plugin::error::{PathError, Result};
-use holo_plugin::{Host, OnDisk, Place, Tree};
+use holo_plugin::{Host, OnDisk, PathHandle, Tree};
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
@@ -11,7 +11,7 @@ const FILE: &str = ".mocked";
 
 /// The names of the commands.
 pub(crate) struct Mocks {
-    place: Place,
+    place: PathHandle,
     names: BTreeSet<String>,
 }
 

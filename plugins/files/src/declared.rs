@@ -17,10 +17,10 @@ use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{Defined, Definitions};
 use holo_plugin::memory::Remembered;
 use holo_plugin::tracked::{Canonical, State, Tracks};
-use holo_plugin::{Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Tree, Verdict, alone};
+use holo_plugin::{Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Tree, Verdict, apply_one};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use wanted::Obstacle;
+use wanted::DeclaredError;
 use workshop::Workshop;
 
 /// The declarations, and the records of earlier ones.
@@ -35,15 +35,15 @@ impl Entity for DeclaredFile {
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        alone(self, mode, output, |set, answers| apply(host, set, answers))
+        apply_one(self, mode, output, |set, answers| apply(host, set, answers))
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         match Workshop::open(host).and_then(|workshop| workshop.check(self)) {
             Ok(verdict) => verdict,
-            Err(Obstacle::NeedsForce(reason)) => Verdict::NeedsForce(ForceTo::Proceed(reason)),
-            Err(Obstacle::Meanwhile) => Verdict::NeedsForce(ForceTo::Overwrite),
-            Err(Obstacle::Never(reason)) => {
+            Err(DeclaredError::NeedsForce(reason)) => Verdict::NeedsForce(ForceTo::Proceed(reason)),
+            Err(DeclaredError::Meanwhile) => Verdict::NeedsForce(ForceTo::Overwrite),
+            Err(DeclaredError::Never(reason)) => {
                 output.error(format!("skipping target: {reason}"));
                 Verdict::Failed
             }

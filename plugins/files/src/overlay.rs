@@ -23,7 +23,7 @@ use commits::Commits;
 pub(crate) use entity::{FileEntity, PREFIX};
 
 use context::Context;
-use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Verdict, alone};
+use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Verdict, apply_one};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -100,7 +100,7 @@ impl Entity for FileEntity {
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
         // A process for one entity does not look at what is recorded of all of them.
-        alone(self, mode, output, |set, answers| apply(host, set, false, answers))
+        apply_one(self, mode, output, |set, answers| apply(host, set, false, answers))
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {

@@ -5,7 +5,7 @@ use crate::provider::Provider;
 use crate::system::Problem;
 use holo_plugin::error::{PathError, Result as PathResult};
 use holo_plugin::system::Root;
-use holo_plugin::{Host, OnDisk, Place, Tree};
+use holo_plugin::{Host, OnDisk, PathHandle, Tree};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, BufReader};
@@ -14,7 +14,7 @@ use std::path::Path;
 /// The installed packages, as the plugin's state has them.
 #[derive(Debug)]
 pub(crate) struct Mock {
-    place: Place,
+    place: PathHandle,
     /// The architecture of packages that are named without one.
     native: Option<String>,
     packages: BTreeMap<String, Entry>,

@@ -3,7 +3,7 @@
 use crate::entity::PackageEntity;
 use crate::survey::Finding;
 use crate::transaction;
-use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict, alone};
+use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict, apply_one};
 
 impl Entity for PackageEntity {
     fn report(&self) -> EntityReport {
@@ -11,7 +11,7 @@ impl Entity for PackageEntity {
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        alone(self, mode, output, |set, answers| transaction::apply(host, set, answers))
+        apply_one(self, mode, output, |set, answers| transaction::apply(host, set, answers))
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {

@@ -7,7 +7,7 @@ use crate::provider::{self, Provider};
 use crate::transaction;
 use holo_plugin::declared::{Declared, apply_together};
 use holo_plugin::definitions::{Common, Definitions, values};
-use holo_plugin::memory::{Memory, Records, Remembered};
+use holo_plugin::memory::{BaseStore, Records, Remembered};
 use holo_plugin::{API_VERSION_4, Host, Job, Output, Plugin, ScanError, SetAnswers};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl Plugin for Packages {
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError> {
         let definitions = Definitions::<Package>::read(host, output);
-        let memory = Memory::open(host).map_err(|error| {
+        let memory = BaseStore::open(host).map_err(|error| {
             output.error(error.to_string());
             ScanError
         })?;

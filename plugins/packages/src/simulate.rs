@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 /// The reason why a task is left out of a transaction.
 #[derive(Clone, Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum SimulationError {
     /// It would take away what nobody has declared; in words.
     NeedsForce(String),
     /// An orphan has to stay, as these packages need it, which shall be there.
@@ -24,7 +24,7 @@ pub(crate) struct Admission<'t> {
     pub(crate) accepted: Vec<&'t Task>,
     /// True if a package goes that is not among the tasks.
     pub(crate) removes: bool,
-    pub(crate) refused: Vec<(&'t Task, Refusal)>,
+    pub(crate) refused: Vec<(&'t Task, SimulationError)>,
 }
 
 /// The names of all packages of a manager that are declared.
@@ -85,12 +85,12 @@ impl Simulator<'_> {
 
     /// Checks that these tasks may be done together; returns true if anything goes that is not among them. If they may not, the latest are
     /// to blame.
-    fn judge(&self, kind: Kind, tasks: &[&Task], latest: &[&Task]) -> Result<bool, Refusal> {
+    fn judge(&self, kind: Kind, tasks: &[&Task], latest: &[&Task]) -> Result<bool, SimulationError> {
         let request = request(kind, tasks, true);
         if self.system.mock.is_some() {
             return Ok(false);
         }
-        let mut steps = self.provider.simulate(self.system, &request).map_err(Refusal::Problem)?;
+        let mut steps = self.provider.simulate(self.system, &request).map_err(SimulationError::Problem)?;
         steps.iter_mut().filter(|step| step.from.is_none()).for_each(|step| step.from = self.version(&step.name));
         // A package that is to come may not go in the end; but old kernels go when new ones come.
         let changing: BTreeSet<&str> = match kind {
@@ -108,13 +108,13 @@ impl Simulator<'_> {
             .map(|step| step.name.as_str())
             .collect();
         if !needed_by.is_empty() && kind != Kind::Install && latest.iter().all(|task| task.is_orphan) {
-            return Err(Refusal::Needed(needed_by.join(", ")));
+            return Err(SimulationError::Needed(needed_by.join(", ")));
         }
         if !losses.is_empty() && !tasks.iter().all(|task| task.force) {
             let names: Vec<String> = latest.iter().map(|task| task.item.key.to_string()).collect();
             let verb = if kind == Kind::Install { "installing" } else { "removing" };
             let losses = losses.join(" and ");
-            return Err(Refusal::NeedsForce(format!("{verb} {} would {losses}", names.join(", "))));
+            return Err(SimulationError::NeedsForce(format!("{verb} {} would {losses}", names.join(", "))));
         }
         Ok(others.iter().any(|step| step.to.is_none()))
     }

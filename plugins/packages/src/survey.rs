@@ -6,7 +6,7 @@ use crate::learn::{Wish, has_refreshed, learn};
 use crate::model::Kind;
 use crate::provider::Provider;
 use crate::resolve::{Resolved, Task};
-use crate::simulate::{Names, Refusal, Simulator};
+use crate::simulate::{Names, SimulationError, Simulator};
 use crate::system::{Problem, System};
 use holo_plugin::{ForceTo, Host, Output, Verdict};
 use std::collections::BTreeMap;
@@ -61,12 +61,14 @@ fn findings(
         }
     }
     let find = |(place, resolved): (usize, Resolved)| match (resolved, refusals.remove(&place)) {
-        (_, Some(Refusal::NeedsForce(reason))) => Finding::Verdict(Verdict::NeedsForce(ForceTo::Proceed(reason))),
-        (_, Some(Refusal::Needed(by))) => {
+        (_, Some(SimulationError::NeedsForce(reason))) => {
+            Finding::Verdict(Verdict::NeedsForce(ForceTo::Proceed(reason)))
+        }
+        (_, Some(SimulationError::Needed(by))) => {
             let deed = Deed::leave(&wanted[place].key.to_string(), &by);
             Finding::Verdict(Verdict::WouldChange(vec![deed.would()]))
         }
-        (_, Some(Refusal::Problem(problem))) => Finding::Failed(problem),
+        (_, Some(SimulationError::Problem(problem))) => Finding::Failed(problem),
         (Resolved::Nothing, _) if wanted[place].is_orphan => Finding::Verdict(Verdict::WouldChange(Vec::new())),
         (Resolved::Nothing, _) => Finding::Verdict(Verdict::InDesiredState),
         (Resolved::Task(task), _) => {

@@ -12,7 +12,7 @@ use crate::provider::Provider;
 use crate::resolve::{Resolved, Task};
 use crate::system::{Problem, System};
 use crew::Crew;
-use holo_plugin::memory::{Memory, Remembered};
+use holo_plugin::memory::{BaseStore, Remembered};
 use holo_plugin::{Applied, ForceTo, Host, Job, Output, SetAnswers};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -107,7 +107,7 @@ impl Group<'_> {
             }
         }
         let failed_early = failed(before.as_ref().is_none_or(|before| *before == learned.installed));
-        let memory = Memory::open(self.host)
+        let memory = BaseStore::open(self.host)
             .map_err(|error| EarlyError { problem: Problem::new(error.to_string()), applied: failed_early.clone() })?;
         let not_taken_over = self.take_over(&memory, &failed_early, answers);
         let mut tasks = Vec::new();
@@ -180,7 +180,7 @@ impl Group<'_> {
     }
 
     /// Has packages take over what others have left to them; those for which that has failed have ended.
-    fn take_over(&self, memory: &Memory, failed_early: &Applied, answers: &mut dyn SetAnswers) -> BTreeSet<usize> {
+    fn take_over(&self, memory: &BaseStore, failed_early: &Applied, answers: &mut dyn SetAnswers) -> BTreeSet<usize> {
         let names = FullNames::new(self.host);
         let name_of = |base: &Base| names.of_base(base);
         let mut failed = BTreeSet::new();
@@ -200,7 +200,12 @@ impl Group<'_> {
     }
 
     /// Remembers what was there before the first change.
-    fn keep_bases(&self, memory: &Memory, tasks: &[Task], installed: &crate::model::Installed) -> Result<(), String> {
+    fn keep_bases(
+        &self,
+        memory: &BaseStore,
+        tasks: &[Task],
+        installed: &crate::model::Installed,
+    ) -> Result<(), String> {
         let mut new = Vec::new();
         for task in tasks {
             let entity = self.entity(task.place);
@@ -213,7 +218,7 @@ impl Group<'_> {
     }
 
     /// Forgets what was there before us.
-    fn forget(&self, number: usize, memory: &Memory) -> holo_plugin::error::Result<()> {
+    fn forget(&self, number: usize, memory: &BaseStore) -> holo_plugin::error::Result<()> {
         let names = FullNames::new(self.host);
         match &self.entity(number).past {
             Past::Orphan(orphan) => memory.forget_orphan(orphan, &things(&|base| names.of_base(base))),
@@ -222,7 +227,7 @@ impl Group<'_> {
     }
 
     /// Forgets an orphan that is as it was.
-    fn finish(&self, number: usize, memory: &Memory, applied: Applied, answers: &mut dyn SetAnswers) -> Applied {
+    fn finish(&self, number: usize, memory: &BaseStore, applied: Applied, answers: &mut dyn SetAnswers) -> Applied {
         let wanted = self.wanted(number);
         match applied {
             Applied::Unchanged | Applied::Changed(_) if wanted.is_orphan => match self.forget(number, memory) {

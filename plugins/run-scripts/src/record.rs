@@ -3,7 +3,7 @@
 use crate::comments;
 use bstr::ByteSlice;
 use holo_plugin::error::{PathError, Result};
-use holo_plugin::{Host, OnDisk, Place, Tree};
+use holo_plugin::{Host, OnDisk, PathHandle, Tree};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -43,7 +43,7 @@ impl Sum {
 
 /// The record of successful runs.
 pub(crate) struct Record {
-    place: Place,
+    place: PathHandle,
     known: BTreeMap<OsString, Sum>,
 }
 

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::script::{Dialect, Scripts};
 use crate::source::Source;
 use holo_plugin::Host;
-use holo_plugin::facts::{self, Fault, Knowledge, Templates};
+use holo_plugin::facts::{self, Knowledge, LocatedError, Templates};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl Engine {
     }
 
     /// Renders a template once. The name is for errors.
-    pub(crate) fn render(&self, name: &str, text: &str) -> std::result::Result<String, Fault> {
+    pub(crate) fn render(&self, name: &str, text: &str) -> std::result::Result<String, LocatedError> {
         match self {
             Engine::Jinja(templates) => templates.render(name, text, &serde_json::Map::new()),
             Engine::Script(scripts) => scripts.render(name, text),

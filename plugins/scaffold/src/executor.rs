@@ -11,7 +11,7 @@ use crate::record::Record;
 use crate::render::{self, Rendered};
 use crate::source::Item;
 use holo_plugin::claims::{self, Claim};
-use holo_plugin::memory::{Memory, Remembered};
+use holo_plugin::memory::{BaseStore, Remembered};
 use holo_plugin::tracked::{self, Decision, Found, PathChange, State, Tracker};
 use holo_plugin::{Applied, Host, Kind, Mode, Output, Tree, Verdict};
 use std::cell::Cell;
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 /// Everything that is needed to work on a scaffold.
 pub(crate) struct Executor<'a> {
     host: &'a Host,
-    pub(crate) memory: Memory,
+    pub(crate) memory: BaseStore,
     pub(crate) tracker: Tracker,
     /// True if something may have been changed.
     has_begun: Cell<bool>,
@@ -96,7 +96,7 @@ impl<'a> Work<'a> {
 
 impl<'a> Executor<'a> {
     pub(crate) fn open(host: &'a Host) -> Result<Executor<'a>> {
-        let memory = Memory::open(host)?;
+        let memory = BaseStore::open(host)?;
         let tracker = Tracker::open(host, &memory)?;
         Ok(Executor { host, memory, tracker, has_begun: Cell::new(false) })
     }

@@ -6,7 +6,7 @@ use crate::record::Record;
 use holo_plugin::claims::{self, Claim};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::Definitions;
-use holo_plugin::memory::{Memory, Remembered};
+use holo_plugin::memory::{BaseStore, Remembered};
 use holo_plugin::tracked::{Canonical, State};
 use holo_plugin::{Host, Output, Plugin, ScanError, Tree};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ impl Plugin for Scaffolds {
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<Scaffold>>, ScanError> {
         let definitions = Definitions::<ScaffoldDefinition>::read(host, output);
-        let known = match Memory::open(host).and_then(|memory| memory.all::<Record>(output)) {
+        let known = match BaseStore::open(host).and_then(|memory| memory.all::<Record>(output)) {
             Ok(known) => known,
             Err(error) => {
                 output.error(error.to_string());

@@ -13,7 +13,7 @@ mod parser;
 mod syntax;
 mod words;
 
-use holo_plugin::facts::{Fault, Knowledge};
+use holo_plugin::facts::{Knowledge, LocatedError};
 use std::io;
 use std::sync::Arc;
 
@@ -64,9 +64,9 @@ impl Dialect {
 
 impl Scripts {
     /// Renders a template once. The name is for errors.
-    pub(crate) fn render(&self, name: &str, text: &str) -> Result<String, Fault> {
+    pub(crate) fn render(&self, name: &str, text: &str) -> Result<String, LocatedError> {
         let rendered = self.parse(text).and_then(|nodes| eval::render(self, &nodes));
-        rendered.map_err(|wrong| Fault {
+        rendered.map_err(|wrong| LocatedError {
             place: wrong.place.unwrap_or_else(|| name.to_owned()),
             line: Some(wrong.line),
             text: wrong.text,

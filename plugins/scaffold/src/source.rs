@@ -3,7 +3,7 @@
 use crate::definition::ScaffoldDefinition;
 use crate::error::{Result, ScaffoldError};
 use holo_plugin::error::PathError;
-use holo_plugin::{Host, Kind, Place, Tree};
+use holo_plugin::{Host, Kind, PathHandle, Tree};
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -103,7 +103,7 @@ impl Source {
     }
 }
 
-fn item(place: &Place) -> Result<Item> {
+fn item(place: &PathHandle) -> Result<Item> {
     let looks = place.looks()?.ok_or_else(|| PathError::missing("lstat", place.shown()))?;
     Ok(match looks.kind {
         Kind::Directory => Item::Directory,

@@ -2,7 +2,7 @@
 
 use crate::apply;
 use crate::entity::{FILES, Service};
-use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict, alone};
+use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict, apply_one};
 
 impl Entity for Service {
     fn report(&self) -> EntityReport {
@@ -17,7 +17,7 @@ impl Entity for Service {
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        alone(self, mode, output, |set, answers| apply::apply(host, set, answers))
+        apply_one(self, mode, output, |set, answers| apply::apply(host, set, answers))
     }
 
     fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {

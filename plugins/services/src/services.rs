@@ -9,7 +9,7 @@ use crate::record::Record;
 use crate::unit::UnitName;
 use holo_plugin::declared::{Declared, apply_together};
 use holo_plugin::definitions::{Defined, Definitions, values};
-use holo_plugin::memory::{Legacy, Memory, Orphan, Records, Remembered};
+use holo_plugin::memory::{BaseStore, Legacy, Orphan, Records, Remembered};
 use holo_plugin::system::Root;
 use holo_plugin::{API_VERSION_4, Asset, Host, Job, Output, Plugin, ScanError, SetAnswers};
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ impl Plugin for Services {
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<Service>>, ScanError> {
         let mut definitions = Definitions::<definition::Service>::read(host, output);
-        let memory = match Memory::open(host) {
+        let memory = match BaseStore::open(host) {
             Ok(memory) => memory,
             Err(error) => {
                 output.error(error.to_string());

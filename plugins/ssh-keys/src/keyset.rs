@@ -8,7 +8,7 @@ use crate::source::Source;
 use bstr::{BStr, BString, ByteSlice};
 use holo_plugin::error::PathError;
 use holo_plugin::{
-    Action, Applied, Asset, Entity, EntityReport, FilePair, Host, Mode, NotDone, Output, Tree, Verdict, as_user,
+    Action, Applied, AsUserError, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Tree, Verdict, as_user,
 };
 use std::ffi::OsStr;
 use std::io::Write;
@@ -65,7 +65,7 @@ enum KeySetError {
     #[error(transparent)]
     Path(#[from] PathError),
     #[error("{}: {why}", .home.display())]
-    NotDone { home: PathBuf, why: NotDone },
+    HomeFailed { home: PathBuf, why: AsUserError },
     #[error("the keys of {id} stay as long as {} is invalid: it may want them", .file.display())]
     HeldBack { id: BString, file: PathBuf },
 }
@@ -154,7 +154,7 @@ impl KeySet {
             Ok(Ok(result)) => Ok(result),
             Ok(Err(Ok(unopened))) => Err(account::no_home(unopened, &self.name.user, shown).into()),
             Ok(Err(Err(error))) => Err(error.into()),
-            Err(why) => Err(KeySetError::NotDone { home: shown, why }),
+            Err(why) => Err(KeySetError::HomeFailed { home: shown, why }),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use bstr::{BString, ByteSlice};
 use holo_plugin::error::{PathError, Result};
-use holo_plugin::{Host, OnDisk, Place, Tree};
+use holo_plugin::{Host, OnDisk, PathHandle, Tree};
 use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -13,7 +13,7 @@ const NAME: &str = "provisioned-entities";
 /// The record, read.
 #[derive(Debug)]
 pub(crate) struct Record {
-    place: Place,
+    place: PathHandle,
     pub(crate) entities: BTreeSet<BString>,
 }
 
@@ -37,7 +37,7 @@ impl Record {
         Ok(HeldRecord { record: Record::read_in(&tree.place(Path::new(NAME)))?, _held: held })
     }
 
-    fn read_in(place: &Place) -> Result<Record> {
+    fn read_in(place: &PathHandle) -> Result<Record> {
         let mut content = Vec::new();
         if let Some(mut file) = place.open_if_file()? {
             file.read_to_end(&mut content).map_err(|error| PathError::new("read", place.shown(), error))?;

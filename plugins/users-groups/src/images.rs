@@ -4,7 +4,7 @@ use crate::account::{Account, AccountId};
 use crate::document::{self, Entry};
 use crate::state_file;
 use holo_plugin::error::{PathError, Result};
-use holo_plugin::{Durability, Host, OnDisk, Place, Tree};
+use holo_plugin::{Durability, Host, OnDisk, PathHandle, Tree};
 use std::fmt::Write as _;
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -55,7 +55,7 @@ impl Images {
         self.tree.hold()
     }
 
-    fn place(&self, moment: Moment, id: &AccountId) -> Place {
+    fn place(&self, moment: Moment, id: &AccountId) -> PathHandle {
         self.tree.place(&Path::new(moment.folder()).join(format!("{id}{SUFFIX}")))
     }
 
@@ -134,7 +134,7 @@ impl Images {
     }
 }
 
-fn read(place: &Place) -> Result<Option<Vec<u8>>> {
+fn read(place: &PathHandle) -> Result<Option<Vec<u8>>> {
     let Some(mut file) = place.open_if_file()? else { return Ok(None) };
     let mut text = Vec::new();
     file.read_to_end(&mut text).map_err(|error| PathError::new("read", place.shown(), error))?;

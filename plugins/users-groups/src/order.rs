@@ -3,15 +3,15 @@
 use crate::account::AccountId;
 use bstr::BString;
 use holo_plugin::error::Result;
-use holo_plugin::memory::{Memory, Remembered};
+use holo_plugin::memory::{BaseStore, Remembered};
 use holo_plugin::{EntityReport, Host};
 use std::path::Path;
 
 /// In the state directory, of which version 3 knows the rest.
 const FOLDER: &str = ".order";
 
-fn memory(host: &Host) -> Result<Memory> {
-    Memory::open_in(host, Path::new(FOLDER))
+fn memory(host: &Host) -> Result<BaseStore> {
+    BaseStore::open_in(host, Path::new(FOLDER))
 }
 
 /// Remembers which entities the account comes after.

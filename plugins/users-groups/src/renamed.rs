@@ -4,7 +4,7 @@
 
 use crate::account::AccountId;
 use holo_plugin::error::Result;
-use holo_plugin::memory::{Memory, Remembered};
+use holo_plugin::memory::{BaseStore, Remembered};
 use holo_plugin::{EntityReport, Host, Output};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,8 +12,8 @@ use std::path::Path;
 /// In the state directory, of which version 3 knows the rest.
 const FOLDER: &str = ".renamed";
 
-fn memory(host: &Host) -> Result<Memory> {
-    Memory::open_in(host, Path::new(FOLDER))
+fn memory(host: &Host) -> Result<BaseStore> {
+    BaseStore::open_in(host, Path::new(FOLDER))
 }
 
 /// Remembers the names of an account, the first one first; its own may be among them.

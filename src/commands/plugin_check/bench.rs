@@ -256,7 +256,7 @@ impl<'a, 'f> Bench<'a, 'f> {
         self.warn_unless(Rule::Environment, subject, strays.is_empty(), text);
     }
 
-    /// Demands that nothing is different from what it was before, but for the plugin's state where that may be.
+    /// RunOptions that nothing is different from what it was before, but for the plugin's state where that may be.
     pub(super) fn unchanged_since(
         &mut self,
         rule: Rule,

@@ -244,7 +244,7 @@ fn look_at_output(bench: &mut Bench<'_, '_>, subject: &str, heard: &Heard) {
     }
 }
 
-/// Demands that an entity that was just applied needs no more work.
+/// RunOptions that an entity that was just applied needs no more work.
 fn judge_second_apply(bench: &mut Bench<'_, '_>, subject: &str, heard: &Heard, messages: &[Message], refused: bool) {
     // A refusal of the first time is repeated.
     if refused && messages.iter().any(Message::is_refusal) {
@@ -268,7 +268,7 @@ fn judge_last_check(bench: &mut Bench<'_, '_>, subject: &str, messages: &[Messag
     bench.warn_unless(Rule::Check, subject, !messages.is_empty(), text);
 }
 
-/// Demands that an apply does as the check has announced.
+/// RunOptions that an apply does as the check has announced.
 fn compare_with_check(bench: &mut Bench<'_, '_>, subject: &str, checked: Option<&Vec<Message>>, applied: &[Message]) {
     let Some(checked) = checked else { return };
     let is_unchanged = applied.iter().any(Message::is_nothing_to_do);

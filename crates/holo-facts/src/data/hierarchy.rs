@@ -2,9 +2,9 @@
 
 use super::merge::{Rules, Strategy};
 use crate::document;
-use crate::fault::Fault;
 use crate::key;
 use crate::knowledge::Knowledge;
+use crate::located_error::LocatedError;
 use crate::reading;
 use crate::template::Templates;
 use holo_system::Root;
@@ -57,7 +57,7 @@ enum ForAll {
 
 impl Hierarchy {
     /// Reads the hierarchy of the first directory that has one.
-    pub(super) fn read(root: &Root, directories: &[&str]) -> Result<Hierarchy, Fault> {
+    pub(super) fn read(root: &Root, directories: &[&str]) -> Result<Hierarchy, LocatedError> {
         for directory in directories {
             let path = Path::new(directory).join(NAME);
             if let Some(content) = document::content(root, &path)? {
@@ -67,7 +67,7 @@ impl Hierarchy {
         Hierarchy::parse("the usual hierarchy", b"")
     }
 
-    fn parse(place: &str, content: &[u8]) -> Result<Hierarchy, Fault> {
+    fn parse(place: &str, content: &[u8]) -> Result<Hierarchy, LocatedError> {
         let table = document::parse(place, content)?;
         let document: Document = reading::read(&table).map_err(|wrong| document::wrong_in(place, content, &wrong))?;
         let line =
@@ -77,14 +77,14 @@ impl Hierarchy {
         if let Some(strategy) = document.merge {
             if strategy == Strategy::Concatenate {
                 let text = "merge: expected one of first, deep; lists are joined key by key, in [keys]";
-                return Err(Fault::new(place, text).at(line(of("merge"))));
+                return Err(LocatedError::new(place, text).at(line(of("merge"))));
             }
             rules.add(&[], strategy);
         }
         let keys = of("keys").and_then(|keys| keys.get_ref().as_table());
         for (key, strategy) in document.keys {
             let at = line(keys.and_then(|keys| keys.get(key.as_str())));
-            let parts = key::parts(&key).map_err(|text| Fault::new(place, format!("keys: {text}")).at(at))?;
+            let parts = key::parts(&key).map_err(|text| LocatedError::new(place, format!("keys: {text}")).at(at))?;
             rules.add(&parts, strategy);
         }
         let stand = of("layers").and_then(|layers| layers.get_ref().as_array());
@@ -102,11 +102,11 @@ impl Hierarchy {
     /// The layers of a machine, the most specific first, each once: paths below a directory of data.
     ///
     /// A layer that has an empty part is for machines of which something is known that is not known of this one, and left out.
-    pub(super) fn layers(&self, knowledge: &Knowledge) -> Result<Vec<String>, Fault> {
+    pub(super) fn layers(&self, knowledge: &Knowledge) -> Result<Vec<String>, LocatedError> {
         let templates = Templates::of_facts(knowledge);
         let mut layers: Vec<String> = Vec::new();
         for (template, line) in &self.layers {
-            let wrong = |text: String| Fault::new(&self.place, format!("layers: {text}")).at(*line);
+            let wrong = |text: String| LocatedError::new(&self.place, format!("layers: {text}")).at(*line);
             let layer =
                 templates.render(&self.place, template, &Default::default()).map_err(|fault| wrong(fault.text))?;
             if layer.split('/').any(str::is_empty) && !layer.starts_with('/') {

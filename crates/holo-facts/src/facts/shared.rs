@@ -2,7 +2,7 @@
 
 use super::Facts;
 use crate::document;
-use crate::fault::Warning;
+use crate::located_error::Warning;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use serde_json::Value;
@@ -72,13 +72,13 @@ fn write(path: &Path, facts: &Value) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fault::Fault;
+    use crate::located_error::LocatedError;
     use serde_json::json;
     use std::os::unix::fs::MetadataExt;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn facts() -> (Facts, Vec<Warning>) {
-        (Facts(json!({"a": 1})), vec![Warning(Fault::new("x", "y"))])
+        (Facts(json!({"a": 1})), vec![Warning(LocatedError::new("x", "y"))])
     }
 
     #[test]

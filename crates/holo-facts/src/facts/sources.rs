@@ -1,7 +1,7 @@
 //! The machine's own facts: files and programs in `etc/holo/facts.d`.
 
 use crate::document;
-use crate::fault::{Fault, Warning};
+use crate::located_error::{LocatedError, Warning};
 use holo_process::Program;
 use holo_process::words::reason;
 use holo_system::Root;
@@ -26,7 +26,7 @@ enum Source {
     Program(PathBuf),
 }
 
-type Found = Result<Map<String, Value>, Fault>;
+type Found = Result<Map<String, Value>, LocatedError>;
 
 /// Returns the facts of all sources, in the order of their names. Programs run concurrently, each with the same time limit.
 pub(super) fn gather(root: &Root, warnings: &mut Vec<Warning>) -> Vec<Map<String, Value>> {
@@ -37,7 +37,7 @@ pub(super) fn gather(root: &Root, warnings: &mut Vec<Warning>) -> Vec<Map<String
             return Vec::new();
         }
     };
-    let ask = |source: &Result<Source, Fault>| match source {
+    let ask = |source: &Result<Source, LocatedError>| match source {
         Ok(Source::Document(path)) => document(root, path),
         Ok(Source::Program(path)) => program(root, path),
         Err(fault) => Err(fault.clone()),
@@ -68,12 +68,12 @@ pub(super) fn gather(root: &Root, warnings: &mut Vec<Warning>) -> Vec<Map<String
 
 /// The sources in the order of their names, with what is wrong with those that are none. Hidden files are passed over, as is what is
 /// neither a document nor a program.
-fn find(root: &Root) -> Result<Vec<Result<Source, Fault>>, Fault> {
+fn find(root: &Root) -> Result<Vec<Result<Source, LocatedError>>, LocatedError> {
     let folder = Path::new(FOLDER);
     let shown = |path: &Path| root.shown(path).display().to_string();
-    let names = root.names(folder).map_err(|error| Fault::new(shown(folder), reason(&error)))?;
+    let names = root.names(folder).map_err(|error| LocatedError::new(shown(folder), reason(&error)))?;
     if !names.is_empty() && root.stat(folder).is_ok_and(|(_, mode)| mode.contains(Mode::WOTH)) {
-        return Err(Fault::new(shown(folder), ANYBODY));
+        return Err(LocatedError::new(shown(folder), ANYBODY));
     }
     let mut sources = Vec::new();
     for name in names.iter().filter(|name| !name.as_encoded_bytes().starts_with(b".")) {
@@ -86,16 +86,16 @@ fn find(root: &Root) -> Result<Vec<Result<Source, Fault>>, Fault> {
                     continue;
                 }
                 sources.push(if mode.contains(Mode::WOTH) {
-                    Err(Fault::new(shown(&path), ANYBODY))
+                    Err(LocatedError::new(shown(&path), ANYBODY))
                 } else if is_document {
                     Ok(Source::Document(path))
                 } else {
                     Ok(Source::Program(path))
                 });
             }
-            Ok(_) if is_document => sources.push(Err(Fault::new(shown(&path), "this is no regular file"))),
+            Ok(_) if is_document => sources.push(Err(LocatedError::new(shown(&path), "this is no regular file"))),
             Ok(_) => {}
-            Err(error) => sources.push(Err(Fault::new(shown(&path), reason(&error)))),
+            Err(error) => sources.push(Err(LocatedError::new(shown(&path), reason(&error)))),
         }
     }
     Ok(sources)
@@ -106,7 +106,8 @@ const ANYBODY: &str = "anybody could write to it";
 
 fn document(root: &Root, path: &Path) -> Found {
     let shown = root.shown(path);
-    let content = document::content(root, path)?.ok_or_else(|| Fault::new(shown.display(), "it has vanished"))?;
+    let content =
+        document::content(root, path)?.ok_or_else(|| LocatedError::new(shown.display(), "it has vanished"))?;
     document::read(shown.display(), path, &content)
 }
 
@@ -120,16 +121,16 @@ fn program(root: &Root, path: &Path) -> Found {
         .linger(LINGER)
         .capture_limit(MAX_OUTPUT)
         .output()
-        .map_err(|error| Fault::new(shown.display(), error))?;
+        .map_err(|error| LocatedError::new(shown.display(), error))?;
     if let Some(failure) = output.ended.failure() {
         let told = String::from_utf8_lossy(&output.stderr);
         let last = told.lines().rev().map(str::trim).find(|line| !line.is_empty());
         let text = last.map_or_else(|| failure.clone(), |last| format!("{failure}: {last}"));
-        return Err(Fault::new(shown.display(), text));
+        return Err(LocatedError::new(shown.display(), text));
     }
     document::json(shown.display(), &output.stdout).map_err(|fault| {
         // The line is one of what it prints, not of the program.
         let line = fault.line.map_or_else(String::new, |line| format!(" in line {line}"));
-        Fault::new(fault.place, format!("its output is not a table of JSON: {}{line}", fault.text))
+        LocatedError::new(fault.place, format!("its output is not a table of JSON: {}{line}", fault.text))
     })
 }

@@ -48,7 +48,7 @@ fn thing(text: &str) -> Result<Thing, (String, usize)> {
     let text = format!("name = 'x'\n{text}\n");
     let line = |offset: usize| text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1;
     let table = DeTable::parse(&text).unwrap();
-    read(&table).map_err(|wrong: Wrong| (wrong.to_string(), wrong.span().map_or(0, |span| line(span.start))))
+    read(&table).map_err(|wrong: ValueError| (wrong.to_string(), wrong.span().map_or(0, |span| line(span.start))))
 }
 
 #[test]

@@ -1,20 +1,20 @@
 //! `facts` and `data` in templates: found out only when a template looks into them.
 
-use crate::fault::Fault;
 use crate::knowledge::Knowledge;
+use crate::located_error::LocatedError;
 use minijinja::value::{Enumerator, Object, Serde};
 use minijinja::{Error, ErrorKind, Value};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 /// The source of a table.
-type Find = fn(&Knowledge) -> Result<Value, Fault>;
+type Find = fn(&Knowledge) -> Result<Value, LocatedError>;
 
 /// A table that is asked for when it is first looked into.
 pub(super) struct Table {
     knowledge: Knowledge,
     find: Find,
-    found: OnceLock<Result<Value, Fault>>,
+    found: OnceLock<Result<Value, LocatedError>>,
 }
 
 impl Table {
@@ -30,13 +30,13 @@ impl Table {
         Table { knowledge: knowledge.clone(), find, found: OnceLock::new() }
     }
 
-    fn found(&self) -> Result<&Value, &Fault> {
+    fn found(&self) -> Result<&Value, &LocatedError> {
         self.found.get_or_init(|| (self.find)(&self.knowledge)).as_ref()
     }
 }
 
 /// A fault as an error of the template that came upon it.
-pub(super) fn failed(fault: &Fault) -> Error {
+pub(super) fn failed(fault: &LocatedError) -> Error {
     Error::new(ErrorKind::InvalidOperation, fault.to_string())
 }
 

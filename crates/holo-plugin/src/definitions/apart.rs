@@ -4,7 +4,7 @@ use super::CommonKeys;
 use super::keys::NAMES;
 use crate::Host;
 use crate::templates::Templates;
-use holo_facts::reading::{self, Wrong};
+use holo_facts::reading::{self, ValueError};
 use std::fmt::Debug;
 use toml::Spanned;
 use toml::de::DeTable;
@@ -25,7 +25,7 @@ impl CommonKeys {
     ///
     /// # Errors
     /// The mistake in a value.
-    pub fn read(table: DeTable<'_>) -> Result<CommonKeys, Wrong> {
+    pub fn read(table: DeTable<'_>) -> Result<CommonKeys, ValueError> {
         reading::read(&Spanned::new(0..0, table))
     }
 

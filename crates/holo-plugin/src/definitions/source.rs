@@ -49,16 +49,16 @@ impl Display for Location {
 
 impl Sources {
     /// Reads all definition files in the resource directory, in the order of their names; what is not read is returned.
-    pub(super) fn read(&mut self, host: &Host, templates: &Templates<'_>) -> Vec<Unread> {
+    pub(super) fn read(&mut self, host: &Host, templates: &Templates<'_>) -> Vec<UnreadError> {
         let names = match names_in(host.resource_dir()) {
             Ok(names) => names,
-            Err(error) => return vec![Unread::File(unreadable(host.resource_dir(), &error))],
+            Err(error) => return vec![UnreadError::File(unreadable(host.resource_dir(), &error))],
         };
         let mut unread = Vec::new();
         for path in names.into_iter().map(|name| host.resource_dir().join(name)) {
             let rendered = path.as_os_str().as_encoded_bytes().ends_with(TEMPLATE_SUFFIX.as_bytes());
             let text = text_of(&path).and_then(|text| match rendered {
-                true => templates.render(&path, &text).map_err(Unread::File),
+                true => templates.render(&path, &text).map_err(UnreadError::File),
                 false => Ok(text),
             });
             match text {
@@ -127,7 +127,7 @@ pub(super) struct Parsed<'s> {
 }
 
 /// Something that has the name of a definition file, and is not read.
-pub(super) enum Unread {
+pub(super) enum UnreadError {
     /// A folder: in some resource directories, folders of any name are resources.
     Folder(PathBuf),
     /// A file that should be read and cannot; the reason.
@@ -149,25 +149,25 @@ fn names_in(folder: &Path) -> io::Result<Vec<OsString>> {
 }
 
 /// The text of a definition file.
-fn text_of(path: &Path) -> Result<String, Unread> {
+fn text_of(path: &Path) -> Result<String, UnreadError> {
     let shown = path.display();
     let metadata = fs::metadata(path).map_err(|error| match fs::read_link(path) {
         Ok(target) if error.kind() == io::ErrorKind::NotFound => {
-            Unread::File(format!("{shown}: this is a symlink to {}, which does not exist", target.display()))
+            UnreadError::File(format!("{shown}: this is a symlink to {}, which does not exist", target.display()))
         }
-        _ => Unread::File(unreadable(path, &error)),
+        _ => UnreadError::File(unreadable(path, &error)),
     })?;
     if metadata.is_dir() {
-        return Err(Unread::Folder(path.to_owned()));
+        return Err(UnreadError::Folder(path.to_owned()));
     }
     if !metadata.is_file() {
-        return Err(Unread::File(format!("{shown}: this is no regular file")));
+        return Err(UnreadError::File(format!("{shown}: this is no regular file")));
     }
-    let bytes = fs::read(path).map_err(|error| Unread::File(unreadable(path, &error)))?;
+    let bytes = fs::read(path).map_err(|error| UnreadError::File(unreadable(path, &error)))?;
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let line = 1 + error.as_bytes().iter().take(valid).filter(|byte| **byte == b'\n').count();
-        Unread::File(format!("{shown}:{line}: this is not UTF-8"))
+        UnreadError::File(format!("{shown}:{line}: this is not UTF-8"))
     })
 }
 

@@ -1,6 +1,6 @@
 //! Records that are about something that another entity manages by now: it takes them over, so that the base stays the first one.
 
-use super::{Memory, Remembered};
+use super::{BaseStore, Remembered};
 use crate::definitions::{Definition, Definitions};
 use crate::error::Result;
 use crate::{EntityReport, Output};
@@ -70,7 +70,7 @@ impl<T> Things<'_, T> {
     }
 }
 
-impl Memory {
+impl BaseStore {
     /// Sorts all records by the entity that has to deal with them. `living` has the name of what each defined entity manages, by ID.
     ///
     /// A record about something that is defined under another ID is left to that entity. What is wrong is said on `output`.

@@ -1,7 +1,7 @@
 //! Operations on directories, and those that only some plugins need: trees without symlinks, owners, files that grow.
 
 use super::extended::ExtendedAttributes;
-use super::{Place, Tree};
+use super::{PathHandle, Tree};
 use crate::directory::Links;
 use crate::error::{PathError, Result, at};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
@@ -63,7 +63,7 @@ impl From<Stat> for Looks {
     }
 }
 
-impl Place {
+impl PathHandle {
     /// Returns the properties of what is here, itself if it is a symlink; `None` if nothing is.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl Place {
                 Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
                 Err(error) => return Err(PathError::new("make", self.shown(), error)),
             }
-            let place = Place { tree: Arc::clone(&self.tree), path: parent.to_owned() };
+            let place = PathHandle { tree: Arc::clone(&self.tree), path: parent.to_owned() };
             let wrong = match place.looks()? {
                 None => continue,
                 Some(Looks { kind: Kind::Symlink, .. }) => "a symlink that leads to no directory",
@@ -155,7 +155,7 @@ impl Place {
                 // One after the other, not one within the other: a tree may be deeper than a stack.
                 let mut open = vec![self.clone()];
                 while let Some(place) = open.last() {
-                    let inside = Place { tree: Arc::clone(&place.tree), path: place.path.join("x") };
+                    let inside = PathHandle { tree: Arc::clone(&place.tree), path: place.path.join("x") };
                     let mut deeper = Vec::new();
                     for name in inside.siblings()? {
                         let child = inside.sibling(&name);
@@ -238,7 +238,7 @@ impl Place {
         if self.looks()?.is_none_or(|looks| looks.kind != Kind::Directory) {
             return Ok(false);
         }
-        Ok(Place { tree: Arc::clone(&self.tree), path: self.path.join("x") }.siblings()?.is_empty())
+        Ok(PathHandle { tree: Arc::clone(&self.tree), path: self.path.join("x") }.siblings()?.is_empty())
     }
 }
 
@@ -269,7 +269,7 @@ fn give_owner(file: &File, shown: &Path, uid: Option<u32>, gid: Option<u32>) -> 
 /// If we may not, or the disk is full.
 pub fn settle_new(
     file: &File,
-    place: &Place,
+    place: &PathHandle,
     uid: Option<u32>,
     gid: Option<u32>,
     mode: u32,

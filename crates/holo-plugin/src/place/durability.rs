@@ -1,6 +1,6 @@
 //! The order of changes on disk: a step is durable before what depends on it is begun.
 
-use super::Place;
+use super::PathHandle;
 use crate::error::{Result, at};
 use rustix::io::Errno;
 use std::collections::HashSet;
@@ -33,8 +33,8 @@ impl Durability {
     /// If the disk says so: then what was written may be lost.
     pub fn sync<'a>(
         self,
-        files: impl IntoIterator<Item = &'a Place>,
-        directories: impl IntoIterator<Item = &'a Place>,
+        files: impl IntoIterator<Item = &'a PathHandle>,
+        directories: impl IntoIterator<Item = &'a PathHandle>,
     ) -> Result<()> {
         match self {
             Durability::Together => self.sync_directories(files.into_iter().chain(directories)),
@@ -50,7 +50,7 @@ impl Durability {
         }
     }
 
-    fn sync_directories<'a>(self, places: impl IntoIterator<Item = &'a Place>) -> Result<()> {
+    fn sync_directories<'a>(self, places: impl IntoIterator<Item = &'a PathHandle>) -> Result<()> {
         let mut done = HashSet::new();
         for place in places {
             let directory = place.open_directory()?;

@@ -1,6 +1,6 @@
 //! Extended attributes of files: ACLs, capabilities, security labels, and what users have noted.
 
-use super::Place;
+use super::PathHandle;
 use crate::error::{PathError, Result, at};
 use bstr::{BString, ByteSlice};
 use holo_protocol::Text;
@@ -49,7 +49,7 @@ impl ExtendedAttributes {
     ///
     /// # Errors
     /// If nothing is there, or they cannot be read.
-    pub fn of(place: &Place) -> Result<ExtendedAttributes> {
+    pub fn of(place: &PathHandle) -> Result<ExtendedAttributes> {
         match place.with("listxattr", |directory, name| read(&by_descriptor(directory, name))) {
             // That may be said of `/proc`, too.
             Err(error) if error.is_missing() => ExtendedAttributes::of_opened(place),
@@ -65,7 +65,7 @@ impl ExtendedAttributes {
         read(file).map_err(at("listxattr", shown))
     }
 
-    fn of_opened(place: &Place) -> Result<ExtendedAttributes> {
+    fn of_opened(place: &PathHandle) -> Result<ExtendedAttributes> {
         let stat = place.stat()?.ok_or_else(|| PathError::missing("listxattr", place.shown()))?;
         let kind = FileType::from_raw_mode(stat.st_mode);
         if !matches!(kind, FileType::RegularFile | FileType::Directory) {
@@ -249,7 +249,7 @@ pub(crate) fn has_default_acl(directory: &OwnedFd) -> bool {
 }
 
 /// Returns true if the file system of a file has no ACLs at all, so that one may have been lost there.
-pub(crate) fn is_without_acls(place: &Place) -> bool {
+pub(crate) fn is_without_acls(place: &PathHandle) -> bool {
     let asked = place.with("getxattr", |directory, name| {
         rustix::fs::lgetxattr_query(by_descriptor(directory, name), OsStr::from_bytes(ACCESS_ACL))
     });

@@ -1,7 +1,7 @@
 //! Files that are replaced as a whole, such as the records of a plugin.
 
 use super::Durability;
-use super::Place;
+use super::PathHandle;
 use crate::error::{PathError, Result};
 use rustix::fs::Mode;
 use std::io::Write;
@@ -9,7 +9,7 @@ use std::io::Write;
 /// The suffix of a new file's name until it takes its place.
 pub(crate) const SUFFIX: &str = ".new";
 
-/// The part of a [replacement](Place::replace) that is on disk, and would be there after a power failure.
+/// The part of a [replacement](PathHandle::replace) that is on disk, and would be there after a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnDisk {
     /// It can be the old file, the new one or, on some file systems, half of one: for what is easily found out again.
@@ -20,7 +20,7 @@ pub enum OnDisk {
     New,
 }
 
-impl Place {
+impl PathHandle {
     /// Makes a file with this content and mode here, in one step, and the folder if there is none: a process that is killed leaves the
     /// old file, or the new one.
     ///
@@ -30,10 +30,10 @@ impl Place {
         replace_all(&[(self, content)], mode, on_disk)
     }
 
-    /// Returns the place of a file before it [replaces](Place::replace) another: a killed process leaves it there, and the next one that
+    /// Returns the place of a file before it [replaces](PathHandle::replace) another: a killed process leaves it there, and the next one that
     /// replaces the file overwrites it.
     #[must_use]
-    pub fn replacement(&self) -> Place {
+    pub fn replacement(&self) -> PathHandle {
         self.temporary(SUFFIX)
     }
 
@@ -46,10 +46,10 @@ impl Place {
     }
 }
 
-/// [Replaces](Place::replace) many files, each by such a content, and waits for the disk once.
-pub(crate) fn replace_all(files: &[(&Place, &[u8])], mode: u32, on_disk: OnDisk) -> Result<()> {
+/// [Replaces](PathHandle::replace) many files, each by such a content, and waits for the disk once.
+pub(crate) fn replace_all(files: &[(&PathHandle, &[u8])], mode: u32, on_disk: OnDisk) -> Result<()> {
     let durability = Durability::of(files.len());
-    let new: Vec<Place> = files.iter().map(|(place, _)| place.replacement()).collect();
+    let new: Vec<PathHandle> = files.iter().map(|(place, _)| place.replacement()).collect();
     let mut made = Vec::new();
     let written = files.iter().zip(&new).try_for_each(|((_, content), new)| {
         made.extend(new.create_folder()?);

@@ -2,7 +2,7 @@
 
 use crate::Durability;
 use crate::error::{PathError, Result, at};
-use crate::place::{Place, Tree};
+use crate::place::{PathHandle, Tree};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
@@ -97,7 +97,7 @@ impl Contents {
         Contents { tree: Arc::clone(tree), folder }
     }
 
-    fn place(&self, name: &str) -> Place {
+    fn place(&self, name: &str) -> PathHandle {
         self.tree.place(&self.folder.join(name))
     }
 
@@ -105,7 +105,7 @@ impl Contents {
     ///
     /// # Errors
     /// If it cannot be read or written.
-    pub fn keep(&self, place: &Place) -> Result<Digest> {
+    pub fn keep(&self, place: &PathHandle) -> Result<Digest> {
         self.keep_from(&mut place.open()?, &place.shown())
     }
 
@@ -155,7 +155,7 @@ impl Contents {
         }
         new.dedup_by(|(one, _), (other, _)| one.path() == other.path());
         let durability = Durability::of(new.len());
-        let temporary: Vec<Place> = new
+        let temporary: Vec<PathHandle> = new
             .iter()
             .enumerate()
             .map(|(number, _)| self.place(&format!("{}{number}{TEMPORARY}", of_ours())))

@@ -1,7 +1,7 @@
 //! The directories that we made on the way to something, and that go when nothing is in them any more.
 
 use crate::error::{PathError, Result};
-use crate::place::{Kind, OnDisk, Place};
+use crate::place::{Kind, OnDisk, PathHandle};
 use bstr::{BString, ByteSlice};
 use holo_protocol::Text;
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// A list on disk, shared by all entities: it does not matter which of them was the first to need a directory.
 #[derive(Debug)]
 pub struct OwnDirectories {
-    file: Place,
+    file: PathHandle,
     paths: BTreeSet<BString>,
 }
 
@@ -20,7 +20,7 @@ impl OwnDirectories {
     ///
     /// # Errors
     /// If it cannot be read, or makes no sense.
-    pub fn read(file: Place) -> Result<OwnDirectories> {
+    pub fn read(file: PathHandle) -> Result<OwnDirectories> {
         let paths = match file.open_if_file()? {
             None => BTreeSet::new(),
             Some(opened) => {
@@ -65,7 +65,11 @@ impl OwnDirectories {
     ///
     /// # Errors
     /// If one cannot be looked at, or the list cannot be written.
-    pub fn remove_empty(&mut self, place: impl Fn(&Path) -> Place, among: Option<&BTreeSet<PathBuf>>) -> Result<()> {
+    pub fn remove_empty(
+        &mut self,
+        place: impl Fn(&Path) -> PathHandle,
+        among: Option<&BTreeSet<PathBuf>>,
+    ) -> Result<()> {
         let is_directory = |path: &Path| {
             let looks = place(path).looks();
             looks.is_ok_and(|looks| looks.is_none_or(|looks| looks.kind == Kind::Directory))

@@ -7,12 +7,12 @@ use super::Digest;
 use super::contents::Contents;
 use super::state::{Attributes, State};
 use crate::error::{PathError, Result, at};
-use crate::place::Place;
+use crate::place::PathHandle;
 use rustix::io::Errno;
 use std::io::{self, Read};
 
 /// Writes a kept content over the file at a place, and gives it mode and owner. Nobody may read on the way what they may not read in the end.
-pub(super) fn write(place: &Place, content: &Digest, attributes: Attributes, contents: &Contents) -> Result<()> {
+pub(super) fn write(place: &PathHandle, content: &Digest, attributes: Attributes, contents: &Contents) -> Result<()> {
     let mut from = contents.open(content)?;
     let mut file = place.open_to_write()?;
     attributes.narrow(&file, place)?;
@@ -23,7 +23,7 @@ pub(super) fn write(place: &Place, content: &Digest, attributes: Attributes, con
 }
 
 /// Returns true if a kill may have left a file between one content and another: each of its bytes is that of the one or of the other.
-pub(super) fn is_torn(place: &Place, over: &State, intent: &State, contents: &Contents) -> bool {
+pub(super) fn is_torn(place: &PathHandle, over: &State, intent: &State, contents: &Contents) -> bool {
     let bytes = |state: &State| contents.read(state.content()?).ok();
     let (Some(old), Some(new)) = (bytes(over), bytes(intent)) else { return false };
     let Ok(Some(mut file)) = place.open_if_file() else { return false };

@@ -3,7 +3,7 @@
 use super::contents::{Contents, Digest};
 use crate::directory;
 use crate::error::{PathError, Result, at};
-use crate::place::{self, ExtendedAttributes, Place};
+use crate::place::{self, ExtendedAttributes, PathHandle};
 use holo_protocol::Text;
 use rustix::fs::{FileType, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
@@ -100,7 +100,7 @@ impl State {
     ///
     /// # Errors
     /// If it is of a special kind, or cannot be looked at.
-    pub fn of(place: &Place) -> std::result::Result<State, Unmanaged> {
+    pub fn of(place: &PathHandle) -> std::result::Result<State, Unmanaged> {
         let Some(stat) = place.stat()? else { return Ok(State::Absent) };
         Ok(match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
@@ -164,13 +164,13 @@ impl State {
         }
     }
 
-    /// Writes a new file or symlink to a temporary place, to be moved over its target by [`Place::rename_to`].
+    /// Writes a new file or symlink to a temporary place, to be moved over its target by [`PathHandle::rename_to`].
     ///
     /// # Errors
     /// If it cannot be written: then nothing is left there.
     pub(super) fn write_temporary(
         &self,
-        place: &Place,
+        place: &PathHandle,
         contents: &Contents,
         extended: &ExtendedAttributes,
     ) -> Result<()> {
@@ -191,7 +191,7 @@ impl State {
 fn write_file(
     content: &Digest,
     attributes: Attributes,
-    place: &Place,
+    place: &PathHandle,
     contents: &Contents,
     extended: &ExtendedAttributes,
 ) -> Result<()> {
@@ -202,7 +202,7 @@ fn write_file(
     place::settle_new(&file, place, Some(uid), Some(gid), mode, extended)
 }
 
-fn give_symlink(place: &Place, uid: u32, gid: u32) -> Result<()> {
+fn give_symlink(place: &PathHandle, uid: u32, gid: u32) -> Result<()> {
     let Some(stat) = place.stat()? else { return Ok(()) };
     let wanted = Attributes { mode: stat.st_mode & MODE_BITS, uid, gid };
     match wanted.owners_to_change(&stat) {
@@ -212,7 +212,7 @@ fn give_symlink(place: &Place, uid: u32, gid: u32) -> Result<()> {
 }
 
 /// Checks that a file can be changed where it is.
-fn check_in_place(stat: &Stat, place: &Place) -> Result<()> {
+fn check_in_place(stat: &Stat, place: &PathHandle) -> Result<()> {
     let shown = place.shown();
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(PathError::new("chmod", shown, Errno::INVAL));
@@ -231,7 +231,7 @@ impl Attributes {
     }
 
     /// Gives owner and mode to an open file or directory; without root's rights, the owner that it has need not be confirmed.
-    pub(super) fn give(self, file: &File, place: &Place) -> Result<()> {
+    pub(super) fn give(self, file: &File, place: &PathHandle) -> Result<()> {
         let shown = place.shown();
         let stat = rustix::fs::fstat(file).map_err(at("stat", &shown))?;
         // The owner comes first: changing it takes the set-user-ID bit away.
@@ -246,7 +246,7 @@ impl Attributes {
     ///
     /// # Errors
     /// If it is not a file, or has a second name by which it could have been put here; or if the system refuses.
-    pub(super) fn narrow(self, file: &File, place: &Place) -> Result<()> {
+    pub(super) fn narrow(self, file: &File, place: &PathHandle) -> Result<()> {
         let shown = place.shown();
         let stat = rustix::fs::fstat(file).map_err(at("stat", &shown))?;
         check_in_place(&stat, place)?;
@@ -267,7 +267,7 @@ impl Attributes {
     ///
     /// # Errors
     /// If it has a second name, by which a file of others could have been put here; or if the system refuses.
-    pub(super) fn give_in_place(self, place: &Place) -> Result<()> {
+    pub(super) fn give_in_place(self, place: &PathHandle) -> Result<()> {
         let file = place.open()?;
         let shown = place.shown();
         let stat = rustix::fs::fstat(&file).map_err(at("stat", &shown))?;
@@ -280,7 +280,7 @@ impl Attributes {
     ///
     /// # Errors
     /// If there is something else, or the system refuses.
-    pub(super) fn give_directory(self, place: &Place, extended: &ExtendedAttributes) -> Result<()> {
+    pub(super) fn give_directory(self, place: &PathHandle, extended: &ExtendedAttributes) -> Result<()> {
         let private = Mode::RWXU;
         match place.with("mkdir", |directory, name| rustix::fs::mkdirat(directory, name, private)) {
             Ok(()) => {}

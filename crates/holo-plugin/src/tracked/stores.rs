@@ -4,8 +4,8 @@ use super::contents::Contents;
 use super::directories::OwnDirectories;
 use super::{CONTENTS, DIRECTORIES, Tracks, UNTIDY};
 use crate::error::{PathError, Result};
-use crate::memory::{Memory, Remembered};
-use crate::place::{Place, Tree};
+use crate::memory::{BaseStore, Remembered};
+use crate::place::{PathHandle, Tree};
 use crate::{Durability, Host};
 use rustix::io::Errno;
 use serde_json::Value;
@@ -43,7 +43,7 @@ impl Overlays {
 
     /// Returns the place of what an overlay lies over at a path: the overlay's base, which is what others bring.
     #[must_use]
-    pub fn base(&self, path: &Path) -> Option<Place> {
+    pub fn base(&self, path: &Path) -> Option<PathHandle> {
         let base = self.0.as_ref()?.place(&Path::new(OVERLAY_BASES).join(crate::place::without_root(path)));
         base.is_file_or_symlink().is_ok_and(|is_there| is_there).then_some(base)
     }
@@ -60,13 +60,13 @@ impl Overlays {
 pub(super) struct Store {
     /// The plugin, as its state directory is called.
     pub(super) plugin: String,
-    pub(super) memory: Memory,
+    pub(super) memory: BaseStore,
     /// The state directories of all plugins.
     all: PathBuf,
 }
 
 impl Store {
-    pub(super) fn own(host: &Host, memory: &Memory) -> Store {
+    pub(super) fn own(host: &Host, memory: &BaseStore) -> Store {
         let state = host.state_dir();
         let plugin = state.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Store { plugin, memory: memory.clone(), all: state.parent().unwrap_or(Path::new("")).to_owned() }
@@ -93,12 +93,12 @@ impl Store {
         if !is_name || !state.join(folder).is_dir() {
             return None;
         }
-        let memory = Memory::at(&Tree::open(&state).ok()?, folder);
+        let memory = BaseStore::at(&Tree::open(&state).ok()?, folder);
         Some(Store { plugin: plugin.to_owned(), memory, all: self.all.clone() })
     }
 
     /// A place in the folder of the store.
-    pub(super) fn place(&self, name: &str) -> Place {
+    pub(super) fn place(&self, name: &str) -> PathHandle {
         self.memory.tree().place(&self.memory.folder().join(name))
     }
 

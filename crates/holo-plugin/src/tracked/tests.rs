@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 struct Lab {
     folder: tempfile::TempDir,
     host: Host,
-    memory: Memory,
+    memory: BaseStore,
     tracker: Tracker,
 }
 
@@ -27,7 +27,7 @@ impl Lab {
             _ => Some("x".into()),
         };
         let host = Host::from_environment(variable).unwrap();
-        let memory = Memory::open(&host).unwrap();
+        let memory = BaseStore::open(&host).unwrap();
         let tracker = Tracker::open(&host, &memory).unwrap();
         Lab { folder, host, memory, tracker }
     }

@@ -3,7 +3,7 @@
 use super::{Download, Validators, Whole};
 use crate::checksum::{Checksum, Sums};
 use holo_plugin::error::reason;
-use holo_plugin::{Kind, Place};
+use holo_plugin::{Kind, PathHandle};
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 
@@ -12,7 +12,7 @@ pub(crate) const PART_SUFFIX: &str = ".holopart";
 
 /// A temporary file that grows.
 pub(super) struct Part {
-    place: Place,
+    place: PathHandle,
     file: File,
     length: u64,
     /// Whether it comes from more than one answer.
@@ -21,14 +21,14 @@ pub(super) struct Part {
 
 impl Part {
     /// An empty one, in place of whatever is there.
-    pub(super) fn new(place: &Place) -> Result<Part, String> {
+    pub(super) fn new(place: &PathHandle) -> Result<Part, String> {
         let made = place.create_folder().and_then(|_| place.create()).and_then(|_| place.open_to_write());
         let file = made.map_err(|error| error.to_string())?;
         Ok(Part { place: place.clone(), file, length: 0, is_patched: false })
     }
 
     /// What an earlier run has left, if nobody but us can have written to it.
-    pub(super) fn take_up(place: &Place) -> Result<Part, String> {
+    pub(super) fn take_up(place: &PathHandle) -> Result<Part, String> {
         let us = rustix::process::geteuid().as_raw();
         let looks = place.looks().map_err(|error| error.to_string())?;
         let is_ours = looks.is_some_and(|looks| {

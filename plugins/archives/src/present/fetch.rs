@@ -4,10 +4,10 @@ use super::Present;
 use super::look::{Current, Situation, Wanted};
 use crate::address::{Address, Credentials};
 use crate::download::{self, Download, DownloadError, Earlier, Request, Timeouts, Validators, Whole};
+use crate::error::ArchiveError;
 use crate::made::Owner;
 use crate::owners::{Owners, brought_by_both};
 use crate::record::{Fetched, keep};
-use crate::stop::Stop;
 use crate::store::Store;
 use holo_plugin::error::reason;
 use holo_plugin::{Durability, Output, settle};
@@ -32,7 +32,7 @@ impl Present<'_> {
         situation: &mut Situation<'_>,
         changes: &mut Vec<String>,
         output: &mut Output<'_>,
-    ) -> Result<Option<AtHand>, Stop> {
+    ) -> Result<Option<AtHand>, ArchiveError> {
         if situation.wanted == Wanted::There && self.archive.checksum.is_none() {
             // Under an older name it may be something else by now.
             if let Some(whole) = self.ask(situation, output)? {
@@ -62,7 +62,7 @@ impl Present<'_> {
                 match self.download(None, situation, output)? {
                     Download::Whole(whole) => self.put(whole, situation, changes).map(Some),
                     Download::Unmodified => {
-                        Err(Stop::Failed("the server says that what is missing is unmodified".into()))
+                        Err(ArchiveError::Failed("the server says that what is missing is unmodified".into()))
                     }
                 }
             }
@@ -70,7 +70,7 @@ impl Present<'_> {
     }
 
     /// Asks whether there is something newer than what we have, and downloads it. That nobody answers is no failure: what was wanted is there.
-    fn ask(&self, situation: &mut Situation<'_>, output: &mut Output<'_>) -> Result<Option<Whole>, Stop> {
+    fn ask(&self, situation: &mut Situation<'_>, output: &mut Output<'_>) -> Result<Option<Whole>, ArchiveError> {
         let Some(known) = situation.ours().cloned() else { return Ok(None) };
         let is_file = self.archive.addresses().first().is_some_and(|address| address.file().is_some());
         // Without a word of when it was changed, it would be downloaded every time.
@@ -134,7 +134,7 @@ impl Present<'_> {
     }
 
     /// What a check can tell of the source: whether there is something new; nothing if only the server knows, which is not asked.
-    pub(super) fn has_source_changed(&self, situation: &Situation<'_>) -> Result<Option<bool>, Stop> {
+    pub(super) fn has_source_changed(&self, situation: &Situation<'_>) -> Result<Option<bool>, ArchiveError> {
         let is_there = matches!(situation.wanted, Wanted::There | Wanted::CleanedUp);
         let Some(known) = situation.ours().filter(|_| is_there && self.archive.checksum.is_none()) else {
             return Ok(Some(false));
@@ -149,7 +149,7 @@ impl Present<'_> {
             return Ok(None);
         }
         let earlier = Earlier { sha256: known.sha256.clone(), validators: known.validators.clone() };
-        let request = self.request(Some(earlier), &addresses).map_err(Stop::Failed)?;
+        let request = self.request(Some(earlier), &addresses).map_err(ArchiveError::Failed)?;
         // That nobody answers is no reason to fail when it is applied, either.
         Ok(download::is_unmodified(&request, self.host).ok().map(|is_unmodified| !is_unmodified))
     }
@@ -174,10 +174,15 @@ impl Present<'_> {
     }
 
     /// Puts a download into its place.
-    fn put(&self, mut whole: Whole, situation: &mut Situation<'_>, changes: &mut Vec<String>) -> Result<AtHand, Stop> {
+    fn put(
+        &self,
+        mut whole: Whole,
+        situation: &mut Situation<'_>,
+        changes: &mut Vec<String>,
+    ) -> Result<AtHand, ArchiveError> {
         self.store.shared.turns.wait(self.id);
         self.refuse_what_others_bring()?;
-        let Owner { uid, gid } = self.owner().map_err(Stop::Failed)?;
+        let Owner { uid, gid } = self.owner().map_err(ArchiveError::Failed)?;
         settle(&whole.file, &whole.place.shown(), uid, gid, self.archive.mode())?;
         Durability::Each.sync([&whole.place], [])?;
         self.keep_base(situation)?;
@@ -200,17 +205,17 @@ impl Present<'_> {
     }
 
     /// Another archive may have brought something to the path of the download.
-    fn refuse_what_others_bring(&self) -> Result<(), Stop> {
+    fn refuse_what_others_bring(&self) -> Result<(), ArchiveError> {
         let path = self.path()?;
         let owners = Owners::below(self.store, self.id, Path::new(&path))?;
         match owners.in_the_way(Path::new(&path), false) {
-            Some(other) => Err(Stop::Failed(brought_by_both(Path::new(&path), other, self.id))),
+            Some(other) => Err(ArchiveError::Failed(brought_by_both(Path::new(&path), other, self.id))),
             None => Ok(()),
         }
     }
 
     /// Keeps what is at the path, if it is not ours.
-    pub(super) fn keep_base(&self, situation: &Situation<'_>) -> Result<(), Stop> {
+    pub(super) fn keep_base(&self, situation: &Situation<'_>) -> Result<(), ArchiveError> {
         let is_first = situation.record.fetched().next().is_none();
         let kept = self.store.kept(Path::new(&self.path()?));
         if !is_first {

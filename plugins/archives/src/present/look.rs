@@ -2,12 +2,12 @@
 
 use super::Present;
 use crate::checksum::Sums;
+use crate::error::ArchiveError;
 use crate::record::{Fetched, Record, is_kept};
-use crate::stop::Stop;
 use crate::tree::{Drift, Site};
 use holo_plugin::error::PathError;
 use holo_plugin::memory::Remembered;
-use holo_plugin::{Kind, Looks, Place};
+use holo_plugin::{Kind, Looks, PathHandle};
 use std::fs::File;
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use std::path::Path;
 pub(super) struct Situation<'a> {
     /// Whether the path exists that says that there is nothing to do.
     pub(super) is_created: bool,
-    pub(super) place: Place,
+    pub(super) place: PathHandle,
     pub(super) current: Option<Current>,
     pub(super) wanted: Wanted,
     pub(super) record: Record,
@@ -58,7 +58,7 @@ impl Situation<'_> {
 }
 
 impl<'a> Present<'a> {
-    pub(super) fn look(&self) -> Result<Situation<'a>, Stop> {
+    pub(super) fn look(&self) -> Result<Situation<'a>, ArchiveError> {
         let remembered: Option<Remembered<Record>> = self.store.memory.recall(self.id)?;
         let stored = remembered.map(|remembered| remembered.base);
         let record = stored.clone().unwrap_or_default();
@@ -93,7 +93,10 @@ impl<'a> Present<'a> {
         }
         let looks = situation.place.looks()?;
         if looks.is_some_and(|looks| !matches!(looks.kind, Kind::File | Kind::Symlink)) {
-            return Err(Stop::Failed(format!("{} is not a manageable file", situation.place.shown().display())));
+            return Err(ArchiveError::Failed(format!(
+                "{} is not a manageable file",
+                situation.place.shown().display()
+            )));
         }
         if let Some(looks) = looks.filter(|looks| looks.kind == Kind::File) {
             situation.current = Some(self.read(&situation.place, looks)?);
@@ -111,13 +114,13 @@ impl<'a> Present<'a> {
             && self.store.root.place(Path::new(path)).looks()?.is_some())
     }
 
-    fn read(&self, place: &Place, looks: Looks) -> Result<Current, Stop> {
+    fn read(&self, place: &PathHandle, looks: Looks) -> Result<Current, ArchiveError> {
         let sums = self.store.known.sums(place, self.archive.checksum().as_ref())?;
         let file = place.open()?;
         Ok(Current { file, sums, looks })
     }
 
-    fn judge(&self, situation: &Situation<'_>, exists: bool) -> Result<Wanted, Stop> {
+    fn judge(&self, situation: &Situation<'_>, exists: bool) -> Result<Wanted, ArchiveError> {
         let checksum = self.archive.checksum();
         let source = self.source();
         let is_right = |fetched: &Fetched| match &checksum {

@@ -4,9 +4,9 @@ use super::Present;
 use super::look::Situation;
 use crate::absent::Removal;
 use crate::download::{self, Download, PART_SUFFIX, Whole};
+use crate::error::ArchiveError;
 use crate::manifest::Manifest;
 use crate::record::Record;
-use crate::stop::Stop;
 use holo_plugin::Output;
 use holo_plugin::memory::Remembered;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub(super) fn takes_over(id: &str, orphan: &str, output: &mut Output<'_>) {
 
 impl Present<'_> {
     /// The orphans that this archive takes something over from, as they are now.
-    fn predecessors(&self) -> Result<Vec<Remembered<Record>>, Stop> {
+    fn predecessors(&self) -> Result<Vec<Remembered<Record>>, ArchiveError> {
         if self.store.scene.orphans.is_empty() {
             return Ok(Vec::new());
         }
@@ -35,7 +35,7 @@ impl Present<'_> {
     ///
     /// What is kept of a path stays where it is: it is the path's, not the archive's. Our own record comes first, then the one manifest goes
     /// from one to the other in one step, and the orphan forgets last. Whoever is killed in between does it again.
-    pub(super) fn take_over(&self, output: &mut Output<'_>) -> Result<Vec<String>, Stop> {
+    pub(super) fn take_over(&self, output: &mut Output<'_>) -> Result<Vec<String>, ArchiveError> {
         let predecessors = self.predecessors()?;
         if predecessors.is_empty() {
             return Ok(predecessors.into_iter().map(|orphan| orphan.id).collect());
@@ -79,7 +79,7 @@ impl Present<'_> {
     }
 
     /// Knows the download of an orphan as our own, if it is at our path or was removed from its own.
-    fn take_download(&self, record: &mut Record, orphan: &Remembered<Record>) -> Result<bool, Stop> {
+    fn take_download(&self, record: &mut Record, orphan: &Remembered<Record>) -> Result<bool, ArchiveError> {
         let theirs = &orphan.base;
         if record.fetched().next().is_some() || theirs.fetched().next().is_none() {
             return Ok(false);
@@ -94,7 +94,7 @@ impl Present<'_> {
     }
 
     /// Our directory, if an orphan has extracted something to it and we have not.
-    fn tree_of(&self, orphan: &Remembered<Record>) -> Result<Option<String>, Stop> {
+    fn tree_of(&self, orphan: &Remembered<Record>) -> Result<Option<String>, ArchiveError> {
         let Some(tree) = self.tree()?.filter(|tree| orphan.base.trees.contains(tree)) else { return Ok(None) };
         let has_list = |id: &str| self.store.manifest(id, Path::new(&tree)).exists();
         let is_to_be_taken = has_list(&orphan.id)? && !has_list(self.id)?;
@@ -102,7 +102,7 @@ impl Present<'_> {
     }
 
     /// What an orphan has extracted to our directory, and is ours as soon as we are applied.
-    pub(super) fn manifest_of_predecessor(&self, tree: &Path) -> Result<Option<Manifest>, Stop> {
+    pub(super) fn manifest_of_predecessor(&self, tree: &Path) -> Result<Option<Manifest>, ArchiveError> {
         for orphan in self.predecessors()? {
             if orphan.base.trees.iter().any(|own| Path::new(own) == tree)
                 && let Some(manifest) = Manifest::load(&self.store.manifest(&orphan.id, tree))?
@@ -118,7 +118,7 @@ impl Present<'_> {
         &self,
         situation: &Situation<'_>,
         output: &mut Output<'_>,
-    ) -> Result<Option<Whole>, Stop> {
+    ) -> Result<Option<Whole>, ArchiveError> {
         for orphan in self.store.scene.orphans.values() {
             let Some(path) = orphan.base.path.as_deref().filter(|_| self.is_related(&orphan.base)) else { continue };
             let Some(fetched) = orphan.base.fetched().next() else { continue };
@@ -134,7 +134,7 @@ impl Present<'_> {
             if !is_right || !orphan.base.knows(&sums.sha256) {
                 continue;
             }
-            let request = self.request(None, &[]).map_err(Stop::Failed)?;
+            let request = self.request(None, &[]).map_err(ArchiveError::Failed)?;
             let part = situation.place.temporary(PART_SUFFIX);
             if let Ok(Download::Whole(mut whole)) = download::copy(&request, Path::new(path), &part, self.host, output)
             {
@@ -157,14 +157,14 @@ impl Present<'_> {
         orphans: &[String],
         changes: &mut Vec<String>,
         output: &mut Output<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), ArchiveError> {
         for id in orphans {
             let Some(orphan): Option<Remembered<Record>> = self.store.memory.recall(id)? else { continue };
             let report = orphan.orphan_report();
             let path = id.strip_prefix(crate::scene::PREFIX).unwrap_or_default();
             match (Removal { store: self.store, id, path, report: &report }).scrub(false, output) {
                 Ok(more) => changes.extend(more.into_iter().filter(|change| !change.starts_with("forgot "))),
-                Err(Stop::NeedsForce(_)) => {}
+                Err(ArchiveError::NeedsForce(_)) => {}
                 Err(stop) => return Err(stop),
             }
         }
@@ -172,7 +172,7 @@ impl Present<'_> {
     }
 
     /// In words, from whom something would be taken over.
-    pub(super) fn would_take_over(&self) -> Result<Vec<String>, Stop> {
+    pub(super) fn would_take_over(&self) -> Result<Vec<String>, ArchiveError> {
         let mut changes = Vec::new();
         for orphan in self.predecessors()? {
             let has_download = orphan.base.fetched().next().is_some();

@@ -1,10 +1,10 @@
 //! What has to be done so that a directory becomes the new version, and what would be lost by that.
 
-use super::{Refusal, Site, is_kept};
+use super::{MoveError, Site, is_kept};
 use crate::made::Made;
 use crate::owners::{Owners, brought_by_both};
 use holo_plugin::claims::Claim;
-use holo_plugin::{Kind, Place, Tree};
+use holo_plugin::{Kind, PathHandle, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(super) struct Plan {
 }
 
 impl Site<'_> {
-    pub(super) fn plan(&self, wanted: &BTreeMap<PathBuf, Made>, owners: &Owners) -> Result<Plan, Refusal> {
+    pub(super) fn plan(&self, wanted: &BTreeMap<PathBuf, Made>, owners: &Owners) -> Result<Plan, MoveError> {
         let mut plan = Plan::default();
         self.refuse_what_others_bring(wanted, owners)?;
         let Some(directory) = &self.directory else { return Ok(plan) };
@@ -73,7 +73,7 @@ impl Site<'_> {
     }
 
     /// Of two archives that bring one path, the second changes nothing.
-    fn refuse_what_others_bring(&self, wanted: &BTreeMap<PathBuf, Made>, owners: &Owners) -> Result<(), Refusal> {
+    fn refuse_what_others_bring(&self, wanted: &BTreeMap<PathBuf, Made>, owners: &Owners) -> Result<(), MoveError> {
         let claims = if wanted.is_empty() { Vec::new() } else { self.store.claims() };
         let mut refused = wanted.iter().filter_map(|(path, made)| {
             let path = self.full(path);
@@ -83,7 +83,7 @@ impl Site<'_> {
             Some(brought_by_both(&path, &other, &self.id))
         });
         let Some(first) = refused.next() else { return Ok(()) };
-        Err(Refusal::Failed(match refused.count() {
+        Err(MoveError::Failed(match refused.count() {
             0 => first,
             more => format!("{first}, and so are {more} more paths"),
         }))
@@ -97,7 +97,7 @@ impl Site<'_> {
         made: &Made,
         known: Option<&[Made]>,
         was_made: bool,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), MoveError> {
         let place = self.at(directory, path);
         if made.is_directory() && self.is_overlaid(path) {
             return Err(self.has_resource_files(path));
@@ -117,10 +117,10 @@ impl Site<'_> {
             }
             Some(Kind::Directory) if was_made => plan.in_the_way.push(path.to_owned()),
             Some(Kind::Directory) => {
-                return Err(Refusal::Failed(format!("{} is a directory", place.shown().display())));
+                return Err(MoveError::Failed(format!("{} is a directory", place.shown().display())));
             }
             Some(Kind::Other) => {
-                return Err(Refusal::Failed(format!("{} is not a manageable file", place.shown().display())));
+                return Err(MoveError::Failed(format!("{} is not a manageable file", place.shown().display())));
             }
             None => {}
             Some(_) => self.plan_replaced(plan, &place, path, made, known)?,
@@ -141,7 +141,7 @@ impl Site<'_> {
         path: &Path,
         states: &[Made],
         wanted: &BTreeMap<PathBuf, Made>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), MoveError> {
         if path.ancestors().skip(1).any(|above| wanted.get(above).is_some_and(|made| !made.is_directory())) {
             return Err(self.has_resource_files(path));
         }
@@ -149,20 +149,20 @@ impl Site<'_> {
         Ok(())
     }
 
-    fn has_resource_files(&self, path: &Path) -> Refusal {
+    fn has_resource_files(&self, path: &Path) -> MoveError {
         let words = "has resource files, and would not be a file any more";
-        Refusal::Failed(format!("{} {words}", self.full(path).display()))
+        MoveError::Failed(format!("{} {words}", self.full(path).display()))
     }
 
     /// A file or symlink that is there already.
     fn plan_replaced(
         &self,
         plan: &mut Plan,
-        place: &Place,
+        place: &PathHandle,
         path: &Path,
         made: &Made,
         known: Option<&[Made]>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), MoveError> {
         if made.is_directory() {
             plan.in_the_way.push(path.to_owned());
         }
@@ -184,7 +184,7 @@ impl Site<'_> {
         Ok(())
     }
 
-    fn plan_gone(&self, plan: &mut Plan, place: &Place, path: &Path, states: &[Made]) -> Result<(), Refusal> {
+    fn plan_gone(&self, plan: &mut Plan, place: &PathHandle, path: &Path, states: &[Made]) -> Result<(), MoveError> {
         match place.looks()?.map(|looks| looks.kind) {
             None if self.kept_at(path).exists()? => plan.gone.push(path.to_owned()),
             None => {}
@@ -193,7 +193,7 @@ impl Site<'_> {
             }
             Some(Kind::Directory) if self.kept_at(path).exists()? => {
                 let words = "is a directory by now: what was there before cannot be put back";
-                return Err(Refusal::Failed(format!("{} {words}", place.shown().display())));
+                return Err(MoveError::Failed(format!("{} {words}", place.shown().display())));
             }
             // Whatever a person has put into a directory in the place of our file is not ours.
             Some(Kind::Directory) => {}

@@ -15,7 +15,7 @@ const PROTECTED: [&str; 6] = ["/usr/bin", "/usr/lib", "/usr/sbin", "/usr/share",
 
 /// The reason why a path cannot become what is declared.
 #[derive(Clone, Debug)]
-pub(super) enum Obstacle {
+pub(super) enum DeclaredError {
     /// It could be by force; the reason is a fragment.
     NeedsForce(String),
     /// It could by force: somebody has changed it since it was looked at.
@@ -24,13 +24,13 @@ pub(super) enum Obstacle {
     Never(String),
 }
 
-impl Obstacle {
+impl DeclaredError {
     /// Says the reason on `output`, and returns the result of the apply.
     pub(super) fn tell(self, output: &mut Output<'_>) -> Applied {
         match self {
-            Obstacle::NeedsForce(reason) => Applied::NeedsForce(ForceTo::Proceed(reason)),
-            Obstacle::Meanwhile => Applied::NeedsForce(ForceTo::Overwrite),
-            Obstacle::Never(reason) => {
+            DeclaredError::NeedsForce(reason) => Applied::NeedsForce(ForceTo::Proceed(reason)),
+            DeclaredError::Meanwhile => Applied::NeedsForce(ForceTo::Overwrite),
+            DeclaredError::Never(reason) => {
                 output.error(format!("skipping target: {reason}"));
                 Applied::FAILED
             }
@@ -38,9 +38,9 @@ impl Obstacle {
     }
 }
 
-impl<E: std::fmt::Display> From<E> for Obstacle {
+impl<E: std::fmt::Display> From<E> for DeclaredError {
     fn from(error: E) -> Self {
-        Obstacle::Never(error.to_string())
+        DeclaredError::Never(error.to_string())
     }
 }
 
@@ -67,15 +67,18 @@ pub(super) fn of(
     force: bool,
     host: &Host,
     tracker: &Tracker,
-) -> Result<Wanted, Obstacle> {
+) -> Result<Wanted, DeclaredError> {
     let shown = host.below_root(definition.path()).display().to_string();
     match (definition.ensure, current) {
         (Ensure::Absent, State::Directory { .. }) => return everything_gone(definition, path, tracker),
         (Ensure::Directory, State::File { .. } | State::Symlink { .. }) if !force => {
-            return Err(Obstacle::NeedsForce(format!("{shown} is a {} and would become a directory", current.kind())));
+            return Err(DeclaredError::NeedsForce(format!(
+                "{shown} is a {} and would become a directory",
+                current.kind()
+            )));
         }
         (Ensure::Present | Ensure::Symlink, State::Directory { .. }) => {
-            return Err(Obstacle::Never(format!("{shown} is a directory; declare it absent first")));
+            return Err(DeclaredError::Never(format!("{shown} is a directory; declare it absent first")));
         }
         _ => {}
     }
@@ -138,7 +141,7 @@ pub(super) fn as_far_as_declared(definition: &FileDefinition, made: &State, curr
 }
 
 /// The attributes that are declared, and otherwise those that are there; what is new is root's or ours.
-fn attributes(definition: &FileDefinition, current: &State, host: &Host) -> Result<Attributes, Obstacle> {
+fn attributes(definition: &FileDefinition, current: &State, host: &Host) -> Result<Attributes, DeclaredError> {
     let ours = Attributes {
         mode: match definition.ensure {
             Ensure::Directory => 0o755,
@@ -159,7 +162,7 @@ fn attributes(definition: &FileDefinition, current: &State, host: &Host) -> Resu
         current if is_same_kind => current.attributes().unwrap_or(ours),
         _ => ours,
     };
-    let mode = match definition.mode().map_err(|_| Obstacle::Never("the mode is not a number".to_owned()))? {
+    let mode = match definition.mode().map_err(|_| DeclaredError::Never("the mode is not a number".to_owned()))? {
         Some(mode) => mode,
         None if definition.sensitive => ours.mode,
         None => found.mode,
@@ -178,42 +181,42 @@ fn attributes(definition: &FileDefinition, current: &State, host: &Host) -> Resu
 }
 
 /// Returns the declared content of the file, if there is one.
-fn content(definition: &FileDefinition, host: &Host) -> Result<Option<Vec<u8>>, Obstacle> {
+fn content(definition: &FileDefinition, host: &Host) -> Result<Option<Vec<u8>>, DeclaredError> {
     let Some(source) = &definition.source else {
         return Ok(definition.content.as_ref().map(|content| content.clone().into_bytes()));
     };
     let place = Tree::open(host.resource_dir())?.place(Path::new(source)).followed()?;
     let Some(mut file) = place.open_if_file()? else {
         let wrong = if place.exists()? { "is not a file" } else { "does not exist" };
-        return Err(Obstacle::Never(format!("the source {} {wrong}", place.shown().display())));
+        return Err(DeclaredError::Never(format!("the source {} {wrong}", place.shown().display())));
     };
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(|error| {
         let reason = holo_plugin::error::PathError::new("read", place.shown(), error);
-        Obstacle::Never(reason.to_string())
+        DeclaredError::Never(reason.to_string())
     })?;
     if !source.ends_with(TEMPLATE_SUFFIX) {
         return Ok(Some(bytes));
     }
     let name = place.shown().display().to_string();
-    let text = bytes.to_str().map_err(|_| Obstacle::Never(format!("the template {name} is not UTF-8")))?;
+    let text = bytes.to_str().map_err(|_| DeclaredError::Never(format!("the template {name} is not UTF-8")))?;
     let rendered = Templates::new(host.knowledge()).render(&name, text, &serde_json::Map::new())?;
     Ok(Some(rendered.into_bytes()))
 }
 
 /// Nothing where a directory is, and nothing of what is in it.
-fn everything_gone(definition: &FileDefinition, path: &Path, tracker: &Tracker) -> Result<Wanted, Obstacle> {
+fn everything_gone(definition: &FileDefinition, path: &Path, tracker: &Tracker) -> Result<Wanted, DeclaredError> {
     let mut states = Vec::new();
     let shown = tracker.place(path).shown().display().to_string();
     let is_protected = path.parent() == Some(Path::new("/")) || PROTECTED.iter().any(|kept| path == Path::new(kept));
     let is_empty = tracker.place(&path.join("x")).siblings()?.is_empty();
     if !is_empty && !definition.force {
-        return Err(Obstacle::Never(format!(
+        return Err(DeclaredError::Never(format!(
             "{shown} is a directory with something in it; force = true would remove it"
         )));
     }
     if !is_empty && is_protected {
-        return Err(Obstacle::Never(format!("{shown} is a directory of the system, which is not removed")));
+        return Err(DeclaredError::Never(format!("{shown} is a directory of the system, which is not removed")));
     }
     collect(path, tracker, None, &mut states)?;
     Ok(Wanted { states, bytes: None })
@@ -225,11 +228,11 @@ fn collect(
     tracker: &Tracker,
     device: Option<u64>,
     states: &mut Vec<(PathBuf, State)>,
-) -> Result<(), Obstacle> {
+) -> Result<(), DeclaredError> {
     let place = tracker.place(directory);
     let here = place.looks()?.map(|looks| looks.device);
     if device.is_some_and(|device| here != Some(device)) {
-        return Err(Obstacle::Never(format!("{} is on another file system", place.shown().display())));
+        return Err(DeclaredError::Never(format!("{} is on another file system", place.shown().display())));
     }
     for name in tracker.place(&directory.join("x")).siblings()? {
         let path = directory.join(name);

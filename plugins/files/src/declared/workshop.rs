@@ -2,14 +2,14 @@
 
 use super::definition::FileDefinition;
 use super::entity::DeclaredFile;
-use super::wanted::{self, Obstacle, Wanted};
+use super::wanted::{self, DeclaredError, Wanted};
 use crate::overlay::{GROUP_SIZE, GROUP_TIME};
 use holo_plugin::error::PathError;
-use holo_plugin::memory::{Memory, Remembered};
+use holo_plugin::memory::{BaseStore, Remembered};
 use holo_plugin::process::{self, Program};
 use holo_plugin::tracked::{self, Decision, Digest, Found, PathChange, State, Tracker, Tracks, Unmanaged};
 use holo_plugin::{
-    Applied, Entity, FilePair, ForceTo, Host, Job, Mode, Output, Place, SetAnswers, Tree, Verdict, claims,
+    Applied, Entity, FilePair, ForceTo, Host, Job, Mode, Output, PathHandle, SetAnswers, Tree, Verdict, claims,
 };
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,8 @@ use std::time::Instant;
 const FOLDER: &str = ".declared";
 
 /// The records of declared files.
-pub(crate) fn memory(host: &Host) -> holo_plugin::error::Result<Memory> {
-    Memory::open_in(host, Path::new(FOLDER))
+pub(crate) fn memory(host: &Host) -> holo_plugin::error::Result<BaseStore> {
+    BaseStore::open_in(host, Path::new(FOLDER))
 }
 
 /// The number of bytes from which on the contents of a group are no longer gathered in memory.
@@ -29,7 +29,7 @@ const GROUP_BYTES: usize = 16 << 20;
 /// Everything that is needed to work on a declared file.
 pub(super) struct Workshop<'a> {
     host: &'a Host,
-    memory: Memory,
+    memory: BaseStore,
     tracker: Tracker,
 }
 
@@ -134,19 +134,19 @@ impl<'a> Workshop<'a> {
         self.make_and_tell(group, answers);
     }
 
-    pub(super) fn open(host: &'a Host) -> Result<Workshop<'a>, Obstacle> {
+    pub(super) fn open(host: &'a Host) -> Result<Workshop<'a>, DeclaredError> {
         let memory = memory(host)?;
         let tracker = Tracker::open(host, &memory)?;
         Ok(Workshop { host, memory, tracker })
     }
 
-    fn recall(&self, entity: &DeclaredFile) -> Result<Option<Remembered<Tracks>>, Obstacle> {
+    fn recall(&self, entity: &DeclaredFile) -> Result<Option<Remembered<Tracks>>, DeclaredError> {
         Ok(self.memory.recall(&entity.id())?)
     }
 
     /// Returns the path that an entity is about, without symlinks in its parents, and its record; if another entity had it before,
     /// that one's record, and its ID.
-    fn known(&self, entity: &DeclaredFile, settle: bool) -> Result<Known, Obstacle> {
+    fn known(&self, entity: &DeclaredFile, settle: bool) -> Result<Known, DeclaredError> {
         let path = self.tracker.canonical(&entity.path)?;
         let mut remembered =
             self.recall(entity)?.unwrap_or_else(|| Remembered::new(&entity.report(), Tracks::default()));
@@ -159,7 +159,7 @@ impl<'a> Workshop<'a> {
             let other =
                 claims::all(self.host).into_iter().find(|claim| takes_over.contains(&claim.id) && claim.covers(&path));
             if let Some(other) = other {
-                return Err(Obstacle::Never(format!(
+                return Err(DeclaredError::Never(format!(
                     "{} is made by {} and by {}; one of both has to go",
                     self.shown(&entity.path),
                     claims::Claim::new(&entity.id(), &path, &entity.sources).shown(),
@@ -176,7 +176,7 @@ impl<'a> Workshop<'a> {
         known: &mut Known,
         definition: &FileDefinition,
         force: bool,
-    ) -> Result<(Decision, Wanted, State), Obstacle> {
+    ) -> Result<(Decision, Wanted, State), DeclaredError> {
         let current = self.tracker.state(&known.path)?;
         let wanted = wanted::of(definition, &known.path, &current, force, self.host, &self.tracker)?;
         let desired = wanted.desired();
@@ -204,7 +204,7 @@ impl<'a> Workshop<'a> {
         place: usize,
         job: &Job<'_, DeclaredFile>,
         answers: &mut dyn SetAnswers,
-    ) -> Result<Prepared, Obstacle> {
+    ) -> Result<Prepared, DeclaredError> {
         let (entity, mode) = (job.entity, job.mode);
         let is_unsettled =
             || self.recall(entity).is_ok_and(|known| known.is_some_and(|known| known.base.are_unsettled()));
@@ -268,13 +268,13 @@ impl<'a> Workshop<'a> {
     }
 
     /// Returns the paths that the entity once made and is not about any more, as a symlink on the way leads elsewhere.
-    fn leftovers(&self, known: &Known, force: bool) -> Result<Found, Obstacle> {
+    fn leftovers(&self, known: &Known, force: bool) -> Result<Found, DeclaredError> {
         let mut leftovers = Found::new();
         for (path, track) in known.remembered.base.iter().filter(|(path, _)| !path.starts_with(&known.path)) {
             let current = self.tracker.state_of(&known.remembered.base, &path)?;
             if tracked::decide(Some(track), &current, &track.base) == Decision::NeedsForce && !force {
                 let shown = self.shown(&path);
-                return Err(Obstacle::NeedsForce(format!("{shown} was made before, and has been changed")));
+                return Err(DeclaredError::NeedsForce(format!("{shown} was made before, and has been changed")));
             }
             leftovers.insert(path, current);
         }
@@ -282,7 +282,7 @@ impl<'a> Workshop<'a> {
     }
 
     /// Remembers that nobody may see what is in a file that is as it should be.
-    fn keep_secret(&self, known: &mut Known, definition: &FileDefinition) -> Result<(), Obstacle> {
+    fn keep_secret(&self, known: &mut Known, definition: &FileDefinition) -> Result<(), DeclaredError> {
         let is_open = known.remembered.base.get(&known.path).is_some_and(|track| !track.sensitive);
         if definition.sensitive && is_open {
             known.remembered.base.set_sensitive(&known.path, true);
@@ -341,7 +341,7 @@ impl<'a> Workshop<'a> {
         definition: &FileDefinition,
         bytes: &[u8],
         output: &mut Output<'_>,
-    ) -> Result<(), Obstacle> {
+    ) -> Result<(), DeclaredError> {
         let Some(command) = &definition.validate else { return Ok(()) };
         // Programs may go by the name, and some by its ending.
         let name = entity.path.file_name().unwrap_or_default();
@@ -363,13 +363,13 @@ impl<'a> Workshop<'a> {
                 let declared = command.words().join(" ");
                 let silence =
                     if definition.sensitive { "; what it says is not shown, as the file is sensitive" } else { "" };
-                Err(Obstacle::Never(format!("validation by `{declared}` failed: {failure}{silence}")))
+                Err(DeclaredError::Never(format!("validation by `{declared}` failed: {failure}{silence}")))
             }
         }
     }
 
     /// Keeps the current file beside the new one.
-    fn back_up(&self, place: &Place, suffix: &str) -> Result<(), Obstacle> {
+    fn back_up(&self, place: &PathHandle, suffix: &str) -> Result<(), DeclaredError> {
         let state = State::of(place)?;
         self.tracker.keep(place)?;
         let copy = place.with_suffix(suffix);
@@ -378,7 +378,7 @@ impl<'a> Workshop<'a> {
         Ok(temporary.rename_to(&copy)?)
     }
 
-    pub(super) fn check(&self, entity: &DeclaredFile) -> Result<Verdict, Obstacle> {
+    pub(super) fn check(&self, entity: &DeclaredFile) -> Result<Verdict, DeclaredError> {
         let shown = self.shown(&entity.path);
         let Some(definition) = &entity.definition else { return self.check_scrubbing(entity) };
         if entity.overlay.is_some() {
@@ -400,7 +400,7 @@ impl<'a> Workshop<'a> {
         })
     }
 
-    fn check_scrubbing(&self, entity: &DeclaredFile) -> Result<Verdict, Obstacle> {
+    fn check_scrubbing(&self, entity: &DeclaredFile) -> Result<Verdict, DeclaredError> {
         let Some(known) = self.recall(entity)? else { return Ok(Verdict::InDesiredState) };
         let scrubbing = self.scrubbing(&known.base)?;
         if scrubbing.needs_force {
@@ -429,7 +429,7 @@ impl<'a> Workshop<'a> {
         self.tracker.difference(self.host, &entity.id(), &path, Some(made)).ok()
     }
 
-    fn scrubbing(&self, tracks: &Tracks) -> Result<Scrubbing, Obstacle> {
+    fn scrubbing(&self, tracks: &Tracks) -> Result<Scrubbing, DeclaredError> {
         let mut scrubbing = Scrubbing { found: Found::new(), needs_force: false };
         for (path, track) in tracks.iter().filter(|(path, _)| !self.tracker.is_overlaid(path)) {
             let current = self.tracker.state_of(tracks, &path)?;
@@ -440,7 +440,7 @@ impl<'a> Workshop<'a> {
     }
 
     /// Puts an orphan back as it was found.
-    fn scrub(&self, entity: &DeclaredFile, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied, Obstacle> {
+    fn scrub(&self, entity: &DeclaredFile, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied, DeclaredError> {
         let Some(mut remembered) = self.recall(entity)? else { return Ok(Applied::Unchanged) };
         self.tracker.settle(&mut remembered)?;
         let Scrubbing { found, needs_force } = self.scrubbing(&remembered.base)?;
@@ -482,10 +482,10 @@ struct Known {
 }
 
 /// The result of a change: its index, the entity, the entities it takes over from, and the outcome.
-type Made = (usize, String, Vec<String>, Result<Applied, Obstacle>);
+type Made = (usize, String, Vec<String>, Result<Applied, DeclaredError>);
 
 impl Change {
-    fn ended(self, made: Result<(), Obstacle>) -> Made {
+    fn ended(self, made: Result<(), DeclaredError>) -> Made {
         let says = self.says;
         let applied = || if says.is_empty() { Applied::Unchanged } else { Applied::Changed(vec![says]) };
         (self.place, self.remembered.id, self.takes_over, made.map(|()| applied()))
@@ -504,10 +504,10 @@ fn own_path(tracks: &Tracks, path: &Path) -> PathBuf {
     if tracks.get(path).is_some() { path.to_owned() } else { first().unwrap_or_else(|| path.to_owned()) }
 }
 
-fn obstacle(error: Unmanaged) -> Obstacle {
+fn obstacle(error: Unmanaged) -> DeclaredError {
     match error {
-        Unmanaged::Meanwhile(_) => Obstacle::Meanwhile,
-        error => Obstacle::Never(error.to_string()),
+        Unmanaged::Meanwhile(_) => DeclaredError::Meanwhile,
+        error => DeclaredError::Never(error.to_string()),
     }
 }
 

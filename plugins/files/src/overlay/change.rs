@@ -13,7 +13,7 @@
 use crate::overlay::layout::{BASE, Layout, PROVISIONED};
 use crate::overlay::stock::TEMPORARY_SUFFIX;
 use holo_plugin::error::Result;
-use holo_plugin::{Applied, Durability, ForceTo, Image, Place, Stamp, are_open_for_writing};
+use holo_plugin::{Applied, Durability, ForceTo, Image, PathHandle, Stamp, are_open_for_writing};
 use std::path::{Path, PathBuf};
 
 /// The bits of a mode by which others than the owner may write.
@@ -37,9 +37,9 @@ pub(crate) struct Change {
     found: Option<Stamp>,
     recording: Recording,
     /// The files that go when the change is done: a stock file that became the base, the saved copies of a deleted target.
-    pub(crate) leftovers: Vec<Place>,
+    pub(crate) leftovers: Vec<PathHandle>,
     /// Files in the cache that the new content was read from.
-    pub(crate) scratch: Vec<Place>,
+    pub(crate) scratch: Vec<PathHandle>,
     target_replaced: bool,
     /// True if a stock file may have been moved out of the target's place.
     pub(crate) may_have_moved_stock: bool,
@@ -181,7 +181,7 @@ impl Change {
     }
 
     /// Returns the places that were staged, and have to be on disk before the first step.
-    fn staged(&self, layout: &Layout) -> Vec<Place> {
+    fn staged(&self, layout: &Layout) -> Vec<PathHandle> {
         let mut places = Vec::new();
         if self.keeps_base {
             places.push(layout.staged_base(&self.path));
@@ -196,7 +196,7 @@ impl Change {
     }
 
     /// Step 2. Returns the places whose directories have changed.
-    fn keep_base(&mut self, layout: &Layout) -> Result<Vec<Place>> {
+    fn keep_base(&mut self, layout: &Layout) -> Result<Vec<PathHandle>> {
         let mut changed = Vec::new();
         if self.keeps_base {
             let base = layout.base(&self.path);
@@ -211,7 +211,7 @@ impl Change {
     }
 
     /// Step 3. Returns the places whose directories have changed.
-    fn replace_target(&mut self, layout: &Layout) -> Result<Vec<Place>> {
+    fn replace_target(&mut self, layout: &Layout) -> Result<Vec<PathHandle>> {
         if !self.writes_target {
             return Ok(Vec::new());
         }
@@ -227,7 +227,7 @@ impl Change {
     }
 
     /// Returns the reason to require force: the target has been changed since it was looked at.
-    pub(crate) fn reason_to_refuse(&self, target: &Place) -> Result<Option<ForceTo>> {
+    pub(crate) fn reason_to_refuse(&self, target: &PathHandle) -> Result<Option<ForceTo>> {
         let Some(found) = &self.found else { return Ok(None) };
         let Some(now) = Stamp::of(target)? else { return Ok(Some(ForceTo::Restore)) };
         let is_same = if self.is_renamed { now.is_same_but_for_names(found) } else { now.is_same(found) };
@@ -284,7 +284,7 @@ fn copy_base(path: &Path, layout: &Layout) -> Result<()> {
 /// Replaces bases that were targets until now by copies of them, where some process may have the target open for writing; returns whether
 /// that is done with all of them.
 pub(crate) fn separate_open_bases(paths: &[PathBuf], layout: &Layout) -> bool {
-    let bases: Vec<Place> = paths.iter().map(|path| layout.base(path)).collect();
+    let bases: Vec<PathHandle> = paths.iter().map(|path| layout.base(path)).collect();
     let are_open = are_open_for_writing(&bases).unwrap_or_else(|_| vec![true; bases.len()]);
     let open = paths.iter().zip(are_open).filter(|(_, is_open)| *is_open);
     open.fold(true, |all, (path, _)| copy_base(path, layout).is_ok() && all)
@@ -307,7 +307,7 @@ pub(crate) struct Ended {
 /// An error in one does not affect the others.
 pub(crate) fn commit(mut changes: Vec<Change>, layout: &Layout) -> Vec<Ended> {
     let durability = Durability::of(changes.len());
-    let staged: Vec<Place> = changes.iter().flat_map(|change| change.staged(layout)).collect();
+    let staged: Vec<PathHandle> = changes.iter().flat_map(|change| change.staged(layout)).collect();
     let synced = durability.sync(&staged, []);
     fail_all(&mut changes, synced);
     for step in [Change::keep_base, Change::replace_target] {
@@ -320,7 +320,7 @@ pub(crate) fn commit(mut changes: Vec<Change>, layout: &Layout) -> Vec<Ended> {
 }
 
 /// Takes a step with all changes that have not failed; returns the places that they have changed.
-fn attempt(changes: &mut [Change], step: impl Fn(&mut Change) -> Result<Vec<Place>>) -> Vec<Place> {
+fn attempt(changes: &mut [Change], step: impl Fn(&mut Change) -> Result<Vec<PathHandle>>) -> Vec<PathHandle> {
     let mut changed = Vec::new();
     for change in changes.iter_mut().filter(|change| change.failure.is_none()) {
         match step(change) {

@@ -1,6 +1,6 @@
 //! Checking: finding out what an apply would do, without changing anything.
 
-use crate::overlay::desired::{self, NotEvaluated};
+use crate::overlay::desired::{self, EvaluationError};
 use crate::overlay::distribution::Distribution;
 use crate::overlay::entity::FileEntity;
 use crate::overlay::hint;
@@ -11,13 +11,13 @@ use holo_plugin::{ForceTo, Host, Image, Output, Unmanageable, Verdict};
 
 /// Returns the effect of applying the entity. Errors are said on `output`.
 pub(crate) fn check(entity: &FileEntity, host: &Host, output: &mut Output<'_>) -> Verdict {
-    try_check(entity, host, output).unwrap_or_else(|NotEvaluated(reason)| {
+    try_check(entity, host, output).unwrap_or_else(|EvaluationError(reason)| {
         output.error(reason);
         Verdict::Failed
     })
 }
 
-fn try_check(entity: &FileEntity, host: &Host, output: &mut Output<'_>) -> Result<Verdict, NotEvaluated> {
+fn try_check(entity: &FileEntity, host: &Host, output: &mut Output<'_>) -> Result<Verdict, EvaluationError> {
     let layout = Layout::open(host)?;
     let target = layout.target(&entity.path);
     let shown = target.shown().display().to_string();
@@ -32,7 +32,7 @@ fn try_check(entity: &FileEntity, host: &Host, output: &mut Output<'_>) -> Resul
     let current = Image::load(target)?;
     let known_base = Image::load(&layout.base(&entity.path))?;
     let Some(base) = known_base.or_else(|| current.clone()) else {
-        output.error(NotEvaluated::from(Unmanageable::WrongType).0);
+        output.error(EvaluationError::from(Unmanageable::WrongType).0);
         hint::missing_target(entity, output);
         return Ok(Verdict::Failed);
     };

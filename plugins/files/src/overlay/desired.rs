@@ -4,7 +4,7 @@ use crate::overlay::entity::{FileEntity, Kind, Resource};
 use crate::overlay::layout::Layout;
 use holo_plugin::error::PathError;
 use holo_plugin::facts::Templates;
-use holo_plugin::{Content, Image, Output, Place, Unmanageable, process};
+use holo_plugin::{Content, Image, Output, PathHandle, Unmanageable, process};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
@@ -17,22 +17,22 @@ const MODE_AFTER_SYMLINK: u32 = 0o755;
 pub(crate) struct Desired {
     pub(crate) image: Image,
     /// The results of holoscripts, to be removed when the image has been written.
-    pub(crate) scratch: Vec<Place>,
+    pub(crate) scratch: Vec<PathHandle>,
 }
 
 /// The reason why the desired image of a target cannot be told; the text is whole.
 #[derive(Debug)]
-pub(crate) struct NotEvaluated(pub(crate) String);
+pub(crate) struct EvaluationError(pub(crate) String);
 
-impl From<Unmanageable> for NotEvaluated {
+impl From<Unmanageable> for EvaluationError {
     fn from(error: Unmanageable) -> Self {
-        NotEvaluated(format!("skipping target: {error}"))
+        EvaluationError(format!("skipping target: {error}"))
     }
 }
 
-impl From<PathError> for NotEvaluated {
+impl From<PathError> for EvaluationError {
     fn from(error: PathError) -> Self {
-        NotEvaluated::from(Unmanageable::from(error))
+        EvaluationError::from(Unmanageable::from(error))
     }
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn evaluate(
     base: &Image,
     layout: &Layout,
     output: &mut Output<'_>,
-) -> Result<Desired, NotEvaluated> {
+) -> Result<Desired, EvaluationError> {
     let first = entity.resources.iter().rposition(|resource| resource.kind == Kind::Plain).unwrap_or(0);
     let mut desired = Desired { image: base.clone(), scratch: Vec::new() };
     // True if the content so far is trusted, which matters if it is a symlink.
@@ -90,12 +90,12 @@ impl Desired {
     }
 }
 
-fn plain_image(resource: &Resource, layout: &Layout) -> Result<Image, NotEvaluated> {
+fn plain_image(resource: &Resource, layout: &Layout) -> Result<Image, EvaluationError> {
     let place = layout.resource(&resource.path);
     Ok(Image::load(&place)?.ok_or_else(|| missing(&place))?)
 }
 
-fn missing(place: &Place) -> PathError {
+fn missing(place: &PathHandle) -> PathError {
     PathError::missing("open", place.shown())
 }
 
@@ -103,15 +103,15 @@ fn script_content(
     entity: &FileEntity,
     resource: &Resource,
     input: &Image,
-    result: &Place,
+    result: &PathHandle,
     layout: &Layout,
     output: &mut Output<'_>,
-) -> Result<Content, NotEvaluated> {
+) -> Result<Content, EvaluationError> {
     let program = entity.shown_resource(resource);
     let input = open_input(input)?;
     let written = result.create()?;
     process::filter(&program, input, written, output)
-        .map_err(|reason| NotEvaluated(format!("execution of {} failed: {reason}", program.display())))?;
+        .map_err(|reason| EvaluationError(format!("execution of {} failed: {reason}", program.display())))?;
     // The programs that it has called may have moved any directory.
     layout.forget();
     let image = Image::load(result)?.ok_or_else(|| missing(result))?;
@@ -123,13 +123,13 @@ fn template_content(
     entity: &FileEntity,
     resource: &Resource,
     input: &Image,
-    result: &Place,
+    result: &PathHandle,
     layout: &Layout,
     output: &mut Output<'_>,
-) -> Result<Content, NotEvaluated> {
+) -> Result<Content, EvaluationError> {
     let place = layout.resource(&resource.path).followed()?;
     let name = entity.shown_resource(resource).display().to_string();
-    let failed = |reason: String| NotEvaluated(format!("rendering of {name} failed: {reason}"));
+    let failed = |reason: String| EvaluationError(format!("rendering of {name} failed: {reason}"));
     let text = |mut file: File, what: &str| {
         let mut text = String::new();
         let read = file.read_to_string(&mut text).map_err(|error| match error.kind() {
@@ -143,7 +143,7 @@ fn template_content(
     let scope = serde_json::Map::from_iter([("input".to_owned(), input.into())]);
     let rendered = Templates::new(entity.knowledge()).render(&name, &template, &scope);
     entity.knowledge().take_warnings().iter().for_each(|warning| output.warning(warning.to_string()));
-    let rendered = rendered.map_err(|fault| NotEvaluated(fault.to_string()))?;
+    let rendered = rendered.map_err(|fault| EvaluationError(fault.to_string()))?;
     let written = result.create()?.write_all(rendered.as_bytes());
     written.map_err(|error| PathError::new("write", result.shown(), error))?;
     let image = Image::load(result)?.ok_or_else(|| missing(result))?;
@@ -151,11 +151,11 @@ fn template_content(
 }
 
 /// The file that a program or template shall read, be it that which a symlink leads to. What becomes of it has its mode and owner.
-fn resolved(entity: &FileEntity, so_far: &Image, is_trusted: bool, layout: &Layout) -> Result<Image, NotEvaluated> {
+fn resolved(entity: &FileEntity, so_far: &Image, is_trusted: bool, layout: &Layout) -> Result<Image, EvaluationError> {
     let Content::Symlink(target) = &so_far.content else { return Ok(so_far.clone()) };
     if !is_trusted {
         let shown = entity.shown_target().display().to_string();
-        return Err(NotEvaluated(format!(
+        return Err(EvaluationError(format!(
             "skipping target: {shown} is a symlink of another user, which is not followed"
         )));
     }
@@ -167,7 +167,7 @@ fn resolved(entity: &FileEntity, so_far: &Image, is_trusted: bool, layout: &Layo
     Ok(image.ok_or_else(|| PathError::missing("stat", entity.shown_from_root(&from_target)))?)
 }
 
-fn open_input(input: &Image) -> Result<File, NotEvaluated> {
+fn open_input(input: &Image) -> Result<File, EvaluationError> {
     match &input.content {
         Content::File { place, .. } => Ok(place.open()?),
         Content::Symlink(_) => Err(Unmanageable::WrongType.into()),

@@ -1,7 +1,7 @@
 //! The places of targets, of their images, and of files on their way between them.
 
 use holo_plugin::error::Result;
-use holo_plugin::{Host, Place, Tree};
+use holo_plugin::{Host, PathHandle, Tree};
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -44,33 +44,33 @@ impl Layout {
     }
 
     /// The file that is managed.
-    pub(crate) fn target(&self, path: &Path) -> Place {
+    pub(crate) fn target(&self, path: &Path) -> PathHandle {
         self.root.place(path)
     }
 
     /// Its image as it was found first.
-    pub(crate) fn base(&self, path: &Path) -> Place {
+    pub(crate) fn base(&self, path: &Path) -> PathHandle {
         self.state.place(&below(BASE, path))
     }
 
     /// Its image as we wrote it last.
-    pub(crate) fn provisioned(&self, path: &Path) -> Place {
+    pub(crate) fn provisioned(&self, path: &Path) -> PathHandle {
         self.state.place(&below(PROVISIONED, path))
     }
 
     /// Returns the place where a new base is written before it is moved into its place.
-    pub(crate) fn staged_base(&self, path: &Path) -> Place {
+    pub(crate) fn staged_base(&self, path: &Path) -> PathHandle {
         self.staged(format!("base-{}", hash(path)))
     }
 
     /// Returns the place of the image that the target is going to be, from before it is changed until after: after a crash, it tells our
     /// unfinished work from a person's.
-    pub(crate) fn intent(&self, path: &Path) -> Place {
+    pub(crate) fn intent(&self, path: &Path) -> PathHandle {
         self.staged(intent_name(path))
     }
 
     /// Anything in the staging folder.
-    pub(crate) fn staged(&self, name: impl AsRef<Path>) -> Place {
+    pub(crate) fn staged(&self, name: impl AsRef<Path>) -> PathHandle {
         self.state.place(&Path::new(STAGED).join(name))
     }
 
@@ -90,22 +90,22 @@ impl Layout {
     }
 
     /// Returns the place of the record of what earlier applies have found to be unchanged.
-    pub(crate) fn record(&self) -> Place {
+    pub(crate) fn record(&self) -> PathHandle {
         self.state.place(Path::new(RECORD))
     }
 
     /// Any place in the state directory.
-    pub(crate) fn state(&self, path: &Path) -> Place {
+    pub(crate) fn state(&self, path: &Path) -> PathHandle {
         self.state.place(path)
     }
 
     /// A resource file, by its path below the resource directory.
-    pub(crate) fn resource(&self, path: &Path) -> Place {
+    pub(crate) fn resource(&self, path: &Path) -> PathHandle {
         self.resources.place(path)
     }
 
     /// Returns the place where the result of a holoscript is written.
-    pub(crate) fn script_result(&self, path: &Path, index: usize) -> Place {
+    pub(crate) fn script_result(&self, path: &Path, index: usize) -> PathHandle {
         self.cache.place(Path::new(&format!("result-{index}-{}", hash(path))))
     }
 

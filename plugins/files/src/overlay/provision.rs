@@ -2,7 +2,7 @@
 
 use crate::overlay::change::{Change, FAILED, FAILED_UNCHANGED};
 use crate::overlay::context::Context;
-use crate::overlay::desired::{self, NotEvaluated};
+use crate::overlay::desired::{self, EvaluationError};
 use crate::overlay::entity::FileEntity;
 use crate::overlay::hint;
 use crate::overlay::layout::Layout;
@@ -63,7 +63,7 @@ pub(crate) fn prepare(
     }
     match prepared {
         Ok(outcome) => change.outcome(outcome),
-        Err(NotEvaluated(reason)) => {
+        Err(EvaluationError(reason)) => {
             output.error(reason);
             change.outcome(if change.may_have_moved_stock { FAILED } else { FAILED_UNCHANGED });
         }
@@ -76,7 +76,7 @@ fn try_prepare(
     context: &Context<'_>,
     output: &mut Output<'_>,
     change: &mut Change,
-) -> Result<Applied, NotEvaluated> {
+) -> Result<Applied, EvaluationError> {
     let Context { layout, distribution, .. } = context;
     let target = layout.target(&entity.path);
     change.may_have_moved_stock = true;
@@ -98,7 +98,7 @@ fn try_prepare(
             current.clone()
         }
         (None, None) => {
-            output.error(NotEvaluated::from(Unmanageable::WrongType).0);
+            output.error(EvaluationError::from(Unmanageable::WrongType).0);
             hint::missing_target(entity, output);
             return Ok(FAILED_UNCHANGED);
         }
@@ -157,7 +157,7 @@ fn take_stock(
     layout: &Layout,
     output: &mut Output<'_>,
     change: &mut Change,
-) -> Result<Image, NotEvaluated> {
+) -> Result<Image, EvaluationError> {
     let image = Image::load(&stock.place)?.ok_or(Unmanageable::WrongType)?;
     change.stage_base(&image, layout)?;
     let base = entity.shown_base();
@@ -167,10 +167,10 @@ fn take_stock(
 }
 
 /// Returns true if the target is as we wrote it or, if we never did, as its base: then no work of a person's is lost.
-pub(crate) fn is_ours(current: &Image, provisioned: Option<&Image>, base: &Image) -> Result<bool, NotEvaluated> {
+pub(crate) fn is_ours(current: &Image, provisioned: Option<&Image>, base: &Image) -> Result<bool, EvaluationError> {
     Ok(current.equals(provisioned.unwrap_or(base))?)
 }
 
-fn equals(image: Option<&Image>, other: &Image) -> Result<bool, NotEvaluated> {
+fn equals(image: Option<&Image>, other: &Image) -> Result<bool, EvaluationError> {
     image.map_or(Ok(false), |image| Ok(image.equals(other)?))
 }

@@ -10,7 +10,7 @@
 use crate::overlay::entity::Resource;
 use crate::overlay::layout::Layout;
 use holo_plugin::error::{PathError, Result};
-use holo_plugin::{Host, Place, Stamp};
+use holo_plugin::{Host, PathHandle, Stamp};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -126,7 +126,7 @@ impl Record {
     }
 }
 
-fn read(place: &Place) -> Result<Option<Vec<u8>>> {
+fn read(place: &PathHandle) -> Result<Option<Vec<u8>>> {
     let Some(mut file) = place.open_if_file()? else { return Ok(None) };
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(|error| PathError::new("read", place.shown(), error))?;

@@ -2,14 +2,14 @@
 
 use crate::overlay::distribution::Distribution;
 use holo_plugin::error::Result;
-use holo_plugin::{Durability, Image, Output, Place};
+use holo_plugin::{Durability, Image, Output, PathHandle};
 use std::os::unix::ffi::OsStrExt;
 
 /// A new stock file that waits beside a target.
 #[derive(Debug)]
 pub(crate) struct Stock {
     /// Its place.
-    pub(crate) place: Place,
+    pub(crate) place: PathHandle,
     /// The message about it.
     pub(crate) reported: String,
 }
@@ -20,7 +20,7 @@ pub(crate) const TEMPORARY_SUFFIX: &str = ".holonew";
 impl Distribution {
     /// Looks for a new stock file. Where the package manager has put it in the target's place, and saved the target, both are moved back:
     /// the target to its place, the stock file beside it.
-    pub(crate) fn find_stock(&self, target: &Place, output: &mut Output<'_>) -> Result<Option<Stock>> {
+    pub(crate) fn find_stock(&self, target: &PathHandle, output: &mut Output<'_>) -> Result<Option<Stock>> {
         if let Distribution::Unknown(ids) = self {
             output.error(format!("Running on an unrecognized distribution. Distribution IDs: {}", ids.join(",")));
             output.warning("Package managers of it may leave new versions of configuration files that are not found;");
@@ -34,7 +34,7 @@ impl Distribution {
     }
 
     /// Looks for a new stock file without moving anything: returns its place, and that of what the target was before.
-    pub(crate) fn peek(&self, target: &Place) -> Result<Option<(Place, Place)>> {
+    pub(crate) fn peek(&self, target: &PathHandle) -> Result<Option<(PathHandle, PathHandle)>> {
         let suffixes = self.suffixes();
         if let [saved, _] = suffixes {
             let saved = target.with_suffix(saved);
@@ -59,7 +59,7 @@ impl Distribution {
     }
 
     /// Returns true if there is nothing beside a target that [`Distribution::find_stock`] would find or move, and nothing to be said.
-    pub(crate) fn leaves_alone(&self, target: &Place) -> Result<bool> {
+    pub(crate) fn leaves_alone(&self, target: &PathHandle) -> Result<bool> {
         for suffix in self.suffixes() {
             if target.with_suffix(suffix).is_file_or_symlink()? {
                 return Ok(false);
@@ -69,7 +69,7 @@ impl Distribution {
     }
 
     /// The saved copies of a deleted target that hold nothing but what we had written.
-    pub(crate) fn saved_copies(&self, target: &Place, provisioned: Option<&Image>) -> Result<Vec<Place>> {
+    pub(crate) fn saved_copies(&self, target: &PathHandle, provisioned: Option<&Image>) -> Result<Vec<PathHandle>> {
         let (Distribution::Arch, Some(provisioned)) = (self, provisioned) else { return Ok(Vec::new()) };
         let name = target.path().file_name().unwrap_or_default();
         let prefix = [name.as_bytes(), b".pacsave"].concat();
@@ -93,13 +93,13 @@ impl Distribution {
     }
 }
 
-fn beside(target: &Place, suffix: &str) -> Result<Option<Stock>> {
+fn beside(target: &PathHandle, suffix: &str) -> Result<Option<Stock>> {
     let place = target.with_suffix(suffix);
     let reported = place.shown().display().to_string();
     Ok(place.is_file_or_symlink()?.then_some(Stock { place, reported }))
 }
 
-fn swapped_or_beside(target: &Place, saved_suffix: &str, stock_suffix: &str) -> Result<Option<Stock>> {
+fn swapped_or_beside(target: &PathHandle, saved_suffix: &str, stock_suffix: &str) -> Result<Option<Stock>> {
     let saved = target.with_suffix(saved_suffix);
     let stock = target.with_suffix(stock_suffix);
     // A missing target has been deleted by a person, as we never leave it so; a file that was saved earlier is not our business.
@@ -115,7 +115,7 @@ fn swapped_or_beside(target: &Place, saved_suffix: &str, stock_suffix: &str) -> 
 }
 
 /// Puts what is at one place also at another, where something older may be. At no moment is either place without a whole file.
-fn give_second_name(from: &Place, to: &Place) -> Result<()> {
+fn give_second_name(from: &PathHandle, to: &PathHandle) -> Result<()> {
     if from.is_same_file(to)? {
         return Ok(());
     }

@@ -7,7 +7,7 @@ use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Status};
 use crate::need::{Main, Need, newest};
 use crate::provider::Provider;
 use crate::resolve::Task;
-use crate::simulate::{Names, Refusal, Simulator, request};
+use crate::simulate::{Names, SimulationError, Simulator, request};
 use crate::system::{Problem, System};
 use holo_plugin::{Applied, ForceTo, Output};
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ pub(super) struct Crew<'a> {
     /// The packages that are installed now.
     installed: Installed,
     /// The reasons why tasks were not done, by the index of the wish.
-    refusals: BTreeMap<usize, Refusal>,
+    refusals: BTreeMap<usize, SimulationError>,
     /// That it is not known what there is now.
     lost: Option<Problem>,
     /// The reason why nothing more is tried, as it would not work either.
@@ -116,7 +116,7 @@ impl<'a> Crew<'a> {
             match self.refusals.get(&task.place) {
                 None => {}
                 // From now on it is there for those that need it.
-                Some(Refusal::Needed(_)) if self.provider.marks().contains(&Mark::Automatic) => {
+                Some(SimulationError::Needed(_)) if self.provider.marks().contains(&Mark::Automatic) => {
                     lacking.entry(Mark::Automatic).or_default().push(task);
                     continue;
                 }
@@ -182,7 +182,7 @@ impl<'a> Crew<'a> {
         match undone[..] {
             [] => problem.lines.iter().chain([&problem.summary]).for_each(|line| output.warning(line)),
             [task] if request.items.len() == 1 => {
-                self.refusals.insert(task.place, Refusal::Problem(problem));
+                self.refusals.insert(task.place, SimulationError::Problem(problem));
             }
             [task] => self.transact(kind, &[task], output),
             _ => {
@@ -197,7 +197,7 @@ impl<'a> Crew<'a> {
     fn stop(&mut self, tasks: &[&Task], problem: Problem) {
         for (number, task) in tasks.iter().enumerate() {
             let problem = if number == 0 { problem.clone() } else { problem.for_others() };
-            self.refusals.insert(task.place, Refusal::Problem(problem));
+            self.refusals.insert(task.place, SimulationError::Problem(problem));
         }
         self.stopped = Some(problem);
     }
@@ -206,7 +206,7 @@ impl<'a> Crew<'a> {
     fn has_stopped(&mut self, tasks: &[&Task]) -> bool {
         let Some(problem) = &self.stopped else { return false };
         for task in tasks {
-            self.refusals.entry(task.place).or_insert_with(|| Refusal::Problem(problem.for_others()));
+            self.refusals.entry(task.place).or_insert_with(|| SimulationError::Problem(problem.for_others()));
         }
         true
     }
@@ -220,7 +220,7 @@ impl<'a> Crew<'a> {
             if problem.is_general {
                 return self.stop(tasks, problem);
             }
-            self.refusals.extend(tasks.iter().map(|task| (task.place, Refusal::Problem(problem.clone()))));
+            self.refusals.extend(tasks.iter().map(|task| (task.place, SimulationError::Problem(problem.clone()))));
         }
     }
 
@@ -248,13 +248,13 @@ impl<'a> Crew<'a> {
     /// Returns how a task ended.
     pub(super) fn outcome(&self, task: &Task, output: &mut Output<'_>) -> Applied {
         match (self.refusals.get(&task.place), &self.lost) {
-            (Some(Refusal::NeedsForce(reason)), _) => {
+            (Some(SimulationError::NeedsForce(reason)), _) => {
                 return Applied::NeedsForce(ForceTo::Proceed(reason.clone()));
             }
-            (Some(Refusal::Needed(by)), None) => {
+            (Some(SimulationError::Needed(by)), None) => {
                 return Applied::Changed(vec![Deed::leave(&task.item.key.to_string(), by).done()]);
             }
-            (Some(Refusal::Problem(problem)), _) | (_, Some(problem)) => {
+            (Some(SimulationError::Problem(problem)), _) | (_, Some(problem)) => {
                 problem.tell(output);
                 return self.failed();
             }

@@ -3,7 +3,7 @@
 use crate::{Applied, Job, Mode, Output, SetAnswers};
 
 /// Applies one entity as a plugin applies its sets, and returns its result.
-pub fn alone<'e, E>(
+pub fn apply_one<'e, E>(
     entity: &'e E,
     mode: Mode<'e>,
     output: &mut Output<'_>,

@@ -15,7 +15,7 @@ use std::thread::{self, Builder};
 ///
 /// # Errors
 /// The first error of `take`, or that there are no threads left.
-pub fn side_by_side<T: Send, A: Send, O>(
+pub fn concurrently<T: Send, A: Send, O>(
     items: impl IntoIterator<Item = T>,
     at_once: usize,
     console: &mut Console,

@@ -8,7 +8,7 @@ use toml::de::DeValue;
 
 /// Something that is wrong in a table: `KEY: PROBLEM`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct ValueError {
     /// The way to it, from the inside out.
     path: Vec<Part>,
     span: Option<Range<usize>>,
@@ -40,20 +40,20 @@ pub enum Problem {
     Other(String),
 }
 
-impl Wrong {
+impl ValueError {
     /// The problem is here, unless it is known more exactly already.
-    pub(super) fn at(mut self, span: &Range<usize>) -> Wrong {
+    pub(super) fn at(mut self, span: &Range<usize>) -> ValueError {
         self.span.get_or_insert_with(|| span.clone());
         self
     }
 
-    pub(super) fn within(mut self, part: Part) -> Wrong {
+    pub(super) fn within(mut self, part: Part) -> ValueError {
         self.path.push(part);
         self
     }
 
     /// Sets the value that was found, as it is written in the file.
-    pub(super) fn found(mut self, text: String) -> Wrong {
+    pub(super) fn found(mut self, text: String) -> ValueError {
         if let Problem::Type { found, .. } = &mut self.problem {
             *found = text;
         }
@@ -61,7 +61,7 @@ impl Wrong {
     }
 
     /// A text was found: it is shown if it is what is expected, but for the quotes.
-    pub(super) fn found_text(self, text: &str) -> Wrong {
+    pub(super) fn found_text(self, text: &str) -> ValueError {
         let Problem::Type { expected, .. } = &self.problem else { return self };
         let is_expected = match expected.as_str() {
             "true or false" => text == "true" || text == "false",
@@ -71,12 +71,12 @@ impl Wrong {
         if is_expected { self.found(format!("{text:?}")) } else { self }
     }
 
-    pub(super) fn of_no_variant(variants: &[&str], found: &str) -> Wrong {
-        Wrong::of(Problem::Type { expected: one_of(variants), found: found.to_owned() })
+    pub(super) fn of_no_variant(variants: &[&str], found: &str) -> ValueError {
+        ValueError::of(Problem::Type { expected: one_of(variants), found: found.to_owned() })
     }
 
-    fn of(problem: Problem) -> Wrong {
-        Wrong { path: Vec::new(), span: None, problem }
+    fn of(problem: Problem) -> ValueError {
+        ValueError { path: Vec::new(), span: None, problem }
     }
 
     /// Returns the message.
@@ -129,7 +129,7 @@ impl Wrong {
     }
 }
 
-impl Display for Wrong {
+impl Display for ValueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = self.key();
         if !key.is_empty() {
@@ -224,40 +224,40 @@ fn found_words(found: &Unexpected<'_>) -> String {
     }
 }
 
-impl de::Error for Wrong {
-    fn custom<T: Display>(text: T) -> Wrong {
-        Wrong::of(Problem::Other(text.to_string()))
+impl de::Error for ValueError {
+    fn custom<T: Display>(text: T) -> ValueError {
+        ValueError::of(Problem::Other(text.to_string()))
     }
 
-    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Wrong {
-        Wrong::of(Problem::Type { expected: expected_words(expected), found: found_words(&found) })
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> ValueError {
+        ValueError::of(Problem::Type { expected: expected_words(expected), found: found_words(&found) })
     }
 
-    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Wrong {
-        Wrong::invalid_type(found, expected)
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> ValueError {
+        ValueError::invalid_type(found, expected)
     }
 
-    fn invalid_length(length: usize, expected: &dyn Expected) -> Wrong {
-        Wrong::of(Problem::Type { expected: expected_words(expected), found: format!("{length} of them") })
+    fn invalid_length(length: usize, expected: &dyn Expected) -> ValueError {
+        ValueError::of(Problem::Type { expected: expected_words(expected), found: format!("{length} of them") })
     }
 
-    fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Wrong {
+    fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> ValueError {
         let hint = did_you_mean(variant, expected.iter().copied());
         let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
-        Wrong::of(Problem::Other(format!("expected {}, found {variant:?}{hint}", one_of(expected))))
+        ValueError::of(Problem::Other(format!("expected {}, found {variant:?}{hint}", one_of(expected))))
     }
 
-    fn unknown_field(_: &str, expected: &'static [&'static str]) -> Wrong {
-        Wrong::of(Problem::UnknownKey(expected))
+    fn unknown_field(_: &str, expected: &'static [&'static str]) -> ValueError {
+        ValueError::of(Problem::UnknownKey(expected))
     }
 
-    fn missing_field(field: &'static str) -> Wrong {
-        Wrong::of(Problem::Missing).within(Part::Key(field.to_owned()))
+    fn missing_field(field: &'static str) -> ValueError {
+        ValueError::of(Problem::Missing).within(Part::Key(field.to_owned()))
     }
 
-    fn duplicate_field(field: &'static str) -> Wrong {
-        Wrong::of(Problem::Other("is there twice".to_owned())).within(Part::Key(field.to_owned()))
+    fn duplicate_field(field: &'static str) -> ValueError {
+        ValueError::of(Problem::Other("is there twice".to_owned())).within(Part::Key(field.to_owned()))
     }
 }
 
-impl std::error::Error for Wrong {}
+impl std::error::Error for ValueError {}

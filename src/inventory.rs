@@ -2,6 +2,7 @@
 
 use crate::cache::CacheDirectory;
 use crate::cli::Selection;
+use crate::concurrently::concurrently;
 use crate::config::{self, ConfigError, Configuration, PluginLine};
 use crate::declarations::Declarations;
 use crate::descriptors;
@@ -12,8 +13,8 @@ use crate::generators;
 use crate::interrupt::Interrupt;
 use crate::node::Node;
 use crate::plan::{Cycle, Plan, Requirement};
-use crate::plugin::handshake::{self, Met};
-use crate::plugin::{Demands, Directories, OperationError, Plugin};
+use crate::plugin::handshake::{self, Handshake};
+use crate::plugin::{Directories, OperationError, Plugin, RunOptions};
 use crate::references::{self, Dangling};
 use crate::refresh::Refreshes;
 use crate::report::Console;
@@ -22,7 +23,6 @@ use crate::root::clean;
 use crate::scan::{self, Scanned};
 use crate::select;
 use crate::settings::Settings;
-use crate::side_by_side::side_by_side;
 use bstr::{BStr, ByteSlice};
 use holo_protocol::API_VERSION_3;
 use std::collections::HashSet;
@@ -46,7 +46,7 @@ pub enum Purpose {
 
 /// Everything there is to work on. The cache directory lives as long as this.
 #[derive(Debug)]
-pub struct Survey {
+pub struct Inventory {
     /// The plugins, in the order of the configuration.
     pub plugins: Vec<Plugin>,
     /// The entities: plugin after plugin, each plugin's by their IDs.
@@ -63,7 +63,7 @@ pub struct Survey {
     _cache: CacheDirectory,
 }
 
-impl Survey {
+impl Inventory {
     /// Returns true if a definition cannot be used, so that the command is not done in full. With selectors it is: those entities are good.
     #[must_use]
     pub fn is_flawed_for(&self, selection: &Selection) -> bool {
@@ -122,7 +122,7 @@ impl Survey {
     }
 }
 
-impl Drop for Survey {
+impl Drop for Inventory {
     fn drop(&mut self) {
         // Then they end side by side, and are waited for one after the other.
         self.plugins.iter_mut().for_each(Plugin::dismiss);
@@ -135,22 +135,22 @@ impl Drop for Survey {
 ///
 /// # Errors
 /// Whatever makes the run end before its command began.
-pub fn survey(
+pub fn discover(
     settings: &Settings,
     purpose: Purpose,
     selectors: &[OsString],
     interrupt: &Interrupt,
     console: &mut Console,
-) -> Result<Survey, Fatal> {
+) -> Result<Inventory, Fatal> {
     let mut failures = Failures::new(match purpose {
         _ if selectors.is_empty() => Tolerance::Nothing,
         Purpose::Apply => Tolerance::Version3,
         Purpose::Check | Purpose::Look => Tolerance::Everything,
     });
-    let surveyed = survey_all(settings, purpose, selectors, &mut failures, interrupt, console);
-    let Some(held) = console.take_held() else { return surveyed };
-    match surveyed {
-        Ok(survey) if !failures.plugins().iter().any(|failed| survey.needs(failed, purpose, selectors)) => {
+    let discovered = discover_all(settings, purpose, selectors, &mut failures, interrupt, console);
+    let Some(held) = console.take_held() else { return discovered };
+    match discovered {
+        Ok(inventory) if !failures.plugins().iter().any(|failed| inventory.needs(failed, purpose, selectors)) => {
             for Failed { plugin_id, .. } in failures.plugins() {
                 console.warning(format!(
                     "Going on without plugin {plugin_id}, as nothing that is selected is of it or needs it"
@@ -158,7 +158,7 @@ pub fn survey(
             }
             console.replay(held);
             console.end_paragraph();
-            Ok(survey)
+            Ok(inventory)
         }
         Err(fatal @ (Fatal::Interrupted { .. } | Fatal::TimeIsOver { .. })) => {
             console.replay(held);
@@ -169,14 +169,14 @@ pub fn survey(
     }
 }
 
-fn survey_all(
+fn discover_all(
     settings: &Settings,
     purpose: Purpose,
     selectors: &[OsString],
     failures: &mut Failures,
     interrupt: &Interrupt,
     console: &mut Console,
-) -> Result<Survey, Fatal> {
+) -> Result<Inventory, Fatal> {
     let cache = CacheDirectory::create(&settings.temporary_directory)?;
     let Configuration { plugins: lines, leftovers } =
         config::read(&settings.root).map_err(|error| configuration_error(&error, console))?;
@@ -189,12 +189,12 @@ fn survey_all(
     let met = meet_all(lines, at_once, settings, failures, interrupt, console)?;
     check_resource_directories(settings, &met, console)?;
     // Generators find them, too, and they stay if one of those fails.
-    let seats = met.into_iter().map(|(id, met)| Seat::prepare(id, met, purpose, settings, &cache, console));
-    let seats: Vec<Seat> = seats.collect::<Result<_, _>>()?;
+    let candidates = met.into_iter().map(|(id, met)| Slot::prepare(id, met, purpose, settings, &cache, console));
+    let candidates: Vec<Slot> = candidates.collect::<Result<_, _>>()?;
     let generated = generators::run(settings, &cache, interrupt, console)?;
-    let ids = seats.iter().map(|seat| seat.id.as_str());
+    let ids = candidates.iter().map(|session| session.id.as_str());
     let resources = Arc::new(Resources::prepare(&settings.root, &cache, generated, ids)?);
-    let demands = Demands {
+    let options = RunOptions {
         verify: settings.verify,
         hints: console.person_reads_errors(),
         read_only: purpose != Purpose::Apply,
@@ -202,7 +202,8 @@ fn survey_all(
         room_for_all,
         limit: settings.limit,
     };
-    let mut plugins: Vec<Plugin> = seats.into_iter().map(|seat| seat.take(settings, &resources, demands)).collect();
+    let mut plugins: Vec<Plugin> =
+        candidates.into_iter().map(|session| session.take(settings, &resources, options)).collect();
     let Scanned { entities, flaws } = scan::all(&mut plugins, at_once, &resources, failures, interrupt, console)?;
     let declarations = Declarations::of(&entities);
     let nodes = declarations.nodes(&entities);
@@ -211,7 +212,7 @@ fn survey_all(
     let is_whole = plugins.len() == asked_for && !flaws.contains(&true);
     let dangling = if is_whole { references::dangling(&nodes) } else { Vec::new() };
     drop(nodes);
-    Ok(Survey { plugins, entities, plan, flaws, dangling, resources, _cache: cache })
+    Ok(Inventory { plugins, entities, plan, flaws, dangling, resources, _cache: cache })
 }
 
 /// Returns the entities that are selected, if there are selectors and each of them selects something.
@@ -255,16 +256,16 @@ fn meet_all(
     failures: &mut Failures,
     interrupt: &Interrupt,
     console: &mut Console,
-) -> Result<Vec<(String, Met)>, Fatal> {
+) -> Result<Vec<(String, Handshake)>, Fatal> {
     let located: Vec<(PluginLine, PathBuf)> =
         lines.into_iter().filter_map(|line| locate(line, settings, console)).collect();
     let ids: Vec<String> = located.iter().map(|(line, _)| line.id.clone()).collect();
-    let met = side_by_side(
+    let met = concurrently(
         located,
         at_once,
         console,
         |(line, program), on_output| {
-            let met = handshake::meet(&line.id, &program, settings, interrupt, on_output);
+            let met = handshake::shake_hands(&line.id, &program, settings, interrupt, on_output);
             met.map(|met| (line.id, met))
         },
         |_, stream, bytes, console| console.write(stream, bytes),
@@ -295,7 +296,11 @@ fn locate(line: PluginLine, settings: &Settings, console: &mut Console) -> Optio
     }
 }
 
-fn check_resource_directories(settings: &Settings, met: &[(String, Met)], console: &mut Console) -> Result<(), Fatal> {
+fn check_resource_directories(
+    settings: &Settings,
+    met: &[(String, Handshake)],
+    console: &mut Console,
+) -> Result<(), Fatal> {
     let mut all_there = true;
     for (id, _) in met {
         let path = settings.root.resources().join(id);
@@ -311,22 +316,22 @@ fn check_resource_directories(settings: &Settings, met: &[(String, Met)], consol
 }
 
 /// A plugin that was met, with the directories that are its own.
-struct Seat {
+struct Slot {
     id: String,
-    met: Met,
+    met: Handshake,
     state: PathBuf,
     cache: PathBuf,
 }
 
-impl Seat {
+impl Slot {
     fn prepare(
         id: String,
-        met: Met,
+        met: Handshake,
         purpose: Purpose,
         settings: &Settings,
         cache: &CacheDirectory,
         console: &mut Console,
-    ) -> Result<Seat, Fatal> {
+    ) -> Result<Slot, Fatal> {
         let state = settings.root.state(&id);
         let state = match purpose {
             Purpose::Apply => {
@@ -344,18 +349,18 @@ impl Seat {
                 }
             },
         };
-        Ok(Seat { cache: cache.subdirectory(&id)?, id, met, state })
+        Ok(Slot { cache: cache.subdirectory(&id)?, id, met, state })
     }
 
-    fn take(self, settings: &Settings, resources: &Resources, demands: Demands) -> Plugin {
-        let Seat { id, met, state, cache } = self;
+    fn take(self, settings: &Settings, resources: &Resources, options: RunOptions) -> Plugin {
+        let Slot { id, met, state, cache } = self;
         let directories = Directories {
             root: settings.root.as_given().to_owned(),
             resources: clean(&resources.directory(&id)),
             state,
             cache,
         };
-        Plugin::new(id, &met, directories, demands)
+        Plugin::new(id, &met, directories, options)
     }
 }
 

@@ -3,13 +3,13 @@
 use holo_plugin::ForceTo;
 
 /// A reason to go no further.
-pub(crate) enum Stop {
+pub(crate) enum ArchiveError {
     NeedsForce(ForceTo),
     Failed(String),
 }
 
-impl<E: std::error::Error> From<E> for Stop {
+impl<E: std::error::Error> From<E> for ArchiveError {
     fn from(error: E) -> Self {
-        Stop::Failed(error.to_string())
+        ArchiveError::Failed(error.to_string())
     }
 }

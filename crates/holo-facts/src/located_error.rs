@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 
 /// An error at a place: a file, a template, an expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct Fault {
+pub struct LocatedError {
     /// The file or other source, as the user knows it.
     pub place: String,
     /// Its line, counted from 1.
@@ -13,19 +13,19 @@ pub struct Fault {
     pub text: String,
 }
 
-impl Fault {
+impl LocatedError {
     /// A fault of something that has no lines.
-    pub(crate) fn new(place: impl Display, text: impl Display) -> Fault {
-        Fault { place: place.to_string(), line: None, text: text.to_string() }
+    pub(crate) fn new(place: impl Display, text: impl Display) -> LocatedError {
+        LocatedError { place: place.to_string(), line: None, text: text.to_string() }
     }
 
     /// The same fault, in this line.
-    pub(crate) fn at(self, line: impl Into<Option<usize>>) -> Fault {
-        Fault { line: line.into(), ..self }
+    pub(crate) fn at(self, line: impl Into<Option<usize>>) -> LocatedError {
+        LocatedError { line: line.into(), ..self }
     }
 }
 
-impl Display for Fault {
+impl Display for LocatedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.place)?;
         if let Some(line) = self.line {
@@ -37,7 +37,7 @@ impl Display for Fault {
 
 /// A source of facts that gave none; the others count.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warning(pub Fault);
+pub struct Warning(pub LocatedError);
 
 impl Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
