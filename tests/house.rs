@@ -38,10 +38,12 @@ fn dependencies_point_one_way() {
     assert_eq!(depends_on("crates/holo-process/Cargo.toml"), set(&[]));
     assert_eq!(depends_on("crates/holo-system/Cargo.toml"), set(&[]));
     assert_eq!(depends_on("crates/holo-facts/Cargo.toml"), set(&["holo-process", "holo-system"]));
-    let sdk = set(&["holo-facts", "holo-process", "holo-protocol", "holo-system"]);
+    assert_eq!(depends_on("crates/holo-change/Cargo.toml"), set(&["holo-protocol"]));
+    let sdk = set(&["holo-change", "holo-facts", "holo-process", "holo-protocol", "holo-system"]);
     assert_eq!(depends_on("crates/holo-plugin/Cargo.toml"), sdk);
     for plugin in names("plugins") {
-        assert_eq!(depends_on(&format!("plugins/{plugin}/Cargo.toml")), set(&["holo-plugin"]), "{plugin}");
+        let manifest = format!("plugins/{plugin}/Cargo.toml");
+        assert_eq!(depends_on(&manifest), set(&["holo-change", "holo-plugin"]), "{plugin}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Users and groups by name: those of the system that is managed.
 
 use crate::Host;
-use crate::place::Tree;
+use holo_change::Tree;
 use holo_protocol::words::reason;
 use std::io::Read;
 use std::path::Path;
@@ -19,7 +19,7 @@ impl Accounts {
     ///
     /// # Errors
     /// If its root cannot be opened.
-    pub fn of(host: &Host) -> crate::error::Result<Accounts> {
+    pub fn of(host: &Host) -> holo_change::error::Result<Accounts> {
         let below = if host.test_mode() { Some(Tree::open(host.root())?) } else { None };
         Ok(Accounts { below })
     }

@@ -403,7 +403,7 @@ impl Common {
     pub fn complete(&self, report: &mut EntityReport) {
         self.keys.complete(report);
         for source in self.sources.iter().rev() {
-            let path = crate::path_bytes(source);
+            let path = holo_change::path_bytes(source);
             report.sources.insert(0, path.clone());
             report.information.insert(0, holo_protocol::report::Information { key: "found in".into(), value: path });
         }

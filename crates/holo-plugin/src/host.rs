@@ -1,7 +1,8 @@
 //! The directories that a plugin was given, and the root below which everything is.
 
-use crate::Mode;
+use crate::mode::Mode;
 use bstr::BString;
+use holo_change::{Locations, join};
 use holo_facts::Knowledge;
 use holo_protocol::environment as names;
 use holo_system::System;
@@ -17,10 +18,8 @@ use std::thread;
 /// A plugin's environment.
 #[derive(Clone, Debug)]
 pub struct Host {
-    root: PathBuf,
+    locations: Locations,
     resource_dir: PathBuf,
-    state_dir: PathBuf,
-    cache_dir: PathBuf,
     api_version: u32,
     verifies: bool,
     gives_hints: bool,
@@ -47,10 +46,8 @@ impl Host {
         Ok(Host {
             knowledge: Knowledge::new(&root, Some(&facts)),
             system: Arc::new(System::new(&root)),
-            root,
             resource_dir: directory(names::RESOURCE_DIR)?,
-            state_dir: directory(names::STATE_DIR)?,
-            cache_dir,
+            locations: Locations::new(root, directory(names::STATE_DIR)?, cache_dir),
             api_version: version.and_then(|text| text.to_str()?.parse().ok()).unwrap_or(holo_protocol::API_VERSION_3),
             verifies: variable(names::VERIFY).is_some_and(|value| value == "1"),
             gives_hints: variable(names::HINTS).is_some_and(|value| value == "1"),
@@ -61,22 +58,28 @@ impl Host {
         })
     }
 
+    /// Returns the root and the directories that are the plugin's own, for what changes files.
+    #[must_use]
+    pub fn locations(&self) -> &Locations {
+        &self.locations
+    }
+
     /// The root of the system that is managed, normalised lexically.
     #[must_use]
     pub fn root(&self) -> &Path {
-        &self.root
+        self.locations.root()
     }
 
     /// A path below the root, as the user knows it.
     #[must_use]
     pub fn below_root(&self, path: &Path) -> PathBuf {
-        join(&self.root, path)
+        join(self.root(), path)
     }
 
     /// Returns true if this is not the real system: then no daemon is talked to.
     #[must_use]
     pub fn test_mode(&self) -> bool {
-        self.root != Path::new("/")
+        self.root() != Path::new("/")
     }
 
     /// Returns the directory of the resource files.
@@ -88,13 +91,13 @@ impl Host {
     /// Returns the directory of what later runs need.
     #[must_use]
     pub fn state_dir(&self) -> &Path {
-        &self.state_dir
+        self.locations.state_dir()
     }
 
     /// Returns the directory of what only this run needs.
     #[must_use]
     pub fn cache_dir(&self) -> &Path {
-        &self.cache_dir
+        self.locations.cache_dir()
     }
 
     /// The version of the interface that was chosen.
@@ -144,8 +147,8 @@ impl Host {
     #[must_use]
     pub fn uninterrupted(&self) -> Uninterrupted {
         let open = || {
-            fs::create_dir_all(&self.cache_dir)?;
-            let file = File::create(self.cache_dir.join(names::UNINTERRUPTED))?;
+            fs::create_dir_all(self.cache_dir())?;
+            let file = File::create(self.cache_dir().join(names::UNINTERRUPTED))?;
             rustix::fs::flock(&file, FlockOperation::LockShared)?;
             io::Result::Ok(file)
         };
@@ -163,12 +166,6 @@ impl Host {
 /// While it lives, something is done that must not be cut off.
 #[derive(Debug)]
 pub struct Uninterrupted(#[expect(dead_code, reason = "it is held open for its lock")] Option<File>);
-
-/// Joins a path below a folder, whether or not it begins with a slash.
-pub(crate) fn join(folder: &Path, path: &Path) -> PathBuf {
-    let below = path.strip_prefix("/").unwrap_or(path);
-    if folder == Path::new(".") { below.to_owned() } else { folder.join(below) }
-}
 
 /// Normalises a path lexically: no `.`, no doubled or final slash. The meaning of `..` is left to the system.
 fn clean(path: &Path) -> PathBuf {

@@ -38,46 +38,33 @@
 mod accounts;
 mod apply_one;
 mod as_user;
-pub mod claims;
 mod concurrently;
-mod copying;
 pub mod declared;
 pub mod definitions;
-mod directory;
-pub mod error;
+mod entity;
 mod health;
 mod host;
-mod image;
-pub mod memory;
 mod meter;
-mod open_files;
+mod mode;
 mod output;
-mod place;
 mod plugin;
 pub mod process;
 mod serve;
 mod templates;
-pub mod tracked;
 
 pub use accounts::Accounts;
 pub use apply_one::apply_one;
 pub use as_user::{AsUserError, Credentials, as_user};
 pub use concurrently::apply as apply_concurrently;
+pub use entity::{Applied, Entity, ForceTo, Job, SetAnswers, Verdict};
 pub use holo_facts as facts;
 pub use holo_protocol::report::{Action, Asset, Edges, EntityReport, Information, Written};
 pub use holo_protocol::session::Stream;
 pub use holo_protocol::{API_VERSION_4, FilePair, Progress, Text};
 pub use holo_system as system;
 pub use host::{Host, Uninterrupted};
-pub use image::{Content, Image, Stamp, Unmanageable};
 pub use meter::Meter;
-pub use open_files::are_open_for_writing;
+pub use mode::Mode;
 pub use output::{Output, Sink};
-pub use place::{Durability, ExtendedAttributes, Kind, Looks, OnDisk, PathHandle, Tree, settle, settle_new};
-pub use plugin::{Applied, Entity, ForceTo, Job, Mode, Plugin, ScanError, SetAnswers, Verdict};
+pub use plugin::{Plugin, ScanError};
 pub use serve::serve;
-
-/// A path as the interface has it.
-pub(crate) fn path_bytes(path: &std::path::Path) -> bstr::BString {
-    std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()).into()
-}

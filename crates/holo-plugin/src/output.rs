@@ -1,5 +1,6 @@
 //! A plugin's output for the user, wherever it goes.
 
+use holo_change::{Notices, PathError};
 use holo_protocol::Progress;
 use holo_protocol::session::Stream;
 
@@ -66,5 +67,15 @@ impl<'a> Output<'a> {
     /// Prints the output of a program that was called, as it is.
     pub fn relay(&mut self, stream: Stream, bytes: &[u8]) {
         self.0.write(stream, bytes);
+    }
+}
+
+impl Notices for Output<'_> {
+    fn unreadable_record(&mut self, error: &PathError) {
+        self.error(format!("cannot use what is remembered: {error}"));
+    }
+
+    fn taken_over(&mut self, by: &str, from: &str) {
+        self.warning(format!("{by} takes over from {from}"));
     }
 }

@@ -5,9 +5,10 @@ use crate::owners::Owners;
 use crate::record::{Record, is_kept, keep, put_back};
 use crate::store::Store;
 use crate::tree::{MoveError, Site};
-use holo_plugin::error::PathError;
-use holo_plugin::memory::Remembered;
-use holo_plugin::{Durability, EntityReport, ForceTo, Kind, Output, PathHandle};
+use holo_change::base_store::Remembered;
+use holo_change::error::PathError;
+use holo_change::{Durability, Kind, PathHandle};
+use holo_plugin::{EntityReport, ForceTo, Output};
 use std::path::Path;
 
 /// An entity that is to go.
@@ -80,7 +81,7 @@ impl Removal<'_> {
             return Err(ArchiveError::NeedsForce(ForceTo::Overwrite));
         }
         let mut changes = self.remove_trees(&mut record, force, output)?;
-        let is_kept = kept.looks()?.is_some();
+        let is_kept = kept.stat()?.is_some();
         self.store.has_changed.set(true);
         match found {
             Found::Base | Found::Foreign => {}
@@ -119,7 +120,7 @@ impl Removal<'_> {
     pub(crate) fn would_scrub(&self, output: &mut Output<'_>) -> Result<Vec<String>, ArchiveError> {
         let record = self.record()?;
         let mut changes = self.would_remove_trees(&record, output)?;
-        let is_kept = self.kept()?.looks()?.is_some();
+        let is_kept = self.kept()?.stat()?.is_some();
         let found = if self.has_another()? { Found::Foreign } else { self.found(&self.place(), &record)? };
         match found {
             Found::Changed => return Err(ArchiveError::NeedsForce(ForceTo::Overwrite)),
@@ -157,7 +158,7 @@ impl Removal<'_> {
     }
 
     fn found(&self, place: &PathHandle, record: &Record) -> Result<Found, ArchiveError> {
-        let Some(looks) = place.looks()? else { return Ok(Found::Nothing) };
+        let Some(looks) = place.stat()? else { return Ok(Found::Nothing) };
         match looks.kind {
             Kind::File | Kind::Symlink => {}
             Kind::Directory | Kind::Other => {
@@ -231,7 +232,7 @@ impl Removal<'_> {
         } else {
             self.store.remove_directories(self.id, Some(record), false)?;
         }
-        if !record.trees.is_empty() || self.kept()?.looks()?.is_some() {
+        if !record.trees.is_empty() || self.kept()?.stat()?.is_some() {
             Ok(self.keep_record(record)?)
         } else {
             Ok(self.store.memory.forget(self.id)?)

@@ -4,11 +4,12 @@ use crate::definition::Archive;
 use crate::entity::{ArchiveEntity, Defined, InTurn};
 use crate::record::Record;
 use crate::scene::{self, Scene, Shared, canonical};
-use holo_plugin::claims::{self, Claim};
+use holo_change::Tree;
+use holo_change::base_store::BaseStore;
+use holo_change::claims::{self, Claim};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::Definitions;
-use holo_plugin::memory::BaseStore;
-use holo_plugin::{Host, Job, Output, Plugin, ScanError, SetAnswers, Tree, apply_concurrently};
+use holo_plugin::{Host, Job, Output, Plugin, ScanError, SetAnswers, apply_concurrently};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -26,11 +27,8 @@ impl Plugin for Archives {
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError> {
         let definitions = Definitions::<Archive>::read(host, output);
         let mut orphans = BTreeMap::new();
-        match BaseStore::open(host) {
-            Ok(memory) => {
-                let all = memory.orphans::<Record, Archive>(&definitions, output);
-                orphans.extend(all.into_iter().map(|orphan| (orphan.id.clone(), orphan)));
-            }
+        match BaseStore::open(host.locations()).and_then(|memory| memory.all::<Record>(output)) {
+            Ok(all) => orphans.extend(all.into_iter().filter(|(id, _)| definitions.is_orphan(id))),
             Err(error) => output.error(error.to_string()),
         }
         let mut scene = Scene { orphans, defined: Vec::new() };
@@ -82,7 +80,7 @@ fn publish(scene: &Scene, definitions: &Definitions<Archive>, host: &Host, outpu
     };
     let claims: Vec<Claim> = scene.defined.iter().map(claim).collect();
     if !claims.is_empty()
-        && let Err(error) = claims::publish(host, &claims, &[])
+        && let Err(error) = claims::publish(host.locations(), &claims, &[])
     {
         output.error(error.to_string());
     }

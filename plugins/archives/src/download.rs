@@ -13,8 +13,9 @@ use std::io::{self, Read};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use holo_plugin::error::reason;
-use holo_plugin::{Host, Meter, Output, PathHandle, Tree};
+use holo_change::error::reason;
+use holo_change::{PathHandle, Tree};
+use holo_plugin::{Host, Meter, Output};
 
 pub(crate) use http::Timeouts;
 pub(crate) use part::PART_SUFFIX;
@@ -150,7 +151,7 @@ pub(crate) fn copy(
     host: &Host,
     output: &mut Output<'_>,
 ) -> Result<Download, DownloadError> {
-    let words = |error: holo_plugin::error::PathError| error.to_string();
+    let words = |error: holo_change::error::PathError| error.to_string();
     let source = Tree::open(host.root()).and_then(|root| root.place(path).followed()).map_err(words)?;
     let mut from = source.open().map_err(words)?;
     if !from.metadata().is_ok_and(|metadata| metadata.is_file()) {

@@ -9,8 +9,9 @@ use crate::format::Format;
 use crate::limits::{Allowance, Limits};
 use crate::made::{Made, Owner, Thing};
 use bstr::ByteSlice;
-use holo_plugin::error::reason;
-use holo_plugin::{Kind, Meter, Output, PathHandle, Tree, settle};
+use holo_change::error::reason;
+use holo_change::{Kind, PathHandle, Tree, set_ownership};
+use holo_plugin::{Meter, Output};
 use std::collections::BTreeMap;
 use std::fs::{File, FileTimes};
 use std::io::{self, Read, Seek};
@@ -144,7 +145,7 @@ impl Staging<'_, '_> {
             return Err(shown(&path, format!("it ends after {} of {size} bytes", tee.size)));
         }
         let Owner { uid, gid } = self.extraction.owner;
-        settle(&file, &place.shown(), uid, gid, mode).map_err(|error| shown(&path, reason(&error.error)))?;
+        set_ownership(&file, &place.shown(), uid, gid, mode).map_err(|error| shown(&path, reason(&error.error)))?;
         if let Some(time) =
             modified.and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)))
         {
@@ -189,7 +190,7 @@ impl Staging<'_, '_> {
     fn free(&mut self, path: &Path) -> Result<PathHandle, String> {
         self.parents(path)?;
         let place = self.tree.place(path);
-        match place.looks().map_err(|error| shown(path, reason(&error.error)))? {
+        match place.stat().map_err(|error| shown(path, reason(&error.error)))? {
             Some(looks) if looks.kind == Kind::Directory => Err(shown(path, "it is a directory too")),
             // As with tar, the last entry of a name counts.
             _ => Ok(place),

@@ -5,8 +5,8 @@
 //! and nothing else: whoever loses it reads everything once more.
 
 use crate::checksum::{Checksum, Sums, sha256};
-use holo_plugin::error::{PathError, Result};
-use holo_plugin::{OnDisk, PathHandle, Stamp};
+use holo_change::error::{PathError, Result};
+use holo_change::{OnDisk, PathHandle, Stamp};
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -124,7 +124,7 @@ fn parse_line(line: &str) -> Option<(String, Sums)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holo_plugin::Tree;
+    use holo_change::Tree;
     use std::fs;
     use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! What we made at a path, and whether it is still that.
 
 use crate::known::Known;
-use holo_plugin::error::Result;
-use holo_plugin::{Kind, Looks, PathHandle};
+use holo_change::error::Result;
+use holo_change::{FileStat, Kind, PathHandle};
 
 /// Who owns what we make; what is not given is whoever we are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(crate) struct Owner {
 
 impl Owner {
     /// Whether that is who owns it. A group that was not asked for may come from the directory.
-    pub(crate) fn owns(self, looks: &Looks) -> bool {
+    pub(crate) fn owns(self, looks: &FileStat) -> bool {
         let uid = self.uid.unwrap_or_else(|| rustix::process::geteuid().as_raw());
         uid == looks.uid && self.gid.is_none_or(|gid| gid == looks.gid)
     }
@@ -43,7 +43,7 @@ impl Made {
     /// # Errors
     /// If it cannot be read.
     pub(crate) fn is_at(&self, place: &PathHandle, known: &Known) -> Result<bool> {
-        let Some(looks) = place.looks()? else { return Ok(false) };
+        let Some(looks) = place.stat()? else { return Ok(false) };
         match &self.thing {
             Thing::Directory { .. } => Ok(looks.kind == Kind::Directory),
             Thing::Symlink { target } => {

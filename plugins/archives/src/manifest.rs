@@ -1,8 +1,8 @@
 //! The list of what was extracted into a directory, kept as mtree(5) describes.
 
 use crate::made::{Made, Owner, Thing};
-use holo_plugin::error::{PathError, Result};
-use holo_plugin::{OnDisk, PathHandle};
+use holo_change::error::{PathError, Result};
+use holo_change::{OnDisk, PathHandle};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt::Write as _;

@@ -6,7 +6,7 @@ use crate::manifest::Manifest;
 use crate::record::Record;
 use crate::scene::are_nested;
 use crate::store::Store;
-use holo_plugin::memory::Remembered;
+use holo_change::base_store::Remembered;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

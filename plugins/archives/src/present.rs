@@ -14,9 +14,10 @@ use crate::record::{Fetched, Record};
 use crate::store::Store;
 use crate::tree::Site;
 use fetch::AtHand;
-use holo_plugin::error::PathError;
-use holo_plugin::memory::Remembered;
-use holo_plugin::{Accounts, Durability, EntityReport, ForceTo, Host, Output, PathHandle, settle};
+use holo_change::base_store::Remembered;
+use holo_change::error::PathError;
+use holo_change::{Durability, PathHandle, set_ownership};
+use holo_plugin::{Accounts, EntityReport, ForceTo, Host, Output};
 use look::{Situation, Wanted};
 use std::io::Seek;
 use std::path::Path;
@@ -185,7 +186,7 @@ impl Present<'_> {
             return Err(ArchiveError::Failed(format!("{} has several names", situation.place.shown().display())));
         }
         self.store.has_changed.set(true);
-        settle(&current.file, &situation.place.shown(), uid, gid, self.archive.mode())?;
+        set_ownership(&current.file, &situation.place.shown(), uid, gid, self.archive.mode())?;
         Durability::Each.sync([&situation.place], [])?;
         changes.extend(wrong.iter().map(|what| format!("changed {what}")));
         Ok(())
@@ -325,7 +326,7 @@ impl Present<'_> {
 
     /// Removes the download after it has been extracted.
     fn clean_up(&self, situation: &mut Situation<'_>, changes: &mut Vec<String>) -> Result<(), ArchiveError> {
-        if situation.wanted == Wanted::There && situation.place.looks()?.is_some() {
+        if situation.wanted == Wanted::There && situation.place.stat()?.is_some() {
             self.adopt(situation)?;
             self.store.has_changed.set(true);
             situation.place.remove()?;
@@ -363,7 +364,7 @@ impl Present<'_> {
         let _ = self.store.remove_directories(self.id, remembered.as_ref().map(|remembered| &remembered.base), false);
     }
 
-    /// Looks again, as the next apply would.
+    /// FileStat again, as the next apply would.
     fn verify(&self, output: &mut Output<'_>) -> Result<(), ArchiveError> {
         let situation = self.look()?;
         let mut wrong = Vec::new();

@@ -1,8 +1,8 @@
 //! What is remembered of an archive, and what is kept of others' files.
 
 use crate::download::Validators;
-use holo_plugin::error::PathError;
-use holo_plugin::{Durability, Image, PathHandle, Unmanageable};
+use holo_change::error::PathError;
+use holo_change::{Durability, Image, PathHandle, Unmanageable};
 use serde::{Deserialize, Serialize};
 
 /// What is remembered, from before the first change on. What was there before us lies beside it.

@@ -2,9 +2,10 @@
 
 use crate::definition::Ensure;
 use crate::record::Record;
-use holo_plugin::error::Result;
-use holo_plugin::memory::Remembered;
-use holo_plugin::{Host, Tree};
+use holo_change::Tree;
+use holo_change::base_store::Remembered;
+use holo_change::error::Result;
+use holo_plugin::Host;
 use rustix::fd::OwnedFd;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

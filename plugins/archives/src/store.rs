@@ -7,11 +7,12 @@ use crate::made::Made;
 use crate::manifest::Manifest;
 use crate::record::Record;
 use crate::scene::{PREFIX, Scene, Shared, are_nested};
-use holo_plugin::claims::{self, Claim};
-use holo_plugin::error::PathError;
-use holo_plugin::memory::{BaseStore, Remembered};
-use holo_plugin::tracked::{Overlays, OwnDirectories};
-use holo_plugin::{Durability, Host, Kind, Output, PathHandle, Sink, Stream, Tree};
+use holo_change::base_store::{BaseStore, Remembered};
+use holo_change::claims::{self, Claim};
+use holo_change::error::PathError;
+use holo_change::tracked::{Overlays, OwnDirectories};
+use holo_change::{Durability, Kind, PathHandle, Tree};
+use holo_plugin::{Host, Output, Sink, Stream};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -44,8 +45,8 @@ impl Store {
         let state = Tree::open(host.state_dir())?;
         let known = Known::at(state.place(&Path::new(KNOWN).join(name(id, ""))), !host.verifies());
         let (scene, shared) = (Arc::clone(scene), Arc::clone(shared));
-        let (root, memory) = (Tree::open(host.root())?, BaseStore::open(host)?);
-        let (overlays, has_changed) = (Overlays::of(host), Cell::new(false));
+        let (root, memory) = (Tree::open(host.root())?, BaseStore::open(host.locations())?);
+        let (overlays, has_changed) = (Overlays::of(host.locations()), Cell::new(false));
         Ok(Store { root, memory, known, scene, shared, overlays, has_changed, state, host: host.clone() })
     }
 
@@ -81,7 +82,7 @@ impl Store {
 
     /// Removes something of our own, with the folders that are empty then.
     pub(crate) fn remove(place: &PathHandle) -> Result<(), PathError> {
-        if place.looks()?.is_some() {
+        if place.stat()?.is_some() {
             place.remove_all()?;
             Durability::Each.sync([], [place])?;
         }
@@ -104,7 +105,7 @@ impl Store {
 
     /// What entities of other plugins claim: single paths, and directories that others may put something into.
     pub(crate) fn claims(&self) -> Vec<Claim> {
-        let mut claims = claims::all(&self.host);
+        let mut claims = claims::all(self.host.locations());
         claims.retain(|claim| !claim.id.starts_with(PREFIX) && !claim.is_tree);
         claims
     }
@@ -119,7 +120,7 @@ impl Store {
         let mut missing = Vec::new();
         for directory in directories {
             let is_there =
-                || self.root.place(&directory).looks().map(|looks| looks.is_some_and(|l| l.kind == Kind::Directory));
+                || self.root.place(&directory).stat().map(|looks| looks.is_some_and(|l| l.kind == Kind::Directory));
             if directory != Path::new("/") && !is_there()? {
                 missing.push(directory);
             }

@@ -24,9 +24,9 @@ use crate::manifest::Manifest;
 use crate::owners::Owners;
 use crate::record::{Record, copy, is_kept, keep, put_back};
 use crate::store::Store;
-use holo_plugin::error::PathError;
-use holo_plugin::memory::Remembered;
-use holo_plugin::{Durability, Kind, Looks, PathHandle, Tree, Unmanageable};
+use holo_change::base_store::Remembered;
+use holo_change::error::PathError;
+use holo_change::{Durability, FileStat, Kind, PathHandle, Tree, Unmanageable};
 use plan::Plan;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -107,7 +107,7 @@ impl<'a> Site<'a> {
     /// Opens the directory if it exists by now.
     pub(crate) fn enter(&mut self) -> Result<(), PathError> {
         let is_top = self.place.path().as_os_str().is_empty();
-        let is_there = || self.place.looks().map(|looks| looks.is_some_and(|looks| looks.kind == Kind::Directory));
+        let is_there = || self.place.stat().map(|looks| looks.is_some_and(|looks| looks.kind == Kind::Directory));
         if self.directory.is_none() && (is_top || is_there()?) {
             self.directory = Some(self.place.as_tree()?);
         }
@@ -133,7 +133,7 @@ impl<'a> Site<'a> {
                 None => drift.is_missing = true,
                 Some(directory) => {
                     let place = self.at(directory, path);
-                    if place.looks()?.is_none() {
+                    if place.stat()?.is_none() {
                         drift.is_missing = true;
                     } else if !self.is_ours(path, &place, states)? {
                         drift.changed.push(path.clone());
@@ -214,7 +214,7 @@ impl<'a> Site<'a> {
         if self.place.path().file_name().is_none() {
             return Ok(inside);
         }
-        let device = |place: &PathHandle| Ok::<_, PathError>(place.looks()?.map(|looks: Looks| looks.device));
+        let device = |place: &PathHandle| Ok::<_, PathError>(place.stat()?.map(|looks: FileStat| looks.device));
         let above = self.store.root.place(self.place.path().parent().unwrap_or(Path::new("")));
         match device(&self.place)? {
             // The root itself cannot be looked at by a name.
@@ -228,7 +228,7 @@ impl<'a> Site<'a> {
 
     /// Whether a directory directly below the root is on another file system: nothing can be moved there.
     fn is_mount_point(&self) -> bool {
-        let here = self.place.looks().ok().flatten().map(|looks| looks.device);
+        let here = self.place.stat().ok().flatten().map(|looks| looks.device);
         let root = std::fs::metadata(self.store.root.place(Path::new("")).shown());
         root.map(|root| std::os::unix::fs::MetadataExt::dev(&root)).ok() != here
     }
@@ -444,7 +444,7 @@ impl<'a> Site<'a> {
     }
 
     fn take_away(&self, place: &PathHandle) -> Result<(), MoveError> {
-        match place.looks()?.map(|looks| looks.kind) {
+        match place.stat()?.map(|looks| looks.kind) {
             None => Ok(()),
             Some(Kind::Directory) if !place.remove_directory()? => {
                 Err(MoveError::Failed(format!("{} is a directory that is not empty", place.shown().display())))

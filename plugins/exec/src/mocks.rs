@@ -1,7 +1,8 @@
 //! The commands that test mode has said to be run, so that the next apply finds them done.
 
-use holo_plugin::error::{PathError, Result};
-use holo_plugin::{Host, OnDisk, PathHandle, Tree};
+use holo_change::error::{PathError, Result};
+use holo_change::{OnDisk, PathHandle, Tree};
+use holo_plugin::Host;
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;

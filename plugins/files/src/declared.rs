@@ -12,12 +12,13 @@ pub(crate) use workshop::{apply, tidy};
 use crate::overlay::{FileEntity, PREFIX};
 use bstr::ByteSlice;
 use definition::Ensure;
-use holo_plugin::claims::{self, Claim};
+use holo_change::Tree;
+use holo_change::base_store::Remembered;
+use holo_change::claims::{self, Claim};
+use holo_change::tracked::{Canonical, State, Tracks};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{Defined, Definitions};
-use holo_plugin::memory::Remembered;
-use holo_plugin::tracked::{Canonical, State, Tracks};
-use holo_plugin::{Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Tree, Verdict, apply_one};
+use holo_plugin::{Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Verdict, apply_one};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use wanted::DeclaredError;
@@ -293,7 +294,7 @@ fn publish(
             holders.push(declaration.id.clone());
         }
     }
-    if let Err(error) = claims::publish(host, &claims, &holders) {
+    if let Err(error) = claims::publish(host.locations(), &claims, &holders) {
         output.error(error.to_string());
     }
 }

@@ -5,7 +5,7 @@ use crate::declaration::{Ensure, Wanted};
 use crate::provider::Provider;
 use crate::simulate::Names;
 use crate::survey::{Finding, survey};
-use holo_plugin::memory::{Legacy, Orphan};
+use holo_change::base_store::{Legacy, Orphan};
 use holo_plugin::{Asset, EntityReport, Host, Information, Output};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

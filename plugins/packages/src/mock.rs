@@ -3,9 +3,10 @@
 use crate::model::{Installed, Instance, Key, Kind, Mark, Request, Status};
 use crate::provider::Provider;
 use crate::system::Problem;
-use holo_plugin::error::{PathError, Result as PathResult};
+use holo_change::error::{PathError, Result as PathResult};
+use holo_change::{OnDisk, PathHandle, Tree};
+use holo_plugin::Host;
 use holo_plugin::system::Root;
-use holo_plugin::{Host, OnDisk, PathHandle, Tree};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, BufReader};

@@ -4,9 +4,9 @@ use crate::base::Base;
 use crate::declaration::Package;
 use crate::model::Key;
 use crate::provider::{self, Provider};
+use holo_change::base_store::Things;
 use holo_plugin::Host;
 use holo_plugin::definitions::Definition;
-use holo_plugin::memory::Things;
 use holo_plugin::system::Root;
 use std::collections::BTreeMap;
 

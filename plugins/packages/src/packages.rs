@@ -5,9 +5,9 @@ use crate::entity::{PackageEntity, Past, Shared};
 use crate::names::{FullNames, things};
 use crate::provider::{self, Provider};
 use crate::transaction;
+use holo_change::base_store::{BaseStore, Records, Remembered};
 use holo_plugin::declared::{Declared, apply_together};
 use holo_plugin::definitions::{Common, Definitions, values};
-use holo_plugin::memory::{BaseStore, Records, Remembered};
 use holo_plugin::{API_VERSION_4, Host, Job, Output, Plugin, ScanError, SetAnswers};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl Plugin for Packages {
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError> {
         let definitions = Definitions::<Package>::read(host, output);
-        let memory = BaseStore::open(host).map_err(|error| {
+        let memory = BaseStore::open(host.locations()).map_err(|error| {
             output.error(error.to_string());
             ScanError
         })?;
@@ -44,8 +44,12 @@ impl Plugin for Packages {
         if host.api_version() < API_VERSION_4 {
             complain_of_namesakes(&mut living, &owned, output);
         }
-        let Records { mut legacies, orphans } =
-            memory.records(&definitions, &owned, &things(&|base| names.of_base(base)), output);
+        let is_orphan = |id: &str| definitions.is_orphan(id);
+        let records = memory.records(&owned, &things(&|base| names.of_base(base)), is_orphan, output);
+        let Records { mut legacies, orphans } = records.unwrap_or_else(|error| {
+            output.error(error.to_string());
+            Records::default()
+        });
         let mut found = Vec::new();
         for (wanted, provider, common) in living {
             let owned = owned.get(&wanted.id).cloned().unwrap_or_default();

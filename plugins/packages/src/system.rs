@@ -2,7 +2,7 @@
 
 use crate::mock::Mock;
 use crate::provider::{self, Provider};
-use holo_plugin::error::PathError;
+use holo_change::error::PathError;
 use holo_plugin::process::{Captured, Program};
 use holo_plugin::{Host, Output, Stream};
 use std::fs;

@@ -12,7 +12,7 @@ use crate::provider::Provider;
 use crate::resolve::{Resolved, Task};
 use crate::system::{Problem, System};
 use crew::Crew;
-use holo_plugin::memory::{BaseStore, Remembered};
+use holo_change::base_store::{BaseStore, Remembered};
 use holo_plugin::{Applied, ForceTo, Host, Job, Output, SetAnswers};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -107,7 +107,7 @@ impl Group<'_> {
             }
         }
         let failed_early = failed(before.as_ref().is_none_or(|before| *before == learned.installed));
-        let memory = BaseStore::open(self.host)
+        let memory = BaseStore::open(self.host.locations())
             .map_err(|error| EarlyError { problem: Problem::new(error.to_string()), applied: failed_early.clone() })?;
         let not_taken_over = self.take_over(&memory, &failed_early, answers);
         let mut tasks = Vec::new();
@@ -218,7 +218,7 @@ impl Group<'_> {
     }
 
     /// Forgets what was there before us.
-    fn forget(&self, number: usize, memory: &BaseStore) -> holo_plugin::error::Result<()> {
+    fn forget(&self, number: usize, memory: &BaseStore) -> holo_change::error::Result<()> {
         let names = FullNames::new(self.host);
         match &self.entity(number).past {
             Past::Orphan(orphan) => memory.forget_orphan(orphan, &things(&|base| names.of_base(base))),

@@ -1,7 +1,7 @@
 //! The comments at the top of a script that are meant for holo: `# holo: subscribes file:/etc/motd`.
 
 use bstr::{BString, ByteSlice};
-use holo_plugin::error::PathError;
+use holo_change::error::PathError;
 use holo_plugin::{Asset, Edges, Output, Written};
 use rustix::fs::OFlags;
 use std::fs::File;

@@ -2,8 +2,9 @@
 
 use crate::comments;
 use bstr::ByteSlice;
-use holo_plugin::error::{PathError, Result};
-use holo_plugin::{Host, OnDisk, PathHandle, Tree};
+use holo_change::error::{PathError, Result};
+use holo_change::{OnDisk, PathHandle, Tree};
+use holo_plugin::Host;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

@@ -3,7 +3,7 @@
 use crate::comments::{self, Comments};
 use crate::script::{PREFIX, Script};
 use bstr::BStr;
-use holo_plugin::error::PathError;
+use holo_change::error::PathError;
 use holo_plugin::{Host, Output, Plugin, ScanError};
 use std::ffi::{OsStr, OsString};
 use std::fs;

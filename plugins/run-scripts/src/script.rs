@@ -3,7 +3,7 @@
 use crate::comments::Comments;
 use crate::record::{Record, Sum};
 use bstr::BString;
-use holo_plugin::error::Result;
+use holo_change::error::Result;
 use holo_plugin::process::{self, Ended, Program, Status};
 use holo_plugin::{Action, Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict};
 use std::ffi::OsString;

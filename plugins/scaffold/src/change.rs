@@ -1,6 +1,6 @@
 //! The changes that a plan makes of paths.
 
-use holo_plugin::tracked::State;
+use holo_change::tracked::State;
 
 /// A change of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

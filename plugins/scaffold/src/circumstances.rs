@@ -3,8 +3,8 @@
 use crate::definition::ScaffoldDefinition;
 use crate::record::Record;
 use crate::render::Rendered;
+use holo_change::tracked::Tracker;
 use holo_plugin::Host;
-use holo_plugin::tracked::Tracker;
 use std::path::{Path, PathBuf};
 
 /// All that a plan is made of.

@@ -4,9 +4,10 @@ use crate::entity::Scaffold;
 use crate::error::Result;
 use crate::executor::Executor;
 use bstr::ByteSlice;
-use holo_plugin::error::PathError;
-use holo_plugin::tracked::{State, Track, Tracker};
-use holo_plugin::{FilePair, Host, Tree};
+use holo_change::Tree;
+use holo_change::error::PathError;
+use holo_change::tracked::{State, Track, Tracker};
+use holo_plugin::{FilePair, Host};
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
 use std::os::unix::ffi::OsStrExt;
@@ -33,7 +34,7 @@ pub(crate) fn of(entity: &Scaffold, host: &Host) -> Result<Option<FilePair>> {
     match &changed[..] {
         [] => Ok(None),
         [(path, made, current)] if is_shown_by_content(made, current) => {
-            Ok(Some(tracker.difference(host, &entity.id(), path, Some(made))?))
+            Ok(Some(tracker.difference(&entity.id(), path, Some(made))?))
         }
         _ => all(entity, &target, host, &tracker, &changed).map(Some),
     }

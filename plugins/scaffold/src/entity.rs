@@ -3,7 +3,7 @@
 use crate::definition::{Ensure, ScaffoldDefinition};
 use crate::error::{Result, ScaffoldError};
 use crate::source;
-use holo_plugin::claims::Claim;
+use holo_change::claims::Claim;
 use holo_plugin::{Asset, EntityReport, Host};
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The reasons why a scaffold cannot become as declared.
 
-use holo_plugin::tracked::Unmanaged;
+use holo_change::tracked::Unmanaged;
 use std::fmt::Display;
 
 /// The reason why a scaffold cannot become as declared; the text is a fragment.

@@ -10,10 +10,11 @@ use crate::post::Programs;
 use crate::record::Record;
 use crate::render::{self, Rendered};
 use crate::source::Item;
-use holo_plugin::claims::{self, Claim};
-use holo_plugin::memory::{BaseStore, Remembered};
-use holo_plugin::tracked::{self, Decision, Found, PathChange, State, Tracker};
-use holo_plugin::{Applied, Host, Kind, Mode, Output, Tree, Verdict};
+use holo_change::base_store::{BaseStore, Remembered};
+use holo_change::claims::{self, Claim};
+use holo_change::tracked::{self, Decision, Found, PathChange, State, Tracker};
+use holo_change::{Kind, Tree};
+use holo_plugin::{Applied, Host, Mode, Output, Verdict};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -61,7 +62,7 @@ impl<'a> Work<'a> {
         let rendered = render::render(definition, &entity.file, executor.host)?;
         let target = executor.tracker.canonical(&entity.target)?;
         let programs = Programs::of(definition, &target, entity.timeout)?;
-        let all_claims = claims::all(executor.host);
+        let all_claims = claims::all(executor.host.locations());
         let is_others = |claim: &&Claim| claim.id != entity.id() && !claim.is_tree;
         let claims = all_claims.iter().filter(is_others).cloned().collect();
         Ok(Work { entity, definition, target, rendered, programs, claims, all_claims })
@@ -96,8 +97,8 @@ impl<'a> Work<'a> {
 
 impl<'a> Executor<'a> {
     pub(crate) fn open(host: &'a Host) -> Result<Executor<'a>> {
-        let memory = BaseStore::open(host)?;
-        let tracker = Tracker::open(host, &memory)?;
+        let memory = BaseStore::open(host.locations())?;
+        let tracker = Tracker::open(host.locations(), &memory)?;
         Ok(Executor { host, memory, tracker, has_begun: Cell::new(false) })
     }
 
@@ -112,7 +113,7 @@ impl<'a> Executor<'a> {
 
     /// Returns a tracker of paths that does not leave the target.
     pub(crate) fn inside(&self, target: &Path) -> Result<Tracker> {
-        let kind = self.tracker.place(target).looks()?.map(|looks| looks.kind);
+        let kind = self.tracker.place(target).stat()?.map(|looks| looks.kind);
         let wrong = match kind {
             None | Some(Kind::Directory) => {
                 self.tracker.place(target).check_way()?;

@@ -3,7 +3,7 @@
 use crate::change::Change;
 use crate::circumstances::Circumstances;
 use crate::error::Result;
-use holo_plugin::Kind;
+use holo_change::Kind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -36,7 +36,7 @@ pub(crate) fn purge(
             let path = directory.join(name);
             let place = circumstances.tracker.place(&path);
             let is_known = wanted.contains(&path) || circumstances.record.tracks().get(&path).is_some();
-            let Some(looks) = place.looks()? else { continue };
+            let Some(looks) = place.stat()? else { continue };
             // A file can be mounted on a file.
             if circumstances.is_others(&path) || circumstances.tracker.is_overlaid(&path) || place.is_mount_point()? {
                 continue;

@@ -1,8 +1,8 @@
 //! The record of a scaffold.
 
 use bstr::BString;
+use holo_change::tracked::{HasTracks, State, Tracks};
 use holo_plugin::Text;
-use holo_plugin::tracked::{HasTracks, State, Tracks};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;

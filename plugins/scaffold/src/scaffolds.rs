@@ -3,12 +3,13 @@
 use crate::definition::ScaffoldDefinition;
 use crate::entity::{PREFIX, Scaffold};
 use crate::record::Record;
-use holo_plugin::claims::{self, Claim};
+use holo_change::Tree;
+use holo_change::base_store::{BaseStore, Remembered};
+use holo_change::claims::{self, Claim};
+use holo_change::tracked::{Canonical, State};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::Definitions;
-use holo_plugin::memory::{BaseStore, Remembered};
-use holo_plugin::tracked::{Canonical, State};
-use holo_plugin::{Host, Output, Plugin, ScanError, Tree};
+use holo_plugin::{Host, Output, Plugin, ScanError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -22,7 +23,7 @@ impl Plugin for Scaffolds {
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<Scaffold>>, ScanError> {
         let definitions = Definitions::<ScaffoldDefinition>::read(host, output);
-        let known = match BaseStore::open(host).and_then(|memory| memory.all::<Record>(output)) {
+        let known = match BaseStore::open(host.locations()).and_then(|memory| memory.all::<Record>(output)) {
             Ok(known) => known,
             Err(error) => {
                 output.error(error.to_string());
@@ -59,7 +60,7 @@ impl Plugin for Scaffolds {
         find_overlaps(&mut scaffolds, &claims, host, output);
         // A path that one of them has made may be another entity's by now.
         if (!claims.is_empty() || !holders.is_empty())
-            && let Err(error) = claims::publish(host, &claims, &holders)
+            && let Err(error) = claims::publish(host.locations(), &claims, &holders)
         {
             output.error(error.to_string());
         }

@@ -2,8 +2,9 @@
 
 use crate::definition::ScaffoldDefinition;
 use crate::error::{Result, ScaffoldError};
-use holo_plugin::error::PathError;
-use holo_plugin::{Host, Kind, PathHandle, Tree};
+use holo_change::error::PathError;
+use holo_change::{Kind, PathHandle, Tree};
+use holo_plugin::Host;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -47,7 +48,7 @@ impl Source {
         let base = if path.is_absolute() { host.root() } else { host.resource_dir() };
         let shown = shown(definition, host);
         let place = Tree::open(base)?.place(path).followed()?;
-        let wrong = match place.looks()?.map(|looks| looks.kind) {
+        let wrong = match place.stat()?.map(|looks| looks.kind) {
             None => "does not exist",
             Some(Kind::Directory) => return Ok(Source { tree: place.as_tree()?, shown }),
             Some(_) => "is not a directory",
@@ -104,7 +105,7 @@ impl Source {
 }
 
 fn item(place: &PathHandle) -> Result<Item> {
-    let looks = place.looks()?.ok_or_else(|| PathError::missing("lstat", place.shown()))?;
+    let looks = place.stat()?.ok_or_else(|| PathError::missing("lstat", place.shown()))?;
     Ok(match looks.kind {
         Kind::Directory => Item::Directory,
         Kind::Symlink => Item::Symlink(place.read_link()?),

@@ -6,7 +6,7 @@ mod keeping;
 use crate::entity::{Past, Service};
 use crate::plan::{Circumstances, Ensure, Step, plan};
 use crate::providers::{self, Done, Manager, Subject, Task, UnitState};
-use holo_plugin::memory::BaseStore;
+use holo_change::base_store::BaseStore;
 use holo_plugin::{Applied, Host, Job, SetAnswers, Stream};
 use item::Item;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,7 +49,7 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, Service>], answers: &mut dyn Set
     if let Err(ReadError { problem, applied }) = read {
         return fail_all(&items, &problem, |_| applied.clone(), answers);
     }
-    let memory = match BaseStore::open(host) {
+    let memory = match BaseStore::open(host.locations()) {
         Ok(memory) => memory,
         Err(error) => return fail_all(&items, &error.to_string(), |item| item.failed(None), answers),
     };

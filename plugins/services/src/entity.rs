@@ -4,7 +4,7 @@ use crate::plan::{Circumstances, Ensure, Wanted, plan};
 use crate::providers::{self, Subject, UnitState};
 use crate::record::Record;
 use crate::unit::UnitName;
-use holo_plugin::memory::{BaseStore, Legacy, Orphan};
+use holo_change::base_store::{BaseStore, Legacy, Orphan};
 use holo_plugin::{Asset, EntityReport, Host, Mode, Output, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -118,7 +118,7 @@ impl AllUnits {
     }
 
     fn states(&self, host: &Host) -> Result<(States, BTreeSet<String>), String> {
-        let memory = BaseStore::open(host).map_err(|error| error.to_string())?;
+        let memory = BaseStore::open(host.locations()).map_err(|error| error.to_string())?;
         let mut records = Vec::new();
         let mut problems = BTreeMap::new();
         for id in self.names.keys() {

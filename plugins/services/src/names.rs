@@ -4,8 +4,8 @@ use crate::definition::Service;
 use crate::providers;
 use crate::record::Record;
 use crate::unit::UnitName;
+use holo_change::base_store::Things;
 use holo_plugin::definitions::Definition;
-use holo_plugin::memory::Things;
 use holo_plugin::system::Root;
 
 /// The main name of the unit that a record is about.

@@ -7,9 +7,9 @@ use crate::names::{name_of, things};
 use crate::providers;
 use crate::record::Record;
 use crate::unit::UnitName;
+use holo_change::base_store::{BaseStore, Legacy, Orphan, Records, Remembered};
 use holo_plugin::declared::{Declared, apply_together};
 use holo_plugin::definitions::{Defined, Definitions, values};
-use holo_plugin::memory::{BaseStore, Legacy, Orphan, Records, Remembered};
 use holo_plugin::system::Root;
 use holo_plugin::{API_VERSION_4, Asset, Host, Job, Output, Plugin, ScanError, SetAnswers};
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ impl Plugin for Services {
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<Service>>, ScanError> {
         let mut definitions = Definitions::<definition::Service>::read(host, output);
-        let memory = match BaseStore::open(host) {
+        let memory = match BaseStore::open(host.locations()) {
             Ok(memory) => memory,
             Err(error) => {
                 output.error(error.to_string());
@@ -40,8 +40,12 @@ impl Plugin for Services {
             }
         }
         let living = names.iter().map(|(id, name)| (id.clone(), name.to_string())).collect();
-        let Records { mut legacies, orphans } =
-            memory.records::<Record, _>(&definitions, &living, &things(&name_of), output);
+        let is_orphan = |id: &str| definitions.is_orphan(id);
+        let records = memory.records::<Record>(&living, &things(&name_of), is_orphan, output);
+        let Records { mut legacies, orphans } = records.unwrap_or_else(|error| {
+            output.error(error.to_string());
+            Records::default()
+        });
         let defined = usable(std::mem::take(&mut definitions.valid), &names, host, output);
         names.retain(|id, _| defined.contains_key(id));
         let mut known = Vec::new();

@@ -1,7 +1,8 @@
 //! Accounts: whose home directory it is, and where.
 
-use holo_plugin::error::PathError;
-use holo_plugin::{Credentials, Host, Tree};
+use holo_change::Tree;
+use holo_change::error::PathError;
+use holo_plugin::{Credentials, Host};
 use nix::unistd::{self, User};
 use std::ffi::CString;
 use std::io;

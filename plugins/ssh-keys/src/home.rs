@@ -4,8 +4,8 @@
 //! never written to, but replaced: the worst that a user can bring about is something that the user could do as well.
 
 use crate::section::{Edit, Handover, Section};
-use holo_plugin::ExtendedAttributes;
-use holo_plugin::error::{PathError, Result};
+use holo_change::ExtendedAttributes;
+use holo_change::error::{PathError, Result};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, RenameFlags, Stat};
 use rustix::io::Errno;
 use std::fs::File;

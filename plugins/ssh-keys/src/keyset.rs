@@ -6,9 +6,10 @@ use crate::record::Record;
 use crate::section::Section;
 use crate::source::Source;
 use bstr::{BStr, BString, ByteSlice};
-use holo_plugin::error::PathError;
+use holo_change::Tree;
+use holo_change::error::PathError;
 use holo_plugin::{
-    Action, Applied, AsUserError, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Tree, Verdict, as_user,
+    Action, Applied, AsUserError, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict, as_user,
 };
 use std::ffi::OsStr;
 use std::io::Write;
@@ -140,7 +141,7 @@ impl KeySet {
     fn at_home<T: Send + 'static>(
         &self,
         host: &Host,
-        work: impl FnOnce(&Home) -> holo_plugin::error::Result<T> + Send + 'static,
+        work: impl FnOnce(&Home) -> holo_change::error::Result<T> + Send + 'static,
     ) -> Result<T, KeySetError> {
         let root = Tree::open(host.root())?;
         let Account { credentials, home } = Account::find(host, &root, &self.name.user)?;

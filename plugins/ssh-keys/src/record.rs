@@ -1,8 +1,9 @@
 //! The record of the entities that have keys somewhere, in the format of version 3: one a line, sorted.
 
 use bstr::{BString, ByteSlice};
-use holo_plugin::error::{PathError, Result};
-use holo_plugin::{Host, OnDisk, PathHandle, Tree};
+use holo_change::error::{PathError, Result};
+use holo_change::{OnDisk, PathHandle, Tree};
+use holo_plugin::Host;
 use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;

@@ -6,7 +6,7 @@ use crate::keyset::{Family, KeySet, Name, is_user_name};
 use crate::record::Record;
 use crate::source::{BadLine, Source};
 use bstr::BStr;
-use holo_plugin::error::PathError;
+use holo_change::error::PathError;
 use holo_plugin::{Host, Output, Plugin, ScanError};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};

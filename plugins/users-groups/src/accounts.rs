@@ -2,8 +2,9 @@
 
 use crate::account::{Account, AccountId, Kind};
 use bstr::ByteSlice;
-use holo_plugin::error::{PathError, Result};
-use holo_plugin::{Host, Stamp, Tree};
+use holo_change::error::{PathError, Result};
+use holo_change::{Stamp, Tree};
+use holo_plugin::Host;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::io::Read;

@@ -10,7 +10,7 @@ use crate::look::Found;
 use crate::plan::{self, Scrubbing, Step};
 use crate::run::CommandError;
 use crate::{changes, order, renamed};
-use holo_plugin::error::PathError;
+use holo_change::error::PathError;
 use holo_plugin::{Applied, Host, Output};
 
 /// The number that the system would have chosen, where nothing is really made.

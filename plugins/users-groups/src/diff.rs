@@ -5,7 +5,7 @@ use crate::entity::AccountEntity;
 use crate::error::AccountError;
 use crate::images::{Images, to_text};
 use crate::look::Current;
-use holo_plugin::error::PathError;
+use holo_change::error::PathError;
 use holo_plugin::{FilePair, Host};
 use std::fs;
 

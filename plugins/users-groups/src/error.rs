@@ -1,6 +1,6 @@
 //! The error of work on an account.
 
-use holo_plugin::error::PathError;
+use holo_change::error::PathError;
 
 /// The reason why an account is not as it should be, in words.
 #[derive(Debug)]

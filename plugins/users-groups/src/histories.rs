@@ -5,8 +5,8 @@ use crate::accounts::Accounts;
 use crate::entity::History;
 use crate::images::{Images, Moment};
 use crate::stack::Stack;
+use holo_change::error::Result;
 use holo_plugin::Host;
-use holo_plugin::error::Result;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The histories of all accounts.

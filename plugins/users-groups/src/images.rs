@@ -3,8 +3,9 @@
 use crate::account::{Account, AccountId};
 use crate::document::{self, Entry};
 use crate::state_file;
-use holo_plugin::error::{PathError, Result};
-use holo_plugin::{Durability, Host, OnDisk, PathHandle, Tree};
+use holo_change::error::{PathError, Result};
+use holo_change::{Durability, OnDisk, PathHandle, Tree};
+use holo_plugin::Host;
 use std::fmt::Write as _;
 use std::io::Read;
 use std::os::fd::OwnedFd;

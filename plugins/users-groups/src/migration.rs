@@ -3,7 +3,7 @@
 use crate::account::{Account, AccountId};
 use crate::images::{Images, Moment};
 use crate::state_file;
-use holo_plugin::error::PathError;
+use holo_change::error::PathError;
 use holo_plugin::{Host, Output};
 use std::fs;
 
@@ -39,7 +39,7 @@ pub(crate) fn migrate(host: &Host, output: &mut Output<'_>) {
     }
 }
 
-fn write_bases(host: &Host, ids: Vec<AccountId>, output: &mut Output<'_>) -> holo_plugin::error::Result<()> {
+fn write_bases(host: &Host, ids: Vec<AccountId>, output: &mut Output<'_>) -> holo_change::error::Result<()> {
     let images = Images::open(host)?;
     let _held = images.hold()?;
     let known = images.all(Moment::Base)?;

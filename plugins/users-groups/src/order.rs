@@ -2,8 +2,8 @@
 
 use crate::account::AccountId;
 use bstr::BString;
-use holo_plugin::error::Result;
-use holo_plugin::memory::{BaseStore, Remembered};
+use holo_change::base_store::{BaseStore, Remembered};
+use holo_change::error::Result;
 use holo_plugin::{EntityReport, Host};
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use std::path::Path;
 const FOLDER: &str = ".order";
 
 fn memory(host: &Host) -> Result<BaseStore> {
-    BaseStore::open_in(host, Path::new(FOLDER))
+    BaseStore::open_in(host.locations(), Path::new(FOLDER))
 }
 
 /// Remembers which entities the account comes after.

@@ -3,8 +3,8 @@
 //! An image has the name that its account has now, as version 3 reads it too; so what it was called is kept beside.
 
 use crate::account::AccountId;
-use holo_plugin::error::Result;
-use holo_plugin::memory::{BaseStore, Remembered};
+use holo_change::base_store::{BaseStore, Remembered};
+use holo_change::error::Result;
 use holo_plugin::{EntityReport, Host, Output};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use std::path::Path;
 const FOLDER: &str = ".renamed";
 
 fn memory(host: &Host) -> Result<BaseStore> {
-    BaseStore::open_in(host, Path::new(FOLDER))
+    BaseStore::open_in(host.locations(), Path::new(FOLDER))
 }
 
 /// Remembers the names of an account, the first one first; its own may be among them.

@@ -1,8 +1,8 @@
 //! The file in which the first versions kept the names of what they had made.
 
 use crate::account::{AccountId, Kind, check_name};
+use holo_change::error::PathError;
 use holo_plugin::Host;
-use holo_plugin::error::PathError;
 use std::fs;
 use std::io;
 use std::path::PathBuf;

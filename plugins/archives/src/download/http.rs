@@ -2,7 +2,7 @@
 
 use super::{Request, Validators};
 use crate::address::{Address, Credentials};
-use holo_plugin::error::reason;
+use holo_change::error::reason;
 use std::io::{self, Read};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};

@@ -2,8 +2,8 @@
 
 use super::{Download, Validators, Whole};
 use crate::checksum::{Checksum, Sums};
-use holo_plugin::error::reason;
-use holo_plugin::{Kind, PathHandle};
+use holo_change::error::reason;
+use holo_change::{Kind, PathHandle};
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 
@@ -30,7 +30,7 @@ impl Part {
     /// What an earlier run has left, if nobody but us can have written to it.
     pub(super) fn take_up(place: &PathHandle) -> Result<Part, String> {
         let us = rustix::process::geteuid().as_raw();
-        let looks = place.looks().map_err(|error| error.to_string())?;
+        let looks = place.stat().map_err(|error| error.to_string())?;
         let is_ours = looks.is_some_and(|looks| {
             (looks.kind, looks.mode, looks.uid, looks.names) == (Kind::File, 0o600, us, 1) && looks.size > 0
         });

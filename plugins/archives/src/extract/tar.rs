@@ -1,7 +1,7 @@
 //! Reads tars.
 
 use super::{Staging, at, entry};
-use holo_plugin::error::reason;
+use holo_change::error::reason;
 use std::io::{self, Read};
 use tar::EntryType;
 

@@ -1,7 +1,7 @@
 //! Reads zips.
 
 use super::{Staging, at};
-use holo_plugin::error::reason;
+use holo_change::error::reason;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use zip::ZipArchive;

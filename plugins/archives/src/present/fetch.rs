@@ -9,8 +9,9 @@ use crate::made::Owner;
 use crate::owners::{Owners, brought_by_both};
 use crate::record::{Fetched, keep};
 use crate::store::Store;
-use holo_plugin::error::reason;
-use holo_plugin::{Durability, Output, settle};
+use holo_change::error::reason;
+use holo_change::{Durability, set_ownership};
+use holo_plugin::Output;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::Path;
@@ -183,7 +184,7 @@ impl Present<'_> {
         self.store.shared.turns.wait(self.id);
         self.refuse_what_others_bring()?;
         let Owner { uid, gid } = self.owner().map_err(ArchiveError::Failed)?;
-        settle(&whole.file, &whole.place.shown(), uid, gid, self.archive.mode())?;
+        set_ownership(&whole.file, &whole.place.shown(), uid, gid, self.archive.mode())?;
         Durability::Each.sync([&whole.place], [])?;
         self.keep_base(situation)?;
         situation.record.incoming = Some(self.fetched(&whole));
@@ -194,7 +195,7 @@ impl Present<'_> {
         situation.wanted = Wanted::There;
         whole.file.rewind()?;
         let at_hand = AtHand { file: whole.file.try_clone()?, sha256: whole.sums.sha256.clone() };
-        let looks = situation.place.looks()?;
+        let looks = situation.place.stat()?;
         situation.current = looks.map(|looks| Current { file: whole.file, sums: whole.sums, looks });
         changes.push(match (&whole.copied_from, self.archive.addresses().first()) {
             (Some(path), _) => format!("copied {} from {path}", self.archive.path),
@@ -221,7 +222,7 @@ impl Present<'_> {
         if !is_first {
             return Ok(());
         }
-        if situation.place.looks()?.is_some() {
+        if situation.place.stat()?.is_some() {
             keep(&situation.place, &kept)?;
             Durability::Each.sync([], [&kept])?;
         } else {

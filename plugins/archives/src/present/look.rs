@@ -5,9 +5,9 @@ use crate::checksum::Sums;
 use crate::error::ArchiveError;
 use crate::record::{Fetched, Record, is_kept};
 use crate::tree::{Drift, Site};
-use holo_plugin::error::PathError;
-use holo_plugin::memory::Remembered;
-use holo_plugin::{Kind, Looks, PathHandle};
+use holo_change::base_store::Remembered;
+use holo_change::error::PathError;
+use holo_change::{FileStat, Kind, PathHandle};
 use std::fs::File;
 use std::path::Path;
 
@@ -29,7 +29,7 @@ pub(super) struct Situation<'a> {
 pub(super) struct Current {
     pub(super) file: File,
     pub(super) sums: Sums,
-    pub(super) looks: Looks,
+    pub(super) looks: FileStat,
 }
 
 /// What has to be done about the download.
@@ -91,7 +91,7 @@ impl<'a> Present<'a> {
         if let Some(site) = &situation.site {
             situation.drift = site.drift()?;
         }
-        let looks = situation.place.looks()?;
+        let looks = situation.place.stat()?;
         if looks.is_some_and(|looks| !matches!(looks.kind, Kind::File | Kind::Symlink)) {
             return Err(ArchiveError::Failed(format!(
                 "{} is not a manageable file",
@@ -111,10 +111,10 @@ impl<'a> Present<'a> {
         let is_unfinished = situation.site.as_ref().is_some_and(Site::is_unfinished);
         Ok(!is_unfinished
             && situation.record.incoming.is_none()
-            && self.store.root.place(Path::new(path)).looks()?.is_some())
+            && self.store.root.place(Path::new(path)).stat()?.is_some())
     }
 
-    fn read(&self, place: &PathHandle, looks: Looks) -> Result<Current, ArchiveError> {
+    fn read(&self, place: &PathHandle, looks: FileStat) -> Result<Current, ArchiveError> {
         let sums = self.store.known.sums(place, self.archive.checksum().as_ref())?;
         let file = place.open()?;
         Ok(Current { file, sums, looks })

@@ -7,8 +7,8 @@ use crate::download::{self, Download, PART_SUFFIX, Whole};
 use crate::error::ArchiveError;
 use crate::manifest::Manifest;
 use crate::record::Record;
+use holo_change::base_store::Remembered;
 use holo_plugin::Output;
-use holo_plugin::memory::Remembered;
 use std::path::Path;
 
 /// Says that an archive takes something over.
@@ -65,7 +65,7 @@ impl Present<'_> {
                     manifest.save(&theirs)?;
                 }
                 theirs.rename_to(&ours)?;
-                holo_plugin::Durability::Each.sync([], [&ours])?;
+                holo_change::Durability::Each.sync([], [&ours])?;
                 orphan.base.trees.retain(|own| own != tree);
             }
             if orphan.base.path == record.path {
@@ -86,7 +86,7 @@ impl Present<'_> {
         }
         let is_at_path = theirs.path.as_deref() == Some(&*self.path()?);
         // Not if a person has something there: that is to be kept.
-        if is_at_path || (self.tree_of(orphan)?.is_some() && self.place().looks()?.is_none()) {
+        if is_at_path || (self.tree_of(orphan)?.is_some() && self.place().stat()?.is_none()) {
             (record.download, record.incoming) = (theirs.download.clone(), theirs.incoming.clone());
             return Ok(is_at_path);
         }

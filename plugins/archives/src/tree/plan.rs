@@ -3,8 +3,8 @@
 use super::{MoveError, Site, is_kept};
 use crate::made::Made;
 use crate::owners::{Owners, brought_by_both};
-use holo_plugin::claims::Claim;
-use holo_plugin::{Kind, PathHandle, Tree};
+use holo_change::claims::Claim;
+use holo_change::{Kind, PathHandle, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -102,7 +102,7 @@ impl Site<'_> {
         if made.is_directory() && self.is_overlaid(path) {
             return Err(self.has_resource_files(path));
         }
-        let kind = place.looks()?.map(|looks| looks.kind);
+        let kind = place.stat()?.map(|looks| looks.kind);
         match kind {
             // A directory that was there before us is not ours.
             Some(Kind::Directory) if made.is_directory() => {
@@ -185,7 +185,7 @@ impl Site<'_> {
     }
 
     fn plan_gone(&self, plan: &mut Plan, place: &PathHandle, path: &Path, states: &[Made]) -> Result<(), MoveError> {
-        match place.looks()?.map(|looks| looks.kind) {
+        match place.stat()?.map(|looks| looks.kind) {
             None if self.kept_at(path).exists()? => plan.gone.push(path.to_owned()),
             None => {}
             Some(Kind::Directory) if states.iter().any(Made::is_directory) => {

@@ -2,9 +2,10 @@
 
 use super::definition::{Ensure, FileDefinition};
 use bstr::ByteSlice;
+use holo_change::Tree;
+use holo_change::tracked::{Attributes, Digest, State, Tracker};
 use holo_plugin::facts::Templates;
-use holo_plugin::tracked::{Attributes, Digest, State, Tracker};
-use holo_plugin::{Accounts, Applied, ForceTo, Host, Output, Tree};
+use holo_plugin::{Accounts, Applied, ForceTo, Host, Output};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -192,7 +193,7 @@ fn content(definition: &FileDefinition, host: &Host) -> Result<Option<Vec<u8>>, 
     };
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(|error| {
-        let reason = holo_plugin::error::PathError::new("read", place.shown(), error);
+        let reason = holo_change::error::PathError::new("read", place.shown(), error);
         DeclaredError::Never(reason.to_string())
     })?;
     if !source.ends_with(TEMPLATE_SUFFIX) {
@@ -230,7 +231,7 @@ fn collect(
     states: &mut Vec<(PathBuf, State)>,
 ) -> Result<(), DeclaredError> {
     let place = tracker.place(directory);
-    let here = place.looks()?.map(|looks| looks.device);
+    let here = place.stat()?.map(|looks| looks.device);
     if device.is_some_and(|device| here != Some(device)) {
         return Err(DeclaredError::Never(format!("{} is on another file system", place.shown().display())));
     }

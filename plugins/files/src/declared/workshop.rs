@@ -4,13 +4,12 @@ use super::definition::FileDefinition;
 use super::entity::DeclaredFile;
 use super::wanted::{self, DeclaredError, Wanted};
 use crate::overlay::{GROUP_SIZE, GROUP_TIME};
-use holo_plugin::error::PathError;
-use holo_plugin::memory::{BaseStore, Remembered};
+use holo_change::base_store::{BaseStore, Remembered};
+use holo_change::error::PathError;
+use holo_change::tracked::{self, Decision, Digest, Found, PathChange, State, Tracker, Tracks, Unmanaged};
+use holo_change::{PathHandle, Tree, claims};
 use holo_plugin::process::{self, Program};
-use holo_plugin::tracked::{self, Decision, Digest, Found, PathChange, State, Tracker, Tracks, Unmanaged};
-use holo_plugin::{
-    Applied, Entity, FilePair, ForceTo, Host, Job, Mode, Output, PathHandle, SetAnswers, Tree, Verdict, claims,
-};
+use holo_plugin::{Applied, Entity, FilePair, ForceTo, Host, Job, Mode, Output, SetAnswers, Verdict};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -19,8 +18,8 @@ use std::time::Instant;
 const FOLDER: &str = ".declared";
 
 /// The records of declared files.
-pub(crate) fn memory(host: &Host) -> holo_plugin::error::Result<BaseStore> {
-    BaseStore::open_in(host, Path::new(FOLDER))
+pub(crate) fn memory(host: &Host) -> holo_change::error::Result<BaseStore> {
+    BaseStore::open_in(host.locations(), Path::new(FOLDER))
 }
 
 /// The number of bytes from which on the contents of a group are no longer gathered in memory.
@@ -136,7 +135,7 @@ impl<'a> Workshop<'a> {
 
     pub(super) fn open(host: &'a Host) -> Result<Workshop<'a>, DeclaredError> {
         let memory = memory(host)?;
-        let tracker = Tracker::open(host, &memory)?;
+        let tracker = Tracker::open(host.locations(), &memory)?;
         Ok(Workshop { host, memory, tracker })
     }
 
@@ -156,8 +155,9 @@ impl<'a> Workshop<'a> {
         self.tracker.rename_to_canonical(&mut remembered.base);
         let takes_over = self.tracker.adopt(&mut remembered, [path.clone()])?;
         if !takes_over.is_empty() {
-            let other =
-                claims::all(self.host).into_iter().find(|claim| takes_over.contains(&claim.id) && claim.covers(&path));
+            let other = claims::all(self.host.locations())
+                .into_iter()
+                .find(|claim| takes_over.contains(&claim.id) && claim.covers(&path));
             if let Some(other) = other {
                 return Err(DeclaredError::Never(format!(
                     "{} is made by {} and by {}; one of both has to go",
@@ -426,7 +426,7 @@ impl<'a> Workshop<'a> {
         if track.sensitive || matches!(made, State::Directory { .. }) {
             return None;
         }
-        self.tracker.difference(self.host, &entity.id(), &path, Some(made)).ok()
+        self.tracker.difference(&entity.id(), &path, Some(made)).ok()
     }
 
     fn scrubbing(&self, tracks: &Tracks) -> Result<Scrubbing, DeclaredError> {
@@ -516,10 +516,10 @@ pub(crate) fn tidy(
     host: &Host,
     is_ours: impl Fn(&str) -> bool,
     output: &mut Output<'_>,
-) -> holo_plugin::error::Result<()> {
+) -> holo_change::error::Result<()> {
     let memory = memory(host)?;
     let _held = Tree::open(host.state_dir())?.hold()?;
-    Tracker::open(host, &memory)?.tidy::<Tracks>(is_ours, output)
+    Tracker::open(host.locations(), &memory)?.tidy::<Tracks>(is_ours, output)
 }
 
 /// Returns the words for a change that would be made, and for one that was made; they go before the path.

@@ -12,8 +12,9 @@
 
 use crate::overlay::layout::{BASE, Layout, PROVISIONED};
 use crate::overlay::stock::TEMPORARY_SUFFIX;
-use holo_plugin::error::Result;
-use holo_plugin::{Applied, Durability, ForceTo, Image, PathHandle, Stamp, are_open_for_writing};
+use holo_change::error::Result;
+use holo_change::{Durability, Image, PathHandle, Stamp, are_open_for_writing};
+use holo_plugin::{Applied, ForceTo};
 use std::path::{Path, PathBuf};
 
 /// The bits of a mode by which others than the owner may write.

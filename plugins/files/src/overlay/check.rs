@@ -7,7 +7,8 @@ use crate::overlay::hint;
 use crate::overlay::layout::Layout;
 use crate::overlay::provision::is_ours;
 use crate::overlay::scrub;
-use holo_plugin::{ForceTo, Host, Image, Output, Unmanageable, Verdict};
+use holo_change::{Image, Unmanageable};
+use holo_plugin::{ForceTo, Host, Output, Verdict};
 
 /// Returns the effect of applying the entity. Errors are said on `output`.
 pub(crate) fn check(entity: &FileEntity, host: &Host, output: &mut Output<'_>) -> Verdict {

@@ -5,8 +5,8 @@ use crate::overlay::distribution::Distribution;
 use crate::overlay::layout::Layout;
 use crate::overlay::record::Record;
 use crate::overlay::recovery::Recovery;
+use holo_change::error::Result;
 use holo_plugin::Host;
-use holo_plugin::error::Result;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 

@@ -2,9 +2,10 @@
 
 use crate::overlay::entity::{FileEntity, Kind, Resource};
 use crate::overlay::layout::Layout;
-use holo_plugin::error::PathError;
+use holo_change::error::PathError;
+use holo_change::{Content, Image, PathHandle, Unmanageable};
 use holo_plugin::facts::Templates;
-use holo_plugin::{Content, Image, Output, PathHandle, Unmanageable, process};
+use holo_plugin::{Output, process};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;

@@ -1,7 +1,8 @@
 //! The places of targets, of their images, and of files on their way between them.
 
-use holo_plugin::error::Result;
-use holo_plugin::{Host, PathHandle, Tree};
+use holo_change::error::Result;
+use holo_change::{PathHandle, Tree};
+use holo_plugin::Host;
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
 use std::fmt::Write;

@@ -8,7 +8,8 @@ use crate::overlay::hint;
 use crate::overlay::layout::Layout;
 use crate::overlay::record::Fingerprint;
 use crate::overlay::stock::Stock;
-use holo_plugin::{Applied, ForceTo, Image, Mode, Output, Stamp, Unmanageable};
+use holo_change::{Image, Stamp, Unmanageable};
+use holo_plugin::{Applied, ForceTo, Mode, Output};
 
 /// An entity with nothing to be done.
 #[derive(Debug)]

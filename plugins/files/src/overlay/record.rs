@@ -9,8 +9,9 @@
 
 use crate::overlay::entity::Resource;
 use crate::overlay::layout::Layout;
-use holo_plugin::error::{PathError, Result};
-use holo_plugin::{Host, PathHandle, Stamp};
+use holo_change::error::{PathError, Result};
+use holo_change::{PathHandle, Stamp};
+use holo_plugin::Host;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

@@ -5,8 +5,9 @@ use crate::overlay::entity::FileEntity;
 use crate::overlay::layout::{BASE, Layout, PROVISIONED, intent_name};
 use crate::overlay::scan;
 use crate::overlay::stock::TEMPORARY_SUFFIX;
-use holo_plugin::error::Result;
-use holo_plugin::{Host, Image, Output, Sink, Stream};
+use holo_change::Image;
+use holo_change::error::Result;
+use holo_plugin::{Host, Output, Sink, Stream};
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ pub(crate) struct Recovery {
 }
 
 impl Recovery {
-    /// Looks for what was left behind, and removes what is of no use to any entity.
+    /// FileStat for what was left behind, and removes what is of no use to any entity.
     pub(crate) fn begin(host: &Host, layout: &Layout) -> Result<Recovery> {
         let Some(names) = layout.all_staged()? else { return Ok(Recovery::default()) };
         let entities = scan::all(host, &mut Output::new(&mut Silence)).unwrap_or_default();

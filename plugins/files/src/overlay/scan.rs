@@ -3,7 +3,7 @@
 use crate::overlay::entity::{FileEntity, PREFIX, Resource, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
 use crate::overlay::layout::{BASE, Layout};
 use bstr::{BStr, ByteSlice};
-use holo_plugin::error::PathError;
+use holo_change::error::PathError;
 use holo_plugin::{Host, Output, ScanError};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

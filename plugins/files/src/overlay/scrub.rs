@@ -5,7 +5,8 @@ use crate::overlay::context::Context;
 use crate::overlay::distribution::Distribution;
 use crate::overlay::entity::FileEntity;
 use crate::overlay::layout::Layout;
-use holo_plugin::{Applied, Image, Output, Unmanageable, Verdict};
+use holo_change::{Image, Unmanageable};
+use holo_plugin::{Applied, Output, Verdict};
 
 /// Finds out what is to be done, and prepares it. Errors are said on `output`.
 pub(crate) fn prepare(entity: &FileEntity, context: &Context<'_>, output: &mut Output<'_>, change: &mut Change) {

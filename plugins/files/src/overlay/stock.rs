@@ -1,8 +1,9 @@
 //! Files that package managers leave beside a target that was changed: new stock files, and saved ones.
 
 use crate::overlay::distribution::Distribution;
-use holo_plugin::error::Result;
-use holo_plugin::{Durability, Image, Output, PathHandle};
+use holo_change::error::Result;
+use holo_change::{Durability, Image, PathHandle};
+use holo_plugin::Output;
 use std::os::unix::ffi::OsStrExt;
 
 /// A new stock file that waits beside a target.
@@ -18,7 +19,7 @@ pub(crate) struct Stock {
 pub(crate) const TEMPORARY_SUFFIX: &str = ".holonew";
 
 impl Distribution {
-    /// Looks for a new stock file. Where the package manager has put it in the target's place, and saved the target, both are moved back:
+    /// FileStat for a new stock file. Where the package manager has put it in the target's place, and saved the target, both are moved back:
     /// the target to its place, the stock file beside it.
     pub(crate) fn find_stock(&self, target: &PathHandle, output: &mut Output<'_>) -> Result<Option<Stock>> {
         if let Distribution::Unknown(ids) = self {
@@ -33,7 +34,7 @@ impl Distribution {
         }
     }
 
-    /// Looks for a new stock file without moving anything: returns its place, and that of what the target was before.
+    /// FileStat for a new stock file without moving anything: returns its place, and that of what the target was before.
     pub(crate) fn peek(&self, target: &PathHandle) -> Result<Option<(PathHandle, PathHandle)>> {
         let suffixes = self.suffixes();
         if let [saved, _] = suffixes {

@@ -6,7 +6,7 @@ use crate::model::{Installed, Item, Key, Kind, Mark, Offers, Request, Step};
 use crate::provider::Provider;
 use crate::system::{Problem, Repair, RepairBy, System};
 use crate::version::debian;
-use holo_plugin::error::PathError;
+use holo_change::error::PathError;
 use holo_plugin::process::{Captured, Program};
 use holo_plugin::system::{PackageManager, Root, package_manager};
 use std::cmp::Ordering;

@@ -5,7 +5,7 @@ use super::item::Item;
 use crate::entity::Past;
 use crate::names::{name_of, things};
 use crate::record::Record;
-use holo_plugin::memory::{Orphan, Remembered};
+use holo_change::base_store::{Orphan, Remembered};
 use holo_plugin::system::Root;
 
 impl Run<'_, '_> {
@@ -44,7 +44,7 @@ impl Run<'_, '_> {
     }
 
     /// Forgets a unit that is as it was.
-    pub(super) fn forget(&self, orphan: &Orphan<Record>) -> holo_plugin::error::Result<()> {
+    pub(super) fn forget(&self, orphan: &Orphan<Record>) -> holo_change::error::Result<()> {
         let root = Root::new(self.host.root());
         self.memory.forget_orphan(orphan, &things(&|record| name_of(&root, record)))
     }

@@ -66,7 +66,7 @@ impl ExtendedAttributes {
     }
 
     fn of_opened(place: &PathHandle) -> Result<ExtendedAttributes> {
-        let stat = place.stat()?.ok_or_else(|| PathError::missing("listxattr", place.shown()))?;
+        let stat = place.raw_stat()?.ok_or_else(|| PathError::missing("listxattr", place.shown()))?;
         let kind = FileType::from_raw_mode(stat.st_mode);
         if !matches!(kind, FileType::RegularFile | FileType::Directory) {
             return Ok(ExtendedAttributes::default());
@@ -320,7 +320,7 @@ fn with_mode(acl: &[u8], mode: u32) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::Tree;
+    use crate::path_handle::Tree;
     use std::fs::File;
 
     fn acl(entries: &[(u16, u16)]) -> Vec<u8> {

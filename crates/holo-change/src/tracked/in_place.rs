@@ -7,7 +7,7 @@ use super::Digest;
 use super::contents::Contents;
 use super::state::{Attributes, State};
 use crate::error::{PathError, Result, at};
-use crate::place::PathHandle;
+use crate::path_handle::PathHandle;
 use rustix::io::Errno;
 use std::io::{self, Read};
 

@@ -1,6 +1,6 @@
 //! Operations on directories, and those that only some plugins need: trees without symlinks, owners, files that grow.
 
-use super::extended::ExtendedAttributes;
+use super::extended_attributes::ExtendedAttributes;
 use super::{PathHandle, Tree};
 use crate::directory::Links;
 use crate::error::{PathError, Result, at};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 /// The properties of a file, as far as the file system tells them without opening it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Looks {
+pub struct FileStat {
     /// Its type.
     pub kind: Kind,
     /// Its mode, all twelve bits.
@@ -43,15 +43,15 @@ pub enum Kind {
     Other,
 }
 
-impl From<Stat> for Looks {
-    fn from(stat: Stat) -> Looks {
+impl From<Stat> for FileStat {
+    fn from(stat: Stat) -> FileStat {
         let kind = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Kind::File,
             FileType::Directory => Kind::Directory,
             FileType::Symlink => Kind::Symlink,
             _ => Kind::Other,
         };
-        Looks {
+        FileStat {
             kind,
             mode: stat.st_mode & 0o7777,
             uid: stat.st_uid,
@@ -68,8 +68,8 @@ impl PathHandle {
     ///
     /// # Errors
     /// If that cannot be told.
-    pub fn looks(&self) -> Result<Option<Looks>> {
-        Ok(self.stat()?.map(Looks::from))
+    pub fn stat(&self) -> Result<Option<FileStat>> {
+        Ok(self.raw_stat()?.map(FileStat::from))
     }
 
     /// Checks that something can be made here: each part of the path is a directory, or nothing yet.
@@ -84,9 +84,9 @@ impl PathHandle {
                 Err(error) => return Err(PathError::new("make", self.shown(), error)),
             }
             let place = PathHandle { tree: Arc::clone(&self.tree), path: parent.to_owned() };
-            let wrong = match place.looks()? {
+            let wrong = match place.stat()? {
                 None => continue,
-                Some(Looks { kind: Kind::Symlink, .. }) => "a symlink that leads to no directory",
+                Some(FileStat { kind: Kind::Symlink, .. }) => "a symlink that leads to no directory",
                 Some(_) => "not a directory",
             };
             let problem = format!("{} is {wrong}", place.shown().display());
@@ -121,7 +121,7 @@ impl PathHandle {
                 Err(errno) => Err(errno),
             }
         })?;
-        if !made && self.looks()?.is_none_or(|looks| looks.kind != Kind::Directory) {
+        if !made && self.stat()?.is_none_or(|stat| stat.kind != Kind::Directory) {
             return Err(PathError::new("mkdir", self.shown(), Errno::EXIST));
         }
         Ok(made)
@@ -149,9 +149,9 @@ impl PathHandle {
     /// # Errors
     /// If something of it cannot be removed.
     pub fn remove_all(&self) -> Result<()> {
-        match self.looks()? {
+        match self.stat()? {
             None => Ok(()),
-            Some(Looks { kind: Kind::Directory, .. }) => {
+            Some(FileStat { kind: Kind::Directory, .. }) => {
                 // One after the other, not one within the other: a tree may be deeper than a stack.
                 let mut open = vec![self.clone()];
                 while let Some(place) = open.last() {
@@ -159,8 +159,8 @@ impl PathHandle {
                     let mut deeper = Vec::new();
                     for name in inside.siblings()? {
                         let child = inside.sibling(&name);
-                        match child.looks()? {
-                            Some(Looks { kind: Kind::Directory, .. }) => deeper.push(child),
+                        match child.stat()? {
+                            Some(FileStat { kind: Kind::Directory, .. }) => deeper.push(child),
                             _ => child.remove()?,
                         }
                     }
@@ -193,9 +193,9 @@ impl PathHandle {
     /// # Errors
     /// If nothing is here, or we may not.
     pub fn give_to(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
-        let Some(looks) = self.looks()? else { return Err(PathError::missing("chown", self.shown())) };
-        let uid = uid.filter(|uid| *uid != looks.uid).map(Uid::from_raw);
-        let gid = gid.filter(|gid| *gid != looks.gid).map(Gid::from_raw);
+        let Some(stat) = self.stat()? else { return Err(PathError::missing("chown", self.shown())) };
+        let uid = uid.filter(|uid| *uid != stat.uid).map(Uid::from_raw);
+        let gid = gid.filter(|gid| *gid != stat.gid).map(Gid::from_raw);
         if uid.is_some() || gid.is_some() { self.change_owner(uid, gid) } else { Ok(()) }
     }
 
@@ -235,7 +235,7 @@ impl PathHandle {
     /// # Errors
     /// If it cannot be read.
     pub fn is_empty_directory(&self) -> Result<bool> {
-        if self.looks()?.is_none_or(|looks| looks.kind != Kind::Directory) {
+        if self.stat()?.is_none_or(|stat| stat.kind != Kind::Directory) {
             return Ok(false);
         }
         Ok(PathHandle { tree: Arc::clone(&self.tree), path: self.path.join("x") }.siblings()?.is_empty())
@@ -246,15 +246,15 @@ impl PathHandle {
 ///
 /// # Errors
 /// If we may not.
-pub fn settle(file: &File, shown: &Path, uid: Option<u32>, gid: Option<u32>, mode: u32) -> Result<()> {
+pub fn set_ownership(file: &File, shown: &Path, uid: Option<u32>, gid: Option<u32>, mode: u32) -> Result<()> {
     give_owner(file, shown, uid, gid)?;
     rustix::fs::fchmod(file, Mode::from_raw_mode(mode)).map_err(at("chmod", shown))
 }
 
 fn give_owner(file: &File, shown: &Path, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
-    let looks = Looks::from(rustix::fs::fstat(file).map_err(at("stat", shown))?);
-    let uid = uid.filter(|uid| *uid != looks.uid).map(Uid::from_raw);
-    let gid = gid.filter(|gid| *gid != looks.gid).map(Gid::from_raw);
+    let stat = FileStat::from(rustix::fs::fstat(file).map_err(at("stat", shown))?);
+    let uid = uid.filter(|uid| *uid != stat.uid).map(Uid::from_raw);
+    let gid = gid.filter(|gid| *gid != stat.gid).map(Gid::from_raw);
     if uid.is_some() || gid.is_some() {
         rustix::fs::fchown(file, uid, gid).map_err(at("chown", shown))?;
     }
@@ -267,7 +267,7 @@ fn give_owner(file: &File, shown: &Path, uid: Option<u32>, gid: Option<u32>) -> 
 ///
 /// # Errors
 /// If we may not, or the disk is full.
-pub fn settle_new(
+pub fn set_ownership_of_new(
     file: &File,
     place: &PathHandle,
     uid: Option<u32>,
@@ -339,7 +339,7 @@ mod tests {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         place.give_to(Some(uid), Some(gid)).unwrap();
         let file = tree.place(Path::new("f")).create().unwrap();
-        settle(&file, Path::new("f"), Some(uid), None, 0o640).unwrap();
+        set_ownership(&file, Path::new("f"), Some(uid), None, 0o640).unwrap();
         assert_eq!(fs::metadata(folder.path().join("f")).unwrap().mode() & 0o7777, 0o640);
     }
 }

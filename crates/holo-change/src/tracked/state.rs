@@ -3,7 +3,7 @@
 use super::contents::{Contents, Digest};
 use crate::directory;
 use crate::error::{PathError, Result, at};
-use crate::place::{self, ExtendedAttributes, PathHandle};
+use crate::path_handle::{self, ExtendedAttributes, PathHandle};
 use holo_protocol::Text;
 use rustix::fs::{FileType, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
@@ -101,7 +101,7 @@ impl State {
     /// # Errors
     /// If it is of a special kind, or cannot be looked at.
     pub fn of(place: &PathHandle) -> std::result::Result<State, Unmanaged> {
-        let Some(stat) = place.stat()? else { return Ok(State::Absent) };
+        let Some(stat) = place.raw_stat()? else { return Ok(State::Absent) };
         Ok(match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
                 let mut file = place.open()?;
@@ -199,11 +199,11 @@ fn write_file(
     let mut file = place.create()?;
     io::copy(&mut from, &mut file).map_err(at("write", &place.shown()))?;
     let Attributes { mode, uid, gid } = attributes;
-    place::settle_new(&file, place, Some(uid), Some(gid), mode, extended)
+    path_handle::set_ownership_of_new(&file, place, Some(uid), Some(gid), mode, extended)
 }
 
 fn give_symlink(place: &PathHandle, uid: u32, gid: u32) -> Result<()> {
-    let Some(stat) = place.stat()? else { return Ok(()) };
+    let Some(stat) = place.raw_stat()? else { return Ok(()) };
     let wanted = Attributes { mode: stat.st_mode & MODE_BITS, uid, gid };
     match wanted.owners_to_change(&stat) {
         (None, None) => Ok(()),
@@ -293,6 +293,6 @@ impl Attributes {
         if extended.is_empty() {
             return self.give(&opened, place);
         }
-        place::settle_new(&opened, place, Some(self.uid), Some(self.gid), self.mode, extended)
+        path_handle::set_ownership_of_new(&opened, place, Some(self.uid), Some(self.gid), self.mode, extended)
     }
 }

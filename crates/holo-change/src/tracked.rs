@@ -33,12 +33,15 @@ pub use state::{Attributes, State, Unmanaged};
 pub use stores::Overlays;
 pub use takeover::Origin;
 
+use crate::base_store::{BaseStore, Remembered};
 use crate::error::{PathError, Result};
-use crate::memory::{BaseStore, Remembered};
-use crate::place::{ExtendedAttributes, PathHandle, Tree};
-use crate::{Durability, Host, Output, Stamp};
+use crate::image::Stamp;
+use crate::locations::Locations;
+use crate::notices::Notices;
+use crate::path_handle::Durability;
+use crate::path_handle::{ExtendedAttributes, PathHandle, Tree};
 use bstr::{BString, ByteSlice};
-use holo_protocol::Text;
+use holo_protocol::{FilePair, Text};
 use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -195,7 +198,7 @@ impl Tracks {
     /// Returns the record of a path.
     #[must_use]
     pub fn get(&self, path: &Path) -> Option<&Track> {
-        self.0.get(&crate::path_bytes(path))
+        self.0.get(&crate::paths::path_bytes(path))
     }
 
     /// All paths, in their order, with their records.
@@ -217,27 +220,27 @@ impl Tracks {
 
     /// Marks whether nobody may see the content at a path.
     pub fn set_sensitive(&mut self, path: &Path, sensitive: bool) {
-        if let Some(track) = self.0.get_mut(&crate::path_bytes(path)) {
+        if let Some(track) = self.0.get_mut(&crate::paths::path_bytes(path)) {
             track.sensitive = sensitive;
         }
     }
 
     /// Takes what is at a path for what we made: a program that we called has changed it.
     pub fn set_made(&mut self, path: &Path, state: State) {
-        if let Some(track) = self.0.get_mut(&crate::path_bytes(path)) {
+        if let Some(track) = self.0.get_mut(&crate::paths::path_bytes(path)) {
             track.made = Some(state);
         }
     }
 
     /// Forgets a path: what is there when it is made the next time is its base.
     pub fn forget(&mut self, path: &Path) {
-        self.0.remove(&crate::path_bytes(path));
+        self.0.remove(&crate::paths::path_bytes(path));
     }
 
     /// Returns true if a name beside the paths is that of a file that we began to write, and did not come to move to its path.
     #[must_use]
     pub fn is_temporary(&self, path: &Path) -> bool {
-        let bytes = crate::path_bytes(path);
+        let bytes = crate::paths::path_bytes(path);
         bytes.strip_suffix(TEMPORARY.as_bytes()).is_some_and(|path| self.0.contains_key(path.as_bstr()))
     }
 
@@ -315,7 +318,7 @@ pub struct Tracker {
     canonical: Canonical,
     /// The paths that other entities hold.
     held: Arc<OnceLock<takeover::Held>>,
-    host: Arc<Host>,
+    locations: Arc<Locations>,
 }
 
 /// An entity's record, of which its tracks are a part.
@@ -335,9 +338,9 @@ impl Tracker {
     ///
     /// # Errors
     /// If the root or the state directory cannot be opened.
-    pub fn open(host: &Host, memory: &BaseStore) -> Result<Tracker> {
-        let root = Tree::open(host.root())?;
-        let own = Store::own(host, memory);
+    pub fn open(locations: &Locations, memory: &BaseStore) -> Result<Tracker> {
+        let root = Tree::open(locations.root())?;
+        let own = Store::own(locations, memory);
         let contents = own.contents();
         Ok(Tracker {
             canonical: Canonical::new(&root),
@@ -345,10 +348,10 @@ impl Tracker {
             inside: None,
             contents,
             memory: memory.clone(),
-            overlays: Overlays::of(host),
+            overlays: Overlays::of(locations),
             own,
             held: Arc::default(),
-            host: Arc::new(host.clone()),
+            locations: Arc::new(locations.clone()),
         })
     }
 
@@ -365,9 +368,9 @@ impl Tracker {
         for (path, canonical) in self.canonical_of(tracks) {
             if canonical != path
                 && tracks.get(&canonical).is_none()
-                && let Some(track) = tracks.0.remove(&crate::path_bytes(&path))
+                && let Some(track) = tracks.0.remove(&crate::paths::path_bytes(&path))
             {
-                tracks.0.insert(crate::path_bytes(&canonical), track);
+                tracks.0.insert(crate::paths::path_bytes(&canonical), track);
             }
         }
     }
@@ -411,7 +414,7 @@ impl Tracker {
     fn temporary(&self, path: &Path) -> PathHandle {
         if self.is_overlaid(path) {
             // Beside a base, it would be one.
-            let name = format!("{:016x}{TEMPORARY}", crate::place::fingerprint(path.as_os_str().as_encoded_bytes()));
+            let name = format!("{:016x}{TEMPORARY}", crate::paths::fingerprint(path.as_os_str().as_encoded_bytes()));
             return self.memory.tree().place(&self.memory.folder().join(name));
         }
         self.place_itself(path).temporary(TEMPORARY)
@@ -447,8 +450,8 @@ impl Tracker {
     /// Returns true if what was made at a path is not there any more, whatever that path leads to by now.
     fn is_cut_off(&self, tracks: &Tracks, path: &Path) -> Result<bool> {
         for above in path.ancestors().skip(1).filter(|above| tracks.get(above).is_some()) {
-            let looks = self.place_itself(above).looks()?;
-            if looks.is_some_and(|looks| looks.kind != crate::Kind::Directory) {
+            let stat = self.place_itself(above).stat()?;
+            if stat.is_some_and(|stat| stat.kind != crate::path_handle::Kind::Directory) {
                 return Ok(true);
             }
         }
@@ -525,7 +528,7 @@ impl Tracker {
     pub fn tidy<T: DeserializeOwned + HasTracks>(
         &self,
         is_ours: impl Fn(&str) -> bool,
-        output: &mut Output<'_>,
+        notices: &mut dyn Notices,
     ) -> Result<()> {
         let untidy = self.untidy();
         if !untidy.exists()? {
@@ -534,7 +537,7 @@ impl Tracker {
         let mut used = BTreeSet::new();
         let mut gone = Vec::new();
         let mut has_pending = false;
-        for (id, mut remembered) in self.memory.all::<T>(output)? {
+        for (id, mut remembered) in self.memory.all::<T>(notices)? {
             let tracks = remembered.base.tracks();
             used.extend(tracks.contents());
             has_pending |= tracks.have_pending();
@@ -717,7 +720,7 @@ impl Tracker {
             if matches!(desired, State::Absent | State::Directory { .. }) && self.is_overlaid(path) {
                 return Err(Unmanaged::Overlaid(self.place_itself(path).shown().display().to_string()));
             }
-            let key = crate::path_bytes(path);
+            let key = crate::paths::path_bytes(path);
             let is_known = tracks.0.contains_key(&key);
             let writes_over = *in_place && writes_in_place(&current, desired);
             if (!is_known || writes_over) && current.content().is_some() {
@@ -856,14 +859,14 @@ impl Tracker {
     ///
     /// # Errors
     /// If the copy cannot be made.
-    pub fn difference(&self, host: &Host, id: &str, path: &Path, made: Option<&State>) -> Result<crate::FilePair> {
-        let cache = Tree::open(host.cache_dir())?;
-        let copy = cache.place(&Path::new("made").join(crate::place::without_root(path)));
+    pub fn difference(&self, id: &str, path: &Path, made: Option<&State>) -> Result<FilePair> {
+        let cache = Tree::open(self.locations.cache_dir())?;
+        let copy = cache.place(&Path::new("made").join(crate::paths::without_root(path)));
         copy.create_folder()?;
         if let Some(made) = made {
             self.write_copy(made, &copy)?;
         }
-        Ok(crate::FilePair::new(copy.shown(), self.place(path).shown()).with_applied_label(id))
+        Ok(FilePair::new(copy.shown(), self.place(path).shown()).with_applied_label(id))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Files that some process has open for writing.
 
 use crate::error::Result;
-use crate::place::PathHandle;
+use crate::path_handle::PathHandle;
 use rustix::fs::{AtFlags, OFlags, Stat};
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -27,7 +27,7 @@ pub fn are_open_for_writing(files: &[PathHandle]) -> Result<Vec<bool>> {
     }
     let names = files.iter().filter_map(|place| place.path().file_name()).collect();
     let Ok(found) = search(&names) else { return Ok(vec![true; files.len()]) };
-    let is_found = |place: &PathHandle| Ok(place.stat()?.is_some_and(|stat| found.contains(&identity(&stat))));
+    let is_found = |place: &PathHandle| Ok(place.raw_stat()?.is_some_and(|stat| found.contains(&identity(&stat))));
     if found.is_empty() { Ok(vec![false; files.len()]) } else { files.iter().map(is_found).collect() }
 }
 
@@ -77,7 +77,7 @@ fn written_to(process: &Path, opened: &DirEntry, names: &HashSet<&OsStr>) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::Tree;
+    use crate::path_handle::Tree;
     use std::fs::File;
 
     #[test]

@@ -1,8 +1,8 @@
 //! The contents of files that were found or made, each once.
 
-use crate::Durability;
 use crate::error::{PathError, Result, at};
-use crate::place::{PathHandle, Tree};
+use crate::path_handle::Durability;
+use crate::path_handle::{PathHandle, Tree};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
@@ -122,11 +122,11 @@ impl Contents {
     /// Makes the folder, which only we can look into: a digest would confirm a guess at a content.
     fn create_folder(&self) -> Result<()> {
         let folder = self.tree.place(&self.folder);
-        if folder.looks()?.is_none() {
+        if folder.stat()?.is_none() {
             folder.create_folder()?;
             folder.create_directory(FOLDER_MODE)?;
         }
-        if folder.looks()?.is_some_and(|looks| looks.mode != FOLDER_MODE) {
+        if folder.stat()?.is_some_and(|stat| stat.mode != FOLDER_MODE) {
             folder.change_mode(FOLDER_MODE)?;
         }
         Ok(())

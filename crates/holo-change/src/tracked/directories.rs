@@ -1,7 +1,7 @@
 //! The directories that we made on the way to something, and that go when nothing is in them any more.
 
 use crate::error::{PathError, Result};
-use crate::place::{Kind, OnDisk, PathHandle};
+use crate::path_handle::{Kind, OnDisk, PathHandle};
 use bstr::{BString, ByteSlice};
 use holo_protocol::Text;
 use std::collections::BTreeSet;
@@ -35,7 +35,7 @@ impl OwnDirectories {
     /// Returns true if a directory is on the list.
     #[must_use]
     pub fn contains(&self, path: &Path) -> bool {
-        self.paths.contains(&crate::path_bytes(path))
+        self.paths.contains(&crate::paths::path_bytes(path))
     }
 
     /// The directories on the list, each after those that it is in.
@@ -49,7 +49,7 @@ impl OwnDirectories {
     /// If the list cannot be written.
     pub fn add(&mut self, paths: impl IntoIterator<Item = PathBuf>) -> Result<()> {
         let before = self.paths.len();
-        self.paths.extend(paths.into_iter().map(|path| crate::path_bytes(&path)));
+        self.paths.extend(paths.into_iter().map(|path| crate::paths::path_bytes(&path)));
         if self.paths.len() == before { Ok(()) } else { self.write() }
     }
 
@@ -58,7 +58,7 @@ impl OwnDirectories {
     /// # Errors
     /// If the list cannot be written.
     pub fn take(&mut self, path: &Path) -> Result<()> {
-        if self.paths.remove(&crate::path_bytes(path)) { self.write() } else { Ok(()) }
+        if self.paths.remove(&crate::paths::path_bytes(path)) { self.write() } else { Ok(()) }
     }
 
     /// Removes those directories among these that are ours and empty, the deepest first, and takes them off the list.
@@ -71,15 +71,15 @@ impl OwnDirectories {
         among: Option<&BTreeSet<PathBuf>>,
     ) -> Result<()> {
         let is_directory = |path: &Path| {
-            let looks = place(path).looks();
-            looks.is_ok_and(|looks| looks.is_none_or(|looks| looks.kind == Kind::Directory))
+            let stat = place(path).stat();
+            stat.is_ok_and(|stat| stat.is_none_or(|stat| stat.kind == Kind::Directory))
         };
         let mut gone = Vec::new();
         for path in self.paths.iter().rev() {
             let own = path.to_path_lossy();
             // If a symlink has taken the place of one above, it leads to what is not ours.
             let is_ours = |own: &Path| {
-                let mut above = own.ancestors().filter(|above| self.paths.contains(&crate::path_bytes(above)));
+                let mut above = own.ancestors().filter(|above| self.paths.contains(&crate::paths::path_bytes(above)));
                 above.all(is_directory)
             };
             if among.is_none_or(|among| among.contains(&*own)) && (!is_ours(&own) || place(&own).remove_directory()?) {

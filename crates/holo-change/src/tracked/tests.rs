@@ -1,14 +1,12 @@
 //! Tests of the way from the base to the desired state, and back.
 use super::*;
-use crate::{EntityReport, Sink, Stream};
-use holo_protocol::environment as names;
+use holo_protocol::report::EntityReport;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 /// A root and a state directory to throw away.
 struct Lab {
     folder: tempfile::TempDir,
-    host: Host,
     memory: BaseStore,
     tracker: Tracker,
 }
@@ -19,17 +17,11 @@ impl Lab {
         for name in ["root", "state", "cache"] {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
-        let path = |name: &str| Some(folder.path().join(name).into());
-        let variable = |name: &str| match name {
-            names::ROOT_DIR => path("root"),
-            names::STATE_DIR => path("state"),
-            names::CACHE_DIR => path("cache"),
-            _ => Some("x".into()),
-        };
-        let host = Host::from_environment(variable).unwrap();
-        let memory = BaseStore::open(&host).unwrap();
-        let tracker = Tracker::open(&host, &memory).unwrap();
-        Lab { folder, host, memory, tracker }
+        let path = |name: &str| folder.path().join(name);
+        let locations = Locations::new(path("root"), path("state"), path("cache"));
+        let memory = BaseStore::open(&locations).unwrap();
+        let tracker = Tracker::open(&locations, &memory).unwrap();
+        Lab { folder, memory, tracker }
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -79,11 +71,16 @@ impl Lab {
     }
 
     fn tidy(&self) {
-        struct Silence;
-        impl Sink for Silence {
-            fn write(&mut self, _: Stream, _: &[u8]) {}
+        /// A record that cannot be read is a failure here.
+        struct Refused;
+        impl Notices for Refused {
+            fn unreadable_record(&mut self, error: &PathError) {
+                panic!("{error}");
+            }
+
+            fn taken_over(&mut self, _: &str, _: &str) {}
         }
-        self.tracker.tidy::<Tracks>(|_| true, &mut Output::new(&mut Silence)).unwrap();
+        self.tracker.tidy::<Tracks>(|_| true, &mut Refused).unwrap();
     }
 
     /// Everything below the root: path, mode, and what is in it.
@@ -252,11 +249,11 @@ fn a_difference_is_two_files_with_their_modes() {
     let remembered = lab.remembered();
     let path = Path::new("/etc/file");
     let made = remembered.base.get(path).unwrap().made.as_ref();
-    let pair = lab.tracker.difference(&lab.host, "x:y", path, made).unwrap();
+    let pair = lab.tracker.difference("x:y", path, made).unwrap();
     assert_eq!(fs::read_to_string(&pair.from).unwrap(), "one");
     assert_eq!(fs::metadata(&pair.from).unwrap().mode() & 0o7777, 0o640);
     assert_eq!(pair.to, lab.path("etc/file"));
-    assert!(!lab.tracker.difference(&lab.host, "x:y", Path::new("/x"), None).unwrap().from.exists());
+    assert!(!lab.tracker.difference("x:y", Path::new("/x"), None).unwrap().from.exists());
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Putting back what was there before us, as carefully as it was replaced.
 
 use super::{HasTracks, PathChange, State, Step, Tracker, Tracks, Unmanaged};
+use crate::base_store::Remembered;
 use crate::error::{PathError, Result};
-use crate::memory::Remembered;
-use crate::place::ExtendedAttributes;
+use crate::path_handle::ExtendedAttributes;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -16,7 +16,7 @@ impl Tracks {
     /// Says that these paths are about to be restored: a kill on the way is known as such then.
     fn intend_bases(&mut self, paths: &[PathBuf]) {
         for path in paths {
-            if let Some(track) = self.0.get_mut(&crate::path_bytes(path)) {
+            if let Some(track) = self.0.get_mut(&crate::paths::path_bytes(path)) {
                 track.intent = Some(track.base.clone());
             }
         }
@@ -53,7 +53,7 @@ impl Tracker {
         self.forget_taken(remembered)?;
         let paths: Vec<PathBuf> = paths.iter().filter(|path| !self.is_overlaid(path)).cloned().collect();
         for path in &paths {
-            if let Some(track) = remembered.base.tracks().0.get_mut(&crate::path_bytes(path))
+            if let Some(track) = remembered.base.tracks().0.get_mut(&crate::paths::path_bytes(path))
                 && track.in_place
                 && track.base.content().is_some()
             {
@@ -145,7 +145,7 @@ impl Tracker {
         drop(directories);
         self.remove_own_directories(Some(&parents))?;
         for (path, _) in &bases {
-            tracks.0.remove(&crate::path_bytes(path));
+            tracks.0.remove(&crate::paths::path_bytes(path));
         }
         Ok(())
     }

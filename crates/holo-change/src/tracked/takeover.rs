@@ -6,9 +6,9 @@
 
 use super::stores::Store;
 use super::{HasTracks, Track, Tracker, Tracks};
+use crate::base_store::Remembered;
 use crate::claims;
 use crate::error::Result;
-use crate::memory::Remembered;
 use bstr::ByteSlice;
 use holo_protocol::Text;
 use serde::{Deserialize, Serialize};
@@ -71,7 +71,7 @@ impl Tracker {
                 from.push(origin.id.clone());
             }
             let track = Track { taken_from: Some(origin.clone()), over: None, ..track.clone() };
-            tracks.0.insert(crate::path_bytes(&path), track);
+            tracks.0.insert(crate::paths::path_bytes(&path), track);
         }
         Ok(from)
     }
@@ -166,7 +166,7 @@ impl Tracker {
         if !tracks.have_pending() {
             return Ok(());
         }
-        let claims = claims::all(&self.host);
+        let claims = claims::all(&self.locations);
         let gives_back = |track: &Track| {
             let Some(origin) = &track.taken_from else { return false };
             claims.iter().any(|claim| claim.id == origin.id && claim.covers(&origin.path.0.to_path_lossy()))
@@ -214,14 +214,14 @@ impl Held {
         stores.extend(tracker.own.others());
         for store in stores {
             // A plugin that has listed its entities in this run knows which of them there is something to be had from.
-            let records = match claims::holders(&tracker.host, &store.plugin) {
+            let records = match claims::holders(&tracker.locations, &store.plugin) {
                 Some(ids) => store.records_of(&ids),
                 None => store.records(),
             };
             for (id, tracks) in records {
                 for (path, canonical) in tracker.canonical_of(&tracks) {
                     let Some(track) = tracks.get(&path).cloned() else { continue };
-                    let (plugin, path) = (store.plugin.clone(), Text(crate::path_bytes(&path)));
+                    let (plugin, path) = (store.plugin.clone(), Text(crate::paths::path_bytes(&path)));
                     let origin = Origin { plugin, id: id.clone(), path };
                     held.0.entry(canonical).or_default().push((origin, track));
                 }

@@ -3,8 +3,9 @@
 //! A plugin writes its claims when it has found its entities, into its cache directory; by the time that anything is applied, all have.
 
 use crate::error::Result;
-use crate::place::{OnDisk, Tree};
-use crate::{Host, path_bytes};
+use crate::locations::Locations;
+use crate::path_handle::{OnDisk, Tree};
+use crate::paths::path_bytes;
 use bstr::ByteSlice;
 use holo_protocol::Text;
 use serde::de::DeserializeOwned;
@@ -63,8 +64,8 @@ impl Claim {
 ///
 /// # Errors
 /// If that cannot be written.
-pub fn publish(host: &Host, claims: &[Claim], holders: &[String]) -> Result<()> {
-    let cache = Tree::open(host.cache_dir())?;
+pub fn publish(locations: &Locations, claims: &[Claim], holders: &[String]) -> Result<()> {
+    let cache = Tree::open(locations.cache_dir())?;
     let write = |name: &str, text: serde_json::Result<Vec<u8>>| {
         let place = cache.place(Path::new(name));
         match text {
@@ -78,8 +79,8 @@ pub fn publish(host: &Host, claims: &[Claim], holders: &[String]) -> Result<()> 
 
 /// The claims of all plugins that have made theirs known.
 #[must_use]
-pub fn all(host: &Host) -> Vec<Claim> {
-    let Some(folder) = host.cache_dir().parent() else { return Vec::new() };
+pub fn all(locations: &Locations) -> Vec<Claim> {
+    let Some(folder) = locations.cache_dir().parent() else { return Vec::new() };
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut folders: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     folders.sort();
@@ -87,8 +88,8 @@ pub fn all(host: &Host) -> Vec<Claim> {
 }
 
 /// The remembered entities of a plugin that something can be taken over from; none if it has not said so.
-pub(crate) fn holders(host: &Host, plugin: &str) -> Option<Vec<String>> {
-    read(&host.cache_dir().parent()?.join(plugin).join(HOLDERS))
+pub(crate) fn holders(locations: &Locations, plugin: &str) -> Option<Vec<String>> {
+    read(&locations.cache_dir().parent()?.join(plugin).join(HOLDERS))
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {

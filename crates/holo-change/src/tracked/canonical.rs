@@ -1,8 +1,8 @@
 //! Paths without symlinks in their parents: the same file has one of them, however it is spelled.
 
 use crate::error::{PathError, Result};
-use crate::place::{Kind, Tree};
-use crate::{directory, place};
+use crate::path_handle::{Kind, Tree};
+use crate::{directory, paths};
 use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -76,9 +76,9 @@ impl Canonical {
             }
             let next = way.join(&part);
             let place = self.root.place(&next);
-            match place.looks()? {
+            match place.stat()? {
                 // One that is not followed is no way to anywhere: an operation below it says so.
-                Some(looks) if looks.kind == Kind::Symlink && directory::is_trusted(looks.uid) => {
+                Some(stat) if stat.kind == Kind::Symlink && directory::is_trusted(stat.uid) => {
                     symlinks.push(next);
                     if symlinks.len() > directory::MAX_SYMLINKS as usize {
                         return Err(PathError::new("follow", place.shown(), Errno::LOOP));
@@ -87,7 +87,7 @@ impl Canonical {
                     if target.is_absolute() {
                         way = PathBuf::from("/");
                     }
-                    self::parts(place::without_root(&target)).rev().for_each(|part| parts.push_front(part));
+                    self::parts(paths::without_root(&target)).rev().for_each(|part| parts.push_front(part));
                 }
                 Some(_) => way = next,
                 None => {

@@ -3,7 +3,7 @@
 use crate::copying::copy_whole;
 use crate::directory;
 use crate::error::{PathError, Result};
-use crate::place::{self, ExtendedAttributes, PathHandle};
+use crate::path_handle::{self, ExtendedAttributes, PathHandle};
 use rustix::fs::{FileType, Gid, Stat, Uid};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -121,7 +121,7 @@ impl Image {
     pub fn has_mode_of(&self, other: &Image) -> Result<bool> {
         let is_rest_of = |lost: &Image, whole: &Image| -> Result<bool> {
             let is_narrower = lost.mode & whole.mode == lost.mode;
-            if !is_narrower || !place::is_without_acls(&lost.attributes_of) {
+            if !is_narrower || !path_handle::is_without_acls(&lost.attributes_of) {
                 return Ok(false);
             }
             Ok(ExtendedAttributes::of(&whole.attributes_of)?.narrowed(whole.mode) == lost.mode)
@@ -155,7 +155,7 @@ impl Image {
     /// Returns true if it lies on a file system that has no ACLs, where its own may have been lost.
     #[must_use]
     pub fn may_lack_acl(&self) -> bool {
-        place::is_without_acls(&self.attributes_of)
+        path_handle::is_without_acls(&self.attributes_of)
     }
 
     /// Writes the image to a place, instead of whatever has the name now; nobody else can open it before it has its owner, its mode and its
@@ -186,7 +186,7 @@ impl Image {
 
     fn write_symlink(&self, target: &[u8], place: &PathHandle) -> Result<()> {
         place.create_symlink(target)?;
-        match place.stat()?.map(|stat| self.owners_to_change(&stat)) {
+        match place.raw_stat()?.map(|stat| self.owners_to_change(&stat)) {
             None | Some((None, None)) => Ok(()),
             Some((uid, gid)) => place.change_owner(uid, gid),
         }
@@ -200,7 +200,7 @@ impl Image {
             attributes = attributes.without_those_of_content();
         }
         files.iter().try_for_each(|(place, file)| {
-            place::settle_new(file, place, Some(self.uid), Some(self.gid), self.mode, &attributes)
+            path_handle::set_ownership_of_new(file, place, Some(self.uid), Some(self.gid), self.mode, &attributes)
         })
     }
 
@@ -225,7 +225,7 @@ impl Stamp {
     /// # Errors
     /// If it cannot be looked at.
     pub fn of(place: &PathHandle) -> Result<Option<Stamp>> {
-        place.stat().map(|stat| stat.map(Stamp))
+        place.raw_stat().map(|stat| stat.map(Stamp))
     }
 
     /// The image of what had this stamp at that place.
@@ -358,7 +358,7 @@ fn read_all(place: &PathHandle, file: &mut File, buffer: &mut [u8]) -> Result<bo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::Tree;
+    use crate::path_handle::Tree;
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::path::Path;
@@ -374,7 +374,7 @@ mod tests {
             // Longer than a tick of any clock that tests run by.
             std::thread::sleep(Duration::from_millis(20));
             let stamp = Stamp::of(&place).unwrap().unwrap().to_bytes();
-            assert!(!seen.contains(&stamp), "state number {} looks like an earlier one", seen.len());
+            assert!(!seen.contains(&stamp), "state number {} stat like an earlier one", seen.len());
             seen.push(stamp);
         };
         fs::write(&path, "one").unwrap();

@@ -74,7 +74,7 @@ pub(crate) fn replace_all(files: &[(&PathHandle, &[u8])], mode: u32, on_disk: On
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Tree;
+    use crate::path_handle::Tree;
     use std::fs;
     use std::os::unix::fs::MetadataExt;
     use std::path::Path;

@@ -4,11 +4,12 @@ mod succession;
 
 pub use succession::{Legacy, Orphan, Records, Things};
 
-use crate::definitions::{Definition, Definitions};
 use crate::error::{PathError, Result};
-use crate::place::{OnDisk, PathHandle, REPLACEMENT_SUFFIX, Tree, replace_all};
-use crate::{Action, Durability, EntityReport, Host, Output};
-use holo_protocol::report::Asset;
+use crate::locations::Locations;
+use crate::notices::Notices;
+use crate::path_handle::Durability;
+use crate::path_handle::{OnDisk, PathHandle, REPLACEMENT_SUFFIX, Tree, replace_all};
+use holo_protocol::report::{Action, Asset, EntityReport};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -94,16 +95,16 @@ impl BaseStore {
     ///
     /// # Errors
     /// If that cannot be opened.
-    pub fn open(host: &Host) -> Result<BaseStore> {
-        BaseStore::open_in(host, Path::new(""))
+    pub fn open(locations: &Locations) -> Result<BaseStore> {
+        BaseStore::open_in(locations, Path::new(""))
     }
 
     /// The records in a folder of the plugin's state directory, for a plugin that keeps other things there.
     ///
     /// # Errors
     /// If the state directory cannot be opened.
-    pub fn open_in(host: &Host, folder: &Path) -> Result<BaseStore> {
-        Ok(BaseStore { state: Tree::open(host.state_dir())?, folder: folder.to_owned() })
+    pub fn open_in(locations: &Locations, folder: &Path) -> Result<BaseStore> {
+        Ok(BaseStore { state: Tree::open(locations.state_dir())?, folder: folder.to_owned() })
     }
 
     /// The records in a folder of the state directory of another plugin.
@@ -119,11 +120,11 @@ impl BaseStore {
         &self.folder
     }
 
-    /// Everything that is remembered, by ID. What cannot be read is said on `output` and left alone.
+    /// Everything that is remembered, by ID. What cannot be read is noticed and left alone.
     ///
     /// # Errors
     /// If the folder cannot be read.
-    pub fn all<T: DeserializeOwned>(&self, output: &mut Output<'_>) -> Result<BTreeMap<String, Remembered<T>>> {
+    pub fn all<T: DeserializeOwned>(&self, notices: &mut dyn Notices) -> Result<BTreeMap<String, Remembered<T>>> {
         let mut all = BTreeMap::new();
         let folder = self.state.place(&self.folder.join(FOLDER).join("x"));
         for name in folder.siblings()? {
@@ -136,7 +137,7 @@ impl BaseStore {
                     all.insert(remembered.id.clone(), remembered);
                 }
                 Ok(None) => {}
-                Err(error) => output.error(format!("cannot use what is remembered: {error}")),
+                Err(error) => notices.unreadable_record(&error),
             }
         }
         Ok(all)
@@ -148,21 +149,6 @@ impl BaseStore {
         let mut names = folder.siblings().unwrap_or_default();
         names.retain(|name| name.as_encoded_bytes().ends_with(SUFFIX.as_bytes()));
         names.iter().filter_map(|name| read(&folder.sibling(name)).ok()?).collect()
-    }
-
-    /// The orphans: what is remembered and not defined any more. What is wrong is said on `output`.
-    pub fn orphans<T: DeserializeOwned, D: Definition>(
-        &self,
-        definitions: &Definitions<D>,
-        output: &mut Output<'_>,
-    ) -> Vec<Remembered<T>> {
-        match self.all(output) {
-            Ok(all) => all.into_values().filter(|remembered| definitions.is_orphan(&remembered.id)).collect(),
-            Err(error) => {
-                output.error(error.to_string());
-                Vec::new()
-            }
-        }
     }
 
     /// Returns the record of one entity.
@@ -258,7 +244,7 @@ fn file_name(id: &str) -> String {
     if name.len() > NAME_MAX {
         // Two IDs that meet here would have to be made for it.
         name.truncate(NAME_MAX - 17);
-        let _ = write!(name, "~{:016x}", crate::place::fingerprint(id.as_bytes()));
+        let _ = write!(name, "~{:016x}", crate::paths::fingerprint(id.as_bytes()));
     }
     name + SUFFIX
 }
@@ -266,21 +252,21 @@ fn file_name(id: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Sink, Stream};
-    use holo_protocol::environment as names;
 
+    /// The records that could not be read, in words.
     #[derive(Default)]
-    struct Said(Vec<u8>);
+    struct Unreadable(Vec<String>);
 
-    impl Sink for Said {
-        fn write(&mut self, _: Stream, bytes: &[u8]) {
-            self.0.extend_from_slice(bytes);
+    impl Notices for Unreadable {
+        fn unreadable_record(&mut self, error: &PathError) {
+            self.0.push(error.to_string());
         }
+
+        fn taken_over(&mut self, _: &str, _: &str) {}
     }
 
     fn memory(folder: &Path) -> BaseStore {
-        let variable = |name: &str| Some(if name == names::STATE_DIR { folder.into() } else { "x".into() });
-        BaseStore::open(&Host::from_environment(variable).unwrap()).unwrap()
+        BaseStore::open(&Locations::new("/".into(), folder.into(), "x".into())).unwrap()
     }
 
     fn remembered(id: &str, base: u32) -> Remembered<u32> {
@@ -302,7 +288,7 @@ mod tests {
             memory.keep_first(&remembered(id, 99)).unwrap();
             assert_eq!(memory.recall(id).unwrap(), Some(remembered(id, number)));
         }
-        let all = memory.all::<u32>(&mut Output::new(&mut Said::default())).unwrap();
+        let all = memory.all::<u32>(&mut Unreadable::default()).unwrap();
         assert_eq!(all.len(), 4);
         memory.keep_all(&[remembered(&long, 7), remembered(&other, 8)]).unwrap();
         assert_eq!(memory.recall(&long).unwrap(), Some(remembered(&long, 7)));
@@ -329,10 +315,10 @@ mod tests {
         memory.keep(&remembered("a:b", 1)).unwrap();
         let damaged = folder.path().join("base/c:d.json");
         std::fs::write(&damaged, "{").unwrap();
-        let mut said = Said::default();
-        let all = memory.all::<u32>(&mut Output::new(&mut said)).unwrap();
+        let mut unreadable = Unreadable::default();
+        let all = memory.all::<u32>(&mut unreadable).unwrap();
         assert_eq!(all.keys().collect::<Vec<_>>(), ["a:b"]);
-        assert!(String::from_utf8(said.0).unwrap().contains("base/c:d.json: "));
+        assert!(unreadable.0.len() == 1 && unreadable.0[0].contains("base/c:d.json: "), "{:?}", unreadable.0);
         assert!(memory.recall::<u32>("c:d").is_err() && damaged.exists());
     }
 

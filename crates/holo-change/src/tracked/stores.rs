@@ -3,10 +3,11 @@
 use super::contents::Contents;
 use super::directories::OwnDirectories;
 use super::{CONTENTS, DIRECTORIES, Tracks, UNTIDY};
+use crate::base_store::{BaseStore, Remembered};
 use crate::error::{PathError, Result};
-use crate::memory::{BaseStore, Remembered};
-use crate::place::{PathHandle, Tree};
-use crate::{Durability, Host};
+use crate::locations::Locations;
+use crate::path_handle::Durability;
+use crate::path_handle::{PathHandle, Tree};
 use rustix::io::Errno;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -34,8 +35,8 @@ pub struct Overlays(Option<Arc<Tree>>);
 impl Overlays {
     /// Returns those of the plugin whose state directory is beside ours.
     #[must_use]
-    pub fn of(host: &Host) -> Overlays {
-        let state = host.state_dir().parent().map(|all| all.join(OVERLAYS));
+    pub fn of(locations: &Locations) -> Overlays {
+        let state = locations.state_dir().parent().map(|all| all.join(OVERLAYS));
         // Without bases, nothing need be looked for.
         let state = state.filter(|state| state.join(OVERLAY_BASES).is_dir());
         Overlays(state.and_then(|state| Tree::open(&state).ok()))
@@ -44,7 +45,7 @@ impl Overlays {
     /// Returns the place of what an overlay lies over at a path: the overlay's base, which is what others bring.
     #[must_use]
     pub fn base(&self, path: &Path) -> Option<PathHandle> {
-        let base = self.0.as_ref()?.place(&Path::new(OVERLAY_BASES).join(crate::place::without_root(path)));
+        let base = self.0.as_ref()?.place(&Path::new(OVERLAY_BASES).join(crate::paths::without_root(path)));
         base.is_file_or_symlink().is_ok_and(|is_there| is_there).then_some(base)
     }
 
@@ -66,8 +67,8 @@ pub(super) struct Store {
 }
 
 impl Store {
-    pub(super) fn own(host: &Host, memory: &BaseStore) -> Store {
-        let state = host.state_dir();
+    pub(super) fn own(locations: &Locations, memory: &BaseStore) -> Store {
+        let state = locations.state_dir();
         let plugin = state.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Store { plugin, memory: memory.clone(), all: state.parent().unwrap_or(Path::new("")).to_owned() }
     }

@@ -1,9 +1,9 @@
 //! Records that are about something that another entity manages by now: it takes them over, so that the base stays the first one.
 
 use super::{BaseStore, Remembered};
-use crate::definitions::{Definition, Definitions};
 use crate::error::Result;
-use crate::{EntityReport, Output};
+use crate::notices::Notices;
+use holo_protocol::report::EntityReport;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -33,6 +33,12 @@ pub struct Orphan<T> {
     pub remembered: Remembered<T>,
     /// The ID under which that is kept.
     kept_as: String,
+}
+
+impl<T> Default for Records<T> {
+    fn default() -> Self {
+        Records { legacies: BTreeMap::new(), orphans: Vec::new() }
+    }
 }
 
 impl<T> Default for Legacy<T> {
@@ -71,26 +77,27 @@ impl<T> Things<'_, T> {
 }
 
 impl BaseStore {
-    /// Sorts all records by the entity that has to deal with them. `living` has the name of what each defined entity manages, by ID.
+    /// Sorts all records by the entity that has to deal with them. `living` has the name of what each defined entity manages, by ID; `is_orphan` tells
+    /// of an ID that nothing defines it any more.
     ///
-    /// A record about something that is defined under another ID is left to that entity. What is wrong is said on `output`.
-    pub fn records<T: DeserializeOwned, D: Definition>(
+    /// A record about something that is defined under another ID is left to that entity.
+    ///
+    /// # Errors
+    /// If the records cannot be listed.
+    pub fn records<T: DeserializeOwned>(
         &self,
-        definitions: &Definitions<D>,
         living: &BTreeMap<String, String>,
         things: &Things<'_, T>,
-        output: &mut Output<'_>,
-    ) -> Records<T> {
-        let all = self.all::<T>(output).unwrap_or_else(|error| {
-            output.error(error.to_string());
-            BTreeMap::new()
-        });
+        is_orphan: impl Fn(&str) -> bool,
+        notices: &mut dyn Notices,
+    ) -> Result<Records<T>> {
+        let all = self.all::<T>(notices)?;
         let owners: BTreeMap<&String, &String> = living.iter().map(|(id, name)| (name, id)).collect();
-        let mut records = Records { legacies: BTreeMap::new(), orphans: Vec::new() };
+        let mut records = Records::default();
         for (kept_as, mut remembered) in all {
             let name = (things.name_of)(&remembered.base);
             let own = living.get(&kept_as);
-            if own == Some(&name) || (own.is_none() && !definitions.is_orphan(&kept_as)) {
+            if own == Some(&name) || (own.is_none() && !is_orphan(&kept_as)) {
                 continue;
             }
             if own.is_some() {
@@ -103,11 +110,11 @@ impl BaseStore {
             if own.is_some() {
                 remembered.id = things.id(&remembered.base);
             }
-            if definitions.is_orphan(&remembered.id) {
+            if is_orphan(&remembered.id) {
                 records.orphans.push(Orphan { remembered, kept_as });
             }
         }
-        records
+        Ok(records)
     }
 
     /// Makes an entity the heir of what others have left to it. Its own record is on disk before theirs go.
@@ -119,7 +126,7 @@ impl BaseStore {
         report: &EntityReport,
         legacy: &Legacy<T>,
         things: &Things<'_, T>,
-        output: &mut Output<'_>,
+        notices: &mut dyn Notices,
     ) -> Result<()> {
         let id = report.id.to_string();
         let mut own = self.recall::<T>(&id)?;
@@ -139,7 +146,7 @@ impl BaseStore {
         }
         for left in &legacy.records {
             self.forget_thing(&left.id, &left.base, things)?;
-            output.warning(format!("{id} takes over from {}", left.id));
+            notices.taken_over(&id, &left.id);
         }
         Ok(())
     }

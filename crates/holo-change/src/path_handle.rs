@@ -2,19 +2,19 @@
 
 mod directories;
 mod durability;
-mod extended;
+mod extended_attributes;
 mod replacement;
 
-pub use directories::{Kind, Looks, settle, settle_new};
+pub use directories::{FileStat, Kind, set_ownership, set_ownership_of_new};
 pub use durability::Durability;
-pub use extended::ExtendedAttributes;
-pub(crate) use extended::is_without_acls;
+pub use extended_attributes::ExtendedAttributes;
+pub(crate) use extended_attributes::is_without_acls;
 pub use replacement::OnDisk;
 pub(crate) use replacement::{SUFFIX as REPLACEMENT_SUFFIX, replace_all};
 
 use crate::directory::{self, Links};
 use crate::error::{PathError, Result, at};
-use crate::host::join;
+use crate::paths::{fingerprint, join, without_root};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -228,7 +228,7 @@ impl PathHandle {
         result.map_err(|error| PathError::new(operation, self.shown(), error))
     }
 
-    pub(crate) fn stat(&self) -> Result<Option<Stat>> {
+    pub(crate) fn raw_stat(&self) -> Result<Option<Stat>> {
         use io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
         let looked = self
             .directory()
@@ -246,7 +246,7 @@ impl PathHandle {
     /// # Errors
     /// If that cannot be told.
     pub fn is_file_or_symlink(&self) -> Result<bool> {
-        let stat = self.stat()?;
+        let stat = self.raw_stat()?;
         Ok(stat.is_some_and(|stat| {
             matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Symlink)
         }))
@@ -257,14 +257,14 @@ impl PathHandle {
     /// # Errors
     /// If that cannot be told.
     pub fn exists(&self) -> Result<bool> {
-        self.stat().map(|stat| stat.is_some())
+        self.raw_stat().map(|stat| stat.is_some())
     }
 
     /// Returns true if a file that is made here gets an ACL from its folder.
     fn inherits_acl(&self) -> bool {
         // Without the folder nothing can be made.
         self.directory().is_ok_and(|directory| {
-            *directory.has_default_acl.get_or_init(|| extended::has_default_acl(&directory.opened))
+            *directory.has_default_acl.get_or_init(|| extended_attributes::has_default_acl(&directory.opened))
         })
     }
 
@@ -310,7 +310,7 @@ impl PathHandle {
     /// If that cannot be told, or it may not be read.
     pub fn open_if_file(&self) -> Result<Option<File>> {
         let is_file = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        if !self.stat()?.is_some_and(is_file) {
+        if !self.raw_stat()?.is_some_and(is_file) {
             return Ok(None);
         }
         match self.open() {
@@ -416,7 +416,7 @@ impl PathHandle {
     pub fn followed(&self) -> Result<PathHandle> {
         let mut place = self.clone();
         for _ in 0..directory::MAX_SYMLINKS {
-            let Some(stat) = place.stat()? else { return Ok(place) };
+            let Some(stat) = place.raw_stat()? else { return Ok(place) };
             if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
                 return Ok(place);
             }
@@ -434,7 +434,7 @@ impl PathHandle {
     /// # Errors
     /// If that cannot be told.
     pub fn is_same_file(&self, other: &PathHandle) -> Result<bool> {
-        let (Some(one), Some(two)) = (self.stat()?, other.stat()?) else { return Ok(false) };
+        let (Some(one), Some(two)) = (self.raw_stat()?, other.raw_stat()?) else { return Ok(false) };
         Ok((one.st_dev, one.st_ino) == (two.st_dev, two.st_ino))
     }
 
@@ -463,16 +463,4 @@ impl PathHandle {
     pub fn sibling(&self, name: &OsStr) -> PathHandle {
         PathHandle { tree: Arc::clone(&self.tree), path: self.path.with_file_name(name) }
     }
-}
-
-/// A path without the slashes that it begins with.
-pub(crate) fn without_root(path: &Path) -> &Path {
-    let bytes = path.as_os_str().as_bytes();
-    let slashes = bytes.iter().take_while(|&&byte| byte == b'/').count();
-    Path::new(OsStr::from_bytes(&bytes[slashes..]))
-}
-
-/// A short stand-in for a name that is too long (FNV-1a): names in one folder that meet here would have to be made for it.
-pub(crate) fn fingerprint(name: &[u8]) -> u64 {
-    name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

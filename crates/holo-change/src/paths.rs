@@ -1,0 +1,31 @@
+//! Paths as text, without a look at the disk.
+
+use bstr::BString;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Joins a path below a folder, whether or not it begins with a slash.
+#[must_use]
+pub fn join(folder: &Path, path: &Path) -> PathBuf {
+    let below = path.strip_prefix("/").unwrap_or(path);
+    if folder == Path::new(".") { below.to_owned() } else { folder.join(below) }
+}
+
+/// Returns a path as the interface of plugins has it.
+#[must_use]
+pub fn path_bytes(path: &Path) -> BString {
+    path.as_os_str().as_bytes().into()
+}
+
+/// Returns a path without the slashes that it begins with.
+pub(crate) fn without_root(path: &Path) -> &Path {
+    let bytes = path.as_os_str().as_bytes();
+    let slashes = bytes.iter().take_while(|&&byte| byte == b'/').count();
+    Path::new(OsStr::from_bytes(&bytes[slashes..]))
+}
+
+/// Returns a short stand-in for a name that is too long (FNV-1a): names in one folder that meet here would have to be made for it.
+pub(crate) fn fingerprint(name: &[u8]) -> u64 {
+    name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}

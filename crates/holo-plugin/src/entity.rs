@@ -1,0 +1,140 @@
+//! The interface of an entity, and the results of applying and checking one.
+
+use crate::{EntityReport, FilePair, Host, Mode, Output};
+
+/// A thing that is managed.
+pub trait Entity {
+    /// What there is to know of it, its ID first of all.
+    fn report(&self) -> EntityReport;
+
+    /// Brings it into its desired state.
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied;
+
+    /// Finds out what applying it so would do, and changes nothing. Nobody asks what force would do.
+    fn check(&self, _: &Host, _: Mode<'_>, _: &mut Output<'_>) -> Verdict {
+        Verdict::Unknown
+    }
+
+    /// The two files that show what a person changed, if it can be shown by files. They need not exist.
+    fn diff(&self, host: &Host) -> Option<FilePair>;
+}
+
+/// An entity that shall be applied, and how.
+#[derive(Debug)]
+pub struct Job<'a, E> {
+    /// The entity.
+    pub entity: &'a E,
+    /// How.
+    pub mode: Mode<'a>,
+}
+
+impl<E> Clone for Job<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E> Copy for Job<'_, E> {}
+
+/// How an apply ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// It was in its desired state already.
+    Unchanged,
+    /// It is in its desired state now. The changes, if there is more to say than that: fragments in the past tense, such as
+    /// `installed nginx 1.24.0-1`.
+    Changed(Vec<String>),
+    /// The same, where version 3 of the plugin says nothing of changes: they are shown on terminals and by `--json` only.
+    ChangedQuietly(Vec<String>),
+    /// A person's work would have been lost.
+    NeedsForce(ForceTo),
+    /// It is left out, as a condition in its definition says; which one.
+    Skipped(String),
+    /// Something went wrong, and the user has been told what.
+    Failed {
+        /// The exit status that version 3 of the plugin has for this.
+        version_3_status: u8,
+        /// Whether it is known that nothing was changed before: then nobody has to be refreshed because of it.
+        nothing_changed: bool,
+    },
+}
+
+impl Applied {
+    /// Something went wrong, and the user has been told what. Something may have been changed before.
+    pub const FAILED: Applied = Applied::Failed { version_3_status: 1, nothing_changed: false };
+
+    /// Something went wrong before anything was changed, and the user has been told what.
+    pub const FAILED_UNCHANGED: Applied = Applied::Failed { version_3_status: 1, nothing_changed: true };
+
+    /// The same end, but if it is a failure, nothing was changed before.
+    #[must_use]
+    pub fn with_nothing_changed(self) -> Applied {
+        match self {
+            Applied::Failed { version_3_status, .. } => Applied::Failed { version_3_status, nothing_changed: true },
+            _ => self,
+        }
+    }
+
+    /// The same end after an earlier attempt that may have changed something: then it cannot be that nothing was changed.
+    #[must_use]
+    pub fn after_a_change(self) -> Applied {
+        match self {
+            Applied::Unchanged => Applied::Changed(Vec::new()),
+            Applied::Failed { version_3_status, .. } => Applied::Failed { version_3_status, nothing_changed: false },
+            other => other,
+        }
+    }
+
+    /// Whether something was changed, or may have been.
+    #[must_use]
+    pub fn may_have_changed(&self) -> bool {
+        matches!(
+            self,
+            Applied::Changed(_) | Applied::ChangedQuietly(_) | Applied::Failed { nothing_changed: false, .. }
+        )
+    }
+
+    /// Whether something went wrong.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        matches!(self, Applied::Failed { .. })
+    }
+}
+
+/// What applying an entity would do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing: it is in its desired state.
+    InDesiredState,
+    /// These changes, as fragments such as `would install nginx`.
+    WouldChange(Vec<String>),
+    /// Nothing without `--force`: a person's work would be lost.
+    NeedsForce(ForceTo),
+    /// It cannot be told.
+    Unknown,
+    /// Nothing: a condition in its definition leaves it out; which one.
+    Skipped(String),
+    /// Something is wrong with it, and the user has been told what.
+    Failed,
+}
+
+/// What `--force` would do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ForceTo {
+    /// Overwrite what a person changed.
+    Overwrite,
+    /// Restore what a person deleted.
+    Restore,
+    /// Something else that a person has to decide; why it was not done, such as `nginx 1.24 is newer than the declared 1.22`.
+    Proceed(String),
+}
+
+/// Takes the answers to a set, each by the place of its entity in the set.
+pub trait SetAnswers {
+    /// The entity is being worked on from now on. Called at most once, and before anything is changed.
+    fn begin(&mut self, place: usize);
+    /// Where to say something of the entity.
+    fn output(&mut self, place: usize) -> Output<'_>;
+    /// The entity is done with. Called once.
+    fn end(&mut self, place: usize, applied: Applied);
+}

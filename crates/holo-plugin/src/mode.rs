@@ -1,0 +1,29 @@
+//! The circumstances in which an entity is applied.
+
+use bstr::BString;
+use holo_process::Program;
+use holo_protocol::environment as names;
+
+/// How an entity is applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mode<'a> {
+    /// Whether what a person did is overwritten, and what is risky is done.
+    pub force: bool,
+    /// Whether the entity is refreshed: something that it depends on has changed.
+    pub refresh: bool,
+    /// What that has sent: `KEY=VALUE` each.
+    pub received: &'a [BString],
+}
+
+impl Mode<'_> {
+    /// Tells a program that is called for the entity what we have been told of its refresh, by the same variables of the environment.
+    pub fn tell(&self, program: &mut Program) {
+        program.env_remove(names::REFRESH).env_remove(names::RECEIVED);
+        if self.refresh {
+            program.env(names::REFRESH, "1");
+        }
+        if !self.received.is_empty() {
+            program.env(names::RECEIVED, names::join_received(self.received));
+        }
+    }
+}
