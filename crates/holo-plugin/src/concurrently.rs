@@ -16,23 +16,50 @@ enum News {
 
 /// Applies each entity of a set by itself, with up to so many threads. Each is begun after all before it in the set have been.
 pub fn apply<E: Entity + Sync>(host: &Host, set: &[Job<'_, E>], threads: usize, answers: &mut dyn SetAnswers) {
-    let threads = threads.min(set.len());
-    if threads <= 1 {
-        return one_by_one(host, set, answers);
-    }
+    let lanes: Vec<[usize; 1]> = (0..set.len()).map(|place| [place]).collect();
+    apply_in_lanes(host, set, &lanes, threads, answers);
+}
+
+/// Applies entities lane by lane, with up to so many threads: those of a lane, which are given by their places in the set, one after the
+/// other, and different lanes at the same time.
+pub fn apply_in_lanes<E: Entity + Sync>(
+    host: &Host,
+    set: &[Job<'_, E>],
+    lanes: &[impl AsRef<[usize]> + Sync],
+    threads: usize,
+    answers: &mut dyn SetAnswers,
+) {
     let next = AtomicUsize::new(0);
+    let threads = threads.min(lanes.len());
+    if threads > 1 {
+        apply_with_threads(host, set, lanes, threads, &next, answers);
+    }
+    let places = lanes.iter().skip(next.into_inner()).flat_map(AsRef::as_ref);
+    for (place, job) in places.filter_map(|&place| Some((place, set.get(place)?))) {
+        apply_here(host, job, place, answers);
+    }
+}
+
+fn apply_with_threads<E: Entity + Sync>(
+    host: &Host,
+    set: &[Job<'_, E>],
+    lanes: &[impl AsRef<[usize]> + Sync],
+    threads: usize,
+    next: &AtomicUsize,
+    answers: &mut dyn SetAnswers,
+) {
     thread::scope(|scope| {
         let (sender, news) = mpsc::channel();
         for _ in 0..threads {
-            let (sender, next) = (sender.clone(), &next);
+            let sender = sender.clone();
             let work = move || {
-                while let place = next.fetch_add(1, Ordering::Relaxed)
-                    && let Some(job) = set.get(place)
-                {
-                    apply_one(host, job, place, &sender);
+                while let Some(lane) = lanes.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    for (place, job) in lane.as_ref().iter().filter_map(|&place| Some((place, set.get(place)?))) {
+                        apply_one(host, job, place, &sender);
+                    }
                 }
             };
-            // If no thread can be started, those that run do the work; without any, it is done below.
+            // If no thread can be started, those that run do the work; without any, the caller does.
             if thread::Builder::new().spawn_scoped(scope, work).is_err() {
                 break;
             }
@@ -47,16 +74,6 @@ pub fn apply<E: Entity + Sync>(host: &Host, set: &[Job<'_, E>], threads: usize, 
             }
         }
     });
-    let done = next.into_inner();
-    for (place, job) in set.iter().enumerate().skip(done) {
-        apply_here(host, job, place, answers);
-    }
-}
-
-fn one_by_one<E: Entity>(host: &Host, set: &[Job<'_, E>], answers: &mut dyn SetAnswers) {
-    for (place, job) in set.iter().enumerate() {
-        apply_here(host, job, place, answers);
-    }
 }
 
 fn apply_here<E: Entity>(host: &Host, job: &Job<'_, E>, place: usize, answers: &mut dyn SetAnswers) {
@@ -160,5 +177,34 @@ mod tests {
         assert_eq!(heard.said, [(0, vec![0]), (1, vec![1]), (2, vec![2]), (3, vec![3])]);
         let texts: Vec<Applied> = (0..4).map(|number| Applied::Changed(vec![format!("{number}")])).collect();
         assert_eq!(heard.ended.into_iter().map(|(_, applied)| applied).collect::<Vec<_>>(), texts);
+    }
+
+    #[test]
+    fn those_of_a_lane_are_applied_in_its_order_and_lanes_meet() {
+        let host = Host::from_environment(|_| Some("x".into())).unwrap();
+        let barrier = Barrier::new(2);
+        let entities: Vec<Meets<'_>> = (0..4).map(|number| Meets(&barrier, number)).collect();
+        let mode = Mode { refresh: true, ..Mode::default() };
+        let set: Vec<Job<'_, Meets<'_>>> = entities.iter().map(|entity| Job { entity, mode }).collect();
+        let mut heard = Heard::default();
+        apply_in_lanes(&host, &set, &[vec![3, 0], vec![2, 1]], 9, &mut heard);
+        let order = |lane: [usize; 2]| {
+            let ended = heard.ended.iter().map(|(place, _)| *place);
+            ended.filter(|place| lane.contains(place)).collect::<Vec<_>>()
+        };
+        assert_eq!((order([3, 0]), order([2, 1]), heard.ended.len()), (vec![3, 0], vec![2, 1], 4));
+    }
+
+    #[test]
+    fn with_one_thread_lanes_follow_one_another() {
+        let host = Host::from_environment(|_| Some("x".into())).unwrap();
+        let barrier = Barrier::new(1);
+        let entities: Vec<Meets<'_>> = (0..4).map(|number| Meets(&barrier, number)).collect();
+        let mode = Mode { refresh: true, ..Mode::default() };
+        let set: Vec<Job<'_, Meets<'_>>> = entities.iter().map(|entity| Job { entity, mode }).collect();
+        let mut heard = Heard::default();
+        apply_in_lanes(&host, &set, &[vec![3, 0], vec![2, 1]], 1, &mut heard);
+        assert_eq!(heard.begun, [3, 0, 2, 1]);
+        assert_eq!(heard.ended.len(), 4);
     }
 }

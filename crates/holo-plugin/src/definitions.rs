@@ -4,20 +4,28 @@
 //! neither listed nor taken for an orphan, and the others go on.
 
 mod apart;
+mod declarations;
 mod keys;
+mod naming;
+#[cfg(feature = "schema")]
+mod schema;
 mod source;
 mod stack;
 pub mod values;
 mod words;
 
-#[cfg(feature = "schema")]
-pub use keys::schema;
+pub use declarations::{Declaration, Declarations, NoDeclaration};
 pub use keys::{Command, CommonKeys, HealthCheck};
+pub use naming::{NameError, NameKeys};
+#[cfg(feature = "schema")]
+pub use schema::{schema, schema_with};
+pub use source::Location;
 pub use words::{meant_for_a_shell, words_of};
 
 use crate::templates::Templates;
 use crate::{EntityReport, Host, Output};
-use holo_facts::reading::{self, kind, similar};
+use declarations::DeclaredTables;
+use holo_facts::reading::{self, similar};
 use serde::de::DeserializeOwned;
 use source::{Parsed, Sources, UnreadError};
 use stack::Stack;
@@ -29,8 +37,10 @@ use toml::de::{DeArray, DeTable, DeValue};
 
 /// A table of a definition. Unknown keys are refused if the type says `#[serde(deny_unknown_fields)]`, which it has to.
 pub trait Definition: DeserializeOwned {
-    /// The name of the tables: `package` for `[[package]]`, which is also what IDs begin with.
+    /// The name of the tables: `package` for `[[package]]`.
     const TABLE: &'static str;
+    /// The first part of its entities' IDs.
+    const ENTITY_TYPE: &'static str = Self::TABLE;
     /// The key whose value is the entity's name.
     const KEY: &'static str = "name";
     /// Keys whose lists are united when a definition is stacked over several files, beside the common ones.
@@ -38,6 +48,14 @@ pub trait Definition: DeserializeOwned {
 
     /// True if folders in the resource directory are something else, whatever they are called.
     const HAS_FOLDERS: bool = false;
+
+    /// Returns the entity's name: what its ID has after the type.
+    ///
+    /// # Errors
+    /// If the keys that it is made of are missing or cannot be a name.
+    fn entity_name(keys: &NameKeys<'_, '_>) -> Result<String, NameError> {
+        keys.required(Self::KEY).map(str::to_owned)
+    }
 
     /// Returns what can be, but is hardly meant: the key, and the reason. It is said, and the definition counts.
     fn doubts(&self) -> Vec<Invalid> {
@@ -116,11 +134,20 @@ pub struct Common {
     pub keys: CommonKeys,
     /// The reason why its own conditions leave the entity out, if they do.
     pub skipped: Option<String>,
+    /// The location of the first of its tables.
+    pub location: Location,
+    /// The locations of the keys that only its type has, and of those in their tables as `KEY.KEY`.
+    pub key_locations: Vec<(String, Location)>,
 }
 
 impl<D: Definition> Definitions<D> {
     /// Reads all definition files of the plugin; what is wrong is said on `output`.
     pub fn read(host: &Host, output: &mut Output<'_>) -> Definitions<D> {
+        Definitions::read_with::<NoDeclaration>(host, output).0
+    }
+
+    /// Reads all definition files of the plugin, and what they declare for all definitions; what is wrong is said on `output`.
+    pub fn read_with<M: Declaration>(host: &Host, output: &mut Output<'_>) -> (Definitions<D>, Declarations<M>) {
         let templates = Templates::new(host);
         let mut sources = Sources::default();
         let mut definitions = Definitions { valid: BTreeMap::new(), broken: BTreeSet::new(), complete: true };
@@ -137,6 +164,7 @@ impl<D: Definition> Definitions<D> {
             }
         }
         let mut stacks: BTreeMap<String, Stack<'_>> = BTreeMap::new();
+        let mut declared = DeclaredTables::default();
         for (index, source) in sources.iter().enumerate() {
             let parsed = match source.parse() {
                 Ok(parsed) => parsed,
@@ -146,8 +174,9 @@ impl<D: Definition> Definitions<D> {
                     continue;
                 }
             };
-            definitions.take_file(parsed, index, &sources, &mut stacks, output);
+            definitions.take_file::<M>(parsed, index, &sources, &mut stacks, &mut declared, output);
         }
+        let declarations = declared.finish(&sources, output);
         for (id, stack) in stacks {
             definitions.finish(id, stack, &sources, &templates, output);
         }
@@ -155,7 +184,16 @@ impl<D: Definition> Definitions<D> {
         if !definitions.complete {
             output.warning("no entity is scrubbed until this is mended, as its definition may be what is missing");
         }
-        definitions
+        (definitions, declarations)
+    }
+
+    /// Makes a definition broken that turns out to be wrong when it is seen beside others: it is said, and nothing becomes an orphan.
+    pub fn refuse(&mut self, id: &str, invalid: &[Invalid], output: &mut Output<'_>) {
+        let Some(Defined { common, .. }) = self.valid.remove(id) else { return };
+        for Invalid { key, problem } in invalid {
+            output.error(format!("{}: {id}: {key}: {problem}", common.location_of(key)));
+        }
+        self.broken.insert(id.to_owned());
     }
 
     /// Returns true if an entity known from earlier is an orphan now: nothing defines it, and nothing that may is unreadable.
@@ -164,12 +202,13 @@ impl<D: Definition> Definitions<D> {
         self.complete && !self.valid.contains_key(id) && !self.broken.contains(id)
     }
 
-    fn take_file<'s>(
+    fn take_file<'s, M: Declaration>(
         &mut self,
         parsed: Parsed<'s>,
         index: usize,
         sources: &'s Sources,
         stacks: &mut BTreeMap<String, Stack<'s>>,
+        declared: &mut DeclaredTables<'s>,
         output: &mut Output<'_>,
     ) {
         let Parsed { table, mut duplicates, end } = parsed;
@@ -183,8 +222,9 @@ impl<D: Definition> Definitions<D> {
         let mut has_stray = false;
         for (key, value) in entries {
             let is_stray = !matches!(value.get_ref(), DeValue::Array(_) | DeValue::Table(_));
-            match tables_of::<D>(key.get_ref(), value) {
-                Ok(found) => tables.extend(found),
+            let declares = *key.get_ref() == M::TABLE;
+            match tables_of(key.get_ref(), value, &[D::TABLE, M::TABLE]) {
+                Ok(found) => tables.extend(found.into_iter().map(|table| (declares, table))),
                 // One missing line makes strays of all keys below it.
                 Err(_) if is_stray && has_stray => {}
                 Err(problem) => complain(self, &key.span(), &problem),
@@ -192,13 +232,20 @@ impl<D: Definition> Definitions<D> {
             has_stray |= is_stray;
         }
         let mut seen: BTreeMap<String, Range<usize>> = BTreeMap::new();
-        let ends: Vec<usize> = tables.iter().skip(1).map(|table| table.span().start).chain([end]).collect();
-        for (table, end) in tables.into_iter().zip(ends) {
+        tables.sort_by_key(|(_, table)| table.span().start);
+        let ends: Vec<usize> = tables.iter().skip(1).map(|(_, table)| table.span().start).chain([end]).collect();
+        for ((declares, table), end) in tables.into_iter().zip(ends) {
             let (start, span) = (table.span().start, table.span());
             let twice: Vec<_> = duplicates.extract_if(.., |(place, _)| (start..=end).contains(place)).collect();
-            let (id, table) = match named::<D>(table) {
+            if declares {
+                if let Err(NameError { span, problem }) = declared.take::<M>(table, twice) {
+                    complain(self, &span, &format!("[[{}]]: {problem}", M::TABLE));
+                }
+                continue;
+            }
+            let (id, table) = match naming::named::<D>(table) {
                 Ok(named) => named,
-                Err((span, problem)) => {
+                Err(NameError { span, problem }) => {
                     complain(self, &span, &format!("[[{}]]: {problem}", D::TABLE));
                     continue;
                 }
@@ -256,8 +303,15 @@ impl<D: Definition> Definitions<D> {
         }
         match (definition, keys) {
             (Some(definition), Some(keys)) if wrong.is_empty() => {
-                let place = sources.place(&whole).to_string();
-                let common = Common { sources: paths, place, keys, skipped: skipped.flatten() };
+                let location = sources.place(&whole);
+                let common = Common {
+                    sources: paths,
+                    place: location.to_string(),
+                    keys,
+                    skipped: skipped.flatten(),
+                    location,
+                    key_locations: locations(own.get_ref(), sources),
+                };
                 self.valid.insert(id, Defined { definition, common });
             }
             _ => {
@@ -267,60 +321,56 @@ impl<D: Definition> Definitions<D> {
     }
 }
 
-/// The tables that a key of the file stands for.
+/// The tables that a key of the file stands for, which has to be one of `known`, of which an empty name is none.
 ///
 /// # Errors
 /// The form that is to be written instead.
-fn tables_of<'s, D: Definition>(key: &str, value: Spanned<DeValue<'s>>) -> Result<Vec<Spanned<DeValue<'s>>>, String> {
-    let table = D::TABLE;
+fn tables_of<'s>(
+    key: &str,
+    value: Spanned<DeValue<'s>>,
+    known: &[&'static str],
+) -> Result<Vec<Spanned<DeValue<'s>>>, String> {
     let is_list_of_tables = |list: &DeArray<'_>| list.iter().all(|item| item.get_ref().is_table());
+    let is_known = !key.is_empty() && known.contains(&key);
     match value.into_inner() {
-        DeValue::Array(list) if key == table && is_list_of_tables(&list) => Ok(list.into_iter().collect()),
-        DeValue::Table(_) if key == table => Err(format!("[{table}] has to be written as [[{table}]]")),
-        DeValue::Array(_) | DeValue::Table(_) if key == table => {
-            Err(format!("{table} has to be written as [[{table}]]"))
-        }
-        DeValue::Table(_) => Err(format!("unknown table [{key}], {}", expected_table(key, table))),
+        DeValue::Array(list) if is_known && is_list_of_tables(&list) => Ok(list.into_iter().collect()),
+        DeValue::Table(_) if is_known => Err(format!("[{key}] has to be written as [[{key}]]")),
+        DeValue::Array(_) | DeValue::Table(_) if is_known => Err(format!("{key} has to be written as [[{key}]]")),
+        DeValue::Table(_) => Err(format!("unknown table [{key}], {}", expected_table(key, known))),
         DeValue::Array(list) if is_list_of_tables(&list) && !list.is_empty() => {
-            Err(format!("unknown table [[{key}]], {}", expected_table(key, table)))
+            Err(format!("unknown table [[{key}]], {}", expected_table(key, known)))
         }
-        _ => Err(format!("{key}: this key is in no table; write the line [[{table}]] above it")),
+        _ => {
+            let table = known.first().copied().unwrap_or_default();
+            Err(format!("{key}: this key is in no table; write the line [[{table}]] above it"))
+        }
     }
 }
 
-fn expected_table(key: &str, table: &str) -> String {
-    match similar(key, [table]) {
+fn expected_table(key: &str, known: &[&'static str]) -> String {
+    let known = || known.iter().copied().filter(|table| !table.is_empty());
+    match similar(key, known()) {
         Some(table) => format!("did you mean [[{table}]]?"),
-        None => format!("expected [[{table}]]"),
+        None => {
+            let tables: Vec<String> = known().map(|table| format!("[[{table}]]")).collect();
+            format!("expected {}", tables.join(" or "))
+        }
     }
+}
+
+/// The locations of the keys of a table, and of those in its tables.
+fn locations(table: &DeTable<'_>, sources: &Sources) -> Vec<(String, Location)> {
+    let mut locations = Vec::new();
+    for (key, value) in table {
+        locations.push((key.get_ref().to_string(), sources.place(&key.span())));
+        for inner in value.get_ref().as_table().into_iter().flat_map(DeTable::keys) {
+            locations.push((format!("{}.{}", key.get_ref(), inner.get_ref()), sources.place(&inner.span())));
+        }
+    }
+    locations
 }
 
 type Problem = (Range<usize>, String);
-
-/// The entity's ID and what is said of it.
-///
-/// # Errors
-/// The mistake in the name, and its place.
-fn named<D: Definition>(value: Spanned<DeValue<'_>>) -> Result<(String, Spanned<DeTable<'_>>), Problem> {
-    let (span, key) = (value.span(), D::KEY);
-    let DeValue::Table(entries) = value.into_inner() else {
-        return Err((span, "expected a table".to_owned()));
-    };
-    let Some(name) = entries.get(key) else {
-        let meant = entries.keys().find(|other| similar(other.get_ref(), [key]).is_some());
-        return Err(match meant {
-            Some(other) => (other.span(), format!("{}: unknown key, did you mean {key}?", other.get_ref())),
-            None => (span, format!("{key}: is missing")),
-        });
-    };
-    let wrong = |problem: String| Err((name.span(), format!("{key}: {problem}")));
-    match name.get_ref().as_str() {
-        None => wrong(format!("expected a string, found {}", kind(name.get_ref()))),
-        Some("") => wrong("is empty".to_owned()),
-        Some(text) if text.contains(char::is_control) => wrong(format!("{text:?} holds control characters")),
-        Some(text) => Ok((format!("{}:{text}", D::TABLE), Spanned::new(span, entries))),
-    }
-}
 
 /// Reads a table into a type, and says everything that is wrong: what is wrong with one key says nothing of the next one.
 fn read_all<T: DeserializeOwned>(
@@ -399,6 +449,14 @@ impl<D: Definition> Read<D> {
 }
 
 impl Common {
+    /// Returns the file and line of a key that only the entity's type has, or of `KEY.KEY` in its table; or of the definition if it does
+    /// not say it.
+    #[must_use]
+    pub fn location_of(&self, key: &str) -> &Location {
+        let found = self.key_locations.iter().find(|(known, _)| known == key);
+        found.map_or(&self.location, |(_, location)| location)
+    }
+
     /// Adds to a report what every entity has: the place of its definition, its edges, and whether it is left out.
     pub fn complete(&self, report: &mut EntityReport) {
         self.keys.complete(report);

@@ -55,7 +55,7 @@ mod templates;
 pub use accounts::Accounts;
 pub use apply_one::apply_one;
 pub use as_user::{AsUserError, Credentials, as_user};
-pub use concurrently::apply as apply_concurrently;
+pub use concurrently::{apply as apply_concurrently, apply_in_lanes};
 pub use entity::{Applied, Entity, ForceTo, Job, SetAnswers, Verdict};
 pub use holo_facts as facts;
 pub use holo_protocol::report::{Action, Asset, Edges, EntityReport, Information, Written};

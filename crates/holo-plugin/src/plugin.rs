@@ -32,6 +32,10 @@ pub trait Plugin: Sync {
         let threads = if Self::CONCURRENT { host.jobs() } else { 1 };
         concurrently::apply(host, set, threads, answers);
     }
+
+    /// Takes leave: everything that was asked for is done, and the process is about to end. What it has kept running is to end now, within
+    /// the two seconds that the dispatcher waits.
+    fn end(&self, _: &Host) {}
 }
 
 /// Nothing could be listed; the user has been told why.

@@ -39,14 +39,18 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
         };
     }
     match Host::from_environment(|name| std::env::var_os(name)) {
-        Ok(host) => match operation {
-            Operation::Info => ExitCode::SUCCESS,
-            Operation::Scan => operations::scan(plugin, &host),
-            Operation::Check { id } => operations::check(plugin, &host, &id),
-            Operation::Apply { id, force } => operations::apply(plugin, &host, &id, force),
-            Operation::Diff { id } => operations::diff(plugin, &host, &id),
-            Operation::Session => session::serve(plugin, &host),
-        },
+        Ok(host) => {
+            let status = match operation {
+                Operation::Info => ExitCode::SUCCESS,
+                Operation::Scan => operations::scan(plugin, &host),
+                Operation::Check { id } => operations::check(plugin, &host, &id),
+                Operation::Apply { id, force } => operations::apply(plugin, &host, &id, force),
+                Operation::Diff { id } => operations::diff(plugin, &host, &id),
+                Operation::Session => session::serve(plugin, &host),
+            };
+            plugin.end(&host);
+            status
+        }
         Err(missing) => complain(&format!("{missing} is not set; a plugin is called by holo, not by hand"), 1),
     }
 }

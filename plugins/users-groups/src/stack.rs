@@ -82,6 +82,6 @@ impl Stack {
         let entity =
             AccountEntity { id, definition: Some(definition), left_out, groups, after, timeout, history, shared };
         let place = files.first().map(|file| file.display().to_string()).unwrap_or_default();
-        Declared::new(entity, Common { sources: files, place, keys, skipped })
+        Declared::new(entity, Common { sources: files, place, keys, skipped, ..Common::default() })
     }
 }

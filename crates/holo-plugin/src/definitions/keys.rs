@@ -303,30 +303,3 @@ impl schemars::JsonSchema for Command {
         })
     }
 }
-
-/// The JSON Schema of definition files with this type's tables.
-#[cfg(feature = "schema")]
-#[must_use]
-pub fn schema<D: super::Definition + schemars::JsonSchema>(title: &str) -> serde_json::Value {
-    let mut whole = schemars::schema_for!(D).to_value();
-    let mut common = schemars::schema_for!(CommonKeys).to_value();
-    for part in ["properties", "$defs"] {
-        let Some(serde_json::Value::Object(added)) = common.get_mut(part).map(serde_json::Value::take) else {
-            continue;
-        };
-        let known = whole.as_object_mut().map(|whole| whole.entry(part).or_insert_with(|| serde_json::json!({})));
-        if let Some(known) = known.and_then(serde_json::Value::as_object_mut) {
-            known.extend(added);
-        }
-    }
-    let dialect = whole.as_object_mut().and_then(|whole| whole.remove("$schema"));
-    let definitions = whole.as_object_mut().and_then(|whole| whole.remove("$defs"));
-    serde_json::json!({
-        "$schema": dialect,
-        "title": title,
-        "type": "object",
-        "properties": { D::TABLE: { "type": "array", "items": whole } },
-        "additionalProperties": false,
-        "$defs": definitions,
-    })
-}

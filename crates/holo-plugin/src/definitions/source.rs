@@ -9,6 +9,7 @@ use std::fs;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
@@ -23,7 +24,7 @@ pub(super) struct Sources(Vec<Source>);
 /// A file.
 pub(super) struct Source {
     /// As the user knows it.
-    path: PathBuf,
+    path: Arc<PathBuf>,
     text: String,
     /// The ends of its lines.
     line_ends: Vec<usize>,
@@ -32,12 +33,26 @@ pub(super) struct Source {
     rendered: bool,
 }
 
-/// A line of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Location {
-    pub(super) path: PathBuf,
-    pub(super) line: usize,
+/// A line of a definition file; shown, it is `PATH:LINE`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Location {
+    path: Arc<PathBuf>,
+    line: usize,
     rendered: bool,
+}
+
+impl Location {
+    /// Returns the file, as the user knows it.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the number of the line: of what a template becomes, if the file is one.
+    #[must_use]
+    pub fn line(&self) -> usize {
+        self.line
+    }
 }
 
 impl Display for Location {
@@ -72,7 +87,7 @@ impl Sources {
     fn add(&mut self, path: PathBuf, text: String, rendered: bool) {
         let offset = self.0.last().map_or(0, |source| source.offset + source.text.len() + 1);
         let line_ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(place, _)| place).collect();
-        self.0.push(Source { path, text, line_ends, offset, rendered });
+        self.0.push(Source { path: Arc::new(path), text, line_ends, offset, rendered });
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Source> {
@@ -80,14 +95,14 @@ impl Sources {
     }
 
     pub(super) fn path(&self, index: usize) -> PathBuf {
-        self.0.get(index).map(|source| source.path.clone()).unwrap_or_default()
+        self.0.get(index).map(|source| source.path.to_path_buf()).unwrap_or_default()
     }
 
     /// The file and line in which something begins.
     pub(super) fn place(&self, span: &Range<usize>) -> Location {
         let after = self.0.partition_point(|source| source.offset <= span.start);
         let Some(source) = after.checked_sub(1).and_then(|index| self.0.get(index)) else {
-            return Location { path: PathBuf::new(), line: 0, rendered: false };
+            return Location::default();
         };
         source.place(span.start - source.offset)
     }
@@ -96,7 +111,7 @@ impl Sources {
 impl Source {
     fn place(&self, offset: usize) -> Location {
         let line = 1 + self.line_ends.partition_point(|&end| end < offset);
-        Location { path: self.path.clone(), line, rendered: self.rendered }
+        Location { path: Arc::clone(&self.path), line, rendered: self.rendered }
     }
 
     /// The tables of the file, every span counted from the beginning of the first file.

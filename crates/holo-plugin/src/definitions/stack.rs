@@ -71,6 +71,6 @@ fn merge<'s>(
 }
 
 /// The value without where it stands.
-fn plain(value: &Spanned<DeValue<'_>>) -> Option<toml::Value> {
+pub(super) fn plain(value: &Spanned<DeValue<'_>>) -> Option<toml::Value> {
     serde::Deserialize::deserialize(ValueDeserializer::from(value.clone())).ok()
 }

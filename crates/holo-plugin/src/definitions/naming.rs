@@ -1,0 +1,80 @@
+//! The names of entities, out of the keys of their tables.
+
+use super::Definition;
+use holo_facts::reading::{kind, similar};
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// The keys of a table, as far as a name is made of them.
+pub struct NameKeys<'t, 's> {
+    entries: &'t DeTable<'s>,
+    span: Range<usize>,
+}
+
+/// The reason why a table has no name.
+#[derive(Clone, Debug)]
+pub struct NameError {
+    pub(super) span: Range<usize>,
+    pub(super) problem: String,
+}
+
+impl<'t, 's> NameKeys<'t, 's> {
+    pub(super) fn new(entries: &'t DeTable<'s>, span: Range<usize>) -> NameKeys<'t, 's> {
+        NameKeys { entries, span }
+    }
+
+    /// Returns the text of a key that has to be there: a line of it, which is not empty.
+    ///
+    /// # Errors
+    /// If it is missing, or something else.
+    pub fn required(&self, key: &str) -> Result<&'t str, NameError> {
+        self.optional(key)?.ok_or_else(|| {
+            let meant = self.entries.keys().find(|other| similar(other.get_ref(), [key]).is_some());
+            match meant {
+                Some(other) => NameError {
+                    span: other.span(),
+                    problem: format!("{}: unknown key, did you mean {key}?", other.get_ref()),
+                },
+                None => NameError { span: self.span.clone(), problem: format!("{key}: is missing") },
+            }
+        })
+    }
+
+    /// Returns the text of a key, if it is there: a line of it, which is not empty.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn optional(&self, key: &str) -> Result<Option<&'t str>, NameError> {
+        let Some(value) = self.entries.get(key) else { return Ok(None) };
+        let wrong = |problem: String| Err(NameError { span: value.span(), problem: format!("{key}: {problem}") });
+        match value.get_ref().as_str() {
+            None => wrong(format!("expected a string, found {}", kind(value.get_ref()))),
+            Some("") => wrong("is empty".to_owned()),
+            Some(text) if text.contains(char::is_control) => wrong(format!("{text:?} holds control characters")),
+            Some(text) => Ok(Some(text)),
+        }
+    }
+}
+
+/// Returns the entity's ID and what is said of it.
+///
+/// # Errors
+/// The mistake in the name, and its location.
+pub(super) fn named<D: Definition>(value: Spanned<DeValue<'_>>) -> Result<(String, Spanned<DeTable<'_>>), NameError> {
+    let entries = table(value)?;
+    let name = D::entity_name(&NameKeys::new(entries.get_ref(), entries.span()))?;
+    Ok((format!("{}:{name}", D::ENTITY_TYPE), entries))
+}
+
+/// Returns the value as a table.
+///
+/// # Errors
+/// If it is none.
+pub(super) fn table(value: Spanned<DeValue<'_>>) -> Result<Spanned<DeTable<'_>>, NameError> {
+    let span = value.span();
+    match value.into_inner() {
+        DeValue::Table(entries) => Ok(Spanned::new(span, entries)),
+        _ => Err(NameError { span, problem: "expected a table".to_owned() }),
+    }
+}

@@ -1,0 +1,61 @@
+//! JSON Schemas of definition files.
+
+use super::{CommonKeys, Declaration, Definition};
+use schemars::JsonSchema;
+use serde_json::{Map, Value, json};
+
+/// The JSON Schema of definition files with this type's tables.
+#[must_use]
+pub fn schema<D: Definition + JsonSchema>(title: &str) -> Value {
+    let mut whole = schemars::schema_for!(D).to_value();
+    add_definitions(&mut whole, "properties", schemars::schema_for!(CommonKeys).to_value());
+    file_schema(title, vec![(D::TABLE, whole)])
+}
+
+/// The same of files that also hold tables that declare something for all of them.
+#[must_use]
+pub fn schema_with<D, M>(title: &str) -> Value
+where
+    D: Definition + JsonSchema,
+    M: Declaration + JsonSchema,
+{
+    let mut whole = schemars::schema_for!(D).to_value();
+    add_definitions(&mut whole, "properties", schemars::schema_for!(CommonKeys).to_value());
+    file_schema(title, vec![(M::TABLE, schemars::schema_for!(M).to_value()), (D::TABLE, whole)])
+}
+
+/// Adds a schema's definitions, and this part of it, to another one.
+fn add_definitions(whole: &mut Value, part: &str, mut other: Value) {
+    for part in [part, "$defs"] {
+        let Some(Value::Object(added)) = other.get_mut(part).map(Value::take) else {
+            continue;
+        };
+        let known = whole.as_object_mut().map(|whole| whole.entry(part).or_insert_with(|| json!({})));
+        if let Some(known) = known.and_then(Value::as_object_mut) {
+            known.extend(added);
+        }
+    }
+}
+
+/// The schema of a file that holds tables of these names.
+fn file_schema(title: &str, tables: Vec<(&'static str, Value)>) -> Value {
+    let (mut dialect, mut definitions) = (None, None);
+    let mut properties = Map::new();
+    for (name, mut table) in tables {
+        let mut take = |key| table.as_object_mut().and_then(|table| table.remove(key));
+        dialect = take("$schema").or(dialect);
+        if let Some(Value::Object(more)) = take("$defs") {
+            let all: &mut Map<String, Value> = definitions.get_or_insert_default();
+            all.extend(more);
+        }
+        properties.insert(name.to_owned(), json!({ "type": "array", "items": table }));
+    }
+    json!({
+        "$schema": dialect,
+        "title": title,
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": false,
+        "$defs": definitions,
+    })
+}
