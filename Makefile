@@ -16,7 +16,7 @@ build:
 	cargo build --release
 
 test:
-	cargo test
+	cargo test --no-fail-fast
 
 # Unit tests, and those of the dispatcher that neither kill nor wait: less than a minute on four cores, once it is built.
 quick:

@@ -481,7 +481,7 @@ fn an_interrupted_run_says_so() {
 #[test]
 fn a_run_whose_time_is_over_says_so() {
     let root = hooks().resource("hooks/reload", "# subscribes file:/etc/a\nsleep 30\n");
-    let run = root.holo(&["apply", "--json", "--timeout", "2s"]);
+    let run = root.holo(&["apply", "--json", "--timeout", "5s"]);
     assert_eq!((run.status, run.stderr.is_empty()), (Some(1), true), "{run}");
     let lines: Vec<Value> = run.stdout.lines().map(|line| understand(line, &run)).collect();
     assert!(lines.iter().all(|line| validator().is_valid(line)), "{run}");

@@ -7,9 +7,9 @@
 mod own;
 
 use bstr::ByteSlice;
-use holo_testing::{Run, ScratchRoot, binaries::built};
+use holo_testing::{Run, ScratchRoot, binaries::built, processes::is_running};
 use libtest_mimic::{Arguments, Failed, Trial};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -87,7 +87,7 @@ fn repository(path: &str) -> String {
 const RAN_BADLY: &str = "where exit status 0 is expected";
 const NEVER_SILENT: &str = "the second apply did not say \"not changed\"";
 const HELD: &str = "has left a process behind that holds its";
-const KILLED: &str = "did not end within 2s, and was killed with its process group";
+const KILLED: &str = "did not end within 3s, and was killed with its process group";
 
 /// Faults of the plugin `broken` that the file `etc/broken` selects, and the finding of each.
 const BY_FILE: [(&str, &str); 22] = [
@@ -106,7 +106,7 @@ const BY_FILE: [(&str, &str); 22] = [
     ("failing-scan", "!! scan: exit status 9, after \"ENTITY: broken:half\", where exit status 0 is expected"),
     ("killed-scan", "!! scan: signal: aborted"),
     ("held-scan", "!! scan: has left a process behind that holds its standard output open"),
-    ("staying-scan", "!! scan: did not end within 2s, and was killed with its process group"),
+    ("staying-scan", "!! scan: did not end within 3s, and was killed with its process group"),
     ("twice", "!! scan: reports broken:twice twice; IDs should be unique"),
     ("failing-diff", "!! diff broken:entity: exit status 9, where exit status 0 is expected"),
     ("one-path", "!! diff broken:entity: names 1 path, where two are expected, or none"),
@@ -159,7 +159,7 @@ fn broken() -> Vec<Trial> {
 fn check_broken(root: &ScratchRoot) -> Result<Run, Failed> {
     let plugin = repository("test-scenarios/plugins/broken");
     let start = Instant::now();
-    let run = check(root, &["--timeout", "2s", "--resources", "broken", "--root", "root", &plugin])?;
+    let run = check(root, &["--timeout", "3s", "--resources", "broken", "--root", "root", &plugin])?;
     ensure(start.elapsed() < PATIENCE, "takes too long", &run)?;
     Ok(run)
 }
@@ -212,7 +212,7 @@ const SHELL_FAULTS: [Fault; 47] = [
     fault("info_has_effects", "info)", "info) : >\"$root/x\";", "!! info: has changed ./x"),
     fault("session_in_words", "4\\n'", "4\\nSESSION=yes\\n'", ">> info: says \"SESSION=yes\", which means nothing"),
     fault("session_too_early", "4\\n'", "3\\nSESSION=1\\n'", ">> info: says SESSION=1, but sessions need version 4"),
-    fault("hangs", "scan)", "scan) sleep 60;", "!! scan: did not end within 1s"),
+    fault("hangs", "scan)", "scan) sleep 60;", "!! scan: did not end within 4s"),
     fault("scan_has_effects", "scan)", "scan) mkdir -p \"$root/x\";", "!! scan: has changed ./x"),
     fault(
         "scan_keeps_state",
@@ -405,7 +405,7 @@ fn root(plugin: &str) -> ScratchRoot {
 }
 
 fn notes_arguments() -> [&'static str; 5] {
-    ["--timeout", "1s", "--resources", "resources", "./holo-notes"]
+    ["--timeout", "4s", "--resources", "resources", "./holo-notes"]
 }
 
 fn faults(kind: &str, good: &'static str, faults: &'static [Fault]) -> Vec<Trial> {
@@ -468,7 +468,7 @@ const SESSION_FAULTS: [Fault; 21] = [
         "no_end",
         "say end",
         "[ $operation = diff ] || say end",
-        "!! session: diff note:no-such-entity: did not end within 1s",
+        "!! session: diff note:no-such-entity: did not end within 4s",
     ),
     fault(
         "no_result",
@@ -686,7 +686,7 @@ fn a_signal_ends_it() -> Result<(), Failed> {
         status.is_some()
     });
     let _ = holo.kill();
-    let is_gone = wait_until(|| pid().is_some_and(|pid| test_kill_process(pid).is_err()));
+    let is_gone = wait_until(|| pid().is_some_and(|pid| !is_running(pid.as_raw_nonzero().get().unsigned_abs())));
     let is_clean = fs::read_dir(root.join("tmp")).unwrap().count() == 0;
     match (began, ended, status.and_then(|status| status.code()), is_gone, is_clean) {
         (true, true, Some(143), true, true) => Ok(()),

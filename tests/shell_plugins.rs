@@ -15,7 +15,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long anything may take: far less than the minute for which a broken plugin leaves something running.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(40);
 /// The exit codes that `holo(8)` lists, but for those of signals.
 const EXIT_CODES: [i32; 4] = [0, 1, 2, 255];
 
@@ -413,16 +413,16 @@ apply) cd "$HOLO_ROOT_DIR"
     case $2 in
     demo:a) sleep 60 & echo $! $$ | tr ' ' '\n' >run/left-behind; wait ;;
     demo:b) trap '' TERM; exec >&- 2>&- 3>&-; while :; do sleep 1; done ;;
-    demo:c) sleep 0.6; echo half; sleep 0.6; echo done >&2 ;;
+    demo:c) echo half; sleep 0.1; echo done >&2 ;;
     esac ;;
 "#,
     );
-    let root = root.env("HOLO_TIMEOUT", "2s");
+    let root = root.env("HOLO_TIMEOUT", "3s");
     let began = Instant::now();
     let run = root.holo(&["apply"]);
     ensure(run.status == Some(1) && began.elapsed() < PATIENCE, "should fail in time", &run)?;
     let errors: Vec<&[u8]> = run.stderr.lines().collect();
-    ensure(errors == [&b"!! timed out after 2s"[..], b"!! timed out after 2s", b"done"], "two should fail", &run)?;
+    ensure(errors == [&b"!! timed out after 3s"[..], b"!! timed out after 3s", b"done"], "two should fail", &run)?;
     let gone = left_behind(&root).into_iter().all(|child| wait_until(|| is_gone(child)));
     ensure(gone && is_clean(&root), "nothing should be left", &run)?;
     let run = root.env("HOLO_TIMEOUT", "2").holo(&["scan"]);
@@ -442,11 +442,11 @@ fn limits_of_the_beginning() -> Result<(), Failed> {
         .script("usr/lib/holo/holo-demo", "#!/bin/sh\nexec sleep 60\n")
         .dir("usr/share/holo/demo");
     for (root, status, says) in [
-        (scan, 255, "!! scan with plugin broken failed: timed out after 1s\n"),
-        (generator, 1, "10-stays: timed out after 1s\n"),
-        (info, 255, "!! info with plugin demo failed: timed out after 1s\n"),
+        (scan, 255, "!! scan with plugin broken failed: timed out after 3s\n"),
+        (generator, 1, "10-stays: timed out after 3s\n"),
+        (info, 255, "!! info with plugin demo failed: timed out after 3s\n"),
     ] {
-        let run = root.env("HOLO_TIMEOUT", "1s").time_limit(PATIENCE).holo(&["scan"]);
+        let run = root.env("HOLO_TIMEOUT", "3s").time_limit(PATIENCE).holo(&["scan"]);
         ensure(
             run.status == Some(status) && run.stderr.ends_with(says.as_bytes()),
             &format!("should say {says}"),
@@ -617,11 +617,7 @@ apply) cd "$HOLO_ROOT_DIR"
     let daemons = daemons.to_str_lossy();
     let mut daemons = daemons.lines().map(|number| Pid::from_raw(number.parse().unwrap()).unwrap());
     let all_live = daemons.all(|daemon| kill_process(daemon, Signal::KILL).is_ok());
-    ensure(
-        run.success() && took < Duration::from_secs(5),
-        &format!("should wait for the plugin alone: {took:?}"),
-        &run,
-    )?;
+    ensure(run.success() && took < PATIENCE, &format!("should wait for the plugin alone: {took:?}"), &run)?;
     ensure(all_live, "nobody should end the daemons", &run)
 }
 
