@@ -6,13 +6,14 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-pub use holo_process::{Ended, Error, Identity, Output as Captured, Program, Status, Stream, end_by};
+pub use holo_process::{Conversation, ConversationError, Deadline, Limits, end_together};
+pub use holo_process::{Ended, Identity, Output as Captured, Program, ProgramError, Status, Stream, end_by};
 
 /// Runs a program to its end; its output is relayed as it comes.
 ///
 /// # Errors
 /// If it cannot be started. How it ended is no error here.
-pub fn run(program: &Program, output: &mut Output<'_>) -> Result<Ended, Error> {
+pub fn run(program: &Program, output: &mut Output<'_>) -> Result<Ended, ProgramError> {
     program.run(|stream, bytes| output.relay(of_session(stream), bytes))
 }
 

@@ -57,8 +57,7 @@ impl Ended {
     pub fn failure(&self) -> Option<String> {
         match (self.timed_out, self.status) {
             (Some(limit), _) => Some(format!("timed out after {limit:?}")),
-            (None, Status::Exited(code)) => words::failure(Some(code), None, false),
-            (None, Status::Signaled { signal, core_dumped }) => words::failure(None, Some(signal), core_dumped),
+            (None, status) => status.failure(),
         }
     }
 
@@ -74,10 +73,32 @@ impl Ended {
     /// Up to so many of the lines that it said last, without empty ones; what is not UTF-8 is replaced.
     #[must_use]
     pub fn last_lines(&self, count: usize) -> Vec<String> {
-        let text = String::from_utf8_lossy(&self.tail);
-        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-        lines[lines.len().saturating_sub(count)..].iter().map(ToString::to_string).collect()
+        last_lines(&self.tail, count)
     }
+}
+
+impl Status {
+    /// Returns the failure in words: `exit status 3`, `signal: killed`; nothing if it exited with 0.
+    #[must_use]
+    pub fn failure(self) -> Option<String> {
+        match self {
+            Status::Exited(code) => words::failure(Some(code), None, false),
+            Status::Signaled { signal, core_dumped } => words::failure(None, Some(signal), core_dumped),
+        }
+    }
+
+    /// Returns the same, and `exit status 0` for that.
+    #[must_use]
+    pub fn in_words(self) -> String {
+        self.failure().unwrap_or_else(|| "exit status 0".to_owned())
+    }
+}
+
+/// Returns up to so many lines of the end of a text, without empty ones.
+fn last_lines(text: &[u8], count: usize) -> Vec<String> {
+    let text = String::from_utf8_lossy(text);
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(count)..].iter().map(ToString::to_string).collect()
 }
 
 impl From<ExitStatus> for Status {
@@ -92,7 +113,7 @@ impl From<ExitStatus> for Status {
 }
 
 /// Keeps the end of what passes.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Tail {
     bytes: Vec<u8>,
     is_cut: bool,
@@ -112,6 +133,11 @@ impl Tail {
             self.bytes.drain(..excess);
             self.is_cut = true;
         }
+    }
+
+    /// Returns up to so many of the last lines, without empty ones.
+    pub(crate) fn last_lines(&self, count: usize) -> Vec<String> {
+        last_lines(&self.clone().into_bytes(), count)
     }
 
     pub(crate) fn into_bytes(mut self) -> Vec<u8> {

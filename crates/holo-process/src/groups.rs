@@ -15,7 +15,7 @@ use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The time that programs have to end after a signal that was passed on; less than the sender of that signal is likely to wait.
@@ -72,9 +72,15 @@ pub struct Prepared(());
 /// A process that handles signals itself should not be prepared; it can use [`end_all`].
 pub fn prepare() -> Prepared {
     launcher::serve_if_asked();
-    close_fds::set_fds_cloexec(3, &[]);
+    mark_inherited_descriptors();
     PREPARED.store(true, Ordering::Relaxed);
     Prepared(())
+}
+
+/// Marks the descriptors that we have inherited, so that programs do not inherit them. Those that we open ourselves are marked anyway.
+pub(crate) fn mark_inherited_descriptors() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| close_fds::set_fds_cloexec(3, &[]));
 }
 
 impl Drop for Prepared {

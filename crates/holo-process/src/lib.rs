@@ -1,4 +1,5 @@
-//! Programs that are called: with a time limit, in a process group of their own, their output as it comes.
+//! Programs that are called: with a time limit, in a process group of their own, their output as it comes; or that are
+//! [asked](Conversation) for one thing after the other.
 //!
 //! ```
 //! use holo_process::Program;
@@ -9,7 +10,7 @@
 //! let ended = program.run(|stream, bytes| print!("{stream:?}: {}", String::from_utf8_lossy(bytes)))?;
 //! assert_eq!(ended.failure().as_deref(), Some("exit status 3"));
 //! assert_eq!(ended.last_lines(1), ["two"]);
-//! # Ok::<(), holo_process::Error>(())
+//! # Ok::<(), holo_process::ProgramError>(())
 //! ```
 //!
 //! # What is left behind
@@ -22,6 +23,7 @@
 //! what was started by a process that has ended since. A small process in between, which a program with a time limit gets, keeps them
 //! together.
 
+mod conversation;
 mod ended;
 mod error;
 mod groups;
@@ -29,10 +31,13 @@ mod holder;
 mod identity;
 mod invocation;
 mod launcher;
+mod lines;
 mod lookup;
+mod process;
 mod program;
 mod running;
 mod shell;
+mod start;
 mod supervisor;
 mod tree;
 mod watcher;
@@ -40,8 +45,9 @@ mod watcher;
 #[path = "../../holo-protocol/src/words.rs"]
 pub mod words;
 
+pub use conversation::{Conversation, Deadline, Limits, end_together};
 pub use ended::{Ended, Output, Status, end_by};
-pub use error::Error;
+pub use error::{ConversationError, ProgramError};
 pub use groups::{Prepared, end_all, prepare};
 pub use holder::LockHolder;
 pub use identity::Identity;

@@ -23,6 +23,15 @@ pub enum Stream {
     Stderr,
 }
 
+/// A pipe on which a program writes to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Channel {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
 /// A program to be run, once or several times.
 ///
 /// Unless told otherwise it runs in our working directory, with our environment, nothing to read, and without a time limit, in a process
@@ -52,6 +61,8 @@ pub(crate) enum Input {
     Nothing,
     Bytes(Vec<u8>),
     File(File),
+    /// A pipe that stays open for requests.
+    Requests,
 }
 
 impl Program {

@@ -1,7 +1,7 @@
 //! Programs as they are run: what they say, when their time is over, as whom, and what is left when we are ended.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says by panicking what is wrong")]
 
-use holo_process::{Ended, Error, Identity, Program, Status, Stream, prepare};
+use holo_process::{Ended, Identity, Program, ProgramError, Status, Stream, prepare};
 use holo_testing::processes::{Signal, is_running, members, parent, send, wait_until_gone};
 use holo_testing::{Need, trial_of};
 use libtest_mimic::Arguments;
@@ -136,7 +136,7 @@ fn said(script: &str) -> String {
 
 fn not_started(program: &Program) -> String {
     match program.run(|_, bytes| panic!("it said {bytes:?}")) {
-        Err(Error::NotStarted(reason) | Error::NotFound(reason)) => reason,
+        Err(ProgramError::NotStarted(reason) | ProgramError::NotFound(reason)) => reason,
         other => panic!("{other:?}"),
     }
 }
@@ -364,10 +364,10 @@ fn not_there() {
     assert_eq!(not_started(&Program::new(&path)), format!("fork/exec {shown}: no such file or directory"));
     fs::write(&path, "").unwrap();
     assert_eq!(not_started(&Program::new(&path)), format!("fork/exec {shown}: permission denied"));
-    assert!(matches!(Program::new(&path).output(), Err(Error::NotStarted(_))), "it is there");
-    assert!(matches!(Program::new("no such").output(), Err(Error::NotFound(_))));
-    assert!(matches!(Program::new("/no/such").output(), Err(Error::NotFound(_))));
-    assert!(matches!(Program::new("true").current_dir("/no/such").output(), Err(Error::NotStarted(_))));
+    assert!(matches!(Program::new(&path).output(), Err(ProgramError::NotStarted(_))), "it is there");
+    assert!(matches!(Program::new("no such").output(), Err(ProgramError::NotFound(_))));
+    assert!(matches!(Program::new("/no/such").output(), Err(ProgramError::NotFound(_))));
+    assert!(matches!(Program::new("true").current_dir("/no/such").output(), Err(ProgramError::NotStarted(_))));
     let name = "exec: \"no such\": executable file not found in $PATH";
     assert_eq!(not_started(&Program::new("no such")), name);
     assert!(not_started(Program::new("sh").arg("a\0b")).contains("fork/exec /"));

@@ -5,7 +5,7 @@ use super::tool::{self, systemctl};
 use crate::plan::Step;
 use crate::providers::{Done, Manager, Subject, Task, UnitState};
 use crate::unit::UnitName;
-use holo_plugin::process::{Error, Program};
+use holo_plugin::process::{Program, ProgramError};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -33,7 +33,7 @@ impl Offline {
     fn files(&self) -> Result<Option<HashMap<String, Enablement>>, String> {
         let captured = match self.on_root(&["list-unit-files", "--full", "--no-legend"], &[]).output() {
             Ok(captured) => captured,
-            Err(Error::NotFound(_)) if self.mocks => return Ok(None),
+            Err(ProgramError::NotFound(_)) if self.mocks => return Ok(None),
             Err(error) => return Err(error.to_string()),
         };
         // Without any unit it ends with 1, and without a word.
@@ -122,7 +122,7 @@ impl Manager for Offline {
         let chosen: Vec<Task<'_>> = real.iter().map(|&place| tasks[place]).collect();
         let done = match tool::act(&[&option], step, &chosen, timeout) {
             Ok(done) => done,
-            Err(Error::NotFound(_)) if self.mocks => return all,
+            Err(ProgramError::NotFound(_)) if self.mocks => return all,
             Err(error) => vec![Done::Failed(vec![error.to_string()]); chosen.len()],
         };
         for (place, done) in real.into_iter().zip(done) {

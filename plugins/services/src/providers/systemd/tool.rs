@@ -3,7 +3,7 @@
 use crate::plan::Step;
 use crate::providers::{Done, Task};
 use crate::unit::UnitName;
-use holo_plugin::process::{Captured, Error, Program};
+use holo_plugin::process::{Captured, Program, ProgramError};
 use std::time::Duration;
 
 /// The time limit of a query to systemd.
@@ -46,7 +46,7 @@ pub(super) fn act(
     step: Step,
     tasks: &[Task<'_>],
     timeout: Option<Duration>,
-) -> Result<Vec<Done>, Error> {
+) -> Result<Vec<Done>, ProgramError> {
     let units: Vec<&UnitName> = tasks.iter().map(|task| task.unit).collect();
     let mut program = systemctl(&[options, step.arguments()].concat(), &units);
     if let Some(timeout) = timeout {
@@ -64,7 +64,7 @@ pub(super) fn act(
     Ok(blame(&units, &failure, &lines(&captured)))
 }
 
-fn one(done: Result<Vec<Done>, Error>) -> Result<Done, Error> {
+fn one(done: Result<Vec<Done>, ProgramError>) -> Result<Done, ProgramError> {
     done.map(|done| done.into_iter().next().unwrap_or(Done::Really))
 }
 

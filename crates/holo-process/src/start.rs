@@ -1,0 +1,201 @@
+//! The start of a program: where it is found, as whom it runs, and the pipes that connect us.
+
+use crate::groups::{self, Group};
+use crate::identity::Credentials;
+use crate::invocation::{OURSELVES, REPORT_FD};
+use crate::launcher;
+use crate::lookup;
+use crate::program::{Channel, Input, Program};
+use crate::shell::by_shell_if_need_be;
+use crate::words;
+use command_fds::{CommandFdExt, FdMapping};
+use os_pipe::PipeReader;
+use rustix::fs::MemfdFlags;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// A program that has been started, and our ends of what connects us.
+pub(crate) struct Started {
+    pub(crate) child: Child,
+    pub(crate) connection: Connection,
+    /// The pipe on which the launcher says what keeps it from becoming the program.
+    pub(crate) report: Option<PipeReader>,
+}
+
+/// Our ends of a program's pipes; none of them blocks.
+#[derive(Default)]
+pub(crate) struct Connection {
+    pub(crate) pipes: Vec<(Channel, File)>,
+    /// Its output where that is read at its end.
+    pub(crate) files: Vec<(Channel, File)>,
+    pub(crate) input: Option<File>,
+}
+
+/// Starts a program.
+pub(crate) fn start(program: &Program) -> Result<Started, String> {
+    let path = resolve(program)?;
+    let identity = if program.identity.is_ours() { None } else { Some(program.identity.resolve()?) };
+    if identity.is_some() && !groups::is_prepared() {
+        return Err(format!("{}: this process cannot run programs as someone else", program.name.display()));
+    }
+    // It may take its time in other processes than its own.
+    let is_supervised = program.leads_group
+        && program.timeout.is_some()
+        && program.finishes.is_none()
+        && !matches!(program.stdin, Input::Requests)
+        && groups::is_prepared();
+    let started = by_shell_if_need_be(&path, |path, script| match &identity {
+        None if !is_supervised => start_as_ourselves(program, path, script),
+        _ => launch(&identity.clone().unwrap_or_default(), program, path, script, is_supervised),
+    });
+    started.map_err(|error| not_started(program, &path, &error))
+}
+
+/// Starts the program at the path as who we are, with the script before its arguments if there is one.
+fn start_as_ourselves(program: &Program, path: &Path, script: Option<&Path>) -> io::Result<Started> {
+    #[expect(clippy::disallowed_methods, reason = "this crate is the one place that starts programs")]
+    let mut command = Command::new(path);
+    if script.is_none() {
+        command.arg0(own_name(program, path));
+    }
+    command.args(script);
+    set_up(program, &[], &mut command);
+    let connection = connect(program, &mut command)?;
+    // The command holds the write ends of the pipes: while it lives, they never come to their ends.
+    Ok(Started { child: groups::start(&mut command, group(program))?, connection, report: None })
+}
+
+/// The same as someone else, or with a supervisor.
+fn launch(
+    credentials: &Credentials,
+    program: &Program,
+    path: &Path,
+    script: Option<&Path>,
+    is_supervised: bool,
+) -> io::Result<Started> {
+    #[expect(clippy::disallowed_methods, reason = "this crate is the one place that starts programs")]
+    let mut command = Command::new(OURSELVES);
+    command.args(launcher::launch_arguments(credentials, path, own_name(program, path), is_supervised)).args(script);
+    set_up(program, &credentials.environment, &mut command);
+    let connection = connect(program, &mut command)?;
+    let report = Some(report_pipe(&mut command)?);
+    Ok(Started { child: groups::start(&mut command, group(program))?, connection, report })
+}
+
+/// Returns the program's argument zero.
+fn own_name<'a>(program: &'a Program, path: &'a Path) -> &'a OsStr {
+    if lookup::is_path(&program.name) { path.as_os_str() } else { &program.name }
+}
+
+/// Gives it its arguments, directory and environment, in which this is a user's.
+fn set_up(program: &Program, of_user: &[(&'static str, OsString)], command: &mut Command) {
+    command.args(&program.arguments);
+    if let Some(directory) = &program.directory {
+        command.current_dir(directory);
+    }
+    if program.clears_environment {
+        command.env_clear();
+    }
+    command.envs(of_user.iter().cloned());
+    for (name, value) in &program.environment {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+}
+
+/// The group in which the program is to run.
+fn group(program: &Program) -> Group {
+    match program.finishes {
+        _ if !program.leads_group => Group::Ours,
+        Some(within) => Group::LetFinish { name: program.name.display().to_string(), within },
+        None => Group::Own,
+    }
+}
+
+/// The path of the program, so that it does not depend on where it is started.
+fn resolve(program: &Program) -> Result<PathBuf, String> {
+    if lookup::is_path(&program.name) {
+        let path = Path::new(&program.name);
+        return match &program.directory {
+            Some(directory) if path.is_relative() => std::path::absolute(directory.join(path))
+                .map_err(|error| format!("fork/exec {}: {}", path.display(), words::reason(&error))),
+            _ => Ok(path.to_owned()),
+        };
+    }
+    let ours = std::env::var_os("PATH");
+    match program.variable("PATH") {
+        Some(given) => lookup::find(&program.name, Some(given.unwrap_or(OsStr::new("")))),
+        None => lookup::find(&program.name, ours.as_deref()),
+    }
+}
+
+/// Returns true if there is no such program; one that exists may need an interpreter that does not.
+pub(crate) fn is_missing(program: &Program) -> bool {
+    !resolve(program).is_ok_and(|path| path.symlink_metadata().is_ok())
+}
+
+/// Connects its standard streams.
+fn connect(program: &Program, command: &mut Command) -> io::Result<Connection> {
+    let mut ours = Connection::default();
+    match &program.stdin {
+        Input::Nothing => command.stdin(Stdio::null()),
+        Input::File(file) => command.stdin(file.try_clone()?),
+        Input::Bytes(_) | Input::Requests => {
+            let (read_end, write_end) = os_pipe::pipe()?;
+            ours.input = Some(non_blocking(write_end)?);
+            command.stdin(read_end)
+        }
+    };
+    match &program.stdout {
+        Some(file) => command.stdout(file.try_clone()?),
+        None => command.stdout(ours.stream(Channel::Stdout, program)?),
+    };
+    command.stderr(ours.stream(Channel::Stderr, program)?);
+    Ok(ours)
+}
+
+impl Connection {
+    /// Its end of a stream whose other end is ours.
+    fn stream(&mut self, channel: Channel, program: &Program) -> io::Result<Stdio> {
+        if program.finishes.is_some() {
+            let file = File::from(rustix::fs::memfd_create("output", MemfdFlags::CLOEXEC)?);
+            let theirs = file.try_clone()?;
+            self.files.push((channel, file));
+            return Ok(theirs.into());
+        }
+        let (read_end, write_end) = os_pipe::pipe()?;
+        self.pipes.push((channel, non_blocking(read_end)?));
+        Ok(write_end.into())
+    }
+}
+
+fn non_blocking(pipe: impl Into<OwnedFd>) -> io::Result<File> {
+    let pipe = pipe.into();
+    rustix::io::ioctl_fionbio(&pipe, true)?;
+    Ok(File::from(pipe))
+}
+
+/// The pipe through which the launcher says what keeps it from becoming the program.
+fn report_pipe(command: &mut Command) -> io::Result<PipeReader> {
+    let (report, write_end) = os_pipe::pipe()?;
+    let mapping = FdMapping { parent_fd: write_end.into(), child_fd: REPORT_FD };
+    command.fd_mappings(vec![mapping]).map_err(io::Error::other)?;
+    Ok(report)
+}
+
+fn not_started(program: &Program, path: &Path, error: &io::Error) -> String {
+    // The system does not say whether it is the program or the directory that is not there.
+    match program.working_directory().read_dir() {
+        Err(error) if program.directory.is_some() => {
+            format!("chdir {}: {}", program.working_directory().display(), words::reason(&error))
+        }
+        _ => format!("fork/exec {}: {}", path.display(), words::reason(error)),
+    }
+}
