@@ -2,7 +2,7 @@
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use holo_facts::reading::did_you_mean;
+use holo_definitions::did_you_mean;
 use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -85,7 +85,7 @@ pub struct Apply {
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZeroU32>,
     /// End the run, as by a signal, when it takes longer: 90s, 1m30s, 1h
-    #[arg(long, value_name = "DURATION", value_parser = holo_protocol::duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = holo_definitions::duration::parse)]
     pub timeout: Option<Duration>,
     /// Stop at the first entity that fails or is refused; entities are worked on one by one then
     #[arg(long)]
@@ -260,7 +260,7 @@ pub struct PluginCheck {
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
     /// Time limit of a call: 10s, 5m
-    #[arg(long, value_name = "DURATION", value_parser = holo_protocol::duration::parse, default_value = "10s")]
+    #[arg(long, value_name = "DURATION", value_parser = holo_definitions::duration::parse, default_value = "10s")]
     pub timeout: Duration,
     /// The plugin's program
     #[arg(value_name = "PATH")]

@@ -22,7 +22,7 @@ use crate::report::Console;
 use crate::select;
 use crate::settings::Settings;
 use bstr::ByteSlice;
-use holo_facts::reading::did_you_mean;
+use holo_definitions::did_you_mean;
 use holo_protocol::session::Stream;
 use holo_protocol::words;
 use std::ffi::OsString;

@@ -6,7 +6,7 @@
 use crate::entity::Entity;
 use crate::node::Node;
 use bstr::{BStr, BString, ByteSlice};
-use holo_facts::reading::similar;
+use holo_definitions::similar;
 use std::collections::HashSet;
 
 /// A name that no entity has.

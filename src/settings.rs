@@ -37,7 +37,7 @@ impl Settings {
     #[must_use]
     pub fn from_environment() -> Settings {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        let limit = set(TIMEOUT).map(|value| holo_protocol::duration::parse(&value.to_string_lossy()));
+        let limit = set(TIMEOUT).map(|value| holo_definitions::duration::parse(&value.to_string_lossy()));
         let (limit, problem) = match limit.transpose() {
             Ok(limit) => (limit, None),
             Err(problem) => (None, Some(format!("{TIMEOUT}: {problem}"))),

@@ -32,14 +32,18 @@ fn set(names: &[&str]) -> BTreeSet<String> {
 
 #[test]
 fn dependencies_point_one_way() {
-    assert_eq!(depends_on("Cargo.toml"), set(&["holo-facts", "holo-process", "holo-protocol", "holo-testing"]));
+    assert_eq!(
+        depends_on("Cargo.toml"),
+        set(&["holo-definitions", "holo-facts", "holo-process", "holo-protocol", "holo-testing"])
+    );
     assert_eq!(depends_on("crates/holo-protocol/Cargo.toml"), set(&[]));
     assert_eq!(depends_on("crates/holo-testing/Cargo.toml"), set(&[]));
     assert_eq!(depends_on("crates/holo-process/Cargo.toml"), set(&[]));
     assert_eq!(depends_on("crates/holo-system/Cargo.toml"), set(&[]));
-    assert_eq!(depends_on("crates/holo-facts/Cargo.toml"), set(&["holo-process", "holo-system"]));
+    assert_eq!(depends_on("crates/holo-definitions/Cargo.toml"), set(&[]));
+    assert_eq!(depends_on("crates/holo-facts/Cargo.toml"), set(&["holo-definitions", "holo-process", "holo-system"]));
     assert_eq!(depends_on("crates/holo-change/Cargo.toml"), set(&["holo-protocol"]));
-    let sdk = set(&["holo-change", "holo-facts", "holo-process", "holo-protocol", "holo-system"]);
+    let sdk = set(&["holo-change", "holo-definitions", "holo-facts", "holo-process", "holo-protocol", "holo-system"]);
     assert_eq!(depends_on("crates/holo-plugin/Cargo.toml"), sdk);
     for plugin in names("plugins") {
         let manifest = format!("plugins/{plugin}/Cargo.toml");

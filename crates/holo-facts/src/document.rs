@@ -1,8 +1,8 @@
 //! TOML, JSON and YAML, read into the same kind of value; what is wrong comes with its line.
 
-use crate::located_error::LocatedError;
-use crate::reading::{self, ValueError};
 use crate::yaml;
+use holo_definitions::LocatedError;
+use holo_definitions::reading::{self, ValueError};
 use holo_process::words::reason;
 use holo_system::Root;
 use serde::de::DeserializeOwned;

@@ -7,7 +7,7 @@ mod sources;
 mod system;
 mod virtualization;
 
-use crate::located_error::Warning;
+use crate::warning::Warning;
 use holo_system::Root;
 use serde_json::{Map, Value};
 use std::path::Path;

@@ -2,7 +2,8 @@
 
 use crate::data::Data;
 use crate::facts::Facts;
-use crate::located_error::{LocatedError, Warning};
+use crate::warning::Warning;
+use holo_definitions::LocatedError;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

@@ -19,14 +19,14 @@ mod document;
 mod facts;
 pub mod key;
 mod knowledge;
-mod located_error;
-pub mod reading;
 mod template;
+mod warning;
 mod yaml;
 
 pub use data::{Data, Origin, Standing};
 pub use document::from_toml;
 pub use facts::Facts;
+pub use holo_definitions::LocatedError;
 pub use knowledge::Knowledge;
-pub use located_error::{LocatedError, Warning};
 pub use template::{Expression, Templates};
+pub use warning::Warning;

@@ -5,7 +5,7 @@ mod lazy;
 
 use crate::key;
 use crate::knowledge::Knowledge;
-use crate::located_error::LocatedError;
+use holo_definitions::LocatedError;
 use holo_process::words::reason;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, ValueKind};
@@ -97,6 +97,16 @@ impl Templates {
             Ok(expression) => Ok(Expression { expression, text: text.to_owned() }),
             Err(error) => Err(LocatedError::new(text, describe(&error))),
         }
+    }
+}
+
+impl holo_definitions::Templates for Templates {
+    fn render(&self, name: &str, text: &str) -> Result<String, LocatedError> {
+        Templates::render(self, name, text, &serde_json::Map::new())
+    }
+
+    fn holds(&self, condition: &str) -> Result<bool, LocatedError> {
+        self.expression(condition)?.holds()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Entities with what every definition can have: conditions, further attempts, health checks.
 
-use crate::definitions::Common;
+use crate::definitions::{self, Common};
 use crate::health;
 use crate::{Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Verdict};
 use std::thread;
@@ -29,7 +29,7 @@ impl<E> Declared<E> {
 impl<E: Entity> Entity for Declared<E> {
     fn report(&self) -> EntityReport {
         let mut report = self.entity.report();
-        self.common.complete(&mut report);
+        definitions::complete(&self.common, &mut report);
         report
     }
 

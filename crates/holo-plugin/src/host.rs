@@ -3,7 +3,7 @@
 use crate::mode::Mode;
 use bstr::BString;
 use holo_change::{Locations, join};
-use holo_facts::Knowledge;
+use holo_facts::{Knowledge, Templates};
 use holo_protocol::environment as names;
 use holo_system::System;
 use rustix::fs::FlockOperation;
@@ -135,6 +135,12 @@ impl Host {
     #[must_use]
     pub fn knowledge(&self) -> &Knowledge {
         &self.knowledge
+    }
+
+    /// Templates and conditions over facts and data.
+    #[must_use]
+    pub fn templates(&self) -> Templates {
+        Templates::new(&self.knowledge)
     }
 
     /// The distribution and its package manager, read when they are first asked for.

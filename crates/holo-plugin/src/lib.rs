@@ -50,7 +50,6 @@ mod output;
 mod plugin;
 pub mod process;
 mod serve;
-mod templates;
 
 pub use accounts::Accounts;
 pub use apply_one::apply_one;

@@ -4,7 +4,6 @@
 //! `holo-plugin-interface(7)`; a change here is a change of that page.
 
 mod difference;
-pub mod duration;
 pub mod environment;
 pub mod info;
 pub mod message;

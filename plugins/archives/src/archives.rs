@@ -8,7 +8,7 @@ use holo_change::Tree;
 use holo_change::base_store::BaseStore;
 use holo_change::claims::{self, Claim};
 use holo_plugin::declared::Declared;
-use holo_plugin::definitions::Definitions;
+use holo_plugin::definitions::{self, Definitions};
 use holo_plugin::{Host, Job, Output, Plugin, ScanError, SetAnswers, apply_concurrently};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl Plugin for Archives {
     const CONCURRENT: bool = true;
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError> {
-        let definitions = Definitions::<Archive>::read(host, output);
+        let definitions = definitions::read::<Archive>(host, output);
         let mut orphans = BTreeMap::new();
         match BaseStore::open(host.locations()).and_then(|memory| memory.all::<Record>(output)) {
             Ok(all) => orphans.extend(all.into_iter().filter(|(id, _)| definitions.is_orphan(id))),

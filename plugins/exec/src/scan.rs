@@ -3,7 +3,7 @@
 use crate::definition;
 use crate::entity::ExecEntity;
 use holo_plugin::declared::Declared;
-use holo_plugin::definitions::{Defined, Definitions};
+use holo_plugin::definitions::{self, Defined};
 use holo_plugin::{Host, Output, Plugin, ScanError};
 
 /// The plugin `exec`.
@@ -14,7 +14,7 @@ impl Plugin for Exec {
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<ExecEntity>>, ScanError> {
         // A command that was run leaves nothing to be put back, so there are no orphans.
-        let definitions = Definitions::<definition::Exec>::read(host, output);
+        let definitions = definitions::read::<definition::Exec>(host, output);
         let entity = |(id, Defined { definition, common }): (String, Defined<definition::Exec>)| {
             Declared::new(ExecEntity { id, exec: definition, timeout: common.keys.timeout }, common)
         };

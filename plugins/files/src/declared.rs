@@ -17,7 +17,7 @@ use holo_change::base_store::Remembered;
 use holo_change::claims::{self, Claim};
 use holo_change::tracked::{Canonical, State, Tracks};
 use holo_plugin::declared::Declared;
-use holo_plugin::definitions::{Defined, Definitions};
+use holo_plugin::definitions::{self, Defined, Definitions};
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Verdict, apply_one};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -89,7 +89,7 @@ struct Declaration {
 
 impl Found {
     pub(crate) fn read(host: &Host, output: &mut Output<'_>) -> Found {
-        let definitions = Definitions::read(host, output);
+        let definitions = definitions::read(host, output);
         let known = match workshop::memory(host).and_then(|memory| memory.all(output)) {
             Ok(known) => known,
             Err(error) => {

@@ -7,7 +7,7 @@ use crate::provider::{self, Provider};
 use crate::transaction;
 use holo_change::base_store::{BaseStore, Records, Remembered};
 use holo_plugin::declared::{Declared, apply_together};
-use holo_plugin::definitions::{Common, Definitions, values};
+use holo_plugin::definitions::{self, Common, values};
 use holo_plugin::{API_VERSION_4, Host, Job, Output, Plugin, ScanError, SetAnswers};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ impl Plugin for Packages {
     type Entity = Declared<PackageEntity>;
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError> {
-        let definitions = Definitions::<Package>::read(host, output);
+        let definitions = definitions::read::<Package>(host, output);
         let memory = BaseStore::open(host.locations()).map_err(|error| {
             output.error(error.to_string());
             ScanError
@@ -92,7 +92,7 @@ fn complain_of_namesakes(
         let namesakes = owned.get(id).and_then(|name| owners.get(name.as_str())).map_or(&[][..], Vec::as_slice);
         let other = namesakes.iter().find(|other| **other != id.as_str());
         if let Some(other) = other {
-            output.error(format!("{}: {id}: name: this is what {other} is already", common.place));
+            output.error(format!("{}: {id}: name: this is what {other} is already", common.location));
         }
         other.is_none()
     });

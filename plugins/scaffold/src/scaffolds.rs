@@ -8,7 +8,7 @@ use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{self, Claim};
 use holo_change::tracked::{Canonical, State};
 use holo_plugin::declared::Declared;
-use holo_plugin::definitions::Definitions;
+use holo_plugin::definitions;
 use holo_plugin::{Host, Output, Plugin, ScanError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ impl Plugin for Scaffolds {
     const CONCURRENT: bool = true;
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<Scaffold>>, ScanError> {
-        let definitions = Definitions::<ScaffoldDefinition>::read(host, output);
+        let definitions = definitions::read::<ScaffoldDefinition>(host, output);
         let known = match BaseStore::open(host.locations()).and_then(|memory| memory.all::<Record>(output)) {
             Ok(known) => known,
             Err(error) => {

@@ -9,7 +9,7 @@ use crate::record::Record;
 use crate::unit::UnitName;
 use holo_change::base_store::{BaseStore, Legacy, Orphan, Records, Remembered};
 use holo_plugin::declared::{Declared, apply_together};
-use holo_plugin::definitions::{Defined, Definitions, values};
+use holo_plugin::definitions::{self, Defined, values};
 use holo_plugin::system::Root;
 use holo_plugin::{API_VERSION_4, Asset, Host, Job, Output, Plugin, ScanError, SetAnswers};
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ impl Plugin for Services {
     type Entity = Declared<Service>;
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<Service>>, ScanError> {
-        let mut definitions = Definitions::<definition::Service>::read(host, output);
+        let mut definitions = definitions::read::<definition::Service>(host, output);
         let memory = match BaseStore::open(host.locations()) {
             Ok(memory) => memory,
             Err(error) => {
@@ -74,7 +74,7 @@ impl Plugin for Services {
             let (Some(name), Ok(given)) = (names.get(&id).cloned(), UnitName::new(&definition.name)) else { continue };
             let wanted = definition.wanted();
             let mut full_report = Unit::report_of(&id, &name, &given, &wanted);
-            common.complete(&mut full_report);
+            definitions::complete(&common, &mut full_report);
             // The record says it.
             full_report.edges.owns.clear();
             let past = Past::Living(legacies.remove(&id).unwrap_or_default());
@@ -112,7 +112,7 @@ fn usable(
         owners.entry(name).or_default().push(id);
     }
     for (id, defined) in valid {
-        let place = &defined.common.place;
+        let place = &defined.common.location;
         if let Some(provider) = defined.common.keys.provider.as_deref().filter(|name| !providers::NAMES.contains(name))
         {
             let problem = values::unknown_provider(provider, &providers::NAMES);

@@ -2,8 +2,7 @@
 
 use crate::account::{AccountId, Kind, check_name};
 use crate::definition::Definition;
-use holo_plugin::definitions::CommonKeys;
-use holo_plugin::facts::reading;
+use holo_plugin::definitions::{CommonKeys, did_you_mean, reading};
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -122,7 +121,7 @@ impl Reader<'_> {
                 line: self.line(&key.span()),
                 key: key.get_ref().to_string(),
                 of: of.to_owned(),
-                hint: reading::did_you_mean(key.get_ref(), known.iter().copied()),
+                hint: did_you_mean(key.get_ref(), known.iter().copied()),
             };
             self.document.unknown_keys.push(unknown);
         }

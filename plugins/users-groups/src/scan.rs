@@ -126,7 +126,7 @@ impl Definitions {
             }
         };
         let id = stated.definition.account.id.clone();
-        let left_out = match stated.common.left_out(host) {
+        let left_out = match stated.common.why_skipped(&host.templates()) {
             Ok(left_out) => left_out,
             Err(problem) => {
                 self.broken.insert(id);

@@ -5,7 +5,7 @@ use crate::definition::Definition;
 use crate::document::Stated;
 use crate::entity::{AccountEntity, History, Shared, groups_of};
 use holo_plugin::declared::Declared;
-use holo_plugin::definitions::{Common, CommonKeys};
+use holo_plugin::definitions::{Common, CommonKeys, Contradiction};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -36,7 +36,11 @@ impl Stack {
             }
         };
         let others = self.keys.unite(&stated.common);
-        conflicts.extend(others.iter().map(|(key, one, two)| format!("conflicting {key} for {id} ({one} vs. {two})")));
+        conflicts.extend(
+            others
+                .iter()
+                .map(|Contradiction { key, own, other }| format!("conflicting {key} for {id} ({own} vs. {other})")),
+        );
         conflicts
     }
 
@@ -81,7 +85,6 @@ impl Stack {
         let (timeout, shared) = (keys.timeout, Arc::clone(shared));
         let entity =
             AccountEntity { id, definition: Some(definition), left_out, groups, after, timeout, history, shared };
-        let place = files.first().map(|file| file.display().to_string()).unwrap_or_default();
-        Declared::new(entity, Common { sources: files, place, keys, skipped, ..Common::default() })
+        Declared::new(entity, Common { sources: files, keys, skipped, ..Common::default() })
     }
 }

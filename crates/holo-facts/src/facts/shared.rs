@@ -2,7 +2,7 @@
 
 use super::Facts;
 use crate::document;
-use crate::located_error::Warning;
+use crate::warning::Warning;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use serde_json::Value;
@@ -72,7 +72,7 @@ fn write(path: &Path, facts: &Value) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::located_error::LocatedError;
+    use holo_definitions::LocatedError;
     use serde_json::json;
     use std::os::unix::fs::MetadataExt;
     use std::sync::atomic::{AtomicUsize, Ordering};

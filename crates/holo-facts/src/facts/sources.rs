@@ -1,7 +1,8 @@
 //! The machine's own facts: files and programs in `etc/holo/facts.d`.
 
 use crate::document;
-use crate::located_error::{LocatedError, Warning};
+use crate::warning::Warning;
+use holo_definitions::LocatedError;
 use holo_process::Program;
 use holo_process::words::reason;
 use holo_system::Root;

@@ -1,7 +1,7 @@
 //! `facts` and `data` in templates: found out only when a template looks into them.
 
 use crate::knowledge::Knowledge;
-use crate::located_error::LocatedError;
+use holo_definitions::LocatedError;
 use minijinja::value::{Enumerator, Object, Serde};
 use minijinja::{Error, ErrorKind, Value};
 use std::fmt;

@@ -1,91 +1,18 @@
-//! Tests of reading definition files, and of the complaints about them.
+//! Tests of definitions on a host: what is said of them, and what becomes of it in reports.
 use super::*;
 use crate::{Sink, Stream};
 use holo_protocol::environment as names;
 use std::fs;
-use std::path::Path;
-use std::time::Duration;
 
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Thing {
-    name: String,
-    #[serde(default)]
-    color: Option<String>,
-    #[serde(default)]
-    parts: Vec<String>,
-    #[serde(default)]
-    size: u8,
-    #[serde(default = "round")]
-    shape: Shape,
-}
-
-#[derive(Debug, PartialEq, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Shape {
-    None,
-    Round,
-}
-
-fn round() -> Shape {
-    Shape::Round
+    #[serde(rename = "name")]
+    _name: String,
 }
 
 impl Definition for Thing {
     const TABLE: &'static str = "thing";
-    const UNITED: &'static [&'static str] = &["parts"];
-
-    fn invalid_values(&self) -> Vec<Invalid> {
-        let luck = if self.size == 13 { Err(Invalid::new("size", "13 is bad luck")) } else { Ok(()) };
-        let colors = self.color.iter().try_for_each(|color| match color.as_str() {
-            "" => Err(Invalid::new("color", "is empty")),
-            _ => Ok(()),
-        });
-        Invalid::all([luck, colors])
-    }
-
-    fn validate(&self) -> Result<(), Invalid> {
-        if self.size > 0 && self.shape == Shape::None { Err(Invalid::new("size", "needs a shape")) } else { Ok(()) }
-    }
-}
-
-#[test]
-fn everything_that_is_wrong_is_said_at_once() {
-    let said = |lines: &str| read(&[("x.toml", &format!("[[thing]]\nname = \"a\"\n{lines}"))]).1;
-    // Values of the right type, beside each other, and beside one of the wrong type, whatever that one would have been.
-    let both = "x.toml:3: thing:a: size: 13 is bad luck\n!! x.toml:4: thing:a: color: is empty\n";
-    assert_eq!(said("size = 13\ncolor = \"\"\n"), format!("!! {both}"));
-    let shape = "!! x.toml:5: thing:a: shape: expected one of none, round, found \"ruond\"; did you mean round?\n";
-    assert_eq!(said("size = 13\ncolor = \"\"\nshape = \"ruond\"\n"), format!("!! {both}{shape}"));
-    // It is not known whether the size has its shape.
-    assert_eq!(said("\n\nshape = \"ruond\"\nsize = 3\n"), shape);
-    assert_eq!(said("size = 3\nshape = \"none\"\n"), "!! x.toml:3: thing:a: size: needs a shape\n");
-    // Something that has to be there keeps nothing from being looked at.
-    let said = read_as::<Strict>(&[("x.toml", "[[thing]]\nname = \"a\"\ncolor = \"\"\n")]).1;
-    assert_eq!(said, "!! x.toml:1: thing:a: words: is missing\n!! x.toml:3: thing:a: color: is empty\n");
-    let said = read_as::<Strict>(&[("x.toml", "[[thing]]\nname = \"a\"\nwords = 3\ncolor = \"\"\n")]).1;
-    assert!(said.starts_with("!! x.toml:3: thing:a: words: expected"), "{said}");
-    assert!(said.ends_with("!! x.toml:4: thing:a: color: is empty\n"), "{said}");
-}
-
-/// A definition with a key that has to be there.
-#[derive(Debug, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Strict {
-    #[serde(rename = "name")]
-    _name: String,
-    #[serde(rename = "words")]
-    _words: Vec<String>,
-    #[serde(default)]
-    color: Option<String>,
-}
-
-impl Definition for Strict {
-    const TABLE: &'static str = "thing";
-
-    fn invalid_values(&self) -> Vec<Invalid> {
-        Invalid::all([if self.color.as_deref() == Some("") { Err(Invalid::new("color", "is empty")) } else { Ok(()) }])
-    }
 }
 
 struct Said(String);
@@ -98,10 +25,6 @@ impl Sink for Said {
 
 /// Returns the definitions in the files, and what is said about them, the folder's path left out.
 fn read(files: &[(&str, &str)]) -> (Definitions<Thing>, String) {
-    read_as(files)
-}
-
-fn read_as<D: Definition>(files: &[(&str, &str)]) -> (Definitions<D>, String) {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
         fs::write(folder.path().join(name), text).unwrap();
@@ -109,167 +32,34 @@ fn read_as<D: Definition>(files: &[(&str, &str)]) -> (Definitions<D>, String) {
     let path = |name: &str| Some(if name == names::ROOT_DIR { "/".into() } else { folder.path().into() });
     let host = Host::from_environment(path).unwrap();
     let mut said = Said(String::new());
-    let definitions = Definitions::read(&host, &mut Output::new(&mut said));
+    let definitions = super::read(&host, &mut Output::new(&mut said));
     (definitions, said.0.replace(&format!("{}/", folder.path().display()), ""))
 }
 
-const INCOMPLETE: &str = ">> no entity is scrubbed until this is mended, as its definition may be what is missing\n";
-
 #[test]
-fn reads_tables_with_their_own_and_common_keys() {
-    let (definitions, said) = read(&[(
-        "01.toml",
-        "[[thing]]\nname = \"a b\"\nsize = 3\nrequires = [\"x:y\"]\nretries = 2\ntimeout = \"5m\"\nretry_delay = 3\n\
-         health_check = [{ command = \"check 'a b' c\", tries = 4 }]\n",
-    )]);
-    assert_eq!(said, "");
-    let thing = &definitions.valid["thing:a b"];
-    assert_eq!((thing.definition.name.as_str(), thing.definition.size), ("a b", 3));
-    let keys = &thing.common.keys;
-    assert_eq!((keys.retries, keys.timeout, keys.delay()), (2, Some(Duration::from_secs(300)), Duration::from_secs(3)));
-    assert_eq!(keys.health_check[0].command.words(), ["check", "a b", "c"]);
-    let mut report = EntityReport::new("thing:a b");
-    thing.common.complete(&mut report);
-    assert_eq!(report.edges.requires, ["x:y"]);
-    assert!(report.sources[0].ends_with(b"/01.toml"));
-    assert!(!definitions.is_orphan("thing:a b") && definitions.is_orphan("thing:c"));
-}
-
-#[test]
-fn several_files_say_more_together() {
+fn mistakes_are_said_and_keep_orphans_from_being_scrubbed() {
     let (definitions, said) = read(&[
-        ("01.toml", "[[thing]]\nname = \"a\"\ncolor = \"red\"\nparts = [\"x\", \"y\"]\nafter = [\"p\"]\n"),
-        ("02.toml", "[[thing]]\nname = \"a\"\nsize = 3\ncolor = \"red\"\nparts = [\"y\", \"z\"]\nafter = [\"q\"]\n"),
-        ("03.toml", "[[thing]]\nname = \"b\"\ncolor = \"red\"\n"),
-        ("04.toml", "\n[[thing]]\nname = \"b\"\n\ncolor = \"blue\"\n"),
+        ("a.toml", "[[thing]]\nname = \"a\"\nhealth_check = [{ command = \"x | y\" }]\n"),
+        ("b.toml", "[[thing]]\nsize = 1\n"),
     ]);
-    let thing = &definitions.valid["thing:a"];
-    assert_eq!(thing.definition.color.as_deref(), Some("red"));
-    assert_eq!(thing.definition.parts, ["x", "y", "z"]);
-    assert_eq!(thing.common.keys.after, ["p", "q"]);
-    assert_eq!(thing.common.sources.len(), 2);
-    assert_eq!(said, "!! 04.toml:5: thing:b: color: contradicts 03.toml:3\n");
-    assert!(!definitions.valid.contains_key("thing:b") && !definitions.is_orphan("thing:b"));
+    assert!(definitions.valid.contains_key("thing:a"));
+    let (missing, rest) = said.split_once('\n').unwrap();
+    assert_eq!(missing, "!! b.toml:1: [[thing]]: name: is missing");
+    let (doubt, rest) = rest.split_once('\n').unwrap();
+    assert!(doubt.starts_with(">> a.toml:3: thing:a: health_check: no shell is called, and \"|\""), "{doubt}");
+    assert_eq!(rest, ">> no entity is scrubbed until this is mended, as its definition may be what is missing\n");
 }
 
 #[test]
-fn mistakes_are_named_with_file_line_and_key_and_break_only_their_entity() {
-    for (text, complaint) in [
-        ("colour = \"x\"", "colour: unknown key, did you mean color?"),
-        ("odd = 1", "odd: unknown key, expected one of name, color, parts, size, shape, or a common key"),
-        ("Retries = 1", "Retries: unknown key, did you mean retries?"),
-        ("health_checks = []", "health_checks: unknown key, did you mean health_check?"),
-        ("size = \"x\"", "size: expected a whole number from 0 to 255, found a string"),
-        ("size = 300", "size: expected a whole number from 0 to 255, found 300"),
-        ("size = 13", "size: 13 is bad luck"),
-        (
-            "color = 1\nsize = true",
-            "color: expected a string, found 1; write it in quotes: \"1\"\n\
-                                  !! a.toml:4: thing:b: size: expected a whole number from 0 to 255, found true",
-        ),
-        ("color = \"a\"\nsize = 1\ncolor = \"b\"", "\n"),
-        ("parts = [\"a\", 1]", "parts[1]: expected a string, found 1; write it in quotes: \"1\""),
-        ("after = \"x\"", "after: expected a list, found a string; write it in brackets: [...]"),
-        ("after = [\"x\\ny\"]", "after: \"x\\ny\" is not an entity ID"),
-        ("timeout = \"5 parsecs\"", "timeout: \"parsecs\" is not a unit of durations, which are ms, s, m, h and d"),
-        ("timeout = \"5\"", "timeout: a duration needs a unit, as in 5s, 5m or 5h"),
-        ("retries = -1", "retries: expected a whole number that is not negative, found -1"),
-        ("if = true", "if: expected a string, found true"),
-        (
-            "health_check = [{ command = \"a 'b\" }]",
-            "health_check[0].command: a quote or backslash is not closed in \"a 'b\"",
-        ),
-        ("health_check = [{ command = [] }]", "health_check[0].command: the command is empty"),
-        ("health_check = [{ tries = 1 }]", "health_check[0].command: is missing"),
-        (
-            "health_check = { command = \"a\" }",
-            "health_check: expected a list, found a table; write it in brackets: [...]",
-        ),
-        ("health_check = [\"a\"]", "health_check[0]: expected a table, found a string"),
-        (
-            "health_check = [{ command = \"a\", frequency = 1 }]",
-            "health_check[0].frequency: unknown key, expected one of command, tries, interval, timeout",
-        ),
-        ("[[thing]]\nname = \"b\"", "is defined in a.toml:1 already"),
-        (
-            "[thing.extra]\nx = 1",
-            "extra: unknown key, expected one of name, color, parts, size, shape, or a common key",
-        ),
-    ] {
-        let (definitions, said) =
-            read(&[("a.toml", &format!("[[thing]]\nname = \"b\"\n{text}\n\n[[thing]]\nname = \"c\"\n"))]);
-        let complaint = match complaint {
-            "\n" => "!! a.toml:5: thing:b: color: is in line 3 already\n".to_owned(),
-            complaint => format!("!! a.toml:3: thing:b: {complaint}\n"),
-        };
-        assert_eq!(said, complaint, "{text}");
-        assert_eq!(definitions.valid.keys().collect::<Vec<_>>(), ["thing:c"], "{text}");
-        assert!(!definitions.is_orphan("thing:b") && definitions.is_orphan("thing:d"), "{text}");
-    }
-}
-
-#[test]
-fn an_unreadable_definition_makes_nothing_an_orphan() {
-    for (text, complaint) in [
-        ("[[thing]\n", "!! a.toml:1: the brackets are not closed, expected ]]\n"),
-        ("[[thing]]\nname = x\n", "!! a.toml:2: name: a string has to be in quotes: \"...\"\n"),
-        ("[[thing]]\nsize = 1\n", "!! a.toml:1: [[thing]]: name: is missing\n"),
-        ("[[thing]]\nNmae = \"b\"\n", "!! a.toml:2: [[thing]]: Nmae: unknown key, did you mean name?\n"),
-        ("[[thing]]\nname = 1\n", "!! a.toml:2: [[thing]]: name: expected a string, found a number\n"),
-        ("[[thing]]\nname = \"\"\n", "!! a.toml:2: [[thing]]: name: is empty\n"),
-        ("[[thing]]\nname = \"a\\nb\"\n", "!! a.toml:2: [[thing]]: name: \"a\\nb\" holds control characters\n"),
-        ("[thing]\nname = \"b\"\n", "!! a.toml:1: [thing] has to be written as [[thing]]\n"),
-        ("thing = [\"b\"]\n", "!! a.toml:1: thing has to be written as [[thing]]\n"),
-        ("[[things]]\nname = \"b\"\n", "!! a.toml:1: unknown table [[things]], did you mean [[thing]]?\n"),
-        ("[[package]]\nname = \"b\"\n", "!! a.toml:1: unknown table [[package]], expected [[thing]]\n"),
-        ("[package]\nname = \"b\"\n", "!! a.toml:1: unknown table [package], expected [[thing]]\n"),
-        ("name = \"b\"\nsize = 1\n", "!! a.toml:1: name: this key is in no table; write the line [[thing]] above it\n"),
-        (
-            "[[thing]]\nname = \"b\"\n[thing]\nname = \"c\"\n",
-            "!! a.toml:3: [thing] has to be written as [[thing]]\n!! a.toml:3: is there twice\n",
-        ),
-    ] {
-        let (definitions, said) = read(&[("a.toml", text), ("b.toml", "[[thing]]\nname = \"c\"\n")]);
-        assert_eq!(said, format!("{complaint}{INCOMPLETE}"), "{text}");
-        assert_eq!(definitions.valid.keys().collect::<Vec<_>>(), ["thing:c"], "{text}");
-        assert!(!definitions.is_orphan("thing:d"), "{text}");
-    }
-}
-
-#[test]
-fn files_that_are_not_definitions_are_named() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::create_dir(folder.path().join("folder.toml")).unwrap();
-    fs::write(folder.path().join("README"), "no TOML").unwrap();
-    fs::write(folder.path().join("latin.toml"), b"# x\n# \xff\n").unwrap();
-    fs::write(folder.path().join("empty.toml"), b"").unwrap();
-    std::os::unix::fs::symlink(Path::new("nowhere"), folder.path().join("dangling.toml")).unwrap();
-    std::os::unix::fs::symlink(Path::new("/dev/null"), folder.path().join("device.toml")).unwrap();
-    let host = Host::from_environment(|_| Some(folder.path().into())).unwrap();
-    let mut said = Said(String::new());
-    let definitions = Definitions::<Thing>::read(&host, &mut Output::new(&mut said));
-    assert!(definitions.valid.is_empty() && !definitions.is_orphan("thing:a"));
-    let said = said.0.replace(&format!("{}/", folder.path().display()), "");
-    assert_eq!(
-        said,
-        format!(
-            "!! dangling.toml: this is a symlink to nowhere, which does not exist\n\
-             !! device.toml: this is no regular file\n\
-             >> folder.toml: this is a directory, which is not read\n\
-             !! latin.toml:2: this is not UTF-8\n{INCOMPLETE}"
-        )
-    );
-}
-
-#[test]
-fn many_definitions_in_one_file_take_no_longer_than_in_many() {
-    let text: String = (0..20_000).map(|number| format!("[[thing]]\nname = \"n{number}\"\nodd = 1\n")).collect();
-    let (definitions, said) = read(&[("a.toml", &text)]);
-    assert!(definitions.valid.is_empty());
-    assert!(said.ends_with(
-        "!! a.toml:29997: thing:n9998: odd: unknown key, expected one of name, color, parts, size, shape, or a common key\n\
-        !! a.toml:30000: thing:n9999: odd: unknown key, expected one of name, color, parts, size, shape, or a common key\n"
-    ));
+fn a_report_has_the_place_of_the_definition_and_its_edges() {
+    let (definitions, _) =
+        read(&[("01.toml", "[[thing]]\nname = \"a\"\nrequires = [\"x:y\"]\nafter = [\n\"z:z\",\n]\n")]);
+    let mut report = EntityReport::new("thing:a");
+    complete(&definitions.valid["thing:a"].common, &mut report);
+    assert_eq!((&report.edges.requires[..], &report.edges.after[..]), (&["x:y".into()][..], &["z:z".into()][..]));
+    assert!(report.sources[0].ends_with(b"/01.toml"));
+    let [written] = &report.edges.written[..] else { panic!("{report:?}") };
+    assert!(written.location.ends_with(b"/01.toml:5") && written.id == "z:z");
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! Tables that define no entity: they declare something for all definitions of the plugin, whatever file they stand in.
 
-use super::naming::{self, NameError, NameKeys};
-use super::source::{Location, Sources};
-use super::stack::plain;
-use super::{Invalid, Problem, Read, read_all};
-use crate::Output;
+use crate::definition::Invalid;
+use crate::finding::Finding;
+use crate::location::Location;
+use crate::naming::{self, NameError, NameKeys};
+use crate::source::Sources;
+use crate::stack::plain;
+use crate::tolerant::{Problem, Read, read_all};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,7 +60,7 @@ impl<M> Declarations<M> {
 
 /// The tables that declare something, as they have been read so far, by name.
 #[derive(Default)]
-pub(super) struct DeclaredTables<'s>(BTreeMap<String, Tables<'s>>);
+pub(crate) struct DeclaredTables<'s>(BTreeMap<String, Tables<'s>>);
 
 /// The tables about one name.
 struct Tables<'s> {
@@ -84,7 +86,7 @@ impl<'s> DeclaredTables<'s> {
     ///
     /// # Errors
     /// If it has no name.
-    pub(super) fn take<M: Declaration>(
+    pub(crate) fn take<M: Declaration>(
         &mut self,
         value: Spanned<DeValue<'s>>,
         twice: Vec<(usize, String)>,
@@ -104,20 +106,19 @@ impl<'s> DeclaredTables<'s> {
         Ok(())
     }
 
-    /// Reads all of them; what is wrong is said.
-    pub(super) fn finish<M: Declaration>(self, sources: &Sources, output: &mut Output<'_>) -> Declarations<M> {
+    /// Reads all of them.
+    pub(crate) fn finish<M: Declaration>(self, sources: &Sources, findings: &mut Vec<Finding>) -> Declarations<M> {
         let mut declarations = Declarations { valid: BTreeMap::new(), broken: BTreeSet::new() };
         for (name, tables) in self.0 {
             let label = if name.is_empty() { M::TABLE.to_owned() } else { format!("{} {name}", M::TABLE) };
-            let location = sources.place(&tables.table.span());
+            let location = sources.location(&tables.table.span());
             match tables.read::<M>(sources) {
                 Ok(declaration) => {
                     declarations.valid.insert(name, (declaration, location));
                 }
                 Err(problems) => {
-                    for (span, problem) in problems {
-                        output.error(format!("{}: {label}: {problem}", sources.place(&span)));
-                    }
+                    let error = |(span, problem)| Finding::Error(sources.error(&span, &format!("{label}: {problem}")));
+                    findings.extend(problems.into_iter().map(error));
                     declarations.broken.insert(name);
                 }
             }
@@ -152,14 +153,14 @@ impl<'s> Tables<'s> {
         let mut wrong = self.problems;
         wrong.extend(self.contradictions.into_iter().map(|contradiction| {
             let Contradiction { span, key, value, other, origin } = contradiction;
-            (span, format!("{key}: {value}, where {} says {other}", sources.place(&origin)))
+            (span, format!("{key}: {value}, where {} says {other}", sources.location(&origin)))
         }));
         let whole = self.table.span();
         let place_of = |key: &str| self.table.get_ref().get_key_value(key).map_or(whole.clone(), |(key, _)| key.span());
         let read: Option<Read<M>> = read_all(self.table.clone(), false, &mut wrong);
         if let Some(Read { value, left_out }) = &read {
             let invalid = value.invalid_values().into_iter().filter(|invalid| !left_out.contains(invalid.key));
-            wrong.extend(invalid.map(|Invalid { key, problem }| (place_of(key), format!("{key}: {problem}"))));
+            wrong.extend(invalid.map(|invalid| (place_of(invalid.key), invalid.to_string())));
         }
         wrong.sort_by_key(|(span, _)| span.start);
         match read.and_then(Read::whole) {

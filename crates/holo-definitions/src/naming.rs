@@ -1,7 +1,7 @@
 //! The names of entities, out of the keys of their tables.
 
-use super::Definition;
-use holo_facts::reading::{kind, similar};
+use crate::reading::kind;
+use crate::similar::similar;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -15,12 +15,12 @@ pub struct NameKeys<'t, 's> {
 /// The reason why a table has no name.
 #[derive(Clone, Debug)]
 pub struct NameError {
-    pub(super) span: Range<usize>,
-    pub(super) problem: String,
+    pub(crate) span: Range<usize>,
+    pub(crate) problem: String,
 }
 
 impl<'t, 's> NameKeys<'t, 's> {
-    pub(super) fn new(entries: &'t DeTable<'s>, span: Range<usize>) -> NameKeys<'t, 's> {
+    pub(crate) fn new(entries: &'t DeTable<'s>, span: Range<usize>) -> NameKeys<'t, 's> {
         NameKeys { entries, span }
     }
 
@@ -57,21 +57,11 @@ impl<'t, 's> NameKeys<'t, 's> {
     }
 }
 
-/// Returns the entity's ID and what is said of it.
-///
-/// # Errors
-/// The mistake in the name, and its location.
-pub(super) fn named<D: Definition>(value: Spanned<DeValue<'_>>) -> Result<(String, Spanned<DeTable<'_>>), NameError> {
-    let entries = table(value)?;
-    let name = D::entity_name(&NameKeys::new(entries.get_ref(), entries.span()))?;
-    Ok((format!("{}:{name}", D::ENTITY_TYPE), entries))
-}
-
 /// Returns the value as a table.
 ///
 /// # Errors
 /// If it is none.
-pub(super) fn table(value: Spanned<DeValue<'_>>) -> Result<Spanned<DeTable<'_>>, NameError> {
+pub(crate) fn table(value: Spanned<DeValue<'_>>) -> Result<Spanned<DeTable<'_>>, NameError> {
     let span = value.span();
     match value.into_inner() {
         DeValue::Table(entries) => Ok(Spanned::new(span, entries)),

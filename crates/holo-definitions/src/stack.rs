@@ -1,25 +1,25 @@
 //! One definition from several files: what is equal or complementary is merged, what contradicts is wrong.
 
-use super::keys;
-use super::source::Sources;
+use crate::common;
+use crate::source::Sources;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 /// The tables of one entity in several files.
 #[derive(Default)]
-pub(super) struct Stack<'s> {
+pub(crate) struct Stack<'s> {
     /// The table as it is so far, with where it begins in the first file.
-    pub(super) table: Option<Spanned<DeTable<'s>>>,
-    /// The files, by their place in the order of reading.
-    pub(super) files: Vec<usize>,
+    pub(crate) table: Option<Spanned<DeTable<'s>>>,
+    /// The files, by their index in the order of reading.
+    pub(crate) files: Vec<usize>,
     /// Contradictions: their places, and the words that describe them.
-    pub(super) problems: Vec<(Range<usize>, String)>,
+    pub(crate) problems: Vec<(Range<usize>, String)>,
 }
 
 impl<'s> Stack<'s> {
     /// Lays another table over it.
-    pub(super) fn lay(&mut self, table: Spanned<DeTable<'s>>, file: usize, united: &[&str], sources: &Sources) {
+    pub(crate) fn lay(&mut self, table: Spanned<DeTable<'s>>, file: usize, united: &[&str], sources: &Sources) {
         if !self.files.contains(&file) {
             self.files.push(file);
         }
@@ -27,7 +27,7 @@ impl<'s> Stack<'s> {
             self.table = Some(table);
             return;
         };
-        let is_united = |key: &str| united.contains(&key) || keys::UNITED.contains(&key);
+        let is_united = |key: &str| united.contains(&key) || common::is_list(key);
         merge(below.get_mut(), table.into_inner(), "", &is_united, sources, &mut self.problems);
     }
 }
@@ -62,7 +62,7 @@ fn merge<'s>(
                 let (known, value) =
                     (Spanned::new(known_span.clone(), known.clone()), Spanned::new(span.clone(), value));
                 if plain(&known) != plain(&value) {
-                    let contradiction = format!("{name}: contradicts {}", sources.place(&known_span));
+                    let contradiction = format!("{name}: contradicts {}", sources.location(&known_span));
                     problems.push((span, contradiction));
                 }
             }
@@ -71,6 +71,6 @@ fn merge<'s>(
 }
 
 /// The value without where it stands.
-pub(super) fn plain(value: &Spanned<DeValue<'_>>) -> Option<toml::Value> {
+pub(crate) fn plain(value: &Spanned<DeValue<'_>>) -> Option<toml::Value> {
     serde::Deserialize::deserialize(ValueDeserializer::from(value.clone())).ok()
 }

@@ -1,6 +1,6 @@
 //! Errors about a value that was read into a type, in words that say what would be right.
 
-use super::similar::did_you_mean;
+use crate::similar::did_you_mean;
 use serde::de::{self, Expected, Unexpected};
 use std::fmt::{self, Display};
 use std::ops::Range;

@@ -1,7 +1,8 @@
 //! Tests of tables that declare something for all files, and of definitions that use them.
 use super::*;
-use crate::definitions::{Definition, Definitions};
-use crate::{Host, Sink, Stream};
+use crate::definition::Definition;
+use crate::definitions::Definitions;
+use crate::testing::{NoTemplates, said};
 
 #[derive(Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
@@ -42,23 +43,14 @@ impl Definition for Use {
     }
 }
 
-struct Said(String);
-
-impl Sink for Said {
-    fn write(&mut self, _: Stream, bytes: &[u8]) {
-        self.0.push_str(&String::from_utf8_lossy(bytes));
-    }
-}
-
-/// Reads files of these texts; the folder is left out of what is said.
+/// Reads files of these texts; the folder is left out of what is found.
 fn read(files: &[(&str, &str)]) -> (Definitions<Use>, Declarations<Module>, String) {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
         std::fs::write(folder.path().join(name), text).unwrap();
     }
-    let host = Host::from_environment(|_| Some(folder.path().into())).unwrap();
-    let mut said = Said(String::new());
-    let (mut definitions, declarations) = Definitions::<Use>::read_with::<Module>(&host, &mut Output::new(&mut said));
+    let (mut definitions, declarations, mut findings) =
+        Definitions::<Use>::read_with::<Module>(folder.path(), &NoTemplates);
     let unknown: Vec<String> = definitions
         .valid
         .iter()
@@ -66,10 +58,9 @@ fn read(files: &[(&str, &str)]) -> (Definitions<Use>, Declarations<Module>, Stri
         .map(|(id, _)| id.clone())
         .collect();
     for id in unknown {
-        definitions.refuse(&id, &[Invalid::new("type", "is unknown")], &mut Output::new(&mut said));
+        findings.extend(definitions.refuse(&id, &[Invalid::new("type", "is unknown")]));
     }
-    let said = said.0.replace(&format!("{}/", folder.path().display()), "");
-    (definitions, declarations, said)
+    (definitions, declarations, said(&findings, folder.path()))
 }
 
 const USE: &str = "[[use]]\ntype = \"git\"\nwhat = \"/x\"\n";

@@ -14,13 +14,14 @@ pub struct LocatedError {
 }
 
 impl LocatedError {
-    /// A fault of something that has no lines.
-    pub(crate) fn new(place: impl Display, text: impl Display) -> LocatedError {
+    /// An error of something that has no lines.
+    pub fn new(place: impl Display, text: impl Display) -> LocatedError {
         LocatedError { place: place.to_string(), line: None, text: text.to_string() }
     }
 
-    /// The same fault, in this line.
-    pub(crate) fn at(self, line: impl Into<Option<usize>>) -> LocatedError {
+    /// The same error, in this line.
+    #[must_use]
+    pub fn at(self, line: impl Into<Option<usize>>) -> LocatedError {
         LocatedError { line: line.into(), ..self }
     }
 }
@@ -32,15 +33,5 @@ impl Display for LocatedError {
             write!(f, "{line}:")?;
         }
         write!(f, " {}", self.text)
-    }
-}
-
-/// A source of facts that gave none; the others count.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warning(pub LocatedError);
-
-impl Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no facts from {}", self.0)
     }
 }

@@ -1,78 +1,111 @@
 //! The keys that every definition can have.
 
-use super::Invalid;
-use super::words::{meant_for_a_shell, words_of};
-use crate::EntityReport;
+mod merge;
+
+pub use merge::Contradiction;
+
+use crate::command::Command;
+use crate::definition::Invalid;
+use crate::reading::{self, ValueError};
 use crate::templates::Templates;
-use bstr::{BStr, BString, ByteSlice};
-use holo_protocol::report::Written;
+use merge::Merge;
 use serde::{Deserialize, Deserializer, de};
 use std::ops::Range;
 use std::time::Duration;
 use toml::Spanned;
 use toml::de::DeTable;
 
-/// The names of all keys of [`CommonKeys`].
-pub(super) const NAMES: [&str; 12] = [
-    "after",
-    "before",
-    "requires",
-    "subscribes",
-    "notifies",
-    "if",
-    "unless",
-    "provider",
-    "timeout",
-    "retries",
-    "retry_delay",
-    "health_check",
-];
+/// The rule by which a key is merged where several places speak of one entity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    /// A list of entities: lists are united. It is kept where each of them stands, for hints on names that are misspelt.
+    Edge,
+    /// A list: lists are united.
+    List,
+    /// A value: all have to agree.
+    Value,
+    /// A value that holds for its own place only.
+    Own,
+}
 
-/// Those whose lists are united when a definition is stacked.
-pub(super) const UNITED: [&str; 6] = ["after", "before", "requires", "subscribes", "notifies", "health_check"];
+/// Declares the common keys: from one list come the type, their names, how they are merged, and the schema.
+macro_rules! common_keys {
+    ($($(#[$attribute:meta])* $key:literal $field:ident: $type:ty, $rule:ident;)*) => {
+        /// The keys that every definition can have.
+        #[derive(Clone, Debug, Default, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        #[serde(deny_unknown_fields, default)]
+        pub struct CommonKeys {
+            $($(#[$attribute])* #[serde(rename = $key)] pub $field: $type,)*
+            /// The places of other entities' IDs.
+            #[serde(skip)]
+            pub id_locations: Vec<IdLocation>,
+        }
 
-/// The keys that every definition can have.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields, default)]
-pub struct CommonKeys {
+        /// The names of all common keys.
+        pub(crate) const NAMES: &[&str] = &[$($key),*];
+
+        const RULES: &[(&str, Rule)] = &[$(($key, Rule::$rule)),*];
+
+        impl CommonKeys {
+            /// Adds what another place says of the same entity, but for conditions and the provider: lists are united, and what was open
+            /// is taken from there. What contradicts is returned, and stays as it was.
+            pub fn unite(&mut self, other: &CommonKeys) -> Vec<Contradiction> {
+                self.id_locations.merge(&other.id_locations, Rule::List);
+                let mut contradictions = Vec::new();
+                $(if let Some((own, other)) = self.$field.merge(&other.$field, Rule::$rule) {
+                    contradictions.push(Contradiction { key: $key, own, other });
+                })*
+                contradictions
+            }
+        }
+    };
+}
+
+common_keys! {
     /// Entities that come before this one, where they are in the run.
     #[serde(deserialize_with = "ids")]
-    pub after: Vec<String>,
+    "after" after: Vec<String>, Edge;
     /// Entities that come after this one, where they are in the run.
     #[serde(deserialize_with = "ids")]
-    pub before: Vec<String>,
+    "before" before: Vec<String>, Edge;
     /// Entities that have to be in their desired state before this one is applied.
+    // It needs no note where they stand: without them, the entity fails.
     #[serde(deserialize_with = "ids")]
-    pub requires: Vec<String>,
+    "requires" requires: Vec<String>, List;
     /// Entities that come before this one, and refresh it when they change.
     #[serde(deserialize_with = "ids")]
-    pub subscribes: Vec<String>,
+    "subscribes" subscribes: Vec<String>, Edge;
     /// Entities that come after this one, and are refreshed when it changes.
     #[serde(deserialize_with = "ids")]
-    pub notifies: Vec<String>,
+    "notifies" notifies: Vec<String>, Edge;
     /// An expression over facts and data: where it is false, the entity is left out.
-    #[serde(rename = "if")]
-    pub only_if: Option<String>,
+    "if" only_if: Option<String>, Own;
     /// An expression over facts and data: where it is true, the entity is left out.
-    pub unless: Option<String>,
+    "unless" unless: Option<String>, Own;
     /// The provider that works on it, where the plugin has several.
-    pub provider: Option<String>,
+    "provider" provider: Option<String>, Own;
     /// The time limit of one attempt, such as `90s`.
     #[serde(deserialize_with = "duration")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<DurationSchema>"))]
-    pub timeout: Option<Duration>,
+    "timeout" timeout: Option<Duration>, Value;
     /// The number of times that a failed apply is tried again.
-    pub retries: u32,
+    "retries" retries: u32, Value;
     /// The time to wait before that; a second if nothing is said.
     #[serde(deserialize_with = "duration")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<DurationSchema>"))]
-    pub retry_delay: Option<Duration>,
+    "retry_delay" retry_delay: Option<Duration>, Value;
     /// The checks that have to be well after an apply, also after one that changed nothing.
-    pub health_check: Vec<HealthCheck>,
-    /// The places of other entities' IDs.
-    #[serde(skip)]
-    pub(crate) written: Vec<Written>,
+    "health_check" health_check: Vec<HealthCheck>, List;
+}
+
+/// An entity ID in a definition, and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdLocation {
+    /// File and line.
+    pub location: String,
+    /// The ID.
+    pub id: String,
 }
 
 /// A program that tells by its exit status how something is: 0 is well, 1 a warning, 2 critical, anything else unknown.
@@ -95,75 +128,6 @@ pub struct HealthCheck {
     pub timeout: Option<Duration>,
 }
 
-/// A program and its arguments: a list, or a string that is split by a shell's rules. No shell is called.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command {
-    words: Vec<String>,
-    /// A word that only a shell would understand.
-    for_a_shell: Option<&'static str>,
-}
-
-impl Command {
-    /// The program, and its arguments.
-    #[must_use]
-    pub fn words(&self) -> &[String] {
-        &self.words
-    }
-
-    /// That the command seems to be meant for a shell, if it does: the value of this key, in which it is a part.
-    #[must_use]
-    pub fn doubt(&self, key: &'static str) -> Option<Invalid> {
-        self.for_a_shell.map(|sign| {
-            Invalid::new(
-                key,
-                format!("no shell is called, and {sign:?} is an argument; [\"sh\", \"-c\", \"...\"] calls one"),
-            )
-        })
-    }
-}
-
-impl<'de> Deserialize<'de> for Command {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Words)
-    }
-}
-
-struct Words;
-
-impl<'de> de::Visitor<'de> for Words {
-    type Value = Command;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a command as a string or a list of strings")
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Command, E> {
-        let words =
-            words_of(text).ok_or_else(|| E::custom(format!("a quote or backslash is not closed in {text:?}")))?;
-        Command::checked(words, meant_for_a_shell(text))
-    }
-
-    fn visit_seq<A: de::SeqAccess<'de>>(self, mut values: A) -> Result<Command, A::Error> {
-        let mut words = Vec::new();
-        while let Some(word) = values.next_element()? {
-            words.push(word);
-        }
-        Command::checked(words, None)
-    }
-}
-
-impl Command {
-    fn checked<E: de::Error>(words: Vec<String>, for_a_shell: Option<&'static str>) -> Result<Command, E> {
-        if words.first().is_none_or(String::is_empty) {
-            return Err(E::custom("the command is empty"));
-        }
-        if words.iter().any(|word| word.contains('\0')) {
-            return Err(E::custom("a command cannot hold NUL"));
-        }
-        Ok(Command { words, for_a_shell })
-    }
-}
-
 /// Reads a duration: a number of seconds, or a string such as `500ms`, `90s`, `1m30s`, `1.5h`, `1d`.
 pub(crate) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     struct Visitor;
@@ -175,7 +139,7 @@ pub(crate) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
         }
 
         fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
-            holo_protocol::duration::parse(text).map_err(E::custom)
+            crate::duration::parse(text).map_err(E::custom)
         }
 
         fn visit_i64<E: de::Error>(self, seconds: i64) -> Result<Duration, E> {
@@ -198,8 +162,13 @@ fn once() -> u32 {
     1
 }
 
+/// Returns true if the value of a common key is a list, which is united with others.
+pub(crate) fn is_list(key: &str) -> bool {
+    RULES.iter().any(|(name, rule)| *name == key && matches!(rule, Rule::Edge | Rule::List))
+}
+
 /// Splits a table into the keys that only its type has and those that every definition can have.
-pub(super) fn split<'s>(table: Option<Spanned<DeTable<'s>>>) -> (Spanned<DeTable<'s>>, Spanned<DeTable<'s>>) {
+pub(crate) fn split<'s>(table: Option<Spanned<DeTable<'s>>>) -> (Spanned<DeTable<'s>>, Spanned<DeTable<'s>>) {
     let whole = table.unwrap_or_else(|| Spanned::new(0..0, DeTable::new()));
     let span = whole.span();
     let (common, own): (DeTable<'s>, DeTable<'s>) =
@@ -208,15 +177,33 @@ pub(super) fn split<'s>(table: Option<Spanned<DeTable<'s>>>) -> (Spanned<DeTable
 }
 
 impl CommonKeys {
+    /// Returns the keys that every definition can have.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        NAMES.iter().copied()
+    }
+
+    /// Returns true if every definition can have this key.
+    #[must_use]
+    pub fn include(key: &str) -> bool {
+        NAMES.contains(&key)
+    }
+
+    /// Reads a table that holds nothing else.
+    ///
+    /// # Errors
+    /// The mistake in a value.
+    pub fn read(table: DeTable<'_>) -> Result<CommonKeys, ValueError> {
+        reading::read(&Spanned::new(0..0, table))
+    }
+
     /// Returns the reason why the entity is left out, if it is.
     ///
     /// # Errors
-    /// If a condition cannot be evaluated: its key, and why.
-    pub(super) fn why_skipped(&self, templates: &Templates<'_>) -> Result<Option<String>, (&'static str, String)> {
-        let holds = |key, condition| {
-            templates
-                .holds(condition)
-                .map_err(|problem| (key, format!("the expression cannot be evaluated: {problem}")))
+    /// If a condition cannot be evaluated.
+    pub fn why_skipped(&self, templates: &dyn Templates) -> Result<Option<String>, Invalid> {
+        let holds = |key, condition: &String| {
+            let held = templates.holds(condition);
+            held.map_err(|error| Invalid::new(key, format!("the expression cannot be evaluated: {error}")))
         };
         if let Some(condition) = &self.only_if
             && !holds("if", condition)?
@@ -232,42 +219,27 @@ impl CommonKeys {
     }
 
     /// Returns what can be, but is hardly meant.
-    pub(super) fn doubts(&self) -> Vec<Invalid> {
+    pub(crate) fn doubts(&self) -> Vec<Invalid> {
         self.health_check.iter().filter_map(|check| check.command.doubt("health_check")).collect()
-    }
-
-    /// Adds the edges.
-    pub(super) fn complete(&self, report: &mut EntityReport) {
-        let edges = &mut report.edges;
-        for (ours, all) in [
-            (&self.after, &mut edges.after),
-            (&self.before, &mut edges.before),
-            (&self.requires, &mut edges.requires),
-            (&self.subscribes, &mut edges.subscribes),
-            (&self.notifies, &mut edges.notifies),
-        ] {
-            all.extend(ours.iter().map(|id| BString::from(id.as_str())));
-        }
-        edges.written.extend(self.written.iter().cloned());
     }
 
     /// Notes where the IDs of other entities stand in the table that the keys were read from. What is required needs no note: without it,
     /// the entity fails.
     pub fn locate(&mut self, table: &DeTable<'_>, location: impl Fn(&Range<usize>) -> String) {
-        for key in ["after", "before", "subscribes", "notifies"] {
-            let ids = table.get(key).and_then(|ids| ids.get_ref().as_array());
+        for (key, _) in RULES.iter().filter(|(_, rule)| *rule == Rule::Edge) {
+            let ids = table.get(*key).and_then(|ids| ids.get_ref().as_array());
             for id in ids.into_iter().flat_map(|ids| ids.iter()) {
                 if let Some(text) = id.get_ref().as_str() {
-                    self.written.push(Written { location: location(&id.span()).into(), id: text.into() });
+                    self.id_locations.push(IdLocation { location: location(&id.span()), id: text.to_owned() });
                 }
             }
         }
     }
 
     /// Completes what [`locate`](Self::locate) has noted, where it did not know all of it.
-    pub fn relocate(&mut self, location: impl Fn(&BStr) -> String) {
-        for written in &mut self.written {
-            written.location = location(written.location.as_bstr()).into();
+    pub fn relocate(&mut self, location: impl Fn(&str) -> String) {
+        for noted in &mut self.id_locations {
+            noted.location = location(&noted.location);
         }
     }
 
@@ -288,18 +260,4 @@ enum DurationSchema {
     Text(String),
     /// Seconds.
     Seconds(u64),
-}
-
-#[cfg(feature = "schema")]
-impl schemars::JsonSchema for Command {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Command".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "description": "A program and its arguments: a list, or a string that is split by a shell's rules.",
-            "anyOf": [{ "type": "string", "minLength": 1 }, { "type": "array", "items": { "type": "string" }, "minItems": 1 }],
-        })
-    }
 }

@@ -2,11 +2,9 @@
 //!
 //! A value of the wrong type is not shown if it is a text: it may be a secret.
 
-mod similar;
 mod syntax;
 mod value_error;
 
-pub use similar::{did_you_mean, similar};
 pub use syntax::{is_duplicate, syntax};
 pub use value_error::{Problem, ValueError, kind, unknown_key};
 

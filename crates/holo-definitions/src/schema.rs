@@ -1,6 +1,8 @@
 //! JSON Schemas of definition files.
 
-use super::{CommonKeys, Declaration, Definition};
+use crate::common::CommonKeys;
+use crate::declarations::Declaration;
+use crate::definition::Definition;
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 

@@ -1,6 +1,7 @@
 //! Values that definitions of several plugins have.
 
-use super::Invalid;
+use crate::definition::Invalid;
+use crate::similar::did_you_mean;
 use std::path::{Component, Path, PathBuf};
 
 /// A mode: all twelve bits, as an octal number with or without `0o`.
@@ -72,7 +73,7 @@ pub fn target<'a>(key: &'static str, text: &'a str) -> Result<&'a Path, Invalid>
 /// Returns the message about the name of a provider that does not exist.
 #[must_use]
 pub fn unknown_provider(name: &str, known: &[&str]) -> String {
-    let hint = holo_facts::reading::did_you_mean(name, known.iter().copied());
+    let hint = did_you_mean(name, known.iter().copied());
     let hint = hint.unwrap_or_else(|| format!("expected one of {}", known.join(", ")));
     format!("unknown provider {name:?}, {hint}")
 }

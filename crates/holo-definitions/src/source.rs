@@ -1,10 +1,10 @@
 //! The files that definitions stand in, and where in them something is.
 
-use crate::Host;
+use crate::finding::{DefinitionError, Finding};
+use crate::location::Location;
+use crate::reading::{is_duplicate, syntax};
 use crate::templates::Templates;
-use holo_facts::reading::{is_duplicate, syntax};
 use std::ffi::OsString;
-use std::fmt::{self, Display};
 use std::fs;
 use std::io;
 use std::ops::Range;
@@ -19,10 +19,10 @@ const SUFFIX: &str = ".toml";
 
 /// All files, as if they stood one after the other: so a place in any of them is one number.
 #[derive(Default)]
-pub(super) struct Sources(Vec<Source>);
+pub(crate) struct Sources(Vec<Source>);
 
 /// A file.
-pub(super) struct Source {
+pub(crate) struct Source {
     /// As the user knows it.
     path: Arc<PathBuf>,
     text: String,
@@ -33,55 +33,30 @@ pub(super) struct Source {
     rendered: bool,
 }
 
-/// A line of a definition file; shown, it is `PATH:LINE`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Location {
-    path: Arc<PathBuf>,
-    line: usize,
-    rendered: bool,
-}
-
-impl Location {
-    /// Returns the file, as the user knows it.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Returns the number of the line: of what a template becomes, if the file is one.
-    #[must_use]
-    pub fn line(&self) -> usize {
-        self.line
-    }
-}
-
-impl Display for Location {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of = if self.rendered { " as rendered" } else { "" };
-        write!(f, "{}:{}{of}", self.path.display(), self.line)
-    }
-}
-
 impl Sources {
-    /// Reads all definition files in the resource directory, in the order of their names; what is not read is returned.
-    pub(super) fn read(&mut self, host: &Host, templates: &Templates<'_>) -> Vec<UnreadError> {
-        let names = match names_in(host.resource_dir()) {
+    /// Reads all definition files in a folder, in the order of their names; what is not read is returned.
+    pub(crate) fn read(folder: &Path, templates: &dyn Templates) -> (Sources, Vec<Finding>) {
+        let mut sources = Sources::default();
+        let names = match names_in(folder) {
             Ok(names) => names,
-            Err(error) => return vec![UnreadError::File(unreadable(host.resource_dir(), &error))],
+            Err(error) => return (sources, vec![Finding::Error(unreadable(folder, error))]),
         };
         let mut unread = Vec::new();
-        for path in names.into_iter().map(|name| host.resource_dir().join(name)) {
+        for path in names.into_iter().map(|name| folder.join(name)) {
             let rendered = path.as_os_str().as_encoded_bytes().ends_with(TEMPLATE_SUFFIX.as_bytes());
             let text = text_of(&path).and_then(|text| match rendered {
-                true => templates.render(&path, &text).map_err(UnreadError::File),
+                true => {
+                    let text = templates.render(&path.display().to_string(), &text);
+                    text.map_err(|error| Finding::Error(error.into()))
+                }
                 false => Ok(text),
             });
             match text {
-                Ok(text) => self.add(path, text, rendered),
-                Err(problem) => unread.push(problem),
+                Ok(text) => sources.add(path, text, rendered),
+                Err(finding) => unread.push(finding),
             }
         }
-        unread
+        (sources, unread)
     }
 
     fn add(&mut self, path: PathBuf, text: String, rendered: bool) {
@@ -90,38 +65,43 @@ impl Sources {
         self.0.push(Source { path: Arc::new(path), text, line_ends, offset, rendered });
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Source> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Source> {
         self.0.iter()
     }
 
-    pub(super) fn path(&self, index: usize) -> PathBuf {
+    pub(crate) fn path(&self, index: usize) -> PathBuf {
         self.0.get(index).map(|source| source.path.to_path_buf()).unwrap_or_default()
     }
 
-    /// The file and line in which something begins.
-    pub(super) fn place(&self, span: &Range<usize>) -> Location {
+    /// Returns the file and line in which something begins.
+    pub(crate) fn location(&self, span: &Range<usize>) -> Location {
         let after = self.0.partition_point(|source| source.offset <= span.start);
         let Some(source) = after.checked_sub(1).and_then(|index| self.0.get(index)) else {
             return Location::default();
         };
-        source.place(span.start - source.offset)
+        source.location(span.start - source.offset)
+    }
+
+    /// Returns a mistake at this place.
+    pub(crate) fn error(&self, span: &Range<usize>, message: &str) -> DefinitionError {
+        DefinitionError::Wrong { location: self.location(span), message: message.to_owned() }
     }
 }
 
 impl Source {
-    fn place(&self, offset: usize) -> Location {
+    fn location(&self, offset: usize) -> Location {
         let line = 1 + self.line_ends.partition_point(|&end| end < offset);
-        Location { path: Arc::clone(&self.path), line, rendered: self.rendered }
+        Location::new(Arc::clone(&self.path), line, self.rendered)
     }
 
     /// The tables of the file, every span counted from the beginning of the first file.
     ///
     /// A key that is there twice spoils the table that it is in, and nothing else: the second one is left out, and complained of.
-    pub(super) fn parse(&self) -> Result<Parsed<'_>, String> {
+    pub(crate) fn parse(&self) -> Result<Parsed<'_>, DefinitionError> {
         let (table, errors) = DeTable::parse_recoverable(&self.text);
         if let Some(error) = errors.iter().find(|error| !is_duplicate(error)) {
-            let (words, offset) = syntax(&self.text, error);
-            return Err(format!("{}: {words}", self.place(offset)));
+            let (message, offset) = syntax(&self.text, error);
+            return Err(DefinitionError::Wrong { location: self.location(offset), message });
         }
         let duplicate = |error| {
             let (words, offset) = syntax(&self.text, error);
@@ -133,20 +113,12 @@ impl Source {
 }
 
 /// A file as it was parsed.
-pub(super) struct Parsed<'s> {
-    pub(super) table: Spanned<DeTable<'s>>,
+pub(crate) struct Parsed<'s> {
+    pub(crate) table: Spanned<DeTable<'s>>,
     /// Keys that are there twice: their places, and the words that describe them.
-    pub(super) duplicates: Vec<(usize, String)>,
+    pub(crate) duplicates: Vec<(usize, String)>,
     /// The end of the file.
-    pub(super) end: usize,
-}
-
-/// Something that has the name of a definition file, and is not read.
-pub(super) enum UnreadError {
-    /// A folder: in some resource directories, folders of any name are resources.
-    Folder(PathBuf),
-    /// A file that should be read and cannot; the reason.
-    File(String),
+    pub(crate) end: usize,
 }
 
 /// The names of definition files, sorted.
@@ -164,30 +136,31 @@ fn names_in(folder: &Path) -> io::Result<Vec<OsString>> {
 }
 
 /// The text of a definition file.
-fn text_of(path: &Path) -> Result<String, UnreadError> {
-    let shown = path.display();
+fn text_of(path: &Path) -> Result<String, Finding> {
+    let wrong = |message| Finding::Error(DefinitionError::File { path: path.to_owned(), message });
     let metadata = fs::metadata(path).map_err(|error| match fs::read_link(path) {
         Ok(target) if error.kind() == io::ErrorKind::NotFound => {
-            UnreadError::File(format!("{shown}: this is a symlink to {}, which does not exist", target.display()))
+            wrong(format!("this is a symlink to {}, which does not exist", target.display()))
         }
-        _ => UnreadError::File(unreadable(path, &error)),
+        _ => Finding::Error(unreadable(path, error)),
     })?;
     if metadata.is_dir() {
-        return Err(UnreadError::Folder(path.to_owned()));
+        return Err(Finding::Folder(path.to_owned()));
     }
     if !metadata.is_file() {
-        return Err(UnreadError::File(format!("{shown}: this is no regular file")));
+        return Err(wrong("this is no regular file".to_owned()));
     }
-    let bytes = fs::read(path).map_err(|error| UnreadError::File(unreadable(path, &error)))?;
+    let bytes = fs::read(path).map_err(|error| Finding::Error(unreadable(path, error)))?;
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let line = 1 + error.as_bytes().iter().take(valid).filter(|byte| **byte == b'\n').count();
-        UnreadError::File(format!("{shown}:{line}: this is not UTF-8"))
+        let location = Location::new(Arc::new(path.to_owned()), line, false);
+        Finding::Error(DefinitionError::Wrong { location, message: "this is not UTF-8".to_owned() })
     })
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> String {
-    format!("read {}: {}", path.display(), holo_protocol::words::reason(error))
+fn unreadable(path: &Path, error: io::Error) -> DefinitionError {
+    DefinitionError::Unreadable { path: path.to_owned(), error }
 }
 
 fn shift_span(span: Range<usize>, by: usize) -> Range<usize> {

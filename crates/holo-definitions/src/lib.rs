@@ -1,0 +1,73 @@
+//! Definitions: TOML that people write, read into types, with the place of every mistake.
+//!
+//! [`reading`] is the base: it reads a table into a type, and says in words what is wrong with which key. [`Definitions`] are all tables of
+//! one type in the files of a folder. A [`Definition`] has the keys of its own type, and beside them the [`CommonKeys`].
+//!
+//! ```
+//! use holo_definitions::{Definition, Definitions, LocatedError, Templates};
+//!
+//! #[derive(serde::Deserialize)]
+//! #[serde(deny_unknown_fields)]
+//! struct Greeting {
+//!     name: String,
+//! }
+//!
+//! impl Definition for Greeting {
+//!     const TABLE: &'static str = "greeting";
+//! }
+//!
+//! struct NoTemplates;
+//!
+//! impl Templates for NoTemplates {
+//!     fn render(&self, _: &str, text: &str) -> Result<String, LocatedError> {
+//!         Ok(text.to_owned())
+//!     }
+//!
+//!     fn holds(&self, _: &str) -> Result<bool, LocatedError> {
+//!         Ok(true)
+//!     }
+//! }
+//!
+//! let folder = tempfile::tempdir().unwrap();
+//! std::fs::write(folder.path().join("a.toml"), "[[greeting]]\nname = \"world\"\nretries = 2\n").unwrap();
+//! let definitions = Definitions::<Greeting>::read(folder.path(), &NoTemplates).0;
+//! let world = &definitions.valid["greeting:world"];
+//! assert_eq!((world.definition.name.as_str(), world.common.keys.retries), ("world", 2));
+//! ```
+
+mod command;
+mod common;
+mod declarations;
+mod definition;
+mod definitions;
+pub mod duration;
+mod finding;
+mod located_error;
+mod location;
+mod naming;
+pub mod reading;
+#[cfg(feature = "schema")]
+mod schema;
+mod similar;
+mod source;
+mod stack;
+mod tables;
+mod templates;
+#[cfg(test)]
+mod testing;
+mod tolerant;
+pub mod values;
+
+pub use command::{Command, meant_for_a_shell, words_of};
+pub use common::{CommonKeys, Contradiction, HealthCheck, IdLocation};
+pub use declarations::{Declaration, Declarations, NoDeclaration};
+pub use definition::{Definition, Invalid};
+pub use definitions::{Common, Defined, Definitions};
+pub use finding::{DefinitionError, Finding};
+pub use located_error::LocatedError;
+pub use location::Location;
+pub use naming::{NameError, NameKeys};
+#[cfg(feature = "schema")]
+pub use schema::{schema, schema_with};
+pub use similar::{did_you_mean, similar};
+pub use templates::Templates;

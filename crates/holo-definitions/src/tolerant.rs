@@ -1,0 +1,90 @@
+//! Reading that goes on after a mistake, so that all of them are found at once.
+
+use crate::common::CommonKeys;
+use crate::definition::{Definition, Invalid};
+use crate::reading;
+use crate::similar::similar;
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeArray, DeTable, DeValue};
+
+/// A place, and the mistake there in words.
+pub(crate) type Problem = (Range<usize>, String);
+
+/// Reads a table into a type, and says everything that is wrong: what is wrong with one key says nothing of the next one.
+pub(crate) fn read_all<T: DeserializeOwned>(
+    mut table: Spanned<DeTable<'_>>,
+    is_own: bool,
+    wrong: &mut Vec<Problem>,
+) -> Option<Read<T>> {
+    let mut left_out = BTreeSet::new();
+    let mut stand_ins: BTreeMap<String, std::array::IntoIter<DeValue<'_>, 5>> = BTreeMap::new();
+    loop {
+        let problem = match reading::read::<T>(&table) {
+            Ok(value) => return Some(Read { value, left_out }),
+            Err(problem) => problem,
+        };
+        let Some(key) = problem.top_key().map(str::to_owned) else {
+            wrong.push((problem.span().unwrap_or_else(|| table.span()), problem.to_string()));
+            return None;
+        };
+        let words = match problem.problem() {
+            reading::Problem::UnknownKey(known) if is_own && problem.is_at_top() => {
+                // The key that was meant may be a common one too.
+                let all: Vec<&str> = known.iter().copied().chain(CommonKeys::names()).collect();
+                let (known, more) = if similar(&key, all.iter().copied()).is_some() {
+                    (&all[..], "")
+                } else {
+                    (*known, ", or a common key")
+                };
+                format!("{key}: {}", reading::unknown_key(&key, known, more))
+            }
+            _ => problem.to_string(),
+        };
+        // A key that has been left out is missing because of that.
+        if !left_out.contains(&key) {
+            wrong.push((problem.span().unwrap_or_else(|| table.span()), words));
+        }
+        let was_there = table.get_mut().remove(key.as_str()).is_some();
+        if left_out.contains(&key) || !was_there {
+            // It has to be there: anything will do, for the others to be read.
+            let stand_in = stand_ins.entry(key.clone()).or_insert_with(of_every_type).next()?;
+            table.get_mut().insert(Spanned::new(0..0, key.clone().into()), Spanned::new(0..0, stand_in));
+        }
+        left_out.insert(key);
+    }
+}
+
+fn of_every_type<'i>() -> std::array::IntoIter<DeValue<'i>, 5> {
+    let (number, list, table) = (toml::de::DeInteger::default(), DeArray::default(), DeTable::default());
+    let text = DeValue::String("".into());
+    [text, DeValue::Array(list), DeValue::Integer(number), DeValue::Boolean(false), DeValue::Table(table)].into_iter()
+}
+
+/// The part of a table that could be read.
+pub(crate) struct Read<T> {
+    pub(crate) value: T,
+    /// The keys that could not be read, which the value has something else for.
+    pub(crate) left_out: BTreeSet<String>,
+}
+
+impl<T> Read<T> {
+    pub(crate) fn whole(self) -> Option<T> {
+        self.left_out.is_empty().then_some(self.value)
+    }
+}
+
+impl<D: Definition> Read<D> {
+    /// Returns the mistakes in the values that could be read.
+    pub(crate) fn invalid(&self) -> Vec<Invalid> {
+        if self.left_out.is_empty() {
+            return self.value.invalid();
+        }
+        // As long as a key is unknown, it cannot be told how keys go together.
+        let mut invalid = self.value.invalid_values();
+        invalid.retain(|problem| !self.left_out.contains(problem.key));
+        invalid
+    }
+}
