@@ -9,7 +9,7 @@ use crate::plan::{Plan, Requirement};
 use crate::plugin::{Job, Plugin, Task};
 use crate::refresh::Refreshes;
 use crate::report::line::Tally;
-use crate::report::{End, Event, Reporter, Silence};
+use crate::report::{End, Event, Remarks, Reporter, Silence};
 use crate::settings::Settings;
 use crate::view::View;
 use bstr::{BStr, BString};
@@ -84,6 +84,7 @@ impl<'a> Walk<'a> {
     /// # Errors
     /// Only what ends the run: what goes wrong with an entity is an event, and counted.
     pub fn go(mut self, selected: &[bool], reporter: &mut dyn Reporter) -> Result<Tally, Fatal> {
+        reporter.event(Event::WorkBegins);
         let mut tally = Tally::default();
         let mut ends: Vec<Option<End>> = vec![None; self.entities.len()];
         let sets = self.plan.sets(selected);
@@ -166,7 +167,7 @@ impl<'a> Walk<'a> {
             match end {
                 End::Failed => reporter.event(Event::Failed(Some(&reason))),
                 End::ConditionNotMet => reporter.event(Event::Message(&Message::Skipped(reason.into()))),
-                End::Pending => reporter.event(Event::Warning(&reason)),
+                End::Pending => reporter.warning(&reason),
                 _ => reporter.event(Event::Skipped(&reason)),
             }
             reporter.event(Event::End(&self.entities[entity], end));

@@ -14,89 +14,84 @@ mod test;
 mod values;
 
 use crate::cli::{self, PluginVerb, Verb};
+use crate::entity::Entity;
 use crate::error::Fatal;
 use crate::exit;
 use crate::interrupt::Interrupt;
 use crate::inventory::Inventory;
-use crate::report::Console;
+use crate::report::{Event, Remarks, Report, Reporter};
 use crate::select;
 use crate::settings::Settings;
 use bstr::ByteSlice;
 use holo_definitions::did_you_mean;
-use holo_protocol::session::Stream;
 use holo_protocol::words;
 use std::ffi::OsString;
 
 /// The context of every verb.
-struct Context {
+struct Context<'a> {
     settings: Settings,
     interrupt: Interrupt,
-    console: Console,
+    reporter: &'a mut dyn Reporter,
 }
 
-/// Does what the verb says.
+/// Does what the verb says, and returns the exit code.
 #[must_use]
-pub(crate) fn run(verb: Verb, settings: Settings, mut console: Console) -> u8 {
-    if verb.is_json() {
-        console.set_json();
-    }
+pub(crate) fn run(verb: Verb, mut settings: Settings, report: &mut Report) -> u8 {
+    settings.gives_hints = report.gives_hints();
     match verb {
-        Verb::Help(_) => finish(console, &cli::usage()),
-        Verb::Version => finish(console, concat!(env!("CARGO_PKG_VERSION"), "\n")),
-        Verb::Completion(arguments) => finish(console, &completion::script(arguments.shell)),
+        Verb::Help(_) => show(&cli::usage(), report),
+        Verb::Version => show(concat!(env!("CARGO_PKG_VERSION"), "\n"), report),
+        Verb::Completion(arguments) => show(&completion::script(arguments.shell), report),
         Verb::Test(arguments) => {
-            let done = test::run(&arguments, &mut console);
-            conclude(done, console)
+            let done = test::run(&arguments, report);
+            conclude(done, report)
         }
-        Verb::Apply(arguments) => with_context(settings, console, |desk| apply::run(&arguments, desk)),
-        Verb::Check(arguments) => with_context(settings, console, |desk| check::run(&arguments, desk)),
-        Verb::Diff(arguments) => with_context(settings, console, |desk| diff::run(&arguments, desk)),
-        Verb::Scan(arguments) => with_context(settings, console, |desk| scan::run(&arguments, desk)),
-        Verb::Facts(arguments) => with_context(settings, console, |desk| facts::run(&arguments, desk)),
-        Verb::Data(arguments) => with_context(settings, console, |desk| data::run(&arguments, desk)),
-        Verb::Graph(arguments) => with_context(settings, console, |desk| graph::run(&arguments, desk)),
+        Verb::Apply(arguments) => with_context(settings, report, |context| apply::run(&arguments, context)),
+        Verb::Check(arguments) => with_context(settings, report, |context| check::run(&arguments, context)),
+        Verb::Diff(arguments) => with_context(settings, report, |context| diff::run(&arguments, context)),
+        Verb::Scan(arguments) => with_context(settings, report, |context| scan::run(&arguments, context)),
+        Verb::Facts(arguments) => with_context(settings, report, |context| facts::run(&arguments, context)),
+        Verb::Data(arguments) => with_context(settings, report, |context| data::run(&arguments, context)),
+        Verb::Graph(arguments) => with_context(settings, report, |context| graph::run(&arguments, context)),
         Verb::Plugin(arguments) => match arguments.verb {
-            PluginVerb::Check(arguments) => with_context(settings, console, |desk| plugin_check::run(&arguments, desk)),
+            PluginVerb::Check(arguments) => {
+                with_context(settings, report, |context| plugin_check::run(&arguments, context))
+            }
         },
-        Verb::Selectors(_) => with_context(settings, console, selectors::run),
+        Verb::Selectors(_) => with_context(settings, report, selectors::run),
     }
 }
 
 /// Does what has to clean up behind itself, whatever ends it.
-fn with_context(mut settings: Settings, console: Console, act: impl FnOnce(&mut Context) -> Result<u8, Fatal>) -> u8 {
+fn with_context(
+    mut settings: Settings,
+    reporter: &mut dyn Reporter,
+    act: impl FnOnce(&mut Context<'_>) -> Result<u8, Fatal>,
+) -> u8 {
     if let Some(problem) = settings.problem.take() {
-        return conclude(Err(Fatal::CouldNotRun(problem)), console);
+        return conclude(Err(Fatal::CouldNotRun(problem)), reporter);
     }
-    let interrupt = Interrupt::install()
-        .map_err(|error| Fatal::CouldNotRun(format!("cannot catch signals: {}", words::reason(&error))));
-    match interrupt {
+    match Interrupt::install() {
         Ok(interrupt) => {
-            let mut desk = Context { settings, interrupt, console };
-            let done = act(&mut desk);
-            conclude(done, desk.console)
+            let mut context = Context { settings, interrupt, reporter };
+            let done = act(&mut context);
+            conclude(done, context.reporter)
         }
-        Err(fatal) => conclude(Err(fatal), console),
+        Err(error) => {
+            let text = format!("cannot catch signals: {}", words::reason(&error));
+            conclude(Err(Fatal::CouldNotRun(text)), reporter)
+        }
     }
 }
 
-fn conclude(done: Result<u8, Fatal>, mut console: Console) -> u8 {
-    let (code, broken_off) = match done {
-        Ok(code) => (code, None),
-        Err(fatal) => {
-            // This is about the run, not the entity at work.
-            console.set_entity(None);
-            if let Some(message) = fatal.message() {
-                console.error(message);
-            }
-            if matches!(fatal, Fatal::Generator(_)) {
-                // As in version 3, which ends no paragraph for other reasons.
-                console.end_paragraph();
-            }
-            (fatal.exit_code(), Some(fatal.to_string()))
-        }
+/// Reports the end of a run, and returns its exit code.
+fn conclude(done: Result<u8, Fatal>, reporter: &mut dyn Reporter) -> u8 {
+    let (exit_code, fatal) = match done {
+        Ok(exit_code) => (exit_code, None),
+        Err(fatal) => (fatal.exit_code(), Some(fatal)),
     };
-    console.summary(code, broken_off.as_deref());
-    end(console, code)
+    reporter.event(Event::RunEnds(exit_code, fatal.as_ref()));
+    exit_code
 }
 
 /// Returns the exit code of a verb that changes nothing.
@@ -105,23 +100,9 @@ fn exit_code(has_failed: bool, exit_zero: bool, settings: &Settings) -> u8 {
 }
 
 /// Shows a text that was asked for.
-pub(crate) fn finish(mut console: Console, text: &str) -> u8 {
-    console.raw(Stream::Stdout, text.as_bytes());
-    end(console, exit::DONE)
-}
-
-/// Ends the output. Output that was lost makes the best run one that could not be done.
-fn end(console: Console, code: u8) -> u8 {
-    match console.finish() {
-        Ok(()) => code,
-        Err(error) => {
-            use std::io::Write;
-            let message = format!("!! cannot write to standard output: {}\n", words::reason(&error));
-            // If stderr is gone too, the exit code is all that is left.
-            let _ = std::io::stderr().write_all(message.as_bytes());
-            exit::COULD_NOT_RUN
-        }
-    }
+fn show(text: &str, reporter: &mut dyn Reporter) -> u8 {
+    reporter.event(Event::Text(text.as_bytes()));
+    exit::DONE
 }
 
 /// Returns the entities that the command line selects.
@@ -129,60 +110,51 @@ fn select(
     verb: &str,
     inventory: &Inventory,
     selectors: &[OsString],
-    console: &mut Console,
+    reporter: &mut dyn Reporter,
 ) -> Result<Vec<bool>, Fatal> {
     let plugins: Vec<&str> = inventory.plugins.iter().map(|plugin| &*plugin.id).collect();
     select::select(&inventory.entities, &plugins, selectors).map_err(|unknown| {
         for selector in &unknown {
-            console.raw_error([b"Unrecognized argument: ", &selector[..]].concat());
+            reporter.event(Event::UnknownSelector(selector.as_bstr()));
         }
-        if console.person_reads_errors() {
-            let known = select::all(&inventory.entities);
-            let known = known.iter().filter_map(|known| known.to_str().ok()).chain(plugins);
-            let options = cli::options_of(verb);
-            let known: Vec<&str> = known.chain(options.iter().map(String::as_str)).collect();
-            let hints =
-                unknown.iter().filter_map(|selector| did_you_mean(&selector.to_str_lossy(), known.iter().copied()));
-            hints.for_each(|hint| console.advise(hint));
-        }
+        let known = select::all(&inventory.entities);
+        let known = known.iter().filter_map(|known| known.to_str().ok()).chain(plugins);
+        let options = cli::options_of(verb);
+        let known: Vec<&str> = known.chain(options.iter().map(String::as_str)).collect();
+        let hints = unknown.iter().filter_map(|selector| did_you_mean(&selector.to_str_lossy(), known.iter().copied()));
+        hints.for_each(|hint| reporter.advise(hint));
         Fatal::Reported
     })
 }
 
-/// Says what the selected entities and others both claim; whether there is anything.
-fn show_conflicts(inventory: &Inventory, selected: &[bool], console: &mut Console) -> bool {
-    let is_selected = |owner: &&usize| selected.get(**owner) == Some(&true);
+/// Reports what the selected entities and others both claim. Returns true if there is anything.
+fn show_conflicts(inventory: &Inventory, selected: &[bool], reporter: &mut dyn Reporter) -> bool {
     let mut any = false;
     for conflict in inventory.plan.conflicts() {
-        let owners: Vec<&usize> = conflict.owners.iter().filter(is_selected).collect();
-        // People read it once, programs find it with each of the entities.
-        let shown_with = if console.speaks_json() { owners.len() } else { owners.len().min(1) };
-        for owner in owners.into_iter().take(shown_with) {
-            let id = inventory.entities.get(*owner).map(|entity| entity.id().to_owned());
-            let before = console.set_entity(id);
-            console.error(conflict.describe(&inventory.entities));
-            console.set_entity(before);
+        let owners = conflict.owners.iter().filter(|&&owner| selected.get(owner) == Some(&true));
+        let owners: Vec<&Entity> = owners.filter_map(|&owner| inventory.entities.get(owner)).collect();
+        if !owners.is_empty() {
+            reporter.event(Event::Conflict(&owners, &conflict.describe(&inventory.entities)));
             any = true;
         }
     }
     if any {
-        console.end_paragraph();
+        reporter.end_paragraph();
     }
     any
 }
 
 /// Warns of slips in the definitions of the selected entities: names of others that no entity has.
-fn show_slips(inventory: &Inventory, selected: &[bool], console: &mut Console) {
+fn show_slips(inventory: &Inventory, selected: &[bool], reporter: &mut dyn Reporter) {
     let slips = inventory.dangling.iter().filter(|dangling| selected.get(dangling.entity) == Some(&true));
     let mut any = false;
     for dangling in slips {
-        let id = inventory.entities.get(dangling.entity).map(|entity| entity.id().to_owned());
-        let before = console.set_entity(id);
-        console.warning(dangling.describe(&inventory.entities));
-        console.set_entity(before);
+        reporter.event(Event::About(inventory.entities.get(dangling.entity)));
+        reporter.warning(dangling.describe(&inventory.entities));
+        reporter.event(Event::About(None));
         any = true;
     }
     if any {
-        console.end_paragraph();
+        reporter.end_paragraph();
     }
 }

@@ -1,29 +1,33 @@
-//! Asks several plugins at the same time, and shows what they say as if they had been asked one after the other.
+//! Asks several plugins at the same time, and hands on what they say as if they had been asked one after the other.
 
 use crate::error::Fatal;
-use crate::report::Console;
 use holo_protocol::session::Stream;
 use holo_protocol::words;
 use std::sync::mpsc::channel;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::{self, Builder};
 
-/// Has `ask` work on up to `at_once` items at a time, each in a thread of its own, and takes the answers in the order of the items.
+/// Something that was said about an item.
+pub enum Heard<'a, A> {
+    /// A piece of output.
+    Output(Stream, &'a [u8]),
+    /// The answer, which is the last.
+    Answer(A),
+}
+
+/// Has `ask` work on up to `at_once` items at a time, each in a thread of its own, and hands on what is said in the order of the items.
 ///
-/// `show` gets what is said of the first item that is not done with at once. `take` gets an answer after all that was said before it; an
-/// error of it ends the run, and what later items come to is not heard of any more.
+/// What is said of the first item that is not done with is handed on at once, and that of the others when it is their turn. An error of
+/// `hear` ends the run, and what later items come to is not heard of any more.
 ///
 /// # Errors
-/// The first error of `take`, or that there are no threads left.
-pub fn concurrently<T: Send, A: Send, O>(
+/// The first error of `hear`, or that there are no threads left.
+pub fn concurrently<T: Send, A: Send>(
     items: impl IntoIterator<Item = T>,
     at_once: usize,
-    console: &mut Console,
     ask: impl Fn(T, &mut dyn FnMut(Stream, &[u8])) -> A + Sync,
-    mut show: impl FnMut(usize, Stream, &[u8], &mut Console),
-    mut take: impl FnMut(usize, A, &mut Console) -> Result<O, Fatal>,
-) -> Result<Vec<O>, Fatal> {
-    console.flush();
+    mut hear: impl FnMut(usize, Heard<'_, A>) -> Result<(), Fatal>,
+) -> Result<(), Fatal> {
     let (ask, permits) = (&ask, &Permits::new(at_once));
     thread::scope(|scope| {
         let mut asked = Vec::new();
@@ -37,16 +41,14 @@ pub fn concurrently<T: Send, A: Send, O>(
             let thread = Builder::new().spawn_scoped(scope, work).map_err(|error| no_thread(&words::reason(&error)))?;
             asked.push((receiver, thread));
         }
-        let mut taken = Vec::new();
         for (index, (receiver, thread)) in asked.into_iter().enumerate() {
             for (stream, bytes) in receiver {
-                show(index, stream, &bytes, console);
-                console.flush();
+                hear(index, Heard::Output(stream, &bytes))?;
             }
             let answer = thread.join().map_err(|_| no_thread("it ended early"))?;
-            taken.push(take(index, answer, console)?);
+            hear(index, Heard::Answer(answer))?;
         }
-        Ok(taken)
+        Ok(())
     })
 }
 

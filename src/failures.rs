@@ -1,7 +1,7 @@
 //! The plugins that could not be asked which entities they have, and how far a run goes on without them.
 
 use crate::error::Fatal;
-use crate::report::Console;
+use crate::report::Provisional;
 use holo_protocol::API_VERSION_3;
 
 /// The failures of plugins that do not end a run at once.
@@ -39,12 +39,12 @@ impl Failures {
         Failures { tolerance, plugins: Vec::new() }
     }
 
-    /// Adds a plugin whose failure has just been shown. If it is tolerated, the console holds back everything from now on, until it is
-    /// known whether the run can do without the plugin.
+    /// Adds a plugin whose failure has just been reported. If it is tolerated, all remarks are held back from now on, until it is known
+    /// whether the run can do without the plugin.
     ///
     /// # Errors
     /// If it is not tolerated.
-    pub fn add(&mut self, plugin_id: &str, version: Option<u32>, console: &mut Console) -> Result<(), Fatal> {
+    pub fn add(&mut self, plugin_id: &str, version: Option<u32>, remarks: &mut Provisional<'_>) -> Result<(), Fatal> {
         let is_tolerated = match self.tolerance {
             Tolerance::Nothing => false,
             Tolerance::Version3 => version == Some(API_VERSION_3),
@@ -53,7 +53,7 @@ impl Failures {
         if !is_tolerated {
             return Err(Fatal::Reported);
         }
-        console.hold();
+        remarks.hold();
         self.plugins.push(Failed { plugin_id: plugin_id.to_owned(), version });
         Ok(())
     }

@@ -5,10 +5,10 @@ use crate::error::Fatal;
 use crate::interrupt::Interrupt;
 use crate::plugin::process::{self, Program, RunError};
 use crate::plugin::timed_out;
-use crate::report::Console;
+use crate::report::Remarks;
 use crate::resources::Generated;
 use crate::settings::Settings;
-use bstr::{BString, ByteSlice};
+use bstr::ByteSlice;
 use holo_protocol::environment as names;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -23,7 +23,7 @@ pub fn run(
     settings: &Settings,
     cache: &CacheDirectory,
     interrupt: &Interrupt,
-    console: &mut Console,
+    remarks: &mut impl Remarks,
 ) -> Result<Generated, Fatal> {
     let virtual_root = cache.subdirectory("generated-resources")?;
     let mut generated = Generated::new();
@@ -38,7 +38,7 @@ pub fn run(
         let arguments = Vec::new();
         let limit = settings.limit;
         let program = Program { path: &generator, arguments, environment, messages: false, requests: false, limit };
-        run_one(program, interrupt, console)?;
+        run_one(program, interrupt, remarks)?;
         for file in files_below(&virtual_root)? {
             generated.entry(file).or_insert_with(|| generator.clone());
         }
@@ -64,20 +64,19 @@ fn find(folder: &Path) -> Result<Vec<PathBuf>, Fatal> {
     Ok(found)
 }
 
-fn run_one(program: Program<'_>, interrupt: &Interrupt, console: &mut Console) -> Result<(), Fatal> {
+fn run_one(program: Program<'_>, interrupt: &Interrupt, remarks: &mut impl Remarks) -> Result<(), Fatal> {
     let path = program.path;
     let failed = |reason: String| Fatal::Generator(format!("could not run {}: {reason}", path.display()));
-    let mut lines = [Vec::new(), Vec::new()];
-    console.flush();
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let ended = program.run(interrupt, |channel, bytes| {
-        let line = if channel == process::Channel::Stdout { &mut lines[0] } else { &mut lines[1] };
+        let line = if channel == process::Channel::Stdout { &mut stdout } else { &mut stderr };
         line.extend_from_slice(bytes);
-        show_whole_lines(path, line, console);
+        show_whole_lines(path, line, remarks);
     });
-    for mut rest in lines {
+    for mut rest in [stdout, stderr] {
         if !rest.is_empty() {
             rest.push(b'\n');
-            show_whole_lines(path, &mut rest, console);
+            show_whole_lines(path, &mut rest, remarks);
         }
     }
     let ended = ended.map_err(|error| match error {
@@ -88,13 +87,12 @@ fn run_one(program: Program<'_>, interrupt: &Interrupt, console: &mut Console) -
     process::failure(ended.status).map_or(Ok(()), |reason| Err(failed(reason)))
 }
 
-fn show_whole_lines(generator: &Path, text: &mut Vec<u8>, console: &mut Console) {
+fn show_whole_lines(generator: &Path, text: &mut Vec<u8>, remarks: &mut impl Remarks) {
     let Some(end) = text.rfind_byte(b'\n') else { return };
     for line in text.drain(..=end).as_slice().lines() {
         let intro = [b"output from ", generator.as_os_str().as_bytes(), b": "].concat();
-        console.warning(BString::from([&intro[..], line].concat()));
+        remarks.warning([&intro[..], line].concat());
     }
-    console.flush();
 }
 
 fn files_below(virtual_root: &Path) -> Result<Vec<PathBuf>, Fatal> {

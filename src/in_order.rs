@@ -2,7 +2,7 @@
 
 use crate::entity::Entity;
 use crate::plugin::{Failure, Progress, Task};
-use crate::report::{End, Event, Reporter};
+use crate::report::{End, Event, Remarks, Reporter};
 use crate::view::View;
 use bstr::{BStr, BString};
 use holo_protocol::Message;
@@ -205,18 +205,18 @@ impl<'a> InOrder<'a> {
             Said::Output(stream, bytes) if is_over => return reporter.event(Event::Belated(*stream, bytes)),
             // Nothing else counts of an entity that is done with.
             _ if is_over => return,
-            Said::Output(stream, bytes) => reporter.event(Event::Output(*stream, bytes)),
+            Said::Output(stream, bytes) => reporter.output(*stream, bytes),
             Said::Message(message) => reporter.event(Event::Message(message)),
             Said::Diff(text) => reporter.event(Event::Diff(text)),
-            Said::Warning(text) => reporter.event(Event::Warning(text)),
-            Said::Error(text) => reporter.event(Event::Error(text)),
+            Said::Warning(text) => reporter.warning(text),
+            Said::Error(text) => reporter.error(text),
             Said::Malformed(text) => reporter.event(Event::Failed(Some(text))),
             Said::Failed(Failure::Told) => reporter.event(Event::Failed(None)),
             Said::Failed(Failure::Status(reason) | Failure::Broken(reason)) => {
                 reporter.event(Event::Failed(Some(reason)));
             }
             Said::TooEarly(first) => {
-                reporter.event(Event::Warning(&format!("{first} comes first, and would be changed")));
+                reporter.warning(format!("{first} comes first, and would be changed"));
                 reporter.event(Event::Message(&Message::Unknown));
             }
             Said::Done => {}
@@ -268,7 +268,11 @@ impl<'a> InOrder<'a> {
     /// Tells that an entity is refreshed, once it is known that it does not leave itself out.
     fn tell_refresh(&mut self, index: usize) {
         if std::mem::take(&mut self.refresh[index]) {
-            self.reporter.event(Event::Refresh(self.entities[index]));
+            let entity = self.entities[index];
+            self.reporter.event(match self.task {
+                Task::Check => Event::WouldRefresh(entity),
+                Task::Apply | Task::ForceApply => Event::Refresh(entity),
+            });
         }
     }
 

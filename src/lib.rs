@@ -19,6 +19,7 @@ pub mod config;
 pub mod declarations;
 mod descriptors;
 pub mod diff;
+pub mod discovery;
 pub mod entity;
 pub mod error;
 pub mod exit;
@@ -44,8 +45,7 @@ pub mod settings;
 pub mod view;
 
 use cli::Arguments;
-use holo_protocol::session::Stream;
-use report::Console;
+use report::{Event, Remarks, Report, Reporter};
 use settings::Settings;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -53,16 +53,20 @@ use std::process::ExitCode;
 /// Does what the command line says, and gives the exit code.
 #[must_use]
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let mut console = Console::of_process();
-    let code = match cli::parse(arguments) {
-        Arguments::Verb(verb) => commands::run(verb, Settings::from_environment(), console),
-        Arguments::Help(text) => commands::finish(console, &text),
+    let arguments = cli::parse(arguments);
+    let is_json = matches!(&arguments, Arguments::Verb(verb) if verb.is_json());
+    let mut report = if is_json { Report::for_programs() } else { Report::for_people() };
+    let code = match arguments {
+        Arguments::Verb(verb) => commands::run(verb, Settings::from_environment(), &mut report),
+        Arguments::Help(text) => {
+            report.event(Event::Text(text.as_bytes()));
+            exit::DONE
+        }
         Arguments::Unusable { text, hint } => {
-            console.raw(Stream::Stderr, text.as_bytes());
-            hint.iter().for_each(|hint| console.advise(hint));
-            console.flush();
+            report.event(Event::Usage(&text));
+            hint.iter().for_each(|hint| report.advise(hint));
             exit::USAGE
         }
     };
-    ExitCode::from(code)
+    ExitCode::from(report.finish(code))
 }

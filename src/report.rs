@@ -1,82 +1,99 @@
-//! From events to words.
+//! Events, and those who show them.
 //!
-//! The verbs emit [`Event`]s; a [`Reporter`] turns them into what the user sees. [`Paragraphs`] are version 3's words,
-//! [`Json`] is for programs.
+//! Whoever does something emits [`Event`]s to a [`Reporter`]. The reporter of a process is [`Report`], which hands each event to its
+//! consumers: [`Paragraphs`], in version 3's words, and [`Status`], for a person who waits; or [`Json`], for programs. Only they know
+//! the streams of the process.
 
 mod bar;
 mod console;
+mod event;
 mod hints;
 mod json;
 mod json_state;
 pub mod line;
 mod paragraphs;
+mod remark;
+mod status;
 
-pub use console::Console;
-pub use json::{Json, entity_line, selector_line};
-pub use paragraphs::{Paragraphs, entity, porcelain};
+pub use event::{End, Event, Form};
+pub use remark::{Provisional, Remark, RemarkKind, Remarks, Severity};
 
-use crate::entity::Entity;
-use holo_protocol::Message;
-use holo_protocol::session::Stream;
-use std::time::Duration;
+use crate::exit;
+use console::Console;
+use json::Json;
+use paragraphs::{Paragraphs, Reader};
+use status::Status;
 
-/// An event about the entity at work during an apply.
-#[derive(Debug)]
-pub enum Event<'a> {
-    /// The entity is next.
-    Begin(&'a Entity),
-    /// The plugin, or what it called, said this.
-    Output(Stream, &'a [u8]),
-    /// The plugin, or what it called, said this of an entity that had been done with.
-    Belated(Stream, &'a [u8]),
-    /// The plugin said this on file descriptor 3.
-    Message(&'a Message),
-    /// The changes that a person made, as a unified diff.
-    Diff(&'a [u8]),
-    /// Something should be looked into.
-    Warning(&'a str),
-    /// Something went wrong beside the entity itself.
-    Error(&'a str),
-    /// The entity is left out; the text says why.
-    Skipped(&'a str),
-    /// The entity failed; the text says why, unless the plugin has said so itself.
-    Failed(Option<&'a str>),
-    /// The entity is still being worked on, and has been for so long. It need not be the one that was begun last.
-    Waiting(&'a Entity, Duration),
-    /// The entity is to be refreshed, or would be.
-    Refresh(&'a Entity),
-    /// The entity is done with, and ended so.
-    End(&'a Entity, End),
-}
-
-/// The end of the work on an entity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum End {
-    /// It is in its desired state, as it was before.
-    Unchanged,
-    /// By its own declaration it is not for this system, or not for now.
-    ConditionNotMet,
-    /// It is in its desired state now.
-    Changed,
-    /// It was only looked at, and would be changed, or that cannot be told.
-    Pending,
-    /// Without `--force` it was, or would be, left as it is.
-    Refused,
-    /// It was not worked on, since something that it requires is not in its desired state.
-    DependencyFailed,
-    /// Something went wrong.
-    Failed,
-}
-
-/// A consumer of events, which shows them.
+/// A listener to events.
 pub trait Reporter {
-    /// Shows an event. Events of one entity follow one another, between its `Begin` and its `End`.
+    /// Takes an event. Events of one entity follow one another, between its `Begin` and its `End`.
     fn event(&mut self, event: Event<'_>);
+
+    /// Returns false if nobody reads any more what is shown: what only shows may stop then.
+    fn is_read(&self) -> bool {
+        true
+    }
 }
 
-/// Returns the reporter for this console. It shows what is done or, if it `only_looks`, what would be done.
-pub fn on<'a>(console: &'a mut Console, only_looks: bool) -> Box<dyn Reporter + 'a> {
-    if console.speaks_json() { Box::new(Json::new(console)) } else { Box::new(Paragraphs::new(console, only_looks)) }
+impl<R: Reporter + ?Sized> Remarks for R {
+    fn remark(&mut self, remark: Remark<'_>) {
+        self.event(Event::Remark(remark));
+    }
+}
+
+/// The reporter of a process, which shows events on its streams.
+pub struct Report {
+    console: Console,
+    consumers: Vec<Box<dyn Consumer>>,
+    gives_hints: bool,
+}
+
+/// Shows those events that it has a form for.
+trait Consumer {
+    fn consume(&mut self, event: &Event<'_>, console: &mut Console);
+}
+
+impl Report {
+    /// Returns the report that people and version 3's scripts read.
+    #[must_use]
+    pub fn for_people() -> Report {
+        let reader = Reader { sees_all: console::person_reads_all(), wants_hints: console::person_reads_errors() };
+        let mut consumers: Vec<Box<dyn Consumer>> = vec![Box::new(Paragraphs::new(reader))];
+        if reader.sees_all {
+            consumers.push(Box::new(Status::new()));
+        }
+        Report { console: Console::for_people(), consumers, gives_hints: reader.wants_hints }
+    }
+
+    /// Returns the report that consists of nothing but JSON Lines.
+    #[must_use]
+    pub fn for_programs() -> Report {
+        Report { console: Console::for_programs(), consumers: vec![Box::<Json>::default()], gives_hints: false }
+    }
+
+    /// Returns true if a person reads the errors, and hints can be given that a script could not understand.
+    #[must_use]
+    pub fn gives_hints(&self) -> bool {
+        self.gives_hints
+    }
+
+    /// Ends the output, and returns the exit code of the process. Output that was lost makes the best run one that could not be done.
+    #[must_use]
+    pub fn finish(self, exit_code: u8) -> u8 {
+        self.console.finish().map_or(exit::COULD_NOT_RUN, |()| exit_code)
+    }
+}
+
+impl Reporter for Report {
+    fn event(&mut self, event: Event<'_>) {
+        for consumer in &mut self.consumers {
+            consumer.consume(&event, &mut self.console);
+        }
+    }
+
+    fn is_read(&self) -> bool {
+        !self.console.reader_is_gone()
+    }
 }
 
 /// Shows nothing.

@@ -1,17 +1,16 @@
 //! Asks the plugins which entities there are: all at the same time, and shown in the order of the configuration.
 
-use crate::concurrently::concurrently;
+use crate::concurrently::{Heard, concurrently};
 use crate::entity::{Account, Entity};
 use crate::error::Fatal;
 use crate::failures::Failures;
 use crate::interrupt::Interrupt;
 use crate::plugin::{OperationError, Plugin};
-use crate::report::Console;
+use crate::report::{Provisional, RemarkKind, Remarks, Severity};
 use crate::resources::Resources;
 use bstr::ByteSlice;
 use holo_protocol::API_VERSION_4;
 use holo_protocol::session::Stream;
-use std::cell::RefCell;
 use std::mem;
 use std::sync::Arc;
 
@@ -35,36 +34,34 @@ pub fn all(
     resources: &Arc<Resources>,
     failures: &mut Failures,
     interrupt: &Interrupt,
-    console: &mut Console,
+    remarks: &mut Provisional<'_>,
 ) -> Result<Scanned, Fatal> {
-    let diagnostics = RefCell::new(Diagnostics::default());
+    let scanned: Vec<(String, u32)> = plugins.iter().map(|plugin| (plugin.id.clone(), plugin.api_version())).collect();
+    let mut diagnostics = Diagnostics::default();
+    let mut of_plugins = Vec::new();
     let mut flaws = Vec::new();
-    let accounts: Vec<(String, u32)> = plugins.iter().map(|plugin| (plugin.id.clone(), plugin.api_version())).collect();
-    let versions: Vec<u32> = accounts.iter().map(|(_, version)| *version).collect();
-    let mut accounts = accounts.into_iter();
-    let of_plugins = concurrently(
-        plugins,
-        at_once,
-        console,
-        |plugin, on_output| plugin.scan(interrupt, on_output),
-        |index, stream, bytes, console| match versions.get(index) {
-            Some(&(API_VERSION_4..)) if stream == Stream::Stderr => diagnostics.borrow_mut().read(bytes, console),
-            _ => console.write(stream, bytes),
-        },
-        |index, answer, console| {
-            let is_flawed = diagnostics.borrow_mut().finish(console);
-            let (plugin_id, version) = accounts.next().unwrap_or_default();
-            let report = take(&plugin_id, answer, console)?;
-            let account =
-                |report| Account { plugin_id: plugin_id.clone(), version, report, resources: Arc::clone(resources) };
-            let entities = report.and_then(|report| entities(index, account(report), console));
-            flaws.push(is_flawed || entities.is_none());
-            if entities.is_none() {
-                failures.add(&plugin_id, Some(version), console)?;
+    let ask = |plugin: &mut Plugin, on_output: &mut dyn FnMut(Stream, &[u8])| plugin.scan(interrupt, on_output);
+    concurrently(plugins, at_once, ask, |index, heard| {
+        let Some((plugin_id, version)) = scanned.get(index) else { return Ok(()) };
+        match heard {
+            Heard::Output(Stream::Stderr, bytes) if *version >= API_VERSION_4 => diagnostics.read(bytes, remarks),
+            Heard::Output(stream, bytes) => remarks.output(stream, bytes),
+            Heard::Answer(answer) => {
+                let is_flawed = diagnostics.finish(remarks);
+                let entities = report_of(plugin_id, answer, remarks)?.and_then(|report| {
+                    let resources = Arc::clone(resources);
+                    let account = Account { plugin_id: plugin_id.clone(), version: *version, report, resources };
+                    entities(index, account, remarks)
+                });
+                flaws.push(is_flawed || entities.is_none());
+                if entities.is_none() {
+                    failures.add(plugin_id, Some(*version), remarks)?;
+                }
+                of_plugins.push(entities.unwrap_or_default());
             }
-            Ok(entities.unwrap_or_default())
-        },
-    )?;
+        }
+        Ok(())
+    })?;
     // Most often one plugin has nearly all entities: those are not moved.
     let mut of_plugins = of_plugins.into_iter();
     let first = of_plugins.next().unwrap_or_default();
@@ -83,63 +80,57 @@ struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// Takes what arrives, which need not be whole lines. People see it at once, JSON has lines of whole errors and warnings.
-    fn read(&mut self, bytes: &[u8], console: &mut Console) {
+    /// Takes what arrives, which need not be whole lines.
+    fn read(&mut self, bytes: &[u8], remarks: &mut impl Remarks) {
         self.unfinished.extend_from_slice(bytes);
         let end = self.unfinished.rfind_byte(b'\n').map_or(0, |last| last + 1);
         let rest = self.unfinished.split_off(end);
         let whole = mem::replace(&mut self.unfinished, rest);
-        whole.lines_with_terminator().for_each(|line| self.line(line, console));
-        if !console.speaks_json() {
-            console.write(Stream::Stderr, bytes);
-        }
+        whole.lines_with_terminator().for_each(|line| self.line(line, remarks));
+        remarks.say(RemarkKind::UnsortedOutput, bytes);
     }
 
-    /// Takes the end of a plugin's scan, which ends an unfinished line too; whether there was an error.
-    fn finish(&mut self, console: &mut Console) -> bool {
+    /// Takes the end of a plugin's scan, which ends an unfinished line too. Returns true if there was an error.
+    fn finish(&mut self, remarks: &mut impl Remarks) -> bool {
         let line = mem::take(&mut self.unfinished);
         if !line.is_empty() {
-            self.line(&line, console);
+            self.line(&line, remarks);
         }
         mem::take(&mut self.is_flawed)
     }
 
-    fn line(&mut self, line: &[u8], console: &mut Console) {
-        let (error, warning) = (line.strip_prefix(b"!! "), line.strip_prefix(b">> "));
-        self.is_flawed |= error.is_some();
-        if !console.speaks_json() {
-            return;
-        }
-        match (error, warning) {
-            (Some(text), _) => console.error(text.trim_end_with(|letter| letter == '\n')),
-            (_, Some(text)) => console.warning(text.trim_end_with(|letter| letter == '\n')),
-            (None, None) => console.write(Stream::Stderr, line),
-        }
+    fn line(&mut self, line: &[u8], remarks: &mut impl Remarks) {
+        let text = |severity: Severity| line.strip_prefix(severity.mark().as_bytes());
+        let marked =
+            [Severity::Error, Severity::Warning].into_iter().find_map(|severity| Some((severity, text(severity)?)));
+        let Some((severity, text)) = marked else { return remarks.say(RemarkKind::Diagnostic(None), line) };
+        self.is_flawed |= severity == Severity::Error;
+        remarks.say(RemarkKind::Diagnostic(Some(severity)), text.trim_end_with(|letter| letter == '\n'));
     }
 }
 
-/// The scan report, if there is one; otherwise it is shown why there is none.
-fn take(
+/// Returns the scan report, if there is one; otherwise it is reported why there is none.
+fn report_of(
     plugin_id: &str,
     answer: Result<Vec<u8>, OperationError>,
-    console: &mut Console,
+    remarks: &mut impl Remarks,
 ) -> Result<Option<Vec<u8>>, Fatal> {
     match answer {
         Ok(report) => {
-            console.end_paragraph();
+            remarks.end_paragraph();
             Ok(Some(report))
         }
         Err(OperationError::Failed(reason)) => {
             // As in version 3, this ends no paragraph.
-            console.error(format!("scan with plugin {plugin_id} failed: {reason}"));
+            remarks.error(format!("scan with plugin {plugin_id} failed: {reason}"));
             Ok(None)
         }
         Err(OperationError::Fatal(fatal)) => Err(fatal),
     }
 }
 
-/// The entities of a report, if it can be read; otherwise it is shown why it cannot.
-fn entities(plugin: usize, account: Account, console: &mut Console) -> Option<Vec<Entity>> {
+/// Returns the entities of a report, if it can be read; otherwise it is reported why it cannot.
+fn entities(plugin: usize, account: Account, remarks: &mut impl Remarks) -> Option<Vec<Entity>> {
     let plugin_id = account.plugin_id.clone();
     match Entity::all_of(plugin, account) {
         Ok(mut entities) => {
@@ -148,7 +139,7 @@ fn entities(plugin: usize, account: Account, console: &mut Console) -> Option<Ve
         }
         Err(errors) => {
             for error in errors {
-                console.error(format!("error in scan report of {plugin_id}, {error}"));
+                remarks.error(format!("error in scan report of {plugin_id}, {error}"));
             }
             None
         }

@@ -18,6 +18,8 @@ pub struct Settings {
     pub temporary_directory: PathBuf,
     /// True if an apply or diff ends with 0 even if entities fail (`$HOLO_EXIT_ZERO`), as version 3 did.
     pub exit_zero: bool,
+    /// True if a person reads the errors, so that plugins may say what to do about one.
+    pub gives_hints: bool,
     /// True if plugins are to read everything, whatever they know from earlier runs (`--verify`).
     pub verify: bool,
     /// The number of entities that a plugin may work on at a time (`--jobs`).
@@ -46,6 +48,7 @@ impl Settings {
             root: Root::new(set(holo_protocol::environment::ROOT_DIR)),
             temporary_directory: set("TMPDIR").unwrap_or_else(|| OsString::from("/tmp")).into(),
             exit_zero: set("HOLO_EXIT_ZERO").is_some_and(|value| value == "1"),
+            gives_hints: false,
             verify: false,
             jobs: processors(),
             limit,

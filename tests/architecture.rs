@@ -1,4 +1,4 @@
-//! The direction of data inside of crates: modules that are siblings do not import each other in a circle.
+//! The direction of data: modules that are siblings do not import each other in a circle, and only the reporter writes to the streams.
 //!
 //! Each child of a module stands for all that is below it. A module and its parent may well name each other's items; a module and its
 //! sibling may not, whatever the way.
@@ -251,4 +251,97 @@ fn a_circle_is_found_through_re_exports_and_inner_modules() {
     assert_eq!(circles(), BTreeSet::new());
     write("b/inner.rs", "pub struct Thing(crate::a::X);");
     assert_eq!(circles(), BTreeSet::from([": a b".to_owned()]));
+}
+
+/// Finds what shows something past the reporter: its console, the streams of the process, and the macros that print.
+#[derive(Default)]
+struct Printing {
+    found: BTreeSet<String>,
+}
+
+impl<'ast> Visit<'ast> for Printing {
+    fn visit_item(&mut self, item: &'ast Item) {
+        let is_a_test = match item {
+            Item::Mod(module) => is_test(&module.attrs),
+            Item::Fn(function) => is_test(&function.attrs),
+            _ => false,
+        };
+        if !is_a_test {
+            visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_ident(&mut self, ident: &'ast syn::Ident) {
+        if ident == "Console" {
+            self.found.insert(ident.to_string());
+        }
+    }
+
+    fn visit_use_name(&mut self, name: &'ast syn::UseName) {
+        if ["stdout", "stderr"].iter().any(|stream| name.ident == stream) {
+            self.found.insert(format!("use {}", name.ident));
+        }
+        visit::visit_use_name(self, name);
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let segments: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        if let [.., parent, stream] = segments.as_slice()
+            && (stream == "stdout"
+                || stream == "stderr"
+                || (parent == "io" && (stream == "Stdout" || stream == "Stderr")))
+        {
+            self.found.insert(segments.join("::"));
+        }
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, called: &'ast syn::Macro) {
+        let name = called.path.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default();
+        if ["print", "println", "eprint", "eprintln", "dbg"].contains(&&*name) {
+            self.found.insert(format!("{name}!"));
+        }
+        visit::visit_macro(self, called);
+    }
+}
+
+/// Returns what shows something past the reporter.
+fn printing(source: &str) -> BTreeSet<String> {
+    let mut printing = Printing::default();
+    printing.visit_file(&syn::parse_file(source).unwrap());
+    printing.found
+}
+
+fn source_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+    files.into_iter().chain(folders.iter().flat_map(|folder| source_files(folder))).collect()
+}
+
+#[test]
+fn only_the_reporter_writes_to_the_streams() {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (reporter, others): (Vec<_>, Vec<_>) =
+        source_files(&sources).into_iter().partition(|file| file.starts_with(sources.join("report")));
+    assert!(!reporter.is_empty() && others.len() > 40);
+    let past_the_reporter = |file: &PathBuf| {
+        let found = printing(&fs::read_to_string(file).unwrap());
+        // It declares the console, and hands it to those who show events.
+        let is_its_root = *file == sources.join("report.rs") && found == BTreeSet::from(["Console".to_owned()]);
+        (!found.is_empty() && !is_its_root).then(|| format!("{}: {found:?}", file.display()))
+    };
+    assert_eq!(others.iter().filter_map(past_the_reporter).collect::<Vec<_>>(), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_shown_past_the_reporter_is_found() {
+    let found = |source: &str| printing(source).into_iter().collect::<Vec<_>>();
+    assert_eq!(found("fn f(console: &mut crate::report::Console) {}"), ["Console"]);
+    assert_eq!(found("use std::io::{self, stdout}; fn f() { io::stderr().lock(); }"), ["io::stderr", "use stdout"]);
+    assert_eq!(
+        found("fn f(to: std::io::Stdout) { println!(); std::eprint!(); }"),
+        ["eprint!", "println!", "std::io::Stdout"]
+    );
+    assert_eq!(found("fn f(heard: Heard) { heard.stdout; Stream::Stdout; command.stderr(x); }"), [""; 0]);
+    assert_eq!(found("#[cfg(test)] mod tests { fn f() { println!(); } }"), [""; 0]);
 }

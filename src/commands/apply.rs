@@ -4,35 +4,35 @@ use super::Context;
 use super::check::Preview;
 use crate::apply::Walk;
 use crate::cli::Apply;
+use crate::discovery::discover;
 use crate::error::Fatal;
 use crate::exit;
-use crate::inventory::{Purpose, discover};
+use crate::inventory::Purpose;
 use crate::lock::{self, Lock, LockError};
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
 use crate::report::line::Tally;
-use crate::report::{self, Console};
-use holo_protocol::session::Stream;
+use crate::report::{Event, Remarks, Reporter};
 use holo_protocol::words;
 use std::time::Instant;
 
-pub(super) fn run(arguments: &Apply, desk: &mut Context) -> Result<u8, Fatal> {
+pub(super) fn run(arguments: &Apply, context: &mut Context<'_>) -> Result<u8, Fatal> {
     if let Some(time) = arguments.timeout {
         let cannot = |error| Fatal::CouldNotRun(format!("cannot watch the time: {}", words::reason(&error)));
-        desk.interrupt.after(time).map_err(cannot)?;
+        context.interrupt.after(time).map_err(cannot)?;
     }
-    desk.settings.verify = arguments.verify;
-    desk.settings.jobs = arguments.jobs.unwrap_or(desk.settings.jobs);
+    context.settings.verify = arguments.verify;
+    context.settings.jobs = arguments.jobs.unwrap_or(context.settings.jobs);
     let tally = if arguments.dry_run {
         super::check::walk(
-            desk,
+            context,
             &arguments.selection,
             Preview { force: arguments.force, fail_fast: arguments.fail_fast },
         )?
     } else {
-        walk(arguments, desk)?
+        walk(arguments, context)?
     };
-    let ends_well = (!tally.has_failed() && tally.hindered() == 0) || arguments.exit_zero || desk.settings.exit_zero;
+    let ends_well = (!tally.has_failed() && tally.hindered() == 0) || arguments.exit_zero || context.settings.exit_zero;
     Ok(match (ends_well, arguments.dry_run) {
         (_, true) => super::check::exit_code(tally),
         (true, false) => exit::DONE,
@@ -40,52 +40,47 @@ pub(super) fn run(arguments: &Apply, desk: &mut Context) -> Result<u8, Fatal> {
     })
 }
 
-fn walk(arguments: &Apply, desk: &mut Context) -> Result<Tally, Fatal> {
-    let Context { settings, interrupt, console } = desk;
+fn walk(arguments: &Apply, context: &mut Context<'_>) -> Result<Tally, Fatal> {
+    let Context { settings, interrupt, reporter } = context;
     lock::wait_for_survivors(&settings.root.lock(), interrupt, |survivors| {
-        console.warning(format!("Waiting: {survivors}"));
-        console.end_paragraph();
-        console.flush();
+        reporter.warning(format!("Waiting: {survivors}"));
+        reporter.end_paragraph();
     })?;
     // It is given back when the sessions of the plugins have ended.
     let _lock;
-    let mut inventory = discover(settings, Purpose::Apply, &arguments.selection.selectors, interrupt, console)?;
-    let selected = super::select("apply", &inventory, &arguments.selection.selectors, console)?;
-    super::show_slips(&inventory, &selected, console);
+    let mut inventory = discover(settings, Purpose::Apply, &arguments.selection.selectors, interrupt, *reporter)?;
+    let selected = super::select("apply", &inventory, &arguments.selection.selectors, *reporter)?;
+    super::show_slips(&inventory, &selected, *reporter);
     let flawed = inventory.is_flawed_for(&arguments.selection);
-    _lock = acquire(&settings.root.lock(), console)?;
+    _lock = acquire(&settings.root.lock(), *reporter)?;
     let mut refreshes = Refreshes::load(&settings.root)?;
     inventory.hand_over_refreshes(&mut refreshes);
     inventory.forget_refreshes(&mut refreshes);
-    console.flush();
     let task = if arguments.force { Task::ForceApply } else { Task::Apply };
     let walk = Walk::over(&mut inventory, settings, interrupt, task, refreshes).fail_fast(arguments.fail_fast);
     let began = Instant::now();
-    let tally = Tally { flawed, ..walk.go(&selected, &mut *report::on(console, false))? };
-    if console.is_terminal() {
-        console.end_paragraph();
-        console.raw(Stream::Stdout, format!("{tally} in {:.1} s\n", began.elapsed().as_secs_f64()).as_bytes());
-    }
+    let tally = Tally { flawed, ..walk.go(&selected, *reporter)? };
+    reporter.event(Event::Applied(&tally, began.elapsed()));
     Ok(tally)
 }
 
-fn acquire(path: &std::path::Path, console: &mut Console) -> Result<Lock, Fatal> {
-    let acquired = Lock::acquire(path).map_err(|error| refused(&error, console))?;
+fn acquire(path: &std::path::Path, reporter: &mut dyn Reporter) -> Result<Lock, Fatal> {
+    let acquired = Lock::acquire(path).map_err(|error| refused(&error, reporter))?;
     if let Some(pid) = acquired.taken_over_from {
         let path = path.display();
-        console.warning(format!("Taking over lock file {path} from process {pid}, which does not exist any more"));
-        console.end_paragraph();
+        reporter.warning(format!("Taking over lock file {path} from process {pid}, which does not exist any more"));
+        reporter.end_paragraph();
     }
     Ok(acquired.lock)
 }
 
-fn refused(error: &LockError, console: &mut Console) -> Fatal {
-    console.error(error.to_string());
+fn refused(error: &LockError, reporter: &mut dyn Reporter) -> Fatal {
+    reporter.error(error.to_string());
     if error.is_held() {
-        console.hint("This usually means that another instance of Holo is currently running.");
-        console.hint("If not, you can try to delete the lock file manually.");
+        reporter.explain("This usually means that another instance of Holo is currently running.");
+        reporter.explain("If not, you can try to delete the lock file manually.");
     } else if !rustix::process::geteuid().is_root() {
-        console.advise("an apply has to be run as root, who owns what it changes");
+        reporter.advise("an apply has to be run as root, who owns what it changes");
     }
     Fatal::Reported
 }

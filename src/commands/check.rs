@@ -3,15 +3,16 @@
 use super::Context;
 use crate::apply::Walk;
 use crate::cli::{Check, Selection};
+use crate::discovery::discover;
 use crate::error::Fatal;
 use crate::exit;
-use crate::inventory::{Purpose, discover};
+use crate::inventory::Purpose;
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
-use crate::report::{self, line::Tally};
+use crate::report::line::Tally;
 
-pub(super) fn run(arguments: &Check, desk: &mut Context) -> Result<u8, Fatal> {
-    walk(desk, &arguments.selection, Preview::default()).map(exit_code)
+pub(super) fn run(arguments: &Check, context: &mut Context<'_>) -> Result<u8, Fatal> {
+    walk(context, &arguments.selection, Preview::default()).map(exit_code)
 }
 
 /// The options of the apply that a check previews.
@@ -22,18 +23,17 @@ pub(super) struct Preview {
 }
 
 /// Looks at the selected entities as an apply would come to them. Nothing is changed, so no lock is needed.
-pub(super) fn walk(desk: &mut Context, selection: &Selection, preview: Preview) -> Result<Tally, Fatal> {
-    let Context { settings, interrupt, console } = desk;
-    let mut inventory = discover(settings, Purpose::Check, &selection.selectors, interrupt, console)?;
-    let selected = super::select("check", &inventory, &selection.selectors, console)?;
+pub(super) fn walk(context: &mut Context<'_>, selection: &Selection, preview: Preview) -> Result<Tally, Fatal> {
+    let Context { settings, interrupt, reporter } = context;
+    let mut inventory = discover(settings, Purpose::Check, &selection.selectors, interrupt, *reporter)?;
+    let selected = super::select("check", &inventory, &selection.selectors, *reporter)?;
     let mut refreshes = Refreshes::load(&settings.root)?;
     inventory.hand_over_refreshes(&mut refreshes);
-    console.flush();
-    super::show_slips(&inventory, &selected, console);
+    super::show_slips(&inventory, &selected, *reporter);
     let flawed = inventory.is_flawed_for(selection);
     let walk = Walk::over(&mut inventory, settings, interrupt, Task::Check, refreshes);
     let walk = walk.with_force(preview.force).fail_fast(preview.fail_fast);
-    Ok(Tally { flawed, ..walk.go(&selected, &mut *report::on(console, true))? })
+    Ok(Tally { flawed, ..walk.go(&selected, *reporter)? })
 }
 
 /// Failures count before what is pending.

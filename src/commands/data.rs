@@ -4,18 +4,18 @@ use super::{Context, values};
 use crate::cli::Data;
 use crate::error::Fatal;
 use crate::exit;
+use crate::report::{Event, Severity};
 use holo_facts::{Origin, Standing, key};
-use holo_protocol::session::Stream;
 use serde_json::{Map, Value, json};
 
-pub(super) fn run(arguments: &Data, desk: &mut Context) -> Result<u8, Fatal> {
-    let Context { settings, interrupt, console } = desk;
+pub(super) fn run(arguments: &Data, context: &mut Context<'_>) -> Result<u8, Fatal> {
+    let Context { settings, interrupt, reporter } = context;
     let knowledge = settings.knowledge();
     let data = knowledge.data();
-    values::warn(&knowledge, console);
+    values::warn(&knowledge, *reporter);
     interrupt.check()?;
     let data = data.map_err(|fault| {
-        console.raw_error(format!("!! {fault}"));
+        reporter.event(Event::Aside(Severity::Error, &fault.to_string()));
         Fatal::Reported
     })?;
     let key = arguments.key.as_deref();
@@ -32,13 +32,13 @@ pub(super) fn run(arguments: &Data, desk: &mut Context) -> Result<u8, Fatal> {
     });
     let complaint = match found {
         Ok(Some(text)) => {
-            console.raw(Stream::Stdout, text.as_bytes());
+            reporter.event(Event::Text(text.as_bytes()));
             return Ok(exit::DONE);
         }
         Ok(None) => format!("there is no data at {}", key::shown(key.unwrap_or_default())),
         Err(text) => text,
     };
-    console.raw_error(format!("!! {complaint}"));
+    reporter.event(Event::Aside(Severity::Error, &complaint));
     Ok(exit::FAILED)
 }
 

@@ -2,20 +2,22 @@
 
 use super::Context;
 use crate::cli::Diff;
+use crate::discovery::discover;
 use crate::error::Fatal;
-use crate::inventory::{Purpose, discover};
+use crate::inventory::Purpose;
 use crate::plugin::OperationError;
+use crate::report::{Event, Remarks};
 use crate::view::View;
 
-pub(super) fn run(arguments: &Diff, desk: &mut Context) -> Result<u8, Fatal> {
-    let Context { settings, interrupt, console } = desk;
-    let mut inventory = discover(settings, Purpose::Look, &arguments.selection.selectors, interrupt, console)?;
-    let selected = super::select("diff", &inventory, &arguments.selection.selectors, console)?;
+pub(super) fn run(arguments: &Diff, context: &mut Context<'_>) -> Result<u8, Fatal> {
+    let Context { settings, interrupt, reporter } = context;
+    let mut inventory = discover(settings, Purpose::Look, &arguments.selection.selectors, interrupt, *reporter)?;
+    let selected = super::select("diff", &inventory, &arguments.selection.selectors, *reporter)?;
     let view = View { root: &settings.root, resources: &inventory.resources };
     let mut failed =
-        super::show_conflicts(&inventory, &selected, console) || inventory.is_flawed_for(&arguments.selection);
+        super::show_conflicts(&inventory, &selected, *reporter) || inventory.is_flawed_for(&arguments.selection);
     for (index, entity) in inventory.entities.iter().enumerate().filter(|(index, _)| selected[*index]) {
-        if console.reader_is_gone() {
+        if !reporter.is_read() {
             break;
         }
         // It has been said of it that nothing is done with it.
@@ -23,12 +25,8 @@ pub(super) fn run(arguments: &Diff, desk: &mut Context) -> Result<u8, Fatal> {
             continue;
         }
         let Some(plugin) = inventory.plugins.get_mut(entity.plugin) else { continue };
-        console.set_entity(Some(entity.id().into()));
-        console.flush();
-        let answer = plugin.diff(entity.id(), interrupt, &mut |stream, bytes| {
-            console.write(stream, bytes);
-            console.flush();
-        });
+        reporter.event(Event::About(Some(entity)));
+        let answer = plugin.diff(entity.id(), interrupt, &mut |stream, bytes| reporter.output(stream, bytes));
         let text = match answer {
             Ok(None) => Ok(Vec::new()),
             Ok(Some(pair)) => view.difference(&pair).map_err(|error| error.to_string()),
@@ -37,17 +35,14 @@ pub(super) fn run(arguments: &Diff, desk: &mut Context) -> Result<u8, Fatal> {
         };
         match text {
             Ok(text) if text.is_empty() => {}
-            Ok(text) => {
-                console.end_paragraph();
-                console.raw_diff(&text);
-            }
+            Ok(text) => reporter.event(Event::Difference(&text)),
             Err(reason) => {
                 failed = true;
-                console.error(format!("cannot diff {}: {reason}", entity.id()));
+                reporter.error(format!("cannot diff {}: {reason}", entity.id()));
             }
         }
-        console.end_paragraph();
-        console.set_entity(None);
+        reporter.end_paragraph();
+        reporter.event(Event::About(None));
     }
     Ok(super::exit_code(failed, arguments.exit_zero, settings))
 }

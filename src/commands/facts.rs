@@ -4,29 +4,30 @@ use super::{Context, values};
 use crate::cli::Facts;
 use crate::error::Fatal;
 use crate::exit;
+use crate::report::{Event, Severity};
 use holo_facts::key;
-use holo_protocol::session::Stream;
 
-pub(super) fn run(arguments: &Facts, desk: &mut Context) -> Result<u8, Fatal> {
-    let Context { settings, interrupt, console } = desk;
+pub(super) fn run(arguments: &Facts, context: &mut Context<'_>) -> Result<u8, Fatal> {
+    let Context { settings, interrupt, reporter } = context;
     let knowledge = settings.knowledge();
     let facts = knowledge.facts();
-    values::warn(&knowledge, console);
+    values::warn(&knowledge, *reporter);
     interrupt.check()?;
     let query = arguments.query.as_deref();
     let found = query.map_or(Ok(Some(facts.value())), |query| key::find(facts.value(), query));
     match found {
         Ok(Some(found)) => {
             let text = if arguments.json { values::json(found) } else { values::plain(query, found) };
-            console.raw(Stream::Stdout, text.as_bytes());
+            reporter.event(Event::Text(text.as_bytes()));
             Ok(exit::DONE)
         }
         Ok(None) => {
-            console.raw_error(format!("!! there is no fact {}", key::shown(query.unwrap_or_default())));
+            let text = format!("there is no fact {}", key::shown(query.unwrap_or_default()));
+            reporter.event(Event::Aside(Severity::Error, &text));
             Ok(exit::FAILED)
         }
         Err(text) => {
-            console.raw_error(format!("!! {text}"));
+            reporter.event(Event::Aside(Severity::Error, &text));
             Ok(exit::FAILED)
         }
     }

@@ -15,10 +15,10 @@ use crate::cache::CacheDirectory;
 use crate::cli::PluginCheck;
 use crate::error::Fatal;
 use crate::exit;
+use crate::report::{Event, Remarks};
 use crate::settings::Settings;
 use bench::Bench;
 use finding::{Findings, Rule, Severity};
-use holo_protocol::session::Stream;
 use holo_protocol::{API_VERSION_3, API_VERSION_4, Info};
 use rustix::fs::{Access, access};
 use scratch::{Contents, Scratch, WorkingDirectory};
@@ -26,18 +26,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub(super) fn run(arguments: &PluginCheck, desk: &mut Context) -> Result<u8, Fatal> {
-    let Context { settings, interrupt, console } = desk;
+pub(super) fn run(arguments: &PluginCheck, context: &mut Context<'_>) -> Result<u8, Fatal> {
+    let Context { settings, interrupt, reporter } = context;
     let subject = Subject::resolve(arguments, settings)?;
     let base = CacheDirectory::create(&absolute(&settings.temporary_directory)?)?;
     let _there = WorkingDirectory::enter(&base.subdirectory("work")?)?;
-    let mut show = |finding: &finding::Finding| {
-        match finding.severity {
-            Severity::Failure => console.error(finding.to_string()),
-            Severity::Warning => console.warning(finding.to_string()),
-        }
-        // A plugin may take its time over what comes next.
-        console.flush();
+    let mut show = |finding: &finding::Finding| match finding.severity {
+        Severity::Failure => reporter.error(finding.to_string()),
+        Severity::Warning => reporter.warning(finding.to_string()),
     };
     let mut findings = Findings::new(&mut show);
     subject.look_at_name(&mut findings);
@@ -53,8 +49,8 @@ pub(super) fn run(arguments: &PluginCheck, desk: &mut Context) -> Result<u8, Fat
         bench.end_session()?;
     }
     let (failed, summary) = (findings.failed(), findings.to_string());
-    console.end_paragraph();
-    console.raw(Stream::Stdout, format!("{summary}\n").as_bytes());
+    reporter.end_paragraph();
+    reporter.event(Event::Text(format!("{summary}\n").as_bytes()));
     Ok(if failed { exit::FAILED } else { exit::DONE })
 }
 

@@ -2,37 +2,33 @@
 
 use super::Context;
 use crate::cli::Scan;
+use crate::discovery::discover;
 use crate::error::Fatal;
-use crate::inventory::{Purpose, discover};
-use crate::report;
-use bstr::ByteSlice;
-use holo_protocol::session::Stream;
+use crate::inventory::Purpose;
+use crate::report::{Event, Form};
 
-pub(super) fn run(arguments: &Scan, desk: &mut Context) -> Result<u8, Fatal> {
-    let Context { settings, interrupt, console } = desk;
-    let inventory = discover(settings, Purpose::Look, &arguments.selection.selectors, interrupt, console)?;
-    let selected = super::select("scan", &inventory, &arguments.selection.selectors, console)?;
-    super::show_slips(&inventory, &selected, console);
+pub(super) fn run(arguments: &Scan, context: &mut Context<'_>) -> Result<u8, Fatal> {
+    let Context { settings, interrupt, reporter } = context;
+    let inventory = discover(settings, Purpose::Look, &arguments.selection.selectors, interrupt, *reporter)?;
+    let selected = super::select("scan", &inventory, &arguments.selection.selectors, *reporter)?;
+    super::show_slips(&inventory, &selected, *reporter);
     let has_failed =
-        super::show_conflicts(&inventory, &selected, console) || inventory.is_flawed_for(&arguments.selection);
+        super::show_conflicts(&inventory, &selected, *reporter) || inventory.is_flawed_for(&arguments.selection);
+    let form = match (arguments.short, arguments.porcelain) {
+        (true, _) => Form::Id,
+        (false, true) => Form::Porcelain,
+        (false, false) => Form::Paragraph,
+    };
     let lists_all = arguments.selection.selectors.is_empty();
     for (entity, _) in inventory.entities.iter().zip(selected).filter(|(_, selected)| *selected) {
         if lists_all && !entity.is_listed() {
             continue;
         }
-        if console.reader_is_gone() {
+        if !reporter.is_read() {
             break;
         }
-        if console.speaks_json() {
-            let plugin = inventory.plugins.get(entity.plugin).map_or("", |plugin| &plugin.id);
-            report::entity_line(console, entity, plugin);
-        } else if arguments.short {
-            console.raw(Stream::Stdout, &[entity.id().as_bytes(), b"\n"].concat());
-        } else if arguments.porcelain {
-            report::porcelain(console, entity);
-        } else {
-            report::entity(console, entity);
-        }
+        let plugin = inventory.plugins.get(entity.plugin).map_or("", |plugin| &plugin.id);
+        reporter.event(Event::Listed { entity, plugin, form });
     }
     Ok(super::exit_code(has_failed, arguments.exit_zero, settings))
 }

@@ -5,7 +5,7 @@ use crate::diff;
 use crate::error::Fatal;
 use crate::exit;
 use crate::interrupt::Interrupt;
-use crate::report::Console;
+use crate::report::{Event, Remarks, Reporter};
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::Stream;
 use holo_protocol::words;
@@ -18,7 +18,7 @@ use std::sync::mpsc;
 /// The result of a scenario: how it ended, or why it could not be run.
 type Ran = Result<Outcome, String>;
 
-pub(super) fn run(arguments: &Test, console: &mut Console) -> Result<u8, Fatal> {
+pub(super) fn run(arguments: &Test, reporter: &mut dyn Reporter) -> Result<u8, Fatal> {
     let binary = std::env::current_exe().map_err(|error| Fatal::io("find", Path::new("holo"), &error))?;
     let options = Options::new(binary);
     let jobs = arguments.jobs.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
@@ -28,19 +28,18 @@ pub(super) fn run(arguments: &Test, console: &mut Console) -> Result<u8, Fatal> 
     let mut failed = 0;
     run_all(&arguments.scenarios, &options, jobs, |scenario, ran| {
         let passed = match ran {
-            Ok(outcome) if arguments.bless => bless(scenario, &outcome, console),
-            Ok(outcome) => judge(scenario, &outcome, console),
+            Ok(outcome) if arguments.bless => bless(scenario, &outcome, reporter),
+            Ok(outcome) => judge(scenario, &outcome, reporter),
             Err(reason) => {
-                console.error(reason);
+                reporter.error(reason);
                 false
             }
         };
         failed += usize::from(!passed);
-        console.end_paragraph();
-        console.flush();
+        reporter.end_paragraph();
     });
     let passed = arguments.scenarios.len() - failed;
-    console.raw(Stream::Stdout, format!("{passed} passed, {failed} failed\n").as_bytes());
+    reporter.event(Event::Text(format!("{passed} passed, {failed} failed\n").as_bytes()));
     Ok(if failed == 0 { exit::DONE } else { exit::FAILED })
 }
 
@@ -89,31 +88,29 @@ fn take<'a>(next: &AtomicUsize, scenarios: &'a [PathBuf]) -> Option<(usize, &'a 
     scenarios.get(index).map(|path| (index, path))
 }
 
-fn bless(scenario: &Path, outcome: &Outcome, console: &mut Console) -> bool {
+fn bless(scenario: &Path, outcome: &Outcome, reporter: &mut dyn Reporter) -> bool {
     match outcome.bless() {
         Ok(()) => {
             for deviation in &outcome.deviations {
-                console.warning(format!("{}: {} is what is expected now", scenario.display(), deviation.name));
+                reporter.warning(format!("{}: {} is what is expected now", scenario.display(), deviation.name));
             }
             true
         }
         Err(error) => {
-            console.error(format!("{}: {error}", scenario.display()));
+            reporter.error(format!("{}: {error}", scenario.display()));
             false
         }
     }
 }
 
-fn judge(scenario: &Path, outcome: &Outcome, console: &mut Console) -> bool {
+fn judge(scenario: &Path, outcome: &Outcome, reporter: &mut dyn Reporter) -> bool {
     for deviation in &outcome.deviations {
-        console.error(format!("{}: {} is not what is expected", scenario.display(), deviation.name));
-        console.end_paragraph();
-        console.indented_diff(&difference(scenario, deviation));
-        console.end_paragraph();
+        reporter.error(format!("{}: {} is not what is expected", scenario.display(), deviation.name));
+        reporter.event(Event::Diff(&difference(scenario, deviation)));
     }
     if !outcome.passed() && !outcome.env_output.is_empty() {
-        console.warning(format!("{}: env.sh said", scenario.display()));
-        console.write(Stream::Stderr, &outcome.env_output);
+        reporter.warning(format!("{}: env.sh said", scenario.display()));
+        reporter.output(Stream::Stderr, &outcome.env_output);
     }
     outcome.passed()
 }

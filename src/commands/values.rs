@@ -1,13 +1,13 @@
 //! Facts and data as text.
 
-use crate::report::Console;
+use crate::report::{Event, Reporter, Severity};
 use holo_facts::{Knowledge, key};
 use serde_json::Value;
 
-/// Says what went wrong while facts were gathered; outside of paragraphs, as those would begin with an empty line on standard output.
-pub(super) fn warn(knowledge: &Knowledge, console: &mut Console) {
+/// Warns of what went wrong while facts were gathered, beside the text that is the answer.
+pub(super) fn warn(knowledge: &Knowledge, reporter: &mut dyn Reporter) {
     for warning in knowledge.take_warnings() {
-        console.raw_error(format!(">> {warning}"));
+        reporter.event(Event::Aside(Severity::Warning, &warning.to_string()));
     }
 }
 

@@ -1,15 +1,22 @@
-//! The same events as JSON Lines, for programs.
+//! The events as JSON Lines, for programs.
 
+use super::Consumer;
+use super::console::Console;
+use super::event::{End, Event};
+use super::json_state::JsonState;
 use super::line::{Action, Asset, Edges, Information, Line, Outcome, Refusal, Text};
-use super::{Console, End, Event, Reporter};
+use super::remark::{Remark, RemarkKind, Severity};
 use crate::entity::Entity;
-use bstr::{BStr, BString};
+use crate::error::Fatal;
+use bstr::BString;
 use holo_protocol::Message;
+use holo_protocol::session::Stream;
 use std::mem;
 
-/// Shows an apply as [`Line`]s, on a console that [speaks](Console::set_json) them.
-pub struct Json<'a> {
-    console: &'a mut Console,
+/// Shows each event as a [`Line`], or as part of one.
+#[derive(Default)]
+pub(super) struct Json {
+    state: JsonState,
     /// The messages about the entity at work, for its end.
     said: Said,
 }
@@ -21,14 +28,101 @@ struct Said {
     reason: Option<String>,
 }
 
-impl<'a> Json<'a> {
-    /// Shows what is done on this console.
-    pub fn new(console: &'a mut Console) -> Json<'a> {
-        console.begin_tally();
-        Json { console, said: Said::default() }
+impl Json {
+    /// Takes an event, and returns the bytes to be written.
+    fn lines(&mut self, event: &Event<'_>) -> Vec<u8> {
+        match event {
+            Event::Remark(remark) => self.remark(remark),
+            Event::About(entity) => self.state.set_entity(entity.map(Entity::id)),
+            Event::Aside(severity, text) => self.marked(*severity, text.as_bytes()),
+            Event::UnknownSelector(selector) => self.state.error(&[&b"Unrecognized argument: "[..], selector].concat()),
+            Event::Conflict(owners, text) => self.conflict(owners, text),
+            Event::Text(text) => [self.state.finish(), text.to_vec()].concat(),
+            Event::Listed { entity, plugin, .. } => self.listed(entity, plugin),
+            Event::Selector(selector) => self.state.line(&Line::Selector { selector: (*selector).into() }),
+            Event::Difference(diff) | Event::Diff(diff) => self.state.diff(diff),
+            Event::WorkBegins => {
+                self.state.begin_tally();
+                Vec::new()
+            }
+            Event::Begin(entity) => {
+                let rest = self.state.set_entity(Some(entity.id()));
+                let action = &entity.report().action;
+                let line = Line::Begin { id: entity.id().into(), action: action.into() };
+                [rest, self.state.line(&line)].concat()
+            }
+            Event::Belated(stream, bytes) => self.state.output_of_nobody(*stream, bytes),
+            // It is for those who wait and look.
+            Event::Message(Message::Progress(_)) | Event::Waiting(..) => Vec::new(),
+            Event::Message(message) => {
+                self.said.messages.push((*message).clone());
+                Vec::new()
+            }
+            Event::Skipped(reason) => {
+                self.said.reason = Some((*reason).to_owned());
+                Vec::new()
+            }
+            Event::Failed(reason) => {
+                self.said.reason = reason.map(str::to_owned);
+                Vec::new()
+            }
+            Event::Refresh(entity) | Event::WouldRefresh(entity) => {
+                self.state.line(&Line::Refresh { id: entity.id().into() })
+            }
+            Event::End(entity, end) => self.end(entity, (*end).into()),
+            Event::RunEnds(exit_code, fatal) => self.run_ends(*exit_code, *fatal),
+            // The summary has the numbers, and a command line that cannot be understood asks for no lines.
+            Event::Applied(..) | Event::Usage(_) => Vec::new(),
+        }
     }
 
-    fn end(&mut self, entity: &Entity, outcome: Outcome) {
+    fn remark(&mut self, Remark { kind, text }: &Remark<'_>) -> Vec<u8> {
+        match kind {
+            RemarkKind::Output(stream) => self.state.output(*stream, text),
+            RemarkKind::Diagnostic(None) => self.state.output(Stream::Stderr, text),
+            RemarkKind::Diagnostic(Some(severity)) | RemarkKind::Own(severity) => self.marked(*severity, text),
+            RemarkKind::ParagraphEnd => self.state.finish(),
+            // It follows line by line.
+            RemarkKind::UnsortedOutput => Vec::new(),
+            // It is for people.
+            RemarkKind::Explanation | RemarkKind::Advice => Vec::new(),
+        }
+    }
+
+    fn marked(&mut self, severity: Severity, text: &[u8]) -> Vec<u8> {
+        match severity {
+            Severity::Error => self.state.error(text),
+            Severity::Warning => self.state.warning(text),
+        }
+    }
+
+    /// Returns the error of a conflict, with each of the entities: programs look for their own.
+    fn conflict(&mut self, owners: &[&Entity], text: &str) -> Vec<u8> {
+        let mut lines = Vec::new();
+        for owner in owners {
+            lines.extend(self.state.set_entity(Some(owner.id())));
+            lines.extend(self.state.error(text.as_bytes()));
+        }
+        lines.extend(self.state.set_entity(None));
+        lines
+    }
+
+    fn listed(&mut self, entity: &Entity, plugin: &str) -> Vec<u8> {
+        let report = &entity.report();
+        let information = report.information.iter();
+        self.state.line(&Line::Entity {
+            id: entity.id().into(),
+            plugin,
+            action: (&report.action).into(),
+            sources: report.sources.iter().map(Text::from).collect(),
+            information: information
+                .map(|line| Information { key: (&line.key).into(), value: (&line.value).into() })
+                .collect(),
+            edges: Box::new(Edges::from(&report.edges)),
+        })
+    }
+
+    fn end(&mut self, entity: &Entity, outcome: Outcome) -> Vec<u8> {
         let Said { messages, reason } = mem::take(&mut self.said);
         let texts = |text: fn(&Message) -> Option<&BString>| messages.iter().filter_map(text).map(Text::from).collect();
         let condition = messages.iter().find_map(|message| match message {
@@ -48,62 +142,27 @@ impl<'a> Json<'a> {
             unknown: messages.contains(&Message::Unknown),
             reason: reason.as_ref().map(Text::from).or(condition.map(Text::from)),
         };
-        self.console.end_entity(outcome, &line);
+        self.state.count(outcome);
+        [self.state.line(&line), self.state.set_entity(None)].concat()
+    }
+
+    fn run_ends(&mut self, exit_code: u8, fatal: Option<&Fatal>) -> Vec<u8> {
+        let Some(fatal) = fatal else { return self.state.summary(exit_code, None) };
+        // This is about the run, not the entity at work.
+        let rest = self.state.set_entity(None);
+        let error = fatal.message().map(|message| self.state.error(message.as_bytes())).unwrap_or_default();
+        [rest, error, self.state.summary(exit_code, Some(&fatal.to_string()))].concat()
     }
 }
 
-impl Reporter for Json<'_> {
-    fn event(&mut self, event: Event<'_>) {
-        match event {
-            Event::Begin(entity) => {
-                self.console.set_entity(Some(entity.id().into()));
-                self.console.line(&Line::Begin { id: entity.id().into(), action: action(&entity.report().action) });
-            }
-            Event::Output(stream, bytes) => self.console.write(stream, bytes),
-            Event::Belated(stream, bytes) => {
-                let at_work = self.console.set_entity(None);
-                self.console.write(stream, bytes);
-                self.console.set_entity(at_work);
-            }
-            // It is for those who wait and look.
-            Event::Message(Message::Progress(_)) | Event::Waiting(..) => {}
-            Event::Message(message) => self.said.messages.push(message.clone()),
-            Event::Diff(diff) => self.console.raw_diff(diff),
-            Event::Warning(text) => self.console.warning(text),
-            Event::Error(text) => self.console.error(text),
-            Event::Skipped(reason) => self.said.reason = Some(reason.to_owned()),
-            Event::Failed(reason) => self.said.reason = reason.map(str::to_owned),
-            Event::Refresh(entity) => self.console.line(&Line::Refresh { id: entity.id().into() }),
-            Event::End(entity, end) => self.end(entity, end.into()),
+impl Consumer for Json {
+    fn consume(&mut self, event: &Event<'_>, console: &mut Console) {
+        let lines = self.lines(event);
+        console.raw(Stream::Stdout, &lines);
+        if !matches!(event, Event::Listed { .. } | Event::Selector(_)) {
+            console.flush();
         }
-        self.console.flush();
     }
-}
-
-/// Shows an entity as `scan --json` does.
-pub fn entity_line(console: &mut Console, entity: &Entity, plugin: &str) {
-    let report = &entity.report();
-    let information = &report.information;
-    console.line(&Line::Entity {
-        id: entity.id().into(),
-        plugin,
-        action: action(&report.action),
-        sources: report.sources.iter().map(Text::from).collect(),
-        information: information
-            .iter()
-            .map(|line| Information { key: (&line.key).into(), value: (&line.value).into() })
-            .collect(),
-        edges: Box::new(Edges::from(&report.edges)),
-    });
-}
-
-/// Shows a selector as `selectors --json` does.
-pub fn selector_line(console: &mut Console, selector: &BStr) {
-    console.line(&Line::Selector { selector: selector.into() });
-}
-
-fn action(action: &holo_protocol::Action) -> Action<'_> {
-    Action { verb: (&action.verb).into(), reason: action.reason.as_ref().map(Text::from) }
 }
 
 fn refusal(message: &Message) -> Option<Refusal<'_>> {
@@ -112,6 +171,12 @@ fn refusal(message: &Message) -> Option<Refusal<'_>> {
         Message::RequiresForceToRestore => Some(Refusal::Restore),
         Message::RequiresForce(reason) => Some(Refusal::Other { reason: reason.into() }),
         _ => None,
+    }
+}
+
+impl<'a> From<&'a holo_protocol::Action> for Action<'a> {
+    fn from(action: &'a holo_protocol::Action) -> Self {
+        Action { verb: (&action.verb).into(), reason: action.reason.as_ref().map(Text::from) }
     }
 }
 

@@ -1,12 +1,12 @@
-//! The state of a console that speaks JSON.
+//! The state of the JSON Lines of a run.
 
 use super::line::{Line, Outcome, Stream, Tally, Text};
-use bstr::BString;
+use bstr::{BStr, BString};
 use holo_protocol::session;
 use std::mem;
 
-/// The state of a console that speaks JSON: each method returns the bytes to be written.
-#[derive(Clone, Default)]
+/// The state of the JSON Lines of a run: each method returns the bytes to be written.
+#[derive(Default)]
 pub(super) struct JsonState {
     /// The entity at work.
     entity: Option<BString>,
@@ -27,10 +27,20 @@ impl JsonState {
         }
     }
 
-    /// Turns to an entity, or away from all; the one before.
-    pub(super) fn set_entity(&mut self, entity: Option<BString>) -> (Option<BString>, Vec<u8>) {
+    /// Turns to an entity, or away from all.
+    pub(super) fn set_entity(&mut self, entity: Option<&BStr>) -> Vec<u8> {
         let rest = self.finish();
-        (mem::replace(&mut self.entity, entity), rest)
+        self.entity = entity.map(BStr::to_owned);
+        rest
+    }
+
+    /// Takes output that belongs to no entity, while another one may be at work.
+    pub(super) fn output_of_nobody(&mut self, stream: session::Stream, bytes: &[u8]) -> Vec<u8> {
+        let rest = self.finish();
+        let at_work = self.entity.take();
+        let lines = [rest, self.output(stream, bytes), self.finish()].concat();
+        self.entity = at_work;
+        lines
     }
 
     pub(super) fn line(&mut self, line: &Line<'_>) -> Vec<u8> {
@@ -57,7 +67,11 @@ impl JsonState {
     }
 
     pub(super) fn output(&mut self, stream: session::Stream, bytes: &[u8]) -> Vec<u8> {
-        let unfinished = &mut self.unfinished[stream as usize];
+        let [stdout, stderr] = &mut self.unfinished;
+        let unfinished = match stream {
+            session::Stream::Stdout => stdout,
+            session::Stream::Stderr => stderr,
+        };
         unfinished.extend_from_slice(bytes);
         let rest = unfinished.split_off(unfinished.len() - beginning_of_character(unfinished));
         let whole = mem::replace(unfinished, rest);
@@ -146,8 +160,7 @@ mod tests {
         let error = lines(&state.error(b"no"));
         assert_eq!(error, [r#"{"version":1,"event":"error","id":"x:y","text":"no"}"#]);
         state.output(Stderr, b"\xc3");
-        let (before, rest) = state.set_entity(None);
-        assert_eq!(before, Some("x:y".into()));
+        let rest = state.set_entity(None);
         assert_eq!(lines(&rest), [r#"{"version":1,"event":"output","id":"x:y","stream":"stderr","text":[195]}"#]);
         assert_eq!(lines(&state.warning(b"hm")), [r#"{"version":1,"event":"warning","text":"hm"}"#]);
     }

@@ -1,143 +1,203 @@
 //! Version 3's words: a paragraph an entity.
 
-use super::{Console, End, Event, Reporter, bar};
+use super::console::Console;
+use super::event::{End, Event, Form};
+use super::remark::{Remark, RemarkKind, Severity};
+use super::{Consumer, hints};
 use crate::entity::Entity;
+use crate::error::Fatal;
 use bstr::{BString, ByteSlice, ByteVec};
 use holo_protocol::report::Information;
 use holo_protocol::session::Stream;
-use holo_protocol::{API_VERSION_3, Action, EntityReport, Message, Progress};
-use std::time::Duration;
+use holo_protocol::{API_VERSION_3, Action, EntityReport, Message};
 
 /// The width of the keys of a scan.
 const SCAN_KEY_WIDTH: usize = 12;
 
-/// Shows an apply as paragraphs: of each entity that there is something to say of, its report, then what was said.
-pub struct Paragraphs<'a> {
-    console: &'a mut Console,
+/// Shows what people and version 3's scripts read. An apply is a paragraph an entity that there is something to say of: its report, then
+/// what was said.
+pub(super) struct Paragraphs {
+    reader: Reader,
     /// The entity at work, as long as its report has not been shown.
     prologue: Option<Entity>,
-    /// The ID of the entity at work.
-    at_work: BString,
-    /// The progress that was shown last.
-    progress: Option<String>,
-    only_looks: bool,
+    /// The part of the last line on stderr that has been written, for hints.
+    unfinished_line: Vec<u8>,
 }
 
-impl<'a> Paragraphs<'a> {
-    /// Shows on this console what is done or, if it is only looked, what would be done.
-    pub fn new(console: &'a mut Console, only_looks: bool) -> Paragraphs<'a> {
-        Paragraphs { console, prologue: None, at_work: BString::default(), progress: None, only_looks }
+/// The reader of the paragraphs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reader {
+    /// True if a person reads both streams, and is told what version 3 does not say.
+    pub(super) sees_all: bool,
+    /// True if a person reads stderr, and is told what to do about errors.
+    pub(super) wants_hints: bool,
+}
+
+impl Paragraphs {
+    /// Shows paragraphs for this reader.
+    pub(super) fn new(reader: Reader) -> Paragraphs {
+        Paragraphs { reader, prologue: None, unfinished_line: Vec::new() }
     }
 
-    fn show_prologue(&mut self) {
+    fn show_prologue(&mut self, console: &mut Console) {
         if let Some(entity) = self.prologue.take() {
-            let report = apply_report(self.console, &entity.report());
-            self.console.write(Stream::Stdout, &report);
-            self.console.end_paragraph();
+            let report = apply_report(console, &entity.report());
+            console.write(Stream::Stdout, &report);
+            console.end_paragraph();
         }
     }
 
-    fn error(&mut self, text: &str) {
-        self.show_prologue();
-        self.console.error(text);
+    fn remark(&mut self, remark: &Remark<'_>, console: &mut Console) {
+        let text = &remark.text[..];
+        match remark.kind {
+            // The same comes as it was printed.
+            RemarkKind::Diagnostic(_) => {}
+            RemarkKind::Advice if !self.reader.wants_hints => {}
+            RemarkKind::Output(stream) => self.write(stream, text, console),
+            RemarkKind::UnsortedOutput => self.write(Stream::Stderr, text, console),
+            RemarkKind::Own(severity) => self.marked(severity, text, console),
+            RemarkKind::Explanation => self.write(Stream::Stderr, &[text.as_bytes(), b"\n"].concat(), console),
+            RemarkKind::Advice => self.marked(Severity::Warning, text, console),
+            RemarkKind::ParagraphEnd => console.end_paragraph(),
+        }
     }
 
-    fn message(&mut self, message: &Message) {
+    fn marked(&mut self, severity: Severity, text: &[u8], console: &mut Console) {
+        self.show_prologue(console);
+        console.marked(severity, text);
+        if severity == Severity::Error {
+            self.hint_at(text, console);
+        }
+    }
+
+    fn write(&mut self, stream: Stream, text: &[u8], console: &mut Console) {
+        self.show_prologue(console);
+        if stream == Stream::Stderr && self.reader.wants_hints {
+            for line in text.lines_with_terminator() {
+                console.write(stream, line);
+                self.follow_line(line, console);
+            }
+        } else {
+            console.write(stream, text);
+        }
+    }
+
+    /// Takes the next piece of a line on stderr, and shows a hint when it is whole and an error that has one.
+    fn follow_line(&mut self, piece: &[u8], console: &mut Console) {
+        self.unfinished_line.extend_from_slice(piece);
+        if piece.ends_with(b"\n") {
+            let line = std::mem::take(&mut self.unfinished_line);
+            if let Some(error) = line.trim_ascii_end().strip_prefix(b"!! ") {
+                self.hint_at(error, console);
+            }
+        }
+    }
+
+    fn hint_at(&self, error: &[u8], console: &mut Console) {
+        let hint = self.reader.wants_hints.then(|| hints::for_error(&error.to_str_lossy())).flatten();
+        if let Some(hint) = hint {
+            console.marked(Severity::Warning, hint.as_bytes());
+        }
+    }
+
+    fn message(&mut self, message: &Message, console: &mut Console) {
+        let mut error = |text: &str| self.marked(Severity::Error, text.as_bytes(), console);
         match message {
             // Its end tells the same; what is sent is between entities; and what cannot be understood is shown as a failure.
             Message::NotChanged | Message::Skipped(_) | Message::Send(_) | Message::Malformed(_) => {}
-            Message::RequiresForce(reason) => self.error(&format!("{reason} (use --force to proceed)")),
+            // The status line shows it.
+            Message::Progress(_) => {}
+            Message::RequiresForce(reason) => error(&format!("{reason} (use --force to proceed)")),
+            Message::RequiresForceToOverwrite => error("Entity has been modified by user (use --force to overwrite)"),
+            Message::RequiresForceToRestore => error("Entity has been deleted by user (use --force to restore)"),
             // Into a pipe, there is nothing that version 3 has not.
-            Message::ChangedQuietly(_) if !self.console.is_terminal() => {}
+            Message::ChangedQuietly(_) if !self.reader.sees_all => {}
             Message::WouldChange(text) | Message::Changed(text) | Message::ChangedQuietly(text) => {
-                self.show_prologue();
-                self.console.write(Stream::Stdout, &[&text[..], b"\n"].concat());
-            }
-            Message::Progress(said) => {
-                let line = bar::line(self.at_work.as_bstr(), &Progress::parse(&said.to_str_lossy()));
-                self.console.status(line.as_bytes());
-                self.progress = Some(line);
+                self.show_prologue(console);
+                console.write(Stream::Stdout, &[&text[..], b"\n"].concat());
             }
             Message::Unknown => {
-                self.show_prologue();
-                self.console.warning("It cannot be told what applying would do");
+                self.marked(Severity::Warning, b"It cannot be told what applying would do", console);
             }
-            Message::RequiresForceToOverwrite => {
-                self.error("Entity has been modified by user (use --force to overwrite)");
-            }
-            Message::RequiresForceToRestore => self.error("Entity has been deleted by user (use --force to restore)"),
         }
     }
 
-    fn end(&mut self, end: End) {
+    fn end(&mut self, end: End, console: &mut Console) {
         if !matches!(end, End::Unchanged | End::ConditionNotMet) {
-            self.show_prologue();
+            self.show_prologue(console);
         }
         if self.prologue.take().is_none() {
-            self.console.end_paragraph();
-            self.console.flush();
+            console.end_paragraph();
+            console.flush();
+        }
+    }
+
+    fn run_ends(&mut self, fatal: &Fatal, console: &mut Console) {
+        // This is about the run, not the entity at work.
+        self.prologue = None;
+        if let Some(message) = fatal.message() {
+            self.marked(Severity::Error, message.as_bytes(), console);
+        }
+        if matches!(fatal, Fatal::Generator(_)) {
+            // As in version 3, which ends no paragraph for other reasons.
+            console.end_paragraph();
         }
     }
 }
 
-impl Reporter for Paragraphs<'_> {
-    fn event(&mut self, event: Event<'_>) {
+impl Consumer for Paragraphs {
+    fn consume(&mut self, event: &Event<'_>, console: &mut Console) {
         match event {
-            Event::Begin(entity) => {
-                self.prologue = Some(entity.clone());
-                entity.id().clone_into(&mut self.at_work);
-                self.progress = None;
-                self.console.status(entity.id());
+            Event::Remark(remark) => {
+                self.remark(remark, console);
+                console.flush();
             }
-            Event::Output(stream, bytes) => {
-                self.show_prologue();
-                self.console.write(stream, bytes);
-                self.console.flush();
+            Event::Aside(severity, text) => {
+                console.raw(Stream::Stderr, format!("{}{text}\n", severity.mark()).as_bytes());
             }
+            Event::Usage(text) => console.raw(Stream::Stderr, text.as_bytes()),
+            Event::UnknownSelector(selector) => {
+                console.raw(Stream::Stderr, &[&b"Unrecognized argument: "[..], selector, b"\n"].concat());
+            }
+            Event::Conflict(_, text) => self.marked(Severity::Error, text.as_bytes(), console),
+            Event::Text(text) => console.raw(Stream::Stdout, text),
+            Event::Listed { entity, form, .. } => listed(entity, *form, console),
+            Event::Selector(selector) => console.raw(Stream::Stdout, &[selector, &b"\n"[..]].concat()),
+            Event::Difference(diff) => {
+                console.end_paragraph();
+                console.raw_diff(diff);
+            }
+            Event::Begin(entity) => self.prologue = Some((*entity).clone()),
             Event::Belated(stream, bytes) => {
-                self.console.end_paragraph();
-                self.console.write(stream, bytes);
-                self.console.end_paragraph();
-                self.console.flush();
+                console.end_paragraph();
+                self.write(*stream, bytes, console);
+                console.end_paragraph();
+                console.flush();
             }
-            Event::Message(message) => self.message(message),
+            Event::Message(message) => self.message(message, console),
             // Of an entity of version 3 that is only looked at, it says that nothing has changed.
             Event::Diff([]) => {}
             Event::Diff(diff) => {
-                self.show_prologue();
-                self.console.end_paragraph();
-                self.console.indented_diff(diff);
-                self.console.end_paragraph();
-            }
-            // Of what has just been begun there is nothing to say yet.
-            Event::Waiting(_, time) if time < Duration::from_millis(900) => {}
-            Event::Waiting(entity, time) => {
-                let progress = self.progress.clone().filter(|_| entity.id() == self.at_work);
-                let line = progress.unwrap_or_else(|| entity.id().to_string());
-                self.console.status(bar::with_time(&line, time).as_bytes());
-            }
-            Event::Warning(text) => {
-                self.show_prologue();
-                self.console.warning(text);
+                self.show_prologue(console);
+                console.end_paragraph();
+                console.indented_diff(diff);
+                console.end_paragraph();
             }
             Event::Skipped(reason) => {
-                self.show_prologue();
-                self.console.warning(format!("Skipped: {reason}"));
+                self.marked(Severity::Warning, format!("Skipped: {reason}").as_bytes(), console);
             }
-            Event::Error(text) => self.error(text),
-            Event::Failed(reason) => {
-                self.show_prologue();
-                if let Some(reason) = reason {
-                    self.console.error(reason);
-                }
+            Event::Failed(Some(reason)) => self.marked(Severity::Error, reason.as_bytes(), console),
+            Event::Failed(None) => self.show_prologue(console),
+            Event::WouldRefresh(_) => self.marked(Severity::Warning, b"Would be refreshed", console),
+            Event::End(_, end) => self.end(*end, console),
+            Event::Applied(tally, time) if self.reader.sees_all => {
+                console.end_paragraph();
+                console.raw(Stream::Stdout, format!("{tally} in {:.1} s\n", time.as_secs_f64()).as_bytes());
             }
-            Event::Refresh(_) if self.only_looks => {
-                self.show_prologue();
-                self.console.warning("Would be refreshed");
-            }
-            // That is between the dispatcher and the plugin, which says what it does.
+            Event::RunEnds(_, Some(fatal)) => self.run_ends(fatal, console),
+            // A refresh is between the dispatcher and the plugin, which says what it does.
             Event::Refresh(_) => {}
-            Event::End(_, end) => self.end(end),
+            Event::About(_) | Event::WorkBegins | Event::Waiting(..) | Event::Applied(..) | Event::RunEnds(..) => {}
         }
     }
 }
@@ -151,12 +211,24 @@ fn apply_report(console: &Console, report: &EntityReport) -> BString {
 }
 
 /// Shows an entity as `scan` does.
-pub fn entity(console: &mut Console, entity: &Entity) {
-    let report = &entity.report();
-    let mut text = console.bold(report.id.as_ref());
-    push_reason_and_information(&mut text, report, SCAN_KEY_WIDTH);
-    console.write(Stream::Stdout, &text);
-    console.end_paragraph();
+fn listed(entity: &Entity, form: Form, console: &mut Console) {
+    match form {
+        Form::Paragraph => {
+            let report = &entity.report();
+            let mut text = console.bold(report.id.as_ref());
+            push_reason_and_information(&mut text, report, SCAN_KEY_WIDTH);
+            console.write(Stream::Stdout, &text);
+            console.end_paragraph();
+        }
+        Form::Porcelain => {
+            let mut text = Vec::new();
+            // Version 3 has no edges, and scripts read this.
+            entity.report().write(&mut text, API_VERSION_3);
+            console.write(Stream::Stdout, &text);
+            console.end_paragraph();
+        }
+        Form::Id => console.raw(Stream::Stdout, &[entity.id().as_bytes(), b"\n"].concat()),
+    }
 }
 
 fn push_reason_and_information(text: &mut BString, report: &EntityReport, key_width: usize) {
@@ -169,13 +241,4 @@ fn push_reason_and_information(text: &mut BString, report: &EntityReport, key_wi
         text.extend(std::iter::repeat_n(b' ', blanks));
         [&key[..], b" ", value, b"\n"].iter().for_each(|part| text.push_str(part));
     }
-}
-
-/// Shows an entity as `scan --porcelain` does: its report in the form that plugins write.
-pub fn porcelain(console: &mut Console, entity: &Entity) {
-    let mut text = Vec::new();
-    // Version 3 has no edges, and scripts read this.
-    entity.report().write(&mut text, API_VERSION_3);
-    console.write(Stream::Stdout, &text);
-    console.end_paragraph();
 }

@@ -1,0 +1,262 @@
+//! The way from the configuration to the entities, which every command takes first.
+
+use crate::cache::CacheDirectory;
+use crate::concurrently::{Heard, concurrently};
+use crate::config::{self, ConfigError, Configuration, PluginLine};
+use crate::declarations::Declarations;
+use crate::descriptors;
+use crate::entity::Entity;
+use crate::error::{self, Fatal};
+use crate::failures::{Failed, Failures, Tolerance};
+use crate::generators;
+use crate::interrupt::Interrupt;
+use crate::inventory::{Inventory, Purpose};
+use crate::node::Node;
+use crate::plan::{Cycle, Plan};
+use crate::plugin::handshake::{self, Handshake};
+use crate::plugin::{Directories, OperationError, Plugin, RunOptions};
+use crate::references;
+use crate::report::{Provisional, Remarks, Reporter};
+use crate::resources::Resources;
+use crate::root::clean;
+use crate::scan::{self, Scanned};
+use crate::settings::Settings;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Reads the configuration, shakes hands with the plugins, runs the generators and scans.
+///
+/// A plugin that fails, and a cycle, end the run, unless the selectors are about others alone.
+///
+/// # Errors
+/// Whatever makes the run end before its command began.
+pub fn discover(
+    settings: &Settings,
+    purpose: Purpose,
+    selectors: &[OsString],
+    interrupt: &Interrupt,
+    reporter: &mut dyn Reporter,
+) -> Result<Inventory, Fatal> {
+    let failures = Failures::new(match purpose {
+        _ if selectors.is_empty() => Tolerance::Nothing,
+        Purpose::Apply => Tolerance::Version3,
+        Purpose::Check | Purpose::Look => Tolerance::Everything,
+    });
+    let remarks = Provisional::new(reporter);
+    let mut discovery = Discovery { settings, purpose, selectors, interrupt, failures, remarks };
+    let discovered = discovery.run();
+    let Discovery { failures, mut remarks, .. } = discovery;
+    let Some(held) = remarks.take_held() else { return discovered };
+    match discovered {
+        Ok(inventory) if !failures.plugins().iter().any(|failed| inventory.needs(failed, purpose, selectors)) => {
+            for Failed { plugin_id, .. } in failures.plugins() {
+                remarks.warning(format!(
+                    "Going on without plugin {plugin_id}, as nothing that is selected is of it or needs it"
+                ));
+            }
+            held.into_iter().for_each(|remark| remarks.remark(remark));
+            remarks.end_paragraph();
+            Ok(inventory)
+        }
+        Err(fatal @ (Fatal::Interrupted { .. } | Fatal::TimeIsOver { .. })) => {
+            held.into_iter().for_each(|remark| remarks.remark(remark));
+            Err(fatal)
+        }
+        // The first failure was the end of it.
+        Ok(_) | Err(_) => Err(Fatal::Reported),
+    }
+}
+
+/// A discovery in progress.
+struct Discovery<'a> {
+    settings: &'a Settings,
+    purpose: Purpose,
+    selectors: &'a [OsString],
+    interrupt: &'a Interrupt,
+    failures: Failures,
+    remarks: Provisional<'a>,
+}
+
+impl Discovery<'_> {
+    fn run(&mut self) -> Result<Inventory, Fatal> {
+        let cache = CacheDirectory::create(&self.settings.temporary_directory)?;
+        let lines = self.configuration()?;
+        let asked_for = lines.len();
+        let at_once = descriptors::make_room(asked_for);
+        let handshakes = self.shake_hands(lines, at_once)?;
+        self.check_resource_directories(&handshakes)?;
+        // Generators find them, too, and they stay if one of those fails.
+        let prepared = handshakes.into_iter().map(|(id, handshake)| self.prepare(id, handshake, &cache));
+        let prepared: Vec<Prepared> = prepared.collect::<Result<_, _>>()?;
+        let generated = generators::run(self.settings, &cache, self.interrupt, &mut self.remarks)?;
+        let ids = prepared.iter().map(|plugin| plugin.id.as_str());
+        let resources = Arc::new(Resources::prepare(&self.settings.root, &cache, generated, ids)?);
+        let options = self.options(at_once >= asked_for);
+        let plugins = prepared.into_iter().map(|plugin| plugin.into_plugin(self.settings, &resources, options));
+        let mut plugins: Vec<Plugin> = plugins.collect();
+        let Scanned { entities, flaws } =
+            scan::all(&mut plugins, at_once, &resources, &mut self.failures, self.interrupt, &mut self.remarks)?;
+        let declarations = Declarations::of(&entities);
+        let nodes = declarations.nodes(&entities);
+        let plan = self.plan(&nodes, &entities, &plugins)?;
+        // If something is missing, names may well be right.
+        let is_whole = plugins.len() == asked_for && !flaws.contains(&true);
+        let dangling = if is_whole { references::dangling(&nodes) } else { Vec::new() };
+        drop(nodes);
+        Ok(Inventory { plugins, entities, plan, flaws, dangling, resources, _cache: cache })
+    }
+
+    fn configuration(&mut self) -> Result<Vec<PluginLine>, Fatal> {
+        let Configuration { plugins, leftovers } = config::read(&self.settings.root).map_err(|error| {
+            self.remarks.error(error.to_string());
+            if let ConfigError::UnknownCommand(bad) = error {
+                let location = &bad.location;
+                let expected = "a line is empty, a comment (# …), `plugin ID` or `plugin ID=PATH`";
+                self.remarks.advise(format!("{location}: {expected}"));
+            }
+            Fatal::Reported
+        })?;
+        for file in leftovers {
+            let file = file.display();
+            self.remarks.warning(format!("Skipping {file}: its name is that of a leftover or a backup"));
+        }
+        Ok(plugins)
+    }
+
+    /// Asks all plugins at the same time what they speak.
+    fn shake_hands(&mut self, lines: Vec<PluginLine>, at_once: usize) -> Result<Vec<(String, Handshake)>, Fatal> {
+        let located: Vec<(PluginLine, PathBuf)> = lines.into_iter().filter_map(|line| self.locate(line)).collect();
+        let ids: Vec<String> = located.iter().map(|(line, _)| line.id.clone()).collect();
+        let (settings, interrupt) = (self.settings, self.interrupt);
+        let ask = |(line, program): (PluginLine, PathBuf), on_output: &mut dyn FnMut(_, &[u8])| {
+            handshake::shake_hands(&line.id, &program, settings, interrupt, on_output)
+        };
+        let mut handshakes = Vec::new();
+        concurrently(located, at_once, ask, |index, heard| {
+            let id = ids.get(index).cloned().unwrap_or_default();
+            match heard {
+                Heard::Output(stream, bytes) => self.remarks.output(stream, bytes),
+                Heard::Answer(Ok(handshake)) => handshakes.push((id, handshake)),
+                Heard::Answer(Err(OperationError::Failed(reason))) => {
+                    self.remarks.error(reason);
+                    // The version that it speaks is not known yet.
+                    self.failures.add(&id, None, &mut self.remarks)?;
+                }
+                Heard::Answer(Err(OperationError::Fatal(fatal))) => return Err(fatal),
+            }
+            Ok(())
+        })?;
+        Ok(handshakes)
+    }
+
+    /// Returns the path of the line's plugin. A missing one is no error: its package may have been removed, and its configuration stayed.
+    fn locate(&mut self, line: PluginLine) -> Option<(PluginLine, PathBuf)> {
+        match handshake::locate(&line, self.settings) {
+            Ok(program) => Some((line, program)),
+            Err(missing) => {
+                self.remarks.error(format!("{}: file not found", missing.display()));
+                let path = line.program.map_or_else(String::new, |path| format!("={}", path.display()));
+                self.remarks.warning(format!("Skipping plugin: {}{path}", line.id));
+                None
+            }
+        }
+    }
+
+    fn check_resource_directories(&mut self, handshakes: &[(String, Handshake)]) -> Result<(), Fatal> {
+        let mut all_there = true;
+        for (id, _) in handshakes {
+            let path = self.settings.root.resources().join(id);
+            let problem = match fs::metadata(&path) {
+                Ok(metadata) if metadata.is_dir() => continue,
+                Ok(_) => format!("{} is not a directory", path.display()),
+                Err(error) => error::at("stat", &path, &error),
+            };
+            self.remarks.error(format!("cannot open {}: {problem}", path.display()));
+            all_there = false;
+        }
+        if all_there { Ok(()) } else { Err(Fatal::Reported) }
+    }
+
+    /// Finds the directories of a plugin, or makes them.
+    fn prepare(&mut self, id: String, handshake: Handshake, cache: &CacheDirectory) -> Result<Prepared, Fatal> {
+        let state = self.state_directory(&id, cache)?;
+        Ok(Prepared { cache: cache.subdirectory(&id)?, id, handshake, state })
+    }
+
+    fn state_directory(&mut self, id: &str, cache: &CacheDirectory) -> Result<PathBuf, Fatal> {
+        let state = self.settings.root.state(id);
+        if self.purpose == Purpose::Apply {
+            create_directories(&state).map_err(|error| Fatal::io("mkdir", &state, &error))?;
+            return Ok(state);
+        }
+        let Err(error) = check_readable(&state) else { return Ok(state) };
+        if error.kind() != io::ErrorKind::NotFound {
+            let reason = error::at("open", &state, &error);
+            self.remarks.warning(format!("{reason}; what {id} has applied before is not known"));
+        }
+        cache.state_stand_in(id)
+    }
+
+    fn options(&self, room_for_all: bool) -> RunOptions {
+        RunOptions {
+            verify: self.settings.verify,
+            hints: self.settings.gives_hints,
+            read_only: self.purpose != Purpose::Apply,
+            jobs: self.settings.jobs,
+            room_for_all,
+            limit: self.settings.limit,
+        }
+    }
+
+    /// Plans all entities, or all but those that a cycle keeps from having an order if none of those is selected.
+    fn plan(&mut self, nodes: &[Node<'_>], entities: &[Entity], plugins: &[Plugin]) -> Result<Plan, Fatal> {
+        let could_not_run = |cycle: Cycle| Fatal::CouldNotRun(cycle.to_string());
+        let cycle = match Plan::new(nodes) {
+            Ok(plan) => return Ok(plan),
+            Err(cycle) => cycle,
+        };
+        let Some(selected) = Inventory::selected(entities, plugins, self.selectors) else {
+            return Err(could_not_run(cycle));
+        };
+        let plan = Plan::of_selected(nodes, &selected).map_err(could_not_run)?;
+        self.remarks.error(cycle.to_string());
+        self.remarks.warning("Going on, as nothing that is selected is in the cycle or waits for it");
+        self.remarks.end_paragraph();
+        Ok(plan)
+    }
+}
+
+/// A plugin that has answered the handshake, with the directories that are its own.
+struct Prepared {
+    id: String,
+    handshake: Handshake,
+    state: PathBuf,
+    cache: PathBuf,
+}
+
+impl Prepared {
+    fn into_plugin(self, settings: &Settings, resources: &Resources, options: RunOptions) -> Plugin {
+        let Prepared { id, handshake, state, cache } = self;
+        let directories = Directories {
+            root: settings.root.as_given().to_owned(),
+            resources: clean(&resources.directory(&id)),
+            state,
+            cache,
+        };
+        Plugin::new(id, &handshake, directories, options)
+    }
+}
+
+/// Fails unless there is something that we may read as a directory. What is there and is none, the plugin finds out.
+fn check_readable(path: &Path) -> io::Result<()> {
+    use rustix::fs::{Access, access};
+    Ok(access(path, Access::READ_OK | Access::EXEC_OK)?)
+}
+
+fn create_directories(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(path)
+}

@@ -1,0 +1,100 @@
+//! The events of a run, as data.
+
+use super::line::Tally;
+use super::remark::{Remark, Severity};
+use crate::entity::Entity;
+use crate::error::Fatal;
+use bstr::BStr;
+use holo_protocol::Message;
+use holo_protocol::session::Stream;
+use std::time::Duration;
+
+/// Something that happens during a run.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Something is said about the run, or about the entity that is at work.
+    Remark(Remark<'a>),
+    /// The remarks that follow are about this entity, or about none.
+    About(Option<&'a Entity>),
+    /// Something is said beside a text that programs read.
+    Aside(Severity, &'a str),
+    /// The command line cannot be understood; the text is the usage.
+    Usage(&'a str),
+    /// A selector selects nothing.
+    UnknownSelector(&'a BStr),
+    /// These entities claim the same.
+    Conflict(&'a [&'a Entity], &'a str),
+    /// The verb's answer is a text.
+    Text(&'a [u8]),
+    /// A scan lists an entity of the plugin with this ID.
+    Listed {
+        /// The entity.
+        entity: &'a Entity,
+        /// The plugin's ID.
+        plugin: &'a str,
+        /// The form that people asked for.
+        form: Form,
+    },
+    /// A string selects something.
+    Selector(&'a BStr),
+    /// The verb's answer is a unified diff.
+    Difference(&'a [u8]),
+
+    /// The work on entities begins.
+    WorkBegins,
+    /// The entity is next.
+    Begin(&'a Entity),
+    /// The plugin, or what it called, said this of an entity that had been done with.
+    Belated(Stream, &'a [u8]),
+    /// The plugin said this on file descriptor 3.
+    Message(&'a Message),
+    /// The changes that a person made, as a unified diff.
+    Diff(&'a [u8]),
+    /// The entity is left out; the text says why.
+    Skipped(&'a str),
+    /// The entity failed; the text says why, unless the plugin has said so itself.
+    Failed(Option<&'a str>),
+    /// The entity is still being worked on, and has been for so long. It need not be the one that was begun last.
+    Waiting(&'a Entity, Duration),
+    /// The entity is to be refreshed.
+    Refresh(&'a Entity),
+    /// The entity is only looked at, and would be refreshed.
+    WouldRefresh(&'a Entity),
+    /// The entity is done with, and ended so.
+    End(&'a Entity, End),
+    /// All entities have been applied, which took so long.
+    Applied(&'a Tally, Duration),
+
+    /// The run ends with this exit code. It ends before its time if there is an error.
+    RunEnds(u8, Option<&'a Fatal>),
+}
+
+/// The form in which people see an entity that is listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A paragraph.
+    Paragraph,
+    /// As plugins report it, in version 3 of the interface.
+    Porcelain,
+    /// Only the ID.
+    Id,
+}
+
+/// The end of the work on an entity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum End {
+    /// It is in its desired state, as it was before.
+    Unchanged,
+    /// By its own declaration it is not for this system, or not for now.
+    ConditionNotMet,
+    /// It is in its desired state now.
+    Changed,
+    /// It was only looked at, and would be changed, or that cannot be told.
+    Pending,
+    /// Without `--force` it was, or would be, left as it is.
+    Refused,
+    /// It was not worked on, since something that it requires is not in its desired state.
+    DependencyFailed,
+    /// Something went wrong.
+    Failed,
+}
