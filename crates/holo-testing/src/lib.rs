@@ -24,7 +24,7 @@ pub mod tree;
 pub use error::IoError;
 pub use overlay::Overlay;
 pub use random::Random;
-pub use require::{Need, trial, trial_of};
+pub use require::{Need, run_modules, trial, trial_of};
 pub use scenario::{Scenario, set_umask};
 pub use schema::schema_is_kept;
 pub use scratch::{Run, ScratchRoot};

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use rustix::fs::{Access, XattrFlags, access};
@@ -114,6 +115,26 @@ pub fn run(arguments: &Arguments, trials: Vec<Trial>) -> ExitCode {
         let _ = writeln!(io::stdout(), "{}\n", summary(&total));
     }
     conclusion.exit_code()
+}
+
+/// Runs the tests of modules, each of which gives its name to its tests: `[NAME] what is tested`.
+///
+/// A filter sees that name too, so that `cargo test --test it NAME` runs one module.
+#[must_use]
+pub fn run_modules<const N: usize>(modules: [(&'static str, Vec<Trial>); N]) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // Most of their time tests wait: for programs, for the disk, for a clock to go on.
+    arguments.test_threads.get_or_insert(2 * thread::available_parallelism().map_or(1, usize::from));
+    let named = |(name, trials): (&'static str, Vec<Trial>)| trials.into_iter().map(move |trial| trial.with_kind(name));
+    run(&arguments, modules.into_iter().flat_map(named).collect())
+}
+
+/// Makes a trial of each function, which needs nothing and whose name says what it tests.
+#[macro_export]
+macro_rules! trials {
+    ($($test:ident),+ $(,)?) => {
+        vec![$($crate::trial_of(stringify!($test), &[], $test)),+]
+    };
 }
 
 /// Adds to the numbers that the file has of the run with this ID.

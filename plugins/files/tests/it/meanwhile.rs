@@ -3,11 +3,10 @@
 
 use holo_testing::disturb::{self, Disturbance};
 use holo_testing::{Need, Run, ScratchRoot, trial_of};
-use libtest_mimic::Arguments;
+use libtest_mimic::Trial;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
-use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,7 +22,7 @@ const MODIFIED: &str = "!! Entity has been modified by user (use --force to over
 const WAYS_TO_SAVE: [&str; 2] =
     ["echo edited >\"$HOLO_ROOT_DIR/etc/motd\"", "cd \"$HOLO_ROOT_DIR/etc\"; echo edited >new; mv new motd"];
 
-fn main() -> ExitCode {
+pub(crate) fn trials() -> Vec<Trial> {
     let strace = [Need::Program("strace")];
     let trials = vec![
         trial_of("an edit that is saved while the target's own script runs stays", &[], own_script),
@@ -35,7 +34,7 @@ fn main() -> ExitCode {
         trial_of("a base is not a file that a process can write to", &[], open_file),
         trial_of("nor is it after a kill", disturb::NEEDS, open_file_and_kill),
     ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    trials
 }
 
 fn root() -> ScratchRoot {

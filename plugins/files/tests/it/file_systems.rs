@@ -4,15 +4,14 @@
 use bstr::{BString, ByteSlice};
 use holo_testing::overlay::MOUNTS;
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
-use libtest_mimic::Arguments;
+use libtest_mimic::Trial;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
-fn main() -> ExitCode {
+pub(crate) fn trials() -> Vec<Trial> {
     let trials = vec![
         trial_of("names may be any bytes but a newline", &[], odd_names),
         trial_of("a name with a newline is refused, and the others go on", &[], newlines),
@@ -33,7 +32,7 @@ fn main() -> ExitCode {
         ),
         trial_of("a full disk keeps the old file", &[Need::Root, Need::Program("unshare"), MOUNTS], full_disk),
     ];
-    holo_testing::require::run(&Arguments::from_args(), trials)
+    trials
 }
 
 fn root() -> ScratchRoot {

@@ -4,12 +4,11 @@
 
 use bstr::{BString, ByteSlice};
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial, trial_of};
-use libtest_mimic::Arguments;
+use libtest_mimic::Trial;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
@@ -31,7 +30,7 @@ const OTHER_RESOURCE: &str = "usr/share/holo/files/01-x/etc/issue";
 /// A case: its claim, its needs, and the test.
 type Case = (&'static str, &'static [Need], fn());
 
-fn main() -> ExitCode {
+pub(crate) fn trials() -> Vec<Trial> {
     const STRACE: &[Need] = &[Need::Program("strace")];
     let cases: [Case; 28] = [
         ("known entities are not read, and nothing is written", STRACE, known),
@@ -70,10 +69,7 @@ fn main() -> ExitCode {
             Ok(())
         }));
     }
-    let mut arguments = Arguments::from_args();
-    // They spend their time waiting for clocks.
-    arguments.test_threads.get_or_insert(16);
-    holo_testing::require::run(&arguments, trials)
+    trials
 }
 
 /// A root with two targets and their resource files.

@@ -3,11 +3,10 @@
 
 use holo_testing::disturb::{self, Disturbance};
 use holo_testing::{Need, ScratchRoot, trial_of};
-use libtest_mimic::Arguments;
+use libtest_mimic::Trial;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, symlink};
-use std::process::ExitCode;
 
 const STOCK: &str = "stock\n";
 const WANTED: &str = "wanted\n";
@@ -15,7 +14,7 @@ const TARGET: &str = "etc/motd";
 const RESOURCE: &str = "usr/share/holo/files/01-x/etc/motd";
 const BASE: &str = "var/lib/holo/files/base/etc/motd";
 
-fn main() -> ExitCode {
+pub(crate) fn trials() -> Vec<Trial> {
     let trials = vec![
         trial_of("the file that was there is the base, and not copied", &[], taken_over),
         trial_of("a target that is as it shall be is copied", &[], equal),
@@ -26,7 +25,7 @@ fn main() -> ExitCode {
         trial_of("a target that others may write to is copied", &[], writable),
         trial_of("an edit after a kill does not change the base", disturb::NEEDS, killed),
     ];
-    holo_testing::require::run(&Arguments::from_args(), trials)
+    trials
 }
 
 fn root() -> ScratchRoot {

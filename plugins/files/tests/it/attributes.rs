@@ -3,13 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
-use libtest_mimic::Arguments;
+use libtest_mimic::Trial;
 use rustix::fs::XattrFlags;
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::ExitCode;
 
 const STOCK: &str = "stock\n";
 const WANTED: &str = "wanted\n";
@@ -26,7 +25,7 @@ const SOMEBODY_ELSE: u32 = 12346;
 /// The owner may read and write, so may somebody; the group may not, nor may others. The mode looks as if the group could.
 const NO_GROUP: u32 = 0o660;
 
-fn main() -> ExitCode {
+pub(crate) fn trials() -> Vec<Trial> {
     const XATTRS: Need = Need::ExtendedAttributes;
     let trials = vec![
         trial_of("an ACL stays when the target is replaced, and when it is restored", &[XATTRS], acl_stays),
@@ -48,7 +47,7 @@ fn main() -> ExitCode {
         ),
         trial_of("holes stay holes", &[], holes),
     ];
-    holo_testing::require::run(&Arguments::from_args(), trials)
+    trials
 }
 
 fn root() -> ScratchRoot {

@@ -6,19 +6,17 @@
 //! before the first apply.
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
-#[path = "random/model.rs"]
 mod model;
 
 use holo_testing::random::{Random, cases};
 use holo_testing::{Need, ScratchRoot, binaries::built, trial_of};
-use libtest_mimic::Arguments;
+use libtest_mimic::Trial;
 use model::{Behaviour, Content, Model, Node, Resource, Step};
 use rustix::fs::XattrFlags;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::Path;
-use std::process::ExitCode;
 
 const TARGETS: [&str; 4] = ["etc/a", "etc/b.conf", "etc/b.conf.d/c", "etc/sub/d"];
 const DISAMBIGUATORS: [&str; 4] = ["00-x", "01-foo", "01-foo-bar", "02"];
@@ -29,7 +27,7 @@ const LINKS: [&str; 3] = ["linked", "/etc/linked", "missing"];
 const SOMEBODY: u32 = 12345;
 const ROUNDS: usize = 5;
 
-fn main() -> ExitCode {
+pub(crate) fn trials() -> Vec<Trial> {
     let needs = [Need::Root, Need::ExtendedAttributes];
     let all = || {
         let scripts = ScratchRoot::new();
@@ -45,7 +43,7 @@ fn main() -> ExitCode {
         cases(300, |random| overlays(random, &scripts));
     };
     let trials = vec![trial_of("overlays are what version 3 makes of them", &needs, all)];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    trials
 }
 
 /// A root and what the model says of it.

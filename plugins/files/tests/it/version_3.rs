@@ -2,10 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
-use libtest_mimic::Arguments;
+use libtest_mimic::Trial;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
-use std::process::ExitCode;
 
 const STOCK: &str = "stock\n";
 const EDITED: &str = "edited\n";
@@ -16,7 +15,7 @@ const BASE: &str = "var/lib/holo/files/base/etc/motd";
 const MODIFIED: &str = "!! Entity has been modified by user (use --force to overwrite)";
 const DELETED: &str = "!! Entity has been deleted by user (use --force to restore)";
 
-fn main() -> ExitCode {
+pub(crate) fn trials() -> Vec<Trial> {
     let trials = vec![
         trial_of("an edited target beside a new stock file is not overwritten", &[], edited_beside_stock),
         trial_of("a new stock file stays the base though a script fails", &[], stock_though_script_fails),
@@ -27,7 +26,7 @@ fn main() -> ExitCode {
         trial_of("a symlink that leads nowhere is named", &[], leads_nowhere),
         trial_of("version 4 is told that a failure has changed nothing", &[], failed_unchanged),
     ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    trials
 }
 
 fn root(distribution: &str) -> ScratchRoot {

@@ -3,16 +3,15 @@
 
 use bstr::ByteSlice;
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
-use libtest_mimic::Arguments;
+use libtest_mimic::Trial;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
-use std::process::ExitCode;
 
 /// A case: its claim, its needs, and the test.
 type Case = (&'static str, &'static [Need], fn());
 
-fn main() -> ExitCode {
+pub(crate) fn trials() -> Vec<Trial> {
     let cases: [Case; 30] = [
         ("all kinds are made, left alone, and become again what they were", &[], whole_life),
         ("a person's change is refused, shown, and overwritten by force", &[], changed_by_person),
@@ -46,7 +45,7 @@ fn main() -> ExitCode {
         ("extended attributes are carried, and come back", &[], extended_attributes),
     ];
     let trials = cases.into_iter().map(|(name, needs, test)| trial_of(name, needs, test));
-    holo_testing::require::run(&Arguments::from_args(), trials.collect())
+    trials.collect()
 }
 
 fn root() -> ScratchRoot {

@@ -1,0 +1,25 @@
+//! The integration tests of the plugin `files`: one module a topic, named in front of its tests.
+
+mod attributes;
+mod base;
+mod declared;
+mod file_systems;
+mod meanwhile;
+mod random;
+mod record;
+mod version_3;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    holo_testing::run_modules([
+        ("attributes", attributes::trials()),
+        ("base", base::trials()),
+        ("declared", declared::trials()),
+        ("file_systems", file_systems::trials()),
+        ("meanwhile", meanwhile::trials()),
+        ("random", random::trials()),
+        ("record", record::trials()),
+        ("version_3", version_3::trials()),
+    ])
+}
