@@ -1,15 +1,46 @@
-//! URLs: what is allowed, and what of them may be shown.
+//! URLs of downloads.
 
 use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use url::Url;
 
-/// Where a download comes from. What is shown of it has neither user nor password nor query, as those may be secrets.
+/// The URL of a download. It is shown without user, password and query, which may be secrets.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Address(Url);
 
-/// Who asks.
+/// The reason that a URL, or a redirect, is not usable.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AddressError {
+    #[error("is empty, or holds spaces or control characters")]
+    Characters,
+    #[error("is not a URL: it does not begin with http://, https:// or file://")]
+    NoScheme,
+    #[error("is not a URL: {0}")]
+    Malformed(url::ParseError),
+    #[error("it names no file")]
+    NoFileName,
+    #[error("it is not a path of a file")]
+    NotAFilePath,
+    #[error("it has no host, or one too many")]
+    Host,
+    #[error("{0} is neither http nor https nor file")]
+    Scheme(String),
+    #[error("it has a password without a user")]
+    NoUser,
+    #[error("it has a user without a password")]
+    NoPassword,
+    #[error("a redirect to what is not a URL")]
+    RedirectToMalformed,
+    #[error("a redirect to what cannot be: {0}")]
+    RedirectToInvalid(Box<AddressError>),
+    #[error("a redirect to a file of this machine")]
+    RedirectToFile,
+    #[error("a redirect from https to http")]
+    RedirectToHttp,
+}
+
+/// User and password of a request.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Credentials {
     pub(crate) username: String,
@@ -17,53 +48,50 @@ pub(crate) struct Credentials {
 }
 
 impl FromStr for Address {
-    type Err = String;
+    type Err = AddressError;
 
-    fn from_str(text: &str) -> Result<Address, String> {
-        let hidden = "is no URL";
+    fn from_str(text: &str) -> Result<Address, AddressError> {
         if text.is_empty() || text.contains(|letter: char| letter.is_control() || letter == ' ') {
-            return Err("is empty, or holds spaces or control characters".to_owned());
+            return Err(AddressError::Characters);
         }
         let url = Url::parse(text).map_err(|error| match error {
-            url::ParseError::RelativeUrlWithoutBase => {
-                "is no URL: it does not begin with http://, https:// or file://".to_owned()
-            }
-            error => format!("{hidden}: {error}"),
+            url::ParseError::RelativeUrlWithoutBase => AddressError::NoScheme,
+            error => AddressError::Malformed(error),
         })?;
         Address::allowed(url).and_then(|address| {
             let path = address.0.path();
-            if path.is_empty() || path.ends_with('/') { Err("it names no file".to_owned()) } else { Ok(address) }
+            if path.is_empty() || path.ends_with('/') { Err(AddressError::NoFileName) } else { Ok(address) }
         })
     }
 }
 
 impl Address {
-    fn allowed(url: Url) -> Result<Address, String> {
+    fn allowed(url: Url) -> Result<Address, AddressError> {
         match url.scheme() {
             "http" | "https" if url.host_str().is_some_and(|host| !host.is_empty()) => {}
             "file" if url.host_str().is_none_or(|host| host.is_empty() || host == "localhost") => {
                 if url.query().is_some() || url.to_file_path().is_err() {
-                    return Err("it is no path of a file".to_owned());
+                    return Err(AddressError::NotAFilePath);
                 }
             }
-            "http" | "https" | "file" => return Err("it has no host, or one too many".to_owned()),
-            other => return Err(format!("{other} is neither http nor https nor file")),
+            "http" | "https" | "file" => return Err(AddressError::Host),
+            other => return Err(AddressError::Scheme(other.to_owned())),
         }
         if url.password().is_some() && url.username().is_empty() {
-            return Err("it has a password without a user".to_owned());
+            return Err(AddressError::NoUser);
         }
         if !url.username().is_empty() && url.password().is_none() {
-            return Err("it has a user without a password".to_owned());
+            return Err(AddressError::NoPassword);
         }
         Ok(Address(url))
     }
 
-    /// The path below the root, if it is a file of this machine.
+    /// Returns the path below the root, if it is a file of this machine.
     pub(crate) fn file(&self) -> Option<PathBuf> {
         if self.0.scheme() == "file" { self.0.to_file_path().ok() } else { None }
     }
 
-    /// What a request asks for: the URL without user, password and fragment.
+    /// Returns the URL of a request, without user, password and fragment.
     pub(crate) fn request(&self) -> String {
         self.bare().to_string()
     }
@@ -77,30 +105,30 @@ impl Address {
         url
     }
 
-    /// Everything, for comparing it with what was asked for earlier. To be hashed before it is kept.
+    /// Returns the whole URL, to be compared with that of an earlier download. It must be hashed before it is stored.
     pub(crate) fn identity(&self) -> &str {
         self.0.as_str()
     }
 
-    /// User and password in the URL.
+    /// Returns user and password of the URL.
     pub(crate) fn credentials(&self) -> Option<Credentials> {
         let decoded = |text: &str| String::from_utf8_lossy(&decode(text)).into_owned();
         let password = decoded(self.0.password()?);
         Some(Credentials { username: decoded(self.0.username()), password })
     }
 
-    /// Where a redirect leads.
-    pub(crate) fn redirected(&self, location: &str) -> Result<Address, String> {
-        let url = self.0.join(location).map_err(|_| "a redirect to what is no URL".to_owned())?;
-        let next = Address::allowed(url).map_err(|problem| format!("a redirect to what cannot be: {problem}"))?;
+    /// Returns the address that a redirect leads to.
+    pub(crate) fn redirected(&self, location: &str) -> Result<Address, AddressError> {
+        let url = self.0.join(location).map_err(|_| AddressError::RedirectToMalformed)?;
+        let next = Address::allowed(url).map_err(|error| AddressError::RedirectToInvalid(Box::new(error)))?;
         match (self.0.scheme(), next.0.scheme()) {
-            (_, "file") => Err("a redirect to a file of this machine".to_owned()),
-            ("https", "http") => Err("a redirect from https to http".to_owned()),
+            (_, "file") => Err(AddressError::RedirectToFile),
+            ("https", "http") => Err(AddressError::RedirectToHttp),
             _ => Ok(next),
         }
     }
 
-    /// Whether what was meant for this server may be sent to that one too.
+    /// Returns true if headers and credentials for this address may be sent to that one too.
     pub(crate) fn is_same_server(&self, other: &Address) -> bool {
         self.0.origin() == other.0.origin()
     }
@@ -121,7 +149,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// Undoes the encoding of user and password.
+/// Decodes percent-encoded bytes.
 fn decode(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     let mut decoded = Vec::new();
@@ -142,7 +170,7 @@ fn decode(text: &str) -> Vec<u8> {
     decoded
 }
 
-/// Whether a path is another one, or below it.
+/// Returns true if a path is a folder, or below it.
 pub(crate) fn is_below(path: &str, folder: &str) -> bool {
     Path::new(path).starts_with(folder)
 }
@@ -163,7 +191,7 @@ mod tests {
         assert_eq!(secret.request(), "https://example.org:8443/a/b.tgz?token=abc");
         let credentials = secret.credentials().unwrap();
         assert_eq!((&*credentials.username, &*credentials.password), ("fred", "s:cret"));
-        let wrong = "https://fred:secret@example.org:port/x".parse::<Address>().unwrap_err();
+        let wrong = "https://fred:secret@example.org:port/x".parse::<Address>().unwrap_err().to_string();
         assert!(!wrong.contains("secret"), "{wrong}");
     }
 

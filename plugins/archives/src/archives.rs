@@ -1,9 +1,10 @@
-//! The plugin: which archives there are.
+//! The plugin: its entities, and the application of sets of them.
 
 use crate::definition::Archive;
-use crate::entity::{ArchiveEntity, Defined, InTurn};
-use crate::record::Record;
-use crate::scene::{self, Scene, Shared, canonical};
+use crate::entity::{ArchiveEntity, Desired, Queued};
+use crate::inventory::{DefinedArchive, Inventory, canonical};
+use crate::record::ArchiveRecord;
+use crate::shared::Shared;
 use holo_change::Tree;
 use holo_change::base_store::BaseStore;
 use holo_change::claims::{self, Claim};
@@ -27,58 +28,58 @@ impl Plugin for Archives {
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError> {
         let definitions = definitions::read::<Archive>(host, output);
         let mut orphans = BTreeMap::new();
-        match BaseStore::open(host.locations()).and_then(|memory| memory.all::<Record>(output)) {
+        match BaseStore::open(host.locations()).and_then(|memory| memory.all::<ArchiveRecord>(output)) {
             Ok(all) => orphans.extend(all.into_iter().filter(|(id, _)| definitions.is_orphan(id))),
             Err(error) => output.error(error.to_string()),
         }
-        let mut scene = Scene { orphans, defined: Vec::new() };
+        let mut inventory = Inventory { orphans, defined: Vec::new() };
         if let Ok(root) = Tree::open(host.root()) {
             let kept = definitions.valid.iter().filter(|(_, defined)| defined.common.skipped.is_none());
-            scene.defined.extend(kept.map(|(id, defined)| scene::Defined {
+            inventory.defined.extend(kept.map(|(id, defined)| DefinedArchive {
                 id: id.clone(),
                 path: canonical(&root, &defined.definition.path, false),
                 tree: defined.definition.extract_to.as_deref().map(|directory| canonical(&root, directory, true)),
                 ensure: defined.definition.ensure,
             }));
         }
-        publish(&scene, &definitions, host, output);
-        let scene = Arc::new(scene);
-        let entity = |id, defined| {
-            let (scene, shared) = (Arc::clone(&scene), Arc::clone(&self.shared));
-            ArchiveEntity { id, defined, scene, shared }
+        publish(&inventory, &definitions, host, output);
+        let inventory = Arc::new(inventory);
+        let entity = |id, desired| {
+            let (inventory, shared) = (Arc::clone(&inventory), Arc::clone(&self.shared));
+            ArchiveEntity { id, desired, inventory, shared }
         };
         let mut entities = Vec::new();
-        for (id, orphan) in &scene.orphans {
-            entities.push(Declared::orphan(entity(id.clone(), Defined::Nowhere(Box::new(orphan.clone())))));
+        for (id, orphan) in &inventory.orphans {
+            entities.push(Declared::orphan(entity(id.clone(), Desired::Undefined(Box::new(orphan.clone())))));
         }
         for (id, defined) in definitions.valid {
             let timeout = defined.common.keys.timeout;
-            let as_defined = Defined::As(Box::new(defined.definition), timeout);
-            entities.push(Declared::new(entity(id, as_defined), defined.common));
+            let desired = Desired::Defined(Box::new(defined.definition), timeout);
+            entities.push(Declared::new(entity(id, desired), defined.common));
         }
         Ok(entities)
     }
 
     fn apply_set(&self, host: &Host, set: &[Job<'_, Self::Entity>], answers: &mut dyn SetAnswers) {
         let entities = || set.iter().map(|job| &job.entity.entity);
-        self.shared.turns.announce(entities().map(|archive| (archive.id.clone(), archive.areas(host))));
-        let wrapped: Vec<InTurn<'_, Self::Entity>> = set
+        self.shared.queue.enter(entities().map(|archive| (archive.id.clone(), archive.work_paths(host))));
+        let wrapped: Vec<Queued<'_, Self::Entity>> = set
             .iter()
-            .map(|job| InTurn { id: &job.entity.entity.id, entity: job.entity, shared: &self.shared })
+            .map(|job| Queued { id: &job.entity.entity.id, entity: job.entity, shared: &self.shared })
             .collect();
-        let jobs: Vec<Job<'_, InTurn<'_, Self::Entity>>> =
+        let jobs: Vec<Job<'_, Queued<'_, Self::Entity>>> =
             wrapped.iter().zip(set).map(|(entity, job)| Job { entity, mode: job.mode }).collect();
         apply_concurrently(host, &jobs, host.jobs(), answers);
     }
 }
 
-/// Has other plugins know where downloads are. What is extracted is known only when it has been.
-fn publish(scene: &Scene, definitions: &Definitions<Archive>, host: &Host, output: &mut Output<'_>) {
-    let claim = |defined: &scene::Defined| {
+/// Publishes the paths of downloads to other plugins. The paths in an archive are not known before it has been extracted.
+fn publish(inventory: &Inventory, definitions: &Definitions<Archive>, host: &Host, output: &mut Output<'_>) {
+    let claim = |defined: &DefinedArchive| {
         let sources = definitions.valid.get(&defined.id).map(|valid| valid.common.sources.as_slice());
         Claim::new(&defined.id, &defined.path, sources.unwrap_or_default())
     };
-    let claims: Vec<Claim> = scene.defined.iter().map(claim).collect();
+    let claims: Vec<Claim> = inventory.defined.iter().map(claim).collect();
     if !claims.is_empty()
         && let Err(error) = claims::publish(host.locations(), &claims, &[])
     {

@@ -1,11 +1,11 @@
-//! Checksums: what a download has to be.
+//! Checksums of downloads, and digests of files.
 
 use sha2::{Digest, Sha256, Sha512};
 use std::fmt::{self, Display, Write as _};
 use std::io::{self, Read};
 use std::str::FromStr;
 
-/// The algorithm and its result.
+/// A checksum of a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Checksum {
     algorithm: Algorithm,
@@ -18,17 +18,26 @@ enum Algorithm {
     Sha512,
 }
 
-impl FromStr for Checksum {
-    type Err = String;
+/// The reason that a checksum is not usable.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ChecksumError {
+    #[error("{0:?} does not begin with \"sha256:\" or \"sha512:\"")]
+    Algorithm(String),
+    #[error("{0:?} does not end with {1} hexadecimal digits")]
+    Digits(String, usize),
+}
 
-    fn from_str(text: &str) -> Result<Checksum, String> {
+impl FromStr for Checksum {
+    type Err = ChecksumError;
+
+    fn from_str(text: &str) -> Result<Checksum, ChecksumError> {
         let (algorithm, digits, length) = match text.split_once(':') {
             Some(("sha256", digits)) => (Algorithm::Sha256, digits, 64),
             Some(("sha512", digits)) => (Algorithm::Sha512, digits, 128),
-            _ => return Err(format!("{text:?} does not begin with \"sha256:\" or \"sha512:\"")),
+            _ => return Err(ChecksumError::Algorithm(text.to_owned())),
         };
         if digits.len() != length || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return Err(format!("{text:?} does not end with {length} hexadecimal digits"));
+            return Err(ChecksumError::Digits(text.to_owned(), length));
         }
         Ok(Checksum { algorithm, digits: digits.to_ascii_lowercase() })
     }
@@ -44,17 +53,17 @@ impl Display for Checksum {
     }
 }
 
-/// What a file's content is known by.
+/// The digests of a file's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sums {
-    /// The SHA-256, which everything is recorded by.
+pub(crate) struct Digests {
+    /// The SHA-256, by which contents are recorded.
     pub(crate) sha256: String,
     sha512: Option<String>,
 }
 
-impl Sums {
-    /// Reads everything that is left, and finds out what this checksum needs beside the SHA-256.
-    pub(crate) fn of(reader: &mut impl Read, wanted: Option<&Checksum>) -> io::Result<Sums> {
+impl Digests {
+    /// Reads the rest of a file. The digest that a checksum needs is computed beside the SHA-256.
+    pub(crate) fn read(reader: &mut impl Read, wanted: Option<&Checksum>) -> io::Result<Digests> {
         let mut sha256 = Sha256::new();
         let mut sha512 = wanted.filter(|wanted| wanted.algorithm == Algorithm::Sha512).map(|_| Sha512::new());
         let mut buffer = vec![0; 1 << 16];
@@ -72,28 +81,31 @@ impl Sums {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Sums { sha256: hex(&sha256.finalize()), sha512: sha512.map(|sum| hex(&sum.finalize())) })
+        Ok(Digests { sha256: hex(&sha256.finalize()), sha512: sha512.map(|sum| hex(&sum.finalize())) })
     }
 
-    /// What is recorded: the SHA-256, and the SHA-512 if it was found out.
-    pub(crate) fn in_words(&self) -> String {
+    /// Returns the digests as they are recorded: the SHA-256, then the SHA-512 if it was computed.
+    pub(crate) fn to_words(&self) -> String {
         self.sha512.as_ref().map_or_else(|| self.sha256.clone(), |sha512| format!("{} {sha512}", self.sha256))
     }
 
-    /// Understands what is recorded.
-    pub(crate) fn parse(words: &str) -> Option<Sums> {
+    /// Parses recorded digests.
+    pub(crate) fn parse(words: &str) -> Option<Digests> {
         let (sha256, sha512) = words.split_once(' ').map_or((words, None), |(one, other)| (one, Some(other)));
         let is_sum = |sum: &str, length| sum.len() == length && sum.bytes().all(|digit| digit.is_ascii_hexdigit());
         let is_sound = is_sum(sha256, 64) && sha512.is_none_or(|sum| is_sum(sum, 128));
-        is_sound.then(|| Sums { sha256: sha256.to_owned(), sha512: sha512.map(str::to_owned) })
+        is_sound.then(|| Digests { sha256: sha256.to_owned(), sha512: sha512.map(str::to_owned) })
     }
 
-    /// Whether it says anything of what was wanted.
-    pub(crate) fn can_tell(&self, wanted: &Checksum) -> bool {
+    /// Returns true if the digest that a checksum needs was computed.
+    pub(crate) fn covers(&self, wanted: &Checksum) -> bool {
         wanted.algorithm == Algorithm::Sha256 || self.sha512.is_some()
     }
 
-    /// Whether this is what was wanted; if it is not, what it is.
+    /// Compares the digests with a checksum.
+    ///
+    /// # Errors
+    /// If they differ: the digest that was found, as a checksum.
     pub(crate) fn matches(&self, wanted: &Checksum) -> Result<(), String> {
         let (name, found) = match wanted.algorithm {
             Algorithm::Sha256 => ("sha256", Some(&self.sha256)),
@@ -115,7 +127,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The SHA-256 of a few bytes.
+/// Returns the SHA-256 of bytes.
 pub(crate) fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
@@ -148,7 +160,7 @@ mod tests {
     fn sums_are_those_of_the_standard() {
         let wanted = "sha512:ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a\
                       2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f";
-        let sums = Sums::of(&mut &b"abc"[..], Some(&wanted.parse().unwrap())).unwrap();
+        let sums = Digests::read(&mut &b"abc"[..], Some(&wanted.parse().unwrap())).unwrap();
         assert_eq!(sums.matches(&wanted.parse().unwrap()), Ok(()));
         let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(sums.sha256, sha256);

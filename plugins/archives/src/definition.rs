@@ -1,4 +1,4 @@
-//! What a definition says: `[[archive]]` tables.
+//! Definitions: `[[archive]]` tables.
 
 use crate::address::Address;
 use crate::checksum::Checksum;
@@ -14,53 +14,53 @@ use std::path::Path;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Archive {
-    /// Where the download is kept; an absolute path.
+    /// The absolute path of the download.
     pub(crate) path: String,
-    /// Where it comes from: http, https or file.
+    /// The URL to download from: http, https or file.
     pub(crate) url: Option<String>,
-    /// Where it comes from if the URL cannot be used, in this order.
+    /// URLs to download from if the URL cannot be used, in this order.
     #[serde(default)]
     pub(crate) mirrors: Vec<String>,
-    /// What it has to be: `sha256:` or `sha512:` and the digits.
+    /// The checksum of the download: `sha256:` or `sha512:` and the digits.
     pub(crate) checksum: Option<String>,
     /// Headers of the request.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, String>,
-    /// Who asks, where the server wants to know.
+    /// The user name for the server.
     pub(crate) username: Option<String>,
     /// The password of the user.
     pub(crate) password: Option<String>,
     /// A file with the password in its first line.
     pub(crate) password_file: Option<String>,
-    /// The directory that it is extracted to; an absolute path.
+    /// The absolute path of the directory that it is extracted to.
     pub(crate) extract_to: Option<String>,
-    /// How many leading directories names in the archive lose.
+    /// The number of leading directories that are removed from names in the archive.
     #[serde(default)]
     pub(crate) strip_components: u32,
     /// A path: where it exists, nothing is done.
     pub(crate) creates: Option<String>,
-    /// Whether the download is removed after it has been extracted.
+    /// True if the download is removed after it has been extracted.
     #[serde(default)]
     pub(crate) cleanup: bool,
-    /// Who owns the download and what is extracted from it: a name or a number.
+    /// The owner of the download and what is extracted from it: a name or a number.
     pub(crate) owner: Option<String>,
-    /// The group that owns them: a name or a number.
+    /// The group of them: a name or a number.
     pub(crate) group: Option<String>,
     /// The mode of the download, such as `0644`.
     pub(crate) mode: Option<String>,
-    /// Whether there shall be anything at all.
+    /// The desired state: `present` or `absent`.
     #[serde(default)]
     pub(crate) ensure: Ensure,
-    /// Whether a check asks the server, too.
+    /// True if a check asks the server, too.
     #[serde(default)]
     pub(crate) online: bool,
-    /// How many bytes may be downloaded, and extracted, instead of what is usual.
+    /// The largest number of bytes to download, and to extract, instead of the default limits.
     pub(crate) max_size: Option<u64>,
-    /// How many files and directories may be extracted.
+    /// The largest number of files and directories to extract.
     pub(crate) max_entries: Option<u64>,
 }
 
-/// Whether there shall be anything.
+/// The desired state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -72,7 +72,7 @@ pub(crate) enum Ensure {
     Absent,
 }
 
-/// The mode of a download, if nothing is said.
+/// The default mode of a download.
 const MODE: u32 = 0o644;
 
 impl Archive {
@@ -80,7 +80,7 @@ impl Archive {
         Limits { size: self.max_size, entries: self.max_entries }
     }
 
-    /// The mode of the download. Read when it was validated.
+    /// Returns the mode of the download. Its syntax was checked by the validation.
     pub(crate) fn mode(&self) -> u32 {
         self.mode.as_deref().and_then(|mode| values::mode("mode", mode).ok()).unwrap_or(MODE)
     }
@@ -89,13 +89,13 @@ impl Archive {
         self.checksum.as_deref().and_then(|text| text.parse().ok())
     }
 
-    /// Where it comes from, the first choice first.
+    /// Returns the URL and the mirrors.
     pub(crate) fn addresses(&self) -> Vec<Address> {
         self.url.iter().chain(&self.mirrors).filter_map(|url| url.parse().ok()).collect()
     }
 }
 
-// A password shall not appear in anything that is printed while looking for a mistake.
+// Passwords are left out.
 impl fmt::Debug for Archive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Archive").field("path", &self.path).finish_non_exhaustive()
@@ -110,8 +110,9 @@ impl Definition for Archive {
         let path = |key, path: &Option<String>| path.iter().try_for_each(|path| values::plain(key, path).map(drop));
         let account = |key, name: &Option<String>| name.iter().try_for_each(|name| values::account(key, name));
         let checksum = |text: &String| text.parse::<Checksum>().map(drop);
-        let address =
-            |key, url: &String| url.parse::<Address>().map(drop).map_err(|problem| Invalid::new(key, problem));
+        let address = |key, url: &String| {
+            url.parse::<Address>().map(drop).map_err(|problem| Invalid::new(key, problem.to_string()))
+        };
         Invalid::all([
             values::target("path", &self.path).map(drop),
             path("extract_to", &self.extract_to),
@@ -120,7 +121,10 @@ impl Definition for Archive {
             account("owner", &self.owner),
             account("group", &self.group),
             self.mode.iter().try_for_each(|mode| values::mode("mode", mode).map(drop)),
-            self.checksum.iter().try_for_each(checksum).map_err(|problem| Invalid::new("checksum", problem)),
+            self.checksum
+                .iter()
+                .try_for_each(checksum)
+                .map_err(|problem| Invalid::new("checksum", problem.to_string())),
             self.url.iter().try_for_each(|url| address("url", url)),
             self.mirrors.iter().try_for_each(|url| address("mirrors", url)),
             self.validate_headers(),
@@ -172,12 +176,12 @@ impl Archive {
         for (name, value) in &self.headers {
             let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
             if name.is_empty() || !name.bytes().all(is_token) {
-                return Err(Invalid::new("headers", format!("{name:?} is no name of a header")));
+                return Err(Invalid::new("headers", format!("{name:?} is not a valid header name")));
             }
             if OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours)) {
                 return Err(Invalid::new("headers", format!("{name} is set by the download itself")));
             }
-            // What is wrong with the value is not shown: it may be secret.
+            // The value is not shown: it may be secret.
             if value.bytes().any(|byte| byte != b'\t' && (byte < b' ' || byte == 0x7f)) {
                 return Err(Invalid::new("headers", format!("the value of {name} holds control characters")));
             }
@@ -186,7 +190,7 @@ impl Archive {
     }
 }
 
-/// Headers that a download cannot do without.
+/// Headers that the download sets itself.
 const OURS: [&str; 9] = [
     "accept-encoding",
     "connection",
@@ -199,7 +203,7 @@ const OURS: [&str; 9] = [
     "transfer-encoding",
 ];
 
-/// The directory that a path is in, unless it is the root.
+/// Returns the directory that a path is in, unless it is the root.
 pub(crate) fn parent(path: &str) -> Option<&str> {
     Path::new(path).parent()?.to_str().filter(|parent| *parent != "/")
 }

@@ -1,79 +1,85 @@
-//! An archive: its path, what its definition says, and what is remembered of it.
+//! The entity: an archive that is defined, or an orphan.
 
-use crate::absent;
 use crate::definition::{Archive, Ensure, parent};
+use crate::deployment::Deployment;
 use crate::error::ArchiveError;
-use crate::present::Present;
-use crate::record::Record;
-use crate::scene::{Areas, PREFIX, Scene, Shared, canonical};
+use crate::inventory::{Inventory, PREFIX, canonical};
+use crate::record::ArchiveRecord;
+use crate::removal::Removal;
+use crate::shared::{Shared, WorkPaths};
 use crate::store::Store;
 use holo_change::Tree;
 use holo_change::base_store::Remembered;
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict};
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A download, and what was extracted from it.
+/// A download, and the directory that it is extracted to.
 #[derive(Debug)]
 pub(crate) struct ArchiveEntity {
     pub(crate) id: String,
-    pub(crate) defined: Defined,
-    pub(crate) scene: Arc<Scene>,
+    pub(crate) desired: Desired,
+    pub(crate) inventory: Arc<Inventory>,
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What it shall be.
+/// The desired state of an archive.
 #[derive(Debug)]
-pub(crate) enum Defined {
-    /// As the definition says; how long an attempt may take.
-    As(Box<Archive>, Option<Duration>),
-    /// As it was before us: nothing defines it any more.
-    Nowhere(Box<Remembered<Record>>),
+pub(crate) enum Desired {
+    /// The state of the definition; and the time limit of an attempt.
+    Defined(Box<Archive>, Option<Duration>),
+    /// The state before us: the archive is not defined any more.
+    Undefined(Box<Remembered<ArchiveRecord>>),
 }
 
 impl ArchiveEntity {
     fn store(&self, host: &Host) -> Result<Store, ArchiveError> {
-        Ok(Store::open(host, &self.id, &self.scene, &self.shared)?)
+        Ok(Store::open(host, &self.id, &self.inventory, &self.shared)?)
     }
 
-    fn is_done_with(&self, store: &Store) -> Result<bool, ArchiveError> {
-        Ok(store.memory.recall::<Record>(&self.id)?.is_none())
+    fn is_forgotten(&self, store: &Store) -> Result<bool, ArchiveError> {
+        Ok(store.memory.recall::<ArchiveRecord>(&self.id)?.is_none())
     }
 
-    /// Whether another archive takes over from this one, when it is applied: then nothing is done here until it has.
-    fn has_heir(&self, store: &Store) -> Result<bool, ArchiveError> {
-        let Some(Remembered::<Record> { base: record, .. }) = store.memory.recall(&self.id)? else { return Ok(false) };
-        for heir in self.scene.defined.iter().filter(|heir| heir.ensure == Ensure::Present) {
-            let has_path = record.path.as_deref().is_some_and(|path| Path::new(path) == heir.path);
-            if has_path && record.fetched().next().is_some() {
+    /// Returns true if an archive that is not applied yet takes over from this orphan. Then nothing is done here before it has.
+    fn has_successor(&self, store: &Store) -> Result<bool, ArchiveError> {
+        let Some(Remembered::<ArchiveRecord> { base: record, .. }) = store.memory.recall(&self.id)? else {
+            return Ok(false);
+        };
+        for successor in self.inventory.defined.iter().filter(|successor| successor.ensure == Ensure::Present) {
+            let has_path = record.path.as_deref().is_some_and(|path| Path::new(path) == successor.path);
+            if has_path && record.has_download() {
                 return Ok(true);
             }
-            let Some(tree) = heir.tree.as_ref().filter(|tree| record.trees.iter().any(|own| Path::new(own) == *tree))
+            let Some(tree) =
+                successor.tree.as_ref().filter(|tree| record.trees.iter().any(|own| Path::new(own) == *tree))
             else {
                 continue;
             };
-            if store.manifest(&self.id, tree).exists()? && !store.manifest(&heir.id, tree).exists()? {
+            if store.manifest(&self.id, tree).exists()? && !store.manifest(&successor.id, tree).exists()? {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// The canonical paths that it works on.
-    pub(crate) fn areas(&self, host: &Host) -> Areas {
-        let (own, tree) = match &self.defined {
-            Defined::As(archive, _) => (archive.path.as_str(), archive.extract_to.as_deref()),
-            Defined::Nowhere(_) => (self.path(), None),
+    /// Returns the canonical paths that it works on.
+    pub(crate) fn work_paths(&self, host: &Host) -> WorkPaths {
+        let (own, tree) = match &self.desired {
+            Desired::Defined(archive, _) => (archive.path.as_str(), archive.extract_to.as_deref()),
+            Desired::Undefined(_) => (self.path(), None),
         };
-        let remembered = self.store(host).ok().and_then(|store| store.memory.recall::<Record>(&self.id).ok().flatten());
+        let remembered =
+            self.store(host).ok().and_then(|store| store.memory.recall::<ArchiveRecord>(&self.id).ok().flatten());
         let trees = remembered.into_iter().flat_map(|remembered| remembered.base.trees).map(PathBuf::from);
         match Tree::open(host.root()) {
             Ok(root) => {
                 let tree = tree.map(|tree| canonical(&root, tree, true));
                 std::iter::once(canonical(&root, own, false)).chain(tree).chain(trees).collect()
             }
-            // It will be said why it cannot be opened.
+            // The apply reports the error.
             Err(_) => trees.collect(),
         }
     }
@@ -90,41 +96,42 @@ impl ArchiveEntity {
         output: &mut Output<'_>,
     ) -> Result<Vec<String>, ArchiveError> {
         let report = self.report();
-        let removal = absent::Removal { store, id: &self.id, path: self.path(), report: &report };
-        let changes = match &self.defined {
-            Defined::Nowhere(_) => {
-                self.shared.turns.wait(&self.id);
-                // Whoever took everything over has also made it forgotten.
-                if self.is_done_with(store)? || self.has_heir(store)? {
+        let removal = Removal { store, id: &self.id, path: self.path(), report: &report };
+        let changes = match &self.desired {
+            Desired::Undefined(_) => {
+                self.shared.queue.wait(&self.id);
+                // An archive that has taken over everything has also removed the record.
+                if self.is_forgotten(store)? || self.has_successor(store)? {
                     return Ok(Vec::new());
                 }
                 removal.scrub(mode.force, output)?
             }
-            Defined::As(archive, _) if archive.ensure == Ensure::Absent => {
-                self.shared.turns.wait(&self.id);
+            Desired::Defined(archive, _) if archive.ensure == Ensure::Absent => {
+                self.shared.queue.wait(&self.id);
                 removal.remove(mode.force, output)?
             }
-            Defined::As(archive, timeout) => {
-                let present = Present { host, store, id: &self.id, archive, timeout: *timeout, report: &report };
+            Desired::Defined(archive, timeout) => {
+                let present = Deployment { host, store, id: &self.id, archive, timeout: *timeout, report: &report };
                 let changes = present.apply(mode.force, output)?;
-                store.known.keep();
+                store.checksums.save();
                 return Ok(changes);
             }
         };
-        store.known.forget()?;
+        store.checksums.remove()?;
         Ok(changes)
     }
 
     fn try_check(&self, host: &Host, output: &mut Output<'_>) -> Result<Option<Vec<String>>, ArchiveError> {
         let store = self.store(host)?;
         let report = self.report();
-        let removal = absent::Removal { store: &store, id: &self.id, path: self.path(), report: &report };
-        match &self.defined {
-            Defined::Nowhere(_) if self.has_heir(&store)? => Ok(Some(Vec::new())),
-            Defined::Nowhere(_) => removal.would_scrub(output).map(Some),
-            Defined::As(archive, _) if archive.ensure == Ensure::Absent => removal.would_remove(output).map(Some),
-            Defined::As(archive, timeout) => {
-                Present { host, store: &store, id: &self.id, archive, timeout: *timeout, report: &report }.check(output)
+        let removal = Removal { store: &store, id: &self.id, path: self.path(), report: &report };
+        match &self.desired {
+            Desired::Undefined(_) if self.has_successor(&store)? => Ok(Some(Vec::new())),
+            Desired::Undefined(_) => removal.would_scrub(output).map(Some),
+            Desired::Defined(archive, _) if archive.ensure == Ensure::Absent => removal.would_remove(output).map(Some),
+            Desired::Defined(archive, timeout) => {
+                Deployment { host, store: &store, id: &self.id, archive, timeout: *timeout, report: &report }
+                    .check(output)
             }
         }
     }
@@ -132,15 +139,16 @@ impl ArchiveEntity {
 
 impl Entity for ArchiveEntity {
     fn report(&self) -> EntityReport {
-        let archive = match &self.defined {
-            Defined::As(archive, _) => archive,
-            Defined::Nowhere(remembered) => return remembered.orphan_report(),
+        let archive = match &self.desired {
+            Desired::Defined(archive, _) => archive,
+            Desired::Undefined(remembered) => return remembered.orphan_report(),
         };
         let mut report = EntityReport::new(self.id.as_str());
         let edges = &mut report.edges;
         let asset = |kind: &str, value: &str| holo_plugin::Asset::new(kind, value);
         let provided: Vec<&str> = std::iter::once(archive.path.as_str()).chain(archive.extract_to.as_deref()).collect();
-        if let Some(own) = self.scene.defined.iter().find(|own| own.id == self.id).and_then(|own| own.path.to_str()) {
+        if let Some(own) = self.inventory.defined.iter().find(|own| own.id == self.id).and_then(|own| own.path.to_str())
+        {
             edges.owns.push(asset("path", own));
         }
         edges.provides.extend(provided.iter().map(|path| asset("path", path)));
@@ -149,7 +157,7 @@ impl Entity for ArchiveEntity {
         let parents = provided.iter().filter_map(|path| parent(path));
         let needed = parents.chain(archive.password_file.as_deref()).chain(file);
         for path in needed {
-            // What it makes itself it does not wait for.
+            // It does not depend on what it makes itself.
             let is_own = provided.iter().any(|own| crate::address::is_below(path, own));
             let need = asset("path", path);
             if !is_own && !edges.needs.contains(&need) {
@@ -173,20 +181,20 @@ impl Entity for ArchiveEntity {
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        let store = self.shared.hold(host).map_err(ArchiveError::from).and_then(|()| self.store(host));
-        let has_changed = || store.as_ref().is_ok_and(|store| store.has_changed.get());
-        let applied = match &store {
-            Ok(store) => self.try_apply(store, host, mode, output),
-            Err(ArchiveError::Failed(problem)) => Err(ArchiveError::Failed(problem.clone())),
-            Err(ArchiveError::NeedsForce(to)) => Err(ArchiveError::NeedsForce(to.clone())),
-        };
+        let has_changed = Cell::new(false);
+        let applied = self.shared.lock_state(host).map_err(ArchiveError::from).and_then(|()| {
+            let store = self.store(host)?;
+            let applied = self.try_apply(&store, host, mode, output);
+            has_changed.set(store.has_changed.get());
+            applied
+        });
         match applied {
             Ok(changes) if changes.is_empty() => Applied::Unchanged,
             Ok(changes) => Applied::Changed(changes),
             Err(ArchiveError::NeedsForce(to)) => Applied::NeedsForce(to),
-            Err(ArchiveError::Failed(problem)) => {
-                output.error(problem);
-                if has_changed() { Applied::FAILED } else { Applied::FAILED_UNCHANGED }
+            Err(error) => {
+                output.error(error.to_string());
+                if has_changed.get() { Applied::FAILED } else { Applied::FAILED_UNCHANGED }
             }
         }
     }
@@ -197,8 +205,8 @@ impl Entity for ArchiveEntity {
             Ok(Some(changes)) if changes.is_empty() => Verdict::InDesiredState,
             Ok(Some(changes)) => Verdict::WouldChange(changes),
             Err(ArchiveError::NeedsForce(to)) => Verdict::NeedsForce(to),
-            Err(ArchiveError::Failed(problem)) => {
-                output.error(problem);
+            Err(error) => {
+                output.error(error.to_string());
                 Verdict::Failed
             }
         }
@@ -209,27 +217,27 @@ impl Entity for ArchiveEntity {
     }
 }
 
-/// An archive as one of a set: the next that works on the same paths may begin when this one has ended, all its attempts included.
-pub(crate) struct InTurn<'a, E> {
+/// An archive of a set. The next one that works on the same paths begins when all attempts of this one have ended.
+pub(crate) struct Queued<'a, E> {
     pub(crate) id: &'a str,
     pub(crate) entity: &'a E,
     pub(crate) shared: &'a Shared,
 }
 
-impl<E: Entity> Entity for InTurn<'_, E> {
+impl<E: Entity> Entity for Queued<'_, E> {
     fn report(&self) -> EntityReport {
         self.entity.report()
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        /// Even a panic lets the next one begin.
-        struct End<'a>(&'a Shared, &'a str);
-        impl Drop for End<'_> {
+        /// Leaves the queue even after a panic.
+        struct Leave<'a>(&'a Shared, &'a str);
+        impl Drop for Leave<'_> {
             fn drop(&mut self) {
-                self.0.turns.end(self.1);
+                self.0.queue.leave(self.1);
             }
         }
-        let _end = End(self.shared, self.id);
+        let _leave = Leave(self.shared, self.id);
         self.entity.apply(host, mode, output)
     }
 

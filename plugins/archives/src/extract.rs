@@ -1,90 +1,94 @@
-//! Extracts archives into a staging directory: nothing of what is in use is touched.
+//! Extraction of archives into a staging directory. Nothing that is in use is touched.
 
-mod entry;
+mod error;
+mod names;
 mod tar;
 mod zip;
 
-use crate::checksum::Sums;
+use crate::checksum::Digests;
+use crate::entry::{EntryKind, ManifestEntry, Ownership};
 use crate::format::Format;
 use crate::limits::{Allowance, Limits};
-use crate::made::{Made, Owner, Thing};
-use bstr::ByteSlice;
-use holo_change::error::reason;
+use error::EntryError;
 use holo_change::{Kind, PathHandle, Tree, set_ownership};
 use holo_plugin::{Meter, Output};
 use std::collections::BTreeMap;
 use std::fs::{File, FileTimes};
 use std::io::{self, Read, Seek};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// What is extracted, and how.
+pub(crate) use error::ExtractError;
+
+/// The options of an extraction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extraction<'a> {
-    /// Where the tree is going to be, as symlinks may name it.
+    /// The path that the tree is going to have, as symlinks may name it.
     pub(crate) top: &'a Path,
     pub(crate) strip: u32,
     pub(crate) limits: Limits,
-    pub(crate) owner: Owner,
+    pub(crate) owner: Ownership,
 }
 
-/// The permissions that nothing gets that was extracted: to run as others, and to be written by them.
-const KEPT_MODE: u32 = 0o755;
+/// The permissions that extracted files may have: not to run as others, nor to be written by them.
+const ALLOWED_MODE: u32 = 0o755;
 
-/// Extracts everything into an empty directory; what there is then, by path. It is not synced.
+/// Extracts everything into an empty directory. Returns the entries by path. Nothing is synced.
 ///
 /// # Errors
-/// What is wrong with the archive or the disk, in words.
+/// If something is wrong with the archive or the disk.
 pub(crate) fn extract(
     file: &mut File,
     into: &Arc<Tree>,
     extraction: Extraction<'_>,
     output: &mut Output<'_>,
-) -> Result<BTreeMap<PathBuf, Made>, String> {
-    let unreadable = |error: io::Error| format!("cannot read it: {}", reason(&error));
-    let size = file.metadata().map_err(unreadable)?.len();
+) -> Result<BTreeMap<PathBuf, ManifestEntry>, ExtractError> {
+    let size = file.metadata().map_err(ExtractError::Unreadable)?.len();
     let allowance = Allowance::new(extraction.limits, size);
     let mut staging = Staging {
         tree: Arc::clone(into),
         extraction,
         allowance: &allowance,
-        watch: Watch {
-            file: file.try_clone().map_err(unreadable)?,
+        progress: Progress {
+            file: file.try_clone().map_err(ExtractError::Unreadable)?,
             meter: Meter::of_bytes("extracting", Some(size)),
             output,
         },
-        made: BTreeMap::new(),
-        links: BTreeMap::new(),
+        entries: BTreeMap::new(),
+        symlinks: BTreeMap::new(),
     };
-    match Format::of(file).map_err(unreadable)? {
-        None => return Err("it is none of tar, tar.gz, tar.xz, tar.zst, tar.bz2, zip".to_owned()),
-        Some(Format::Tar(compression)) => tar::read(compression.reader(file).map_err(unreadable)?, &mut staging)?,
+    match Format::detect(file).map_err(ExtractError::Unreadable)? {
+        None => return Err(ExtractError::UnknownFormat),
+        Some(Format::Tar(compression)) => {
+            tar::read(compression.reader(file).map_err(ExtractError::Unreadable)?, &mut staging)?;
+        }
         Some(Format::Zip) => zip::read(file, &mut staging)?,
     }
     staging.finish()
 }
 
-/// Takes entries, and makes them.
+/// The staging directory while entries are extracted into it.
 struct Staging<'a, 'o> {
     tree: Arc<Tree>,
     extraction: Extraction<'a>,
     allowance: &'a Allowance,
-    watch: Watch<'a, 'o>,
-    made: BTreeMap<PathBuf, Made>,
-    links: BTreeMap<PathBuf, Vec<u8>>,
+    progress: Progress<'a, 'o>,
+    entries: BTreeMap<PathBuf, ManifestEntry>,
+    symlinks: BTreeMap<PathBuf, Vec<u8>>,
 }
 
-/// Says how far the archive has been read.
-struct Watch<'a, 'o> {
-    /// The archive again, with the position that it is read at.
+/// The progress of reading the archive.
+struct Progress<'a, 'o> {
+    /// A second descriptor of the archive, with the same position.
     file: File,
     meter: Meter,
     output: &'a mut Output<'o>,
 }
 
-impl Watch<'_, '_> {
-    fn look(&mut self) {
+impl Progress<'_, '_> {
+    fn show(&mut self) {
         if self.meter.is_due()
             && let Ok(position) = self.file.stream_position()
         {
@@ -94,37 +98,37 @@ impl Watch<'_, '_> {
 }
 
 impl Staging<'_, '_> {
-    /// Where the entry of this name goes, if anywhere.
-    fn destination(&self, name: &[u8]) -> Result<Option<PathBuf>, String> {
-        self.allowance.enter().map_err(|error| reason(&error))?;
-        entry::destination(name, self.extraction.strip).map_err(|problem| at(name, problem))
+    /// Returns the path of the entry with this name, if it is to be extracted.
+    fn destination(&self, name: &[u8]) -> Result<Option<PathBuf>, ExtractError> {
+        self.allowance.count_entry().map_err(ExtractError::TooMany)?;
+        names::destination(name, self.extraction.strip).map_err(|error| EntryError::Name(error).in_entry(name))
     }
 
-    fn directory(&mut self, path: PathBuf, mode: u32) -> Result<(), String> {
-        self.parents(&path)?;
-        self.make_directory(path, (mode | 0o700) & KEPT_MODE)
+    fn directory(&mut self, path: PathBuf, mode: u32) -> Result<(), EntryError> {
+        self.make_parents(&path)?;
+        self.make_directory(path, (mode | 0o700) & ALLOWED_MODE)
     }
 
-    /// The directories above a path that the archive has not named.
-    fn parents(&mut self, path: &Path) -> Result<(), String> {
+    /// Makes the directories above a path that are not entries of the archive.
+    fn make_parents(&mut self, path: &Path) -> Result<(), EntryError> {
         let mut missing = Vec::new();
         for parent in path.ancestors().skip(1).take_while(|parent| !parent.as_os_str().is_empty()) {
-            match self.made.get(parent) {
-                Some(made) if made.is_directory() => break,
-                Some(_) => return Err(shown(path, "it is below what is no directory")),
+            match self.entries.get(parent) {
+                Some(entry) if entry.is_directory() => break,
+                Some(_) => return Err(EntryError::ParentNotDirectory),
                 None => missing.push(parent.to_owned()),
             }
         }
         missing.into_iter().rev().try_for_each(|parent| {
-            self.allowance.enter().map_err(|error| shown(path, reason(&error)))?;
+            self.allowance.count_entry()?;
             self.make_directory(parent, 0o755)
         })
     }
 
-    fn make_directory(&mut self, path: PathBuf, mode: u32) -> Result<(), String> {
-        // In the staging directory it is ours alone; it gets its mode where it is going to be.
-        self.tree.place(&path).create_directory(0o700).map_err(|error| shown(&path, reason(&error.error)))?;
-        self.remember(path, Thing::Directory { mode });
+    fn make_directory(&mut self, path: PathBuf, mode: u32) -> Result<(), EntryError> {
+        // It is private in the staging directory; it gets its mode where it is going to be.
+        self.tree.place(&path).create_directory(0o700)?;
+        self.add(path, EntryKind::Directory { mode });
         Ok(())
     }
 
@@ -135,110 +139,101 @@ impl Staging<'_, '_> {
         size: u64,
         modified: Option<u64>,
         content: &mut impl Read,
-    ) -> Result<(), String> {
-        let mode = mode & KEPT_MODE;
-        let place = self.free(&path)?;
-        let mut file = place.create().map_err(|error| shown(&path, reason(&error.error)))?;
-        let mut tee = Tee { content, file: &mut file, allowance: self.allowance, watch: &mut self.watch, size: 0 };
-        let sums = Sums::of(&mut tee, None).map_err(|error| shown(&path, reason(&error)))?;
+    ) -> Result<(), EntryError> {
+        let mode = mode & ALLOWED_MODE;
+        let location = self.free_location(&path)?;
+        let mut file = location.create()?;
+        let mut tee =
+            Tee { content, file: &mut file, allowance: self.allowance, progress: &mut self.progress, size: 0 };
+        let digests = Digests::read(&mut tee, None)?;
         if tee.size != size {
-            return Err(shown(&path, format!("it ends after {} of {size} bytes", tee.size)));
+            return Err(EntryError::Truncated { actual: tee.size, size });
         }
-        let Owner { uid, gid } = self.extraction.owner;
-        set_ownership(&file, &place.shown(), uid, gid, mode).map_err(|error| shown(&path, reason(&error.error)))?;
+        let Ownership { uid, gid } = self.extraction.owner;
+        set_ownership(&file, &location.shown(), uid, gid, mode)?;
         if let Some(time) =
             modified.and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)))
         {
-            // Not every file system can hold every time; that is no reason to fail.
+            // A time that the file system cannot hold is no reason to fail.
             let _ = file.set_times(FileTimes::new().set_modified(time));
         }
-        self.remember(path, Thing::File { mode, size, sha256: sums.sha256 });
+        self.add(path, EntryKind::File { mode, size, sha256: digests.sha256 });
         Ok(())
     }
 
-    fn symlink(&mut self, path: PathBuf, target: &[u8]) -> Result<(), String> {
+    fn symlink(&mut self, path: PathBuf, target: &[u8]) -> Result<(), EntryError> {
         if target.is_empty() || target.contains(&0) {
-            return Err(shown(&path, "it is a symlink to nothing"));
+            return Err(EntryError::EmptySymlink);
         }
-        let place = self.free(&path)?;
-        let Owner { uid, gid } = self.extraction.owner;
-        let made = place.create_symlink(target).and_then(|()| place.give_to(uid, gid));
-        made.map_err(|error| shown(&path, reason(&error.error)))?;
-        self.links.insert(path.clone(), target.to_owned());
-        self.remember(path, Thing::Symlink { target: target.to_owned() });
+        let location = self.free_location(&path)?;
+        let Ownership { uid, gid } = self.extraction.owner;
+        location.create_symlink(target)?;
+        location.give_to(uid, gid)?;
+        self.symlinks.insert(path.clone(), target.to_owned());
+        self.add(path, EntryKind::Symlink { target: target.to_owned() });
         Ok(())
     }
 
-    /// Another name for a file that was extracted before.
-    fn hard_link(&mut self, path: PathBuf, target: &Path) -> Result<(), String> {
-        let Some(made) = self.made.get(target).filter(|made| matches!(made.thing, Thing::File { .. })).cloned() else {
-            return Err(shown(&path, "it is a hard link to no file of the archive"));
+    /// Makes another name of a file that was extracted before.
+    fn hard_link(&mut self, path: PathBuf, target: &Path) -> Result<(), EntryError> {
+        let is_file = |entry: &&ManifestEntry| matches!(entry.kind, EntryKind::File { .. });
+        let Some(entry) = self.entries.get(target).filter(is_file).cloned() else {
+            return Err(EntryError::HardLinkToMissing);
         };
         if path == target {
             return Ok(());
         }
-        let place = self.free(&path)?;
-        place
-            .remove()
-            .and_then(|()| self.tree.place(target).link_to(&place))
-            .map_err(|error| shown(&path, reason(&error.error)))?;
-        self.remember(path, made.thing);
+        let location = self.free_location(&path)?;
+        location.remove()?;
+        self.tree.place(target).link_to(&location)?;
+        self.add(path, entry.kind);
         Ok(())
     }
 
-    /// The place of a file or symlink, with the directories above it.
-    fn free(&mut self, path: &Path) -> Result<PathHandle, String> {
-        self.parents(path)?;
-        let place = self.tree.place(path);
-        match place.stat().map_err(|error| shown(path, reason(&error.error)))? {
-            Some(looks) if looks.kind == Kind::Directory => Err(shown(path, "it is a directory too")),
+    /// Returns the location of a file or symlink, after the directories above it have been made.
+    fn free_location(&mut self, path: &Path) -> Result<PathHandle, EntryError> {
+        self.make_parents(path)?;
+        let location = self.tree.place(path);
+        match location.stat()? {
+            Some(stat) if stat.kind == Kind::Directory => Err(EntryError::AlsoDirectory),
             // As with tar, the last entry of a name counts.
-            _ => Ok(place),
+            _ => Ok(location),
         }
     }
 
-    fn remember(&mut self, path: PathBuf, thing: Thing) {
-        if !matches!(thing, Thing::Symlink { .. }) {
-            self.links.remove(&path);
+    fn add(&mut self, path: PathBuf, kind: EntryKind) {
+        if !matches!(kind, EntryKind::Symlink { .. }) {
+            self.symlinks.remove(&path);
         }
-        self.made.insert(path, Made { thing, owner: self.extraction.owner });
+        self.entries.insert(path, ManifestEntry { kind, owner: self.extraction.owner });
     }
 
-    fn finish(self) -> Result<BTreeMap<PathBuf, Made>, String> {
-        for (link, target) in &self.links {
-            if entry::leads_out(link, target, &self.links, self.extraction.top) {
-                return Err(shown(link, format!("it is a symlink that leads out, to {:?}", target.as_bstr())));
+    fn finish(self) -> Result<BTreeMap<PathBuf, ManifestEntry>, ExtractError> {
+        for (link, target) in &self.symlinks {
+            if names::leads_out(link, target, &self.symlinks, self.extraction.top) {
+                return Err(EntryError::LeadsOut(target.as_slice().into()).in_entry(link.as_os_str().as_bytes()));
             }
         }
-        Ok(self.made)
+        Ok(self.entries)
     }
 }
 
-/// Reads a content, and writes it to a file on the way.
-struct Tee<'a, 'w, 'o, R> {
+/// A reader of a content that also writes it to a file.
+struct Tee<'a, 'p, 'o, R> {
     content: &'a mut R,
     file: &'a mut File,
     allowance: &'a Allowance,
-    watch: &'a mut Watch<'w, 'o>,
+    progress: &'a mut Progress<'p, 'o>,
     size: u64,
 }
 
 impl<R: Read> Read for Tee<'_, '_, '_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = self.content.read(buffer)?;
-        self.allowance.write(length as u64)?;
+        self.allowance.count_written(length as u64)?;
         self.size += length as u64;
-        self.watch.look();
+        self.progress.show();
         io::Write::write_all(self.file, buffer.get(..length).unwrap_or_default())?;
         Ok(length)
     }
-}
-
-/// A problem with an entry, by its name in the archive. Names may hold anything, so they are shown as if in source code.
-fn at(name: &[u8], problem: impl std::fmt::Display) -> String {
-    format!("{:?}: {problem}", name.as_bstr())
-}
-
-fn shown(path: &Path, problem: impl std::fmt::Display) -> String {
-    at(std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()), problem)
 }

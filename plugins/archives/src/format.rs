@@ -1,9 +1,9 @@
-//! Formats, found from what a file begins with: its name may be anything.
+//! Formats of archives, which are detected by their first bytes: names may be anything.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 
-/// How a file is read as an archive.
+/// The format of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     /// A tar, compressed or not.
@@ -20,19 +20,19 @@ pub(crate) enum Compression {
     Bzip2,
 }
 
-/// A block of a tar.
+/// The size of a block of a tar.
 const BLOCK: usize = 512;
-/// How much memory xz may ask for: what its strongest preset needs, and some more.
+/// The memory limit of xz: what its strongest preset needs, and some more.
 const XZ_MEMORY: u64 = 256 << 20;
 /// The largest window of zstd, as a power of two: what `zstd --ultra --long=27` makes.
 const ZSTD_WINDOW: u32 = 27;
 
 impl Format {
-    /// The format of a file, which is at its beginning afterwards; none if it is no archive.
+    /// Detects the format of a file; none if it is not an archive. The file is rewound.
     ///
     /// # Errors
     /// If it cannot be read.
-    pub(crate) fn of(file: &mut File) -> io::Result<Option<Format>> {
+    pub(crate) fn detect(file: &mut File) -> io::Result<Option<Format>> {
         let beginning = beginning(&mut *file)?;
         file.seek(SeekFrom::Start(0))?;
         let is = |magic: &[u8]| beginning.starts_with(magic);
@@ -52,7 +52,7 @@ impl Format {
         };
         let inner = match compression {
             Compression::None => beginning,
-            // What cannot be decompressed at all will be said when it is extracted.
+            // If it cannot be decompressed, the extraction reports the error.
             _ => match self::beginning(compression.reader(file)?) {
                 Ok(inner) => inner,
                 Err(_) => return Ok(Some(Format::Tar(compression))),
@@ -64,7 +64,7 @@ impl Format {
 }
 
 impl Compression {
-    /// What is compressed in the rest of a file.
+    /// Returns a reader of the decompressed rest of a file.
     ///
     /// # Errors
     /// If the decoder cannot be made.
@@ -94,12 +94,12 @@ fn beginning(reader: impl Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What pzstd begins with.
+/// Returns true for a skippable frame of zstd, which pzstd begins with.
 fn is_skippable_frame(bytes: &[u8]) -> bool {
     matches!(bytes, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
 }
 
-/// Whether a block is the header of a tar's entry: its sum is right. An empty tar is made of zeros.
+/// Returns true if a block is the header of a tar's entry with the right sum, or zeros, which an empty tar consists of.
 fn is_tar(block: &[u8]) -> bool {
     let Some(sum) = block.get(148..156).filter(|_| block.len() == BLOCK) else { return false };
     if block.iter().all(|&byte| byte == 0) {
@@ -116,33 +116,33 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn of(bytes: &[u8]) -> Option<Format> {
+    fn detect(bytes: &[u8]) -> Option<Format> {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(bytes).unwrap();
         file.seek(SeekFrom::Start(0)).unwrap();
-        let format = Format::of(&mut file).unwrap();
+        let format = Format::detect(&mut file).unwrap();
         assert_eq!(file.stream_position().unwrap(), 0);
         format
     }
 
     #[test]
-    fn the_content_says_what_it_is() {
+    fn formats_are_detected_by_content() {
         let mut tar = tar::Builder::new(Vec::new());
         let mut header = tar::Header::new_old();
         header.set_size(0);
         tar.append_data(&mut header, "name", io::empty()).unwrap();
         let tar = tar.into_inner().unwrap();
-        assert_eq!(of(&tar), Some(Format::Tar(Compression::None)));
-        assert_eq!(of(&zstd::encode_all(&*tar, 1).unwrap()), Some(Format::Tar(Compression::Zstd)));
+        assert_eq!(detect(&tar), Some(Format::Tar(Compression::None)));
+        assert_eq!(detect(&zstd::encode_all(&*tar, 1).unwrap()), Some(Format::Tar(Compression::Zstd)));
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(&tar).unwrap();
-        assert_eq!(of(&gzip.finish().unwrap()), Some(Format::Tar(Compression::Gzip)));
-        assert_eq!(of(&[0; 1024]), Some(Format::Tar(Compression::None)));
+        assert_eq!(detect(&gzip.finish().unwrap()), Some(Format::Tar(Compression::Gzip)));
+        assert_eq!(detect(&[0; 1024]), Some(Format::Tar(Compression::None)));
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(b"a text").unwrap();
-        assert_eq!(of(&gzip.finish().unwrap()), None);
+        assert_eq!(detect(&gzip.finish().unwrap()), None);
         for wrong in [&b""[..], b"text", b"#!/bin/sh\n", b"PK", &[0; 100], &[b'a'; 1024], &[0xff; 1024]] {
-            assert_eq!(of(wrong), None);
+            assert_eq!(detect(wrong), None);
         }
     }
 }

@@ -1,48 +1,48 @@
-//! What an archive may take: so that none fills the disk, or the memory.
+//! Limits of what an archive may take, so that none fills the disk or the memory.
 
 use std::cell::Cell;
 use std::io::{self, Read};
 
-/// What the definition allows, if it says anything.
+/// The limits of a definition, if it has any.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limits {
-    /// How many bytes.
+    /// The number of bytes.
     pub(crate) size: Option<u64>,
-    /// How many entries.
+    /// The number of entries.
     pub(crate) entries: Option<u64>,
 }
 
-/// So much is always allowed, however small the archive.
+/// The number of bytes that is always allowed, however small the archive.
 const SMALL: u64 = 256 << 20;
-/// How many times its own size an archive may take. Texts that repeat themselves come to 50, bombs to 1000 and more.
+/// The allowed ratio to the size of the archive. Texts that repeat themselves come to 50, bombs to 1000 and more.
 const RATIO: u64 = 200;
-/// So much is never allowed unless the definition says so.
+/// The number of bytes that is never exceeded unless the definition says so.
 const LARGE: u64 = 32 << 30;
-/// How many entries are allowed: ten times as many as the largest source trees have.
+/// The number of entries: ten times as many as the largest source trees have.
 const ENTRIES: u64 = 1_000_000;
-/// How much of an archive may stand between the contents of two entries: long names and attributes, which go to memory.
+/// The number of bytes between the contents of two entries: long names and attributes, which go to memory.
 const HEADERS: u64 = 1 << 20;
-/// How deep directories may be nested.
+/// The depth to which directories may be nested.
 pub(crate) const DEPTH: usize = 128;
-/// How long a name may be with all its directories.
+/// The length of a name with all its directories.
 pub(crate) const PATH_LENGTH: usize = 3072;
 
-/// What is left of it while an archive is read.
+/// The rest of the limits while an archive is read.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     bytes: u64,
     entries: u64,
-    /// What was written so far.
+    /// The number of bytes written so far.
     written: Cell<u64>,
-    /// What came out of the decompression so far.
+    /// The number of bytes decompressed so far.
     unpacked: Cell<u64>,
     entered: Cell<u64>,
-    /// How much may still be read before the next content.
+    /// The number of bytes that may still be read before the next content.
     header: Cell<Option<u64>>,
 }
 
 impl Allowance {
-    /// For an archive of this size.
+    /// Returns the allowance of an archive of this size.
     pub(crate) fn new(limits: Limits, size: u64) -> Allowance {
         Allowance {
             bytes: limits.size.unwrap_or_else(|| size.saturating_mul(RATIO).clamp(SMALL, LARGE)),
@@ -54,8 +54,11 @@ impl Allowance {
         }
     }
 
-    /// Another entry.
-    pub(crate) fn enter(&self) -> io::Result<()> {
+    /// Counts an entry.
+    ///
+    /// # Errors
+    /// If there are too many.
+    pub(crate) fn count_entry(&self) -> io::Result<()> {
         self.entered.set(self.entered.get() + 1);
         if self.entered.get() <= self.entries {
             return Ok(());
@@ -63,8 +66,11 @@ impl Allowance {
         Err(io::Error::other(format!("it has more than {} entries", self.entries)))
     }
 
-    /// More bytes to be written.
-    pub(crate) fn write(&self, length: u64) -> io::Result<()> {
+    /// Counts bytes that are going to be written.
+    ///
+    /// # Errors
+    /// If there are too many.
+    pub(crate) fn count_written(&self, length: u64) -> io::Result<()> {
         self.take(&self.written, length)
     }
 
@@ -76,23 +82,23 @@ impl Allowance {
         Err(io::Error::other(format!("it would take more than {} bytes", self.bytes)))
     }
 
-    /// What is read until [`Allowance::content`] is headers.
-    pub(crate) fn headers(&self) {
+    /// Counts bytes as headers until [`Allowance::begin_content`].
+    pub(crate) fn begin_headers(&self) {
         self.header.set(Some(HEADERS));
     }
 
-    /// What is read now is content.
-    pub(crate) fn content(&self) {
+    /// Counts bytes as content from here on.
+    pub(crate) fn begin_content(&self) {
         self.header.set(None);
     }
 
-    /// A reader of what is unpacked.
+    /// Returns a reader that counts decompressed bytes.
     pub(crate) fn metered<R: Read>(&self, reader: R) -> Metered<'_, R> {
         Metered { reader, allowance: self }
     }
 }
 
-/// Reads no more than is allowed.
+/// A reader that fails when more than is allowed is read.
 pub(crate) struct Metered<'a, R> {
     reader: R,
     allowance: &'a Allowance,
@@ -132,9 +138,9 @@ mod tests {
         let allowance = Allowance::new(Limits::default(), 0);
         let mut reader = allowance.metered(io::repeat(0));
         io::copy(&mut (&mut reader).take(2 * HEADERS), &mut io::sink()).unwrap();
-        allowance.headers();
+        allowance.begin_headers();
         assert!(io::copy(&mut (&mut reader).take(2 * HEADERS), &mut io::sink()).is_err());
-        allowance.content();
+        allowance.begin_content();
         assert!(io::copy(&mut reader, &mut io::sink()).unwrap_err().to_string().contains("would take more than"));
     }
 }

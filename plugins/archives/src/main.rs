@@ -1,25 +1,27 @@
-//! The `archives` plugin: downloads, and what is extracted from them.
+//! The `archives` plugin: downloads files, and extracts archives.
 
-mod absent;
 mod address;
 mod archives;
+mod base;
 mod checksum;
+mod checksum_cache;
 mod definition;
+mod deployment;
 mod download;
 mod entity;
+mod entry;
 mod error;
 mod extract;
+mod extracted;
 mod format;
-mod known;
+mod inventory;
 mod limits;
-mod made;
 mod manifest;
 mod owners;
-mod present;
 mod record;
-mod scene;
+mod removal;
+mod shared;
 mod store;
-mod tree;
 
 fn main() -> std::process::ExitCode {
     holo_plugin::serve(&archives::Archives::default())

@@ -1,6 +1,6 @@
-//! The list of what was extracted into a directory, kept as mtree(5) describes.
+//! Manifests: lists of the paths that were extracted to a directory, in the format of mtree(5).
 
-use crate::made::{Made, Owner, Thing};
+use crate::entry::{EntryKind, ManifestEntry, Ownership};
 use holo_change::error::{PathError, Result};
 use holo_change::{OnDisk, PathHandle};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,50 +12,50 @@ use std::path::{Path, PathBuf};
 
 const RECIPE: &str = "# from ";
 const UNFINISHED: &str = "# unfinished";
-/// Before a path that something is still kept of.
+/// The prefix of a path whose base is not needed any more.
 const DROPPED: &str = "# dropped ";
-/// Before a path that the new version does not have.
+/// The prefix of a path that the new version does not have.
 const LEAVING: &str = "# leaving ";
-/// Before a path that the version does not have, and that something is laid over.
+/// The prefix of a path that the version does not have, and over which an overlay lies.
 const WAITING: &str = "# waiting ";
 
-/// What was extracted into a directory, and from what.
+/// The paths that were extracted to a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Manifest {
-    /// What decides about the tree: the archive, and how it was extracted.
+    /// Everything that decides about the tree: the archive's digest, and the options of the extraction.
     pub(crate) recipe: String,
-    /// Whether files are, or may be, on their way: then a path is what any of its states says, or what was there before.
+    /// True if a version is, or may be, partly installed: then a path is in any of its states, or equal to its base.
     pub(crate) unfinished: bool,
-    /// What we made, by its path below the directory.
-    pub(crate) made: BTreeMap<PathBuf, Vec<Made>>,
-    /// Paths that are ours no more, where what was there before us is back: what is still kept of them is to go.
+    /// The possible states of each path, by the path below the directory.
+    pub(crate) entries: BTreeMap<PathBuf, Vec<ManifestEntry>>,
+    /// Paths that are not ours any more, and whose bases have been restored: those are to be removed.
     pub(crate) dropped: Vec<PathBuf>,
-    /// While files are on their way: the paths that the new version does not have. Another archive may bring them.
+    /// While a version is partly installed: the paths that it does not have. Another archive may bring them.
     pub(crate) leaving: BTreeSet<PathBuf>,
-    /// The paths that the version does not have, and are there until nothing is laid over them. Another archive may bring them, too.
+    /// The paths that the version does not have, and that stay until no overlay lies over them. Another archive may bring them, too.
     pub(crate) waiting: BTreeSet<PathBuf>,
 }
 
 impl Manifest {
-    /// Reads the list; none if there is none.
+    /// Reads a manifest; none if the file does not exist.
     ///
     /// # Errors
-    /// If it cannot be read or makes no sense.
-    pub(crate) fn load(place: &PathHandle) -> Result<Option<Manifest>> {
-        let Some(mut file) = place.open_if_file()? else { return Ok(None) };
-        let failed = |error| PathError::new("read", place.shown(), error);
+    /// If it cannot be read or parsed.
+    pub(crate) fn load(path: &PathHandle) -> Result<Option<Manifest>> {
+        let Some(mut file) = path.open_if_file()? else { return Ok(None) };
+        let failed = |error| PathError::new("read", path.shown(), error);
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(failed)?;
         let manifest = Manifest::parse(&text);
-        manifest.map(Some).map_err(|line| failed(io::Error::other(format!("line {line} makes no sense"))))
+        manifest.map(Some).map_err(|line| failed(io::Error::other(format!("line {line} is not valid"))))
     }
 
-    /// Writes the list in place of the one that is there: when this returns, it is on disk.
+    /// Replaces the manifest. When this returns, it is on disk.
     ///
     /// # Errors
-    /// If it cannot be written; then the old one is still there.
-    pub(crate) fn save(&self, place: &PathHandle) -> Result<()> {
-        place.replace(self.to_text().as_bytes(), 0o600, OnDisk::New)
+    /// If it cannot be written. Then the old one is still there.
+    pub(crate) fn save(&self, path: &PathHandle) -> Result<()> {
+        path.replace(self.to_text().as_bytes(), 0o600, OnDisk::New)
     }
 
     fn to_text(&self) -> String {
@@ -69,9 +69,9 @@ impl Manifest {
         for (mark, path) in dropped.chain(leaving).chain(self.waiting.iter().map(|path| (WAITING, path))) {
             let _ = writeln!(text, "{mark}./{}", encode(path.as_os_str().as_bytes()));
         }
-        for (path, states) in &self.made {
-            for made in states {
-                line(&mut text, path, made);
+        for (path, states) in &self.entries {
+            for entry in states {
+                line(&mut text, path, entry);
             }
         }
         text
@@ -91,8 +91,8 @@ impl Manifest {
             } else if let Some(path) = line.strip_prefix(WAITING) {
                 manifest.waiting.insert(parse_path(path).ok_or(index + 1)?);
             } else if !line.starts_with('#') {
-                let (path, made) = parse_line(line).ok_or(index + 1)?;
-                manifest.made.entry(path).or_default().push(made);
+                let (path, entry) = parse_line(line).ok_or(index + 1)?;
+                manifest.entries.entry(path).or_default().push(entry);
             }
         }
         Ok(manifest)
@@ -100,16 +100,16 @@ impl Manifest {
 }
 
 /// Appends a line; writing to a string cannot fail.
-fn line(text: &mut String, path: &Path, made: &Made) {
+fn line(text: &mut String, path: &Path, entry: &ManifestEntry) {
     let _ = write!(text, "./{} ", encode(path.as_os_str().as_bytes()));
-    let _ = match &made.thing {
-        Thing::Directory { mode } => write!(text, "type=dir mode={mode:04o}"),
-        Thing::File { mode, size, sha256 } => {
+    let _ = match &entry.kind {
+        EntryKind::Directory { mode } => write!(text, "type=dir mode={mode:04o}"),
+        EntryKind::File { mode, size, sha256 } => {
             write!(text, "type=file mode={mode:04o} size={size} sha256digest={sha256}")
         }
-        Thing::Symlink { target } => write!(text, "type=link link={}", encode(target)),
+        EntryKind::Symlink { target } => write!(text, "type=link link={}", encode(target)),
     };
-    for (key, id) in [("uid", made.owner.uid), ("gid", made.owner.gid)] {
+    for (key, id) in [("uid", entry.owner.uid), ("gid", entry.owner.gid)] {
         if let Some(id) = id {
             let _ = write!(text, " {key}={id}");
         }
@@ -117,19 +117,19 @@ fn line(text: &mut String, path: &Path, made: &Made) {
     text.push('\n');
 }
 
-fn parse_line(line: &str) -> Option<(PathBuf, Made)> {
+fn parse_line(line: &str) -> Option<(PathBuf, ManifestEntry)> {
     let mut words = line.split(' ');
     let path = parse_path(words.next()?)?;
     let words: BTreeMap<&str, &str> = words.map(|word| word.split_once('=')).collect::<Option<_>>()?;
     let mode = || u32::from_str_radix(words.get("mode")?, 8).ok();
-    let thing = match *words.get("type")? {
-        "dir" => Thing::Directory { mode: mode()? },
-        "file" => Thing::File {
+    let kind = match *words.get("type")? {
+        "dir" => EntryKind::Directory { mode: mode()? },
+        "file" => EntryKind::File {
             mode: mode()?,
             size: words.get("size")?.parse().ok()?,
             sha256: (*words.get("sha256digest")?).to_owned(),
         },
-        "link" => Thing::Symlink { target: decode(words.get("link")?)? },
+        "link" => EntryKind::Symlink { target: decode(words.get("link")?)? },
         _ => return None,
     };
     let id = |key| words.get(key).map(|id| id.parse().ok());
@@ -137,18 +137,18 @@ fn parse_line(line: &str) -> Option<(PathBuf, Made)> {
     if uid == Some(None) || gid == Some(None) {
         return None;
     }
-    Some((path, Made { thing, owner: Owner { uid: uid.flatten(), gid: gid.flatten() } }))
+    Some((path, ManifestEntry { kind, owner: Ownership { uid: uid.flatten(), gid: gid.flatten() } }))
 }
 
 fn parse_path(text: &str) -> Option<PathBuf> {
     let path = PathBuf::from(OsString::from_vec(decode(text.strip_prefix("./")?)?));
-    // It was written by us; but nothing in it may lead anywhere else.
+    // It was written by us; but no path in it may lead out of the directory.
     let is_sound = path.components().next().is_some()
         && path.components().all(|part| matches!(part, std::path::Component::Normal(_)));
     is_sound.then_some(path)
 }
 
-/// Bytes as words of mtree: what is not plain is a backslash and three octal digits.
+/// Encodes bytes as a word of mtree: special ones become a backslash and three octal digits.
 fn encode(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, &byte| {
         if byte.is_ascii_graphic() && !b"\\#=*?[".contains(&byte) {
@@ -180,10 +180,10 @@ mod tests {
     use std::ffi::OsStr;
 
     #[test]
-    fn what_is_written_is_read() {
-        let file = Thing::File { mode: 0o640, size: 3, sha256: "00ff".to_owned() };
-        let link = Thing::Symlink { target: b"../a b\n\xff".to_vec() };
-        let owner = Owner { uid: Some(0), gid: None };
+    fn a_written_manifest_is_read_back() {
+        let file = EntryKind::File { mode: 0o640, size: 3, sha256: "00ff".to_owned() };
+        let link = EntryKind::Symlink { target: b"../a b\n\xff".to_vec() };
+        let owner = Ownership { uid: Some(0), gid: None };
         let strange = PathBuf::from(OsStr::from_bytes(b"a b/#c\\\n\xfe=d"));
         let manifest = Manifest {
             recipe: "sha256:0 strip=1".to_owned(),
@@ -191,16 +191,22 @@ mod tests {
             dropped: vec![PathBuf::from("gone by now")],
             leaving: BTreeSet::from([PathBuf::from("a b")]),
             waiting: BTreeSet::from([PathBuf::from("waits")]),
-            made: BTreeMap::from([
-                (PathBuf::from("a b"), vec![Made { thing: Thing::Directory { mode: 0o755 }, owner }]),
-                (strange, vec![Made { thing: file, owner }, Made { thing: link, owner: Owner::default() }]),
+            entries: BTreeMap::from([
+                (PathBuf::from("a b"), vec![ManifestEntry { kind: EntryKind::Directory { mode: 0o755 }, owner }]),
+                (
+                    strange,
+                    vec![
+                        ManifestEntry { kind: file, owner },
+                        ManifestEntry { kind: link, owner: Ownership::default() },
+                    ],
+                ),
             ]),
         };
         assert_eq!(Manifest::parse(&manifest.to_text()), Ok(manifest));
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_manifests_are_rejected() {
         let good = "./a type=dir mode=0755";
         assert!(Manifest::parse(good).is_ok());
         for wrong in [

@@ -1,12 +1,13 @@
-//! Where what is remembered of archives is.
+//! The files in which the records of archives are.
 
 use crate::checksum::sha256;
+use crate::checksum_cache::ChecksumCache;
+use crate::entry::ManifestEntry;
 use crate::error::ArchiveError;
-use crate::known::Known;
-use crate::made::Made;
+use crate::inventory::{Inventory, PREFIX};
 use crate::manifest::Manifest;
-use crate::record::Record;
-use crate::scene::{PREFIX, Scene, Shared, are_nested};
+use crate::record::ArchiveRecord;
+use crate::shared::{Shared, are_nested};
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{self, Claim};
 use holo_change::error::PathError;
@@ -19,108 +20,112 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where everything is.
 pub(crate) struct Store {
     pub(crate) root: Arc<Tree>,
     pub(crate) memory: BaseStore,
-    pub(crate) known: Known,
-    pub(crate) scene: Arc<Scene>,
+    pub(crate) checksums: ChecksumCache,
+    pub(crate) inventory: Arc<Inventory>,
     pub(crate) shared: Arc<Shared>,
-    /// The files that are laid over what archives bring.
+    /// The overlays over files that archives bring.
     pub(crate) overlays: Overlays,
-    /// Whether anything has been changed that is not our own.
+    /// True if anything outside of the state directory has been changed.
     pub(crate) has_changed: Cell<bool>,
     state: Arc<Tree>,
     host: Host,
 }
 
-const KEPT: &str = "kept";
-const TREES: &str = "trees";
-const KNOWN: &str = "known";
+const BASES: &str = "kept";
+const MANIFESTS: &str = "trees";
+const CHECKSUMS: &str = "known";
 const DIRECTORIES: &str = "directories";
 
 impl Store {
-    /// That of an entity.
-    pub(crate) fn open(host: &Host, id: &str, scene: &Arc<Scene>, shared: &Arc<Shared>) -> Result<Store, PathError> {
+    /// Opens the store for an archive.
+    pub(crate) fn open(
+        host: &Host,
+        id: &str,
+        inventory: &Arc<Inventory>,
+        shared: &Arc<Shared>,
+    ) -> Result<Store, PathError> {
         let state = Tree::open(host.state_dir())?;
-        let known = Known::at(state.place(&Path::new(KNOWN).join(name(id, ""))), !host.verifies());
-        let (scene, shared) = (Arc::clone(scene), Arc::clone(shared));
+        let checksums = ChecksumCache::open(state.place(&Path::new(CHECKSUMS).join(name(id, ""))), !host.verifies());
+        let (inventory, shared) = (Arc::clone(inventory), Arc::clone(shared));
         let (root, memory) = (Tree::open(host.root())?, BaseStore::open(host.locations())?);
         let (overlays, has_changed) = (Overlays::of(host.locations()), Cell::new(false));
-        Ok(Store { root, memory, known, scene, shared, overlays, has_changed, state, host: host.clone() })
+        Ok(Store { root, memory, checksums, inventory, shared, overlays, has_changed, state, host: host.clone() })
     }
 
-    /// Where the list of what an archive has extracted to a directory is.
+    /// Returns the location of the manifest of what an archive has extracted to a directory.
     pub(crate) fn manifest(&self, id: &str, directory: &Path) -> PathHandle {
-        self.state.place(&Path::new(TREES).join(name(id, &directory.to_string_lossy()) + ".mtree"))
+        self.state.place(&Path::new(MANIFESTS).join(name(id, &directory.to_string_lossy()) + ".mtree"))
     }
 
-    /// Where the file is kept that was at a canonical path before us. A path has one, whichever archives have brought something there.
-    pub(crate) fn kept(&self, path: &Path) -> PathHandle {
+    /// Returns the location of the base of a canonical path. A path has one base, whichever archives have brought something there.
+    pub(crate) fn base(&self, path: &Path) -> PathHandle {
         let digits: String = sha256(path.as_os_str().as_bytes()).chars().take(32).collect();
-        self.state.place(&Path::new(KEPT).join(digits))
+        self.state.place(&Path::new(BASES).join(digits))
     }
 
-    /// Whether anything is kept at all.
-    pub(crate) fn has_kept(&self) -> Result<bool, PathError> {
-        self.state.place(Path::new(KEPT)).exists()
+    /// Returns true if there is any base.
+    pub(crate) fn has_bases(&self) -> Result<bool, PathError> {
+        self.state.place(Path::new(BASES)).exists()
     }
 
-    /// Removes what is kept of a path.
-    pub(crate) fn let_go(&self, path: &Path) -> Result<(), PathError> {
-        Store::remove(&self.kept(path))
+    /// Removes the base of a path.
+    pub(crate) fn remove_base(&self, path: &Path) -> Result<(), PathError> {
+        Store::remove(&self.base(path))
     }
 
-    /// Removes every base if no archive is defined and none but this one is remembered: then no path waits for its base any more.
+    /// Removes every base if no archive is defined and there is no record but that of this one: then no path needs its base any more.
     pub(crate) fn remove_unneeded_bases(&self, id: &str) -> Result<(), ArchiveError> {
-        // An archive that is defined may have kept a base that its record does not name yet.
-        if self.scene.defined.is_empty() && self.has_kept()? && self.others(id)?.is_empty() {
-            Store::remove(&self.state.place(Path::new(KEPT)))?;
+        // An archive that is defined may have saved a base that its record does not name yet.
+        if self.inventory.defined.is_empty() && self.has_bases()? && self.others(id)?.is_empty() {
+            Store::remove(&self.state.place(Path::new(BASES)))?;
         }
         Ok(())
     }
 
-    /// Removes something of our own, with the folders that are empty then.
-    pub(crate) fn remove(place: &PathHandle) -> Result<(), PathError> {
-        if place.stat()?.is_some() {
-            place.remove_all()?;
-            Durability::Each.sync([], [place])?;
+    /// Removes a file of the state directory, with the folders that are empty then.
+    pub(crate) fn remove(path: &PathHandle) -> Result<(), PathError> {
+        if path.stat()?.is_some() {
+            path.remove_all()?;
+            Durability::Each.sync([], [path])?;
         }
-        place.remove_empty_folders(Path::new(""));
+        path.remove_empty_folders(Path::new(""));
         Ok(())
     }
 
-    /// Everything that is remembered of other archives.
+    /// Returns the records of other archives.
     ///
     /// # Errors
-    /// If something cannot be read: it may be about the same paths.
-    pub(crate) fn others(&self, id: &str) -> Result<Vec<Remembered<Record>>, ArchiveError> {
+    /// If one cannot be read: it may be about the same paths.
+    pub(crate) fn others(&self, id: &str) -> Result<Vec<Remembered<ArchiveRecord>>, ArchiveError> {
         let mut problems = Problems::default();
-        let all = self.memory.all::<Record>(&mut Output::new(&mut problems))?;
+        let all = self.memory.all::<ArchiveRecord>(&mut Output::new(&mut problems))?;
         match problems.0.first() {
-            Some(problem) => Err(ArchiveError::Failed(problem.clone())),
+            Some(problem) => Err(ArchiveError::UnreadableRecord(problem.clone())),
             None => Ok(all.into_values().filter(|other| other.id != id).collect()),
         }
     }
 
-    /// What entities of other plugins claim: single paths, and directories that others may put something into.
+    /// Returns the claims of other plugins on single paths, and on directories that others may put something into.
     pub(crate) fn claims(&self) -> Vec<Claim> {
         let mut claims = claims::all(self.host.locations());
         claims.retain(|claim| !claim.id.starts_with(PREFIX) && !claim.is_tree);
         claims
     }
 
-    /// The directories that archives have made, whichever of them was the first to need one.
+    /// Returns the directories that archives have made.
     pub(crate) fn own_directories(&self) -> Result<OwnDirectories, PathError> {
         OwnDirectories::read(self.state.place(Path::new(DIRECTORIES)))
     }
 
-    /// Takes note of directories that are going to be made, as far as they do not exist.
+    /// Records those directories that do not exist, and are going to be made.
     pub(crate) fn claim_directories(&self, directories: impl IntoIterator<Item = PathBuf>) -> Result<(), PathError> {
         let mut missing = Vec::new();
         for directory in directories {
             let is_there =
-                || self.root.place(&directory).stat().map(|looks| looks.is_some_and(|l| l.kind == Kind::Directory));
+                || self.root.place(&directory).stat().map(|stat| stat.is_some_and(|l| l.kind == Kind::Directory));
             if directory != Path::new("/") && !is_there()? {
                 missing.push(directory);
             }
@@ -128,15 +133,15 @@ impl Store {
         if missing.is_empty() { Ok(()) } else { self.own_directories()?.add(missing) }
     }
 
-    /// Removes directories that archives have made, are empty, and that none needs. Of the one with this ID, its record is given, unless it
-    /// is about to be forgotten; and whether it needs the directories on the way to its paths.
+    /// Removes directories that archives have made, are empty, and that no archive needs. The record is that of the archive with this ID; none
+    /// if it is about to be forgotten. If `is_going_on`, the archive needs the directories on the way to its paths.
     pub(crate) fn remove_directories(
         &self,
         id: &str,
-        record: Option<&Record>,
+        record: Option<&ArchiveRecord>,
         is_going_on: bool,
     ) -> Result<(), ArchiveError> {
-        let _alone = self.shared.directories();
+        let _locked = self.shared.lock_directories();
         let mut own = self.own_directories()?;
         if own.iter().next().is_none() {
             return Ok(());
@@ -155,19 +160,21 @@ impl Store {
         for (id, tree) in roots {
             if unneeded.iter().any(|directory| directory.starts_with(tree)) {
                 let manifest = Manifest::load(&self.manifest(id, Path::new(tree)))?.unwrap_or_default();
-                for (path, _) in manifest.made.iter().filter(|(_, states)| states.iter().any(Made::is_directory)) {
+                for (path, _) in
+                    manifest.entries.iter().filter(|(_, states)| states.iter().any(ManifestEntry::is_directory))
+                {
                     unneeded.remove(&Path::new(tree).join(path));
                 }
             }
         }
         own.remove_empty(|path| self.root.place(path), Some(&unneeded))?;
-        // What people have put something into is theirs once no archive is about.
+        // A directory that users have put something into is theirs once no archive has a path near it.
         own.keep_only(|directory| paths.iter().any(|(_, path)| are_nested(Path::new(path), directory)))?;
         Ok(own.tidy()?)
     }
 }
 
-/// What is said, for whoever fails for it.
+/// Collects error messages.
 #[derive(Default)]
 struct Problems(Vec<String>);
 

@@ -1,4 +1,4 @@
-//! Kills applies at every system call that changes something, and demands that the next apply puts everything right.
+//! Kills applies at every system call that changes something: the next apply completes them.
 //!
 //! `strace` does it: to the N-th call of a kind, for every N there is. Afterwards no file is torn, what was there before us is still
 //! somewhere, and one more apply ends with exactly the tree that an undisturbed one makes, without anybody being asked for force.
@@ -16,36 +16,36 @@ use support::samples::{Tar, gzip, zstd};
 use support::server::{Reply, Server};
 use support::{define, sha256};
 
-/// Something that happens to a root, and is killed on the way.
-struct Story {
+/// An apply that is killed.
+struct Case {
     name: &'static str,
     /// Makes the root as it is before the apply that is killed.
     before: fn(&ScratchRoot, &Server),
 }
 
-const STORIES: [Story; 13] = [
-    Story { name: "the first version, over a person's files", before: first },
-    Story { name: "the first version, from a server", before: served },
-    Story { name: "an upgrade", before: upgrade },
-    Story { name: "an upgrade with the download removed", before: upgrade_and_clean_up },
-    Story { name: "another directory", before: moved },
-    Story { name: "absent", before: absent },
-    Story { name: "scrubbing", before: scrubbed },
-    Story { name: "another definition of the same directory", before: renamed },
-    Story { name: "two definitions instead of one", before: split },
-    Story { name: "scrubbing what shares a directory", before: sharing },
-    Story { name: "a directory where a file was, and scrubbing", before: turned },
-    Story { name: "an upgrade of what something is laid over", before: laid_over },
-    Story { name: "scrubbing of what something is laid over", before: laid_over_and_scrubbed },
+const CASES: [Case; 13] = [
+    Case { name: "the first version, over a person's files", before: first },
+    Case { name: "the first version, from a server", before: served },
+    Case { name: "an upgrade", before: upgrade },
+    Case { name: "an upgrade with the download removed", before: upgrade_and_clean_up },
+    Case { name: "another directory", before: moved },
+    Case { name: "absent", before: absent },
+    Case { name: "scrubbing", before: scrubbed },
+    Case { name: "another definition of the same directory", before: renamed },
+    Case { name: "two definitions instead of one", before: split },
+    Case { name: "scrubbing what shares a directory", before: sharing },
+    Case { name: "a directory where a file was, and scrubbing", before: turned },
+    Case { name: "an upgrade of what something is laid over", before: laid_over },
+    Case { name: "scrubbing of what something is laid over", before: laid_over_and_scrubbed },
 ];
 
 const FILE: &str = "url = \"file:///usr/share/app\"\nextract_to = \"/opt/app\"\nstrip_components = 1";
 
 fn main() -> ExitCode {
     let mut trials = Vec::new();
-    for story in &STORIES {
-        let name = format!("{}: the plugin may be killed at any system call", story.name);
-        trials.push(trial_of(&name, disturb::NEEDS, move || kill_everywhere(story)));
+    for case in &CASES {
+        let name = format!("{}: the plugin may be killed at any system call", case.name);
+        trials.push(trial_of(&name, disturb::NEEDS, move || kill_everywhere(case)));
     }
     holo_testing::require::run(&Arguments::from_args(), trials)
 }
@@ -121,7 +121,7 @@ fn renamed(root: &ScratchRoot, server: &Server) {
     root.write("usr/share/holo/archives/10-test.toml", format!("[[archive]]\npath = \"/srv/x.tar\"\n{FILE}\n"));
 }
 
-/// What one archive has brought is brought by two, at the same time.
+/// The paths of one archive are brought by two, in one apply.
 fn split(root: &ScratchRoot, server: &Server) {
     applied(root, server);
     let part = |name: &str, text: &str| {
@@ -169,23 +169,23 @@ fn laid_over_and_scrubbed(root: &ScratchRoot, server: &Server) {
     fs::remove_file(root.join("usr/share/holo/archives/10-test.toml")).unwrap();
 }
 
-fn kill_everywhere(story: &Story) {
+fn kill_everywhere(case: &Case) {
     let server = server();
-    let root = prepared(story, &server);
+    let root = prepared(case, &server);
     assert_eq!(root.holo(&["apply"]).status, Some(0));
     let expected = tree(&root);
     // In the middle of a download, too.
     let calls = [disturb::CALLS, &["recvfrom"]].concat();
-    let kills = disturb::everywhere(&calls, |call, number| kill_once(story, &server, call, number, &expected));
+    let kills = disturb::everywhere(&calls, |call, number| kill_once(case, &server, call, number, &expected));
     assert!(kills > 20, "only {kills} kills: the test does not test what it says");
 }
 
-/// Kills at one system call; whether there was anything to kill.
-fn kill_once(story: &Story, server: &Server, call: &str, number: usize, expected: &BString) -> bool {
-    let root = prepared(story, server);
+/// Kills at one system call. Returns false if there was none.
+fn kill_once(case: &Case, server: &Server, call: &str, number: usize, expected: &BString) -> bool {
+    let root = prepared(case, server);
     let (run, was_killed) = disturb::at(&root, &["apply"], call, number, Disturbance::Kill);
     assert!(!run.stderr_lossy().contains("panicked"), "{run}");
-    let moment = format!("{}, killed at {call} number {number}", story.name);
+    let moment = format!("{}, killed at {call} number {number}", case.name);
     nothing_is_torn(&root, &moment);
     let again = root.holo(&["apply"]);
     assert_eq!(again.status, Some(0), "{moment}: the next apply says\n{again}\n{}", root.dump());
@@ -221,15 +221,15 @@ fn tree(root: &ScratchRoot) -> BString {
 
 fn is_leftover(section: &[u8]) -> bool {
     let is_folder = |path: &str| section.contains_str(format!("directory 0755 ./var/lib/holo/archives/{path}\n"));
-    // What need not be read again depends on how much time passes.
+    // The contents of the cache depend on the time that has passed.
     section.contains_str(" ./tmp")
         || section.contains_str(" ./var/lib/holo/archives/known/")
         || is_folder("")
         || is_folder("base/")
 }
 
-fn prepared(story: &Story, server: &Server) -> ScratchRoot {
+fn prepared(case: &Case, server: &Server) -> ScratchRoot {
     let root = disturb::configure(ScratchRoot::in_memory(), "archives").dir("srv");
-    (story.before)(&root, server);
+    (case.before)(&root, server);
     root
 }

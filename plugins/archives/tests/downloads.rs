@@ -480,7 +480,7 @@ fn a_mirror_gets_no_secrets_of_another_server() {
         &format!("url = {:?}\nmirrors = [{with_own:?}]\nheaders = {{ X-Token = \"secret\" }}", server.url("/b")),
     );
     apply(&root);
-    // What the first URL names is asked with everything, the mirror that is the same server as well.
+    // Headers and credentials go to the server of the URL, and to a mirror on the same server.
     assert_eq!(server.asked().len(), 3);
     assert!(server.asked().iter().all(|asked| asked.header("x-token") == Some("secret")));
     assert!(server.asked().iter().take(2).all(|asked| asked.header("authorization").is_some()));

@@ -39,7 +39,7 @@ fn second() -> Tar {
         .file("app-2/lib/gone", "now a directory\n")
 }
 
-/// What is below a directory: paths with what they are.
+/// Returns the paths below a directory, with their types and contents.
 fn listing(root: &ScratchRoot, folder: &str) -> Vec<String> {
     let mut all = Vec::new();
     list(&root.join(folder), Path::new(""), &mut all);
@@ -235,7 +235,7 @@ fn a_persons_changes_need_force_and_missing_files_do_not() {
 fn what_is_known_is_not_read_again_and_a_change_is_seen_all_the_same() {
     let root = root(DEFINITION).file("usr/share/app", gzip(&first().end()));
     apply(&root);
-    // What has just been changed may change again without showing.
+    // A file that has just been changed may change again without another stamp.
     settled(&root);
     assert!(!root.exists("var/lib/holo/archives/known"));
     std::thread::sleep(std::time::Duration::from_secs(4));

@@ -85,14 +85,14 @@ fn symlinks_that_lead_out() {
 #[test]
 fn writing_through_symlinks() {
     for target in ["/etc", "../beside", "etc"] {
-        refused(&Tar::new().symlink("s", target).file("s/passwd", "x").end(), "it is below what is no directory");
+        refused(&Tar::new().symlink("s", target).file("s/passwd", "x").end(), "it is below what is not a directory");
         refused(
             &zip(&[(b"s", 0o120_777, target.as_bytes()), (b"s/passwd", 0o644, b"x")]),
-            "it is below what is no directory",
+            "it is below what is not a directory",
         );
     }
     refused(&Tar::new().symlink("s", "../beside").directory("s").end(), "file exists");
-    // Where the name is a file's, the symlink is replaced, not written through.
+    // A file with the name of a symlink replaces that, and is not written through it.
     let root = with_old_tree("");
     root.write("usr/share/app", Tar::new().symlink("s", "../../etc/passwd").file("s", "mine\n").end());
     apply(&root);
@@ -202,7 +202,7 @@ fn bombs() {
     // A name that fills the memory.
     let name = vec![b'n'; 20 << 20];
     refused(&gzip(&Tar::new().file(&name, "x").end()), "an entry's headers take more than");
-    // What is compressed twice is not unpacked twice.
+    // An archive that is compressed twice is decompressed once.
     refused(&gzip(&gzip(&Tar::new().file("x", "x").end())), "it is none of tar");
 }
 
@@ -221,7 +221,7 @@ fn names_of_any_kind() {
     define(&root, "ensure = \"absent\"");
     assert_eq!(root.holo(&["apply", "--force"]).status, Some(0));
     assert!(!root.exists("opt/app"));
-    // What is said of them cannot be mistaken for anything else.
+    // Their names are escaped in messages.
     let root = with_old_tree("");
     root.write("usr/share/app", Tar::new().file("../a\n!! all is well", "x").end());
     let run = fails(&root, "its name holds");
@@ -236,7 +236,7 @@ fn names_that_come_twice() {
     apply(&root);
     assert_eq!(root.read("opt/app/x"), "last");
     settled(&root);
-    refused(&Tar::new().file("x", "x").file("x/y", "y").end(), "it is below what is no directory");
+    refused(&Tar::new().file("x", "x").file("x/y", "y").end(), "it is below what is not a directory");
     refused(&Tar::new().file("x/y", "y").file("x", "x").end(), "it is a directory too");
     refused(&Tar::new().file("x", "x").directory("x").end(), "file exists");
 }

@@ -33,7 +33,7 @@ fn the_examples_do_what_the_page_says() {
     let absent = examples.pop().unwrap();
     for example in &mut examples {
         *example = example.replace("https://example.org", &server.url(""));
-        // Who would be restarted is not there, which would be warned of.
+        // The service that would be restarted is not defined, which would be a warning.
         *example = example.replace("notifies = [\"service:www\"]\n", "");
         if let Some((before, after)) = example.split_once("\"sha256:") {
             *example = format!("{before}{:?}{}", sha256(&app), after.split_once('"').unwrap().1);

@@ -265,7 +265,7 @@ fn what_a_definition_of_another_plugin_is_about_is_not_brought() {
     assert_eq!(root.read("opt/app/conf"), "declared\n");
     assert!(!root.exists("opt/app/d/x"));
     fs::remove_file(root.join("usr/share/holo/files/10-x.toml")).unwrap();
-    // What it brought is away by then, or at the next apply.
+    // The declared paths are removed by then, or by the next apply.
     let _ = root.holo(&["apply"]);
     apply(&root);
     settled(&root);
@@ -367,7 +367,7 @@ fn whatever_archives_do_in_the_end_it_is_as_before() {
         for directory in ["opt/", "opt/d/", "opt/x/"] {
             for name in NAMES.iter().filter(|_| random.chance(15)) {
                 let path = root.join(format!("{directory}{name}"));
-                // Where there is something already, that is enough.
+                // An existing path is left as it is.
                 if path.parent().is_some_and(|parent| fs::create_dir_all(parent).is_ok()) && !path.exists() {
                     fs::write(path, format!("a person's {directory}{name}\n")).unwrap();
                 }

@@ -1,4 +1,4 @@
-//! Which definitions are accepted.
+//! Tests of the validation.
 use super::*;
 use serde_json::{Map, Value};
 
@@ -14,7 +14,7 @@ const OVERRULED: [(&str, &str, &str); 11] = [
     ("url", "\"https://example.com/archive.zip\"", "zip url with tar.gz name"),
     ("url", "\"https://example.com/archive.tar\"", "tar url with tar.gz name"),
     ("url", "\"https://example.com/archive.tar.gz\"", "tar.gz url with tar name"),
-    // What was extracted is remembered without `creates`.
+    // Extraction is recorded without `creates`.
     ("cleanup", "true", "cleanup without creates"),
     // Paths are absolute, and ftp is no scheme of ours.
     ("extract_to", "\"opt/app\"", "derived from code"),

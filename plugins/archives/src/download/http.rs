@@ -1,88 +1,65 @@
 //! One request over HTTP or HTTPS, with the redirects that it leads through.
 
-use super::{Request, Validators};
+use super::{Request, TransferError, Validators, check_size};
 use crate::address::{Address, Credentials};
-use holo_change::error::reason;
-use std::io::{self, Read};
+use std::io::Read;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use ureq::http::{HeaderMap, StatusCode, header};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
-/// How many redirects are followed.
+/// The number of redirects that are followed.
 const MAX_REDIRECTS: usize = 10;
 
-/// How long each phase may take, and how often it is tried.
+/// The time limits of the phases of a request, and the number of attempts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {
-    /// Until there is a connection.
+    /// The time until there is a connection.
     pub(crate) connect: Duration,
-    /// Until the answer begins.
+    /// The time until the response begins.
     pub(crate) first_byte: Duration,
-    /// Between two pieces of the answer.
+    /// The time between two pieces of the response.
     pub(crate) stall: Duration,
-    /// How many attempts in a row may fail without bringing anything.
+    /// The number of attempts in a row that may fail without bringing anything.
     pub(crate) attempts: u32,
-    /// How long to wait after the first of them; twice as long after each other.
+    /// The delay after the first of them; it doubles with each other one.
     pub(crate) back_off: Duration,
 }
 
-/// Why an attempt failed.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// It may be better next time.
-    Transient(String),
-    /// It has more bytes than are allowed.
-    TooLarge(String),
-    /// It will be the same next time.
-    Permanent(String),
-}
-
-impl Failure {
-    /// An answer that broke off.
-    pub(super) fn of_body(error: &io::Error) -> Failure {
-        match error.get_ref().and_then(|inner| inner.downcast_ref::<ureq::Error>()) {
-            Some(ureq::Error::Timeout(_)) => Failure::Transient("it stalled".to_owned()),
-            _ if error.kind() == io::ErrorKind::TimedOut => Failure::Transient("it stalled".to_owned()),
-            _ => Failure::Transient(format!("it broke off: {}", reason(error))),
-        }
-    }
-}
-
-/// What the server says.
-pub(super) enum Answer {
-    /// What we have is what it has.
+/// The response of a server.
+pub(super) enum Response {
+    /// The previous download is what the server has.
     Unmodified,
-    /// It does not have as much as we have already.
+    /// The server has less than was downloaded already.
     Unsatisfiable,
-    Body(Content),
+    Body(ResponseBody),
 }
 
-/// A content, or the rest of one.
-pub(super) struct Content {
-    /// How much is left out at the beginning.
+/// A body, or the rest of one.
+pub(super) struct ResponseBody {
+    /// The number of bytes that are left out at the beginning.
     pub(super) start: u64,
-    /// How long it all is, if that is known.
+    /// The size of the whole, if it is known.
     pub(super) total: Option<u64>,
     pub(super) validators: Validators,
     pub(super) reader: Box<dyn Read>,
 }
 
-/// Asks for one thing.
+/// A client for one address.
 pub(super) struct Client<'a> {
     request: &'a Request<'a>,
     address: &'a Address,
     credentials: Option<Credentials>,
-    /// Whether headers, user and password of the definition are meant for this address.
-    is_meant: bool,
+    /// True if headers, user and password of the definition may be sent to this address.
+    is_trusted: bool,
     agent: Agent,
 }
 
 impl<'a> Client<'a> {
-    pub(super) fn new(request: &'a Request<'a>, address: &'a Address) -> Result<Client<'a>, String> {
+    pub(super) fn new(request: &'a Request<'a>, address: &'a Address) -> Result<Client<'a>, TransferError> {
         let tls = TlsConfig::builder()
-            .root_certs(roots()?)
+            .root_certs(roots().map_err(TransferError::Permanent)?)
             .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .build();
         let config = Agent::config_builder()
@@ -99,15 +76,15 @@ impl<'a> Client<'a> {
             .timeout_per_read(Some(request.timeouts.stall))
             .max_idle_connections(0)
             .build();
-        // They are for whom the URL names; a mirror is somebody else, and gets what its own URL says.
+        // They are for the server of the URL; a mirror on another server gets only what is in its own URL.
         let first = request.addresses.iter().find(|address| address.file().is_none());
-        let is_meant = first.is_none_or(|first| first.is_same_server(address));
-        let credentials = address.credentials().or_else(|| request.credentials.clone().filter(|_| is_meant));
-        Ok(Client { request, address, credentials, is_meant, agent: config.new_agent() })
+        let is_trusted = first.is_none_or(|first| first.is_same_server(address));
+        let credentials = address.credentials().or_else(|| request.credentials.clone().filter(|_| is_trusted));
+        Ok(Client { request, address, credentials, is_trusted, agent: config.new_agent() })
     }
 
-    /// Asks for everything from an offset on, if what it is the rest of has not changed since.
-    pub(super) fn get(&self, offset: u64, if_range: Option<&str>) -> Result<Answer, Failure> {
+    /// Requests everything from an offset on, provided that the file has not changed since.
+    pub(super) fn get(&self, offset: u64, if_range: Option<&str>) -> Result<Response, TransferError> {
         let mut address = self.address.clone();
         for _ in 0..=MAX_REDIRECTS {
             let response = self.send(&address, offset, if_range)?;
@@ -116,10 +93,10 @@ impl<'a> Client<'a> {
                 return self.understand(response, offset);
             }
             let location = text(response.headers(), header::LOCATION)
-                .ok_or_else(|| Failure::Permanent(format!("{status} without a Location")))?;
-            address = address.redirected(&location).map_err(Failure::Permanent)?;
+                .ok_or_else(|| TransferError::Permanent(format!("{status} without a Location")))?;
+            address = address.redirected(&location)?;
         }
-        Err(Failure::Permanent(format!("more than {MAX_REDIRECTS} redirects")))
+        Err(TransferError::Permanent(format!("more than {MAX_REDIRECTS} redirects")))
     }
 
     fn send(
@@ -127,10 +104,10 @@ impl<'a> Client<'a> {
         address: &Address,
         offset: u64,
         if_range: Option<&str>,
-    ) -> Result<ureq::http::Response<Body>, Failure> {
+    ) -> Result<ureq::http::Response<Body>, TransferError> {
         let mut builder = self.agent.get(address.request());
         if self.address.is_same_server(address) {
-            for (name, value) in self.request.headers.iter().filter(|_| self.is_meant) {
+            for (name, value) in self.request.headers.iter().filter(|_| self.is_trusted) {
                 builder = builder.header(name, value);
             }
             if let Some(Credentials { username, password }) = &self.credentials {
@@ -143,22 +120,22 @@ impl<'a> Client<'a> {
             if let Some(validator) = if_range {
                 builder = builder.header(header::IF_RANGE, validator);
             }
-        } else if let Some(earlier) = &self.request.earlier {
-            if let Some(etag) = &earlier.validators.etag {
+        } else if let Some(previous) = &self.request.previous {
+            if let Some(etag) = &previous.validators.etag {
                 builder = builder.header(header::IF_NONE_MATCH, etag);
             }
-            if let Some(time) = &earlier.validators.last_modified {
+            if let Some(time) = &previous.validators.last_modified {
                 builder = builder.header(header::IF_MODIFIED_SINCE, time);
             }
         }
         let left = self.request.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
-            return Err(Failure::Permanent("it took too long".to_owned()));
+            return Err(TransferError::DeadlineExceeded);
         }
-        builder.config().timeout_global(left).build().call().map_err(|error| failure(&error))
+        builder.config().timeout_global(left).build().call().map_err(|error| TransferError::from_request(&error))
     }
 
-    fn understand(&self, response: ureq::http::Response<Body>, offset: u64) -> Result<Answer, Failure> {
+    fn understand(&self, response: ureq::http::Response<Body>, offset: u64) -> Result<Response, TransferError> {
         let status = response.status();
         let headers = response.headers();
         let validators =
@@ -168,28 +145,30 @@ impl<'a> Client<'a> {
             StatusCode::OK => (0, length),
             StatusCode::PARTIAL_CONTENT if offset > 0 => {
                 let range = text(headers, header::CONTENT_RANGE).and_then(|range| content_range(&range));
-                let (start, total) =
-                    range.ok_or_else(|| Failure::Permanent("206 without a usable Content-Range".to_owned()))?;
+                let (start, total) = range
+                    .ok_or_else(|| TransferError::Permanent("206 without a usable ResponseBody-Range".to_owned()))?;
                 (start, total.or_else(|| length.and_then(|length: u64| length.checked_add(start))))
             }
-            StatusCode::NOT_MODIFIED if offset == 0 && self.request.earlier.is_some() => return Ok(Answer::Unmodified),
-            StatusCode::RANGE_NOT_SATISFIABLE if offset > 0 => return Ok(Answer::Unsatisfiable),
-            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
-                return Err(Failure::Transient(format!("the server says {status}")));
+            StatusCode::NOT_MODIFIED if offset == 0 && self.request.previous.is_some() => {
+                return Ok(Response::Unmodified);
             }
-            _ if status.is_server_error() => return Err(Failure::Transient(format!("the server says {status}"))),
-            _ => return Err(Failure::Permanent(format!("the server says {status}"))),
+            StatusCode::RANGE_NOT_SATISFIABLE if offset > 0 => return Ok(Response::Unsatisfiable),
+            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
+                return Err(TransferError::Transient(format!("the server says {status}")));
+            }
+            _ if status.is_server_error() => return Err(TransferError::Transient(format!("the server says {status}"))),
+            _ => return Err(TransferError::Permanent(format!("the server says {status}"))),
         };
-        // The length that is announced is not even begun if it is too much.
+        // A body that is announced as too large is not read at all.
         if let Some(total) = total {
-            super::check_size(total, self.request.max_size).map_err(Failure::TooLarge)?;
+            check_size(total, self.request.max_size)?;
         }
         let reader = Box::new(response.into_body().into_reader());
-        Ok(Answer::Body(Content { start, total, validators, reader }))
+        Ok(Response::Body(ResponseBody { start, total, validators, reader }))
     }
 }
 
-/// What `bytes 5-9/10` says: where it starts, and how long it all is.
+/// Parses `bytes 5-9/10`. Returns the start, and the size of the whole.
 fn content_range(text: &str) -> Option<(u64, Option<u64>)> {
     let (range, total) = text.trim().strip_prefix("bytes")?.trim_start().split_once('/')?;
     let (start, end) = range.split_once('-')?;
@@ -201,7 +180,7 @@ fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<String> {
     headers.get(name)?.to_str().ok().map(str::to_owned)
 }
 
-/// The certificates that this system trusts, read once.
+/// Returns the certificates that this system trusts, which are read once.
 fn roots() -> Result<RootCerts, String> {
     static ROOTS: OnceLock<Result<RootCerts, String>> = OnceLock::new();
     let load = || {
@@ -218,24 +197,14 @@ fn roots() -> Result<RootCerts, String> {
     ROOTS.get_or_init(load).clone()
 }
 
-/// Why there is no answer. What is said here may hold neither headers nor the whole URL.
-fn failure(error: &ureq::Error) -> Failure {
-    use ureq::Error as E;
-    match error {
-        E::Timeout(phase) => Failure::Transient(format!("timed out ({phase})")),
-        E::HostNotFound => Failure::Transient("the host's address is not known".to_owned()),
-        E::ConnectionFailed => Failure::Transient("cannot connect".to_owned()),
-        E::Io(error) if is_untrusted(error) => Failure::Permanent(format!("its certificate is not trusted: {error}")),
-        E::Io(error) => Failure::Transient(reason(error)),
-        E::Rustls(error) => Failure::Permanent(format!("its certificate is not trusted: {error}")),
-        E::BadUri(_) => Failure::Permanent("it cannot be asked for".to_owned()),
-        E::Http(_) => Failure::Permanent("a header cannot be sent".to_owned()),
-        E::Protocol(error) => Failure::Transient(format!("the server does not speak HTTP: {error}")),
-        other => Failure::Permanent(other.to_string()),
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts {
+            connect: Duration::from_secs(15),
+            first_byte: Duration::from_secs(60),
+            stall: Duration::from_secs(60),
+            attempts: 5,
+            back_off: Duration::from_millis(500),
+        }
     }
-}
-
-fn is_untrusted(error: &io::Error) -> bool {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    matches!(inner, Some(rustls::Error::InvalidCertificate(_)))
 }

@@ -4,8 +4,10 @@
 mod server;
 
 use super::*;
+use holo_change::Tree;
 use holo_plugin::{Sink, Stream};
 use server::{Reply, Server, closed_port, silent_port};
+use std::io::{self, Read};
 
 #[derive(Default)]
 struct Said(Vec<u8>);
@@ -16,21 +18,21 @@ impl Sink for Said {
     }
 }
 
-/// Downloads with little patience; the content or the problem, and what was said meanwhile.
+/// Downloads with short time limits. Returns the content or the error, and the output.
 fn hasty(url: &str) -> (Result<Vec<u8>, String>, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
     let host = Host::from_environment(|_| Some(path.clone().into())).unwrap();
     let target = Tree::open(folder.path()).unwrap().place("target".as_ref());
     let soon = Duration::from_millis(300);
-    let sums = Known::at(target.with_suffix(".known"), false);
+    let checksums = ChecksumCache::open(target.with_suffix(".known"), false);
     let request = Request {
         addresses: &[url.parse().unwrap()],
         headers: Vec::new(),
         credentials: None,
         checksum: None,
-        earlier: None,
-        sums: &sums,
+        previous: None,
+        checksums: &checksums,
         max_size: u64::MAX,
         deadline: None,
         timeouts: Timeouts {
@@ -44,7 +46,7 @@ fn hasty(url: &str) -> (Result<Vec<u8>, String>, String) {
     let mut said = Said::default();
     let result = download(&request, &target, &host, &mut Output::new(&mut said)).map(|download| match download {
         Download::Unmodified => Vec::new(),
-        Download::Whole(mut whole) => {
+        Download::Complete(mut whole) => {
             let mut content = Vec::new();
             io::Seek::rewind(&mut whole.file).unwrap();
             whole.file.read_to_end(&mut content).unwrap();

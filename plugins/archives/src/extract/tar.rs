@@ -1,45 +1,56 @@
-//! Reads tars.
+//! Extraction of tars.
 
-use super::{Staging, at, entry};
-use holo_change::error::reason;
+use super::error::{EntryError, ExtractError};
+use super::{Staging, names};
 use std::io::{self, Read};
+use std::path::PathBuf;
 use tar::EntryType;
 
-pub(super) fn read(unpacked: impl Read, staging: &mut Staging<'_, '_>) -> Result<(), String> {
+/// The prefix of PAX headers with the map of a sparse file.
+const SPARSE: &[u8] = b"GNU.sparse.";
+
+pub(super) fn read(unpacked: impl Read, staging: &mut Staging<'_, '_>) -> Result<(), ExtractError> {
     let allowance = staging.allowance;
-    let broken = |error: io::Error| format!("cannot read it: {}", reason(&error));
     let mut archive = tar::Archive::new(allowance.metered(unpacked));
-    let mut entries = archive.entries().map_err(broken)?;
+    let mut entries = archive.entries().map_err(ExtractError::Unreadable)?;
     loop {
-        allowance.headers();
+        allowance.begin_headers();
         let entry = entries.next();
-        allowance.content();
+        allowance.begin_content();
         let Some(entry) = entry else { break };
-        let mut entry = entry.map_err(broken)?;
-        take(&mut entry, staging)?;
-        // What is not read here would be taken for headers.
-        io::copy(&mut entry, &mut io::sink()).map_err(broken)?;
+        let mut entry = entry.map_err(ExtractError::Unreadable)?;
+        extract(&mut entry, staging)?;
+        // The rest of the content would be counted as headers.
+        io::copy(&mut entry, &mut io::sink()).map_err(ExtractError::Unreadable)?;
     }
     // A compressed tar that is cut off right here, or damaged after it, is not the whole archive.
-    io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(broken)?;
+    io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(ExtractError::Unreadable)?;
     Ok(())
 }
 
-fn take(entry: &mut tar::Entry<'_, impl Read>, staging: &mut Staging<'_, '_>) -> Result<(), String> {
-    if let Some(name) = sparse_name(entry).map_err(|error| format!("cannot read it: {}", reason(&error)))? {
-        // Its name and its content are in the headers and in a map that stands before the content.
-        let words = "it is a sparse file in PAX format, which is not supported; tar --format=gnu makes another";
-        return Err(at(&name, words));
+fn extract(entry: &mut tar::Entry<'_, impl Read>, staging: &mut Staging<'_, '_>) -> Result<(), ExtractError> {
+    if let Some(name) = sparse_name(entry).map_err(ExtractError::Unreadable)? {
+        // Its name and the map of its content are in the headers.
+        return Err(EntryError::Sparse.in_entry(&name));
     }
-    let name = entry.path_bytes().into_owned();
-    let failed = |error: io::Error| at(&name, reason(&error));
     let kind = entry.header().entry_type();
     if matches!(kind, EntryType::XGlobalHeader) || kind.as_byte() == b'V' {
-        // What is said of all entries, and the label of the volume: neither is an entry.
+        // Neither attributes of all entries nor the label of the volume are entries.
         return Ok(());
     }
+    let name = entry.path_bytes().into_owned();
     let Some(path) = staging.destination(&name)? else { return Ok(()) };
-    let mode = entry.header().mode().map_err(failed)?;
+    extract_to(path, kind, &name, entry, staging).map_err(|error| error.in_entry(&name))
+}
+
+fn extract_to(
+    path: PathBuf,
+    kind: EntryType,
+    name: &[u8],
+    entry: &mut tar::Entry<'_, impl Read>,
+    staging: &mut Staging<'_, '_>,
+) -> Result<(), EntryError> {
+    let mode = entry.header().mode()?;
     match kind {
         EntryType::Directory => staging.directory(path, mode),
         // Before there were types, a slash at the end made a directory.
@@ -54,21 +65,17 @@ fn take(entry: &mut tar::Entry<'_, impl Read>, staging: &mut Staging<'_, '_>) ->
         }
         EntryType::Link => {
             let target = entry.link_name_bytes().map(std::borrow::Cow::into_owned).unwrap_or_default();
-            let inside = entry::destination(&target, staging.extraction.strip);
-            match inside.map_err(|problem| at(&name, format!("it is a hard link, and of its target {problem}")))? {
+            match names::destination(&target, staging.extraction.strip).map_err(EntryError::HardLinkName)? {
                 Some(target) => staging.hard_link(path, &target),
-                None => Err(at(&name, "it is a hard link to what is not extracted")),
+                None => Err(EntryError::HardLinkToStripped),
             }
         }
-        EntryType::Char | EntryType::Block | EntryType::Fifo => Err(at(&name, "it is a device or a FIFO")),
-        other => Err(at(&name, format!("it is of the unknown type {:?}", char::from(other.as_byte())))),
+        EntryType::Char | EntryType::Block | EntryType::Fifo => Err(EntryError::Special),
+        other => Err(EntryError::UnknownType(char::from(other.as_byte()))),
     }
 }
 
-/// What PAX headers with a map of a sparse file begin with.
-const SPARSE: &[u8] = b"GNU.sparse.";
-
-/// The name of an entry if it is a sparse file as PAX headers have it.
+/// Returns the name of an entry if it is a sparse file in PAX format.
 fn sparse_name(entry: &mut tar::Entry<'_, impl Read>) -> io::Result<Option<Vec<u8>>> {
     let own_name = entry.path_bytes().into_owned();
     let Some(extensions) = entry.pax_extensions()? else { return Ok(None) };

@@ -1,42 +1,53 @@
-//! Reads zips.
+//! Extraction of zips.
 
-use super::{Staging, at};
-use holo_change::error::reason;
+use super::Staging;
+use super::error::{EntryError, ExtractError};
 use std::fs::File;
 use std::io::{BufReader, Read};
+use std::path::PathBuf;
 use zip::ZipArchive;
+use zip::read::ZipFile;
 
-/// The bits of a Unix mode that say of which type a file is.
+/// The bits of a Unix mode that are the type of a file.
 const TYPE: u32 = 0o170_000;
 const DIRECTORY: u32 = 0o040_000;
 const REGULAR: u32 = 0o100_000;
 const SYMLINK: u32 = 0o120_000;
-/// How long the target of a symlink may be.
+/// The longest target of a symlink.
 const TARGET_LENGTH: u64 = 4096;
 
-pub(super) fn read(file: &File, staging: &mut Staging<'_, '_>) -> Result<(), String> {
-    let mut archive = ZipArchive::new(BufReader::new(file)).map_err(|error| format!("cannot read it: {error}"))?;
+pub(super) fn read(file: &File, staging: &mut Staging<'_, '_>) -> Result<(), ExtractError> {
+    let mut archive = ZipArchive::new(BufReader::new(file)).map_err(ExtractError::Zip)?;
     for index in 0..archive.len() {
-        let mut entry = archive.by_index(index).map_err(|error| format!("cannot read entry {index}: {error}"))?;
+        let mut entry = archive.by_index(index).map_err(|error| ExtractError::ZipEntry(index, error))?;
         let name = entry.name_raw().to_owned();
-        let Some(path) = staging.destination(&name)? else { continue };
-        let mode = entry.unix_mode();
-        let is_directory = name.ends_with(b"/");
-        match mode.map_or(0, |mode| mode & TYPE) {
-            0 | DIRECTORY if is_directory => staging.directory(path, mode.unwrap_or(0o755))?,
-            DIRECTORY => staging.directory(path, mode.unwrap_or(0o755))?,
-            0 | REGULAR if !is_directory => {
-                let size = entry.size();
-                staging.file(path, mode.unwrap_or(0o644), size, None, &mut entry)?;
-            }
-            SYMLINK => {
-                let mut target = Vec::new();
-                let read = (&mut entry).take(TARGET_LENGTH).read_to_end(&mut target);
-                read.map_err(|error| at(&name, reason(&error)))?;
-                staging.symlink(path, &target)?;
-            }
-            _ => return Err(at(&name, "it is neither a file, a directory nor a symlink")),
+        if let Some(path) = staging.destination(&name)? {
+            extract(path, &name, &mut entry, staging).map_err(|error| error.in_entry(&name))?;
         }
     }
     Ok(())
+}
+
+fn extract(
+    path: PathBuf,
+    name: &[u8],
+    entry: &mut ZipFile<'_, impl Read>,
+    staging: &mut Staging<'_, '_>,
+) -> Result<(), EntryError> {
+    let mode = entry.unix_mode();
+    let is_directory = name.ends_with(b"/");
+    match mode.map_or(0, |mode| mode & TYPE) {
+        0 | DIRECTORY if is_directory => staging.directory(path, mode.unwrap_or(0o755)),
+        DIRECTORY => staging.directory(path, mode.unwrap_or(0o755)),
+        0 | REGULAR if !is_directory => {
+            let size = entry.size();
+            staging.file(path, mode.unwrap_or(0o644), size, None, entry)
+        }
+        SYMLINK => {
+            let mut target = Vec::new();
+            entry.take(TARGET_LENGTH).read_to_end(&mut target)?;
+            staging.symlink(path, &target)
+        }
+        _ => Err(EntryError::UnknownZipType),
+    }
 }

@@ -1,4 +1,4 @@
-//! What the tests of this plugin share: a server that misbehaves on demand, archives of every format, roots.
+//! Support of the tests: a server that misbehaves on demand, archives of every format, roots.
 #![allow(dead_code, clippy::allow_attributes, reason = "no test file uses everything")]
 #![allow(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
@@ -44,7 +44,7 @@ pub(crate) fn settled(root: &ScratchRoot) {
     let run = apply(root);
     assert_eq!(run.stdout, "", "{run}");
     let check = root.holo(&["check"]);
-    // Whether a server has something new, only the server knows.
+    // A check does not ask the server for something new.
     let is_unknown = check.status == Some(3) && !check.stdout_lossy().contains("would");
     assert!(check.status == Some(0) || is_unknown, "{check}");
 }

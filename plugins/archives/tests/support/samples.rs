@@ -37,7 +37,7 @@ impl Tar {
         self.entry(kind, name.as_ref(), b"", b"", 0o666)
     }
 
-    /// What is said of the next entry.
+    /// Adds PAX records of the next entry.
     pub(crate) fn pax(self, records: impl AsRef<[u8]>) -> Tar {
         self.raw(EntryType::XHeader, b"./PaxHeaders/x", b"", records.as_ref(), 0o644)
     }

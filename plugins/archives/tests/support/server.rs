@@ -13,7 +13,7 @@ use std::time::Duration;
 pub(crate) struct Asked {
     pub(crate) path: String,
     pub(crate) headers: BTreeMap<String, String>,
-    /// How many requests there were before.
+    /// The number of earlier requests.
     pub(crate) number: usize,
 }
 
@@ -28,13 +28,13 @@ impl Asked {
     }
 }
 
-/// What the server answers.
+/// The response of the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
-    /// What it claims to send, if that is not true.
+    /// The length that it announces, if that is not true.
     pub(crate) length: Option<usize>,
     /// After how many bytes of the body it hangs up.
     pub(crate) cut: Option<usize>,
@@ -148,7 +148,7 @@ impl Server {
             for stream in listener.incoming().flatten() {
                 let (handler, log, tls) = (Arc::clone(&handler), Arc::clone(&server_log), tls.clone());
                 thread::spawn(move || {
-                    // Whoever hangs up early is part of the game.
+                    // Clients may close the connection early.
                     let _ = match tls {
                         None => serve(stream, &*handler, &log),
                         Some(config) => {

@@ -1,4 +1,4 @@
-//! Names in archives: where an entry goes, and whether a link stays inside.
+//! Names in archives: destinations of entries, and symlinks that lead out.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -7,37 +7,52 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::limits::{DEPTH, PATH_LENGTH};
 
-/// How many symlinks the kernel follows on one way.
+/// The reason that the name of an entry is not usable.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NameError {
+    #[error("its name is absolute")]
+    Absolute,
+    #[error("its name holds NUL")]
+    Nul,
+    #[error("its name holds \"..\"")]
+    Parent,
+    #[error("it is nested deeper than {DEPTH} directories")]
+    TooDeep,
+    #[error("its name is too long")]
+    TooLong,
+}
+
+/// The number of symlinks that the kernel follows in one path.
 const MAX_SYMLINKS: u32 = 40;
 
-/// Where an entry goes below the directory that is extracted to; nothing if its name has no more parts than are stripped.
+/// Returns the path of an entry below the directory that is extracted to; none if its name has no more parts than are stripped.
 ///
 /// # Errors
-/// If the name could lead anywhere else, or is longer than names are.
-pub(crate) fn destination(name: &[u8], strip: u32) -> Result<Option<PathBuf>, String> {
+/// If the name could lead anywhere else, or is too long.
+pub(crate) fn destination(name: &[u8], strip: u32) -> Result<Option<PathBuf>, NameError> {
     if name.starts_with(b"/") {
-        return Err("its name is absolute".to_owned());
+        return Err(NameError::Absolute);
     }
     if name.contains(&0) {
-        return Err("its name holds NUL".to_owned());
+        return Err(NameError::Nul);
     }
     let parts: Vec<&[u8]> = name.split(|&byte| byte == b'/').filter(|part| !part.is_empty()).collect();
     if parts.contains(&&b".."[..]) {
-        return Err("its name holds \"..\"".to_owned());
+        return Err(NameError::Parent);
     }
     // As in tar, a leading "." counts.
     let kept = parts.iter().skip(usize::try_from(strip).unwrap_or(usize::MAX)).filter(|part| **part != b".");
     let path: PathBuf = kept.map(|part| OsStr::from_bytes(part)).collect();
     if path.components().count() > DEPTH {
-        return Err(format!("it is nested deeper than {DEPTH} directories"));
+        return Err(NameError::TooDeep);
     }
     if path.as_os_str().len() > PATH_LENGTH || path.iter().any(|part| part.len() > 255) {
-        return Err("its name is too long".to_owned());
+        return Err(NameError::TooLong);
     }
     Ok((!path.as_os_str().is_empty()).then_some(path))
 }
 
-/// Whether a symlink of the tree leads out of the tree, by itself or through others of them. `top` is where the tree is.
+/// Returns true if a symlink leads out of the tree, by itself or through other symlinks. `top` is the path of the tree.
 pub(crate) fn leads_out(link: &Path, target: &[u8], links: &BTreeMap<PathBuf, Vec<u8>>, top: &Path) -> bool {
     let mut way: Vec<&OsStr> = link.parent().into_iter().flat_map(Path::iter).collect();
     let mut open: Vec<&OsStr> = Vec::new();
@@ -59,7 +74,7 @@ pub(crate) fn leads_out(link: &Path, target: &[u8], links: &BTreeMap<PathBuf, Ve
                 if let Some(target) = links.get(&here) {
                     symlinks += 1;
                     if symlinks > MAX_SYMLINKS {
-                        // Nobody can follow it.
+                        // The kernel does not follow it either.
                         return false;
                     }
                     way.pop();
@@ -73,11 +88,11 @@ pub(crate) fn leads_out(link: &Path, target: &[u8], links: &BTreeMap<PathBuf, Ve
     false
 }
 
-/// Puts the parts of a symlink's target before what is to be walked; whether the target is not somewhere else from the beginning.
+/// Adds the parts of a symlink's target to those that are to be walked next. Returns false if it is an absolute path outside of the tree.
 fn follow<'a>(target: &'a [u8], top: &Path, way: &mut Vec<&'a OsStr>, open: &mut Vec<&'a OsStr>) -> bool {
     let path = Path::new(OsStr::from_bytes(target));
     let below = if path.is_absolute() {
-        // With ".." on the way it is not looked into closer.
+        // One with ".." is rejected without a closer look.
         if path.components().any(|part| part == Component::ParentDir) {
             return false;
         }
@@ -101,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_down_only() {
+    fn names_lead_down() {
         let to = |name: &str, strip| destination(name.as_bytes(), strip).unwrap();
         assert_eq!(to("a/b", 0), Some("a/b".into()));
         assert_eq!(to("./a//b/", 0), Some("a/b".into()));
@@ -119,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn links_stay_inside_even_through_others() {
+    fn symlinks_that_lead_out_are_found() {
         let top = Path::new("/opt/app");
         let links: BTreeMap<PathBuf, Vec<u8>> =
             [("deep/x/up", "../.."), ("round", "round"), ("absolute", "/opt/app/deep")]
@@ -147,7 +162,7 @@ mod tests {
             ("l", "/opt/application"),
             ("l", "/opt/app/../x"),
             ("d/l", "../../x"),
-            // By its letters this one ends in deep/x.
+            // Lexically, this one ends in deep/x.
             ("l", "deep/x/up/.."),
             ("l", "absolute/../.."),
         ] {

@@ -1,0 +1,208 @@
+//! A cache of the digests of files that nothing has touched.
+//!
+//! Digests are recorded by the file's [`Stamp`]: device, inode, type, mode, owner, size and times. If the stamp is unchanged, so is the file,
+//! provided that its last change was long enough before the stamp was taken for the next one to show. If the cache is lost, files are read
+//! once more.
+
+use crate::checksum::{Checksum, Digests, sha256};
+use holo_change::error::{PathError, Result};
+use holo_change::{OnDisk, PathHandle, Stamp};
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Read;
+use std::path::Path;
+use std::time::SystemTime;
+
+/// The first line. The number goes up when anything of format or meaning changes.
+const HEADER: &str = "holo-archives known sums 1";
+/// The number of digits of a stamp's SHA-256 that are the key.
+const KEY_SIZE: usize = 32;
+
+/// The cache of one archive.
+pub(crate) struct ChecksumCache {
+    path: PathHandle,
+    /// The time at which this run began.
+    begun: SystemTime,
+    is_trusted: bool,
+    /// The digests of earlier applies, by key.
+    recorded: OnceCell<BTreeMap<String, Digests>>,
+    /// The digests of this run that the next one may rely on.
+    seen: RefCell<BTreeMap<String, Digests>>,
+}
+
+impl ChecksumCache {
+    /// Opens the cache in this file. Unless it is trusted, everything is read again.
+    pub(crate) fn open(path: PathHandle, is_trusted: bool) -> ChecksumCache {
+        let (recorded, seen) = (OnceCell::new(), RefCell::default());
+        ChecksumCache { path, begun: SystemTime::now(), is_trusted, recorded, seen }
+    }
+
+    /// Returns the digests of a file: its SHA-256, and the one that a checksum needs.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(crate) fn digests(&self, file: &PathHandle, wanted: Option<&Checksum>) -> Result<Digests> {
+        let stamp = Stamp::of(file)?;
+        let key = |stamp: &Stamp| sha256(&stamp.to_bytes()).split_at(KEY_SIZE).0.to_owned();
+        if let Some(digests) = stamp.as_ref().and_then(|stamp| self.find(key(stamp), wanted)) {
+            return Ok(digests);
+        }
+        let digests =
+            Digests::read(&mut file.open()?, wanted).map_err(|error| PathError::new("read", file.shown(), error))?;
+        // A file that is changed while it is read has another stamp afterwards.
+        if let (Some(stamp), Some(after)) = (stamp, Stamp::of(file)?)
+            && stamp.is_settled(self.begun)
+            && stamp.to_bytes() == after.to_bytes()
+        {
+            self.seen.borrow_mut().insert(key(&stamp), digests.clone());
+        }
+        Ok(digests)
+    }
+
+    fn find(&self, key: String, wanted: Option<&Checksum>) -> Option<Digests> {
+        let covers = |digests: &&Digests| wanted.is_none_or(|wanted| digests.covers(wanted));
+        if let Some(digests) = self.seen.borrow().get(&key).filter(covers) {
+            return Some(digests.clone());
+        }
+        let digests = self.recorded().get(&key).filter(covers).filter(|_| self.is_trusted)?.clone();
+        self.seen.borrow_mut().insert(key, digests.clone());
+        Some(digests)
+    }
+
+    fn recorded(&self) -> &BTreeMap<String, Digests> {
+        self.recorded.get_or_init(|| self.read().unwrap_or_default())
+    }
+
+    /// Reads the file. One that cannot be parsed is ignored.
+    fn read(&self) -> Option<BTreeMap<String, Digests>> {
+        let mut text = String::new();
+        self.path.open_if_file().ok()??.read_to_string(&mut text).ok()?;
+        let (header, lines) = text.split_once('\n')?;
+        // A crash may lose the file's end: the last line says how many there are.
+        let (lines, end) = lines.trim_end().rsplit_once('\n').unwrap_or(("", lines.trim_end()));
+        let recorded: BTreeMap<String, Digests> = lines.lines().map(parse_line).collect::<Option<_>>()?;
+        (header == HEADER && end.parse() == Ok(recorded.len())).then_some(recorded)
+    }
+
+    /// Writes the digests of this run for the next one.
+    pub(crate) fn save(&self) {
+        let seen = self.seen.borrow();
+        if *seen == *self.recorded() {
+            return;
+        }
+        // If the disk is full or read-only, the next apply reads all files. That is no reason for this one to fail.
+        let _ = if seen.is_empty() { self.remove() } else { self.write(&seen) };
+    }
+
+    fn write(&self, seen: &BTreeMap<String, Digests>) -> Result<()> {
+        let mut text = format!("{HEADER}\n");
+        for (key, digests) in seen {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{key} {}", digests.to_words());
+        }
+        let _ = writeln!(text, "{}", seen.len());
+        self.path.replace(text.as_bytes(), 0o600, OnDisk::Nothing)
+    }
+
+    /// Removes the file.
+    ///
+    /// # Errors
+    /// If it exists, and cannot be removed.
+    pub(crate) fn remove(&self) -> Result<()> {
+        self.path.replacement().remove()?;
+        self.path.remove()?;
+        self.path.remove_empty_folders(Path::new(""));
+        Ok(())
+    }
+}
+
+fn parse_line(line: &str) -> Option<(String, Digests)> {
+    let (key, digests) = line.split_once(' ')?;
+    (key.len() == KEY_SIZE).then_some((key.to_owned(), Digests::parse(digests)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holo_change::Tree;
+    use std::fs;
+    use std::time::Duration;
+
+    const OLD: Duration = Duration::from_secs(3600);
+
+    /// Returns the cache and a file of a directory, as if an hour had passed since the file was changed.
+    fn cache(directory: &Path, is_trusted: bool) -> (ChecksumCache, PathHandle) {
+        let tree = Tree::open(directory).unwrap();
+        let mut cache = ChecksumCache::open(tree.place(Path::new("known/x")), is_trusted);
+        cache.begun = SystemTime::now() + OLD;
+        (cache, tree.place(Path::new("file")))
+    }
+
+    fn digest(directory: &Path, is_trusted: bool) -> String {
+        let (cache, file) = cache(directory, is_trusted);
+        let digests = cache.digests(&file, None).unwrap();
+        cache.save();
+        digests.sha256
+    }
+
+    #[test]
+    fn untouched_files_are_not_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "one").unwrap();
+        assert_eq!(digest(folder.path(), true), sha256(b"one"));
+        let record = folder.path().join("known/x");
+        // The recorded digest is used as long as the stamp is the same.
+        let text = fs::read_to_string(&record).unwrap().replace(&sha256(b"one"), &sha256(b"recorded"));
+        fs::write(&record, &text).unwrap();
+        assert_eq!(digest(folder.path(), true), sha256(b"recorded"));
+        assert_eq!(digest(folder.path(), false), sha256(b"one"));
+        fs::write(&record, &text).unwrap();
+        // The same length and times, but not the same stamp.
+        let modified = fs::metadata(&file).unwrap().modified().unwrap();
+        fs::write(&file, "two").unwrap();
+        fs::File::options().write(true).open(&file).unwrap().set_modified(modified).unwrap();
+        assert_eq!(digest(folder.path(), true), sha256(b"two"));
+    }
+
+    #[test]
+    fn a_damaged_cache_is_ignored() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("file"), "one").unwrap();
+        digest(folder.path(), true);
+        let record = folder.path().join("known/x");
+        let whole = fs::read_to_string(&record).unwrap().replace(&sha256(b"one"), &sha256(b"recorded"));
+        for damaged in
+            ["", "x", &whole[..whole.len() / 2], &whole.replace(HEADER, "other"), &whole.replace("\n1\n", "\n2\n")]
+        {
+            fs::write(&record, damaged).unwrap();
+            assert_eq!(digest(folder.path(), true), sha256(b"one"), "{damaged:?}");
+        }
+    }
+
+    #[test]
+    fn recent_changes_are_not_cached() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("file"), "one").unwrap();
+        let (mut cache, file) = cache(folder.path(), true);
+        cache.begun = SystemTime::now();
+        cache.digests(&file, None).unwrap();
+        cache.save();
+        assert!(!folder.path().join("known").exists());
+    }
+
+    #[test]
+    fn a_digest_that_is_not_cached_is_computed() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("file"), "one").unwrap();
+        digest(folder.path(), true);
+        let wanted: Checksum = format!("sha512:{}", "0".repeat(128)).parse().unwrap();
+        for _ in 0..2 {
+            let (cache, file) = cache(folder.path(), true);
+            let problem = cache.digests(&file, Some(&wanted)).unwrap().matches(&wanted).unwrap_err();
+            assert!(problem.starts_with("sha512:05f70341"), "{problem}");
+            cache.save();
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Deployment of an archive: downloads what is missing, and extracts it.
+
+mod attributes;
+mod extraction;
+mod fetch;
+mod state;
+mod takeover;
+
+use crate::definition::Archive;
+use crate::error::ArchiveError;
+use crate::extracted::{ExtractedTree, warn_of_changes, would_remove_tree};
+use crate::record::ArchiveRecord;
+use crate::store::Store;
+use holo_change::base_store::Remembered;
+use holo_change::error::PathError;
+use holo_change::{Durability, PathHandle};
+use holo_plugin::{EntityReport, ForceTo, Host, Output};
+use state::{CurrentState, DownloadState};
+use std::path::Path;
+use std::time::Duration;
+
+/// An archive that is to be downloaded and extracted.
+pub(crate) struct Deployment<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) store: &'a Store,
+    pub(crate) id: &'a str,
+    pub(crate) archive: &'a Archive,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) report: &'a EntityReport,
+}
+
+impl Deployment<'_> {
+    /// Brings the archive into its desired state. Returns the changes.
+    pub(crate) fn apply(&self, force: bool, output: &mut Output<'_>) -> Result<Vec<String>, ArchiveError> {
+        let mut changes = Vec::new();
+        let orphans = self.take_over(output)?;
+        let mut state = self.inspect()?;
+        if state.is_created {
+            return Ok(changes);
+        }
+        let loses_changes = state.download == DownloadState::Modified || is_tree_modified(&state);
+        if loses_changes && !force {
+            if let (Some(directory), Some(_)) = (&self.archive.extract_to, &state.extracted) {
+                warn_of_changes(&state.drift.changed, directory, output);
+            }
+            return Err(ArchiveError::NeedsForce(ForceTo::Overwrite));
+        }
+        let local = self.fetch(&mut state, &mut changes, output);
+        if let Some(mut local) = local.inspect_err(|_| self.remove_unused_directories())? {
+            self.set_attributes(&mut state, &mut changes)?;
+            let extracted = self.extract(&mut state, &mut local, force, &mut changes, output);
+            extracted.inspect_err(|_| self.remove_unused_directories())?;
+        }
+        self.remove_other_trees(&mut state, force, &mut changes, output)?;
+        if self.archive.cleanup {
+            self.clean_up(&mut state, &mut changes)?;
+        }
+        self.record_end(&mut state)?;
+        self.verify(output)?;
+        self.scrub_rest(&orphans, &mut changes, output)?;
+        Ok(changes)
+    }
+
+    /// Returns the changes that an apply would make; none if only the server could tell, and is not to be asked.
+    pub(crate) fn check(&self, output: &mut Output<'_>) -> Result<Option<Vec<String>>, ArchiveError> {
+        let mut changes = Vec::new();
+        let state = self.inspect()?;
+        if state.is_created {
+            return Ok(Some(changes));
+        }
+        if state.download == DownloadState::Modified || is_tree_modified(&state) {
+            return Err(ArchiveError::NeedsForce(ForceTo::Overwrite));
+        }
+        let has_source_changed = self.has_source_changed(&state)?;
+        let is_downloaded = state.download == DownloadState::Missing || has_source_changed == Some(true);
+        if is_downloaded && let Some(address) = self.archive.addresses().first() {
+            changes.push(format!("would download {address}"));
+        }
+        if state.download == DownloadState::Present {
+            changes.extend(self.attributes_to_change(&state).iter().map(|what| format!("would change {what}")));
+        }
+        let is_extracted = self.must_extract(&state);
+        if let Some(directory) = self.archive.extract_to.as_ref().filter(|_| is_downloaded || is_extracted) {
+            changes.push(format!("would extract {} to {directory}", self.archive.path));
+        }
+        let wanted = self.tree()?;
+        for directory in state.record.trees.iter().filter(|tree| wanted.as_ref() != Some(tree)) {
+            changes.extend(would_remove_tree(self.store, self.id, directory, output)?);
+        }
+        if self.archive.cleanup && state.download == DownloadState::Present {
+            changes.push(format!("would remove {}", self.archive.path));
+        }
+        if let Some(path) = self.archive.creates.as_ref().filter(|_| changes.is_empty()) {
+            return Err(ArchiveError::NotCreated(path.clone()));
+        }
+        changes.extend(self.would_take_over()?);
+        Ok((!changes.is_empty() || has_source_changed.is_some()).then_some(changes))
+    }
+
+    /// Records what is about to be made, then makes the directories that are missing.
+    fn prepare(&self, state: &mut CurrentState<'_>) -> Result<(), ArchiveError> {
+        let (path, tree) = (self.path()?, self.tree()?);
+        let above = Path::new(&path).parent().into_iter().chain(tree.as_deref().map(Path::new));
+        let mut directories: Vec<&Path> = above.flat_map(Path::ancestors).collect();
+        directories.sort();
+        if let Some(tree) = tree.as_ref().filter(|tree| !state.record.trees.contains(tree)) {
+            state.record.trees.push(tree.clone());
+        }
+        state.record.path = Some(path.clone());
+        state.record.untidy = true;
+        // An archive that removes directories sees the record, and leaves those that we need.
+        let _locked = self.store.shared.lock_directories();
+        self.save_record(state)?;
+        self.store.claim_directories(directories.into_iter().map(Path::to_owned))?;
+        state.path.create_folder()?;
+        Ok(())
+    }
+
+    fn save_record(&self, state: &mut CurrentState<'_>) -> Result<(), PathError> {
+        if state.stored.as_ref() != Some(&state.record) {
+            self.store.memory.keep(&Remembered::new(self.report, state.record.clone()))?;
+            state.stored = Some(state.record.clone());
+        }
+        Ok(())
+    }
+
+    /// Removes the download after it has been extracted.
+    fn clean_up(&self, state: &mut CurrentState<'_>, changes: &mut Vec<String>) -> Result<(), ArchiveError> {
+        if state.download == DownloadState::Present && state.path.stat()?.is_some() {
+            self.adopt(state)?;
+            self.store.has_changed.set(true);
+            state.path.remove()?;
+            Durability::Each.sync([], [&state.path])?;
+            if changes.is_empty() {
+                changes.push(format!("removed {}", self.archive.path));
+            }
+        }
+        Ok(())
+    }
+
+    /// Records that everything is in place.
+    fn record_end(&self, state: &mut CurrentState<'_>) -> Result<(), ArchiveError> {
+        if let Some(incoming) = state.record.incoming.take() {
+            state.record.download = Some(incoming);
+        }
+        if state.record.is_empty() {
+            return Ok(());
+        }
+        if let Some(extracted) = &mut state.extracted {
+            extracted.remove_dropped_bases()?;
+        }
+        if state.record.untidy {
+            self.save_record(state)?;
+            self.store.remove_directories(self.id, Some(&state.record), true)?;
+            state.record.untidy = false;
+        }
+        Ok(self.save_record(state)?)
+    }
+
+    /// Removes directories that were made for an attempt that failed, and are empty.
+    fn remove_unused_directories(&self) {
+        // The reason of the failure is more interesting than why they cannot be removed.
+        let remembered = self.store.memory.recall::<ArchiveRecord>(self.id).ok().flatten();
+        let _ = self.store.remove_directories(self.id, remembered.as_ref().map(|remembered| &remembered.base), false);
+    }
+
+    /// Inspects everything again, as the next apply would.
+    fn verify(&self, output: &mut Output<'_>) -> Result<(), ArchiveError> {
+        let state = self.inspect()?;
+        if state.is_created {
+            return Ok(());
+        }
+        let mut problems = Vec::new();
+        problems.extend(self.archive.creates.iter().map(|path| format!("{path} was not created")));
+        if !matches!(state.download, DownloadState::Present | DownloadState::CleanedUp) {
+            problems.push(format!("{} is not what was downloaded", self.archive.path));
+        }
+        problems.extend(self.attributes_to_change(&state).iter().map(|what| format!("{what} could not be changed")));
+        if self.must_extract(&state) {
+            let directory = self.archive.extract_to.as_deref().unwrap_or_default();
+            problems.push(format!("{directory} is not what was extracted"));
+            warn_of_changes(&state.drift.changed, "/", output);
+        }
+        if problems.is_empty() { Ok(()) } else { Err(ArchiveError::NotAsDesired(problems)) }
+    }
+
+    /// Returns the SHA-256 of the URL.
+    fn source(&self) -> String {
+        let addresses = self.archive.addresses();
+        addresses.first().map(|address| crate::checksum::sha256(address.identity().as_bytes())).unwrap_or_default()
+    }
+
+    fn location(&self) -> PathHandle {
+        self.store.root.place(Path::new(&self.archive.path))
+    }
+
+    /// Returns the canonical path of the download.
+    fn path(&self) -> Result<String, ArchiveError> {
+        canonical(self.store, &self.archive.path, false)
+    }
+
+    /// Returns the canonical path of the directory that is extracted to.
+    fn tree(&self) -> Result<Option<String>, ArchiveError> {
+        self.archive.extract_to.as_deref().map(|directory| canonical(self.store, directory, true)).transpose()
+    }
+}
+
+/// Returns true if a user has changed files that an unfinished version would not replace anyway.
+fn is_tree_modified(state: &CurrentState<'_>) -> bool {
+    !state.drift.changed.is_empty() && !state.extracted.as_ref().is_some_and(ExtractedTree::is_unfinished)
+}
+
+/// Returns a canonical path as text, which records consist of.
+fn canonical(store: &Store, path: &str, last: bool) -> Result<String, ArchiveError> {
+    let found = store.root.canonical(Path::new(path), last)?;
+    found.into_os_string().into_string().map_err(|path| ArchiveError::NotText(path.into()))
+}

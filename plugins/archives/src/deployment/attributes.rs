@@ -1,0 +1,80 @@
+//! Owner, group and mode of a download that is there already.
+
+use super::Deployment;
+use super::state::CurrentState;
+use crate::download::Validators;
+use crate::entry::Ownership;
+use crate::error::ArchiveError;
+use crate::record::DownloadRecord;
+use holo_change::{Durability, set_ownership};
+use holo_plugin::Accounts;
+
+impl Deployment<'_> {
+    pub(super) fn owner(&self) -> Result<Ownership, ArchiveError> {
+        let accounts = Accounts::of(self.host)?;
+        let (owner, group) = (self.archive.owner.as_deref(), self.archive.group.as_deref());
+        Ok(Ownership {
+            uid: owner.map(|name| accounts.user(name)).transpose().map_err(ArchiveError::Account)?,
+            gid: group.map(|name| accounts.group(name)).transpose().map_err(ArchiveError::Account)?,
+        })
+    }
+
+    /// Changes owner and mode of the download without downloading it again.
+    pub(super) fn set_attributes(
+        &self,
+        state: &mut CurrentState<'_>,
+        changes: &mut Vec<String>,
+    ) -> Result<(), ArchiveError> {
+        let Ownership { uid, gid } = self.owner()?;
+        let wrong = self.attributes_to_change(state);
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        self.adopt(state)?;
+        let Some(current) = &state.current else { return Ok(()) };
+        if current.stat.names > 1 {
+            return Err(ArchiveError::SeveralNames(state.path.shown()));
+        }
+        self.store.has_changed.set(true);
+        set_ownership(&current.file, &state.path.shown(), uid, gid, self.archive.mode())?;
+        Durability::Each.sync([&state.path], [])?;
+        changes.extend(wrong.iter().map(|what| format!("changed {what}")));
+        Ok(())
+    }
+
+    /// Saves the base of a file that was there before us, and records it as our download.
+    pub(super) fn adopt(&self, state: &mut CurrentState<'_>) -> Result<(), ArchiveError> {
+        let Some(current) = state.current.as_ref().filter(|_| !state.record.has_download()) else {
+            return Ok(());
+        };
+        let adopted = DownloadRecord {
+            sha256: current.digests.sha256.clone(),
+            checksum: self.archive.checksum().map(|checksum| checksum.to_string()),
+            source: self.source(),
+            validators: Validators::default(),
+        };
+        self.save_base_of_download(state)?;
+        state.record.download = Some(adopted);
+        Ok(self.save_record(state)?)
+    }
+
+    /// Returns descriptions of those of owner, group and mode that are not as desired.
+    pub(super) fn attributes_to_change(&self, state: &CurrentState<'_>) -> Vec<String> {
+        let Some(current) = &state.current else { return Vec::new() };
+        let path = &self.archive.path;
+        let mut wrong = Vec::new();
+        // A user that does not exist yet owns nothing.
+        let owner = self.owner().ok();
+        if owner.is_none_or(|owner| owner.uid.is_some_and(|uid| uid != current.stat.uid)) {
+            wrong.push(format!("the owner of {path}"));
+        }
+        if owner.is_some_and(|owner| owner.gid.is_some_and(|gid| gid != current.stat.gid)) {
+            wrong.push(format!("the group of {path}"));
+        }
+        let has_mode = self.archive.mode.is_some() || state.record.knows(&current.digests.sha256);
+        if has_mode && self.archive.mode() != current.stat.mode {
+            wrong.push(format!("the mode of {path}"));
+        }
+        wrong
+    }
+}

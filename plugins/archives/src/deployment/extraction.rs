@@ -1,0 +1,145 @@
+//! Extraction of a download to its directory.
+
+use super::Deployment;
+use super::fetch::LocalArchive;
+use super::state::{CurrentState, DownloadState};
+use super::takeover::warn_of_takeover;
+use crate::entry::Ownership;
+use crate::error::ArchiveError;
+use crate::extract::{Extraction, extract};
+use crate::extracted::{ExtractedTree, RemovedTree, StagedTree, explain, remove_tree, warn_of_waiting};
+use holo_change::{Durability, PathHandle};
+use holo_plugin::Output;
+use std::io::Seek;
+use std::path::Path;
+
+/// The mode of the directory that is extracted to, if we make it.
+const DIRECTORY_MODE: u32 = 0o755;
+
+impl Deployment<'_> {
+    /// Returns true if the directory is not what an extraction of the local download would make of it. If the download is still missing, that
+    /// is not known yet.
+    pub(super) fn must_extract(&self, state: &CurrentState<'_>) -> bool {
+        let Some(extracted) = &state.extracted else { return false };
+        let recipe = match (&state.current, state.download) {
+            (Some(current), DownloadState::Present) => self.recipe(&current.digests.sha256).ok(),
+            (_, DownloadState::CleanedUp) => return false,
+            _ => return true,
+        };
+        let is_same = extracted.manifest.as_ref().is_some_and(|manifest| Some(&manifest.recipe) == recipe.as_ref());
+        !is_same || extracted.is_unfinished() || state.drift.is_missing || !state.drift.changed.is_empty()
+    }
+
+    /// Returns everything that decides about the extracted tree.
+    pub(super) fn recipe(&self, sha256: &str) -> Result<String, ArchiveError> {
+        let Ownership { uid, gid } = self.owner()?;
+        let mut recipe = format!("sha256:{sha256} strip={}", self.archive.strip_components);
+        for (key, id) in [("uid", uid), ("gid", gid)] {
+            if let Some(id) = id {
+                recipe += &format!(" {key}={id}");
+            }
+        }
+        Ok(recipe)
+    }
+
+    pub(super) fn extract(
+        &self,
+        state: &mut CurrentState<'_>,
+        local: &mut LocalArchive,
+        force: bool,
+        changes: &mut Vec<String>,
+        output: &mut Output<'_>,
+    ) -> Result<(), ArchiveError> {
+        let Some(directory) = &self.archive.extract_to else { return Ok(()) };
+        if !self.must_extract(state) {
+            if let Some(extracted) = &mut state.extracted {
+                self.store.shared.queue.wait(self.id);
+                extracted.remove_dropped_bases()?;
+                extracted.clear_staging()?;
+            }
+            return Ok(());
+        }
+        self.prepare(state)?;
+        self.store.shared.queue.wait(self.id);
+        let recipe = self.recipe(&local.sha256)?;
+        let owner = self.owner()?;
+        let Some(extracted) = &mut state.extracted else { return Ok(()) };
+        let top = self.store.root.place(Path::new(directory));
+        top.create_folder()?;
+        let failed = |extracted: &ExtractedTree<'_>, error: ArchiveError| {
+            let _ = extracted.clear_staging();
+            error.extracting(state.path.shown())
+        };
+        let mut staged = extracted.staging()?;
+        let into_staging = self.extract_into_staging(&mut staged, local, directory, owner, output);
+        into_staging.map_err(|error| failed(extracted, error))?;
+        make_top(&top.followed()?, owner)?;
+        extracted.enter()?;
+        let waited = extracted.waiting();
+        let installed = extracted.install(Some(&staged), &recipe, force);
+        let orphans = installed.map_err(|error| failed(extracted, explain(error, directory, output)))?;
+        let mut waiting = extracted.waiting();
+        waiting.retain(|path| !waited.contains(path));
+        warn_of_waiting(&waiting, output);
+        orphans.iter().filter(|orphan| *orphan != self.id).for_each(|orphan| warn_of_takeover(self.id, orphan, output));
+        changes.push(format!("extracted {} to {directory}", self.archive.path));
+        Ok(())
+    }
+
+    fn extract_into_staging(
+        &self,
+        staged: &mut StagedTree,
+        local: &mut LocalArchive,
+        directory: &str,
+        owner: Ownership,
+        output: &mut Output<'_>,
+    ) -> Result<(), ArchiveError> {
+        let extraction = Extraction {
+            top: Path::new(directory),
+            strip: self.archive.strip_components,
+            limits: self.archive.limits(),
+            owner,
+        };
+        local.file.rewind()?;
+        staged.entries = extract(&mut local.file, &staged.tree, extraction, output)?;
+        let (path, tree) = (self.path()?, self.tree()?);
+        let own = tree.and_then(|tree| Path::new(&path).strip_prefix(tree).ok().map(Path::to_owned));
+        if own.is_some_and(|own| staged.entries.contains_key(&own)) {
+            return Err(ArchiveError::ContainsItself);
+        }
+        Ok(())
+    }
+
+    /// Removes what was extracted to directories that the definition does not name any more.
+    pub(super) fn remove_other_trees(
+        &self,
+        state: &mut CurrentState<'_>,
+        force: bool,
+        changes: &mut Vec<String>,
+        output: &mut Output<'_>,
+    ) -> Result<(), ArchiveError> {
+        let wanted = self.tree()?;
+        for directory in state.record.trees.clone() {
+            if Some(&directory) != wanted.as_ref() {
+                self.store.shared.queue.wait(self.id);
+                state.record.untidy = true;
+                self.save_record(state)?;
+                let RemovedTree { has_changed, waits } = remove_tree(self.store, self.id, &directory, force, output)?;
+                if has_changed {
+                    changes.push(format!("removed what was extracted to {directory}"));
+                }
+                state.record.trees.retain(|tree| waits || *tree != directory);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn make_top(top: &PathHandle, owner: Ownership) -> Result<(), ArchiveError> {
+    if top.path().file_name().is_some() && top.create_directory(DIRECTORY_MODE)? {
+        top.change_mode(DIRECTORY_MODE)?;
+        top.give_to(owner.uid, owner.gid)?;
+        Durability::Each.sync([], [top])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,250 @@
+//! Gets the download: the file that is there, or what the server has.
+
+use super::Deployment;
+use super::state::{CurrentFile, CurrentState, DownloadState};
+use crate::address::{Address, Credentials};
+use crate::base::save_base;
+use crate::download::{
+    self, CompleteDownload, Download, DownloadError, PreviousDownload, Request, Timeouts, Validators,
+};
+use crate::entry::Ownership;
+use crate::error::ArchiveError;
+use crate::owners::PathOwners;
+use crate::record::DownloadRecord;
+use crate::store::Store;
+use holo_change::error::PathError;
+use holo_change::{Durability, set_ownership};
+use holo_plugin::Output;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// The number of bytes of a password file that are read, as it might be anything.
+const PASSWORD_LENGTH: u64 = 64 << 10;
+
+/// A download that is in place.
+pub(super) struct LocalArchive {
+    pub(super) file: File,
+    pub(super) sha256: String,
+}
+
+impl Deployment<'_> {
+    /// Puts the desired download into place. Returns it if anything is still to be done with it.
+    pub(super) fn fetch(
+        &self,
+        state: &mut CurrentState<'_>,
+        changes: &mut Vec<String>,
+        output: &mut Output<'_>,
+    ) -> Result<Option<LocalArchive>, ArchiveError> {
+        if state.download == DownloadState::Present && self.archive.checksum.is_none() {
+            // The same URL may lead to something else by now.
+            if let Some(complete) = self.revalidate(state, output)? {
+                return self.put_into_place(complete, state, changes).map(Some);
+            }
+        }
+        match state.download {
+            DownloadState::Present => {
+                let local = state.current.as_ref().map(|current| {
+                    Ok::<_, std::io::Error>(LocalArchive {
+                        file: current.file.try_clone()?,
+                        sha256: current.digests.sha256.clone(),
+                    })
+                });
+                Ok(local.transpose()?)
+            }
+            DownloadState::CleanedUp if self.archive.checksum.is_some() => Ok(None),
+            DownloadState::CleanedUp => match self.revalidate(state, output)? {
+                Some(complete) => self.put_into_place(complete, state, changes).map(Some),
+                None => Ok(None),
+            },
+            DownloadState::Missing | DownloadState::Modified => {
+                self.prepare(state)?;
+                if let Some(complete) = self.download_of_predecessor(state, output)? {
+                    return self.put_into_place(complete, state, changes).map(Some);
+                }
+                match self.download(None, state, output)? {
+                    Download::Complete(complete) => self.put_into_place(complete, state, changes).map(Some),
+                    Download::Unmodified => Err(ArchiveError::MissingIsUnmodified),
+                }
+            }
+        }
+    }
+
+    /// Asks the server for something newer than the local download, and downloads it. If no server answers, that is not an error: the local
+    /// download is there.
+    fn revalidate(
+        &self,
+        state: &mut CurrentState<'_>,
+        output: &mut Output<'_>,
+    ) -> Result<Option<CompleteDownload>, ArchiveError> {
+        let Some(recorded) = state.recorded().cloned() else { return Ok(None) };
+        let is_file = self.archive.addresses().first().is_some_and(|address| address.file().is_some());
+        // Without validators, it would be downloaded every time.
+        if recorded.validators.is_empty() && !is_file && !self.must_extract(state) {
+            return Ok(None);
+        }
+        self.prepare(state)?;
+        let sha256 = recorded.sha256.clone();
+        let previous = PreviousDownload { sha256: recorded.sha256, validators: recorded.validators };
+        let previous = (is_file || !previous.validators.is_empty()).then_some(previous);
+        match self.download(previous, state, output) {
+            Ok(Download::Unmodified) => Ok(None),
+            Ok(Download::Complete(complete)) if complete.digests.sha256 == sha256 => {
+                // The server has ignored the validators, or they have changed and the content has not.
+                complete.path.remove()?;
+                if let Some(download) = &mut state.record.download {
+                    download.validators = complete.validators;
+                }
+                Ok(None)
+            }
+            Ok(Download::Complete(complete)) => Ok(Some(complete)),
+            Err(error) if error.is_too_large() => Err(error.into()),
+            Err(error) => {
+                output.warning(format!("{error}; going on with what is there"));
+                Ok(None)
+            }
+        }
+    }
+
+    fn download(
+        &self,
+        previous: Option<PreviousDownload>,
+        state: &CurrentState<'_>,
+        output: &mut Output<'_>,
+    ) -> Result<Download, DownloadError> {
+        let addresses = self.archive.addresses();
+        let request = self.request(previous, &addresses)?;
+        download::download(&request, &state.path, self.host, output)
+    }
+
+    pub(super) fn request<'r>(
+        &'r self,
+        previous: Option<PreviousDownload>,
+        addresses: &'r [Address],
+    ) -> Result<Request<'r>, PathError> {
+        let headers = self.archive.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+        Ok(Request {
+            addresses,
+            headers,
+            credentials: self.credentials()?,
+            checksum: self.archive.checksum(),
+            previous,
+            checksums: &self.store.checksums,
+            max_size: self.archive.max_size.unwrap_or(download::MAX_SIZE),
+            deadline: Instant::now().checked_add(self.timeout.unwrap_or(download::TIME_LIMIT)),
+            timeouts: Timeouts::default(),
+        })
+    }
+
+    /// Returns true if there is something new to download; none if only the server knows, and a check must not ask it.
+    pub(super) fn has_source_changed(&self, state: &CurrentState<'_>) -> Result<Option<bool>, ArchiveError> {
+        let is_there = matches!(state.download, DownloadState::Present | DownloadState::CleanedUp);
+        let Some(recorded) = state.recorded().filter(|_| is_there && self.archive.checksum.is_none()) else {
+            return Ok(Some(false));
+        };
+        let addresses = self.archive.addresses();
+        let is_file = addresses.first().is_some_and(|address| address.file().is_some());
+        // As in an apply: without validators, it is downloaded once.
+        if recorded.validators.is_empty() && !is_file {
+            return Ok(Some(false));
+        }
+        if !is_file && !self.archive.online {
+            return Ok(None);
+        }
+        let previous = PreviousDownload { sha256: recorded.sha256.clone(), validators: recorded.validators.clone() };
+        let request = self.request(Some(previous), &addresses)?;
+        // An apply does not fail either if no server answers.
+        Ok(download::is_unmodified(&request, self.host).ok().map(|is_unmodified| !is_unmodified))
+    }
+
+    fn credentials(&self) -> Result<Option<Credentials>, PathError> {
+        let Some(username) = self.archive.username.clone() else { return Ok(None) };
+        let password = match (&self.archive.password, &self.archive.password_file) {
+            (Some(password), _) => password.clone(),
+            (None, Some(path)) => self.read_password(path)?,
+            // Rejected when the definition was read.
+            (None, None) => return Ok(None),
+        };
+        Ok(Some(Credentials { username, password }))
+    }
+
+    fn read_password(&self, path: &str) -> Result<String, PathError> {
+        let path = self.store.root.place(Path::new(path)).followed()?;
+        let mut text = String::new();
+        let read = path.open()?.take(PASSWORD_LENGTH).read_to_string(&mut text);
+        read.map_err(|error| PathError::new("read", path.shown(), error))?;
+        Ok(text.lines().next().unwrap_or_default().to_owned())
+    }
+
+    /// Moves a download to its path, after the base of the file there has been saved.
+    fn put_into_place(
+        &self,
+        mut complete: CompleteDownload,
+        state: &mut CurrentState<'_>,
+        changes: &mut Vec<String>,
+    ) -> Result<LocalArchive, ArchiveError> {
+        self.store.shared.queue.wait(self.id);
+        self.reject_conflict()?;
+        let Ownership { uid, gid } = self.owner()?;
+        set_ownership(&complete.file, &complete.path.shown(), uid, gid, self.archive.mode())?;
+        Durability::Each.sync([&complete.path], [])?;
+        self.save_base_of_download(state)?;
+        state.record.incoming = Some(self.download_record(&complete));
+        self.save_record(state)?;
+        self.store.has_changed.set(true);
+        complete.path.rename_to(&state.path)?;
+        Durability::Each.sync([], [&state.path])?;
+        state.download = DownloadState::Present;
+        complete.file.rewind()?;
+        let local = LocalArchive { file: complete.file.try_clone()?, sha256: complete.digests.sha256.clone() };
+        let stat = state.path.stat()?;
+        state.current = stat.map(|stat| CurrentFile { file: complete.file, digests: complete.digests, stat });
+        changes.push(match (&complete.copied_from, self.archive.addresses().first()) {
+            (Some(path), _) => format!("copied {} from {path}", self.archive.path),
+            (None, Some(address)) => format!("downloaded {address}"),
+            (None, None) => format!("downloaded {}", self.archive.path),
+        });
+        Ok(local)
+    }
+
+    /// Fails if another archive has brought something to the path of the download.
+    fn reject_conflict(&self) -> Result<(), ArchiveError> {
+        let path = PathBuf::from(self.path()?);
+        let owners = PathOwners::below(self.store, self.id, &path)?;
+        match owners.conflict(&path, false) {
+            Some(first) => {
+                let (first, second) = (first.to_owned(), self.id.to_owned());
+                Err(ArchiveError::BroughtByBoth { path, first, second, more: 0 })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Saves the base of the file at the path, unless it is a download of ours.
+    pub(super) fn save_base_of_download(&self, state: &CurrentState<'_>) -> Result<(), ArchiveError> {
+        if state.record.has_download() {
+            return Ok(());
+        }
+        let base = self.store.base(Path::new(&self.path()?));
+        if state.path.stat()?.is_some() {
+            save_base(&state.path, &base)?;
+            Durability::Each.sync([], [&base])?;
+        } else {
+            // A killed run may have saved the base of a file that was there then.
+            Store::remove(&base)?;
+        }
+        Ok(())
+    }
+
+    fn download_record(&self, complete: &CompleteDownload) -> DownloadRecord {
+        let validators =
+            if self.archive.checksum.is_none() { complete.validators.clone() } else { Validators::default() };
+        DownloadRecord {
+            sha256: complete.digests.sha256.clone(),
+            checksum: self.archive.checksum().map(|checksum| checksum.to_string()),
+            source: self.source(),
+            validators,
+        }
+    }
+}

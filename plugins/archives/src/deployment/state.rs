@@ -1,0 +1,161 @@
+//! The current state of an archive.
+
+use super::Deployment;
+use crate::base::is_base;
+use crate::checksum::Digests;
+use crate::error::ArchiveError;
+use crate::extracted::{Drift, ExtractedTree};
+use crate::record::{ArchiveRecord, DownloadRecord};
+use holo_change::base_store::Remembered;
+use holo_change::error::PathError;
+use holo_change::{FileStat, Kind, PathHandle};
+use std::fs::File;
+use std::path::Path;
+
+pub(super) struct CurrentState<'a> {
+    /// True if the path of `creates` exists, so that there is nothing to do. The rest is not filled in then.
+    pub(super) is_created: bool,
+    pub(super) path: PathHandle,
+    pub(super) current: Option<CurrentFile>,
+    pub(super) download: DownloadState,
+    pub(super) record: ArchiveRecord,
+    /// The record as it is on disk.
+    pub(super) stored: Option<ArchiveRecord>,
+    pub(super) extracted: Option<ExtractedTree<'a>>,
+    pub(super) drift: Drift,
+}
+
+/// The file at the path of the download.
+pub(super) struct CurrentFile {
+    pub(super) file: File,
+    pub(super) digests: Digests,
+    pub(super) stat: FileStat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DownloadState {
+    /// The desired download is there.
+    Present,
+    /// It was extracted, and removed after that.
+    CleanedUp,
+    /// It has to be downloaded, and no changes of a user are lost.
+    Missing,
+    /// It has to be downloaded, and a user has changed the file that is there.
+    Modified,
+}
+
+impl CurrentState<'_> {
+    /// Returns the record of the download that is there.
+    pub(super) fn recorded(&self) -> Option<&DownloadRecord> {
+        match &self.current {
+            Some(current) if self.download == DownloadState::Present => {
+                self.record.downloads().find(|recorded| recorded.sha256 == current.digests.sha256)
+            }
+            _ => self.record.downloads().next(),
+        }
+    }
+}
+
+impl<'a> Deployment<'a> {
+    pub(super) fn inspect(&self) -> Result<CurrentState<'a>, ArchiveError> {
+        let remembered: Option<Remembered<ArchiveRecord>> = self.store.memory.recall(self.id)?;
+        let stored = remembered.map(|remembered| remembered.base);
+        let record = stored.clone().unwrap_or_default();
+        let tree = self.tree()?;
+        let mut extracted =
+            tree.as_deref().map(|tree| ExtractedTree::open(self.store, self.id, Path::new(tree))).transpose()?;
+        if let (Some(extracted), Some(tree)) = (&mut extracted, &tree)
+            && extracted.manifest.is_none()
+        {
+            extracted.manifest = self.manifest_of_predecessor(Path::new(tree))?;
+        }
+        let mut state = CurrentState {
+            is_created: false,
+            path: self.location(),
+            current: None,
+            download: DownloadState::Missing,
+            record,
+            stored,
+            extracted,
+            drift: Drift::default(),
+        };
+        state.is_created = self.is_created(&state)?;
+        if state.is_created {
+            return Ok(state);
+        }
+        state.path.check_way()?;
+        if let Some(directory) = &self.archive.extract_to {
+            self.store.root.place(Path::new(directory)).check_way()?;
+        }
+        if let Some(extracted) = &state.extracted {
+            state.drift = extracted.drift()?;
+        }
+        let stat = state.path.stat()?;
+        if stat.is_some_and(|stat| !matches!(stat.kind, Kind::File | Kind::Symlink)) {
+            return Err(ArchiveError::NotManageable(state.path.shown()));
+        }
+        if let Some(stat) = stat.filter(|stat| stat.kind == Kind::File) {
+            state.current = Some(self.read(&state.path, stat)?);
+        }
+        state.download = self.download_state(&state, stat.is_some())?;
+        Ok(state)
+    }
+
+    /// Returns true if the path of `creates` exists, and no killed apply has to be continued.
+    fn is_created(&self, state: &CurrentState<'_>) -> Result<bool, PathError> {
+        let Some(path) = &self.archive.creates else { return Ok(false) };
+        let is_unfinished = state.extracted.as_ref().is_some_and(ExtractedTree::is_unfinished);
+        Ok(!is_unfinished
+            && state.record.incoming.is_none()
+            && self.store.root.place(Path::new(path)).stat()?.is_some())
+    }
+
+    fn read(&self, path: &PathHandle, stat: FileStat) -> Result<CurrentFile, ArchiveError> {
+        let digests = self.store.checksums.digests(path, self.archive.checksum().as_ref())?;
+        let file = path.open()?;
+        Ok(CurrentFile { file, digests, stat })
+    }
+
+    fn download_state(&self, state: &CurrentState<'_>, exists: bool) -> Result<DownloadState, ArchiveError> {
+        let checksum = self.archive.checksum();
+        let source = self.source();
+        let is_desired = |recorded: &DownloadRecord| match &checksum {
+            Some(checksum) => recorded.checksum.as_deref() == Some(&*checksum.to_string()),
+            None => recorded.source == source,
+        };
+        let record = &state.record;
+        if let Some(current) = &state.current {
+            let digests = &current.digests;
+            let is_present = match &checksum {
+                Some(checksum) => digests.matches(checksum).is_ok(),
+                None => record.downloads().any(|recorded| recorded.sha256 == digests.sha256 && is_desired(recorded)),
+            };
+            if is_present {
+                return Ok(DownloadState::Present);
+            }
+        }
+        if self.archive.cleanup
+            && let Some(recorded) = record.downloads().find(|recorded| is_desired(recorded))
+            && self.is_extracted(state, recorded)
+        {
+            return Ok(DownloadState::CleanedUp);
+        }
+        let is_ours = state.current.as_ref().is_some_and(|current| record.knows(&current.digests.sha256));
+        if !exists || is_ours || !record.has_download() {
+            return Ok(DownloadState::Missing);
+        }
+        // The base may be there again, if an apply was killed or a user has restored it.
+        let is_base = is_base(&state.path, &self.store.base(Path::new(&self.path()?)))?;
+        Ok(if is_base { DownloadState::Missing } else { DownloadState::Modified })
+    }
+
+    /// Returns true if a download has been extracted, and everything is still there.
+    fn is_extracted(&self, state: &CurrentState<'_>, recorded: &DownloadRecord) -> bool {
+        let Some(manifest) = state.extracted.as_ref().and_then(|extracted| extracted.manifest.as_ref()) else {
+            return false;
+        };
+        !manifest.unfinished
+            && state.drift == Drift::default()
+            && self.recipe(&recorded.sha256).is_ok_and(|recipe| recipe == manifest.recipe)
+    }
+}

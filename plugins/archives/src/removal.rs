@@ -1,0 +1,247 @@
+//! Removal of an archive: its download and what was extracted go, and bases are restored.
+
+use crate::base::{is_base, restore_base, save_base};
+use crate::error::ArchiveError;
+use crate::extracted::{ExtractedTree, RemovedTree, remove_tree, would_remove_tree};
+use crate::owners::PathOwners;
+use crate::record::ArchiveRecord;
+use crate::store::Store;
+use holo_change::base_store::Remembered;
+use holo_change::error::PathError;
+use holo_change::{Durability, Kind, PathHandle};
+use holo_plugin::{EntityReport, ForceTo, Output};
+use std::path::Path;
+
+/// An archive that is to be removed.
+pub(crate) struct Removal<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) id: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) report: &'a EntityReport,
+}
+
+/// The file at the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    /// Our download.
+    Ours,
+    /// The file that was there before us.
+    Base,
+    /// A file that is not ours; we have never downloaded anything to the path.
+    Foreign,
+    /// Our download, which a user has changed.
+    Changed,
+}
+
+impl Removal<'_> {
+    /// Removes the download and everything that was extracted. Bases are kept until the definition is gone.
+    pub(crate) fn remove(&self, force: bool, output: &mut Output<'_>) -> Result<Vec<String>, ArchiveError> {
+        let mut record = self.record()?;
+        let file = self.location();
+        let found = self.found(&file, &record)?;
+        if found == Found::Changed && !force {
+            return Err(ArchiveError::NeedsForce(ForceTo::Overwrite));
+        }
+        let mut changes = self.remove_trees(&mut record, force, output)?;
+        if found != Found::Nothing {
+            self.save_record(&record)?;
+            let base = self.base()?;
+            if found == Found::Foreign {
+                save_base(&file, &base)?;
+                Durability::Each.sync([], [&base])?;
+            }
+            self.store.has_changed.set(true);
+            file.remove()?;
+            Durability::Each.sync([], [&file])?;
+            changes.push(format!("removed {}", self.path));
+        }
+        self.end(&mut record, !changes.is_empty())?;
+        Ok(changes)
+    }
+
+    pub(crate) fn would_remove(&self, output: &mut Output<'_>) -> Result<Vec<String>, ArchiveError> {
+        let record = self.record()?;
+        let mut changes = self.would_remove_trees(&record, output)?;
+        match self.found(&self.location(), &record)? {
+            Found::Nothing => {}
+            Found::Changed => return Err(ArchiveError::NeedsForce(ForceTo::Overwrite)),
+            _ => changes.push(format!("would remove {}", self.path)),
+        }
+        Ok(changes)
+    }
+
+    /// Restores everything as it was before us, and forgets the archive.
+    pub(crate) fn scrub(&self, force: bool, output: &mut Output<'_>) -> Result<Vec<String>, ArchiveError> {
+        let mut record = self.record()?;
+        let (file, base) = (self.location(), self.base()?);
+        let has_another = self.has_another()?;
+        // A file that another archive has brought there, or taken over from us, belongs to that one, and so does its base.
+        let found = if has_another { Found::Foreign } else { self.found(&file, &record)? };
+        if found == Found::Changed && !force {
+            return Err(ArchiveError::NeedsForce(ForceTo::Overwrite));
+        }
+        let mut changes = self.remove_trees(&mut record, force, output)?;
+        let has_base = base.stat()?.is_some();
+        self.store.has_changed.set(true);
+        match found {
+            Found::Base | Found::Foreign => {}
+            _ if has_base => {
+                restore_base(&base, &file)?;
+                Durability::Each.sync([], [&file])?;
+                changes.push(format!("restored {}", self.path));
+            }
+            Found::Nothing => {}
+            Found::Ours | Found::Changed => {
+                file.remove()?;
+                Durability::Each.sync([], [&file])?;
+                changes.push(format!("removed {}", self.path));
+            }
+        }
+        // From here on, the file at the path is not ours.
+        (record.download, record.incoming) = (None, None);
+        self.save_record(&record)?;
+        if !has_another {
+            Store::remove(&base)?;
+        }
+        if !record.trees.is_empty() {
+            self.store.remove_directories(self.id, Some(&record), false)?;
+            return Ok(changes);
+        }
+        self.remove_directories()?;
+        self.store.remove_unneeded_bases(self.id)?;
+        self.store.memory.forget(self.id)?;
+        // It is forgotten, even if there was nothing left to do.
+        if changes.is_empty() {
+            changes.push(format!("forgot {}", self.id));
+        }
+        Ok(changes)
+    }
+
+    pub(crate) fn would_scrub(&self, output: &mut Output<'_>) -> Result<Vec<String>, ArchiveError> {
+        let record = self.record()?;
+        let mut changes = self.would_remove_trees(&record, output)?;
+        let has_base = self.base()?.stat()?.is_some();
+        let found = if self.has_another()? { Found::Foreign } else { self.found(&self.location(), &record)? };
+        match found {
+            Found::Changed => return Err(ArchiveError::NeedsForce(ForceTo::Overwrite)),
+            Found::Base | Found::Foreign => {}
+            _ if has_base => changes.push(format!("would restore {}", self.path)),
+            Found::Nothing => {}
+            Found::Ours => changes.push(format!("would remove {}", self.path)),
+        }
+        if changes.is_empty() && !self.waits(&record)? {
+            changes.push(format!("would forget {}", self.id));
+        }
+        Ok(changes)
+    }
+
+    /// Returns true if only files under overlays are left.
+    fn waits(&self, record: &ArchiveRecord) -> Result<bool, PathError> {
+        for directory in &record.trees {
+            if ExtractedTree::open(self.store, self.id, Path::new(directory))?.has_nothing_but_waiting() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn record(&self) -> Result<ArchiveRecord, PathError> {
+        Ok(self
+            .store
+            .memory
+            .recall(self.id)?
+            .map(|remembered: Remembered<ArchiveRecord>| remembered.base)
+            .unwrap_or_default())
+    }
+
+    fn save_record(&self, record: &ArchiveRecord) -> Result<(), PathError> {
+        self.store.memory.keep(&Remembered::new(self.report, record.clone()))
+    }
+
+    fn location(&self) -> PathHandle {
+        self.store.root.place(Path::new(self.path))
+    }
+
+    fn found(&self, file: &PathHandle, record: &ArchiveRecord) -> Result<Found, ArchiveError> {
+        let Some(stat) = file.stat()? else { return Ok(Found::Nothing) };
+        match stat.kind {
+            Kind::File | Kind::Symlink => {}
+            Kind::Directory | Kind::Other => {
+                return Err(ArchiveError::NotManageable(file.shown()));
+            }
+        }
+        if stat.kind == Kind::File
+            && record.has_download()
+            && record.knows(&self.store.checksums.digests(file, None)?.sha256)
+        {
+            Ok(Found::Ours)
+        } else if is_base(file, &self.base()?)? {
+            Ok(Found::Base)
+        } else if record.has_download() {
+            Ok(Found::Changed)
+        } else {
+            Ok(Found::Foreign)
+        }
+    }
+
+    fn remove_trees(
+        &self,
+        record: &mut ArchiveRecord,
+        force: bool,
+        output: &mut Output<'_>,
+    ) -> Result<Vec<String>, ArchiveError> {
+        let mut changes = Vec::new();
+        for directory in record.trees.clone() {
+            let RemovedTree { has_changed, waits } = remove_tree(self.store, self.id, &directory, force, output)?;
+            if has_changed {
+                changes.push(format!("removed what was extracted to {directory}"));
+            }
+            record.trees.retain(|tree| waits || *tree != directory);
+        }
+        Ok(changes)
+    }
+
+    fn would_remove_trees(&self, record: &ArchiveRecord, output: &mut Output<'_>) -> Result<Vec<String>, ArchiveError> {
+        let would = record.trees.iter().map(|directory| would_remove_tree(self.store, self.id, directory, output));
+        would.filter_map(Result::transpose).collect()
+    }
+
+    /// Removes the directories that archives have made, and none needs any more.
+    fn remove_directories(&self) -> Result<(), ArchiveError> {
+        // An earlier run may have left part of a download there.
+        self.location().temporary(crate::download::PART_SUFFIX).remove()?;
+        self.store.remove_directories(self.id, None, false)
+    }
+
+    /// Returns true if another archive has brought something to the path.
+    fn has_another(&self) -> Result<bool, ArchiveError> {
+        let path = self.store.root.canonical(Path::new(self.path), false)?;
+        Ok(PathOwners::below(self.store, self.id, &path)?.has(&path))
+    }
+
+    /// Returns the location of the base of the path.
+    fn base(&self) -> Result<PathHandle, PathError> {
+        Ok(self.store.base(&self.store.root.canonical(Path::new(self.path), false)?))
+    }
+
+    /// Reduces the record to what is needed for restoring bases.
+    fn end(&self, record: &mut ArchiveRecord, changed: bool) -> Result<(), ArchiveError> {
+        // There is no record, or nothing in it but that there is a base.
+        if record.is_empty() && !changed {
+            return Ok(());
+        }
+        let trees = std::mem::take(&mut record.trees);
+        *record = ArchiveRecord { path: record.path.take(), trees, ..ArchiveRecord::default() };
+        if record.trees.is_empty() {
+            self.remove_directories()?;
+        } else {
+            self.store.remove_directories(self.id, Some(record), false)?;
+        }
+        if !record.trees.is_empty() || self.base()?.stat()?.is_some() {
+            Ok(self.save_record(record)?)
+        } else {
+            Ok(self.store.memory.forget(self.id)?)
+        }
+    }
+}
