@@ -6,7 +6,7 @@ mod merge;
 
 use crate::document;
 use crate::key;
-use crate::knowledge::{Knowledge, Layer};
+use crate::template::Templates;
 use hierarchy::Hierarchy;
 use holo_definitions::LocatedError;
 use holo_system::Root;
@@ -26,6 +26,14 @@ pub struct Data {
     files: Vec<Source>,
     merged: Merged,
     value: Value,
+}
+
+/// Data that only a part of the run has, more specific than all other.
+#[derive(Debug)]
+pub(crate) struct Layer {
+    /// The file it comes from, as the user knows it.
+    pub(crate) from: PathBuf,
+    pub(crate) table: Table,
 }
 
 /// A file of data.
@@ -55,12 +63,16 @@ impl Data {
     ///
     /// # Errors
     /// If a file of data, or the hierarchy, is not as it should be.
-    pub(crate) fn read(root: &Path, knowledge: &Knowledge, own: Option<&Layer>) -> Result<Data, LocatedError> {
+    pub(crate) fn read(
+        root: &Path,
+        templates_of_facts: impl FnOnce() -> Templates,
+        own: Option<&Layer>,
+    ) -> Result<Data, LocatedError> {
         let root = Root::new(root);
         let hierarchy = Hierarchy::read(&root, &DIRECTORIES)?;
         let mut layers = Vec::new();
         if DIRECTORIES.iter().any(|directory| root.has(directory)) {
-            layers = hierarchy.layers(knowledge)?;
+            layers = hierarchy.layers(&templates_of_facts())?;
         }
         let (mut files, mut tables) = (Vec::new(), Vec::new());
         if let Some(own) = own {

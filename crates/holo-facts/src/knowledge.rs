@@ -1,7 +1,10 @@
 //! Facts and data, found out when they are first asked for.
 
-use crate::data::Data;
+mod scope;
+
+use crate::data::{Data, Layer};
 use crate::facts::Facts;
+use crate::template::Templates;
 use crate::warning::Warning;
 use holo_definitions::LocatedError;
 use serde_json::{Map, Value};
@@ -17,19 +20,10 @@ struct Inner {
     root: PathBuf,
     file_of_run: Option<PathBuf>,
     /// More data, stronger than all other, and the knowledge that has the rest.
-    layer: Option<Layer>,
+    layer: Option<(Layer, Knowledge)>,
     facts: OnceLock<Facts>,
     data: OnceLock<Result<Data, LocatedError>>,
     warnings: Mutex<Vec<Warning>>,
-}
-
-/// Data that only a part of the run has.
-#[derive(Debug)]
-pub(crate) struct Layer {
-    /// The file it comes from, as the user knows it.
-    pub(crate) from: PathBuf,
-    pub(crate) table: Map<String, Value>,
-    beside: Knowledge,
 }
 
 impl Knowledge {
@@ -41,7 +35,7 @@ impl Knowledge {
         Knowledge::with(root, file_of_run, None)
     }
 
-    fn with(root: &Path, file_of_run: Option<&Path>, layer: Option<Layer>) -> Knowledge {
+    fn with(root: &Path, file_of_run: Option<&Path>, layer: Option<(Layer, Knowledge)>) -> Knowledge {
         Knowledge(Arc::new(Inner {
             root: root.to_owned(),
             file_of_run: file_of_run.map(Path::to_owned),
@@ -55,15 +49,15 @@ impl Knowledge {
     /// The same with another layer of data, more specific than all others, from a file as the user knows it. The facts are shared.
     #[must_use]
     pub fn with_layer(&self, from: &Path, table: Map<String, Value>) -> Knowledge {
-        let layer = Layer { from: from.to_owned(), table, beside: self.clone() };
-        Knowledge::with(&self.0.root, self.0.file_of_run.as_deref(), Some(layer))
+        let layer = Layer { from: from.to_owned(), table };
+        Knowledge::with(&self.0.root, self.0.file_of_run.as_deref(), Some((layer, self.clone())))
     }
 
     /// The facts.
     #[must_use]
     pub fn facts(&self) -> &Facts {
-        if let Some(layer) = &self.0.layer {
-            return layer.beside.facts();
+        if let Some((_, beside)) = &self.0.layer {
+            return beside.facts();
         }
         self.0.facts.get_or_init(|| {
             let (facts, warnings) = match &self.0.file_of_run {
@@ -80,7 +74,15 @@ impl Knowledge {
     /// # Errors
     /// If a file of data, or the hierarchy, is not as it should be.
     pub fn data(&self) -> Result<&Data, LocatedError> {
-        self.0.data.get_or_init(|| Data::read(&self.0.root, self, self.0.layer.as_ref())).as_ref().map_err(Clone::clone)
+        let own = self.0.layer.as_ref().map(|(layer, _)| layer);
+        let read = || Data::read(&self.0.root, || scope::of_facts(self), own);
+        self.0.data.get_or_init(read).as_ref().map_err(Clone::clone)
+    }
+
+    /// Returns templates in whose scope are `facts`, `data` and `lookup`. Each is asked for only if a template does so.
+    #[must_use]
+    pub fn templates(&self) -> Templates {
+        scope::of_all(self)
     }
 
     /// The warnings that have come up since this was asked last; each is to be shown once.

@@ -4,11 +4,11 @@
 //! if they use them. The words that users see are in `holo-facts(7)`.
 //!
 //! ```
-//! use holo_facts::{Knowledge, Templates};
+//! use holo_facts::Knowledge;
 //!
 //! let root = tempfile::tempdir().unwrap();
 //! let knowledge = Knowledge::new(root.path(), None);
-//! let templates = Templates::new(&knowledge);
+//! let templates = knowledge.templates();
 //! let text = templates.render("motd", "Hello from {{ facts.kernel.name }}\n", &Default::default()).unwrap();
 //! assert_eq!(text, "Hello from Linux\n");
 //! assert!(templates.expression("facts.memory.total > 0").unwrap().holds().unwrap());

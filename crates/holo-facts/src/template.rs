@@ -3,8 +3,9 @@
 mod filters;
 mod lazy;
 
+pub(crate) use lazy::failed;
+
 use crate::key;
-use crate::knowledge::Knowledge;
 use holo_definitions::LocatedError;
 use holo_process::words::reason;
 use minijinja::syntax::SyntaxConfig;
@@ -26,19 +27,8 @@ pub struct Expression<'a> {
 }
 
 impl Templates {
-    /// Templates in whose scope are `facts`, `data` and `lookup`. Each is asked for only if a template does so.
-    #[must_use]
-    pub fn new(knowledge: &Knowledge) -> Templates {
-        let mut templates = Templates::of_facts(knowledge);
-        let environment = &mut templates.environment;
-        environment.add_global("data", Value::from_object(lazy::Table::of_data(knowledge)));
-        let knowledge = knowledge.clone();
-        environment.add_function("lookup", move |key: &str, default: Option<Value>| lookup(&knowledge, key, default));
-        templates
-    }
-
-    /// Templates in whose scope are `facts` alone.
-    pub(crate) fn of_facts(knowledge: &Knowledge) -> Templates {
+    /// Creates templates that have nothing in scope yet.
+    pub(crate) fn new() -> Templates {
         let mut environment = Environment::new();
         environment.set_auto_escape_callback(|_| AutoEscape::None);
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -46,8 +36,30 @@ impl Templates {
         environment.set_debug(true);
         environment.set_syntax(syntax(None).unwrap_or_default());
         filters::add(&mut environment);
-        environment.add_global("facts", Value::from_object(lazy::Table::of_facts(knowledge)));
         Templates { environment }
+    }
+
+    /// Adds a table to the scope, which is found out only if a template looks into it.
+    pub(crate) fn with_table(
+        mut self,
+        name: &'static str,
+        find: impl Fn() -> Result<Value, LocatedError> + Send + Sync + 'static,
+    ) -> Templates {
+        self.environment.add_global(name, Value::from_object(lazy::Table::new(find)));
+        self
+    }
+
+    /// Adds the function `lookup` to the scope, which takes a key of data, and a value for where there is none.
+    pub(crate) fn with_lookup(
+        mut self,
+        find: impl Fn(&str) -> Result<Option<Value>, Error> + Send + Sync + 'static,
+    ) -> Templates {
+        self.environment.add_function("lookup", move |key: &str, default: Option<Value>| {
+            find(key)?.or(default).ok_or_else(|| {
+                Error::new(ErrorKind::UndefinedError, format!("there is no data at {}", key::shown(key)))
+            })
+        });
+        self
     }
 
     /// The same with other delimiters, such as `[[` and `]]`. Blocks and comments have these delimiters' outermost letters with `%` and
@@ -139,16 +151,6 @@ fn syntax(delimiters: Option<(&str, &str)>) -> Result<SyntaxConfig, Error> {
         builder.comment_delimiters(format!("{first}#"), format!("#{last}"));
     }
     builder.build()
-}
-
-fn lookup(knowledge: &Knowledge, key: &str, default: Option<Value>) -> Result<Value, Error> {
-    let data = knowledge.data().map_err(|fault| lazy::failed(&fault))?;
-    let found = data.lookup(key).map_err(|text| Error::new(ErrorKind::InvalidOperation, text))?;
-    match (found, default) {
-        (Some(value), _) => Ok(Value::from(Serde(value))),
-        (None, Some(default)) => Ok(default),
-        (None, None) => Err(Error::new(ErrorKind::UndefinedError, format!("there is no data at {}", key::shown(key)))),
-    }
 }
 
 /// The innermost error, which knows best: that of an included template lies within that of the template that includes it.

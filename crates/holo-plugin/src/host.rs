@@ -140,7 +140,7 @@ impl Host {
     /// Templates and conditions over facts and data.
     #[must_use]
     pub fn templates(&self) -> Templates {
-        Templates::new(&self.knowledge)
+        self.knowledge.templates()
     }
 
     /// The distribution and its package manager, read when they are first asked for.

@@ -24,7 +24,7 @@ impl Engine {
             Language::Go => Dialect::Go,
             Language::Jet => Dialect::Jet,
             Language::Jinja => {
-                let mut templates = Templates::new(&knowledge);
+                let mut templates = knowledge.templates();
                 if let Some([open, close]) = &definition.delimiters {
                     templates = templates.with_delimiters(open, close)?;
                 }

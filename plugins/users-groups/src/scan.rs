@@ -10,7 +10,6 @@ use crate::renamed;
 use crate::stack::Stack;
 use holo_change::error::PathError;
 use holo_plugin::declared::Declared;
-use holo_plugin::facts::Templates;
 use holo_plugin::{Host, Output, ScanError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -74,7 +73,7 @@ fn read(file: &Path, host: &Host) -> Result<Vec<u8>, String> {
     }
     let name = file.display().to_string();
     let text = String::from_utf8(text).map_err(|_| format!("{name}: this is not UTF-8"))?;
-    let rendered = Templates::new(host.knowledge()).render(&name, &text, &serde_json::Map::new());
+    let rendered = host.templates().render(&name, &text, &serde_json::Map::new());
     rendered.map(String::into_bytes).map_err(|fault| fault.to_string())
 }
 

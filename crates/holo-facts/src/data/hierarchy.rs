@@ -3,7 +3,6 @@
 use super::merge::{Rules, Strategy};
 use crate::document;
 use crate::key;
-use crate::knowledge::Knowledge;
 use crate::template::Templates;
 use holo_definitions::LocatedError;
 use holo_definitions::reading;
@@ -102,8 +101,7 @@ impl Hierarchy {
     /// The layers of a machine, the most specific first, each once: paths below a directory of data.
     ///
     /// A layer that has an empty part is for machines of which something is known that is not known of this one, and left out.
-    pub(super) fn layers(&self, knowledge: &Knowledge) -> Result<Vec<String>, LocatedError> {
-        let templates = Templates::of_facts(knowledge);
+    pub(super) fn layers(&self, templates: &Templates) -> Result<Vec<String>, LocatedError> {
         let mut layers: Vec<String> = Vec::new();
         for (template, line) in &self.layers {
             let wrong = |text: String| LocatedError::new(&self.place, format!("layers: {text}")).at(*line);

@@ -1,6 +1,7 @@
 //! Tests of data, below roots of their own.
 
 use super::*;
+use crate::Knowledge;
 use serde_json::json;
 use std::fs;
 

@@ -1,6 +1,7 @@
 //! Tests of templates.
 
 use super::*;
+use crate::Knowledge;
 use std::fs;
 
 fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
@@ -19,7 +20,7 @@ const DATA: (&str, &str) = (
 );
 
 fn templates(root: &tempfile::TempDir) -> Templates {
-    Templates::new(&Knowledge::new(root.path(), None))
+    Knowledge::new(root.path(), None).templates()
 }
 
 fn render(source: &str) -> Result<String, String> {
@@ -65,7 +66,7 @@ fn undefined_names_come_with_their_line() {
 fn facts_and_data_are_asked_for_only_if_a_template_uses_them() {
     let root = root(&[("etc/holo/facts.d/x.toml", "="), ("etc/holo/data/common.toml", "=")]);
     let knowledge = Knowledge::new(root.path(), None);
-    let templates = Templates::new(&knowledge);
+    let templates = knowledge.templates();
     let render = |source| templates.render("x", source, &Default::default());
     assert_eq!(render("{{ 1 + 1 }}{% if false %}{{ facts.os.id }}{{ data.x }}{% endif %}").unwrap(), "2");
     assert_eq!(knowledge.take_warnings(), []);

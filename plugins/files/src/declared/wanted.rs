@@ -4,7 +4,6 @@ use super::definition::{Ensure, FileDefinition};
 use bstr::ByteSlice;
 use holo_change::Tree;
 use holo_change::tracked::{Attributes, Digest, State, Tracker};
-use holo_plugin::facts::Templates;
 use holo_plugin::{Accounts, Applied, ForceTo, Host, Output};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -201,7 +200,7 @@ fn content(definition: &FileDefinition, host: &Host) -> Result<Option<Vec<u8>>, 
     }
     let name = place.shown().display().to_string();
     let text = bytes.to_str().map_err(|_| DeclaredError::Never(format!("the template {name} is not UTF-8")))?;
-    let rendered = Templates::new(host.knowledge()).render(&name, text, &serde_json::Map::new())?;
+    let rendered = host.templates().render(&name, text, &serde_json::Map::new())?;
     Ok(Some(rendered.into_bytes()))
 }
 

@@ -4,7 +4,6 @@ use crate::overlay::entity::{FileEntity, Kind, Resource};
 use crate::overlay::layout::Layout;
 use holo_change::error::PathError;
 use holo_change::{Content, Image, PathHandle, Unmanageable};
-use holo_plugin::facts::Templates;
 use holo_plugin::{Output, process};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -142,7 +141,7 @@ fn template_content(
     let template = text(place.open_if_file()?.ok_or_else(|| missing(&place))?, "it")?;
     let input = text(open_input(input)?, "the content so far")?;
     let scope = serde_json::Map::from_iter([("input".to_owned(), input.into())]);
-    let rendered = Templates::new(entity.knowledge()).render(&name, &template, &scope);
+    let rendered = entity.knowledge().templates().render(&name, &template, &scope);
     entity.knowledge().take_warnings().iter().for_each(|warning| output.warning(warning.to_string()));
     let rendered = rendered.map_err(|fault| EvaluationError(fault.to_string()))?;
     let written = result.create()?.write_all(rendered.as_bytes());
