@@ -1,0 +1,239 @@
+//! The way a module is started.
+
+use crate::interpreter::Interpreter;
+use crate::trust::{TrustError, Trusted, examine_program};
+use holo_plugin::process::Program;
+use holo_plugin::{Asset, EntityReport, Host};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Variables that say how a plugin works, and mean nothing to a module.
+const OURS: [&str; 8] = [
+    "HOLO_CACHE_DIR",
+    "HOLO_STATE_DIR",
+    "HOLO_RESOURCE_DIR",
+    "HOLO_API_VERSION",
+    "HOLO_JOBS",
+    "HOLO_FACTS",
+    "HOLO_REFRESH",
+    "HOLO_RECEIVED",
+];
+/// A module that runs as root must not leave compiled files behind.
+const DONT_WRITE_BYTECODE: &str = "PYTHONDONTWRITEBYTECODE";
+
+/// A module's file, and what it is started with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invocation {
+    /// The file, as the user knows it.
+    file: PathBuf,
+    interpreter: Option<Interpreter>,
+    respects_root: bool,
+}
+
+/// A module that is not started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// It cannot be.
+    #[error("cannot start {}: {reason}", file.display())]
+    Impossible {
+        /// The module.
+        file: PathBuf,
+        /// The reason, in the system's words.
+        reason: String,
+    },
+    /// It, or its interpreter, may be changed by others.
+    #[error(transparent)]
+    Untrusted(TrustError),
+}
+
+impl Invocation {
+    /// Creates the invocation of a module that is declared so. Its path is relative to the resource directory, or below the root.
+    #[must_use]
+    pub fn new(host: &Host, path: &str, interpreter: Option<Interpreter>, respects_root: bool) -> Invocation {
+        let path = Path::new(path);
+        let file = if path.is_absolute() { host.below_root(path) } else { host.resource_dir().join(path) };
+        Invocation { file, interpreter, respects_root }
+    }
+
+    /// Returns the module's file, as the user knows it.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Returns the interpreter.
+    #[must_use]
+    pub fn interpreter(&self) -> Option<&Interpreter> {
+        self.interpreter.as_ref()
+    }
+
+    /// Returns true if the module must not be started, as it would change another system than the one below the root.
+    #[must_use]
+    pub fn is_mocked(&self, host: &Host) -> bool {
+        host.test_mode() && !self.respects_root
+    }
+
+    /// Returns what tells the module's file from others, whatever path leads there.
+    #[must_use]
+    pub fn real_file(&self) -> PathBuf {
+        std::fs::canonicalize(&self.file).unwrap_or_else(|_| self.file.clone())
+    }
+
+    /// Adds to a report the assets without which the module cannot be started.
+    pub fn add_needs(&self, host: &Host, report: &mut EntityReport) {
+        let file =
+            self.file.strip_prefix(host.root()).map_or_else(|_| self.file.clone(), |file| Path::new("/").join(file));
+        let program = self.interpreter.iter().filter_map(|interpreter| interpreter.words().first()).map(PathBuf::from);
+        for path in [file].into_iter().chain(program) {
+            let bytes = holo_change::path_bytes(&path);
+            if !bytes.iter().any(u8::is_ascii_control) {
+                report.edges.needs.push(Asset::new("path", bytes));
+            }
+        }
+    }
+
+    /// Looks at the module and its interpreter, and returns the program that is to be started, and what the module was like.
+    ///
+    /// # Errors
+    /// If it cannot be started, or others may change it.
+    pub fn program(&self, host: &Host) -> Result<(Program, Trusted), StartError> {
+        let root = absolute(host.root());
+        let file = absolute(&self.file);
+        let trusted = Trusted::examine(&file, &root).map_err(|error| self.failed(error, ""))?;
+        let mut program = match self.interpreter.as_ref().map(Interpreter::words) {
+            Some([name, arguments @ ..]) => {
+                self.examine_interpreter(Path::new(name))?;
+                let mut program = Program::new(name);
+                program.args(arguments).arg(file);
+                program
+            }
+            _ => {
+                if rustix::fs::access(&file, rustix::fs::Access::EXEC_OK).is_err() {
+                    let denied = io::Error::from(rustix::io::Errno::ACCESS);
+                    return Err(self.failed(denied.into(), "; make it executable, or declare its interpreter"));
+                }
+                Program::new(file)
+            }
+        };
+        program.current_dir(if self.respects_root { &root } else { Path::new("/") });
+        set_environment(&mut program, host);
+        Ok((program, trusted))
+    }
+
+    fn examine_interpreter(&self, name: &Path) -> Result<(), StartError> {
+        let hint = self.interpreter.as_ref().map(Interpreter::hint).unwrap_or_default();
+        let refuse = |error| self.failed_for(name, error, &hint);
+        examine_program(name).map_err(refuse)?;
+        rustix::fs::access(name, rustix::fs::Access::EXEC_OK).map_err(|errno| refuse(io::Error::from(errno).into()))
+    }
+
+    fn failed(&self, error: TrustError, hint: &str) -> StartError {
+        match error {
+            TrustError::Io(error) => StartError::Impossible {
+                file: self.file.clone(),
+                reason: format!("{}{hint}", holo_change::error::reason(&error)),
+            },
+            untrusted => StartError::Untrusted(untrusted),
+        }
+    }
+
+    fn failed_for(&self, interpreter: &Path, error: TrustError, hint: &str) -> StartError {
+        match error {
+            TrustError::Io(error) => StartError::Impossible {
+                file: self.file.clone(),
+                reason: format!("{}: {}; {hint}", interpreter.display(), holo_change::error::reason(&error)),
+            },
+            untrusted => StartError::Untrusted(untrusted),
+        }
+    }
+}
+
+/// Gives a module the plugin's environment, without what is only for plugins.
+pub fn set_environment(program: &mut Program, host: &Host) {
+    for name in OURS {
+        program.env_remove(name);
+    }
+    program.env("HOLO_ROOT_DIR", absolute(host.root()));
+    if std::env::var_os(DONT_WRITE_BYTECODE).is_none() {
+        program.env(DONT_WRITE_BYTECODE, "1");
+    }
+}
+
+/// Returns the path from the root of the machine: a module's working directory is not ours.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn host(root: &Path) -> Host {
+        let path = |name: &str| match name {
+            "HOLO_ROOT_DIR" => Some(root.into()),
+            "HOLO_RESOURCE_DIR" => Some(root.join("usr/share/holo/promises").into()),
+            _ => Some("x".into()),
+        };
+        Host::from_environment(path).unwrap()
+    }
+
+    fn interpreter(json: &str) -> Option<Interpreter> {
+        Some(serde_json::from_str(json).unwrap())
+    }
+
+    #[test]
+    fn a_module_is_below_the_root_and_its_interpreter_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(folder.path()).unwrap();
+        fs::create_dir_all(root.join("usr/share/holo/promises/modules")).unwrap();
+        for (path, on_disk) in
+            [("modules/m.sh", "usr/share/holo/promises/modules/m.sh"), ("/usr/share/m.sh", "usr/share/m.sh")]
+        {
+            fs::write(root.join(on_disk), "").unwrap();
+            let invocation = Invocation::new(&host(&root), path, interpreter("[\"/bin/sh\", \"-e\"]"), true);
+            let (program, _) = invocation.program(&host(&root)).unwrap();
+            assert_eq!(program.to_string(), format!("/bin/sh -e {}", root.join(on_disk).display()));
+            let mut report = EntityReport::new("a:b");
+            invocation.add_needs(&host(&root), &mut report);
+            let needs: Vec<String> = report.edges.needs.iter().map(|asset| asset.value.to_string()).collect();
+            assert_eq!(needs, [format!("/{on_disk}"), "/bin/sh".to_owned()]);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_started_is_named_with_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(folder.path()).unwrap();
+        fs::write(root.join("m"), "#!/bin/sh\n").unwrap();
+        fs::create_dir(root.join("d")).unwrap();
+        let error = |path: &str, interpreter| {
+            let invocation = Invocation::new(&host(&root), path, interpreter, false);
+            invocation.program(&host(&root)).unwrap_err().to_string().replace(&format!("{}/", root.display()), "/")
+        };
+        assert_eq!(error("/no", None), "cannot start /no: no such file or directory");
+        assert_eq!(error("/d", None), "cannot start /d: is a directory");
+        assert_eq!(
+            error("/m", None),
+            "cannot start /m: permission denied; make it executable, or declare its interpreter"
+        );
+        assert_eq!(
+            error("/m", interpreter("\"/usr/bin/env python3\"")),
+            "cannot start /m: /usr/bin/env python3: no such file or directory; write [\"/usr/bin/env\", \"python3\"]"
+        );
+        assert_eq!(
+            error("/m", interpreter("\"/opt/python3\"")),
+            "cannot start /m: /opt/python3: no such file or directory; write [\"/usr/bin/env\", \"python3\"]"
+        );
+        fs::set_permissions(root.join("m"), fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(error("/m", None), "/m: may be changed by others than its owner (mode 0777), and is not run");
+    }
+
+    #[test]
+    fn in_test_mode_only_those_are_started_that_respect_the_root() {
+        let (here, there) = (host(Path::new("/")), host(Path::new("/target")));
+        let mocked = |host: &Host, respects_root| Invocation::new(host, "/m", None, respects_root).is_mocked(host);
+        assert!(mocked(&there, false) && !mocked(&there, true) && !mocked(&here, false));
+    }
+}

@@ -1,0 +1,158 @@
+//! Values that nobody may see: they are hidden in whatever is shown.
+
+use crate::attributes::{Attributes, text, texts};
+use serde_json::Value;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// The text that stands for what is hidden.
+pub const HIDDEN: &str = "(sensitive)";
+/// What is shorter would be found everywhere.
+const SHORTEST: usize = 4;
+
+/// Texts that are hidden wherever they occur.
+#[derive(Clone, Default)]
+pub struct Sensitive {
+    names: BTreeSet<String>,
+    /// Longest first, so that none is cut by a part of it.
+    texts: Vec<String>,
+}
+
+impl std::fmt::Debug for Sensitive {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sensitive").field("names", &self.names).finish_non_exhaustive()
+    }
+}
+
+impl Sensitive {
+    /// Creates it from the names of attributes, and all attributes that may have these names.
+    #[must_use]
+    pub fn new<'a>(names: &[String], attributes: impl IntoIterator<Item = &'a Attributes>) -> Sensitive {
+        let mut sensitive = Sensitive { names: names.iter().cloned().collect(), texts: Vec::new() };
+        for attributes in attributes {
+            for value in names.iter().filter_map(|name| attributes.get(name)) {
+                sensitive.add(value);
+            }
+        }
+        sensitive.sort();
+        sensitive
+    }
+
+    /// Adds what another one hides: a module may say later what it was told before.
+    pub fn unite(&mut self, other: &Sensitive) {
+        if other.texts.iter().any(|text| !self.texts.contains(text)) {
+            self.texts.extend(other.texts.iter().cloned());
+            self.sort();
+        }
+    }
+
+    /// Returns true if nothing of the attribute is shown.
+    #[must_use]
+    pub fn hides(&self, name: &str) -> bool {
+        self.names.contains(name)
+    }
+
+    /// Returns a text in which everything sensitive is hidden.
+    #[must_use]
+    pub fn hide<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let mut hidden = Cow::Borrowed(text);
+        for secret in &self.texts {
+            if hidden.contains(secret.as_str()) {
+                hidden = Cow::Owned(hidden.replace(secret.as_str(), HIDDEN));
+            }
+        }
+        hidden
+    }
+
+    fn add(&mut self, value: &Value) {
+        let nested = texts(value).into_iter().map(str::to_owned);
+        for secret in nested.chain(text(value)) {
+            // What is said line by line never holds the whole.
+            let lines = secret.lines().map(str::to_owned);
+            for part in lines.chain([secret.clone()]).collect::<BTreeSet<String>>() {
+                self.texts.extend([escaped(&part, false), escaped(&part, true), part]);
+            }
+        }
+    }
+
+    fn sort(&mut self) {
+        self.texts.retain(|text| text.len() >= SHORTEST);
+        self.texts.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
+        self.texts.dedup();
+    }
+}
+
+/// Returns the text as JSON would have it between its quotes; with nothing but ASCII if that is wanted, as some write it.
+fn escaped(text: &str, only_ascii: bool) -> String {
+    let quoted = Value::from(text).to_string();
+    let inner = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or_default();
+    if !only_ascii || inner.is_ascii() {
+        return inner.to_owned();
+    }
+    let mut ascii = String::new();
+    for letter in inner.chars() {
+        if letter.is_ascii() {
+            ascii.push(letter);
+        } else {
+            for unit in letter.encode_utf16(&mut [0; 2]) {
+                // Writing to a string cannot fail.
+                let _ = write!(ascii, "\\u{unit:04x}");
+            }
+        }
+    }
+    ascii
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn sensitive(value: Value) -> Sensitive {
+        let mut attributes = Attributes::default();
+        attributes.insert("token", value);
+        attributes.insert("open", "sesame!");
+        Sensitive::new(&["token".to_owned()], [&attributes])
+    }
+
+    #[test]
+    fn a_value_is_hidden_wherever_it_occurs() {
+        let hides = sensitive(json!("s3cr\"et"));
+        assert_eq!(hides.hide("s3cr\"et and s3cr\"et, sesame!"), "(sensitive) and (sensitive), sesame!");
+        assert_eq!(hides.hide("{\"a\": \"s3cr\\\"et\"}"), "{\"a\": \"(sensitive)\"}");
+        assert!(hides.hides("token") && !hides.hides("open"));
+        assert!(!format!("{hides:?}").contains("s3cr"));
+    }
+
+    #[test]
+    fn its_json_escape_counts_whatever_it_leaves_in_ascii() {
+        let hides = sensitive(json!("pässwörd\t😀"));
+        for said in ["pässwörd\t😀", "pässwörd\\t😀", "p\\u00e4ssw\\u00f6rd\\t\\ud83d\\ude00"] {
+            assert_eq!(hides.hide(said), HIDDEN, "{said}");
+        }
+    }
+
+    #[test]
+    fn nested_texts_numbers_and_lines_count() {
+        let hides = sensitive(json!({"key name": ["inner text", 5], "n": {"m": "first line\nsecond line"}}));
+        assert_eq!(hides.hide("inner text: second line first line"), "(sensitive): (sensitive) (sensitive)");
+        assert_eq!(hides.hide("first line\nsecond line"), HIDDEN);
+        assert_eq!(sensitive(json!(12345)).hide("a 12345"), "a (sensitive)");
+    }
+
+    #[test]
+    fn what_is_short_would_be_found_everywhere() {
+        assert_eq!(sensitive(json!("abc")).hide("abc"), "abc");
+        assert_eq!(sensitive(json!(["long enough", "no"])).hide("no, long enough"), "no, (sensitive)");
+    }
+
+    #[test]
+    fn the_longest_is_hidden_first() {
+        let hides = sensitive(json!(["secret", "secret word"]));
+        assert_eq!(hides.hide("secret word, secret"), "(sensitive), (sensitive)");
+        let mut united = Sensitive::default();
+        united.unite(&hides);
+        assert_eq!(united.hide("secret word"), HIDDEN);
+    }
+}
