@@ -145,7 +145,7 @@ fn without_nul<E: de::Error>(text: &str) -> Result<&str, E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holo_plugin::facts::reading;
+    use holo_plugin::definitions::reading;
     use serde_json::json;
     use toml::de::DeTable;
 

@@ -38,7 +38,7 @@ fn lanes<E, M: Ord>(set: &[Job<'_, Declared<E>>], module: impl Fn(&E) -> M) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holo_plugin::definitions::{Definition, Definitions};
+    use holo_plugin::definitions::{self, Definition};
     use holo_plugin::{Applied, EntityReport, FilePair, Mode, Output, Sink, Stream};
 
     #[derive(Debug, serde::Deserialize)]
@@ -82,7 +82,7 @@ mod tests {
         std::fs::write(folder.path().join("9.toml"), thing("b", 1)).unwrap();
         std::fs::write(folder.path().join("10.toml"), first).unwrap();
         let host = Host::from_environment(|_| Some(folder.path().into())).unwrap();
-        let definitions = Definitions::<Thing>::read(&host, &mut Output::new(&mut Silent));
+        let definitions = definitions::read::<Thing>(&host, &mut Output::new(&mut Silent));
         let entities: Vec<Declared<Thing>> =
             definitions.valid.into_values().map(|defined| Declared::new(defined.definition, defined.common)).collect();
         let set: Vec<Job<'_, Declared<Thing>>> =

@@ -2,7 +2,7 @@
 
 use crate::attributes::Attributes;
 use crate::sensitive::{HIDDEN, Sensitive};
-use holo_plugin::EntityReport;
+use holo_plugin::{EntityReport, quoted};
 use serde_json::Value;
 
 /// More of a value is not shown.
@@ -25,11 +25,6 @@ pub fn mock(words: &[&str], attributes: &Attributes, sensitive: &Sensitive) -> S
         line.push_str(&quoted(&word));
     }
     line
-}
-
-/// Returns an argument as version 3 shows it: what is empty or holds blanks is in quotes.
-fn quoted(word: &str) -> String {
-    if word.is_empty() || word.contains(char::is_whitespace) { format!("'{word}'") } else { word.to_owned() }
 }
 
 /// Returns the value of an attribute as it is shown.

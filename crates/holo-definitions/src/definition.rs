@@ -2,6 +2,7 @@
 
 use crate::naming::{NameError, NameKeys};
 use serde::de::DeserializeOwned;
+use std::borrow::Cow;
 use std::fmt::{self, Display};
 
 /// A table of a definition. Unknown keys are refused if the type says `#[serde(deny_unknown_fields)]`, which it has to.
@@ -58,8 +59,8 @@ pub trait Definition: DeserializeOwned {
 /// A mistake in a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
-    /// The key.
-    pub key: &'static str,
+    /// The key, or `KEY.KEY` for one of a table in the definition.
+    pub key: Cow<'static, str>,
     problem: String,
 }
 
@@ -70,8 +71,8 @@ impl Invalid {
     }
 
     /// A key whose value cannot be, and why, in words that read after "KEY: ".
-    pub fn new(key: &'static str, problem: impl Into<String>) -> Invalid {
-        Invalid { key, problem: problem.into() }
+    pub fn new(key: impl Into<Cow<'static, str>>, problem: impl Into<String>) -> Invalid {
+        Invalid { key: key.into(), problem: problem.into() }
     }
 }
 

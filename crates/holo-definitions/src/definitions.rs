@@ -96,7 +96,7 @@ impl<D: Definition> Definitions<D> {
         let Some(Defined { common, .. }) = self.valid.remove(id) else { return Vec::new() };
         self.broken.insert(id.to_owned());
         let located = |invalid: &Invalid| {
-            let (location, message) = (common.location_of(invalid.key).clone(), format!("{id}: {invalid}"));
+            let (location, message) = (common.location_of(&invalid.key).clone(), format!("{id}: {invalid}"));
             Finding::Error(DefinitionError::Wrong { location, message })
         };
         invalid.iter().map(located).collect()
@@ -203,11 +203,10 @@ impl<'s, D: Definition> Reader<'s, D> {
         let mut wrong = std::mem::take(&mut stack.problems);
         let (own, common) = common::split(stack.table);
         let whole = own.span();
-        let span_of = |key: &str| {
-            let own = own.get_ref().get_key_value(key).or_else(|| common.get_ref().get_key_value(key));
-            own.map_or_else(|| whole.clone(), |(key, _)| key.span())
+        let span_of = |key: &str| span_of(own.get_ref(), key).or_else(|| span_of(common.get_ref(), key));
+        let at_key = |invalid: &Invalid| -> Problem {
+            (span_of(&invalid.key).unwrap_or_else(|| whole.clone()), invalid.to_string())
         };
-        let at_key = |invalid: &Invalid| -> Problem { (span_of(invalid.key), invalid.to_string()) };
         let read: Option<Read<D>> = read_all(own.clone(), true, &mut wrong);
         wrong.extend(read.as_ref().map(Read::invalid).unwrap_or_default().iter().map(at_key));
         let definition = read.and_then(Read::whole);
@@ -247,6 +246,14 @@ fn named<D: Definition>(value: Spanned<DeValue<'_>>) -> Result<(String, Spanned<
     Ok((format!("{}:{name}", D::ENTITY_TYPE), entries))
 }
 
+/// Returns the place of a key, or of `KEY.KEY` in a table of the table: at least of that, if there is nothing else.
+fn span_of(table: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
+    let (outer, inner) = key.split_once('.').map_or((key, None), |(outer, inner)| (outer, Some(inner)));
+    let (outer, value) = table.get_key_value(outer)?;
+    let inner = inner.and_then(|inner| value.get_ref().as_table()?.get_key_value(inner));
+    Some(inner.map_or_else(|| outer.span(), |(key, _)| key.span()))
+}
+
 /// Returns the locations of the keys of a table, and of those in its tables.
 fn locations(table: &DeTable<'_>, sources: &Sources) -> Vec<(String, Location)> {
     let mut locations = Vec::new();
@@ -264,7 +271,8 @@ impl Common {
     /// not say it.
     #[must_use]
     pub fn location_of(&self, key: &str) -> &Location {
-        let found = self.key_locations.iter().find(|(known, _)| known == key);
+        let find = |key: &str| self.key_locations.iter().find(|(known, _)| known == key);
+        let found = find(key).or_else(|| find(key.split_once('.')?.0));
         found.map_or(&self.location, |(_, location)| location)
     }
 }

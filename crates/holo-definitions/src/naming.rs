@@ -24,6 +24,13 @@ impl<'t, 's> NameKeys<'t, 's> {
         NameKeys { entries, span }
     }
 
+    /// Returns the error of a key whose value cannot be part of a name.
+    #[must_use]
+    pub fn wrong(&self, key: &str, problem: &str) -> NameError {
+        let span = self.entries.get(key).map_or_else(|| self.span.clone(), Spanned::span);
+        NameError { span, problem: format!("{key}: {problem}") }
+    }
+
     /// Returns the text of a key that has to be there: a line of it, which is not empty.
     ///
     /// # Errors

@@ -84,7 +84,10 @@ impl<D: Definition> Read<D> {
         }
         // As long as a key is unknown, it cannot be told how keys go together.
         let mut invalid = self.value.invalid_values();
-        invalid.retain(|problem| !self.left_out.contains(problem.key));
+        invalid.retain(|problem| {
+            let outer = problem.key.split_once('.').map_or(problem.key.as_ref(), |(outer, _)| outer);
+            !self.left_out.contains(outer)
+        });
         invalid
     }
 }

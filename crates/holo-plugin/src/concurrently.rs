@@ -11,6 +11,7 @@ enum News {
     Begin,
     Output(Stream, Vec<u8>),
     Progress(Option<(u64, u64)>, String),
+    Send(String),
     End(Applied),
 }
 
@@ -70,6 +71,7 @@ fn apply_with_threads<E: Entity + Sync>(
                 News::Begin => answers.begin(place),
                 News::Output(stream, bytes) => answers.output(place).relay(stream, &bytes),
                 News::Progress(done_of, text) => answers.output(place).progress(&Progress { done_of, text: &text }),
+                News::Send(text) => answers.output(place).send_text(&text),
                 News::End(applied) => answers.end(place, applied),
             }
         }
@@ -103,6 +105,10 @@ impl Sink for ThreadSink<'_> {
 
     fn progress(&mut self, progress: &Progress<'_>) {
         let _ = self.news.send((self.place, News::Progress(progress.done_of, progress.text.to_owned())));
+    }
+
+    fn send(&mut self, text: &str) {
+        let _ = self.news.send((self.place, News::Send(text.to_owned())));
     }
 }
 

@@ -59,6 +59,7 @@ pub use entity::{Applied, Entity, ForceTo, Job, SetAnswers, Verdict};
 pub use holo_facts as facts;
 pub use holo_protocol::report::{Action, Asset, Edges, EntityReport, Information, Written};
 pub use holo_protocol::session::Stream;
+pub use holo_protocol::words::quoted;
 pub use holo_protocol::{API_VERSION_4, FilePair, Progress, Text};
 pub use holo_system as system;
 pub use host::{Host, Uninterrupted};

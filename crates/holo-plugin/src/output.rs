@@ -1,7 +1,9 @@
 //! A plugin's output for the user, wherever it goes.
 
+use bstr::ByteSlice;
 use holo_change::{Notices, PathError};
 use holo_protocol::Progress;
+use holo_protocol::message::can_be_sent;
 use holo_protocol::session::Stream;
 
 /// Takes the output.
@@ -11,6 +13,9 @@ pub trait Sink {
 
     /// Takes the progress of the work, if there is anybody who could see it.
     fn progress(&mut self, _: &Progress<'_>) {}
+
+    /// Takes a value for the entities that are refreshed because this one changed: `KEY=VALUE`.
+    fn send(&mut self, _: &str) {}
 
     /// Returns true if all of this has been said before: version 3 has a process scan again for each entity.
     fn is_again(&self) -> bool {
@@ -62,6 +67,23 @@ impl<'a> Output<'a> {
     /// [`Meter`](crate::Meter) takes care of that.
     pub fn progress(&mut self, progress: &Progress<'_>) {
         self.0.progress(progress);
+    }
+
+    /// Sends a value to the entities that are refreshed because of this apply. The key is one that a variable of a shell can have.
+    ///
+    /// Returns false if it is not sent, as it is too long or not one line.
+    pub fn send(&mut self, key: &str, value: &str) -> bool {
+        let text = format!("{key}={value}");
+        let can_be_sent = can_be_sent(text.as_bytes().as_bstr()) && !text.contains('\n');
+        if can_be_sent {
+            self.send_text(&text);
+        }
+        can_be_sent
+    }
+
+    /// Sends what was found to be sendable.
+    pub(crate) fn send_text(&mut self, text: &str) {
+        self.0.send(text);
     }
 
     /// Prints the output of a program that was called, as it is.

@@ -115,7 +115,8 @@ impl Message {
 }
 
 /// Returns true if it has the form `KEY=VALUE`, with a key such as a variable of a shell has, and an environment can hold it.
-fn can_be_sent(text: &BStr) -> bool {
+#[must_use]
+pub fn can_be_sent(text: &BStr) -> bool {
     let is_key = |key: &[u8]| {
         key.first().is_some_and(|first| !first.is_ascii_digit())
             && key.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')

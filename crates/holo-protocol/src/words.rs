@@ -17,6 +17,16 @@ pub fn reason(error: &io::Error) -> String {
     }
 }
 
+/// Returns an argument as version 3 shows it in a command that was not run: what is empty or holds blanks is in quotes.
+#[must_use]
+pub fn quoted(argument: &str) -> String {
+    if argument.is_empty() || argument.contains(char::is_whitespace) {
+        format!("'{argument}'")
+    } else {
+        argument.to_owned()
+    }
+}
+
 /// Describes a process that ended badly: `exit status 1`, `signal: killed`; `None` if it exited with 0.
 #[must_use]
 pub fn failure(code: Option<i32>, signal: Option<i32>, core_dumped: bool) -> Option<String> {

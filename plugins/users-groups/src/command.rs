@@ -1,6 +1,7 @@
 //! The system's tools for users and groups, with their arguments.
 
 use crate::account::{Account, AccountId, Kind};
+use holo_plugin::quoted;
 use std::fmt;
 
 /// A command that changes the system.
@@ -82,8 +83,7 @@ impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.program)?;
         for argument in &self.arguments {
-            let is_plain = !argument.is_empty() && !argument.contains(char::is_whitespace);
-            if is_plain { write!(f, " {argument}")? } else { write!(f, " '{argument}'")? }
+            write!(f, " {}", quoted(argument))?;
         }
         Ok(())
     }

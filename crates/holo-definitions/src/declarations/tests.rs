@@ -30,8 +30,8 @@ struct Use {
     kind: String,
     #[serde(rename = "what")]
     _what: String,
-    #[serde(default, rename = "args")]
-    _args: BTreeMap<String, String>,
+    #[serde(default)]
+    args: BTreeMap<String, String>,
 }
 
 impl Definition for Use {
@@ -40,6 +40,11 @@ impl Definition for Use {
 
     fn entity_name(keys: &NameKeys<'_, '_>) -> Result<String, NameError> {
         Ok(format!("{}:{}", keys.required("type")?, keys.required("what")?))
+    }
+
+    fn invalid_values(&self) -> Vec<Invalid> {
+        let bad = self.args.keys().filter(|name| name.starts_with("bad"));
+        bad.map(|name| Invalid::new(format!("args.{name}"), "is no argument")).collect()
     }
 }
 
@@ -129,5 +134,12 @@ fn a_definition_can_be_refused_later_at_its_own_line() {
     let both = "[[module]]\ntype = \"git\"\npath = \"/p\"\n";
     let (definitions, _, _) = read(&[("a.toml", &format!("{both}{USE}\nargs.x = \"1\"\n"))]);
     let line = |key| definitions.valid["used:git:/x"].common.location_of(key).line();
-    assert_eq!((line("type"), line("args.x"), line("odd")), (5, 8, 4));
+    assert_eq!((line("type"), line("args.x"), line("args.y"), line("odd")), (5, 8, 8, 4));
+}
+
+#[test]
+fn a_key_of_a_table_is_wrong_at_its_own_line() {
+    let (_, _, said) = read(&[("a.toml", &format!("{USE}[use.args]\nx = \"1\"\nbad = \"2\"\nbad2 = \"3\"\n"))]);
+    let complaint = |line, key| format!("!! a.toml:{line}: used:git:/x: args.{key}: is no argument\n");
+    assert_eq!(said, [complaint(6, "bad"), complaint(7, "bad2")].concat());
 }

@@ -29,6 +29,15 @@ impl Sink for OwnStreams {
             let _ = messages().and_then(|mut messages| messages.write_all(&line));
         }
     }
+
+    fn send(&mut self, text: &str) {
+        let line = [Message::Send(text.into()).to_line(), "\n".into()].concat();
+        if self.0 >= API_VERSION_4 {
+            let _ = messages().and_then(|mut messages| messages.write_all(&line));
+        } else {
+            self.write(Stream::Stdout, &line);
+        }
+    }
 }
 
 /// The same for a scan that finds one entity for an operation.

@@ -151,8 +151,14 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         let jobs =
             ids.iter().filter_map(|id| Some(Job { entity: self.known.get(id)?, mode: modes.of_entity(id, force) }));
         let set: Vec<Job<'_, P::Entity>> = jobs.collect();
-        let mut answers =
-            SetInSession { host: self.host, ids: &ids, set: &set, answers: &mut self.answers, speaker: 0 };
+        let mut answers = SetInSession {
+            host: self.host,
+            ids: &ids,
+            set: &set,
+            answers: &mut self.answers,
+            speaker: 0,
+            sent: HashMap::new(),
+        };
         self.plugin.apply_set(self.host, &set, &mut answers);
         Outcome::Done
     }
@@ -216,6 +222,8 @@ struct SetInSession<'a, E, W: Write> {
     answers: &'a mut Answers<W>,
     /// The place of the entity that output belongs to.
     speaker: usize,
+    /// What entities send, until they end.
+    sent: HashMap<usize, Vec<Message>>,
 }
 
 impl<E: Entity, W: Write> SetAnswers for SetInSession<'_, E, W> {
@@ -233,7 +241,8 @@ impl<E: Entity, W: Write> SetAnswers for SetInSession<'_, E, W> {
 
     fn end(&mut self, place: usize, applied: Applied) {
         let id = &self.ids[place];
-        let messages = applied_messages(&applied);
+        let mut messages = applied_messages(&applied);
+        messages.extend(self.sent.remove(&place).unwrap_or_default());
         let result = if matches!(applied, Applied::Failed { .. }) { Outcome::Failed } else { Outcome::Done };
         if applied == Applied::NeedsForce(ForceTo::Overwrite)
             && let Some(pair) = self.set[place].entity.diff(self.host)
@@ -256,5 +265,9 @@ impl<E, W: Write> Sink for SetInSession<'_, E, W> {
 
     fn progress(&mut self, progress: &Progress<'_>) {
         self.answers.progress(&self.ids[self.speaker], progress);
+    }
+
+    fn send(&mut self, text: &str) {
+        self.sent.entry(self.speaker).or_default().push(Message::Send(text.into()));
     }
 }
