@@ -1,9 +1,9 @@
 //! Images of files: what a file or symlink is, with its mode and owner; and stamps, by which a change is seen without reading.
 
 use crate::copying::copy_whole;
-use crate::directory;
 use crate::error::{PathError, Result};
 use crate::path_handle::{self, ExtendedAttributes, PathHandle};
+use crate::resolution;
 use rustix::fs::{FileType, Gid, Stat, Uid};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -74,7 +74,7 @@ impl Image {
     /// Returns true if root or we own it: a symlink of anybody else may point to what its owner could not read.
     #[must_use]
     pub fn is_trusted(&self) -> bool {
-        directory::is_trusted(self.uid)
+        resolution::is_trusted(self.uid)
     }
 
     /// Returns true if both are the same: type, content or target, owner, group, and the mode of a file, but not extended attributes.
@@ -374,7 +374,7 @@ mod tests {
             // Longer than a tick of any clock that tests run by.
             std::thread::sleep(Duration::from_millis(20));
             let stamp = Stamp::of(&place).unwrap().unwrap().to_bytes();
-            assert!(!seen.contains(&stamp), "state number {} stat like an earlier one", seen.len());
+            assert!(!seen.contains(&stamp), "state number {} looks like an earlier one", seen.len());
             seen.push(stamp);
         };
         fs::write(&path, "one").unwrap();

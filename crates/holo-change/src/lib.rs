@@ -5,6 +5,7 @@
 //! step, and [`claims`] tells the plugins of a run what the entities of the others are about.
 
 pub mod base_store;
+mod canonical;
 pub mod claims;
 mod copying;
 mod directory;
@@ -15,8 +16,10 @@ mod notices;
 mod open_files;
 mod path_handle;
 mod paths;
+mod resolution;
 pub mod tracked;
 
+pub use canonical::CanonicalPaths;
 pub use error::PathError;
 pub use image::{Content, Image, Stamp, Unmanageable};
 pub use locations::Locations;
@@ -26,3 +29,4 @@ pub use path_handle::{
     Durability, ExtendedAttributes, FileStat, Kind, OnDisk, PathHandle, Tree, set_ownership, set_ownership_of_new,
 };
 pub use paths::{join, path_bytes};
+pub use resolution::{Links, Resolved};

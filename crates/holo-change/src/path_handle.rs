@@ -12,9 +12,10 @@ pub(crate) use extended_attributes::is_without_acls;
 pub use replacement::OnDisk;
 pub(crate) use replacement::{SUFFIX as REPLACEMENT_SUFFIX, replace_all};
 
-use crate::directory::{self, Links};
+use crate::directory;
 use crate::error::{PathError, Result, at};
 use crate::paths::{fingerprint, join, without_root};
+use crate::resolution::{Links, Resolved, resolve_below};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -98,9 +99,16 @@ impl Tree {
     ///
     /// # Errors
     /// If that cannot be told, or a symlink on the way is not followed.
+    pub fn resolve(&self, path: &Path, last: bool, links: Links) -> Result<Resolved> {
+        resolve_below(&self.root, path, last, links).map_err(at("follow", &join(&self.shown, path)))
+    }
+
+    /// Returns the path that a path [resolves](Tree::resolve) to; another user's symlink on the way is an error.
+    ///
+    /// # Errors
+    /// If that cannot be told, or a symlink on the way is not followed.
     pub fn canonical(&self, path: &Path, last: bool) -> Result<PathBuf> {
-        let found = directory::canonical_below(&self.root, without_root(path), last);
-        found.map(|found| Path::new("/").join(found)).map_err(at("follow", &join(&self.shown, path)))
+        Ok(self.resolve(path, last, Links::Trusted)?.path)
     }
 
     /// Waits until no other process holds the directory, and holds it until the result is dropped.
@@ -414,19 +422,12 @@ impl PathHandle {
     /// # Errors
     /// If there are too many, or one that neither root nor we have made: its owner need not be able to read what it points to.
     pub fn followed(&self) -> Result<PathHandle> {
-        let mut place = self.clone();
-        for _ in 0..directory::MAX_SYMLINKS {
-            let Some(stat) = place.raw_stat()? else { return Ok(place) };
-            if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
-                return Ok(place);
-            }
-            if !directory::is_trusted(stat.st_uid) {
-                return Err(PathError::new("follow", self.shown(), directory::distrusted(place.name())));
-            }
-            let target = PathBuf::from(OsString::from_vec(place.read_link()?));
-            place = place.tree.place(&if target.is_absolute() { target } else { place.folder().join(target) });
+        let is_symlink = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+        if !self.raw_stat()?.is_some_and(is_symlink) {
+            return Ok(self.clone());
         }
-        Err(PathError::new("follow", self.shown(), Errno::LOOP))
+        let found = self.tree.resolve(&self.path, true, Links::Trusted)?;
+        Ok(self.tree.place(&found.path))
     }
 
     /// Returns true if both places have the same file, by two names.

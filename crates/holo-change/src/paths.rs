@@ -1,9 +1,9 @@
 //! Paths as text, without a look at the disk.
 
 use bstr::BString;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Joins a path below a folder, whether or not it begins with a slash.
 #[must_use]
@@ -28,4 +28,13 @@ pub(crate) fn without_root(path: &Path) -> &Path {
 /// Returns a short stand-in for a name that is too long (FNV-1a): names in one folder that meet here would have to be made for it.
 pub(crate) fn fingerprint(name: &[u8]) -> u64 {
     name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Returns the names in a path, `..` among them.
+pub(crate) fn parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
+    path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::CurDir | Component::RootDir | Component::Prefix(_) => None,
+    })
 }

@@ -16,7 +16,6 @@
 //! Tracks are kept by the path that they are about, without symlinks in its parents ([`Tracker::canonical`]). An entity that owns a path
 //! which another one had before takes over what is known of it ([`Tracker::adopt`]), so that the base stays the first of all.
 
-mod canonical;
 mod contents;
 mod directories;
 mod in_place;
@@ -25,7 +24,6 @@ mod state;
 mod stores;
 mod takeover;
 
-pub use canonical::Canonical;
 pub use contents::{Contents, Digest};
 pub use directories::OwnDirectories;
 pub use restore::Found;
@@ -34,6 +32,7 @@ pub use stores::Overlays;
 pub use takeover::Origin;
 
 use crate::base_store::{BaseStore, Remembered};
+use crate::canonical::CanonicalPaths;
 use crate::error::{PathError, Result};
 use crate::image::Stamp;
 use crate::locations::Locations;
@@ -315,7 +314,7 @@ pub struct Tracker {
     own: Store,
     /// The overlays on paths.
     overlays: Overlays,
-    canonical: Canonical,
+    canonical: CanonicalPaths,
     /// The paths that other entities hold.
     held: Arc<OnceLock<takeover::Held>>,
     locations: Arc<Locations>,
@@ -343,7 +342,7 @@ impl Tracker {
         let own = Store::own(locations, memory);
         let contents = own.contents();
         Ok(Tracker {
-            canonical: Canonical::new(&root),
+            canonical: CanonicalPaths::new(&root),
             root,
             inside: None,
             contents,

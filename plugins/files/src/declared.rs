@@ -12,10 +12,11 @@ pub(crate) use workshop::{apply, tidy};
 use crate::overlay::{FileEntity, PREFIX};
 use bstr::ByteSlice;
 use definition::Ensure;
+use holo_change::CanonicalPaths;
 use holo_change::Tree;
 use holo_change::base_store::Remembered;
 use holo_change::claims::{self, Claim};
-use holo_change::tracked::{Canonical, State, Tracks};
+use holo_change::tracked::{State, Tracks};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{self, Defined, Definitions};
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Verdict, apply_one};
@@ -301,12 +302,12 @@ fn publish(
 
 /// Finds the canonical paths of many.
 struct Paths {
-    known: Option<Canonical>,
+    known: Option<CanonicalPaths>,
 }
 
 impl Paths {
     fn new(host: &Host) -> Paths {
-        Paths { known: Tree::open(host.root()).ok().map(|root| Canonical::new(&root)) }
+        Paths { known: Tree::open(host.root()).ok().map(|root| CanonicalPaths::new(&root)) }
     }
 
     /// Returns the path itself if it cannot be looked at.

@@ -113,7 +113,7 @@ impl<'a> Executor<'a> {
 
     /// Returns a tracker of paths that does not leave the target.
     pub(crate) fn inside(&self, target: &Path) -> Result<Tracker> {
-        let kind = self.tracker.place(target).stat()?.map(|looks| looks.kind);
+        let kind = self.tracker.place(target).stat()?.map(|stat| stat.kind);
         let wrong = match kind {
             None | Some(Kind::Directory) => {
                 self.tracker.place(target).check_way()?;

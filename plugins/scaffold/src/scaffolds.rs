@@ -3,10 +3,11 @@
 use crate::definition::ScaffoldDefinition;
 use crate::entity::{PREFIX, Scaffold};
 use crate::record::Record;
+use holo_change::CanonicalPaths;
 use holo_change::Tree;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{self, Claim};
-use holo_change::tracked::{Canonical, State};
+use holo_change::tracked::State;
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions;
 use holo_plugin::{Host, Output, Plugin, ScanError};
@@ -39,7 +40,7 @@ impl Plugin for Scaffolds {
         let holders: Vec<String> = known.keys().filter(is_known).cloned().collect();
         let orphans: Vec<Remembered<Record>> =
             known.into_values().filter(|remembered| definitions.is_orphan(&remembered.id)).collect();
-        let canonical = Tree::open(host.root()).ok().map(|root| Canonical::new(&root));
+        let canonical = Tree::open(host.root()).ok().map(|root| CanonicalPaths::new(&root));
         let mut scaffolds = Vec::new();
         for defined in definitions.valid.into_values() {
             let file = defined.common.sources.first().cloned().unwrap_or_default();

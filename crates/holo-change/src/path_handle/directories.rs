@@ -2,8 +2,8 @@
 
 use super::extended_attributes::ExtendedAttributes;
 use super::{PathHandle, Tree};
-use crate::directory::Links;
 use crate::error::{PathError, Result, at};
+use crate::resolution::Links;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
 use rustix::io::Errno;
 use std::fs::File;

@@ -1,9 +1,9 @@
 //! The states of paths, in a form that can be compared and put back.
 
 use super::contents::{Contents, Digest};
-use crate::directory;
 use crate::error::{PathError, Result, at};
 use crate::path_handle::{self, ExtendedAttributes, PathHandle};
+use crate::resolution;
 use holo_protocol::Text;
 use rustix::fs::{FileType, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
@@ -218,7 +218,7 @@ fn check_in_place(stat: &Stat, place: &PathHandle) -> Result<()> {
         return Err(PathError::new("chmod", shown, Errno::INVAL));
     }
     let folder = rustix::fs::fstat(place.open_directory()?).map_err(at("stat", &shown))?;
-    if stat.st_nlink > 1 && !directory::is_trusted(folder.st_uid) {
+    if stat.st_nlink > 1 && !resolution::is_trusted(folder.st_uid) {
         let words = "it has several names, in a directory of another user";
         return Err(PathError::new("chmod", shown, io::Error::new(io::ErrorKind::PermissionDenied, words)));
     }

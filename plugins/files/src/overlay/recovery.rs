@@ -22,7 +22,7 @@ pub(crate) struct Recovery {
 }
 
 impl Recovery {
-    /// FileStat for what was left behind, and removes what is of no use to any entity.
+    /// Looks for what was left behind, and removes what is of no use to any entity.
     pub(crate) fn begin(host: &Host, layout: &Layout) -> Result<Recovery> {
         let Some(names) = layout.all_staged()? else { return Ok(Recovery::default()) };
         let entities = scan::all(host, &mut Output::new(&mut Silence)).unwrap_or_default();

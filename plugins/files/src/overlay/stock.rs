@@ -19,7 +19,7 @@ pub(crate) struct Stock {
 pub(crate) const TEMPORARY_SUFFIX: &str = ".holonew";
 
 impl Distribution {
-    /// FileStat for a new stock file. Where the package manager has put it in the target's place, and saved the target, both are moved back:
+    /// Looks for a new stock file. Where the package manager has put it in the target's place, and saved the target, both are moved back:
     /// the target to its place, the stock file beside it.
     pub(crate) fn find_stock(&self, target: &PathHandle, output: &mut Output<'_>) -> Result<Option<Stock>> {
         if let Distribution::Unknown(ids) = self {
@@ -34,7 +34,7 @@ impl Distribution {
         }
     }
 
-    /// FileStat for a new stock file without moving anything: returns its place, and that of what the target was before.
+    /// Looks for a new stock file without moving anything: returns its place, and that of what the target was before.
     pub(crate) fn peek(&self, target: &PathHandle) -> Result<Option<(PathHandle, PathHandle)>> {
         let suffixes = self.suffixes();
         if let [saved, _] = suffixes {
