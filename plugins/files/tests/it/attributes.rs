@@ -27,7 +27,7 @@ const NO_GROUP: u32 = 0o660;
 
 pub(crate) fn trials() -> Vec<Trial> {
     const XATTRS: Need = Need::ExtendedAttributes;
-    let trials = vec![
+    vec![
         trial_of("an ACL stays when the target is replaced, and when it is restored", &[XATTRS], acl_stays),
         trial_of("so does what a user has noted", &[XATTRS], notes_stay),
         trial_of("so does a capability", &[XATTRS, Need::Root], capabilities_stay),
@@ -46,8 +46,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             base_without_acl,
         ),
         trial_of("holes stay holes", &[], holes),
-    ];
-    trials
+    ]
 }
 
 fn root() -> ScratchRoot {

@@ -15,7 +15,7 @@ const RESOURCE: &str = "usr/share/holo/files/01-x/etc/motd";
 const BASE: &str = "var/lib/holo/files/base/etc/motd";
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let trials = vec![
+    vec![
         trial_of("the file that was there is the base, and not copied", &[], taken_over),
         trial_of("a target that is as it shall be is copied", &[], equal),
         trial_of("a target that cannot be provisioned is copied", &[], broken),
@@ -24,8 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of("a target of a user is copied", &[Need::Root], of_a_user),
         trial_of("a target that others may write to is copied", &[], writable),
         trial_of("an edit after a kill does not change the base", disturb::NEEDS, killed),
-    ];
-    trials
+    ]
 }
 
 fn root() -> ScratchRoot {

@@ -44,8 +44,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("contradicting declarations are refused, with both and their files", &[], contradictions),
         ("extended attributes are carried, and come back", &[], extended_attributes),
     ];
-    let trials = cases.into_iter().map(|(name, needs, test)| trial_of(name, needs, test));
-    trials.collect()
+    cases.map(|(name, needs, test)| trial_of(name, needs, test)).into()
 }
 
 fn root() -> ScratchRoot {

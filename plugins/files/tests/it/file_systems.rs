@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let trials = vec![
+    vec![
         trial_of("names may be any bytes but a newline", &[], odd_names),
         trial_of("a name with a newline is refused, and the others go on", &[], newlines),
         trial_of("names and paths may be as long as the system allows", &[], long_names),
@@ -31,8 +31,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             read_only,
         ),
         trial_of("a full disk keeps the old file", &[Need::Root, Need::Program("unshare"), MOUNTS], full_disk),
-    ];
-    trials
+    ]
 }
 
 fn root() -> ScratchRoot {

@@ -24,7 +24,7 @@ const WAYS_TO_SAVE: [&str; 2] =
 
 pub(crate) fn trials() -> Vec<Trial> {
     let strace = [Need::Program("strace")];
-    let trials = vec![
+    vec![
         trial_of("an edit that is saved while the target's own script runs stays", &[], own_script),
         trial_of("an edit that is saved while the script of another target runs stays", &[], other_script),
         trial_of("an edit that is saved while a change is on its way to the disk stays", &strace, on_its_way),
@@ -33,8 +33,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of("a script finds what was applied before it", &[], earlier_work),
         trial_of("a base is not a file that a process can write to", &[], open_file),
         trial_of("nor is it after a kill", disturb::NEEDS, open_file_and_kill),
-    ];
-    trials
+    ]
 }
 
 fn root() -> ScratchRoot {

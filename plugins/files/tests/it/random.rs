@@ -42,8 +42,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         write_script(&scripts.join("version-3"), &version_3);
         cases(300, |random| overlays(random, &scripts));
     };
-    let trials = vec![trial_of("overlays are what version 3 makes of them", &needs, all)];
-    trials
+    vec![trial_of("overlays are what version 3 makes of them", &needs, all)]
 }
 
 /// A root and what the model says of it.

@@ -16,7 +16,7 @@ const MODIFIED: &str = "!! Entity has been modified by user (use --force to over
 const DELETED: &str = "!! Entity has been deleted by user (use --force to restore)";
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let trials = vec![
+    vec![
         trial_of("an edited target beside a new stock file is not overwritten", &[], edited_beside_stock),
         trial_of("a new stock file stays the base though a script fails", &[], stock_though_script_fails),
         trial_of("a new stock file stays the base though the target is as it shall be", &[], stock_though_equal),
@@ -25,8 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of("a script gives the mode and owner of the file that a symlink leads to", &[Need::Root], linked),
         trial_of("a symlink that leads nowhere is named", &[], leads_nowhere),
         trial_of("version 4 is told that a failure has changed nothing", &[], failed_unchanged),
-    ];
-    trials
+    ]
 }
 
 fn root(distribution: &str) -> ScratchRoot {

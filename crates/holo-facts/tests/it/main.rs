@@ -1,0 +1,9 @@
+//! The integration tests of the crate: one module a topic, named in front of its tests.
+
+mod sources;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    holo_testing::run_modules([("sources", sources::trials())])
+}

@@ -1,0 +1,10 @@
+//! The integration tests of the crate: one module a topic, named in front of its tests.
+
+mod boot;
+mod overlay;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    holo_testing::run_modules([("boot", boot::trials()), ("overlay", overlay::trials())])
+}

@@ -1,0 +1,517 @@
+//! Commands as they are really run: when, as whom, with what, for how long, and what is seen of them.
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+use holo_process::{Ended, Program};
+use holo_testing::overlay::{NEEDS, Overlay};
+use holo_testing::processes::{Signal, is_running, parent, send, wait_until_gone};
+use holo_testing::{Need, binaries::built, trial_of};
+use libtest_mimic::Trial;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The name of a test, its needs, and its function.
+type Case = (&'static str, &'static [Need], fn());
+
+/// Nothing here takes so long.
+const LONG: Duration = Duration::from_secs(60);
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let cases: [Case; 21] = [
+        ("what a command says is seen as it comes, on both streams", &[], streams),
+        ("conditions are looked at in their order, and no further than needed", &[], order),
+        ("a refresh overrides all conditions", &[], refreshed),
+        ("the exit status decides, whatever exists", &[], statuses),
+        ("what should have been created has to be there", &[], creates),
+        ("when the time is over the whole group is ended", &[], timeout),
+        ("output that is not to be shown is shown if the command fails", &[], quiet),
+        ("path is where the command is looked up, and what it gets", &[], path),
+        ("the environment is ours and more, or clean", &[], environment),
+        ("what looks like a comment is an argument", &[], comment),
+        ("a time limit reaches what has left the session and lost its parent", &[Need::Program("setsid")], escaped),
+        ("the working directory is the root unless another one is given", &[], directory),
+        ("a string is for a shell only if it says so", &[], shell),
+        ("a command that failed is tried again as often as declared", &[], retries),
+        ("check runs guards, and never the command", &[], check),
+        ("a guard that cannot tell is an error, one that is not there has failed", &[], guards),
+        ("a signal to the plugin ends the command and its children", &[], signal),
+        ("under version 3 it runs as under version 4", &[], version_3),
+        ("a command runs as another user, with its groups, home and umask", NEEDS, identity),
+        ("a change refreshes a command once, and a refresh that failed stays due", NEEDS, refreshes),
+        ("the examples of the man page do what it says", NEEDS, examples),
+    ];
+    cases.map(|(name, needs, test)| trial_of(name, needs, test)).into()
+}
+
+/// The plugin, called by hand for the real root: the commands here are harmless.
+struct Bench(tempfile::TempDir);
+
+/// The result of an apply.
+#[derive(Debug)]
+struct Outcome {
+    ended: Ended,
+    /// Both streams.
+    said: String,
+    messages: String,
+}
+
+impl Outcome {
+    fn succeeded(&self) -> bool {
+        self.ended.failure().is_none()
+    }
+}
+
+impl Bench {
+    /// A definition `x` with these keys, in which `@` stands for a directory to work in.
+    fn new(keys: &str) -> Bench {
+        let bench = Bench(tempfile::tempdir().unwrap());
+        for folder in ["resources", "state", "cache", "work"] {
+            fs::create_dir(bench.0.path().join(folder)).unwrap();
+        }
+        bench.define(keys);
+        bench
+    }
+
+    fn define(&self, keys: &str) {
+        let keys = keys.replace('@', self.work().to_str().unwrap());
+        fs::write(self.0.path().join("resources/x.toml"), format!("[[exec]]\nname = \"x\"\n{keys}\n")).unwrap();
+    }
+
+    fn work(&self) -> PathBuf {
+        self.0.path().join("work")
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.work().join(name).exists()
+    }
+
+    /// Returns the content of a file, and removes the file.
+    fn take(&self, name: &str) -> String {
+        let text = fs::read_to_string(self.work().join(name)).unwrap_or_default();
+        let _ = fs::remove_file(self.work().join(name));
+        text
+    }
+
+    fn plugin(&self, operation: &str) -> Program {
+        self.plugin_for(operation, "exec:x")
+    }
+
+    fn plugin_for(&self, operation: &str, id: &str) -> Program {
+        let path = |name: &str| self.0.path().join(name);
+        let mut plugin = Program::new("sh");
+        plugin.args(["-c", "exec \"$@\" 3>\"$MESSAGES\"", "sh"]).arg(built("holo-exec")).args([operation, id]);
+        plugin.env("MESSAGES", path("messages")).env("HOLO_API_VERSION", "4").env("HOLO_ROOT_DIR", "/").timeout(LONG);
+        plugin.env("HOLO_RESOURCE_DIR", path("resources")).env("HOLO_STATE_DIR", path("state"));
+        plugin.env("HOLO_CACHE_DIR", path("cache"));
+        plugin
+    }
+
+    fn run(&self, plugin: &Program, mut seen: impl FnMut(&str)) -> Outcome {
+        let mut said = String::new();
+        let ended = plugin.run(|_, bytes| {
+            said.push_str(&String::from_utf8_lossy(bytes));
+            seen(&said);
+        });
+        let messages = fs::read_to_string(self.0.path().join("messages")).unwrap();
+        Outcome { ended: ended.unwrap(), said, messages }
+    }
+
+    fn apply(&self) -> Outcome {
+        self.run(&self.plugin("apply"), |_| {})
+    }
+
+    fn refresh(&self) -> Outcome {
+        self.run(self.plugin("apply").env("HOLO_REFRESH", "1"), |_| {})
+    }
+
+    fn check(&self) -> Outcome {
+        self.run(&self.plugin("check"), |_| {})
+    }
+}
+
+fn numbers(said: &str) -> Vec<u32> {
+    said.lines().filter_map(|line| line.parse().ok()).collect()
+}
+
+fn streams() {
+    let bench = Bench::new(
+        "shell = true\ncommand = 'echo out; sh @/wait out; echo err >&2; sh @/wait err; printf prompt; sh @/wait prompt; echo; cat; echo end'",
+    );
+    tool(&bench, "wait", &format!("while ! [ -e {}/$1-seen ]; do sleep 0.01; done", bench.work().display()));
+    // Each word is only said when the one before has been seen.
+    let outcome = bench.run(&bench.plugin("apply"), |said| {
+        let word = said.lines().last().unwrap();
+        fs::write(bench.work().join(format!("{word}-seen")), "").unwrap();
+    });
+    assert_eq!((&*outcome.said, outcome.succeeded()), ("out\nerr\nprompt\nend\n", true));
+    assert!(outcome.messages.starts_with("changed: ran echo out; "), "{outcome:?}");
+}
+
+/// A command that says so, and guards that say so and end with what is in a file.
+const GUARDED: &str = "shell = true\ncommand = 'echo command >>@/log'\ncreates = '@/created'\n\
+    onlyif = 'echo onlyif >>@/log; ! [ -e @/onlyif-fails ]'\nunless_command = 'echo unless >>@/log; [ -e @/unless-succeeds ]'\n";
+
+fn order() {
+    let bench = Bench::new(
+        &GUARDED
+            .replace("creates", "timeout = '1m'\ncreates")
+            .replace("command = 'echo command >>@/log'", "command = 'echo command >>@/log; touch @/created'"),
+    );
+    let cases = [
+        ("", "onlyif\nunless\ncommand\n"),
+        ("created onlyif-fails unless-succeeds", ""),
+        ("onlyif-fails unless-succeeds", "onlyif\n"),
+        ("unless-succeeds", "onlyif\nunless\n"),
+    ];
+    for (files, log) in cases {
+        for name in ["created", "onlyif-fails", "unless-succeeds"] {
+            let _ = fs::remove_file(bench.work().join(name));
+        }
+        files.split_whitespace().for_each(|name| fs::write(bench.work().join(name), "").unwrap());
+        let checked = bench.check();
+        assert_eq!(bench.take("log"), log.replace("command\n", ""), "{files}");
+        let applied = bench.apply();
+        assert_eq!(bench.take("log"), log, "{files}");
+        let runs = log.contains("command");
+        assert_eq!(checked.messages.starts_with("would change: would run echo command"), runs, "{checked:?}");
+        assert_eq!(applied.messages == "not changed\n", !runs, "{applied:?}");
+        assert_eq!(applied.messages.starts_with("changed: ran echo command"), runs, "{applied:?}");
+        assert!(applied.succeeded() && applied.said.is_empty(), "{applied:?}");
+    }
+    bench.define("command = 'touch @/ran'\nrefresh_only = true");
+    assert_eq!((bench.apply().messages, bench.has("ran")), ("not changed\n".to_owned(), false));
+    bench.define("command = 'touch @/ran'");
+    for _ in 0..2 {
+        assert!(bench.apply().messages.starts_with("changed: ran touch "));
+        assert!(bench.has("ran"));
+        fs::remove_file(bench.work().join("ran")).unwrap();
+    }
+}
+
+fn refreshed() {
+    let bench = Bench::new(&format!("{GUARDED}refresh_only = true\n"));
+    for name in ["created", "onlyif-fails", "unless-succeeds"] {
+        fs::write(bench.work().join(name), "").unwrap();
+    }
+    assert!(bench.refresh().succeeded());
+    assert_eq!(bench.take("log"), "command\n");
+    bench.define("shell = true\ncommand = 'echo \"${HOLO_REFRESH-unset}\"'");
+    assert_eq!((bench.apply().said, bench.refresh().said), ("unset\n".to_owned(), "1\n".to_owned()));
+    bench.define("shell = true\nonlyif = 'test ! \"$HOLO_RECEIVED\"'\ncommand = 'echo \"${HOLO_RECEIVED-unset}\"'");
+    let told = bench.run(bench.plugin("apply").env("HOLO_RECEIVED", "MODE=1\nMODE=2\n"), |_| {});
+    assert_eq!((bench.apply().said, told.said), ("unset\n".to_owned(), "MODE=1\nMODE=2\n\n".to_owned()));
+}
+
+fn statuses() {
+    let bench = Bench::new("shell = true\ncommand = 'touch @/created; exit 3'\ncreates = '@/created'");
+    let outcome = bench.apply();
+    assert!(outcome.said.ends_with("/created; exit 3: exit status 3\n") && !outcome.succeeded(), "{outcome:?}");
+    assert!(bench.has("created") && outcome.messages.is_empty());
+    // It is there now, but a refresh that fails has failed.
+    assert!(bench.apply().succeeded());
+    assert!(!bench.refresh().succeeded());
+    bench.define("command = 'sh -c \"exit 3\"'\nreturns = [0, 3]");
+    assert!(bench.apply().succeeded());
+    bench.define("command = 'sh -c \"exit 4\"'\nreturns = [0, 3]");
+    assert_eq!(bench.apply().said, "!! sh -c \"exit 4\": exit status 4, expected 0 or 3\n");
+    bench.define("command = 'true'\nreturns = [7]");
+    assert_eq!(bench.apply().said, "!! true: exit status 0, expected 7\n");
+    bench.define("command = ['sh', '-c', 'kill -KILL $$']\nreturns = [9, 137]");
+    assert_eq!(bench.apply().said, "!! sh -c 'kill -KILL $$': signal: killed\n");
+    bench.define("command = '/no/such --option'");
+    assert_eq!(bench.apply().said, "!! /no/such --option: fork/exec /no/such: no such file or directory\n");
+}
+
+fn creates() {
+    let bench = Bench::new("command = 'true'\ncreates = '@/created'");
+    let outcome = bench.apply();
+    let shown = bench.work().join("created").display().to_string();
+    assert_eq!((outcome.said, outcome.messages), (format!("!! true: it has not created {shown}\n"), String::new()));
+}
+
+fn timeout() {
+    let stubborn = "trap \"\" TERM; echo $$; (sleep 600 & echo $!; wait) & sleep 601; sleep 602";
+    for log_output in [true, false] {
+        let bench = Bench::new(&format!(
+            "shell = true\ncommand = '{stubborn}'\ntimeout = '2s'\nlog_output = {log_output}\nreturns = [0, 143, 137]"
+        ));
+        let outcome = bench.apply();
+        assert!(outcome.said.ends_with(": timed out after 2s\n") && !outcome.succeeded(), "{outcome:?}");
+        let pids = numbers(&outcome.said);
+        assert_eq!(pids.len(), 2, "{outcome:?}");
+        pids.into_iter().for_each(wait_until_gone);
+    }
+    let polite = Bench::new(
+        "shell = true\ncommand = 'trap \"echo cleaned up; exit 0\" TERM; while :; do sleep 0.05; done'\ntimeout = '1s'",
+    );
+    let outcome = polite.apply();
+    assert!(outcome.said.contains("cleaned up\n") && outcome.said.ends_with("timed out after 1s\n"), "{outcome:?}");
+    assert!(!outcome.succeeded());
+}
+
+fn quiet() {
+    let bench = Bench::new("shell = true\ncommand = 'echo out; echo err >&2'\nlog_output = false");
+    let outcome = bench.apply();
+    assert!(outcome.succeeded() && outcome.said.is_empty(), "{outcome:?}");
+    bench.define("shell = true\ncommand = 'i=0; while [ $i -lt 100 ]; do i=$((i + 1)); echo line $i; done; exit 1'\nlog_output = false");
+    let outcome = bench.apply();
+    let lines: Vec<&str> = outcome.said.lines().collect();
+    assert_eq!((lines[0], lines[19], lines.len()), ("line 81", "line 100", 21));
+    assert!(lines[20].ends_with("exit status 1"));
+}
+
+fn tool(bench: &Bench, name: &str, script: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    let path = bench.work().join(name);
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn path() {
+    let bench = Bench::new("command = 'the-tool'\nonlyif = 'the-guard'\npath = '/no/such:@'");
+    tool(&bench, "the-tool", "the-helper");
+    tool(&bench, "the-helper", "echo \"$PATH\"");
+    tool(&bench, "the-guard", "exit 0");
+    assert_eq!(bench.apply().said, format!("/no/such:{}\n", bench.work().display()));
+    bench.define("command = 'the-tool'");
+    assert_eq!(bench.apply().said, "!! the-tool: exec: \"the-tool\": executable file not found in $PATH\n");
+}
+
+fn environment() {
+    let environment = |keys: &str| {
+        let bench = Bench::new(&format!("command = 'env'\n{keys}"));
+        let outcome = bench.run(bench.plugin("apply").env("FROM_HOLO", "1").env("LC_ALL", "C.UTF-8"), |_| {});
+        let mut lines: Vec<String> = outcome.said.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let added = environment("environment = ['ADDED=a b=c', 'EMPTY=']");
+    for line in ["ADDED=a b=c", "EMPTY=", "FROM_HOLO=1", "LC_ALL=C.UTF-8"] {
+        assert!(added.iter().any(|other| other == line), "{added:?}");
+    }
+    let path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    assert_eq!(environment("clean_environment = true\nenvironment = ['ONLY=this']"), ["ONLY=this", path]);
+    assert_eq!(environment("clean_environment = true\npath = '/usr/bin'"), ["PATH=/usr/bin"]);
+}
+
+fn directory() {
+    assert_eq!(Bench::new("command = 'pwd'").apply().said, "/\n");
+    let bench = Bench::new("command = './here'\ncwd = '@'");
+    tool(&bench, "here", "pwd -P");
+    assert_eq!(bench.apply().said.trim(), fs::canonicalize(bench.work()).unwrap().to_str().unwrap());
+    bench.define("command = 'pwd'\ncwd = '@/no-such'");
+    assert!(bench.apply().said.contains("pwd: chdir "));
+}
+
+fn comment() {
+    // No shell reads it, so there are no comments.
+    let bench = Bench::new("command = \"echo x # foo '#' bar#baz\"");
+    assert_eq!(bench.apply().said, "x # foo # bar#baz\n");
+}
+
+fn escaped() {
+    // It has left the group, and what has started it is gone.
+    let bench = Bench::new(
+        "shell = true\ncommand = \"(setsid -f sh -c 'echo $$ >@/number; sleep 600' &); sleep 600\"\ntimeout = '1s'",
+    );
+    let outcome = bench.apply();
+    assert!(outcome.said.ends_with("timed out after 1s\n"), "{outcome:?}");
+    let number = bench.take("number").trim().parse().unwrap();
+    assert!(!is_running(number));
+}
+
+fn shell() {
+    assert_eq!(
+        Bench::new("command = ['echo', '$HOME', ';', 'echo', '*', '|', 'cat']").apply().said,
+        "$HOME ; echo * | cat\n"
+    );
+    // A warning of the scan is not repeated.
+    assert_eq!(Bench::new("command = \"echo '$HOME' ; echo * | cat\"").apply().said, "$HOME ; echo * | cat\n");
+    assert_eq!(Bench::new("shell = true\ncommand = \"x=it\\\\'s; echo $x | cat\"").apply().said, "it's\n");
+    assert_eq!(Bench::new("command = ['echo', \"it's\", '', 'a b']").apply().said, "it's  a b\n");
+    let several = Bench::new("shell = true\ncommand = '''\nset -e\necho one\nfalse\necho never\n'''");
+    assert_eq!(several.apply().said, "one\n!! set -e …: exit status 1\n");
+    let bench = Bench::new("command = 'true'");
+    fs::write(bench.0.path().join("resources/x.toml"), "[[exec]]\nname = \"it's\"\ncommand = 'echo named'\n").unwrap();
+    assert_eq!(bench.run(&bench.plugin_for("apply", "exec:it's"), |_| {}).said, "named\n");
+}
+
+fn retries() {
+    let bench = Bench::new(
+        "shell = true\ncommand = 'echo x >>@/log; [ $(wc -l <@/log) -ge 3 ]'\nretries = 2\nretry_delay = '1ms'",
+    );
+    let outcome = bench.apply();
+    assert!(outcome.succeeded(), "{outcome:?}");
+    assert_eq!(bench.take("log"), "x\nx\nx\n");
+    assert!(outcome.said.contains(">> trying again in 1ms (2 of 2)\n"));
+    bench.define("shell = true\ncommand = 'echo x >>@/log; exit 1'\nretries = 1\nretry_delay = '1ms'");
+    assert!(!bench.apply().succeeded());
+    assert_eq!(bench.take("log"), "x\nx\n");
+}
+
+fn check() {
+    let bench = Bench::new("command = 'touch @/ran'");
+    assert_eq!(bench.check().messages, format!("would change: would run touch {}/ran\n", bench.work().display()));
+    bench.define("command = 'touch @/ran'\nunless_command = 'touch @/guarded'");
+    assert_eq!(bench.check().messages, "not changed\n");
+    assert!(bench.has("guarded") && !bench.has("ran"));
+}
+
+fn guards() {
+    for (key, runs) in [("onlyif", false), ("unless_command", true)] {
+        for guard in ["not-installed --version", "/usr/bin/no-such-tset -e /x"] {
+            let bench = Bench::new(&format!("command = 'touch @/ran'\n{key} = '{guard}'"));
+            for outcome in [bench.check(), bench.apply()] {
+                assert!(!outcome.succeeded(), "{outcome:?}");
+                assert!(outcome.said.starts_with(&format!("!! {key} `{guard}`: ")), "{outcome:?}");
+            }
+            assert!(!bench.has("ran"), "{key}");
+        }
+        // A shell says so itself, and goes on.
+        let bench = Bench::new(&format!(
+            "shell = true\ncommand = 'touch @/ran'\n{key} = 'not-installed; echo this is not shown; exit 3'"
+        ));
+        let outcome = bench.apply();
+        assert!(outcome.succeeded() && outcome.said.contains("not-installed"), "{outcome:?}");
+        assert!(!outcome.said.contains("this is not shown"), "{outcome:?}");
+        assert_eq!(bench.has("ran"), runs, "{key}");
+        let bench = Bench::new(&format!("command = 'touch @/ran'\n{key} = 'sleep 600'\ntimeout = '300ms'"));
+        for outcome in [bench.check(), bench.apply()] {
+            assert_eq!(outcome.said, format!("!! {key} `sleep 600`: timed out after 300ms\n"));
+            assert!(!outcome.succeeded());
+        }
+        bench.define(&format!("command = 'touch @/ran'\n{key} = '/etc/passwd'"));
+        let outcome = bench.apply();
+        assert_eq!(outcome.said, format!("!! {key} `/etc/passwd`: fork/exec /etc/passwd: permission denied\n"));
+        assert!(!outcome.succeeded() && !bench.has("ran"));
+    }
+}
+
+fn signal() {
+    let bench = Bench::new("shell = true\ncommand = 'sleep 600 & echo $!; echo $$; wait; echo never'\nretries = 9");
+    for (signal, status) in
+        [(Signal::TERM, "signal: terminated"), (Signal::INT, "signal: interrupt"), (Signal::KILL, "signal: killed")]
+    {
+        let mut is_sent = false;
+        let outcome = bench.run(&bench.plugin("apply"), |said| {
+            if let ([_, shell], false) = (&numbers(said)[..], is_sent) {
+                is_sent = true;
+                send(parent(*shell).unwrap(), signal);
+            }
+        });
+        assert_eq!(outcome.ended.failure().as_deref(), Some(status), "{outcome:?}");
+        assert!(!outcome.said.contains("never") && !outcome.said.contains("trying"), "{outcome:?}");
+        if signal != Signal::KILL {
+            assert!(!is_running(numbers(&outcome.said)[1]), "the shell has ended before the plugin");
+        }
+        numbers(&outcome.said).into_iter().for_each(wait_until_gone);
+    }
+}
+
+fn version_3() {
+    let bench = Bench::new("shell = true\ncommand = 'echo out; exit $(cat @/status)'");
+    for (status, said) in [("0", "out\nran echo out; "), ("3", "out\n!! echo out; ")] {
+        fs::write(bench.work().join("status"), status).unwrap();
+        let outcome = bench.run(bench.plugin("apply").env("HOLO_API_VERSION", "3"), |_| {});
+        assert!(outcome.said.starts_with(said) && outcome.messages.is_empty(), "{outcome:?}");
+        assert_eq!(outcome.succeeded(), status == "0");
+    }
+}
+
+fn identity() {
+    let system = Overlay::new().plugin("exec");
+    system.must("groupadd -g 4321 crew; groupadd -g 4322 more; useradd -u 4321 -g crew -G more -d /home/sailor -s /bin/sh sailor");
+    let apply = |keys: &str| {
+        system.write("/usr/share/holo/exec/x.toml", format!("[[exec]]\nname = \"x\"\nshell = true\n{keys}\n"));
+        system.holo(&["apply"])
+    };
+    let run = apply(
+        "command = 'id -un; id -gn; id -Gn; echo $HOME $USER $LOGNAME; touch /tmp/made; umask'\nuser = 'sailor'\numask = '027'",
+    );
+    assert!(run.success(), "{run}");
+    assert!(run.stdout_lossy().contains("sailor\ncrew\ncrew more\n/home/sailor sailor sailor\n0027\n"), "{run}");
+    assert_eq!(system.must("stat -c '%U %G %a' /tmp/made"), "sailor crew 640\n");
+    let run = apply("command = 'id -u; id -g; id -G'\nuser = '4321'\ngroup = 'more'");
+    assert!(run.stdout_lossy().contains("4321\n4322\n4322\n"), "{run}");
+    let run = apply("command = 'id -un; id -gn'\ngroup = 'crew'");
+    assert!(run.stdout_lossy().contains("root\ncrew\n"), "{run}");
+    let run = apply("command = 'env'\nclean_environment = true\nuser = 'sailor'");
+    assert!(run.stdout_lossy().contains("\nHOME=/home/sailor\n") && !run.stdout_lossy().contains("HOLO_"), "{run}");
+    // Guards run as the command would.
+    let run = apply("command = 'touch /tmp/never'\nonlyif = '[ $(id -un) = root ]'\nuser = 'sailor'");
+    assert!(run.success() && run.stdout.is_empty() && !system.exists("/tmp/never"), "{run}");
+    let run = apply("command = 'touch /tmp/never'\nuser = 'nobody-knows'");
+    assert_eq!(run.status, Some(1), "{run}");
+    assert!(run.stderr_lossy().contains("!! touch /tmp/never: there is no user \"nobody-knows\"\n"), "{run}");
+}
+
+fn refreshes() {
+    let system = Overlay::new().plugin("exec");
+    let plugins = [built("holo-files"), built("holo-exec")];
+    let holorc = format!("plugin files={}\nplugin exec={}\n", plugins[0].display(), plugins[1].display());
+    system.write("/etc/holorc", holorc);
+    system.write("/etc/motd", "stock\n");
+    system.write("/usr/share/holo/files/01-x/etc/motd", "wanted\n");
+    let command = "[[exec]]\nname = \"on-motd\"\nshell = true\ncommand = 'echo \"refreshed for $(cat /etc/motd)\"; exit $(cat /etc/status)'\n\
+        refresh_only = true\nsubscribes = [\"file:/etc/motd\"]\n";
+    system.write("/usr/share/holo/exec/x.toml", command);
+    system.write("/etc/status", "1");
+    for _ in 0..2 {
+        let run = system.holo(&["apply"]);
+        assert_eq!(run.status, Some(1), "{run}");
+        assert!(run.stdout_lossy().contains("\nrefreshed for wanted\n"), "{run}");
+    }
+    system.write("/etc/status", "0");
+    let run = system.holo(&["apply"]);
+    assert!(run.success() && run.stdout_lossy().contains("\nrefreshed for wanted\nran echo "), "{run}");
+    let run = system.holo(&["apply"]);
+    assert!(run.success() && run.stdout.is_empty(), "{run}");
+    assert_eq!(system.holo(&["check"]).status, Some(0));
+}
+
+/// The definitions in the man page, each with the text that stands above it.
+fn examples_of(page: &str) -> Vec<String> {
+    let blocks = page.split("\n.Bd -literal -offset indent\n").skip(1);
+    let blocks = blocks.filter_map(|block| block.split("\n.Ed").next());
+    let blocks: Vec<String> =
+        blocks.filter(|block| block.contains("[[exec]]")).map(|block| block.replace("\\e", "\\")).collect();
+    assert!(blocks.iter().all(|block| block.lines().all(|line| !line.starts_with('.'))));
+    blocks
+}
+
+fn examples() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../man/holo-exec.8");
+    let examples = examples_of(&fs::read_to_string(page).unwrap());
+    assert_eq!(examples.len(), 3);
+    let system = Overlay::new().plugin("exec");
+    let plugins = [built("holo-files"), built("holo-exec")];
+    let holorc = format!("plugin files={}\nplugin exec={}\n", plugins[0].display(), plugins[1].display());
+    system.write("/etc/holorc", holorc);
+    for (number, example) in examples.iter().enumerate() {
+        system.write(format!("/usr/share/holo/exec/{number}.toml"), example);
+    }
+    // The examples need these.
+    system.must("useradd --system www; mkdir -p /srv/www; chown www /srv/www");
+    system.script("/usr/local/bin/newaliases", "#!/bin/sh\necho 'aliases are new' >>/tmp/log\n");
+    system.script(
+        "/usr/local/bin/make-index",
+        "#!/bin/sh\necho \"index in $PWD by $(id -un)\" >>/tmp/log; touch $PWD/index\n",
+    );
+    system.script(
+        "/usr/local/bin/firewall",
+        "#!/bin/sh\ncase $1 in status) test -e /tmp/up ;; up) echo 'firewall is up'; touch /tmp/up ;; esac\n",
+    );
+    system.write("/etc/aliases", "stock\n");
+    system.write("/usr/share/holo/files/01-x/etc/aliases", "root: me\n");
+    let run = system.holo(&["check"]);
+    assert_eq!(run.stderr_lossy(), ">> Would be refreshed\n", "{run}");
+    assert!(run.stdout_lossy().contains("would run make-index\n"), "{run}");
+    let run = system.holo(&["apply"]);
+    assert!(run.success() && run.stderr.is_empty(), "{run}");
+    let mut log: Vec<String> = system.must("cat /tmp/log").to_string().lines().map(str::to_owned).collect();
+    log.sort();
+    assert_eq!(log, ["aliases are new", "index in /srv/www by www"]);
+    assert!(system.exists("/tmp/up"), "{run}");
+    let run = system.holo(&["apply"]);
+    assert!(run.success() && run.stdout.is_empty(), "{run}");
+}

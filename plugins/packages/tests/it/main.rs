@@ -1,0 +1,22 @@
+//! The integration tests of the plugin `packages`: one module a topic, named in front of its tests.
+
+mod apt;
+mod names;
+mod pacman;
+mod rpm;
+mod support;
+mod system;
+mod versions;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    holo_testing::run_modules([
+        ("apt", apt::trials()),
+        ("pacman", pacman::trials()),
+        ("rpm", rpm::trials()),
+        ("system", system::trials()),
+        ("names", names::trials()),
+        ("versions", versions::trials()),
+    ])
+}

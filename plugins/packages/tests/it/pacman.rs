@@ -1,0 +1,109 @@
+//! pacman at work in a root of its own, with packages that are built for it.
+
+use crate::support::{applied, apply, checked_and_applied, deeds_of, must};
+use holo_testing::{Need, ScratchRoot, trial_of};
+use libtest_mimic::Trial;
+
+const NEEDS: &[Need] =
+    &[Need::Root, Need::Program("pacman"), Need::Program("repo-add"), Need::Program("bsdtar"), Need::Program("zstd")];
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let test = |name: &str, test: fn(&ScratchRoot)| -> Trial {
+        trial_of(name, NEEDS, move || {
+            let root = crate::support::root().file("etc/os-release", "ID=arch\n");
+            must(&root, "bash $D/build-arch.sh");
+            test(&root);
+        })
+    };
+    vec![
+        test("packages are installed, changed and removed as they are declared", life),
+        test("what nobody declared is not removed", refusals),
+        test("of a transaction that fails only the culprit fails", culprits),
+        test("an orphan becomes what it was", orphans),
+        test("someone else's lock is waited for", locks),
+    ]
+}
+
+const PACMAN: &str = "pacman --root $R --dbpath $R/var/lib/pacman --config $R/etc/pacman.conf --cachedir $R/var/cache/pacman/pkg \
+    --logfile $R/log --gpgdir $R/etc/pacman.d/gnupg --noconfirm";
+
+/// Returns the installed packages in pacman's words.
+fn state(root: &ScratchRoot) -> String {
+    must(root, &format!("{PACMAN} -Q | tr '\\n' ';'"))
+}
+
+fn life(root: &ScratchRoot) {
+    let wanted = ["bar", "baz", "foo ensure=\"1.0\""];
+    // Nothing is known of them before the index was fetched.
+    applied(root, &wanted, &["installed bar 1.0-1", "installed baz 1.0-1", "installed foo 1.0-1"]);
+    assert_eq!(state(root), "bar 1.0-1;baz 1.0-1;foo 1.0-1;");
+    applied(root, &["bar", "baz", "foo ensure=\"1.0-1\""], &[]);
+    checked_and_applied(root, &["bar", "baz", "foo ensure=\"latest\""], &["upgraded foo 1.0-1 to 1.1-1"]);
+    let wanted = ["bar", "baz ensure=\"absent\"", "foo ensure=\"1.1\""];
+    root.write("etc/baz.conf", "a person's\n");
+    checked_and_applied(root, &wanted, &["removed baz 1.0-1"]);
+    assert_eq!(root.read("etc/baz.conf.pacsave"), "a person's\n");
+    let run = apply(root, &["bar", "baz ensure=\"absent\"", "foo ensure=\"1.0\""], &[], 1);
+    assert!(run.stderr_lossy().contains("foo 1.1-1 is newer than 1.0-1 (use --force to proceed)"), "{run}");
+    let run = apply(root, &["bar", "baz ensure=\"absent\"", "foo ensure=\"1.0\""], &["--force"], 0);
+    assert_eq!(deeds_of(&run), ["downgraded foo 1.1-1 to 1.0-1"], "{run}");
+    let run = apply(root, &["bar", "foo hold=true"], &[], 1);
+    assert!(run.stderr_lossy().contains("pacman cannot hold packages"), "{run}");
+}
+
+fn refusals(root: &ScratchRoot) {
+    must(root, &format!("{PACMAN} -Sy bar"));
+    let run = apply(root, &["foo ensure=\"absent\""], &[], 1);
+    assert!(run.stderr_lossy().contains("removing foo would remove bar 1.0-1 (use --force to proceed)"), "{run}");
+    assert_eq!(state(root), "bar 1.0-1;foo 1.1-1;");
+    let wanted = ["bar ensure=\"absent\"", "foo ensure=\"purged\""];
+    checked_and_applied(root, &wanted, &["removed bar 1.0-1", "purged foo 1.1-1"]);
+    must(root, &format!("{PACMAN} -S bar"));
+    let run = apply(root, &["foo ensure=\"absent\""], &["--force"], 0);
+    assert_eq!(state(root), "", "{run}");
+}
+
+fn culprits(root: &ScratchRoot) {
+    must(root, "bash $D/build-arch.sh make needy 1.0-1 'depend = nothing-there'");
+    let run = apply(root, &["baz", "foo", "needy", "nosuch", "rival"], &[], 1);
+    assert_eq!(deeds_of(&run), ["installed baz 1.0-1", "installed foo 1.1-1"], "{run}");
+    let stderr = run.stderr_lossy();
+    assert!(stderr.contains("!! pacman knows no package nosuch\n"), "{run}");
+    assert!(stderr.contains("nothing-there") && stderr.contains("conflict"), "{run}");
+    // A package that is in the way goes if it is declared to.
+    let run = apply(root, &["baz ensure=\"absent\"", "foo", "rival"], &[], 0);
+    assert_eq!(state(root), "foo 1.1-1;rival 1.0-1;", "{run}");
+}
+
+fn orphans(root: &ScratchRoot) {
+    must(root, &format!("{PACMAN} -Sy bar baz"));
+    let wanted = ["baz ensure=\"absent\"", "foo", "rival"];
+    let deeds = ["removed baz 1.0-1", "marked foo as installed by hand", "installed rival 1.0-1"];
+    applied(root, &wanted, &deeds);
+    assert_eq!(must(root, &format!("{PACMAN} -Qqd || true")), "");
+    apply(root, &[], &[], 0);
+    assert_eq!(state(root), "bar 1.0-1;baz 1.0-1;foo 1.1-1;");
+    assert_eq!(must(root, &format!("{PACMAN} -Qqd")), "foo");
+    assert!(!root.exists("var/lib/holo/packages/base"));
+}
+
+fn locks(root: &ScratchRoot) {
+    // A process that is at work holds the lock open.
+    let other = |then: &str| {
+        format!(
+            "rm -f $R/begun; setsid sh -c 'exec 9>$R/var/lib/pacman/db.lck; touch $R/begun; sleep 2; {then}' >/dev/null 2>&1 & \
+             while ! test -e $R/begun; do sleep 0.05; done"
+        )
+    };
+    must(root, &other("rm $R/var/lib/pacman/db.lck"));
+    applied(root, &["baz"], &["installed baz 1.0-1"]);
+    must(root, &other("true"));
+    let run = apply(root, &["baz ensure=\"absent\" timeout=\"1s\"", "foo"], &[], 1);
+    assert_eq!(run.stderr_lossy().matches("unable to lock database").count(), 1, "{run}");
+    assert!(run.stderr_lossy().contains("!! pacman: exit status 1, so nothing more was tried\n"), "{run}");
+    // A lock that nobody holds was left behind.
+    must(root, "sleep 2");
+    let run = apply(root, &["baz ensure=\"absent\""], &[], 0);
+    assert!(run.stderr_lossy().starts_with(">> pacman had been interrupted; "), "{run}");
+    assert_eq!(deeds_of(&run), ["removed baz 1.0-1"], "{run}");
+}

@@ -1,0 +1,173 @@
+//! dnf and zypper at work in roots of their own, with packages that are built for them.
+
+use crate::support::{applied, apply, checked_and_applied, deeds_of, define, must, packages};
+use holo_testing::{Need, ScratchRoot, trial_of};
+use libtest_mimic::Trial;
+use std::path::Path;
+
+const TOOLS: [Need; 4] = [Need::Root, Need::Program("rpmbuild"), Need::Program("createrepo_c"), Need::Program("rpm")];
+const LONG: &str = "a-package-with-a-name-that-is-much-too-long-for-any-column-of-a-table";
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let test = |manager: &'static str, system: &'static str, name: &str, test: fn(&ScratchRoot)| -> Trial {
+        let needs = [&TOOLS[..], &[Need::Program(manager)]].concat();
+        trial_of(&format!("{manager}: {name}"), &needs, move || {
+            let root = crate::support::root().file("etc/os-release", format!("ID={system}\n"));
+            must(&root, "sh $D/build-rpm.sh");
+            // The index is fetched, as it is on a machine that is in use.
+            must(&root, if manager == "dnf" { FETCH_DNF } else { FETCH_ZYPPER });
+            test(&root);
+        })
+    };
+    let mut trials = Vec::new();
+    for (manager, system) in [("dnf", "fedora"), ("zypper", "opensuse-leap\nID_LIKE=suse")] {
+        trials.extend([
+            test(manager, system, "packages are installed, changed and removed as they are declared", life),
+            test(manager, system, "an undeclared package is not removed or downgraded", refusals),
+            test(manager, system, "of a transaction that fails only the culprit fails", culprits),
+            test(manager, system, "an orphan becomes what it was", orphans),
+        ]);
+    }
+    trials.push(test("dnf", "fedora", "check says that an index would be fetched where there is none", nothing_there));
+    trials.push(test("dnf", "fedora", "a replacement of another package is found out before", obsoletes));
+    trials.push(test("zypper", "suse", "holds are set, taken back, and respected", holds));
+    // Debian does not let zypper and dnf's plugins be installed together, so that one of these is not tested there.
+    trials.push(if Path::new(VERSIONLOCK).exists() {
+        test("dnf", "fedora", "holds are set, taken back, and respected", holds)
+    } else {
+        test("dnf", "fedora", "that nothing can be held without a plugin is said", no_holds)
+    });
+    trials
+}
+
+const VERSIONLOCK: &str = "/usr/lib/python3/dist-packages/dnf-plugins/versionlock.py";
+const FETCH_DNF: &str = "dnf -q --installroot=$R makecache >/dev/null 2>&1";
+const FETCH_ZYPPER: &str = "zypper --root $R --non-interactive refresh >/dev/null";
+
+/// Returns the installed packages in RPM's words.
+fn state(root: &ScratchRoot) -> String {
+    let format = "'%{NAME} %{EPOCHNUM}:%{VERSION}-%{RELEASE}\\n'";
+    must(root, &format!("rpm --root $R -qa --qf {format} | sort | tr '\\n' ';'"))
+}
+
+fn life(root: &ScratchRoot) {
+    let wanted = ["bar", "baz", "foo ensure=\"1.0\""];
+    checked_and_applied(root, &wanted, &["installed bar 1.0-1", "installed baz 1.0-1", "installed foo 1.0-1"]);
+    assert_eq!(state(root), "bar 0:1.0-1;baz 0:1.0-1;foo 0:1.0-1;");
+    // Parts that are not said may be anything.
+    for same in ["1.0-1", "0:1.0", "0:1.0-1", "1.00"] {
+        applied(root, &["bar", "baz", &format!("foo ensure=\"{same}\"")], &[]);
+    }
+    checked_and_applied(root, &["bar", "baz", "foo ensure=\"1.1\""], &["upgraded foo 1.0-1 to 1.1-1"]);
+    checked_and_applied(root, &["bar", "baz", "foo ensure=\"latest\""], &["upgraded foo 1.1-1 to 2:0.9-1"]);
+    let wanted = ["bar", "baz ensure=\"absent\"", "foo ensure=\"0.9\"", LONG];
+    let installed = format!("installed {LONG} 1.0-1");
+    checked_and_applied(root, &wanted, &[&installed, "removed baz 1.0-1"]);
+    assert_eq!(state(root), format!("{LONG} 0:1.0-1;bar 0:1.0-1;foo 2:0.9-1;"));
+    applied(root, &["bar", "baz ensure=\"purged\"", "foo", LONG], &[]);
+}
+
+fn refusals(root: &ScratchRoot) {
+    // This one stays, since zypper cannot cope with a database from which everything has gone.
+    let stays = format!("installed {LONG} 1.0-1");
+    let wanted = [LONG, "bar", "baz", "foo"];
+    applied(root, &wanted, &[&stays, "installed bar 1.0-1", "installed baz 1.0-1", "installed foo 2:0.9-1"]);
+    must(root, "rm -r $R/var/lib/holo/packages/base");
+    let run = apply(root, &["baz ensure=\"absent\"", "foo ensure=\"absent\""], &[], 1);
+    assert!(run.stderr_lossy().contains("removing foo would remove bar 1.0-1 (use --force"), "{run}");
+    assert_eq!(state(root), format!("{LONG} 0:1.0-1;bar 0:1.0-1;foo 2:0.9-1;"));
+    let run = apply(root, &["bar", "baz ensure=\"absent\"", "foo ensure=\"1.0\""], &[], 1);
+    assert!(run.stderr_lossy().contains("foo 2:0.9-1 is newer than 1.0-1 (use --force"), "{run}");
+    let run = apply(root, &["bar", "baz ensure=\"absent\"", "foo ensure=\"1.0\""], &["--force"], 0);
+    assert_eq!(deeds_of(&run), ["downgraded foo 2:0.9-1 to 1.0-1"], "{run}");
+    assert_eq!(state(root), format!("{LONG} 0:1.0-1;bar 0:1.0-1;foo 0:1.0-1;"));
+    let wanted = ["bar ensure=\"absent\"", "baz ensure=\"absent\"", "foo ensure=\"absent\""];
+    checked_and_applied(root, &wanted, &["removed bar 1.0-1", "removed foo 1.0-1"]);
+    assert_eq!(state(root), format!("{LONG} 0:1.0-1;"));
+}
+
+fn culprits(root: &ScratchRoot) {
+    let wanted = ["baz", "broken", "foo", "nosuch", "old ensure=\"2.0\"", "rival"];
+    let run = apply(root, &wanted, &[], 1);
+    assert_eq!(deeds_of(&run), ["installed baz 1.0-1", "installed foo 2:0.9-1"], "{run}");
+    let stderr = run.stderr_lossy();
+    assert!(stderr.contains("knows no package nosuch\n"), "{run}");
+    assert!(stderr.contains("has no old 2.0, only 1.0-1\n"), "{run}");
+    // The managers' own words.
+    assert!(
+        stderr.contains("PREIN scriptlet in rpm package broken") || stderr.contains("it is broken by design"),
+        "{run}"
+    );
+    assert!(stderr.contains("rival") && stderr.contains("conflict"), "{run}");
+    assert_eq!(state(root), "baz 0:1.0-1;foo 2:0.9-1;");
+    // A package that is in the way goes if it is declared to.
+    let run = apply(root, &["baz ensure=\"absent\"", "foo", "rival"], &[], 0);
+    assert_eq!(state(root), "foo 2:0.9-1;rival 0:1.0-1;", "{run}");
+}
+
+fn orphans(root: &ScratchRoot) {
+    applied(root, &["foo ensure=\"1.0\"", "rival"], &["installed foo 1.0-1", "installed rival 1.0-1"]);
+    must(root, "rm -r $R/var/lib/holo/packages/base");
+    let wanted = ["bar", "foo ensure=\"1.1\"", "rival ensure=\"absent\""];
+    applied(root, &wanted, &["installed bar 1.0-1", "upgraded foo 1.0-1 to 1.1-1", "removed rival 1.0-1"]);
+    checked_and_applied(root, &[], &["removed bar 1.0-1", "installed rival 1.0-1"]);
+    assert_eq!(state(root), "foo 0:1.1-1;rival 0:1.0-1;");
+    assert!(!root.exists("var/lib/holo/packages/base"));
+}
+
+fn nothing_there(root: &ScratchRoot) {
+    must(root, "rm -rf $R/var/cache/dnf $R/var/lib/dnf $R/root");
+    define(root, &packages(&["baz", "foo ensure=\"absent\""]));
+    let run = root.holo(&["check"]);
+    assert_eq!(deeds_of(&run), ["would fetch the index of packages, and install baz"], "{run}");
+    assert!(!root.exists("var/lib/rpm") && !root.exists("root"));
+    applied(root, &["baz", "foo ensure=\"absent\""], &["installed baz 1.0-1"]);
+}
+
+fn obsoletes(root: &ScratchRoot) {
+    applied(root, &["baz"], &["installed baz 1.0-1"]);
+    must(root, "rm -r $R/var/lib/holo/packages/base");
+    let run = apply(root, &["foo", "heir"], &[], 1);
+    assert!(run.stderr_lossy().contains("installing heir would remove baz 1.0-1 (use --force"), "{run}");
+    assert_eq!(state(root), "baz 0:1.0-1;foo 2:0.9-1;");
+    apply(root, &["foo", "heir"], &["--force"], 0);
+    assert_eq!(state(root), "foo 2:0.9-1;heir 0:1.0-1;");
+}
+
+fn no_holds(root: &ScratchRoot) {
+    let run = apply(root, &["baz", "foo hold=true"], &[], 1);
+    assert!(run.stderr_lossy().contains("No such command: versionlock"), "{run}");
+    assert_eq!(deeds_of(&run), ["installed baz 1.0-1"], "{run}");
+}
+
+fn holds(root: &ScratchRoot) {
+    let is_locked = || {
+        let read = |path: &str| if root.exists(path) { root.read(path).to_string() } else { String::new() };
+        let dnf = read("etc/dnf/plugins/versionlock.list");
+        dnf.lines().any(|line| line.starts_with("foo-")) || read("etc/zypp/locks").contains("solvable_name: foo")
+    };
+    checked_and_applied(root, &["foo ensure=\"1.0\" hold=true"], &["installed foo 1.0-1", "held foo"]);
+    assert!(is_locked());
+    checked_and_applied(root, &["foo ensure=\"1.1\" hold=true"], &["upgraded foo 1.0-1 to 1.1-1"]);
+    assert!(is_locked());
+    let run = apply(root, &["foo ensure=\"latest\""], &[], 1);
+    assert!(run.stderr_lossy().contains("foo is held at 1.1-1 (use --force to proceed)"), "{run}");
+    apply(root, &["foo ensure=\"latest\""], &["--force"], 0);
+    assert_eq!(state(root), "foo 2:0.9-1;");
+    assert!(is_locked());
+    // A hold that was in the way of something that has failed is put back.
+    must(root, "sh $D/build-rpm.sh make foo 1.0 1 3 '' '%pre -p <lua>\nerror(\"it is broken by design\")'");
+    must(root, &format!("{FETCH_ZYPPER} || {FETCH_DNF}"));
+    let run = apply(root, &["foo ensure=\"latest\""], &["--force"], 1);
+    assert_eq!(state(root), "foo 2:0.9-1;", "{run}");
+    assert!(is_locked(), "{run}");
+    must(root, "rm $R/repo/*/foo-1.0-1*; sh $D/build-rpm.sh make foo 1.0 1");
+    must(root, &format!("{FETCH_ZYPPER} || {FETCH_DNF}"));
+    checked_and_applied(root, &["foo hold=false"], &["released foo"]);
+    assert!(!is_locked());
+    applied(root, &["foo"], &[]);
+    // Our own hold does not keep a package from going.
+    checked_and_applied(root, &["baz", "foo hold=true"], &["installed baz 1.0-1", "held foo"]);
+    checked_and_applied(root, &["baz"], &["removed foo 2:0.9-1"]);
+    assert_eq!(state(root), "baz 0:1.0-1;");
+}

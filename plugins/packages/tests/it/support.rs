@@ -1,0 +1,91 @@
+//! Roots with a package manager of their own, and how holo is run on them.
+
+use holo_testing::{Run, ScratchRoot, binaries::built};
+use std::path::Path;
+use std::time::Duration;
+
+/// A root where holo manages packages; its environment tells nothing of the machine's own managers.
+pub(crate) fn root() -> ScratchRoot {
+    let root = ScratchRoot::new().binary(built("holo")).plugin("packages").time_limit(Duration::from_secs(180));
+    root.env("LC_ALL", "C")
+}
+
+/// Runs a script that has to succeed; `$R` is the root, `$D` the folder of these tests.
+#[track_caller]
+pub(crate) fn must(root: &ScratchRoot, script: &str) -> String {
+    let run = sh(root, script);
+    assert!(run.success(), "{script}: {run}");
+    run.stdout_lossy().trim_end().to_owned()
+}
+
+/// Runs a script.
+#[track_caller]
+pub(crate) fn sh(root: &ScratchRoot, script: &str) -> Run {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
+    let places = format!("export R={} D={}; ", root.path().display(), tests.display());
+    root.run("/bin/sh", &["-ec", &(places + script)])
+}
+
+/// Defines packages, in place of what was defined before.
+pub(crate) fn define(root: &ScratchRoot, definitions: &str) {
+    root.write("usr/share/holo/packages/10-test.toml", definitions);
+}
+
+/// Definitions from lines such as `foo ensure="1.0" hold=true`.
+pub(crate) fn packages(lines: &[&str]) -> String {
+    let table = |line: &&str| {
+        let (name, keys) = line.split_once(' ').unwrap_or((line, ""));
+        format!("[[package]]\nname = \"{name}\"\n{}\n", keys.replace(' ', "\n"))
+    };
+    lines.iter().map(table).collect()
+}
+
+/// Applies definitions, and demands an exit status.
+#[track_caller]
+pub(crate) fn apply(root: &ScratchRoot, lines: &[&str], arguments: &[&str], status: i32) -> Run {
+    define(root, &packages(lines));
+    let run = root.holo(&[&["apply"], arguments].concat());
+    assert_eq!(run.status, Some(status), "{run}");
+    run
+}
+
+/// Applies definitions, and demands that these things were done, and nothing else.
+#[track_caller]
+pub(crate) fn applied(root: &ScratchRoot, lines: &[&str], deeds: &[&str]) {
+    let run = apply(root, lines, &[], 0);
+    assert_eq!(deeds_of(&run), deeds, "{run}");
+    assert_eq!(run.stderr_lossy(), "", "{run}");
+    let again = root.holo(&["apply"]);
+    assert!(again.success() && again.stdout.is_empty() && again.stderr.is_empty(), "applied again: {again}");
+}
+
+/// Demands that checking definitions says this, and then that applying them says the same and does it.
+#[track_caller]
+pub(crate) fn checked_and_applied(root: &ScratchRoot, lines: &[&str], deeds: &[&str]) {
+    define(root, &packages(lines));
+    let check = root.holo(&["check"]);
+    let would: Vec<String> = deeds_of(&check).iter().map(|deed| past(deed)).collect();
+    assert_eq!(would, deeds, "{check}");
+    applied(root, lines, deeds);
+}
+
+/// `would install foo` as `installed foo`.
+fn past(would: &str) -> String {
+    let verbs = [("would hold", "held"), ("would mark", "marked"), ("would upgrade", "upgraded")];
+    let verbs = verbs.into_iter().chain([("would install", "installed"), ("would remove", "removed")]);
+    let verbs =
+        verbs.chain([("would purge", "purged"), ("would release", "released"), ("would downgrade", "downgraded")]);
+    let mut verbs = verbs.filter_map(|(would_do, done)| Some(format!("{done}{}", would.strip_prefix(would_do)?)));
+    verbs.next().unwrap_or_else(|| would.to_owned())
+}
+
+/// Returns the lines about entities beside their reports.
+pub(crate) fn deeds_of(run: &Run) -> Vec<String> {
+    let stdout = run.stdout_lossy().into_owned();
+    let is_deed = |line: &&str| {
+        !line.is_empty()
+            && !line.starts_with(' ')
+            && !["Working on", "Scrubbing"].iter().any(|verb| line.starts_with(verb))
+    };
+    stdout.lines().filter(is_deed).map(str::to_owned).collect()
+}

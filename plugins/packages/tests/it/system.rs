@@ -1,0 +1,118 @@
+//! A whole Debian system, as it is in use: its own apt, all of its packages, and the examples of the man page.
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+use crate::support::{deeds_of, packages};
+use holo_testing::{Need, Overlay, overlay, trial_of};
+use libtest_mimic::Trial;
+use std::fmt::Write as _;
+use std::path::Path;
+
+const BUILD: &str = include_str!("build-deb.sh");
+const DEFINITIONS: &str = "/usr/share/holo/packages/10-test.toml";
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let apt = [Need::Program("apt-get"), Need::Program("apt-ftparchive"), Need::Program("dpkg-deb")];
+    let strace = [Need::Program("strace")];
+    let test = |name: &str, more: &[Need], test: fn(&Overlay)| -> Trial {
+        trial_of(name, &[overlay::NEEDS, &apt, more].concat(), move || {
+            let system = Overlay::new().plugin("packages");
+            system.write("/srv/build-deb.sh", BUILD);
+            system.must("mkdir -p /srv/tmp; R=/srv sh /srv/build-deb.sh; rm -rf /etc/apt/sources.list.d/*");
+            system.must("echo 'deb [trusted=yes] copy:/srv/repo ./' >/etc/apt/sources.list");
+            test(&system);
+        })
+    };
+    vec![
+        test("packages come and go on a system that is in use", &[], life),
+        test("what is installed is asked for once, and nothing else is", &strace, all_installed),
+        test("the examples of the man page do what it says", &[], examples),
+    ]
+}
+
+fn define(system: &Overlay, lines: &[&str]) {
+    system.write(DEFINITIONS, packages(lines));
+}
+
+fn life(system: &Overlay) {
+    define(system, &["bar", "foo ensure=\"1.0\" hold=true"]);
+    let check = system.holo(&["check"]);
+    let would =
+        ["would fetch the index of packages, and install bar", "would fetch the index of packages, and install foo"];
+    assert_eq!(deeds_of(&check), would, "{check}");
+    let run = system.holo(&["apply"]);
+    assert_eq!(deeds_of(&run), ["installed bar 1.0", "installed foo 1.0", "held foo"], "{run}");
+    assert!(system.exists("/usr/share/doc/foo/version-all"));
+    assert_eq!(system.must("apt-mark showhold"), "foo\n");
+    assert!(system.holo(&["apply"]).stdout.is_empty());
+    define(system, &["bar"]);
+    let run = system.holo(&["apply"]);
+    assert_eq!(deeds_of(&run), ["left foo to bar"], "{run}");
+    system.must(&format!("rm {DEFINITIONS}"));
+    let run = system.holo(&["apply"]);
+    assert_eq!(deeds_of(&run), ["removed bar 1.0"], "{run}");
+}
+
+/// All packages that the machine has are declared.
+fn all_installed(system: &Overlay) {
+    let names =
+        system.must("dpkg-query -W -f '${db:Status-Abbrev}${binary:Package}\\n' | sed -n 's/^.i //p' | sort -u");
+    let mut definitions = String::new();
+    for name in names.to_string().lines() {
+        write!(definitions, "[[package]]\nname = \"{name}\"\n").unwrap();
+    }
+    system.write(DEFINITIONS, definitions);
+    // Those that are there for others only are marked once.
+    let run = system.holo(&["apply"]);
+    assert!(run.success(), "{run}");
+    assert!(deeds_of(&run).iter().all(|deed| deed.starts_with("marked ")), "{run}");
+    let run = system.sh(&format!(
+        "strace -f -qq -o /srv/log -e trace=execve {} apply",
+        holo_testing::binaries::built("holo").display()
+    ));
+    assert!(run.success() && run.stdout.is_empty() && run.stderr.is_empty(), "{run}");
+    let log = system.read("/srv/log").to_string();
+    let started: Vec<&str> = log.lines().filter(|line| line.ends_with(" = 0") && !line.contains("holo")).collect();
+    assert_eq!(started.len(), 1, "{log}");
+    assert!(started[0].contains("/dpkg-query\""), "{log}");
+}
+
+/// The examples are definitions, followed by what check or apply says of them.
+fn examples(system: &Overlay) {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../man/holo-packages.8");
+    let page = std::fs::read_to_string(page).unwrap();
+    let examples = page.split(".Sh EXAMPLES").nth(1).unwrap().split(".Sh ").next().unwrap();
+    let blocks: Vec<String> = examples
+        .split(".Bd -literal")
+        .skip(1)
+        .map(|block| {
+            block.split(".Ed").next().unwrap().split_once('\n').unwrap().1.replace("\\e", "\\").replace("\\-", "-")
+        })
+        .collect();
+    // The machine may have these packages itself, in whatever version.
+    let installed =
+        system.must("dpkg-query -W -f '${db:Status-Status} ${Package}\\n' nginx apache2 redis 2>/dev/null || :");
+    let installed = installed.to_string();
+    let names: Vec<_> = installed.lines().filter_map(|line| line.strip_prefix("installed ")).collect();
+    if !names.is_empty() {
+        system.must(&format!("apt-get -qy --allow-change-held-packages purge {} >/dev/null", names.join(" ")));
+    }
+    // Those here have the names and versions of Debian's, and nothing in them.
+    for package in ["nginx 1.22.1-9", "apache2 2.4.57-2", "redis 5:7.0.11-1", "redis 5:7.0.15-1"] {
+        system.must(&format!("R=/srv sh /srv/build-deb.sh make {package}"));
+    }
+    system.must("apt-get -q update; apt-get -qy install apache2 redis=5:7.0.11-1");
+    let mut sayings = 0;
+    for block in blocks {
+        if let Some(command) = block.strip_prefix("# holo ") {
+            let (command, expected) = command.split_once('\n').unwrap();
+            let run = system.holo(&command.split(' ').collect::<Vec<_>>());
+            assert_eq!(deeds_of(&run).join("\n"), expected.trim(), "{run}");
+            sayings += 1;
+        } else if let Some(command) = block.strip_prefix("# ") {
+            system.must(command);
+        } else {
+            system.write(DEFINITIONS, &block);
+        }
+    }
+    assert!(sayings >= 3);
+}

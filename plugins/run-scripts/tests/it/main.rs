@@ -1,0 +1,9 @@
+//! The integration tests of the plugin `run-scripts`: one module a topic, named in front of its tests.
+
+mod scripts;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    holo_testing::run_modules([("scripts", scripts::trials())])
+}

@@ -1,0 +1,56 @@
+//! The examples of the manual do what it says.
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+use super::Case;
+use super::host::Host;
+use std::fs;
+
+pub(crate) const ALL: &[Case] = &[("the examples of the manual work", examples)];
+
+/// Returns the texts of the examples.
+fn texts() -> Vec<String> {
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../man/holo-services.8")).unwrap();
+    let examples = page.split(".Sh EXAMPLES").nth(1).and_then(|rest| rest.split(".Sh").next()).unwrap_or_default();
+    let blocks = examples.split(".Bd -literal -offset indent\n").skip(1);
+    blocks.map(|block| block.split(".Ed").next().unwrap_or_default().to_owned()).collect()
+}
+
+fn examples(host: &Host) {
+    let texts = texts();
+    assert_eq!(texts.len(), 3);
+    for unit in ["nginx.service", "exim4.service", "serial-getty@.service", "getty@.service"] {
+        let unit = format!("/run/systemd/system/{unit}");
+        host.system
+            .write(unit, "[Service]\nExecStart=sleep 86400\nExecReload=true\n[Install]\nWantedBy=basic.target\n");
+    }
+    let timer = "[Timer]\nOnCalendar=daily\n[Install]\nWantedBy=timers.target\n";
+    host.system.write("/run/systemd/system/logrotate.timer", timer);
+    host.system.write("/run/systemd/system/logrotate.service", "[Service]\nType=oneshot\nExecStart=true\n");
+    host.system.must("systemctl daemon-reload; systemctl enable --now getty@tty2");
+    // Installing the package is up to another plugin.
+    let web_server = texts[0].lines().filter(|line| !line.starts_with("requires"));
+    host.system.write("/etc/nginx/nginx.conf", "stock\n");
+    host.system.write("/usr/share/holo/files/10-site/etc/nginx/nginx.conf", "ours\n");
+    host.declare(&web_server.map(|line| format!("{line}\n")).collect::<String>());
+    host.apply();
+    assert!(host.is_active("nginx") && host.enablement("nginx") == "enabled");
+    host.system.write("/usr/share/holo/files/10-site/etc/nginx/nginx.conf", "ours, changed\n");
+    let said = host.apply();
+    assert!(said.contains("reloaded nginx.service"), "{said}");
+    host.nothing_to_do();
+    host.declare(&texts[1]);
+    host.apply();
+    assert!(host.is_active("logrotate.timer") && host.is_active("serial-getty@ttyS0"));
+    assert_eq!(host.enablement("serial-getty@ttyS0"), "enabled");
+    assert!(!host.is_active("getty@tty2") && host.enablement("getty@tty2") == "disabled");
+    assert!(!host.is_active("nginx"), "it was not defined any more");
+    host.nothing_to_do();
+    host.declare(&texts[2]);
+    host.apply();
+    assert_eq!(host.enablement("exim4"), "masked");
+    assert!(!host.system.sh("systemctl start exim4").success());
+    host.nothing_to_do();
+    host.declare_nothing();
+    host.apply();
+    assert!(!host.system.exists("/etc/systemd/system/exim4.service"));
+}

@@ -1,0 +1,10 @@
+//! The integration tests of the plugin `services`: one module a topic, named in front of its tests.
+
+mod booted;
+mod offline;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    holo_testing::run_modules([("booted", booted::trials()), ("offline", offline::trials())])
+}

@@ -1,0 +1,136 @@
+//! Below a root, systemctl enables and masks for real, and what runs is only printed.
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+use holo_testing::require::Need;
+use holo_testing::{ScratchRoot, trial_of};
+use libtest_mimic::Trial;
+
+const UNIT: &str = "[Service]\nExecStart=true\n[Install]\nWantedBy=multi-user.target\n";
+const WANTS: &str = "etc/systemd/system/multi-user.target.wants";
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let cases: [(&str, fn()); 6] = [
+        ("units are enabled below the root, once, and disabled when nothing wants that", enables),
+        ("units are masked and unmasked below the root", masks),
+        ("one that cannot be enabled keeps no other from being", one_by_one),
+        ("a unit that fails at every apply and is as before refreshes nothing", fails_again),
+        ("without systemctl everything is printed", without_systemctl),
+        ("the name of a unit makes no difference", names),
+    ];
+    cases.map(|(name, case)| trial_of(name, &[Need::Program("systemctl")], case)).into()
+}
+
+fn root(definitions: &str) -> ScratchRoot {
+    ScratchRoot::new()
+        .file("etc/os-release", "ID=unittest\n")
+        .plugin("services")
+        .file("usr/lib/systemd/system/a.service", UNIT)
+        .file("usr/lib/systemd/system/t@.service", UNIT)
+        .file("usr/lib/systemd/system/static.service", "[Service]\nExecStart=true\n")
+        .resource("services/01.toml", definitions)
+}
+
+/// Applies everything, and returns the status and what was said.
+fn apply(root: &ScratchRoot) -> (Option<i32>, String) {
+    let run = root.holo(&["apply"]);
+    (run.status, run.stdout_lossy().into_owned() + &run.stderr_lossy())
+}
+
+fn enables() {
+    let root = root("[[service]]\nname = 'a'\nenable = true\n[[service]]\nname = 't@x'\nenable = true\n");
+    let (status, said) = apply(&root);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("MOCK: systemctl start a.service\n") && !said.contains("systemctl enable"), "{said}");
+    assert!(root.exists(format!("{WANTS}/a.service")) && root.exists(format!("{WANTS}/t@x.service")));
+    assert_eq!(apply(&root), (Some(0), String::new()));
+    assert!(root.holo(&["check"]).success());
+    root.write("usr/share/holo/services/01.toml", "");
+    let (status, said) = apply(&root);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("MOCK: systemctl stop a.service\n"), "{said}");
+    assert!(!root.exists(format!("{WANTS}/a.service")) && !root.exists(format!("{WANTS}/t@x.service")));
+    assert_eq!(apply(&root), (Some(0), String::new()));
+    assert!(!root.exists("var/lib/holo/services/base"));
+}
+
+fn masks() {
+    let root = root("[[service]]\nname = 'a'\nmask = true\n[[service]]\nname = 'nowhere'\nmask = true\n");
+    let (status, said) = apply(&root);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(root.exists("etc/systemd/system/a.service"));
+    assert!(said.contains("MOCK: systemctl mask nowhere.service\n"), "{said}");
+    assert_eq!(apply(&root), (Some(0), String::new()));
+    root.write("usr/share/holo/services/01.toml", "[[service]]\nname = 'a'\nmask = false\nenable = true\n");
+    let (status, said) = apply(&root);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(!root.exists("etc/systemd/system/a.service") && root.exists(format!("{WANTS}/a.service")));
+    assert_eq!(apply(&root), (Some(0), String::new()));
+}
+
+fn one_by_one() {
+    let unit = "[Service]\nExecStart=true\n[Install]\nWantedBy=not//a-unit\n";
+    let root = root("[[service]]\nname = 'a'\nenable = true\n[[service]]\nname = 'odd'\nenable = true\n[[service]]\nname = 'static'\nenable = true\n")
+        .file("usr/lib/systemd/system/odd.service", unit);
+    let (status, said) = apply(&root);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("!! cannot enable odd.service: "), "{said}");
+    assert!(said.contains("!! static.service is static: "), "{said}");
+    assert!(root.exists(format!("{WANTS}/a.service")), "{said}");
+}
+
+fn fails_again() {
+    let odd = "[[service]]\nname = 'odd'\nensure = 'stopped'\nenable = true\n";
+    let listens = "[[service]]\nname = 'a'\nsubscribes = ['service:odd']\n";
+    let root = root(&format!("{odd}{listens}"))
+        .file("usr/lib/systemd/system/odd.service", UNIT.replace("multi-user.target", "not//a-unit"));
+    for first in [true, false, false] {
+        let (status, said) = apply(&root);
+        assert!(status == Some(1) && said.contains("!! cannot enable odd.service: "), "{said}");
+        assert_eq!(said.contains("MOCK: systemctl start a.service\n"), first, "{said}");
+        assert!(!said.contains("restart") && !root.exists("var/lib/holo/.engine"), "{said}");
+    }
+}
+
+fn without_systemctl() {
+    let root = root("[[service]]\nname = 'a'\nenable = true\n").env("PATH", "/nowhere");
+    let (status, said) = apply(&root);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("MOCK: systemctl enable a.service\nMOCK: systemctl start a.service\n"), "{said}");
+    assert!(!root.exists(WANTS));
+    assert_eq!(apply(&root), (Some(0), String::new()));
+}
+
+fn names() {
+    // The target of an alias is found below the root.
+    let alias = "usr/lib/systemd/system/alias.service";
+    let root = root("[[service]]\nname = 'a'\nenable = true\n").symlink(alias, "/usr/lib/systemd/system/a.service");
+    let base = |root: &ScratchRoot| {
+        let entries = std::fs::read_dir(root.join("var/lib/holo/services/base")).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(apply(&root).0, Some(0));
+    for (before, after) in
+        [("a", "a.service"), ("a.service", "alias"), ("alias", "alias.service"), ("alias.service", "a")]
+    {
+        root.write("usr/share/holo/services/01.toml", format!("[[service]]\nname = '{after}'\nenable = true\n"));
+        assert!(root.holo(&["check"]).success(), "{after}");
+        let (status, said) = apply(&root);
+        assert_eq!(status, Some(0), "{said}");
+        assert!(said.contains(&format!(">> service:{after} takes over from service:{before}\n")), "{said}");
+        assert!(!said.contains("MOCK") && !said.contains("Scrubbing"), "{said}");
+        assert_eq!(base(&root), [format!("service:{after}.json")]);
+        assert_eq!(apply(&root), (Some(0), String::new()));
+    }
+    root.write(
+        "usr/share/holo/services/01.toml",
+        "[[service]]\nname = 'a'\n[[service]]\nname = 'alias'\nensure = 'stopped'\n",
+    );
+    let (status, said) = apply(&root);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("!! unit a.service is owned by service:a in ") && !said.contains("MOCK"), "{said}");
+    root.write("usr/share/holo/services/01.toml", "");
+    let (status, said) = apply(&root);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("MOCK: systemctl stop a.service\n"), "{said}");
+    assert!(!root.exists(format!("{WANTS}/a.service")) && base(&root).is_empty());
+}

@@ -1,0 +1,9 @@
+//! The integration tests of the plugin `users-groups`: one module a topic, named in front of its tests.
+
+mod real_system;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    holo_testing::run_modules([("real_system", real_system::trials())])
+}
