@@ -7,6 +7,7 @@ mod common;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use common::{median, run, show};
+use holo::index::EntityIndex;
 use holo::node::Node;
 use holo::plan::Plan;
 use holo_protocol::EntityReport;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use typed_index_collections::TiVec;
 
 #[derive(Parser)]
 struct Options {
@@ -139,13 +141,13 @@ fn tangle(size: usize, edges: usize) -> Vec<EntityReport> {
 }
 
 fn plan(reports: &[EntityReport]) -> Result<Duration> {
-    let nodes: Vec<Node<'_>> = reports
+    let nodes: TiVec<EntityIndex, Node<'_>> = reports
         .iter()
-        .map(|report| Node { id: report.id.as_ref(), plugin: 0, edges: &report.edges, origin: "".into() })
+        .map(|report| Node { id: report.id.as_ref(), plugin: 0.into(), edges: &report.edges, origin: "".into() })
         .collect();
     let begin = Instant::now();
     let plan = Plan::new(&nodes).context("plan")?;
-    let sets = plan.sets(&vec![true; nodes.len()]);
+    let sets = plan.sets(&nodes.iter().map(|_| true).collect());
     let time = begin.elapsed();
     ensure!(sets.iter().map(Vec::len).sum::<usize>() == nodes.len(), "the plan forgets somebody");
     Ok(time)

@@ -1,5 +1,6 @@
 //! The entities that provide an asset, and paths among assets.
 
+use crate::index::{EntityIndex, define_index};
 use crate::node::Node;
 use crate::root::clean;
 use bstr::ByteSlice;
@@ -11,38 +12,50 @@ use std::hash::Hash;
 use std::iter;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
+use typed_index_collections::{TiSlice, TiVec};
+
+define_index! {
+    /// The index of an item among those of all keys.
+    ItemIndex
+}
 
 /// Entities by a key that several of them may share. There are many keys, so no list is allocated for each.
 pub(crate) struct Groups<K> {
-    /// The places of the first and the last item of each key.
-    ends: HashMap<K, (usize, usize)>,
-    /// Entities, each with the place of the next item of its key.
-    items: Vec<(usize, Option<usize>)>,
+    /// The first and the last item of each key.
+    ends: HashMap<K, (ItemIndex, ItemIndex)>,
+    items: TiVec<ItemIndex, Item>,
+}
+
+/// An entity in a group.
+struct Item {
+    entity: EntityIndex,
+    /// The next item of the same key.
+    next: Option<ItemIndex>,
 }
 
 impl<K: Eq + Hash> Groups<K> {
     pub(crate) fn new() -> Groups<K> {
-        Groups { ends: HashMap::new(), items: Vec::new() }
+        Groups { ends: HashMap::new(), items: TiVec::new() }
     }
 
-    /// Adds an entity, and gives the first one of its key.
-    pub(crate) fn add(&mut self, key: K, entity: usize) -> usize {
-        let new = self.items.len();
-        self.items.push((entity, None));
+    /// Adds an entity, and returns the first one of its key.
+    pub(crate) fn add(&mut self, key: K, entity: EntityIndex) -> EntityIndex {
+        let new = self.items.push_and_get_key(Item { entity, next: None });
         let (first, last) = self.ends.entry(key).or_insert((new, new));
         if *last != new {
-            self.items[*last].1 = Some(new);
+            self.items[*last].next = Some(new);
             *last = new;
         }
-        self.items[*first].0
+        self.items[*first].entity
     }
 
-    pub(crate) fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> impl Iterator<Item = usize>
+    /// Returns the entities of a key, in the order in which they were added.
+    pub(crate) fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> impl Iterator<Item = EntityIndex>
     where
         K: Borrow<Q>,
     {
-        let first = self.ends.get(key).map(|(first, _)| self.items[*first]);
-        iter::successors(first, |(_, next)| next.map(|next| self.items[next])).map(|(entity, _)| entity)
+        let first = self.ends.get(key).map(|(first, _)| &self.items[*first]);
+        iter::successors(first, |item| item.next.map(|next| &self.items[next])).map(|item| item.entity)
     }
 }
 
@@ -53,9 +66,9 @@ pub(crate) struct Providers<'a> {
 }
 
 impl<'a> Providers<'a> {
-    pub(crate) fn new(nodes: &[Node<'a>]) -> Providers<'a> {
+    pub(crate) fn new(nodes: &TiSlice<EntityIndex, Node<'a>>) -> Providers<'a> {
         let mut providers = Providers { paths: Groups::new(), others: Groups::new() };
-        for (entity, node) in nodes.iter().enumerate() {
+        for (entity, node) in nodes.iter_enumerated() {
             for asset in &node.edges.provides {
                 match path(asset) {
                     Some(path) => providers.paths.add(path, entity),
@@ -66,8 +79,8 @@ impl<'a> Providers<'a> {
         providers
     }
 
-    /// All entities that provide an asset and count, which for a path means its nearest ancestor that any such entity provides.
-    pub(crate) fn of(&self, asset: &Asset, counts: impl Fn(&usize) -> bool) -> Vec<usize> {
+    /// Returns all entities that provide an asset and count, which for a path means its nearest ancestor that any such entity provides.
+    pub(crate) fn of(&self, asset: &Asset, counts: impl Fn(&EntityIndex) -> bool) -> Vec<EntityIndex> {
         let Some(path) = path(asset) else { return self.others.get(asset).filter(counts).collect() };
         let nearest_first = iter::successors(Some(&*path), |path| parent(path));
         let mut providers = nearest_first.map(|path| self.paths.get(path).filter(&counts).collect::<Vec<_>>());
@@ -75,12 +88,12 @@ impl<'a> Providers<'a> {
     }
 }
 
-/// The cleaned path that an asset is, if it is one.
+/// Returns the normalised path that an asset is, if it is one.
 pub(crate) fn path(asset: &Asset) -> Option<Cow<'_, [u8]>> {
     path_in(asset, "path")
 }
 
-/// The cleaned path that an asset of this kind is.
+/// Returns the normalised path that an asset of this kind is.
 pub(crate) fn path_in<'a>(asset: &'a Asset, kind: &str) -> Option<Cow<'a, [u8]>> {
     if asset.kind != kind {
         return None;
@@ -93,11 +106,11 @@ pub(crate) fn path_in<'a>(asset: &'a Asset, kind: &str) -> Option<Cow<'a, [u8]>>
     Some(if is_clean { Cow::Borrowed(path) } else { Cow::Owned(cleaned()) })
 }
 
-/// The parent of a cleaned path.
+/// Returns the parent of a normalised path.
 pub(crate) fn parent(path: &[u8]) -> Option<&[u8]> {
     match path.rfind_byte(b'/')? {
         0 if path.len() > 1 => Some(b"/"),
         0 => None,
-        slash => Some(&path[..slash]),
+        slash => path.get(..slash),
     }
 }

@@ -20,7 +20,7 @@ use crate::exit;
 use crate::interrupt::Interrupt;
 use crate::inventory::Inventory;
 use crate::report::{Event, Remarks, Report, Reporter};
-use crate::select;
+use crate::select::{self, Selected};
 use crate::settings::Settings;
 use bstr::ByteSlice;
 use holo_definitions::did_you_mean;
@@ -111,7 +111,7 @@ fn select(
     inventory: &Inventory,
     selectors: &[OsString],
     reporter: &mut dyn Reporter,
-) -> Result<Vec<bool>, Fatal> {
+) -> Result<Selected, Fatal> {
     let plugins: Vec<&str> = inventory.plugins.iter().map(|plugin| &*plugin.id).collect();
     select::select(&inventory.entities, &plugins, selectors).map_err(|unknown| {
         for selector in &unknown {
@@ -128,11 +128,11 @@ fn select(
 }
 
 /// Reports what the selected entities and others both claim. Returns true if there is anything.
-fn show_conflicts(inventory: &Inventory, selected: &[bool], reporter: &mut dyn Reporter) -> bool {
+fn show_conflicts(inventory: &Inventory, selected: &Selected, reporter: &mut dyn Reporter) -> bool {
     let mut any = false;
     for conflict in inventory.plan.conflicts() {
-        let owners = conflict.owners.iter().filter(|&&owner| selected.get(owner) == Some(&true));
-        let owners: Vec<&Entity> = owners.filter_map(|&owner| inventory.entities.get(owner)).collect();
+        let owners = conflict.owners.iter().filter(|&&owner| selected.contains(owner));
+        let owners: Vec<&Entity> = owners.map(|&owner| &inventory.entities[owner]).collect();
         if !owners.is_empty() {
             reporter.event(Event::Conflict(&owners, &conflict.describe(&inventory.entities)));
             any = true;
@@ -145,8 +145,8 @@ fn show_conflicts(inventory: &Inventory, selected: &[bool], reporter: &mut dyn R
 }
 
 /// Warns of slips in the definitions of the selected entities: names of others that no entity has.
-fn show_slips(inventory: &Inventory, selected: &[bool], reporter: &mut dyn Reporter) {
-    let slips = inventory.dangling.iter().filter(|dangling| selected.get(dangling.entity) == Some(&true));
+fn show_slips(inventory: &Inventory, selected: &Selected, reporter: &mut dyn Reporter) {
+    let slips = inventory.dangling.iter().filter(|dangling| selected.contains(dangling.entity));
     let mut any = false;
     for dangling in slips {
         reporter.event(Event::About(inventory.entities.get(dangling.entity)));

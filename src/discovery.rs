@@ -9,10 +9,11 @@ use crate::entity::Entity;
 use crate::error::{self, Fatal};
 use crate::failures::{Failed, Failures, Tolerance};
 use crate::generators;
+use crate::index::{EntityIndex, PluginIndex};
 use crate::interrupt::Interrupt;
 use crate::inventory::{Inventory, Purpose};
 use crate::node::Node;
-use crate::plan::{Cycle, Plan};
+use crate::plan::{CycleError, Plan};
 use crate::plugin::handshake::{self, Handshake};
 use crate::plugin::{Directories, OperationError, Plugin, RunOptions};
 use crate::references;
@@ -26,6 +27,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use typed_index_collections::{TiSlice, TiVec};
 
 /// Reads the configuration, shakes hands with the plugins, runs the generators and scans.
 ///
@@ -96,10 +98,10 @@ impl Discovery<'_> {
         let resources = Arc::new(Resources::prepare(&self.settings.root, &cache, generated, ids)?);
         let options = self.options(at_once >= asked_for);
         let plugins = prepared.into_iter().map(|plugin| plugin.into_plugin(self.settings, &resources, options));
-        let mut plugins: Vec<Plugin> = plugins.collect();
+        let mut plugins: TiVec<PluginIndex, Plugin> = plugins.collect();
         let Scanned { entities, flaws } =
             scan::all(&mut plugins, at_once, &resources, &mut self.failures, self.interrupt, &mut self.remarks)?;
-        let declarations = Declarations::of(&entities);
+        let declarations = Declarations::new(&entities);
         let nodes = declarations.nodes(&entities);
         let plan = self.plan(&nodes, &entities, &plugins)?;
         // If something is missing, names may well be right.
@@ -212,8 +214,13 @@ impl Discovery<'_> {
     }
 
     /// Plans all entities, or all but those that a cycle keeps from having an order if none of those is selected.
-    fn plan(&mut self, nodes: &[Node<'_>], entities: &[Entity], plugins: &[Plugin]) -> Result<Plan, Fatal> {
-        let could_not_run = |cycle: Cycle| Fatal::CouldNotRun(cycle.to_string());
+    fn plan(
+        &mut self,
+        nodes: &TiSlice<EntityIndex, Node<'_>>,
+        entities: &TiSlice<EntityIndex, Entity>,
+        plugins: &TiSlice<PluginIndex, Plugin>,
+    ) -> Result<Plan, Fatal> {
+        let could_not_run = |cycle: CycleError| Fatal::CouldNotRun(cycle.to_string());
         let cycle = match Plan::new(nodes) {
             Ok(plan) => return Ok(plan),
             Err(cycle) => cycle,

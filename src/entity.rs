@@ -1,5 +1,6 @@
 //! Managed entities: a plugin's report of each, and what selects it.
 
+use crate::index::PluginIndex;
 use crate::resources::Resources;
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::report::ReportError;
@@ -8,13 +9,13 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// An entity: a place in the report of its plugin.
+/// An entity: a range of lines in the report of its plugin.
 ///
-/// There may be very many, so of each only its place is kept, and its report is understood anew when it is asked for.
+/// There may be very many, so of each only the range is kept, and its report is parsed anew when it is asked for.
 #[derive(Clone)]
 pub struct Entity {
-    /// The index of its plugin in the configuration.
-    pub plugin: usize,
+    /// Its plugin.
+    pub plugin: PluginIndex,
     account: Arc<Account>,
     lines: Range<usize>,
     id: Range<usize>,
@@ -36,11 +37,11 @@ pub struct Account {
 }
 
 impl Entity {
-    /// All entities of an account, in its order. `plugin` is the index of the plugin in the configuration.
+    /// Returns all entities of an account, in its order.
     ///
     /// # Errors
     /// All lines of the report that are wrong.
-    pub fn all_of(plugin: usize, mut account: Account) -> Result<Vec<Entity>, Vec<ReportError>> {
+    pub fn all_of(plugin: PluginIndex, mut account: Account) -> Result<Vec<Entity>, Vec<ReportError>> {
         account.report.shrink_to_fit();
         let account = Arc::new(account);
         let mut entities = Vec::new();

@@ -1,9 +1,12 @@
 //! Shows a plan as a picture: the selected entities, and the edges among them, which point from what goes first to what waits for it.
 
+use crate::index::{EntityIndex, define_index};
 use crate::node::Node;
 use crate::plan::{EdgeKind, Plan};
+use crate::select::Selected;
 use bstr::ByteSlice;
 use std::collections::BTreeMap;
+use typed_index_collections::{TiSlice, TiVec};
 
 mod dot;
 mod layout;
@@ -12,30 +15,35 @@ mod svg;
 
 /// Writes the plan of the selected entities in the language of Graphviz.
 #[must_use]
-pub fn dot(nodes: &[Node<'_>], plan: &Plan, selected: &[bool]) -> String {
+pub fn dot(nodes: &TiSlice<EntityIndex, Node<'_>>, plan: &Plan, selected: &Selected) -> String {
     dot::write(&Picture::new(nodes, plan, selected))
 }
 
 /// Writes the plan of the selected entities as a flowchart of Mermaid, which shows some hundred entities at most.
 #[must_use]
-pub fn mermaid(nodes: &[Node<'_>], plan: &Plan, selected: &[bool]) -> String {
+pub fn mermaid(nodes: &TiSlice<EntityIndex, Node<'_>>, plan: &Plan, selected: &Selected) -> String {
     mermaid::write(&Picture::new(nodes, plan, selected))
 }
 
 /// Draws the plan of the selected entities as an SVG file that stands alone.
 #[must_use]
-pub fn svg(nodes: &[Node<'_>], plan: &Plan, selected: &[bool]) -> String {
+pub fn svg(nodes: &TiSlice<EntityIndex, Node<'_>>, plan: &Plan, selected: &Selected) -> String {
     svg::write(&Picture::new(nodes, plan, selected))
 }
 
 /// The colour of what refreshes.
 const REFRESH_COLOUR: &str = "#c2410c";
 
+define_index! {
+    /// The index of an entity that is shown.
+    ShownIndex
+}
+
 /// The plan as a graph.
 #[derive(Debug)]
 struct Picture {
     /// In the order of the plan.
-    entities: Vec<Shown>,
+    entities: TiVec<ShownIndex, Shown>,
     /// From an earlier entity to a later one, at most one between any two.
     lines: Vec<Line>,
 }
@@ -50,8 +58,8 @@ struct Shown {
 /// All edges from one entity to another one.
 #[derive(Debug)]
 struct Line {
-    from: usize,
-    to: usize,
+    from: ShownIndex,
+    to: ShownIndex,
     requires: bool,
     refreshes: bool,
     /// Assets that are needed and provided.
@@ -59,16 +67,17 @@ struct Line {
 }
 
 impl Picture {
-    fn new(nodes: &[Node<'_>], plan: &Plan, selected: &[bool]) -> Picture {
-        let mut places = vec![None; nodes.len()];
-        let mut entities = Vec::new();
-        for &entity in plan.order().iter().filter(|&&entity| selected.get(entity) == Some(&true)) {
-            places[entity] = Some(entities.len());
-            entities.push(Shown { label: readable(nodes[entity].id), orphan: nodes[entity].edges.orphan });
+    fn new(nodes: &TiSlice<EntityIndex, Node<'_>>, plan: &Plan, selected: &Selected) -> Picture {
+        let mut indexes: TiVec<EntityIndex, Option<ShownIndex>> = vec![None; nodes.len()].into();
+        let mut entities = TiVec::new();
+        for &entity in plan.order().iter().filter(|&&entity| selected.contains(entity)) {
+            let node = &nodes[entity];
+            let shown = Shown { label: readable(node.id), orphan: node.edges.orphan };
+            indexes[entity] = Some(entities.push_and_get_key(shown));
         }
-        let mut lines: BTreeMap<(usize, usize), Line> = BTreeMap::new();
+        let mut lines: BTreeMap<(ShownIndex, ShownIndex), Line> = BTreeMap::new();
         for edge in plan.edges() {
-            let (Some(from), Some(to)) = (places[edge.from], places[edge.to]) else { continue };
+            let (Some(from), Some(to)) = (indexes[edge.from], indexes[edge.to]) else { continue };
             let new = Line { from, to, requires: false, refreshes: false, assets: Vec::new() };
             let line = lines.entry((from, to)).or_insert(new);
             line.requires |= edge.kind == EdgeKind::Requires;
@@ -84,7 +93,7 @@ impl Picture {
     }
 }
 
-/// The text with a sign in place of whatever is no text, or would be refused or obeyed by a program that shows it.
+/// Returns the text with a sign in place of whatever is not text, or would be refused or obeyed by a program that shows it.
 fn readable(text: &[u8]) -> String {
     let unreadable = |c: char| {
         c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
@@ -99,10 +108,10 @@ mod tests {
     use holo_protocol::{Asset, Edges};
 
     fn picture(entities: &[(&[u8], Edges)]) -> Picture {
-        let node = |(id, edges)| Node { id: BStr::new(id), plugin: 0, edges, origin: BStr::new("") };
-        let nodes: Vec<Node<'_>> = entities.iter().map(|(id, edges)| node((*id, edges))).collect();
+        let node = |(id, edges)| Node { id: BStr::new(id), plugin: 0.into(), edges, origin: BStr::new("") };
+        let nodes: TiVec<EntityIndex, Node<'_>> = entities.iter().map(|(id, edges)| node((*id, edges))).collect();
         let plan = Plan::new(&nodes).unwrap();
-        Picture::new(&nodes, &plan, &vec![true; nodes.len()])
+        Picture::new(&nodes, &plan, &nodes.iter().map(|_| true).collect())
     }
 
     fn ids(ids: &[&str]) -> Vec<BString> {
@@ -141,7 +150,8 @@ mod tests {
     #[test]
     fn edges_between_the_same_two_are_one_line() {
         let picture = small();
-        let lines: Vec<(usize, usize)> = picture.lines.iter().map(|line| (line.from, line.to)).collect();
+        let lines = picture.lines.iter().map(|line| (line.from.into(), line.to.into()));
+        let lines: Vec<(usize, usize)> = lines.collect();
         assert_eq!(lines, [(0, 1), (1, 2), (1, 3), (2, 3)]);
         assert!(picture.lines[3].requires && picture.lines[3].refreshes);
     }
@@ -149,16 +159,16 @@ mod tests {
     #[test]
     fn only_what_is_selected_is_shown() {
         let edges = [Edges { before: ids(&["b", "c"]), ..Edges::default() }, Edges::default(), Edges::default()];
-        let nodes: Vec<Node<'_>> = std::iter::zip(["a", "b", "c"], &edges)
-            .map(|(id, edges)| Node { id: id.into(), plugin: 0, edges, origin: "".into() })
+        let nodes: TiVec<EntityIndex, Node<'_>> = std::iter::zip(["a", "b", "c"], &edges)
+            .map(|(id, edges)| Node { id: id.into(), plugin: 0.into(), edges, origin: "".into() })
             .collect();
-        let picture = Picture::new(&nodes, &Plan::new(&nodes).unwrap(), &[true, false, true]);
+        let picture = Picture::new(&nodes, &Plan::new(&nodes).unwrap(), &[true, false, true].into_iter().collect());
         assert_eq!(picture.entities.iter().map(|shown| &*shown.label).collect::<Vec<_>>(), ["a", "c"]);
         assert_eq!(picture.lines.len(), 1);
     }
 
     #[test]
-    fn what_is_no_text_is_replaced() {
+    fn what_is_not_text_is_replaced() {
         assert_eq!(readable(b"a\xff\x1b[0m\t\xe2\x80\xaeb"), "a\u{fffd}\u{fffd}[0m\u{fffd}\u{fffd}b");
     }
 }

@@ -4,18 +4,20 @@ use crate::cache::CacheDirectory;
 use crate::cli::Selection;
 use crate::entity::Entity;
 use crate::failures::Failed;
+use crate::index::{EntityIndex, PluginIndex};
 use crate::plan::{Plan, Requirement};
 use crate::plugin::Plugin;
 use crate::references::Dangling;
 use crate::refresh::Refreshes;
 use crate::resources::Resources;
-use crate::select;
+use crate::select::{self, Selected};
 use bstr::{BStr, ByteSlice};
 use holo_protocol::API_VERSION_3;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
+use typed_index_collections::{TiSlice, TiVec};
 
 /// The purpose of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,13 +34,13 @@ pub enum Purpose {
 #[derive(Debug)]
 pub struct Inventory {
     /// The plugins, in the order of the configuration.
-    pub plugins: Vec<Plugin>,
+    pub plugins: TiVec<PluginIndex, Plugin>,
     /// The entities: plugin after plugin, each plugin's by their IDs.
-    pub entities: Vec<Entity>,
+    pub entities: TiVec<EntityIndex, Entity>,
     /// The dependencies of the entities.
     pub plan: Plan,
     /// For each plugin, whether it has failed, or said that something is wrong with what it lists: then something may be missing.
-    pub flaws: Vec<bool>,
+    pub flaws: TiVec<PluginIndex, bool>,
     /// Names of entities that people have written, and that no entity has.
     pub dangling: Vec<Dangling>,
     /// The names that paths are shown by.
@@ -55,7 +57,11 @@ impl Inventory {
     }
 
     /// Returns the entities that are selected, if there are selectors and each of them selects something.
-    pub(crate) fn selected(entities: &[Entity], plugins: &[Plugin], selectors: &[OsString]) -> Option<Vec<bool>> {
+    pub(crate) fn selected(
+        entities: &TiSlice<EntityIndex, Entity>,
+        plugins: &TiSlice<PluginIndex, Plugin>,
+        selectors: &[OsString],
+    ) -> Option<Selected> {
         let plugins: Vec<&str> = plugins.iter().map(|plugin| &*plugin.id).collect();
         select::select(entities, &plugins, selectors).ok().filter(|_| !selectors.is_empty())
     }
@@ -64,15 +70,14 @@ impl Inventory {
     pub(crate) fn needs(&self, failed: &Failed, purpose: Purpose, selectors: &[OsString]) -> bool {
         let Some(selected) = Inventory::selected(&self.entities, &self.plugins, selectors) else { return true };
         let is_id = |selector: &OsString| {
-            let entities = self.entities.iter().zip(&selected).filter(|(_, is_selected)| **is_selected);
+            let mut entities = self.selected_of(&selected);
             let plugins = self.plugins.iter().map(|plugin| &*plugin.id).filter(|id| *id != failed.plugin_id);
-            plugins.clone().any(|id| selector == id)
-                || entities.clone().any(|(entity, _)| entity.id() == selector.as_bytes())
+            plugins.clone().any(|id| selector == id) || entities.any(|(_, entity)| entity.id() == selector.as_bytes())
         };
         let may_select =
             |selector: &&OsString| self.resources.may_select(selector.as_bytes().as_bstr(), &failed.plugin_id);
         let ids: HashSet<&BStr> = self.entities.iter().map(Entity::id).collect();
-        let needs = |(index, entity): (usize, &Entity)| {
+        let needs = |(index, entity): (EntityIndex, &Entity)| {
             if purpose == Purpose::Look || !entity.has_edges() {
                 return false;
             }
@@ -85,16 +90,20 @@ impl Inventory {
                 // Somebody may take over from it.
                 || (edges.orphan && !edges.owns.is_empty() && failed.version != Some(API_VERSION_3))
         };
-        let mut of_selection =
-            self.entities.iter().enumerate().filter(|(index, _)| selected.get(*index) == Some(&true));
+        let mut of_selection = self.selected_of(&selected);
         selectors.iter().filter(|selector| !is_id(selector)).any(|selector| may_select(&selector))
             || of_selection.any(needs)
     }
 
+    /// Returns the entities that are selected.
+    pub fn selected_of(&self, selected: &Selected) -> impl Iterator<Item = (EntityIndex, &Entity)> {
+        self.entities.iter_enumerated().filter(|(index, _)| selected.contains(*index))
+    }
+
     /// Hands the refreshes of orphans to the entities that take over from them.
     pub fn hand_over_refreshes(&self, refreshes: &mut Refreshes) {
-        for (orphan, entity) in self.entities.iter().enumerate() {
-            let successors = self.plan.successors(orphan).iter().filter_map(|&successor| self.entities.get(successor));
+        for (orphan, entity) in self.entities.iter_enumerated() {
+            let successors = self.plan.successors(orphan).iter().map(|&successor| &self.entities[successor]);
             let successors: Vec<(&BStr, &str)> = successors.map(|entity| (entity.id(), entity.plugin_id())).collect();
             if !successors.is_empty() {
                 refreshes.hand_over(entity.id(), &successors);

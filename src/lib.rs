@@ -27,6 +27,7 @@ pub mod failures;
 pub mod generators;
 pub mod graph;
 pub mod in_order;
+pub mod index;
 pub mod interrupt;
 pub mod inventory;
 pub mod lock;

@@ -1,5 +1,6 @@
 //! An entity as a plan sees it.
 
+use crate::index::PluginIndex;
 use bstr::BStr;
 use holo_protocol::Edges;
 
@@ -8,8 +9,8 @@ use holo_protocol::Edges;
 pub struct Node<'a> {
     /// Its ID, which another entity may have too.
     pub id: &'a BStr,
-    /// The place of its plugin in the configuration.
-    pub plugin: usize,
+    /// Its plugin.
+    pub plugin: PluginIndex,
     /// Its declarations.
     pub edges: &'a Edges,
     /// The file where it declares it, for messages; empty if there is none.

@@ -6,6 +6,7 @@
 
 use crate::assets::{Groups, parent, path_in};
 use crate::entity::Entity;
+use crate::index::EntityIndex;
 use crate::node::Node;
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::Asset;
@@ -13,6 +14,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::iter;
 use std::ops::Bound;
+use typed_index_collections::TiSlice;
 
 const PATH: &str = "path";
 const TREE: &str = "path-tree";
@@ -23,7 +25,7 @@ pub struct Conflict {
     /// The object of their claims.
     pub about: Contested,
     /// The entities, in their order.
-    pub owners: Vec<usize>,
+    pub owners: Vec<EntityIndex>,
 }
 
 /// The object that several entities claim.
@@ -40,8 +42,8 @@ pub enum Contested {
 /// An orphan that owns something that a living entity owns by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Succession {
-    pub(crate) orphan: usize,
-    pub(crate) successor: usize,
+    pub(crate) orphan: EntityIndex,
+    pub(crate) successor: EntityIndex,
     /// The index of the asset among those that the orphan owns.
     pub(crate) owned: usize,
 }
@@ -60,7 +62,10 @@ type Key<'a> = (&'a BStr, Cow<'a, [u8]>);
 
 impl Ownership {
     /// Compares what all entities own. `namesakes` has for each entity the first one of its ID.
-    pub(crate) fn new(nodes: &[Node<'_>], namesakes: &[usize]) -> Ownership {
+    pub(crate) fn new(
+        nodes: &TiSlice<EntityIndex, Node<'_>>,
+        namesakes: &TiSlice<EntityIndex, EntityIndex>,
+    ) -> Ownership {
         let mut conflicts = same_ids(nodes, namesakes);
         if nodes.iter().all(|node| node.edges.owns.is_empty()) {
             return Ownership { conflicts, successions: Vec::new() };
@@ -74,7 +79,7 @@ impl Ownership {
         }
         let mut seen = HashSet::new();
         for asset in contested.into_iter().filter(|asset| seen.insert(key(asset))) {
-            let mut owners: Vec<usize> = living.get(&key(asset)).collect();
+            let mut owners: Vec<EntityIndex> = living.get(&key(asset)).collect();
             owners.dedup();
             let (kind, value) = key(asset);
             conflicts.push(Conflict { about: Contested::Asset(Asset::new(kind, value.into_owned())), owners });
@@ -87,8 +92,8 @@ impl Ownership {
 }
 
 /// Returns the assets that entities own: those of orphans, or those of the others.
-fn owned<'a>(nodes: &[Node<'a>], orphans: bool) -> impl Iterator<Item = (usize, &'a Asset)> {
-    let entities = nodes.iter().enumerate().filter(move |(_, node)| node.edges.orphan == orphans);
+fn owned<'a>(nodes: &TiSlice<EntityIndex, Node<'a>>, orphans: bool) -> impl Iterator<Item = (EntityIndex, &'a Asset)> {
+    let entities = nodes.iter_enumerated().filter(move |(_, node)| node.edges.orphan == orphans);
     entities.flat_map(|(entity, node)| node.edges.owns.iter().map(move |asset| (entity, asset)))
 }
 
@@ -105,27 +110,29 @@ fn tree(asset: &Asset) -> Option<Cow<'_, [u8]>> {
     path_in(asset, TREE)
 }
 
-/// Entities of different plugins that have the same ID. Orphans are about to go, and what they have left is their plugin's affair.
-fn same_ids(nodes: &[Node<'_>], namesakes: &[usize]) -> Vec<Conflict> {
-    let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for (entity, &first) in namesakes.iter().enumerate().filter(|(entity, first)| entity != *first) {
+/// Returns the entities of different plugins that have the same ID. Orphans are about to go, and what they have left is their plugin's
+/// affair.
+fn same_ids(nodes: &TiSlice<EntityIndex, Node<'_>>, namesakes: &TiSlice<EntityIndex, EntityIndex>) -> Vec<Conflict> {
+    let mut groups: BTreeMap<EntityIndex, Vec<EntityIndex>> = BTreeMap::new();
+    for (entity, &first) in namesakes.iter_enumerated().filter(|(entity, first)| entity != *first) {
         groups.entry(first).or_insert_with(|| vec![first]).push(entity);
     }
-    let living = |owners: Vec<usize>| owners.into_iter().filter(|&owner| !nodes[owner].edges.orphan).collect();
+    let living = |owners: Vec<EntityIndex>| owners.into_iter().filter(|&owner| !nodes[owner].edges.orphan).collect();
     let groups = groups.into_values().map(living);
-    let of_several = |owners: &Vec<usize>| owners.iter().any(|&owner| nodes[owner].plugin != nodes[owners[0]].plugin);
+    let plugins = |owners: &Vec<EntityIndex>| owners.iter().map(|&owner| nodes[owner].plugin).collect::<HashSet<_>>();
+    let of_several = |owners: &Vec<EntityIndex>| plugins(owners).len() > 1;
     groups.filter(of_several).map(|owners| Conflict { about: Contested::Id, owners }).collect()
 }
 
 /// The living owners of paths and trees, sorted by path.
 struct Paths<'a> {
-    paths: BTreeMap<Cow<'a, [u8]>, Vec<usize>>,
-    trees: BTreeMap<Cow<'a, [u8]>, Vec<usize>>,
+    paths: BTreeMap<Cow<'a, [u8]>, Vec<EntityIndex>>,
+    trees: BTreeMap<Cow<'a, [u8]>, Vec<EntityIndex>>,
 }
 
 impl<'a> Paths<'a> {
     /// Nothing is sorted where no tree is owned.
-    fn new(nodes: &[Node<'a>]) -> Paths<'a> {
+    fn new(nodes: &TiSlice<EntityIndex, Node<'a>>) -> Paths<'a> {
         let mut paths = Paths { paths: BTreeMap::new(), trees: BTreeMap::new() };
         if nodes.iter().flat_map(|node| &node.edges.owns).any(|asset| asset.kind == TREE) {
             for (entity, asset) in owned(nodes, false) {
@@ -139,12 +146,12 @@ impl<'a> Paths<'a> {
         paths
     }
 
-    /// Trees in other entities' trees, each with the nearest one around it: so there are not more conflicts than trees.
-    fn overlapping_trees(&self, nodes: &[Node<'a>]) -> Vec<Conflict> {
+    /// Returns the trees in other entities' trees, each with the nearest one around it: so there are not more conflicts than trees.
+    fn overlapping_trees(&self, nodes: &TiSlice<EntityIndex, Node<'a>>) -> Vec<Conflict> {
         if self.trees.len() < 2 {
             return Vec::new();
         }
-        let conflict = |(entity, asset): (usize, &Asset)| {
+        let conflict = |(entity, asset): (EntityIndex, &Asset)| {
             let tree = tree(asset)?;
             let other = self.trees_around(&tree).find(|&other| other != entity)?;
             let owners = vec![entity.min(other), entity.max(other)];
@@ -153,22 +160,25 @@ impl<'a> Paths<'a> {
         owned(nodes, false).filter_map(conflict).collect()
     }
 
-    /// The owners of trees around a path.
-    fn trees_around(&self, path: &[u8]) -> impl Iterator<Item = usize> {
+    /// Returns the owners of trees around a path.
+    fn trees_around(&self, path: &[u8]) -> impl Iterator<Item = EntityIndex> {
         ancestors(path).filter_map(|path| self.trees.get(path)).flatten().copied()
     }
 }
 
-/// Everything that contains a path, from its parent on.
+/// Returns everything that contains a path, from its parent on.
 fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     iter::successors(parent(path), |path| parent(path))
 }
 
-/// The owners of everything below a path.
-fn below<'m>(map: &'m BTreeMap<Cow<'_, [u8]>, Vec<usize>>, path: &[u8]) -> impl Iterator<Item = usize> + 'm {
+/// Returns the owners of everything below a path.
+fn below<'m>(
+    map: &'m BTreeMap<Cow<'_, [u8]>, Vec<EntityIndex>>,
+    path: &[u8],
+) -> impl Iterator<Item = EntityIndex> + 'm {
     let prefix = if path == b"/" { path.to_owned() } else { [path, b"/"].concat() };
     let from = (Bound::Included(&prefix[..]), Bound::Unbounded);
-    let entries: Vec<&Vec<usize>> = map
+    let entries: Vec<&Vec<EntityIndex>> = map
         .range::<[u8], _>(from)
         .take_while(|(path, _)| path.starts_with(&prefix))
         .map(|(_, owners)| owners)
@@ -176,13 +186,13 @@ fn below<'m>(map: &'m BTreeMap<Cow<'_, [u8]>, Vec<usize>>, path: &[u8]) -> impl 
     entries.into_iter().flatten().copied()
 }
 
-fn successions(nodes: &[Node<'_>], living: &Groups<Key<'_>>, paths: &Paths<'_>) -> Vec<Succession> {
+fn successions(nodes: &TiSlice<EntityIndex, Node<'_>>, living: &Groups<Key<'_>>, paths: &Paths<'_>) -> Vec<Succession> {
     let mut successions = Vec::new();
-    let orphans = nodes.iter().enumerate().filter(|(_, node)| node.edges.orphan);
+    let orphans = nodes.iter_enumerated().filter(|(_, node)| node.edges.orphan);
     for (orphan, node) in orphans {
         let mut seen = HashSet::new();
         for (owned, asset) in node.edges.owns.iter().enumerate() {
-            let mut successors: Vec<usize> = living.get(&key(asset)).collect();
+            let mut successors: Vec<EntityIndex> = living.get(&key(asset)).collect();
             if let Some(path) = path(asset) {
                 successors
                     .extend(paths.trees.get(&path).into_iter().flatten().copied().chain(paths.trees_around(&path)));
@@ -200,7 +210,7 @@ fn successions(nodes: &[Node<'_>], living: &Groups<Key<'_>>, paths: &Paths<'_>) 
 impl Conflict {
     /// Returns the message, with all entities and their files.
     #[must_use]
-    pub fn describe(&self, entities: &[Entity]) -> String {
+    pub fn describe(&self, entities: &TiSlice<EntityIndex, Entity>) -> String {
         let owners: Vec<&Entity> = self.owners.iter().filter_map(|&owner| entities.get(owner)).collect();
         let end = if owners.len() == 2 { "; neither is applied" } else { "; none of them is applied" };
         let files = |entity: &Entity| {
@@ -224,16 +234,16 @@ impl Conflict {
     }
 }
 
-/// `a, b and c`
+/// Returns a list in words: `a, b and c`.
 fn listed(items: impl Iterator<Item = String>) -> String {
     let mut items: Vec<String> = items.collect();
     let last = items.pop().unwrap_or_default();
     if items.is_empty() { last } else { format!("{} and {last}", items.join(", ")) }
 }
 
-/// The conflicts of each entity that has any.
-pub(crate) fn by_owner(conflicts: &[Conflict]) -> HashMap<usize, Vec<usize>> {
-    let mut by_owner: HashMap<usize, Vec<usize>> = HashMap::new();
+/// Returns the indexes of the conflicts of each entity that has any.
+pub(crate) fn by_owner(conflicts: &[Conflict]) -> HashMap<EntityIndex, Vec<usize>> {
+    let mut by_owner: HashMap<EntityIndex, Vec<usize>> = HashMap::new();
     for (index, conflict) in conflicts.iter().enumerate() {
         conflict.owners.iter().for_each(|&owner| by_owner.entry(owner).or_default().push(index));
     }

@@ -4,16 +4,18 @@
 //! machine. But a slip would never be noticed otherwise.
 
 use crate::entity::Entity;
+use crate::index::EntityIndex;
 use crate::node::Node;
 use bstr::{BStr, BString, ByteSlice};
 use holo_definitions::similar;
 use std::collections::HashSet;
+use typed_index_collections::TiSlice;
 
 /// A name that no entity has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dangling {
     /// The entity that names it.
-    pub entity: usize,
+    pub entity: EntityIndex,
     /// The location of the name.
     pub location: BString,
     /// The relation that the entity would have to the other one, as words before its name.
@@ -24,8 +26,8 @@ pub struct Dangling {
 
 /// All names of others that people have written and no entity has, orphans included.
 #[must_use]
-pub fn dangling(nodes: &[Node<'_>]) -> Vec<Dangling> {
-    let mut written = nodes.iter().enumerate().filter(|(_, node)| !node.edges.written.is_empty()).peekable();
+pub fn dangling(nodes: &TiSlice<EntityIndex, Node<'_>>) -> Vec<Dangling> {
+    let mut written = nodes.iter_enumerated().filter(|(_, node)| !node.edges.written.is_empty()).peekable();
     if written.peek().is_none() {
         return Vec::new();
     }
@@ -55,7 +57,7 @@ pub fn dangling(nodes: &[Node<'_>]) -> Vec<Dangling> {
 impl Dangling {
     /// The warning, with the nearest name that there is.
     #[must_use]
-    pub fn describe(&self, entities: &[Entity]) -> String {
+    pub fn describe(&self, entities: &TiSlice<EntityIndex, Entity>) -> String {
         let Dangling { location, relation, id, .. } = self;
         let who = entities.get(self.entity).map(Entity::id).unwrap_or_default();
         let others =

@@ -4,6 +4,7 @@ use crate::concurrently::{Heard, concurrently};
 use crate::entity::{Account, Entity};
 use crate::error::Fatal;
 use crate::failures::Failures;
+use crate::index::{EntityIndex, PluginIndex};
 use crate::interrupt::Interrupt;
 use crate::plugin::{OperationError, Plugin};
 use crate::report::{Provisional, RemarkKind, Remarks, Severity};
@@ -13,14 +14,15 @@ use holo_protocol::API_VERSION_4;
 use holo_protocol::session::Stream;
 use std::mem;
 use std::sync::Arc;
+use typed_index_collections::{TiSlice, TiVec};
 
 /// The entities that the plugins have listed.
 pub struct Scanned {
     /// The entities of all plugins: plugin after plugin, each plugin's by their IDs.
-    pub entities: Vec<Entity>,
+    pub entities: TiVec<EntityIndex, Entity>,
     /// For each plugin, whether an entity may be missing: it speaks version 4 and has said that something is wrong, as a definition cannot
     /// be used, or it has failed.
-    pub flaws: Vec<bool>,
+    pub flaws: TiVec<PluginIndex, bool>,
 }
 
 /// Asks all plugins.
@@ -29,7 +31,7 @@ pub struct Scanned {
 /// If a plugin fails or its report cannot be read, and that is not tolerated; the first one's trouble is shown, whichever was first to be
 /// in trouble.
 pub fn all(
-    plugins: &mut [Plugin],
+    plugins: &mut TiSlice<PluginIndex, Plugin>,
     at_once: usize,
     resources: &Arc<Resources>,
     failures: &mut Failures,
@@ -39,7 +41,7 @@ pub fn all(
     let scanned: Vec<(String, u32)> = plugins.iter().map(|plugin| (plugin.id.clone(), plugin.api_version())).collect();
     let mut diagnostics = Diagnostics::default();
     let mut of_plugins = Vec::new();
-    let mut flaws = Vec::new();
+    let mut flaws = TiVec::new();
     let ask = |plugin: &mut Plugin, on_output: &mut dyn FnMut(Stream, &[u8])| plugin.scan(interrupt, on_output);
     concurrently(plugins, at_once, ask, |index, heard| {
         let Some((plugin_id, version)) = scanned.get(index) else { return Ok(()) };
@@ -51,7 +53,7 @@ pub fn all(
                 let entities = report_of(plugin_id, answer, remarks)?.and_then(|report| {
                     let resources = Arc::clone(resources);
                     let account = Account { plugin_id: plugin_id.clone(), version: *version, report, resources };
-                    entities(index, account, remarks)
+                    entities(index.into(), account, remarks)
                 });
                 flaws.push(is_flawed || entities.is_none());
                 if entities.is_none() {
@@ -69,7 +71,7 @@ pub fn all(
         all.extend(some);
         all
     });
-    Ok(Scanned { entities, flaws })
+    Ok(Scanned { entities: entities.into(), flaws })
 }
 
 /// The lines that plugins of version 4 write to stderr while they scan: `!! ` stands before an error, `>> ` before a warning.
@@ -130,7 +132,7 @@ fn report_of(
 }
 
 /// Returns the entities of a report, if it can be read; otherwise it is reported why it cannot.
-fn entities(plugin: usize, account: Account, remarks: &mut impl Remarks) -> Option<Vec<Entity>> {
+fn entities(plugin: PluginIndex, account: Account, remarks: &mut impl Remarks) -> Option<Vec<Entity>> {
     let plugin_id = account.plugin_id.clone();
     match Entity::all_of(plugin, account) {
         Ok(mut entities) => {

@@ -1,11 +1,32 @@
 //! The selection of entities by the command line.
 
 use crate::entity::Entity;
+use crate::index::EntityIndex;
 use crate::root;
 use bstr::{BStr, BString, ByteSlice};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use typed_index_collections::{TiSlice, TiVec};
+
+/// The entities that are selected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selected(TiVec<EntityIndex, bool>);
+
+impl Selected {
+    /// Returns true if the entity is selected.
+    #[must_use]
+    pub fn contains(&self, entity: EntityIndex) -> bool {
+        self.0.get(entity) == Some(&true)
+    }
+}
+
+impl FromIterator<bool> for Selected {
+    /// Says of each entity, in their order, if it is selected.
+    fn from_iter<I: IntoIterator<Item = bool>>(are_selected: I) -> Selected {
+        Selected(are_selected.into_iter().collect())
+    }
+}
 
 /// Returns the entities that any of the selectors names; all if there is no selector. The ID of a plugin may name none.
 ///
@@ -13,33 +34,37 @@ use std::os::unix::ffi::OsStringExt;
 ///
 /// # Errors
 /// The selectors that name nothing.
-pub fn select(entities: &[Entity], plugins: &[&str], selectors: &[OsString]) -> Result<Vec<bool>, Vec<BString>> {
+pub fn select(
+    entities: &TiSlice<EntityIndex, Entity>,
+    plugins: &[&str],
+    selectors: &[OsString],
+) -> Result<Selected, Vec<BString>> {
     if selectors.is_empty() {
-        return Ok(vec![true; entities.len()]);
+        return Ok(entities.iter().map(|_| true).collect());
     }
     let forms: Vec<(BString, BString)> = selectors.iter().map(forms).collect();
-    let mut found: HashMap<&BStr, Vec<usize>> = HashMap::new();
+    let mut found: HashMap<&BStr, Vec<EntityIndex>> = HashMap::new();
     for (given, cleaned) in &forms {
         found.extend([(given.as_bstr(), Vec::new()), (cleaned.as_bstr(), Vec::new())]);
     }
-    for (at, entity) in entities.iter().enumerate() {
+    for (index, entity) in entities.iter_enumerated() {
         for selector in entity.selectors() {
-            if let Some(places) = found.get_mut(selector.as_bstr()) {
-                places.push(at);
+            if let Some(indexes) = found.get_mut(selector.as_bstr()) {
+                indexes.push(index);
             }
         }
     }
-    let mut selected = vec![false; entities.len()];
+    let mut selected: TiVec<EntityIndex, bool> = vec![false; entities.len()].into();
     let mut unknown = Vec::new();
     for (given, cleaned) in &forms {
-        let places = |form: &BString| found.get(form.as_bstr()).filter(|places| !places.is_empty());
-        match places(given).or_else(|| places(cleaned)) {
-            Some(places) => places.iter().for_each(|&at| selected[at] = true),
+        let indexes = |form: &BString| found.get(form.as_bstr()).filter(|indexes| !indexes.is_empty());
+        match indexes(given).or_else(|| indexes(cleaned)) {
+            Some(indexes) => indexes.iter().for_each(|&index| selected[index] = true),
             None if plugins.iter().any(|id| given == id) => {}
             None => unknown.push(given.clone()),
         }
     }
-    if unknown.is_empty() { Ok(selected) } else { Err(unknown) }
+    if unknown.is_empty() { Ok(Selected(selected)) } else { Err(unknown) }
 }
 
 /// A selector as it was given, and as a path that is cleaned.
@@ -51,7 +76,7 @@ fn forms(selector: &OsString) -> (BString, BString) {
 
 /// Every string that selects something, sorted.
 #[must_use]
-pub fn all(entities: &[Entity]) -> BTreeSet<BString> {
+pub fn all(entities: &TiSlice<EntityIndex, Entity>) -> BTreeSet<BString> {
     entities.iter().filter(|entity| entity.is_listed()).flat_map(Entity::selectors).collect()
 }
 
@@ -62,18 +87,19 @@ mod tests {
     use crate::resources::Resources;
     use std::sync::Arc;
 
-    fn entities(plugin_id: &str, report: &str) -> Vec<Entity> {
+    fn entities(plugin_id: &str, report: &str) -> TiVec<EntityIndex, Entity> {
         let resources = Arc::new(Resources::only_static("/usr/share/holo"));
         let account = Account { plugin_id: plugin_id.to_owned(), version: 3, report: report.into(), resources };
-        Entity::all_of(0, account).unwrap()
+        Entity::all_of(0.into(), account).unwrap().into()
     }
 
     fn ids(selectors: &[&str]) -> Result<Vec<String>, Vec<String>> {
         let mut entities = entities("p", "ENTITY: a:1\nSOURCE: t/x\nENTITY: b:1\n");
         entities.extend(self::entities("r", "ENTITY: c:1\nSOURCE: t/x\n"));
         let selectors: Vec<OsString> = selectors.iter().map(OsString::from).collect();
-        let ids = |selected: Vec<bool>| {
-            entities.iter().zip(selected).filter(|(_, is)| *is).map(|(entity, _)| entity.id().to_string()).collect()
+        let ids = |selected: Selected| {
+            let selected = entities.iter_enumerated().filter(|(index, _)| selected.contains(*index));
+            selected.map(|(_, entity)| entity.id().to_string()).collect()
         };
         select(&entities, &["p", "q", "r"], &selectors)
             .map(ids)

@@ -1,17 +1,19 @@
 //! Plans random graphs, and compares what comes out with plain definitions of what it should be.
 
 use bstr::{BStr, ByteSlice};
+use holo::index::EntityIndex;
 use holo::node::Node;
-use holo::plan::{Cycle, EdgeKind, Plan, Requirement};
+use holo::plan::{CycleError, Edge, EdgeKind, Plan, Requirement};
 use holo_protocol::{Asset, EntityReport};
 use holo_testing::Random;
 use holo_testing::random::{self, cases};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use typed_index_collections::TiVec;
 
 const GRAPHS: u64 = 400;
 
-/// Entities whose IDs are their places.
+/// Entities whose IDs are their indexes.
 struct Graph {
     reports: Vec<EntityReport>,
     plugins: Vec<usize>,
@@ -92,19 +94,23 @@ impl Graph {
         }
     }
 
-    fn nodes(&self) -> Vec<Node<'_>> {
+    fn nodes(&self) -> TiVec<EntityIndex, Node<'_>> {
         std::iter::zip(&self.reports, &self.plugins)
             .map(|(report, &plugin)| Node {
                 id: report.id.as_ref(),
-                plugin,
+                plugin: plugin.into(),
                 edges: &report.edges,
                 origin: BStr::new(""),
             })
             .collect()
     }
 
-    fn plan(&self) -> Result<Plan, Cycle> {
-        Plan::new(&self.nodes())
+    fn plan(&self) -> Result<Planned, CycleError> {
+        Plan::new(&self.nodes()).map(Planned)
+    }
+
+    fn plan_of_selected(&self, selected: &[bool]) -> Result<Planned, CycleError> {
+        Plan::of_selected(&self.nodes(), &selected.iter().copied().collect()).map(Planned)
     }
 
     fn orphan(&self, number: usize) -> bool {
@@ -153,7 +159,7 @@ impl Graph {
         all.filter(|other| self.orphan(orphan) && !self.orphan(*other) && overlaps(other)).collect()
     }
 
-    /// Whether an entity is in conflict with another one.
+    /// Returns true if an entity is in conflict with another one.
     fn is_contested(&self, number: usize) -> bool {
         let owns = |number: usize| &self.reports[number].edges.owns;
         let with =
@@ -176,7 +182,7 @@ impl Graph {
     }
 }
 
-/// Whether two assets have something in common: as equals or, if they are trees, as parts of each other. A path is part of a tree where
+/// Returns true if two assets have something in common: as equals or, if they are trees, as parts of each other. A path is part of a tree where
 /// an orphan has one of them.
 fn meet(one: &Asset, other: &Asset, with_orphan: bool) -> bool {
     let normal = |asset: &Asset| {
@@ -193,7 +199,33 @@ fn meet(one: &Asset, other: &Asset, with_orphan: bool) -> bool {
     }
 }
 
-/// Whether a way leads from each entity to each other one.
+/// A plan, with numbers for indexes.
+#[derive(Debug)]
+struct Planned(Plan);
+
+fn numbers(entities: &[EntityIndex]) -> Vec<usize> {
+    entities.iter().copied().map(usize::from).collect()
+}
+
+impl Planned {
+    fn order(&self) -> Vec<usize> {
+        numbers(self.0.order())
+    }
+
+    fn edges(&self) -> impl Iterator<Item = (usize, usize, &Edge)> {
+        self.0.edges().iter().map(|edge| (edge.from.into(), edge.to.into(), edge))
+    }
+
+    fn pairs(&self) -> BTreeSet<(usize, usize)> {
+        self.edges().map(|(from, to, _)| (from, to)).collect()
+    }
+
+    fn sets(&self, selected: &[bool]) -> Vec<Vec<usize>> {
+        self.0.sets(&selected.iter().copied().collect()).iter().map(|set| numbers(set)).collect()
+    }
+}
+
+/// Returns for each entity and each other one if a way leads there.
 fn ways(count: usize, pairs: &BTreeSet<(usize, usize)>) -> Vec<Vec<bool>> {
     let mut ways = vec![vec![false; count]; count];
     pairs.iter().for_each(|&(from, to)| ways[from][to] = true);
@@ -207,11 +239,12 @@ fn ways(count: usize, pairs: &BTreeSet<(usize, usize)>) -> Vec<Vec<bool>> {
     ways
 }
 
-fn places(order: &[usize]) -> Vec<usize> {
-    let mut places = vec![usize::MAX; order.len()];
-    order.iter().enumerate().for_each(|(place, &number)| places[number] = place);
-    assert!(!places.contains(&usize::MAX), "{order:?} leaves something out");
-    places
+/// Returns the position of each entity in an order.
+fn positions(order: &[usize]) -> Vec<usize> {
+    let mut positions = vec![usize::MAX; order.len()];
+    order.iter().enumerate().for_each(|(position, &number)| positions[number] = position);
+    assert!(!positions.contains(&usize::MAX), "{order:?} leaves something out");
+    positions
 }
 
 /// Calls a check with many graphs.
@@ -223,7 +256,7 @@ fn for_many(make: impl Fn(&mut Random) -> Graph + Sync, check: impl Fn(&Graph, &
     });
 }
 
-/// Whether only one case is tried, which need not have what is looked for.
+/// Returns true if only one case is tried, which need not have what is looked for.
 fn is_one_case() -> bool {
     std::env::var_os(random::SEED).is_some()
 }
@@ -235,7 +268,7 @@ fn living_and_orphans(random: &mut Random) -> Graph {
 #[test]
 fn no_edges_change_nothing() {
     for_many(Graph::without_edges, |graph, _| {
-        assert!(graph.plan().unwrap().order().iter().copied().eq(0..graph.reports.len()));
+        assert!(graph.plan().unwrap().order().into_iter().eq(0..graph.reports.len()));
     });
 }
 
@@ -243,9 +276,9 @@ fn no_edges_change_nothing() {
 fn the_order_is_a_permutation_that_respects_all_edges() {
     for_many(living_and_orphans, |graph, _| {
         let plan = graph.plan().unwrap();
-        let places = places(plan.order());
+        let positions = positions(&plan.order());
         for (from, to) in graph.pairs() {
-            assert!(places[from] < places[to], "{to} does not wait for {from}");
+            assert!(positions[from] < positions[to], "{to} does not wait for {from}");
         }
     });
 }
@@ -254,15 +287,15 @@ fn the_order_is_a_permutation_that_respects_all_edges() {
 fn the_edges_are_those_that_are_declared() {
     for_many(living_and_orphans, |graph, _| {
         let plan = graph.plan().unwrap();
-        let edges: BTreeSet<(usize, usize)> = plan.edges().iter().map(|edge| (edge.from, edge.to)).collect();
+        let edges = plan.pairs();
         assert_eq!(edges, graph.pairs());
-        for edge in plan.edges().iter().filter(|edge| !matches!(edge.kind, EdgeKind::Owns(_))) {
-            assert_eq!(edge.turned, graph.orphan(edge.from) && says_the_opposite(graph, edge.from, edge.to, edge.kind));
+        for (from, to, edge) in plan.edges().filter(|(_, _, edge)| !matches!(edge.kind, EdgeKind::Owns(_))) {
+            assert_eq!(edge.reversed, graph.orphan(from) && says_the_opposite(graph, from, to, edge.kind));
         }
     });
 }
 
-/// Whether the line that makes an edge says the opposite of it.
+/// Returns true if the line that makes an edge says the opposite of it.
 fn says_the_opposite(graph: &Graph, from: usize, to: usize, kind: EdgeKind) -> bool {
     let (first, then) = (&graph.reports[from], &graph.reports[to]);
     let (a, b) = (&first.edges, &then.edges);
@@ -281,11 +314,11 @@ fn says_the_opposite(graph: &Graph, from: usize, to: usize, kind: EdgeKind) -> b
 fn nothing_overtakes_what_need_not_wait() {
     for_many(living_and_orphans, |graph, _| {
         let plan = graph.plan().unwrap();
-        let places = places(plan.order());
+        let positions = positions(&plan.order());
         let count = graph.reports.len();
         let ways = ways(count, &graph.pairs());
         for late in 0..count {
-            for early in (0..late).filter(|&early| places[late] < places[early]) {
+            for early in (0..late).filter(|&early| positions[late] < positions[early]) {
                 let has_to_wait = (late..count).any(|other| ways[other][early]);
                 assert!(has_to_wait, "{late} goes before {early} without need");
             }
@@ -296,7 +329,7 @@ fn nothing_overtakes_what_need_not_wait() {
 #[test]
 fn an_edge_that_holds_already_changes_nothing() {
     for_many(Graph::without_cycles, |graph, random| {
-        let order = graph.plan().unwrap().order().to_vec();
+        let order = graph.plan().unwrap().order();
         let (a, b) = (random.below(order.len()), random.below(order.len()));
         if a < b {
             let mut more = Graph { reports: graph.reports.clone(), plugins: graph.plugins.clone() };
@@ -312,7 +345,7 @@ fn sets_are_the_longest_runs_without_edges() {
         let plan = graph.plan().unwrap();
         let selected: Vec<bool> = graph.reports.iter().map(|_| random.chance(70)).collect();
         let sets = plan.sets(&selected);
-        let expected: Vec<usize> = plan.order().iter().copied().filter(|&number| selected[number]).collect();
+        let expected: Vec<usize> = plan.order().into_iter().filter(|&number| selected[number]).collect();
         assert_eq!(sets.concat(), expected);
         let pairs = graph.pairs();
         for set in &sets {
@@ -352,7 +385,7 @@ fn cycles_are_found_if_there_are_any_and_are_real() {
 }
 
 #[test]
-fn a_cycle_is_no_obstacle_to_what_does_not_come_after_it() {
+fn a_cycle_does_not_hinder_what_does_not_come_after_it() {
     let found = AtomicUsize::new(0);
     for_many(Graph::with_edges, |graph, random| {
         let count = graph.reports.len();
@@ -360,12 +393,13 @@ fn a_cycle_is_no_obstacle_to_what_does_not_come_after_it() {
         let ways = ways(count, &pairs);
         let is_stuck = |number: usize| (0..count).any(|other| ways[other][other] && ways[other][number]);
         let selected: Vec<bool> = (0..count).map(|number| random.chance(70) && !is_stuck(number)).collect();
-        let plan = Plan::of_selected(&graph.nodes(), &selected).unwrap();
+        let plan = graph.plan_of_selected(&selected).unwrap();
         let expected: BTreeSet<usize> = (0..count).filter(|&number| !is_stuck(number)).collect();
-        assert_eq!(plan.order().iter().copied().collect::<BTreeSet<_>>(), expected);
-        let place = |number: usize| plan.order().iter().position(|&other| other == number);
+        assert_eq!(plan.order().into_iter().collect::<BTreeSet<_>>(), expected);
+        let order = plan.order();
+        let position = |number: usize| order.iter().position(|&other| other == number);
         for (from, to) in pairs.iter().filter(|(_, to)| expected.contains(to)) {
-            assert!(place(*from) < place(*to), "{to} does not wait for {from}");
+            assert!(position(*from) < position(*to), "{to} does not wait for {from}");
         }
         let in_sets: BTreeSet<usize> = plan.sets(&selected).concat().into_iter().collect();
         assert!((0..count).all(|number| in_sets.contains(&number) == selected[number]));
@@ -373,7 +407,7 @@ fn a_cycle_is_no_obstacle_to_what_does_not_come_after_it() {
         for number in (0..count).filter(|&number| is_stuck(number)) {
             let mut selected = selected.clone();
             selected[number] = true;
-            let cycle = Plan::of_selected(&graph.nodes(), &selected).unwrap_err();
+            let cycle = graph.plan_of_selected(&selected).unwrap_err();
             let member = cycle.members[0].id.to_str().unwrap().parse::<usize>().unwrap();
             assert!(ways[member][member] && ways[member][number], "{number} does not come after {cycle}");
             found.fetch_add(1, Ordering::Relaxed);
@@ -391,10 +425,10 @@ fn orphans_are_never_stuck() {
     };
     for_many(orphans_only, |graph, _| {
         let plan = graph.plan().unwrap();
-        let places = places(plan.order());
+        let positions = positions(&plan.order());
         let pairs = graph.pairs();
-        let edges: BTreeSet<(usize, usize)> = plan.edges().iter().map(|edge| (edge.from, edge.to)).collect();
-        assert!(edges.iter().all(|&(from, to)| places[from] < places[to]));
+        let edges = plan.pairs();
+        assert!(edges.iter().all(|&(from, to)| positions[from] < positions[to]));
         // What does not hold was in a cycle.
         let ways = ways(graph.reports.len(), &pairs);
         for (from, to) in pairs.difference(&edges) {
@@ -407,16 +441,17 @@ fn orphans_are_never_stuck() {
 fn requirements_and_refreshes_are_those_that_are_declared() {
     for_many(living_and_orphans, |graph, _| {
         let plan = graph.plan().unwrap();
-        let places = places(plan.order());
+        let positions = positions(&plan.order());
         let late = graph.late(&graph.pairs());
         for (number, report) in graph.reports.iter().enumerate() {
             let edges = &report.edges;
-            assert_eq!(plan.requirements(number).len(), if edges.orphan { 0 } else { edges.requires.len() });
-            for (id, requirement) in edges.requires.iter().zip(plan.requirements(number)) {
+            assert_eq!(plan.0.requirements(number.into()).len(), if edges.orphan { 0 } else { edges.requires.len() });
+            for (id, requirement) in edges.requires.iter().zip(plan.0.requirements(number.into())) {
                 match requirement {
                     Requirement::Entity(other) => {
-                        assert_eq!(graph.reports[*other].id, *id);
-                        assert!(!graph.orphan(*other) && places[*other] < places[number]);
+                        let other = usize::from(*other);
+                        assert_eq!(graph.reports[other].id, *id);
+                        assert!(!graph.orphan(other) && positions[other] < positions[number]);
                     }
                     Requirement::Unknown(unknown) => {
                         assert_eq!(unknown, id);
@@ -434,7 +469,7 @@ fn requirements_and_refreshes_are_those_that_are_declared() {
                     wanted && !graph.orphan(other) && !is_late
                 })
                 .collect();
-            assert_eq!(plan.refreshes(number), expected);
+            assert_eq!(numbers(plan.0.refreshes(number.into())), expected);
         }
     });
 }
@@ -444,15 +479,18 @@ fn who_takes_over_goes_first_and_nobody_living_waits_for_what_is_late() {
     let found = AtomicUsize::new(0);
     for_many(living_and_orphans, |graph, _| {
         let plan = graph.plan().unwrap();
-        let places = places(plan.order());
+        let positions = positions(&plan.order());
         for orphan in 0..graph.reports.len() {
-            let successors: BTreeSet<usize> = plan.successors(orphan).iter().copied().collect();
+            let successors: BTreeSet<usize> = numbers(plan.0.successors(orphan.into())).into_iter().collect();
             assert_eq!(successors, graph.successors(orphan));
-            assert!(successors.iter().all(|&successor| places[successor] < places[orphan]), "{orphan} goes too early");
+            assert!(
+                successors.iter().all(|&successor| positions[successor] < positions[orphan]),
+                "{orphan} goes too early"
+            );
             found.fetch_add(successors.len(), Ordering::Relaxed);
         }
         let late = graph.late(&graph.pairs());
-        assert!(plan.edges().iter().all(|edge| !late.contains(&edge.from) || graph.orphan(edge.to)));
+        assert!(plan.edges().all(|(from, to, _)| !late.contains(&from) || graph.orphan(to)));
     });
     assert!(is_one_case() || found.into_inner() > 0);
 }
@@ -467,7 +505,7 @@ fn cycles_are_of_the_living_alone() {
         let is_circular = (0..graph.reports.len()).any(|number| ways[number][number]);
         match graph.plan() {
             Ok(plan) => {
-                places(plan.order());
+                positions(&plan.order());
                 assert!(!is_circular, "a cycle was overlooked");
             }
             Err(cycle) => {
@@ -485,9 +523,11 @@ fn all_who_claim_the_same_are_in_conflict() {
     for_many(living_and_orphans, |graph, _| {
         let plan = graph.plan().unwrap();
         for number in 0..graph.reports.len() {
-            let conflicts: Vec<_> = plan.conflicts_of(number).collect();
+            let conflicts: Vec<_> = plan.0.conflicts_of(number.into()).collect();
             assert_eq!(!conflicts.is_empty(), graph.is_contested(number), "{number}: {conflicts:?}");
-            assert!(conflicts.iter().all(|conflict| conflict.owners.len() > 1 && conflict.owners.contains(&number)));
+            assert!(
+                conflicts.iter().all(|conflict| conflict.owners.len() > 1 && conflict.owners.contains(&number.into()))
+            );
             found.fetch_add(conflicts.len(), Ordering::Relaxed);
         }
     });

@@ -57,9 +57,10 @@ fn walk(arguments: &Apply, context: &mut Context<'_>) -> Result<Tally, Fatal> {
     inventory.hand_over_refreshes(&mut refreshes);
     inventory.forget_refreshes(&mut refreshes);
     let task = if arguments.force { Task::ForceApply } else { Task::Apply };
-    let walk = Walk::over(&mut inventory, settings, interrupt, task, refreshes).fail_fast(arguments.fail_fast);
+    let walk =
+        Walk::new(&mut inventory, &selected, settings, interrupt, task, refreshes).fail_fast(arguments.fail_fast);
     let began = Instant::now();
-    let tally = Tally { flawed, ..walk.go(&selected, *reporter)? };
+    let tally = Tally { flawed, ..walk.go(*reporter)? };
     reporter.event(Event::Applied(&tally, began.elapsed()));
     Ok(tally)
 }

@@ -31,9 +31,9 @@ pub(super) fn walk(context: &mut Context<'_>, selection: &Selection, preview: Pr
     inventory.hand_over_refreshes(&mut refreshes);
     super::show_slips(&inventory, &selected, *reporter);
     let flawed = inventory.is_flawed_for(selection);
-    let walk = Walk::over(&mut inventory, settings, interrupt, Task::Check, refreshes);
+    let walk = Walk::new(&mut inventory, &selected, settings, interrupt, Task::Check, refreshes);
     let walk = walk.with_force(preview.force).fail_fast(preview.fail_fast);
-    Ok(Tally { flawed, ..walk.go(&selected, *reporter)? })
+    Ok(Tally { flawed, ..walk.go(*reporter)? })
 }
 
 /// Failures count before what is pending.

@@ -16,7 +16,7 @@ pub(super) fn run(arguments: &Diff, context: &mut Context<'_>) -> Result<u8, Fat
     let view = View { root: &settings.root, resources: &inventory.resources };
     let mut failed =
         super::show_conflicts(&inventory, &selected, *reporter) || inventory.is_flawed_for(&arguments.selection);
-    for (index, entity) in inventory.entities.iter().enumerate().filter(|(index, _)| selected[*index]) {
+    for (index, entity) in inventory.entities.iter_enumerated().filter(|(index, _)| selected.contains(*index)) {
         if !reporter.is_read() {
             break;
         }

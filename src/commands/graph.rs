@@ -15,7 +15,7 @@ pub(super) fn run(arguments: &Graph, context: &mut Context<'_>) -> Result<u8, Fa
     let selected = super::select("graph", &inventory, &arguments.selection.selectors, *reporter)?;
     let has_failed =
         super::show_conflicts(&inventory, &selected, *reporter) || inventory.is_flawed_for(&arguments.selection);
-    let declarations = Declarations::of(&inventory.entities);
+    let declarations = Declarations::new(&inventory.entities);
     let draw = match arguments.format {
         Picture::Dot => graph::dot,
         Picture::Mermaid => graph::mermaid,

@@ -20,7 +20,7 @@ pub(super) fn run(arguments: &Scan, context: &mut Context<'_>) -> Result<u8, Fat
         (false, false) => Form::Paragraph,
     };
     let lists_all = arguments.selection.selectors.is_empty();
-    for (entity, _) in inventory.entities.iter().zip(selected).filter(|(_, selected)| *selected) {
+    for (_, entity) in inventory.selected_of(&selected) {
         if lists_all && !entity.is_listed() {
             continue;
         }

@@ -19,7 +19,7 @@ pub(super) fn write(picture: &Picture) -> String {
         let _ = writeln!(text, "  n{number} [label=\"{}\"{style}];", escape(&entity.label));
     }
     for line in &picture.lines {
-        let _ = writeln!(text, "  n{} -> n{}{};", line.from, line.to, attributes(line));
+        let _ = writeln!(text, "  n{} -> n{}{};", usize::from(line.from), usize::from(line.to), attributes(line));
     }
     text.push_str("}\n");
     text

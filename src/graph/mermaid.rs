@@ -17,7 +17,7 @@ pub(super) fn write(picture: &Picture) -> String {
     }
     for line in &picture.lines {
         let arrow = if line.requires { "-->" } else { "-.->" };
-        let _ = writeln!(text, "  n{} {arrow}{} n{}", line.from, label(line), line.to);
+        let _ = writeln!(text, "  n{} {arrow}{} n{}", usize::from(line.from), label(line), usize::from(line.to));
     }
     if picture.entities.iter().any(|entity| entity.orphan) {
         text.push_str("  classDef orphan stroke-dasharray: 4 3\n");

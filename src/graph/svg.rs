@@ -1,9 +1,10 @@
 //! A picture that stands alone.
 
-use super::layout::{self, HEIGHT, LABEL_HEIGHT, Link, Spot, Way};
-use super::{Line, Picture, REFRESH_COLOUR, Shown};
+use super::layout::{self, BoxIndex, HEIGHT, LABEL_HEIGHT, Link, LinkIndex, Spot, Way};
+use super::{Line, Picture, REFRESH_COLOUR, Shown, ShownIndex};
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use typed_index_collections::TiVec;
 
 /// The width of a character, in labels of boxes and of links: a bit more than most monospaced fonts have.
 const CHARACTER: f64 = 7.3;
@@ -33,12 +34,15 @@ text{font:12px ui-monospace,'DejaVu Sans Mono','Liberation Mono',Menlo,Consolas,
 pub(super) fn write(picture: &Picture) -> String {
     let labels: Vec<Cow<'_, str>> = picture.entities.iter().map(|entity| shorten(&entity.label, LONGEST)).collect();
     let line_labels: Vec<Option<String>> = picture.lines.iter().map(line_label).collect();
-    let widths: Vec<f64> = labels.iter().map(|label| columns(label) as f64 * CHARACTER + 2.0 * PADDING).collect();
+    let widths: TiVec<BoxIndex, f64> =
+        labels.iter().map(|label| columns(label) as f64 * CHARACTER + 2.0 * PADDING).collect();
     let label_width =
         |label: &Option<String>| label.as_ref().map_or(0.0, |label| columns(label) as f64 * SMALL_CHARACTER);
     let links = picture.lines.iter().zip(&line_labels);
-    let links: Vec<Link> =
-        links.map(|(line, label)| Link { from: line.from, to: line.to, label: label_width(label) }).collect();
+    let index = |shown: ShownIndex| usize::from(shown).into();
+    let link =
+        |(line, label): (&Line, _)| Link { from: index(line.from), to: index(line.to), label: label_width(label) };
+    let links: TiVec<LinkIndex, Link> = links.map(link).collect();
     let layout = layout::lay_out(&widths, &links);
 
     let mut body = String::new();
@@ -273,7 +277,7 @@ mod tests {
 
     #[test]
     fn nothing_is_a_picture_too() {
-        let text = write(&Picture { entities: Vec::new(), lines: Vec::new() });
+        let text = write(&Picture { entities: TiVec::new(), lines: Vec::new() });
         assert!(text.starts_with("<svg ") && text.ends_with("</svg>\n"));
     }
 
@@ -282,8 +286,13 @@ mod tests {
         assert_eq!(shorten("abcdefghij", 10), "abcdefghij");
         assert_eq!(shorten("abcdefghijk", 10), "abc…fghijk");
         assert_eq!(shorten("日本語日本語", 10), "日…日本語");
-        let line =
-            Line { from: 0, to: 1, requires: false, refreshes: false, assets: vec!["path /a".into(), "user x".into()] };
+        let line = Line {
+            from: 0.into(),
+            to: 1.into(),
+            requires: false,
+            refreshes: false,
+            assets: vec!["path /a".into(), "user x".into()],
+        };
         assert_eq!(line_label(&line).as_deref(), Some("path /a +1"));
     }
 }

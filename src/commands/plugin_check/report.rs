@@ -4,6 +4,7 @@ use super::bench::Bench;
 use super::finding::Rule;
 use super::heard::{Heard, MAX_KEPT, listed, plain, quoted};
 use crate::error::{self, Fatal};
+use crate::index::EntityIndex;
 use crate::node::Node;
 use crate::plan::Plan;
 use bstr::{BStr, BString, ByteSlice};
@@ -11,6 +12,7 @@ use holo_protocol::report::ReportErrorKind;
 use holo_protocol::{API_VERSION_3, API_VERSION_4, EntityReport};
 use std::collections::HashSet;
 use std::path::Path;
+use typed_index_collections::TiVec;
 
 /// The entities that can be worked on.
 pub(super) struct Reported {
@@ -203,25 +205,32 @@ fn scan_otherwise(
     Ok(())
 }
 
-/// The entities in the order in which they are worked on.
-fn sets(bench: &mut Bench<'_, '_>, subject: &str, entities: &[EntityReport]) -> Vec<Vec<BString>> {
+/// Returns the entities in the order in which they are worked on.
+fn sets<'e>(bench: &mut Bench<'_, '_>, subject: &str, entities: &'e [EntityReport]) -> Vec<Vec<BString>> {
     let mut entities: Vec<&EntityReport> = entities.iter().filter(|entity| !entity.id.contains(&0)).collect();
     entities.sort_by(|one, other| one.id.cmp(&other.id));
+    let neighbours = entities.iter().zip(entities.iter().skip(1));
     let twice: Vec<String> =
-        entities.windows(2).filter(|pair| pair[0].id == pair[1].id).map(|pair| plain(&pair[0].id)).collect();
+        neighbours.filter(|(one, other)| one.id == other.id).map(|(one, _)| plain(&one.id)).collect();
     let text = format!("reports {} twice; IDs should be unique", listed(&twice));
     bench.fail_unless(Rule::Names, subject, twice.is_empty(), text);
     entities.dedup_by(|one, other| one.id == other.id);
-    let ids = |set: &[usize]| -> Vec<BString> { set.iter().map(|&entity| entities[entity].id.clone()).collect() };
-    let nodes: Vec<Node<'_>> = entities
-        .iter()
-        .map(|entity| Node { id: entity.id.as_ref(), plugin: 0, edges: &entity.edges, origin: BStr::new("") })
-        .collect();
+    let node = |entity: &&'e EntityReport| Node {
+        id: entity.id.as_ref(),
+        plugin: 0.into(),
+        edges: &entity.edges,
+        origin: BStr::new(""),
+    };
+    let nodes: TiVec<EntityIndex, Node<'_>> = entities.iter().map(node).collect();
     match Plan::new(&nodes) {
-        Ok(plan) => plan.sets(&vec![true; nodes.len()]).iter().map(|set| ids(set)).collect(),
+        Ok(plan) => {
+            let all = nodes.iter().map(|_| true).collect();
+            let ids = |set: &Vec<EntityIndex>| set.iter().map(|&entity| nodes[entity].id.to_owned()).collect();
+            plan.sets(&all).iter().map(ids).collect()
+        }
         Err(cycle) => {
             bench.fail_unless(Rule::Dependencies, subject, false, format!("reports a {cycle}"));
-            (0..nodes.len()).map(|entity| ids(&[entity])).collect()
+            nodes.iter().map(|node| vec![node.id.to_owned()]).collect()
         }
     }
 }

@@ -1,0 +1,129 @@
+//! From positions to ways.
+
+use super::grid::{Grid, ItemIndex, LayerIndex};
+use super::labels::Labels;
+use super::{BoxIndex, HEIGHT, Layout, Link, LinkIndex, Spot, Stretch, Way};
+use typed_index_collections::{TiSlice, TiVec};
+
+const BETWEEN_LAYERS: f64 = 44.0;
+/// The distance between the ends of links at a box.
+const BETWEEN_PORTS: f64 = 7.0;
+
+/// The distance of each end of a link from the middle of its box.
+#[derive(Clone, Copy, Default)]
+struct Ports {
+    from: f64,
+    to: f64,
+}
+
+impl Grid {
+    pub(super) fn draw(&self, widths: &TiSlice<BoxIndex, f64>, links: &TiSlice<LinkIndex, Link>) -> Layout {
+        let columns = self.columns(widths, links);
+        let ports = self.ports();
+        let mut labels = Labels::default();
+        let ways = links.iter_enumerated().map(|(index, link)| {
+            let mut way = Way { stretches: self.stretches(index, link, widths, &columns, ports[index]), label: None };
+            if link.label > 0.0 {
+                way.label = labels.find_room(&way, self.label_stretch(index, link), link.label);
+            }
+            way
+        });
+        let ways = ways.collect();
+        let spot = |index: BoxIndex| {
+            let item = ItemIndex::from(index);
+            Some(Spot { x: columns[self.layer_of[item]].0, y: self.y[item] - HEIGHT / 2.0 })
+        };
+        let bottoms = self.y.iter_enumerated().map(|(item, y)| y + self.height(item) / 2.0);
+        Layout {
+            boxes: widths.keys().map(spot).collect(),
+            ways,
+            width: columns.last().map_or(0.0, |column| column.1),
+            height: bottoms.fold(0.0, f64::max),
+        }
+    }
+
+    fn stretches(
+        &self,
+        index: LinkIndex,
+        link: &Link,
+        widths: &TiSlice<BoxIndex, f64>,
+        columns: &TiSlice<LayerIndex, (f64, f64)>,
+        ports: Ports,
+    ) -> Vec<Stretch> {
+        let (from, to) = (ItemIndex::from(link.from), ItemIndex::from(link.to));
+        let stretch = |&item: &ItemIndex| {
+            let (left, right) = columns[self.layer_of[item]];
+            let y = self.y[item];
+            if item == from {
+                Stretch { left: left + widths[link.from], right, y: y + ports.from }
+            } else if item == to {
+                Stretch { left, right: left, y: y + ports.to }
+            } else {
+                Stretch { left, right, y }
+            }
+        };
+        self.stops[index].iter().map(stretch).collect()
+    }
+
+    /// Returns the stretch that a link's label follows: labels go to that end of a link where there are fewer others.
+    fn label_stretch(&self, index: LinkIndex, link: &Link) -> usize {
+        let (from, to) = (ItemIndex::from(link.from), ItemIndex::from(link.to));
+        let at_the_end = self.neighbours.right[from].len() > self.neighbours.left[to].len();
+        if at_the_end { self.stops[index].len() - 2 } else { 0 }
+    }
+
+    /// Returns the left and the right end of each layer: as far apart as labels and steep links need.
+    fn columns(
+        &self,
+        widths: &TiSlice<BoxIndex, f64>,
+        links: &TiSlice<LinkIndex, Link>,
+    ) -> TiVec<LayerIndex, (f64, f64)> {
+        let mut gaps: TiVec<LayerIndex, f64> = vec![0.0; self.layers.len()].into();
+        for (index, link) in links.iter_enumerated() {
+            let (stops, label_stretch) = (&self.stops[index], self.label_stretch(index, link));
+            for (stretch, (&from, &to)) in stops.iter().zip(stops.iter().skip(1)).enumerate() {
+                let label = if stretch == label_stretch { link.label } else { 0.0 };
+                let steep = ((self.y[to] - self.y[from]).abs() * 0.15).min(100.0);
+                let gap = &mut gaps[self.layer_of[from]];
+                *gap = gap.max(label + steep);
+            }
+        }
+        let mut layer_widths: TiVec<LayerIndex, f64> = vec![0.0; self.layers.len()].into();
+        for (index, &width) in widths.iter_enumerated() {
+            let layer_width = &mut layer_widths[self.layer_of[ItemIndex::from(index)]];
+            *layer_width = layer_width.max(width);
+        }
+        let mut left = 0.0;
+        let column = |(width, gap): (f64, f64)| {
+            let column = (left, left + width);
+            left += width + gap + BETWEEN_LAYERS;
+            column
+        };
+        layer_widths.into_iter().zip(gaps).map(column).collect()
+    }
+
+    /// Returns the ports of each link, so that links arrive in parallel and do not cross there.
+    fn ports(&self) -> TiVec<LinkIndex, Ports> {
+        let mut ports: TiVec<LinkIndex, Ports> = vec![Ports::default(); self.stops.len()].into();
+        let mut begins: TiVec<ItemIndex, Vec<(f64, LinkIndex)>> = vec![Vec::new(); self.boxes].into();
+        let mut ends = begins.clone();
+        for (index, stops) in self.stops.iter_enumerated() {
+            if let ([from, second, ..], [.., last_but_one, to]) = (&stops[..], &stops[..]) {
+                begins[*from].push((self.y[*second], index));
+                ends[*to].push((self.y[*last_but_one], index));
+            }
+        }
+        begins.into_iter().flat_map(spread).for_each(|(link, port)| ports[link].from = port);
+        ends.into_iter().flat_map(spread).for_each(|(link, port)| ports[link].to = port);
+        ports
+    }
+}
+
+/// Spreads the ends of links over a side of a box, in the order of where they lead.
+fn spread(mut links: Vec<(f64, LinkIndex)>) -> impl Iterator<Item = (LinkIndex, f64)> {
+    links.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let gaps = links.len().saturating_sub(1) as f64;
+    let between = BETWEEN_PORTS.min((HEIGHT - 8.0) / gaps.max(1.0));
+    let port = move |rank: usize| (rank as f64 - gaps / 2.0) * between;
+    links.into_iter().enumerate().map(move |(rank, (_, link))| (link, port(rank)))
+}

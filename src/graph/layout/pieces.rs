@@ -1,0 +1,88 @@
+//! Pieces: boxes that are linked, by whatever way.
+
+use super::grid::Grid;
+use super::{BoxIndex, Layout, Link, LinkIndex};
+use crate::index::define_index;
+use std::collections::HashMap;
+use typed_index_collections::{TiSlice, TiVec};
+
+define_index! {
+    /// The index of a piece.
+    PieceIndex
+}
+
+/// Boxes that are linked, by whatever way, and their links.
+#[derive(Default)]
+pub(super) struct Piece {
+    pub(super) boxes: TiVec<BoxIndex, BoxIndex>,
+    pub(super) links: TiVec<LinkIndex, LinkIndex>,
+}
+
+/// Returns the pieces of a picture.
+pub(super) fn pieces(boxes: usize, links: &TiSlice<LinkIndex, Link>) -> Vec<Piece> {
+    let mut joined = Joined::new(boxes);
+    for link in links {
+        joined.join(link.from, link.to);
+    }
+    let mut indexes = HashMap::new();
+    let mut pieces: TiVec<PieceIndex, Piece> = TiVec::new();
+    for index in joined.linked() {
+        let piece = *indexes.entry(joined.first(index)).or_insert_with(|| pieces.push_and_get_key(Piece::default()));
+        pieces[piece].boxes.push(index);
+    }
+    for (index, link) in links.iter_enumerated() {
+        if let Some(&piece) = indexes.get(&joined.first(link.from)) {
+            pieces[piece].links.push(index);
+        }
+    }
+    pieces.into()
+}
+
+/// Boxes that are joined, as a forest.
+struct Joined {
+    /// A box before each box in its piece. The first one has itself.
+    before: TiVec<BoxIndex, BoxIndex>,
+    is_linked: TiVec<BoxIndex, bool>,
+}
+
+impl Joined {
+    fn new(boxes: usize) -> Joined {
+        Joined { before: (0..boxes).map(BoxIndex::from).collect(), is_linked: vec![false; boxes].into() }
+    }
+
+    /// Returns the first box of the same piece.
+    fn first(&mut self, mut index: BoxIndex) -> BoxIndex {
+        while self.before[index] != index {
+            self.before[index] = self.before[self.before[index]];
+            index = self.before[index];
+        }
+        index
+    }
+
+    fn join(&mut self, from: BoxIndex, to: BoxIndex) {
+        let (one, other) = (self.first(from), self.first(to));
+        self.before[one.max(other)] = one.min(other);
+        (self.is_linked[from], self.is_linked[to]) = (true, true);
+    }
+
+    /// Returns the boxes that are linked to others.
+    fn linked(&self) -> Vec<BoxIndex> {
+        self.is_linked.iter_enumerated().filter(|(_, is_linked)| **is_linked).map(|(index, _)| index).collect()
+    }
+}
+
+impl Piece {
+    /// Lays out the piece alone.
+    pub(super) fn draw(&self, widths: &TiSlice<BoxIndex, f64>, links: &TiSlice<LinkIndex, Link>) -> Layout {
+        let local: HashMap<BoxIndex, BoxIndex> =
+            self.boxes.iter_enumerated().map(|(local, &index)| (index, local)).collect();
+        let widths: TiVec<BoxIndex, f64> = self.boxes.iter().map(|&index| widths[index]).collect();
+        let links = self.links.iter().map(|&index| links[index]);
+        let links: TiVec<LinkIndex, Link> =
+            links.map(|link| Link { from: local[&link.from], to: local[&link.to], ..link }).collect();
+        let mut grid = Grid::new(widths.len(), &links);
+        grid.order();
+        grid.slide();
+        grid.draw(&widths, &links)
+    }
+}

@@ -1,0 +1,128 @@
+//! From what entities declare to edges.
+
+use super::waits::{Waiting, Waits};
+use super::{Edge, EdgeKind, Requirement};
+use crate::assets::{Groups, Providers};
+use crate::index::EntityIndex;
+use crate::node::Node;
+use crate::ownership::Succession;
+use bstr::{BStr, ByteSlice};
+use holo_protocol::Edges;
+use std::mem;
+use typed_index_collections::{TiSlice, TiVec};
+
+/// What entities declare about each other.
+pub(super) struct Declared {
+    pub(super) edges: Vec<Edge>,
+    pub(super) requirements: TiVec<EntityIndex, Vec<Requirement>>,
+}
+
+/// Collects all edges, and what each entity requires.
+pub(super) fn collect(nodes: &TiSlice<EntityIndex, Node<'_>>, ids: &Groups<&BStr>) -> Declared {
+    let mut collector = Collector { nodes, ids, providers: Providers::new(nodes), edges: Vec::new() };
+    let requirements = nodes
+        .iter_enumerated()
+        .map(|(entity, node)| {
+            collector.add_named(entity, node);
+            collector.add_needs(entity, node);
+            if node.edges.orphan { Vec::new() } else { collector.requirements(entity, node) }
+        })
+        .collect();
+    Declared { edges: collector.edges, requirements }
+}
+
+struct Collector<'n, 'a> {
+    nodes: &'n TiSlice<EntityIndex, Node<'a>>,
+    ids: &'n Groups<&'a BStr>,
+    providers: Providers<'a>,
+    edges: Vec<Edge>,
+}
+
+impl Collector<'_, '_> {
+    fn link(&mut self, from: EntityIndex, to: EntityIndex, kind: EdgeKind) {
+        let reversed = self.nodes[to].edges.orphan;
+        let (from, to) = if reversed { (to, from) } else { (from, to) };
+        self.edges.push(Edge { from, to, kind, reversed });
+    }
+
+    /// Adds the edges of the other entities that an entity names.
+    fn add_named(&mut self, entity: EntityIndex, node: &Node<'_>) {
+        let Edges { after, before, requires, subscribes, notifies, .. } = node.edges;
+        let lists = [
+            (EdgeKind::Requires, requires),
+            (EdgeKind::Subscribes, subscribes),
+            (EdgeKind::Notifies, notifies),
+            (EdgeKind::After, after),
+            (EdgeKind::Before, before),
+        ];
+        let ids = self.ids;
+        for (kind, list) in lists {
+            for id in list.iter().filter(|id| *id != node.id) {
+                for other in ids.get(id.as_bstr()) {
+                    let (from, to) = if kind.is_declared_first() { (entity, other) } else { (other, entity) };
+                    self.link(from, to, kind);
+                }
+            }
+        }
+    }
+
+    /// Adds the edges of the assets that an entity needs, unless it provides them itself.
+    fn add_needs(&mut self, entity: EntityIndex, node: &Node<'_>) {
+        for (index, asset) in node.edges.needs.iter().enumerate() {
+            let counts = |&provider: &EntityIndex| node.edges.orphan || !self.nodes[provider].edges.orphan;
+            let found = self.providers.of(asset, counts);
+            if !found.contains(&entity) {
+                found.into_iter().for_each(|provider| self.link(provider, entity, EdgeKind::Needs(index)));
+            }
+        }
+    }
+
+    /// Returns the requirements of a living entity.
+    fn requirements(&mut self, entity: EntityIndex, node: &Node<'_>) -> Vec<Requirement> {
+        let requires = &node.edges.requires;
+        // An entity that requires itself waits for ever, and the user has to hear of it.
+        requires.iter().filter(|id| *id == node.id).for_each(|_| self.link(entity, entity, EdgeKind::Requires));
+        let mut requirements = Vec::new();
+        for id in requires {
+            let known = requirements.len();
+            let living = self.ids.get(id.as_bstr()).filter(|&other| !self.nodes[other].edges.orphan);
+            requirements.extend(living.map(Requirement::Entity));
+            if requirements.len() == known {
+                requirements.push(Requirement::Unknown(id.clone()));
+            }
+        }
+        requirements
+    }
+}
+
+/// Has each orphan wait for those that take over from it, and nothing living wait for an orphan that goes late because of that.
+pub(super) fn succeed(
+    nodes: &TiSlice<EntityIndex, Node<'_>>,
+    successions: &[Succession],
+    edges: Vec<Edge>,
+) -> Vec<Edge> {
+    if successions.is_empty() {
+        return edges;
+    }
+    let mut is_late: TiVec<EntityIndex, bool> = vec![false; nodes.len()].into();
+    let mut late: Vec<EntityIndex> = successions.iter().map(|succession| succession.orphan).collect();
+    late.iter().for_each(|&orphan| is_late[orphan] = true);
+    let waits = Waits::new(nodes.len(), edges);
+    let waiting = Waiting::new(&waits);
+    while let Some(orphan) = late.pop() {
+        for &other in waiting.of(orphan).iter().filter(|&&other| nodes[other].edges.orphan) {
+            if !mem::replace(&mut is_late[other], true) {
+                late.push(other);
+            }
+        }
+    }
+    let mut edges = waits.into_edges();
+    edges.retain(|edge| !is_late[edge.from] || nodes[edge.to].edges.orphan);
+    edges.extend(successions.iter().map(|&Succession { orphan, successor, owned }| Edge {
+        from: successor,
+        to: orphan,
+        kind: EdgeKind::Owns(owned),
+        reversed: false,
+    }));
+    edges
+}

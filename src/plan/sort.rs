@@ -1,0 +1,108 @@
+//! The order of entities, of which some wait for others.
+
+use super::cycle::{CycleError, edge_of_cycle, shortest_cycle};
+use super::waits::{Waiting, Waits};
+use crate::index::EntityIndex;
+use crate::node::Node;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashSet};
+use typed_index_collections::{TiSlice, TiVec};
+
+/// Always takes the first entity that waits for nothing any more. Returns the order, and the edges that hold in it: those among orphans
+/// that cannot hold are dropped. Entities that would wait for ever and are not needed are left out.
+pub(super) fn sort(
+    nodes: &TiSlice<EntityIndex, Node<'_>>,
+    waits: Waits,
+    is_needed: impl Fn(EntityIndex) -> bool,
+) -> Result<(Vec<EntityIndex>, Waits), CycleError> {
+    let dropped = stuck_orphans(nodes, &waits);
+    let waits = if dropped.is_empty() { waits } else { waits.without(|edge| dropped.contains(&(edge.from, edge.to))) };
+    let mut queue = Queue::new(nodes, &waits, |_| true);
+    queue.take_all();
+    let Queue { planned, order, .. } = queue;
+    if let Some(stuck) = nodes.keys().find(|&entity| !planned[entity] && is_needed(entity)) {
+        // There is no cycle of orphans left. A late orphan waits for what is stuck, so the walk leads from there into the cycle.
+        let (_, start) = edge_of_cycle(stuck, &waits, |from, _| !planned[from]);
+        return Err(shortest_cycle(start, nodes, &waits, &planned));
+    }
+    Ok((order, waits))
+}
+
+/// Returns the edges that have to be dropped so that no orphans wait for each other. Only edges among orphans make such a cycle.
+fn stuck_orphans(nodes: &TiSlice<EntityIndex, Node<'_>>, waits: &Waits) -> HashSet<(EntityIndex, EntityIndex)> {
+    let is_orphan = |entity: EntityIndex| nodes[entity].edges.orphan;
+    let mut orphans = nodes.keys().filter(|&entity| is_orphan(entity)).peekable();
+    if orphans.peek().is_none() {
+        return HashSet::new();
+    }
+    let mut queue = Queue::new(nodes, waits, is_orphan);
+    loop {
+        queue.take_all();
+        while orphans.next_if(|&orphan| queue.planned[orphan]).is_some() {}
+        let Some(&orphan) = orphans.peek() else { return queue.dropped };
+        let counts = |from, to| is_orphan(from) && !queue.planned[from] && !queue.dropped.contains(&(from, to));
+        let (from, to) = edge_of_cycle(orphan, waits, counts);
+        queue.drop_edge(from, to);
+    }
+}
+
+/// Entities that are taken one after the other, always the first one that waits for nothing any more.
+struct Queue<'a> {
+    waits: &'a Waits,
+    waiting: Waiting,
+    counts: TiVec<EntityIndex, bool>,
+    /// The number of edges that each entity still waits for, of those that count.
+    open: TiVec<EntityIndex, usize>,
+    ready: BinaryHeap<Reverse<EntityIndex>>,
+    dropped: HashSet<(EntityIndex, EntityIndex)>,
+    planned: TiVec<EntityIndex, bool>,
+    order: Vec<EntityIndex>,
+}
+
+impl<'a> Queue<'a> {
+    /// A queue of those entities that count, and of the edges among them.
+    fn new(
+        nodes: &TiSlice<EntityIndex, Node<'_>>,
+        waits: &'a Waits,
+        counts: impl Fn(EntityIndex) -> bool,
+    ) -> Queue<'a> {
+        let counts: TiVec<EntityIndex, bool> = nodes.keys().map(counts).collect();
+        let open_edges = |entity| waits.of(entity).iter().filter(|edge| counts[edge.from]).count();
+        let open: TiVec<EntityIndex, usize> = nodes.keys().map(open_edges).collect();
+        let ready = nodes.keys().filter(|&entity| counts[entity] && open[entity] == 0).map(Reverse).collect();
+        Queue {
+            waits,
+            waiting: Waiting::new(waits),
+            counts,
+            open,
+            ready,
+            dropped: HashSet::new(),
+            planned: vec![false; nodes.len()].into(),
+            order: Vec::with_capacity(nodes.len()),
+        }
+    }
+
+    /// Takes all that are ready, and those that become so.
+    fn take_all(&mut self) {
+        while let Some(Reverse(entity)) = self.ready.pop() {
+            self.planned[entity] = true;
+            self.order.push(entity);
+            let counts = |other| self.counts[other] && !self.dropped.contains(&(entity, other));
+            for &other in self.waiting.of(entity).iter().filter(|&&other| counts(other)) {
+                self.open[other] -= 1;
+                if self.open[other] == 0 {
+                    self.ready.push(Reverse(other));
+                }
+            }
+        }
+    }
+
+    /// Lets an entity not wait for another one any more, which has not been taken.
+    fn drop_edge(&mut self, from: EntityIndex, to: EntityIndex) {
+        self.dropped.insert((from, to));
+        self.open[to] -= self.waits.of(to).iter().filter(|edge| edge.from == from).count();
+        if self.open[to] == 0 {
+            self.ready.push(Reverse(to));
+        }
+    }
+}

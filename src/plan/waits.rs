@@ -1,0 +1,82 @@
+//! Edges by the entities that they join.
+
+use super::Edge;
+use crate::index::EntityIndex;
+use std::ops::Range;
+use typed_index_collections::TiVec;
+
+/// Edges by the entity that waits, and in the order in which they were found.
+#[derive(Clone, Debug)]
+pub(super) struct Waits {
+    edges: Vec<Edge>,
+    /// The range of the edges of each entity.
+    ranges: TiVec<EntityIndex, Range<usize>>,
+}
+
+impl Waits {
+    pub(super) fn new(entities: usize, mut edges: Vec<Edge>) -> Waits {
+        edges.sort_by_key(|edge| edge.to);
+        let ranges = ranges(entities, edges.iter().map(|edge| edge.to));
+        Waits { edges, ranges }
+    }
+
+    /// Returns the edges of what an entity waits for.
+    pub(super) fn of(&self, entity: EntityIndex) -> &[Edge] {
+        self.edges.get(self.ranges[entity].clone()).unwrap_or_default()
+    }
+
+    /// Returns all edges, by the entity that waits.
+    pub(super) fn edges(&self) -> &[Edge] {
+        &self.edges
+    }
+
+    /// Drops edges.
+    pub(super) fn without(self, is_dropped: impl Fn(&Edge) -> bool) -> Waits {
+        let Waits { mut edges, ranges } = self;
+        edges.retain(|edge| !is_dropped(edge));
+        Waits::new(ranges.len(), edges)
+    }
+
+    /// Returns all edges.
+    pub(super) fn into_edges(self) -> Vec<Edge> {
+        self.edges
+    }
+}
+
+/// For each entity those that wait for it.
+pub(super) struct Waiting {
+    entities: Vec<EntityIndex>,
+    ranges: TiVec<EntityIndex, Range<usize>>,
+}
+
+impl Waiting {
+    pub(super) fn new(waits: &Waits) -> Waiting {
+        let ranges = ranges(waits.ranges.len(), waits.edges.iter().map(|edge| edge.from));
+        let mut next: TiVec<EntityIndex, usize> = ranges.iter().map(|range| range.start).collect();
+        let mut entities: Vec<EntityIndex> = waits.edges.iter().map(|edge| edge.to).collect();
+        for edge in &waits.edges {
+            if let Some(entity) = entities.get_mut(next[edge.from]) {
+                *entity = edge.to;
+            }
+            next[edge.from] += 1;
+        }
+        Waiting { entities, ranges }
+    }
+
+    pub(super) fn of(&self, entity: EntityIndex) -> &[EntityIndex] {
+        self.entities.get(self.ranges[entity].clone()).unwrap_or_default()
+    }
+}
+
+/// Returns the range of each entity's items if items are sorted by entity.
+fn ranges(entities: usize, items: impl Iterator<Item = EntityIndex>) -> TiVec<EntityIndex, Range<usize>> {
+    let mut counts: TiVec<EntityIndex, usize> = vec![0; entities].into();
+    items.for_each(|entity| counts[entity] += 1);
+    let mut end = 0;
+    let range = |count| {
+        let start = end;
+        end += count;
+        start..end
+    };
+    counts.into_iter().map(range).collect()
+}
