@@ -1,7 +1,6 @@
 //! Values that definitions of several plugins have.
 
 use crate::definition::Invalid;
-use crate::similar::did_you_mean;
 use std::path::{Component, Path, PathBuf};
 
 /// A mode: all twelve bits, as an octal number with or without `0o`.
@@ -68,14 +67,6 @@ pub fn target<'a>(key: &'static str, text: &'a str) -> Result<&'a Path, Invalid>
         return Err(Invalid::new(key, format!("{text:?} is the root itself")));
     }
     Ok(path)
-}
-
-/// Returns the message about the name of a provider that does not exist.
-#[must_use]
-pub fn unknown_provider(name: &str, known: &[&str]) -> String {
-    let hint = did_you_mean(name, known.iter().copied());
-    let hint = hint.unwrap_or_else(|| format!("expected one of {}", known.join(", ")));
-    format!("unknown provider {name:?}, {hint}")
 }
 
 /// A user or group, by name or number.

@@ -49,6 +49,7 @@ mod mode;
 mod output;
 mod plugin;
 pub mod process;
+pub mod provider;
 mod serve;
 
 pub use accounts::Accounts;

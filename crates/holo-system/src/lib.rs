@@ -46,6 +46,11 @@ impl System {
         self.os_release.get_or_init(|| OsRelease::read(&Root::new(&self.root)))
     }
 
+    /// Returns how much speaks for a package manager; 0 if nothing does.
+    pub fn rank(&self, manager: &PackageManager) -> u8 {
+        manager.rank(&Root::new(&self.root), self.os_release())
+    }
+
     /// The package manager, if there is one that is known.
     pub fn package_manager(&self) -> Option<&'static PackageManager> {
         *self.package_manager.get_or_init(|| package_manager::of_system(&Root::new(&self.root), self.os_release()))

@@ -106,7 +106,9 @@ impl PackageManager {
         release.ids().iter().any(|id| self.distributions.iter().any(|family| is_of(id, family)))
     }
 
-    fn rank(&self, root: &Root, release: &OsRelease) -> u8 {
+    /// Returns how much speaks for it on a system: its distribution most, then what it has installed; 0 if nothing does.
+    #[must_use]
+    pub fn rank(&self, root: &Root, release: &OsRelease) -> u8 {
         let is_there = self.has_configuration(root) || self.has_program(root);
         4 * u8::from(self.is_native(release)) + 2 * u8::from(self.has_database(root)) + u8::from(is_there)
     }

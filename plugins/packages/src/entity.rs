@@ -2,10 +2,11 @@
 
 use crate::base::Base;
 use crate::declaration::{Ensure, Wanted};
-use crate::provider::Provider;
+use crate::provider::PackageProvider;
 use crate::simulate::Names;
 use crate::survey::{Finding, survey};
 use holo_change::base_store::{Legacy, Orphan};
+use holo_plugin::provider::UnknownProviderError;
 use holo_plugin::{Asset, EntityReport, Host, Information, Output};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,11 +15,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct PackageEntity {
     pub(crate) wanted: Wanted,
     /// Its package manager, or the reason why it has none.
-    pub(crate) provider: Result<&'static dyn Provider, String>,
+    pub(crate) provider: Result<&'static dyn PackageProvider, ProviderError>,
     /// The one name of the package, which no other one has.
     pub(crate) owned: String,
     pub(crate) past: Past,
     pub(crate) shared: Arc<Shared>,
+}
+
+/// The reason why a package has no manager.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum ProviderError {
+    #[error("provider: {0}")]
+    Unknown(#[from] UnknownProviderError),
+    #[error("no package manager was found on this system")]
+    None,
 }
 
 /// The records that concern a package.
@@ -33,18 +43,18 @@ pub(crate) enum Past {
 #[derive(Default)]
 pub(crate) struct Shared {
     /// All that are not left out, with their managers' names.
-    pub(crate) all: Vec<(Wanted, &'static dyn Provider)>,
+    pub(crate) all: Vec<(Wanted, &'static dyn PackageProvider)>,
     /// The effect of applying each of them, once that was asked for.
     findings: Mutex<Option<BTreeMap<String, Finding>>>,
 }
 
 impl Shared {
-    pub(crate) fn new(all: Vec<(Wanted, &'static dyn Provider)>) -> Shared {
+    pub(crate) fn new(all: Vec<(Wanted, &'static dyn PackageProvider)>) -> Shared {
         Shared { all, findings: Mutex::default() }
     }
 
     /// The names of all packages of a manager.
-    pub(crate) fn names(&self, provider: &dyn Provider) -> Names {
+    pub(crate) fn names(&self, provider: &dyn PackageProvider) -> Names {
         let mut names = Names::default();
         for wanted in self.of(provider.name()) {
             let list = if wanted.ensure.is_gone() { &mut names.unwanted } else { &mut names.wanted };
@@ -67,7 +77,7 @@ impl Shared {
         let mut findings = self.findings.lock().unwrap_or_else(PoisonError::into_inner);
         let findings = findings.get_or_insert_with(|| {
             let mut findings = BTreeMap::new();
-            let mut managers: BTreeMap<&str, &'static dyn Provider> = BTreeMap::new();
+            let mut managers: BTreeMap<&str, &'static dyn PackageProvider> = BTreeMap::new();
             for (_, provider) in &self.all {
                 managers.insert(provider.name(), *provider);
             }

@@ -1,12 +1,10 @@
 //! Stands for a package manager where there is none, in test mode: whatever is asked for can be had, and it is remembered what is there.
 
 use crate::model::{Installed, Instance, Key, Kind, Mark, Request, Status};
-use crate::provider::Provider;
-use crate::system::Problem;
+use crate::problem::Problem;
 use holo_change::error::{PathError, Result as PathResult};
 use holo_change::{OnDisk, PathHandle, Tree};
 use holo_plugin::Host;
-use holo_plugin::system::Root;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, BufReader};
@@ -38,8 +36,9 @@ struct Entry {
 }
 
 impl Mock {
-    pub(crate) fn open(host: &Host, provider: &dyn Provider) -> Result<Mock, Problem> {
-        read(host, provider).map_err(|error| Problem::new(error.to_string()))
+    /// Opens what stands for the manager of this name; packages that are named without an architecture have the native one.
+    pub(crate) fn open(host: &Host, manager: &str, native: Option<String>) -> Result<Mock, Problem> {
+        read(host, manager, native).map_err(|error| Problem::new(error.to_string()))
     }
 
     pub(crate) fn installed(&self) -> Installed {
@@ -115,9 +114,8 @@ impl Mock {
     }
 }
 
-fn read(host: &Host, provider: &dyn Provider) -> PathResult<Mock> {
-    let place = Tree::open(host.state_dir())?.place(Path::new(&format!("mock-{}.json", provider.name())));
-    let native = provider.native_arch(&Root::new(host.root()));
+fn read(host: &Host, manager: &str, native: Option<String>) -> PathResult<Mock> {
+    let place = Tree::open(host.state_dir())?.place(Path::new(&format!("mock-{manager}.json")));
     let failed = |error| PathError::new("read", place.shown(), io::Error::from(error));
     let packages = match place.open_if_file()? {
         Some(file) => serde_json::from_reader(BufReader::new(file)).map_err(failed)?,

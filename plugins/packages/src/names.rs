@@ -3,7 +3,8 @@
 use crate::base::Base;
 use crate::declaration::Package;
 use crate::model::Key;
-use crate::provider::{self, Provider};
+use crate::provider::PackageProvider;
+use crate::providers;
 use holo_change::base_store::Things;
 use holo_plugin::Host;
 use holo_plugin::definitions::Definition;
@@ -18,17 +19,17 @@ pub(crate) struct FullNames {
 impl FullNames {
     pub(crate) fn new(host: &Host) -> FullNames {
         let root = Root::new(host.root());
-        let native = |provider: &dyn Provider| (provider.name(), provider.native_arch(&root));
-        FullNames { native: provider::PROVIDERS.into_iter().map(native).collect() }
+        let native = |provider: &dyn PackageProvider| (provider.name(), provider.native_arch(&root));
+        FullNames { native: providers::ALL.iter().map(native).collect() }
     }
 
-    pub(crate) fn of(&self, key: &Key, provider: Option<&dyn Provider>) -> String {
+    pub(crate) fn of(&self, key: &Key, provider: Option<&dyn PackageProvider>) -> String {
         let native = provider.and_then(|provider| self.native.get(provider.name()));
         key.full_name(native.and_then(Option::as_deref))
     }
 
     pub(crate) fn of_base(&self, base: &Base) -> String {
-        self.of(&base.key(), provider::named(&base.provider))
+        self.of(&base.key(), providers::ALL.named(&base.provider).ok())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::declaration::{Ensure, Wanted};
 use crate::model::{Instance, Kind, Mark, Status};
-use crate::provider::Provider;
+use crate::provider::PackageProvider;
 
 /// The actions that a package needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Need {
         wanted: &Wanted,
         instances: &[&Instance],
         candidate: Option<&str>,
-        provider: &dyn Provider,
+        provider: &dyn PackageProvider,
     ) -> Need {
         let present: Vec<&Instance> =
             instances.iter().copied().filter(|instance| instance.status == Status::Installed).collect();
@@ -62,7 +62,7 @@ impl Need {
 }
 
 /// The marks that are missing. What is not there yet gets them after it was installed.
-fn marks(wanted: &Wanted, present: &[&Instance], provider: &dyn Provider) -> Vec<Mark> {
+fn marks(wanted: &Wanted, present: &[&Instance], provider: &dyn PackageProvider) -> Vec<Mark> {
     let mut marks = Vec::new();
     if wanted.ensure.is_gone() {
         return marks;
@@ -85,6 +85,6 @@ fn marks(wanted: &Wanted, present: &[&Instance], provider: &dyn Provider) -> Vec
 }
 
 /// The newest version among instances.
-pub(crate) fn newest<'a>(present: &[&'a Instance], provider: &dyn Provider) -> Option<&'a str> {
+pub(crate) fn newest<'a>(present: &[&'a Instance], provider: &dyn PackageProvider) -> Option<&'a str> {
     present.iter().map(|instance| instance.version.as_str()).max_by(|a, b| provider.compare(a, b))
 }

@@ -15,8 +15,8 @@ impl Entity for PackageEntity {
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        if let Err(problem) = &self.provider {
-            output.error(problem);
+        if let Err(error) = &self.provider {
+            output.error(error.to_string());
             return Verdict::Failed;
         }
         match self.shared.finding(&self.wanted.id, host, output) {

@@ -1,21 +1,20 @@
 //! Finds the packages that are defined, and those that nothing defines any more.
 
 use crate::declaration::{Package, Wanted};
-use crate::entity::{PackageEntity, Past, Shared};
+use crate::entity::{PackageEntity, Past, ProviderError, Shared};
 use crate::names::{FullNames, things};
-use crate::provider::{self, Provider};
+use crate::provider::PackageProvider;
+use crate::providers;
 use crate::transaction;
 use holo_change::base_store::{BaseStore, Records, Remembered};
 use holo_plugin::declared::{Declared, apply_together};
-use holo_plugin::definitions::{self, Common, values};
+use holo_plugin::definitions::{self, Common};
 use holo_plugin::{API_VERSION_4, Host, Job, Output, Plugin, ScanError, SetAnswers};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The plugin.
 pub(crate) struct Packages;
-
-type Manager = Result<&'static dyn Provider, String>;
 
 impl Plugin for Packages {
     type Entity = Declared<PackageEntity>;
@@ -26,7 +25,7 @@ impl Plugin for Packages {
             output.error(error.to_string());
             ScanError
         })?;
-        let own = own_manager(host);
+        let own = own_provider(host);
         let mut living = Vec::new();
         for (id, defined) in &definitions.valid {
             let manager = match &defined.common.keys.provider {
@@ -79,7 +78,7 @@ impl Plugin for Packages {
 
 /// Leaves out packages that are defined under two names. Who knows of owners does that, and says so.
 fn complain_of_namesakes(
-    living: &mut Vec<(Wanted, Manager, Common)>,
+    living: &mut Vec<(Wanted, Result<&'static dyn PackageProvider, ProviderError>, Common)>,
     owned: &BTreeMap<String, String>,
     output: &mut Output<'_>,
 ) {
@@ -98,14 +97,12 @@ fn complain_of_namesakes(
     });
 }
 
-fn named(name: &str) -> Manager {
-    let unknown = || values::unknown_provider(name, &provider::PROVIDERS.map(Provider::name));
-    provider::named(name).ok_or_else(|| format!("provider: {}", unknown()))
+/// Returns the package manager of the system; in test mode, the first one stands for one where there is none.
+fn own_provider(host: &Host) -> Result<&'static dyn PackageProvider, ProviderError> {
+    let found = providers::ALL.best(host);
+    found.or_else(|| providers::ALL.first().filter(|_| host.test_mode())).ok_or(ProviderError::None)
 }
 
-/// The package manager of the system; in test mode, the first one stands for one where there is none.
-fn own_manager(host: &Host) -> Manager {
-    let found = host.system().package_manager().and_then(|manager| provider::named(manager.name));
-    let found = found.or_else(|| provider::PROVIDERS.first().copied().filter(|_| host.test_mode()));
-    found.ok_or_else(|| "no package manager was found on this system".to_owned())
+fn named(name: &str) -> Result<&'static dyn PackageProvider, ProviderError> {
+    Ok(providers::ALL.named(name)?)
 }

@@ -1,23 +1,20 @@
-//! The interface to a package manager, and the choice of the one that a system has.
+//! The interface to a package manager.
 
 use crate::model::{Installed, Item, Key, Mark, Offers, Request, Step};
-use crate::providers::{apk::Apk, apt::Apt, dnf::Dnf, pacman::Pacman, zypper::Zypper};
-use crate::system::{Problem, Repair, System};
+use crate::problem::Problem;
+use crate::system::System;
+use holo_plugin::Host;
 use holo_plugin::process::{Captured, Program};
+use holo_plugin::provider::Provider;
 use holo_plugin::system::{PackageManager, Root};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A package manager.
-pub(crate) trait Provider: Sync {
+pub(crate) trait PackageProvider: Provider {
     /// Its name, and its traces on a system.
     fn manager(&self) -> &'static PackageManager;
-
-    /// The name that definitions have for it.
-    fn name(&self) -> &'static str {
-        self.manager().name
-    }
 
     /// Returns whether it makes its database where there is none, if only it is configured.
     fn begins_from_nothing(&self) -> bool {
@@ -92,19 +89,24 @@ pub(crate) trait Provider: Sync {
     }
 }
 
-/// All package managers; where nothing else decides, the first.
-pub(crate) static PROVIDERS: [&dyn Provider; 5] = [&Apt, &Dnf, &Zypper, &Pacman, &Apk];
-
-/// The package manager of this name.
-pub(crate) fn named(name: &str) -> Option<&'static dyn Provider> {
-    PROVIDERS.into_iter().find(|provider| provider.name() == name)
+/// The repair of an interrupted package manager.
+pub(crate) struct Repair {
+    /// The words for what was found and done.
+    pub(crate) said: String,
+    pub(crate) by: RepairBy,
 }
 
-/// Returns true if a provider can work on a root that is not the system's own.
-pub(crate) fn can_work_on(provider: &dyn Provider, root: &Path) -> bool {
-    let (manager, root) = (provider.manager(), Root::new(root));
-    let may_begin = provider.begins_from_nothing() && manager.has_configuration(&root);
-    (manager.has_database(&root) || may_begin) && find_program(manager.program).is_some()
+/// The means of a repair.
+pub(crate) enum RepairBy {
+    /// A program of the package manager.
+    Running(Box<Program>),
+    /// A file that was left behind goes.
+    Removing(PathBuf),
+}
+
+/// Returns how well a package manager fits a host.
+pub(crate) fn rank(manager: &PackageManager, host: &Host) -> Option<u8> {
+    Some(host.system().rank(manager)).filter(|rank| *rank > 0)
 }
 
 /// Returns true if the text says that something is wrong with the machine or its network.
@@ -122,9 +124,4 @@ pub(crate) fn says_general(text: &str) -> bool {
         "Connection refused",
     ];
     signs.iter().any(|sign| text.contains(sign))
-}
-
-fn find_program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
 }

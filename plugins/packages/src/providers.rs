@@ -1,8 +1,15 @@
 //! The package managers, a file each.
 
-pub(crate) mod apk;
-pub(crate) mod apt;
-pub(crate) mod dnf;
-pub(crate) mod pacman;
+mod apk;
+mod apt;
+mod dnf;
+mod pacman;
 mod rpm_database;
-pub(crate) mod zypper;
+mod zypper;
+
+use crate::provider::PackageProvider;
+use holo_plugin::provider::Providers;
+
+/// All package managers; where nothing else decides, the first.
+pub(crate) static ALL: Providers<dyn PackageProvider> =
+    Providers::new(&[&apt::Apt, &dnf::Dnf, &zypper::Zypper, &pacman::Pacman, &apk::Apk]);

@@ -4,7 +4,7 @@ use crate::declaration::{Ensure, Wanted};
 use crate::deed::Deed;
 use crate::model::{Installed, Instance, Item, Kind, Mark, Offers, Status};
 use crate::need::{Main, Need, newest};
-use crate::provider::Provider;
+use crate::provider::PackageProvider;
 
 /// A package that is not as it is wanted, and what is done about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) enum Resolved {
 
 /// The data that the decision is based on.
 pub(crate) struct Knowledge<'a> {
-    pub(crate) provider: &'a dyn Provider,
+    pub(crate) provider: &'a dyn PackageProvider,
     pub(crate) installed: &'a Installed,
     /// Nothing if nobody was asked.
     pub(crate) offers: Option<&'a Offers>,
@@ -50,7 +50,7 @@ pub(crate) struct Knowledge<'a> {
 }
 
 /// Returns true if the decision depends on the versions that are offered.
-pub(crate) fn needs_offers(wanted: &Wanted, provider: &dyn Provider, installed: &Installed) -> bool {
+pub(crate) fn needs_offers(wanted: &Wanted, provider: &dyn PackageProvider, installed: &Installed) -> bool {
     let need = Need::of(wanted, &installed.instances(&wanted.key), None, provider);
     wanted.ensure == Ensure::Latest || matches!(need.main, Some(Main::Install | Main::Version(_)))
 }
@@ -145,7 +145,7 @@ fn version(wanted: &Wanted, asked: Option<&str>, known: &Knowledge<'_>) -> Resul
 }
 
 /// Returns the reason why a person has to decide about a task, if there is one.
-fn refusal(wanted: &Wanted, task: &Task, current: Option<&str>, provider: &dyn Provider) -> Option<String> {
+fn refusal(wanted: &Wanted, task: &Task, current: Option<&str>, provider: &dyn PackageProvider) -> Option<String> {
     // The state that an orphan was found in is not a person's present wish; neither is our hold.
     if wanted.is_orphan {
         return None;

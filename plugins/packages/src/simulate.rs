@@ -1,10 +1,10 @@
 //! Finds out what a transaction would do before it is begun, and who would be to blame for it.
 
+use crate::manager::Manager;
 use crate::model::{Installed, Instance, Item, Kind, Request, Step};
 use crate::need::newest;
-use crate::provider::Provider;
+use crate::problem::Problem;
 use crate::resolve::Task;
-use crate::system::{Problem, System};
 use std::collections::BTreeSet;
 
 /// The reason why a task is left out of a transaction.
@@ -38,8 +38,7 @@ pub(crate) struct Names {
 
 /// Simulates transactions.
 pub(crate) struct Simulator<'a> {
-    pub(crate) provider: &'a dyn Provider,
-    pub(crate) system: &'a System<'a>,
+    pub(crate) manager: &'a Manager<'a>,
     pub(crate) installed: &'a Installed,
     /// The names of all declared packages, including those that are not part of this.
     pub(crate) names: &'a Names,
@@ -87,10 +86,11 @@ impl Simulator<'_> {
     /// to blame.
     fn judge(&self, kind: Kind, tasks: &[&Task], latest: &[&Task]) -> Result<bool, SimulationError> {
         let request = request(kind, tasks, true);
-        if self.system.mock.is_some() {
+        if self.manager.system.mock.is_some() {
             return Ok(false);
         }
-        let mut steps = self.provider.simulate(self.system, &request).map_err(SimulationError::Problem)?;
+        let mut steps =
+            self.manager.provider.simulate(&self.manager.system, &request).map_err(SimulationError::Problem)?;
         steps.iter_mut().filter(|step| step.from.is_none()).for_each(|step| step.from = self.version(&step.name));
         // A package that is to come may not go in the end; but old kernels go when new ones come.
         let changing: BTreeSet<&str> = match kind {
@@ -122,7 +122,7 @@ impl Simulator<'_> {
     /// The version of a package that is there.
     fn version(&self, name: &str) -> Option<String> {
         let instances: Vec<&Instance> = self.installed.packages.get(name)?.iter().collect();
-        newest(&instances, self.provider).map(str::to_owned)
+        newest(&instances, self.manager.provider).map(str::to_owned)
     }
 
     /// Returns the loss that a step causes without a declaration for it, in words.
@@ -133,7 +133,7 @@ impl Simulator<'_> {
             (from, None) if !self.names.unwanted.contains(name) => {
                 Some(format!("remove {}", crate::deed::with_version(name, from.as_deref())))
             }
-            (Some(from), Some(to)) if self.provider.compare(to, from).is_lt() => {
+            (Some(from), Some(to)) if self.manager.provider.compare(to, from).is_lt() => {
                 Some(format!("downgrade {name} {from} to {to}"))
             }
             (Some(from), Some(_)) if is_held => Some(format!("change {name}, which is held at {from}")),

@@ -2,12 +2,13 @@
 
 use crate::declaration::Wanted;
 use crate::deed::Deed;
-use crate::learn::{Wish, has_refreshed, learn};
+use crate::learn::{Wish, learn};
+use crate::manager::Manager;
 use crate::model::Kind;
-use crate::provider::Provider;
+use crate::problem::Problem;
+use crate::provider::PackageProvider;
 use crate::resolve::{Resolved, Task};
 use crate::simulate::{Names, SimulationError, Simulator};
-use crate::system::{Problem, System};
 use holo_plugin::{ForceTo, Host, Output, Verdict};
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ pub(crate) enum Finding {
 /// Finds out what applying packages of one package manager would do, by ID.
 pub(crate) fn survey(
     host: &Host,
-    provider: &'static dyn Provider,
+    provider: &'static dyn PackageProvider,
     wanted: &[&Wanted],
     names: &Names,
     output: &mut Output<'_>,
@@ -36,17 +37,17 @@ pub(crate) fn survey(
 
 fn findings(
     host: &Host,
-    provider: &'static dyn Provider,
+    provider: &'static dyn PackageProvider,
     wanted: &[&Wanted],
     names: &Names,
     output: &mut Output<'_>,
 ) -> Result<Vec<Finding>, Problem> {
-    let mut system = System::new(host, provider)?;
-    system.only_looks = true;
+    let mut manager = Manager::new(host, provider)?;
+    manager.system.only_looks = true;
     let wishes: Vec<Wish<'_>> = wanted.iter().map(|&wanted| Wish { wanted, force: false }).collect();
-    let learned = learn(provider, &system, &wishes, output)?;
+    let learned = learn(&manager, &wishes, output)?;
     let tasks: Vec<&Task> = learned.resolved.iter().filter_map(as_task).collect();
-    let simulator = Simulator { provider, system: &system, installed: &learned.installed, names };
+    let simulator = Simulator { manager: &manager, installed: &learned.installed, names };
     let mut refusals = BTreeMap::new();
     let any_goes = tasks.iter().any(|task| matches!(task.kind, Some(Kind::Remove | Kind::Purge)));
     for kind in [Kind::Install, Kind::Remove, Kind::Purge] {
@@ -76,7 +77,7 @@ fn findings(
         }
         (Resolved::NeedsForce(reason), _) => Finding::Verdict(Verdict::NeedsForce(ForceTo::Proceed(reason))),
         (Resolved::Impossible(problem), _) => Finding::Failed(Problem::new(problem)),
-        (Resolved::Unknown(problem), _) if has_refreshed(provider, &system) => Finding::Failed(Problem::new(problem)),
+        (Resolved::Unknown(problem), _) if manager.has_refreshed() => Finding::Failed(Problem::new(problem)),
         (Resolved::Unknown(_), _) => {
             let what = format!("would fetch the index of packages, and install {}", wanted[place].key);
             Finding::Verdict(Verdict::WouldChange(vec![what]))

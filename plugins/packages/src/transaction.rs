@@ -5,12 +5,13 @@ mod crew;
 use crate::base::Base;
 use crate::declaration::Wanted;
 use crate::entity::{PackageEntity, Past};
-use crate::learn::{Learned, Wish, installed, learn};
+use crate::learn::{Learned, Wish, learn};
+use crate::manager::Manager;
 use crate::model::Kind;
 use crate::names::{FullNames, things};
-use crate::provider::Provider;
+use crate::problem::Problem;
+use crate::provider::PackageProvider;
 use crate::resolve::{Resolved, Task};
-use crate::system::{Problem, System};
 use crew::Crew;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_plugin::{Applied, ForceTo, Host, Job, Output, SetAnswers};
@@ -18,11 +19,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Applies packages together.
 pub(crate) fn apply(host: &Host, jobs: &[Job<'_, PackageEntity>], answers: &mut dyn SetAnswers) {
-    let mut groups: BTreeMap<&str, (&'static dyn Provider, Vec<usize>)> = BTreeMap::new();
+    let mut groups: BTreeMap<&str, (&'static dyn PackageProvider, Vec<usize>)> = BTreeMap::new();
     for (place, job) in jobs.iter().enumerate() {
         match &job.entity.provider {
             Ok(provider) => groups.entry(provider.name()).or_insert((*provider, Vec::new())).1.push(place),
-            Err(problem) => fail(answers, place, &Problem::new(problem), Applied::FAILED_UNCHANGED),
+            Err(error) => fail(answers, place, &Problem::new(error.to_string()), Applied::FAILED_UNCHANGED),
         }
     }
     for (provider, places) in groups.into_values() {
@@ -70,7 +71,7 @@ impl From<Problem> for EarlyError {
 /// Packages of one package manager.
 struct Group<'a> {
     host: &'a Host,
-    provider: &'static dyn Provider,
+    provider: &'static dyn PackageProvider,
     jobs: &'a [Job<'a, PackageEntity>],
     /// Their places in the set.
     places: Vec<usize>,
@@ -88,20 +89,20 @@ impl Group<'_> {
     /// Fails if no entity was answered for.
     fn apply(&self, answers: &mut dyn SetAnswers) -> Result<(), EarlyError> {
         let Some(&first) = self.places.first() else { return Ok(()) };
-        let mut system = System::new(self.host, self.provider)?;
+        let mut manager = Manager::new(self.host, self.provider)?;
         let wishes: Vec<Wish<'_>> = (0..self.places.len())
             .map(|number| Wish { wanted: self.wanted(number), force: self.jobs[self.places[number]].mode.force })
             .collect();
-        system.timeout = self.timeout();
-        let mut learned = learn(self.provider, &system, &wishes, &mut answers.output(first))?;
+        manager.system.timeout = self.timeout();
+        let mut learned = learn(&manager, &wishes, &mut answers.output(first))?;
         let is_task = |resolved: &Resolved| matches!(resolved, Resolved::Task(_));
         let mut before = None;
         if learned.resolved.iter().any(is_task) {
-            match self.repair(&system, &wishes, &mut answers.output(first)) {
+            match self.repair(&manager, &wishes, &mut answers.output(first)) {
                 Ok(None) => {}
                 Ok(Some(again)) => before = Some(std::mem::replace(&mut learned, again).installed),
                 Err(problem) => {
-                    let is_as_before = installed(self.provider, &system).is_ok_and(|now| now == learned.installed);
+                    let is_as_before = manager.installed().is_ok_and(|now| now == learned.installed);
                     return Err(EarlyError { problem, applied: failed(is_as_before) });
                 }
             }
@@ -150,7 +151,7 @@ impl Group<'_> {
             return Ok(());
         }
         let names = self.entity(0).shared.names(self.provider);
-        let mut crew = Crew::new(self.provider, system, learned.installed, before, names, &wishes);
+        let mut crew = Crew::new(manager, learned.installed, before, names, &wishes);
         crew.work(&tasks, &mut answers.output(self.places[tasks[0].place]));
         for task in &tasks {
             let place = self.places[task.place];
@@ -164,14 +165,14 @@ impl Group<'_> {
     /// Repairs what a transaction that was cut off has left, and finds out anew what has to be done: what was half done may be done now.
     fn repair(
         &self,
-        system: &System<'_>,
+        manager: &Manager<'_>,
         wishes: &[Wish<'_>],
         output: &mut Output<'_>,
     ) -> Result<Option<Learned>, Problem> {
-        if !system.repair(self.provider, output)? {
+        if !manager.repair(output)? {
             return Ok(None);
         }
-        learn(self.provider, system, wishes, output).map(Some)
+        learn(manager, wishes, output).map(Some)
     }
 
     /// The longest of the times that are given.

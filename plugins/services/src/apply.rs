@@ -3,9 +3,11 @@
 mod item;
 mod keeping;
 
-use crate::entity::{Past, Service};
+use crate::entity::{FilesStep, Past, Service};
 use crate::plan::{Circumstances, Ensure, Step, plan};
-use crate::providers::{self, Done, Manager, Subject, Task, UnitState};
+use crate::provider::{Done, FOLDER, Manager, ManagerError, ServiceProvider, Subject, Task};
+use crate::providers;
+use crate::state::UnitState;
 use holo_change::base_store::BaseStore;
 use holo_plugin::{Applied, Host, Job, SetAnswers, Stream};
 use item::Item;
@@ -18,13 +20,14 @@ const SETTLE: Duration = Duration::from_millis(200);
 
 /// Applies a set of units of which none depends on another.
 pub(crate) fn apply(host: &Host, set: &[Job<'_, Service>], answers: &mut dyn SetAnswers) {
-    let manager = providers::manager(host);
+    let provider = providers::of(host);
+    let manager = provider.manager(host);
     let mut items = Vec::new();
     let mut files = None;
     for (place, job) in set.iter().enumerate() {
         match job.entity {
             Service::Unit(unit) => items.push(Item::new(place, unit, job.mode.refresh)),
-            Service::Files(all) => files = Some((place, all)),
+            Service::Files(FilesStep { all, .. }) => files = Some((place, all)),
         }
     }
     items.iter().for_each(|item| item.unit.all.forget_states());
@@ -40,22 +43,22 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, Service>], answers: &mut dyn Set
                 if others.is_empty() { Applied::Unchanged } else { Applied::Changed(vec![reading(&others)]) }
             }
             Err(error) => {
-                answers.output(place).error(&error.problem);
+                answers.output(place).error(error.error.to_string());
                 error.applied.clone()
             }
         };
         answers.end(place, applied);
     }
-    if let Err(ReadError { problem, applied }) = read {
-        return fail_all(&items, &problem, |_| applied.clone(), answers);
+    if let Err(ReadError { error, applied }) = read {
+        return fail_all(&items, &error.to_string(), |_| applied.clone(), answers);
     }
     let memory = match BaseStore::open(host.locations()) {
         Ok(memory) => memory,
         Err(error) => return fail_all(&items, &error.to_string(), |item| item.failed(None), answers),
     };
-    let mut run = Run { host, manager: &*manager, memory, items, answers };
-    if let Err(problem) = run.go() {
-        run.fail_rest(&problem);
+    let mut run = Run { host, provider, manager: &*manager, memory, items, answers };
+    if let Err(error) = run.go() {
+        run.fail_rest(&error.to_string());
     }
 }
 
@@ -68,27 +71,36 @@ fn fail_all(items: &[Item<'_>], problem: &str, applied: impl Fn(&Item<'_>) -> Ap
     }
 }
 
+/// The reason why nothing more can be done for any unit.
+#[derive(Debug, thiserror::Error)]
+enum ApplyError {
+    #[error("cannot find out how units are: {0}")]
+    States(ManagerError),
+    #[error("cannot read the files of units again: {0}")]
+    Files(ManagerError),
+}
+
 /// An error in reading the files of units again.
 struct ReadError {
-    problem: String,
+    error: ApplyError,
     /// The end of everything that depends on it.
     applied: Applied,
 }
 
 /// Has the files of all units read again if any has changed; returns the names of those that belong to none of these units.
 ///
-/// systemd says of units whose files are outdated, but not of those that have got their first drop-in, or a file that takes the place of
+/// A manager may say of units that their files are outdated, but not of those that have got their first drop-in, or a file that takes the place of
 /// another.
 fn read_changed_files(manager: &dyn Manager, items: &mut [Item<'_>]) -> Result<BTreeSet<String>, ReadError> {
-    let cannot = |problem: String, applied| ReadError { problem: cannot_read(&problem), applied };
-    let mut changes = manager.unread_files().map_err(|problem| cannot(problem, Applied::FAILED_UNCHANGED))?;
+    let cannot = |error, applied| ReadError { error: ApplyError::Files(error), applied };
+    let mut changes = manager.unread_files().map_err(|error| cannot(error, Applied::FAILED_UNCHANGED))?;
     if changes.is_empty() {
         return Ok(BTreeSet::new());
     }
-    manager.read_files().map_err(|problem| {
+    manager.read_files().map_err(|error| {
         // After its time is over, they may have been read.
         let is_unread = manager.unread_files().is_ok_and(|unread| unread == changes);
-        cannot(problem, if is_unread { Applied::FAILED_UNCHANGED } else { Applied::FAILED })
+        cannot(error, if is_unread { Applied::FAILED_UNCHANGED } else { Applied::FAILED })
     })?;
     let mut told = BTreeSet::new();
     for item in items {
@@ -99,12 +111,8 @@ fn read_changed_files(manager: &dyn Manager, items: &mut [Item<'_>]) -> Result<B
         told.extend(own);
     }
     // A new file in a directory is told by its own name. One that is gone may have been removed after all units, which is nothing to tell.
-    changes.retain(|name| name != providers::FOLDER && !told.contains(name));
+    changes.retain(|name| name != FOLDER && !told.contains(name));
     Ok(changes)
-}
-
-fn cannot_read(problem: &str) -> String {
-    format!("cannot read the files of units again: {problem}")
 }
 
 /// Returns the words for reading changed files again, as they read after "would" and by themselves.
@@ -119,6 +127,7 @@ pub(crate) fn reading(names: &BTreeSet<String>) -> String {
 
 struct Run<'a, 'r> {
     host: &'r Host,
+    provider: &'static dyn ServiceProvider,
     manager: &'r dyn Manager,
     memory: BaseStore,
     items: Vec<Item<'a>>,
@@ -126,7 +135,7 @@ struct Run<'a, 'r> {
 }
 
 impl Run<'_, '_> {
-    fn go(&mut self) -> Result<(), String> {
+    fn go(&mut self) -> Result<(), ApplyError> {
         self.recall();
         self.look(&self.places(|_| true))?;
         self.read_files()?;
@@ -149,15 +158,15 @@ impl Run<'_, '_> {
         items.filter(|(_, item)| item.is_at_work() && counts(item)).map(|(place, _)| place).collect()
     }
 
-    fn states(&self, places: &[usize]) -> Result<Vec<Result<UnitState, String>>, String> {
+    fn states(&self, places: &[usize]) -> Result<Vec<Result<UnitState, ManagerError>>, ApplyError> {
         let items = places.iter().map(|&place| &self.items[place]);
         let subjects: Vec<Subject<'_>> =
             items.map(|item| Subject { unit: &item.unit.name, record: &item.record }).collect();
-        self.manager.states(&subjects).map_err(|problem| format!("cannot find out how units are: {problem}"))
+        self.manager.states(&subjects).map_err(ApplyError::States)
     }
 
     /// Finds out how these units are.
-    fn look(&mut self, places: &[usize]) -> Result<(), String> {
+    fn look(&mut self, places: &[usize]) -> Result<(), ApplyError> {
         if places.is_empty() {
             return Ok(());
         }
@@ -174,8 +183,8 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Has all files read again if those of one unit have changed: systemd can only read all of them.
-    fn read_files(&mut self) -> Result<(), String> {
+    /// Has all files read again if those of one unit have changed: only all of them can be read.
+    fn read_files(&mut self) -> Result<(), ApplyError> {
         let outdated = self.places(|item| item.state.is_outdated);
         if outdated.is_empty() {
             return Ok(());
@@ -186,7 +195,7 @@ impl Run<'_, '_> {
         for &place in &outdated {
             self.items[place].is_tried = true;
         }
-        self.manager.read_files().map_err(|problem| cannot_read(&problem))?;
+        self.manager.read_files().map_err(ApplyError::Files)?;
         for &place in &outdated {
             self.items[place].note_read();
         }
@@ -196,7 +205,7 @@ impl Run<'_, '_> {
     fn plan(&mut self, places: &[usize], says_problems: bool) {
         for &place in places {
             let item = &mut self.items[place];
-            let circumstances = Circumstances { refresh: item.refresh, may_come: false };
+            let circumstances = Circumstances { manager: self.provider.name(), refresh: item.refresh, may_come: false };
             let plan = plan(&item.unit.name, &item.unit.wanted, &item.state, circumstances);
             item.steps = plan.steps;
             if says_problems && !plan.problems.is_empty() {
@@ -220,7 +229,7 @@ impl Run<'_, '_> {
     }
 
     /// Unmasks what is to be unmasked, and only then sees what else there is to do.
-    fn unmask(&mut self) -> Result<(), String> {
+    fn unmask(&mut self) -> Result<(), ApplyError> {
         let unmasks = |step: &Step| matches!(step, Step::Unmask | Step::UnmaskForNow);
         let masked = self.places(|item| item.steps.iter().any(unmasks));
         for &place in &masked {
@@ -270,7 +279,7 @@ impl Run<'_, '_> {
                     self.answers.output(self.items[place].place).print(format!("MOCK: {command}\n"));
                 }
                 Done::Failed(lines) => {
-                    let mut lines = lines.into_iter().filter(|line| !line.starts_with("See "));
+                    let mut lines = lines.into_iter();
                     let first = lines.next().unwrap_or_default();
                     self.fail(place, &format!("{}: {first}", step.cannot(name)));
                     self.show(place, lines);
@@ -283,7 +292,7 @@ impl Run<'_, '_> {
     }
 
     /// Sees whether all is as it shall be now.
-    fn look_back(&mut self) -> Result<(), String> {
+    fn look_back(&mut self) -> Result<(), ApplyError> {
         let worked_on = self.places(|item| !item.steps.is_empty());
         let starts = |item: &Item<'_>| item.state.starts_unseen && item.steps.iter().any(|step| step.starts());
         if worked_on.iter().any(|&place| starts(&self.items[place])) {

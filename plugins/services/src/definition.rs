@@ -1,7 +1,7 @@
 //! The definitions of units.
 
 use crate::plan::{Ensure, Wanted};
-use crate::unit::UnitName;
+use crate::providers;
 use holo_plugin::definitions::{Definition, Invalid};
 use serde::Deserialize;
 
@@ -27,7 +27,7 @@ impl Definition for Service {
     const TABLE: &'static str = "service";
 
     fn invalid_values(&self) -> Vec<Invalid> {
-        Invalid::all([UnitName::new(&self.name).map(drop).map_err(|problem| Invalid::new("name", problem))])
+        Invalid::all([providers::check_name(&self.name).map_err(|error| Invalid::new("name", error.to_string()))])
     }
 
     fn validate(&self) -> Result<(), Invalid> {

@@ -1,8 +1,9 @@
 //! Units as entities, with their states.
 
 use crate::plan::{Circumstances, Ensure, Wanted, plan};
-use crate::providers::{self, Subject, UnitState};
+use crate::provider::{FOLDER, ManagerError, ServiceProvider, Subject};
 use crate::record::Record;
+use crate::state::UnitState;
 use crate::unit::UnitName;
 use holo_change::base_store::{BaseStore, Legacy, Orphan};
 use holo_plugin::{Asset, EntityReport, Host, Mode, Output, Verdict};
@@ -13,15 +14,20 @@ use std::time::{Duration, Instant};
 /// The time for which states that a check has found may be used for others: nothing is changed while units are checked in turn.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The ID of the step that has the files of units read again. It comes after all units, as files may go once nothing uses them any more.
-pub(crate) const FILES: &str = "systemd:unit-files";
-
 /// Something that the plugin takes care of.
 #[derive(Debug)]
 pub(crate) enum Service {
-    /// The task of reading the files of all units again when they have changed.
-    Files(Arc<AllUnits>),
+    /// The task of reading the files of all units again when they have changed. It comes after all units, as files may go once nothing
+    /// uses them any more.
+    Files(FilesStep),
     Unit(Box<Unit>),
+}
+
+/// The task of reading files again.
+#[derive(Debug)]
+pub(crate) struct FilesStep {
+    pub(crate) id: &'static str,
+    pub(crate) all: Arc<AllUnits>,
 }
 
 /// A unit that is defined, or was.
@@ -52,8 +58,8 @@ pub(crate) enum Past {
 }
 
 /// All units that are managed, and how they are.
-#[derive(Debug, Default)]
 pub(crate) struct AllUnits {
+    pub(crate) provider: &'static dyn ServiceProvider,
     pub(crate) names: BTreeMap<String, UnitName>,
     /// The records of units that are not kept under their own IDs yet.
     elsewhere: BTreeMap<String, Record>,
@@ -62,17 +68,27 @@ pub(crate) struct AllUnits {
     read: Mutex<BTreeSet<String>>,
 }
 
-type States = BTreeMap<String, Result<UnitState, String>>;
+impl std::fmt::Debug for AllUnits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AllUnits").field("names", &self.names).finish_non_exhaustive()
+    }
+}
+
+type States = BTreeMap<String, Result<UnitState, ManagerError>>;
 
 #[derive(Debug)]
 struct Found {
     at: Instant,
-    states: Result<(States, BTreeSet<String>), String>,
+    states: Result<(States, BTreeSet<String>), ManagerError>,
 }
 
 impl AllUnits {
-    pub(crate) fn new(names: BTreeMap<String, UnitName>, elsewhere: BTreeMap<String, Record>) -> AllUnits {
-        AllUnits { names, elsewhere, ..AllUnits::default() }
+    pub(crate) fn new(
+        provider: &'static dyn ServiceProvider,
+        names: BTreeMap<String, UnitName>,
+        elsewhere: BTreeMap<String, Record>,
+    ) -> AllUnits {
+        AllUnits { provider, names, elsewhere, found: Mutex::default(), read: Mutex::default() }
     }
 
     /// Forgets how they are, as that is about to change.
@@ -80,7 +96,7 @@ impl AllUnits {
         *self.found.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    fn state(&self, host: &Host, id: &str) -> Result<UnitState, String> {
+    fn state(&self, host: &Host, id: &str) -> Result<UnitState, ManagerError> {
         let state = self.find(host, |(states, _)| states.get(id).cloned())?;
         state.unwrap_or_else(|| Ok(UnitState::default()))
     }
@@ -96,17 +112,17 @@ impl AllUnits {
     }
 
     /// The files that have changed and belong to none of the units.
-    pub(crate) fn changes_of_others(&self, host: &Host) -> Result<BTreeSet<String>, String> {
+    pub(crate) fn changes_of_others(&self, host: &Host) -> Result<BTreeSet<String>, ManagerError> {
         let mut names = self.find(host, |(_, changes)| changes.clone())?;
-        names.remove(providers::FOLDER);
-        for own in self.names.values().flat_map(file_names) {
+        names.remove(FOLDER);
+        for own in self.names.values().flat_map(|name| self.provider.file_names(name)) {
             names.remove(&own);
         }
         Ok(names)
     }
 
     /// Picks from what was found out just now, or is found out.
-    fn find<T>(&self, host: &Host, pick: impl Fn(&(States, BTreeSet<String>)) -> T) -> Result<T, String> {
+    fn find<T>(&self, host: &Host, pick: impl Fn(&(States, BTreeSet<String>)) -> T) -> Result<T, ManagerError> {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = match found.take().filter(|found| found.at.elapsed() <= FRESH) {
             Some(fresh) => fresh,
@@ -117,8 +133,8 @@ impl AllUnits {
         picked
     }
 
-    fn states(&self, host: &Host) -> Result<(States, BTreeSet<String>), String> {
-        let memory = BaseStore::open(host.locations()).map_err(|error| error.to_string())?;
+    fn states(&self, host: &Host) -> Result<(States, BTreeSet<String>), ManagerError> {
+        let memory = BaseStore::open(host.locations())?;
         let mut records = Vec::new();
         let mut problems = BTreeMap::new();
         for id in self.names.keys() {
@@ -127,18 +143,18 @@ impl AllUnits {
                 continue;
             }
             let record = memory.recall::<Record>(id).unwrap_or_else(|error| {
-                problems.insert(id.clone(), Err(error.to_string()));
+                problems.insert(id.clone(), Err(error.into()));
                 None
             });
             records.push(record.map(|remembered| remembered.base).unwrap_or_default());
         }
         let subjects: Vec<Subject<'_>> =
             self.names.values().zip(&records).map(|(unit, record)| Subject { unit, record }).collect();
-        let manager = providers::manager(host);
+        let manager = self.provider.manager(host);
         let changes = manager.unread_files()?;
         let states = manager.states(&subjects)?;
-        let outdated = |(name, state): (&UnitName, Result<UnitState, String>)| {
-            let is_outdated = file_names(name).any(|file| changes.contains(&file));
+        let outdated = |(name, state): (&UnitName, Result<UnitState, ManagerError>)| {
+            let is_outdated = self.provider.file_names(name).iter().any(|file| changes.contains(file));
             state.map(|state| UnitState { is_outdated: state.is_outdated || is_outdated, ..state })
         };
         let states = self.names.values().zip(states).map(outdated);
@@ -150,45 +166,36 @@ impl AllUnits {
 
 impl Unit {
     /// Returns the part of a unit's report that only this plugin knows.
-    pub(crate) fn report_of(id: &str, name: &UnitName, given: &UnitName, wanted: &Wanted) -> EntityReport {
+    pub(crate) fn report_of(
+        provider: &dyn ServiceProvider,
+        id: &str,
+        name: &UnitName,
+        given: &UnitName,
+        wanted: &Wanted,
+    ) -> EntityReport {
         let mut report = EntityReport::new(id);
         let mut words = vec![if wanted.ensure == Some(Ensure::Running) { "running" } else { "stopped" }];
         words.extend(wanted.enable.map(|enabled| if enabled { "enabled" } else { "disabled" }));
         words.extend(wanted.mask.map(|masked| if masked { "masked" } else { "not masked" }));
         report.inform("unit", format!("{name} ({})", words.join(", ")));
         let edges = &mut report.edges;
-        let mut need = |kind: &str, value: &str| edges.needs.push(asset(kind, value));
-        need("unit", name.as_str());
-        // Packages are often called as what they bring.
-        need("package", name.stem());
-        let mut files = name.files();
-        files.extend(given.files().into_iter().filter(|file| !name.files().contains(file)));
-        for file in files {
-            let path = format!("/etc/systemd/system/{file}");
-            need("path", &path);
-            need("path", &format!("{path}.d"));
-            edges.watch.extend([path.as_str().into(), format!("{path}.d").into()]);
-        }
-        edges.watch.push(format!("/usr/lib/systemd/system/{}", name.files().pop().unwrap_or_default()).into());
+        edges.needs.push(asset("unit", name.as_str()));
+        provider.add_edges(name, given, edges);
         // It needs the unit, and provides the unit as declared.
         edges.provides.push(asset("service", name.as_str()));
         edges.owns.push(asset("unit", name.as_str()));
         report
     }
 
-    /// The names of the files and folders that are about it, right below systemd's directories.
+    /// Returns the names of the files and directories that are about it.
     pub(crate) fn file_names(&self) -> BTreeSet<String> {
-        file_names(&self.name).chain(file_names(&self.given)).collect()
+        [&self.name, &self.given].into_iter().flat_map(|name| self.all.provider.file_names(name)).collect()
     }
 
     /// Returns true if nothing defines it any more.
     pub(crate) fn is_orphan(&self) -> bool {
         self.wanted.restores
     }
-}
-
-fn file_names(name: &UnitName) -> impl Iterator<Item = String> {
-    name.files().into_iter().flat_map(|file| [format!("{file}.d"), file])
 }
 
 fn asset(kind: &str, value: &str) -> Asset {
@@ -201,7 +208,7 @@ impl Unit {
         if self.is_orphan() {
             return self.full_report.clone();
         }
-        Unit::report_of(&self.id, &self.name, &self.given, &self.wanted)
+        Unit::report_of(self.all.provider, &self.id, &self.name, &self.given, &self.wanted)
     }
 
     /// Finds out what applying it would do.
@@ -214,7 +221,7 @@ impl Unit {
             }
         };
         // Anything that comes before it in a run may bring it.
-        let circumstances = Circumstances { refresh: mode.refresh, may_come: true };
+        let circumstances = Circumstances { manager: self.all.provider.name(), refresh: mode.refresh, may_come: true };
         let plan = plan(&self.name, &self.wanted, &state, circumstances);
         if !plan.problems.is_empty() {
             plan.problems.iter().for_each(|problem| output.error(problem));

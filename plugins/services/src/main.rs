@@ -6,9 +6,11 @@ mod entity;
 mod names;
 mod operations;
 mod plan;
+mod provider;
 mod providers;
 mod record;
 mod services;
+mod state;
 mod unit;
 
 fn main() -> std::process::ExitCode {

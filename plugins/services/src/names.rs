@@ -1,17 +1,16 @@
 //! The main names of the units that records are about.
 
 use crate::definition::Service;
-use crate::providers;
+use crate::provider::ServiceProvider;
 use crate::record::Record;
-use crate::unit::UnitName;
 use holo_change::base_store::Things;
 use holo_plugin::definitions::Definition;
 use holo_plugin::system::Root;
 
 /// The main name of the unit that a record is about.
-pub(crate) fn name_of(root: &Root, record: &Record) -> String {
-    match UnitName::new(&record.unit) {
-        Ok(name) => providers::main_name(root, &name).to_string(),
+pub(crate) fn name_of(provider: &dyn ServiceProvider, root: &Root, record: &Record) -> String {
+    match provider.unit_name(&record.unit) {
+        Ok(name) => provider.main_name(root, &name).to_string(),
         Err(_) => record.unit.clone(),
     }
 }

@@ -1,15 +1,15 @@
 //! The operations on units that the dispatcher asks for.
 
 use crate::apply;
-use crate::entity::{FILES, Service};
+use crate::entity::{FilesStep, Service};
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict, apply_one};
 
 impl Entity for Service {
     fn report(&self) -> EntityReport {
         match self {
             Service::Unit(unit) => unit.report(),
-            Service::Files(_) => {
-                let mut report = EntityReport::new(FILES);
+            Service::Files(FilesStep { id, .. }) => {
+                let mut report = EntityReport::new(*id);
                 report.edges.unlisted = true;
                 report
             }
@@ -23,11 +23,11 @@ impl Entity for Service {
     fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         match self {
             Service::Unit(unit) => unit.check(host, mode, output),
-            Service::Files(all) => match all.changes_of_others(host) {
+            Service::Files(FilesStep { all, .. }) => match all.changes_of_others(host) {
                 Ok(names) if names.is_empty() => Verdict::InDesiredState,
                 Ok(names) => Verdict::WouldChange(vec![format!("would {}", apply::reading(&names))]),
-                Err(problem) => {
-                    output.error(problem);
+                Err(error) => {
+                    output.error(error.to_string());
                     Verdict::Failed
                 }
             },

@@ -1,7 +1,6 @@
 //! The plan for a unit: the steps from its present to its desired state.
 
-use crate::providers::UnitState;
-use crate::providers::state::{Enablement, Load, Phase};
+use crate::state::{Enablement, Load, Phase, UnitState};
 use crate::unit::UnitName;
 use serde::Deserialize;
 
@@ -50,9 +49,11 @@ pub(crate) struct Plan {
     pub(crate) problems: Vec<String>,
 }
 
-/// Under which circumstances it is planned.
+/// The circumstances of a plan.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Circumstances {
+    /// The name of the service manager.
+    pub(crate) manager: &'static str,
     /// Something that the unit depends on has changed.
     pub(crate) refresh: bool,
     /// A unit that is missing may still come.
@@ -74,23 +75,7 @@ impl Step {
         Step::Reload,
     ];
 
-    /// Returns the arguments for systemctl.
-    pub(crate) fn arguments(self) -> &'static [&'static str] {
-        match self {
-            Step::Unmask => &["unmask"],
-            Step::UnmaskForNow => &["unmask", "--runtime"],
-            Step::Disable => &["disable"],
-            Step::DisableForNow => &["disable", "--runtime"],
-            Step::Enable => &["enable"],
-            Step::Mask => &["mask"],
-            Step::Stop => &["stop"],
-            Step::Start => &["start"],
-            Step::Restart => &["restart"],
-            Step::Reload => &["reload"],
-        }
-    }
-
-    /// Returns true if it only changes files, which also works without a running systemd.
+    /// Returns true if it only changes files, which also works where no service manager runs.
     pub(crate) fn is_of_files(self) -> bool {
         self < Step::Stop
     }
@@ -200,7 +185,8 @@ impl Planner<'_> {
     fn run(&mut self) {
         let Some(ensure) = self.wanted.ensure else { return };
         let Some(phase) = self.state.phase else {
-            return self.problem("cannot be started or stopped: systemd is not running here");
+            let manager = self.circumstances.manager;
+            return self.problem(&format!("cannot be started or stopped: {manager} is not running here"));
         };
         match ensure {
             Ensure::Stopped if phase.is_down() => {}
@@ -222,7 +208,8 @@ impl Planner<'_> {
             self.problem("is masked, and cannot be started; mask = false unmasks it");
         } else if self.state.load == Load::Broken {
             let why = if self.state.load_error.is_empty() { "" } else { ": " };
-            self.problem(&format!("has a file that systemd cannot use{why}{}", self.state.load_error));
+            let manager = self.circumstances.manager;
+            self.problem(&format!("has a file that {manager} cannot use{why}{}", self.state.load_error));
         } else if !runs {
             self.step(Step::Start);
         } else if self.wanted.reload && self.state.can_reload {

@@ -1,8 +1,7 @@
 //! The record of a unit: its state before the first change, and facts that only we can know.
 
 use crate::plan::{Ensure, Step, Wanted};
-use crate::providers::UnitState;
-use crate::providers::state::{Enablement, Phase};
+use crate::state::{Enablement, Phase, UnitState};
 use serde::{Deserialize, Serialize};
 
 /// The record of a unit.
@@ -20,7 +19,7 @@ pub(crate) struct Record {
     /// True if it was masked before we first masked or unmasked it.
     #[serde(skip_serializing_if = "Option::is_none")]
     was_masked: Option<bool>,
-    /// The boot in which we had it run to its end: systemd forgets that of oneshot units that nothing refers to.
+    /// The boot in which we had it run to its end: the manager may forget that of units that nothing refers to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ran_in_boot: Option<String>,
     /// The effect of the commands that were only printed in test mode.

@@ -2,14 +2,14 @@
 
 use crate::apply;
 use crate::definition;
-use crate::entity::{AllUnits, Past, Service, Unit};
+use crate::entity::{AllUnits, FilesStep, Past, Service, Unit};
 use crate::names::{name_of, things};
 use crate::providers;
 use crate::record::Record;
 use crate::unit::UnitName;
 use holo_change::base_store::{BaseStore, Legacy, Orphan, Records, Remembered};
 use holo_plugin::declared::{Declared, apply_together};
-use holo_plugin::definitions::{self, Defined, values};
+use holo_plugin::definitions::{self, Defined};
 use holo_plugin::system::Root;
 use holo_plugin::{API_VERSION_4, Asset, Host, Job, Output, Plugin, ScanError, SetAnswers};
 use std::collections::BTreeMap;
@@ -31,12 +31,13 @@ impl Plugin for Services {
             }
         };
         let root = Root::new(host.root());
-        let name_of = |record: &Record| name_of(&root, record);
+        let provider = providers::of(host);
+        let name_of = |record: &Record| name_of(provider, &root, record);
         let mut names: BTreeMap<String, UnitName> = BTreeMap::new();
         for (id, defined) in &definitions.valid {
             // It has been looked at when the definition was.
-            if let Ok(given) = UnitName::new(&defined.definition.name) {
-                names.insert(id.clone(), providers::main_name(&root, &given));
+            if let Ok(given) = provider.unit_name(&defined.definition.name) {
+                names.insert(id.clone(), provider.main_name(&root, &given));
             }
         }
         let living = names.iter().map(|(id, name)| (id.clone(), name.to_string())).collect();
@@ -51,7 +52,7 @@ impl Plugin for Services {
         let mut known = Vec::new();
         for orphan in orphans {
             let Remembered { id, base, .. } = &orphan.remembered;
-            match UnitName::new(&name_of(base)) {
+            match provider.unit_name(&name_of(base)) {
                 Ok(name) => {
                     names.insert(id.clone(), name.clone());
                     known.push((name, orphan));
@@ -65,15 +66,17 @@ impl Plugin for Services {
         elsewhere.extend(
             known.iter().map(|(_, Orphan { remembered, .. })| (remembered.id.clone(), remembered.base.clone())),
         );
-        let all = Arc::new(AllUnits::new(names.clone(), elsewhere));
+        let all = Arc::new(AllUnits::new(provider, names.clone(), elsewhere));
         let mut entities = Vec::new();
-        if host.api_version() >= API_VERSION_4 && providers::keeps_files_in_mind(host) {
-            entities.push(Declared::orphan(Service::Files(Arc::clone(&all))));
+        if let Some(id) = provider.reading_files(host).filter(|_| host.api_version() >= API_VERSION_4) {
+            entities.push(Declared::orphan(Service::Files(FilesStep { id, all: Arc::clone(&all) })));
         }
         for (id, Defined { definition, common }) in defined {
-            let (Some(name), Ok(given)) = (names.get(&id).cloned(), UnitName::new(&definition.name)) else { continue };
+            let (Some(name), Ok(given)) = (names.get(&id).cloned(), provider.unit_name(&definition.name)) else {
+                continue;
+            };
             let wanted = definition.wanted();
-            let mut full_report = Unit::report_of(&id, &name, &given, &wanted);
+            let mut full_report = Unit::report_of(provider, &id, &name, &given, &wanted);
             definitions::complete(&common, &mut full_report);
             // The record says it.
             full_report.edges.owns.clear();
@@ -113,10 +116,8 @@ fn usable(
     }
     for (id, defined) in valid {
         let place = &defined.common.location;
-        if let Some(provider) = defined.common.keys.provider.as_deref().filter(|name| !providers::NAMES.contains(name))
-        {
-            let problem = values::unknown_provider(provider, &providers::NAMES);
-            output.error(format!("{place}: {id}: provider: {problem}"));
+        if let Some(Err(error)) = defined.common.keys.provider.as_deref().map(|name| providers::ALL.named(name)) {
+            output.error(format!("{place}: {id}: provider: {error}"));
             continue;
         }
         let name = names.get(&id);

@@ -1,10 +1,13 @@
 //! apk: Alpine Linux and its like.
 
 use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Offers, Request, Status, Step};
-use crate::provider::Provider;
-use crate::system::{Problem, System};
+use crate::problem::Problem;
+use crate::provider::{PackageProvider, rank};
+use crate::system::System;
 use crate::version::alpine;
+use holo_plugin::Host;
 use holo_plugin::process::Program;
+use holo_plugin::provider;
 use holo_plugin::system::{PackageManager, package_manager};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -16,7 +19,17 @@ const WORLD: &str = "etc/apk/world";
 /// apk.
 pub(crate) struct Apk;
 
-impl Provider for Apk {
+impl provider::Provider for Apk {
+    fn name(&self) -> &'static str {
+        self.manager().name
+    }
+
+    fn rank(&self, host: &Host) -> Option<u8> {
+        rank(self.manager(), host)
+    }
+}
+
+impl PackageProvider for Apk {
     fn manager(&self) -> &'static PackageManager {
         &package_manager::APK
     }

@@ -3,11 +3,14 @@
 mod words;
 
 use crate::model::{Installed, Item, Key, Kind, Mark, Offers, Request, Step};
-use crate::provider::Provider;
-use crate::system::{Problem, Repair, RepairBy, System};
+use crate::problem::Problem;
+use crate::provider::{PackageProvider, Repair, RepairBy, rank};
+use crate::system::System;
 use crate::version::debian;
 use holo_change::error::PathError;
+use holo_plugin::Host;
 use holo_plugin::process::{Captured, Program};
+use holo_plugin::provider;
 use holo_plugin::system::{PackageManager, Root, package_manager};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -25,7 +28,17 @@ const AUTOMATIC: &str = "var/lib/apt/extended_states";
 /// apt.
 pub(crate) struct Apt;
 
-impl Provider for Apt {
+impl provider::Provider for Apt {
+    fn name(&self) -> &'static str {
+        self.manager().name
+    }
+
+    fn rank(&self, host: &Host) -> Option<u8> {
+        rank(self.manager(), host)
+    }
+}
+
+impl PackageProvider for Apt {
     fn manager(&self) -> &'static PackageManager {
         &package_manager::APT
     }

@@ -2,10 +2,13 @@
 
 use super::rpm_database::{self, plain};
 use crate::model::{Installed, Item, Key, Kind, Mark, Offers, Request, Step};
-use crate::provider::Provider;
-use crate::system::{Problem, System, problem};
+use crate::problem::Problem;
+use crate::provider::{PackageProvider, rank};
+use crate::system::System;
 use crate::version::rpm;
+use holo_plugin::Host;
 use holo_plugin::process::Program;
+use holo_plugin::provider;
 use holo_plugin::system::{PackageManager, package_manager};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -17,7 +20,17 @@ const FORMAT: &str = "%{name}|%{epoch}:%{version}-%{release}|%{arch}\\n";
 /// dnf.
 pub(crate) struct Dnf;
 
-impl Provider for Dnf {
+impl provider::Provider for Dnf {
+    fn name(&self) -> &'static str {
+        self.manager().name
+    }
+
+    fn rank(&self, host: &Host) -> Option<u8> {
+        rank(self.manager(), host)
+    }
+}
+
+impl PackageProvider for Dnf {
     fn manager(&self) -> &'static PackageManager {
         &package_manager::DNF
     }
@@ -78,7 +91,7 @@ impl Provider for Dnf {
         let is_done = captured.ended.code() == Some(0);
         let is_refused = captured.ended.code() == Some(1) && text.contains("Transaction Summary");
         match captured.ended.failure() {
-            Some(failure) if !is_done && !is_refused => Err(problem(&program, &failure, &captured)),
+            Some(failure) if !is_done && !is_refused => Err(Problem::of_program(&program, &failure, &captured)),
             _ => Ok(read_table(&text)),
         }
     }

@@ -1,10 +1,13 @@
 //! pacman: Arch Linux and its like.
 
 use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Offers, Request, Status, Step};
-use crate::provider::Provider;
-use crate::system::{Problem, Repair, RepairBy, System, problem};
+use crate::problem::Problem;
+use crate::provider::{PackageProvider, Repair, RepairBy, rank};
+use crate::system::System;
 use crate::version::pacman;
+use holo_plugin::Host;
 use holo_plugin::process::{Captured, Program};
+use holo_plugin::provider;
 use holo_plugin::system::{PackageManager, package_manager};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +23,17 @@ const CACHE: &str = "var/cache/pacman/pkg";
 /// pacman.
 pub(crate) struct Pacman;
 
-impl Provider for Pacman {
+impl provider::Provider for Pacman {
+    fn name(&self) -> &'static str {
+        self.manager().name
+    }
+
+    fn rank(&self, host: &Host) -> Option<u8> {
+        rank(self.manager(), host)
+    }
+}
+
+impl PackageProvider for Pacman {
     fn manager(&self) -> &'static PackageManager {
         &package_manager::PACMAN
     }
@@ -145,7 +158,9 @@ fn list(system: &System<'_>, query: &str) -> Result<String, Problem> {
     let captured = system.run(program.arg(query))?;
     let is_empty = captured.stdout.is_empty() && !String::from_utf8_lossy(&captured.stderr).contains("error:");
     match captured.ended.failure() {
-        Some(failure) if !is_empty || captured.ended.code() != Some(1) => Err(problem(&program, &failure, &captured)),
+        Some(failure) if !is_empty || captured.ended.code() != Some(1) => {
+            Err(Problem::of_program(&program, &failure, &captured))
+        }
         _ => Ok(String::from_utf8_lossy(&captured.stdout).into_owned()),
     }
 }

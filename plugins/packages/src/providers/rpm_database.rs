@@ -1,7 +1,8 @@
 //! The packages that RPM has installed, by whatever package manager.
 
 use crate::model::{Installed, Instance, Key, Status};
-use crate::system::{Problem, System};
+use crate::problem::Problem;
+use crate::system::System;
 use holo_plugin::process::Program;
 use holo_plugin::system::package_manager::RPM_DATABASES;
 

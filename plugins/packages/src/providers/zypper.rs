@@ -2,10 +2,13 @@
 
 use super::rpm_database::{self, plain};
 use crate::model::{Installed, Item, Key, Kind, Mark, Offers, Request, Step};
-use crate::provider::Provider;
-use crate::system::{Problem, System, problem};
+use crate::problem::Problem;
+use crate::provider::{PackageProvider, rank};
+use crate::system::System;
 use crate::version::rpm;
+use holo_plugin::Host;
 use holo_plugin::process::{Captured, Program};
+use holo_plugin::provider;
 use holo_plugin::system::{PackageManager, package_manager};
 use roxmltree::{Document, Node};
 use std::cmp::Ordering;
@@ -20,7 +23,17 @@ const INFORMATION: i32 = 100;
 /// zypper.
 pub(crate) struct Zypper;
 
-impl Provider for Zypper {
+impl provider::Provider for Zypper {
+    fn name(&self) -> &'static str {
+        self.manager().name
+    }
+
+    fn rank(&self, host: &Host) -> Option<u8> {
+        rank(self.manager(), host)
+    }
+}
+
+impl PackageProvider for Zypper {
     fn manager(&self) -> &'static PackageManager {
         &package_manager::ZYPPER
     }
@@ -135,7 +148,7 @@ fn specification(item: &Item, kind: Kind) -> String {
 
 /// Returns the problem that its output describes: the messages in its XML.
 fn told(program: &Program, failure: &str, captured: &Captured) -> Problem {
-    let mut problem = problem(program, failure, captured);
+    let mut problem = Problem::of_program(program, failure, captured);
     let text = String::from_utf8_lossy(&captured.stdout);
     if let Ok(document) = Document::parse(&text) {
         let is_telling = |node: &Node<'_, '_>| {

@@ -2,20 +2,19 @@
 
 use super::{ORDER, failed};
 use crate::deed::Deed;
-use crate::learn::{Wish, installed};
+use crate::learn::Wish;
+use crate::manager::Manager;
 use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Status};
 use crate::need::{Main, Need, newest};
-use crate::provider::Provider;
+use crate::problem::Problem;
 use crate::resolve::Task;
 use crate::simulate::{Names, SimulationError, Simulator, request};
-use crate::system::{Problem, System};
 use holo_plugin::{Applied, ForceTo, Output};
 use std::collections::BTreeMap;
 
 /// Does tasks with one package manager.
 pub(super) struct Crew<'a> {
-    provider: &'static dyn Provider,
-    system: System<'a>,
+    manager: Manager<'a>,
     wishes: &'a [Wish<'a>],
     /// The names of all packages that are declared.
     names: Names,
@@ -35,16 +34,14 @@ pub(super) struct Crew<'a> {
 
 impl<'a> Crew<'a> {
     pub(super) fn new(
-        provider: &'static dyn Provider,
-        system: System<'a>,
+        manager: Manager<'a>,
         installed: Installed,
         before_repair: Option<Installed>,
         names: Names,
         wishes: &'a [Wish<'a>],
     ) -> Crew<'a> {
         Crew {
-            provider,
-            system,
+            manager,
             wishes,
             names,
             before: installed.clone(),
@@ -106,7 +103,9 @@ impl<'a> Crew<'a> {
 
     /// Returns true if a hold is in the way of the task.
     fn goes_first(&self, task: &Task) -> bool {
-        task.is_held && task.kind.is_some() && (self.provider.releases_first() || task.marks.contains(&Mark::Released))
+        task.is_held
+            && task.kind.is_some()
+            && (self.manager.provider.releases_first() || task.marks.contains(&Mark::Released))
     }
 
     /// Gives all packages the marks that they lack now.
@@ -116,7 +115,7 @@ impl<'a> Crew<'a> {
             match self.refusals.get(&task.place) {
                 None => {}
                 // From now on it is there for those that need it.
-                Some(SimulationError::Needed(_)) if self.provider.marks().contains(&Mark::Automatic) => {
+                Some(SimulationError::Needed(_)) if self.manager.provider.marks().contains(&Mark::Automatic) => {
                     lacking.entry(Mark::Automatic).or_default().push(task);
                     continue;
                 }
@@ -143,7 +142,7 @@ impl<'a> Crew<'a> {
     fn need(&self, task: &Task) -> Need {
         let wanted = self.wishes[task.place].wanted;
         let candidate = task.item.version.as_deref();
-        Need::of(wanted, &self.installed.instances(&wanted.key), candidate, self.provider)
+        Need::of(wanted, &self.installed.instances(&wanted.key), candidate, self.manager.provider)
     }
 
     /// Does tasks of a kind together; if that does not work, in ever smaller parts, so that only those fail that are to blame.
@@ -151,8 +150,7 @@ impl<'a> Crew<'a> {
         if tasks.is_empty() || self.has_stopped(tasks) {
             return;
         }
-        let simulator =
-            Simulator { provider: self.provider, system: &self.system, installed: &self.installed, names: &self.names };
+        let simulator = Simulator { manager: &self.manager, installed: &self.installed, names: &self.names };
         let admission = simulator.admit(kind, tasks);
         let refused = admission.refused.into_iter().map(|(task, refusal)| (task.place, refusal));
         self.refusals.extend(refused);
@@ -161,16 +159,16 @@ impl<'a> Crew<'a> {
             return;
         }
         let request = request(kind, &accepted, admission.removes);
-        let ran = self.provider.transaction(&self.system, &request).and_then(|programs| {
-            if self.system.mock.is_none()
-                && let Some(mut download) = self.provider.download(&self.system, &request)?
+        let ran = self.manager.provider.transaction(&self.manager.system, &request).and_then(|programs| {
+            if self.manager.system.mock.is_none()
+                && let Some(mut download) = self.manager.provider.download(&self.manager.system, &request)?
             {
-                self.system.fetch(&mut download, self.provider, output)?;
+                self.manager.fetch(&mut download, output)?;
             }
             for mut program in programs {
-                self.system.transact(&mut program, self.provider, output)?;
+                self.manager.transact(&mut program, output)?;
             }
-            self.system.mock.as_mut().map_or(Ok(()), |mock| mock.transact(&request))
+            self.manager.system.mock.as_mut().map_or(Ok(()), |mock| mock.transact(&request))
         });
         let Err(problem) = ran else { return };
         self.look_again();
@@ -226,20 +224,20 @@ impl<'a> Crew<'a> {
 
     /// Gives packages a mark.
     fn give(&mut self, mark: Mark, items: &[Item], output: &mut Output<'_>) -> Result<(), Problem> {
-        let mut program = self.provider.mark(&self.system, mark, items)?;
-        self.system.transact(&mut program, self.provider, output)?;
-        self.system.mock.as_mut().map_or(Ok(()), |mock| mock.mark(mark, items))
+        let mut program = self.manager.provider.mark(&self.manager.system, mark, items)?;
+        self.manager.transact(&mut program, output)?;
+        self.manager.system.mock.as_mut().map_or(Ok(()), |mock| mock.mark(mark, items))
     }
 
     /// The package in the version that is there.
     fn item_now(&self, task: &Task) -> Item {
         let instances = self.installed.instances(&task.item.key);
-        let version = newest(&instances, self.provider).map(str::to_owned);
+        let version = newest(&instances, self.manager.provider).map(str::to_owned);
         Item { version, ..task.item.clone() }
     }
 
     fn look_again(&mut self) {
-        match installed(self.provider, &self.system) {
+        match self.manager.installed() {
             Ok(installed) => self.installed = installed,
             Err(problem) => self.lost = Some(problem),
         }
@@ -279,13 +277,13 @@ impl<'a> Crew<'a> {
         let key = &task.item.key;
         let name = key.to_string();
         let (before, now) = (present(&self.before, key), present(&self.installed, key));
-        let from = newest(&before, self.provider);
+        let from = newest(&before, self.manager.provider);
         let come: Vec<&Instance> =
             now.into_iter().filter(|instance| before.iter().all(|before| before.version != instance.version)).collect();
         let main = match task.kind {
             None => None,
-            Some(Kind::Install) => newest(&come, self.provider).map(|to| match from {
-                Some(from) => Deed::replace(&name, from, to, self.provider.compare(to, from).is_lt()),
+            Some(Kind::Install) => newest(&come, self.manager.provider).map(|to| match from {
+                Some(from) => Deed::replace(&name, from, to, self.manager.provider.compare(to, from).is_lt()),
                 None => Deed::install(&name, Some(to)),
             }),
             Some(kind) => Some(Deed::remove(&name, from, kind == Kind::Purge)),
@@ -295,9 +293,9 @@ impl<'a> Crew<'a> {
 
     /// Returns the words for a difference that is left although nothing has failed.
     fn difference(&self, task: &Task, need: &Need) -> Option<String> {
-        let (manager, key) = (self.provider.name(), &task.item.key);
+        let (manager, key) = (self.manager.provider.name(), &task.item.key);
         let instances = self.installed.instances(key);
-        let state = match newest(&instances, self.provider) {
+        let state = match newest(&instances, self.manager.provider) {
             Some(_) if instances.iter().all(|instance| instance.status == Status::Broken) => {
                 "only half installed".to_owned()
             }

@@ -2,8 +2,8 @@
 
 use crate::entity::Unit;
 use crate::plan::Step;
-use crate::providers::UnitState;
 use crate::record::Record;
+use crate::state::UnitState;
 use holo_plugin::Applied;
 
 /// A unit that is being applied.

@@ -29,7 +29,8 @@ impl Run<'_, '_> {
     /// Has units take over what other names of them have left.
     fn take_over(&mut self) {
         let root = Root::new(self.host.root());
-        let main_name = |record: &Record| name_of(&root, record);
+        let provider = self.provider;
+        let main_name = |record: &Record| name_of(provider, &root, record);
         for place in self.places(|_| true) {
             let unit = self.items[place].unit;
             let Past::Living(legacy) = &unit.past else { continue };
@@ -46,7 +47,7 @@ impl Run<'_, '_> {
     /// Forgets a unit that is as it was.
     pub(super) fn forget(&self, orphan: &Orphan<Record>) -> holo_change::error::Result<()> {
         let root = Root::new(self.host.root());
-        self.memory.forget_orphan(orphan, &things(&|record| name_of(&root, record)))
+        self.memory.forget_orphan(orphan, &things(&|record| name_of(self.provider, &root, record)))
     }
 
     pub(super) fn keep_bases(&mut self) {

@@ -1,16 +1,24 @@
 //! Tests of what there is to do about a unit.
 
 use super::*;
-use crate::providers::state::UnitFileState;
 
-fn state(phase: Phase, file: &str) -> UnitState {
-    let file = UnitFileState::parse(file).unwrap();
-    let load = match file.meaning {
+const NEVER: Enablement = Enablement::Never("is what it is");
+
+fn state(phase: Phase, enablement: Enablement) -> UnitState {
+    let load = match enablement {
         Enablement::None => Load::Missing,
         Enablement::Masked | Enablement::MaskedForNow => Load::Masked,
         _ => Load::Loaded,
     };
-    UnitState { phase: Some(phase), enablement: file.meaning, load, ..UnitState::default() }
+    UnitState { phase: Some(phase), enablement, load, ..UnitState::default() }
+}
+
+fn unit() -> UnitName {
+    UnitName::from_whole("x.service".to_owned())
+}
+
+fn circumstances() -> Circumstances {
+    Circumstances { manager: "the manager", ..Circumstances::default() }
 }
 
 fn wanted(ensure: Ensure, enable: Option<bool>, mask: Option<bool>) -> Wanted {
@@ -18,7 +26,7 @@ fn wanted(ensure: Ensure, enable: Option<bool>, mask: Option<bool>) -> Wanted {
 }
 
 fn planned(wanted: &Wanted, state: &UnitState) -> Plan {
-    plan(&UnitName::new("x").unwrap(), wanted, state, Circumstances::default())
+    plan(&unit(), wanted, state, circumstances())
 }
 
 #[track_caller]
@@ -47,15 +55,15 @@ fn runs_or_does_not() {
         (Down, Some(Step::Start), None),
         (Failed, Some(Step::Start), None),
     ] {
-        steps(&wanted(Running, None, None), &state(phase, "disabled"), to_run.as_slice());
-        steps(&wanted(Stopped, None, None), &state(phase, "disabled"), to_stop.as_slice());
-        steps(&Wanted::default(), &state(phase, "disabled"), &[]);
+        steps(&wanted(Running, None, None), &state(phase, Enablement::Disabled), to_run.as_slice());
+        steps(&wanted(Stopped, None, None), &state(phase, Enablement::Disabled), to_stop.as_slice());
+        steps(&Wanted::default(), &state(phase, Enablement::Disabled), &[]);
     }
 }
 
 #[test]
 fn a_oneshot_that_ran_is_as_good_as_running() {
-    let ran = UnitState { has_run: true, ..state(Phase::Down, "disabled") };
+    let ran = UnitState { has_run: true, ..state(Phase::Down, Enablement::Disabled) };
     steps(&wanted(Running, None, None), &ran, &[]);
     steps(&wanted(Stopped, None, None), &ran, &[]);
     let failed_since = UnitState { phase: Some(Phase::Failed), ..ran };
@@ -65,35 +73,31 @@ fn a_oneshot_that_ran_is_as_good_as_running() {
 #[test]
 fn is_enabled_or_not() {
     let (on, off) = (wanted(Stopped, Some(true), None), wanted(Stopped, Some(false), None));
-    for (word, to_on, to_off) in [
-        ("enabled", None, Some(Step::Disable)),
-        ("enabled-runtime", Some(Step::Enable), Some(Step::DisableForNow)),
-        ("disabled", Some(Step::Enable), None),
-        ("linked", Some(Step::Enable), None),
-        ("linked-runtime", Some(Step::Enable), None),
+    for (enablement, to_on, to_off) in [
+        (Enablement::Enabled, None, Some(Step::Disable)),
+        (Enablement::EnabledForNow, Some(Step::Enable), Some(Step::DisableForNow)),
+        (Enablement::Disabled, Some(Step::Enable), None),
+        (Enablement::Linked, Some(Step::Enable), None),
     ] {
-        steps(&on, &state(Phase::Down, word), to_on.as_slice());
-        steps(&off, &state(Phase::Down, word), to_off.as_slice());
+        steps(&on, &state(Phase::Down, enablement), to_on.as_slice());
+        steps(&off, &state(Phase::Down, enablement), to_off.as_slice());
     }
-    for word in ["static", "indirect", "generated", "transient", "alias", "bad"] {
-        let why = UnitFileState::parse(word).unwrap().meaning.why_never().unwrap();
-        problem(&on, &state(Phase::Down, word), &format!("{why}, and cannot be enabled"));
-        steps(&off, &state(Phase::Down, word), &[]);
-    }
-    let without_file = UnitState { load: Load::Loaded, ..state(Phase::Down, "") };
+    problem(&on, &state(Phase::Down, NEVER), "is what it is, and cannot be enabled");
+    steps(&off, &state(Phase::Down, NEVER), &[]);
+    let without_file = UnitState { load: Load::Loaded, ..state(Phase::Down, Enablement::None) };
     problem(&on, &without_file, "has no file, and cannot be enabled");
 }
 
 #[test]
 fn what_is_masked_can_only_be_unmasked() {
-    let masked = state(Phase::Down, "masked");
+    let masked = state(Phase::Down, Enablement::Masked);
     problem(&wanted(Running, None, None), &masked, "is masked, and cannot be started; mask = false unmasks it");
     problem(&wanted(Stopped, Some(true), None), &masked, "is masked, and cannot be enabled");
     steps(&wanted(Stopped, Some(false), None), &masked, &[]);
     steps(&wanted(Stopped, None, Some(true)), &masked, &[]);
     let all = [Step::Unmask, Step::Enable, Step::Start];
     steps(&wanted(Running, Some(true), Some(false)), &masked, &all);
-    let until_reboot = state(Phase::Down, "masked-runtime");
+    let until_reboot = state(Phase::Down, Enablement::MaskedForNow);
     steps(&wanted(Running, None, Some(false)), &until_reboot, &[Step::UnmaskForNow, Step::Start]);
     steps(&wanted(Stopped, None, Some(true)), &until_reboot, &[Step::Mask]);
 }
@@ -101,72 +105,72 @@ fn what_is_masked_can_only_be_unmasked() {
 #[test]
 fn masking_comes_before_stopping_and_after_disabling() {
     let all = [Step::Disable, Step::Mask, Step::Stop];
-    steps(&wanted(Stopped, Some(false), Some(true)), &state(Phase::Up, "enabled"), &all);
+    steps(&wanted(Stopped, Some(false), Some(true)), &state(Phase::Up, Enablement::Enabled), &all);
 }
 
 #[test]
 fn a_missing_unit_neither_runs_nor_is_enabled() {
-    let missing = state(Phase::Down, "");
+    let missing = state(Phase::Down, Enablement::None);
     steps(&wanted(Stopped, Some(false), None), &missing, &[]);
     steps(&wanted(Stopped, None, Some(true)), &missing, &[Step::Mask]);
     problem(&wanted(Running, None, None), &missing, "does not exist");
     problem(&wanted(Running, Some(true), None), &missing, "does not exist");
-    let vanished = state(Phase::Up, "");
+    let vanished = state(Phase::Up, Enablement::None);
     problem(&wanted(Running, None, None), &vanished, "runs, but its file is gone");
     steps(&wanted(Stopped, None, None), &vanished, &[Step::Stop]);
 }
 
 #[test]
 fn before_an_apply_it_may_still_come() {
-    let circumstances = Circumstances { may_come: true, ..Circumstances::default() };
-    let unit = UnitName::new("x").unwrap();
-    let plan = plan(&unit, &wanted(Running, Some(true), None), &state(Phase::Down, ""), circumstances);
+    let circumstances = Circumstances { may_come: true, ..circumstances() };
+    let unit = unit();
+    let plan = plan(&unit, &wanted(Running, Some(true), None), &state(Phase::Down, Enablement::None), circumstances);
     assert_eq!((plan.steps, plan.problems), (vec![Step::Enable, Step::Start], Vec::new()));
 }
 
 #[test]
 fn a_broken_file_is_no_use() {
     let why = "Unit x.service has a bad unit file setting.";
-    let broken = UnitState { load: Load::Broken, load_error: why.into(), ..state(Phase::Down, "disabled") };
-    problem(&wanted(Running, None, None), &broken, &format!("has a file that systemd cannot use: {why}"));
+    let broken = UnitState { load: Load::Broken, load_error: why.into(), ..state(Phase::Down, Enablement::Disabled) };
+    problem(&wanted(Running, None, None), &broken, &format!("has a file that the manager cannot use: {why}"));
     steps(&wanted(Stopped, None, None), &broken, &[]);
 }
 
 #[test]
-fn without_systemd_nothing_is_known_of_what_runs() {
-    let unknown = UnitState { phase: None, ..state(Phase::Down, "disabled") };
+fn without_a_manager_nothing_is_known_of_what_runs() {
+    let unknown = UnitState { phase: None, ..state(Phase::Down, Enablement::Disabled) };
     for ensure in [Running, Stopped] {
         let plan = planned(&wanted(ensure, Some(true), None), &unknown);
         assert_eq!(plan.steps, [Step::Enable]);
-        assert_eq!(plan.problems, ["x.service cannot be started or stopped: systemd is not running here"]);
+        assert_eq!(plan.problems, ["x.service cannot be started or stopped: the manager is not running here"]);
     }
 }
 
 #[test]
 fn a_refresh_is_for_what_runs() {
-    let unit = UnitName::new("x").unwrap();
+    let unit = unit();
     let refreshed = |wanted: &Wanted, state: &UnitState| {
-        plan(&unit, wanted, state, Circumstances { refresh: true, may_come: false }).steps
+        plan(&unit, wanted, state, Circumstances { refresh: true, ..circumstances() }).steps
     };
     let (run, reload) = (wanted(Running, None, None), Wanted { reload: true, ..wanted(Running, None, None) });
-    let up = state(Phase::Up, "disabled");
+    let up = state(Phase::Up, Enablement::Disabled);
     let reloadable = UnitState { can_reload: true, ..up.clone() };
     assert_eq!(refreshed(&run, &reloadable), [Step::Restart]);
     assert_eq!(refreshed(&reload, &reloadable), [Step::Reload]);
     assert_eq!(refreshed(&reload, &up), [Step::Restart], "it cannot reload, and is to see what changed");
-    assert_eq!(refreshed(&run, &state(Phase::Down, "disabled")), [Step::Start]);
-    assert_eq!(refreshed(&run, &state(Phase::Failed, "disabled")), [Step::Start]);
-    let ran = UnitState { has_run: true, ..state(Phase::Down, "disabled") };
+    assert_eq!(refreshed(&run, &state(Phase::Down, Enablement::Disabled)), [Step::Start]);
+    assert_eq!(refreshed(&run, &state(Phase::Failed, Enablement::Disabled)), [Step::Start]);
+    let ran = UnitState { has_run: true, ..state(Phase::Down, Enablement::Disabled) };
     assert_eq!(refreshed(&run, &ran), [Step::Restart]);
-    assert_eq!(refreshed(&wanted(Stopped, None, None), &state(Phase::Down, "disabled")), []);
+    assert_eq!(refreshed(&wanted(Stopped, None, None), &state(Phase::Down, Enablement::Disabled)), []);
     assert_eq!(refreshed(&wanted(Stopped, None, None), &up), [Step::Stop]);
 }
 
 #[test]
 fn what_cannot_be_restored_any_more_is_no_problem() {
     let was = Wanted { restores: true, ..wanted(Running, Some(true), None) };
-    steps(&was, &state(Phase::Down, ""), &[]);
-    steps(&was, &state(Phase::Down, "masked"), &[]);
-    steps(&was, &state(Phase::Down, "static"), &[Step::Start]);
-    steps(&was, &state(Phase::Down, "disabled"), &[Step::Enable, Step::Start]);
+    steps(&was, &state(Phase::Down, Enablement::None), &[]);
+    steps(&was, &state(Phase::Down, Enablement::Masked), &[]);
+    steps(&was, &state(Phase::Down, NEVER), &[Step::Start]);
+    steps(&was, &state(Phase::Down, Enablement::Disabled), &[Step::Enable, Step::Start]);
 }

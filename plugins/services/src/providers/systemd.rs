@@ -1,27 +1,79 @@
 //! Units of systemd, through its own tool.
 
-pub(crate) mod files;
+mod files;
 mod live;
+mod names;
 mod offline;
 mod show;
-pub(crate) mod state;
 mod tool;
+mod words;
 
-use super::Manager;
-use holo_plugin::{Host, system};
+use crate::provider::{Manager, ServiceProvider};
+use crate::unit::{UnitName, UnitNameError};
+use holo_plugin::provider::Provider;
+use holo_plugin::system::{self, Root};
+use holo_plugin::{Asset, Edges, Host};
 
-pub(crate) const NAME: &str = "systemd";
+/// The name that definitions have for it, and messages.
+const NAME: &str = "systemd";
 
-/// Returns true if systemd runs, and manages the units of this host.
-pub(crate) fn is_live(host: &Host) -> bool {
-    !host.test_mode() && system::is_run_by_systemd()
+/// systemd.
+pub(crate) struct Systemd;
+
+impl Provider for Systemd {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    /// It is of use wherever files can be enabled, also where it does not run.
+    fn rank(&self, _: &Host) -> Option<u8> {
+        Some(1)
+    }
 }
 
-/// The running systemd where there is one; otherwise what can be done with files alone.
-pub(crate) fn manager(host: &Host) -> Box<dyn Manager> {
-    if is_live(host) {
-        return Box::new(live::Live);
+impl ServiceProvider for Systemd {
+    fn unit_name(&self, name: &str) -> Result<UnitName, UnitNameError> {
+        names::complete(name)
     }
-    // Not only in test mode, but also where an image is made: enabling works there, starting does not.
-    Box::new(offline::Offline::new(host.root(), host.test_mode()))
+
+    fn main_name(&self, root: &Root, name: &UnitName) -> UnitName {
+        files::main_name(root, name)
+    }
+
+    fn file_names(&self, name: &UnitName) -> Vec<String> {
+        names::files(name).into_iter().flat_map(|file| [format!("{file}.d"), file]).collect()
+    }
+
+    fn add_edges(&self, name: &UnitName, given: &UnitName, edges: &mut Edges) {
+        let mut need = |kind: &str, value: &str| edges.needs.push(Asset::new(kind, value));
+        // Packages are often called as what they bring.
+        need("package", names::stem(name));
+        let mut files = names::files(name);
+        files.extend(names::files(given).into_iter().filter(|file| !names::files(name).contains(file)));
+        for file in files {
+            let path = format!("/etc/systemd/system/{file}");
+            need("path", &path);
+            need("path", &format!("{path}.d"));
+            edges.watch.extend([path.as_str().into(), format!("{path}.d").into()]);
+        }
+        edges.watch.push(format!("/usr/lib/systemd/system/{}", names::files(name).pop().unwrap_or_default()).into());
+    }
+
+    fn reading_files(&self, host: &Host) -> Option<&'static str> {
+        is_live(host).then_some("systemd:unit-files")
+    }
+
+    /// The running systemd where there is one; otherwise what can be done with files alone.
+    fn manager(&self, host: &Host) -> Box<dyn Manager> {
+        if is_live(host) {
+            return Box::new(live::Live);
+        }
+        // Not only in test mode, but also where an image is made: enabling works there, starting does not.
+        Box::new(offline::Offline::new(host.root(), host.test_mode()))
+    }
+}
+
+/// Returns true if systemd runs, and manages the units of this host.
+fn is_live(host: &Host) -> bool {
+    !host.test_mode() && system::is_run_by_systemd()
 }

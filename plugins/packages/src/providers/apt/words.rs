@@ -1,8 +1,8 @@
 //! The arguments and the output of apt and dpkg.
 
 use crate::model::{Installed, Instance, Item, Kind, Offers, Request, Status, Step};
+use crate::problem::Problem;
 use crate::provider;
-use crate::system::Problem;
 use holo_plugin::process::Program;
 use std::collections::BTreeMap;
 

@@ -1,5 +1,7 @@
 //! The directories of unit files: which name is an alias of which, and what has changed since systemd read them.
 
+use super::names;
+use crate::provider::FOLDER;
 use crate::unit::UnitName;
 use holo_plugin::system::Root;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,13 +19,11 @@ const DIRECTORIES: [&str; 5] = [
     "usr/lib/systemd/system",
     "lib/systemd/system",
 ];
-/// Stands for a directory itself, from which something may have been taken away.
-pub(crate) const FOLDER: &str = "";
 /// The longest chain of aliases that is followed.
 const LONGEST_CHAIN: usize = 8;
 
 /// Returns the main name of a unit: what the name is an alias of, or the name itself. Only files are looked at.
-pub(crate) fn main_name(root: &Root, name: &UnitName) -> UnitName {
+pub(super) fn main_name(root: &Root, name: &UnitName) -> UnitName {
     let mut name = name.clone();
     for _ in 0..LONGEST_CHAIN {
         match alias_of(root, &name) {
@@ -36,7 +36,7 @@ pub(crate) fn main_name(root: &Root, name: &UnitName) -> UnitName {
 
 /// Returns what the name is an alias of: a symlink among the unit files leads to a file of another name there.
 fn alias_of(root: &Root, name: &UnitName) -> Option<UnitName> {
-    for file in name.files() {
+    for file in names::files(name) {
         for directory in DIRECTORIES {
             let Ok(link) = root.link(Path::new(directory).join(&file)) else { continue };
             let target = link?;
@@ -45,12 +45,12 @@ fn alias_of(root: &Root, name: &UnitName) -> Option<UnitName> {
                 !parent.as_os_str().is_empty() && !parent.ends_with("systemd/system")
             });
             let target = target.file_name()?.to_str().filter(|_| !leads_elsewhere)?;
-            let instance = name.instance().filter(|_| file != name.as_str());
+            let instance = names::instance(name).filter(|_| file != name.as_str());
             let target = match (instance, target.split_once("@.")) {
                 (Some(instance), Some((prefix, kind))) => format!("{prefix}@{instance}.{kind}"),
                 _ => target.to_owned(),
             };
-            return UnitName::new(&target).ok();
+            return names::complete(&target).ok();
         }
     }
     None
@@ -164,7 +164,7 @@ mod tests {
         symlink("/opt/linked.service", etc.join("other.service")).unwrap();
         symlink("round.service", etc.join("round.service")).unwrap();
         let root = Root::new(folder.path());
-        let name = |name: &str| main_name(&root, &UnitName::new(name).unwrap()).to_string();
+        let name = |name: &str| main_name(&root, &names::complete(name).unwrap()).to_string();
         assert_eq!(name("sshd"), "ssh.service");
         assert_eq!(name("secure"), "ssh.service");
         assert_eq!(name("ssh"), "ssh.service");

@@ -1,9 +1,10 @@
 //! The systemd that runs.
 
 use super::tool::{self, output_of, systemctl};
-use super::{files, show, state::Phase};
+use super::{files, show};
 use crate::plan::Step;
-use crate::providers::{Done, Manager, Subject, Task, UnitState};
+use crate::provider::{Done, Manager, ManagerError, Subject, Task};
+use crate::state::{Phase, UnitState};
 use crate::unit::UnitName;
 use holo_plugin::process::Program;
 use std::collections::BTreeSet;
@@ -20,7 +21,7 @@ const JOURNAL_LIMIT: Duration = Duration::from_secs(10);
 pub(super) struct Live;
 
 impl Manager for Live {
-    fn states(&self, subjects: &[Subject<'_>]) -> Result<Vec<Result<UnitState, String>>, String> {
+    fn states(&self, subjects: &[Subject<'_>]) -> Result<Vec<Result<UnitState, ManagerError>>, ManagerError> {
         let boot = self.boot();
         let mut states = Vec::new();
         for subjects in subjects.chunks(AT_A_TIME) {
@@ -39,7 +40,7 @@ impl Manager for Live {
         Ok(states)
     }
 
-    fn unread_files(&self) -> Result<BTreeSet<String>, String> {
+    fn unread_files(&self) -> Result<BTreeSet<String>, ManagerError> {
         let mut program = Program::new("systemctl");
         program.args(["--no-pager", "--timestamp=us+utc", "show"]).plain_locale();
         program.args(["--property=UnitsLoadTimestamp", "--property=UnitsLoadStartTimestamp"]);
@@ -49,7 +50,7 @@ impl Manager for Live {
         Ok(times.max().map(files::changes_since).unwrap_or_default())
     }
 
-    fn read_files(&self) -> Result<(), String> {
+    fn read_files(&self) -> Result<(), ManagerError> {
         output_of(&mut systemctl(&["daemon-reload"], &[])).map(drop)
     }
 

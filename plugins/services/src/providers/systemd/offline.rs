@@ -1,9 +1,11 @@
 //! A root in which no systemd runs: files are all there is.
 
-use super::state::{Enablement, Load, Phase, UnitFileState};
-use super::tool::{self, systemctl};
+use super::names;
+use super::tool::{self, arguments, systemctl};
+use super::words::UnitFileState;
 use crate::plan::Step;
-use crate::providers::{Done, Manager, Subject, Task, UnitState};
+use crate::provider::{Done, Manager, ManagerError, Subject, Task};
+use crate::state::{Enablement, Load, Phase, UnitState};
 use crate::unit::UnitName;
 use holo_plugin::process::{Program, ProgramError};
 use std::collections::HashMap;
@@ -30,11 +32,11 @@ impl Offline {
     }
 
     /// The states of all units that have a file; nothing if there is no systemctl.
-    fn files(&self) -> Result<Option<HashMap<String, Enablement>>, String> {
+    fn files(&self) -> Result<Option<HashMap<String, Enablement>>, ManagerError> {
         let captured = match self.on_root(&["list-unit-files", "--full", "--no-legend"], &[]).output() {
             Ok(captured) => captured,
             Err(ProgramError::NotFound(_)) if self.mocks => return Ok(None),
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(error.into()),
         };
         // Without any unit it ends with 1, and without a word.
         let is_empty = captured.stdout.is_empty() && captured.stderr.is_empty() && captured.ended.code() == Some(1);
@@ -50,24 +52,29 @@ impl Offline {
     }
 
     /// Returns the enablement of an instance, which no list has.
-    fn instance(&self, unit: &UnitName) -> Result<Enablement, String> {
-        let captured = self.on_root(&["is-enabled"], &[unit]).output().map_err(|error| error.to_string())?;
+    fn instance(&self, unit: &UnitName) -> Result<Enablement, ManagerError> {
+        let captured = self.on_root(&["is-enabled"], &[unit]).output()?;
         let text = String::from_utf8_lossy(&captured.stdout).trim().to_owned();
         if text.is_empty() {
             let said = String::from_utf8_lossy(&captured.stderr).trim().to_owned();
-            return Err(format!("cannot tell whether {unit} is enabled: {said}"));
+            return Err(ManagerError::Failed(format!("cannot tell whether {unit} is enabled: {said}")));
         }
         UnitFileState::parse(&text).map(|state| state.meaning)
     }
 
-    fn state(&self, subject: &Subject<'_>, files: Option<&HashMap<String, Enablement>>) -> Result<UnitState, String> {
+    fn state(
+        &self,
+        subject: &Subject<'_>,
+        files: Option<&HashMap<String, Enablement>>,
+    ) -> Result<UnitState, ManagerError> {
         let (unit, mock) = (subject.unit, &subject.record.mock);
         let mut state = UnitState { can_reload: true, ..UnitState::default() };
         if self.mocks {
             state.phase = Some(if mock.runs == Some(true) { Phase::Up } else { Phase::Down });
         }
-        let has_template =
-            |files: &HashMap<String, Enablement>| unit.template().is_some_and(|template| files.contains_key(&template));
+        let has_template = |files: &HashMap<String, Enablement>| {
+            names::template(unit).is_some_and(|template| files.contains_key(&template))
+        };
         let known = match files {
             Some(files) => match files.get(unit.as_str()) {
                 Some(enablement) => Some(*enablement),
@@ -97,17 +104,17 @@ impl Offline {
 
     /// Returns the command that would be run on the real system.
     fn mocked(step: Step, unit: &UnitName) -> Done {
-        Done::Mocked(format!("systemctl {} {unit}", step.arguments().join(" ")))
+        Done::Mocked(format!("systemctl {} {unit}", arguments(step).join(" ")))
     }
 }
 
 impl Manager for Offline {
-    fn states(&self, subjects: &[Subject<'_>]) -> Result<Vec<Result<UnitState, String>>, String> {
+    fn states(&self, subjects: &[Subject<'_>]) -> Result<Vec<Result<UnitState, ManagerError>>, ManagerError> {
         let files = self.files()?;
         Ok(subjects.iter().map(|subject| self.state(subject, files.as_ref())).collect())
     }
 
-    fn read_files(&self) -> Result<(), String> {
+    fn read_files(&self) -> Result<(), ManagerError> {
         Ok(())
     }
 

@@ -1,7 +1,8 @@
 //! Reads what `systemctl show` says of many units at once.
 
-use super::state::{ActiveState, LoadState, Phase, SubState, UnitFileState};
-use crate::providers::UnitState;
+use super::words::{ActiveState, LoadState, SubState, UnitFileState, phase};
+use crate::provider::ManagerError;
+use crate::state::UnitState;
 use std::collections::HashMap;
 
 /// The properties that are asked for.
@@ -12,15 +13,15 @@ pub(super) const PROPERTIES: &str = "LoadState,LoadError,ActiveState,SubState,Un
 ///
 /// # Errors
 /// If there are not as many as were asked for: then nobody knows whose is whose.
-pub(super) fn parse(text: &str, count: usize) -> Result<Vec<Result<UnitState, String>>, String> {
+pub(super) fn parse(text: &str, count: usize) -> Result<Vec<Result<UnitState, ManagerError>>, ManagerError> {
     let blocks: Vec<&str> = text.split("\n\n").map(str::trim).filter(|block| !block.is_empty()).collect();
     if blocks.len() != count {
-        return Err(format!("systemctl shows {} units of {count}", blocks.len()));
+        return Err(ManagerError::Failed(format!("systemctl shows {} units of {count}", blocks.len())));
     }
     Ok(blocks.into_iter().map(state).collect())
 }
 
-fn state(block: &str) -> Result<UnitState, String> {
+fn state(block: &str) -> Result<UnitState, ManagerError> {
     let properties: HashMap<&str, &str> = block.lines().filter_map(|line| line.split_once('=')).collect();
     let property = |name: &str| properties.get(name).copied().unwrap_or_default();
     let is = |name: &str| property(name) == "yes";
@@ -34,7 +35,7 @@ fn state(block: &str) -> Result<UnitState, String> {
         (result, status) => format!(", {result} {status}"),
     };
     Ok(UnitState {
-        phase: Some(Phase::of(active, sub)),
+        phase: Some(phase(active, sub)),
         load: LoadState::parse(property("LoadState"))?.meaning,
         // It is the name of the error, and the error in quotes.
         load_error: property("LoadError").split_once(' ').map_or("", |(_, text)| text).trim_matches('"').to_owned(),
@@ -51,8 +52,8 @@ fn state(block: &str) -> Result<UnitState, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::state::{Enablement, Load};
     use super::*;
+    use crate::state::{Enablement, Load, Phase};
 
     const RUNNING: &str = "Type=simple\nRemainAfterExit=no\nResult=success\nExecMainStatus=0\nLoadState=loaded\nLoadError=\n\
                            ActiveState=active\nSubState=running\nUnitFileState=disabled\nInactiveExitTimestampMonotonic=12\n\
@@ -91,14 +92,14 @@ mod tests {
 
     #[test]
     fn a_block_too_few_is_an_error() {
-        assert_eq!(parse(RUNNING, 2).unwrap_err(), "systemctl shows 1 units of 2");
+        assert_eq!(parse(RUNNING, 2).unwrap_err().to_string(), "systemctl shows 1 units of 2");
         assert_eq!(parse("", 0).unwrap(), []);
     }
 
     #[test]
     fn an_unknown_word_is_one_units_error() {
         let states = parse(&[RUNNING.replace("running", "dancing"), RAN.to_owned()].join("\n"), 2).unwrap();
-        assert!(states[0].as_ref().unwrap_err().contains("\"dancing\""));
+        assert!(states[0].as_ref().unwrap_err().to_string().contains("\"dancing\""));
         assert!(states[1].is_ok());
     }
 }

@@ -1,7 +1,7 @@
 //! Calls of systemd's tools.
 
 use crate::plan::Step;
-use crate::providers::{Done, Task};
+use crate::provider::{Done, ManagerError, Task};
 use crate::unit::UnitName;
 use holo_plugin::process::{Captured, Program, ProgramError};
 use std::time::Duration;
@@ -19,22 +19,39 @@ pub(super) fn systemctl(options: &[&str], units: &[&UnitName]) -> Program {
 }
 
 /// Returns the output of a query.
-pub(super) fn output_of(program: &mut Program) -> Result<String, String> {
-    said(&program.timeout(QUESTION_LIMIT).output().map_err(|error| error.to_string())?)
+pub(super) fn output_of(program: &mut Program) -> Result<String, ManagerError> {
+    said(&program.timeout(QUESTION_LIMIT).output()?)
 }
 
 /// Returns the output of a call that ended well.
-pub(super) fn said(captured: &Captured) -> Result<String, String> {
+pub(super) fn said(captured: &Captured) -> Result<String, ManagerError> {
     match captured.ended.failure() {
         None => Ok(String::from_utf8_lossy(&captured.stdout).into_owned()),
-        Some(failure) => Err(lines(captured).into_iter().next().unwrap_or(failure)),
+        Some(failure) => Err(ManagerError::Failed(lines(captured).into_iter().next().unwrap_or(failure))),
     }
 }
 
-/// Returns the lines of a call's error output.
+/// Returns the lines of a call's error output, but for those that say where to read more.
 fn lines(captured: &Captured) -> Vec<String> {
     let text = String::from_utf8_lossy(&captured.stderr);
-    text.lines().map(str::trim_end).filter(|line| !line.is_empty()).map(str::to_owned).collect()
+    let lines = text.lines().map(str::trim_end);
+    lines.filter(|line| !line.is_empty() && !line.starts_with("See ")).map(str::to_owned).collect()
+}
+
+/// Returns the arguments of systemctl for a step.
+pub(super) fn arguments(step: Step) -> &'static [&'static str] {
+    match step {
+        Step::Unmask => &["unmask"],
+        Step::UnmaskForNow => &["unmask", "--runtime"],
+        Step::Disable => &["disable"],
+        Step::DisableForNow => &["disable", "--runtime"],
+        Step::Enable => &["enable"],
+        Step::Mask => &["mask"],
+        Step::Stop => &["stop"],
+        Step::Start => &["start"],
+        Step::Restart => &["restart"],
+        Step::Reload => &["reload"],
+    }
 }
 
 /// Does one thing to all these units with one call. `options` come before the verb.
@@ -48,7 +65,7 @@ pub(super) fn act(
     timeout: Option<Duration>,
 ) -> Result<Vec<Done>, ProgramError> {
     let units: Vec<&UnitName> = tasks.iter().map(|task| task.unit).collect();
-    let mut program = systemctl(&[options, step.arguments()].concat(), &units);
+    let mut program = systemctl(&[options, arguments(step)].concat(), &units);
     if let Some(timeout) = timeout {
         program.timeout(timeout);
     }
@@ -90,10 +107,11 @@ fn names(line: &str, unit: &UnitName) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::names;
     use super::*;
 
     fn blamed(units: &[&str], lines: &[&str]) -> Vec<Option<Vec<String>>> {
-        let units: Vec<UnitName> = units.iter().map(|unit| UnitName::new(unit).unwrap()).collect();
+        let units: Vec<UnitName> = units.iter().map(|unit| names::complete(unit).unwrap()).collect();
         let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
         let said = |done| match done {
             Done::Failed(said) => Some(said),

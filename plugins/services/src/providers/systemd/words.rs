@@ -1,77 +1,31 @@
 //! The meanings of systemd's words for states. A word that is not here is an error that names it.
 
+use crate::provider::ManagerError;
+use crate::state::{Enablement, Load, Phase};
+
 /// Makes an enum of systemd's words, each with what it means.
 macro_rules! words {
-    ($(#[$doc:meta])* $name:ident($what:literal) -> $meaning:ident { $($word:literal => $variant:ident,)+ }) => {
+    ($(#[$doc:meta])* $name:ident($what:literal) -> $meaning:ident { $($word:literal => $variant:ident $(($why:literal))?,)+ }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) struct $name {
-            pub(crate) meaning: $meaning,
+        pub(super) struct $name {
+            pub(super) meaning: $meaning,
         }
 
         impl $name {
             #[cfg(test)]
-            pub(crate) const WORDS: &'static [&'static str] = &[$($word),+];
+            pub(super) const WORDS: &'static [&'static str] = &[$($word),+];
 
             /// # Errors
-            /// If systemd has learnt a new word; which one.
-            pub(crate) fn parse(word: &str) -> Result<$name, String> {
+            /// If it is a word of a newer systemd.
+            pub(super) fn parse(word: &str) -> Result<$name, ManagerError> {
                 match word {
-                    $($word => Ok($name { meaning: $meaning::$variant }),)+
-                    _ => Err(format!(concat!($what, " {:?} is unknown to this version of holo"), word)),
+                    $($word => Ok($name { meaning: $meaning::$variant $(($why))? }),)+
+                    _ => Err(ManagerError::UnknownWord { property: $what, word: word.to_owned() }),
                 }
             }
         }
     };
-}
-
-/// The phase of a unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// It runs, listens, waits, is mounted: it does what it is for.
-    Up,
-    /// It is being started.
-    Coming,
-    /// It is being stopped.
-    Going,
-    /// It does not run.
-    Down,
-    /// It does not run, and not because it was asked to end.
-    Failed,
-    /// It has failed, and systemd will try again.
-    Restarting,
-}
-
-/// The result of systemd reading a unit's files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Load {
-    Loaded,
-    Missing,
-    Masked,
-    Broken,
-}
-
-/// The enablement of a unit: the way in which it is started at boot, if it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Enablement {
-    Enabled,
-    /// Until the next boot.
-    EnabledForNow,
-    Disabled,
-    /// Its file is elsewhere, and a symlink leads there, which disabling it would remove.
-    Linked,
-    Masked,
-    /// Until the next boot.
-    MaskedForNow,
-    /// It can neither be enabled nor disabled.
-    Static,
-    Indirect,
-    Generated,
-    Transient,
-    Alias,
-    Bad,
-    /// No file, no enablement.
-    None,
 }
 
 words! {
@@ -172,56 +126,19 @@ words! {
         "linked-runtime" => Linked,
         "masked" => Masked,
         "masked-runtime" => MaskedForNow,
-        "static" => Static,
-        "indirect" => Indirect,
-        "generated" => Generated,
-        "transient" => Transient,
-        "alias" => Alias,
-        "bad" => Bad,
+        "static" => Never("is static: its file does not say what would start it"),
+        "indirect" => Never("is indirect: its file only says which other units are enabled with it"),
+        "generated" => Never("is generated at boot"),
+        "transient" => Never("is transient: it has no lasting file"),
+        "alias" => Never("is an alias; the unit that it leads to can be enabled"),
+        "bad" => Never("has a file that systemd cannot understand"),
         "" => None,
     }
 }
 
-impl Phase {
-    /// Returns the meaning of both words together: they agree, except for a unit between two attempts.
-    pub(crate) fn of(active: ActiveState, sub: SubState) -> Phase {
-        if sub.meaning == Phase::Restarting { Phase::Restarting } else { active.meaning }
-    }
-
-    /// Returns true if it runs, or will without further action.
-    pub(crate) fn is_up(self) -> bool {
-        matches!(self, Phase::Up | Phase::Coming)
-    }
-
-    /// Returns true if nothing of it runs, and nothing will.
-    pub(crate) fn is_down(self) -> bool {
-        matches!(self, Phase::Down | Phase::Failed)
-    }
-}
-
-impl Enablement {
-    /// Returns the reason why it can never be enabled, if there is one.
-    pub(crate) fn why_never(self) -> Option<&'static str> {
-        match self {
-            Enablement::Static => Some("is static: its file does not say what would start it"),
-            Enablement::Indirect => Some("is indirect: its file only says which other units are enabled with it"),
-            Enablement::Generated => Some("is generated at boot"),
-            Enablement::Transient => Some("is transient: it has no lasting file"),
-            Enablement::Alias => Some("is an alias; the unit that it leads to can be enabled"),
-            Enablement::Bad => Some("has a file that systemd cannot understand"),
-            Enablement::None => Some("has no file"),
-            Enablement::Enabled
-            | Enablement::EnabledForNow
-            | Enablement::Disabled
-            | Enablement::Linked
-            | Enablement::Masked
-            | Enablement::MaskedForNow => None,
-        }
-    }
-
-    pub(crate) fn is_masked(self) -> bool {
-        matches!(self, Enablement::Masked | Enablement::MaskedForNow)
-    }
+/// Returns the phase that both words together mean: they agree, except for a unit between two attempts.
+pub(super) fn phase(active: ActiveState, sub: SubState) -> Phase {
+    if sub.meaning == Phase::Restarting { Phase::Restarting } else { active.meaning }
 }
 
 #[cfg(test)]
@@ -255,16 +172,16 @@ mod tests {
     #[test]
     fn a_new_word_is_named() {
         assert_eq!(
-            ActiveState::parse("dancing").unwrap_err(),
+            ActiveState::parse("dancing").unwrap_err().to_string(),
             "the active state \"dancing\" is unknown to this version of holo"
         );
-        assert!(SubState::parse("").unwrap_err().contains("the substate \"\""));
+        assert!(SubState::parse("").unwrap_err().to_string().contains("the substate \"\""));
         assert!(LoadState::parse("Loaded").is_err() && UnitFileState::parse("off").is_err());
     }
 
     #[test]
     fn who_waits_for_the_next_attempt_does_not_run() {
-        let phase = |active, sub| Phase::of(ActiveState::parse(active).unwrap(), SubState::parse(sub).unwrap());
+        let phase = |active, sub| phase(ActiveState::parse(active).unwrap(), SubState::parse(sub).unwrap());
         assert_eq!(phase("activating", "auto-restart"), Phase::Restarting);
         assert_eq!(phase("activating", "start-pre"), Phase::Coming);
         assert_eq!(phase("active", "exited"), Phase::Up);

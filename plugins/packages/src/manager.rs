@@ -1,0 +1,163 @@
+//! A package manager at work on a system: its programs are run, and run again while another process is at work.
+
+use crate::mock::Mock;
+use crate::model::Installed;
+use crate::problem::{Problem, name};
+use crate::provider::{PackageProvider, RepairBy};
+use crate::system::System;
+use holo_change::error::PathError;
+use holo_plugin::process::Program;
+use holo_plugin::system::Root;
+use holo_plugin::{Host, Output};
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// The time limit of fetching an index or packages, unless another one is declared.
+const FETCH_LIMIT: Duration = Duration::from_secs(30 * 60);
+/// The time that a transaction has to finish after a signal that ends us, or after its time limit.
+const FINISH_LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// A package manager, and the system that it works on.
+pub(crate) struct Manager<'a> {
+    pub(crate) provider: &'static dyn PackageProvider,
+    pub(crate) system: System<'a>,
+}
+
+impl<'a> Manager<'a> {
+    /// The manager of the host's system. In test mode, it is only asked if it can work on that root.
+    pub(crate) fn new(host: &'a Host, provider: &'static dyn PackageProvider) -> Result<Manager<'a>, Problem> {
+        let system = if !host.test_mode() {
+            System::new(host)
+        } else if can_work_on(provider, &Root::new(host.root())) {
+            System::below_root(host)?
+        } else {
+            let native = provider.native_arch(&Root::new(host.root()));
+            System::mocked(host, Mock::open(host, provider.name(), native)?)
+        };
+        Ok(Manager { provider, system })
+    }
+
+    /// Returns the installed packages.
+    pub(crate) fn installed(&self) -> Result<Installed, Problem> {
+        self.system.mock.as_ref().map_or_else(|| self.provider.installed(&self.system), |mock| Ok(mock.installed()))
+    }
+
+    /// Returns true if the index was fetched anew in this run.
+    pub(crate) fn has_refreshed(&self) -> bool {
+        self.marker().exists()
+    }
+
+    /// Fetches the index anew.
+    pub(crate) fn refresh(&self, output: &mut Output<'_>) -> Result<(), Problem> {
+        let refreshed = self.provider.refresh(&self.system);
+        let refreshed = refreshed.and_then(|mut program| self.fetch(&mut program, output));
+        // A marker that cannot be left costs another refresh.
+        let _ = fs::create_dir_all(self.system.cache_dir()).and_then(|()| fs::write(self.marker(), ""));
+        refreshed
+    }
+
+    fn marker(&self) -> PathBuf {
+        self.system.cache_dir().join(format!("refreshed-{}", self.provider.name()))
+    }
+
+    /// Runs a program that fetches something: it can be cut off at any time.
+    pub(crate) fn fetch(&self, program: &mut Program, output: &mut Output<'_>) -> Result<(), Problem> {
+        program.timeout(self.system.timeout.unwrap_or(FETCH_LIMIT));
+        self.change(program, output)
+    }
+
+    /// Runs a program that changes what is installed: once it has begun, it is let finish.
+    pub(crate) fn transact(&self, program: &mut Program, output: &mut Output<'_>) -> Result<(), Problem> {
+        program.let_finish(FINISH_LIMIT);
+        if let Some(timeout) = self.system.timeout {
+            program.timeout(timeout);
+        }
+        self.change(program, output)
+    }
+
+    /// Runs a program that changes something; as long as someone else is at work, again.
+    fn change(&self, program: &mut Program, output: &mut Output<'_>) -> Result<(), Problem> {
+        if self.system.mock.is_some() {
+            output.print(format!("MOCK: {program}\n"));
+            return Ok(());
+        }
+        let end = Instant::now() + self.system.lock_limit();
+        loop {
+            let begun = Instant::now();
+            let captured = {
+                let _uninterrupted = program.is_let_finish().then(|| self.system.host().uninterrupted());
+                self.system.run(program)?
+            };
+            let is_locked = self.provider.is_locked(&captured);
+            let Some(failure) = captured.ended.failure() else {
+                let took = begun.elapsed();
+                if let Some(timeout) = self.system.timeout.filter(|timeout| took > *timeout) {
+                    let name = name(program);
+                    output.warning(format!(
+                        "{name} took {took:.1?}, longer than its timeout of {timeout:?}; it was let finish"
+                    ));
+                }
+                return Ok(());
+            };
+            if !is_locked || Instant::now() >= end {
+                let is_general = is_locked || captured.ended.timed_out.is_some() || self.provider.is_general(&captured);
+                return Err(Problem { is_general, ..Problem::of_program(program, &failure, &captured) });
+            }
+            thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    /// Repairs what is left of a transaction that was cut off, if there is any; whether there was.
+    pub(crate) fn repair(&self, output: &mut Output<'_>) -> Result<bool, Problem> {
+        if self.system.mock.is_some() {
+            return Ok(false);
+        }
+        let end = Instant::now() + self.system.lock_limit();
+        loop {
+            let Some(repair) = self.provider.interrupted(&self.system)? else { return Ok(false) };
+            let done = match repair.by {
+                RepairBy::Running(mut program) => {
+                    program.let_finish(FINISH_LIMIT);
+                    let _uninterrupted = self.system.host().uninterrupted();
+                    let captured = self.system.run(&mut program)?;
+                    if self.provider.is_locked(&captured) && Instant::now() < end {
+                        // It is not interrupted: someone else is at work.
+                        thread::sleep(LOOK_AGAIN);
+                        continue;
+                    }
+                    let failure = captured.ended.failure();
+                    failure.map_or(Ok(()), |failure| Err(Problem::of_program(&program, &failure, &captured)))
+                }
+                RepairBy::Removing(path) => fs::remove_file(&path)
+                    .map_err(|error| Problem::new(PathError::new("remove", path, error).to_string())),
+            };
+            // A problem of a single package is no reason to stop here.
+            return match (done, self.provider.interrupted(&self.system)?) {
+                (Err(problem), Some(_)) => Err(Problem { is_general: true, ..problem }),
+                (Err(problem), None) => {
+                    problem.lines.iter().chain([&problem.summary]).for_each(|line| output.warning(line));
+                    Ok(true)
+                }
+                (Ok(()), _) => {
+                    output.warning(repair.said);
+                    Ok(true)
+                }
+            };
+        }
+    }
+}
+
+/// Returns true if a provider can work on a root that is not the system's own.
+fn can_work_on(provider: &dyn PackageProvider, root: &Root) -> bool {
+    let manager = provider.manager();
+    let may_begin = provider.begins_from_nothing() && manager.has_configuration(root);
+    (manager.has_database(root) || may_begin) && find_program(manager.program).is_some()
+}
+
+fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
+}

@@ -1,0 +1,120 @@
+//! The interface to a service manager.
+
+use crate::plan::Step;
+use crate::record::Record;
+use crate::state::UnitState;
+use crate::unit::{UnitName, UnitNameError};
+use holo_change::PathError;
+use holo_plugin::process::ProgramError;
+use holo_plugin::provider::Provider;
+use holo_plugin::system::Root;
+use holo_plugin::{Edges, Host};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Stands for a directory of units itself, from which something may have been taken away.
+pub(crate) const FOLDER: &str = "";
+
+/// A kind of service manager: what its units are called, and the files that they stand in.
+pub(crate) trait ServiceProvider: Provider {
+    /// Completes the name of a unit as people write it.
+    ///
+    /// # Errors
+    /// If it would not take it.
+    fn unit_name(&self, name: &str) -> Result<UnitName, UnitNameError>;
+
+    /// Returns the main name of a unit: what the name is an alias of, or the name itself.
+    fn main_name(&self, root: &Root, name: &UnitName) -> UnitName;
+
+    /// Returns the names of the files and directories that are about a unit, as [`Manager::unread_files`] has them.
+    fn file_names(&self, name: &UnitName) -> Vec<String>;
+
+    /// Adds what a unit needs of others, and the files to look at again when they change. `given` is its name in the definition.
+    fn add_edges(&self, name: &UnitName, given: &UnitName, edges: &mut Edges);
+
+    /// Returns the ID of the step that has the files of units read again, if the manager runs on this host and keeps them in mind.
+    fn reading_files(&self, host: &Host) -> Option<&'static str>;
+
+    /// Returns what manages the units of a host.
+    fn manager(&self, host: &Host) -> Box<dyn Manager>;
+}
+
+/// A unit of which the state is wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'a> {
+    pub(crate) unit: &'a UnitName,
+    pub(crate) record: &'a Record,
+}
+
+/// A unit to which something is done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Task<'a> {
+    pub(crate) unit: &'a UnitName,
+    pub(crate) state: &'a UnitState,
+}
+
+/// The result of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// It was done, as far as anybody said.
+    Really,
+    /// It was not done, as this is not the real system; what would have been run.
+    Mocked(String),
+    /// It failed, for this reason; the first line reads after "cannot start X: ".
+    Failed(Vec<String>),
+}
+
+/// A reason why a service manager cannot tell or do something.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ManagerError {
+    /// In the words of its tool, or of the system.
+    #[error("{0}")]
+    Failed(String),
+    /// A state that only a newer manager has.
+    #[error("{property} {word:?} is unknown to this version of holo")]
+    UnknownWord { property: &'static str, word: String },
+}
+
+impl From<ProgramError> for ManagerError {
+    fn from(error: ProgramError) -> ManagerError {
+        ManagerError::Failed(error.to_string())
+    }
+}
+
+impl From<PathError> for ManagerError {
+    fn from(error: PathError) -> ManagerError {
+        ManagerError::Failed(error.to_string())
+    }
+}
+
+/// Manages the units of a host.
+pub(crate) trait Manager {
+    /// The states of all these units, in their order; what is wrong with one is its own.
+    ///
+    /// # Errors
+    /// If nothing can be told of any.
+    fn states(&self, subjects: &[Subject<'_>]) -> Result<Vec<Result<UnitState, ManagerError>>, ManagerError>;
+
+    /// The names of files and directories of any units that have changed since they were read.
+    ///
+    /// # Errors
+    /// If it cannot be told.
+    fn unread_files(&self) -> Result<BTreeSet<String>, ManagerError> {
+        Ok(BTreeSet::new())
+    }
+
+    /// Reads all files of units again.
+    ///
+    /// # Errors
+    /// If that fails.
+    fn read_files(&self) -> Result<(), ManagerError>;
+
+    /// Does one thing to all these units, and says what became of each.
+    fn act(&self, step: Step, tasks: &[Task<'_>], timeout: Option<Duration>) -> Vec<Done>;
+
+    /// Returns the last lines that a unit has logged.
+    fn last_words(&self, unit: &UnitName) -> Vec<String>;
+
+    /// Returns the ID of the present boot.
+    fn boot(&self) -> Option<String>;
+}
