@@ -84,7 +84,7 @@ fn run_one(program: Program<'_>, interrupt: &Interrupt, remarks: &mut impl Remar
         RunError::TimedOut(limit) => failed(timed_out(limit)),
         RunError::Interrupted(fatal) => fatal.during([path.display().to_string()]),
     })?;
-    process::failure(ended.status).map_or(Ok(()), |reason| Err(failed(reason)))
+    ended.status.failure().map_or(Ok(()), |reason| Err(failed(reason)))
 }
 
 fn show_whole_lines(generator: &Path, text: &mut Vec<u8>, remarks: &mut impl Remarks) {

@@ -30,7 +30,7 @@ impl Interrupt {
     pub fn install() -> io::Result<Interrupt> {
         let signal = Arc::new(AtomicUsize::new(0));
         let (wake, write_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-        let ignored = ignored_signals();
+        let ignored = holo_process::ignored_signals();
         for (number, value) in [(SIGINT, 2), (SIGTERM, 15), (SIGHUP, 1)] {
             // With nohup, or in the background of a script, the signal is to stay ignored.
             if ignored & (1 << (value - 1)) != 0 {
@@ -88,16 +88,15 @@ impl Interrupt {
     }
 }
 
-/// The signals that were ignored when this process was started, as the kernel's bit mask.
-fn ignored_signals() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or(0)
-}
-
 impl AsFd for Interrupt {
     /// Becomes readable when a signal arrives, and stays so.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
+    }
+}
+
+impl holo_process::Interrupt for Interrupt {
+    fn signal(&self) -> Option<i32> {
+        self.signal()
     }
 }

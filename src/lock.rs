@@ -6,9 +6,7 @@
 
 use crate::error::{self, Fatal};
 use crate::interrupt::Interrupt;
-use crate::plugin::running;
 use bstr::ByteSlice;
-use holo_process::LockHolder;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
@@ -112,9 +110,8 @@ impl Lock {
     pub fn acquire(path: &Path) -> Result<Acquired, LockError> {
         let (held, taken_over_from) =
             try_acquire(path).map_err(|reason| LockError { path: path.to_owned(), reason })?;
-        if let Ok(holder) = LockHolder::start(&held) {
-            running::hold(holder);
-        }
+        // Without it, the lock is ours alone.
+        let _ = holo_process::hold_lock(&held);
         Ok(Acquired { lock: Lock { path: path.to_owned(), held }, taken_over_from })
     }
 }
@@ -125,7 +122,7 @@ impl Drop for Lock {
         if is_at(&self.held, &self.path) {
             let _ = fs::remove_file(&self.path);
         }
-        running::release();
+        holo_process::release_lock();
     }
 }
 

@@ -3,7 +3,6 @@
 pub mod handshake;
 pub mod process;
 mod processes;
-pub mod running;
 mod session;
 
 use crate::error::Fatal;
@@ -297,7 +296,7 @@ impl Identity {
         let what = match channel {
             process::Channel::Stdout => "standard output",
             process::Channel::Stderr => "standard error",
-            process::Channel::Messages => "file descriptor 3",
+            process::Channel::Extra => "file descriptor 3",
         };
         let program = self.program.display();
         format!(

@@ -1,6 +1,6 @@
 //! The first meeting with a plugin: is it there, and what does it speak?
 
-use super::process::{self, Channel, Program, RunError};
+use super::process::{Channel, Program, RunError};
 use super::{OperationError, timed_out};
 use crate::config::PluginLine;
 use crate::interrupt::Interrupt;
@@ -63,14 +63,14 @@ pub fn shake_hands(
     };
     let ended = request.run(interrupt, |channel, bytes| match channel {
         Channel::Stdout => output.extend_from_slice(bytes),
-        Channel::Stderr | Channel::Messages => on_output(Stream::Stderr, bytes),
+        Channel::Stderr | Channel::Extra => on_output(Stream::Stderr, bytes),
     });
     let failed = |reason: String| OperationError::Failed(format!("info with plugin {id} failed: {reason}"));
     let ended = ended.map_err(|error| match error {
         RunError::TimedOut(limit) => failed(timed_out(limit)),
         error => OperationError::from(error).during(|| format!("the plugin {id}")),
     })?;
-    if let Some(reason) = process::failure(ended.status) {
+    if let Some(reason) = ended.status.failure() {
         return Err(failed(reason));
     }
     let info = Info::parse(&output).map_err(|error| failed(error.to_string()))?;

@@ -1,6 +1,6 @@
 //! Plugins that are one process an operation, as version 3 has it, and version 4 without a session.
 
-use super::process::{self, Channel, Ended, Heard, Program, RunError};
+use super::process::{Channel, Exit, Heard, Program, RunError};
 use super::timed_out;
 use super::{Failure, Identity, Job, OperationError, Progress, Task};
 use crate::error::Fatal;
@@ -31,9 +31,9 @@ pub(super) fn scan(
     };
     let ended = program.run(interrupt, |channel, bytes| match channel {
         Channel::Stdout => report.extend_from_slice(bytes),
-        Channel::Stderr | Channel::Messages => on_output(Stream::Stderr, bytes),
+        Channel::Stderr | Channel::Extra => on_output(Stream::Stderr, bytes),
     })?;
-    process::failure(ended.status).map_or(Ok(report), |reason| Err(OperationError::Failed(reason)))
+    ended.status.failure().map_or(Ok(report), |reason| Err(OperationError::Failed(reason)))
 }
 
 pub(super) fn work(
@@ -70,7 +70,7 @@ pub(super) fn work(
             return Ok(());
         }
     };
-    let failure = process::failure(ended.status).map(|reason| match ended.status.code() {
+    let failure = ended.status.failure().map(|reason| match ended.status.code() {
         Some(_) => Failure::Status(reason),
         None => Failure::Broken(reason),
     });
@@ -148,7 +148,7 @@ pub(super) fn diff(
         }
         Said::Waiting => {}
     })?;
-    match process::failure(ended.status) {
+    match ended.status.failure() {
         Some(reason) => Err(OperationError::Failed(reason)),
         None => Ok(FilePair::parse(&said_on_3, plugin.api_version)),
     }
@@ -213,7 +213,7 @@ fn ask(
     job: Job<'_>,
     interrupt: &Interrupt,
     said: &mut dyn FnMut(Said<'_>),
-) -> Result<Ended, RunError> {
+) -> Result<Exit, RunError> {
     let id = job.id.to_os_str_lossy();
     let mut environment = plugin.environment();
     if job.refresh {
@@ -234,7 +234,7 @@ fn ask(
     program.run_patiently(interrupt, |heard| match heard {
         Heard::Chunk(Channel::Stdout, bytes) => said(Said::Output(Stream::Stdout, bytes)),
         Heard::Chunk(Channel::Stderr, bytes) => said(Said::Output(Stream::Stderr, bytes)),
-        Heard::Chunk(Channel::Messages, bytes) => said(Said::Message(bytes)),
+        Heard::Chunk(Channel::Extra, bytes) => said(Said::Message(bytes)),
         Heard::Waiting => said(Said::Waiting),
     })
 }

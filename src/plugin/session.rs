@@ -1,6 +1,6 @@
 //! Plugins of version 4 that serve a whole run with one process.
 
-use super::process::{self, Channel, Event, Process, Program};
+use super::process::{self, Channel, Event, Exit, Process, Program};
 use super::timed_out;
 use super::{Failure, Identity, Job, OperationError, Progress, Task};
 use crate::error::Fatal;
@@ -28,7 +28,6 @@ pub(super) struct Slot(Option<Box<Session>>);
 struct Session {
     process: Process,
     last_request: u64,
-    outgoing: Vec<u8>,
     incoming: Vec<u8>,
 }
 
@@ -45,7 +44,7 @@ enum RequestEnd {
 struct Heard {
     /// Bytes that it, or a child of it, printed on streams of its own.
     strays: Vec<(Stream, Vec<u8>)>,
-    ended: Option<process::Ended>,
+    ended: Option<Exit>,
     /// True if it was ended, as it took too long.
     timed_out: bool,
     /// True if it is time to say what is at work.
@@ -71,7 +70,7 @@ impl Slot {
     /// Ends the input of the session, if there is one.
     pub(super) fn dismiss(&mut self) {
         if let Some(session) = &mut self.0 {
-            session.process.requests = None;
+            session.process.close_input();
         }
     }
 
@@ -388,12 +387,7 @@ impl Session {
             // It serves a whole run; what it is at has its limit.
             limit: None,
         };
-        let process = program.start()?;
-        if let Some(requests) = &process.requests {
-            // We must not wait for it to read while it waits for us to read.
-            rustix::io::ioctl_fionbio(requests, true).map_err(|errno| errno.to_string())?;
-        }
-        Ok(Session { process, last_request: 0, outgoing: Vec::new(), incoming: Vec::new() })
+        Ok(Session { process: program.start()?, last_request: 0, incoming: Vec::new() })
     }
 
     fn ask(
@@ -412,11 +406,12 @@ impl Session {
         let values = |job: &Job<'_>| job.received.iter().cloned().map(Text).collect();
         let received = received.map(|job| Received { entity: text(job), values: values(job) }).collect();
         let request = Request { request: self.last_request, operation, entities, refresh, received };
-        match serde_json::to_vec(&request) {
-            Ok(line) => self.outgoing.extend(line),
+        let mut line = match serde_json::to_vec(&request) {
+            Ok(line) => line,
             Err(error) => return Ok(RequestEnd::Over(error.to_string())),
-        }
-        self.outgoing.push(b'\n');
+        };
+        line.push(b'\n');
+        self.process.send(&line);
         let mut idle_since = Instant::now();
         self.process.begin_waiting();
         loop {
@@ -452,7 +447,7 @@ impl Session {
                 return Ok(end);
             }
             if let Some(ended) = ended {
-                let reason = process::failure(ended.status);
+                let reason = ended.status.failure();
                 return Ok(RequestEnd::Over(reason.unwrap_or_else(|| "the plugin ended its session early".to_owned())));
             }
         }
@@ -460,21 +455,17 @@ impl Session {
 
     /// Waits for something to be said, and says what can be said meanwhile.
     fn exchange(&mut self, interrupt: &Interrupt) -> Heard {
-        let Session { process, outgoing, incoming, .. } = self;
-        let (mut writable, mut ended, mut strays) = (false, None, Vec::new());
+        let Session { process, incoming, .. } = self;
+        let (mut ended, mut strays) = (None, Vec::new());
         let (mut timed_out, mut is_waiting) = (false, false);
-        let waited = process.wait(interrupt, !outgoing.is_empty(), |event| match event {
-            Event::Chunk(Channel::Messages, bytes) => incoming.extend_from_slice(bytes),
+        let waited = process::wait(process, interrupt, |event| match event {
+            Event::Chunk(Channel::Extra, bytes) => incoming.extend_from_slice(bytes),
             Event::Chunk(Channel::Stdout, bytes) => strays.push((Stream::Stdout, bytes.to_vec())),
             Event::Chunk(Channel::Stderr, bytes) => strays.push((Stream::Stderr, bytes.to_vec())),
-            Event::Writable => writable = true,
             Event::Ended(how) => ended = Some(how),
-            Event::TimedOut => timed_out = true,
+            Event::Stopped(_) => timed_out = true,
             Event::Waiting => is_waiting = true,
         });
-        if writable {
-            process.send(outgoing);
-        }
         Heard { strays, ended, timed_out, waiting: is_waiting, interrupted: waited.err() }
     }
 
@@ -508,7 +499,7 @@ fn not_understood(line: &[u8], error: &serde_json::Error) -> String {
 impl Drop for Session {
     fn drop(&mut self) {
         // The end of its input tells the plugin to end.
-        self.process.requests = None;
+        self.process.close_input();
         self.process.end_within(END_GRACE);
     }
 }

@@ -1,13 +1,13 @@
 //! A program that is asked for one thing after the other: requests go in, answers come out.
 
+use crate::ProgramError;
+use crate::child::{Child, wait_for_any};
 use crate::ended::{Status, Tail};
 use crate::error::ConversationError;
 use crate::groups;
 use crate::lines::Lines;
-use crate::process::{Process, wait_for_any};
 use crate::program::{Channel, Input, Program};
-use crate::running::start;
-use crate::{ProgramError, words};
+use crate::start::Reach;
 use rustix::process::Signal;
 use std::io;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ const MAX_DIAGNOSTIC: usize = 1 << 16;
 /// ```
 #[derive(Debug)]
 pub struct Conversation {
-    process: Process,
+    child: Child,
     answers: Lines,
     diagnostics: Lines,
     tail: Tail,
@@ -99,8 +99,9 @@ impl Program {
     pub fn converse(&mut self) -> Result<Conversation, ProgramError> {
         groups::mark_inherited_descriptors();
         self.stdin = Input::Requests;
+        self.has_extra_pipe = false;
         Ok(Conversation {
-            process: start(self)?,
+            child: Child::start(self, Reach::Group).map_err(|error| self.not_started(error))?,
             answers: Lines::default(),
             diagnostics: Lines::default(),
             tail: Tail::default(),
@@ -123,7 +124,7 @@ impl Conversation {
     /// Returns the number of its process, which is that of its process group as well.
     #[must_use]
     pub fn id(&self) -> u32 {
-        self.process.id()
+        self.child.id()
     }
 
     /// Sends a request: now as much as it takes, the rest while answers are waited for.
@@ -131,7 +132,7 @@ impl Conversation {
     /// That it does not read requests is no error, as it may have answered them in advance.
     pub fn send(&mut self, request: &[u8]) {
         self.answered = 0;
-        self.process.send(request);
+        self.child.send(request);
     }
 
     /// Waits for the next line of its standard output, and returns it without the newline. Each whole line of its standard error goes to
@@ -162,7 +163,7 @@ impl Conversation {
             if deadline.is_over() {
                 return Err(self.give_up(ConversationError::Late { limit: deadline.limit }, heard));
             }
-            self.round(deadline.at, heard).map_err(|error| self.lost(&error))?;
+            self.round(deadline.at, heard).map_err(ConversationError::Lost)?;
         }
     }
 
@@ -208,22 +209,22 @@ impl Conversation {
     /// If the system does not say how it ended.
     pub fn end(self, within: Duration, heard: &mut dyn FnMut(&[u8])) -> Result<Status, ConversationError> {
         let mut ends = end_together(vec![self], within, &mut |_, line| heard(line));
-        ends.pop().unwrap_or(Err(ConversationError::Lost { reason: "it vanished".to_owned() }))
+        ends.pop().unwrap_or_else(|| Err(ConversationError::Lost(io::ErrorKind::NotFound.into())))
     }
 
     /// Waits until something happens, or until this time, and takes what there is.
     fn round(&mut self, until: Option<Instant>, heard: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         let linger = self.lingers_until();
         let until = [until, linger].into_iter().flatten().min();
-        self.process.wait(until)?;
+        self.child.wait(until, None)?;
         self.take(heard);
         Ok(())
     }
 
     /// Takes what it has said.
     fn take(&mut self, heard: &mut dyn FnMut(&[u8])) {
-        let Conversation { process, answers, diagnostics, tail, .. } = self;
-        process.exchange(&mut |channel, bytes| match channel {
+        let Conversation { child, answers, diagnostics, tail, .. } = self;
+        child.exchange(&mut |channel, bytes| match channel {
             Channel::Stdout => answers.push(bytes),
             Channel::Stderr => {
                 tail.push(bytes);
@@ -235,11 +236,13 @@ impl Conversation {
                     heard(&diagnostics.take_rest());
                 }
             }
+            // It has none.
+            Channel::Extra => {}
         });
-        if self.process.has_exited() && self.exited_at.is_none() {
+        if self.child.has_exited() && self.exited_at.is_none() {
             self.exited_at = Some(Instant::now());
         }
-        if !self.process.is_open(Channel::Stderr) {
+        if !self.child.is_open(Channel::Stderr) {
             self.take_last_diagnostic(heard);
         }
     }
@@ -258,7 +261,7 @@ impl Conversation {
 
     /// Returns true if no more lines can come.
     fn is_exhausted(&self) -> bool {
-        !self.process.is_open(Channel::Stdout) || self.lingers_until().is_some_and(|until| Instant::now() >= until)
+        !self.child.is_open(Channel::Stdout) || self.lingers_until().is_some_and(|until| Instant::now() >= until)
     }
 
     /// Ends it after its output came to its end.
@@ -267,10 +270,10 @@ impl Conversation {
         let until = Instant::now().checked_add(self.linger);
         while !self.is_silent() && until.is_none_or(|until| Instant::now() < until) {
             if let Err(error) = self.round(until, heard) {
-                return self.lost(&error);
+                return ConversationError::Lost(error);
             }
         }
-        if !self.process.has_exited() {
+        if !self.child.has_exited() {
             return self.give_up(ConversationError::OutputClosed, heard);
         }
         // What it has left in the background lives on.
@@ -282,8 +285,8 @@ impl Conversation {
 
     /// Returns true if it has ended, and everything it said was read, as far as that is waited for.
     fn is_silent(&self) -> bool {
-        self.process.has_exited()
-            && (!self.process.is_any_open() || self.lingers_until().is_some_and(|until| Instant::now() >= until))
+        self.child.has_exited()
+            && (self.child.first_open().is_none() || self.lingers_until().is_some_and(|until| Instant::now() >= until))
     }
 
     fn ended(&mut self, status: Status) -> ConversationError {
@@ -292,16 +295,16 @@ impl Conversation {
 
     /// Ends it for this error: its group is asked to end, and killed after the grace.
     fn give_up(&mut self, error: ConversationError, heard: &mut dyn FnMut(&[u8])) -> ConversationError {
-        self.process.signal(Signal::TERM);
+        self.child.signal(Signal::TERM);
         let until = Instant::now().checked_add(self.grace);
-        while !self.process.has_exited() && until.is_none_or(|until| Instant::now() < until) {
+        while !self.child.has_exited() && until.is_none_or(|until| Instant::now() < until) {
             if let Err(error) = self.round(until, heard) {
-                return self.lost(&error);
+                return ConversationError::Lost(error);
             }
             // It is not listened to any more.
             self.answers.take_rest();
         }
-        self.process.signal(Signal::KILL);
+        self.child.signal(Signal::KILL);
         match self.reap(heard) {
             Ok(_) => error,
             Err(error) => error,
@@ -312,13 +315,9 @@ impl Conversation {
     fn reap(&mut self, heard: &mut dyn FnMut(&[u8])) -> Result<Status, ConversationError> {
         self.take(heard);
         self.take_last_diagnostic(heard);
-        let status = self.process.finish(self.grace).map_err(|error| self.lost(&error))?;
+        let status = self.child.finish(self.grace).map_err(ConversationError::Lost)?;
         self.status = Some(status);
         Ok(status)
-    }
-
-    fn lost(&self, error: &io::Error) -> ConversationError {
-        ConversationError::Lost { reason: words::reason(error) }
     }
 }
 
@@ -335,16 +334,16 @@ pub fn end_together(
     heard: &mut dyn FnMut(usize, &[u8]),
 ) -> Vec<Result<Status, ConversationError>> {
     for conversation in &mut conversations {
-        conversation.process.end_input();
+        conversation.child.end_input();
     }
     let now = Instant::now();
     await_ends(&mut conversations, now.checked_add(within / 2), heard);
     for conversation in running(&mut conversations) {
-        conversation.process.signal(Signal::TERM);
+        conversation.child.signal(Signal::TERM);
     }
     await_ends(&mut conversations, now.checked_add(within), heard);
     for conversation in running(&mut conversations) {
-        conversation.process.signal(Signal::KILL);
+        conversation.child.signal(Signal::KILL);
     }
     let conversations = conversations.iter_mut().enumerate();
     let end = |(index, conversation): (usize, &mut Conversation)| match conversation.status {
@@ -356,16 +355,16 @@ pub fn end_together(
 
 /// The conversations whose programs have not ended.
 fn running(conversations: &mut [Conversation]) -> impl Iterator<Item = &mut Conversation> {
-    conversations.iter_mut().filter(|conversation| conversation.status.is_none() && !conversation.process.has_exited())
+    conversations.iter_mut().filter(|conversation| conversation.status.is_none() && !conversation.child.has_exited())
 }
 
 /// Waits until all have ended, or until this time.
 fn await_ends(conversations: &mut [Conversation], until: Option<Instant>, heard: &mut dyn FnMut(usize, &[u8])) {
     while until.is_none_or(|until| Instant::now() < until) {
-        let mut processes: Vec<&mut Process> =
-            running(conversations).map(|conversation| &mut conversation.process).collect();
+        let mut children: Vec<&mut Child> =
+            running(conversations).map(|conversation| &mut conversation.child).collect();
         // What cannot be waited for is killed.
-        if processes.is_empty() || wait_for_any(&mut processes, until).is_err() {
+        if children.is_empty() || wait_for_any(&mut children, until, None).is_err() {
             return;
         }
         for (index, conversation) in conversations.iter_mut().enumerate() {

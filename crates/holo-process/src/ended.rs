@@ -64,10 +64,7 @@ impl Ended {
     /// Its exit status, if it exited in time.
     #[must_use]
     pub fn code(&self) -> Option<i32> {
-        match (self.timed_out, self.status) {
-            (None, Status::Exited(code)) => Some(code),
-            _ => None,
-        }
+        self.status.code().filter(|_| self.timed_out.is_none())
     }
 
     /// Up to so many of the lines that it said last, without empty ones; what is not UTF-8 is replaced.
@@ -78,6 +75,15 @@ impl Ended {
 }
 
 impl Status {
+    /// Returns the exit status, if it exited.
+    #[must_use]
+    pub fn code(self) -> Option<i32> {
+        match self {
+            Status::Exited(code) => Some(code),
+            Status::Signaled { .. } => None,
+        }
+    }
+
     /// Returns the failure in words: `exit status 3`, `signal: killed`; nothing if it exited with 0.
     #[must_use]
     pub fn failure(self) -> Option<String> {

@@ -5,7 +5,6 @@
 //! time for anything.
 
 use crate::invocation::{WATCH, ignored_signals};
-use crate::launcher;
 use crate::tree::signal_all_of;
 use crate::watcher::Watcher;
 use rustix::process::{Pid, Signal};
@@ -15,14 +14,17 @@ use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 /// The time that programs have to end after a signal that was passed on; less than the sender of that signal is likely to wait.
 const GRACE: Duration = Duration::from_secs(4);
 
 static PREPARED: AtomicBool = AtomicBool::new(false);
-static GROUPS: Mutex<Groups> = Mutex::new(Groups { leaders: Vec::new(), is_ending: false, guard: Guard::None });
+static GROUPS: Mutex<Groups> =
+    Mutex::new(Groups { leaders: Vec::new(), is_ending: false, guard: Guard::None, holder: None });
+/// Held for reading while a program is started.
+static STARTS: RwLock<()> = RwLock::new(());
 /// A group has ended.
 static ENDED: Condvar = Condvar::new();
 
@@ -32,6 +34,8 @@ struct Groups {
     /// No program is started any more.
     is_ending: bool,
     guard: Guard,
+    /// The process that holds a lock for as long as programs run.
+    holder: Option<Watcher>,
 }
 
 /// The group in which a program is to run.
@@ -58,39 +62,24 @@ enum Guard {
     Watched(Watcher),
 }
 
-/// Lets nothing that is started outlive this process. As long as it lives: at the end of `main` it is dropped.
-#[derive(Debug)]
-#[must_use = "it is held until the end of main"]
-pub struct Prepared(());
-
-/// Prepares a process for starting programs: the first thing in its `main`.
-///
-/// - Programs can run as [someone else](crate::Program::identity), and what is running when a signal ends us is ended too. For both our own
-///   binary is started with private words; then this call does not return.
-/// - Programs inherit none of the descriptors that we have inherited.
-///
-/// A process that handles signals itself should not be prepared; it can use [`end_all`].
-pub fn prepare() -> Prepared {
-    launcher::serve_if_asked();
-    mark_inherited_descriptors();
-    PREPARED.store(true, Ordering::Relaxed);
-    Prepared(())
-}
-
 /// Marks the descriptors that we have inherited, so that programs do not inherit them. Those that we open ourselves are marked anyway.
 pub(crate) fn mark_inherited_descriptors() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| close_fds::set_fds_cloexec(3, &[]));
 }
 
-impl Drop for Prepared {
-    fn drop(&mut self) {
-        let guard = std::mem::replace(&mut groups().guard, Guard::Incomplete);
-        drop(guard);
-    }
+/// Notes that programs can be guarded from now on.
+pub(crate) fn set_prepared() {
+    PREPARED.store(true, Ordering::Relaxed);
 }
 
-/// Returns true if this process's `main` has called [`prepare`].
+/// Ends what guards programs.
+pub(crate) fn end_guard() {
+    let guard = std::mem::replace(&mut groups().guard, Guard::Incomplete);
+    drop(guard);
+}
+
+/// Returns true if this process's `main` has called [`prepare`](crate::prepare).
 pub(crate) fn is_prepared() -> bool {
     PREPARED.load(Ordering::Relaxed)
 }
@@ -108,26 +97,25 @@ fn groups() -> MutexGuard<'static, Groups> {
 
 /// Starts a program, and keeps an eye on its group if it leads one.
 pub(crate) fn start(command: &mut Command, group: Group) -> io::Result<Child> {
+    let starting = STARTS.read().unwrap_or_else(PoisonError::into_inner);
     let mut groups = groups();
     if groups.is_ending {
-        drop(groups);
+        drop((starting, groups));
         wait_for_the_end();
     }
     if matches!(group, Group::Ours) {
+        drop(groups);
         return command.spawn();
     }
     if is_prepared() && matches!(groups.guard, Guard::None) {
         // Without it, programs can still be run.
         groups.guard = guard().unwrap_or(Guard::Incomplete);
     }
+    // Others may start at the same time.
+    drop(groups);
     let child = command.process_group(0).spawn()?;
     let finishes = if let Group::LetFinish { name, within } = group { Some((name, within)) } else { None };
-    if let Guard::Watched(watcher) = &mut groups.guard
-        && finishes.is_none()
-    {
-        watcher.began(child.id());
-    }
-    groups.leaders.push(Leader { pid: Pid::from_child(&child), finishes });
+    self::groups().began(child.id(), Leader { pid: Pid::from_child(&child), finishes });
     Ok(child)
 }
 
@@ -143,9 +131,51 @@ pub(crate) fn end(child: &Child) {
         ENDED.notify_all();
         wait_for_the_end();
     }
-    if let Guard::Watched(watcher) = &mut groups.guard {
-        watcher.ended(child.id());
+    groups.ended(child.id());
+}
+
+/// Has this process, too, told of the programs that run, and of those that are started from now on.
+pub(crate) fn tell(mut holder: Watcher) {
+    let mut groups = groups();
+    groups.leaders.iter().for_each(|leader| holder.began(leader.pid.as_raw_nonzero().get().unsigned_abs()));
+    groups.holder = Some(holder);
+}
+
+/// Takes back the process that is [told](tell).
+pub(crate) fn tell_no_more() -> Option<Watcher> {
+    groups().holder.take()
+}
+
+impl Groups {
+    fn began(&mut self, id: u32, leader: Leader) {
+        if let Guard::Watched(watcher) = &mut self.guard
+            && leader.finishes.is_none()
+        {
+            watcher.began(id);
+        }
+        self.holder.iter_mut().for_each(|holder| holder.began(id));
+        self.leaders.push(leader);
     }
+
+    fn ended(&mut self, id: u32) {
+        if let Guard::Watched(watcher) = &mut self.guard {
+            watcher.ended(id);
+        }
+        self.holder.iter_mut().for_each(|holder| holder.ended(id));
+    }
+}
+
+/// Programs are not started as long as this lives.
+#[derive(Debug)]
+#[must_use = "programs are started again when it is dropped"]
+pub struct StartsHeldBack(#[expect(dead_code, reason = "it is held")] RwLockWriteGuard<'static, ()>);
+
+/// Holds back the start of programs, for as long as what is returned lives: no program holds a descriptor of this process meanwhile.
+///
+/// Between fork and exec a program has all of them. If one of them is open for writing on an executable, that cannot be run until then
+/// (`ETXTBSY`): so who writes one to run it, beside threads that start programs, does it under this guard.
+pub fn while_nothing_starts() -> StartsHeldBack {
+    StartsHeldBack(STARTS.write().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// The thread that knows of the end does the rest.
@@ -178,8 +208,10 @@ fn pass_signals_on() -> io::Result<()> {
 }
 
 fn end_all_with(signal: Signal) {
+    groups().is_ending = true;
+    // Those that are being started are known when all of that is over.
+    drop(while_nothing_starts());
     let mut groups = groups();
-    groups.is_ending = true;
     // They are not waited for from now on, so that none of these numbers can be anybody else's.
     let pids = |leaders: &[Leader], finishes: bool| -> Vec<Pid> {
         leaders.iter().filter(|leader| leader.finishes.is_some() == finishes).map(|leader| leader.pid).collect()

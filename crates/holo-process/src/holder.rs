@@ -1,5 +1,6 @@
 //! A lock that outlives the process that took it, for as long as the programs that it protects others from.
 
+use crate::groups;
 use crate::invocation::{HOLD, is_served};
 use crate::tree::group_runs;
 use crate::watcher::{Told, Watcher, guards_of, listen};
@@ -17,35 +18,25 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// killed, but it may also be a daemon, which stays.
 const LEFT_BEHIND: Duration = Duration::from_secs(10);
 
-/// A process that holds a locked file, too, and goes on to do so after a kill of ours until the programs have ended that it was told of.
+/// Has a process hold a locked file, too, and share its lock (see flock(2)): it goes on to do so after a kill of ours, until the programs have
+/// ended that run then. When we are killed it adds their numbers to the file, a line each after the first.
 ///
 /// The programs themselves inherit nothing: if they did, a daemon that one of them starts would hold the lock as long as it lives.
-#[derive(Debug)]
-pub struct LockHolder(Watcher);
-
-impl LockHolder {
-    /// Has a process hold this file, whose lock (see flock(2)) it shares.
-    ///
-    /// When we are killed it adds the numbers of the programs that still run to the file, a line each after the first.
-    ///
-    /// # Errors
-    /// If it cannot be started, or our `main` has not called [`serve_if_asked`](crate::serve_if_asked).
-    pub fn start(locked: &File) -> io::Result<LockHolder> {
-        if !is_served() {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        Ok(LockHolder(Watcher::start([HOLD.into()], locked.try_clone()?.into())?))
+///
+/// # Errors
+/// If it cannot be started, or our `main` has not called [`serve_if_asked`](crate::serve_if_asked).
+pub fn hold_lock(locked: &File) -> io::Result<()> {
+    if !is_served() {
+        return Err(io::ErrorKind::Unsupported.into());
     }
+    groups::tell(Watcher::start([HOLD.into()], locked.try_clone()?.into())?);
+    Ok(())
+}
 
-    /// Holds the lock for this program, too.
-    pub fn began(&mut self, id: u32) {
-        self.0.began(id);
-    }
-
-    /// Holds the lock for this program no longer.
-    pub fn ended(&mut self, id: u32) {
-        self.0.ended(id);
-    }
+/// Ends [that](hold_lock).
+pub fn release_lock() {
+    // Its end is waited for; nobody else is to wait for that.
+    drop(groups::tell_no_more());
 }
 
 /// The work of the process that holds the lock.

@@ -1,9 +1,9 @@
 //! As whom a program runs.
 
-use crate::words;
+use crate::error::IdentityError;
+use nix::errno::Errno;
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use std::ffi::{CString, OsString};
-use std::io;
 
 /// As whom a program runs; what is not given stays as it is for us.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Identity {
     }
 
     /// Looks up what the names stand for.
-    pub(crate) fn resolve(&self) -> Result<Credentials, String> {
+    pub(crate) fn resolve(&self) -> Result<Credentials, IdentityError> {
         let group = self.group.as_deref().map(gid).transpose()?;
         let user = self.user.as_deref().map(user).transpose()?;
         let mut credentials = Credentials { gid: group.map(Gid::as_raw), umask: self.umask, ..Credentials::default() };
@@ -43,9 +43,9 @@ impl Identity {
             None => {}
             Some(Found::Account(account)) => {
                 let gid = group.unwrap_or(account.gid);
-                let name = CString::new(account.name.clone()).map_err(|error| error.to_string())?;
-                let groups = getgrouplist(&name, gid)
-                    .map_err(|errno| format!("cannot list the groups of {}: {}", account.name, reason(errno)))?;
+                let name = CString::new(account.name.clone())?;
+                let groups =
+                    getgrouplist(&name, gid).map_err(failed(|| format!("list the groups of {}", account.name)))?;
                 credentials.uid = Some(account.uid.as_raw());
                 credentials.gid = Some(gid.as_raw());
                 credentials.groups = groups.into_iter().map(Gid::as_raw).collect();
@@ -58,7 +58,7 @@ impl Identity {
                 ];
             }
             Some(Found::Number(uid)) => {
-                let gid = group.ok_or_else(|| format!("user {uid} has no account, so it needs a group"))?;
+                let gid = group.ok_or(IdentityError::NeedsGroup { uid: uid.as_raw() })?;
                 credentials.uid = Some(uid.as_raw());
                 credentials.groups = vec![gid.as_raw()];
             }
@@ -72,19 +72,24 @@ enum Found {
     Number(Uid),
 }
 
-fn user(name: &str) -> Result<Found, String> {
-    let failed = |errno| format!("cannot look up user {name}: {}", reason(errno));
-    if let Some(user) = User::from_name(name).map_err(failed)? {
+fn user(name: &str) -> Result<Found, IdentityError> {
+    let action = || format!("look up user {name}");
+    if let Some(user) = User::from_name(name).map_err(failed(action))? {
         return Ok(Found::Account(user));
     }
-    let Some(uid) = number(name).map(Uid::from_raw) else { return Err(format!("there is no user {name:?}")) };
-    Ok(User::from_uid(uid).map_err(failed)?.map_or(Found::Number(uid), Found::Account))
+    let uid = number(name).map(Uid::from_raw).ok_or_else(|| IdentityError::NoUser { name: name.to_owned() })?;
+    Ok(User::from_uid(uid).map_err(failed(action))?.map_or(Found::Number(uid), Found::Account))
 }
 
-fn gid(name: &str) -> Result<Gid, String> {
-    let group = Group::from_name(name).map_err(|errno| format!("cannot look up group {name}: {}", reason(errno)))?;
+fn gid(name: &str) -> Result<Gid, IdentityError> {
+    let group = Group::from_name(name).map_err(failed(|| format!("look up group {name}")))?;
     let gid = group.map(|group| group.gid).or_else(|| number(name).map(Gid::from_raw));
-    gid.ok_or_else(|| format!("there is no group {name:?}"))
+    gid.ok_or_else(|| IdentityError::NoGroup { name: name.to_owned() })
+}
+
+/// Says what the system could not do.
+fn failed(action: impl FnOnce() -> String) -> impl FnOnce(Errno) -> IdentityError {
+    |errno| IdentityError::System { action: action(), source: errno.into() }
 }
 
 /// A number that stands for a user or group; the greatest stands for none.
@@ -93,17 +98,13 @@ fn number(name: &str) -> Option<u32> {
     name.parse().ok().filter(|&number| is_number && number != u32::MAX)
 }
 
-fn reason(errno: nix::errno::Errno) -> String {
-    words::reason(&io::Error::from(errno))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn resolve(user: Option<&str>, group: Option<&str>) -> Result<Credentials, String> {
         let (user, group) = (user.map(str::to_owned), group.map(str::to_owned));
-        Identity { user, group, umask: None }.resolve()
+        Identity { user, group, umask: None }.resolve().map_err(|error| error.to_string())
     }
 
     #[test]

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The binary that is running, whatever has become of its path.
 pub(crate) const OURSELVES: &str = "/proc/self/exe";
+/// The descriptor of the pipe that a program may get besides its standard streams.
+pub(crate) const EXTRA_FD: RawFd = 3;
 /// The descriptor on which the launcher says why it could not become the program.
-pub(crate) const REPORT_FD: RawFd = 3;
+pub(crate) const REPORT_FD: RawFd = 4;
 
 pub(crate) const LAUNCH: &str = "holo-process:launch";
 /// As [`LAUNCH`], but the program is a child.
@@ -28,8 +30,9 @@ pub(crate) fn is_served() -> bool {
     SERVED.load(Ordering::Relaxed)
 }
 
-/// The signals that were ignored when this process was started, as the kernel's bit mask.
-pub(crate) fn ignored_signals() -> u64 {
+/// Returns the signals that this process ignores, as the kernel's bit mask.
+#[must_use]
+pub fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or(0)

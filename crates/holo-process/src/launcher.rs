@@ -16,7 +16,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -74,18 +74,29 @@ fn launch(arguments: impl Iterator<Item = OsString>, is_supervised: bool) {
         Err(reason) => {
             if let Ok(mut report) = report {
                 // A caller that does not listen any more needs no reason.
-                let _ = report.write_all(reason.as_bytes());
+                let _ = report.write_all(reason.to_string().as_bytes());
             }
         }
     }
+}
+
+/// The launcher cannot become the program. Its text is what is reported.
+#[derive(Debug, thiserror::Error)]
+enum LaunchError {
+    #[error("the launcher was called by hand")]
+    ByHand,
+    #[error("cannot {action}: {}", words::reason(source))]
+    Identity { action: String, source: io::Error },
+    #[error("fork/exec {}: {}", program.display(), words::reason(source))]
+    Exec { program: PathBuf, source: io::Error },
 }
 
 /// Becomes the program, or its supervisor.
 fn start_program(
     mut arguments: impl Iterator<Item = OsString>,
     is_supervised: bool,
-) -> Result<(Supervisor, Child), String> {
-    let mut next = || arguments.next().ok_or("the launcher was called by hand");
+) -> Result<(Supervisor, Child), LaunchError> {
+    let mut next = || arguments.next().ok_or(LaunchError::ByHand);
     let [umask, uid, gid] = [number(&next()?), number(&next()?), number(&next()?)];
     let groups = next()?;
     let groups: Vec<u32> = groups.to_string_lossy().split(',').filter_map(|group| group.parse().ok()).collect();
@@ -93,22 +104,22 @@ fn start_program(
     if let Some(umask) = umask {
         rustix::process::umask(Mode::from_raw_mode(umask & 0o777));
     }
-    let failed = |what: String| move |errno: nix::errno::Errno| format!("{what}: {}", words::reason(&errno.into()));
+    let failed =
+        |action: String| move |errno: nix::errno::Errno| LaunchError::Identity { action, source: errno.into() };
     // Without root's rights the groups stay as they are, and the user may stay the same.
     if uid.is_some() && geteuid().is_root() {
         let groups: Vec<Gid> = groups.into_iter().map(Gid::from_raw).collect();
-        setgroups(&groups).map_err(failed("cannot take on groups".to_owned()))?;
+        setgroups(&groups).map_err(failed("take on groups".to_owned()))?;
     }
     if let Some(gid) = gid {
-        setgid(Gid::from_raw(gid)).map_err(failed(format!("cannot take on group {gid}")))?;
+        setgid(Gid::from_raw(gid)).map_err(failed(format!("take on group {gid}")))?;
     }
     if let Some(uid) = uid {
-        setuid(Uid::from_raw(uid)).map_err(failed(format!("cannot become user {uid}")))?;
+        setuid(Uid::from_raw(uid)).map_err(failed(format!("become user {uid}")))?;
     }
     let arguments: Vec<OsString> = arguments.collect();
-    let not_started = |error: &io::Error| format!("fork/exec {}: {}", program.display(), words::reason(error));
-    let supervisor = is_supervised.then(|| Supervisor::new(ignored_signals())).transpose();
-    let supervisor = supervisor.map_err(|error| not_started(&error))?;
+    let not_started = |source: io::Error| LaunchError::Exec { program: PathBuf::from(&program), source };
+    let supervisor = is_supervised.then(|| Supervisor::new(ignored_signals())).transpose().map_err(not_started)?;
     let started = by_shell_if_need_be(Path::new(&program), |program, script| {
         #[expect(clippy::disallowed_methods, reason = "this crate is the one place that starts programs")]
         let mut command = Command::new(program);
@@ -120,8 +131,9 @@ fn start_program(
     });
     match (supervisor, started) {
         (Some(supervisor), Ok(child)) => Ok((supervisor, child)),
-        (_, Err(error)) => Err(not_started(&error)),
-        (None, Ok(_)) => Err("the launcher has become nothing".to_owned()),
+        (_, Err(error)) => Err(not_started(error)),
+        // To become the program either fails, or does not return.
+        (None, Ok(_)) => Err(LaunchError::ByHand),
     }
 }
 

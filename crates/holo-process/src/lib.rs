@@ -23,6 +23,7 @@
 //! what was started by a process that has ended since. A small process in between, which a program with a time limit gets, keeps them
 //! together.
 
+mod child;
 mod conversation;
 mod ended;
 mod error;
@@ -33,6 +34,7 @@ mod invocation;
 mod launcher;
 mod lines;
 mod lookup;
+mod prepared;
 mod process;
 mod program;
 mod running;
@@ -41,16 +43,16 @@ mod start;
 mod supervisor;
 mod tree;
 mod watcher;
-// The words are version 3's, as those of the interface; both crates want them, and neither is to depend on the other.
-#[path = "../../holo-protocol/src/words.rs"]
-pub mod words;
 
 pub use conversation::{Conversation, Deadline, Limits, end_together};
 pub use ended::{Ended, Output, Status, end_by};
-pub use error::{ConversationError, ProgramError};
-pub use groups::{Prepared, end_all, prepare};
-pub use holder::LockHolder;
+pub use error::{ConversationError, IdentityError, ProgramError, StartError};
+pub use groups::{StartsHeldBack, end_all, while_nothing_starts};
+pub use holder::{hold_lock, release_lock};
+pub use holo_protocol::words;
 pub use identity::Identity;
+pub use invocation::ignored_signals;
 pub use launcher::serve_if_asked;
-pub use program::{Program, Stream};
-pub use shell::by_shell_if_need_be;
+pub use prepared::{Prepared, prepare};
+pub use process::{Event, Exit, Interrupt, Process};
+pub use program::{Channel, Program, Stream};

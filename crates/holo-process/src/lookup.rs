@@ -1,8 +1,7 @@
 //! Finding a program in a list of directories.
 
-use crate::words;
+use crate::error::StartError;
 use std::ffi::OsStr;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -16,19 +15,23 @@ pub(crate) fn is_path(name: &OsStr) -> bool {
 }
 
 /// Finds the program of a name. Directories that are not absolute are left out: what is found must not depend on where we are.
-pub(crate) fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, String> {
+pub(crate) fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, StartError> {
     let path = path.unwrap_or(OsStr::new(DEFAULT_PATH));
-    let mut reason = "executable file not found in $PATH".to_owned();
+    let mut not_executable = None;
     for directory in std::env::split_paths(path).filter(|directory| directory.is_absolute() && !name.is_empty()) {
         let candidate = directory.join(name);
         if is_executable(&candidate) {
             return Ok(candidate);
         }
         if candidate.is_file() {
-            reason = format!("{}: {}", candidate.display(), words::reason(&io::ErrorKind::PermissionDenied.into()));
+            not_executable = Some(candidate);
         }
     }
-    Err(format!("exec: \"{}\": {reason}", name.display()))
+    let name = name.display().to_string();
+    Err(match not_executable {
+        Some(path) => StartError::NotExecutable { name, path },
+        None => StartError::NotInPath { name },
+    })
 }
 
 fn is_executable(candidate: &Path) -> bool {
@@ -56,9 +59,9 @@ mod tests {
         let list = |names: &[&str]| std::env::join_paths(names.iter().map(|name| scratch.path().join(name))).unwrap();
         let found = |path: &OsStr| find(OsStr::new("tool"), Some(path));
         assert_eq!(found(&list(&["no-such", "folder", "plain", "first", "second"])).unwrap(), first);
-        let refused = found(&list(&["folder", "plain"])).unwrap_err();
+        let refused = found(&list(&["folder", "plain"])).unwrap_err().to_string();
         assert_eq!(refused, format!("exec: \"tool\": {}: permission denied", plain.display()));
-        let missing = found(&list(&["folder"])).unwrap_err();
+        let missing = found(&list(&["folder"])).unwrap_err().to_string();
         assert_eq!(missing, "exec: \"tool\": executable file not found in $PATH");
     }
 
@@ -67,7 +70,8 @@ mod tests {
         let here = std::env::current_dir().unwrap();
         assert!(here.join("Cargo.toml").exists());
         for path in ["", ".", ":", "../holo-process"] {
-            assert!(find(OsStr::new("Cargo.toml"), Some(OsStr::new(path))).unwrap_err().contains("not found"));
+            let found = find(OsStr::new("Cargo.toml"), Some(OsStr::new(path)));
+            assert!(matches!(found, Err(StartError::NotInPath { .. })), "{found:?}");
         }
         assert!(find(OsStr::new(""), None).is_err());
         assert!(find(OsStr::new("sh"), None).is_ok());

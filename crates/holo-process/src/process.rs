@@ -1,303 +1,277 @@
-//! A program that runs: its pipes, its end, and the signals that it is sent.
-//!
-//! Nothing here blocks but [`wait_for_any`], and that waits for everything at once: for what programs say, for room in their input, for
-//! their ends, and until a time.
+//! A program whose events are waited for: what it says, its end, and what makes it end early.
 
+use crate::child::Child;
 use crate::ended::Status;
-use crate::groups;
-use crate::program::{Channel, Input, Program};
-use crate::start::{self, Connection, Started};
-use crate::tree::signal_all_of;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, pidfd_open, waitid,
-};
+use crate::error::ProgramError;
+use crate::program::{Channel, Program};
+use crate::start::Reach;
+use rustix::fs::FlockOperation;
+use rustix::process::Signal;
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
-use std::os::fd::OwnedFd;
-use std::process::Child;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// The most that a pipe can hold, unless its program is privileged.
-pub(crate) const MAX_PIPE_SIZE: usize = 1 << 20;
-const CHUNK_SIZE: usize = 1 << 16;
-/// The interval at which the end is looked for on kernels that do not tell.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// The interval at which a caller hears of a program that says nothing.
+const WAKE_EVERY: Duration = Duration::from_secs(1);
 
-/// A running program. It is killed if it is dropped before its end.
+/// A running program, in a process group of its own.
+///
+/// It is killed with its whole group when this is dropped before it has ended.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
     child: Child,
-    pid: Pid,
-    /// Becomes readable when the child ends; kernels before 5.3 have none.
-    exit: Option<OwnedFd>,
-    reach: Reach,
-    has_exited: bool,
-    is_finished: bool,
-    pipes: Vec<(Channel, File)>,
-    /// Its output where that is read at its end.
-    files: Vec<(Channel, File)>,
-    input: Option<Outgoing>,
-    buffer: Vec<u8>,
+    grace: Duration,
+    linger: Duration,
+    leaves_nothing: bool,
+    /// The file that it holds a lock on while it does what must not be cut off, and for how long that may take.
+    uninterrupted: Option<(PathBuf, Duration)>,
+    /// The time at which a confined program is overdue.
+    deadline: Option<Instant>,
+    /// The time at which what it is at takes too long.
+    alarm: Option<Instant>,
+    /// True if it was asked to end for that.
+    is_late: bool,
+    /// Its end, once it was asked to end.
+    ending: Option<Ending>,
+    /// The time at which its caller last had something to do.
+    woken: Instant,
 }
 
-/// The processes that get a program's signals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reach {
-    /// The program alone.
-    Process,
-    /// Its process group.
-    Group,
-    /// Everything that it has started.
-    Tree,
+/// The end of a program that was asked to end.
+#[derive(Clone, Copy, Debug)]
+struct Ending {
+    /// It is killed then, if that is a time that clocks can show.
+    at: Option<Instant>,
+    /// It is killed then at the latest, whatever it does.
+    at_last: Option<Instant>,
 }
 
-/// The standard input of a program, and what it has not taken yet.
+/// An event that [`Process::wait`] has seen.
 #[derive(Debug)]
-struct Outgoing {
-    pipe: File,
-    bytes: Vec<u8>,
-    written: usize,
-    /// True if it comes to its end once all is written.
-    is_last: bool,
+pub enum Event<'a> {
+    /// These bytes came from that pipe.
+    Chunk(Channel, &'a [u8]),
+    /// It is still at work; seen about once a second.
+    Waiting,
+    /// The program has ended by itself, and everything it said has been seen.
+    Ended(Exit),
+    /// It was ended: what it was at took [too long](Process::set_alarm), or an [`Interrupt`] asked for that.
+    Stopped(Exit),
+}
+
+/// The end of a process, and what it has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// By itself, or by a signal.
+    pub status: Status,
+    /// The pipe that something that it has left behind still held open.
+    pub held_open: Option<Channel>,
+}
+
+/// Something that asks for the end of programs: its descriptor can be read from then on.
+pub trait Interrupt: AsFd {
+    /// Returns the signal that asked for it, which is passed on; nothing if it was something else.
+    fn signal(&self) -> Option<i32>;
+}
+
+impl Program {
+    /// Starts it, to be waited for step by step. Its [time limit](Self::timeout) and its [input](Self::stdin) are the caller's matter.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(&self) -> Result<Process, ProgramError> {
+        Process::start(self, if self.leads_group { Reach::Group } else { Reach::Process })
+    }
 }
 
 impl Process {
-    /// Starts a program.
-    pub(crate) fn start(program: &Program) -> Result<Process, String> {
-        let Started { child, connection, report } = start::start(program)?;
-        let Connection { pipes, files, input } = connection;
-        let pid = Pid::from_child(&child);
-        let (bytes, is_last) = match &program.stdin {
-            Input::Bytes(bytes) => (bytes.clone(), true),
-            Input::Nothing | Input::File(_) | Input::Requests => (Vec::new(), false),
-        };
-        let reach = match program.stdin {
-            _ if !program.leads_group => Reach::Process,
-            // Being asked for one thing after the other, it may have started a daemon long ago.
-            Input::Requests => Reach::Group,
-            _ => Reach::Tree,
-        };
-        let mut process = Process {
-            pid,
-            child,
-            exit: pidfd_open(pid, PidfdFlags::empty()).ok(),
-            reach,
-            has_exited: false,
-            is_finished: false,
-            pipes,
-            files,
-            input: input.map(|pipe| Outgoing { pipe, bytes, written: 0, is_last }),
-            buffer: vec![0; CHUNK_SIZE],
-        };
-        if let Some(mut report) = report {
-            let mut reason = String::new();
-            // It comes to its end when the launcher has become the program.
-            let read = report.read_to_string(&mut reason);
-            if read.is_err() || !reason.is_empty() {
-                let _ = process.finish(program.grace);
-                return Err(reason);
-            }
-        }
-        process.write();
-        Ok(process)
+    pub(crate) fn start(program: &Program, reach: Reach) -> Result<Process, ProgramError> {
+        Ok(Process {
+            child: Child::start(program, reach).map_err(|error| program.not_started(error))?,
+            grace: program.grace,
+            linger: program.linger,
+            leaves_nothing: program.leaves_nothing,
+            uninterrupted: program.uninterrupted.clone(),
+            deadline: None,
+            alarm: None,
+            is_late: false,
+            ending: None,
+            woken: Instant::now(),
+        })
     }
 
-    /// Returns its number.
-    pub(crate) fn id(&self) -> u32 {
+    /// Returns its number, which is that of its process group as well, if it leads one.
+    #[must_use]
+    pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Returns true if it has ended, though some of what it said may still be in its pipes.
-    pub(crate) fn has_exited(&self) -> bool {
-        self.has_exited
+    /// Sends it bytes on its standard input, if it was started for [requests](Program::requests): now as many as it takes, the rest while it
+    /// is waited for. If it does not listen any more they are dropped; the way it ends will be seen.
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.child.send(bytes);
     }
 
-    /// Returns true if a pipe has not come to its end.
-    pub(crate) fn is_open(&self, channel: Channel) -> bool {
-        self.pipes.iter().any(|(open, _)| *open == channel)
+    /// Ends its input at once.
+    pub fn close_input(&mut self) {
+        self.child.close_input();
     }
 
-    /// Returns true if any of its pipes has not come to its end.
-    pub(crate) fn is_any_open(&self) -> bool {
-        !self.pipes.is_empty()
-    }
-
-    /// Has it read these bytes after those before. If it does not listen any more they are dropped.
-    pub(crate) fn send(&mut self, bytes: &[u8]) {
-        if let Some(input) = &mut self.input {
-            input.bytes.extend_from_slice(bytes);
-            self.write();
-        }
-    }
-
-    /// Ends its input once it has taken everything.
-    pub(crate) fn end_input(&mut self) {
-        if let Some(input) = &mut self.input {
-            input.is_last = true;
-            self.write();
-        }
-    }
-
-    /// Gives it what it can take at once.
-    fn write(&mut self) {
-        if self.input.as_mut().is_some_and(|input| !input.write()) {
-            self.input = None;
-        }
-    }
-
-    /// Takes what it has said and gives it what it can take, both only as far as that goes at once. Returns the number of bytes said.
+    /// Confines it: from now on it has this long, and nothing of its group outlives it.
     ///
-    /// It may say things as fast as they are read: no more is taken from a pipe than that can hold.
-    pub(crate) fn exchange(&mut self, seen: &mut dyn FnMut(Channel, &[u8])) -> usize {
-        let Process { pipes, buffer, .. } = self;
-        let mut total = 0;
-        pipes.retain_mut(|(channel, pipe)| {
-            let mut taken = 0;
-            while taken < MAX_PIPE_SIZE {
-                match pipe.read(buffer) {
-                    Ok(0) => return false,
-                    Ok(length) => {
-                        seen(*channel, buffer.get(..length).unwrap_or_default());
-                        (taken, total) = (taken + length, total + length);
-                        if length < buffer.len() {
-                            // It is empty now.
-                            break;
-                        }
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
-                }
-            }
-            true
-        });
-        self.write();
-        total
+    /// [`wait`](Self::wait) returns without an event once it [is overdue](Self::is_overdue). To drop it then is to kill its group.
+    pub fn confine(&mut self, limit: Duration) {
+        self.deadline = after(limit);
+        self.leaves_nothing = true;
     }
 
-    /// Hands on what it has said into files.
-    pub(crate) fn read_files(&mut self, seen: &mut dyn FnMut(Channel, &[u8])) {
-        let Process { files, buffer, .. } = self;
-        for (channel, file) in files {
-            // Output that cannot be read back counts as none.
-            let mut is_readable = file.rewind().is_ok();
-            while is_readable {
-                let length = file.read(buffer).unwrap_or_default();
-                is_readable = length > 0;
-                if is_readable {
-                    seen(*channel, buffer.get(..length).unwrap_or_default());
-                }
-            }
+    /// Returns true if it has taken longer than it was [given](Self::confine).
+    #[must_use]
+    pub fn is_overdue(&self) -> bool {
+        is_over(self.deadline)
+    }
+
+    /// Returns true if it was asked to end.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.ending.is_some()
+    }
+
+    /// Sets when what it is at takes too long. It is asked to end then, killed if it doesn't, and the last event is [`Event::Stopped`].
+    pub fn set_alarm(&mut self, at: Option<Instant>) {
+        self.alarm = at;
+    }
+
+    /// Returns true if it was asked to end as it took too long.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        self.is_late
+    }
+
+    /// Has [`Event::Waiting`] seen a second from now, not earlier.
+    pub fn begin_waiting(&mut self) {
+        self.woken = Instant::now();
+    }
+
+    /// Waits until something happens, and hands on everything that has.
+    ///
+    /// What stands in the pipes is seen in the order stdout, stderr, file descriptor 3; its end is the last event. If the interrupt asks
+    /// for that, its process group gets the signal, and is killed if it doesn't end.
+    ///
+    /// # Errors
+    /// If the system cannot wait.
+    pub fn wait(&mut self, interrupt: Option<&dyn Interrupt>, seen: &mut dyn FnMut(Event<'_>)) -> io::Result<()> {
+        // The signal that asked for its end stays there to be seen.
+        let interrupt = interrupt.filter(|_| self.ending.is_none());
+        let is_interrupted = self.child.wait(self.next_wake(), interrupt.map(AsFd::as_fd))?;
+        if let Some(interrupt) = interrupt.filter(|_| is_interrupted) {
+            self.ask_to_end(interrupt.signal().and_then(Signal::from_named_raw).unwrap_or(Signal::TERM));
         }
-    }
-
-    /// Waits until there is something to do, or until this time.
-    pub(crate) fn wait(&mut self, until: Option<Instant>) -> io::Result<()> {
-        wait_for_any(&mut [self], until)
-    }
-
-    /// Sends a signal to everything that belongs to it. What is gone already needs none.
-    pub(crate) fn signal(&self, signal: Signal) {
-        let _ = match self.reach {
-            Reach::Process => kill_process(self.pid, signal),
-            Reach::Group => kill_process_group(self.pid, signal),
-            Reach::Tree => {
-                signal_all_of(self.pid, signal);
-                Ok(())
+        self.child.exchange(&mut |channel, bytes| seen(Event::Chunk(channel, bytes)));
+        if self.woken.elapsed() >= WAKE_EVERY {
+            self.woken = Instant::now();
+            seen(Event::Waiting);
+        }
+        let has_exited = self.child.has_exited();
+        if self.ending.is_none() && !has_exited && is_over(self.alarm) {
+            self.is_late = true;
+            self.ask_to_end(Signal::TERM);
+        }
+        if self.ending.is_some() {
+            if self.is_gone() || self.has_to_end() {
+                let exit = self.stop(seen)?;
+                seen(Event::Stopped(exit));
             }
-        };
-    }
-
-    /// Waits for it after it has ended, or was killed.
-    pub(crate) fn finish(&mut self, limit: Duration) -> io::Result<Status> {
-        self.is_finished = true;
-        self.pipes.clear();
-        self.input = None;
-        let deadline = Instant::now().checked_add(limit);
-        while !self.has_exited && deadline.is_none_or(|deadline| Instant::now() < deadline) {
-            self.wait(deadline)?;
+        } else if has_exited {
+            let exit = self.leave(seen)?;
+            seen(Event::Ended(exit));
         }
-        groups::end(&self.child);
-        if self.has_exited {
-            return Ok(self.child.wait()?.into());
-        }
-        // Something in the system holds it, and would hold us.
-        Ok(Status::Signaled { signal: Signal::KILL.as_raw(), core_dumped: false })
-    }
-
-    /// Adds what it can be waited for, and returns the index of what tells of its end.
-    fn add_to<'a>(&'a self, fds: &mut Vec<PollFd<'a>>) -> Option<usize> {
-        fds.extend(self.pipes.iter().map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN)));
-        let input = self.input.iter().filter(|input| input.is_pending());
-        fds.extend(input.map(|input| PollFd::new(&input.pipe, PollFlags::OUT)));
-        let exit = self.exit.as_ref().filter(|_| !self.has_exited)?;
-        fds.push(PollFd::new(exit, PollFlags::IN));
-        Some(fds.len() - 1)
-    }
-
-    /// Returns true if its end has to be looked for.
-    fn is_looked_for(&self) -> bool {
-        self.exit.is_none() && !self.has_exited
-    }
-
-    fn look_for_end(&mut self) -> io::Result<()> {
-        // It is not waited for yet: its number must stay its own until its group is done with.
-        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        self.has_exited = waitid(WaitId::Pid(self.pid), look)?.is_some();
         Ok(())
     }
-}
 
-impl Outgoing {
-    fn is_pending(&self) -> bool {
-        self.written < self.bytes.len()
+    /// Gives it some time to end, then kills its group.
+    pub fn end_within(&mut self, grace: Duration) {
+        // What cannot be waited for is killed.
+        let _ = self.child.wait_for_exit(after(grace));
+        self.child.signal(Signal::KILL);
+        let _ = self.child.finish(self.grace);
     }
 
-    /// Writes what goes at once. Returns true if more may be written later.
-    fn write(&mut self) -> bool {
-        while let Some(left) = self.bytes.get(self.written..).filter(|left| !left.is_empty()) {
-            match self.pipe.write(left) {
-                Ok(length) => self.written += length,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // What it does not want to read is no error.
-                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+    fn next_wake(&self) -> Option<Instant> {
+        let deadline = self.ending.map_or(self.deadline, |ending| ending.at);
+        let alarm = self.alarm.filter(|_| self.ending.is_none());
+        [deadline, alarm, self.woken.checked_add(WAKE_EVERY)].into_iter().flatten().min()
+    }
+
+    /// Asks everything that belongs to it to end.
+    fn ask_to_end(&mut self, signal: Signal) {
+        self.child.signal(signal);
+        let at_last = self.uninterrupted.as_ref().map_or(self.grace, |(_, within)| *within);
+        self.ending = Some(Ending { at: after(self.grace), at_last: after(at_last) });
+    }
+
+    /// Returns true if nothing is left of what was asked to end.
+    fn is_gone(&self) -> bool {
+        self.child.has_exited() && (!self.child.is_tree() || self.child.first_open().is_none())
+    }
+
+    /// Returns true if the time is over that it had to end. What must not be cut off is waited for.
+    fn has_to_end(&mut self) -> bool {
+        let Some(ending) = self.ending.filter(|ending| is_over(ending.at)) else { return false };
+        if is_over(ending.at_last) || !self.is_uninterrupted() {
+            return true;
+        }
+        self.ending = Some(Ending { at: after(self.grace), ..ending });
+        false
+    }
+
+    /// Returns true if it does what must not be cut off: it says so by holding a lock.
+    fn is_uninterrupted(&self) -> bool {
+        let Some(file) = self.uninterrupted.as_ref().and_then(|(path, _)| File::open(path).ok()) else { return false };
+        rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) == Err(rustix::io::Errno::WOULDBLOCK)
+    }
+
+    /// Kills what was asked to end, and takes what it has said until then.
+    fn stop(&mut self, seen: &mut dyn FnMut(Event<'_>)) -> io::Result<Exit> {
+        self.child.signal(Signal::KILL);
+        self.child.wait_for_exit(after(self.grace))?;
+        self.child.exchange(&mut |channel, bytes| seen(Event::Chunk(channel, bytes)));
+        let held_open = self.child.first_open();
+        self.finish(held_open, seen)
+    }
+
+    /// Takes what it said last after it has ended, until all pipes have come to their ends or that takes too long.
+    fn leave(&mut self, seen: &mut dyn FnMut(Event<'_>)) -> io::Result<Exit> {
+        let until = after(self.linger);
+        let mut held_open = self.child.first_open();
+        while held_open.is_some() {
+            self.child.exchange(&mut |channel, bytes| seen(Event::Chunk(channel, bytes)));
+            held_open = self.child.first_open();
+            if held_open.is_none() || is_over(until) {
+                break;
             }
+            self.child.wait(until, None)?;
         }
-        self.bytes.clear();
-        self.written = 0;
-        !self.is_last
+        if self.leaves_nothing {
+            self.child.signal(Signal::KILL);
+        }
+        self.finish(held_open, seen)
+    }
+
+    fn finish(&mut self, held_open: Option<Channel>, seen: &mut dyn FnMut(Event<'_>)) -> io::Result<Exit> {
+        self.child.read_files(&mut |channel, bytes| seen(Event::Chunk(channel, bytes)));
+        Ok(Exit { status: self.child.finish(self.grace)?, held_open })
     }
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        if !self.is_finished {
-            self.signal(Signal::KILL);
-            let _ = self.finish(Duration::from_secs(1));
-        }
-    }
+/// Returns the time after this one; nothing if clocks cannot show it.
+fn after(time: Duration) -> Option<Instant> {
+    Instant::now().checked_add(time)
 }
 
-/// Waits until there is something to do for one of the processes, or until this time.
-pub(crate) fn wait_for_any(processes: &mut [&mut Process], until: Option<Instant>) -> io::Result<()> {
-    let mut left = until.map(|until| until.saturating_duration_since(Instant::now()));
-    if processes.iter().any(|process| process.is_looked_for()) {
-        left = Some(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN)));
-    }
-    let timeout = left.and_then(|left| Timespec::try_from(left).ok());
-    let mut fds = Vec::new();
-    let exits: Vec<Option<usize>> = processes.iter().map(|process| process.add_to(&mut fds)).collect();
-    match poll(&mut fds, timeout.as_ref()) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => {}
-        Err(errno) => return Err(errno.into()),
-    }
-    let is_ready = |index: Option<usize>| index.and_then(|at| fds.get(at)).is_some_and(|fd| !fd.revents().is_empty());
-    let exited: Vec<bool> = exits.into_iter().map(is_ready).collect();
-    for (process, exited) in processes.iter_mut().zip(exited) {
-        if process.is_looked_for() {
-            process.look_for_end()?;
-        }
-        process.has_exited |= exited;
-    }
-    Ok(())
+/// Returns true if there is such a time, and it has come.
+fn is_over(time: Option<Instant>) -> bool {
+    time.is_some_and(|time| Instant::now() >= time)
 }

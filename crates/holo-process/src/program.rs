@@ -23,13 +23,26 @@ pub enum Stream {
     Stderr,
 }
 
-/// A pipe on which a program writes to us.
+/// A pipe that a program writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Channel {
+pub enum Channel {
     /// Standard output.
     Stdout,
     /// Standard error.
     Stderr,
+    /// File descriptor 3, for programs that [have it](Program::extra_pipe).
+    Extra,
+}
+
+impl Channel {
+    /// Returns the standard stream that it is, if it is one.
+    pub(crate) fn stream(self) -> Option<Stream> {
+        match self {
+            Channel::Stdout => Some(Stream::Stdout),
+            Channel::Stderr => Some(Stream::Stderr),
+            Channel::Extra => None,
+        }
+    }
 }
 
 /// A program to be run, once or several times.
@@ -46,12 +59,16 @@ pub struct Program {
     pub(crate) clears_environment: bool,
     pub(crate) stdin: Input,
     pub(crate) stdout: Option<File>,
+    pub(crate) stderr: Option<File>,
+    pub(crate) has_extra_pipe: bool,
     pub(crate) timeout: Option<Duration>,
     pub(crate) grace: Duration,
     pub(crate) linger: Duration,
     pub(crate) identity: Identity,
     pub(crate) leads_group: bool,
     pub(crate) finishes: Option<Duration>,
+    pub(crate) uninterrupted: Option<(PathBuf, Duration)>,
+    pub(crate) leaves_nothing: bool,
     pub(crate) capture_limit: usize,
 }
 
@@ -76,12 +93,16 @@ impl Program {
             clears_environment: false,
             stdin: Input::Nothing,
             stdout: None,
+            stderr: None,
+            has_extra_pipe: false,
             timeout: None,
             grace: GRACE,
             linger: LINGER,
             identity: Identity::default(),
             leads_group: true,
             finishes: None,
+            uninterrupted: None,
+            leaves_nothing: false,
             capture_limit: CAPTURE_LIMIT,
         }
     }
@@ -151,6 +172,24 @@ impl Program {
         self
     }
 
+    /// The file that is its standard error; nothing of it is seen.
+    pub fn stderr_file(&mut self, file: File) -> &mut Program {
+        self.stderr = Some(file);
+        self
+    }
+
+    /// Gives it a pipe as its standard input, for what it is [sent](crate::Process::send) once it runs.
+    pub fn requests(&mut self) -> &mut Program {
+        self.stdin = Input::Requests;
+        self
+    }
+
+    /// Gives it a pipe as file descriptor 3, to be [waited for](crate::Process::wait) as its streams.
+    pub fn extra_pipe(&mut self) -> &mut Program {
+        self.has_extra_pipe = true;
+        self
+    }
+
     /// Sets its time limit. When that is over everything that it has started is asked to end, and killed after a [grace](Self::grace): its
     /// process group and, in a process that is [prepared](crate::prepare), what has left that or lost its parent.
     pub fn timeout(&mut self, limit: Duration) -> &mut Program {
@@ -190,6 +229,19 @@ impl Program {
     /// It goes on even if this process is killed. So its output does not go through pipes, which would break, and is handed on at its end.
     pub fn let_finish(&mut self, within: Duration) -> &mut Program {
         self.finishes = Some(within);
+        self
+    }
+
+    /// Lets it finish, but for this much time at most, what it does while it holds an flock(2) on this file: until then it is asked to end,
+    /// but not killed. The file need not exist.
+    pub fn uninterrupted_while_locked(&mut self, file: impl Into<PathBuf>, within: Duration) -> &mut Program {
+        self.uninterrupted = Some((file.into(), within));
+        self
+    }
+
+    /// Kills what it has left in its process group when it has ended.
+    pub fn leave_nothing(&mut self) -> &mut Program {
+        self.leaves_nothing = true;
         self
     }
 

@@ -1,16 +1,13 @@
-//! A program that runs: what it says, when its time is over, and its end.
+//! A program that is run to its end, all at once.
 
 use crate::ProgramError;
 use crate::ended::{Ended, Output, Tail};
-use crate::process::{MAX_PIPE_SIZE, Process};
-use crate::program::{Channel, Program, Stream};
-use crate::start::is_missing;
-use rustix::process::Signal;
+use crate::error::StartError;
+use crate::process::{Event, Process};
+use crate::program::{Program, Stream};
+use crate::start::{Reach, is_missing};
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
-
-/// Sees what a program says, and may break off.
-type Seen<'a> = dyn FnMut(Stream, &[u8]) -> ControlFlow<()> + 'a;
+use std::time::Instant;
 
 impl Program {
     /// Runs it to its end, and hands on what it says as it comes.
@@ -22,7 +19,7 @@ impl Program {
             seen(stream, bytes);
             ControlFlow::Continue(())
         })?;
-        ended.ok_or_else(|| ProgramError::Lost { program: self.to_string(), reason: "it vanished".to_owned() })
+        ended.ok_or_else(|| self.too_much())
     }
 
     /// Runs it to its end, and captures what it says.
@@ -41,114 +38,48 @@ impl Program {
             }
             ControlFlow::Continue(())
         })?;
-        let too_much =
-            || ProgramError::TooMuchOutput { program: self.name.display().to_string(), limit: self.capture_limit };
-        Ok(Output { ended: ended.ok_or_else(too_much)?, stdout, stderr })
+        Ok(Output { ended: ended.ok_or_else(|| self.too_much())?, stdout, stderr })
     }
-}
 
-/// Starts a program.
-pub(crate) fn start(program: &Program) -> Result<Process, ProgramError> {
-    Process::start(program).map_err(|reason| {
-        if is_missing(program) { ProgramError::NotFound(reason) } else { ProgramError::NotStarted(reason) }
-    })
+    /// Returns the error that it could not be started for this reason.
+    pub(crate) fn not_started(&self, error: StartError) -> ProgramError {
+        if is_missing(self) { ProgramError::NotFound(error) } else { ProgramError::NotStarted(error) }
+    }
+
+    fn too_much(&self) -> ProgramError {
+        ProgramError::TooMuchOutput { program: self.name.display().to_string(), limit: self.capture_limit }
+    }
 }
 
 /// Runs a program to its end; nothing if what sees its output has broken off.
-fn run(program: &Program, seen: &mut Seen<'_>) -> Result<Option<Ended>, ProgramError> {
-    let mut running = Running { process: start(program)?, tail: Tail::default() };
-    let mut phase = Phase::Working;
-    let mut timed_out = None;
-    let mut deadline = program.limit().and_then(after);
-    let mut read_since_end = 0;
-    loop {
-        running.process.wait(deadline).map_err(|error| ProgramError::lost(program, &error))?;
-        let Ok(length) = running.exchange(seen) else { return Ok(None) };
-        let is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        let (is_closed, has_exited) = (!running.process.is_any_open(), running.process.has_exited());
-        match phase {
-            Phase::Working | Phase::Ending if has_exited && is_closed => break,
-            Phase::Working if has_exited => {
-                phase = Phase::Leaving;
-                deadline = after(program.linger);
+fn run(
+    program: &Program,
+    seen: &mut dyn FnMut(Stream, &[u8]) -> ControlFlow<()>,
+) -> Result<Option<Ended>, ProgramError> {
+    let mut process = Process::start(program, if program.leads_group { Reach::Tree } else { Reach::Process })?;
+    process.set_alarm(program.limit().and_then(|limit| Instant::now().checked_add(limit)));
+    let (mut tail, mut is_unwanted, mut end) = (Tail::default(), false, None);
+    while end.is_none() {
+        let waited = process.wait(None, &mut |event| match event {
+            Event::Chunk(channel, bytes) => {
+                if let Some(stream) = channel.stream() {
+                    tail.push(bytes);
+                    is_unwanted |= seen(stream, bytes).is_break();
+                }
             }
-            Phase::Working if is_over => {
-                timed_out = program.limit();
-                running.process.signal(Signal::TERM);
-                phase = Phase::Ending;
-                deadline = after(program.grace);
-            }
-            Phase::Ending if is_over => break,
-            Phase::Leaving if is_closed => break,
-            Phase::Leaving if is_over && (length == 0 || read_since_end >= MAX_PIPE_SIZE) => break,
-            Phase::Leaving => read_since_end += length,
-            Phase::Working | Phase::Ending => {}
+            Event::Ended(exit) => end = Some((exit, None)),
+            Event::Stopped(exit) => end = Some((exit, program.limit())),
+            Event::Waiting => {}
+        });
+        waited.map_err(|source| ProgramError::Lost { program: program.name.display().to_string(), source })?;
+        if is_unwanted {
+            return Ok(None);
         }
     }
-    if timed_out.is_some() {
-        running.process.signal(Signal::KILL);
-        let _ = running.exchange(seen);
-    }
-    if running.read_files(seen).is_err() {
-        return Ok(None);
-    }
-    let held_open = running.process.is_any_open();
-    let tail = std::mem::take(&mut running.tail).into_bytes();
-    let status = running.process.finish(program.grace).map_err(|error| ProgramError::lost(program, &error))?;
-    Ok(Some(Ended { status, timed_out, held_open, tail }))
+    Ok(end.map(|(exit, timed_out)| Ended {
+        status: exit.status,
+        timed_out,
+        held_open: exit.held_open.is_some(),
+        tail: tail.into_bytes(),
+    }))
 }
-
-#[derive(Clone, Copy)]
-enum Phase {
-    Working,
-    /// Its time is over, and it has been told so.
-    Ending,
-    /// It has ended; what it said may still be on its way.
-    Leaving,
-}
-
-fn after(time: Duration) -> Option<Instant> {
-    Instant::now().checked_add(time)
-}
-
-/// A program that runs, and the end of what it has said.
-struct Running {
-    process: Process,
-    tail: Tail,
-}
-
-impl Running {
-    /// Takes what it has said and gives it what it can read; how much it has said.
-    fn exchange(&mut self, seen: &mut Seen<'_>) -> Result<usize, Unwanted> {
-        let Running { process, tail } = self;
-        let mut is_unwanted = false;
-        let length = process.exchange(&mut |channel, bytes| {
-            tail.push(bytes);
-            is_unwanted |= seen(channel.into(), bytes).is_break();
-        });
-        if is_unwanted { Err(Unwanted) } else { Ok(length) }
-    }
-
-    /// Hands on what it has said into files.
-    fn read_files(&mut self, seen: &mut Seen<'_>) -> Result<(), Unwanted> {
-        let Running { process, tail } = self;
-        let mut is_unwanted = false;
-        process.read_files(&mut |channel, bytes| {
-            tail.push(bytes);
-            is_unwanted |= seen(channel.into(), bytes).is_break();
-        });
-        if is_unwanted { Err(Unwanted) } else { Ok(()) }
-    }
-}
-
-impl From<Channel> for Stream {
-    fn from(channel: Channel) -> Stream {
-        match channel {
-            Channel::Stdout => Stream::Stdout,
-            Channel::Stderr => Stream::Stderr,
-        }
-    }
-}
-
-/// Its output is not to be seen any more.
-struct Unwanted;

@@ -12,7 +12,7 @@ const SHELL: &str = "/bin/sh";
 ///
 /// # Errors
 /// Those of `start`.
-pub fn by_shell_if_need_be<T>(
+pub(crate) fn by_shell_if_need_be<T>(
     path: &Path,
     mut start: impl FnMut(&Path, Option<&Path>) -> io::Result<T>,
 ) -> io::Result<T> {

@@ -1,13 +1,13 @@
 //! The start of a program: where it is found, as whom it runs, and the pipes that connect us.
 
+use crate::error::StartError;
 use crate::groups::{self, Group};
 use crate::identity::Credentials;
-use crate::invocation::{OURSELVES, REPORT_FD};
+use crate::invocation::{EXTRA_FD, OURSELVES, REPORT_FD};
 use crate::launcher;
 use crate::lookup;
 use crate::program::{Channel, Input, Program};
 use crate::shell::by_shell_if_need_be;
-use crate::words;
 use command_fds::{CommandFdExt, FdMapping};
 use os_pipe::PipeReader;
 use rustix::fs::MemfdFlags;
@@ -36,24 +36,32 @@ pub(crate) struct Connection {
     pub(crate) input: Option<File>,
 }
 
+/// The processes that get a program's signals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// The program alone.
+    Process,
+    /// Its process group. What it has started elsewhere may be a daemon, and goes on.
+    Group,
+    /// Everything that it has started.
+    Tree,
+}
+
 /// Starts a program.
-pub(crate) fn start(program: &Program) -> Result<Started, String> {
+pub(crate) fn start(program: &Program, reach: Reach) -> Result<Started, StartError> {
     let path = resolve(program)?;
     let identity = if program.identity.is_ours() { None } else { Some(program.identity.resolve()?) };
     if identity.is_some() && !groups::is_prepared() {
-        return Err(format!("{}: this process cannot run programs as someone else", program.name.display()));
+        return Err(StartError::NotPrepared { program: program.name.display().to_string() });
     }
     // It may take its time in other processes than its own.
-    let is_supervised = program.leads_group
-        && program.timeout.is_some()
-        && program.finishes.is_none()
-        && !matches!(program.stdin, Input::Requests)
-        && groups::is_prepared();
+    let is_supervised =
+        reach == Reach::Tree && program.timeout.is_some() && program.finishes.is_none() && groups::is_prepared();
     let started = by_shell_if_need_be(&path, |path, script| match &identity {
         None if !is_supervised => start_as_ourselves(program, path, script),
         _ => launch(&identity.clone().unwrap_or_default(), program, path, script, is_supervised),
     });
-    started.map_err(|error| not_started(program, &path, &error))
+    started.map_err(|error| not_started(program, &path, error))
 }
 
 /// Starts the program at the path as who we are, with the script before its arguments if there is one.
@@ -65,7 +73,11 @@ fn start_as_ourselves(program: &Program, path: &Path, script: Option<&Path>) -> 
     }
     command.args(script);
     set_up(program, &[], &mut command);
-    let connection = connect(program, &mut command)?;
+    let mut descriptors = Vec::new();
+    let connection = connect(program, &mut command, &mut descriptors)?;
+    if !descriptors.is_empty() {
+        command.fd_mappings(descriptors).map_err(io::Error::other)?;
+    }
     // The command holds the write ends of the pipes: while it lives, they never come to their ends.
     Ok(Started { child: groups::start(&mut command, group(program))?, connection, report: None })
 }
@@ -82,9 +94,12 @@ fn launch(
     let mut command = Command::new(OURSELVES);
     command.args(launcher::launch_arguments(credentials, path, own_name(program, path), is_supervised)).args(script);
     set_up(program, &credentials.environment, &mut command);
-    let connection = connect(program, &mut command)?;
-    let report = Some(report_pipe(&mut command)?);
-    Ok(Started { child: groups::start(&mut command, group(program))?, connection, report })
+    let mut descriptors = Vec::new();
+    let connection = connect(program, &mut command, &mut descriptors)?;
+    let (report, write_end) = os_pipe::pipe()?;
+    descriptors.push(FdMapping { parent_fd: write_end.into(), child_fd: REPORT_FD });
+    command.fd_mappings(descriptors).map_err(io::Error::other)?;
+    Ok(Started { child: groups::start(&mut command, group(program))?, connection, report: Some(report) })
 }
 
 /// Returns the program's argument zero.
@@ -120,12 +135,12 @@ fn group(program: &Program) -> Group {
 }
 
 /// The path of the program, so that it does not depend on where it is started.
-fn resolve(program: &Program) -> Result<PathBuf, String> {
+fn resolve(program: &Program) -> Result<PathBuf, StartError> {
     if lookup::is_path(&program.name) {
         let path = Path::new(&program.name);
         return match &program.directory {
             Some(directory) if path.is_relative() => std::path::absolute(directory.join(path))
-                .map_err(|error| format!("fork/exec {}: {}", path.display(), words::reason(&error))),
+                .map_err(|source| StartError::Exec { path: path.to_owned(), source }),
             _ => Ok(path.to_owned()),
         };
     }
@@ -141,8 +156,8 @@ pub(crate) fn is_missing(program: &Program) -> bool {
     !resolve(program).is_ok_and(|path| path.symlink_metadata().is_ok())
 }
 
-/// Connects its standard streams.
-fn connect(program: &Program, command: &mut Command) -> io::Result<Connection> {
+/// Connects its standard streams, and adds the descriptors that it gets besides.
+fn connect(program: &Program, command: &mut Command, descriptors: &mut Vec<FdMapping>) -> io::Result<Connection> {
     let mut ours = Connection::default();
     match &program.stdin {
         Input::Nothing => command.stdin(Stdio::null()),
@@ -153,17 +168,21 @@ fn connect(program: &Program, command: &mut Command) -> io::Result<Connection> {
             command.stdin(read_end)
         }
     };
-    match &program.stdout {
-        Some(file) => command.stdout(file.try_clone()?),
-        None => command.stdout(ours.stream(Channel::Stdout, program)?),
-    };
-    command.stderr(ours.stream(Channel::Stderr, program)?);
+    command.stdout(ours.output(Channel::Stdout, program.stdout.as_ref(), program)?);
+    command.stderr(ours.output(Channel::Stderr, program.stderr.as_ref(), program)?);
+    if program.has_extra_pipe {
+        let theirs = ours.output(Channel::Extra, None, program)?;
+        descriptors.push(FdMapping { parent_fd: theirs, child_fd: EXTRA_FD });
+    }
     Ok(ours)
 }
 
 impl Connection {
-    /// Its end of a stream whose other end is ours.
-    fn stream(&mut self, channel: Channel, program: &Program) -> io::Result<Stdio> {
+    /// Returns its end of a channel: that of a pipe, or a file.
+    fn output(&mut self, channel: Channel, file: Option<&File>, program: &Program) -> io::Result<OwnedFd> {
+        if let Some(file) = file {
+            return Ok(file.try_clone()?.into());
+        }
         if program.finishes.is_some() {
             let file = File::from(rustix::fs::memfd_create("output", MemfdFlags::CLOEXEC)?);
             let theirs = file.try_clone()?;
@@ -182,20 +201,12 @@ fn non_blocking(pipe: impl Into<OwnedFd>) -> io::Result<File> {
     Ok(File::from(pipe))
 }
 
-/// The pipe through which the launcher says what keeps it from becoming the program.
-fn report_pipe(command: &mut Command) -> io::Result<PipeReader> {
-    let (report, write_end) = os_pipe::pipe()?;
-    let mapping = FdMapping { parent_fd: write_end.into(), child_fd: REPORT_FD };
-    command.fd_mappings(vec![mapping]).map_err(io::Error::other)?;
-    Ok(report)
-}
-
-fn not_started(program: &Program, path: &Path, error: &io::Error) -> String {
+fn not_started(program: &Program, path: &Path, source: io::Error) -> StartError {
     // The system does not say whether it is the program or the directory that is not there.
     match program.working_directory().read_dir() {
-        Err(error) if program.directory.is_some() => {
-            format!("chdir {}: {}", program.working_directory().display(), words::reason(&error))
+        Err(source) if program.directory.is_some() => {
+            StartError::Directory { directory: program.working_directory().to_owned(), source }
         }
-        _ => format!("fork/exec {}: {}", path.display(), words::reason(error)),
+        _ => StartError::Exec { path: path.to_owned(), source },
     }
 }

@@ -136,7 +136,7 @@ fn said(script: &str) -> String {
 
 fn not_started(program: &Program) -> String {
     match program.run(|_, bytes| panic!("it said {bytes:?}")) {
-        Err(ProgramError::NotStarted(reason) | ProgramError::NotFound(reason)) => reason,
+        Err(ProgramError::NotStarted(error) | ProgramError::NotFound(error)) => error.to_string(),
         other => panic!("{other:?}"),
     }
 }

@@ -8,7 +8,7 @@ use super::{Manner, Subject};
 use crate::error::Fatal;
 use crate::interrupt::Interrupt;
 use crate::plugin::Directories;
-use crate::plugin::process::{self, Channel, Ended, Event, Program};
+use crate::plugin::process::{self, Channel, Event, Exit, Program};
 use bstr::{BString, ByteSlice};
 use holo_protocol::API_VERSION_4;
 use holo_protocol::environment as names;
@@ -76,7 +76,7 @@ impl<'a, 'f> Bench<'a, 'f> {
         self.fail_unless(Rule::Sessions, "session", ended.is_some(), text);
         if let Some(ended) = ended {
             self.left_nothing_behind("session", ended);
-            let failure = process::failure(ended.status);
+            let failure = ended.status.failure();
             let text = format!("ends with {}, where exit status 0 is expected", failure.as_deref().unwrap_or_default());
             self.warn_unless(Rule::Sessions, "session", failure.is_none(), text);
         }
@@ -206,12 +206,12 @@ impl<'a, 'f> Bench<'a, 'f> {
                 process.confine(self.limit);
                 let mut ended = None;
                 while ended.is_none() && !process.is_overdue() {
-                    process.wait(self.interrupt, false, |event| match event {
+                    process::wait(&mut process, self.interrupt, |event| match event {
                         Event::Chunk(Channel::Stdout, bytes) => keep(&mut heard.stdout, bytes, MAX_KEPT),
                         Event::Chunk(Channel::Stderr, bytes) => keep(&mut heard.stderr, bytes, MAX_KEPT),
-                        Event::Chunk(Channel::Messages, bytes) => keep(&mut heard.messages, bytes, MAX_MESSAGES),
+                        Event::Chunk(Channel::Extra, bytes) => keep(&mut heard.messages, bytes, MAX_MESSAGES),
                         Event::Ended(how) => ended = Some(how),
-                        Event::Writable | Event::Waiting | Event::TimedOut => {}
+                        Event::Waiting | Event::Stopped(_) => {}
                     })?;
                 }
                 heard.error = self.judge_end(&subject, ended);
@@ -222,13 +222,13 @@ impl<'a, 'f> Bench<'a, 'f> {
     }
 
     /// Says what is wrong with how a process ended, but for its exit status.
-    fn judge_end(&mut self, subject: &str, ended: Option<Ended>) -> Option<CallError> {
+    fn judge_end(&mut self, subject: &str, ended: Option<Exit>) -> Option<CallError> {
         if !self.in_time(subject, ended.is_some()) {
             return Some(CallError::Told);
         }
         let ended = ended?;
         self.left_nothing_behind(subject, ended);
-        process::failure(ended.status).map(CallError::Failed)
+        ended.status.failure().map(CallError::Failed)
     }
 
     /// A call that took too long was killed.
@@ -237,11 +237,11 @@ impl<'a, 'f> Bench<'a, 'f> {
         self.findings.expect(Severity::Failure, None, subject, holds, text)
     }
 
-    fn left_nothing_behind(&mut self, subject: &str, ended: Ended) {
+    fn left_nothing_behind(&mut self, subject: &str, ended: Exit) {
         let what = match ended.held_open {
             None | Some(Channel::Stdout) => "standard output",
             Some(Channel::Stderr) => "standard error",
-            Some(Channel::Messages) => "file descriptor 3",
+            Some(Channel::Extra) => "file descriptor 3",
         };
         let text = format!("has left a process behind that holds its {what} open");
         self.fail_unless(Rule::Version3, subject, ended.held_open.is_none(), text);

@@ -4,7 +4,7 @@ use super::finding::{Rule, Severity};
 use super::heard::{CallError, Heard, MAX_KEPT, keep, quoted, word};
 use crate::error::Fatal;
 use crate::interrupt::Interrupt;
-use crate::plugin::process::{self, Channel, Ended, Event, Process, Program};
+use crate::plugin::process::{self, Channel, Event, Exit, Process, Program};
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::{Answer, Operation, Outcome, Request, Stream};
 use holo_protocol::{Message, Text};
@@ -38,11 +38,7 @@ pub(super) struct Asked {
 
 impl Session {
     pub(super) fn start(program: Program<'_>) -> Result<Session, String> {
-        let process = program.start()?;
-        if let Some(requests) = &process.requests {
-            rustix::io::ioctl_fionbio(requests, true).map_err(|errno| errno.to_string())?;
-        }
-        Ok(Session { process, last_request: 0, incoming: Vec::new() })
+        Ok(Session { process: program.start()?, last_request: 0, incoming: Vec::new() })
     }
 
     /// Asks for something.
@@ -57,13 +53,14 @@ impl Session {
         let entities = ids.iter().map(|id| Text::from(id.clone())).collect();
         let request =
             Request { request: self.last_request, operation, entities, refresh: Vec::new(), received: Vec::new() };
-        let mut outgoing = serde_json::to_vec(&request).map_err(|error| Fatal::CouldNotRun(error.to_string()))?;
-        outgoing.push(b'\n');
+        let mut line = serde_json::to_vec(&request).map_err(|error| Fatal::CouldNotRun(error.to_string()))?;
+        line.push(b'\n');
+        self.process.send(&line);
         self.process.confine(limit);
         let mut reception = Reception::new(self.last_request, operation, ids);
         let mut ended = None;
         while !reception.is_over() && ended.is_none() && !self.process.is_overdue() {
-            ended = self.exchange(interrupt, &mut outgoing, &mut reception)?;
+            ended = self.exchange(interrupt, &mut reception)?;
             self.take_lines(&mut reception);
         }
         let in_time = reception.is_over() || ended.is_some();
@@ -74,24 +71,15 @@ impl Session {
     }
 
     /// Waits for something to be said, and says what can be said meanwhile.
-    fn exchange(
-        &mut self,
-        interrupt: &Interrupt,
-        outgoing: &mut Vec<u8>,
-        reception: &mut Reception<'_>,
-    ) -> Result<Option<Ended>, Fatal> {
+    fn exchange(&mut self, interrupt: &Interrupt, reception: &mut Reception<'_>) -> Result<Option<Exit>, Fatal> {
         let Session { process, incoming, .. } = self;
-        let (mut writable, mut ended) = (false, None);
-        process.wait(interrupt, !outgoing.is_empty(), |event| match event {
-            Event::Chunk(Channel::Messages, bytes) => incoming.extend_from_slice(bytes),
+        let mut ended = None;
+        process::wait(process, interrupt, |event| match event {
+            Event::Chunk(Channel::Extra, bytes) => incoming.extend_from_slice(bytes),
             Event::Chunk(channel, bytes) => reception.stray(channel, bytes),
-            Event::Writable => writable = true,
             Event::Ended(how) => ended = Some(how),
-            Event::Waiting | Event::TimedOut => {}
+            Event::Waiting | Event::Stopped(_) => {}
         })?;
-        if writable {
-            process.send(outgoing);
-        }
         Ok(ended)
     }
 
@@ -107,13 +95,13 @@ impl Session {
     }
 
     /// Ends the session as the dispatcher does: its input ends, and then it has to. Returns what it said meanwhile, and how it ended.
-    pub(super) fn end(mut self, interrupt: &Interrupt) -> Result<(Vec<u8>, Option<Ended>), Fatal> {
-        self.process.requests = None;
+    pub(super) fn end(mut self, interrupt: &Interrupt) -> Result<(Vec<u8>, Option<Exit>), Fatal> {
+        self.process.close_input();
         self.process.confine(END_LIMIT);
         let mut reception = Reception::new(self.last_request, Operation::Scan, &[]);
         let mut ended = None;
         while ended.is_none() && !self.process.is_overdue() {
-            ended = self.exchange(interrupt, &mut Vec::new(), &mut reception)?;
+            ended = self.exchange(interrupt, &mut reception)?;
             self.incoming.truncate(MAX_LINE);
         }
         Ok((std::mem::take(&mut self.incoming), ended))
@@ -180,7 +168,7 @@ impl<'a> Reception<'a> {
     fn stray(&mut self, channel: Channel, bytes: &[u8]) {
         let (name, stream) = match channel {
             Channel::Stderr => ("error", Stream::Stderr),
-            Channel::Stdout | Channel::Messages => ("output", Stream::Stdout),
+            Channel::Stdout | Channel::Extra => ("output", Stream::Stdout),
         };
         let text = format!("prints {} on standard {name}, where an answer \"output\" is expected", quoted(bytes));
         if !std::mem::replace(&mut self.has_strayed, true) {
@@ -317,10 +305,8 @@ impl<'a> Reception<'a> {
     }
 
     /// Says of the entities that have no result why that is.
-    fn conclude(&mut self, in_time: bool, ended: Option<Ended>) {
-        let died = ended
-            .filter(|_| self.outcome.is_none())
-            .map(|ended| process::failure(ended.status).unwrap_or_else(|| "exit status 0".to_owned()));
+    fn conclude(&mut self, in_time: bool, ended: Option<Exit>) {
+        let died = ended.filter(|_| self.outcome.is_none()).map(|ended| ended.status.in_words());
         if let Some(how) = &died {
             self.complain(Rule::WhenASessionDies, format!("the session ends by itself: {how}"));
         }
