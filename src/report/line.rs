@@ -1,7 +1,7 @@
 //! The lines of `--json`, as types.
 //!
-//! `schema/holo-output.schema.json` is made from this file by `tests/json.rs`, which includes it as a module of its own: so `holo`
-//! itself has no need of the library that makes schemas. Within a version, kinds of lines and fields are only ever added.
+//! `schema/holo-output.schema.json` is made of them by a test, so that `holo` itself has no need of the library that makes schemas. Within
+//! a version, kinds of lines and fields are only ever added.
 
 use bstr::{BStr, ByteSlice};
 #[cfg(test)]
@@ -16,7 +16,7 @@ pub const VERSION: u8 = 1;
 ///
 /// Readers should pass over events and fields that they do not know: a later holo may add some without counting the version up.
 #[derive(Clone, Debug, Serialize)]
-#[cfg_attr(test, derive(JsonSchema), schemars(transform = with_version))]
+#[cfg_attr(test, derive(JsonSchema), schemars(transform = tests::with_version))]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Line<'a> {
     /// `scan`: an entity that there is.
@@ -344,28 +344,4 @@ impl Line<'_> {
 }
 
 #[cfg(test)]
-impl JsonSchema for Text<'_> {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Text".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "description": "Bytes: a string where they are UTF-8, which nearly all are, otherwise an array of their values.",
-            "oneOf": [
-                {"type": "string"},
-                {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 255}}
-            ]
-        })
-    }
-}
-
-/// Adds what [`Line::to_bytes`] adds.
-#[cfg(test)]
-fn with_version(schema: &mut schemars::Schema) {
-    schema.insert(
-        "properties".into(),
-        serde_json::json!({"version": {"const": VERSION, "description": "The version of the lines."}}),
-    );
-    schema.insert("required".into(), serde_json::json!(["version"]));
-}
+mod tests;

@@ -1,5 +1,4 @@
 //! Sources of facts that say something, say nonsense, fail or hang: each with real files and programs below a root.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says by panicking what is wrong")]
 
 use holo_facts::{Facts, key};
 use libtest_mimic::Trial;

@@ -1,5 +1,4 @@
 //! A booted system to throw away is ruled by this machine's systemd, and the machine knows nothing of it.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use holo_testing::overlay::{NEEDS_TO_BOOT, Overlay};
 use holo_testing::trial_of;

@@ -1,5 +1,4 @@
 //! A system to throw away is this machine's, and whatever is done in it never reaches the machine.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use holo_testing::overlay::{NEEDS, Overlay};
 use holo_testing::trial_of;

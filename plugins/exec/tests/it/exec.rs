@@ -1,5 +1,4 @@
 //! Commands as they are really run: when, as whom, with what, for how long, and what is seen of them.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use holo_process::{Ended, Program};
 use holo_testing::overlay::{NEEDS, Overlay};

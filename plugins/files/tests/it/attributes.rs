@@ -1,6 +1,5 @@
 //! ACLs and other extended attributes belong to a file as its mode does: they stay when a target is replaced, and come back when it is
 //! restored. Holes in files stay holes.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;

@@ -1,5 +1,4 @@
 //! A target's base is kept where no later change of the target gets at it, though the target's own file may become the base.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use holo_testing::disturb::{self, Disturbance};
 use holo_testing::{Need, ScratchRoot, trial_of};

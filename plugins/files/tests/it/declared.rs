@@ -1,5 +1,4 @@
 //! Declared files and templates, from the first apply to the last: each case is a machine on which something happens to them.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use bstr::ByteSlice;
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};

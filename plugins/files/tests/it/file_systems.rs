@@ -1,5 +1,4 @@
 //! Limits and refusals of file systems: odd names, long paths, empty and huge files, missing rights, read-only and full disks.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use bstr::{BString, ByteSlice};
 use holo_testing::overlay::MOUNTS;

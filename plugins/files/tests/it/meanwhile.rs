@@ -1,5 +1,4 @@
 //! Edits that are saved while an apply is at work are not lost, and programs find what was applied before them.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use holo_testing::disturb::{self, Disturbance};
 use holo_testing::{Need, Run, ScratchRoot, trial_of};

@@ -4,7 +4,6 @@
 //! package manager leaves new versions, and everything is applied, by force or not. After each apply the tree has to be what the model
 //! says, and so does everything that was printed. In the end all resource files go, and what nobody else has touched has to be as it was
 //! before the first apply.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 mod model;
 

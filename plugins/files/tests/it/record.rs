@@ -1,6 +1,5 @@
 //! Entities that are known to be unchanged are not read, and touched ones are: each way to touch one is a case, and a random walk
 //! through all of them demands that an apply with a record ends as one that reads everything.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use bstr::{BString, ByteSlice};
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};

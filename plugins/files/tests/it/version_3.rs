@@ -1,5 +1,4 @@
 //! The rules of version 3 for new versions from packages, deleted targets and symlinks, one by one.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;

@@ -1,5 +1,4 @@
 //! apt and dpkg at work in a root of their own, with packages that are built for it.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use crate::support::{applied, apply, checked_and_applied, deeds_of, define, must, packages, sh};
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};

@@ -1,5 +1,4 @@
 //! Packages that can be called in several ways: who manages them, and what becomes of what was there before.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use holo_testing::{Run, ScratchRoot, binaries::built, random};
 use libtest_mimic::Trial;

@@ -1,5 +1,4 @@
 //! A whole Debian system, as it is in use: its own apt, all of its packages, and the examples of the man page.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use crate::support::{deeds_of, packages};
 use holo_testing::{Need, Overlay, overlay, trial_of};

@@ -1,5 +1,4 @@
 //! Scripts as they run: what they say is seen at once, they end with whoever runs them, and version 3 shows the same.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use holo_process::{Ended, Program};
 use holo_testing::processes::{Signal, is_running, parent, send, wait_until_gone};

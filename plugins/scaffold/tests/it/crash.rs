@@ -1,5 +1,4 @@
 //! Kills applies at every system call that changes something, and demands that the next apply ends with the tree of an undisturbed one.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use bstr::{BString, ByteSlice};
 use holo_testing::disturb::{self, Disturbance};

@@ -1,5 +1,4 @@
 //! Trees that are rendered, changed by others, rendered again, and taken away: one case for each rule.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use holo_testing::overlay::NEEDS;
 use holo_testing::{Need, Overlay, Run, ScratchRoot, trial_of};

@@ -1,5 +1,4 @@
 //! Below a root, systemctl enables and masks for real, and what runs is only printed.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use holo_testing::require::Need;
 use holo_testing::{ScratchRoot, trial_of};

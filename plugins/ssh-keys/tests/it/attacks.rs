@@ -1,6 +1,5 @@
 //! A user replaces whatever is in the home directory, also while holo works there: nothing that is not the user's is read, written,
 //! given away or closed.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use data_encoding::{BASE64, BASE64_NOPAD};
 use holo_testing::{Need, Run, ScratchRoot, trial_of};

@@ -1,5 +1,4 @@
 //! Keys are read and listed as OpenSSH does it: every kind of key that it can make, and lines that are hard to read.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use data_encoding::BASE64;
 use holo_testing::{Need, ScratchRoot, trial_of};

@@ -1,5 +1,4 @@
 //! The system's own tools make, change and delete users and groups, on a copy of this machine's system that is thrown away.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use bstr::{BString, ByteSlice};
 use holo_testing::overlay::NEEDS;

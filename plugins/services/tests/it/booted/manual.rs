@@ -1,5 +1,4 @@
 //! The examples of the manual do what it says.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use super::Case;
 use super::host::Host;

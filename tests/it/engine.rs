@@ -1,8 +1,47 @@
 //! What plugins and the engine say to each other beyond version 3, with plugins in a few lines of shell.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use bstr::ByteSlice;
 use holo_testing::{Run, ScratchRoot, binaries::built};
+use libtest_mimic::Trial;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    holo_testing::trials![
+        plugins_are_met_at_the_same_time_and_heard_in_their_order,
+        plugins_of_version_4_hear_how_much_they_may_do_at_a_time,
+        a_number_that_is_none_is_told,
+        broken_definitions_are_failures_of_verbs_that_only_show_too,
+        what_an_entity_sends_comes_with_the_refresh_that_it_causes,
+        a_refresh_without_anything_sent_has_nothing_received,
+        what_cannot_be_sent_is_an_error_that_says_how_to,
+        a_plugin_refuses_and_skips_in_its_own_words,
+        what_leaves_itself_out_keeps_nobody_from_work,
+        two_who_own_the_same_are_refused_with_their_files,
+        what_two_plugins_list_is_applied_by_neither,
+        an_orphan_waits_for_who_takes_over_and_goes_only_if_that_ended_well,
+        an_orphan_that_is_left_alone_says_so_only_if_something_is_wrong,
+        a_failure_before_any_change_refreshes_nobody,
+        a_failure_before_any_change_is_told_in_a_session_too,
+        what_only_fails_because_something_comes_first_is_pending_without_a_session_too,
+        a_refresh_stays_due_while_its_target_is_left_out,
+        a_refresh_is_forgotten_only_when_its_plugin_has_listed_everything_without_the_target,
+        a_plugin_is_configured_once,
+        snippets_that_others_have_left_are_passed_over_with_a_warning,
+        a_snippet_that_is_no_file_is_refused_by_its_name,
+        more_sessions_than_descriptors_are_no_obstacle,
+        of_a_requirement_that_cannot_be_checked_nothing_is_claimed,
+        a_name_that_nobody_has_is_warned_of_where_it_is_written,
+        a_dry_run_with_force_shows_what_force_would_do,
+        what_fails_at_every_apply_without_a_change_restarts_nobody,
+        a_failed_scan_ends_only_what_may_be_about_its_plugin,
+        a_failed_info_ends_only_what_may_be_about_its_plugin,
+        what_needs_an_entity_of_a_failed_plugin_is_not_gone_on_with,
+        a_generator_that_made_files_for_a_failed_plugin_selects_what_is_not_known,
+        a_run_without_a_failed_plugin_forgets_nothing_of_it,
+        a_cycle_ends_only_what_comes_after_it,
+        a_difference_is_shown_under_the_labels_of_the_plugin,
+        a_refresh_that_is_due_is_handed_to_who_takes_over,
+    ]
+}
 
 /// A root with plugins of these IDs, each with lines of shell, which are those of a `case` over the operation.
 fn root(plugins: &[(&str, &str)]) -> ScratchRoot {
@@ -28,7 +67,6 @@ fn stdout_lines(run: &Run) -> Vec<String> {
     lines(&run.stdout_lossy()).into_iter().map(str::to_owned).collect()
 }
 
-#[test]
 fn plugins_are_met_at_the_same_time_and_heard_in_their_order() {
     // Each waits for the other to be there.
     let info = |me: &str, other: &str| {
@@ -46,7 +84,6 @@ fn plugins_are_met_at_the_same_time_and_heard_in_their_order() {
     assert_eq!(lines(&run.stderr_lossy()), ["one fails", "!! info with plugin one failed: exit status 7"]);
 }
 
-#[test]
 fn plugins_of_version_4_hear_how_much_they_may_do_at_a_time() {
     let plugin = |id: &str, info: &str| {
         let jobs = "${HOLO_JOBS-none}";
@@ -69,14 +106,12 @@ fn plugins_of_version_4_hear_how_much_they_may_do_at_a_time() {
     }
 }
 
-#[test]
 fn a_number_that_is_none_is_told() {
     let run = root(&[("odd", &info("CONCURRENCY=all\\n"))]).holo(&["scan"]);
     assert_eq!(run.status, Some(255), "{run}");
     assert!(run.stderr_lossy().contains("info with plugin odd failed: info says CONCURRENCY=all, where"), "{run}");
 }
 
-#[test]
 fn broken_definitions_are_failures_of_verbs_that_only_show_too() {
     let scan = r"scan) printf 'ENTITY: x:a\n'; printf '!' >&2; sleep 0.1; printf '! a definition is broken' >&2 ;;";
     let harmless = r"scan) printf 'ENTITY: x:a\n'; printf 'it says !! and\n>> takes care\n' >&2 ;;";
@@ -141,7 +176,6 @@ fn sender(name: &str, sends: &str) -> String {
     )
 }
 
-#[test]
 fn what_an_entity_sends_comes_with_the_refresh_that_it_causes() {
     let (a, b) =
         (sender("a", "send: MODE=old\\nsend: MODE=new one\\nsend: EMPTY=\\n"), sender("b", "send: OTHER=b=c\\n"));
@@ -167,13 +201,11 @@ fn what_an_entity_sends_comes_with_the_refresh_that_it_causes() {
     assert!(!root.exists("var/lib/holo/.engine"));
 }
 
-#[test]
 fn a_refresh_without_anything_sent_has_nothing_received() {
     let root = scripts(&[("a", &sender("a", "changed: it\\n")), ("listens", LISTENER)]);
     assert!(stdout_lines(&root.holo(&["apply"])).contains(&"received: nothing ".to_owned()));
 }
 
-#[test]
 fn what_cannot_be_sent_is_an_error_that_says_how_to() {
     let root = scripts(&[("a", &sender("a", "send: 2ND=x\\n")), ("listens", LISTENER)]);
     let run = root.holo(&["apply"]);
@@ -198,7 +230,6 @@ const SESSION: &str = r#"session) n=0; while read -r request; do n=$((n + 1))
         printf '{"answer":"result","request":%s,"entity":"x:out","messages":["skipped: no disk"],"result":"done"}\n' $n ;;
     esac >&3; printf '{"answer":"end","request":%s,"result":"done"}\n' $n >&3; done ;;"#;
 
-#[test]
 fn a_plugin_refuses_and_skips_in_its_own_words() {
     let processes = scripts(&[("forced", FORCED), ("out", "echo 'skipped: no disk' >&3")]);
     let session = root(&[("x", &format!("{}\n{SESSION}", info("SESSION=1\\n")))]);
@@ -222,7 +253,6 @@ fn a_plugin_refuses_and_skips_in_its_own_words() {
     }
 }
 
-#[test]
 fn what_leaves_itself_out_keeps_nobody_from_work() {
     let root = scripts(&[
         ("a", "echo 'skipped: not here' >&3"),
@@ -236,7 +266,6 @@ fn what_leaves_itself_out_keeps_nobody_from_work() {
 /// What an entity says that owns something and has been changed by nobody.
 const CONTENT: &str = "echo 'not changed' >&3\n";
 
-#[test]
 fn two_who_own_the_same_are_refused_with_their_files() {
     let owner = |more: &str| {
         format!("# OWNS: unit nginx.service\n# SOURCE: /etc/x/{more}.toml\ntouch \"$HOLO_ROOT_DIR/etc/done\"\n")
@@ -276,7 +305,6 @@ fn two_who_own_the_same_are_refused_with_their_files() {
     }
 }
 
-#[test]
 fn what_two_plugins_list_is_applied_by_neither() {
     let list = |id: &str| {
         format!(
@@ -299,7 +327,6 @@ fn what_two_plugins_list_is_applied_by_neither() {
 const LEAVER: &str = "# ORPHAN: yes\n# ACTION: Scrubbing\n# OWNS: unit x\n
 case $1 in check) echo 'would change: would go' >&3 ;; *) echo 'changed: went' >&3 ;; esac\n";
 
-#[test]
 fn an_orphan_waits_for_who_takes_over_and_goes_only_if_that_ended_well() {
     let heir = |does: &str| format!("# OWNS: unit x\n# AFTER: x:old\n{does}\n");
     let run = |does: &str, arguments: &[&str]| {
@@ -339,7 +366,6 @@ fn an_orphan_waits_for_who_takes_over_and_goes_only_if_that_ended_well() {
     assert_eq!(run("echo 'not changed' >&3", &["check"]), (Some(3), vec![new("unchanged"), go]));
 }
 
-#[test]
 fn an_orphan_that_is_left_alone_says_so_only_if_something_is_wrong() {
     let root = scripts(&[("new", "# OWNS: unit x\n[ ! -e \"$HOLO_ROOT_DIR/etc/broken\" ]\n"), ("old", LEAVER)]);
     let run = root.holo(&["apply", "x:old"]);
@@ -361,7 +387,6 @@ fn failing(says: &str) -> String {
     format!("[ $1 = check ] && {{ echo 'would change: x' >&3; return; }}\n{says}\nexit 1\n")
 }
 
-#[test]
 fn a_failure_before_any_change_refreshes_nobody() {
     for (says, is_due) in [
         ("echo 'not changed' >&3", false),
@@ -390,7 +415,6 @@ fn failing_session(messages: &str) -> String {
     )
 }
 
-#[test]
 fn a_failure_before_any_change_is_told_in_a_session_too() {
     for (messages, refreshes) in [(r#""not changed""#, 0), ("", 1), (r#""changed: x","not changed""#, 1)] {
         let root = root(&[("x", &format!("{}\n{}", info("SESSION=1\\n"), failing_session(messages)))]);
@@ -401,7 +425,6 @@ fn a_failure_before_any_change_is_told_in_a_session_too() {
     }
 }
 
-#[test]
 fn what_only_fails_because_something_comes_first_is_pending_without_a_session_too() {
     let pending = "echo 'would change: x' >&3\n";
     let fails = "# AFTER: x:a\necho '!! there is no user fred' >&2\nexit 1\n";
@@ -422,7 +445,6 @@ fn what_only_fails_because_something_comes_first_is_pending_without_a_session_to
     assert!(run.stderr_lossy().contains("!! signal: segmentation fault"), "{run}");
 }
 
-#[test]
 fn a_refresh_stays_due_while_its_target_is_left_out() {
     let target = "# SUBSCRIBES: x:a\nif [ -e \"$HOLO_ROOT_DIR/etc/out\" ]; then echo 'skipped: not now' >&3
         elif [ $1 = check ]; then echo 'would change: x' >&3
@@ -443,7 +465,6 @@ fn a_refresh_stays_due_while_its_target_is_left_out() {
     assert!(!refreshed(&root.holo(&["apply"])) && !root.exists("var/lib/holo/.engine"));
 }
 
-#[test]
 fn a_refresh_is_forgotten_only_when_its_plugin_has_listed_everything_without_the_target() {
     let sends = format!("{}\n{SCRIPTS}", info(""));
     // It lists what stands in a file, and says that something is wrong with it while there is another one.
@@ -500,7 +521,6 @@ fn a_refresh_is_forgotten_only_when_its_plugin_has_listed_everything_without_the
 
 const LISTS: &str = "scan) echo \"ENTITY: ${0##*/}:x\" ;;\napply) echo applied ;;";
 
-#[test]
 fn a_plugin_is_configured_once() {
     let root = root(&[("a", &format!("{}\n{LISTS}", info(""))), ("b", &format!("{}\n{LISTS}", info("")))]);
     root.write("etc/holorc.d/10-a", "# first\nplugin a\n");
@@ -516,7 +536,6 @@ fn a_plugin_is_configured_once() {
     }
 }
 
-#[test]
 fn snippets_that_others_have_left_are_passed_over_with_a_warning() {
     let root = root(&[("a", &format!("{}\n{LISTS}", info("")))]);
     let leftovers = [".10-a.swp", "10-a.dpkg-dist", "10-a.rpmsave", "10-a~"];
@@ -531,7 +550,6 @@ fn snippets_that_others_have_left_are_passed_over_with_a_warning() {
     assert_eq!(lines(&run.stderr_lossy()), expected, "{run}");
 }
 
-#[test]
 fn a_snippet_that_is_no_file_is_refused_by_its_name() {
     let root = root(&[("a", &format!("{}\n{LISTS}", info("")))]).symlink("etc/holorc.d/05-null", "/dev/null");
     assert!(root.holo(&["scan"]).success());
@@ -541,7 +559,6 @@ fn a_snippet_that_is_no_file_is_refused_by_its_name() {
     assert!(run.stderr_lossy().contains("etc/holorc.d/10-fifo: not a regular file"), "{run}");
 }
 
-#[test]
 fn more_sessions_than_descriptors_are_no_obstacle() {
     const PLUGINS: usize = 120;
     let session = r#"session) n=0; while read -r request; do n=$((n + 1))
@@ -562,7 +579,6 @@ fn more_sessions_than_descriptors_are_no_obstacle() {
     }
 }
 
-#[test]
 fn of_a_requirement_that_cannot_be_checked_nothing_is_claimed() {
     let version_3 = "info) printf 'MIN_API_VERSION=3\\nMAX_API_VERSION=3\\n' ;;\nscan) echo 'ENTITY: old:x' ;;
         diff) [ ! -e \"$HOLO_ROOT_DIR/etc/a\" ] || printf '%s\\0%s\\0' \"$HOLO_ROOT_DIR/etc/a\" \"$HOLO_ROOT_DIR/etc/b\" >&3 ;;";
@@ -590,7 +606,6 @@ fn of_a_requirement_that_cannot_be_checked_nothing_is_claimed() {
     }
 }
 
-#[test]
 fn a_name_that_nobody_has_is_warned_of_where_it_is_written() {
     let definitions = r#"
 [[exec]]
@@ -650,7 +665,6 @@ notifies = ["user:fred"]
     assert!(run.stderr_lossy().contains("line 3: expected \"WRITTEN: LOCATION: ID\""), "{run}");
 }
 
-#[test]
 fn a_dry_run_with_force_shows_what_force_would_do() {
     let operations = r#"
 scan) for name in a b c d; do echo "ENTITY: demo:$name"; done ;;
@@ -690,7 +704,6 @@ check) case $2 in
     assert!(forced.success() && forced.stdout.is_empty(), "{forced}");
 }
 
-#[test]
 fn what_fails_at_every_apply_without_a_change_restarts_nobody() {
     let failing = r#"
 [[exec]]
@@ -755,7 +768,6 @@ fn check_goes_on(root: &ScratchRoot, arguments: &[&str], status: i32, errors: &s
     assert_eq!(lines(&run.stdout_lossy()), stdout, "{arguments:?}: {run}");
 }
 
-#[test]
 fn a_failed_scan_ends_only_what_may_be_about_its_plugin() {
     let fails = "scan) echo 'ENTITY: bad:x'; echo 'it burns' >&2; exit 4 ;;";
     let garbage = "scan) echo 'it burns' >&2; echo nonsense ;;";
@@ -802,7 +814,6 @@ fn check_fatal_of(root: &ScratchRoot, verb: &str, selection: &[&str], errors: &s
     assert_eq!((run.status, run.stderr_lossy().as_ref()), (Some(255), errors), "{run}");
 }
 
-#[test]
 fn a_failed_info_ends_only_what_may_be_about_its_plugin() {
     let messages = [
         ("info) echo 'it burns' >&2; exit 7 ;;", "it burns\n!! info with plugin bad failed: exit status 7\n"),
@@ -830,7 +841,6 @@ fn a_failed_info_ends_only_what_may_be_about_its_plugin() {
     }
 }
 
-#[test]
 fn what_needs_an_entity_of_a_failed_plugin_is_not_gone_on_with() {
     let scan = "scan) exit 4 ;;";
     let fatal_verbs = |version: &str, edges: &str| -> Vec<&str> {
@@ -849,7 +859,6 @@ fn what_needs_an_entity_of_a_failed_plugin_is_not_gone_on_with() {
     assert_eq!(fatal_verbs(&info(""), "OWNS: unit x\\n"), ["apply"]);
 }
 
-#[test]
 fn a_generator_that_made_files_for_a_failed_plugin_selects_what_is_not_known() {
     let generator = "#!/bin/sh\nfor plugin in $MAKES; do mkdir \"$OUT/$plugin\"; echo >\"$OUT/$plugin/a\"; done\n";
     for (makes, status) in [("good", 0), ("good bad", 255)] {
@@ -861,7 +870,6 @@ fn a_generator_that_made_files_for_a_failed_plugin_selects_what_is_not_known() {
     }
 }
 
-#[test]
 fn a_run_without_a_failed_plugin_forgets_nothing_of_it() {
     let listens = "scan) [ ! -e \"$HOLO_ROOT_DIR/etc/burns\" ] || exit 4; echo 'ENTITY: bad:x' ;;
         apply) [ -e \"$HOLO_ROOT_DIR/etc/ready\" ] && echo \"applied $2\" ;;";
@@ -878,7 +886,6 @@ fn a_run_without_a_failed_plugin_forgets_nothing_of_it() {
     assert!(root.holo(&["apply", "bad:x"]).success() && !root.exists(ledger));
 }
 
-#[test]
 fn a_cycle_ends_only_what_comes_after_it() {
     let root = scripts(&[
         ("a", "# AFTER: x:b\n"),
@@ -906,7 +913,6 @@ fn a_cycle_ends_only_what_comes_after_it() {
     }
 }
 
-#[test]
 fn a_difference_is_shown_under_the_labels_of_the_plugin() {
     let operations = r#"scan) echo 'ENTITY: x:a' ;;
         check | apply) echo 'requires --force to overwrite' >&3 ;;
@@ -955,7 +961,6 @@ fn a_difference_is_shown_under_the_labels_of_the_plugin() {
     }
 }
 
-#[test]
 fn a_refresh_that_is_due_is_handed_to_who_takes_over() {
     let a = sender("a", "send: MODE=new\\n");
     let owner = format!("# OWNS: unit x\n{LISTENER}");

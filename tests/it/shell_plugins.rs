@@ -1,17 +1,16 @@
 //! What scenarios cannot show: plugins that are broken in time and space, signals, streams that nobody reads, users without rights,
 //! and a plugin of ours that is called by hand as version 3 calls it.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use bstr::{BString, ByteSlice};
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial};
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long anything may take: far less than the minute for which a broken plugin leaves something running.
@@ -22,7 +21,7 @@ const EXIT_CODES: [i32; 4] = [0, 1, 2, 255];
 /// A test that is a function, and its name.
 type Case = (&'static str, fn() -> Result<(), Failed>);
 
-fn main() -> ExitCode {
+pub(crate) fn trials() -> Vec<Trial> {
     let mut trials: Vec<Trial> = FAULTS.iter().map(Fault::trial).collect();
     trials.extend(held_open());
     trials.extend(signals());
@@ -34,7 +33,7 @@ fn main() -> ExitCode {
     trials.extend(by_hand());
     trials.push(Trial::test("no_interpreter/plugin_generator_and_holoscript", no_interpreter));
     trials.push(trial("python/a_life", &[Need::Program("python3")], a_life_in_python));
-    holo_testing::require::run(&Arguments::from_args(), trials)
+    trials
 }
 
 /// A root for one of the plugins in shell.

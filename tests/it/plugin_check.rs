@@ -1,18 +1,16 @@
 //! `holo plugin check`: every fault is found in a plugin that has it, and nothing is found in one that has none.
 //!
 //! A fault is mostly one replacement in the text of a good plugin.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
-#[path = "plugin_check/own.rs"]
 mod own;
 
 use bstr::ByteSlice;
 use holo_testing::{Run, ScratchRoot, binaries::built, processes::is_running};
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long anything may take: far less than the minute for which a broken plugin stays.
@@ -21,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A test that is a function, and its name.
 type Case = (&'static str, fn() -> Result<(), Failed>);
 
-fn main() -> ExitCode {
+pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     trials.extend(broken());
     trials.extend(faults("shell", NOTES, &SHELL_FAULTS));
@@ -44,7 +42,7 @@ fn main() -> ExitCode {
         ("a_signal_ends_it", a_signal_ends_it),
     ];
     trials.extend(cases.map(|(name, test)| Trial::test(name, test)));
-    holo_testing::require::run(&Arguments::from_args(), trials)
+    trials
 }
 
 /// Fails unless it holds, with all that there is to know.

@@ -2,14 +2,12 @@
 //!
 //! Those of the plugins that version 3 has are run a second time with the plugin as one process an operation, as version 3 has it: nobody
 //! may be able to tell the difference.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use holo_testing::{ScratchRoot, binaries::built};
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 /// The plugins that version 3 has as well.
 const CLASSIC: &[&str] = &["files", "ssh-keys", "users-groups"];
@@ -27,7 +25,7 @@ const DIFFERENT: &[&str] = &[
     "users-groups/61-another-name",
 ];
 
-fn main() -> ExitCode {
+pub(crate) fn trials() -> Vec<Trial> {
     let topics = folders_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("test-scenarios"));
     let scenarios: Vec<PathBuf> = topics
         .iter()
@@ -43,7 +41,7 @@ fn main() -> ExitCode {
         assert!(!scenarios.is_empty(), "there are no scenarios");
         topics.iter().chain(&scenarios).try_for_each(|folder| says_what_it_is_about(folder))
     }));
-    holo_testing::require::run(&Arguments::from_args(), trials)
+    trials
 }
 
 /// The folders in a folder, in the order of their names; without those that a run leaves behind.

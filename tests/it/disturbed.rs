@@ -2,14 +2,12 @@
 //!
 //! This is for plugins that keep little of their own, beside what they ask of the system: accounts, keys, packages, units and scripts. Those
 //! that make files have such tests of their own, with what was torn; `tests/crash.rs` kills the dispatcher as well.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use bstr::BString;
 use holo_testing::disturb::{self, Disturbance};
 use holo_testing::{Need, ScratchRoot, trial_of};
-use libtest_mimic::Arguments;
+use libtest_mimic::Trial;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::process::ExitCode;
 
 /// Something that happens to a root, and is disturbed on the way.
 struct Story {
@@ -42,7 +40,7 @@ const STORIES: [Story; 16] = [
     Story { name: "a script has succeeded", plugin: "run-scripts", before: script },
 ];
 
-fn main() -> ExitCode {
+pub(crate) fn trials() -> Vec<Trial> {
     let needs = [disturb::NEEDS, &[Need::Program("systemctl")]].concat();
     let mut trials = Vec::new();
     for story in &STORIES {
@@ -58,7 +56,7 @@ fn main() -> ExitCode {
     }
     let name = "accounts get other names: users-groups may be killed at any system call";
     trials.push(trial_of(name, disturb::NEEDS, renamed_everywhere));
-    holo_testing::require::run(&Arguments::from_args(), trials)
+    trials
 }
 
 fn kill_everywhere(story: &Story) {

@@ -7,9 +7,28 @@ use holo::plan::{CycleError, Edge, EdgeKind, Plan, Requirement};
 use holo_protocol::{Asset, EntityReport};
 use holo_testing::Random;
 use holo_testing::random::{self, cases};
+use libtest_mimic::Trial;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use typed_index_collections::TiVec;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    holo_testing::trials![
+        no_edges_change_nothing,
+        the_order_is_a_permutation_that_respects_all_edges,
+        the_edges_are_those_that_are_declared,
+        nothing_overtakes_what_need_not_wait,
+        an_edge_that_holds_already_changes_nothing,
+        sets_are_the_longest_runs_without_edges,
+        cycles_are_found_if_there_are_any_and_are_real,
+        a_cycle_does_not_hinder_what_does_not_come_after_it,
+        orphans_are_never_stuck,
+        requirements_and_refreshes_are_those_that_are_declared,
+        who_takes_over_goes_first_and_nobody_living_waits_for_what_is_late,
+        cycles_are_of_the_living_alone,
+        all_who_claim_the_same_are_in_conflict,
+    ]
+}
 
 const GRAPHS: u64 = 400;
 
@@ -265,14 +284,12 @@ fn living_and_orphans(random: &mut Random) -> Graph {
     Graph::without_cycles(random).with_orphans(random).with_owners(random)
 }
 
-#[test]
 fn no_edges_change_nothing() {
     for_many(Graph::without_edges, |graph, _| {
         assert!(graph.plan().unwrap().order().into_iter().eq(0..graph.reports.len()));
     });
 }
 
-#[test]
 fn the_order_is_a_permutation_that_respects_all_edges() {
     for_many(living_and_orphans, |graph, _| {
         let plan = graph.plan().unwrap();
@@ -283,7 +300,6 @@ fn the_order_is_a_permutation_that_respects_all_edges() {
     });
 }
 
-#[test]
 fn the_edges_are_those_that_are_declared() {
     for_many(living_and_orphans, |graph, _| {
         let plan = graph.plan().unwrap();
@@ -310,7 +326,6 @@ fn says_the_opposite(graph: &Graph, from: usize, to: usize, kind: EdgeKind) -> b
     }
 }
 
-#[test]
 fn nothing_overtakes_what_need_not_wait() {
     for_many(living_and_orphans, |graph, _| {
         let plan = graph.plan().unwrap();
@@ -326,7 +341,6 @@ fn nothing_overtakes_what_need_not_wait() {
     });
 }
 
-#[test]
 fn an_edge_that_holds_already_changes_nothing() {
     for_many(Graph::without_cycles, |graph, random| {
         let order = graph.plan().unwrap().order();
@@ -339,7 +353,6 @@ fn an_edge_that_holds_already_changes_nothing() {
     });
 }
 
-#[test]
 fn sets_are_the_longest_runs_without_edges() {
     for_many(living_and_orphans, |graph, random| {
         let plan = graph.plan().unwrap();
@@ -361,7 +374,6 @@ fn sets_are_the_longest_runs_without_edges() {
     });
 }
 
-#[test]
 fn cycles_are_found_if_there_are_any_and_are_real() {
     let found = AtomicUsize::new(0);
     for_many(Graph::with_edges, |graph, _| {
@@ -384,7 +396,6 @@ fn cycles_are_found_if_there_are_any_and_are_real() {
     assert!(is_one_case() || found.into_inner() > 0);
 }
 
-#[test]
 fn a_cycle_does_not_hinder_what_does_not_come_after_it() {
     let found = AtomicUsize::new(0);
     for_many(Graph::with_edges, |graph, random| {
@@ -416,7 +427,6 @@ fn a_cycle_does_not_hinder_what_does_not_come_after_it() {
     assert!(is_one_case() || found.into_inner() > 0);
 }
 
-#[test]
 fn orphans_are_never_stuck() {
     let orphans_only = |random: &mut Random| {
         let mut graph = Graph::with_edges(random);
@@ -437,7 +447,6 @@ fn orphans_are_never_stuck() {
     });
 }
 
-#[test]
 fn requirements_and_refreshes_are_those_that_are_declared() {
     for_many(living_and_orphans, |graph, _| {
         let plan = graph.plan().unwrap();
@@ -474,7 +483,6 @@ fn requirements_and_refreshes_are_those_that_are_declared() {
     });
 }
 
-#[test]
 fn who_takes_over_goes_first_and_nobody_living_waits_for_what_is_late() {
     let found = AtomicUsize::new(0);
     for_many(living_and_orphans, |graph, _| {
@@ -495,7 +503,6 @@ fn who_takes_over_goes_first_and_nobody_living_waits_for_what_is_late() {
     assert!(is_one_case() || found.into_inner() > 0);
 }
 
-#[test]
 fn cycles_are_of_the_living_alone() {
     let any = |random: &mut Random| Graph::with_edges(random).with_orphans(random).with_owners(random);
     for_many(any, |graph, _| {
@@ -517,7 +524,6 @@ fn cycles_are_of_the_living_alone() {
     });
 }
 
-#[test]
 fn all_who_claim_the_same_are_in_conflict() {
     let found = AtomicUsize::new(0);
     for_many(living_and_orphans, |graph, _| {

@@ -2,22 +2,20 @@
 //! does meanwhile. Each case ends with nothing defined any more, and then the tree is as it was before us.
 //!
 //! `HOLO_TEST_CASES=20000` runs more of them, `HOLO_TEST_SEED=7` a single one.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use holo_testing::random::{self, Random};
-use holo_testing::{Run, ScratchRoot, binaries, trial};
-use libtest_mimic::Arguments;
+use holo_testing::{Run, ScratchRoot, binaries, trial_of};
+use libtest_mimic::Trial;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 /// How many cases are run of each kind, unless somebody asks for more.
 const CASES: u64 = 60;
 
-fn main() -> ExitCode {
+pub(crate) fn trials() -> Vec<Trial> {
     let declared = Case { declared: 35, overlays: 0, scaffolds: 0, edits: false };
     let scaffolds = Case { declared: 0, overlays: 0, scaffolds: 80, edits: false };
     let mixed = Case { declared: 15, overlays: 15, scaffolds: 50, edits: false };
@@ -30,12 +28,11 @@ fn main() -> ExitCode {
         ("declared files, overlays and scaffolds, and a person", Case { edits: true, ..mixed }),
     ];
     let trials = trials.map(|(name, case)| {
-        trial(&format!("{name}: random cases end as they began"), &[], move || {
+        trial_of(&format!("{name}: random cases end as they began"), &[], move || {
             random::cases(CASES, |random| case.run(random));
-            Ok(())
         })
     });
-    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
+    trials.into()
 }
 
 /// What there is in a case, in percent.

@@ -1,15 +1,13 @@
 //! A package, its configuration file and its service, together, on a real apt and a real systemd: the README's second example.
 //!
 //! The resource files are those in `examples/greeter/`. The package is made here and comes from a repository of its own.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use holo_testing::overlay::NEEDS_TO_BOOT;
-use holo_testing::{Need, Overlay, Run, binaries, trial};
-use libtest_mimic::Arguments;
+use holo_testing::{Need, Overlay, Run, binaries, trial_of};
+use libtest_mimic::Trial;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 /// A program that says at each start with which configuration, and a package with it, in a repository that is the only one.
 const REPOSITORY: &str = r#"
@@ -65,15 +63,12 @@ else
 fi
 "#;
 
-fn main() -> ExitCode {
+pub(crate) fn trials() -> Vec<Trial> {
     let needs: Vec<Need> =
         NEEDS_TO_BOOT.iter().copied().chain(["apt-get", "dpkg-deb", "dpkg-scanpackages"].map(Need::Program)).collect();
     let story =
-        trial("a package, its configuration file and its service, from the first apply to the last", &needs, || {
-            story();
-            Ok(())
-        });
-    holo_testing::require::run(&Arguments::from_args(), vec![story])
+        trial_of("a package, its configuration file and its service, from the first apply to the last", &needs, story);
+    vec![story]
 }
 
 fn story() {

@@ -1,15 +1,13 @@
 //! Verbs that only look: they write nothing outside of the cache, and work for anybody on any root.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use bstr::ByteSlice;
 use holo_testing::overlay::MOUNTS;
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial};
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 const PLUGINS: [&str; 9] =
     ["packages", "files", "archives", "users-groups", "ssh-keys", "scaffold", "services", "exec", "run-scripts"];
@@ -27,8 +25,8 @@ const VERBS: [(&[&str], i32); 8] = [
 const OLD_STATE_FILE: &str = "var/lib/holo/users-groups/state.toml";
 const NEEDS: [Need; 2] = [Need::Root, Need::Program("setpriv")];
 
-fn main() -> ExitCode {
-    let trials = vec![
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
         Trial::test("nothing is written before the first apply", || nothing_is_written(false)),
         Trial::test("nothing is written after an apply", || nothing_is_written(true)),
         Trial::test("an old state file is migrated by apply alone", old_state_file),
@@ -38,8 +36,7 @@ fn main() -> ExitCode {
         trial("anybody may look after an apply", &NEEDS, || anybody_may_look(true)),
         trial("what cannot be read is said", &NEEDS, unreadable_state_is_said),
         trial("a root may be mounted read-only", &[Need::Root, Need::Program("unshare"), MOUNTS], read_only_root),
-    ];
-    holo_testing::require::run(&Arguments::from_args(), trials)
+    ]
 }
 
 /// A root with something to do for every plugin.

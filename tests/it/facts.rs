@@ -1,7 +1,25 @@
 //! `holo facts` and `holo data`, below roots of their own, and facts that a whole run shares.
 
 use holo_testing::{Run, ScratchRoot, binaries::built};
+use libtest_mimic::Trial;
 use serde_json::{Value, json};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    holo_testing::trials![
+        facts_are_shown_as_a_whole_or_one_by_one,
+        facts_in_json_are_one_value,
+        what_is_unknown_is_an_error,
+        a_source_that_fails_is_a_warning,
+        data_is_shown_with_where_it_comes_from,
+        data_that_is_wrong_is_an_error_with_its_line,
+        looking_changes_nothing_and_asks_no_plugin,
+        a_run_gathers_facts_once,
+        a_run_in_which_nobody_asks_gathers_nothing,
+        the_example_of_the_man_page_is_true,
+        the_man_page_names_every_fact,
+        facts_and_plugins_read_one_os_release_below_the_root,
+    ]
+}
 
 /// A machine with facts of its own.
 fn root() -> ScratchRoot {
@@ -28,7 +46,6 @@ fn complains(run: &Run, status: i32, error: &str) {
     );
 }
 
-#[test]
 fn facts_are_shown_as_a_whole_or_one_by_one() {
     let root = root();
     let all = root.holo(&["facts"]);
@@ -50,7 +67,6 @@ fn facts_are_shown_as_a_whole_or_one_by_one() {
     shows(&root, &["facts", "site"], "site.name: north\nsite.\"odd.key\":\nsite.roles: web, db\n");
 }
 
-#[test]
 fn facts_in_json_are_one_value() {
     let root = root();
     let run = root.holo(&["facts", "--json"]);
@@ -60,7 +76,6 @@ fn facts_in_json_are_one_value() {
     shows(&root, &["facts", "os.id", "--json"], "\"debian\"\n");
 }
 
-#[test]
 fn what_is_unknown_is_an_error() {
     let root = root();
     complains(&root.holo(&["facts", "os.nothing"]), 1, "!! there is no fact os.nothing");
@@ -70,7 +85,6 @@ fn what_is_unknown_is_an_error() {
     complains(&root.holo(&["data", "web", "--explain"]), 1, "!! there is no data at web");
 }
 
-#[test]
 fn a_source_that_fails_is_a_warning() {
     let root = root()
         .file("etc/holo/facts.d/20-bad.toml", "a = 1\nb\n")
@@ -92,7 +106,6 @@ fn root_with_data() -> ScratchRoot {
         .file("usr/share/holo/data/common.toml", "\nweb = {port = 80, user = 'www'}\n")
 }
 
-#[test]
 fn data_is_shown_with_where_it_comes_from() {
     let root = root_with_data();
     shows(&root, &["data"], "servers: a, b, c\nweb.port: 8080\nweb.user: www-data\n");
@@ -119,7 +132,6 @@ fn data_is_shown_with_where_it_comes_from() {
     );
 }
 
-#[test]
 fn data_that_is_wrong_is_an_error_with_its_line() {
     let root = root_with_data().file("etc/holo/data/hierarchy.toml", "layers = [\n  '../{{ facts.hostname }}']\n");
     let place = root.join("etc/holo/data/hierarchy.toml");
@@ -132,7 +144,6 @@ fn data_that_is_wrong_is_an_error_with_its_line() {
     assert_eq!(run.status, Some(255), "{run}");
 }
 
-#[test]
 fn looking_changes_nothing_and_asks_no_plugin() {
     let root = root_with_data()
         .holorc("plugin p=/no/such/program\n")
@@ -155,7 +166,6 @@ case $1 in
 esac
 "#;
 
-#[test]
 fn a_run_gathers_facts_once() {
     let root = root()
         .env("HOLO", built("holo"))
@@ -184,7 +194,6 @@ fn a_run_gathers_facts_once() {
     assert!(!root.exists("tmp/facts.json"));
 }
 
-#[test]
 fn a_run_in_which_nobody_asks_gathers_nothing() {
     let root = root().holorc("").script("etc/holo/facts.d/20-counted", "#!/bin/sh\ntouch \"$HOLO_ROOT_DIR/counted\"\n");
     let run = root.holo(&["apply"]);
@@ -193,7 +202,6 @@ fn a_run_in_which_nobody_asks_gathers_nothing() {
 }
 
 /// Files that the page shows by `cat` are made as shown; every other command has to say what the page shows.
-#[test]
 fn the_example_of_the_man_page_is_true() {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/man/holo-facts.7")).unwrap();
     let example = page.split(".Sh EXAMPLES").nth(1).unwrap().split(".Bd -literal").nth(1).unwrap();
@@ -220,7 +228,6 @@ fn the_example_of_the_man_page_is_true() {
 }
 
 /// Every fact that there is without sources of one's own is in the page.
-#[test]
 fn the_man_page_names_every_fact() {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/man/holo-facts.7")).unwrap();
     let facts = page.split(".Ss Facts\n").nth(1).unwrap().split(".Ss ").next().unwrap();
@@ -237,7 +244,6 @@ fn the_man_page_names_every_fact() {
     }
 }
 
-#[test]
 fn facts_and_plugins_read_one_os_release_below_the_root() {
     let root = ScratchRoot::new()
         .binary(built("holo"))

@@ -4,16 +4,14 @@
 //! `strace` does it: to the N-th call of a kind, in the plugin alone or in dispatcher and plugin, for every N there is. Afterwards no file
 //! is torn, what was there before us is still somewhere, and one more apply ends with exactly the tree that an undisturbed one makes. An
 //! apply that a call has failed for says so, and leaves no temporary file behind.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use bstr::{BString, ByteSlice};
 use holo_testing::disturb;
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
-use libtest_mimic::Arguments;
+use libtest_mimic::Trial;
 use std::cell::RefCell;
 use std::fs::File;
 use std::path::Path;
-use std::process::ExitCode;
 
 /// What was in the targets before anything was applied, later, and from the package.
 const STOCK: &str = "stock line\nanother stock line\n";
@@ -144,7 +142,7 @@ const FAILING_CALLS: [&str; 12] = [
     "syncfs",
 ];
 
-fn main() -> ExitCode {
+pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for story in &STORIES {
         // What is declared is worked on in the same way whoever asks for it.
@@ -169,7 +167,7 @@ fn main() -> ExitCode {
         &[Need::Program("strace")],
         refresh_everywhere,
     ));
-    holo_testing::require::run(&Arguments::from_args(), trials)
+    trials
 }
 
 fn kill_everywhere(story: &Story, victim: Victim) {

@@ -3,18 +3,17 @@
 use std::collections::HashMap;
 use std::fs;
 use std::ops::Range;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use bstr::{BString, ByteSlice, ByteVec};
 use holo::diff::{Content, Side, render};
 use holo_testing::{Need, ScratchRoot, trial};
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 
-fn main() -> ExitCode {
+pub(crate) fn trials() -> Vec<Trial> {
     let mut trials: Vec<Trial> = cases().into_iter().map(Case::into_trial).collect();
     trials.extend(BATCHES.iter().map(Batch::trial));
-    holo_testing::require::run(&Arguments::from_args(), trials)
+    trials
 }
 
 /// Makes a root from which git finds neither a configuration nor a repository.

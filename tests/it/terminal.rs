@@ -1,9 +1,7 @@
 //! What only a person at a terminal sees, in a terminal that `script` makes.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says by panicking what is wrong")]
 
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
-use libtest_mimic::Arguments;
-use std::process::ExitCode;
+use libtest_mimic::Trial;
 
 /// A plugin with an operation in processes.
 const IN_PROCESSES: &str = r#"#!/bin/sh
@@ -61,7 +59,7 @@ message 'not changed'
 
 const MANNERS: [(&str, &str); 2] = [("processes", IN_PROCESSES), ("a session", IN_A_SESSION)];
 
-fn main() -> ExitCode {
+pub(crate) fn trials() -> Vec<Trial> {
     let needs = [Need::Program("script")];
     let told = MANNERS.map(|(manner, plugin)| {
         trial_of(&format!("a plugin in {manner} says how far it has come"), &needs, || progress(plugin))
@@ -78,8 +76,7 @@ fn main() -> ExitCode {
         trial_of("hints say who may apply", &as_user, hints_about_users),
         trial_of("what was done is said where version 3 says nothing", &needs, quiet_changes),
     ];
-    let trials = told.into_iter().chain(silent).chain(hints).collect();
-    holo_testing::require::run(&Arguments::from_args(), trials)
+    told.into_iter().chain(silent).chain(hints).collect()
 }
 
 /// Runs holo on a terminal, where it has to show this after the error with this beginning; and into a pipe, where it must not.

@@ -2,14 +2,12 @@
 //!
 //! A shell runs in a terminal that `script` makes, reads keys as if a person pressed them, and in place of holo finds a program that notes
 //! its arguments. So what counts is what a shell makes of the line in the end, however it takes words apart and quotes them.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use clap::CommandFactory;
 use holo::cli::Cli;
 use holo_testing::{Need, ScratchRoot, binaries::built, trial};
-use libtest_mimic::{Arguments, Failed};
+use libtest_mimic::{Failed, Trial};
 use std::env;
-use std::process::ExitCode;
 
 /// The key that puts all candidates on the line, in place of the word at the cursor.
 const ALL: &str = "\x18";
@@ -198,7 +196,7 @@ fn unknown() -> Vec<Case> {
     ]
 }
 
-fn main() -> ExitCode {
+pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for shell in &SHELLS {
         let needs = [Need::Program(shell.program), Need::Program("script")];
@@ -219,7 +217,7 @@ fn main() -> ExitCode {
     trials.push(trial("bash is told what stands after the last word break", &needs, bash_replies));
     let needs = [Need::Program("zsh"), Need::Program("make")];
     trials.push(trial("zsh finds what is installed", &needs, zsh_finds_what_is_installed));
-    holo_testing::require::run(&Arguments::from_args(), trials)
+    trials
 }
 
 /// Which directory that is depends on the distribution.

@@ -1,10 +1,27 @@
 //! Sessions with plugins that do all that a session must survive: whatever one entity does to its plugin, the others are worked on.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use bstr::ByteSlice;
 use holo_testing::{Run, ScratchRoot, binaries::built};
+use libtest_mimic::Trial;
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    holo_testing::trials![
+        a_good_plugin_is_one_process_for_all,
+        who_kills_the_plugin_fails_alone,
+        what_kills_the_plugin_before_it_begins_is_found_and_fails_alone,
+        a_plugin_that_dies_once_has_failed_nothing,
+        a_failure_is_told_in_the_plugins_words_only,
+        what_takes_too_long_fails_alone,
+        who_was_at_work_when_the_time_was_over_is_named,
+        fail_fast_ends_within_a_set,
+        who_is_forgotten_has_failed,
+        a_daemon_that_holds_the_pipes_is_not_waited_for,
+        a_plugin_that_keeps_dying_is_given_up,
+        a_plugin_that_stops_reading_ends_with_the_run,
+    ]
+}
 
 /// A root with an entity for each name.
 fn root(names: &[&str]) -> ScratchRoot {
@@ -35,7 +52,6 @@ fn did(run: &Run) -> Vec<String> {
     lines.map(|line| line.to_str_lossy().into_owned()).collect()
 }
 
-#[test]
 fn a_good_plugin_is_one_process_for_all() {
     let run = apply(&root(&["a", "b-talks", "c-strays", "d-unchanged"]), &[]);
     assert!(run.success() && run.stderr.is_empty(), "{run}");
@@ -46,7 +62,6 @@ fn a_good_plugin_is_one_process_for_all() {
     assert!(!run.stdout_lossy().contains("d-unchanged"), "{run}");
 }
 
-#[test]
 fn who_kills_the_plugin_fails_alone() {
     for (name, reason) in [
         ("dies", "!! signal: killed\n"),
@@ -63,7 +78,6 @@ fn who_kills_the_plugin_fails_alone() {
     }
 }
 
-#[test]
 fn what_kills_the_plugin_before_it_begins_is_found_and_fails_alone() {
     for verb in ["apply", "check"] {
         let root = root(&["a", "b-silently", "c", "d-silently", "e-silently", "f", "g-unchanged"]);
@@ -84,14 +98,12 @@ fn what_kills_the_plugin_before_it_begins_is_found_and_fails_alone() {
     }
 }
 
-#[test]
 fn a_plugin_that_dies_once_has_failed_nothing() {
     let run = apply(&root(&["a", "b-once", "c"]), &[]);
     assert!(run.success(), "{run}");
     assert_eq!(did(&run), ["a", "b-once", "c"]);
 }
 
-#[test]
 fn a_failure_is_told_in_the_plugins_words_only() {
     let run = apply(&root(&["a", "m-fails", "z"]), &[]);
     assert_eq!(run.status, Some(1), "{run}");
@@ -99,7 +111,6 @@ fn a_failure_is_told_in_the_plugins_words_only() {
     assert_eq!(did(&run), ["a", "z"]);
 }
 
-#[test]
 fn what_takes_too_long_fails_alone() {
     let root = root(&["a", "m-hangs", "z"]).env("HOLO_TIMEOUT", "2s");
     let run = apply(&root, &[]);
@@ -111,14 +122,12 @@ fn what_takes_too_long_fails_alone() {
     assert_eq!(run.stderr, "!! timed out after 2s\n".repeat(3), "{run}");
 }
 
-#[test]
 fn who_was_at_work_when_the_time_was_over_is_named() {
     let run = apply(&root(&["a", "m-hangs", "z"]), &["--timeout", "2s"]);
     assert_eq!((run.status, did(&run)), (Some(1), vec!["a".to_owned()]), "{run}");
     assert!(run.stderr.ends_with(b"!! The time for this run is over while s:m-hangs was at work\n"), "{run}");
 }
 
-#[test]
 fn fail_fast_ends_within_a_set() {
     let root = root(&["a", "m-fails", "z"]);
     for arguments in [&["--fail-fast"][..], &["--fail-fast", "--jobs", "8"]] {
@@ -129,7 +138,6 @@ fn fail_fast_ends_within_a_set() {
     assert!(run.stdout_lossy().contains("s:m-fails") && !run.stdout_lossy().contains("s:z"), "{run}");
 }
 
-#[test]
 fn who_is_forgotten_has_failed() {
     let run = apply(&root(&["a", "m-forgotten", "z"]), &[]);
     assert_eq!(run.status, Some(1), "{run}");
@@ -137,21 +145,18 @@ fn who_is_forgotten_has_failed() {
     assert_eq!(did(&run), ["a", "z"]);
 }
 
-#[test]
 fn a_daemon_that_holds_the_pipes_is_not_waited_for() {
     let run = apply(&root(&["a", "m-daemon", "z"]), &[]);
     assert!(run.success(), "{run}");
     assert_eq!(did(&run), ["a", "m-daemon", "z"]);
 }
 
-#[test]
 fn a_plugin_that_keeps_dying_is_given_up() {
     let run = apply(&root(&["a", "never-begins", "z"]), &[]);
     assert_eq!(run.status, Some(1), "{run}");
     assert_eq!(run.stderr, "!! exit status 5\n".repeat(3), "{run}");
 }
 
-#[test]
 fn a_plugin_that_stops_reading_ends_with_the_run() {
     // More than a pipe holds.
     let names: Vec<String> = (0..2000).map(|number| format!("{}{number}", "x".repeat(100))).collect();

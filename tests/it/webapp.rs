@@ -1,15 +1,13 @@
 //! A web application from an archive, with its user, its configuration from templates, its unit and a health check: installed, upgraded
 //! and taken away on a real systemd. The resource files are those in `examples/webapp/`.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use bstr::ByteSlice;
 use holo_testing::overlay::NEEDS_TO_BOOT;
-use holo_testing::{Need, Overlay, Run, binaries, trial};
-use libtest_mimic::Arguments;
+use holo_testing::{Need, Overlay, Run, binaries, trial_of};
+use libtest_mimic::Trial;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 const INVENTORY: &str = "cat /etc/passwd /etc/group; find /etc /opt /var/cache -maxdepth 4 -printf '%p %M %u %g\n' | grep -v -e /etc/passwd- -e /etc/group- \
                          -e /etc/shadow- -e /etc/gshadow- -e /var/cache/ldconfig | sort; systemctl is-active webapp || true";
@@ -20,13 +18,10 @@ const ARCHIVES: &str = "cd /srv/app && for version in 1 2; do mkdir -p webapp-$v
                         [ $version = 2 ] || echo old >webapp-$version/only-in-version-1; \
                         tar -czf /srv/download/webapp-$version.tar.gz webapp-$version; done";
 
-fn main() -> ExitCode {
+pub(crate) fn trials() -> Vec<Trial> {
     let needs: Vec<Need> = NEEDS_TO_BOOT.iter().copied().chain(["python3", "useradd"].map(Need::Program)).collect();
-    let story = trial("a web application is installed, upgraded, found ill, and taken away", &needs, || {
-        story();
-        Ok(())
-    });
-    holo_testing::require::run(&Arguments::from_args(), vec![story])
+    let story = trial_of("a web application is installed, upgraded, found ill, and taken away", &needs, story);
+    vec![story]
 }
 
 fn story() {

@@ -1,20 +1,35 @@
-//! `--json`: the schema is that of the types, and whatever happens, each line is as the schema says.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+//! `--json`: whatever happens, each line is as the schema says.
 
 use bstr::ByteSlice;
 use holo_testing::{Run, ScratchRoot};
 use jsonschema::Validator;
-use schemars::Schema;
-use schemars::generate::SchemaSettings;
-use schemars::transform::RecursiveTransform;
+use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-// Only here the types can make a schema: the program itself has no use for that.
-#[path = "../src/report/line.rs"]
-pub mod line;
+pub(crate) fn trials() -> Vec<Trial> {
+    holo_testing::trials![
+        the_schema_refuses_what_is_no_line,
+        scan_tells_of_entities,
+        scan_tells_of_all_that_plugins_report,
+        selectors_are_listed,
+        an_apply_is_told_step_by_step,
+        refreshes_and_what_is_skipped_are_told,
+        messages_are_fields_of_the_end,
+        a_plugin_that_cannot_tell_is_told_of,
+        whatever_a_plugin_does_to_an_entity_is_told,
+        whatever_a_plugin_does_instead_of_answering_is_told,
+        a_run_that_cannot_begin_says_why,
+        warnings_of_the_run_are_lines,
+        broken_definitions_are_errors,
+        an_interrupted_run_says_so,
+        a_run_whose_time_is_over_says_so,
+        other_forms_are_refused_beside_it,
+        the_schema_names_nothing_that_is_never_written,
+    ]
+}
 
 const SCHEMA: &str = "schema/holo-output.schema.json";
 
@@ -34,22 +49,6 @@ fn validator() -> Validator {
     jsonschema::validator_for(&schema).unwrap()
 }
 
-#[test]
-fn the_schema_is_that_of_the_types() {
-    let settings = SchemaSettings::draft2020_12().for_serialize().with_transform(RecursiveTransform(never_null));
-    let generated = settings.into_generator().into_root_schema_for::<line::Line<'static>>();
-    holo_testing::schema_is_kept("holo-output.schema.json", &generated);
-}
-
-/// What there is not is left out, and never null.
-fn never_null(schema: &mut Schema) {
-    let Some(Value::Array(mut choices)) = schema.remove("anyOf") else { return };
-    choices.retain(|choice| *choice != json!({"type": "null"}));
-    assert_eq!(choices.len(), 1, "a choice between more than one: {choices:?}");
-    schema.ensure_object().append(choices[0].as_object_mut().unwrap());
-}
-
-#[test]
 fn the_schema_refuses_what_is_no_line() {
     let validator = validator();
     let good = json!({"version": 1, "event": "output", "id": "x:y", "stream": "stdout", "text": [0, 255]});
@@ -216,7 +215,6 @@ fn broken(fault: &str) -> ScratchRoot {
     ScratchRoot::new().holorc(shell_plugin("broken")).resource("broken/entity", "").file("etc/broken", fault)
 }
 
-#[test]
 fn scan_tells_of_entities() {
     let lines = lines(&files(), &["scan"], 0);
     let [a, b] = of(&lines, "entity")[..] else { panic!("{lines:#?}") };
@@ -227,7 +225,6 @@ fn scan_tells_of_entities() {
     assert_eq!(a["information"][0]["key"], "store at");
 }
 
-#[test]
 fn scan_tells_of_all_that_plugins_report() {
     let lines = lines(&versatile(), &["scan"], 0);
     assert_eq!(only(&lines, "output", "text"), "scanning\n");
@@ -245,7 +242,6 @@ fn scan_tells_of_all_that_plugins_report() {
     assert_eq!(entities[5]["id"], json!([118, 58, 255]));
 }
 
-#[test]
 fn selectors_are_listed() {
     let lines = lines(&files(), &["selectors"], 0);
     let selectors: Vec<&Value> = of(&lines, "selector").into_iter().map(|line| &line["selector"]).collect();
@@ -253,7 +249,6 @@ fn selectors_are_listed() {
     assert_eq!(selectors.len(), 5);
 }
 
-#[test]
 fn an_apply_is_told_step_by_step() {
     let root = files();
     let tally = |changed, unchanged, refused| json!({"changed": changed, "unchanged": unchanged, "refused": refused, "pending": 0, "skipped": 0, "failed": 0});
@@ -281,7 +276,6 @@ fn an_apply_is_told_step_by_step() {
     assert_eq!(only(&lines(&root, &["apply", "--force"], 0), "summary", "tally"), &tally(2, 0, 0));
 }
 
-#[test]
 fn refreshes_and_what_is_skipped_are_told() {
     let root = hooks();
     let looked = lines(&root, &["check"], 3);
@@ -299,7 +293,6 @@ fn refreshes_and_what_is_skipped_are_told() {
     assert_eq!(last["reason"], "requires file:/etc/b, which is not in its desired state (--force is needed)");
 }
 
-#[test]
 fn messages_are_fields_of_the_end() {
     let ends = |verb: &str, status| {
         let lines = lines(&versatile(), &[verb], status);
@@ -329,7 +322,6 @@ fn messages_are_fields_of_the_end() {
     assert_eq!(find(&done, "v:silent"), end("v:silent", "changed"));
 }
 
-#[test]
 fn a_plugin_that_cannot_tell_is_told_of() {
     let root = ScratchRoot::new().holorc(shell_plugin("well-behaved")).resource("well-behaved/x", "line\n");
     let lines_of = |arguments: &[&str], status| lines(&root, arguments, status);
@@ -344,7 +336,6 @@ fn a_plugin_that_cannot_tell_is_told_of() {
     assert_eq!(of(&lines_of(&["apply"], 1), "diff").len(), 1);
 }
 
-#[test]
 fn whatever_a_plugin_does_to_an_entity_is_told() {
     let faults = [
         "all-messages",
@@ -376,7 +367,6 @@ fn whatever_a_plugin_does_to_an_entity_is_told() {
     assert_eq!(length, 1 << 20);
 }
 
-#[test]
 fn whatever_a_plugin_does_instead_of_answering_is_told() {
     for (fault, verb, status) in [
         ("bad-version", "scan", 255),
@@ -403,7 +393,6 @@ fn whatever_a_plugin_does_instead_of_answering_is_told() {
     }
 }
 
-#[test]
 fn a_run_that_cannot_begin_says_why() {
     let cases: Vec<(&str, ScratchRoot, &[&str], i32, &str)> = vec![
         ("configuration", files().holorc("what\n"), &["scan"], 255, "unknown command: what"),
@@ -436,7 +425,6 @@ fn a_run_that_cannot_begin_says_why() {
     }
 }
 
-#[test]
 fn warnings_of_the_run_are_lines() {
     let root = files().file("run/holo.pid", "4194305\n");
     let root = root.script("usr/share/holo/generators/10-says", "#!/bin/sh\necho making\n");
@@ -452,7 +440,6 @@ fn warnings_of_the_run_are_lines() {
     assert_eq!(of(&lines, "end").len(), 2);
 }
 
-#[test]
 fn broken_definitions_are_errors() {
     let root = files()
         .file("usr/share/holo/files/odd.toml", "[[file]]\npath = \"/etc/c\"\nensure = \"presnet\"\nmode = \"99\"\n");
@@ -468,7 +455,6 @@ fn broken_definitions_are_errors() {
     assert_eq!(only(&lines, "summary", "exit_code"), 1);
 }
 
-#[test]
 fn an_interrupted_run_says_so() {
     let root = hooks()
         .resource("hooks/reload", "# subscribes file:/etc/a\nkill -TERM \"$(sed -n 's/^PPid:[[:blank:]]*//p' \"/proc/$PPID/status\")\"\nsleep 30\n");
@@ -478,7 +464,6 @@ fn an_interrupted_run_says_so() {
     assert_eq!(of(&lines, "begin").len(), of(&lines, "end").len() + 1);
 }
 
-#[test]
 fn a_run_whose_time_is_over_says_so() {
     let root = hooks().resource("hooks/reload", "# subscribes file:/etc/a\nsleep 30\n");
     let run = root.holo(&["apply", "--json", "--timeout", "5s"]);
@@ -489,7 +474,6 @@ fn a_run_whose_time_is_over_says_so() {
     assert_eq!((error.get("id"), &error["text"]), (None, only(&lines, "summary", "error")), "{run}");
 }
 
-#[test]
 fn other_forms_are_refused_beside_it() {
     for form in ["--short", "--porcelain", "-s", "-p"] {
         let run = files().holo(&["scan", "--json", form]);
@@ -498,7 +482,6 @@ fn other_forms_are_refused_beside_it() {
 }
 
 /// Every kind of line and every field of it is something that really happens.
-#[test]
 fn the_schema_names_nothing_that_is_never_written() {
     let mut seen = BTreeSet::new();
     let mut note = |lines: Vec<Value>| {

@@ -1,0 +1,44 @@
+//! The integration tests of the dispatcher, on its own and with its plugins: one module a topic, named in front of its tests.
+#![expect(clippy::panic, clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+mod completion;
+mod crash;
+mod diff_against_git;
+mod disturbed;
+mod engine;
+mod facts;
+mod json;
+mod paths;
+mod plan;
+mod plugin_check;
+mod reading;
+mod scenarios;
+mod sessions;
+mod shell_plugins;
+mod terminal;
+mod together;
+mod webapp;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    holo_testing::run_modules([
+        ("completion", completion::trials()),
+        ("crash", crash::trials()),
+        ("diff_against_git", diff_against_git::trials()),
+        ("disturbed", disturbed::trials()),
+        ("engine", engine::trials()),
+        ("facts", facts::trials()),
+        ("json", json::trials()),
+        ("paths", paths::trials()),
+        ("plan", plan::trials()),
+        ("plugin_check", plugin_check::trials()),
+        ("reading", reading::trials()),
+        ("scenarios", scenarios::trials()),
+        ("sessions", sessions::trials()),
+        ("shell_plugins", shell_plugins::trials()),
+        ("terminal", terminal::trials()),
+        ("together", together::trials()),
+        ("webapp", webapp::trials()),
+    ])
+}
