@@ -1,35 +1,59 @@
 //! Finds the binaries of this workspace, for tests that run them.
 
+use std::collections::BTreeMap;
 use std::env;
+use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::process::getppid;
 
 use crate::error::{Context, IoError};
+use crate::processes;
 
 /// The variable that names the directory of the binaries, if they are not beside the tests.
 pub const BIN_DIR: &str = "HOLO_TEST_BIN_DIR";
 
-/// A binary that could not be found.
-#[derive(Debug, thiserror::Error)]
+/// A binary that tests cannot use.
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// It was not built, or elsewhere.
-    #[error("{}: no such binary; run `cargo build` first, or set {BIN_DIR}", .0.display())]
+    #[error("{}: no such binary; run `{}` first, or set {BIN_DIR}", .0.display(), command(.0))]
     NotBuilt(PathBuf),
+    /// It was built, but from other sources than there are now.
+    #[error("{}: older than {}; run `{}` first, or set {BIN_DIR}", .0.display(), .1.display(), command(.0))]
+    Stale(PathBuf, PathBuf),
     /// The path of the running program is unknown.
     #[error(transparent)]
-    Io(#[from] IoError),
+    Io(#[from] Arc<IoError>),
 }
 
 /// Returns the path of a binary such as `holo` or `holo-files`.
 ///
 /// It is looked for in the directory that [`BIN_DIR`] names, otherwise in the profile's directory in
-/// which the running test is (`target/debug`, say).
+/// which the running test is (`target/debug`, say). There it has to be that of the sources as they were
+/// when the run of cargo began: cargo builds the binaries of the package that is tested, and no others.
 ///
 /// # Errors
 ///
-/// If it is not there.
+/// If it is not there, or older than one of its sources.
 pub fn binary(name: &str) -> Result<PathBuf, Error> {
-    let dir = directory()?;
-    in_dir(&dir, name)
+    static FOUND: Mutex<BTreeMap<String, Result<PathBuf, Error>>> = Mutex::new(BTreeMap::new());
+    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    found.entry(name.to_owned()).or_insert_with(|| find(name)).clone()
+}
+
+fn find(name: &str) -> Result<PathBuf, Error> {
+    let path = in_dir(&directory().map_err(Arc::new)?, name)?;
+    if env::var_os(BIN_DIR).is_some() {
+        return Ok(path);
+    }
+    match newer_source(&path, begin_of_run()) {
+        Some(source) => Err(Error::Stale(path, source)),
+        None => Ok(path),
+    }
 }
 
 /// Returns the directory in which [`binary`] looks.
@@ -51,7 +75,7 @@ pub fn directory() -> Result<PathBuf, IoError> {
 ///
 /// # Panics
 ///
-/// If it is not there, with a message that says what to do.
+/// If it is not there, or stale, with a message that says what to do.
 #[must_use]
 #[track_caller]
 #[expect(clippy::panic, reason = "a test without its binary cannot go on")]
@@ -76,9 +100,43 @@ fn in_dir(dir: &Path, name: &str) -> Result<PathBuf, Error> {
     if path.is_file() { Ok(path) } else { Err(Error::NotBuilt(path)) }
 }
 
+/// Returns the command that builds a binary at this path.
+fn command(path: &Path) -> String {
+    match path.parent().and_then(Path::file_name).and_then(OsStr::to_str) {
+        None | Some("debug") => "cargo build".to_owned(),
+        Some("release") => "cargo build --release".to_owned(),
+        Some(profile) => format!("cargo build --profile {profile}"),
+    }
+}
+
+/// Returns a source of the binary, by the list that cargo has put beside it, that is newer than the binary, and older than the run: what is
+/// saved during a run is for the next one. What was moved or removed has had others changed that are still there.
+fn newer_source(binary: &Path, begin_of_run: SystemTime) -> Option<PathBuf> {
+    let modified = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
+    let built = modified(binary)?;
+    let list = fs::read_to_string(binary.with_extension("d")).ok()?;
+    sources(&list).into_iter().find(|source| modified(source).is_some_and(|time| built < time && time < begin_of_run))
+}
+
+/// Returns the paths in a list as make reads it: after the colon, between blanks that are not escaped.
+fn sources(list: &str) -> Vec<PathBuf> {
+    let line = list.lines().next().unwrap_or_default();
+    let Some((_, paths)) = line.split_once(": ") else { return Vec::new() };
+    paths.replace("\\ ", "\0").split(' ').map(|path| PathBuf::from(path.replace('\0', " "))).collect()
+}
+
+/// Returns when the run of cargo began that this process belongs to, or this process, if somebody has called it otherwise.
+fn begin_of_run() -> SystemTime {
+    let parent = getppid().map_or(0, |parent| parent.as_raw_nonzero().get().unsigned_abs());
+    let is_cargo = fs::read_to_string(format!("/proc/{parent}/comm")).is_ok_and(|name| name.starts_with("cargo"));
+    let age = processes::age(if is_cargo { parent } else { std::process::id() }).unwrap_or_default();
+    SystemTime::now().checked_sub(age).unwrap_or(UNIX_EPOCH)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn binaries_are_beside_the_profile_of_the_test() {
@@ -98,5 +156,47 @@ mod tests {
     fn a_missing_one_says_what_to_do() {
         let error = binary("holo-nonexistent").unwrap_err().to_string();
         assert!(error.contains("/holo-nonexistent: no such binary; run `cargo build` first"));
+    }
+
+    #[test]
+    fn a_binary_is_as_new_as_its_sources() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let time = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        let write = |name: &str, text: &str, seconds| {
+            fs::write(path(name), text).unwrap();
+            fs::File::options().write(true).open(path(name)).unwrap().set_modified(time(seconds)).unwrap();
+        };
+        let shown = |name: &str| path(name).display().to_string().replace(' ', "\\ ");
+        let list = ["lib.rs", "moved.rs", "with blank.rs"].map(shown).join(" ");
+        write("holo-x.d", &format!("{}: {list}\n", shown("holo-x")), 0);
+        write("lib.rs", "", 100);
+        write("with blank.rs", "", 100);
+        write("holo-x", "", 200);
+        let newer = || newer_source(&path("holo-x"), time(1000));
+        assert_eq!(newer(), None);
+        write("with blank.rs", "", 300);
+        assert_eq!(newer(), Some(path("with blank.rs")));
+        // It was saved while the tests ran.
+        write("with blank.rs", "", 2000);
+        assert_eq!(newer(), None);
+        fs::remove_file(path("holo-x.d")).unwrap();
+        write("lib.rs", "", 300);
+        assert_eq!(newer(), None);
+    }
+
+    #[test]
+    fn a_stale_one_is_named_with_its_source_and_what_to_do() {
+        let error = |profile: &str| Error::Stale(format!("/t/{profile}/holo").into(), "src/x.rs".into()).to_string();
+        let text = "/t/debug/holo: older than src/x.rs; run `cargo build` first, or set HOLO_TEST_BIN_DIR";
+        assert_eq!(error("debug"), text);
+        assert!(error("release").contains("`cargo build --release`"));
+        assert!(error("quick").contains("`cargo build --profile quick`"));
+    }
+
+    #[test]
+    fn a_run_began_before_now() {
+        let ago = begin_of_run().elapsed().unwrap();
+        assert!(ago < Duration::from_secs(24 * 60 * 60), "{ago:?}");
     }
 }

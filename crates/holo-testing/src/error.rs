@@ -45,6 +45,22 @@ impl<T, E: Into<io::Error>> Context<T> for Result<T, E> {
     }
 }
 
+/// Returns the value, or fails the test with the error.
+#[track_caller]
+pub(crate) fn sure<T>(result: Result<T, IoError>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+/// Fails the test.
+#[track_caller]
+#[expect(clippy::panic, reason = "a test whose root is not as it says cannot go on")]
+pub(crate) fn fail(message: &str) -> ! {
+    panic!("{message}")
+}
+
 /// Words an error as the tools of the field do: in lower case, without the number.
 fn in_words(error: &io::Error) -> String {
     let text = error.to_string();

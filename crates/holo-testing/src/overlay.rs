@@ -15,9 +15,9 @@ use std::time::Duration;
 use bstr::BString;
 use tempfile::TempDir;
 
-use crate::error::{Context, IoError};
+use crate::error::{Context, IoError, fail, sure};
 use crate::require::Need;
-use crate::scratch::{capture, fail, sure};
+use crate::scratch::capture;
 use crate::spawn::{self, Group};
 use crate::{Run, binaries};
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 pub use rustix::process::Signal;
 use rustix::process::{Pid, kill_process};
 
-use crate::scratch::fail;
+use crate::error::fail;
 
 /// The longest time that [`wait_until_gone`] waits.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -63,6 +63,19 @@ pub fn send(pid: u32, signal: Signal) {
     if let Err(error) = sent {
         fail(&format!("cannot send {signal:?} to process {pid}: {error}"));
     }
+}
+
+/// Returns when a process began, in ticks since the machine did. With its number, that makes one process of all that had or will have it.
+pub(crate) fn begin(pid: u32) -> Option<u64> {
+    status_fields(pid)?.get(19)?.parse().ok()
+}
+
+/// Returns how long ago a process began, unless there is no such process.
+pub(crate) fn age(pid: u32) -> Option<Duration> {
+    let uptime = fs::read_to_string("/proc/uptime").ok()?;
+    let uptime = Duration::try_from_secs_f64(uptime.split(' ').next()?.parse().ok()?).ok()?;
+    let begin = Duration::from_millis(begin(pid)? * 1000 / rustix::param::clock_ticks_per_second());
+    Some(uptime.saturating_sub(begin))
 }
 
 /// The fields of `/proc/PID/stat` from the third on: state, parent, process group, ….

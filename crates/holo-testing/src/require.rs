@@ -14,7 +14,7 @@ use rustix::fs::{Access, XattrFlags, access};
 use rustix::process::getppid;
 
 use crate::error::{Context, IoError};
-use crate::{binaries, signals};
+use crate::{binaries, processes, signals};
 
 /// With this variable set and not empty, a test whose needs are not met fails instead of being skipped.
 pub const REQUIRE_ALL: &str = "HOLO_TEST_REQUIRE_ALL";
@@ -156,10 +156,8 @@ fn add_up(path: &Path, run: &str, here: &BTreeMap<String, u64>) -> Result<BTreeM
 
 /// Returns a line that stands for the parent of this process, and for no other that had or will have its number.
 fn run_id() -> String {
-    let parent = getppid().map_or(0, |parent| parent.as_raw_nonzero().get());
-    let stat = fs::read_to_string(format!("/proc/{parent}/stat")).unwrap_or_default();
-    let begun = stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(19)).unwrap_or_default();
-    format!("{parent} {begun}\n")
+    let parent = getppid().map_or(0, |parent| parent.as_raw_nonzero().get().unsigned_abs());
+    format!("{parent} {}\n", processes::begin(parent).unwrap_or_default())
 }
 
 fn summary(left_out: &BTreeMap<String, u64>) -> String {

@@ -15,7 +15,7 @@ use bstr::{BString, ByteSlice};
 use rustix::fs::StatVfsMountFlags;
 use tempfile::TempDir;
 
-use crate::error::{Context, IoError};
+use crate::error::{Context, IoError, fail, sure};
 use crate::spawn::{self, Group};
 use crate::{binaries, files, signals, tree};
 
@@ -378,20 +378,6 @@ fn read_back(file: &mut File) -> Result<BString, IoError> {
     let mut content = Vec::new();
     file.rewind().and_then(|()| file.read_to_end(&mut content)).context("read", Path::new("the captured output"))?;
     Ok(content.into())
-}
-
-#[track_caller]
-pub(crate) fn sure<T>(result: Result<T, IoError>) -> T {
-    match result {
-        Ok(value) => value,
-        Err(error) => fail(&error.to_string()),
-    }
-}
-
-#[track_caller]
-#[expect(clippy::panic, reason = "a test whose root is not as it says cannot go on")]
-pub(crate) fn fail(message: &str) -> ! {
-    panic!("{message}")
 }
 
 #[cfg(test)]

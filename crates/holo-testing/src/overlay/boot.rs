@@ -6,9 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{CAN_BE_MADE, Overlay};
-use crate::error::{Context, IoError};
+use crate::error::{Context, IoError, sure};
 use crate::require::Need;
-use crate::scratch::sure;
 
 /// The needs of a test with a booted overlay, for [`trial`](crate::trial()).
 pub const NEEDS_TO_BOOT: &[Need] = &[
