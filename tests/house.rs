@@ -71,6 +71,31 @@ fn every_plugin_has_what_belongs_to_it() {
     }
 }
 
+#[test]
+fn a_plugins_program_is_one_call_of_its_library() {
+    for plugin in names("plugins") {
+        let main = read(format!("plugins/{plugin}/src/main.rs"));
+        let library = format!("holo_{}", plugin.replace('-', "_"));
+        let expected = format!(
+            "//! The program of the plugin `{plugin}`.\n\n\
+             fn main() -> std::process::ExitCode {{\n    {library}::run()\n}}\n"
+        );
+        assert_eq!(main, expected, "{plugin}");
+    }
+}
+
+#[test]
+fn every_crate_says_what_it_is() {
+    for folder in ["crates", "plugins"] {
+        for name in names(folder) {
+            let readme = read(format!("{folder}/{name}/README.md"));
+            let title = readme.lines().next().unwrap_or_default();
+            assert!(title.starts_with("# holo-") && title.ends_with(&name), "{folder}/{name}/README.md: {title}");
+            assert!(read(format!("{folder}/{name}/Cargo.toml")).contains("\ndescription = "), "{folder}/{name}");
+        }
+    }
+}
+
 fn snippet<'a>(snippets: &'a BTreeSet<String>, plugin: &str) -> &'a str {
     snippets.iter().find(|name| name.ends_with(&format!("-{plugin}"))).unwrap()
 }

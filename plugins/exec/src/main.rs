@@ -1,13 +1,5 @@
-//! The `exec` plugin: commands that are run, unless there is a reason not to.
-
-mod call;
-mod command;
-mod conditions;
-mod definition;
-mod entity;
-mod mocks;
-mod scan;
+//! The program of the plugin `exec`.
 
 fn main() -> std::process::ExitCode {
-    holo_plugin::serve(&scan::Exec)
+    holo_exec::run()
 }

@@ -1,10 +1,5 @@
-//! The `files` plugin: configuration files, made from what packages bring and what resource files lay over it.
-
-mod declared;
-mod files;
-mod overlay;
+//! The program of the plugin `files`.
 
 fn main() -> std::process::ExitCode {
-    let asked_for = std::env::var_os("HOLO_FILES_RECORD").is_some_and(|value| value == "1");
-    holo_plugin::serve(&files::Files { records_in_test_mode: asked_for })
+    holo_files::run()
 }

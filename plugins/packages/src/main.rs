@@ -1,27 +1,5 @@
-//! The `packages` plugin: which packages a system has, brought there by the package manager that it has.
-
-mod base;
-mod declaration;
-mod deed;
-mod entity;
-mod learn;
-mod manager;
-mod mock;
-mod model;
-mod names;
-mod need;
-mod operations;
-mod packages;
-mod problem;
-mod provider;
-mod providers;
-mod resolve;
-mod simulate;
-mod survey;
-mod system;
-mod transaction;
-mod version;
+//! The program of the plugin `packages`.
 
 fn main() -> std::process::ExitCode {
-    holo_plugin::serve(&packages::Packages)
+    holo_packages::run()
 }

@@ -1,10 +1,5 @@
-//! The `run-scripts` plugin: programs that are run at each apply, or when something that they name has changed.
-
-mod comments;
-mod record;
-mod scan;
-mod script;
+//! The program of the plugin `run-scripts`.
 
 fn main() -> std::process::ExitCode {
-    holo_plugin::serve(&scan::RunScripts)
+    holo_run_scripts::run()
 }

@@ -1,23 +1,5 @@
-//! The `scaffold` plugin: directories of templates, rendered into directories.
-
-mod change;
-mod circumstances;
-mod definition;
-mod difference;
-mod engine;
-mod entity;
-mod error;
-mod executor;
-mod operations;
-mod plan;
-mod post;
-mod purge;
-mod record;
-mod render;
-mod scaffolds;
-mod script;
-mod source;
+//! The program of the plugin `scaffold`.
 
 fn main() -> std::process::ExitCode {
-    holo_plugin::serve(&scaffolds::Scaffolds)
+    holo_scaffold::run()
 }

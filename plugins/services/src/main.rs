@@ -1,18 +1,5 @@
-//! The `services` plugin: units that shall run or not, at boot or not, or not at all.
-
-mod apply;
-mod definition;
-mod entity;
-mod names;
-mod operations;
-mod plan;
-mod provider;
-mod providers;
-mod record;
-mod services;
-mod state;
-mod unit;
+//! The program of the plugin `services`.
 
 fn main() -> std::process::ExitCode {
-    holo_plugin::serve(&services::Services)
+    holo_services::run()
 }

@@ -1,17 +1,5 @@
-//! The `ssh-keys` plugin: public keys that give access to accounts, kept in files that belong to users who are not trusted.
-
-mod account;
-mod blob;
-#[cfg(test)]
-mod cases;
-mod home;
-mod key_line;
-mod keyset;
-mod record;
-mod scan;
-mod section;
-mod source;
+//! The program of the plugin `ssh-keys`.
 
 fn main() -> std::process::ExitCode {
-    holo_plugin::serve(&scan::SshKeys)
+    holo_ssh_keys::run()
 }

@@ -1,31 +1,5 @@
-//! The `users-groups` plugin: users and groups of the system, made and changed by its own tools.
-
-mod account;
-mod accounts;
-mod apply;
-#[cfg(test)]
-mod cases;
-mod changes;
-mod check;
-mod command;
-mod definition;
-mod diff;
-mod document;
-mod entity;
-mod error;
-mod histories;
-mod images;
-mod look;
-mod migration;
-mod order;
-mod plan;
-mod plugin;
-mod renamed;
-mod run;
-mod scan;
-mod stack;
-mod state_file;
+//! The program of the plugin `users-groups`.
 
 fn main() -> std::process::ExitCode {
-    holo_plugin::serve(&plugin::UsersGroups)
+    holo_users_groups::run()
 }

@@ -17,7 +17,7 @@ struct Parts<'a> {
 }
 
 /// Compares as `apk version -t`. A commit's hash, `~HASH`, does not count.
-pub(crate) fn compare(a: &str, b: &str) -> Ordering {
+pub fn compare(a: &str, b: &str) -> Ordering {
     let (a, b) = (parts(a), parts(b));
     let numbers = compare_numbers(&a.numbers, &b.numbers);
     numbers

@@ -4,7 +4,7 @@ use super::{compare_digits, split_epoch, split_release, split_while};
 use std::cmp::Ordering;
 
 /// Compares as `dpkg --compare-versions`.
-pub(crate) fn compare(a: &str, b: &str) -> Ordering {
+pub fn compare(a: &str, b: &str) -> Ordering {
     let ((a_epoch, a), (b_epoch, b)) = (split_epoch(a), split_epoch(b));
     let ((a, a_revision), (b, b_revision)) = (split_release(a), split_release(b));
     compare_digits(a_epoch.unwrap_or_default().as_bytes(), b_epoch.unwrap_or_default().as_bytes())

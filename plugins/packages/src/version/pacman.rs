@@ -5,7 +5,7 @@ use super::{compare_digits, split_epoch, split_release, split_while};
 use std::cmp::Ordering;
 
 /// Compares as `vercmp`: the release counts only if both have one.
-pub(crate) fn compare(a: &str, b: &str) -> Ordering {
+pub fn compare(a: &str, b: &str) -> Ordering {
     if a == b {
         return Ordering::Equal;
     }

@@ -4,7 +4,7 @@ use super::{compare_digits, split_epoch, split_release, split_while};
 use std::cmp::Ordering;
 
 /// Compares as `rpm` does: epoch, version, release.
-pub(crate) fn compare(a: &str, b: &str) -> Ordering {
+pub fn compare(a: &str, b: &str) -> Ordering {
     let ((a_epoch, a), (b_epoch, b)) = (split_epoch(a), split_epoch(b));
     let ((a, a_release), (b, b_release)) = (split_release(a), split_release(b));
     compare_digits(a_epoch.unwrap_or_default().as_bytes(), b_epoch.unwrap_or_default().as_bytes())
@@ -13,7 +13,7 @@ pub(crate) fn compare(a: &str, b: &str) -> Ordering {
 }
 
 /// Returns whether a version is the one that is asked for. An omitted epoch or release matches any.
-pub(crate) fn matches(asked: &str, version: &str) -> bool {
+pub fn matches(asked: &str, version: &str) -> bool {
     let ((asked_epoch, asked), (epoch, version)) = (split_epoch(asked), split_epoch(version));
     let ((asked, asked_release), (version, release)) = (split_release(asked), split_release(version));
     let epoch = epoch.unwrap_or_default().as_bytes();

@@ -2,9 +2,7 @@
 //!
 //! `HOLO_TEST_PAIRS` says how many pairs; 100000 take minutes, as dpkg and vercmp judge one pair a process.
 
-#[path = "../../src/version/mod.rs"]
-mod version;
-
+use holo_packages::version;
 use holo_testing::{Need, ScratchRoot, trial_of};
 use libtest_mimic::Trial;
 use std::cmp::Ordering;

@@ -3,10 +3,10 @@
 //! These are ports of some fifty lines each: the libraries there are refuse versions that the managers accept, or bring their own world,
 //! and every answer here is compared with the manager's own in the tests.
 
-pub(crate) mod alpine;
-pub(crate) mod debian;
-pub(crate) mod pacman;
-pub(crate) mod rpm;
+pub mod alpine;
+pub mod debian;
+pub mod pacman;
+pub mod rpm;
 
 use std::cmp::Ordering;
 

@@ -1,0 +1,12 @@
+//! The `files` plugin: configuration files, made from what packages bring and what resource files lay over it.
+
+mod declared;
+mod files;
+mod overlay;
+
+/// Runs the plugin: what it does stands in the arguments and the environment.
+#[must_use]
+pub fn run() -> std::process::ExitCode {
+    let asked_for = std::env::var_os("HOLO_FILES_RECORD").is_some_and(|value| value == "1");
+    holo_plugin::serve(&files::Files { records_in_test_mode: asked_for })
+}

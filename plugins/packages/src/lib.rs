@@ -1,0 +1,29 @@
+//! The `packages` plugin: which packages a system has, brought there by the package manager that it has.
+
+mod base;
+mod declaration;
+mod deed;
+mod entity;
+mod learn;
+mod manager;
+mod mock;
+mod model;
+mod names;
+mod need;
+mod operations;
+mod packages;
+mod problem;
+mod provider;
+mod providers;
+mod resolve;
+mod simulate;
+mod survey;
+mod system;
+mod transaction;
+pub mod version;
+
+/// Runs the plugin: what it does stands in the arguments and the environment.
+#[must_use]
+pub fn run() -> std::process::ExitCode {
+    holo_plugin::serve(&packages::Packages)
+}

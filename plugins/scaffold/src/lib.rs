@@ -1,0 +1,25 @@
+//! The `scaffold` plugin: directories of templates, rendered into directories.
+
+mod change;
+mod circumstances;
+mod definition;
+mod difference;
+mod engine;
+mod entity;
+mod error;
+mod executor;
+mod operations;
+mod plan;
+mod post;
+mod purge;
+mod record;
+mod render;
+mod scaffolds;
+mod script;
+mod source;
+
+/// Runs the plugin: what it does stands in the arguments and the environment.
+#[must_use]
+pub fn run() -> std::process::ExitCode {
+    holo_plugin::serve(&scaffolds::Scaffolds)
+}

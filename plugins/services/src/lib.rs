@@ -1,0 +1,20 @@
+//! The `services` plugin: units that shall run or not, at boot or not, or not at all.
+
+mod apply;
+mod definition;
+mod entity;
+mod names;
+mod operations;
+mod plan;
+mod provider;
+mod providers;
+mod record;
+mod services;
+mod state;
+mod unit;
+
+/// Runs the plugin: what it does stands in the arguments and the environment.
+#[must_use]
+pub fn run() -> std::process::ExitCode {
+    holo_plugin::serve(&services::Services)
+}

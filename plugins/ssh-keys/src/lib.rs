@@ -1,0 +1,19 @@
+//! The `ssh-keys` plugin: public keys that give access to accounts, kept in files that belong to users who are not trusted.
+
+mod account;
+mod blob;
+#[cfg(test)]
+mod cases;
+mod home;
+mod key_line;
+mod keyset;
+mod record;
+mod scan;
+mod section;
+mod source;
+
+/// Runs the plugin: what it does stands in the arguments and the environment.
+#[must_use]
+pub fn run() -> std::process::ExitCode {
+    holo_plugin::serve(&scan::SshKeys)
+}

@@ -1,0 +1,33 @@
+//! The `users-groups` plugin: users and groups of the system, made and changed by its own tools.
+
+mod account;
+mod accounts;
+mod apply;
+#[cfg(test)]
+mod cases;
+mod changes;
+mod check;
+mod command;
+mod definition;
+mod diff;
+mod document;
+mod entity;
+mod error;
+mod histories;
+mod images;
+mod look;
+mod migration;
+mod order;
+mod plan;
+mod plugin;
+mod renamed;
+mod run;
+mod scan;
+mod stack;
+mod state_file;
+
+/// Runs the plugin: what it does stands in the arguments and the environment.
+#[must_use]
+pub fn run() -> std::process::ExitCode {
+    holo_plugin::serve(&plugin::UsersGroups)
+}
