@@ -35,6 +35,16 @@ impl PathError {
     }
 }
 
+impl Clone for PathError {
+    fn clone(&self) -> Self {
+        let error = match self.error.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => io::Error::new(self.error.kind(), self.error.to_string()),
+        };
+        PathError { operation: self.operation, path: self.path.clone(), error }
+    }
+}
+
 impl Display for PathError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}: {}", self.operation, self.path.display(), reason(&self.error))

@@ -2,7 +2,7 @@
 
 use crate::copying::copy_whole;
 use crate::error::{PathError, Result};
-use crate::path_handle::{self, ExtendedAttributes, PathHandle};
+use crate::path_handle::{self, Durability, ExtendedAttributes, PathHandle, TEMPORARY};
 use crate::resolution;
 use rustix::fs::{FileType, Gid, Stat, Uid};
 use std::fs::File;
@@ -294,6 +294,29 @@ impl Stamp {
         ]
         .concat()
     }
+}
+
+/// Puts what is at one place also at another, where something older may be, by a second name if the file system has them. At no moment is
+/// either place without a whole file.
+///
+/// # Errors
+/// If it cannot be written; then what was there still is.
+pub fn copy_in_one_step(from: &PathHandle, to: &PathHandle) -> Result<()> {
+    if from.is_same_file(to)? {
+        return Ok(());
+    }
+    let temporary = to.temporary(TEMPORARY);
+    temporary.remove()?;
+    if from.link_to(&temporary).is_err()
+        && let Ok(Some(image)) = Image::load(from)
+    {
+        image.write_to(&temporary)?;
+    }
+    let moved = Durability::Each.sync([&temporary], []).and_then(|()| temporary.rename_to(to));
+    if moved.is_err() {
+        let _ = temporary.remove();
+    }
+    moved.and_then(|()| Durability::Each.sync([], [to]))
 }
 
 /// Copies what is in a file, which was just seen to be so long, to new ones.

@@ -1,16 +1,20 @@
 //! The engine that changes what is on disk: images of files, paths that never follow a stranger's symlink, durability, bases and intents.
 //!
 //! [`PathHandle`] and [`Tree`] find files without following others' symlinks, [`Image`] is what a file is, [`ExtendedAttributes`] are its
-//! ACL and the like, and [`Durability`] makes steps last. [`base_store`] keeps what was there before us, [`tracked`] changes paths step by
-//! step, and [`claims`] tells the plugins of a run what the entities of the others are about.
+//! ACL and the like, and [`Durability`] makes steps last. [`commit`] has the order of the steps in which anything is changed, for all
+//! [stores](Store) of bases and intents: [`image_store`] keeps images in version 3's layout, and [`tracked`] records of many paths in a
+//! [`base_store`]. [`claims`] tells the plugins of a run what the entities of the others are about.
 
+mod background;
 pub mod base_store;
 mod canonical;
 pub mod claims;
 mod copying;
 mod directory;
 pub mod error;
+mod group;
 mod image;
+pub mod image_store;
 mod locations;
 mod notices;
 mod open_files;
@@ -19,9 +23,11 @@ mod paths;
 mod resolution;
 pub mod tracked;
 
+pub use background::{Commits, Ended};
 pub use canonical::CanonicalPaths;
 pub use error::PathError;
-pub use image::{Content, Image, Stamp, Unmanageable};
+pub use group::{Store, Unsynced, commit};
+pub use image::{Content, Image, Stamp, Unmanageable, copy_in_one_step};
 pub use locations::Locations;
 pub use notices::Notices;
 pub use open_files::are_open_for_writing;

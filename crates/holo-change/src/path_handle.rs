@@ -31,6 +31,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// The longest name that a file system has.
 const NAME_MAX: usize = 255;
 
+/// The suffix of a new file beside the one whose place it is going to take.
+pub(crate) const TEMPORARY: &str = ".holonew";
+
 /// The number of directories that a tree keeps open: those that one entity needs at a time.
 const KEPT_DIRECTORIES: usize = 4;
 
@@ -78,6 +81,16 @@ impl Tree {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty()).map_err(at("open", path))?;
         Ok(Arc::new(Tree { root, shown: path.to_owned(), links: Links::Trusted, last: Mutex::default() }))
+    }
+
+    /// Opens the same directory once more, for another thread: those with the same open directories would wait for one another.
+    ///
+    /// # Errors
+    /// If it may not be entered any more.
+    pub fn reopen(&self) -> Result<Arc<Tree>> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::openat(&self.root, ".", flags, Mode::empty()).map_err(at("open", &self.shown))?;
+        Ok(Arc::new(Tree { root, shown: self.shown.clone(), links: self.links, last: Mutex::default() }))
     }
 
     /// The place of a path below the directory, whether or not it begins with a slash.
@@ -220,6 +233,11 @@ impl PathHandle {
 
     fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new(""))
+    }
+
+    /// Returns what tells whether another place is in the same directory, without looking there.
+    fn directory_key(&self) -> (*const Tree, &Path) {
+        (Arc::as_ptr(&self.tree), self.folder())
     }
 
     fn directory(&self) -> io::Result<Arc<Directory>> {

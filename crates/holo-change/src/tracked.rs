@@ -38,7 +38,7 @@ use crate::image::Stamp;
 use crate::locations::Locations;
 use crate::notices::Notices;
 use crate::path_handle::Durability;
-use crate::path_handle::{ExtendedAttributes, PathHandle, Tree};
+use crate::path_handle::{ExtendedAttributes, PathHandle, TEMPORARY, Tree};
 use bstr::{BString, ByteSlice};
 use holo_protocol::{FilePair, Text};
 use rustix::io::Errno;
@@ -54,8 +54,6 @@ const CONTENTS: &str = "contents";
 const DIRECTORIES: &str = "directories";
 /// Is there while something is changed, until what is not needed any more has been removed.
 const UNTIDY: &str = "untidy";
-/// The suffix of a new file's name before it takes its place.
-const TEMPORARY: &str = ".holonew";
 
 /// Everything that an entity has made, by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,6 @@
 
 mod change;
 mod check;
-mod commits;
 mod context;
 mod desired;
 mod distribution;
@@ -12,25 +11,19 @@ mod layout;
 mod preparation;
 mod provision;
 mod record;
-mod recovery;
 pub(crate) mod scan;
 mod scrub;
 mod stock;
 
-use change::Ended;
 pub(crate) use change::FAILED_UNCHANGED;
-use commits::Commits;
+use change::{Consequences, Outcome};
 pub(crate) use entity::{FileEntity, PREFIX};
 
 use context::Context;
+use holo_change::image_store::ImageStore;
+use holo_change::{Commits, Ended};
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Verdict, apply_one};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
-
-/// The number of changes that are made durable together. New contents lie beside the targets meanwhile, so this bounds their space.
-pub(crate) const GROUP_SIZE: usize = 1024;
-/// The time for which changes are gathered: what is done shall be seen, even if single entities take long.
-pub(crate) const GROUP_TIME: Duration = Duration::from_millis(200);
 
 /// The number of entities that are looked at, concurrently, before a change of the first of them is begun.
 const LOOKED_AT_TOGETHER: usize = 512;
@@ -45,51 +38,46 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, FileEntity>], records: bool, ans
 
 fn work_on(set: &[Job<'_, FileEntity>], mut context: Context<'_>, answers: &mut dyn SetAnswers) {
     let mut commits = Commits::default();
-    let mut group = Vec::new();
-    let mut group_ends = Instant::now() + GROUP_TIME;
-    let mut places = 0..;
+    let mut indices = 0..;
     let mut own_bases = Vec::new();
     // A program that is run may change anything, so what comes after it is looked at then.
     let parts = set.split_inclusive(|job| job.entity.runs_programs()).flat_map(|part| part.chunks(LOOKED_AT_TOGETHER));
     for part in parts {
         let unchanged = context.look(part);
-        for ((job, is_unchanged), place) in part.iter().zip(unchanged).zip(&mut places) {
+        for ((job, is_unchanged), index) in part.iter().zip(unchanged).zip(&mut indices) {
             if is_unchanged {
-                answers.end(place, Applied::Unchanged);
+                answers.end(index, Applied::Unchanged);
             } else {
                 if job.entity.runs_programs() {
                     // It finds the earlier changes on disk, and no change waits meanwhile, as it could take long.
-                    tell(commits.end(std::mem::take(&mut group), &context), &mut own_bases, answers);
+                    tell(commits.flush(&context.layout.images), &mut own_bases, answers);
                     context.separate_bases(&mut own_bases);
                 }
-                answers.begin(place);
-                let change = context.prepare(place, job, &mut answers.output(place));
-                if change.is_empty() {
-                    answers.end(place, change.into_outcome());
+                answers.begin(index);
+                let change = context.prepare(index, job, &mut answers.output(index));
+                if change.files.is_empty() {
+                    answers.end(index, change.into_outcome());
                 } else {
-                    group.push(change);
+                    commits.add(change.files, change.consequences, &context.layout.images);
                 }
             }
-            if group.len() == GROUP_SIZE || (!group.is_empty() && Instant::now() > group_ends) {
-                tell(commits.begin(std::mem::take(&mut group), &context), &mut own_bases, answers);
-                group_ends = Instant::now() + GROUP_TIME;
-            }
-            tell(commits.look(), &mut own_bases, answers);
+            let ended = commits.poll(&context.layout.images, context.commits_in_background());
+            tell(ended, &mut own_bases, answers);
         }
     }
-    tell(commits.end(group, &context), &mut own_bases, answers);
+    tell(commits.flush(&context.layout.images), &mut own_bases, answers);
     context.separate_bases(&mut own_bases);
     context.close();
 }
 
 /// Reports the results of changes, and collects the targets whose own files are their bases now.
-fn tell(ended: Vec<Ended>, own_bases: &mut Vec<PathBuf>, answers: &mut dyn SetAnswers) {
-    for Ended { place, applied, failure, shares_base } in ended {
+fn tell(ended: Vec<Ended<ImageStore, Consequences>>, own_bases: &mut Vec<PathBuf>, answers: &mut dyn SetAnswers) {
+    for Outcome { index, applied, failure, shares_base } in ended.into_iter().map(Outcome::from) {
         own_bases.extend(shares_base);
         if let Some(failure) = failure {
-            answers.output(place).error(format!("skipping target: {failure}"));
+            answers.output(index).error(format!("skipping target: {failure}"));
         }
-        answers.end(place, applied);
+        answers.end(index, applied);
     }
 }
 
@@ -113,9 +101,9 @@ impl Entity for FileEntity {
 }
 
 fn fail(count: usize, reason: &str, answers: &mut dyn SetAnswers) {
-    for place in 0..count {
-        answers.begin(place);
-        answers.output(place).error(format!("skipping target: {reason}"));
-        answers.end(place, FAILED_UNCHANGED);
+    for index in 0..count {
+        answers.begin(index);
+        answers.output(index).error(format!("skipping target: {reason}"));
+        answers.end(index, FAILED_UNCHANGED);
     }
 }

@@ -51,8 +51,11 @@ impl Durability {
     }
 
     fn sync_directories<'a>(self, places: impl IntoIterator<Item = &'a PathHandle>) -> Result<()> {
-        let mut done = HashSet::new();
+        let (mut seen, mut done) = (HashSet::new(), HashSet::new());
         for place in places {
+            if !seen.insert(place.directory_key()) {
+                continue;
+            }
             let directory = place.open_directory()?;
             let stat = rustix::fs::fstat(&directory).map_err(at("stat", &place.shown()))?;
             let is_new = match self {

@@ -3,7 +3,6 @@
 use super::definition::FileDefinition;
 use super::entity::DeclaredFile;
 use super::wanted::{self, DeclaredError, Wanted};
-use crate::overlay::{GROUP_SIZE, GROUP_TIME};
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::error::PathError;
 use holo_change::tracked::{self, Decision, Digest, Found, PathChange, State, Tracker, Tracks, Unmanaged};
@@ -12,7 +11,7 @@ use holo_plugin::process::{self, Program};
 use holo_plugin::{Applied, Entity, FilePair, ForceTo, Host, Job, Mode, Output, SetAnswers, Verdict};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The folder of all records of declared files: version 3 has the rest of the state directory.
 const FOLDER: &str = ".declared";
@@ -22,6 +21,10 @@ pub(crate) fn memory(host: &Host) -> holo_change::error::Result<BaseStore> {
     BaseStore::open_in(host.locations(), Path::new(FOLDER))
 }
 
+/// The number of files that are made durable together.
+const GROUP_SIZE: usize = 1024;
+/// The time for which changes are gathered.
+const GROUP_TIME: Duration = Duration::from_millis(200);
 /// The number of bytes from which on the contents of a group are no longer gathered in memory.
 const GROUP_BYTES: usize = 16 << 20;
 

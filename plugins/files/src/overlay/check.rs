@@ -20,7 +20,7 @@ pub(crate) fn check(entity: &FileEntity, host: &Host, output: &mut Output<'_>) -
 
 fn try_check(entity: &FileEntity, host: &Host, output: &mut Output<'_>) -> Result<Verdict, EvaluationError> {
     let layout = Layout::open(host)?;
-    let target = layout.target(&entity.path);
+    let target = layout.images.target(&entity.path);
     let shown = target.shown().display().to_string();
     let would = |what: String| Ok(Verdict::WouldChange(vec![what]));
     // If the package manager is unknown, an apply says so; there is nothing to be found beside the target.
@@ -31,7 +31,7 @@ fn try_check(entity: &FileEntity, host: &Host, output: &mut Output<'_>) -> Resul
     let waiting = distribution.peek(&target)?;
     let target = waiting.as_ref().map_or(&target, |(_, current)| current);
     let current = Image::load(target)?;
-    let known_base = Image::load(&layout.base(&entity.path))?;
+    let known_base = Image::load(&layout.images.base(&entity.path))?;
     let Some(base) = known_base.or_else(|| current.clone()) else {
         output.error(EvaluationError::from(Unmanageable::WrongType).0);
         hint::missing_target(entity, output);
@@ -43,11 +43,11 @@ fn try_check(entity: &FileEntity, host: &Host, output: &mut Output<'_>) -> Resul
         None => base,
     };
     // An apply that was killed may have come as far as its intent; the next one takes it from there.
-    let intent = Image::load(&layout.intent(&entity.path))?;
+    let intent = Image::load(&layout.images.intent(&entity.path))?;
     if intent.map_or(Ok(false), |intent| current.equals(&intent))? {
         return would(format!("would record what an interrupted apply has made of {shown}"));
     }
-    let provisioned = Image::load(&layout.provisioned(&entity.path))?;
+    let provisioned = Image::load(&layout.images.provisioned(&entity.path))?;
     let desired = desired::evaluate(entity, &base, &layout, output)?;
     let is_desired = current.equals(&desired.image);
     desired.clean_up();

@@ -1,12 +1,12 @@
 //! The context of work on entities: opened and found out once for a whole set.
 
-use crate::overlay::change;
 use crate::overlay::distribution::Distribution;
 use crate::overlay::layout::Layout;
 use crate::overlay::record::Record;
-use crate::overlay::recovery::Recovery;
+use crate::overlay::scan;
 use holo_change::error::Result;
-use holo_plugin::Host;
+use holo_change::image_store::Recovery;
+use holo_plugin::{Host, Output, Sink, Stream};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
@@ -27,11 +27,11 @@ pub(crate) struct Context<'a> {
 impl<'a> Context<'a> {
     pub(crate) fn open(host: &'a Host, records: bool) -> Result<Context<'a>> {
         let layout = Layout::open(host)?;
-        let held = layout.hold()?;
+        let held = layout.images.hold()?;
         let distribution = Distribution::of(host.system().os_release());
         let mut record = if records { Record::open(host, &layout) } else { Record::none() };
-        let recovery = Recovery::begin(host, &layout)?;
-        if recovery.was_needed {
+        let recovery = Recovery::begin(&layout.images, host.locations(), || targets(host))?;
+        if recovery.was_needed() {
             record.distrust();
         }
         Ok(Context {
@@ -49,12 +49,12 @@ impl<'a> Context<'a> {
     /// Returns true if changes may be committed while others are prepared. After a killed apply, one is done after the other: the same
     /// folders may be made for one entity and removed for another.
     pub(crate) fn commits_in_background(&self) -> bool {
-        self.threads > 1 && !self.recovery.was_needed
+        self.threads > 1 && !self.recovery.was_needed()
     }
 
     /// Replaces the bases of these targets, which were their own files, by copies if others can write to them.
     pub(crate) fn separate_bases(&mut self, targets: &mut Vec<PathBuf>) {
-        self.has_shared_bases |= !change::separate_open_bases(targets, &self.layout);
+        self.has_shared_bases |= !self.layout.images.separate_open_bases(targets);
         targets.clear();
     }
 
@@ -62,7 +62,17 @@ impl<'a> Context<'a> {
         self.record.keep(&self.layout);
         // While the folder is there, the next apply looks what is to be put in order.
         if !self.has_shared_bases {
-            self.layout.remove_staging_folder();
+            self.layout.images.remove_staging_folder();
         }
     }
+}
+
+/// Returns the paths of all targets. The apply that follows says what there is to say.
+fn targets(host: &Host) -> Vec<PathBuf> {
+    struct Silence;
+    impl Sink for Silence {
+        fn write(&mut self, _: Stream, _: &[u8]) {}
+    }
+    let entities = scan::all(host, &mut Output::new(&mut Silence)).unwrap_or_default();
+    entities.into_iter().map(|entity| entity.path).collect()
 }

@@ -162,7 +162,7 @@ fn resolved(entity: &FileEntity, so_far: &Image, is_trusted: bool, layout: &Layo
     let target = bstr::ByteSlice::to_path_lossy(&target[..]).into_owned();
     let from_target =
         if target.is_absolute() { target } else { entity.path.parent().unwrap_or(Path::new("/")).join(target) };
-    let linked = layout.target(&from_target);
+    let linked = layout.images.target(&from_target);
     let image = Image::load(&linked.followed()?)?;
     Ok(image.ok_or_else(|| PathError::missing("stat", entity.shown_from_root(&from_target)))?)
 }

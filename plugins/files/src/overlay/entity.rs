@@ -1,7 +1,7 @@
 //! A managed file: its path, and the resource files that define it.
 
-use crate::overlay::layout::{self, BASE, PROVISIONED};
 use bstr::{BString, ByteSlice};
+use holo_change::image_store::{BASE, PROVISIONED, below};
 use holo_plugin::facts::Knowledge;
 use holo_plugin::{Action, Asset, EntityReport, Host};
 use std::ffi::OsStr;
@@ -107,11 +107,11 @@ impl FileEntity {
 
     /// Its base, as the user knows it. So are all paths that are shown.
     pub(crate) fn shown_base(&self) -> PathBuf {
-        self.host.state_dir().join(layout::below(BASE, &self.path))
+        self.host.state_dir().join(below(BASE, &self.path))
     }
 
     pub(crate) fn shown_provisioned(&self) -> PathBuf {
-        self.host.state_dir().join(layout::below(PROVISIONED, &self.path))
+        self.host.state_dir().join(below(PROVISIONED, &self.path))
     }
 
     pub(crate) fn shown_target(&self) -> PathBuf {

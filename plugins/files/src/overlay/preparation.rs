@@ -15,8 +15,8 @@ const WORTH_A_THREAD: usize = 64;
 impl Context<'_> {
     /// Returns for each entity whether there is nothing to be done, as far as that can be seen without changing anything.
     pub(crate) fn look(&mut self, jobs: &[Job<'_, FileEntity>]) -> Vec<bool> {
-        if self.recovery.was_needed {
-            // The changes of a killed apply have to be settled first.
+        if self.recovery.was_needed() {
+            // What a killed apply was at has to be recovered first.
             return vec![false; jobs.len()];
         }
         let seen = self.look_in_shares(jobs);
@@ -53,11 +53,11 @@ impl Context<'_> {
         })
     }
 
-    pub(crate) fn prepare(&mut self, place: usize, job: &Job<'_, FileEntity>, output: &mut Output<'_>) -> Change {
+    pub(crate) fn prepare(&mut self, index: usize, job: &Job<'_, FileEntity>, output: &mut Output<'_>) -> Change {
         let entity = job.entity;
         self.record.forget(&entity.path);
-        let mut change = Change::new(place, &entity.path);
-        if let Err(error) = self.recovery.settle(entity, &self.layout) {
+        let mut change = Change::new(index, &entity.path);
+        if let Err(error) = self.recovery.recover(&entity.path, &self.layout.images) {
             output.error(format!("skipping target: {error}"));
             change.outcome(FAILED);
         } else if entity.is_orphan() {

@@ -1,6 +1,6 @@
 //! Provisioning: the work on an entity with resource files.
 
-use crate::overlay::change::{Change, FAILED, FAILED_UNCHANGED};
+use crate::overlay::change::{Change, FAILED, FAILED_UNCHANGED, force_to};
 use crate::overlay::context::Context;
 use crate::overlay::desired::{self, EvaluationError};
 use crate::overlay::entity::FileEntity;
@@ -23,14 +23,14 @@ pub(crate) fn look(entity: &FileEntity, layout: &Layout, context: &Context<'_>) 
     let Context { distribution, record, .. } = context;
     // The output of a program is not known before it has run.
     let resource = entity.deciding_resource()?;
-    let target = layout.target(&entity.path);
+    let target = layout.images.target(&entity.path);
     // An entity that was never applied has none, which is seen with one look.
-    let base = layout.base(&entity.path);
+    let base = layout.images.base(&entity.path);
     let base_stamp = Stamp::of(&base).ok()??;
     if !distribution.leaves_alone(&target).ok()? {
         return None;
     }
-    let places = [target, base, layout.provisioned(&entity.path), layout.resource(&resource.path)];
+    let places = [target, base, layout.images.provisioned(&entity.path), layout.resource(&resource.path)];
     let [target, _, provisioned, wanted] = &places;
     let stamp = |place| Stamp::of(place).ok()?;
     let stamps = [stamp(target)?, base_stamp, stamp(provisioned)?, stamp(wanted)?];
@@ -57,16 +57,16 @@ pub(crate) fn prepare(
 ) {
     let mut prepared = try_prepare(entity, mode, context, output, change);
     if prepared.is_err() {
-        change.abandon_target(&context.layout);
+        change.files.abandon_target(&context.layout.images);
     }
-    if let Err(error) = change.copy_shared_base(&context.layout) {
+    if let Err(error) = change.files.copy_shared_base(&context.layout.images) {
         prepared = Err(error.into());
     }
     match prepared {
         Ok(outcome) => change.outcome(outcome),
         Err(EvaluationError(reason)) => {
             output.error(reason);
-            change.outcome(if change.may_have_moved_stock { FAILED } else { FAILED_UNCHANGED });
+            change.outcome(if change.consequences.may_have_moved_stock { FAILED } else { FAILED_UNCHANGED });
         }
     }
 }
@@ -79,23 +79,23 @@ fn try_prepare(
     change: &mut Change,
 ) -> Result<Applied, EvaluationError> {
     let Context { layout, distribution, .. } = context;
-    let target = layout.target(&entity.path);
-    change.may_have_moved_stock = true;
+    let target = layout.images.target(&entity.path);
+    change.consequences.may_have_moved_stock = true;
     let stock = distribution.find_stock(&target, output)?;
-    change.may_have_moved_stock = stock.is_some();
+    change.consequences.may_have_moved_stock = stock.is_some();
     let stamp = Stamp::of(&target)?;
     let current = stamp.map(|stamp| stamp.image(&target)).transpose()?;
-    let known_base = match Image::load(&layout.base(&entity.path))? {
+    let known_base = match Image::load(&layout.images.base(&entity.path))? {
         // A kill, or a disk that failed, has left the target by its base's name too: the base is still to be kept.
-        Some(_) if target.is_same_file(&layout.base(&entity.path))? => None,
+        Some(_) if target.is_same_file(&layout.images.base(&entity.path))? => None,
         known => known,
     };
-    let provisioned = Image::load(&layout.provisioned(&entity.path))?;
+    let provisioned = Image::load(&layout.images.provisioned(&entity.path))?;
 
     let found_base = match (known_base, current.as_ref().zip(stamp)) {
         (Some(base), _) => base,
         (None, Some((current, stamp))) => {
-            change.stage_found_base(current, &stamp, layout)?;
+            change.files.stage_found_base(current, &stamp, &layout.images)?;
             current.clone()
         }
         (None, None) => {
@@ -105,7 +105,7 @@ fn try_prepare(
         }
     };
     if !mode.force {
-        change.replaces_only(stamp);
+        change.files.replaces_only(stamp);
     }
     if current.is_none() && !mode.force {
         return Ok(Applied::NeedsForce(ForceTo::Restore));
@@ -116,12 +116,12 @@ fn try_prepare(
     };
 
     let desired = desired::evaluate(entity, &base, layout, output)?;
-    change.scratch.extend(desired.scratch);
+    change.consequences.scratch.extend(desired.scratch);
     let desired = desired.image;
     let current = if entity.runs_programs() {
         // They take as long as they like, and the target may have been saved meanwhile.
-        if let Some(force_to) = change.reason_to_refuse(&target)? {
-            return Ok(Applied::NeedsForce(force_to));
+        if let Some(meanwhile) = change.files.meanwhile(&target)? {
+            return Ok(Applied::NeedsForce(force_to(meanwhile)));
         }
         Image::load(&target)?
     } else {
@@ -144,10 +144,10 @@ fn try_prepare(
         None => desired,
     };
     if is_desired {
-        change.stage_provisioned(&desired, layout)?;
+        change.files.stage_provisioned(&desired, &layout.images)?;
         return Ok(Applied::Unchanged);
     }
-    change.stage_target(&desired, layout)?;
+    change.files.stage_target(&desired, &layout.images)?;
     Ok(Applied::ChangedQuietly(vec![format!("wrote {}", entity.shown_target().display())]))
 }
 
@@ -160,10 +160,10 @@ fn take_stock(
     change: &mut Change,
 ) -> Result<Image, EvaluationError> {
     let image = Image::load(&stock.place)?.ok_or(Unmanageable::WrongType)?;
-    change.stage_base(&image, layout)?;
+    change.files.stage_base(&image, &layout.images)?;
     let base = entity.shown_base();
     output.print(format!(">> found updated target base: {} -> {}\n", stock.reported, base.display()));
-    change.leftovers.push(stock.place);
+    change.files.removes(stock.place);
     Ok(image)
 }
 

@@ -113,8 +113,8 @@ impl Record {
 
     /// A crash may lose the file or leave half of it: then the checksum is wrong, and waiting for the disk would cost more.
     fn write(&self, layout: &Layout) -> Result<()> {
-        let staged = layout.staged("unchanged");
-        layout.create_staging_folder()?;
+        let staged = layout.images.staged("unchanged");
+        layout.images.create_staging_folder()?;
         let written = staged.create().and_then(|mut file| {
             let written = file.write_all(&to_bytes(&self.entries, self.begun));
             written.map_err(|error| PathError::new("write", staged.shown(), error))

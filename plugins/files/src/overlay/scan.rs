@@ -1,9 +1,10 @@
 //! Finding managed files: those with resource files, and those that once had some.
 
 use crate::overlay::entity::{FileEntity, PREFIX, Resource, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
-use crate::overlay::layout::{BASE, Layout};
+use crate::overlay::layout::Layout;
 use bstr::{BStr, ByteSlice};
 use holo_change::error::PathError;
+use holo_change::image_store::BASE;
 use holo_plugin::{Host, Output, ScanError};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -62,7 +63,7 @@ pub(crate) fn one(host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Opt
     if !entity.is_orphan() {
         return Ok(Some(entity));
     }
-    let has_base = layout.base(&path).is_file_or_symlink().unwrap_or(false);
+    let has_base = layout.images.base(&path).is_file_or_symlink().unwrap_or(false);
     Ok(has_base.then(|| orphan(path, &shared, &layout, output)))
 }
 
@@ -81,7 +82,7 @@ fn open(host: &Host, output: &mut Output<'_>) -> Result<Layout, ScanError> {
 
 fn orphan(path: PathBuf, host: &Arc<Host>, layout: &Layout, output: &mut Output<'_>) -> FileEntity {
     let mut orphan = FileEntity::new(path, host);
-    orphan.target_exists = layout.target(&orphan.path).is_file_or_symlink().unwrap_or_else(|error| {
+    orphan.target_exists = layout.images.target(&orphan.path).is_file_or_symlink().unwrap_or_else(|error| {
         output.error(error.to_string());
         true
     });

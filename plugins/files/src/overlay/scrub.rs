@@ -10,7 +10,7 @@ use holo_plugin::{Applied, Output, Verdict};
 
 /// Finds out what is to be done, and prepares it. Errors are said on `output`.
 pub(crate) fn prepare(entity: &FileEntity, context: &Context<'_>, output: &mut Output<'_>, change: &mut Change) {
-    let prepared = match context.layout.target(&entity.path).is_file_or_symlink() {
+    let prepared = match context.layout.images.target(&entity.path).is_file_or_symlink() {
         Ok(true) => restore(entity, context, output, change),
         Ok(false) => delete(entity, context, output, change),
         Err(error) => Err(error.into()),
@@ -19,8 +19,8 @@ pub(crate) fn prepare(entity: &FileEntity, context: &Context<'_>, output: &mut O
         Ok(done) => change.outcome(Applied::ChangedQuietly(vec![done.words(entity, "restored", "forgot")])),
         Err(error) => {
             output.error(format!("skipping target: {error}"));
-            change.abandon_target(&context.layout);
-            change.leftovers.clear();
+            change.files.abandon_target(&context.layout.images);
+            change.files.keep_leftovers();
             change.outcome(FAILED);
         }
     }
@@ -32,11 +32,11 @@ pub(crate) fn check(
     layout: &Layout,
     distribution: &Distribution,
 ) -> Result<Verdict, Unmanageable> {
-    let target = layout.target(&entity.path);
+    let target = layout.images.target(&entity.path);
     let done = if target.is_file_or_symlink()? {
         let (original, current) = match distribution.peek(&target)? {
             Some((stock, current)) => (stock, current),
-            None => (layout.base(&entity.path), target),
+            None => (layout.images.base(&entity.path), target),
         };
         let original = Image::load(&original)?.ok_or(Unmanageable::WrongType)?;
         Scrubbed::by(to_be_restored(original, Image::load(&current)?)?.as_ref())
@@ -76,24 +76,24 @@ fn restore(
     change: &mut Change,
 ) -> Result<Scrubbed, Unmanageable> {
     let Context { layout, distribution, .. } = context;
-    let target = layout.target(&entity.path);
+    let target = layout.images.target(&entity.path);
     let original = match distribution.find_stock(&target, output)? {
         Some(stock) => {
             let shown = entity.shown_target();
             output.print(format!(">> found updated target base: {} -> {}\n", stock.reported, shown.display()));
             let image = Image::load(&stock.place)?.ok_or(Unmanageable::WrongType)?;
             // It is the base as well, until both go: a crash must not leave us with the old one alone.
-            change.stage_base(&image, layout)?;
-            change.leftovers.push(stock.place);
+            change.files.stage_base(&image, &layout.images)?;
+            change.files.removes(stock.place);
             image
         }
-        None => Image::load(&layout.base(&entity.path))?.ok_or(Unmanageable::WrongType)?,
+        None => Image::load(&layout.images.base(&entity.path))?.ok_or(Unmanageable::WrongType)?,
     };
     let restored = to_be_restored(original, Image::load(&target)?)?;
     if let Some(restored) = &restored {
-        change.stage_target(restored, layout)?;
+        change.files.stage_target(restored, &layout.images)?;
     }
-    change.forget_target();
+    change.files.forget_target();
     Ok(Scrubbed::by(restored.as_ref()))
 }
 
@@ -114,11 +114,11 @@ fn delete(
     change: &mut Change,
 ) -> Result<Scrubbed, Unmanageable> {
     let Context { layout, distribution, .. } = context;
-    let provisioned = Image::load(&layout.provisioned(&entity.path))?;
-    for copy in distribution.saved_copies(&layout.target(&entity.path), provisioned.as_ref())? {
+    let provisioned = Image::load(&layout.images.provisioned(&entity.path))?;
+    for copy in distribution.saved_copies(&layout.images.target(&entity.path), provisioned.as_ref())? {
         output.print(format!(">> also deleting {}\n", copy.shown().display()));
-        change.leftovers.push(copy);
+        change.files.removes(copy);
     }
-    change.forget_target();
+    change.files.forget_target();
     Ok(Scrubbed::Gone)
 }

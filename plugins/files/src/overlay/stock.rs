@@ -2,7 +2,7 @@
 
 use crate::overlay::distribution::Distribution;
 use holo_change::error::Result;
-use holo_change::{Durability, Image, PathHandle};
+use holo_change::{Durability, Image, PathHandle, copy_in_one_step};
 use holo_plugin::Output;
 use std::os::unix::ffi::OsStrExt;
 
@@ -14,9 +14,6 @@ pub(crate) struct Stock {
     /// The message about it.
     pub(crate) reported: String,
 }
-
-/// The suffix of a temporary file beside a target.
-pub(crate) const TEMPORARY_SUFFIX: &str = ".holonew";
 
 impl Distribution {
     /// Looks for a new stock file. Where the package manager has put it in the target's place, and saved the target, both are moved back:
@@ -107,30 +104,10 @@ fn swapped_or_beside(target: &PathHandle, saved_suffix: &str, stock_suffix: &str
     if !saved.is_file_or_symlink()? || !target.is_file_or_symlink()? {
         return beside(target, stock_suffix);
     }
-    give_second_name(target, &stock)?;
+    copy_in_one_step(target, &stock)?;
     // From here on the stock file is safe. If a crash left it so, only this is to do.
     saved.rename_to(target)?;
     Durability::Each.sync([], [target])?;
     let reported = format!("{} (with {saved_suffix})", target.shown().display());
     Ok(Some(Stock { place: stock, reported }))
-}
-
-/// Puts what is at one place also at another, where something older may be. At no moment is either place without a whole file.
-fn give_second_name(from: &PathHandle, to: &PathHandle) -> Result<()> {
-    if from.is_same_file(to)? {
-        return Ok(());
-    }
-    let temporary = to.temporary(TEMPORARY_SUFFIX);
-    temporary.remove()?;
-    if from.link_to(&temporary).is_err() {
-        // Not every file system has hard links.
-        if let Ok(Some(image)) = Image::load(from) {
-            image.write_to(&temporary)?;
-        }
-    }
-    let moved = Durability::Each.sync([&temporary], []).and_then(|()| temporary.rename_to(to));
-    if moved.is_err() {
-        let _ = temporary.remove();
-    }
-    moved.and_then(|()| Durability::Each.sync([], [to]))
 }

@@ -1,0 +1,227 @@
+//! Groups of changes that take each step together, so that the disk is waited for once for all of them.
+//!
+//! A change is made in steps, in an order that a crash at any moment does no harm to:
+//!
+//! 1. *Staged*: what is to be kept is written, under names that mean nothing yet. Nothing has been touched.
+//! 2. *Kept*: the base and the *intent*, which is what the target is going to be, are in their places.
+//! 3. *Prepared*: new content lies beside the target.
+//! 4. *Replaced*: the target is what it was going to be, unless somebody has changed it since it was looked at.
+//! 5. *Recorded* and 6. *confirmed*: what was made is known as made, and what is not needed any more is gone.
+//!
+//! Each step is on disk before the next one is begun. Between the second and the last, a target that is equal to its intent is known to be
+//! our own unfinished work, and not a person's. A [`Store`] may need fewer of them.
+
+use crate::error::{PathError, Result};
+use crate::path_handle::{Durability, PathHandle};
+
+/// What a step has changed, and what has to be on disk before the next one.
+#[derive(Debug, Default)]
+pub struct Unsynced {
+    /// The files that were written.
+    pub files: Vec<PathHandle>,
+    /// The places that a name was given to, or taken from.
+    pub names: Vec<PathHandle>,
+}
+
+/// The place of bases, intents, and of what was made; it knows the steps of a change.
+pub trait Store: Sized {
+    /// The change of what belongs together, such as one entity.
+    type Change;
+    /// The reason why a change is not made.
+    type Error: From<PathError>;
+
+    /// Opens the store once more, for another thread.
+    ///
+    /// # Errors
+    /// If a directory cannot be opened.
+    fn reopen(&self) -> Result<Self>;
+
+    /// Forgets the directories that were used last: others may have moved them.
+    fn forget_directories(&self);
+
+    /// Returns the number of files that a change is about, by which the cheaper way to sync is chosen.
+    fn files(&self, _: &Self::Change) -> usize {
+        1
+    }
+
+    /// Returns the number of bytes that a change keeps in memory.
+    fn bytes(&self, _: &Self::Change) -> usize {
+        0
+    }
+
+    /// Does what the changes of a group have in common, before the first step.
+    ///
+    /// # Errors
+    /// If it cannot be done: then none of the changes is made.
+    fn begin(&self, _: &mut [Self::Change]) -> Result<()> {
+        Ok(())
+    }
+
+    /// Step 1.
+    ///
+    /// # Errors
+    /// Here as in all steps: then the change takes no further one.
+    fn stage(&self, change: &mut Self::Change) -> std::result::Result<Unsynced, Self::Error>;
+
+    /// Step 2.
+    ///
+    /// # Errors
+    /// As before.
+    fn keep(&self, change: &mut Self::Change) -> std::result::Result<Unsynced, Self::Error>;
+
+    /// Step 3.
+    ///
+    /// # Errors
+    /// As before.
+    fn prepare(&self, _: &mut Self::Change) -> std::result::Result<Unsynced, Self::Error> {
+        Ok(Unsynced::default())
+    }
+
+    /// Step 4.
+    ///
+    /// # Errors
+    /// As before.
+    fn replace(&self, change: &mut Self::Change) -> std::result::Result<Unsynced, Self::Error>;
+
+    /// Step 5.
+    ///
+    /// # Errors
+    /// As before.
+    fn record(&self, change: &mut Self::Change) -> std::result::Result<Unsynced, Self::Error>;
+
+    /// Step 6.
+    ///
+    /// # Errors
+    /// As before.
+    fn confirm(&self, _: &mut Self::Change) -> std::result::Result<Unsynced, Self::Error> {
+        Ok(Unsynced::default())
+    }
+
+    /// Removes what a change has left that takes no further step.
+    fn abandon(&self, change: &mut Self::Change, error: &Self::Error);
+}
+
+/// Makes changes, step by step for all of them together, and returns the result of each.
+///
+/// An error in one does not affect the others, unless it is the disk's.
+pub fn commit<S: Store>(store: &S, changes: &mut [S::Change]) -> Vec<std::result::Result<(), S::Error>> {
+    let mut results: Vec<std::result::Result<(), S::Error>> = changes.iter().map(|_| Ok(())).collect();
+    let durability = Durability::of(changes.iter().map(|change| store.files(change)).sum());
+    fail_all(&mut results, store.begin(changes));
+    for step in [S::stage, S::keep, S::prepare, S::replace, S::record, S::confirm] {
+        let mut unsynced = Unsynced::default();
+        for (change, result) in changes.iter_mut().zip(&mut results).filter(|(_, result)| result.is_ok()) {
+            match step(store, change) {
+                Ok(Unsynced { files, names }) => {
+                    unsynced.files.extend(files);
+                    unsynced.names.extend(names);
+                }
+                Err(error) => *result = Err(error),
+            }
+        }
+        fail_all(&mut results, durability.sync(&unsynced.files, &unsynced.names));
+    }
+    for (change, result) in changes.iter_mut().zip(&results) {
+        if let Err(error) = result {
+            store.abandon(change, error);
+        }
+    }
+    results
+}
+
+/// A disk that cannot say that a step is done makes it wrong to take the next one, for every change of the group.
+fn fail_all<E: From<PathError>>(results: &mut [std::result::Result<(), E>], done: Result<()>) {
+    if let Err(error) = done {
+        for result in results.iter_mut().filter(|result| result.is_ok()) {
+            *result = Err(error.clone().into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path_handle::Tree;
+    use std::cell::RefCell;
+    use std::path::Path;
+
+    /// A store that notes which steps are taken, and fails with the change of one name at one of them.
+    struct Noting {
+        steps: RefCell<Vec<String>>,
+        fails: (&'static str, &'static str),
+        /// Got its name in the first step.
+        named: Option<PathHandle>,
+    }
+
+    impl Noting {
+        fn note(&self, step: &'static str, name: &str) -> Result<Unsynced> {
+            self.steps.borrow_mut().push(format!("{step} {name}"));
+            if self.fails == (step, name) {
+                return Err(PathError::missing(step, name));
+            }
+            let names = self.named.iter().filter(|_| step == "stage").cloned().collect();
+            Ok(Unsynced { files: Vec::new(), names })
+        }
+    }
+
+    impl Store for Noting {
+        type Change = &'static str;
+        type Error = PathError;
+
+        fn reopen(&self) -> Result<Noting> {
+            Err(PathError::missing("open", ""))
+        }
+
+        fn forget_directories(&self) {}
+
+        fn stage(&self, name: &mut &'static str) -> Result<Unsynced> {
+            self.note("stage", name)
+        }
+
+        fn keep(&self, name: &mut &'static str) -> Result<Unsynced> {
+            self.note("keep", name)
+        }
+
+        fn replace(&self, name: &mut &'static str) -> Result<Unsynced> {
+            self.note("replace", name)
+        }
+
+        fn record(&self, name: &mut &'static str) -> Result<Unsynced> {
+            self.note("record", name)
+        }
+
+        fn abandon(&self, name: &mut &'static str, error: &PathError) {
+            self.steps.borrow_mut().push(format!("abandon {name}: {error}"));
+        }
+    }
+
+    fn steps(fails: (&'static str, &'static str), named: Option<PathHandle>) -> (Vec<String>, Vec<bool>) {
+        let store = Noting { steps: RefCell::default(), fails, named };
+        let results = commit(&store, &mut ["a", "b"]);
+        (store.steps.into_inner(), results.iter().map(std::result::Result::is_ok).collect())
+    }
+
+    #[test]
+    fn each_step_is_taken_with_all_before_the_next_one() {
+        let expected = ["stage a", "stage b", "keep a", "keep b", "replace a", "replace b", "record a", "record b"]
+            .map(str::to_owned);
+        assert_eq!(steps(("", ""), None), (expected.to_vec(), vec![true, true]));
+    }
+
+    #[test]
+    fn a_change_that_fails_takes_no_further_step_and_the_others_do() {
+        let (steps, results) = steps(("keep", "a"), None);
+        let error = "abandon a: keep a: no such file or directory";
+        let expected = ["stage a", "stage b", "keep a", "keep b", "replace b", "record b", error];
+        assert_eq!((steps, results), (expected.map(str::to_owned).to_vec(), vec![false, true]));
+    }
+
+    #[test]
+    fn what_cannot_be_synced_fails_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let gone = Tree::open(folder.path()).unwrap().place(Path::new("gone/x"));
+        let (steps, results) = steps(("", ""), Some(gone));
+        assert_eq!(results, [false, false]);
+        assert!(steps.iter().all(|step| step.starts_with("stage") || step.starts_with("abandon")), "{steps:?}");
+    }
+}

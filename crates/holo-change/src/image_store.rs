@@ -1,0 +1,158 @@
+//! Images of targets in version 3's layout: as they were found first in `base/`, and as they were written last in `provisioned/`.
+//!
+//! An image has the mode, the owner and the extended attributes of what it is the image of, so that no other record is needed.
+
+mod change;
+mod recovery;
+
+pub use change::{ImageChange, Meanwhile};
+pub use recovery::Recovery;
+
+use crate::error::Result;
+use crate::image::Image;
+use crate::locations::Locations;
+use crate::open_files::are_open_for_writing;
+use crate::path_handle::{Durability, PathHandle, Tree};
+use sha2::{Digest, Sha256};
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The folder of the images of targets as they were found first, in the state directory.
+pub const BASE: &str = "base";
+/// The folder of the images of targets as we wrote them last.
+pub const PROVISIONED: &str = "provisioned";
+/// The folder of files that are being written; nothing of it is left when an apply has ended.
+const STAGED: &str = ".staged";
+
+/// The targets below a root, and their images in a state directory.
+#[derive(Clone, Debug)]
+pub struct ImageStore {
+    root: Arc<Tree>,
+    state: Arc<Tree>,
+}
+
+impl ImageStore {
+    /// Opens the root and the state directory.
+    ///
+    /// # Errors
+    /// If one of them cannot be opened.
+    pub fn open(locations: &Locations) -> Result<ImageStore> {
+        Ok(ImageStore { root: Tree::open(locations.root())?, state: Tree::open(locations.state_dir())? })
+    }
+
+    /// Waits until no other apply works in the state directory, and keeps others waiting until the result is dropped.
+    ///
+    /// # Errors
+    /// If it cannot be locked.
+    pub fn hold(&self) -> Result<OwnedFd> {
+        self.state.hold()
+    }
+
+    /// Returns the file that is managed.
+    #[must_use]
+    pub fn target(&self, path: &Path) -> PathHandle {
+        self.root.place(path)
+    }
+
+    /// Returns its image as it was found first.
+    #[must_use]
+    pub fn base(&self, path: &Path) -> PathHandle {
+        self.state.place(&below(BASE, path))
+    }
+
+    /// Returns its image as we wrote it last.
+    #[must_use]
+    pub fn provisioned(&self, path: &Path) -> PathHandle {
+        self.state.place(&below(PROVISIONED, path))
+    }
+
+    /// Returns the image that the target is going to be, which is there from before the target is changed until after: after a crash, it
+    /// tells our unfinished work from a person's.
+    #[must_use]
+    pub fn intent(&self, path: &Path) -> PathHandle {
+        self.staged(intent_name(path))
+    }
+
+    /// Returns where a new base is written before it is moved into its place.
+    fn staged_base(&self, path: &Path) -> PathHandle {
+        self.staged(format!("base-{}", path_digest(path)))
+    }
+
+    /// Returns something in the staging folder.
+    #[must_use]
+    pub fn staged(&self, name: impl AsRef<OsStr>) -> PathHandle {
+        self.state.place(&Path::new(STAGED).join(name.as_ref()))
+    }
+
+    /// Returns the names of everything that is staged; none at all if not even the folder exists.
+    fn all_staged(&self) -> Result<Option<Vec<OsString>>> {
+        let folder = self.state.place(Path::new(STAGED));
+        if folder.exists()? { self.staged("x").siblings().map(Some) } else { Ok(None) }
+    }
+
+    /// Makes the staging folder, if it is not there.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn create_staging_folder(&self) -> Result<()> {
+        self.staged("x").create_folder().map(drop)
+    }
+
+    /// Removes the staging folder, unless a crash has left something in it that is still needed.
+    pub fn remove_staging_folder(&self) {
+        self.staged("x").remove_empty_folders(Path::new(""));
+    }
+
+    /// Returns something else in the state directory.
+    #[must_use]
+    pub fn state(&self, path: &Path) -> PathHandle {
+        self.state.place(path)
+    }
+
+    /// Replaces a base by a copy of it.
+    fn copy_base(&self, path: &Path) -> Result<()> {
+        let (base, staged) = (self.base(path), self.staged_base(path));
+        let Ok(Some(image)) = Image::load(&base) else { return Ok(()) };
+        self.create_staging_folder()?;
+        image.write_to(&staged)?;
+        Durability::Each.sync([&staged], [])?;
+        staged.rename_to(&base)?;
+        Durability::Each.sync([], [&base])
+    }
+
+    /// Replaces bases that were targets until now by copies of them, where some process may have the target open for writing; returns
+    /// whether that is done with all of them.
+    #[must_use]
+    pub fn separate_open_bases(&self, paths: &[PathBuf]) -> bool {
+        let bases: Vec<PathHandle> = paths.iter().map(|path| self.base(path)).collect();
+        let are_open = are_open_for_writing(&bases).unwrap_or_else(|_| vec![true; bases.len()]);
+        let open = paths.iter().zip(are_open).filter(|(_, is_open)| *is_open);
+        open.fold(true, |all, (path, _)| self.copy_base(path).is_ok() && all)
+    }
+}
+
+/// Returns the name of an intent. Staged files have flat names: a path below another folder might be too long.
+fn intent_name(path: &Path) -> String {
+    format!("intent-{}", path_digest(path))
+}
+
+/// Returns a name that no other path gives, and that is short enough for any folder.
+#[must_use]
+pub fn path_digest(path: &Path) -> String {
+    Sha256::digest(path.as_os_str().as_bytes()).iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Returns the path below the state directory of something that belongs to a target, whose path begins with a slash.
+#[must_use]
+pub fn below(folder: &str, path: &Path) -> PathBuf {
+    let below = [folder.as_bytes(), path.as_os_str().as_bytes()].concat();
+    OsString::from_vec(below).into()
+}
