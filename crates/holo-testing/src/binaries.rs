@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::process::getppid;
 
@@ -125,18 +125,18 @@ fn sources(list: &str) -> Vec<PathBuf> {
     paths.replace("\\ ", "\0").split(' ').map(|path| PathBuf::from(path.replace('\0', " "))).collect()
 }
 
-/// Returns when the run of cargo began that this process belongs to, or this process, if somebody has called it otherwise.
+/// Returns when the run of cargo began that this process belongs to, or this process, if somebody has called it otherwise. The kernel counts
+/// in hundredths of a second; what is saved that soon afterwards is built by the run.
 fn begin_of_run() -> SystemTime {
     let parent = getppid().map_or(0, |parent| parent.as_raw_nonzero().get().unsigned_abs());
     let is_cargo = fs::read_to_string(format!("/proc/{parent}/comm")).is_ok_and(|name| name.starts_with("cargo"));
     let age = processes::age(if is_cargo { parent } else { std::process::id() }).unwrap_or_default();
-    SystemTime::now().checked_sub(age).unwrap_or(UNIX_EPOCH)
+    SystemTime::now().checked_sub(age).unwrap_or(UNIX_EPOCH) + Duration::from_millis(50)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn binaries_are_beside_the_profile_of_the_test() {

@@ -1,5 +1,5 @@
 //! The phases of a download, each with its own time limit.
-#[path = "../../tests/support/server.rs"]
+#[path = "../../tests/it/support/server.rs"]
 #[allow(dead_code, clippy::unwrap_used, clippy::allow_attributes, reason = "the integration tests use the rest")]
 mod server;
 

@@ -1,15 +1,46 @@
 //! Downloads from a server that misbehaves: what is kept is what was asked for, or nothing.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
-mod support;
-
+use crate::support::server::{Reply, Server, closed_port, silent_port};
+use crate::support::{apply, define, fails, root, settled, sha256};
+use libtest_mimic::Trial;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use support::server::{Reply, Server, closed_port, silent_port};
-use support::{apply, define, fails, root, settled, sha256};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    holo_testing::trials![
+        a_file_is_downloaded_once,
+        how_far_a_download_has_come_is_said_to_those_who_can_see_it,
+        mode_and_owner_are_mended_without_a_download,
+        what_broke_off_is_resumed,
+        parts_of_two_versions_are_not_put_together,
+        a_server_that_ignores_if_range_is_seen_through,
+        without_a_word_about_versions_the_checksum_decides,
+        an_earlier_run_is_taken_up,
+        what_others_have_put_there_is_not_taken_up,
+        a_wrong_checksum_replaces_nothing,
+        a_wrong_length_is_no_download,
+        a_server_that_says_no_is_asked_once,
+        a_server_in_trouble_is_asked_again,
+        redirects_are_followed_but_not_for_ever,
+        secrets_go_to_their_server_only_and_are_never_shown,
+        what_has_not_changed_is_not_downloaded_again,
+        the_date_of_a_change_will_do_and_without_it_once_is_enough,
+        what_is_there_is_kept_while_nobody_answers,
+        mirrors_are_tried_in_their_order,
+        an_attempt_ends_when_its_time_is_up,
+        the_system_says_which_certificates_are_trusted,
+        files_of_this_machine_are_below_the_root,
+        a_persons_file_is_kept_and_comes_back,
+        directories_that_were_made_go_again,
+        a_mirror_gets_no_secrets_of_another_server,
+        a_download_has_a_bound,
+        nothing_is_left_of_a_download_that_never_began,
+        a_check_knows_of_a_file_that_changed_and_says_what_it_does_not_know,
+    ]
+}
 
 const BODY: &[u8] = b"The quick brown fox jumps over the lazy dog.\n";
 
@@ -23,7 +54,6 @@ fn no_part_is_left(root: &holo_testing::ScratchRoot) {
     assert!(names.iter().all(|name| !name.to_str().unwrap().contains("holo")), "{names:?}");
 }
 
-#[test]
 fn a_file_is_downloaded_once() {
     let server = Server::new(|_| Reply::of(BODY));
     let root = root(&format!("url = {:?}\nchecksum = {:?}", server.url("/a"), sha256(BODY)));
@@ -38,7 +68,6 @@ fn a_file_is_downloaded_once() {
     no_part_is_left(&root);
 }
 
-#[test]
 fn how_far_a_download_has_come_is_said_to_those_who_can_see_it() {
     let body = large();
     let pause = Some((body.len() / 2, Duration::from_millis(600)));
@@ -64,7 +93,6 @@ fn how_far_a_download_has_come_is_said_to_those_who_can_see_it() {
     }
 }
 
-#[test]
 fn mode_and_owner_are_mended_without_a_download() {
     let server = Server::new(|_| Reply::of(BODY));
     let (url, sum) = (server.url("/a"), sha256(BODY));
@@ -91,7 +119,6 @@ fn mode_and_owner_are_mended_without_a_download() {
     assert_eq!(server.asked().len(), 1);
 }
 
-#[test]
 fn what_broke_off_is_resumed() {
     let body = large();
     let served = body.clone();
@@ -104,13 +131,12 @@ fn what_broke_off_is_resumed() {
     let root = root(&format!("url = {:?}", server.url("/a")));
     apply(&root);
     assert!(root.read("srv/app.tar") == body);
-    let offsets: Vec<_> = server.asked().iter().map(support::server::Asked::offset).collect();
+    let offsets: Vec<_> = server.asked().iter().map(crate::support::server::Asked::offset).collect();
     assert_eq!(offsets.len(), 6);
     assert_eq!(offsets[..2], [None, Some(300_000)]);
     assert!(server.asked()[1..].iter().all(|asked| asked.header("if-range") == Some("\"one\"")));
 }
 
-#[test]
 fn parts_of_two_versions_are_not_put_together() {
     let (old, new) = (large(), large().into_iter().rev().collect::<Vec<u8>>());
     let served = (old, new.clone());
@@ -123,7 +149,6 @@ fn parts_of_two_versions_are_not_put_together() {
     assert!(root.read("srv/app.tar") == new);
 }
 
-#[test]
 fn a_server_that_ignores_if_range_is_seen_through() {
     let (old, new) = (large(), large().into_iter().rev().collect::<Vec<u8>>());
     let served = (old, new.clone());
@@ -140,7 +165,6 @@ fn a_server_that_ignores_if_range_is_seen_through() {
     assert!(root.read("srv/app.tar") == new);
 }
 
-#[test]
 fn without_a_word_about_versions_the_checksum_decides() {
     let (old, new) = (large(), large().into_iter().rev().collect::<Vec<u8>>());
     let served = (old, new.clone());
@@ -153,11 +177,10 @@ fn without_a_word_about_versions_the_checksum_decides() {
     let root = root(&format!("url = {:?}\nchecksum = {:?}", server.url("/a"), sha256(&new)));
     apply(&root);
     assert!(root.read("srv/app.tar") == new);
-    let offsets: Vec<_> = server.asked().iter().map(support::server::Asked::offset).collect();
+    let offsets: Vec<_> = server.asked().iter().map(crate::support::server::Asked::offset).collect();
     assert_eq!(offsets, [None, Some(300_000), None]);
 }
 
-#[test]
 fn an_earlier_run_is_taken_up() {
     let body = large();
     let (served, is_up) = (body.clone(), Arc::new(AtomicBool::new(false)));
@@ -181,7 +204,6 @@ fn an_earlier_run_is_taken_up() {
     no_part_is_left(&root);
 }
 
-#[test]
 fn what_others_have_put_there_is_not_taken_up() {
     let server = Server::new(|_| Reply::of(BODY));
     let root = root(&format!("url = {:?}\nchecksum = {:?}", server.url("/a"), sha256(BODY)))
@@ -193,7 +215,6 @@ fn what_others_have_put_there_is_not_taken_up() {
     assert_eq!(server.asked()[0].offset(), None);
 }
 
-#[test]
 fn a_wrong_checksum_replaces_nothing() {
     let server = Server::new(|_| Reply::of("something else"));
     let root = root(&format!("url = {:?}\nchecksum = {:?}", server.url("/a"), sha256(BODY))).file("srv/app.tar", "old");
@@ -204,7 +225,6 @@ fn a_wrong_checksum_replaces_nothing() {
     no_part_is_left(&root);
 }
 
-#[test]
 fn a_wrong_length_is_no_download() {
     let server = Server::new(|_| Reply { length: Some(BODY.len() + 10), ..Reply::of(BODY) });
     let root = root(&format!("url = {:?}", server.url("/a")));
@@ -214,7 +234,6 @@ fn a_wrong_length_is_no_download() {
     no_part_is_left(&root);
 }
 
-#[test]
 fn a_server_that_says_no_is_asked_once() {
     for status in [403, 404, 410, 206, 204, 304] {
         let server = Server::new(move |_| Reply::new(status));
@@ -225,7 +244,6 @@ fn a_server_that_says_no_is_asked_once() {
     }
 }
 
-#[test]
 fn a_server_in_trouble_is_asked_again() {
     let server = Server::new(|asked| if asked.number < 2 { Reply::new(503) } else { Reply::of(BODY) });
     let root = root(&format!("url = {:?}", server.url("/a")));
@@ -234,7 +252,6 @@ fn a_server_in_trouble_is_asked_again() {
     assert_eq!(root.read("srv/app.tar"), BODY);
 }
 
-#[test]
 fn redirects_are_followed_but_not_for_ever() {
     let server = Server::new(|asked| match &*asked.path {
         "/a/start" => Reply::redirect("../b?token=x"),
@@ -254,7 +271,6 @@ fn redirects_are_followed_but_not_for_ever() {
     fails(&root, "a redirect to a file of this machine");
 }
 
-#[test]
 fn secrets_go_to_their_server_only_and_are_never_shown() {
     let other = Server::new(|_| Reply::of(BODY));
     let elsewhere = other.url("/b");
@@ -293,7 +309,6 @@ fn secrets_go_to_their_server_only_and_are_never_shown() {
     }
 }
 
-#[test]
 fn what_has_not_changed_is_not_downloaded_again() {
     let version = Arc::new(Mutex::new(("\"1\"", b"one".to_vec())));
     let served = Arc::clone(&version);
@@ -322,7 +337,6 @@ fn what_has_not_changed_is_not_downloaded_again() {
     assert_eq!(root.read("srv/app.tar"), "two");
 }
 
-#[test]
 fn the_date_of_a_change_will_do_and_without_it_once_is_enough() {
     let date = "Fri, 20 Nov 2026 10:00:00 GMT";
     let server = Server::new(move |asked| match &*asked.path {
@@ -344,7 +358,6 @@ fn the_date_of_a_change_will_do_and_without_it_once_is_enough() {
     assert_eq!(server.asked().len(), 4);
 }
 
-#[test]
 fn what_is_there_is_kept_while_nobody_answers() {
     let is_up = Arc::new(AtomicBool::new(true));
     let up = Arc::clone(&is_up);
@@ -360,7 +373,6 @@ fn what_is_there_is_kept_while_nobody_answers() {
     assert_eq!(root.read("srv/app.tar"), BODY);
 }
 
-#[test]
 fn mirrors_are_tried_in_their_order() {
     let wrong = Server::new(|_| Reply::of("wrong"));
     let right = Server::new(|_| Reply::of(BODY));
@@ -377,7 +389,6 @@ fn mirrors_are_tried_in_their_order() {
     settled(&root);
 }
 
-#[test]
 fn an_attempt_ends_when_its_time_is_up() {
     let slow = Server::new(|_| Reply { pause: Some((5, Duration::from_secs(50))), ..Reply::of(BODY) });
     let silent = format!("http://127.0.0.1:{}/a", silent_port());
@@ -389,7 +400,6 @@ fn an_attempt_ends_when_its_time_is_up() {
     }
 }
 
-#[test]
 fn the_system_says_which_certificates_are_trusted() {
     let server = Server::with_tls(|_| Reply::of(BODY));
     let definition = format!("url = {:?}", server.url("/a"));
@@ -404,7 +414,6 @@ fn the_system_says_which_certificates_are_trusted() {
     assert_eq!(server.asked().len(), 1);
 }
 
-#[test]
 fn files_of_this_machine_are_below_the_root() {
     let root = root("url = \"file:///usr/share/a%20b\"").file("usr/share/a b", "one");
     apply(&root);
@@ -419,7 +428,6 @@ fn files_of_this_machine_are_below_the_root() {
     assert!(run.stderr_lossy().contains("going on with what is there"), "{run}");
 }
 
-#[test]
 fn a_persons_file_is_kept_and_comes_back() {
     let root = root("url = \"file:///usr/share/one\"").file("usr/share/one", "one").file("usr/share/two", "two");
     root.write("srv/app.tar", "found");
@@ -451,7 +459,6 @@ fn a_persons_file_is_kept_and_comes_back() {
     assert_eq!(fs::read_dir(root.join("var/lib/holo/archives")).unwrap().count(), 0, "{}", root.dump());
 }
 
-#[test]
 fn directories_that_were_made_go_again() {
     let root = root("url = \"file:///usr/share/one\"").file("usr/share/one", "one");
     let text = root.read("usr/share/holo/archives/10-test.toml").to_string().replace("/srv/", "/new/deep/");
@@ -463,7 +470,6 @@ fn directories_that_were_made_go_again() {
     assert!(!root.exists("new"));
 }
 
-#[test]
 fn a_mirror_gets_no_secrets_of_another_server() {
     let mirror = Server::new(|_| Reply::of(BODY));
     let server = Server::new(|_| Reply::new(404));
@@ -491,7 +497,6 @@ fn a_mirror_gets_no_secrets_of_another_server() {
     assert_eq!(asked[1].header("authorization"), Some("Basic bWlycm9yOml0cy1vd24="), "but what its own URL says");
 }
 
-#[test]
 fn a_download_has_a_bound() {
     // It is not even begun if it is announced, and ended if it is not.
     let announced = Server::new(|_| Reply::of(vec![b'x'; 100_000]));
@@ -509,14 +514,12 @@ fn a_download_has_a_bound() {
     apply(&root);
 }
 
-#[test]
 fn nothing_is_left_of_a_download_that_never_began() {
     let root = root(&format!("url = \"http://127.0.0.1:{}/a\"\nchecksum = {:?}", closed_port(), sha256(BODY)));
     fails(&root, "cannot download");
     assert!(!root.exists("srv/app.tar.holopart"), "{}", root.dump());
 }
 
-#[test]
 fn a_check_knows_of_a_file_that_changed_and_says_what_it_does_not_know() {
     let root = root("url = \"file:///usr/share/app\"").file("usr/share/app", "one");
     apply(&root);

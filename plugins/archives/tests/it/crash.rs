@@ -2,19 +2,15 @@
 //!
 //! `strace` does it: to the N-th call of a kind, for every N there is. Afterwards no file is torn, what was there before us is still
 //! somewhere, and one more apply ends with exactly the tree that an undisturbed one makes, without anybody being asked for force.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
-mod support;
-
+use crate::support::samples::{Tar, gzip, zstd};
+use crate::support::server::{Reply, Server};
+use crate::support::{define, sha256};
 use bstr::{BString, ByteSlice};
 use holo_testing::disturb::{self, Disturbance};
 use holo_testing::{ScratchRoot, trial_of};
-use libtest_mimic::Arguments;
+use libtest_mimic::Trial;
 use std::fs;
-use std::process::ExitCode;
-use support::samples::{Tar, gzip, zstd};
-use support::server::{Reply, Server};
-use support::{define, sha256};
 
 /// An apply that is killed.
 struct Case {
@@ -23,7 +19,7 @@ struct Case {
     before: fn(&ScratchRoot, &Server),
 }
 
-const CASES: [Case; 13] = [
+static CASES: [Case; 13] = [
     Case { name: "the first version, over a person's files", before: first },
     Case { name: "the first version, from a server", before: served },
     Case { name: "an upgrade", before: upgrade },
@@ -41,13 +37,12 @@ const CASES: [Case; 13] = [
 
 const FILE: &str = "url = \"file:///usr/share/app\"\nextract_to = \"/opt/app\"\nstrip_components = 1";
 
-fn main() -> ExitCode {
-    let mut trials = Vec::new();
-    for case in &CASES {
+pub(crate) fn trials() -> Vec<Trial> {
+    let trial = |case: &'static Case| {
         let name = format!("{}: the plugin may be killed at any system call", case.name);
-        trials.push(trial_of(&name, disturb::NEEDS, move || kill_everywhere(case)));
-    }
-    holo_testing::require::run(&Arguments::from_args(), trials)
+        trial_of(&name, disturb::NEEDS, || kill_everywhere(case))
+    };
+    CASES.iter().map(trial).collect()
 }
 
 fn version_1() -> Vec<u8> {

@@ -1,15 +1,18 @@
 //! The examples of the man page, as they stand there, with a server of ours in the place of example.org.
 
-mod support;
-
+use crate::support::samples::{Tar, gzip, zip};
+use crate::support::server::{Reply, Server};
+use crate::support::{apply, settled, sha256};
 use holo_testing::ScratchRoot;
+use libtest_mimic::Trial;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use support::samples::{Tar, gzip, zip};
-use support::server::{Reply, Server};
-use support::{apply, settled, sha256};
 
-const PAGE: &str = include_str!("../../../man/holo-archives.8");
+pub(crate) fn trials() -> Vec<Trial> {
+    holo_testing::trials![the_examples_do_what_the_page_says,]
+}
+
+const PAGE: &str = include_str!("../../../../man/holo-archives.8");
 
 /// The definitions in the page.
 fn examples() -> Vec<String> {
@@ -17,7 +20,6 @@ fn examples() -> Vec<String> {
     blocks.map(|(text, _)| text.to_owned()).filter(|text| text.starts_with("[[archive]]")).collect()
 }
 
-#[test]
 fn the_examples_do_what_the_page_says() {
     let app = gzip(&Tar::new().file("app-1.2/bin/app", "app\n").end());
     let served = app.clone();

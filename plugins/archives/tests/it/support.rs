@@ -1,6 +1,4 @@
 //! Support of the tests: a server that misbehaves on demand, archives of every format, roots.
-#![allow(dead_code, clippy::allow_attributes, reason = "no test file uses everything")]
-#![allow(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 pub(crate) mod samples;
 pub(crate) mod server;

@@ -1,16 +1,34 @@
 //! Extracts archives of every format, upgrades what was extracted, and puts everything back.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
-mod support;
-
+use crate::support::samples::{Tar, bzip2, gzip, xz, zip, zstd};
+use crate::support::server::{Reply, Server};
+use crate::support::{apply, define, fails, root, settled, sha256};
 use holo_testing::ScratchRoot;
+use libtest_mimic::Trial;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use support::samples::{Tar, bzip2, gzip, xz, zip, zstd};
-use support::server::{Reply, Server};
-use support::{apply, define, fails, root, settled, sha256};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    holo_testing::trials![
+        every_format_is_found_from_the_content,
+        an_upgrade_removes_what_is_gone,
+        what_was_there_before_comes_back,
+        absent_removes_exactly_what_was_extracted,
+        a_persons_changes_need_force_and_missing_files_do_not,
+        what_is_known_is_not_read_again_and_a_change_is_seen_all_the_same,
+        a_failed_extraction_is_tried_again,
+        the_old_tree_stays_when_the_new_one_fails,
+        the_download_goes_if_it_shall,
+        what_is_created_is_left_alone,
+        another_directory_is_another_tree,
+        the_root_itself_can_be_extracted_to,
+        owners_are_those_of_the_definition,
+        two_archives_share_a_directory,
+        below_a_file_nothing_can_be_made,
+    ]
+}
 
 const DEFINITION: &str = "url = \"file:///usr/share/app\"\nextract_to = \"/opt/app\"";
 
@@ -65,7 +83,6 @@ fn list(folder: &Path, below: &Path, all: &mut Vec<String>) {
     }
 }
 
-#[test]
 fn every_format_is_found_from_the_content() {
     let tar = first().end();
     let file = 0o100_755;
@@ -118,7 +135,6 @@ fn every_format_is_found_from_the_content() {
     }
 }
 
-#[test]
 fn an_upgrade_removes_what_is_gone() {
     let root = root(&format!("{DEFINITION}\nstrip_components = 1")).file("usr/share/app", gzip(&first().end()));
     apply(&root);
@@ -150,7 +166,6 @@ fn an_upgrade_removes_what_is_gone() {
     settled(&root);
 }
 
-#[test]
 fn what_was_there_before_comes_back() {
     let root = root(&format!("{DEFINITION}\nstrip_components = 1"))
         .file("usr/share/app", gzip(&first().end()))
@@ -180,7 +195,6 @@ fn what_was_there_before_comes_back() {
     assert!(!root.exists("srv/app.tar"));
 }
 
-#[test]
 fn absent_removes_exactly_what_was_extracted() {
     let root = root(&format!("{DEFINITION}\nstrip_components = 1")).file("usr/share/app", xz(&first().end()));
     apply(&root);
@@ -194,7 +208,6 @@ fn absent_removes_exactly_what_was_extracted() {
     settled(&root);
 }
 
-#[test]
 fn a_persons_changes_need_force_and_missing_files_do_not() {
     let root = root(&format!("{DEFINITION}\nstrip_components = 1")).file("usr/share/app", first().end());
     apply(&root);
@@ -231,7 +244,6 @@ fn a_persons_changes_need_force_and_missing_files_do_not() {
     }
 }
 
-#[test]
 fn what_is_known_is_not_read_again_and_a_change_is_seen_all_the_same() {
     let root = root(DEFINITION).file("usr/share/app", gzip(&first().end()));
     apply(&root);
@@ -268,7 +280,6 @@ fn what_is_known_is_not_read_again_and_a_change_is_seen_all_the_same() {
     assert!(!root.exists("var/lib/holo/archives/known"), "{}", root.dump());
 }
 
-#[test]
 fn a_failed_extraction_is_tried_again() {
     let broken = {
         let mut bytes = gzip(&first().end());
@@ -292,7 +303,6 @@ fn a_failed_extraction_is_tried_again() {
     settled(&root);
 }
 
-#[test]
 fn the_old_tree_stays_when_the_new_one_fails() {
     let root = root(&format!("{DEFINITION}\nstrip_components = 1")).file("usr/share/app", gzip(&first().end()));
     apply(&root);
@@ -325,7 +335,6 @@ fn the_old_tree_stays_when_the_new_one_fails() {
     assert_eq!(listing(&root, "opt"), [] as [&str; 0], "what the definition does not name any more goes");
 }
 
-#[test]
 fn the_download_goes_if_it_shall() {
     let archive = gzip(&first().end());
     let server = Server::new({
@@ -354,7 +363,6 @@ fn the_download_goes_if_it_shall() {
     }
 }
 
-#[test]
 fn what_is_created_is_left_alone() {
     let root = root(&format!("{DEFINITION}\ncreates = \"/opt/app/app-1/bin/app\""));
     root.write("usr/share/app", first().end());
@@ -375,7 +383,6 @@ fn what_is_created_is_left_alone() {
     assert!(!root.exists("opt/app/app-1"));
 }
 
-#[test]
 fn another_directory_is_another_tree() {
     let root = root(&format!("{DEFINITION}\nstrip_components = 1")).file("usr/share/app", first().end());
     apply(&root);
@@ -391,7 +398,6 @@ fn another_directory_is_another_tree() {
     assert!(!root.exists("opt"));
 }
 
-#[test]
 fn the_root_itself_can_be_extracted_to() {
     let root = root("url = \"file:///usr/share/app\"\nextract_to = \"/\"");
     root.write("usr/share/app", Tar::new().file("usr/local/bin/tool", "x").file("etc/tool.conf", "y").end());
@@ -403,7 +409,6 @@ fn the_root_itself_can_be_extracted_to() {
     assert!(!root.exists("usr/local") && !root.exists("etc/tool.conf") && root.exists("usr/share"));
 }
 
-#[test]
 fn owners_are_those_of_the_definition() {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
         // Only root can give files to others.
@@ -424,7 +429,6 @@ fn owners_are_those_of_the_definition() {
     settled(&root);
 }
 
-#[test]
 fn two_archives_share_a_directory() {
     let root = root(DEFINITION).file("usr/share/app", first().end());
     root.write("usr/share/other", Tar::new().file("other", "x").end());
@@ -441,7 +445,6 @@ fn two_archives_share_a_directory() {
     settled(&root);
 }
 
-#[test]
 fn below_a_file_nothing_can_be_made() {
     let root = root("url = \"file:///srv/none\"\nextract_to = \"/etc/file/deep/app\"");
     root.write("etc/file", "");

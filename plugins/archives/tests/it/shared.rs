@@ -1,17 +1,35 @@
 //! Archives that share a directory, or are extracted into each other's: a path has one owner and one base, and in the end everything is
 //! as it was.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
-mod support;
-
+use crate::support::samples::{Tar, gzip};
+use crate::support::server::{Reply, Server};
+use crate::support::{apply, fails, settled, sha256};
 use holo_testing::ScratchRoot;
 use holo_testing::random::{Random, cases};
+use libtest_mimic::Trial;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
-use support::samples::{Tar, gzip};
-use support::server::{Reply, Server};
-use support::{apply, fails, settled, sha256};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    holo_testing::trials![
+        both_go_in_any_order,
+        what_two_bring_is_an_error_that_names_both,
+        a_directory_in_anothers_is_shared_too,
+        an_archive_cannot_bring_its_own_download,
+        a_definition_with_another_path_takes_over,
+        a_path_by_another_name_is_the_same,
+        what_one_brought_may_be_brought_by_two,
+        nothing_is_put_back_through_a_link,
+        a_file_comes_back_where_a_directory_was_made,
+        what_a_definition_of_another_plugin_is_about_is_not_brought,
+        what_comes_back_has_its_attributes,
+        what_is_said_is_what_was_done,
+        whatever_archives_do_in_the_end_it_is_as_before,
+        what_is_laid_over_has_the_new_version_as_its_base,
+        what_the_new_version_lacks_goes_with_what_is_laid_over_it,
+    ]
+}
 
 /// A definition in a file of its own: a download named NAME, and more lines.
 fn declare(root: &ScratchRoot, file: &str, path: &str, lines: &str) {
@@ -49,7 +67,6 @@ fn as_before(root: &ScratchRoot) {
     }
 }
 
-#[test]
 fn both_go_in_any_order() {
     for order in [&["10-a", "20-b"][..], &["20-b", "10-a"]] {
         let root = shared();
@@ -73,7 +90,6 @@ fn both_go_in_any_order() {
     }
 }
 
-#[test]
 fn what_two_bring_is_an_error_that_names_both() {
     let root = shared();
     root.write("usr/share/b", gzip(&Tar::new().file("bin/b", "b\n").file("etc/app.conf", "b\n").end()));
@@ -95,7 +111,6 @@ fn what_two_bring_is_an_error_that_names_both() {
     as_before(&root);
 }
 
-#[test]
 fn a_directory_in_anothers_is_shared_too() {
     let root = shared();
     declare(&root, "20-b", "/srv/b", &extracted("b", "/usr/local/share"));
@@ -115,7 +130,6 @@ fn a_directory_in_anothers_is_shared_too() {
     as_before(&root);
 }
 
-#[test]
 fn an_archive_cannot_bring_its_own_download() {
     let root = empty_root();
     root.write("opt/app/a", "a person's\n");
@@ -127,7 +141,6 @@ fn an_archive_cannot_bring_its_own_download() {
     assert_eq!(root.read("opt/app/a"), "a person's\n");
 }
 
-#[test]
 fn a_definition_with_another_path_takes_over() {
     let archive = gzip(&Tar::new().file("etc/app.conf", "a\n").file("bin/a", "a\n").end());
     let server = Server::new({
@@ -165,7 +178,6 @@ fn a_definition_with_another_path_takes_over() {
     }
 }
 
-#[test]
 fn a_path_by_another_name_is_the_same() {
     let root = empty_root();
     root.write("usr/share/a", "new\n");
@@ -183,7 +195,6 @@ fn a_path_by_another_name_is_the_same() {
     assert_eq!(root.read("srv/real/a"), "a person's\n");
 }
 
-#[test]
 fn what_one_brought_may_be_brought_by_two() {
     for (first, second) in [("10-b", "20-c"), ("90-b", "95-c")] {
         let root = empty_root();
@@ -209,7 +220,6 @@ fn what_one_brought_may_be_brought_by_two() {
     }
 }
 
-#[test]
 fn nothing_is_put_back_through_a_link() {
     let root = empty_root();
     root.write("opt/app/conf", "a person's\n");
@@ -231,7 +241,6 @@ fn nothing_is_put_back_through_a_link() {
     assert_eq!(root.read("opt/app/conf"), "a person's\n");
 }
 
-#[test]
 fn a_file_comes_back_where_a_directory_was_made() {
     let root = empty_root();
     root.write("opt/app/h", "a person's\n");
@@ -253,7 +262,6 @@ fn a_file_comes_back_where_a_directory_was_made() {
     assert!(!root.exists("var/lib/holo/archives/kept"));
 }
 
-#[test]
 fn what_a_definition_of_another_plugin_is_about_is_not_brought() {
     let root = ScratchRoot::new().plugin("files").plugin("archives").dir("srv");
     root.write("usr/share/a", Tar::new().file("conf", "a\n").file("d/x", "a\n").end());
@@ -275,7 +283,6 @@ fn what_a_definition_of_another_plugin_is_about_is_not_brought() {
     assert!(!root.exists("opt"));
 }
 
-#[test]
 fn what_comes_back_has_its_attributes() {
     use rustix::fs::{XattrFlags, getxattr, setxattr};
     let root = empty_root();
@@ -299,7 +306,6 @@ fn what_comes_back_has_its_attributes() {
     }
 }
 
-#[test]
 fn what_is_said_is_what_was_done() {
     let root = empty_root();
     root.write("usr/share/a", "no archive");
@@ -359,7 +365,6 @@ fn others_work(root: &ScratchRoot) -> String {
     kept.collect::<Vec<_>>().join(&end)
 }
 
-#[test]
 fn whatever_archives_do_in_the_end_it_is_as_before() {
     cases(150, |random| {
         let root = ScratchRoot::in_memory().plugin("archives").dir("usr/share/holo/archives").dir("srv/empty");
@@ -419,7 +424,6 @@ fn overlaid() -> ScratchRoot {
     root
 }
 
-#[test]
 fn what_is_laid_over_has_the_new_version_as_its_base() {
     for first in ["archive", "overlay", "absent"] {
         let root = overlaid();
@@ -462,7 +466,6 @@ fn what_is_laid_over_has_the_new_version_as_its_base() {
     }
 }
 
-#[test]
 fn what_the_new_version_lacks_goes_with_what_is_laid_over_it() {
     let root = overlaid();
     root.write("usr/share/a", Tar::new().file("other", "two\n").end());

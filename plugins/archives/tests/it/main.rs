@@ -1,0 +1,23 @@
+//! The integration tests of the plugin `archives`: one module a topic, named in front of its tests.
+#![expect(clippy::panic, clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+mod crash;
+mod downloads;
+mod extraction;
+mod hostile;
+mod manual;
+mod shared;
+mod support;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    holo_testing::run_modules([
+        ("crash", crash::trials()),
+        ("downloads", downloads::trials()),
+        ("extraction", extraction::trials()),
+        ("hostile", hostile::trials()),
+        ("manual", manual::trials()),
+        ("shared", shared::trials()),
+    ])
+}
