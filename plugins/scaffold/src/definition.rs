@@ -1,5 +1,6 @@
 //! A `[[scaffold]]` table, and the check of its values.
 
+use crate::engines::Language;
 use holo_plugin::definitions::{Command, Definition, Invalid, values};
 use serde::Deserialize;
 use std::path::Path;
@@ -54,20 +55,6 @@ pub(crate) enum Ensure {
     Present,
     /// Its state before the first apply.
     Absent,
-}
-
-/// The language of templates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Language {
-    /// That of Jinja.
-    #[default]
-    Jinja,
-    /// A part of that of Go's `text/template`.
-    Go,
-    /// A part of that of Jet.
-    Jet,
 }
 
 /// A program that is called for each file that has changed.
@@ -151,12 +138,7 @@ impl ScaffoldDefinition {
 
     /// Returns the declared keys, for people.
     pub(crate) fn summary(&self) -> String {
-        let engine = match self.engine {
-            Language::Jinja => "jinja",
-            Language::Go => "go",
-            Language::Jet => "jet",
-        };
-        let mut words = vec![format!("engine: {engine}")];
+        let mut words = vec![format!("engine: {}", self.engine.0.name())];
         let keys = [("owner", &self.owner), ("group", &self.group), ("mode", &self.mode), ("dir_mode", &self.dir_mode)];
         for (key, value) in keys {
             words.extend(value.iter().map(|value| format!("{key}: {value}")));
@@ -165,17 +147,6 @@ impl ScaffoldDefinition {
             words.extend(is_set.then(|| key.to_owned()));
         }
         words.join(", ")
-    }
-}
-
-impl Language {
-    /// The suffixes that names of templates may have, and names of files do not.
-    pub(crate) fn suffixes(self) -> &'static [&'static str] {
-        match self {
-            Language::Jinja => &[".jinja", ".j2"],
-            Language::Go => &[".tmpl", ".gotmpl"],
-            Language::Jet => &[".jet"],
-        }
     }
 }
 

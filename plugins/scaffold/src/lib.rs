@@ -5,6 +5,7 @@ mod circumstances;
 mod definition;
 mod difference;
 mod engine;
+mod engines;
 mod entity;
 mod error;
 mod executor;

@@ -1,15 +1,17 @@
 //! A directory of templates becomes a tree of files, in memory.
 
 use crate::definition::ScaffoldDefinition;
-use crate::engine::Engine;
+use crate::engine::Render;
 use crate::error::{Result, ScaffoldError};
 use crate::source::{Entry, Item, Source};
 use bstr::ByteSlice;
 use holo_plugin::Host;
+use holo_plugin::facts;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The rendered items by their paths below the target; the target itself is not among them.
 pub(crate) type Rendered = BTreeMap<PathBuf, Item>;
@@ -17,7 +19,7 @@ pub(crate) type Rendered = BTreeMap<PathBuf, Item>;
 /// Renders all templates; nothing is written.
 pub(crate) fn render(definition: &ScaffoldDefinition, file: &Path, host: &Host) -> Result<Rendered> {
     let source = Source::open(definition, host)?;
-    let engine = Engine::new(definition, file, &source, host)?;
+    let engine = renderer(definition, file, &source, host)?;
     let mut rendered = Rendered::new();
     // The names of the source's directories in the target; none if they are left out.
     let mut directories = BTreeMap::from([(PathBuf::new(), Some(PathBuf::new()))]);
@@ -25,12 +27,12 @@ pub(crate) fn render(definition: &ScaffoldDefinition, file: &Path, host: &Host) 
     for entry in source.entries()? {
         let parent = entry.path.parent().unwrap_or(Path::new(""));
         let Some(Some(folder)) = directories.get(parent) else { continue };
-        let path = name(&entry, definition, &engine)?.map(|name| folder.join(name));
+        let path = name(&entry, definition, &*engine)?.map(|name| folder.join(name));
         if matches!(entry.item, Item::Directory) {
             directories.insert(entry.path.clone(), path.clone());
         }
         let Some(path) = path else { continue };
-        let Some(item) = content(entry.item, &entry.shown, definition, &engine)? else { continue };
+        let Some(item) = content(entry.item, &entry.shown, definition, &*engine)? else { continue };
         if let Some(other) = made_of.insert(path.clone(), entry.shown.clone()) {
             let (one, other) = (entry.shown.display(), other.display());
             return Err(ScaffoldError::Never(format!("{other} and {one} both become {}", path.display())));
@@ -43,10 +45,22 @@ pub(crate) fn render(definition: &ScaffoldDefinition, file: &Path, host: &Host) 
     Ok(rendered)
 }
 
+/// Returns the engine that the definition wants, over facts and data; its file, as the user knows it, is where its own data come from.
+fn renderer(definition: &ScaffoldDefinition, file: &Path, source: &Source, host: &Host) -> Result<Box<dyn Render>> {
+    let engine = definition.engine.0;
+    let mut knowledge = host.knowledge().clone();
+    if !definition.data.is_empty() {
+        let own = facts::from_toml(format!("{}: data", file.display()), definition.data.clone())?;
+        knowledge = knowledge.with_layer(file, own);
+    }
+    let partials = Arc::new(source.partials(engine.suffixes()));
+    Ok(engine.renderer(knowledge, definition.delimiters.as_ref(), partials)?)
+}
+
 /// Returns the name of an entry in the target; none if its name is rendered into nothing.
-fn name(entry: &Entry, definition: &ScaffoldDefinition, engine: &Engine) -> Result<Option<OsString>> {
+fn name(entry: &Entry, definition: &ScaffoldDefinition, engine: &dyn Render) -> Result<Option<OsString>> {
     let raw = entry.path.file_name().unwrap_or_default();
-    let suffixes = definition.engine.suffixes().iter().filter(|_| matches!(entry.item, Item::File { .. }));
+    let suffixes = definition.engine.0.suffixes().iter().filter(|_| matches!(entry.item, Item::File { .. }));
     let without = |suffix: &&str| raw.as_bytes().strip_suffix(suffix.as_bytes()).filter(|name| !name.is_empty());
     let raw = suffixes.filter_map(without).next().map_or(raw, OsStr::from_bytes);
     // A name that is not text is not that of a template.
@@ -67,7 +81,7 @@ fn wrong_name(entry: &Entry, rendered: &str) -> ScaffoldError {
 }
 
 /// Renders an item; none if it is left out.
-fn content(item: Item, shown: &Path, definition: &ScaffoldDefinition, engine: &Engine) -> Result<Option<Item>> {
+fn content(item: Item, shown: &Path, definition: &ScaffoldDefinition, engine: &dyn Render) -> Result<Option<Item>> {
     let Item::File { mut bytes, executable } = item else { return Ok(Some(item)) };
     // A file that is not text is copied.
     if !bytes.contains(&0)

@@ -13,9 +13,8 @@ mod parser;
 mod syntax;
 mod words;
 
+use crate::engine::{Find, Render};
 use holo_plugin::facts::{Knowledge, LocatedError};
-use std::io;
-use std::sync::Arc;
 
 /// One of the two languages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,9 +24,6 @@ pub(crate) enum Dialect {
     /// Jet.
     Jet,
 }
-
-/// Finds a template that another one includes.
-pub(crate) type Find = Arc<dyn Fn(&str) -> io::Result<Option<String>> + Send + Sync>;
 
 /// An error in a template, with its line.
 #[derive(Debug)]
@@ -46,15 +42,15 @@ impl TemplateError {
 
 /// Renders templates of one of the languages.
 pub(crate) struct Scripts {
-    pub(crate) dialect: Dialect,
-    pub(crate) delimiters: (String, String),
-    pub(crate) knowledge: Knowledge,
-    pub(crate) partials: Find,
+    dialect: Dialect,
+    delimiters: (String, String),
+    knowledge: Knowledge,
+    partials: Find,
 }
 
 impl Dialect {
     /// Returns the delimiters of actions, unless others are given.
-    pub(crate) fn delimiters(self) -> (&'static str, &'static str) {
+    fn delimiters(self) -> (&'static str, &'static str) {
         match self {
             Dialect::Go => ("{{", "}}"),
             Dialect::Jet => ("[[", "]]"),
@@ -62,15 +58,28 @@ impl Dialect {
     }
 }
 
-impl Scripts {
-    /// Renders a template once. The name is for errors.
-    pub(crate) fn render(&self, name: &str, text: &str) -> Result<String, LocatedError> {
+impl Render for Scripts {
+    fn render(&self, name: &str, text: &str) -> Result<String, LocatedError> {
         let rendered = self.parse(text).and_then(|nodes| eval::render(self, &nodes));
         rendered.map_err(|wrong| LocatedError {
             place: wrong.place.unwrap_or_else(|| name.to_owned()),
             line: Some(wrong.line),
             text: wrong.text,
         })
+    }
+}
+
+impl Scripts {
+    /// Templates of a language, over facts and data; its own delimiters are the default.
+    pub(crate) fn new(
+        dialect: Dialect,
+        delimiters: Option<&[String; 2]>,
+        knowledge: Knowledge,
+        partials: Find,
+    ) -> Scripts {
+        let own = || dialect.delimiters();
+        let (open, close) = delimiters.map_or_else(own, |[open, close]| (open.as_str(), close.as_str()));
+        Scripts { dialect, delimiters: (open.to_owned(), close.to_owned()), knowledge, partials }
     }
 
     fn parse(&self, text: &str) -> Result<Vec<syntax::Node>, TemplateError> {

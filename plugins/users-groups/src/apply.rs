@@ -63,7 +63,7 @@ impl Work<'_, '_> {
             }
             self.images.remove(Moment::Intended, id)?;
         }
-        let step = plan::step(definition, found.known(), force);
+        let step = plan::step(self.entity.shared.provider, definition, found.known(), force);
         match (&found.predecessor, &step) {
             (Some(predecessor), Step::Run(command, wanted)) => {
                 return self.take_over(predecessor, &found, command, wanted);
@@ -148,7 +148,9 @@ impl Work<'_, '_> {
         if !is_its_own {
             return Ok(None);
         }
-        let Some(command) = Command::modify(&Account::bare(old.clone()), &Account::bare(new)) else { return Ok(None) };
+        let Some(command) = self.entity.shared.provider.modify(&Account::bare(old.clone()), &Account::bare(new)) else {
+            return Ok(None);
+        };
         self.run(&command)?;
         rename_in_images(self.images, &old.name, &id.name)?;
         Ok(Some(id.name.clone()))
@@ -189,7 +191,7 @@ impl Work<'_, '_> {
             return Err(format!("{id} gets its name back when {other} is gone").into());
         }
         self.miss_login_group(&base)?;
-        match plan::scrubbing(&base, actual.as_ref()) {
+        match plan::scrubbing(self.entity.shared.provider, &base, actual.as_ref()) {
             Scrubbing::Forget => {}
             Scrubbing::Refuse(reason) => return Err(format!("will not delete {id}: {reason}").into()),
             Scrubbing::Run(command, wanted) => {
@@ -261,7 +263,7 @@ impl Work<'_, '_> {
         let Some(group) = namesake.filter(|group| group.id != self.entity.id) else { return Ok(()) };
         let is_managed = self.images.load(Moment::Base, &group.id)?.is_some();
         if !self.host.test_mode() && is_managed && self.entity.namesake(self.host)?.is_none() {
-            self.run(&Command::create(&group, false))?;
+            self.run(&self.entity.shared.provider.create(&group, false))?;
         }
         Ok(())
     }
@@ -272,7 +274,8 @@ impl Work<'_, '_> {
             return Ok(());
         }
         let before = self.actual()?;
-        let ran = self.entity.shared.patience.run(command, self.entity.timeout, self.output);
+        let ran =
+            self.entity.shared.patience.run(self.entity.shared.provider, command, self.entity.timeout, self.output);
         self.entity.shared.accounts.forget();
         // A command that fails has mostly done nothing.
         *self.has_changed |= ran.is_ok() || self.actual()? != before;

@@ -22,7 +22,7 @@ fn try_check(entity: &AccountEntity, host: &Host) -> Result<Verdict, AccountErro
     let Some(definition) = &entity.definition else {
         let (base, actual) = (entity.base_of_orphan(host, &images)?, entity.actual(host)?);
         let base = base.unwrap_or_else(|| Account::bare(id.clone()));
-        return match plan::scrubbing(&base, actual.as_ref()) {
+        return match plan::scrubbing(entity.shared.provider, &base, actual.as_ref()) {
             Scrubbing::Run(command, _) => would(format!("would run {command}")),
             Scrubbing::Refuse(reason) => Err(format!("will not delete {id}: {reason}").into()),
             Scrubbing::Forget if actual.is_none() => would(format!("would forget {id}, which is gone")),
@@ -30,7 +30,7 @@ fn try_check(entity: &AccountEntity, host: &Host) -> Result<Verdict, AccountErro
         };
     };
     let found = entity.look(host, &images)?;
-    match plan::step(definition, found.known(), false) {
+    match plan::step(entity.shared.provider, definition, found.known(), false) {
         Step::Refuse(to) => Ok(Verdict::NeedsForce(to)),
         Step::Keep(_) => Ok(Verdict::InDesiredState),
         Step::Run(command, _) => would(format!("would run {command}")),

@@ -5,9 +5,12 @@ use crate::accounts::{Accounts, FILES};
 use crate::definition::Definition;
 use crate::error::AccountError;
 use crate::images::{Images, Moment};
+use crate::provider::AccountProvider;
+use crate::providers;
 use crate::run::Patience;
 use bstr::{BString, ByteVec};
 use holo_plugin::{Action, Asset, EntityReport, Host};
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,8 +54,9 @@ pub(crate) struct History {
 }
 
 /// The state that all entities of a run share.
-#[derive(Debug)]
 pub(crate) struct Shared {
+    /// The tools that are run.
+    pub(crate) provider: &'static dyn AccountProvider,
     /// The accounts of the system.
     pub(crate) accounts: Accounts,
     /// The time limit of waiting for locked files.
@@ -61,10 +65,16 @@ pub(crate) struct Shared {
     watched: [BString; 2],
 }
 
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("provider", &self.provider.name()).finish_non_exhaustive()
+    }
+}
+
 impl Shared {
     pub(crate) fn new(host: &Host) -> Shared {
         let watched = FILES.map(|file| bytes(&host.below_root(Path::new(file))));
-        Shared { accounts: Accounts::default(), patience: Patience::default(), watched }
+        Shared { provider: providers::of(host), accounts: Accounts::default(), patience: Patience::default(), watched }
     }
 }
 

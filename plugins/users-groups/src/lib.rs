@@ -20,6 +20,8 @@ mod migration;
 mod order;
 mod plan;
 mod plugin;
+mod provider;
+mod providers;
 mod renamed;
 mod run;
 mod scan;

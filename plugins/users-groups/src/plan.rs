@@ -3,6 +3,7 @@
 use crate::account::Account;
 use crate::command::Command;
 use crate::definition::Definition;
+use crate::provider::AccountProvider;
 use holo_plugin::ForceTo;
 
 /// The next step for an account that is defined.
@@ -41,7 +42,7 @@ pub(crate) struct Known<'a> {
 }
 
 /// Returns the step of applying a definition.
-pub(crate) fn step(definition: &Definition, known: Known<'_>, force: bool) -> Step {
+pub(crate) fn step(provider: &dyn AccountProvider, definition: &Definition, known: Known<'_>, force: bool) -> Step {
     let Known { base, actual, provisioned, has_namesake } = known;
     match (actual, provisioned) {
         _ if force => {}
@@ -70,8 +71,8 @@ pub(crate) fn step(definition: &Definition, known: Known<'_>, force: bool) -> St
         wanted.group = None;
     }
     let command = match actual {
-        None => Some(Command::create(&wanted, definition.system)),
-        Some(actual) => Command::modify(actual, &wanted),
+        None => Some(provider.create(&wanted, definition.system)),
+        Some(actual) => provider.modify(actual, &wanted),
     };
     match command {
         None => Step::Keep(wanted),
@@ -101,23 +102,26 @@ fn needs_force(definition: &Account, actual: &Account, provisioned: Option<&Acco
 }
 
 /// Returns the step of scrubbing.
-pub(crate) fn scrubbing(base: &Account, actual: Option<&Account>) -> Scrubbing {
+pub(crate) fn scrubbing(provider: &dyn AccountProvider, base: &Account, actual: Option<&Account>) -> Scrubbing {
     let Some(actual) = actual else { return Scrubbing::Forget };
     if !base.is_bare() {
-        let command = Command::modify(actual, base);
+        let command = provider.modify(actual, base);
         return command.map_or(Scrubbing::Forget, |command| Scrubbing::Run(command, Some(base.clone())));
     }
     // Version 3 could not tell the base of a number 0 from that of what did not exist.
     if actual.number == Some(0) {
         return Scrubbing::Refuse("number 0 belongs to the superuser");
     }
-    Scrubbing::Run(Command::delete(&actual.id), None)
+    Scrubbing::Run(provider.delete(&actual.id), None)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::account::AccountId;
+    use crate::providers::Shadow;
+
+    const TOOLS: &dyn AccountProvider = &Shadow;
 
     fn account(number: u32, shell: &str, groups: &[&str]) -> Account {
         Account {
@@ -139,7 +143,7 @@ mod tests {
         actual: Option<&Account>,
         provisioned: Option<&Account>,
     ) -> String {
-        match step(definition, Known { base, actual, provisioned, has_namesake: false }, false) {
+        match step(TOOLS, definition, Known { base, actual, provisioned, has_namesake: false }, false) {
             Step::Refuse(to) => format!("{to:?}"),
             Step::Keep(_) => "keep".to_owned(),
             Step::Run(command, _) => command.to_string(),
@@ -157,7 +161,7 @@ mod tests {
         // Even if the definition does not care: it is not as we left it.
         assert_eq!(line(&definition(7, "", &[]), &us, Some(&by_hand), Some(&us)), "Overwrite");
         let known = Known { base: &bare, actual: Some(&by_hand), provisioned: Some(&us), has_namesake: false };
-        let forced = step(&wants_us, known, true);
+        let forced = step(TOOLS, &wants_us, known, true);
         assert!(matches!(forced, Step::Run(command, _) if command.to_string() == "usermod --shell /bin/us x"));
     }
 
@@ -241,7 +245,7 @@ mod tests {
         let provisioned = Account { group: Some("x".into()), ..account(7, "", &[]) };
         let command = |definition: &Definition, has_namesake| {
             let known = Known { base: &base, actual: None, provisioned: Some(&provisioned), has_namesake };
-            let Step::Run(command, _) = step(definition, known, true) else { panic!("nothing to run") };
+            let Step::Run(command, _) = step(TOOLS, definition, known, true) else { panic!("nothing to run") };
             command.to_string()
         };
         assert_eq!(command(&definition(0, "", &[]), false), "useradd --uid 7 x");
@@ -254,7 +258,7 @@ mod tests {
     #[test]
     fn scrubbing_restores_the_base() {
         let (bare, base, ours) = (account(0, "", &[]), account(7, "/bin/base", &[]), account(8, "/bin/us", &["a"]));
-        let line = |base: &Account, actual: Option<&Account>| match scrubbing(base, actual) {
+        let line = |base: &Account, actual: Option<&Account>| match scrubbing(TOOLS, base, actual) {
             Scrubbing::Forget => "forget".to_owned(),
             Scrubbing::Run(command, _) => command.to_string(),
             Scrubbing::Refuse(reason) => reason.to_owned(),

@@ -1,6 +1,7 @@
 //! Running the system's tools for real.
 
 use crate::command::Command;
+use crate::provider::AccountProvider;
 use holo_plugin::process::{Program, Stream as From};
 use holo_plugin::{Output, Stream};
 use std::ffi::OsString;
@@ -14,10 +15,6 @@ const TIME_LIMIT: Duration = Duration::from_secs(600);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The time between two tries.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The exit statuses of tools that cannot update the files of users, or those of groups.
-const CANNOT_UPDATE: [i32; 2] = [1, 10];
-/// Their message if somebody else has the files locked.
-const LOCKED: &[u8] = b"cannot lock ";
 /// The directories of the tools, if the search path of the caller does not lead there.
 const TOOLS: &str = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin";
 
@@ -33,6 +30,7 @@ impl Patience {
     /// Runs a command and relays what it says; while the files are locked, it is tried again.
     pub(crate) fn run(
         &self,
+        provider: &dyn AccountProvider,
         command: &Command,
         limit: Option<Duration>,
         output: &mut Output<'_>,
@@ -45,9 +43,7 @@ impl Patience {
             let mut said = Vec::new();
             let ended = program.run(|stream, bytes| said.push((stream, bytes.to_vec())));
             let ended = ended.map_err(|error| CommandError(error.to_string()))?;
-            let is_locked = ended.code().is_some_and(|code| CANNOT_UPDATE.contains(&code))
-                && ended.tail.windows(LOCKED.len()).any(|part| part == LOCKED);
-            if is_locked && Instant::now() < *self.0.get_or_init(|| Instant::now() + PATIENCE) {
+            if provider.is_locked(&ended) && Instant::now() < *self.0.get_or_init(|| Instant::now() + PATIENCE) {
                 sleep(PAUSE);
                 continue;
             }

@@ -2,6 +2,7 @@
 use super::*;
 use serde_json::json;
 use std::path::Path;
+use std::sync::Arc;
 
 fn scripts(dialect: Dialect, root: &Path) -> Scripts {
     let json = json!({

@@ -1,0 +1,65 @@
+//! The languages that templates are written in, a file each.
+
+mod go;
+mod jet;
+mod jinja;
+
+use crate::engine::Engine;
+use holo_plugin::provider::{Provider, Providers};
+use serde::de::{EnumAccess, Error, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::fmt;
+use std::sync::LazyLock;
+
+/// All of them, the default first.
+static ALL: Providers<dyn Engine> = Providers::new(&[&jinja::Jinja, &go::Go, &jet::Jet]);
+
+static NAMES: LazyLock<Vec<&'static str>> = LazyLock::new(|| ALL.iter().map(Provider::name).collect());
+
+/// The engine that a definition names.
+#[derive(Clone, Copy)]
+pub(crate) struct Language(pub(crate) &'static dyn Engine);
+
+impl Default for Language {
+    fn default() -> Language {
+        Language(&jinja::Jinja)
+    }
+}
+
+impl fmt::Debug for Language {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Language {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Language, D::Error> {
+        deserializer.deserialize_enum("Language", &NAMES, LanguageVisitor)
+    }
+}
+
+struct LanguageVisitor;
+
+impl<'de> Visitor<'de> for LanguageVisitor {
+    type Value = Language;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of an engine")
+    }
+
+    fn visit_enum<A: EnumAccess<'de>>(self, data: A) -> Result<Language, A::Error> {
+        let (name, _) = data.variant::<String>()?;
+        ALL.named(&name).map(Language).map_err(|_| A::Error::unknown_variant(&name, &NAMES))
+    }
+}
+
+#[cfg(test)]
+impl schemars::JsonSchema for Language {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Language".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "description": "The language of templates.", "enum": *NAMES })
+    }
+}
