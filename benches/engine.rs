@@ -7,7 +7,7 @@ mod common;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use common::{median, run, show};
-use holo::index::EntityIndex;
+use holo::index::PerEntity;
 use holo::node::Node;
 use holo::plan::Plan;
 use holo_protocol::EntityReport;
@@ -17,7 +17,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use typed_index_collections::TiVec;
 
 #[derive(Parser)]
 struct Options {
@@ -141,7 +140,7 @@ fn tangle(size: usize, edges: usize) -> Vec<EntityReport> {
 }
 
 fn plan(reports: &[EntityReport]) -> Result<Duration> {
-    let nodes: TiVec<EntityIndex, Node<'_>> = reports
+    let nodes: PerEntity<Node<'_>> = reports
         .iter()
         .map(|report| Node { id: report.id.as_ref(), plugin: 0.into(), edges: &report.edges, origin: "".into() })
         .collect();

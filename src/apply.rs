@@ -4,8 +4,8 @@ mod blocked;
 
 use crate::entity::Entity;
 use crate::error::Fatal;
-use crate::in_order::{Ended, InOrder};
-use crate::index::{EntityIndex, PluginIndex};
+use crate::in_order::{Ended, InOrder, Work};
+use crate::index::{EntityIndex, PerEntity, PluginIndex, Table};
 use crate::interrupt::Interrupt;
 use crate::inventory::Inventory;
 use crate::plan::Plan;
@@ -19,17 +19,17 @@ use crate::view::View;
 use blocked::Blocked;
 use bstr::{BStr, BString};
 use holo_protocol::Message;
-use typed_index_collections::{TiSlice, TiVec};
+use std::iter;
 
 /// The entities to be walked, and the way in which it is done.
 pub struct Walk<'a> {
     /// All entities, in version 3's order.
-    entities: &'a TiSlice<EntityIndex, Entity>,
+    entities: &'a PerEntity<Entity>,
     /// The entities that are worked on.
     selected: &'a Selected,
     /// The dependencies of the entities.
     plan: &'a Plan,
-    plugins: &'a mut TiSlice<PluginIndex, Plugin>,
+    plugins: &'a mut Table<PluginIndex, Plugin>,
     /// The view of files that plugins name.
     view: View<'a>,
     /// The signal that ends the walk before its time.
@@ -43,7 +43,7 @@ pub struct Walk<'a> {
     /// The refreshes that are due.
     refreshes: Refreshes,
     /// The end of each entity that has been done with, or looked at for another one.
-    ends: TiVec<EntityIndex, Option<End>>,
+    ends: PerEntity<Option<End>>,
 }
 
 impl<'a> Walk<'a> {
@@ -67,7 +67,7 @@ impl<'a> Walk<'a> {
             fail_fast: false,
             forces: false,
             refreshes,
-            ends: vec![None; inventory.entities.len()].into(),
+            ends: Table::filled(None, inventory.entities.len()),
         }
     }
 
@@ -128,7 +128,7 @@ impl<'a> Walk<'a> {
         before.find(|&other| self.ends[other] == Some(End::Pending)).map(|other| self.entities[other].id())
     }
 
-    /// Has a plugin work on its entities. Returns how each of them ended.
+    /// Has a plugin work on its entities, some of which come after others that are pending. Returns how each of them ended.
     fn work(
         &mut self,
         set: &[EntityIndex],
@@ -144,9 +144,9 @@ impl<'a> Walk<'a> {
             .zip(&received)
             .map(|(entity, received)| Job { id: entity.id(), refresh: self.refreshes.is_due(entity.id()), received })
             .collect();
-        let refresh = jobs.iter().map(|job| job.refresh).collect();
-        let mut in_order =
-            InOrder::new(&entities, refresh, task, self.view, reporter).after(pending).with_force(self.forces);
+        let works = entities.iter().zip(&jobs).zip(pending.into_iter().chain(iter::repeat(None)));
+        let works = works.map(|((entity, job), pending)| Work::new(entity, job.refresh, pending)).collect();
+        let mut in_order = InOrder::new(works, task, self.view, reporter).with_force(self.forces);
         self.plugins[first.plugin].work(task, &jobs, self.interrupt, &mut |index, progress| {
             in_order.take(index, progress);
         })?;

@@ -1,6 +1,6 @@
 //! The entities that provide an asset, and paths among assets.
 
-use crate::index::{EntityIndex, define_index};
+use crate::index::{EntityIndex, PerEntity, Table, define_index};
 use crate::node::Node;
 use crate::root::clean;
 use bstr::ByteSlice;
@@ -12,7 +12,6 @@ use std::hash::Hash;
 use std::iter;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
-use typed_index_collections::{TiSlice, TiVec};
 
 define_index! {
     /// The index of an item among those of all keys.
@@ -23,7 +22,7 @@ define_index! {
 pub(crate) struct Groups<K> {
     /// The first and the last item of each key.
     ends: HashMap<K, (ItemIndex, ItemIndex)>,
-    items: TiVec<ItemIndex, Item>,
+    items: Table<ItemIndex, Item>,
 }
 
 /// An entity in a group.
@@ -35,12 +34,12 @@ struct Item {
 
 impl<K: Eq + Hash> Groups<K> {
     pub(crate) fn new() -> Groups<K> {
-        Groups { ends: HashMap::new(), items: TiVec::new() }
+        Groups { ends: HashMap::new(), items: Table::new() }
     }
 
     /// Adds an entity, and returns the first one of its key.
     pub(crate) fn add(&mut self, key: K, entity: EntityIndex) -> EntityIndex {
-        let new = self.items.push_and_get_key(Item { entity, next: None });
+        let new = self.items.push(Item { entity, next: None });
         let (first, last) = self.ends.entry(key).or_insert((new, new));
         if *last != new {
             self.items[*last].next = Some(new);
@@ -66,9 +65,9 @@ pub(crate) struct Providers<'a> {
 }
 
 impl<'a> Providers<'a> {
-    pub(crate) fn new(nodes: &TiSlice<EntityIndex, Node<'a>>) -> Providers<'a> {
+    pub(crate) fn new(nodes: &PerEntity<Node<'a>>) -> Providers<'a> {
         let mut providers = Providers { paths: Groups::new(), others: Groups::new() };
-        for (entity, node) in nodes.iter_enumerated() {
+        for (entity, node) in nodes.entries() {
             for asset in &node.edges.provides {
                 match path(asset) {
                     Some(path) => providers.paths.add(path, entity),

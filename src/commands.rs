@@ -149,7 +149,7 @@ fn show_slips(inventory: &Inventory, selected: &Selected, reporter: &mut dyn Rep
     let slips = inventory.dangling.iter().filter(|dangling| selected.contains(dangling.entity));
     let mut any = false;
     for dangling in slips {
-        reporter.event(Event::About(inventory.entities.get(dangling.entity)));
+        reporter.event(Event::About(Some(&inventory.entities[dangling.entity])));
         reporter.warning(dangling.describe(&inventory.entities));
         reporter.event(Event::About(None));
         any = true;

@@ -1,11 +1,10 @@
 //! The declared dependencies of entities, as long as a plan needs to know them.
 
 use crate::entity::Entity;
-use crate::index::EntityIndex;
+use crate::index::PerEntity;
 use crate::node::Node;
 use bstr::{BStr, BString};
 use holo_protocol::Edges;
-use typed_index_collections::{TiSlice, TiVec};
 
 /// The declarations of entities. Many entities have none.
 #[derive(Debug)]
@@ -23,7 +22,7 @@ static NO_EDGES: Edges = Edges::NONE;
 impl Declarations {
     /// Returns the declarations of these entities.
     #[must_use]
-    pub fn new(entities: &TiSlice<EntityIndex, Entity>) -> Declarations {
+    pub fn new(entities: &PerEntity<Entity>) -> Declarations {
         let declaration = |entity: &Entity| {
             entity.has_edges().then(|| {
                 let mut report = entity.report();
@@ -38,7 +37,7 @@ impl Declarations {
 
     /// Returns the nodes of a plan for the same entities.
     #[must_use]
-    pub fn nodes<'a>(&'a self, entities: &'a TiSlice<EntityIndex, Entity>) -> TiVec<EntityIndex, Node<'a>> {
+    pub fn nodes<'a>(&'a self, entities: &'a PerEntity<Entity>) -> PerEntity<Node<'a>> {
         let node = |(entity, declaration): (&'a Entity, &'a Option<Box<Declaration>>)| {
             let (edges, origin) = match declaration {
                 Some(declaration) => (&declaration.edges, declaration.origin.as_ref()),

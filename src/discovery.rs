@@ -9,7 +9,7 @@ use crate::entity::Entity;
 use crate::error::{self, Fatal};
 use crate::failures::{Failed, Failures, Tolerance};
 use crate::generators;
-use crate::index::{EntityIndex, PluginIndex};
+use crate::index::{PerEntity, PluginIndex, Table};
 use crate::interrupt::Interrupt;
 use crate::inventory::{Inventory, Purpose};
 use crate::node::Node;
@@ -27,7 +27,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use typed_index_collections::{TiSlice, TiVec};
 
 /// Reads the configuration, shakes hands with the plugins, runs the generators and scans.
 ///
@@ -98,14 +97,14 @@ impl Discovery<'_> {
         let resources = Arc::new(Resources::prepare(&self.settings.root, &cache, generated, ids)?);
         let options = self.options(at_once >= asked_for);
         let plugins = prepared.into_iter().map(|plugin| plugin.into_plugin(self.settings, &resources, options));
-        let mut plugins: TiVec<PluginIndex, Plugin> = plugins.collect();
+        let mut plugins: Table<PluginIndex, Plugin> = plugins.collect();
         let Scanned { entities, flaws } =
             scan::all(&mut plugins, at_once, &resources, &mut self.failures, self.interrupt, &mut self.remarks)?;
         let declarations = Declarations::new(&entities);
         let nodes = declarations.nodes(&entities);
         let plan = self.plan(&nodes, &entities, &plugins)?;
         // If something is missing, names may well be right.
-        let is_whole = plugins.len() == asked_for && !flaws.contains(&true);
+        let is_whole = plugins.len() == asked_for && !flaws.iter().any(|&is_flawed| is_flawed);
         let dangling = if is_whole { references::dangling(&nodes) } else { Vec::new() };
         drop(nodes);
         Ok(Inventory { plugins, entities, plan, flaws, dangling, resources, _cache: cache })
@@ -216,9 +215,9 @@ impl Discovery<'_> {
     /// Plans all entities, or all but those that a cycle keeps from having an order if none of those is selected.
     fn plan(
         &mut self,
-        nodes: &TiSlice<EntityIndex, Node<'_>>,
-        entities: &TiSlice<EntityIndex, Entity>,
-        plugins: &TiSlice<PluginIndex, Plugin>,
+        nodes: &PerEntity<Node<'_>>,
+        entities: &PerEntity<Entity>,
+        plugins: &Table<PluginIndex, Plugin>,
     ) -> Result<Plan, Fatal> {
         let could_not_run = |cycle: CycleError| Fatal::CouldNotRun(cycle.to_string());
         let cycle = match Plan::new(nodes) {

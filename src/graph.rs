@@ -1,12 +1,11 @@
 //! Shows a plan as a picture: the selected entities, and the edges among them, which point from what goes first to what waits for it.
 
-use crate::index::{EntityIndex, define_index};
+use crate::index::{PerEntity, Table, define_index};
 use crate::node::Node;
 use crate::plan::{EdgeKind, Plan};
 use crate::select::Selected;
 use bstr::ByteSlice;
 use std::collections::BTreeMap;
-use typed_index_collections::{TiSlice, TiVec};
 
 mod dot;
 mod layout;
@@ -15,19 +14,19 @@ mod svg;
 
 /// Writes the plan of the selected entities in the language of Graphviz.
 #[must_use]
-pub fn dot(nodes: &TiSlice<EntityIndex, Node<'_>>, plan: &Plan, selected: &Selected) -> String {
+pub fn dot(nodes: &PerEntity<Node<'_>>, plan: &Plan, selected: &Selected) -> String {
     dot::write(&Picture::new(nodes, plan, selected))
 }
 
 /// Writes the plan of the selected entities as a flowchart of Mermaid, which shows some hundred entities at most.
 #[must_use]
-pub fn mermaid(nodes: &TiSlice<EntityIndex, Node<'_>>, plan: &Plan, selected: &Selected) -> String {
+pub fn mermaid(nodes: &PerEntity<Node<'_>>, plan: &Plan, selected: &Selected) -> String {
     mermaid::write(&Picture::new(nodes, plan, selected))
 }
 
 /// Draws the plan of the selected entities as an SVG file that stands alone.
 #[must_use]
-pub fn svg(nodes: &TiSlice<EntityIndex, Node<'_>>, plan: &Plan, selected: &Selected) -> String {
+pub fn svg(nodes: &PerEntity<Node<'_>>, plan: &Plan, selected: &Selected) -> String {
     svg::write(&Picture::new(nodes, plan, selected))
 }
 
@@ -43,7 +42,7 @@ define_index! {
 #[derive(Debug)]
 struct Picture {
     /// In the order of the plan.
-    entities: TiVec<ShownIndex, Shown>,
+    entities: Table<ShownIndex, Shown>,
     /// From an earlier entity to a later one, at most one between any two.
     lines: Vec<Line>,
 }
@@ -67,13 +66,13 @@ struct Line {
 }
 
 impl Picture {
-    fn new(nodes: &TiSlice<EntityIndex, Node<'_>>, plan: &Plan, selected: &Selected) -> Picture {
-        let mut indexes: TiVec<EntityIndex, Option<ShownIndex>> = vec![None; nodes.len()].into();
-        let mut entities = TiVec::new();
+    fn new(nodes: &PerEntity<Node<'_>>, plan: &Plan, selected: &Selected) -> Picture {
+        let mut indexes: PerEntity<Option<ShownIndex>> = Table::filled(None, nodes.len());
+        let mut entities = Table::new();
         for &entity in plan.order().iter().filter(|&&entity| selected.contains(entity)) {
             let node = &nodes[entity];
             let shown = Shown { label: readable(node.id), orphan: node.edges.orphan };
-            indexes[entity] = Some(entities.push_and_get_key(shown));
+            indexes[entity] = Some(entities.push(shown));
         }
         let mut lines: BTreeMap<(ShownIndex, ShownIndex), Line> = BTreeMap::new();
         for edge in plan.edges() {
@@ -109,7 +108,7 @@ mod tests {
 
     fn picture(entities: &[(&[u8], Edges)]) -> Picture {
         let node = |(id, edges)| Node { id: BStr::new(id), plugin: 0.into(), edges, origin: BStr::new("") };
-        let nodes: TiVec<EntityIndex, Node<'_>> = entities.iter().map(|(id, edges)| node((*id, edges))).collect();
+        let nodes: PerEntity<Node<'_>> = entities.iter().map(|(id, edges)| node((*id, edges))).collect();
         let plan = Plan::new(&nodes).unwrap();
         Picture::new(&nodes, &plan, &nodes.iter().map(|_| true).collect())
     }
@@ -159,7 +158,7 @@ mod tests {
     #[test]
     fn only_what_is_selected_is_shown() {
         let edges = [Edges { before: ids(&["b", "c"]), ..Edges::default() }, Edges::default(), Edges::default()];
-        let nodes: TiVec<EntityIndex, Node<'_>> = std::iter::zip(["a", "b", "c"], &edges)
+        let nodes: PerEntity<Node<'_>> = std::iter::zip(["a", "b", "c"], &edges)
             .map(|(id, edges)| Node { id: id.into(), plugin: 0.into(), edges, origin: "".into() })
             .collect();
         let picture = Picture::new(&nodes, &Plan::new(&nodes).unwrap(), &[true, false, true].into_iter().collect());

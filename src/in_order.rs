@@ -1,36 +1,52 @@
 //! From what plugins say, in any order, to events in the entities' order, and to how each entity ended.
 
+mod said;
+
 use crate::entity::Entity;
+use crate::index::{Table, define_index};
 use crate::plugin::{Failure, Progress, Task};
 use crate::report::{End, Event, Remarks, Reporter};
 use crate::view::View;
 use bstr::{BStr, BString};
 use holo_protocol::Message;
-use holo_protocol::message::MAX_SENT;
-use holo_protocol::session::Stream;
+use said::Said;
+use std::mem;
+
+define_index! {
+    /// The index of an entity among those that are worked on together.
+    WorkIndex
+}
 
 /// Shows what is said of the first unfinished entity at once, and keeps what is said of the others until it is their turn.
 pub struct InOrder<'a> {
-    entities: &'a [&'a Entity],
-    /// True for each entity that is to be refreshed, as long as it has not been told.
-    refresh: Vec<bool>,
-    /// The ID of an entity that each comes after and that would have been changed by then, if there is any.
-    pending: Vec<Option<&'a BStr>>,
+    works: Table<WorkIndex, Work<'a>>,
     task: Task,
     /// True if a check looks at what force would do.
     forces: bool,
     view: View<'a>,
     reporter: &'a mut dyn Reporter,
-    first_unfinished: usize,
-    kept: Vec<Vec<Said>>,
-    /// The worst that was said of each entity.
-    ends: Vec<Option<End>>,
-    /// The values that each entity sends to those that are refreshed because of it.
-    sent: Vec<Vec<BString>>,
-    /// True or false for each that is known to have been changed or not.
-    touched: Vec<Option<bool>>,
-    /// True for each of which it is known that something would be changed.
-    would_change: Vec<bool>,
+    /// The entities that are not done with, but for the first, which is the current one.
+    next: Box<dyn Iterator<Item = WorkIndex> + 'a>,
+    /// The first entity that is not done with.
+    current: Option<WorkIndex>,
+}
+
+/// The work on an entity.
+pub struct Work<'a> {
+    entity: &'a Entity,
+    /// True if the entity is to be refreshed, as long as that has not been told.
+    refresh: bool,
+    /// The ID of an entity that this one comes after and that an apply would have changed by then.
+    pending: Option<&'a BStr>,
+    kept: Vec<Said>,
+    /// The worst that was said of it.
+    end: Option<End>,
+    /// The values that it sends to those that are refreshed because of it.
+    sent: Vec<BString>,
+    /// True or false if it is known to have been changed or not.
+    touched: Option<bool>,
+    /// True if it is known that something would be changed.
+    would_change: bool,
 }
 
 /// The end of the work on an entity, and what it sends to those that are refreshed because of it.
@@ -46,78 +62,80 @@ pub struct Ended {
     pub is_unknown: bool,
 }
 
-/// Something that was said of an entity; it is owned, as the buffer it came in may be reused.
-enum Said {
-    Output(Stream, BString),
-    Message(Message),
-    Diff(Vec<u8>),
-    Warning(String),
-    Error(String),
-    /// Something that cannot be understood. The entity has failed, but is not done with.
-    Malformed(String),
-    Failed(Failure),
-    /// The plugin has found something wrong that the entity with this ID may put right before.
-    TooEarly(BString),
-    Done,
+impl<'a> Work<'a> {
+    /// Returns the work on an entity before it has begun. If the entity fails for the lack of one that is pending, its end cannot be told.
+    #[must_use]
+    pub fn new(entity: &'a Entity, refresh: bool, pending: Option<&'a BStr>) -> Work<'a> {
+        Work {
+            entity,
+            refresh,
+            pending,
+            kept: Vec::new(),
+            end: None,
+            sent: Vec::new(),
+            touched: None,
+            would_change: false,
+        }
+    }
+
+    /// Notes what was said.
+    fn note(&mut self, said: &Said, task: Task) {
+        match said {
+            Said::Message(Message::WouldChange(_)) => self.would_change = true,
+            Said::Diff(text) => self.would_change |= !text.is_empty(),
+            Said::Message(Message::Send(value)) => self.sent.push(value.clone()),
+            Said::Message(Message::NotChanged) => self.touched = self.touched.or(Some(false)),
+            Said::Malformed(_) => self.touched = Some(true),
+            Said::Message(message) if message.is_change() => self.touched = Some(true),
+            _ => {}
+        }
+        self.end = self.end.max(self.end_by(said, task));
+    }
+
+    /// Returns the end that a message gives to the entity, if it does.
+    fn end_by(&self, said: &Said, task: Task) -> Option<End> {
+        match said {
+            Said::Message(Message::NotChanged) => Some(End::Unchanged),
+            Said::Message(Message::Skipped(_)) => Some(End::ConditionNotMet),
+            Said::Message(message) if message.is_change() => Some(End::Changed),
+            Said::Message(Message::WouldChange(_) | Message::Unknown) | Said::TooEarly(_) => Some(End::Pending),
+            Said::Message(message) if message.is_refusal() => Some(End::Refused),
+            // A plugin of version 3 that is asked to check has nothing else to say.
+            Said::Diff(text) if task == Task::Check && self.end.is_none() => {
+                Some(if text.is_empty() { End::Unchanged } else { End::Pending })
+            }
+            Said::Malformed(_) | Said::Failed(_) => Some(End::Failed),
+            _ => None,
+        }
+    }
+
+    fn ended(self, task: Task) -> Ended {
+        let end = self.end.unwrap_or(silent(task));
+        Ended {
+            end,
+            sent: self.sent,
+            is_untouched: self.touched == Some(false),
+            is_unknown: end == End::Pending && !self.would_change,
+        }
+    }
 }
 
-/// Returns the message that a refusal becomes when force is used.
-fn forced(message: Message) -> Message {
-    let text = match &message {
-        Message::RequiresForceToOverwrite => BString::from("would overwrite what a user has changed"),
-        Message::RequiresForceToRestore => BString::from("would restore what a user has deleted"),
-        Message::RequiresForce(reason) => [&b"would proceed, although "[..], reason].concat().into(),
-        _ => return message,
-    };
-    Message::WouldChange(text)
-}
-
-fn malformed(line: &BString) -> String {
-    const SHOWN: usize = 200;
-    let shown = BStr::new(line.get(..SHOWN).unwrap_or(line));
-    format!(
-        "cannot understand the plugin's message {shown:?}: expected \"send: KEY=VALUE\", with a key of letters, digits and _, \
-         and {MAX_SENT} bytes at most"
-    )
+/// Returns the end of an entity of which nothing is said.
+fn silent(task: Task) -> End {
+    match task {
+        Task::Check => End::Pending,
+        Task::Apply | Task::ForceApply => End::Changed,
+    }
 }
 
 impl<'a> InOrder<'a> {
-    /// Takes what is said while the entities are worked on.
-    pub fn new(
-        entities: &'a [&'a Entity],
-        refresh: Vec<bool>,
-        task: Task,
-        view: View<'a>,
-        reporter: &'a mut dyn Reporter,
-    ) -> InOrder<'a> {
-        let kept = std::iter::repeat_with(Vec::new).take(entities.len()).collect();
-        let ends = vec![None; entities.len()];
-        let sent = vec![Vec::new(); entities.len()];
-        let touched = vec![None; entities.len()];
-        let mut in_order = InOrder {
-            entities,
-            refresh,
-            pending: Vec::new(),
-            task,
-            forces: false,
-            view,
-            reporter,
-            first_unfinished: 0,
-            kept,
-            ends,
-            sent,
-            touched,
-            would_change: vec![false; entities.len()],
-        };
-        in_order.begin();
+    /// Takes what is said while entities are worked on.
+    pub fn new(works: Vec<Work<'a>>, task: Task, view: View<'a>, reporter: &'a mut dyn Reporter) -> InOrder<'a> {
+        let works = Table::from(works);
+        let next = Box::new(works.indexes());
+        let mut in_order = InOrder { works, task, forces: false, view, reporter, next, current: None };
+        in_order.begin_next();
         in_order
-    }
-
-    /// Says what each entity comes after that an apply would have changed by then. Of an entity that fails for the lack of that, it cannot
-    /// be told.
-    #[must_use]
-    pub fn after(self, pending: Vec<Option<&'a BStr>>) -> InOrder<'a> {
-        InOrder { pending, ..self }
     }
 
     /// Takes what is refused for want of force for a change that would be made.
@@ -129,82 +147,61 @@ impl<'a> InOrder<'a> {
     /// Returns the end of each entity.
     #[must_use]
     pub fn ends(self) -> Vec<Ended> {
-        let silent = self.silent();
-        let ended = |(index, sent): (usize, Vec<BString>)| {
-            let end = self.ends[index].unwrap_or(silent);
-            let is_untouched = self.touched[index] == Some(false);
-            Ended { end, sent, is_untouched, is_unknown: end == End::Pending && !self.would_change[index] }
-        };
-        self.sent.into_iter().enumerate().map(ended).collect()
+        let task = self.task;
+        self.works.into_iter().map(|work| work.ended(task)).collect()
     }
 
-    /// Returns the end of an entity of which nothing is said.
-    fn silent(&self) -> End {
-        match self.task {
-            Task::Check => End::Pending,
-            Task::Apply | Task::ForceApply => End::Changed,
-        }
-    }
-
-    /// Takes what is said of the entity at this place.
+    /// Takes what is said of the entity with this index.
     pub fn take(&mut self, index: usize, progress: Progress<'_>) {
+        let index = WorkIndex::from(index);
+        let Work { entity, pending, .. } = self.works[index];
         if let Progress::Waiting(time) = progress {
             // It is at work, although another one may be shown.
-            return self.reporter.event(Event::Waiting(self.entities[index], time));
+            return self.reporter.event(Event::Waiting(entity, time));
         }
-        let said = match (self.understand(self.entities[index].id(), progress), self.pending.get(index)) {
-            (Said::Failed(Failure::Told | Failure::Status(_)), Some(Some(first))) => {
-                Said::TooEarly((*first).to_owned())
-            }
+        let said = match (Said::new(progress, entity.id(), self.forces, self.view), pending) {
+            (Said::Failed(Failure::Told | Failure::Status(_)), Some(first)) => Said::TooEarly(first.to_owned()),
             (said, _) => said,
         };
-        if index > self.first_unfinished {
+        if self.current.is_some_and(|current| index > current) {
             // By its turn it has come farther.
-            if matches!(said, Said::Message(Message::Progress(_))) {
-                return;
+            if !matches!(said, Said::Message(Message::Progress(_))) {
+                self.works[index].kept.push(said);
             }
-            self.kept[index].push(said);
             return;
         }
         self.show(index, &said);
         // Showing may have finished this entity: then the next ones have their turn.
-        let mut shown = usize::MAX;
-        while shown != self.first_unfinished && self.first_unfinished < self.entities.len() {
-            shown = self.first_unfinished;
-            for said in std::mem::take(&mut self.kept[shown]) {
-                self.show(shown, &said);
+        let mut shown = None;
+        while let Some(current) = self.current.filter(|_| shown != self.current) {
+            shown = Some(current);
+            for said in mem::take(&mut self.works[current].kept) {
+                self.show(current, &said);
             }
         }
     }
 
-    fn understand(&self, id: &BStr, progress: Progress<'_>) -> Said {
-        match progress {
-            Progress::Output(stream, bytes) => Said::Output(stream, bytes.into()),
-            // It may have done anything: what it wanted to say is not known.
-            Progress::Message(Message::Malformed(line)) => Said::Malformed(malformed(&line)),
-            Progress::Message(message) if self.forces => Said::Message(forced(message)),
-            Progress::Message(message) => Said::Message(message),
-            Progress::Diff(pair) => match self.view.difference(&pair) {
-                Ok(text) => Said::Diff(text),
-                Err(reason) => Said::Error(format!("cannot diff {id}: {reason}")),
-            },
-            Progress::CannotDiff(reason) => Said::Error(format!("cannot diff {id}: {reason}")),
-            Progress::Warning(text) => Said::Warning(text),
-            Progress::Done | Progress::Waiting(_) => Said::Done,
-            Progress::Failed(failure) => Said::Failed(failure),
+    fn show(&mut self, index: WorkIndex, said: &Said) {
+        if self.current.is_none_or(|current| index < current) {
+            // Nothing but output counts of an entity that is done with.
+            if let Said::Output(stream, bytes) = said {
+                self.reporter.event(Event::Belated(*stream, bytes));
+            }
+            return;
+        }
+        if !matches!(said, Said::Message(Message::Skipped(_)) | Said::Done) {
+            self.tell_refresh(index);
+        }
+        self.emit(said);
+        self.works[index].note(said, self.task);
+        if said.is_last() {
+            self.finish(index);
         }
     }
 
-    fn show(&mut self, index: usize, said: &Said) {
-        let is_over = index < self.first_unfinished;
-        if !is_over && !matches!(said, Said::Message(Message::Skipped(_)) | Said::Done) {
-            self.tell_refresh(index);
-        }
+    fn emit(&mut self, said: &Said) {
         let reporter = &mut *self.reporter;
         match said {
-            Said::Output(stream, bytes) if is_over => return reporter.event(Event::Belated(*stream, bytes)),
-            // Nothing else counts of an entity that is done with.
-            _ if is_over => return,
             Said::Output(stream, bytes) => reporter.output(*stream, bytes),
             Said::Message(message) => reporter.event(Event::Message(message)),
             Said::Diff(text) => reporter.event(Event::Diff(text)),
@@ -221,64 +218,32 @@ impl<'a> InOrder<'a> {
             }
             Said::Done => {}
         }
-        match said {
-            Said::Message(Message::WouldChange(_)) => self.would_change[index] = true,
-            Said::Diff(text) => self.would_change[index] |= !text.is_empty(),
-            Said::Message(Message::Send(value)) => self.sent[index].push(value.clone()),
-            Said::Message(Message::NotChanged) => self.touched[index] = self.touched[index].or(Some(false)),
-            Said::Malformed(_) => self.touched[index] = Some(true),
-            Said::Message(message) if message.is_change() => self.touched[index] = Some(true),
-            _ => {}
-        }
-        if let Some(end) = self.end_by(index, said) {
-            self.ends[index] = self.ends[index].max(Some(end));
-        }
-        if matches!(said, Said::Done | Said::Failed(_) | Said::TooEarly(_)) {
-            self.finish();
-        }
     }
 
-    /// Returns the end that a message gives to an entity, if it does.
-    fn end_by(&self, index: usize, said: &Said) -> Option<End> {
-        match said {
-            Said::Message(Message::NotChanged) => Some(End::Unchanged),
-            Said::Message(Message::Skipped(_)) => Some(End::ConditionNotMet),
-            Said::Message(message) if message.is_change() => Some(End::Changed),
-            Said::Message(Message::WouldChange(_) | Message::Unknown) | Said::TooEarly(_) => Some(End::Pending),
-            Said::Message(message) if message.is_refusal() => Some(End::Refused),
-            // A plugin of version 3 that is asked to check has nothing else to say.
-            Said::Diff(text) if self.task == Task::Check && self.ends[index].is_none() => {
-                Some(if text.is_empty() { End::Unchanged } else { End::Pending })
-            }
-            Said::Malformed(_) | Said::Failed(_) => Some(End::Failed),
-            _ => None,
-        }
-    }
-
-    fn finish(&mut self) {
-        let index = self.first_unfinished;
-        if self.ends[index] != Some(End::ConditionNotMet) {
+    fn finish(&mut self, index: WorkIndex) {
+        if self.works[index].end != Some(End::ConditionNotMet) {
             self.tell_refresh(index);
         }
-        self.first_unfinished += 1;
-        self.reporter.event(Event::End(self.entities[index], self.ends[index].unwrap_or(self.silent())));
-        self.begin();
+        let Work { entity, end, .. } = self.works[index];
+        self.reporter.event(Event::End(entity, end.unwrap_or(silent(self.task))));
+        self.begin_next();
     }
 
     /// Tells that an entity is refreshed, once it is known that it does not leave itself out.
-    fn tell_refresh(&mut self, index: usize) {
-        if std::mem::take(&mut self.refresh[index]) {
-            let entity = self.entities[index];
+    fn tell_refresh(&mut self, index: WorkIndex) {
+        let work = &mut self.works[index];
+        if mem::take(&mut work.refresh) {
             self.reporter.event(match self.task {
-                Task::Check => Event::WouldRefresh(entity),
-                Task::Apply | Task::ForceApply => Event::Refresh(entity),
+                Task::Check => Event::WouldRefresh(work.entity),
+                Task::Apply | Task::ForceApply => Event::Refresh(work.entity),
             });
         }
     }
 
-    fn begin(&mut self) {
-        if let Some(next) = self.entities.get(self.first_unfinished) {
-            self.reporter.event(Event::Begin(next));
+    fn begin_next(&mut self) {
+        self.current = self.next.next();
+        if let Some(current) = self.current {
+            self.reporter.event(Event::Begin(self.works[current].entity));
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::cache::CacheDirectory;
 use crate::cli::Selection;
 use crate::entity::Entity;
 use crate::failures::Failed;
-use crate::index::{EntityIndex, PluginIndex};
+use crate::index::{EntityIndex, PerEntity, PluginIndex, Table};
 use crate::plan::{Plan, Requirement};
 use crate::plugin::Plugin;
 use crate::references::Dangling;
@@ -17,7 +17,6 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use typed_index_collections::{TiSlice, TiVec};
 
 /// The purpose of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,13 +33,13 @@ pub enum Purpose {
 #[derive(Debug)]
 pub struct Inventory {
     /// The plugins, in the order of the configuration.
-    pub plugins: TiVec<PluginIndex, Plugin>,
+    pub plugins: Table<PluginIndex, Plugin>,
     /// The entities: plugin after plugin, each plugin's by their IDs.
-    pub entities: TiVec<EntityIndex, Entity>,
+    pub entities: PerEntity<Entity>,
     /// The dependencies of the entities.
     pub plan: Plan,
     /// For each plugin, whether it has failed, or said that something is wrong with what it lists: then something may be missing.
-    pub flaws: TiVec<PluginIndex, bool>,
+    pub flaws: Table<PluginIndex, bool>,
     /// Names of entities that people have written, and that no entity has.
     pub dangling: Vec<Dangling>,
     /// The names that paths are shown by.
@@ -53,13 +52,13 @@ impl Inventory {
     /// Returns true if a definition cannot be used, so that the command is not done in full. With selectors it is: those entities are good.
     #[must_use]
     pub fn is_flawed_for(&self, selection: &Selection) -> bool {
-        self.flaws.contains(&true) && selection.selectors.is_empty()
+        self.flaws.iter().any(|&is_flawed| is_flawed) && selection.selectors.is_empty()
     }
 
     /// Returns the entities that are selected, if there are selectors and each of them selects something.
     pub(crate) fn selected(
-        entities: &TiSlice<EntityIndex, Entity>,
-        plugins: &TiSlice<PluginIndex, Plugin>,
+        entities: &PerEntity<Entity>,
+        plugins: &Table<PluginIndex, Plugin>,
         selectors: &[OsString],
     ) -> Option<Selected> {
         let plugins: Vec<&str> = plugins.iter().map(|plugin| &*plugin.id).collect();
@@ -97,12 +96,12 @@ impl Inventory {
 
     /// Returns the entities that are selected.
     pub fn selected_of(&self, selected: &Selected) -> impl Iterator<Item = (EntityIndex, &Entity)> {
-        self.entities.iter_enumerated().filter(|(index, _)| selected.contains(*index))
+        self.entities.entries().filter(|(index, _)| selected.contains(*index))
     }
 
     /// Hands the refreshes of orphans to the entities that take over from them.
     pub fn hand_over_refreshes(&self, refreshes: &mut Refreshes) {
-        for (orphan, entity) in self.entities.iter_enumerated() {
+        for (orphan, entity) in self.entities.entries() {
             let successors = self.plan.successors(orphan).iter().map(|&successor| &self.entities[successor]);
             let successors: Vec<(&BStr, &str)> = successors.map(|entity| (entity.id(), entity.plugin_id())).collect();
             if !successors.is_empty() {

@@ -6,7 +6,7 @@
 
 use crate::assets::{Groups, parent, path_in};
 use crate::entity::Entity;
-use crate::index::EntityIndex;
+use crate::index::{EntityIndex, PerEntity};
 use crate::node::Node;
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::Asset;
@@ -14,7 +14,6 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::iter;
 use std::ops::Bound;
-use typed_index_collections::TiSlice;
 
 const PATH: &str = "path";
 const TREE: &str = "path-tree";
@@ -62,10 +61,7 @@ type Key<'a> = (&'a BStr, Cow<'a, [u8]>);
 
 impl Ownership {
     /// Compares what all entities own. `namesakes` has for each entity the first one of its ID.
-    pub(crate) fn new(
-        nodes: &TiSlice<EntityIndex, Node<'_>>,
-        namesakes: &TiSlice<EntityIndex, EntityIndex>,
-    ) -> Ownership {
+    pub(crate) fn new(nodes: &PerEntity<Node<'_>>, namesakes: &PerEntity<EntityIndex>) -> Ownership {
         let mut conflicts = same_ids(nodes, namesakes);
         if nodes.iter().all(|node| node.edges.owns.is_empty()) {
             return Ownership { conflicts, successions: Vec::new() };
@@ -92,8 +88,8 @@ impl Ownership {
 }
 
 /// Returns the assets that entities own: those of orphans, or those of the others.
-fn owned<'a>(nodes: &TiSlice<EntityIndex, Node<'a>>, orphans: bool) -> impl Iterator<Item = (EntityIndex, &'a Asset)> {
-    let entities = nodes.iter_enumerated().filter(move |(_, node)| node.edges.orphan == orphans);
+fn owned<'a>(nodes: &PerEntity<Node<'a>>, orphans: bool) -> impl Iterator<Item = (EntityIndex, &'a Asset)> {
+    let entities = nodes.entries().filter(move |(_, node)| node.edges.orphan == orphans);
     entities.flat_map(|(entity, node)| node.edges.owns.iter().map(move |asset| (entity, asset)))
 }
 
@@ -112,9 +108,9 @@ fn tree(asset: &Asset) -> Option<Cow<'_, [u8]>> {
 
 /// Returns the entities of different plugins that have the same ID. Orphans are about to go, and what they have left is their plugin's
 /// affair.
-fn same_ids(nodes: &TiSlice<EntityIndex, Node<'_>>, namesakes: &TiSlice<EntityIndex, EntityIndex>) -> Vec<Conflict> {
+fn same_ids(nodes: &PerEntity<Node<'_>>, namesakes: &PerEntity<EntityIndex>) -> Vec<Conflict> {
     let mut groups: BTreeMap<EntityIndex, Vec<EntityIndex>> = BTreeMap::new();
-    for (entity, &first) in namesakes.iter_enumerated().filter(|(entity, first)| entity != *first) {
+    for (entity, &first) in namesakes.entries().filter(|(entity, first)| entity != *first) {
         groups.entry(first).or_insert_with(|| vec![first]).push(entity);
     }
     let living = |owners: Vec<EntityIndex>| owners.into_iter().filter(|&owner| !nodes[owner].edges.orphan).collect();
@@ -132,7 +128,7 @@ struct Paths<'a> {
 
 impl<'a> Paths<'a> {
     /// Nothing is sorted where no tree is owned.
-    fn new(nodes: &TiSlice<EntityIndex, Node<'a>>) -> Paths<'a> {
+    fn new(nodes: &PerEntity<Node<'a>>) -> Paths<'a> {
         let mut paths = Paths { paths: BTreeMap::new(), trees: BTreeMap::new() };
         if nodes.iter().flat_map(|node| &node.edges.owns).any(|asset| asset.kind == TREE) {
             for (entity, asset) in owned(nodes, false) {
@@ -147,7 +143,7 @@ impl<'a> Paths<'a> {
     }
 
     /// Returns the trees in other entities' trees, each with the nearest one around it: so there are not more conflicts than trees.
-    fn overlapping_trees(&self, nodes: &TiSlice<EntityIndex, Node<'a>>) -> Vec<Conflict> {
+    fn overlapping_trees(&self, nodes: &PerEntity<Node<'a>>) -> Vec<Conflict> {
         if self.trees.len() < 2 {
             return Vec::new();
         }
@@ -186,9 +182,9 @@ fn below<'m>(
     entries.into_iter().flatten().copied()
 }
 
-fn successions(nodes: &TiSlice<EntityIndex, Node<'_>>, living: &Groups<Key<'_>>, paths: &Paths<'_>) -> Vec<Succession> {
+fn successions(nodes: &PerEntity<Node<'_>>, living: &Groups<Key<'_>>, paths: &Paths<'_>) -> Vec<Succession> {
     let mut successions = Vec::new();
-    let orphans = nodes.iter_enumerated().filter(|(_, node)| node.edges.orphan);
+    let orphans = nodes.entries().filter(|(_, node)| node.edges.orphan);
     for (orphan, node) in orphans {
         let mut seen = HashSet::new();
         for (owned, asset) in node.edges.owns.iter().enumerate() {
@@ -210,8 +206,8 @@ fn successions(nodes: &TiSlice<EntityIndex, Node<'_>>, living: &Groups<Key<'_>>,
 impl Conflict {
     /// Returns the message, with all entities and their files.
     #[must_use]
-    pub fn describe(&self, entities: &TiSlice<EntityIndex, Entity>) -> String {
-        let owners: Vec<&Entity> = self.owners.iter().filter_map(|&owner| entities.get(owner)).collect();
+    pub fn describe(&self, entities: &PerEntity<Entity>) -> String {
+        let owners: Vec<&Entity> = self.owners.iter().map(|&owner| &entities[owner]).collect();
         let end = if owners.len() == 2 { "; neither is applied" } else { "; none of them is applied" };
         let files = |entity: &Entity| {
             let sources = entity.report().sources;

@@ -24,7 +24,7 @@ mod waits;
 pub use cycle::{CycleError, Member};
 
 use crate::assets::Groups;
-use crate::index::{EntityIndex, PluginIndex};
+use crate::index::{EntityIndex, PerEntity, PluginIndex, Table};
 use crate::node::Node;
 use crate::ownership::{self, Conflict, Ownership, Succession};
 use crate::select::Selected;
@@ -32,7 +32,6 @@ use bstr::BString;
 use edges::Declared;
 use holo_protocol::Asset;
 use std::collections::HashMap;
-use typed_index_collections::{TiSlice, TiVec};
 use waits::Waits;
 
 /// The order of all entities, and why it is so.
@@ -40,11 +39,11 @@ use waits::Waits;
 pub struct Plan {
     order: Vec<EntityIndex>,
     waits: Waits,
-    requirements: TiVec<EntityIndex, Vec<Requirement>>,
-    refreshes: TiVec<EntityIndex, Vec<EntityIndex>>,
-    plugins: TiVec<EntityIndex, PluginIndex>,
+    requirements: PerEntity<Vec<Requirement>>,
+    refreshes: PerEntity<Vec<EntityIndex>>,
+    plugins: PerEntity<PluginIndex>,
     /// For each entity the first one that has its ID.
-    namesakes: TiVec<EntityIndex, EntityIndex>,
+    namesakes: PerEntity<EntityIndex>,
     conflicts: Vec<Conflict>,
     /// The indexes of the conflicts of each entity that has any.
     conflicts_of: HashMap<EntityIndex, Vec<usize>>,
@@ -99,7 +98,7 @@ impl Plan {
     /// # Errors
     /// Entities that are no orphans wait for each other. Among orphans nobody could mend a cycle, as nothing defines them any more:
     /// there, as many edges as needed do not count.
-    pub fn new(nodes: &TiSlice<EntityIndex, Node<'_>>) -> Result<Plan, CycleError> {
+    pub fn new(nodes: &PerEntity<Node<'_>>) -> Result<Plan, CycleError> {
         Plan::with(nodes, |_| true)
     }
 
@@ -107,18 +106,15 @@ impl Plan {
     ///
     /// # Errors
     /// A selected entity is in a cycle, or waits for one.
-    pub fn of_selected(nodes: &TiSlice<EntityIndex, Node<'_>>, selected: &Selected) -> Result<Plan, CycleError> {
+    pub fn of_selected(nodes: &PerEntity<Node<'_>>, selected: &Selected) -> Result<Plan, CycleError> {
         Plan::with(nodes, |entity| selected.contains(entity))
     }
 
     /// Plans entities, all that are needed among them.
-    fn with(
-        nodes: &TiSlice<EntityIndex, Node<'_>>,
-        is_needed: impl Fn(EntityIndex) -> bool,
-    ) -> Result<Plan, CycleError> {
+    fn with(nodes: &PerEntity<Node<'_>>, is_needed: impl Fn(EntityIndex) -> bool) -> Result<Plan, CycleError> {
         let mut ids = Groups::new();
-        let namesakes: TiVec<EntityIndex, EntityIndex> =
-            nodes.iter_enumerated().map(|(entity, node)| ids.add(node.id, entity)).collect();
+        let namesakes: PerEntity<EntityIndex> =
+            nodes.entries().map(|(entity, node)| ids.add(node.id, entity)).collect();
         let Ownership { conflicts, successions } = Ownership::new(nodes, &namesakes);
         let Declared { edges, requirements } = edges::collect(nodes, &ids);
         let mut successors: HashMap<EntityIndex, Vec<EntityIndex>> = HashMap::new();
@@ -145,7 +141,7 @@ impl Plan {
     pub fn sets(&self, selected: &Selected) -> Vec<Vec<EntityIndex>> {
         let mut sets: Vec<Vec<EntityIndex>> = Vec::new();
         // The number of the set in which an entity is, and an ID: counted from 1.
-        let mut set_of: TiVec<EntityIndex, usize> = vec![0; self.plugins.len()].into();
+        let mut set_of: PerEntity<usize> = Table::filled(0, self.plugins.len());
         let mut set_of_id = set_of.clone();
         for &entity in self.order.iter().filter(|&&entity| selected.contains(entity)) {
             let number = sets.len();
@@ -208,8 +204,8 @@ impl Plan {
 }
 
 /// Returns for each entity those that its change refreshes. Edges come by the entity that waits.
-fn refreshes(entities: usize, edges: &[Edge]) -> TiVec<EntityIndex, Vec<EntityIndex>> {
-    let mut refreshes: TiVec<EntityIndex, Vec<EntityIndex>> = vec![Vec::new(); entities].into();
+fn refreshes(entities: usize, edges: &[Edge]) -> PerEntity<Vec<EntityIndex>> {
+    let mut refreshes: PerEntity<Vec<EntityIndex>> = Table::filled(Vec::new(), entities);
     for edge in edges.iter().filter(|edge| edge.kind.refreshes() && !edge.reversed) {
         let refreshed = &mut refreshes[edge.from];
         if refreshed.last() != Some(&edge.to) {
@@ -228,8 +224,8 @@ impl Edge {
 
     /// Returns the asset that is needed, or owned, if that makes the edge.
     #[must_use]
-    pub fn asset<'a>(&self, nodes: &TiSlice<EntityIndex, Node<'a>>) -> Option<&'a Asset> {
-        let edges = nodes.get(self.declared_by())?.edges;
+    pub fn asset<'a>(&self, nodes: &PerEntity<Node<'a>>) -> Option<&'a Asset> {
+        let edges = nodes[self.declared_by()].edges;
         match self.kind {
             EdgeKind::Needs(index) => edges.needs.get(index),
             EdgeKind::Owns(index) => edges.owns.get(index),

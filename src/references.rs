@@ -4,12 +4,11 @@
 //! machine. But a slip would never be noticed otherwise.
 
 use crate::entity::Entity;
-use crate::index::EntityIndex;
+use crate::index::{EntityIndex, PerEntity};
 use crate::node::Node;
 use bstr::{BStr, BString, ByteSlice};
 use holo_definitions::similar;
 use std::collections::HashSet;
-use typed_index_collections::TiSlice;
 
 /// A name that no entity has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +25,8 @@ pub struct Dangling {
 
 /// All names of others that people have written and no entity has, orphans included.
 #[must_use]
-pub fn dangling(nodes: &TiSlice<EntityIndex, Node<'_>>) -> Vec<Dangling> {
-    let mut written = nodes.iter_enumerated().filter(|(_, node)| !node.edges.written.is_empty()).peekable();
+pub fn dangling(nodes: &PerEntity<Node<'_>>) -> Vec<Dangling> {
+    let mut written = nodes.entries().filter(|(_, node)| !node.edges.written.is_empty()).peekable();
     if written.peek().is_none() {
         return Vec::new();
     }
@@ -57,9 +56,9 @@ pub fn dangling(nodes: &TiSlice<EntityIndex, Node<'_>>) -> Vec<Dangling> {
 impl Dangling {
     /// The warning, with the nearest name that there is.
     #[must_use]
-    pub fn describe(&self, entities: &TiSlice<EntityIndex, Entity>) -> String {
+    pub fn describe(&self, entities: &PerEntity<Entity>) -> String {
         let Dangling { location, relation, id, .. } = self;
-        let who = entities.get(self.entity).map(Entity::id).unwrap_or_default();
+        let who = entities[self.entity].id();
         let others =
             entities.iter().map(Entity::id).filter(|other| *other != who).filter_map(|other| other.to_str().ok());
         let meant = id.to_str().ok().and_then(|id| similar(id, others));

@@ -4,7 +4,7 @@ use crate::concurrently::{Heard, concurrently};
 use crate::entity::{Account, Entity};
 use crate::error::Fatal;
 use crate::failures::Failures;
-use crate::index::{EntityIndex, PluginIndex};
+use crate::index::{PerEntity, PluginIndex, Table};
 use crate::interrupt::Interrupt;
 use crate::plugin::{OperationError, Plugin};
 use crate::report::{Provisional, RemarkKind, Remarks, Severity};
@@ -14,15 +14,14 @@ use holo_protocol::API_VERSION_4;
 use holo_protocol::session::Stream;
 use std::mem;
 use std::sync::Arc;
-use typed_index_collections::{TiSlice, TiVec};
 
 /// The entities that the plugins have listed.
 pub struct Scanned {
     /// The entities of all plugins: plugin after plugin, each plugin's by their IDs.
-    pub entities: TiVec<EntityIndex, Entity>,
+    pub entities: PerEntity<Entity>,
     /// For each plugin, whether an entity may be missing: it speaks version 4 and has said that something is wrong, as a definition cannot
     /// be used, or it has failed.
-    pub flaws: TiVec<PluginIndex, bool>,
+    pub flaws: Table<PluginIndex, bool>,
 }
 
 /// Asks all plugins.
@@ -31,7 +30,7 @@ pub struct Scanned {
 /// If a plugin fails or its report cannot be read, and that is not tolerated; the first one's trouble is shown, whichever was first to be
 /// in trouble.
 pub fn all(
-    plugins: &mut TiSlice<PluginIndex, Plugin>,
+    plugins: &mut Table<PluginIndex, Plugin>,
     at_once: usize,
     resources: &Arc<Resources>,
     failures: &mut Failures,
@@ -41,7 +40,7 @@ pub fn all(
     let scanned: Vec<(String, u32)> = plugins.iter().map(|plugin| (plugin.id.clone(), plugin.api_version())).collect();
     let mut diagnostics = Diagnostics::default();
     let mut of_plugins = Vec::new();
-    let mut flaws = TiVec::new();
+    let mut flaws = Table::new();
     let ask = |plugin: &mut Plugin, on_output: &mut dyn FnMut(Stream, &[u8])| plugin.scan(interrupt, on_output);
     concurrently(plugins, at_once, ask, |index, heard| {
         let Some((plugin_id, version)) = scanned.get(index) else { return Ok(()) };

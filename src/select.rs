@@ -1,23 +1,22 @@
 //! The selection of entities by the command line.
 
 use crate::entity::Entity;
-use crate::index::EntityIndex;
+use crate::index::{EntityIndex, PerEntity, Table};
 use crate::root;
 use bstr::{BStr, BString, ByteSlice};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use typed_index_collections::{TiSlice, TiVec};
 
 /// The entities that are selected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Selected(TiVec<EntityIndex, bool>);
+pub struct Selected(Vec<bool>);
 
 impl Selected {
     /// Returns true if the entity is selected.
     #[must_use]
     pub fn contains(&self, entity: EntityIndex) -> bool {
-        self.0.get(entity) == Some(&true)
+        self.0.get(usize::from(entity)) == Some(&true)
     }
 }
 
@@ -35,7 +34,7 @@ impl FromIterator<bool> for Selected {
 /// # Errors
 /// The selectors that name nothing.
 pub fn select(
-    entities: &TiSlice<EntityIndex, Entity>,
+    entities: &PerEntity<Entity>,
     plugins: &[&str],
     selectors: &[OsString],
 ) -> Result<Selected, Vec<BString>> {
@@ -47,14 +46,14 @@ pub fn select(
     for (given, cleaned) in &forms {
         found.extend([(given.as_bstr(), Vec::new()), (cleaned.as_bstr(), Vec::new())]);
     }
-    for (index, entity) in entities.iter_enumerated() {
+    for (index, entity) in entities.entries() {
         for selector in entity.selectors() {
             if let Some(indexes) = found.get_mut(selector.as_bstr()) {
                 indexes.push(index);
             }
         }
     }
-    let mut selected: TiVec<EntityIndex, bool> = vec![false; entities.len()].into();
+    let mut selected: PerEntity<bool> = Table::filled(false, entities.len());
     let mut unknown = Vec::new();
     for (given, cleaned) in &forms {
         let indexes = |form: &BString| found.get(form.as_bstr()).filter(|indexes| !indexes.is_empty());
@@ -64,7 +63,7 @@ pub fn select(
             None => unknown.push(given.clone()),
         }
     }
-    if unknown.is_empty() { Ok(Selected(selected)) } else { Err(unknown) }
+    if unknown.is_empty() { Ok(selected.into_iter().collect()) } else { Err(unknown) }
 }
 
 /// A selector as it was given, and as a path that is cleaned.
@@ -76,7 +75,7 @@ fn forms(selector: &OsString) -> (BString, BString) {
 
 /// Every string that selects something, sorted.
 #[must_use]
-pub fn all(entities: &TiSlice<EntityIndex, Entity>) -> BTreeSet<BString> {
+pub fn all(entities: &PerEntity<Entity>) -> BTreeSet<BString> {
     entities.iter().filter(|entity| entity.is_listed()).flat_map(Entity::selectors).collect()
 }
 
@@ -87,18 +86,19 @@ mod tests {
     use crate::resources::Resources;
     use std::sync::Arc;
 
-    fn entities(plugin_id: &str, report: &str) -> TiVec<EntityIndex, Entity> {
+    fn entities(plugin_id: &str, report: &str) -> Vec<Entity> {
         let resources = Arc::new(Resources::only_static("/usr/share/holo"));
         let account = Account { plugin_id: plugin_id.to_owned(), version: 3, report: report.into(), resources };
-        Entity::all_of(0.into(), account).unwrap().into()
+        Entity::all_of(0.into(), account).unwrap()
     }
 
     fn ids(selectors: &[&str]) -> Result<Vec<String>, Vec<String>> {
         let mut entities = entities("p", "ENTITY: a:1\nSOURCE: t/x\nENTITY: b:1\n");
         entities.extend(self::entities("r", "ENTITY: c:1\nSOURCE: t/x\n"));
+        let entities = PerEntity::from(entities);
         let selectors: Vec<OsString> = selectors.iter().map(OsString::from).collect();
         let ids = |selected: Selected| {
-            let selected = entities.iter_enumerated().filter(|(index, _)| selected.contains(*index));
+            let selected = entities.entries().filter(|(index, _)| selected.contains(*index));
             selected.map(|(_, entity)| entity.id().to_string()).collect()
         };
         select(&entities, &["p", "q", "r"], &selectors)

@@ -16,7 +16,7 @@ pub(super) fn run(arguments: &Diff, context: &mut Context<'_>) -> Result<u8, Fat
     let view = View { root: &settings.root, resources: &inventory.resources };
     let mut failed =
         super::show_conflicts(&inventory, &selected, *reporter) || inventory.is_flawed_for(&arguments.selection);
-    for (index, entity) in inventory.entities.iter_enumerated().filter(|(index, _)| selected.contains(*index)) {
+    for (index, entity) in inventory.entities.entries().filter(|(index, _)| selected.contains(*index)) {
         if !reporter.is_read() {
             break;
         }
@@ -24,9 +24,9 @@ pub(super) fn run(arguments: &Diff, context: &mut Context<'_>) -> Result<u8, Fat
         if inventory.plan.conflicts_of(index).next().is_some() {
             continue;
         }
-        let Some(plugin) = inventory.plugins.get_mut(entity.plugin) else { continue };
         reporter.event(Event::About(Some(entity)));
-        let answer = plugin.diff(entity.id(), interrupt, &mut |stream, bytes| reporter.output(stream, bytes));
+        let answer = inventory.plugins[entity.plugin]
+            .diff(entity.id(), interrupt, &mut |stream, bytes| reporter.output(stream, bytes));
         let text = match answer {
             Ok(None) => Ok(Vec::new()),
             Ok(Some(pair)) => view.difference(&pair).map_err(|error| error.to_string()),

@@ -27,7 +27,7 @@ pub(super) fn run(arguments: &Scan, context: &mut Context<'_>) -> Result<u8, Fat
         if !reporter.is_read() {
             break;
         }
-        let plugin = inventory.plugins.get(entity.plugin).map_or("", |plugin| &plugin.id);
+        let plugin = &inventory.plugins[entity.plugin].id;
         reporter.event(Event::Listed { entity, plugin, form });
     }
     Ok(super::exit_code(has_failed, arguments.exit_zero, settings))

@@ -1,10 +1,10 @@
 //! Writes the differences of two texts as hunks of the unified format.
 
-use std::ops::Range;
-
 use super::lines::Changes;
 use super::matching;
 use super::sliding;
+use bstr::ByteSlice;
+use std::ops::Range;
 
 /// Unchanged lines shown before and after each change.
 const CONTEXT: usize = 3;
@@ -15,7 +15,7 @@ const HEADER_LIMIT: usize = 128;
 /// No more of a line than this stands in the header of a hunk.
 const FUNCTION_LIMIT: usize = 80;
 
-/// The hunks that make NEW from OLD; empty if the texts are equal.
+/// Returns the hunks that make a new text from an old one; empty if the texts are equal.
 pub(super) fn hunks(old: &[u8], new: &[u8]) -> Vec<u8> {
     let (old, new) = matching::classify(old, new);
     let mut changes = matching::compare(&old.classes, &new.classes);
@@ -50,7 +50,7 @@ fn list(changes: &Changes) -> Vec<Change> {
 }
 
 fn end_of_run(changed: &[bool], start: usize) -> usize {
-    let run = changed[start..].iter().take_while(|changed| **changed);
+    let run = changed.iter().skip(start).take_while(|changed| **changed);
     start + run.count()
 }
 
@@ -83,17 +83,17 @@ impl Writer<'_> {
         self.header(&old, &new);
         let mut context = old.start;
         for change in changes {
-            self.lines(b' ', &self.old[context..change.old.start]);
-            self.lines(b'-', &self.old[change.old.clone()]);
-            self.lines(b'+', &self.new[change.new.clone()]);
+            self.lines(b' ', self.old, context..change.old.start);
+            self.lines(b'-', self.old, change.old.clone());
+            self.lines(b'+', self.new, change.new.clone());
             context = change.old.end;
         }
-        self.lines(b' ', &self.old[context..old.end]);
+        self.lines(b' ', self.old, context..old.end);
     }
 
     fn find_function(&mut self, hunk_start: usize) {
-        let unsearched = &self.old[self.searched..hunk_start];
-        let found = unsearched.iter().rev().find(|line| heads_function(line));
+        let unsearched = self.old.iter().take(hunk_start).skip(self.searched);
+        let found = unsearched.rev().find(|line| heads_function(line));
         self.function = found.copied().or(self.function);
         self.searched = hunk_start;
     }
@@ -102,18 +102,19 @@ impl Writer<'_> {
         let mut header = format!("@@ -{} +{} @@", span(old), span(new)).into_bytes();
         if let Some(line) = self.function {
             header.push(b' ');
-            let line = &line[..line.len().min(FUNCTION_LIMIT)];
-            let line = trim_end(line);
+            let line = line.get(..FUNCTION_LIMIT).unwrap_or(line);
+            // Form feeds do not count as white space.
+            let line = line.trim_end_with(|letter| matches!(letter, ' ' | '\t' | '\r' | '\n'));
             let room = HEADER_LIMIT - 1 - header.len();
-            header.extend_from_slice(&line[..line.len().min(room)]);
+            header.extend(line.iter().take(room));
         }
         header.truncate(valid_length(&header));
         self.out.append(&mut header);
         self.out.push(b'\n');
     }
 
-    fn lines(&mut self, mark: u8, lines: &[&[u8]]) {
-        for line in lines {
+    fn lines(&mut self, mark: u8, text: &[&[u8]], range: Range<usize>) {
+        for line in text.get(range).unwrap_or_default() {
             self.out.push(mark);
             self.out.extend_from_slice(line);
             if !line.ends_with(b"\n") {
@@ -128,14 +129,7 @@ fn heads_function(line: &[u8]) -> bool {
     first.is_some_and(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'$'))
 }
 
-/// LINE without the white space at its end. Form feeds do not count as such.
-fn trim_end(line: &[u8]) -> &[u8] {
-    let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
-    let end = line.iter().rposition(|byte| !blank(byte));
-    &line[..end.map_or(0, |last| last + 1)]
-}
-
-/// The position and length of a range of lines. One without lines stands behind the line named.
+/// Returns the position and length of a range of lines. One without lines is behind the line named.
 fn span(lines: &Range<usize>) -> String {
     match lines.len() {
         0 => format!("{},0", lines.start),
@@ -146,17 +140,13 @@ fn span(lines: &Range<usize>) -> String {
 
 /// Returns the number of bytes before the first that is not UTF-8. Non-characters end the text, too.
 fn valid_length(bytes: &[u8]) -> usize {
-    let valid = match std::str::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
-    };
+    let valid = bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid());
     valid.find(['\u{fffe}', '\u{ffff}']).unwrap_or(valid.len())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bstr::ByteSlice;
 
     /// Returns the header of the hunk that changes the line `old` behind the given text.
     fn header_behind(text: &[u8]) -> Vec<u8> {

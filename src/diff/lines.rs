@@ -1,13 +1,29 @@
 //! The lines of two texts, as numbers, and which of them are changed.
 
+/// The class of a line; lines of either text are equal if their classes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Class(u32);
+
+impl From<usize> for Class {
+    fn from(index: usize) -> Class {
+        Class(index as u32)
+    }
+}
+
+impl From<Class> for usize {
+    fn from(class: Class) -> usize {
+        class.0 as usize
+    }
+}
+
 /// A text as lines, each with the newline that ends it.
 pub(super) struct Text<'a> {
     pub(super) lines: Vec<&'a [u8]>,
-    /// For each line the number of its class; lines of either text are equal if their classes are.
-    pub(super) classes: Vec<u32>,
+    /// The class of each line.
+    pub(super) classes: Vec<Class>,
 }
 
-/// For each line of both texts whether it is changed: removed from the old, or added to the new one.
+/// For each line of both texts true if it is changed: removed from the old, or added to the new one.
 pub(super) struct Changes {
     pub(super) old: Vec<bool>,
     pub(super) new: Vec<bool>,
@@ -15,12 +31,17 @@ pub(super) struct Changes {
 
 /// The lines of one text that take part in the search.
 pub(super) struct Kept {
-    pub(super) classes: Vec<u32>,
+    pub(super) classes: Vec<Class>,
     /// The position of each in the whole text.
     pub(super) positions: Vec<usize>,
 }
 
-/// A power of two near the square root of N, never below it.
+/// Returns the number of pairs of equal items before the first pair that differs.
+pub(super) fn count_equal<T: PartialEq>(one: impl Iterator<Item = T>, other: impl Iterator<Item = T>) -> usize {
+    one.zip(other).take_while(|(one, other)| one == other).count()
+}
+
+/// Returns a power of two near the square root of a number, never below it.
 pub(super) fn coarse_sqrt(n: usize) -> usize {
     let bits = usize::BITS - n.leading_zeros();
     1 << bits.div_ceil(2)

@@ -1,12 +1,11 @@
 //! Matches the lines of two texts: which of them stay, and which are removed or added.
 
+use super::lines::{Changes, Class, Kept, Text, coarse_sqrt, count_equal};
+use super::search::Search;
+use crate::index::Table;
+use bstr::ByteSlice;
 use std::collections::HashMap;
 use std::ops::Range;
-
-use bstr::ByteSlice;
-
-use super::lines::{Changes, Kept, Text, coarse_sqrt};
-use super::search::Search;
 
 /// Splits both texts into lines and numbers the distinct ones.
 pub(super) fn classify<'a>(old: &'a [u8], new: &'a [u8]) -> (Text<'a>, Text<'a>) {
@@ -15,7 +14,7 @@ pub(super) fn classify<'a>(old: &'a [u8], new: &'a [u8]) -> (Text<'a>, Text<'a>)
         let lines: Vec<&[u8]> = bytes.lines_with_terminator().collect();
         let mut classes = Vec::with_capacity(lines.len());
         for line in &lines {
-            let fresh = known.len() as u32;
+            let fresh = Class::from(known.len());
             classes.push(*known.entry(*line).or_insert(fresh));
         }
         Text { lines, classes }
@@ -23,16 +22,16 @@ pub(super) fn classify<'a>(old: &'a [u8], new: &'a [u8]) -> (Text<'a>, Text<'a>)
     (text_of(old), text_of(new))
 }
 
-/// Finds a short way from OLD to NEW, given as classes of lines.
+/// Finds a short way from an old text to a new one.
 ///
 /// Lines that cannot help, or would rather mislead, are left out before the search: the same ones as git leaves out.
-pub(super) fn compare(old: &[u32], new: &[u32]) -> Changes {
-    let prefix = common_prefix(old, new);
-    let suffix = common_prefix_rev(&old[prefix..], &new[prefix..]);
+pub(super) fn compare(old: &[Class], new: &[Class]) -> Changes {
+    let prefix = count_equal(old.iter(), new.iter());
+    let suffix = count_equal(old.iter().skip(prefix).rev(), new.iter().skip(prefix).rev());
     let old_middle = prefix..old.len() - suffix;
     let new_middle = prefix..new.len() - suffix;
 
-    let classes = old.iter().chain(new).max().map_or(0, |max| *max as usize + 1);
+    let classes = old.iter().chain(new).max().map_or(0, |&max| usize::from(max) + 1);
     let old_counts = count(old, classes);
     let new_counts = count(new, classes);
     let mut changes = Changes { old: vec![false; old.len()], new: vec![false; new.len()] };
@@ -42,20 +41,9 @@ pub(super) fn compare(old: &[u32], new: &[u32]) -> Changes {
     changes
 }
 
-fn common_prefix(a: &[u32], b: &[u32]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
-}
-
-fn common_prefix_rev(a: &[u32], b: &[u32]) -> usize {
-    let pairs = a.iter().rev().zip(b.iter().rev());
-    pairs.take_while(|(a, b)| a == b).count()
-}
-
-fn count(text: &[u32], classes: usize) -> Vec<usize> {
-    let mut counts = vec![0; classes];
-    for class in text {
-        counts[*class as usize] += 1;
-    }
+fn count(text: &[Class], classes: usize) -> Table<Class, usize> {
+    let mut counts = Table::filled(0, classes);
+    text.iter().for_each(|&class| counts[class] += 1);
     counts
 }
 
@@ -71,50 +59,50 @@ enum Frequency {
 /// No line needs to stand in the other text more often than this to count as frequent.
 const OFTEN_AT_MOST: usize = 1024;
 
-/// As many lines to each side decide whether a frequent line is worth matching.
+/// The number of lines to each side that decide if a frequent line is worth matching.
 const NEIGHBOURS: usize = 100;
 
-/// Selects from the lines of TEXT in the range MIDDLE, and marks the others there as changed.
-fn select(text: &[u32], middle: Range<usize>, counts_in_other: &[usize], changed: &mut [bool]) -> Kept {
+/// Selects lines in the middle of a text, and marks the others there as changed.
+fn select(text: &[Class], middle: Range<usize>, counts_in_other: &Table<Class, usize>, changed: &mut [bool]) -> Kept {
     let often = coarse_sqrt(text.len()).min(OFTEN_AT_MOST);
-    let frequency = |class: &u32| match counts_in_other[*class as usize] {
+    let frequency = |&class: &Class| match counts_in_other[class] {
         0 => Frequency::Never,
         n if n >= often => Frequency::Often,
         _ => Frequency::Sometimes,
     };
-    let frequencies: Vec<_> = text[middle.clone()].iter().map(frequency).collect();
+    let lines = || text.iter().skip(middle.start).take(middle.len());
+    let frequencies: Vec<Frequency> = lines().map(frequency).collect();
 
     let mut kept = Kept { classes: Vec::with_capacity(middle.len()), positions: Vec::with_capacity(middle.len()) };
-    for (index, position) in middle.enumerate() {
-        let keep = match frequencies[index] {
+    let changed = changed.iter_mut().enumerate().skip(middle.start);
+    for (index, ((&class, frequency), (position, changed))) in lines().zip(&frequencies).zip(changed).enumerate() {
+        let keep = match frequency {
             Frequency::Never => false,
             Frequency::Sometimes => true,
-            Frequency::Often => !stands_among_unmatched(&frequencies, index),
+            Frequency::Often => !is_among_unmatched(&frequencies, index),
         };
         if keep {
-            kept.classes.push(text[position]);
+            kept.classes.push(class);
             kept.positions.push(position);
         } else {
-            changed[position] = true;
+            *changed = true;
         }
     }
     kept
 }
 
-/// Returns whether the frequent line at INDEX is in the midst of so many lines without a match that
-/// matching it would only tear a change apart.
-fn stands_among_unmatched(frequencies: &[Frequency], index: usize) -> bool {
-    let before = &frequencies[index.saturating_sub(NEIGHBOURS)..index];
-    let after_end = frequencies.len().min(index + NEIGHBOURS + 1);
-    let after = &frequencies[index + 1..after_end];
-    let (never_before, often_before) = survey(before.iter().rev());
-    let (never_after, often_after) = survey(after.iter());
+/// Returns true if a frequent line is in the midst of so many lines without a match that matching it would only tear a change apart.
+fn is_among_unmatched(frequencies: &[Frequency], index: usize) -> bool {
+    let before = frequencies.iter().take(index).rev();
+    let after = frequencies.iter().skip(index + 1);
+    let (never_before, often_before) = count_neighbours(before.take(NEIGHBOURS));
+    let (never_after, often_after) = count_neighbours(after.take(NEIGHBOURS));
     never_before > 0 && never_after > 0 && never_before + never_after > 3 * (often_before + often_after)
 }
 
-/// Counts the lines that are never and often in the other text, up to the first that is there
-/// sometimes. The line from which the survey starts counts as frequent itself.
-fn survey<'a>(neighbours: impl Iterator<Item = &'a Frequency>) -> (usize, usize) {
+/// Counts the lines that are never and often in the other text, up to the first that is there sometimes. The line whose neighbours they are
+/// counts as frequent itself.
+fn count_neighbours<'a>(neighbours: impl Iterator<Item = &'a Frequency>) -> (usize, usize) {
     let (mut never, mut often) = (0, 1);
     for frequency in neighbours {
         match frequency {

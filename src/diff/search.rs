@@ -1,17 +1,17 @@
 //! Searches for a short way from one text to another: Myers' algorithm in linear space.
 //!
 //! Two searches start at opposite corners of the edit graph, and where they meet they divide it in two. Like git's, they
-//! settle for a way that is good enough if the best one would cost too much.
+//! take a way that is good enough if the best one would cost too much.
 
-use super::lines::{Changes, Kept, coarse_sqrt};
+use super::lines::{Changes, Class, Kept, coarse_sqrt, count_equal};
 
 /// A run of equal lines longer than this is worth following before the best way is known.
 const LONG_SNAKE: isize = 20;
 
-/// Up to this cost the search never settles for a long snake.
+/// Up to this cost the search never takes a long snake for good enough.
 const PATIENCE: isize = 256;
 
-/// A snake must have advanced so many lines per unit of cost to be settled for.
+/// A snake must have advanced so many lines per unit of cost to be good enough.
 const ADVANCE_PER_COST: isize = 4;
 
 /// The search never gives up below this cost, however small the texts are.
@@ -38,7 +38,7 @@ impl Point {
     }
 }
 
-/// A rectangle of the edit graph, from START (inclusive) to END (exclusive).
+/// A rectangle of the edit graph, from its start (inclusive) to its end (exclusive).
 struct Area {
     start: Point,
     end: Point,
@@ -46,8 +46,7 @@ struct Area {
     minimal: bool,
 }
 
-/// A point through which the way shall go, and whether the parts before and after it are to be
-/// searched for their best way.
+/// A point through which the way shall go. The parts before and after it may have to be searched for their best way.
 struct Split {
     point: Point,
     minimal_before: bool,
@@ -101,11 +100,13 @@ impl Frontier {
     }
 
     fn get(&self, diagonal: isize) -> isize {
-        self.reached[(diagonal + self.origin) as usize]
+        let reached = usize::try_from(diagonal + self.origin).ok().and_then(|index| self.reached.get(index));
+        reached.copied().unwrap_or(self.unreached)
     }
 
     fn set(&mut self, diagonal: isize, old: isize) {
-        self.reached[(diagonal + self.origin) as usize] = old;
+        let reached = usize::try_from(diagonal + self.origin).ok().and_then(|index| self.reached.get_mut(index));
+        reached.into_iter().for_each(|reached| *reached = old);
     }
 
     fn point(&self, diagonal: isize) -> Point {
@@ -116,8 +117,8 @@ impl Frontier {
         self.lowest <= diagonal && diagonal <= self.highest
     }
 
-    /// Takes in the next diagonal on each side. At the border of AREA the side retreats instead,
-    /// since only every second diagonal can be reached at any cost.
+    /// Takes in the next diagonal on each side. At the border of the area the side retreats instead, since only every second diagonal can be
+    /// reached at any cost.
     fn widen(&mut self, area: &Area) {
         if self.lowest > area.start.old - area.end.new {
             self.lowest -= 1;
@@ -133,7 +134,7 @@ impl Frontier {
         }
     }
 
-    /// The points of the present cost, highest diagonal first.
+    /// Returns the points of the present cost, highest diagonal first.
     fn points(&self) -> impl Iterator<Item = Point> {
         let diagonals = (self.lowest..=self.highest).rev().step_by(2);
         diagonals.map(|diagonal| self.point(diagonal))
@@ -143,30 +144,27 @@ impl Frontier {
 /// The kept lines of both texts.
 #[derive(Clone, Copy)]
 struct Grid<'a> {
-    old: &'a [u32],
-    new: &'a [u32],
+    old: &'a [Class],
+    new: &'a [Class],
 }
 
 impl Grid<'_> {
-    /// Returns the number of lines that are equal from POINT on, before LIMIT.
+    /// Returns the number of lines that are equal from a point on, before a limit.
     fn snake_ahead(self, point: Point, limit: Point) -> isize {
-        let (mut old, mut new) = (point.old, point.new);
-        while old < limit.old && new < limit.new && self.old[old as usize] == self.new[new as usize] {
-            old += 1;
-            new += 1;
-        }
-        old - point.old
+        let (old, new) = (between(self.old, point.old, limit.old), between(self.new, point.new, limit.new));
+        count_equal(old.iter(), new.iter()) as isize
     }
 
-    /// Returns the number of lines that are equal before POINT, after LIMIT.
+    /// Returns the number of lines that are equal before a point, after a limit.
     fn snake_behind(self, point: Point, limit: Point) -> isize {
-        let (mut old, mut new) = (point.old, point.new);
-        while old > limit.old && new > limit.new && self.old[old as usize - 1] == self.new[new as usize - 1] {
-            old -= 1;
-            new -= 1;
-        }
-        point.old - old
+        let (old, new) = (between(self.old, limit.old, point.old), between(self.new, limit.new, point.new));
+        count_equal(old.iter().rev(), new.iter().rev()) as isize
     }
+}
+
+/// Returns a part of a text; nothing if it ends before it starts.
+fn between<T>(text: &[T], start: isize, end: isize) -> &[T] {
+    text.get(start as usize..end as usize).unwrap_or_default()
 }
 
 /// Searches for the way through the edit graph of the kept lines.
@@ -214,7 +212,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Takes equal lines off both ends of AREA.
+    /// Takes equal lines off both ends of an area.
     fn shrink(&self, mut area: Area) -> Area {
         let ahead = self.grid.snake_ahead(area.start, area.end);
         area.start.old += ahead;
@@ -226,15 +224,11 @@ impl<'a> Search<'a> {
     }
 
     fn mark_changed(&mut self, area: &Area) {
-        for index in area.start.old..area.end.old {
-            self.changes.old[self.old.positions[index as usize]] = true;
-        }
-        for index in area.start.new..area.end.new {
-            self.changes.new[self.new.positions[index as usize]] = true;
-        }
+        mark(&mut self.changes.old, between(&self.old.positions, area.start.old, area.end.old));
+        mark(&mut self.changes.new, between(&self.new.positions, area.start.new, area.end.new));
     }
 
-    /// Chooses a point on the way through AREA, by searching from both of its corners at once.
+    /// Chooses a point on the way through an area, by searching from both of its corners at once.
     fn split(&mut self, area: &Area) -> Split {
         self.forward.restart(area.start);
         self.backward.restart(area.end);
@@ -266,8 +260,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Raises the cost of the search from the start of AREA by one. The result is the point where
-    /// it meets the other search, if it MAY_MEET that. Notes if a LONG_SNAKE was found.
+    /// Raises the cost of the search from the start of an area by one. The result is the point where it meets the other search, if it may
+    /// meet that. Notes if a long snake was found.
     fn advance(&mut self, area: &Area, may_meet: bool, long_snake: &mut bool) -> Option<Point> {
         let grid = self.grid;
         self.forward.widen(area);
@@ -289,7 +283,7 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// The same as [`Self::advance`] for the search from the end of AREA.
+    /// Does the same as [`Self::advance`] for the search from the end of an area.
     fn retreat(&mut self, area: &Area, may_meet: bool, long_snake: &mut bool) -> Option<Point> {
         let grid = self.grid;
         self.backward.widen(area);
@@ -310,7 +304,7 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// A point behind a long snake where one of the searches has advanced much for its COST.
+    /// Returns a point behind a long snake where one of the searches has advanced much for its cost.
     fn best_snake(&self, area: &Area, cost: isize) -> Option<Split> {
         let enough = ADVANCE_PER_COST * cost;
         let forward = self.forward.points().filter_map(|point| {
@@ -345,7 +339,7 @@ impl<'a> Search<'a> {
             && self.grid.snake_ahead(point, end) == LONG_SNAKE
     }
 
-    /// The point in AREA that is furthest from the corner where its search began.
+    /// Returns the point in an area that is furthest from the corner where its search began.
     fn furthest(&self, area: &Area) -> Split {
         let forward = self.forward.points().map(|point| {
             let old = point.old.min(area.end.old).min(area.end.new + point.diagonal());
@@ -369,7 +363,14 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Returns the distance of POINT from the diagonal of CORNER.
+/// Marks the lines at these positions as changed.
+fn mark(changed: &mut [bool], positions: &[usize]) {
+    for &position in positions {
+        changed.get_mut(position).into_iter().for_each(|changed| *changed = true);
+    }
+}
+
+/// Returns the distance of a point from the diagonal of a corner.
 fn bend(point: Point, corner: Point) -> isize {
     (point.diagonal() - corner.diagonal()).abs()
 }
@@ -378,7 +379,7 @@ fn first_of_best(points: impl Iterator<Item = (isize, Point)>) -> Option<Point> 
     points.reduce(better).map(|(_, point)| point)
 }
 
-/// The one with the higher score, or else the first.
+/// Returns the one with the higher score, or else the first.
 fn better(first: (isize, Point), second: (isize, Point)) -> (isize, Point) {
     if second.0 > first.0 { second } else { first }
 }

@@ -1,11 +1,10 @@
 //! Moves runs of changed lines to where a reader expects them.
 //!
-//! A run can slide where the line before it equals its last line, or the line behind it equals
-//! its first one. The texts differ in the same way wherever it comes to rest.
-
-use std::cmp::Ordering;
+//! A run can slide where the line before it equals its last line, or the line behind it equals its first one. The texts differ in the same
+//! way wherever it comes to rest.
 
 use super::lines::{Changes, Text};
+use std::cmp::Ordering;
 
 /// Slides the runs of changed lines in both texts.
 pub(super) fn slide(old: &Text<'_>, new: &Text<'_>, changes: &mut Changes) {
@@ -13,8 +12,8 @@ pub(super) fn slide(old: &Text<'_>, new: &Text<'_>, changes: &mut Changes) {
     slide_runs(new, &mut changes.new, &changes.old);
 }
 
-/// A place between two unchanged lines (or at an end) of one text, with the run of changed lines
-/// there, which may be empty. Both texts have the same number of gaps.
+/// The gap between two unchanged lines (or at an end) of one text, with the run of changed lines there, which may be empty. Both texts have
+/// the same number of gaps.
 struct Gap {
     start: usize,
     end: usize,
@@ -26,12 +25,12 @@ impl Gap {
     }
 
     fn starting_at(start: usize, changed: &[bool]) -> Self {
-        let run = changed[start..].iter().take_while(|changed| **changed);
+        let run = changed.iter().skip(start).take_while(|changed| **changed);
         Self { start, end: start + run.count() }
     }
 
     fn ending_at(end: usize, changed: &[bool]) -> Self {
-        let run = changed[..end].iter().rev().take_while(|changed| **changed);
+        let run = changed.iter().take(end).rev().take_while(|changed| **changed);
         Self { start: end - run.count(), end }
     }
 
@@ -48,14 +47,14 @@ impl Gap {
     }
 }
 
-/// Slides every run of TEXT, whose lines are CHANGED, against the other text.
+/// Slides every run of changed lines of a text, against the other text.
 fn slide_runs(text: &Text<'_>, changed: &mut [bool], other_changed: &[bool]) {
     let gap = Gap::first(changed);
     let other_gap = Gap::first(other_changed);
     let mut slider = Slider { text, changed, other_changed, gap, other_gap };
     loop {
         if !slider.gap.is_empty() {
-            slider.settle();
+            slider.slide();
         }
         if !slider.next() {
             return;
@@ -84,14 +83,14 @@ impl Slider<'_> {
         true
     }
 
-    /// Brings the run to its best place.
-    fn settle(&mut self) {
+    /// Brings the run to its best position.
+    fn slide(&mut self) {
         let (highest_end, meets_other) = self.explore();
         if self.gap.end == highest_end {
             return;
         }
         if meets_other {
-            // A removal and an addition at one place read as a modification.
+            // A removal and an addition at one position read as a modification.
             while self.other_gap.is_empty() && self.up() {}
             return;
         }
@@ -99,9 +98,8 @@ impl Slider<'_> {
         while self.gap.end > best && self.up() {}
     }
 
-    /// Slides the run all the way up, then all the way down, swallowing the runs that it touches.
-    /// Gives the highest position of its end, and whether it can stand opposite a run of the
-    /// other text.
+    /// Slides the run all the way up, then all the way down, swallowing the runs that it touches. Returns the highest position of its end,
+    /// and true if it can be opposite a run of the other text.
     fn explore(&mut self) -> (usize, bool) {
         loop {
             let len = self.gap.len();
@@ -120,11 +118,11 @@ impl Slider<'_> {
     fn up(&mut self) -> bool {
         let Gap { start, end } = self.gap;
         let classes = &self.text.classes;
-        if start == 0 || classes[start - 1] != classes[end - 1] {
+        if start == 0 || classes.get(start - 1) != classes.get(end - 1) {
             return false;
         }
-        self.changed[start - 1] = true;
-        self.changed[end - 1] = false;
+        // The line before the run becomes its first one, and its last line is unchanged.
+        self.changed.swap(start - 1, end - 1);
         self.gap = Gap { start: Gap::ending_at(start, self.changed).start, end: end - 1 };
         self.other_gap = Gap::ending_at(self.other_gap.start - 1, self.other_changed);
         true
@@ -133,18 +131,16 @@ impl Slider<'_> {
     fn down(&mut self) -> bool {
         let Gap { start, end } = self.gap;
         let classes = &self.text.classes;
-        if end == classes.len() || classes[start] != classes[end] {
+        if end == classes.len() || classes.get(start) != classes.get(end) {
             return false;
         }
-        self.changed[start] = false;
-        self.changed[end] = true;
+        self.changed.swap(start, end);
         self.gap = Gap { start: start + 1, end: Gap::starting_at(end, self.changed).end };
         self.other_gap = Gap::starting_at(self.other_gap.end + 1, self.other_changed);
         true
     }
 
-    /// The end of the run, from HIGHEST_END to the present one, with which its borders look best;
-    /// the lowest of equally good ones.
+    /// Returns the end of the run, from the highest one to the present one, with which its borders look best; the lowest of equally good ones.
     fn best_end(&self, highest_end: usize) -> usize {
         let Gap { start, end } = self.gap;
         let len = end - start;
@@ -160,16 +156,16 @@ impl Slider<'_> {
     }
 
     fn appearance(&self, end: usize, len: usize) -> Appearance {
-        let top = Appearance::of_border(&self.text.lines, end - len);
-        let bottom = Appearance::of_border(&self.text.lines, end);
+        let top = Appearance::new(&self.text.lines, end - len);
+        let bottom = Appearance::new(&self.text.lines, end);
         Appearance { indent: top.indent + bottom.indent, badness: top.badness + bottom.badness }
     }
 }
 
-/// So many positions of a run are compared at most.
+/// The number of positions of a run that are compared at most.
 const MOST_TRIED: usize = 100;
 
-/// As many blank lines end the view from a border.
+/// The number of blank lines that end the view from a border.
 const MOST_BLANKS: i32 = 20;
 
 /// Deeper indentation makes no difference.
@@ -187,12 +183,11 @@ struct Appearance {
 const INDENT_WEIGHT: i32 = 60;
 
 impl Appearance {
-    /// The border before the line at INDEX.
-    fn of_border(lines: &[&[u8]], index: usize) -> Self {
+    /// Returns the appearance of the border before the line with this index.
+    fn new(lines: &[&[u8]], index: usize) -> Self {
         let here = lines.get(index).and_then(|line| indent(line));
-        let (blanks_above, above) = look(lines[..index].iter().rev());
-        let below = lines.get(index + 1..).unwrap_or_default();
-        let (further_blanks, below) = look(below.iter());
+        let (blanks_above, above) = first_indent(lines.iter().take(index).rev());
+        let (further_blanks, below) = first_indent(lines.iter().skip(index + 1));
 
         let blanks_below = match here {
             Some(_) => 0,
@@ -223,8 +218,8 @@ impl Appearance {
     }
 }
 
-/// Returns the badness that the step of indentation at a border adds, from the line ABOVE it to the one HERE.
-/// The line BELOW tells whether a block starts here.
+/// Returns the badness that the step of indentation at a border adds, from the line above it to the one here. The line below tells if a
+/// block starts here.
 fn badness_of_step(above: i32, here: i32, below: Option<i32>, blank: bool) -> i32 {
     let starts_block = below.is_some_and(|below| below > here);
     match (here.cmp(&above), blank) {
@@ -237,8 +232,8 @@ fn badness_of_step(above: i32, here: i32, below: Option<i32>, blank: bool) -> i3
     }
 }
 
-/// Counts the blank lines at the start of LINES, and gives the indentation of the line behind them.
-fn look<'a>(lines: impl Iterator<Item = &'a &'a [u8]>) -> (i32, Option<i32>) {
+/// Counts the blank lines at the start, and returns the indentation of the line behind them.
+fn first_indent<'a>(lines: impl Iterator<Item = &'a &'a [u8]>) -> (i32, Option<i32>) {
     let mut blanks = 0;
     for line in lines {
         if let Some(indent) = indent(line) {
@@ -252,7 +247,7 @@ fn look<'a>(lines: impl Iterator<Item = &'a &'a [u8]>) -> (i32, Option<i32>) {
     (blanks, None)
 }
 
-/// The columns before the first character of LINE, or nothing if the line is blank.
+/// Returns the columns before the first character of a line, or nothing if the line is blank.
 fn indent(line: &[u8]) -> Option<i32> {
     let mut columns = 0;
     for byte in line {

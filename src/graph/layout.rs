@@ -13,10 +13,9 @@ mod slide;
 #[cfg(test)]
 mod tests;
 
-use crate::index::define_index;
+use crate::index::{Table, define_index};
 use pieces::{Piece, pieces};
 use std::cmp::Reverse;
-use typed_index_collections::{TiSlice, TiVec};
 
 /// The height of a box.
 pub(super) const HEIGHT: f64 = 26.0;
@@ -50,9 +49,9 @@ pub(super) struct Link {
 #[derive(Debug, Default)]
 pub(super) struct Layout {
     /// The left end of the upper edge, of boxes that are linked.
-    pub(super) boxes: TiVec<BoxIndex, Option<Spot>>,
+    pub(super) boxes: Table<BoxIndex, Option<Spot>>,
     /// A way a link.
-    pub(super) ways: TiVec<LinkIndex, Way>,
+    pub(super) ways: Table<LinkIndex, Way>,
     pub(super) width: f64,
     pub(super) height: f64,
 }
@@ -82,10 +81,10 @@ pub(super) struct Stretch {
 }
 
 /// Lays out boxes of these widths. Links are sorted by where they begin.
-pub(super) fn lay_out(widths: &TiSlice<BoxIndex, f64>, links: &TiSlice<LinkIndex, Link>) -> Layout {
+pub(super) fn lay_out(widths: &Table<BoxIndex, f64>, links: &Table<LinkIndex, Link>) -> Layout {
     let mut layout = Layout {
-        boxes: vec![None; widths.len()].into(),
-        ways: vec![Way::default(); links.len()].into(),
+        boxes: Table::filled(None, widths.len()),
+        ways: Table::filled(Way::default(), links.len()),
         ..Layout::default()
     };
     let mut drawn: Vec<(Piece, Layout)> = pieces(widths.len(), links)

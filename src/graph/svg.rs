@@ -2,9 +2,9 @@
 
 use super::layout::{self, BoxIndex, HEIGHT, LABEL_HEIGHT, Link, LinkIndex, Spot, Way};
 use super::{Line, Picture, REFRESH_COLOUR, Shown, ShownIndex};
+use crate::index::Table;
 use std::borrow::Cow;
 use std::fmt::Write as _;
-use typed_index_collections::TiVec;
 
 /// The width of a character, in labels of boxes and of links: a bit more than most monospaced fonts have.
 const CHARACTER: f64 = 7.3;
@@ -34,7 +34,7 @@ text{font:12px ui-monospace,'DejaVu Sans Mono','Liberation Mono',Menlo,Consolas,
 pub(super) fn write(picture: &Picture) -> String {
     let labels: Vec<Cow<'_, str>> = picture.entities.iter().map(|entity| shorten(&entity.label, LONGEST)).collect();
     let line_labels: Vec<Option<String>> = picture.lines.iter().map(line_label).collect();
-    let widths: TiVec<BoxIndex, f64> =
+    let widths: Table<BoxIndex, f64> =
         labels.iter().map(|label| columns(label) as f64 * CHARACTER + 2.0 * PADDING).collect();
     let label_width =
         |label: &Option<String>| label.as_ref().map_or(0.0, |label| columns(label) as f64 * SMALL_CHARACTER);
@@ -42,7 +42,7 @@ pub(super) fn write(picture: &Picture) -> String {
     let index = |shown: ShownIndex| usize::from(shown).into();
     let link =
         |(line, label): (&Line, _)| Link { from: index(line.from), to: index(line.to), label: label_width(label) };
-    let links: TiVec<LinkIndex, Link> = links.map(link).collect();
+    let links: Table<LinkIndex, Link> = links.map(link).collect();
     let layout = layout::lay_out(&widths, &links);
 
     let mut body = String::new();
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn nothing_is_a_picture_too() {
-        let text = write(&Picture { entities: TiVec::new(), lines: Vec::new() });
+        let text = write(&Picture { entities: Table::new(), lines: Vec::new() });
         assert!(text.starts_with("<svg ") && text.ends_with("</svg>\n"));
     }
 

@@ -2,14 +2,13 @@
 
 use super::waits::Waits;
 use super::{Edge, EdgeKind};
-use crate::index::EntityIndex;
+use crate::index::{EntityIndex, PerEntity, Table};
 use crate::node::Node;
 use bstr::BString;
 use holo_protocol::Asset;
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::iter;
-use typed_index_collections::{TiSlice, TiVec};
 
 /// Entities that wait for each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,12 +72,12 @@ pub(super) fn edge_of_cycle(
 /// Returns the shortest way from an entity back to itself.
 pub(super) fn shortest_cycle(
     start: EntityIndex,
-    nodes: &TiSlice<EntityIndex, Node<'_>>,
+    nodes: &PerEntity<Node<'_>>,
     waits: &Waits,
-    planned: &TiSlice<EntityIndex, bool>,
+    planned: &PerEntity<bool>,
 ) -> CycleError {
     // The edge over which an entity was found: a step nearer to the start.
-    let mut found_over: TiVec<EntityIndex, Option<Edge>> = vec![None; nodes.len()].into();
+    let mut found_over: PerEntity<Option<Edge>> = Table::filled(None, nodes.len());
     let mut queue = VecDeque::from([start]);
     while let Some(entity) = queue.pop_front().filter(|_| found_over[start].is_none()) {
         for &edge in waits.of(entity).iter().filter(|edge| !planned[edge.from]) {

@@ -3,25 +3,24 @@
 use super::waits::{Waiting, Waits};
 use super::{Edge, EdgeKind, Requirement};
 use crate::assets::{Groups, Providers};
-use crate::index::EntityIndex;
+use crate::index::{EntityIndex, PerEntity, Table};
 use crate::node::Node;
 use crate::ownership::Succession;
 use bstr::{BStr, ByteSlice};
 use holo_protocol::Edges;
 use std::mem;
-use typed_index_collections::{TiSlice, TiVec};
 
 /// What entities declare about each other.
 pub(super) struct Declared {
     pub(super) edges: Vec<Edge>,
-    pub(super) requirements: TiVec<EntityIndex, Vec<Requirement>>,
+    pub(super) requirements: PerEntity<Vec<Requirement>>,
 }
 
 /// Collects all edges, and what each entity requires.
-pub(super) fn collect(nodes: &TiSlice<EntityIndex, Node<'_>>, ids: &Groups<&BStr>) -> Declared {
+pub(super) fn collect(nodes: &PerEntity<Node<'_>>, ids: &Groups<&BStr>) -> Declared {
     let mut collector = Collector { nodes, ids, providers: Providers::new(nodes), edges: Vec::new() };
     let requirements = nodes
-        .iter_enumerated()
+        .entries()
         .map(|(entity, node)| {
             collector.add_named(entity, node);
             collector.add_needs(entity, node);
@@ -32,7 +31,7 @@ pub(super) fn collect(nodes: &TiSlice<EntityIndex, Node<'_>>, ids: &Groups<&BStr
 }
 
 struct Collector<'n, 'a> {
-    nodes: &'n TiSlice<EntityIndex, Node<'a>>,
+    nodes: &'n PerEntity<Node<'a>>,
     ids: &'n Groups<&'a BStr>,
     providers: Providers<'a>,
     edges: Vec<Edge>,
@@ -96,15 +95,11 @@ impl Collector<'_, '_> {
 }
 
 /// Has each orphan wait for those that take over from it, and nothing living wait for an orphan that goes late because of that.
-pub(super) fn succeed(
-    nodes: &TiSlice<EntityIndex, Node<'_>>,
-    successions: &[Succession],
-    edges: Vec<Edge>,
-) -> Vec<Edge> {
+pub(super) fn succeed(nodes: &PerEntity<Node<'_>>, successions: &[Succession], edges: Vec<Edge>) -> Vec<Edge> {
     if successions.is_empty() {
         return edges;
     }
-    let mut is_late: TiVec<EntityIndex, bool> = vec![false; nodes.len()].into();
+    let mut is_late: PerEntity<bool> = Table::filled(false, nodes.len());
     let mut late: Vec<EntityIndex> = successions.iter().map(|succession| succession.orphan).collect();
     late.iter().for_each(|&orphan| is_late[orphan] = true);
     let waits = Waits::new(nodes.len(), edges);

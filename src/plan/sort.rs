@@ -2,16 +2,15 @@
 
 use super::cycle::{CycleError, edge_of_cycle, shortest_cycle};
 use super::waits::{Waiting, Waits};
-use crate::index::EntityIndex;
+use crate::index::{EntityIndex, PerEntity, Table};
 use crate::node::Node;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
-use typed_index_collections::{TiSlice, TiVec};
 
 /// Always takes the first entity that waits for nothing any more. Returns the order, and the edges that hold in it: those among orphans
 /// that cannot hold are dropped. Entities that would wait for ever and are not needed are left out.
 pub(super) fn sort(
-    nodes: &TiSlice<EntityIndex, Node<'_>>,
+    nodes: &PerEntity<Node<'_>>,
     waits: Waits,
     is_needed: impl Fn(EntityIndex) -> bool,
 ) -> Result<(Vec<EntityIndex>, Waits), CycleError> {
@@ -20,7 +19,7 @@ pub(super) fn sort(
     let mut queue = Queue::new(nodes, &waits, |_| true);
     queue.take_all();
     let Queue { planned, order, .. } = queue;
-    if let Some(stuck) = nodes.keys().find(|&entity| !planned[entity] && is_needed(entity)) {
+    if let Some(stuck) = nodes.indexes().find(|&entity| !planned[entity] && is_needed(entity)) {
         // There is no cycle of orphans left. A late orphan waits for what is stuck, so the walk leads from there into the cycle.
         let (_, start) = edge_of_cycle(stuck, &waits, |from, _| !planned[from]);
         return Err(shortest_cycle(start, nodes, &waits, &planned));
@@ -29,9 +28,9 @@ pub(super) fn sort(
 }
 
 /// Returns the edges that have to be dropped so that no orphans wait for each other. Only edges among orphans make such a cycle.
-fn stuck_orphans(nodes: &TiSlice<EntityIndex, Node<'_>>, waits: &Waits) -> HashSet<(EntityIndex, EntityIndex)> {
+fn stuck_orphans(nodes: &PerEntity<Node<'_>>, waits: &Waits) -> HashSet<(EntityIndex, EntityIndex)> {
     let is_orphan = |entity: EntityIndex| nodes[entity].edges.orphan;
-    let mut orphans = nodes.keys().filter(|&entity| is_orphan(entity)).peekable();
+    let mut orphans = nodes.indexes().filter(|&entity| is_orphan(entity)).peekable();
     if orphans.peek().is_none() {
         return HashSet::new();
     }
@@ -50,26 +49,22 @@ fn stuck_orphans(nodes: &TiSlice<EntityIndex, Node<'_>>, waits: &Waits) -> HashS
 struct Queue<'a> {
     waits: &'a Waits,
     waiting: Waiting,
-    counts: TiVec<EntityIndex, bool>,
+    counts: PerEntity<bool>,
     /// The number of edges that each entity still waits for, of those that count.
-    open: TiVec<EntityIndex, usize>,
+    open: PerEntity<usize>,
     ready: BinaryHeap<Reverse<EntityIndex>>,
     dropped: HashSet<(EntityIndex, EntityIndex)>,
-    planned: TiVec<EntityIndex, bool>,
+    planned: PerEntity<bool>,
     order: Vec<EntityIndex>,
 }
 
 impl<'a> Queue<'a> {
     /// A queue of those entities that count, and of the edges among them.
-    fn new(
-        nodes: &TiSlice<EntityIndex, Node<'_>>,
-        waits: &'a Waits,
-        counts: impl Fn(EntityIndex) -> bool,
-    ) -> Queue<'a> {
-        let counts: TiVec<EntityIndex, bool> = nodes.keys().map(counts).collect();
+    fn new(nodes: &PerEntity<Node<'_>>, waits: &'a Waits, counts: impl Fn(EntityIndex) -> bool) -> Queue<'a> {
+        let counts: PerEntity<bool> = nodes.indexes().map(counts).collect();
         let open_edges = |entity| waits.of(entity).iter().filter(|edge| counts[edge.from]).count();
-        let open: TiVec<EntityIndex, usize> = nodes.keys().map(open_edges).collect();
-        let ready = nodes.keys().filter(|&entity| counts[entity] && open[entity] == 0).map(Reverse).collect();
+        let open: PerEntity<usize> = nodes.indexes().map(open_edges).collect();
+        let ready = nodes.indexes().filter(|&entity| counts[entity] && open[entity] == 0).map(Reverse).collect();
         Queue {
             waits,
             waiting: Waiting::new(waits),
@@ -77,7 +72,7 @@ impl<'a> Queue<'a> {
             open,
             ready,
             dropped: HashSet::new(),
-            planned: vec![false; nodes.len()].into(),
+            planned: Table::filled(false, nodes.len()),
             order: Vec::with_capacity(nodes.len()),
         }
     }

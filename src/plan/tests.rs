@@ -9,7 +9,7 @@ fn parse(report: &str) -> Vec<EntityReport> {
 }
 
 /// One plugin for each first letter of an ID, and a source for each entity.
-fn nodes(reports: &[EntityReport]) -> TiVec<EntityIndex, Node<'_>> {
+fn nodes(reports: &[EntityReport]) -> PerEntity<Node<'_>> {
     reports
         .iter()
         .map(|report| Node {

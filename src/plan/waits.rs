@@ -1,16 +1,15 @@
 //! Edges by the entities that they join.
 
 use super::Edge;
-use crate::index::EntityIndex;
+use crate::index::{EntityIndex, PerEntity, Table};
 use std::ops::Range;
-use typed_index_collections::TiVec;
 
 /// Edges by the entity that waits, and in the order in which they were found.
 #[derive(Clone, Debug)]
 pub(super) struct Waits {
     edges: Vec<Edge>,
     /// The range of the edges of each entity.
-    ranges: TiVec<EntityIndex, Range<usize>>,
+    ranges: PerEntity<Range<usize>>,
 }
 
 impl Waits {
@@ -46,13 +45,13 @@ impl Waits {
 /// For each entity those that wait for it.
 pub(super) struct Waiting {
     entities: Vec<EntityIndex>,
-    ranges: TiVec<EntityIndex, Range<usize>>,
+    ranges: PerEntity<Range<usize>>,
 }
 
 impl Waiting {
     pub(super) fn new(waits: &Waits) -> Waiting {
         let ranges = ranges(waits.ranges.len(), waits.edges.iter().map(|edge| edge.from));
-        let mut next: TiVec<EntityIndex, usize> = ranges.iter().map(|range| range.start).collect();
+        let mut next: PerEntity<usize> = ranges.iter().map(|range| range.start).collect();
         let mut entities: Vec<EntityIndex> = waits.edges.iter().map(|edge| edge.to).collect();
         for edge in &waits.edges {
             if let Some(entity) = entities.get_mut(next[edge.from]) {
@@ -69,8 +68,8 @@ impl Waiting {
 }
 
 /// Returns the range of each entity's items if items are sorted by entity.
-fn ranges(entities: usize, items: impl Iterator<Item = EntityIndex>) -> TiVec<EntityIndex, Range<usize>> {
-    let mut counts: TiVec<EntityIndex, usize> = vec![0; entities].into();
+fn ranges(entities: usize, items: impl Iterator<Item = EntityIndex>) -> PerEntity<Range<usize>> {
+    let mut counts: PerEntity<usize> = Table::filled(0, entities);
     items.for_each(|entity| counts[entity] += 1);
     let mut end = 0;
     let range = |count| {

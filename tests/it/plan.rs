@@ -1,7 +1,7 @@
 //! Plans random graphs, and compares what comes out with plain definitions of what it should be.
 
 use bstr::{BStr, ByteSlice};
-use holo::index::EntityIndex;
+use holo::index::{EntityIndex, PerEntity};
 use holo::node::Node;
 use holo::plan::{CycleError, Edge, EdgeKind, Plan, Requirement};
 use holo_protocol::{Asset, EntityReport};
@@ -10,7 +10,6 @@ use holo_testing::random::{self, cases};
 use libtest_mimic::Trial;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use typed_index_collections::TiVec;
 
 pub(crate) fn trials() -> Vec<Trial> {
     holo_testing::trials![
@@ -113,7 +112,7 @@ impl Graph {
         }
     }
 
-    fn nodes(&self) -> TiVec<EntityIndex, Node<'_>> {
+    fn nodes(&self) -> PerEntity<Node<'_>> {
         std::iter::zip(&self.reports, &self.plugins)
             .map(|(report, &plugin)| Node {
                 id: report.id.as_ref(),

@@ -4,7 +4,7 @@ use super::bench::Bench;
 use super::finding::Rule;
 use super::heard::{Heard, MAX_KEPT, listed, plain, quoted};
 use crate::error::{self, Fatal};
-use crate::index::EntityIndex;
+use crate::index::{EntityIndex, PerEntity};
 use crate::node::Node;
 use crate::plan::Plan;
 use bstr::{BStr, BString, ByteSlice};
@@ -12,7 +12,6 @@ use holo_protocol::report::ReportErrorKind;
 use holo_protocol::{API_VERSION_3, API_VERSION_4, EntityReport};
 use std::collections::HashSet;
 use std::path::Path;
-use typed_index_collections::TiVec;
 
 /// The entities that can be worked on.
 pub(super) struct Reported {
@@ -221,7 +220,7 @@ fn sets<'e>(bench: &mut Bench<'_, '_>, subject: &str, entities: &'e [EntityRepor
         edges: &entity.edges,
         origin: BStr::new(""),
     };
-    let nodes: TiVec<EntityIndex, Node<'_>> = entities.iter().map(node).collect();
+    let nodes: PerEntity<Node<'_>> = entities.iter().map(node).collect();
     match Plan::new(&nodes) {
         Ok(plan) => {
             let all = nodes.iter().map(|_| true).collect();

@@ -3,7 +3,7 @@
 use super::grid::{Grid, ItemIndex, LayerIndex};
 use super::labels::Labels;
 use super::{BoxIndex, HEIGHT, Layout, Link, LinkIndex, Spot, Stretch, Way};
-use typed_index_collections::{TiSlice, TiVec};
+use crate::index::Table;
 
 const BETWEEN_LAYERS: f64 = 44.0;
 /// The distance between the ends of links at a box.
@@ -17,11 +17,11 @@ struct Ports {
 }
 
 impl Grid {
-    pub(super) fn draw(&self, widths: &TiSlice<BoxIndex, f64>, links: &TiSlice<LinkIndex, Link>) -> Layout {
+    pub(super) fn draw(&self, widths: &Table<BoxIndex, f64>, links: &Table<LinkIndex, Link>) -> Layout {
         let columns = self.columns(widths, links);
         let ports = self.ports();
         let mut labels = Labels::default();
-        let ways = links.iter_enumerated().map(|(index, link)| {
+        let ways = links.entries().map(|(index, link)| {
             let mut way = Way { stretches: self.stretches(index, link, widths, &columns, ports[index]), label: None };
             if link.label > 0.0 {
                 way.label = labels.find_room(&way, self.label_stretch(index, link), link.label);
@@ -33,11 +33,11 @@ impl Grid {
             let item = ItemIndex::from(index);
             Some(Spot { x: columns[self.layer_of[item]].0, y: self.y[item] - HEIGHT / 2.0 })
         };
-        let bottoms = self.y.iter_enumerated().map(|(item, y)| y + self.height(item) / 2.0);
+        let bottoms = self.y.entries().map(|(item, y)| y + self.height(item) / 2.0);
         Layout {
-            boxes: widths.keys().map(spot).collect(),
+            boxes: widths.indexes().map(spot).collect(),
             ways,
-            width: columns.last().map_or(0.0, |column| column.1),
+            width: columns.iter().last().map_or(0.0, |column| column.1),
             height: bottoms.fold(0.0, f64::max),
         }
     }
@@ -46,8 +46,8 @@ impl Grid {
         &self,
         index: LinkIndex,
         link: &Link,
-        widths: &TiSlice<BoxIndex, f64>,
-        columns: &TiSlice<LayerIndex, (f64, f64)>,
+        widths: &Table<BoxIndex, f64>,
+        columns: &Table<LayerIndex, (f64, f64)>,
         ports: Ports,
     ) -> Vec<Stretch> {
         let (from, to) = (ItemIndex::from(link.from), ItemIndex::from(link.to));
@@ -73,13 +73,9 @@ impl Grid {
     }
 
     /// Returns the left and the right end of each layer: as far apart as labels and steep links need.
-    fn columns(
-        &self,
-        widths: &TiSlice<BoxIndex, f64>,
-        links: &TiSlice<LinkIndex, Link>,
-    ) -> TiVec<LayerIndex, (f64, f64)> {
-        let mut gaps: TiVec<LayerIndex, f64> = vec![0.0; self.layers.len()].into();
-        for (index, link) in links.iter_enumerated() {
+    fn columns(&self, widths: &Table<BoxIndex, f64>, links: &Table<LinkIndex, Link>) -> Table<LayerIndex, (f64, f64)> {
+        let mut gaps: Table<LayerIndex, f64> = Table::filled(0.0, self.layers.len());
+        for (index, link) in links.entries() {
             let (stops, label_stretch) = (&self.stops[index], self.label_stretch(index, link));
             for (stretch, (&from, &to)) in stops.iter().zip(stops.iter().skip(1)).enumerate() {
                 let label = if stretch == label_stretch { link.label } else { 0.0 };
@@ -88,8 +84,8 @@ impl Grid {
                 *gap = gap.max(label + steep);
             }
         }
-        let mut layer_widths: TiVec<LayerIndex, f64> = vec![0.0; self.layers.len()].into();
-        for (index, &width) in widths.iter_enumerated() {
+        let mut layer_widths: Table<LayerIndex, f64> = Table::filled(0.0, self.layers.len());
+        for (index, &width) in widths.entries() {
             let layer_width = &mut layer_widths[self.layer_of[ItemIndex::from(index)]];
             *layer_width = layer_width.max(width);
         }
@@ -103,11 +99,11 @@ impl Grid {
     }
 
     /// Returns the ports of each link, so that links arrive in parallel and do not cross there.
-    fn ports(&self) -> TiVec<LinkIndex, Ports> {
-        let mut ports: TiVec<LinkIndex, Ports> = vec![Ports::default(); self.stops.len()].into();
-        let mut begins: TiVec<ItemIndex, Vec<(f64, LinkIndex)>> = vec![Vec::new(); self.boxes].into();
+    fn ports(&self) -> Table<LinkIndex, Ports> {
+        let mut ports: Table<LinkIndex, Ports> = Table::filled(Ports::default(), self.stops.len());
+        let mut begins: Table<ItemIndex, Vec<(f64, LinkIndex)>> = Table::filled(Vec::new(), self.boxes);
         let mut ends = begins.clone();
-        for (index, stops) in self.stops.iter_enumerated() {
+        for (index, stops) in self.stops.entries() {
             if let ([from, second, ..], [.., last_but_one, to]) = (&stops[..], &stops[..]) {
                 begins[*from].push((self.y[*second], index));
                 ends[*to].push((self.y[*last_but_one], index));

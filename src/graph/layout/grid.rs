@@ -1,9 +1,8 @@
 //! Layers of boxes, and of the points at which links pass layers.
 
 use super::{BoxIndex, HEIGHT, Link, LinkIndex};
-use crate::index::define_index;
+use crate::index::{Table, define_index};
 use std::iter;
-use typed_index_collections::{TiSlice, TiVec};
 
 const POINT_HEIGHT: f64 = 6.0;
 
@@ -33,24 +32,24 @@ impl LayerIndex {
 /// Boxes and points in their layers.
 pub(super) struct Grid {
     pub(super) boxes: usize,
-    pub(super) layer_of: TiVec<ItemIndex, LayerIndex>,
+    pub(super) layer_of: Table<ItemIndex, LayerIndex>,
     /// The items of each layer, from the top.
-    pub(super) layers: TiVec<LayerIndex, Vec<ItemIndex>>,
+    pub(super) layers: Table<LayerIndex, Vec<ItemIndex>>,
     /// The items that each link passes, from its box to its box.
-    pub(super) stops: TiVec<LinkIndex, Vec<ItemIndex>>,
+    pub(super) stops: Table<LinkIndex, Vec<ItemIndex>>,
     pub(super) neighbours: Neighbours,
     /// The middle of each box or point.
-    pub(super) y: TiVec<ItemIndex, f64>,
+    pub(super) y: Table<ItemIndex, f64>,
 }
 
 /// The items that are linked to each item.
 pub(super) struct Neighbours {
-    pub(super) left: TiVec<ItemIndex, Vec<ItemIndex>>,
-    pub(super) right: TiVec<ItemIndex, Vec<ItemIndex>>,
+    pub(super) left: Table<ItemIndex, Vec<ItemIndex>>,
+    pub(super) right: Table<ItemIndex, Vec<ItemIndex>>,
 }
 
 impl Grid {
-    pub(super) fn new(boxes: usize, links: &TiSlice<LinkIndex, Link>) -> Grid {
+    pub(super) fn new(boxes: usize, links: &Table<LinkIndex, Link>) -> Grid {
         let layer_of_box = layers(boxes, links);
         let layers_between = |link: &Link| {
             let (from, to) = (usize::from(layer_of_box[link.from]), usize::from(layer_of_box[link.to]));
@@ -59,21 +58,21 @@ impl Grid {
         let passed: usize = links.iter().map(|link| layers_between(link).len()).sum();
         // In a thicket points cost a lot and help nobody: there, links run straight over what is in their way.
         let has_points = passed <= 4 * (boxes + links.len()) + 1000;
-        let mut layer_of: TiVec<ItemIndex, LayerIndex> = layer_of_box.iter().copied().collect();
-        let mut stops: TiVec<LinkIndex, Vec<ItemIndex>> = TiVec::new();
+        let mut layer_of: Table<ItemIndex, LayerIndex> = layer_of_box.iter().copied().collect();
+        let mut stops: Table<LinkIndex, Vec<ItemIndex>> = Table::new();
         for link in links {
             let mut way = vec![link.from.into()];
             if has_points {
-                way.extend(layers_between(link).map(|layer| layer_of.push_and_get_key(layer)));
+                way.extend(layers_between(link).map(|layer| layer_of.push(layer)));
             }
             way.push(link.to.into());
             stops.push(way);
         }
         let depth = layer_of.iter().max().map_or(0, |&last| usize::from(last) + 1);
-        let mut layers: TiVec<LayerIndex, Vec<ItemIndex>> = vec![Vec::new(); depth].into();
-        layer_of.iter_enumerated().for_each(|(item, &layer)| layers[layer].push(item));
+        let mut layers: Table<LayerIndex, Vec<ItemIndex>> = Table::filled(Vec::new(), depth);
+        layer_of.entries().for_each(|(item, &layer)| layers[layer].push(item));
         let neighbours = Neighbours::new(layer_of.len(), &stops);
-        let y = vec![0.0; layer_of.len()].into();
+        let y = Table::filled(0.0, layer_of.len());
         Grid { boxes, layer_of, layers, stops, neighbours, y }
     }
 
@@ -88,8 +87,9 @@ impl Grid {
 }
 
 impl Neighbours {
-    fn new(items: usize, stops: &TiSlice<LinkIndex, Vec<ItemIndex>>) -> Neighbours {
-        let mut neighbours = Neighbours { left: vec![Vec::new(); items].into(), right: vec![Vec::new(); items].into() };
+    fn new(items: usize, stops: &Table<LinkIndex, Vec<ItemIndex>>) -> Neighbours {
+        let mut neighbours =
+            Neighbours { left: Table::filled(Vec::new(), items), right: Table::filled(Vec::new(), items) };
         for (&from, &to) in stops.iter().flat_map(|way| way.iter().zip(way.iter().skip(1))) {
             neighbours.left[to].push(from);
             neighbours.right[from].push(to);
@@ -99,10 +99,10 @@ impl Neighbours {
 }
 
 /// Returns the layer of each box: the length of the longest way to it. Where no way leads, it is just before what it is linked to.
-pub(super) fn layers(boxes: usize, links: &TiSlice<LinkIndex, Link>) -> TiVec<BoxIndex, LayerIndex> {
-    let mut layers: TiVec<BoxIndex, usize> = vec![0; boxes].into();
-    let mut nearest: TiVec<BoxIndex, Option<usize>> = vec![None; boxes].into();
-    let mut is_reached: TiVec<BoxIndex, bool> = vec![false; boxes].into();
+pub(super) fn layers(boxes: usize, links: &Table<LinkIndex, Link>) -> Table<BoxIndex, LayerIndex> {
+    let mut layers: Table<BoxIndex, usize> = Table::filled(0, boxes);
+    let mut nearest: Table<BoxIndex, Option<usize>> = Table::filled(None, boxes);
+    let mut is_reached: Table<BoxIndex, bool> = Table::filled(false, boxes);
     for link in links {
         layers[link.to] = layers[link.to].max(layers[link.from] + 1);
         is_reached[link.to] = true;
@@ -110,8 +110,9 @@ pub(super) fn layers(boxes: usize, links: &TiSlice<LinkIndex, Link>) -> TiVec<Bo
     for link in links {
         nearest[link.from] = nearest[link.from].into_iter().chain(iter::once(layers[link.to])).min();
     }
-    for (index, layer) in layers.iter_mut_enumerated().filter(|(index, _)| !is_reached[*index]) {
-        *layer = nearest[index].map_or(0, |nearest| nearest - 1);
-    }
-    layers.into_iter().map(LayerIndex::from).collect()
+    let layer = |(index, layer): (BoxIndex, &usize)| match nearest[index] {
+        Some(nearest) if !is_reached[index] => nearest - 1,
+        _ => *layer,
+    };
+    layers.entries().map(layer).map(LayerIndex::from).collect()
 }

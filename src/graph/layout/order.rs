@@ -1,7 +1,7 @@
 //! The order of items within their layers, so that few links cross.
 
 use super::grid::{Grid, ItemIndex};
-use typed_index_collections::{TiSlice, TiVec};
+use crate::index::Table;
 
 /// The number of times that all layers are gone through.
 pub(super) const SWEEPS: usize = 24;
@@ -9,7 +9,7 @@ pub(super) const SWEEPS: usize = 24;
 impl Grid {
     /// Orders each layer by where the neighbours are on average, to and fro, and keeps the best of it.
     pub(super) fn order(&mut self) {
-        let mut ranks: TiVec<ItemIndex, usize> = vec![0; self.layer_of.len()].into();
+        let mut ranks: Table<ItemIndex, usize> = Table::filled(0, self.layer_of.len());
         let mut best = (usize::MAX, self.layers.clone());
         for sweep in 0..SWEEPS {
             if sweep % 2 == 0 {
@@ -33,7 +33,7 @@ impl Grid {
     }
 
     /// Returns the number of pairs of links that cross between neighbouring layers, by the rank of each item in its layer.
-    pub(super) fn crossings(&self, ranks: &TiSlice<ItemIndex, usize>) -> usize {
+    pub(super) fn crossings(&self, ranks: &Table<ItemIndex, usize>) -> usize {
         let mut crossings = 0;
         for (layer, next) in self.layers.iter().zip(self.layers.iter().skip(1)) {
             let mut ends = Counts::new(next.len());
@@ -52,8 +52,8 @@ impl Grid {
 /// Sorts a layer by the mean rank of its neighbours on one side. What has none stays where it is.
 fn sort_layer(
     items: &mut Vec<ItemIndex>,
-    neighbours: &TiSlice<ItemIndex, Vec<ItemIndex>>,
-    ranks: &mut TiSlice<ItemIndex, usize>,
+    neighbours: &Table<ItemIndex, Vec<ItemIndex>>,
+    ranks: &mut Table<ItemIndex, usize>,
 ) {
     items.iter().enumerate().for_each(|(rank, &item)| ranks[item] = rank);
     let key = |item: ItemIndex| {

@@ -2,9 +2,8 @@
 
 use super::grid::Grid;
 use super::{BoxIndex, Layout, Link, LinkIndex};
-use crate::index::define_index;
+use crate::index::{Table, define_index};
 use std::collections::HashMap;
-use typed_index_collections::{TiSlice, TiVec};
 
 define_index! {
     /// The index of a piece.
@@ -14,40 +13,40 @@ define_index! {
 /// Boxes that are linked, by whatever way, and their links.
 #[derive(Default)]
 pub(super) struct Piece {
-    pub(super) boxes: TiVec<BoxIndex, BoxIndex>,
-    pub(super) links: TiVec<LinkIndex, LinkIndex>,
+    pub(super) boxes: Table<BoxIndex, BoxIndex>,
+    pub(super) links: Table<LinkIndex, LinkIndex>,
 }
 
 /// Returns the pieces of a picture.
-pub(super) fn pieces(boxes: usize, links: &TiSlice<LinkIndex, Link>) -> Vec<Piece> {
+pub(super) fn pieces(boxes: usize, links: &Table<LinkIndex, Link>) -> Vec<Piece> {
     let mut joined = Joined::new(boxes);
     for link in links {
         joined.join(link.from, link.to);
     }
     let mut indexes = HashMap::new();
-    let mut pieces: TiVec<PieceIndex, Piece> = TiVec::new();
+    let mut pieces: Table<PieceIndex, Piece> = Table::new();
     for index in joined.linked() {
-        let piece = *indexes.entry(joined.first(index)).or_insert_with(|| pieces.push_and_get_key(Piece::default()));
+        let piece = *indexes.entry(joined.first(index)).or_insert_with(|| pieces.push(Piece::default()));
         pieces[piece].boxes.push(index);
     }
-    for (index, link) in links.iter_enumerated() {
+    for (index, link) in links.entries() {
         if let Some(&piece) = indexes.get(&joined.first(link.from)) {
             pieces[piece].links.push(index);
         }
     }
-    pieces.into()
+    pieces.into_iter().collect()
 }
 
 /// Boxes that are joined, as a forest.
 struct Joined {
     /// A box before each box in its piece. The first one has itself.
-    before: TiVec<BoxIndex, BoxIndex>,
-    is_linked: TiVec<BoxIndex, bool>,
+    before: Table<BoxIndex, BoxIndex>,
+    is_linked: Table<BoxIndex, bool>,
 }
 
 impl Joined {
     fn new(boxes: usize) -> Joined {
-        Joined { before: (0..boxes).map(BoxIndex::from).collect(), is_linked: vec![false; boxes].into() }
+        Joined { before: (0..boxes).map(BoxIndex::from).collect(), is_linked: Table::filled(false, boxes) }
     }
 
     /// Returns the first box of the same piece.
@@ -67,18 +66,17 @@ impl Joined {
 
     /// Returns the boxes that are linked to others.
     fn linked(&self) -> Vec<BoxIndex> {
-        self.is_linked.iter_enumerated().filter(|(_, is_linked)| **is_linked).map(|(index, _)| index).collect()
+        self.is_linked.entries().filter(|(_, is_linked)| **is_linked).map(|(index, _)| index).collect()
     }
 }
 
 impl Piece {
     /// Lays out the piece alone.
-    pub(super) fn draw(&self, widths: &TiSlice<BoxIndex, f64>, links: &TiSlice<LinkIndex, Link>) -> Layout {
-        let local: HashMap<BoxIndex, BoxIndex> =
-            self.boxes.iter_enumerated().map(|(local, &index)| (index, local)).collect();
-        let widths: TiVec<BoxIndex, f64> = self.boxes.iter().map(|&index| widths[index]).collect();
+    pub(super) fn draw(&self, widths: &Table<BoxIndex, f64>, links: &Table<LinkIndex, Link>) -> Layout {
+        let local: HashMap<BoxIndex, BoxIndex> = self.boxes.entries().map(|(local, &index)| (index, local)).collect();
+        let widths: Table<BoxIndex, f64> = self.boxes.iter().map(|&index| widths[index]).collect();
         let links = self.links.iter().map(|&index| links[index]);
-        let links: TiVec<LinkIndex, Link> =
+        let links: Table<LinkIndex, Link> =
             links.map(|link| Link { from: local[&link.from], to: local[&link.to], ..link }).collect();
         let mut grid = Grid::new(widths.len(), &links);
         grid.order();

@@ -27,7 +27,7 @@ struct Cluster {
 impl Grid {
     /// Moves items up and down, in their order, towards their neighbours.
     pub(super) fn slide(&mut self) {
-        let layers: Vec<LayerIndex> = self.layers.keys().collect();
+        let layers: Vec<LayerIndex> = self.layers.indexes().collect();
         layers.iter().for_each(|&layer| self.slide_layer(layer, Sides::Neither));
         for sweep in 0..SWEEPS {
             let to_the_right = sweep % 2 == 0;
@@ -43,7 +43,7 @@ impl Grid {
                 layers.iter().rev().for_each(|&layer| self.slide_layer(layer, sides));
             }
         }
-        let tops = self.y.iter_enumerated().map(|(item, y)| y - self.height(item) / 2.0);
+        let tops = self.y.entries().map(|(item, y)| y - self.height(item) / 2.0);
         let top = tops.fold(f64::INFINITY, f64::min);
         self.y.iter_mut().for_each(|y| *y -= top);
     }

@@ -20,10 +20,10 @@ fn random(boxes: usize, links: usize, mut seed: usize) -> Vec<Link> {
 
 #[track_caller]
 fn check(widths: &[f64], links: &[Link]) {
-    let layout = lay_out(TiSlice::from_ref(widths), TiSlice::from_ref(links));
+    let layout = lay_out(&widths.to_vec().into(), &links.to_vec().into());
     let mut placed: Vec<(Spot, f64)> =
         std::iter::zip(&layout.boxes, widths).filter_map(|(s, w)| Some(((*s)?, *w))).collect();
-    for (index, spot) in layout.boxes.iter_enumerated() {
+    for (index, spot) in layout.boxes.entries() {
         assert_eq!(spot.is_some(), links.iter().any(|link| link.from == index || link.to == index));
     }
     placed.sort_by(|a, b| a.0.x.total_cmp(&b.0.x));
@@ -61,9 +61,7 @@ fn nothing_overlaps_and_links_run_from_box_to_box() {
 #[test]
 fn long_links_pass_layers_in_a_thin_graph_and_fly_in_a_thicket() {
     let stretches = |links: &[Link], boxes: usize| {
-        lay_out(TiSlice::from_ref(&vec![50.0; boxes]), TiSlice::from_ref(links)).ways[LinkIndex::from(1)]
-            .stretches
-            .len()
+        lay_out(&Table::from(vec![50.0; boxes]), &links.to_vec().into()).ways[LinkIndex::from(1)].stretches.len()
     };
     assert_eq!(stretches(&[link(0, 1), link(0, 3), link(1, 2), link(2, 3)], 4), 4);
     let all =
@@ -74,7 +72,7 @@ fn long_links_pass_layers_in_a_thin_graph_and_fly_in_a_thicket() {
 #[test]
 fn layers_follow_the_longest_way() {
     let layers = |boxes: usize, links: &[Link]| -> Vec<usize> {
-        grid::layers(boxes, TiSlice::from_ref(links)).into_iter().map(usize::from).collect()
+        grid::layers(boxes, &links.to_vec().into()).into_iter().map(usize::from).collect()
     };
     assert_eq!(layers(5, &[link(0, 1), link(0, 3), link(1, 2), link(2, 3)]), [0, 1, 2, 3, 0]);
     assert_eq!(layers(4, &[link(0, 1), link(1, 3), link(2, 3)]), [0, 1, 1, 2]);
@@ -82,7 +80,7 @@ fn layers_follow_the_longest_way() {
 
 #[test]
 fn pieces_are_drawn_side_by_side() {
-    let layout = lay_out(TiSlice::from_ref(&[50.0; 4]), TiSlice::from_ref(&[link(0, 1), link(2, 3)]));
+    let layout = lay_out(&Table::from(vec![50.0; 4]), &Table::from(vec![link(0, 1), link(2, 3)]));
     let spots: Vec<Spot> = layout.boxes.into_iter().flatten().collect();
     assert!(spots.iter().all(|spot| spot.y == 0.0));
     assert!(spots.windows(2).all(|pair| pair[0].x + 50.0 < pair[1].x));
@@ -90,9 +88,9 @@ fn pieces_are_drawn_side_by_side() {
 
 #[test]
 fn crossings_that_can_be_avoided_are() {
-    let mut grid = Grid::new(6, TiSlice::from_ref(&[link(0, 5), link(1, 4), link(2, 3)]));
-    assert_eq!(grid.crossings(TiSlice::from_ref(&[0, 1, 2, 0, 1, 2])), 3);
+    let mut grid = Grid::new(6, &Table::from(vec![link(0, 5), link(1, 4), link(2, 3)]));
+    assert_eq!(grid.crossings(&Table::from(vec![0, 1, 2, 0, 1, 2])), 3);
     grid.order();
     let rank = |item: ItemIndex| grid.layers[grid.layer_of[item]].iter().position(|other| *other == item).unwrap();
-    assert_eq!(grid.crossings(&grid.layer_of.keys().map(rank).collect::<TiVec<_, _>>()), 0);
+    assert_eq!(grid.crossings(&grid.layer_of.indexes().map(rank).collect::<Table<_, _>>()), 0);
 }

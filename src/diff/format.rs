@@ -1,0 +1,174 @@
+//! The format of `git diff`, with version 3's names.
+
+#[cfg(test)]
+mod tests;
+
+use super::{Content, Side, hunks};
+use bstr::BStr;
+
+/// Returns the difference of two sides: the text that `git diff --no-index` gives, but with a first line
+/// `diff --holo OLD NEW`, with no `index` line, and with names that bear no prefix but in the line about binary files.
+///
+/// It is empty if the sides are equal. If one is a file and the other a symlink, the deletion of the old side comes
+/// first, and then the creation of the new one.
+#[must_use]
+pub fn render(old: &Side, new: &Side) -> Vec<u8> {
+    let names = Names {
+        old: quoted(old.name.as_ref()),
+        new: quoted(new.name.as_ref()),
+        prefixed: (prefixed("a/", old.name.as_ref()), prefixed("b/", new.name.as_ref())),
+    };
+    let old = Blob::new(&old.content);
+    let new = Blob::new(&new.content);
+    let mut out = Vec::new();
+    match (old, new) {
+        (Some(old), Some(new)) if old.is_symlink() != new.is_symlink() => {
+            render_blobs(&names, Some(old), None, &mut out);
+            render_blobs(&names, None, Some(new), &mut out);
+        }
+        _ => render_blobs(&names, old, new, &mut out),
+    }
+    out
+}
+
+/// Returns the hunks that make one text from another, below two lines that name both, as in `--- OLD` and `+++ NEW`.
+///
+/// There is nothing if the texts are equal.
+#[must_use]
+pub fn render_texts(old_name: &BStr, old: &[u8], new_name: &BStr, new: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    if old != new {
+        write_texts((&quoted(old_name), old), (&quoted(new_name), new), &mut out);
+    }
+    out
+}
+
+/// The names of both sides, ready to be printed.
+struct Names {
+    old: Vec<u8>,
+    new: Vec<u8>,
+    /// As git shows them where version 3 does not put its own in their place.
+    prefixed: (Vec<u8>, Vec<u8>),
+}
+
+const SYMLINK_MODE: u32 = 0o120_000;
+
+/// The representation in git of a side that exists.
+#[derive(Clone, Copy)]
+struct Blob<'a> {
+    mode: u32,
+    content: &'a [u8],
+}
+
+impl<'a> Blob<'a> {
+    fn new(content: &'a Content) -> Option<Self> {
+        match content {
+            Content::Missing => None,
+            Content::File { content, executable } => {
+                Some(Self { mode: if *executable { 0o100_755 } else { 0o100_644 }, content })
+            }
+            Content::Symlink { target } => Some(Self { mode: SYMLINK_MODE, content: target }),
+        }
+    }
+
+    fn is_symlink(self) -> bool {
+        self.mode == SYMLINK_MODE
+    }
+}
+
+/// Writes the difference of two blobs, of which either may be missing.
+fn render_blobs(names: &Names, old: Option<Blob<'_>>, new: Option<Blob<'_>>, out: &mut Vec<u8>) {
+    let modes = mode_lines(old, new);
+    let old_content = old.map_or(&[][..], |blob| blob.content);
+    let new_content = new.map_or(&[][..], |blob| blob.content);
+    let equal = old_content == new_content;
+    if modes.is_empty() && equal {
+        return;
+    }
+    write_all(out, &[b"diff --holo ", &names.old, b" ", &names.new, b"\n"]);
+    out.extend_from_slice(modes.as_bytes());
+    if equal {
+        return;
+    }
+    let is_binary = is_binary(old_content) || is_binary(new_content);
+    let (old_name, new_name) =
+        if is_binary { (&names.prefixed.0, &names.prefixed.1) } else { (&names.old, &names.new) };
+    let old_label = old.map_or(&b"/dev/null"[..], |_| old_name);
+    let new_label = new.map_or(&b"/dev/null"[..], |_| new_name);
+    if is_binary {
+        let line = [b"Binary files ", old_label, b" and ", new_label, b" differ\n"];
+        write_all(out, &line);
+    } else {
+        write_texts((old_label, old_content), (new_label, new_content), out);
+    }
+}
+
+/// Returns the lines of the header that tell what has become of the mode.
+fn mode_lines(old: Option<Blob<'_>>, new: Option<Blob<'_>>) -> String {
+    match (old.map(|old| old.mode), new.map(|new| new.mode)) {
+        (None, Some(new)) => format!("new file mode {new:o}\n"),
+        (Some(old), None) => format!("deleted file mode {old:o}\n"),
+        (Some(old), Some(new)) if old != new => format!("old mode {old:o}\nnew mode {new:o}\n"),
+        _ => String::new(),
+    }
+}
+
+/// Writes the difference of two labelled texts that are not equal.
+fn write_texts(old: (&[u8], &[u8]), new: (&[u8], &[u8]), out: &mut Vec<u8>) {
+    for (marker, (label, _)) in [(&b"--- "[..], old), (b"+++ ", new)] {
+        // Unlike git's, version 3's names are not followed by a TAB if they have blanks.
+        write_all(out, &[marker, label, b"\n"]);
+    }
+    out.append(&mut hunks::hunks(old.1, new.1));
+}
+
+fn write_all(out: &mut Vec<u8>, parts: &[&[u8]]) {
+    for part in parts {
+        out.extend_from_slice(part);
+    }
+}
+
+/// Files with a NUL so early are not text.
+const NUL_WINDOW: usize = 8000;
+
+/// Larger files are not looked at as text.
+const BIGGEST_TEXT: usize = 512 << 20;
+
+fn is_binary(content: &[u8]) -> bool {
+    let start = content.get(..NUL_WINDOW).unwrap_or(content);
+    start.contains(&0) || content.len() > BIGGEST_TEXT
+}
+
+/// Returns a name, in double quotes with C escapes if it holds anything that would be misread.
+fn quoted(name: &BStr) -> Vec<u8> {
+    if !name.iter().any(|byte| needs_escape(*byte)) {
+        return name.to_vec();
+    }
+    let mut quoted = vec![b'"'];
+    for byte in name.iter() {
+        match byte {
+            0x07 => quoted.extend_from_slice(b"\\a"),
+            0x08 => quoted.extend_from_slice(b"\\b"),
+            b'\t' => quoted.extend_from_slice(b"\\t"),
+            b'\n' => quoted.extend_from_slice(b"\\n"),
+            0x0b => quoted.extend_from_slice(b"\\v"),
+            0x0c => quoted.extend_from_slice(b"\\f"),
+            b'\r' => quoted.extend_from_slice(b"\\r"),
+            b'"' | b'\\' => quoted.extend_from_slice(&[b'\\', *byte]),
+            _ if needs_escape(*byte) => quoted.extend_from_slice(format!("\\{byte:03o}").as_bytes()),
+            _ => quoted.push(*byte),
+        }
+    }
+    quoted.push(b'"');
+    quoted
+}
+
+/// Returns the name as git shows it, below a prefix. The prefix stands for the root.
+fn prefixed(prefix: &str, name: &BStr) -> Vec<u8> {
+    let below = name.strip_prefix(b"/").unwrap_or(name);
+    quoted(BStr::new(&[prefix.as_bytes(), below].concat()))
+}
+
+fn needs_escape(byte: u8) -> bool {
+    byte.is_ascii_control() || matches!(byte, b'"' | b'\\')
+}

@@ -1,0 +1,187 @@
+//! Loads the sides of a difference, without following symlinks or blocking.
+
+use super::Content;
+use holo_protocol::words::reason;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// An error while a side of a difference is loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// There is something other than a regular file or a symlink.
+    #[error("file {} has wrong file type", .path.display())]
+    WrongFileType {
+        /// The path of the file.
+        path: PathBuf,
+    },
+    /// An operation of the system failed.
+    #[error("{operation} {}: {}", .path.display(), reason(.error))]
+    Io {
+        /// The name of the operation.
+        operation: &'static str,
+        /// The path on which it was tried.
+        path: PathBuf,
+        /// The cause. The message of the whole error includes this.
+        error: io::Error,
+    },
+}
+
+/// Loads what is at a path, without following a final symlink, and without ever blocking on a FIFO or device.
+///
+/// `/dev/null`, and a path that does not exist, is [`Content::Missing`]. Below a `root` other than `/`, symlinks on the way lead nowhere
+/// outside of it.
+///
+/// # Errors
+///
+/// [`LoadError::WrongFileType`] unless a regular file or symlink is there, and [`LoadError::Io`] if
+/// it cannot be examined or read.
+pub fn load(path: &Path, root: &Path) -> Result<Content, LoadError> {
+    if path == Path::new("/dev/null") {
+        return Ok(Content::Missing);
+    }
+    match try_load(path, root) {
+        Ok(content) => Ok(content),
+        Err(Failure::Errno(_, Errno::NOENT | Errno::NOTDIR)) => Ok(Content::Missing),
+        Err(failure) => Err(failure.at(path)),
+    }
+}
+
+fn try_load(path: &Path, root: &Path) -> Result<Content, Failure> {
+    let below = path.strip_prefix(root).ok().filter(|_| root != Path::new("/"));
+    let folder = below.map(|below| open_folder(root, below)).transpose()?;
+    match (&folder, path.file_name()) {
+        (Some(folder), Some(name)) => load_at(folder.as_fd(), Path::new(name)),
+        _ => load_at(CWD, path),
+    }
+}
+
+/// The number of lookups of a path that others keep renaming.
+const MAX_ATTEMPTS: u32 = 1000;
+
+/// Opens the folder of a path below a root, as if the root were `/`.
+fn open_folder(root: &Path, below: &Path) -> Result<OwnedFd, Failure> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(root, flags, Mode::empty()).and_then(|root| {
+        let folder = below.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        for _ in 0..MAX_ATTEMPTS {
+            match rustix::fs::openat2(&root, folder, flags, Mode::empty(), ResolveFlags::IN_ROOT) {
+                // Something anywhere was renamed while a `..` was looked at: the kernel wants to be asked again.
+                Err(Errno::AGAIN) => {}
+                // A kernel or a sandbox without this call.
+                Err(Errno::NOSYS | Errno::PERM) => return rustix::fs::openat(&root, folder, flags, Mode::empty()),
+                opened => return opened,
+            }
+        }
+        Err(Errno::AGAIN)
+    });
+    opened.map_err(|errno| Failure::Errno("open", errno))
+}
+
+fn load_at(folder: BorrowedFd<'_>, path: &Path) -> Result<Content, Failure> {
+    let stat = rustix::fs::statat(folder, path, AtFlags::SYMLINK_NOFOLLOW);
+    match FileType::from_raw_mode(stat.map_err(|errno| Failure::Errno("lstat", errno))?.st_mode) {
+        FileType::RegularFile => load_file(folder, path),
+        FileType::Symlink => load_symlink(folder, path),
+        _ => Err(Failure::WrongFileType),
+    }
+}
+
+/// A [`LoadError`] before its path is added.
+enum Failure {
+    WrongFileType,
+    Errno(&'static str, Errno),
+    Read(io::Error),
+}
+
+impl Failure {
+    fn at(self, path: &Path) -> LoadError {
+        let path = path.to_owned();
+        let (operation, error) = match self {
+            Self::WrongFileType => return LoadError::WrongFileType { path },
+            Self::Errno(operation, errno) => (operation, errno.into()),
+            Self::Read(error) => ("read", error),
+        };
+        LoadError::Io { operation, path, error }
+    }
+}
+
+fn load_file(folder: BorrowedFd<'_>, path: &Path) -> Result<Content, Failure> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(folder, path, flags | OFlags::NOCTTY, Mode::empty())
+        .map_err(|errno| Failure::Errno("open", errno))?;
+    let stat = rustix::fs::fstat(&file).map_err(|errno| Failure::Errno("fstat", errno))?;
+    // Something else may have taken the place of the file since it was examined.
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(Failure::WrongFileType);
+    }
+    let mut content = Vec::new();
+    let mut file = std::fs::File::from(file);
+    file.read_to_end(&mut content).map_err(Failure::Read)?;
+    let executable = Mode::from_raw_mode(stat.st_mode).contains(Mode::XUSR);
+    Ok(Content::File { content, executable })
+}
+
+fn load_symlink(folder: BorrowedFd<'_>, path: &Path) -> Result<Content, Failure> {
+    let target = rustix::fs::readlinkat(folder, path, Vec::new()).map_err(|errno| Failure::Errno("readlink", errno))?;
+    let target = target.into_bytes();
+    Ok(Content::Symlink { target })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn file(content: &str, executable: bool) -> Content {
+        Content::File { content: content.into(), executable }
+    }
+
+    #[test]
+    fn files_and_symlinks_are_loaded() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, "x\n").unwrap();
+        assert_eq!(load(&path, Path::new("/")).unwrap(), file("x\n", false));
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o701)).unwrap();
+        assert_eq!(load(&path, Path::new("/")).unwrap(), file("x\n", true));
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o611)).unwrap();
+        assert_eq!(load(&path, Path::new("/")).unwrap(), file("x\n", false));
+        symlink("file", dir.path().join("link")).unwrap();
+        assert_eq!(load(&dir.path().join("link"), Path::new("/")).unwrap(), Content::Symlink { target: "file".into() });
+    }
+
+    #[test]
+    fn what_does_not_exist_is_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        let missing = [Path::new("/dev/null"), &dir.path().join("nothing"), &dir.path().join("file/below")];
+        for path in missing {
+            assert_eq!(load(path, Path::new("/")).unwrap(), Content::Missing);
+        }
+    }
+
+    #[test]
+    fn other_types_are_refused_without_blocking() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("fifo");
+        rustix::fs::mkfifoat(CWD, &fifo, Mode::RUSR).unwrap();
+        for path in [Path::new("/dev/zero"), dir.path(), &fifo] {
+            let message = load(path, Path::new("/")).unwrap_err().to_string();
+            assert_eq!(message, format!("file {} has wrong file type", path.display()));
+        }
+    }
+
+    #[test]
+    fn other_errors_tell_operation_path_and_reason() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("loop");
+        symlink("loop", &path).unwrap();
+        let path = path.join("x");
+        let message = load(&path, Path::new("/")).unwrap_err().to_string();
+        assert!(message.starts_with(&format!("lstat {}: too many ", path.display())), "{message}");
+        assert!(!message.contains("os error"), "{message}");
+    }
+}

@@ -1,0 +1,67 @@
+//! What plugins say about entities, to be kept until it is shown.
+
+use crate::plugin::{Failure, Progress};
+use crate::view::View;
+use bstr::{BStr, BString};
+use holo_protocol::Message;
+use holo_protocol::message::MAX_SENT;
+use holo_protocol::session::Stream;
+
+/// Something that was said about an entity; it is owned, as the buffer it came in may be reused.
+pub(super) enum Said {
+    Output(Stream, BString),
+    Message(Message),
+    Diff(Vec<u8>),
+    Warning(String),
+    Error(String),
+    /// Something that cannot be understood. The entity has failed, but is not done with.
+    Malformed(String),
+    Failed(Failure),
+    /// The plugin has found something wrong that the entity with this ID may put right before.
+    TooEarly(BString),
+    Done,
+}
+
+impl Said {
+    /// Returns what a plugin has said about the entity with this ID. If force is looked at, refusals are changes.
+    pub(super) fn new(progress: Progress<'_>, id: &BStr, forces: bool, view: View<'_>) -> Said {
+        let cannot_diff = |reason: &dyn std::fmt::Display| Said::Error(format!("cannot diff {id}: {reason}"));
+        match progress {
+            Progress::Output(stream, bytes) => Said::Output(stream, bytes.into()),
+            // It may have done anything: what it wanted to say is not known.
+            Progress::Message(Message::Malformed(line)) => Said::Malformed(malformed(&line)),
+            Progress::Message(message) if forces => Said::Message(forced(message)),
+            Progress::Message(message) => Said::Message(message),
+            Progress::Diff(pair) => view.difference(&pair).map_or_else(|error| cannot_diff(&error), Said::Diff),
+            Progress::CannotDiff(reason) => cannot_diff(&reason),
+            Progress::Warning(text) => Said::Warning(text),
+            Progress::Done | Progress::Waiting(_) => Said::Done,
+            Progress::Failed(failure) => Said::Failed(failure),
+        }
+    }
+
+    /// Returns true if the entity is done with.
+    pub(super) fn is_last(&self) -> bool {
+        matches!(self, Said::Done | Said::Failed(_) | Said::TooEarly(_))
+    }
+}
+
+/// Returns the message that a refusal becomes when force is used.
+fn forced(message: Message) -> Message {
+    let text = match &message {
+        Message::RequiresForceToOverwrite => BString::from("would overwrite what a user has changed"),
+        Message::RequiresForceToRestore => BString::from("would restore what a user has deleted"),
+        Message::RequiresForce(reason) => [&b"would proceed, although "[..], reason].concat().into(),
+        _ => return message,
+    };
+    Message::WouldChange(text)
+}
+
+fn malformed(line: &BString) -> String {
+    const SHOWN: usize = 200;
+    let shown = BStr::new(line.get(..SHOWN).unwrap_or(line));
+    format!(
+        "cannot understand the plugin's message {shown:?}: expected \"send: KEY=VALUE\", with a key of letters, digits and _, \
+         and {MAX_SENT} bytes at most"
+    )
+}
