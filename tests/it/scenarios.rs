@@ -3,7 +3,7 @@
 //! Those of the plugins that version 3 has are run a second time with the plugin as one process an operation, as version 3 has it: nobody
 //! may be able to tell the difference.
 
-use holo_testing::{ScratchRoot, binaries::built};
+use holo_testing::{Need, ScratchRoot, binaries::built};
 use libtest_mimic::{Failed, Trial};
 use std::borrow::Cow;
 use std::fs;
@@ -24,6 +24,9 @@ const DIFFERENT: &[&str] = &[
     "users-groups/60-one-number-twice",
     "users-groups/61-another-name",
 ];
+
+/// The topics whose scenarios start programs that not every system has.
+const NEEDING: &[(&str, &[Need])] = &[("promises", &[Need::Program("python3")])];
 
 pub(crate) fn trials() -> Vec<Trial> {
     let topics = folders_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("test-scenarios"));
@@ -63,7 +66,8 @@ fn topic_of(folder: &Path) -> Cow<'_, str> {
 fn scenario(folder: &Path) -> Trial {
     let (name, folder) = (format!("{}/{}", topic_of(folder), name_of(folder)), folder.to_owned());
     // The root is not the scenario's: it only gives the runner an environment without surprises.
-    Trial::test(name, move || passes(&ScratchRoot::new(), &folder))
+    let needs = NEEDING.iter().find(|(topic, _)| *topic == topic_of(&folder)).map_or(&[][..], |(_, needs)| needs);
+    holo_testing::trial(&name, needs, move || passes(&ScratchRoot::new(), &folder))
 }
 
 fn passes(surroundings: &ScratchRoot, folder: &Path) -> Result<(), Failed> {

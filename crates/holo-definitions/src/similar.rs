@@ -21,10 +21,18 @@ pub fn similar<'w>(written: &str, words: impl IntoIterator<Item = &'w str>) -> O
         let is_plural =
             written.strip_suffix('s') == Some(&word_plain) || word_plain.strip_suffix('s') == Some(&written);
         let distance = if is_plural { 1 } else { strsim::damerau_levenshtein(&written, &word_plain) };
-        (distance, is_plural, word)
+        // So are two letters that have changed places.
+        let is_slip = is_plural || (distance == 1 && sorted(&written) == sorted(&word_plain));
+        (distance, is_slip, word)
     });
-    let close = all.filter(|(distance, is_plural, word)| *is_plural || *distance * SLIPS < word.len());
+    let close = all.filter(|(distance, is_slip, word)| *is_slip || *distance * SLIPS < word.len());
     close.min_by_key(|(distance, ..)| *distance).map(|(.., word)| word)
+}
+
+fn sorted(word: &str) -> Vec<char> {
+    let mut letters: Vec<char> = word.chars().collect();
+    letters.sort_unstable();
+    letters
 }
 
 /// The question whether that was meant.
@@ -39,7 +47,7 @@ mod tests {
 
     #[test]
     fn slips_are_found_and_other_words_are_not() {
-        let words = ["name", "ensure", "refresh_only", "path", "mode", "if", "now"];
+        let words = ["name", "ensure", "refresh_only", "path", "mode", "if", "now", "git"];
         for (written, meant) in [
             ("nmae", Some("name")),
             ("Name", Some("name")),
@@ -54,6 +62,8 @@ mod tests {
             ("mod", Some("mode")),
             ("pat", Some("path")),
             ("not", None),
+            ("gti", Some("git")),
+            ("got", None),
             ("", None),
         ] {
             assert_eq!(similar(written, words), meant, "{written}");

@@ -1,0 +1,76 @@
+//! What all promises of a process share: the modules that run, and what is remembered of modules.
+
+use crate::module::Module;
+use holo_bridge::{DigestStore, Interpreter, Invocation};
+use holo_plugin::process::end_together;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The time that all modules together have to end. The dispatcher waits for us only twice as long.
+const END_LIMIT: Duration = Duration::from_secs(1);
+/// The file with the modules that have changed something when they were to look.
+const DISTRUSTED: &str = ".distrusted";
+
+/// A module that a definition declares.
+#[derive(Debug)]
+pub(crate) struct DeclaredModule {
+    pub(crate) invocation: Arc<Invocation>,
+    /// The kind of asset that promisers are.
+    pub(crate) provides: Option<String>,
+    /// The file, whatever path leads there.
+    pub(crate) real_file: PathBuf,
+}
+
+impl DeclaredModule {
+    pub(crate) fn new(invocation: Invocation, provides: Option<String>) -> DeclaredModule {
+        DeclaredModule { real_file: invocation.real_file(), invocation: Arc::new(invocation), provides }
+    }
+}
+
+/// What tells one running module from another: its file, and its interpreter.
+type ModuleKey = (PathBuf, Option<Interpreter>);
+
+/// The modules that run, and what is remembered of modules.
+#[derive(Debug)]
+pub(crate) struct Context {
+    modules: Mutex<BTreeMap<ModuleKey, Arc<Mutex<Module>>>>,
+    pub(crate) mocks: DigestStore,
+    pub(crate) distrusted: DigestStore,
+}
+
+impl Default for Context {
+    fn default() -> Context {
+        Context { modules: Mutex::default(), mocks: DigestStore::for_mocks(), distrusted: DigestStore::new(DISTRUSTED) }
+    }
+}
+
+impl Context {
+    /// Returns the module of this file and interpreter: there is one conversation with it, whatever its types.
+    pub(crate) fn module(&self, declared: &DeclaredModule) -> Arc<Mutex<Module>> {
+        let key = (declared.real_file.clone(), declared.invocation.interpreter().cloned());
+        let mut modules = lock(&self.modules);
+        let module =
+            modules.entry(key).or_insert_with(|| Arc::new(Mutex::new(Module::new(Arc::clone(&declared.invocation)))));
+        Arc::clone(module)
+    }
+
+    /// Has all modules end.
+    pub(crate) fn end(&self) {
+        let modules = std::mem::take(&mut *lock(&self.modules));
+        let conversations = modules.values().filter_map(|module| lock(module).dismiss()).collect();
+        let ends = end_together(conversations, END_LIMIT, &mut |_, line| {
+            // Nobody may listen any more.
+            let _ = std::io::stderr().write_all(&[line, b"\n"].concat());
+        });
+        // They have nothing more to do: how they end is of no account.
+        drop(ends);
+    }
+}
+
+/// Locks what stays whole even if a thread that had it has ended in a panic.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,172 @@
+//! A promise as an entity.
+
+use crate::context::{Context, DeclaredModule, lock};
+use crate::outcome::Task;
+use crate::record::Scrub;
+use crate::subject::Subject;
+use holo_bridge::{NO_DEFINITION, Sensitive, digest, shown};
+use holo_change::base_store::{BaseStore, Remembered};
+use holo_plugin::{Action, Applied, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A promise.
+#[derive(Debug)]
+pub(crate) struct PromiseEntity {
+    pub(crate) id: String,
+    pub(crate) subject: Subject,
+    pub(crate) module: Arc<DeclaredModule>,
+    pub(crate) sensitive: Sensitive,
+    pub(crate) timeout: Option<Duration>,
+    /// The file and line of the definition.
+    pub(crate) location: String,
+    /// True if nothing is ever changed for it.
+    pub(crate) only_looks: bool,
+    pub(crate) past: Past,
+    pub(crate) context: Arc<Context>,
+    /// The assets without which the module cannot be started.
+    pub(crate) needs: Vec<Asset>,
+}
+
+/// What is or has to be remembered of a promise.
+#[derive(Debug)]
+pub(crate) enum Past {
+    Living {
+        /// What is promised in the end.
+        scrub: Option<Box<Scrub>>,
+        /// What is remembered of that.
+        remembered: Option<Box<Remembered<Scrub>>>,
+    },
+    Orphan(Box<Remembered<Scrub>>),
+}
+
+impl Entity for PromiseEntity {
+    fn report(&self) -> EntityReport {
+        let mut report = self.own_report();
+        report.inform("module", holo_change::path_bytes(self.module.invocation.file()));
+        shown::inform(&mut report, &self.subject.attributes, &self.sensitive);
+        report
+    }
+
+    fn apply(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Applied {
+        let applied = if self.module.invocation.is_mocked(host) {
+            self.mock(host, output)
+        } else if self.only_looks {
+            self.with_task(host, |task| task.only_look(output))
+        } else {
+            self.with_task(host, |task| task.keep(output))
+        };
+        match applied {
+            Applied::Unchanged | Applied::Changed(_) => self.remember(host, applied, output),
+            failed => failed,
+        }
+    }
+
+    fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+        if !self.module.invocation.is_mocked(host) {
+            return self.with_task(host, |task| task.check(self.only_looks, output));
+        }
+        match self.context.mocks.is_known(host, &self.id, &self.digest()) {
+            Ok(true) => Verdict::InDesiredState,
+            Ok(false) => Verdict::WouldChange(vec![format!("would ask {}", self.module.invocation.file().display())]),
+            Err(error) => {
+                output.error(error);
+                Verdict::Failed
+            }
+        }
+    }
+
+    fn diff(&self, _: &Host) -> Option<FilePair> {
+        None
+    }
+}
+
+impl PromiseEntity {
+    /// Returns what the report has beside the module and its attributes.
+    fn own_report(&self) -> EntityReport {
+        let mut report = match &self.past {
+            Past::Living { .. } => EntityReport::new(self.id.as_str()),
+            Past::Orphan(remembered) => {
+                let mut report = remembered.orphan_report();
+                report.action = Action::because("Scrubbing", NO_DEFINITION);
+                return report;
+            }
+        };
+        report.edges.needs.clone_from(&self.needs);
+        let is_line = !self.subject.promiser.contains(char::is_control);
+        if let Some(kind) = self.module.provides.as_deref().filter(|_| is_line) {
+            report.edges.provides.push(Asset::new(kind, self.subject.promiser.as_str()));
+        }
+        report
+    }
+
+    fn with_task<T>(&self, host: &Host, work: impl FnOnce(&mut Task<'_>) -> T) -> T {
+        let module = self.context.module(&self.module);
+        let mut module = lock(&module);
+        work(&mut Task {
+            host,
+            module: &mut module,
+            subject: &self.subject,
+            sensitive: &self.sensitive,
+            timeout: self.timeout,
+            id: &self.id,
+            location: &self.location,
+            distrusted: &self.context.distrusted,
+        })
+    }
+
+    /// Returns a digest of what is promised.
+    fn digest(&self) -> String {
+        let Subject { kind, promiser, attributes, .. } = &self.subject;
+        digest(&(kind, promiser, attributes, self.only_looks))
+    }
+
+    /// Says what a module would be asked on a system that is not this one.
+    fn mock(&self, host: &Host, output: &mut Output<'_>) -> Applied {
+        let digest = self.digest();
+        let mocks = &self.context.mocks;
+        let noted = mocks.is_known(host, &self.id, &digest).and_then(|is_known| {
+            if is_known {
+                return Ok(Applied::Unchanged);
+            }
+            let Subject { kind, promiser, attributes, .. } = &self.subject;
+            output.print(format!("{}\n", shown::mock(&["promise", kind, promiser], attributes, &self.sensitive)));
+            mocks.note(host, &self.id, &digest)?;
+            Ok(if self.only_looks { Applied::Unchanged } else { Applied::Changed(Vec::new()) })
+        });
+        noted.unwrap_or_else(|error| {
+            output.error(error);
+            Applied::FAILED
+        })
+    }
+
+    /// Remembers what is to be promised in the end, or forgets what has come to its end.
+    fn remember(&self, host: &Host, applied: Applied, output: &mut Output<'_>) -> Applied {
+        let done = match &self.past {
+            Past::Living { scrub: None, remembered: None } => return applied,
+            Past::Living { scrub: Some(scrub), remembered } => {
+                let now = Remembered::new(&self.own_report(), (**scrub).clone());
+                if remembered.as_deref() == Some(&now) {
+                    return applied;
+                }
+                BaseStore::open(host.locations()).and_then(|store| store.keep(&now))
+            }
+            Past::Living { scrub: None, remembered: Some(_) } => {
+                BaseStore::open(host.locations()).and_then(|store| store.forget(&self.id))
+            }
+            Past::Orphan(_) => BaseStore::open(host.locations()).and_then(|store| store.forget(&self.id)),
+        };
+        if let (Past::Orphan(_), true) = (&self.past, self.module.invocation.is_mocked(host))
+            && let Err(error) = self.context.mocks.forget(host, &self.id)
+        {
+            output.warning(error);
+        }
+        match done {
+            Ok(()) => applied,
+            Err(error) => {
+                output.error(error.to_string());
+                Applied::FAILED
+            }
+        }
+    }
+}

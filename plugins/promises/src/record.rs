@@ -1,0 +1,43 @@
+//! What is remembered of a promise, so that something can be promised instead when nothing defines it any more.
+
+use crate::subject::Subject;
+use holo_bridge::{Attributes, Interpreter};
+use serde::{Deserialize, Serialize};
+
+/// A promise that has an end, with its module's declaration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Scrub {
+    /// The type of the promise.
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    pub(crate) promiser: String,
+    /// What is promised in the end.
+    pub(crate) scrub: Attributes,
+    /// The names of attributes whose values are not shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) sensitive: Vec<String>,
+    /// The module's file, as it was declared.
+    pub(crate) path: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) interpreter: Option<Interpreter>,
+    #[serde(default)]
+    pub(crate) respects_root: bool,
+    /// The place of the definition.
+    pub(crate) filename: String,
+    pub(crate) line: usize,
+}
+
+impl Scrub {
+    /// Returns what the module is asked about.
+    pub(crate) fn subject(&self) -> Subject {
+        Subject {
+            kind: self.kind.clone(),
+            promiser: self.promiser.clone(),
+            attributes: self.scrub.clone(),
+            log_level: crate::level::LogLevel::default(),
+            filename: self.filename.clone(),
+            line: self.line,
+        }
+    }
+}

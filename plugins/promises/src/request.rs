@@ -1,0 +1,178 @@
+//! Requests to a module, byte by byte.
+
+use crate::header::Protocol;
+use crate::subject::Subject;
+use holo_bridge::text;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The name of the attribute by which nothing is to be changed; CFEngine adds it to the others.
+const ADDED: &str = "action_policy";
+
+/// The operation that ends a conversation.
+pub(crate) const FAREWELL: &str = "terminate";
+
+/// What a module is asked to do about a promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Validate,
+    Evaluate,
+}
+
+impl Operation {
+    /// Returns its name in requests and answers.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Operation::Validate => "validate_promise",
+            Operation::Evaluate => "evaluate_promise",
+        }
+    }
+}
+
+/// The request in JSON: the keys in their order.
+#[derive(Serialize)]
+struct Request<'a> {
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    attributes: BTreeMap<&'a str, Value>,
+    filename: &'a str,
+    line_number: usize,
+    log_level: &'static str,
+    operation: &'static str,
+    promise_type: &'a str,
+    promiser: &'a str,
+}
+
+/// Returns the request, with the empty line that ends it.
+///
+/// # Errors
+/// If the protocol cannot express it: the attribute, and why.
+pub(crate) fn request(protocol: Protocol, operation: Operation, subject: &Subject) -> Result<String, String> {
+    match protocol {
+        Protocol::Json => Ok(json(operation, subject)),
+        Protocol::Lines => lines(operation, subject),
+    }
+}
+
+/// Returns the request that ends a conversation.
+pub(crate) fn farewell(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Json => "{\"log_level\":\"info\",\"operation\":\"terminate\"}\n\n",
+        Protocol::Lines => "operation=terminate\nlog_level=info\n\n",
+    }
+}
+
+fn json(operation: Operation, subject: &Subject) -> String {
+    let sent = |value: &Value| text(value).map_or_else(|| value.clone(), Value::String);
+    let request = Request {
+        attributes: subject.attributes.iter().map(|(name, value)| (name, sent(value))).collect(),
+        filename: &subject.filename,
+        line_number: subject.line,
+        log_level: subject.log_level.name(),
+        operation: operation.name(),
+        promise_type: &subject.kind,
+        promiser: &subject.promiser,
+    };
+    // Everything in it has come out of text.
+    let mut line = serde_json::to_string(&request).unwrap_or_default();
+    line.push_str("\n\n");
+    line
+}
+
+fn lines(operation: Operation, subject: &Subject) -> Result<String, String> {
+    let line_number = subject.line.to_string();
+    let mut request = String::new();
+    let mut add = |key: &str, value: &str| request.push_str(&format!("{key}={value}\n"));
+    for (key, value) in [
+        ("operation", operation.name()),
+        ("log_level", subject.log_level.name()),
+        ("promise_type", &subject.kind),
+        ("promiser", &subject.promiser),
+        ("line_number", &line_number),
+        ("filename", &subject.filename),
+    ] {
+        if value.contains('\n') {
+            return Err(unsendable(key, "a text with a newline"));
+        }
+        add(key, value);
+    }
+    let (added, own): (Vec<_>, Vec<_>) = subject.attributes.iter().partition(|(name, _)| *name == ADDED);
+    for (name, value) in own.into_iter().chain(added) {
+        let kind = match value {
+            Value::Array(_) => Some("a list"),
+            Value::Object(_) => Some("a table"),
+            Value::String(text) if text.contains('\n') => Some("a text with a newline"),
+            _ => None,
+        };
+        if let Some(kind) = kind {
+            return Err(unsendable(name, kind));
+        }
+        add(&format!("attribute_{name}"), &text(value).unwrap_or_default());
+    }
+    request.push('\n');
+    Ok(request)
+}
+
+fn unsendable(name: &str, kind: &str) -> String {
+    format!("{name}: {kind} cannot be sent to a module of the line-based protocol")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::level::LogLevel;
+    use holo_bridge::Attributes;
+    use serde_json::json;
+
+    fn subject(attributes: Value) -> Subject {
+        Subject {
+            kind: "git".into(),
+            promiser: "/opt/x".into(),
+            attributes: serde_json::from_value::<Attributes>(attributes).unwrap(),
+            log_level: LogLevel::Verbose,
+            filename: "/usr/share/holo/promises/10.toml".into(),
+            line: 7,
+        }
+    }
+
+    #[test]
+    fn scalars_are_sent_as_text_and_the_rest_as_it_is() {
+        let subject =
+            subject(json!({"d": ["a", 1, {"z": true, "b": null}], "b": true, "a": 42, "c": 2.5, "e": "x\n\"ü"}));
+        assert_eq!(
+            request(Protocol::Json, Operation::Validate, &subject).unwrap(),
+            "{\"attributes\":{\"a\":\"42\",\"b\":\"true\",\"c\":\"2.5\",\"d\":[\"a\",1,{\"b\":null,\"z\":true}],\"e\":\"x\\n\\\"ü\"},\
+             \"filename\":\"/usr/share/holo/promises/10.toml\",\"line_number\":7,\"log_level\":\"verbose\",\
+             \"operation\":\"validate_promise\",\"promise_type\":\"git\",\"promiser\":\"/opt/x\"}\n\n"
+        );
+    }
+
+    #[test]
+    fn no_attributes_are_left_out() {
+        let line = request(Protocol::Json, Operation::Evaluate, &subject(json!({}))).unwrap();
+        assert!(line.starts_with("{\"filename\":") && line.contains("\"evaluate_promise\""), "{line}");
+    }
+
+    #[test]
+    fn lines_have_their_order() {
+        let subject = subject(json!({"b": "x=y", "action_policy": "warn", "c": 3, "a": ""}));
+        assert_eq!(
+            request(Protocol::Lines, Operation::Evaluate, &subject).unwrap(),
+            "operation=evaluate_promise\nlog_level=verbose\npromise_type=git\npromiser=/opt/x\nline_number=7\n\
+             filename=/usr/share/holo/promises/10.toml\nattribute_a=\nattribute_b=x=y\nattribute_c=3\n\
+             attribute_action_policy=warn\n\n"
+        );
+    }
+
+    #[test]
+    fn what_lines_cannot_express_is_not_sent() {
+        for (value, kind) in
+            [(json!(["a"]), "a list"), (json!({}), "a table"), (json!("a\nb"), "a text with a newline")]
+        {
+            assert_eq!(
+                request(Protocol::Lines, Operation::Validate, &subject(json!({ "x": value }))).unwrap_err(),
+                format!("x: {kind} cannot be sent to a module of the line-based protocol")
+            );
+        }
+    }
+}
