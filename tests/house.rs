@@ -37,7 +37,7 @@ fn dependencies_point_one_way() {
         set(&["holo-definitions", "holo-facts", "holo-process", "holo-protocol", "holo-testing"])
     );
     assert_eq!(depends_on("crates/holo-protocol/Cargo.toml"), set(&[]));
-    assert_eq!(depends_on("crates/holo-testing/Cargo.toml"), set(&[]));
+    assert_eq!(depends_on("crates/holo-testing/Cargo.toml"), set(&["holo-process"]));
     assert_eq!(depends_on("crates/holo-process/Cargo.toml"), set(&["holo-protocol"]));
     assert_eq!(depends_on("crates/holo-system/Cargo.toml"), set(&[]));
     assert_eq!(depends_on("crates/holo-definitions/Cargo.toml"), set(&[]));

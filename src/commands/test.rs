@@ -49,7 +49,7 @@ fn end_children_when_interrupted() -> Result<(), Fatal> {
         .map_err(|error| Fatal::CouldNotRun(format!("cannot catch signals: {}", words::reason(&error))))?;
     std::thread::spawn(move || {
         let signal = interrupt.wait();
-        holo_testing::end_all();
+        holo_process::end_all();
         std::process::exit(exit::interrupted(signal).into());
     });
     Ok(())

@@ -212,6 +212,14 @@ impl Child {
         };
     }
 
+    /// Kills what it has left in the process group that it leads.
+    pub(crate) fn kill_group(&self) {
+        if self.reach != Reach::Process {
+            // It may have left nothing.
+            let _ = kill_process_group(self.pid, Signal::KILL);
+        }
+    }
+
     /// Waits for it after it has ended, or was killed.
     pub(crate) fn finish(&mut self, limit: Duration) -> io::Result<Status> {
         self.is_finished = true;

@@ -46,6 +46,7 @@ pub struct Conversation {
     limits: Limits,
     grace: Duration,
     linger: Duration,
+    leaves_nothing: bool,
     /// The number of bytes that were answered since the last request, or whole answer.
     answered: usize,
     exited_at: Option<Instant>,
@@ -108,6 +109,7 @@ impl Program {
             limits: Limits::default(),
             grace: self.grace,
             linger: self.linger,
+            leaves_nothing: self.leaves_nothing,
             answered: 0,
             exited_at: None,
             status: None,
@@ -133,6 +135,11 @@ impl Conversation {
     pub fn send(&mut self, request: &[u8]) {
         self.answered = 0;
         self.child.send(request);
+    }
+
+    /// Ends its input once it has taken everything: there are no more requests.
+    pub fn end_input(&mut self) {
+        self.child.end_input();
     }
 
     /// Waits for the next line of its standard output, and returns it without the newline. Each whole line of its standard error goes to
@@ -315,6 +322,9 @@ impl Conversation {
     fn reap(&mut self, heard: &mut dyn FnMut(&[u8])) -> Result<Status, ConversationError> {
         self.take(heard);
         self.take_last_diagnostic(heard);
+        if self.leaves_nothing {
+            self.child.kill_group();
+        }
         let status = self.child.finish(self.grace).map_err(ConversationError::Lost)?;
         self.status = Some(status);
         Ok(status)

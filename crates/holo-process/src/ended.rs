@@ -84,6 +84,15 @@ impl Status {
         }
     }
 
+    /// Returns the number of the signal that ended it, if one did.
+    #[must_use]
+    pub fn signal(self) -> Option<i32> {
+        match self {
+            Status::Exited(_) => None,
+            Status::Signaled { signal, .. } => Some(signal),
+        }
+    }
+
     /// Returns the failure in words: `exit status 3`, `signal: killed`; nothing if it exited with 0.
     #[must_use]
     pub fn failure(self) -> Option<String> {

@@ -255,7 +255,7 @@ impl Process {
             self.child.wait(until, None)?;
         }
         if self.leaves_nothing {
-            self.child.signal(Signal::KILL);
+            self.child.kill_group();
         }
         self.finish(held_open, seen)
     }

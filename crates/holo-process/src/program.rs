@@ -131,6 +131,15 @@ impl Program {
         self
     }
 
+    /// Sets variables of its environment.
+    pub fn envs(
+        &mut self,
+        variables: impl IntoIterator<Item = (impl Into<OsString>, impl Into<OsString>)>,
+    ) -> &mut Program {
+        self.environment.extend(variables.into_iter().map(|(name, value)| (name.into(), Some(value.into()))));
+        self
+    }
+
     /// Takes a variable out of its environment.
     pub fn env_remove(&mut self, name: impl Into<OsString>) -> &mut Program {
         self.environment.push((name.into(), None));

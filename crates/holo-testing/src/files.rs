@@ -6,11 +6,10 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path};
 
 use crate::error::{Context, IoError};
-use crate::spawn;
 
 /// Makes a new file with exactly this mode, whatever the umask.
 pub(crate) fn create_file(path: &Path, content: &[u8], mode: u32) -> Result<(), IoError> {
-    let _guard = spawn::while_nothing_starts();
+    let _guard = holo_process::while_nothing_starts();
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).context("create", path)?;
     file.write_all(content).context("write", path)?;
     // After the content: writing clears the set-user-ID bit.

@@ -28,4 +28,3 @@ pub use require::{Need, run_modules, trial, trial_of};
 pub use scenario::{Scenario, set_umask};
 pub use schema::schema_is_kept;
 pub use scratch::{Run, ScratchRoot};
-pub use spawn::end_all;

@@ -5,20 +5,21 @@ mod boot;
 pub use boot::NEEDS_TO_BOOT;
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io::{Read, Seek, Write};
+use std::fs::{self, File};
+use std::io::{self, Seek, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use bstr::BString;
+use holo_process::{Conversation, Deadline, Program};
 use tempfile::TempDir;
 
 use crate::error::{Context, IoError, fail, sure};
 use crate::require::Need;
 use crate::scratch::capture;
-use crate::spawn::{self, Group};
+use crate::spawn;
 use crate::{Run, binaries};
 
 /// The needs of a test with an overlay, for [`trial`](crate::trial()).
@@ -57,6 +58,9 @@ exec unshare --pid --fork --kill-child --root=root sh -ec "$KEEP"
 /// reaped by the kernel, since the signal is ignored.
 const KEEP: &str = r#"mount -t proc proc /proc; trap '' CHLD; echo ready; exec cat"#;
 
+/// The time that a program has to say that it is ready.
+const READY: Duration = Duration::from_secs(120);
+
 /// Tries it at the first call only.
 fn mounts_can_be_made() -> bool {
     static CAN: OnceLock<bool> = OnceLock::new();
@@ -77,9 +81,10 @@ fn can_be_made() -> bool {
 }
 
 fn succeeds(program: &str, arguments: &[impl AsRef<OsStr>]) -> bool {
-    let mut command = spawn::command(program);
-    command.args(arguments).env_clear().env("PATH", PATH).env("LC_ALL", "C").stdin(Stdio::null());
-    capture(command, Path::new(program), Duration::from_secs(20)).is_ok_and(|(run, ended)| ended && run.success())
+    let mut described = spawn::program(program);
+    described.args(arguments.iter().map(AsRef::as_ref)).clear_env().path(PATH).env("LC_ALL", "C");
+    capture(&mut described, Path::new(program), Duration::from_secs(20))
+        .is_ok_and(|(run, ended)| ended && run.success())
 }
 
 /// Puts stdin into a file.
@@ -99,9 +104,8 @@ const PUT: &str = r#"mkdir -p "$(dirname "$1")"; rm -f "$1"; cat >"$1"; chmod "$
 /// assert!(system.sh("getent group x").success());
 /// ```
 pub struct Overlay {
-    /// The process that holds the namespaces, and its input, whose end ends it.
-    keeper: Group,
-    input: Option<ChildStdin>,
+    /// The process that holds the namespaces: the end of its input ends it. Gone only while this is dropped.
+    keeper: Option<Conversation>,
     /// The number of the first process inside, as seen from here.
     inside: u32,
     /// The arguments that make nsenter enter it.
@@ -113,7 +117,7 @@ pub struct Overlay {
 }
 
 /// A process inside that goes on while the test does something else; dropping it kills it, and what it has started.
-pub struct Background(Group);
+pub struct Background(Conversation);
 
 impl Default for Overlay {
     #[track_caller]
@@ -139,7 +143,7 @@ impl Overlay {
 
     fn assemble(directories: &[&Path]) -> Result<Self, IoError> {
         let mut system = Self::keep("unshare", &["--mount", "sh", "-ec", ASSEMBLE, "sh"], ("KEEP", KEEP), directories)?;
-        system.inside = child_of(system.keeper.id())?;
+        system.inside = child_of(system.keeper_id())?;
         system.namespaces = &["--mount", "--pid"];
         Ok(system)
     }
@@ -149,17 +153,17 @@ impl Overlay {
         let directory = tempfile::tempdir().context("create a directory in", &std::env::temp_dir())?;
         let mut bound = vec![binaries::directory()?];
         bound.extend(directories.iter().map(|directory| directory.to_path_buf()));
-        let mut command = spawn::command(program);
-        command.args(arguments).arg(directory.path()).args(bound);
-        command.env_clear().env("PATH", PATH).env("LC_ALL", "C").env(variable.0, variable.1);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut keeper = Group::start(command).context("run", Path::new(program))?;
-        let (input, stdout) = (keeper.take_stdin(), keeper.take_stdout());
-        let mut ready = [0; 6];
-        let read = stdout.map_or(Ok(()), |mut stdout| stdout.read_exact(&mut ready));
-        read.context("set up an overlay with", Path::new(program))?;
+        let mut described = spawn::program(program);
+        described.args(arguments).arg(directory.path()).args(bound);
+        described.clear_env().path(PATH).env("LC_ALL", "C").env(variable.0, variable.1);
+        let keeper = begin(&mut described).context("set up an overlay with", Path::new(program))?;
         let (inside, environment, time_limit) = (keeper.id(), Vec::new(), Duration::from_secs(120));
-        Ok(Self { keeper, input, inside, namespaces: &[], environment, time_limit, _directory: directory })
+        let keeper = Some(keeper);
+        Ok(Self { keeper, inside, namespaces: &[], environment, time_limit, _directory: directory })
+    }
+
+    fn keeper_id(&self) -> u32 {
+        self.keeper.as_ref().map_or(0, Conversation::id)
     }
 
     /// Adds a variable to the environment of everything that is run.
@@ -216,7 +220,8 @@ impl Overlay {
         let mut input = sure(tempfile::tempfile().context("create a file in", &std::env::temp_dir()));
         sure(input.write_all(content).and_then(|()| input.rewind()).context("write", path));
         let arguments = ["-ec".as_ref(), PUT.as_ref(), "sh".as_ref(), path.as_os_str(), mode.as_ref()];
-        let run = self.captured("sh".as_ref(), &arguments, input.into());
+        let mut program = self.program("sh".as_ref(), &arguments);
+        let run = self.captured(program.stdin_file(input), Path::new("sh"));
         if !run.success() {
             fail(&format!("cannot write {}: {run}", path.display()));
         }
@@ -253,7 +258,7 @@ impl Overlay {
     #[must_use]
     #[track_caller]
     pub fn run(&self, program: impl AsRef<OsStr>, arguments: &[impl AsRef<OsStr>]) -> Run {
-        self.captured(program.as_ref(), arguments, Stdio::null())
+        self.captured(&mut self.program(program.as_ref(), arguments), Path::new(program.as_ref()))
     }
 
     /// Runs a shell script inside, which ends with the first command that fails.
@@ -275,45 +280,35 @@ impl Overlay {
     #[must_use]
     #[track_caller]
     pub fn background(&self, script: &str) -> Background {
-        let mut command = self.command("sh".as_ref(), &["-ec", script]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut group = sure(Group::start(command).context("run", Path::new("sh")));
-        if let Some(mut stdout) = group.take_stdout() {
-            let mut byte = [0];
-            while byte != *b"\n" {
-                sure(stdout.read_exact(&mut byte).context("read from", Path::new(script)));
-            }
-        }
-        Background(group)
+        let mut program = self.program("sh".as_ref(), &["-ec", script]);
+        Background(sure(begin(&mut program).context("read from", Path::new(script))))
     }
 
     #[track_caller]
-    fn captured(&self, program: &OsStr, arguments: &[impl AsRef<OsStr>], input: Stdio) -> Run {
-        let mut command = self.command(program, arguments);
-        command.stdin(input);
-        let program = Path::new(program);
-        let (run, ended) = sure(capture(command, program, self.time_limit));
+    fn captured(&self, program: &mut Program, name: &Path) -> Run {
+        let (run, ended) = sure(capture(program, name, self.time_limit));
         if !ended {
-            fail(&format!("{} was ended after {:?}\n{run}", program.display(), self.time_limit));
+            fail(&format!("{} was ended after {:?}\n{run}", name.display(), self.time_limit));
         }
         run
     }
 
-    fn command(&self, program: &OsStr, arguments: &[impl AsRef<OsStr>]) -> Command {
-        let mut command = spawn::command("nsenter");
-        command.args(self.namespaces).args(["--root", "--wd", "--target"]).arg(self.inside.to_string());
-        command.arg("--").arg(program).args(arguments);
-        command.env_clear().env("PATH", PATH).env("LC_ALL", "C").env("HOME", "/root").env("TMPDIR", "/tmp");
-        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command
+    fn program(&self, name: &OsStr, arguments: &[impl AsRef<OsStr>]) -> Program {
+        let mut program = spawn::program("nsenter");
+        program.args(self.namespaces).args(["--root", "--wd", "--target"]).arg(self.inside.to_string());
+        program.arg("--").arg(name).args(arguments.iter().map(AsRef::as_ref));
+        program.clear_env().path(PATH).env("LC_ALL", "C").env("HOME", "/root").env("TMPDIR", "/tmp");
+        program.envs(self.environment.iter().cloned());
+        program
     }
 }
 
 impl Drop for Overlay {
     fn drop(&mut self) {
         // Without input the first process inside ends, and the kernel ends all others and takes the file systems away.
-        drop(self.input.take());
-        let _best_effort = self.keeper.wait(Duration::from_secs(10));
+        if let Some(keeper) = self.keeper.take() {
+            let _best_effort = keeper.end(Duration::from_secs(10), &mut |_| {});
+        }
     }
 }
 
@@ -324,10 +319,18 @@ impl Background {
     }
 }
 
+/// Starts a program, and waits until it has printed a line to say that it is ready. What it says on standard error is shown.
+fn begin(program: &mut Program) -> io::Result<Conversation> {
+    let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+    let mut conversation = program.stderr_file(stderr).converse().map_err(spawn::io_error)?;
+    conversation.line(Deadline::after(READY), &mut |_| {}).map_err(io::Error::other)?;
+    Ok(conversation)
+}
+
 /// The only child of a process.
 fn child_of(process: u32) -> Result<u32, IoError> {
     let path = PathBuf::from(format!("/proc/{process}/task/{process}/children"));
     let children = fs::read_to_string(&path).context("read", &path)?;
     let child = children.split_whitespace().next().and_then(|number| number.parse().ok());
-    child.ok_or_else(|| std::io::Error::other("there is no child")).context("read", &path)
+    child.ok_or_else(|| io::Error::other("there is no child")).context("read", &path)
 }

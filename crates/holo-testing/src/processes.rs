@@ -88,14 +88,11 @@ fn status_fields(pid: u32) -> Option<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spawn::{Group, command};
 
     #[test]
     fn a_process_has_a_parent_a_group_and_an_end() {
-        let mut sleeper = command("sleep");
-        sleeper.arg("600");
-        let mut group = Group::start(sleeper).unwrap();
-        let pid = group.id();
+        let mut sleeper = holo_process::Program::new("sleep").arg("600").start().unwrap();
+        let pid = sleeper.id();
         assert!(is_running(pid));
         assert_eq!(parent(pid), Some(std::process::id()));
         assert_eq!(members(pid), [pid]);
@@ -103,7 +100,7 @@ mod tests {
         wait_until_gone(pid);
         // Until it is waited for, it is a zombie.
         assert_eq!((is_running(pid), parent(pid)), (false, Some(std::process::id())));
-        assert!(group.wait(LIMIT).unwrap().is_some());
+        sleeper.end_within(LIMIT);
         assert_eq!((parent(pid), members(pid).len()), (None, 0));
     }
 }

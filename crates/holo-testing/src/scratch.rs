@@ -6,17 +6,16 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
 use std::os::unix::fs::symlink;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Component, Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use bstr::{BString, ByteSlice};
+use holo_process::{Program, Status};
 use rustix::fs::StatVfsMountFlags;
 use tempfile::TempDir;
 
 use crate::error::{Context, IoError, fail, sure};
-use crate::spawn::{self, Group};
+use crate::spawn;
 use crate::{binaries, files, signals, tree};
 
 /// The directory of Linux's file system in memory that everybody may write to.
@@ -290,18 +289,17 @@ impl ScratchRoot {
 
     /// Runs a program, and returns whether it ended in time.
     fn try_run(&self, program: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<(Run, bool), IoError> {
-        let mut command = spawn::command(absolute_if_path(program)?);
-        command
-            .args(arguments)
-            .current_dir(self.path())
-            .env_clear()
-            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+        let mut described = spawn::program(absolute_if_path(program)?);
+        described.args(arguments.iter().map(AsRef::as_ref)).current_dir(self.path()).clear_env();
+        if let Some(path) = std::env::var_os("PATH") {
+            described.path(path);
+        }
+        described
             .env("HOLO_ROOT_DIR", self.path())
             .env("TMPDIR", self.path().join("tmp"))
             .env("LC_ALL", "C")
-            .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::null());
-        capture(command, program, self.time_limit)
+            .envs(self.environment.iter().cloned());
+        capture(&mut described, program, self.time_limit)
     }
 
     /// Puts a file in the place of what may be there.
@@ -351,16 +349,16 @@ fn absolute_if_path(program: &Path) -> Result<PathBuf, IoError> {
     }
 }
 
-/// Runs a prepared command to its end, or ends it when the time is over; returns whether it ended in time.
-pub(crate) fn capture(mut command: Command, program: &Path, limit: Duration) -> Result<(Run, bool), IoError> {
+/// Runs a program of this name to its end, or ends it when the time is over; returns whether it ended in time.
+pub(crate) fn capture(program: &mut Program, name: &Path, limit: Duration) -> Result<(Run, bool), IoError> {
     // Files rather than pipes: nobody has to read along, and nobody can hold them open.
     let (mut stdout, stdout_writer) = captured()?;
     let (mut stderr, stderr_writer) = captured()?;
-    command.stdout(stdout_writer).stderr(stderr_writer);
-    let status = Group::start(command).and_then(|mut group| group.wait(limit)).context("run", program)?;
+    program.stdout_file(stdout_writer).stderr_file(stderr_writer);
+    let status = spawn::run(program, limit).context("run", name)?;
     let run = Run {
-        status: status.and_then(|status| status.code()),
-        signal: status.and_then(|status| status.signal()),
+        status: status.and_then(Status::code),
+        signal: status.and_then(Status::signal),
         stdout: read_back(&mut stdout)?,
         stderr: read_back(&mut stderr)?,
     };

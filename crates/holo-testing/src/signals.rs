@@ -13,17 +13,10 @@ const USUAL: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 pub fn reset() {
     static RESET: Once = Once::new();
     RESET.call_once(|| {
-        let ignored = ignored();
+        let ignored = holo_process::ignored_signals();
         for signal in USUAL.into_iter().filter(|signal| ignored & (1 << (signal - 1)) != 0) {
             // Tests that depend on it would say so.
             let _ = signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));
         }
     });
-}
-
-/// Returns the signals that this process ignores, as the kernel's bit mask.
-fn ignored() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or(0)
 }

@@ -94,7 +94,7 @@ impl Overlay {
         system.namespaces = &["--mount", "--pid", "--net", "--ipc", "--uts", "--cgroup"];
         let begun = Instant::now();
         let fault = loop {
-            if let Some(first) = first_inside(system.keeper.id()) {
+            if let Some(first) = first_inside(system.keeper_id()) {
                 system.inside = first;
                 let state = system.run("systemctl", &["is-system-running", "--wait"]).stdout;
                 // That a unit of the machine cannot start here is not what tests are about.
@@ -102,7 +102,7 @@ impl Overlay {
                     return Ok(system);
                 }
             }
-            if status_of(system.keeper.id(), "State:").starts_with('Z') {
+            if status_of(system.keeper_id(), "State:").starts_with('Z') {
                 break "it has ended".to_owned();
             } else if begun.elapsed() > BOOT_LIMIT {
                 break format!("it is not up after {BOOT_LIMIT:?}");

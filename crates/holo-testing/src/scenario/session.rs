@@ -1,19 +1,20 @@
 //! Runs a scenario's commands: directly, or in the shell that has read its `env.sh`.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Seek, Write};
+use std::io::{Read, Seek};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use bstr::{BStr, BString, ByteSlice};
+use holo_process::{Conversation, ConversationError, Deadline, Program};
 
 use super::normalise::normalise;
 use super::steps::{Part, Transcript};
 use super::{Error, Options, STEPS};
 use crate::error::{Context, IoError};
-use crate::spawn::{self, Group};
+use crate::spawn;
 
 const BASH: &str = "bash";
 
@@ -49,7 +50,7 @@ done
 /// Runs the commands of one scenario.
 pub(super) enum Session<'a> {
     Direct(Direct<'a>),
-    Shell(Shell<'a>),
+    Shell(Box<Shell<'a>>),
 }
 
 impl<'a> Session<'a> {
@@ -59,7 +60,7 @@ impl<'a> Session<'a> {
         let limit = options.time_limit;
         let environment = dir.join("env.sh");
         if environment.try_exists().context("stat", &environment)? {
-            Shell::start(dir, &binary, limit, "env.sh").map(Self::Shell)
+            Shell::start(dir, &binary, limit, "env.sh").map(|shell| Self::Shell(Box::new(shell)))
         } else {
             Ok(Self::Direct(Direct { dir, binary, limit }))
         }
@@ -88,15 +89,16 @@ fn absolute(binary: &Path) -> Result<PathBuf, IoError> {
     std::path::absolute(binary).and_then(|binary| binary.metadata().map(|_| binary)).context("stat", binary)
 }
 
-/// Gives a command the scenario's folder and environment.
-fn in_scenario(mut command: Command, dir: &Path) -> Command {
-    command
+/// Returns a program in the scenario's folder and environment.
+fn in_scenario(name: impl AsRef<OsStr>, dir: &Path) -> Program {
+    let mut program = spawn::program(name);
+    program
         .current_dir(dir)
         .env("HOLO_ROOT_DIR", "./target/")
         .env("TMPDIR", "./target/tmp")
         // The exit statuses that scenarios expect are those of Holo 3.
         .env("HOLO_EXIT_ZERO", "1");
-    command
+    program
 }
 
 /// Runs the commands of a file `steps`, and returns the transcript: the file as it should be, and what was printed outside of them.
@@ -134,10 +136,9 @@ impl Direct<'_> {
     fn holo(&self, words: &[&str], output: &str) -> Result<i32, Error> {
         let path = self.dir.join(output);
         let file = OpenOptions::new().append(true).create(true).open(&path).context("open", &path)?;
-        let mut command = in_scenario(spawn::command(&self.binary), self.dir);
-        command.args(words).stdin(Stdio::null()).stderr(file.try_clone().context("open", &path)?).stdout(file);
-        Group::start(command)
-            .and_then(|mut group| group.wait(self.limit))
+        let mut program = in_scenario(&self.binary, self.dir);
+        program.args(words).stderr_file(file.try_clone().context("open", &path)?).stdout_file(file);
+        spawn::run(&mut program, self.limit)
             .context("run", &self.binary)?
             .map(spawn::shell_status)
             .ok_or_else(|| timed_out(self.dir, &format!("holo {}", words.join(" ")), self.limit))
@@ -148,9 +149,7 @@ impl Direct<'_> {
 pub(super) struct Shell<'a> {
     dir: &'a Path,
     limit: Duration,
-    group: Group,
-    requests: ChildStdin,
-    replies: ChildStdout,
+    conversation: Conversation,
     /// Output outside the commands, by `env.sh` say.
     log: File,
     /// The file that the shell reads.
@@ -160,34 +159,22 @@ pub(super) struct Shell<'a> {
 impl<'a> Shell<'a> {
     fn start(dir: &'a Path, binary: &Path, limit: Duration, script: &'static str) -> Result<Self, Error> {
         let log = tempfile::tempfile().context("create a file in", &std::env::temp_dir())?;
-        let mut command = in_scenario(spawn::command(BASH), dir);
+        let mut program = in_scenario(BASH, dir);
         let code = if script == STEPS {
             // Steps show exit statuses as they are.
-            command.env_remove("HOLO_EXIT_ZERO");
+            program.env_remove("HOLO_EXIT_ZERO");
             STEPS_SHELL
         } else {
             SHELL
         };
-        command
+        program
             .args(["--noprofile", "--norc", "-c", code, BASH])
             .env("HOLO_BINARY", binary)
             .env_remove("BASH_ENV")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(log.try_clone().context("open", Path::new("the log of env.sh"))?);
-        let (group, requests, replies) = Group::start(command)
-            .and_then(|mut group| {
-                let pipes = group.take_stdin().zip(group.take_stdout());
-                let (requests, replies) = pipes.ok_or(ErrorKind::BrokenPipe)?;
-                Ok((group, requests, replies))
-            })
-            .context("run", Path::new(BASH))?;
-        let mut shell = Self { dir, limit, group, requests, replies, log, script };
-        match shell.reply() {
-            Ok(Some(_)) => Ok(shell),
-            Ok(None) => Err(shell.ended(script)),
-            Err(error) => Err(shell.failed(script, error)),
-        }
+            .stderr_file(log.try_clone().context("open", Path::new("the log of env.sh"))?);
+        let conversation = program.converse().map_err(spawn::io_error).context("run", Path::new(BASH))?;
+        let mut shell = Self { dir, limit, conversation, log, script };
+        shell.reply(script).map(|_| shell)
     }
 
     fn holo(&mut self, words: &[&str], output: &str) -> Result<i32, Error> {
@@ -202,71 +189,46 @@ impl<'a> Shell<'a> {
 
     /// Has the shell do what a line says, and returns the status.
     fn request(&mut self, line: &[u8], during: &str) -> Result<i32, Error> {
-        let written = self.requests.write_all(&[line, b"\n"].concat());
-        let reply = match written {
-            Ok(()) => self.reply(),
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(None),
-            Err(error) => Err(error),
-        };
-        match reply.map(|reply| reply.and_then(|reply| reply.parse().ok())) {
-            Ok(Some(status)) => Ok(status),
-            Ok(None) => Err(self.ended(during)),
-            Err(error) => Err(self.failed(during, error)),
-        }
+        self.conversation.send(&[line, b"\n"].concat());
+        let reply = self.reply(during)?;
+        let status = reply.to_str().ok().and_then(|status| status.parse().ok());
+        status
+            .ok_or_else(|| std::io::Error::other("it does not answer with a status"))
+            .context("run", Path::new(BASH))
+            .map_err(Error::from)
     }
 
-    fn finish(self) -> Result<BString, Error> {
-        let Self { dir, limit, mut group, requests, mut log, script, .. } = self;
+    fn finish(mut self) -> Result<BString, Error> {
         // The end of its input is the end of the shell.
-        drop(requests);
-        group
-            .wait(limit)
-            .context("run", Path::new(BASH))?
-            .ok_or_else(|| timed_out(dir, &format!("the end of {script}"), limit))?;
-        Ok(read_log(&mut log))
-    }
-
-    /// Reads the next line from the shell. `None` means that it has ended.
-    fn reply(&mut self) -> io::Result<Option<String>> {
-        let deadline = spawn::deadline(self.limit);
-        let mut line = Vec::new();
+        self.conversation.end_input();
+        let deadline = Deadline::after(self.limit);
         loop {
-            if !spawn::readable(&self.replies, deadline)? {
-                return Err(ErrorKind::TimedOut.into());
-            }
-            // The shell never says more than the one line it is asked for.
-            let mut chunk = [0; 16];
-            let count = self.replies.read(&mut chunk)?;
-            if count == 0 {
-                return Ok(None);
-            }
-            line.extend_from_slice(&chunk[..count]);
-            if let Some(line) = line.strip_suffix(b"\n") {
-                return Ok(Some(line.to_str_lossy().into_owned()));
+            match self.conversation.line(deadline, &mut |_| {}) {
+                Err(ConversationError::Ended { .. }) => return Ok(read_log(&mut self.log)),
+                Err(error) => return Err(self.failed(&format!("the end of {}", self.script), error)),
+                Ok(_) => {}
             }
         }
     }
 
-    /// Says how the shell came to its end.
-    fn ended(&mut self, during: &str) -> Error {
-        match self.group.wait(self.limit) {
-            Ok(Some(status)) => Error::ShellEnded {
+    /// Reads the next line from the shell.
+    fn reply(&mut self, during: &str) -> Result<BString, Error> {
+        let reply = self.conversation.line(Deadline::after(self.limit), &mut |_| {});
+        reply.map(BString::from).map_err(|error| self.failed(during, error))
+    }
+
+    /// Says why the shell gives no answer.
+    fn failed(&mut self, during: &str, error: ConversationError) -> Error {
+        match error {
+            ConversationError::Late { .. } => timed_out(self.dir, during, self.limit),
+            ConversationError::Ended { status, .. } => Error::ShellEnded {
                 dir: self.dir.to_owned(),
                 during: during.to_owned(),
                 script: self.script,
                 status: spawn::shell_status(status),
                 output: indented(&read_log(&mut self.log)),
             },
-            Ok(None) => self.failed(during, ErrorKind::TimedOut.into()),
-            Err(error) => self.failed(during, error),
-        }
-    }
-
-    fn failed(&self, during: &str, error: io::Error) -> Error {
-        if error.kind() == ErrorKind::TimedOut {
-            timed_out(self.dir, during, self.limit)
-        } else {
-            IoError::new("run", Path::new(BASH), error).into()
+            error => IoError::new("run", Path::new(BASH), std::io::Error::other(error)).into(),
         }
     }
 }
