@@ -25,6 +25,14 @@ pub fn read<T: DeserializeOwned>(table: &Spanned<DeTable<'_>>) -> Result<T, Valu
     T::deserialize(Reader { value: Value::Table(table.get_ref()), span: table.span() })
 }
 
+/// Reads a value into a type.
+///
+/// # Errors
+/// The first thing that is wrong, with its place in the file.
+pub fn read_value<T: DeserializeOwned>(value: &Spanned<DeValue<'_>>) -> Result<T, ValueError> {
+    T::deserialize(Reader::new(value))
+}
+
 /// A part of a file that is read into a type.
 struct Reader<'a, 'i> {
     value: Value<'a, 'i>,

@@ -59,15 +59,24 @@ impl fmt::Display for AccountId {
 }
 
 /// Fails unless a name can be one of a user or group, as far as files and commands are concerned. The system's tools have rules of their own.
-pub(crate) fn check_name(name: &str) -> Result<(), &'static str> {
+pub(crate) fn check_name(name: &str) -> Result<(), NameError> {
     let is_separator = |letter: char| letter.is_whitespace() || letter.is_control() || ":,/\\'\"".contains(letter);
     if name.starts_with(['-', '+']) {
-        Err("a name must not begin with a sign")
+        Err(NameError::Sign)
     } else if name == "." || name == ".." || name.contains(is_separator) {
-        Err("a name must not contain blanks, colons, commas, slashes or quotes")
+        Err(NameError::Separator)
     } else {
         Ok(())
     }
+}
+
+/// The reason why a name cannot be one of a user or group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NameError {
+    #[error("a name must not begin with a sign")]
+    Sign,
+    #[error("a name must not contain blanks, colons, commas, slashes or quotes")]
+    Separator,
 }
 
 /// The known or wanted attributes of a user or group. An attribute that is not set is unknown, or left to the system.

@@ -1,8 +1,9 @@
 //! Definition files and images: TOML, with the line in what is said about it.
 
-use crate::account::{AccountId, Kind, check_name};
+use crate::account::{AccountId, Kind, NameError, check_name};
 use crate::definition::Definition;
-use holo_plugin::definitions::{CommonKeys, did_you_mean, reading};
+use holo_plugin::definitions::reading::{self, ValueError, kind, read_value};
+use holo_plugin::definitions::{CommonKeys, did_you_mean};
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -128,25 +129,32 @@ impl Reader<'_> {
         self.document.unknown_keys.sort_by_key(|unknown| unknown.line);
     }
 
-    fn list(&mut self, kind: Kind, value: &Spanned<DeValue<'_>>) {
+    fn list(&mut self, of: Kind, value: &Spanned<DeValue<'_>>) {
         let DeValue::Array(list) = value.get_ref() else {
-            let problem =
-                format!("line {}: expected [[{}]], found {}", self.line(&value.span()), kind.word(), found(value));
+            let problem = format!(
+                "line {}: expected [[{}]], found {}",
+                self.line(&value.span()),
+                of.word(),
+                kind(value.get_ref())
+            );
             return self.unknowable(problem);
         };
         for (index, element) in list.iter().enumerate() {
-            let place = format!("{}s[{index}]", kind.word());
+            let place = format!("{}s[{index}]", of.word());
             match element.get_ref() {
-                DeValue::Table(table) => self.definition(kind, table, self.line(&element.span()), &place),
-                _ => self.unknowable(format!("line {}: {place} is {}", self.line(&element.span()), found(element))),
+                DeValue::Table(table) => self.definition(of, table, self.line(&element.span()), &place),
+                other => {
+                    let line = self.line(&element.span());
+                    self.unknowable(format!("line {line}: {place}: expected a table, found {}", kind(other)));
+                }
             }
         }
     }
 
-    fn definition(&mut self, kind: Kind, table: &DeTable<'_>, line: usize, place: &str) {
+    fn definition(&mut self, of: Kind, table: &DeTable<'_>, line: usize, place: &str) {
         let known: Vec<&str> =
-            keys(kind).iter().copied().chain(CommonKeys::names().filter(|key| is_common(key))).collect();
-        self.note_unknown(table, place, &known, |key| key_of(kind, key).is_some() || is_common(key));
+            keys(of).iter().copied().chain(CommonKeys::names().filter(|key| is_common(key))).collect();
+        self.note_unknown(table, place, &known, |key| key_of(of, key).is_some() || is_common(key));
         let name = table.iter().find(|(key, _)| key.get_ref().eq_ignore_ascii_case("name")).map(|(_, value)| value);
         let name = match name.map(|value| (value, value.get_ref().as_str())) {
             None | Some((_, Some(""))) => {
@@ -154,7 +162,8 @@ impl Reader<'_> {
                 return self.document.entries.push(Entry::Broken(None, vec![problem]));
             }
             Some((value, None)) => {
-                let problem = format!("line {}: name of {place} is {}", self.line(&value.span()), found(value));
+                let (line, found) = (self.line(&value.span()), kind(value.get_ref()));
+                let problem = format!("line {line}: name of {place}: expected a string, found {found}");
                 return self.unknowable(problem);
             }
             Some((value, Some(name))) => match check_name(name) {
@@ -166,16 +175,16 @@ impl Reader<'_> {
                 }
             },
         };
-        let definition = Definition::bare(AccountId { kind, name: name.to_owned() });
+        let definition = Definition::bare(AccountId { kind: of, name: name.to_owned() });
         let mut draft = Draft { definition, place, is_image: self.is_image, problems: Vec::new() };
         let mut attributes: Vec<_> = table.iter().collect();
         attributes.sort_by_key(|(key, _)| key.span().start);
         for (key, value) in attributes {
-            if let Some(known) = key_of(kind, key.get_ref())
-                && let Err(problem) = draft.set(known, value.get_ref())
+            if let Some(known) = key_of(of, key.get_ref())
+                && let Err(error) = draft.set(known, value)
             {
-                let problem =
-                    format!("line {}: {} of {} {problem}", self.line(&value.span()), key.get_ref(), draft.place);
+                let (line, within) = (self.line(&value.span()), error.within());
+                let problem = format!("line {line}: {}{within} of {}: {error}", key.get_ref(), draft.place);
                 draft.problems.push(problem);
             }
         }
@@ -195,10 +204,8 @@ impl Reader<'_> {
         let keys = table.iter().filter(|(key, _)| !self.is_image && is_common(key.get_ref()));
         let keys: DeTable<'_> = keys.map(|(key, value)| (key.clone(), value.clone())).collect();
         let mut common = CommonKeys::read(keys.clone()).map_err(|wrong| {
-            let (key, text) = (wrong.key(), wrong.to_string());
-            let problem = text.strip_prefix(&format!("{key}: ")).unwrap_or(&text);
             let line = wrong.span().map(|span| format!("line {}: ", self.line(&span))).unwrap_or_default();
-            format!("{line}{key} of {place}: {problem}")
+            format!("{line}{} of {place}: {}", wrong.key(), wrong.message())
         })?;
         common.locate(&keys, |span| self.line(span).to_string());
         Ok(common)
@@ -224,69 +231,73 @@ fn is_common(key: &str) -> bool {
 }
 
 impl Draft<'_> {
-    fn set(&mut self, key: &str, value: &DeValue<'_>) -> Result<(), String> {
+    fn set(&mut self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<(), AttributeError> {
         let is_image = self.is_image;
         let text = |value| text(value).and_then(|text| if is_image { Ok(text) } else { checked_text(text) });
         let group_name = |name| if is_image { Ok(name) } else { group_name(name) };
         let account = &mut self.definition.account;
         match key {
             "gid" | "uid" => account.number = Some(number(value)?),
-            "system" => self.definition.system = boolean(value)?,
-            "skipBaseGroups" => self.definition.skip_base_groups = boolean(value)?,
+            "system" => self.definition.system = read_value(value)?,
+            "skipBaseGroups" => self.definition.skip_base_groups = read_value(value)?,
             "comment" => account.comment = text(value)?,
             "home" => account.home = text(value)?,
             "shell" => account.shell = text(value)?,
             "group" => account.group = text(value)?.map(group_name).transpose()?,
-            "groups" => account.groups = group_names(value)?.into_iter().map(group_name).collect::<Result<_, _>>()?,
+            "groups" => {
+                let names = read_value::<Vec<String>>(value)?.into_iter().filter(|name| !name.is_empty());
+                account.groups = names.map(group_name).collect::<Result<_, _>>()?;
+            }
             _ => {}
         }
         Ok(())
     }
 }
 
-fn number(value: &DeValue<'_>) -> Result<u32, String> {
-    let integer = value.as_integer().ok_or_else(|| expected("an integer", value))?;
-    let number = u32::from_str_radix(&integer.as_str().replace('_', ""), integer.radix());
-    // The last one stands for no number at all.
-    number.ok().filter(|number| *number < u32::MAX).ok_or_else(|| format!("is out of range: {}", integer.as_str()))
+/// A mistake in the value of an attribute.
+#[derive(Debug, thiserror::Error)]
+enum AttributeError {
+    #[error("{}", .0.message())]
+    Value(#[from] ValueError),
+    #[error("{0} is out of range")]
+    OutOfRange(u32),
+    #[error("must not contain colons, newlines or the like")]
+    SeveralFields,
+    #[error("is not valid: {0}")]
+    Name(NameError),
 }
 
-fn boolean(value: &DeValue<'_>) -> Result<bool, String> {
-    value.as_bool().ok_or_else(|| expected("a boolean", value))
+impl AttributeError {
+    /// Returns the place within the value, such as `[0]`.
+    fn within(&self) -> String {
+        if let AttributeError::Value(error) = self { error.key() } else { String::new() }
+    }
+}
+
+fn number(value: &Spanned<DeValue<'_>>) -> Result<u32, AttributeError> {
+    match read_value(value)? {
+        // It stands for no number at all.
+        u32::MAX => Err(AttributeError::OutOfRange(u32::MAX)),
+        number => Ok(number),
+    }
 }
 
 /// A text; none if it is empty.
-fn text(value: &DeValue<'_>) -> Result<Option<String>, String> {
-    let text = value.as_str().ok_or_else(|| expected("a string", value))?;
-    Ok((!text.is_empty()).then(|| text.to_owned()))
+fn text(value: &Spanned<DeValue<'_>>) -> Result<Option<String>, AttributeError> {
+    Ok(Some(read_value::<String>(value)?).filter(|text| !text.is_empty()))
 }
 
 /// A text that may be one field of a line.
-fn checked_text(text: Option<String>) -> Result<Option<String>, String> {
+fn checked_text(text: Option<String>) -> Result<Option<String>, AttributeError> {
     let is_bad = |letter: char| letter == ':' || letter.is_control();
     if text.as_ref().is_some_and(|text| text.contains(is_bad)) {
-        return Err("must not contain colons, newlines or the like".to_owned());
+        return Err(AttributeError::SeveralFields);
     }
     Ok(text)
 }
 
-fn group_name(name: String) -> Result<String, String> {
-    check_name(&name).map(|()| name).map_err(|reason| format!("is not valid: {reason}"))
-}
-
-fn group_names(value: &DeValue<'_>) -> Result<Vec<String>, String> {
-    let list = value.as_array().ok_or_else(|| expected("an array of strings", value))?;
-    let names = list.iter().map(|value| value.get_ref().as_str().map(str::to_owned));
-    let names: Option<Vec<String>> = names.filter(|name| name.as_deref() != Some("")).collect();
-    names.ok_or_else(|| "is not an array of strings only".to_owned())
-}
-
-fn expected(what: &str, value: &DeValue<'_>) -> String {
-    format!("is not {what}: there is a value of type {}", value.type_str())
-}
-
-fn found(value: &Spanned<DeValue<'_>>) -> String {
-    format!("a value of type {}", value.get_ref().type_str())
+fn group_name(name: String) -> Result<String, AttributeError> {
+    check_name(&name).map(|()| name).map_err(AttributeError::Name)
 }
 
 #[cfg(test)]

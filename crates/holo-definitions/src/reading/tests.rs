@@ -76,6 +76,11 @@ fn mistakes_are_named_by_key_and_line() {
         ("size = -1", "size: expected a whole number from 0 to 255, found -1", 2),
         ("size = '3'", "size: expected a whole number from 0 to 255, found \"3\"; write it without quotes", 2),
         ("size = 99999999999999999999", "size: expected a whole number from 0 to 255, found 99999999999999999999", 2),
+        (
+            "checks = [{ command = [], tries = 4294967296 }]",
+            "checks[0].tries: expected a whole number up to 4294967295, found 4294967296",
+            2,
+        ),
         ("count = -1", "count: expected a whole number that is not negative, found -1", 2),
         ("shell = 'true'", "shell: expected true or false, found \"true\"; write it without quotes", 2),
         ("shell = '/bin/bash'", "shell: expected true or false, found a string", 2),

@@ -106,6 +106,22 @@ impl ValueError {
         self.path.len() == 1
     }
 
+    /// Returns what is wrong, without the key.
+    #[must_use]
+    pub fn message(&self) -> String {
+        match &self.problem {
+            Problem::UnknownKey(known) => {
+                let key = self.key();
+                unknown_key(key.rsplit('.').next().unwrap_or_default(), known, "")
+            }
+            Problem::Missing => "is missing".to_owned(),
+            Problem::Type { expected, found } => {
+                format!("expected {expected}, found {found}{}", hint(expected, found))
+            }
+            Problem::Other(text) => text.clone(),
+        }
+    }
+
     /// The way to it, such as `health_check[0].command`.
     #[must_use]
     pub fn key(&self) -> String {
@@ -135,17 +151,7 @@ impl Display for ValueError {
         if !key.is_empty() {
             write!(f, "{key}: ")?;
         }
-        match &self.problem {
-            Problem::UnknownKey(known) => {
-                let own = key.rsplit('.').next().unwrap_or_default();
-                f.write_str(&unknown_key(own, known, ""))
-            }
-            Problem::Missing => f.write_str("is missing"),
-            Problem::Type { expected, found } => {
-                write!(f, "expected {expected}, found {found}{}", hint(expected, found))
-            }
-            Problem::Other(text) => f.write_str(text),
-        }
+        f.write_str(&self.message())
     }
 }
 
@@ -197,6 +203,16 @@ fn expected_words(expected: &dyn Expected) -> String {
     }
 }
 
+/// Returns what a number that is too large for its type should be.
+fn limit(expected: &dyn Expected) -> Option<String> {
+    let most = match expected.to_string().as_str() {
+        "u16" => u32::from(u16::MAX),
+        "u32" => u32::MAX,
+        _ => return None,
+    };
+    Some(format!("a whole number up to {most}"))
+}
+
 /// Returns the kind of a value.
 #[must_use]
 pub fn kind(value: &DeValue<'_>) -> &'static str {
@@ -230,7 +246,10 @@ impl de::Error for ValueError {
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> ValueError {
-        ValueError::of(Problem::Type { expected: expected_words(expected), found: found_words(&found) })
+        let too_large =
+            if let Unexpected::Signed(0..) | Unexpected::Unsigned(_) = found { limit(expected) } else { None };
+        let expected = too_large.unwrap_or_else(|| expected_words(expected));
+        ValueError::of(Problem::Type { expected, found: found_words(&found) })
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> ValueError {

@@ -48,13 +48,13 @@ fn problems_name_place_and_line() {
             "users[0] is missing required 'name' attribute",
             "line 5: name \"a b\" of users[1] is not valid: \
              a name must not contain blanks, colons, commas, slashes or quotes",
-            "line 8: uid of users[2] is out of range: -1",
-            "line 9: home of users[2] must not contain colons, newlines or the like",
-            "line 10: system of users[2] is not a boolean: there is a value of type integer",
-            "line 11: groups of users[2] is not valid: a name must not contain blanks, colons, commas, slashes or quotes",
-            "line 12: group of users[2] is not valid: a name must not begin with a sign",
-            "line 15: groups of users[3] is not an array of strings only",
-            "line 16: uid of users[3] is out of range: 4294967295",
+            "line 8: uid of users[2]: expected a whole number that is not negative, found -1",
+            "line 9: home of users[2]: must not contain colons, newlines or the like",
+            "line 10: system of users[2]: expected true or false, found 1",
+            "line 11: groups of users[2]: is not valid: a name must not contain blanks, colons, commas, slashes or quotes",
+            "line 12: group of users[2]: is not valid: a name must not begin with a sign",
+            "line 15: groups[0] of users[3]: expected a string, found 1; write it in quotes: \"1\"",
+            "line 16: uid of users[3]: 4294967295 is out of range",
         ]
     );
     assert!(!parse(text.as_bytes()).is_unknowable);
@@ -64,9 +64,9 @@ fn problems_name_place_and_line() {
 fn whom_a_file_speaks_of_may_be_unknowable() {
     for (text, problem) in [
         ("[[user]]\nname = 'u'\nuid =\n", "line 3: uid: has no value"),
-        ("[user]\nname = 'u'\n", "line 1: expected [[user]], found a value of type table"),
-        ("group = [1]\n", "line 1: groups[0] is a value of type integer"),
-        ("[[user]]\nname = 1\n", "line 2: name of users[0] is a value of type integer"),
+        ("[user]\nname = 'u'\n", "line 1: expected [[user]], found a table"),
+        ("group = [1]\n", "line 1: groups[0]: expected a table, found a number"),
+        ("[[user]]\nname = 1\n", "line 2: name of users[0]: expected a string, found a number"),
     ] {
         assert_eq!(problems(text), [problem]);
         assert!(parse(text.as_bytes()).is_unknowable);
@@ -107,7 +107,7 @@ fn what_is_wrong_with_common_keys_is_told() {
     assert_eq!(
         problems(text),
         [
-            "line 3: uid of users[0] is not an integer: there is a value of type string",
+            "line 3: uid of users[0]: expected a whole number that is not negative, found a string",
             "line 4: after of users[0]: \"\" is not an entity ID",
             "line 8: health_check[0].speed of users[1]: unknown key, expected one of command, tries, interval, timeout",
         ]
