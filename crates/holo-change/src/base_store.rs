@@ -8,7 +8,7 @@ use crate::error::{PathError, Result};
 use crate::locations::Locations;
 use crate::notices::Notices;
 use crate::path_handle::Durability;
-use crate::path_handle::{OnDisk, PathHandle, REPLACEMENT_SUFFIX, Tree, replace_all};
+use crate::path_handle::{OnDisk, PathHandle, Tree, replace_all};
 use holo_protocol::report::{Action, Asset, EntityReport};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -112,6 +112,11 @@ impl BaseStore {
         BaseStore { state: Arc::clone(state), folder: folder.to_owned() }
     }
 
+    /// Forgets the directories that were used last: others may have removed them, and made them again.
+    pub fn forget_directories(&self) {
+        self.state.forget();
+    }
+
     pub(crate) fn tree(&self) -> &Arc<Tree> {
         &self.state
     }
@@ -192,16 +197,12 @@ impl BaseStore {
         if self.recall::<T>(&remembered.id)?.is_some() { Ok(()) } else { self.keep(remembered) }
     }
 
-    /// Removes what a killed run has left half written.
-    pub(crate) fn tidy(&self) -> Result<()> {
-        let folder = self.state.place(&self.folder.join(FOLDER).join("x"));
-        for name in folder.siblings()? {
-            if name.as_encoded_bytes().ends_with(REPLACEMENT_SUFFIX.as_bytes()) {
-                folder.sibling(&name).remove()?;
-            }
-        }
-        folder.remove_empty_folders(Path::new(""));
-        Ok(())
+    /// Removes the records that a killed process has not completed. No other one may be at work.
+    ///
+    /// # Errors
+    /// If one cannot be removed.
+    pub fn tidy(&self) -> Result<()> {
+        self.state.place(&self.folder.join(FOLDER).join("x")).remove_replacements()
     }
 
     /// Forgets an entity: when this returns, it is forgotten on disk.

@@ -7,6 +7,7 @@
 
 mod background;
 pub mod base_store;
+pub mod bases;
 mod canonical;
 pub mod claims;
 mod copying;

@@ -10,7 +10,7 @@ pub use durability::Durability;
 pub use extended_attributes::ExtendedAttributes;
 pub(crate) use extended_attributes::is_without_acls;
 pub use replacement::OnDisk;
-pub(crate) use replacement::{SUFFIX as REPLACEMENT_SUFFIX, replace_all};
+pub(crate) use replacement::replace_all;
 
 use crate::directory;
 use crate::error::{PathError, Result, at};
@@ -36,6 +36,9 @@ pub(crate) const TEMPORARY: &str = ".holonew";
 
 /// The number of directories that a tree keeps open: those that one entity needs at a time.
 const KEPT_DIRECTORIES: usize = 4;
+
+/// The number of attempts to make something in a folder that others remove.
+const MAX_ATTEMPTS: u32 = 100;
 
 /// A directory, and everything below it.
 ///
@@ -366,6 +369,27 @@ impl PathHandle {
         let made = directory::create_below(&self.tree.root, self.folder(), self.tree.links);
         let made = made.map_err(|errno| PathError::new("mkdir", self.shown(), errno))?;
         Ok(made.iter().map(|path| self.tree.place(path)).collect())
+    }
+
+    /// Makes the folder, and then something in it. A folder that is removed in between, because it is empty, is made again. Returns the
+    /// result, and the folders that were made.
+    ///
+    /// # Errors
+    /// If the folder cannot be made, or the error of what was to be made in it.
+    pub fn in_folder<T>(&self, make: impl Fn() -> Result<T>) -> Result<(T, Vec<PathHandle>)> {
+        let mut folders = Vec::new();
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let made = self.create_folder().and_then(|new| {
+                folders.extend(new);
+                make()
+            });
+            match made {
+                Err(error) if error.is_missing() && attempts < MAX_ATTEMPTS => self.tree.forget(),
+                made => return Ok((made?, folders)),
+            }
+        }
     }
 
     /// Removes the folder, and those above it that are empty then, up to `keep`, which stays. What is in use stays too.

@@ -55,7 +55,7 @@ impl Deployment<'_> {
         if self.archive.cleanup {
             self.clean_up(&mut state, &mut changes)?;
         }
-        self.record_end(&mut state)?;
+        self.record_end(&mut state, output)?;
         self.verify(output)?;
         self.scrub_rest(&orphans, &mut changes, output)?;
         Ok(changes)
@@ -139,7 +139,7 @@ impl Deployment<'_> {
     }
 
     /// Records that everything is in place.
-    fn record_end(&self, state: &mut CurrentState<'_>) -> Result<(), ArchiveError> {
+    fn record_end(&self, state: &mut CurrentState<'_>, output: &mut Output<'_>) -> Result<(), ArchiveError> {
         if let Some(incoming) = state.record.incoming.take() {
             state.record.download = Some(incoming);
         }
@@ -147,7 +147,7 @@ impl Deployment<'_> {
             return Ok(());
         }
         if let Some(extracted) = &mut state.extracted {
-            extracted.remove_dropped_bases()?;
+            self.remove_dropped_bases(extracted, output)?;
         }
         if state.record.untidy {
             self.save_record(state)?;

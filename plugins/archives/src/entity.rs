@@ -65,23 +65,24 @@ impl ArchiveEntity {
         Ok(false)
     }
 
-    /// Returns the canonical paths that it works on.
+    /// Returns the canonical paths that it works on, and those of the orphans that it takes over from.
     pub(crate) fn work_paths(&self, host: &Host) -> WorkPaths {
-        let (own, tree) = match &self.desired {
+        let mut paths: WorkPaths = self.store(host).map(|store| recorded_paths(&store, &self.id)).unwrap_or_default();
+        // If the root cannot be opened, the apply reports the error.
+        let Ok(root) = Tree::open(host.root()) else { return paths };
+        let (path, tree) = match &self.desired {
             Desired::Defined(archive, _) => (archive.path.as_str(), archive.extract_to.as_deref()),
             Desired::Undefined(_) => (self.path(), None),
         };
-        let remembered =
-            self.store(host).ok().and_then(|store| store.memory.recall::<ArchiveRecord>(&self.id).ok().flatten());
-        let trees = remembered.into_iter().flat_map(|remembered| remembered.base.trees).map(PathBuf::from);
-        match Tree::open(host.root()) {
-            Ok(root) => {
-                let tree = tree.map(|tree| canonical(&root, tree, true));
-                std::iter::once(canonical(&root, own, false)).chain(tree).chain(trees).collect()
-            }
-            // The apply reports the error.
-            Err(_) => trees.collect(),
+        let path = canonical(&root, path, false);
+        let tree = tree.map(|tree| canonical(&root, tree, true));
+        if matches!(self.desired, Desired::Defined(..)) {
+            let predecessors = self.inventory.predecessors(&path, tree.as_deref());
+            paths.extend(predecessors.iter().flat_map(|orphan| orphan.base.paths()));
         }
+        paths.push(path);
+        paths.extend(tree);
+        paths
     }
 
     fn path(&self) -> &str {
@@ -99,7 +100,7 @@ impl ArchiveEntity {
         let removal = Removal { store, id: &self.id, path: self.path(), report: &report };
         let changes = match &self.desired {
             Desired::Undefined(_) => {
-                self.shared.queue.wait(&self.id);
+                store.wait_for_turn(&self.id);
                 // An archive that has taken over everything has also removed the record.
                 if self.is_forgotten(store)? || self.has_successor(store)? {
                     return Ok(Vec::new());
@@ -107,7 +108,7 @@ impl ArchiveEntity {
                 removal.scrub(mode.force, output)?
             }
             Desired::Defined(archive, _) if archive.ensure == Ensure::Absent => {
-                self.shared.queue.wait(&self.id);
+                store.wait_for_turn(&self.id);
                 removal.remove(mode.force, output)?
             }
             Desired::Defined(archive, timeout) => {
@@ -182,8 +183,8 @@ impl Entity for ArchiveEntity {
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
         let has_changed = Cell::new(false);
-        let applied = self.shared.lock_state(host).map_err(ArchiveError::from).and_then(|()| {
-            let store = self.store(host)?;
+        let applied = self.store(host).and_then(|store| {
+            let _locked = self.shared.lock_state(host, || store.tidy())?;
             let applied = self.try_apply(&store, host, mode, output);
             has_changed.set(store.has_changed.get());
             applied
@@ -243,5 +244,40 @@ impl<E: Entity> Entity for Queued<'_, E> {
 
     fn diff(&self, host: &Host) -> Option<FilePair> {
         self.entity.diff(host)
+    }
+}
+
+fn recorded_paths(store: &Store, id: &str) -> WorkPaths {
+    let remembered = store.memory.recall::<ArchiveRecord>(id).ok().flatten();
+    remembered.map(|remembered| remembered.base.paths().collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_archive_works_on_all_paths_of_its_predecessor() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().as_os_str().to_owned();
+        let host = Host::from_environment(|_| Some(path.clone())).unwrap();
+        let trees = ["/opt/shared", "/opt/other"].map(str::to_owned).to_vec();
+        let record = ArchiveRecord { path: Some("/srv/old".to_owned()), trees, ..ArchiveRecord::default() };
+        let orphan = Remembered::new(&EntityReport::new("archive:/srv/old"), record);
+        let orphans = [(orphan.id.clone(), orphan)].into();
+        let inventory = Arc::new(Inventory { orphans, defined: Vec::new() });
+        let archive = |path: &str, directory: &str| ArchiveEntity {
+            id: format!("{PREFIX}{path}"),
+            desired: Desired::Defined(
+                Box::new(toml::from_str(&format!("path = {path:?}\nextract_to = {directory:?}")).unwrap()),
+                None,
+            ),
+            inventory: Arc::clone(&inventory),
+            shared: Arc::default(),
+        };
+        let mut paths = archive("/srv/new", "/opt/shared").work_paths(&host);
+        paths.sort();
+        assert_eq!(paths, ["/opt/other", "/opt/shared", "/opt/shared", "/srv/new", "/srv/old"].map(PathBuf::from));
+        assert_eq!(archive("/srv/x", "/opt/x").work_paths(&host), ["/srv/x", "/opt/x"].map(PathBuf::from));
     }
 }

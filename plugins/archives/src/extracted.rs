@@ -3,7 +3,7 @@
 //! The order of the steps makes a kill at any moment harmless; each is on disk before the next one begins:
 //!
 //! 1. The new version is extracted into a staging directory. Nothing else has been touched yet.
-//! 2. The bases of files that are about to be replaced are saved.
+//! 2. The manifest lists the files that are about to be replaced, then their bases are saved.
 //! 3. The manifest lists what may be there from now on: the old version and the new one. A file that is either, or is equal to its base, is
 //!    not a user's work. Directories that are going to be made are listed, and paths that are taken over from an orphan are taken off the
 //!    orphan's manifest.
@@ -21,14 +21,13 @@ mod plan;
 mod removal;
 mod staging;
 
-use crate::base::is_base;
 use crate::entry::ManifestEntry;
 use crate::error::InstallError;
 use crate::manifest::Manifest;
 use crate::owners::PathOwners;
 use crate::store::Store;
 use holo_change::error::PathError;
-use holo_change::{Kind, PathHandle, Tree};
+use holo_change::{Kind, PathHandle, Tree, Unmanageable};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -75,8 +74,14 @@ impl<'a> ExtractedTree<'a> {
         Ok(extracted)
     }
 
+    /// Opens the directory again, which others may have removed and made since.
+    pub(crate) fn reopen(&mut self) -> Result<(), PathError> {
+        self.directory = None;
+        self.enter()
+    }
+
     /// Opens the directory if it exists by now.
-    pub(crate) fn enter(&mut self) -> Result<(), PathError> {
+    fn enter(&mut self) -> Result<(), PathError> {
         let is_root = self.path.path().as_os_str().is_empty();
         let exists = || self.path.stat().map(|stat| stat.is_some_and(|stat| stat.kind == Kind::Directory));
         if self.directory.is_none() && (is_root || exists()?) {
@@ -122,7 +127,7 @@ impl<'a> ExtractedTree<'a> {
                 return Ok(true);
             }
         }
-        Ok(self.is_unfinished() && is_base(file, &self.base_of(path))?)
+        Ok(self.is_unfinished() && self.is_base(path, file)?)
     }
 
     /// Returns the canonical path of something in the directory.
@@ -156,16 +161,20 @@ impl<'a> ExtractedTree<'a> {
         self.manifest.as_ref().is_some_and(waits) && !self.waiting().is_empty()
     }
 
-    fn base_of(&self, path: &Path) -> PathHandle {
-        self.store.base(&self.full(path))
+    fn has_base(&self, path: &Path) -> Result<bool, PathError> {
+        self.store.bases.has(&self.full(path))
+    }
+
+    fn is_base(&self, path: &Path, file: &PathHandle) -> Result<bool, PathError> {
+        self.store.bases.is_base(&self.full(path), file)
+    }
+
+    fn restore_base(&self, path: &Path, file: &PathHandle) -> Result<(), Unmanageable> {
+        self.store.bases.restore(&self.full(path), file)
     }
 
     /// Returns what other archives have brought to the directory.
     fn owners(&self) -> Result<PathOwners, InstallError> {
         Ok(PathOwners::in_tree(self.store, &self.id, &self.full(Path::new("")))?)
-    }
-
-    fn is_listed(&self, path: &Path) -> bool {
-        self.manifest.as_ref().is_some_and(|manifest| manifest.entries.contains_key(path))
     }
 }

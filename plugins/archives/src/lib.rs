@@ -2,7 +2,6 @@
 
 mod address;
 mod archives;
-mod base;
 mod checksum;
 mod checksum_cache;
 mod definition;

@@ -2,6 +2,7 @@
 
 use crate::download::Validators;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// The record of an archive, which is on disk before the first change. The bases lie beside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +52,11 @@ impl ArchiveRecord {
 
     pub(crate) fn has_download(&self) -> bool {
         self.downloads().next().is_some()
+    }
+
+    /// Returns the canonical paths that the archive has worked on.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        self.path.iter().chain(&self.trees).map(PathBuf::from)
     }
 
     /// Returns true if there is nothing to be undone.

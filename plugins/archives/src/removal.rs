@@ -1,6 +1,5 @@
 //! Removal of an archive: its download and what was extracted go, and bases are restored.
 
-use crate::base::{is_base, restore_base, save_base};
 use crate::error::ArchiveError;
 use crate::extracted::{ExtractedTree, RemovedTree, remove_tree, would_remove_tree};
 use crate::owners::PathOwners;
@@ -10,7 +9,7 @@ use holo_change::base_store::Remembered;
 use holo_change::error::PathError;
 use holo_change::{Durability, Kind, PathHandle};
 use holo_plugin::{EntityReport, ForceTo, Output};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// An archive that is to be removed.
 pub(crate) struct Removal<'a> {
@@ -46,10 +45,8 @@ impl Removal<'_> {
         let mut changes = self.remove_trees(&mut record, force, output)?;
         if found != Found::Nothing {
             self.save_record(&record)?;
-            let base = self.base()?;
             if found == Found::Foreign {
-                save_base(&file, &base)?;
-                Durability::Each.sync([], [&base])?;
+                self.store.bases.save([(&*self.canonical()?, file.clone())])?;
             }
             self.store.has_changed.set(true);
             file.remove()?;
@@ -74,7 +71,7 @@ impl Removal<'_> {
     /// Restores everything as it was before us, and forgets the archive.
     pub(crate) fn scrub(&self, force: bool, output: &mut Output<'_>) -> Result<Vec<String>, ArchiveError> {
         let mut record = self.record()?;
-        let (file, base) = (self.location(), self.base()?);
+        let (file, path) = (self.location(), self.canonical()?);
         let has_another = self.has_another()?;
         // A file that another archive has brought there, or taken over from us, belongs to that one, and so does its base.
         let found = if has_another { Found::Foreign } else { self.found(&file, &record)? };
@@ -82,12 +79,12 @@ impl Removal<'_> {
             return Err(ArchiveError::NeedsForce(ForceTo::Overwrite));
         }
         let mut changes = self.remove_trees(&mut record, force, output)?;
-        let has_base = base.stat()?.is_some();
+        let has_base = self.store.bases.has(&path)?;
         self.store.has_changed.set(true);
         match found {
             Found::Base | Found::Foreign => {}
             _ if has_base => {
-                restore_base(&base, &file)?;
+                self.store.bases.restore(&path, &file)?;
                 Durability::Each.sync([], [&file])?;
                 changes.push(format!("restored {}", self.path));
             }
@@ -102,14 +99,13 @@ impl Removal<'_> {
         (record.download, record.incoming) = (None, None);
         self.save_record(&record)?;
         if !has_another {
-            Store::remove(&base)?;
+            self.store.bases.remove(&path)?;
         }
         if !record.trees.is_empty() {
             self.store.remove_directories(self.id, Some(&record), false)?;
             return Ok(changes);
         }
         self.remove_directories()?;
-        self.store.remove_unneeded_bases(self.id)?;
         self.store.memory.forget(self.id)?;
         // It is forgotten, even if there was nothing left to do.
         if changes.is_empty() {
@@ -121,7 +117,7 @@ impl Removal<'_> {
     pub(crate) fn would_scrub(&self, output: &mut Output<'_>) -> Result<Vec<String>, ArchiveError> {
         let record = self.record()?;
         let mut changes = self.would_remove_trees(&record, output)?;
-        let has_base = self.base()?.stat()?.is_some();
+        let has_base = self.store.bases.has(&self.canonical()?)?;
         let found = if self.has_another()? { Found::Foreign } else { self.found(&self.location(), &record)? };
         match found {
             Found::Changed => return Err(ArchiveError::NeedsForce(ForceTo::Overwrite)),
@@ -176,7 +172,7 @@ impl Removal<'_> {
             && record.knows(&self.store.checksums.digests(file, None)?.sha256)
         {
             Ok(Found::Ours)
-        } else if is_base(file, &self.base()?)? {
+        } else if self.store.bases.is_base(&self.canonical()?, file)? {
             Ok(Found::Base)
         } else if record.has_download() {
             Ok(Found::Changed)
@@ -216,13 +212,12 @@ impl Removal<'_> {
 
     /// Returns true if another archive has brought something to the path.
     fn has_another(&self) -> Result<bool, ArchiveError> {
-        let path = self.store.root.canonical(Path::new(self.path), false)?;
+        let path = self.canonical()?;
         Ok(PathOwners::below(self.store, self.id, &path)?.has(&path))
     }
 
-    /// Returns the location of the base of the path.
-    fn base(&self) -> Result<PathHandle, PathError> {
-        Ok(self.store.base(&self.store.root.canonical(Path::new(self.path), false)?))
+    fn canonical(&self) -> Result<PathBuf, PathError> {
+        self.store.root.canonical(Path::new(self.path), false)
     }
 
     /// Reduces the record to what is needed for restoring bases.
@@ -238,7 +233,7 @@ impl Removal<'_> {
         } else {
             self.store.remove_directories(self.id, Some(record), false)?;
         }
-        if !record.trees.is_empty() || self.base()?.stat()?.is_some() {
+        if !record.trees.is_empty() || self.store.bases.has(&self.canonical()?)? {
             Ok(self.save_record(record)?)
         } else {
             Ok(self.store.memory.forget(self.id)?)

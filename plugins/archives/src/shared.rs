@@ -9,21 +9,52 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    /// The locked state directory: the plugin of a dispatcher that was killed may still work in it.
-    state: Mutex<Option<OwnedFd>>,
+    state: Mutex<StateLock>,
     pub(crate) queue: PathQueue,
     /// Held while directories are made or removed that more than one archive may need.
     directories: Mutex<()>,
 }
 
-impl Shared {
-    /// Locks the state directory until this process ends.
-    pub(crate) fn lock_state(&self, host: &Host) -> Result<()> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.is_none() {
-            *state = Some(Tree::open(host.state_dir())?.hold()?);
+/// The lock of the state directory: the plugin of a dispatcher that was killed may still work in it, and other plugins take paths over.
+#[derive(Debug, Default)]
+struct StateLock {
+    locked: Option<OwnedFd>,
+    /// The number of archives that are being worked on.
+    users: usize,
+    is_tidy: bool,
+}
+
+/// Keeps the state directory locked.
+pub(crate) struct LockedState<'a>(&'a Shared);
+
+impl Drop for LockedState<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.users -= 1;
+        if state.users == 0 {
+            state.locked = None;
         }
-        Ok(())
+    }
+}
+
+impl Shared {
+    /// Keeps other processes out of the state directory, until no archive is worked on any more. The first time, `tidy` removes what killed
+    /// ones have left.
+    pub(crate) fn lock_state(&self, host: &Host, tidy: impl FnOnce() -> Result<()>) -> Result<LockedState<'_>> {
+        let mut state = self.state();
+        if !state.is_tidy {
+            let locked = Tree::open(host.state_dir())?.hold()?;
+            tidy()?;
+            (state.locked, state.is_tidy) = (Some(locked), true);
+        } else if state.locked.is_none() {
+            state.locked = Some(Tree::open(host.state_dir())?.hold()?);
+        }
+        state.users += 1;
+        Ok(LockedState(self))
+    }
+
+    fn state(&self) -> MutexGuard<'_, StateLock> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn lock_directories(&self) -> MutexGuard<'_, ()> {

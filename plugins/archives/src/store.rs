@@ -9,6 +9,7 @@ use crate::manifest::Manifest;
 use crate::record::ArchiveRecord;
 use crate::shared::{Shared, are_nested};
 use holo_change::base_store::{BaseStore, Remembered};
+use holo_change::bases::Bases;
 use holo_change::claims::{self, Claim};
 use holo_change::error::PathError;
 use holo_change::tracked::{Overlays, OwnDirectories};
@@ -16,13 +17,14 @@ use holo_change::{Durability, Kind, PathHandle, Tree};
 use holo_plugin::{Host, Output, Sink, Stream};
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) struct Store {
     pub(crate) root: Arc<Tree>,
     pub(crate) memory: BaseStore,
+    /// The bases of downloads and extracted files. A path has one, whichever archives have brought something there.
+    pub(crate) bases: Bases,
     pub(crate) checksums: ChecksumCache,
     pub(crate) inventory: Arc<Inventory>,
     pub(crate) shared: Arc<Shared>,
@@ -52,7 +54,19 @@ impl Store {
         let (inventory, shared) = (Arc::clone(inventory), Arc::clone(shared));
         let (root, memory) = (Tree::open(host.root())?, BaseStore::open(host.locations())?);
         let (overlays, has_changed) = (Overlays::of(host.locations()), Cell::new(false));
-        Ok(Store { root, memory, checksums, inventory, shared, overlays, has_changed, state, host: host.clone() })
+        let bases = Bases::new(&state, BASES);
+        Ok(Store {
+            root,
+            memory,
+            bases,
+            checksums,
+            inventory,
+            shared,
+            overlays,
+            has_changed,
+            state,
+            host: host.clone(),
+        })
     }
 
     /// Returns the location of the manifest of what an archive has extracted to a directory.
@@ -60,29 +74,12 @@ impl Store {
         self.state.place(&Path::new(MANIFESTS).join(name(id, &directory.to_string_lossy()) + ".mtree"))
     }
 
-    /// Returns the location of the base of a canonical path. A path has one base, whichever archives have brought something there.
-    pub(crate) fn base(&self, path: &Path) -> PathHandle {
-        let digits: String = sha256(path.as_os_str().as_bytes()).chars().take(32).collect();
-        self.state.place(&Path::new(BASES).join(digits))
-    }
-
-    /// Returns true if there is any base.
-    pub(crate) fn has_bases(&self) -> Result<bool, PathError> {
-        self.state.place(Path::new(BASES)).exists()
-    }
-
-    /// Removes the base of a path.
-    pub(crate) fn remove_base(&self, path: &Path) -> Result<(), PathError> {
-        Store::remove(&self.base(path))
-    }
-
-    /// Removes every base if no archive is defined and there is no record but that of this one: then no path needs its base any more.
-    pub(crate) fn remove_unneeded_bases(&self, id: &str) -> Result<(), ArchiveError> {
-        // An archive that is defined may have saved a base that its record does not name yet.
-        if self.inventory.defined.is_empty() && self.has_bases()? && self.others(id)?.is_empty() {
-            Store::remove(&self.state.place(Path::new(BASES)))?;
-        }
-        Ok(())
+    /// Waits until no archive before this one works on the same paths. What those have removed and made again is opened anew.
+    pub(crate) fn wait_for_turn(&self, id: &str) {
+        self.shared.queue.wait(id);
+        self.root.forget();
+        self.state.forget();
+        self.memory.forget_directories();
     }
 
     /// Removes a file of the state directory, with the folders that are empty then.
@@ -93,6 +90,14 @@ impl Store {
         }
         path.remove_empty_folders(Path::new(""));
         Ok(())
+    }
+
+    /// Removes what killed processes have not completed.
+    pub(crate) fn tidy(&self) -> Result<(), PathError> {
+        self.memory.tidy()?;
+        self.bases.tidy()?;
+        self.own_directories()?.tidy()?;
+        self.state.place(&Path::new(MANIFESTS).join("x")).remove_replacements()
     }
 
     /// Returns the records of other archives.

@@ -5,9 +5,10 @@ use super::PathHandle;
 use crate::error::{PathError, Result};
 use rustix::fs::Mode;
 use std::io::Write;
+use std::path::Path;
 
 /// The suffix of a new file's name until it takes its place.
-pub(crate) const SUFFIX: &str = ".new";
+const SUFFIX: &str = ".new";
 
 /// The part of a [replacement](PathHandle::replace) that is on disk, and would be there after a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,21 @@ impl PathHandle {
         self.temporary(SUFFIX)
     }
 
+    /// Removes the files in the folder that killed processes have not moved to their places, and the folder if it is empty then. No other
+    /// process may be at work in it.
+    ///
+    /// # Errors
+    /// If one cannot be removed.
+    pub fn remove_replacements(&self) -> Result<()> {
+        for name in self.siblings()? {
+            if name.as_encoded_bytes().ends_with(SUFFIX.as_bytes()) {
+                self.sibling(&name).remove()?;
+            }
+        }
+        self.remove_empty_folders(Path::new(""));
+        Ok(())
+    }
+
     fn write_new(&self, content: &[u8], mode: u32) -> Result<()> {
         let mut file = self.create()?;
         let chmod = |file| rustix::fs::fchmod(file, Mode::from_raw_mode(mode)).map_err(std::io::Error::from);
@@ -52,8 +68,8 @@ pub(crate) fn replace_all(files: &[(&PathHandle, &[u8])], mode: u32, on_disk: On
     let new: Vec<PathHandle> = files.iter().map(|(place, _)| place.replacement()).collect();
     let mut made = Vec::new();
     let written = files.iter().zip(&new).try_for_each(|((_, content), new)| {
-        made.extend(new.create_folder()?);
-        new.write_new(content, mode)
+        made.extend(new.in_folder(|| new.write_new(content, mode))?.1);
+        Ok(())
     });
     let synced = written.and_then(|()| match on_disk {
         OnDisk::Nothing => Ok(()),

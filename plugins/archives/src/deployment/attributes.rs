@@ -44,11 +44,10 @@ impl Deployment<'_> {
 
     /// Saves the base of a file that was there before us, and records it as our download.
     pub(super) fn adopt(&self, state: &mut CurrentState<'_>) -> Result<(), ArchiveError> {
-        let Some(current) = state.current.as_ref().filter(|_| !state.record.has_download()) else {
-            return Ok(());
-        };
+        let current = state.current.as_ref().filter(|_| !state.record.has_download());
+        let Some(sha256) = current.map(|current| current.digests.sha256.clone()) else { return Ok(()) };
         let adopted = DownloadRecord {
-            sha256: current.digests.sha256.clone(),
+            sha256,
             checksum: self.archive.checksum().map(|checksum| checksum.to_string()),
             source: self.source(),
             validators: Validators::default(),

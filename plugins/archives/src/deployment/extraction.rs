@@ -53,14 +53,14 @@ impl Deployment<'_> {
         let Some(directory) = &self.archive.extract_to else { return Ok(()) };
         if !self.must_extract(state) {
             if let Some(extracted) = &mut state.extracted {
-                self.store.shared.queue.wait(self.id);
-                extracted.remove_dropped_bases()?;
+                self.store.wait_for_turn(self.id);
+                self.remove_dropped_bases(extracted, output)?;
                 extracted.clear_staging()?;
             }
             return Ok(());
         }
         self.prepare(state)?;
-        self.store.shared.queue.wait(self.id);
+        self.store.wait_for_turn(self.id);
         let recipe = self.recipe(&local.sha256)?;
         let owner = self.owner()?;
         let Some(extracted) = &mut state.extracted else { return Ok(()) };
@@ -74,7 +74,7 @@ impl Deployment<'_> {
         let into_staging = self.extract_into_staging(&mut staged, local, directory, owner, output);
         into_staging.map_err(|error| failed(extracted, error))?;
         make_top(&top.followed()?, owner)?;
-        extracted.enter()?;
+        extracted.reopen()?;
         let waited = extracted.waiting();
         let installed = extracted.install(Some(&staged), &recipe, force);
         let orphans = installed.map_err(|error| failed(extracted, explain(error, directory, output)))?;
@@ -84,6 +84,15 @@ impl Deployment<'_> {
         orphans.iter().filter(|orphan| *orphan != self.id).for_each(|orphan| warn_of_takeover(self.id, orphan, output));
         changes.push(format!("extracted {} to {directory}", self.archive.path));
         Ok(())
+    }
+
+    pub(super) fn remove_dropped_bases(
+        &self,
+        extracted: &mut ExtractedTree<'_>,
+        output: &mut Output<'_>,
+    ) -> Result<(), ArchiveError> {
+        let directory = self.archive.extract_to.as_deref().unwrap_or_default();
+        extracted.remove_dropped_bases().map_err(|error| explain(error, directory, output))
     }
 
     fn extract_into_staging(
@@ -121,7 +130,7 @@ impl Deployment<'_> {
         let wanted = self.tree()?;
         for directory in state.record.trees.clone() {
             if Some(&directory) != wanted.as_ref() {
-                self.store.shared.queue.wait(self.id);
+                self.store.wait_for_turn(self.id);
                 state.record.untidy = true;
                 self.save_record(state)?;
                 let RemovedTree { has_changed, waits } = remove_tree(self.store, self.id, &directory, force, output)?;

@@ -3,7 +3,6 @@
 use super::Deployment;
 use super::state::{CurrentFile, CurrentState, DownloadState};
 use crate::address::{Address, Credentials};
-use crate::base::save_base;
 use crate::download::{
     self, CompleteDownload, Download, DownloadError, PreviousDownload, Request, Timeouts, Validators,
 };
@@ -11,7 +10,6 @@ use crate::entry::Ownership;
 use crate::error::ArchiveError;
 use crate::owners::PathOwners;
 use crate::record::DownloadRecord;
-use crate::store::Store;
 use holo_change::error::PathError;
 use holo_change::{Durability, set_ownership};
 use holo_plugin::Output;
@@ -184,7 +182,7 @@ impl Deployment<'_> {
         state: &mut CurrentState<'_>,
         changes: &mut Vec<String>,
     ) -> Result<LocalArchive, ArchiveError> {
-        self.store.shared.queue.wait(self.id);
+        self.store.wait_for_turn(self.id);
         self.reject_conflict()?;
         let Ownership { uid, gid } = self.owner()?;
         set_ownership(&complete.file, &complete.path.shown(), uid, gid, self.archive.mode())?;
@@ -222,19 +220,19 @@ impl Deployment<'_> {
     }
 
     /// Saves the base of the file at the path, unless it is a download of ours.
-    pub(super) fn save_base_of_download(&self, state: &CurrentState<'_>) -> Result<(), ArchiveError> {
+    pub(super) fn save_base_of_download(&self, state: &mut CurrentState<'_>) -> Result<(), ArchiveError> {
         if state.record.has_download() {
             return Ok(());
         }
-        let base = self.store.base(Path::new(&self.path()?));
-        if state.path.stat()?.is_some() {
-            save_base(&state.path, &base)?;
-            Durability::Each.sync([], [&base])?;
-        } else {
+        let path = self.path()?;
+        if state.path.stat()?.is_none() {
             // A killed run may have saved the base of a file that was there then.
-            Store::remove(&base)?;
+            return Ok(self.store.bases.remove(Path::new(&path))?);
         }
-        Ok(())
+        // The base is removed with the record, if this run is killed before it is needed.
+        state.record.path = Some(path.clone());
+        self.save_record(state)?;
+        Ok(self.store.bases.save([(Path::new(&path), state.path.clone())])?)
     }
 
     fn download_record(&self, complete: &CompleteDownload) -> DownloadRecord {

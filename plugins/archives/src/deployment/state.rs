@@ -1,7 +1,6 @@
 //! The current state of an archive.
 
 use super::Deployment;
-use crate::base::is_base;
 use crate::checksum::Digests;
 use crate::error::ArchiveError;
 use crate::extracted::{Drift, ExtractedTree};
@@ -145,7 +144,7 @@ impl<'a> Deployment<'a> {
             return Ok(DownloadState::Missing);
         }
         // The base may be there again, if an apply was killed or a user has restored it.
-        let is_base = is_base(&state.path, &self.store.base(Path::new(&self.path()?)))?;
+        let is_base = self.store.bases.is_base(Path::new(&self.path()?), &state.path)?;
         Ok(if is_base { DownloadState::Missing } else { DownloadState::Modified })
     }
 

@@ -39,7 +39,7 @@ impl Deployment<'_> {
     pub(super) fn take_over(&self, output: &mut Output<'_>) -> Result<Vec<String>, ArchiveError> {
         let predecessors = self.predecessors()?;
         if !predecessors.is_empty() {
-            self.store.shared.queue.wait(self.id);
+            self.store.wait_for_turn(self.id);
         }
         let mut taken = Vec::new();
         for orphan in predecessors {
@@ -66,6 +66,8 @@ impl Deployment<'_> {
         }
         record.path = Some(self.path()?);
         record.untidy = true;
+        // An archive that removes directories must not miss the manifest between the two.
+        let _locked = self.store.shared.lock_directories();
         self.store.memory.keep(&Remembered::new(self.report, record.clone()))?;
         if let Some(tree) = &tree {
             self.take_manifest(&orphan.id, Path::new(tree))?;

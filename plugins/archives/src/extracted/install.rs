@@ -3,7 +3,6 @@
 use super::ExtractedTree;
 use super::plan::Plan;
 use super::staging::StagedTree;
-use crate::base::{replace_by_copy, restore_base, save_base};
 use crate::entry::{EntryKind, ManifestEntry};
 use crate::error::{ArchiveError, InstallError};
 use crate::manifest::Manifest;
@@ -11,11 +10,14 @@ use crate::owners::PathOwners;
 use crate::record::ArchiveRecord;
 use crate::store::Store;
 use holo_change::base_store::Remembered;
-use holo_change::error::PathError;
+use holo_change::bases::replace_by_copy;
 use holo_change::{Durability, Kind, PathHandle, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// The suffix of a file before it is moved to its path.
+const TEMPORARY: &str = ".holonew";
 
 impl ExtractedTree<'_> {
     /// Puts a version into place; without one, everything that we installed is removed. Returns the orphans that paths were taken over from.
@@ -36,6 +38,7 @@ impl ExtractedTree<'_> {
         if !force && !plan.losses.is_empty() {
             return Err(InstallError::LosesChanges(plan.losses));
         }
+        self.sweep_bases(&owners)?;
         self.save_bases(&plan)?;
         let union = self.union(wanted, &plan);
         union.save(&self.manifest_path)?;
@@ -57,6 +60,7 @@ impl ExtractedTree<'_> {
     fn union(&mut self, wanted: &BTreeMap<PathBuf, ManifestEntry>, plan: &Plan) -> Manifest {
         let mut union = self.manifest.take().unwrap_or_default();
         union.unfinished = true;
+        union.dropped.retain(|path| !plan.foreign.contains(path));
         union.leaving = union.entries.keys().filter(|path| !wanted.contains_key(*path)).cloned().collect();
         let orphaned = plan.orphaned.iter().map(|(path, (_, states))| (path, &states[..]));
         let new = plan.entries.iter().map(|(path, entry)| (path, std::slice::from_ref(entry)));
@@ -101,22 +105,18 @@ impl ExtractedTree<'_> {
     }
 
     /// Step 2.
-    fn save_bases(&self, plan: &Plan) -> Result<(), InstallError> {
-        let Some(directory) = &self.directory else { return Ok(()) };
-        if self.store.has_bases()? {
-            // A killed run may have saved a base and not come to bringing anything.
-            for path in plan.entries.keys().filter(|path| !self.is_listed(path) && !plan.foreign.contains(path)) {
-                if !plan.orphaned.contains_key(path) {
-                    self.store.remove_base(&self.full(path))?;
-                }
-            }
+    fn save_bases(&mut self, plan: &Plan) -> Result<(), InstallError> {
+        let Some(directory) = self.directory.clone() else { return Ok(()) };
+        if plan.foreign.is_empty() {
+            return Ok(());
         }
-        for path in &plan.foreign {
-            save_base(&self.at(directory, path), &self.base_of(path))?;
-        }
-        let bases: Vec<PathHandle> = plan.foreign.iter().map(|path| self.base_of(path)).collect();
-        Durability::of(bases.len()).sync([], &bases)?;
-        Ok(())
+        // If this run is killed before anything is replaced, the next one removes the bases.
+        let manifest = self.manifest.get_or_insert_default();
+        manifest.dropped.extend_from_slice(&plan.foreign);
+        manifest.save(&self.manifest_path)?;
+        let paths: Vec<PathBuf> = plan.foreign.iter().map(|path| self.full(path)).collect();
+        let files = plan.foreign.iter().map(|path| self.at(&directory, path));
+        Ok(self.store.bases.save(paths.iter().map(PathBuf::as_path).zip(files))?)
     }
 
     /// Step 4.
@@ -124,6 +124,9 @@ impl ExtractedTree<'_> {
         if let Some(staged) = staged {
             let files: Vec<PathHandle> = plan.moved.iter().map(|path| staged.tree.place(path)).collect();
             Durability::of(files.len()).sync(&files, [])?;
+        }
+        for path in plan.orphaned.keys() {
+            self.store.bases.tidy_beside(&directory.place(path))?;
         }
         for path in &plan.in_the_way {
             remove_obstacle(&directory.place(path))?;
@@ -162,9 +165,9 @@ impl ExtractedTree<'_> {
     fn remove_files(&self, plan: &Plan, directory: &Arc<Tree>) -> Result<(), InstallError> {
         let mut removed = Vec::new();
         for path in &plan.gone {
-            let (file, base) = (directory.place(path), self.base_of(path));
-            if base.exists()? {
-                restore_base(&base, &file)?;
+            let file = directory.place(path);
+            if self.has_base(path)? {
+                self.restore_base(path, &file)?;
             } else {
                 file.remove()?;
             }
@@ -177,15 +180,15 @@ impl ExtractedTree<'_> {
 
     fn remove_directories(&self, plan: &Plan, directory: &Arc<Tree>) -> Result<(), InstallError> {
         for path in &plan.gone_directories {
-            let (place, base) = (directory.place(path), self.base_of(path));
+            let place = directory.place(path);
             let is_gone = place.remove_directory()?;
             // A directory of ours may be where a file was before.
-            if base.exists()? {
+            if self.has_base(path)? {
                 if !is_gone {
                     let obstacle = "a directory that is not empty";
                     return Err(ArchiveError::BaseNotRestored { path: place.shown(), obstacle }.into());
                 }
-                restore_base(&base, &place)?;
+                self.restore_base(path, &place)?;
                 Durability::Each.sync([], [&place])?;
             }
         }
@@ -224,13 +227,13 @@ impl ExtractedTree<'_> {
     ) -> Result<Vec<PathBuf>, InstallError> {
         let earlier = self.manifest.iter().flat_map(|manifest| &manifest.dropped);
         let mut dropped: Vec<PathBuf> = earlier.filter(|path| !entries.contains_key(*path)).cloned().collect();
-        if self.store.has_bases()? {
+        if self.store.bases.are_any()? {
             for path in self.manifest.iter().flat_map(|manifest| manifest.entries.keys()) {
                 // A base stays if another archive has brought something there by now.
                 if !entries.contains_key(path)
                     && !dropped.contains(path)
                     && !owners.has(&self.full(path))
-                    && self.base_of(path).exists()?
+                    && self.has_base(path)?
                 {
                     dropped.push(path.clone());
                 }
@@ -239,17 +242,28 @@ impl ExtractedTree<'_> {
         Ok(dropped)
     }
 
-    /// Removes bases that have been restored. From here on, other archives cannot take paths of the manifest over.
-    pub(crate) fn remove_dropped_bases(&mut self) -> Result<(), PathError> {
+    /// Removes bases that are not needed any more. From here on, other archives cannot take over the paths that this version does not have.
+    pub(crate) fn remove_dropped_bases(&mut self) -> Result<(), InstallError> {
         let is_done = |manifest: &Manifest| manifest.dropped.is_empty() && manifest.leaving.is_empty();
-        let Some(manifest) = self.manifest.as_mut().filter(|manifest| !manifest.unfinished && !is_done(manifest))
-        else {
+        if self.manifest.as_ref().is_none_or(|manifest| manifest.unfinished || is_done(manifest)) {
             return Ok(());
-        };
-        manifest.leaving.clear();
-        let dropped = std::mem::take(&mut manifest.dropped);
-        dropped.iter().try_for_each(|path| self.store.remove_base(&self.full(path)))?;
-        self.manifest.iter().try_for_each(|manifest| manifest.save(&self.manifest_path))
+        }
+        if self.manifest.as_ref().is_some_and(|manifest| !manifest.dropped.is_empty()) {
+            self.sweep_bases(&self.owners()?)?;
+        }
+        if let Some(manifest) = &mut self.manifest {
+            manifest.leaving.clear();
+            manifest.save(&self.manifest_path)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the bases of paths that are not ours. The manifest on disk still lists them.
+    fn sweep_bases(&mut self, owners: &PathOwners) -> Result<(), InstallError> {
+        let dropped = self.manifest.as_mut().map(|manifest| std::mem::take(&mut manifest.dropped)).unwrap_or_default();
+        // Another archive that has brought something to the path since has saved a base of its own.
+        let unneeded = dropped.iter().map(|path| self.full(path)).filter(|path| !owners.has(path));
+        unneeded.into_iter().try_for_each(|path| Ok(self.store.bases.remove(&path)?))
     }
 }
 
@@ -277,7 +291,9 @@ fn make_directories(plan: &Plan, directory: &Arc<Tree>) -> Result<(), InstallErr
 /// Moves a file in one step; if another file system is mounted in between, by a copy.
 fn move_file(from: &PathHandle, to: &PathHandle) -> Result<(), InstallError> {
     match from.rename_to(to) {
-        Err(error) if error.error.kind() == std::io::ErrorKind::CrossesDevices => Ok(restore_base(from, to)?),
+        Err(error) if error.error.kind() == std::io::ErrorKind::CrossesDevices => {
+            Ok(replace_by_copy(from, &to.temporary(TEMPORARY), to)?)
+        }
         other => Ok(other?),
     }
 }

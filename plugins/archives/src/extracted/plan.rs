@@ -1,11 +1,11 @@
 //! The plan of an installation: what has to be done, and which changes of a user would be lost by that.
 
 use super::ExtractedTree;
-use crate::base::is_base;
 use crate::entry::ManifestEntry;
 use crate::error::{ArchiveError, InstallError};
 use crate::owners::PathOwners;
 use holo_change::claims::Claim;
+use holo_change::error::PathError;
 use holo_change::{Kind, PathHandle, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -166,7 +166,9 @@ impl ExtractedTree<'_> {
         }
         match known {
             Some(states) => {
-                if !self.is_ours(path, file, states)? && !entry.is_at(file, &self.store.checksums)? {
+                // An orphan that was killed may have restored the base, which stays where it is.
+                let is_restored = || Ok::<_, PathError>(plan.orphaned.contains_key(path) && self.is_base(path, file)?);
+                if !self.is_ours(path, file, states)? && !entry.is_at(file, &self.store.checksums)? && !is_restored()? {
                     plan.losses.push(path.to_owned());
                 }
             }
@@ -190,18 +192,18 @@ impl ExtractedTree<'_> {
         states: &[ManifestEntry],
     ) -> Result<(), InstallError> {
         match file.stat()?.map(|stat| stat.kind) {
-            None if self.base_of(path).exists()? => plan.gone.push(path.to_owned()),
+            None if self.has_base(path)? => plan.gone.push(path.to_owned()),
             None => {}
             Some(Kind::Directory) if states.iter().any(ManifestEntry::is_directory) => {
                 plan.gone_directories.push(path.to_owned());
             }
-            Some(Kind::Directory) if self.base_of(path).exists()? => {
+            Some(Kind::Directory) if self.has_base(path)? => {
                 let obstacle = "a directory by now";
                 return Err(ArchiveError::BaseNotRestored { path: file.shown(), obstacle }.into());
             }
             // A directory that a user has put in the place of our file is not ours.
             Some(Kind::Directory) => {}
-            Some(_) if self.is_unfinished() && is_base(file, &self.base_of(path))? => {}
+            Some(_) if self.is_unfinished() && self.is_base(path, file)? => {}
             Some(_) => {
                 if !self.is_ours(path, file, states)? {
                     plan.losses.push(path.to_owned());

@@ -26,9 +26,8 @@ impl ExtractedTree<'_> {
     /// As [`ExtractedTree::install`]; also if bases cannot be restored, because the directory is somewhere else by now.
     fn remove(&mut self, force: bool) -> Result<bool, InstallError> {
         if self.manifest.is_none() {
-            // A killed run may have left empty folders.
+            // A killed run may have left an empty folder.
             Store::remove(&self.manifest_path)?;
-            self.base_of(Path::new("x")).remove_empty_folders(Path::new(""));
             return Ok(false);
         }
         let here = self.full(Path::new(""));
@@ -51,7 +50,7 @@ impl ExtractedTree<'_> {
 
     fn has_bases(&self) -> Result<bool, PathError> {
         for path in self.manifest.iter().flat_map(|manifest| manifest.entries.keys()) {
-            if self.base_of(path).exists()? {
+            if self.has_base(path)? {
                 return Ok(true);
             }
         }

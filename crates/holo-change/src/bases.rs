@@ -1,0 +1,209 @@
+//! Bases that are whole files, by path: copies of what was there before us.
+//!
+//! A path has one base, whichever entities have changed it. A caller records that a base is going to be saved before it saves it, so that a
+//! killed run leaves none that nothing leads to.
+
+use crate::error::{PathError, Result};
+use crate::paths::path_bytes;
+use crate::{Durability, Image, PathHandle, Tree, Unmanageable};
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The number of digits of a path's SHA-256 that are the name of its base.
+const NAME_SIZE: usize = 32;
+/// The suffix of a file before it is moved to its path.
+const TEMPORARY: &str = ".holonew";
+
+/// The bases in a folder of a state directory.
+#[derive(Clone, Debug)]
+pub struct Bases {
+    state: Arc<Tree>,
+    folder: PathBuf,
+}
+
+impl Bases {
+    /// Returns the bases in a folder.
+    #[must_use]
+    pub fn new(state: &Arc<Tree>, folder: impl Into<PathBuf>) -> Bases {
+        Bases { state: Arc::clone(state), folder: folder.into() }
+    }
+
+    /// Returns the location of a path's base. The path is canonical.
+    #[must_use]
+    pub fn location(&self, path: &Path) -> PathHandle {
+        let digest = Sha256::digest(path_bytes(path));
+        let mut name = String::new();
+        for byte in &digest[..NAME_SIZE / 2] {
+            // Writing to a string cannot fail.
+            let _ = write!(name, "{byte:02x}");
+        }
+        self.state.place(&self.folder.join(name))
+    }
+
+    /// Returns true if a path has a base.
+    ///
+    /// # Errors
+    /// If that cannot be told.
+    pub fn has(&self, path: &Path) -> Result<bool> {
+        self.location(path).exists()
+    }
+
+    /// Returns true if any path has a base.
+    ///
+    /// # Errors
+    /// If that cannot be told.
+    pub fn are_any(&self) -> Result<bool> {
+        self.state.place(&self.folder).exists()
+    }
+
+    /// Returns true if a file is equal to the base of a path.
+    ///
+    /// # Errors
+    /// If either cannot be read.
+    pub fn is_base(&self, path: &Path, file: &PathHandle) -> Result<bool> {
+        let image = |file: &PathHandle| match Image::load(file) {
+            Ok(image) => Ok(image),
+            Err(Unmanageable::WrongType) => Ok(None),
+            Err(Unmanageable::Path(error)) => Err(error),
+        };
+        let Some(base) = image(&self.location(path))? else { return Ok(false) };
+        image(file)?.map_or(Ok(false), |current| current.equals(&base))
+    }
+
+    /// Saves copies of files as the bases of paths. When this returns, they are on disk.
+    ///
+    /// # Errors
+    /// If one cannot be copied.
+    pub fn save<'a>(
+        &self,
+        files: impl IntoIterator<Item = (&'a Path, PathHandle)>,
+    ) -> std::result::Result<(), Unmanageable> {
+        let (mut bases, mut folders, mut incomplete) = (Vec::new(), Vec::new(), Vec::new());
+        for (path, file) in files {
+            let Some(image) = Image::load(&file)? else { continue };
+            let base = self.location(path);
+            let new = base.replacement();
+            let ((), made) = new.in_folder(|| image.write_to(&new))?;
+            folders.extend(made);
+            incomplete.push(new);
+            bases.push(base);
+        }
+        let durability = Durability::of(bases.len());
+        durability.sync(&incomplete, &folders)?;
+        incomplete.iter().zip(&bases).try_for_each(|(new, base)| new.rename_to(base))?;
+        Ok(durability.sync([], &bases)?)
+    }
+
+    /// Replaces a file by the base of a path, in one step. It is not synced.
+    ///
+    /// # Errors
+    /// If it cannot be copied.
+    pub fn restore(&self, path: &Path, file: &PathHandle) -> std::result::Result<(), Unmanageable> {
+        replace_by_copy(&self.location(path), &file.temporary(TEMPORARY), file)
+    }
+
+    /// Removes what a killed process may have left beside a file when it restored that.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub fn tidy_beside(&self, file: &PathHandle) -> Result<()> {
+        file.temporary(TEMPORARY).remove()
+    }
+
+    /// Removes the base of a path, and the folder if that was the last one. When this returns, it is gone on disk.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub fn remove(&self, path: &Path) -> Result<()> {
+        let base = self.location(path);
+        if base.exists()? {
+            base.remove()?;
+            Durability::Each.sync([], [&base])?;
+            base.remove_empty_folders(Path::new(""));
+        }
+        Ok(())
+    }
+
+    /// Removes the copies that a killed process has not completed. No other one may be at work.
+    ///
+    /// # Errors
+    /// If one cannot be removed.
+    pub fn tidy(&self) -> Result<()> {
+        self.state.place(&self.folder.join("x")).remove_replacements()
+    }
+}
+
+/// Replaces a file by a copy of another one, in one step. The temporary location is on the same file system as the file. The replacement is
+/// not synced.
+///
+/// # Errors
+/// If it cannot be copied.
+pub fn replace_by_copy(
+    from: &PathHandle,
+    temporary: &PathHandle,
+    to: &PathHandle,
+) -> std::result::Result<(), Unmanageable> {
+    let Some(image) = Image::load(from)? else {
+        return Err(PathError::missing("open", from.shown()).into());
+    };
+    to.create_folder()?;
+    temporary.in_folder(|| image.write_to(temporary))?;
+    Durability::Each.sync([temporary], [])?;
+    Ok(temporary.rename_to(to)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_base_is_saved_restored_and_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("file"), "a person's\n").unwrap();
+        let tree = Tree::open(folder.path()).unwrap();
+        let (bases, path) = (Bases::new(&tree, "state/kept"), Path::new("/file"));
+        let file = tree.place(path);
+        assert!(!bases.are_any().unwrap() && !bases.is_base(path, &file).unwrap());
+        bases.save([(path, file.clone())]).unwrap();
+        assert!(bases.has(path).unwrap() && bases.is_base(path, &file).unwrap());
+        fs::write(folder.path().join("file"), "ours\n").unwrap();
+        assert!(!bases.is_base(path, &file).unwrap());
+        bases.restore(path, &file).unwrap();
+        assert_eq!(fs::read_to_string(folder.path().join("file")).unwrap(), "a person's\n");
+        // A killed run may have left one that is not complete.
+        fs::write(bases.location(path).replacement().shown(), "a per").unwrap();
+        bases.remove(path).unwrap();
+        bases.tidy().unwrap();
+        assert!(!folder.path().join("state").exists());
+        assert!(bases.restore(path, &file).is_err());
+        fs::write(folder.path().join("file.holonew"), "a per").unwrap();
+        bases.tidy_beside(&file).unwrap();
+        assert!(!folder.path().join("file.holonew").exists());
+    }
+
+    #[test]
+    fn bases_come_and_go_side_by_side() {
+        let folder = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for number in 0..4 {
+                let folder = folder.path();
+                scope.spawn(move || {
+                    let name = format!("file{number}");
+                    fs::write(folder.join(&name), &name).unwrap();
+                    let tree = Tree::open(folder).unwrap();
+                    let (bases, path) = (Bases::new(&tree, "kept"), Path::new("/").join(&name));
+                    for _ in 0..200 {
+                        bases.save([(&*path, tree.place(&path))]).unwrap();
+                        assert!(bases.is_base(&path, &tree.place(&path)).unwrap());
+                        bases.remove(&path).unwrap();
+                        assert!(!bases.has(&path).unwrap());
+                    }
+                });
+            }
+        });
+        assert!(!folder.path().join("kept").exists());
+    }
+}
