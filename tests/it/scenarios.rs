@@ -7,6 +7,7 @@ use holo_testing::{Need, ScratchRoot, binaries::built};
 use libtest_mimic::{Failed, Trial};
 use std::borrow::Cow;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// The plugins that version 3 has as well.
@@ -47,7 +48,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// The folders in a folder, in the order of their names; without those that a run leaves behind.
+/// The folders in a folder, in the order of their names.
 fn folders_in(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap();
     let mut folders: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect();
@@ -65,36 +66,58 @@ fn topic_of(folder: &Path) -> Cow<'_, str> {
 
 fn scenario(folder: &Path) -> Trial {
     let (name, folder) = (format!("{}/{}", topic_of(folder), name_of(folder)), folder.to_owned());
-    // The root is not the scenario's: it only gives the runner an environment without surprises.
     let needs = NEEDING.iter().find(|(topic, _)| *topic == topic_of(&folder)).map_or(&[][..], |(_, needs)| needs);
-    holo_testing::trial(&name, needs, move || passes(&ScratchRoot::new(), &folder))
+    holo_testing::trial(&name, needs, move || {
+        let root = ScratchRoot::new();
+        let copy = copied(&folder, &root)?;
+        passes(&root, &copy)
+    })
 }
 
-fn passes(surroundings: &ScratchRoot, folder: &Path) -> Result<(), Failed> {
-    let run = surroundings.run(built("holo"), &["test".as_ref(), folder.as_os_str()]);
+/// Copies a scenario to where its run may leave what it makes: nothing is written into the sources, and two runs do not meet. What is beside
+/// the scenario and its topic is there too.
+fn copied(folder: &Path, root: &ScratchRoot) -> std::io::Result<PathBuf> {
+    let topic = folder.parent().unwrap();
+    let (name, topic_name) = (name_of(folder), topic_of(folder));
+    for (beside, at) in [(topic, "."), (folder, &*topic_name)] {
+        let copy = root.join("tmp").join(at);
+        fs::create_dir_all(&copy)?;
+        for entry in fs::read_dir(beside.parent().unwrap())? {
+            let path = entry?.path();
+            if path != beside && !path.join("source-tree").exists() {
+                symlink(&path, copy.join(path.file_name().unwrap()))?;
+            }
+        }
+    }
+    let copy = Path::new("tmp").join(&*topic_name).join(&*name);
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let is_input = ["source-tree", "env.sh", "steps"].contains(&&*name_of(&path));
+        if is_input || name_of(&path).starts_with("expected-") {
+            root.write(copy.join(name_of(&path).as_ref()), fs::read(&path)?);
+        }
+    }
+    Ok(root.join(copy))
+}
+
+fn passes(root: &ScratchRoot, folder: &Path) -> Result<(), Failed> {
+    let run = root.run(built("holo"), &["test".as_ref(), folder.as_os_str()]);
     if run.success() { Ok(()) } else { Err(run.to_string().into()) }
 }
 
-/// A copy of the scenario, beside a configuration that has the plugin speak version 3 only.
+/// The scenario, beside a configuration that has the plugin speak version 3 only.
 fn scenario_as_version_3(folder: &Path) -> Trial {
     let (name, folder) = (format!("{}/{}/as_version_3", topic_of(folder), name_of(folder)), folder.to_owned());
     Trial::test(name, move || {
         let id = topic_of(&folder);
         let plugin = built(&format!("holo-{id}"));
         let info = r"[ $1 != info ] || { printf 'MIN_API_VERSION=3\nMAX_API_VERSION=3\n'; exit; }";
-        let root = ScratchRoot::new()
-            .script("plugin", format!("#!/bin/sh\n{info}\nexec '{}' \"$@\"\n", plugin.display()))
-            .dir("topic/scenario");
-        root.write("topic/holorc", format!("plugin {id}={}\n", root.join("plugin").display()));
-        for entry in fs::read_dir(&folder)? {
-            let path = entry?.path();
-            let is_ours = ["source-tree", "env.sh", "steps"].contains(&&*name_of(&path))
-                || name_of(&path).starts_with("expected-");
-            if is_ours {
-                root.write(Path::new("topic/scenario").join(name_of(&path).as_ref()), fs::read(&path)?);
-            }
-        }
-        passes(&root, &root.join("topic/scenario"))
+        let root =
+            ScratchRoot::new().script("plugin", format!("#!/bin/sh\n{info}\nexec '{}' \"$@\"\n", plugin.display()));
+        let copy = copied(&folder, &root)?;
+        let holorc = Path::new("tmp").join(&*id).join("holorc");
+        root.write(holorc, format!("plugin {id}={}\n", root.join("plugin").display()));
+        passes(&root, &copy)
     })
 }
 
