@@ -9,8 +9,18 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-const PLUGINS: [&str; 9] =
-    ["packages", "files", "archives", "users-groups", "ssh-keys", "scaffold", "services", "exec", "run-scripts"];
+const PLUGINS: [&str; 10] = [
+    "packages",
+    "files",
+    "archives",
+    "users-groups",
+    "ssh-keys",
+    "scaffold",
+    "ansible",
+    "services",
+    "exec",
+    "run-scripts",
+];
 /// The verbs, and how they end when something is to be done.
 const VERBS: [(&[&str], i32); 8] = [
     (&["check"], 3),
@@ -67,6 +77,7 @@ fn root() -> ScratchRoot {
         .resource("scaffold/a.toml", "[[scaffold]]\ntarget = \"/srv/made\"\nsource = \"a\"\n")
         .resource("scaffold/a/page", "{{ facts.os.id }}\n")
         .resource("services/a.toml", "[[service]]\nname = \"nginx\"\n")
+        .resource("ansible/a.toml", "[[task]]\nname = \"a\"\nmodule = \"ping\"\nscrub = {}\n")
         .resource("exec/a.toml", "[[exec]]\nname = \"a\"\ncommand = \"true\"\n")
         .script("usr/share/holo/run-scripts/a", "#!/bin/sh\ntrue\n")
 }

@@ -10,6 +10,12 @@ use std::path::Path;
 pub struct Interpreter(Vec<String>);
 
 impl Interpreter {
+    /// Creates one from the path of a program, which gets no arguments.
+    #[must_use]
+    pub fn new(path: &str) -> Interpreter {
+        Interpreter(vec![path.to_owned()])
+    }
+
     /// Returns the program and its first arguments.
     #[must_use]
     pub fn words(&self) -> &[String] {

@@ -102,7 +102,7 @@ impl Invocation {
         let trusted = Trusted::examine(&file, &root).map_err(|error| self.failed(error, ""))?;
         let mut program = match self.interpreter.as_ref().map(Interpreter::words) {
             Some([name, arguments @ ..]) => {
-                self.examine_interpreter(Path::new(name))?;
+                self.interpreter.iter().try_for_each(examine_interpreter).map_err(|error| self.failed_for(error))?;
                 let mut program = Program::new(name);
                 program.args(arguments).arg(file);
                 program
@@ -120,13 +120,6 @@ impl Invocation {
         Ok((program, trusted))
     }
 
-    fn examine_interpreter(&self, name: &Path) -> Result<(), StartError> {
-        let hint = self.interpreter.as_ref().map(Interpreter::hint).unwrap_or_default();
-        let refuse = |error| self.failed_for(name, error, &hint);
-        examine_program(name).map_err(refuse)?;
-        rustix::fs::access(name, rustix::fs::Access::EXEC_OK).map_err(|errno| refuse(io::Error::from(errno).into()))
-    }
-
     fn failed(&self, error: TrustError, hint: &str) -> StartError {
         match error {
             TrustError::Io(error) => StartError::Impossible {
@@ -137,15 +130,33 @@ impl Invocation {
         }
     }
 
-    fn failed_for(&self, interpreter: &Path, error: TrustError, hint: &str) -> StartError {
+    /// Returns the error of a module whose interpreter has this one.
+    fn failed_for(&self, error: StartError) -> StartError {
         match error {
-            TrustError::Io(error) => StartError::Impossible {
-                file: self.file.clone(),
-                reason: format!("{}: {}; {hint}", interpreter.display(), holo_change::error::reason(&error)),
-            },
-            untrusted => StartError::Untrusted(untrusted),
+            StartError::Impossible { file, reason } => {
+                let reason = format!("{}: {reason}", file.display());
+                StartError::Impossible { file: self.file.clone(), reason }
+            }
+            untrusted @ StartError::Untrusted(_) => untrusted,
         }
     }
+}
+
+/// Looks at an interpreter before it is started.
+///
+/// # Errors
+/// If it cannot be started, or others may change it.
+pub fn examine_interpreter(interpreter: &Interpreter) -> Result<(), StartError> {
+    let name = Path::new(interpreter.words().first().map(String::as_str).unwrap_or_default());
+    let refuse = |error| match error {
+        TrustError::Io(error) => StartError::Impossible {
+            file: name.to_owned(),
+            reason: format!("{}; {}", holo_change::error::reason(&error), interpreter.hint()),
+        },
+        untrusted => StartError::Untrusted(untrusted),
+    };
+    examine_program(name).map_err(refuse)?;
+    rustix::fs::access(name, rustix::fs::Access::EXEC_OK).map_err(|errno| refuse(io::Error::from(errno).into()))
 }
 
 /// Gives a module the plugin's environment, without what is only for plugins.

@@ -19,7 +19,7 @@ pub use attributes::{Attributes, text, texts};
 pub use digests::{DigestStore, digest};
 pub use faults::Faults;
 pub use interpreter::Interpreter;
-pub use invocation::{Invocation, StartError, set_environment};
+pub use invocation::{Invocation, StartError, examine_interpreter, set_environment};
 pub use sensitive::{HIDDEN, Sensitive};
 
 /// The reason that is shown for what an orphan's apply does.

@@ -47,6 +47,12 @@ impl Sensitive {
         }
     }
 
+    /// Returns true if nothing is hidden.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.texts.is_empty()
+    }
+
     /// Returns true if nothing of the attribute is shown.
     #[must_use]
     pub fn hides(&self, name: &str) -> bool {

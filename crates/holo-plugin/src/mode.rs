@@ -3,6 +3,7 @@
 use bstr::BString;
 use holo_process::Program;
 use holo_protocol::environment as names;
+use std::ffi::OsString;
 
 /// How an entity is applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,14 +17,19 @@ pub struct Mode<'a> {
 }
 
 impl Mode<'_> {
+    /// Returns the variables of the environment that tell a program of the refresh; none if there is nothing to tell.
+    #[must_use]
+    pub fn variables(&self) -> Vec<(&'static str, OsString)> {
+        let refresh = self.refresh.then(|| (names::REFRESH, "1".into()));
+        let received = (!self.received.is_empty()).then(|| (names::RECEIVED, names::join_received(self.received)));
+        refresh.into_iter().chain(received).collect()
+    }
+
     /// Tells a program that is called for the entity what we have been told of its refresh, by the same variables of the environment.
     pub fn tell(&self, program: &mut Program) {
         program.env_remove(names::REFRESH).env_remove(names::RECEIVED);
-        if self.refresh {
-            program.env(names::REFRESH, "1");
-        }
-        if !self.received.is_empty() {
-            program.env(names::RECEIVED, names::join_received(self.received));
+        for (name, value) in self.variables() {
+            program.env(name, value);
         }
     }
 }

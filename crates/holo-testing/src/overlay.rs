@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use crate::error::{Context, IoError, fail, sure};
 use crate::require::Need;
 use crate::scratch::capture;
-use crate::spawn;
+use crate::spawn::{self, SYSTEM_PATH, succeeds};
 use crate::{Run, binaries};
 
 /// The needs of a test with an overlay, for [`trial`](crate::trial()).
@@ -31,9 +31,6 @@ const CAN_BE_MADE: Need = Need::Trial("an overlay of /", can_be_made);
 
 /// A process can have mounts of its own. In a chroot whose `/` is not a mount point, it cannot.
 pub const MOUNTS: Need = Need::Trial("mounts of its own", mounts_can_be_made);
-
-/// The search path for programs inside.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Makes the system in a mount namespace of its own, so that the kernel cleans up whatever happens to the test. What is bound read-only is
 /// in the arguments. `/tmp` and `/run` are empty, and processes are numbered anew, so that nothing inside can meet those of the machine.
@@ -78,13 +75,6 @@ fn can_be_made() -> bool {
             succeeds("unshare", &[&arguments[..], &[directory]].concat())
         })
     })
-}
-
-fn succeeds(program: &str, arguments: &[impl AsRef<OsStr>]) -> bool {
-    let mut described = spawn::program(program);
-    described.args(arguments.iter().map(AsRef::as_ref)).clear_env().path(PATH).env("LC_ALL", "C");
-    capture(&mut described, Path::new(program), Duration::from_secs(20))
-        .is_ok_and(|(run, ended)| ended && run.success())
 }
 
 /// Puts stdin into a file.
@@ -155,7 +145,7 @@ impl Overlay {
         bound.extend(directories.iter().map(|directory| directory.to_path_buf()));
         let mut described = spawn::program(program);
         described.args(arguments).arg(directory.path()).args(bound);
-        described.clear_env().path(PATH).env("LC_ALL", "C").env(variable.0, variable.1);
+        described.clear_env().path(SYSTEM_PATH).env("LC_ALL", "C").env(variable.0, variable.1);
         let keeper = begin(&mut described).context("set up an overlay with", Path::new(program))?;
         let (inside, environment, time_limit) = (keeper.id(), Vec::new(), Duration::from_secs(120));
         let keeper = Some(keeper);
@@ -297,7 +287,7 @@ impl Overlay {
         let mut program = spawn::program("nsenter");
         program.args(self.namespaces).args(["--root", "--wd", "--target"]).arg(self.inside.to_string());
         program.arg("--").arg(name).args(arguments.iter().map(AsRef::as_ref));
-        program.clear_env().path(PATH).env("LC_ALL", "C").env("HOME", "/root").env("TMPDIR", "/tmp");
+        program.clear_env().path(SYSTEM_PATH).env("LC_ALL", "C").env("HOME", "/root").env("TMPDIR", "/tmp");
         program.envs(self.environment.iter().cloned());
         program
     }

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -14,6 +14,7 @@ use rustix::fs::{Access, XattrFlags, access};
 use rustix::process::getppid;
 
 use crate::error::{Context, IoError};
+use crate::spawn::succeeds;
 use crate::{binaries, processes, signals};
 
 /// With this variable set and not empty, a test whose needs are not met fails instead of being skipped.
@@ -35,6 +36,9 @@ pub enum Need {
     /// Control groups that can be made, as for a system that boots.
     ControlGroups,
 }
+
+/// Ansible's modules, and the distribution's Python that can run them.
+pub const ANSIBLE: Need = Need::Trial("ansible-core", has_ansible);
 
 impl Need {
     fn is_met(self) -> bool {
@@ -65,6 +69,11 @@ impl Need {
             Self::ControlGroups => "control groups of its own",
         }
     }
+}
+
+fn has_ansible() -> bool {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    *HAS.get_or_init(|| succeeds("/usr/bin/python3", &["-c", "import ansible.module_utils.basic"]))
 }
 
 fn is_executable(path: &Path) -> bool {

@@ -8,6 +8,10 @@ use std::time::Duration;
 
 /// The time that a program which overran its limit has to clean up before it is killed.
 const GRACE: Duration = Duration::from_millis(500);
+/// The time limit of a program that is only tried.
+const TRIAL: Duration = Duration::from_secs(20);
+/// The search path for programs of a system.
+pub(crate) const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Returns a program to be run, with signals as programs expect them.
 pub(crate) fn program(name: impl AsRef<OsStr>) -> Program {
@@ -21,6 +25,13 @@ pub(crate) fn program(name: impl AsRef<OsStr>) -> Program {
 pub(crate) fn run(program: &mut Program, limit: Duration) -> io::Result<Option<Status>> {
     let ended = program.timeout(limit).run(|_, _| {}).map_err(io_error)?;
     Ok(Some(ended.status).filter(|_| ended.timed_out.is_none()))
+}
+
+/// Returns true if a program of the system can be run, and ends well.
+pub(crate) fn succeeds(name: &str, arguments: &[impl AsRef<OsStr>]) -> bool {
+    let mut program = program(name);
+    program.args(arguments.iter().map(AsRef::as_ref)).clear_env().path(SYSTEM_PATH).env("LC_ALL", "C");
+    run(&mut program, TRIAL).is_ok_and(|status| status == Some(Status::Exited(0)))
 }
 
 /// Returns the system's error, if a program could not be started for that.

@@ -17,7 +17,10 @@ struct Sample {
     exceptions: &'static [&'static str],
 }
 
-const SAMPLES: [Sample; 12] = [
+const SAMPLES: [Sample; 13] = [
+    good("ansible", "a task", |root| {
+        root.file("resources/x.toml", "[[task]]\nname = \"x y\"\nmodule = \"ping\"\nargs = { data = \"z\" }\n")
+    }),
     good("archives", "a download", |root| {
         let definition = "[[archive]]\npath = \"/var/x\"\nurl = \"file:///srv/x\"\n";
         root.file("resources/x.toml", definition).file("root/srv/x", "not to be extracted\n")

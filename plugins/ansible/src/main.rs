@@ -1,0 +1,5 @@
+//! The program of the plugin `ansible`.
+
+fn main() -> std::process::ExitCode {
+    holo_ansible::run()
+}

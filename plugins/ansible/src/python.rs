@@ -1,0 +1,172 @@
+//! The process of Python that runs modules: it is started once, and asked for one task after the other.
+
+use crate::answer::{Limits, Reply};
+use crate::definition::PythonTable;
+use crate::library::Library;
+use holo_bridge::{StartError, examine_interpreter, set_environment};
+use holo_change::{OnDisk, Tree};
+use holo_plugin::Host;
+use holo_plugin::process::{self, Conversation, ConversationError, Deadline, Program};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The program that it runs.
+const SCRIPT: &str = include_str!("host.py");
+/// The names of that, and of the directory for files that modules make, in the cache directory.
+const SCRIPT_FILE: &str = "host.py";
+const DIRECTORY: &str = "tmp";
+/// The time limit of its start.
+const HEADER_LIMIT: Duration = Duration::from_secs(30);
+/// It ends a module that takes too long by itself, for which that has five seconds to clean up.
+const LATER: Duration = Duration::from_secs(15);
+/// The time that it has to end when nothing more is asked for.
+const END_LIMIT: Duration = Duration::from_secs(1);
+/// A module's output, in bytes.
+pub(crate) const MAX_OUTPUT: usize = 16 << 20;
+/// In an answer, a byte of output has up to six.
+const MAX_ANSWER: usize = 6 * MAX_OUTPUT + (1 << 20);
+
+/// The process.
+#[derive(Debug)]
+pub(crate) struct Python {
+    conversation: Conversation,
+    name: String,
+    pub(crate) library: Library,
+    directory: PathBuf,
+}
+
+/// One task.
+#[derive(Debug, Serialize)]
+pub(crate) struct Request<'a> {
+    /// The name by which Python imports the module.
+    pub(crate) module: &'a str,
+    /// The name that people give to it.
+    pub(crate) name: &'a str,
+    pub(crate) args: &'a Map<String, Value>,
+    pub(crate) content: Option<&'a Value>,
+    pub(crate) check: bool,
+    pub(crate) diff: bool,
+    /// True if the system's log is not told of the arguments.
+    pub(crate) no_log: bool,
+    /// Variables, with a character for each byte.
+    pub(crate) environment: BTreeMap<&'static str, String>,
+}
+
+/// The request, with what is the same for all.
+#[derive(Serialize)]
+struct Whole<'a> {
+    #[serde(flatten)]
+    request: &'a Request<'a>,
+    directory: &'a Path,
+    /// In seconds.
+    timeout: f64,
+    limit: usize,
+}
+
+/// The first line of the process.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Header {
+    Library(Library),
+    Error { error: String },
+}
+
+/// A process that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PythonError {
+    /// It does not start, or has not what modules need.
+    #[error("{0}")]
+    Unusable(String),
+    /// Others may change it.
+    #[error(transparent)]
+    Untrusted(holo_bridge::trust::TrustError),
+    /// It has lost a task.
+    #[error("{0}")]
+    Fault(String),
+}
+
+impl Python {
+    /// Starts the process. What it says on standard error is heard line by line.
+    ///
+    /// # Errors
+    /// If it does not start, or cannot import what modules need.
+    pub(crate) fn start(host: &Host, table: &PythonTable, heard: &mut dyn FnMut(&[u8])) -> Result<Python, PythonError> {
+        examine_interpreter(&table.python).map_err(|error| match error {
+            StartError::Untrusted(error) => PythonError::Untrusted(error),
+            impossible @ StartError::Impossible { .. } => PythonError::Unusable(impossible.to_string()),
+        })?;
+        let directory = prepare(host).map_err(|reason| PythonError::Unusable(reason.to_string()))?;
+        let words = table.python.words();
+        let name = words.first().cloned().unwrap_or_default();
+        let mut program = Program::new(&name);
+        program.args(words.iter().skip(1)).arg(directory.join(SCRIPT_FILE));
+        program.args(table.collections.iter().map(|path| absolute(&host.below_root(Path::new(path)))));
+        program.current_dir(if table.respects_root { absolute(host.root()) } else { PathBuf::from("/") });
+        set_environment(&mut program, host);
+        let unusable = |reason: String| PythonError::Unusable(reason);
+        let mut conversation = program.converse().map_err(|error| unusable(error.to_string()))?;
+        conversation.set_limits(process::Limits { line: MAX_ANSWER, answer: MAX_ANSWER });
+        let line = conversation.line(Deadline::after(HEADER_LIMIT), heard).map_err(|error| match error {
+            ConversationError::Ended { status, .. } => {
+                unusable(format!("{name} ended before its header: {}", status.in_words()))
+            }
+            error => unusable(format!("{name} {error}")),
+        })?;
+        match serde_json::from_slice(&line) {
+            Ok(Header::Library(library)) => {
+                let directory = directory.join(DIRECTORY);
+                Ok(Python { conversation, name, library, directory })
+            }
+            Ok(Header::Error { error }) => Err(unusable(format!("{name}: {error}"))),
+            Err(_) => Err(unusable(format!("{name}: {:?} is no header", String::from_utf8_lossy(&line)))),
+        }
+    }
+
+    /// Has a task done.
+    ///
+    /// # Errors
+    /// If there is no answer. Then the process has ended.
+    pub(crate) fn ask(
+        &mut self,
+        request: &Request<'_>,
+        limits: Limits,
+        heard: &mut dyn FnMut(&[u8]),
+    ) -> Result<Reply, PythonError> {
+        let whole =
+            Whole { request, directory: &self.directory, timeout: limits.time.as_secs_f64(), limit: limits.output };
+        let fault = |name: &str, error: &dyn std::fmt::Display| PythonError::Fault(format!("{name} {error}"));
+        let mut line = serde_json::to_vec(&whole).map_err(|error| fault(&self.name, &error))?;
+        line.push(b'\n');
+        self.conversation.send(&line);
+        let deadline = Deadline::after(limits.time.saturating_add(LATER));
+        let answer = self.conversation.line(deadline, heard).map_err(|error| fault(&self.name, &error))?;
+        serde_json::from_slice(&answer)
+            .map_err(|error| fault(&self.name, &format!("answered with what is none: {error}")))
+    }
+
+    /// Ends the process.
+    pub(crate) fn end(self) {
+        // What becomes of it makes no difference any more.
+        let _ = self.conversation.end(END_LIMIT, &mut |_| {});
+    }
+}
+
+/// Puts the script into the cache directory, with a directory for modules beside it, and returns where that is.
+fn prepare(host: &Host) -> holo_change::error::Result<PathBuf> {
+    let script = Tree::open(host.cache_dir())?.place(Path::new(SCRIPT_FILE));
+    script.replace(SCRIPT.as_bytes(), 0o600, OnDisk::Nothing)?;
+    let cache = absolute(host.cache_dir());
+    let directory = cache.join(DIRECTORY);
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
+    made.map_err(|error| holo_change::PathError::new("mkdir", directory, error))?;
+    Ok(cache)
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}

@@ -1,0 +1,66 @@
+//! What is kept of a task from its first run on: the way to undo it when nothing defines it any more.
+
+use crate::module::ModuleName;
+use holo_bridge::Attributes;
+use holo_change::base_store::{BaseStore, Remembered};
+use holo_plugin::{EntityReport, Host};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// The run that undoes a task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Record {
+    module: String,
+    pub(crate) scrub: Attributes,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) sensitive: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl Record {
+    /// Creates a record.
+    pub(crate) fn new(
+        module: &ModuleName,
+        scrub: Attributes,
+        sensitive: &[String],
+        timeout: Option<Duration>,
+    ) -> Record {
+        Record { module: module.to_string(), scrub, sensitive: sensitive.to_vec(), timeout }
+    }
+
+    /// Returns the module.
+    ///
+    /// # Errors
+    /// If it is none, as somebody has changed the record.
+    pub(crate) fn module(&self) -> Result<ModuleName, String> {
+        ModuleName::parse(&self.module)
+    }
+
+    /// Keeps the record of a task with this report, unless it is kept already.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn keep(
+        &self,
+        host: &Host,
+        report: &EntityReport,
+        kept: Option<&Remembered<Record>>,
+    ) -> Result<(), String> {
+        let remembered = Remembered::new(report, self.clone());
+        if kept == Some(&remembered) {
+            return Ok(());
+        }
+        let kept = BaseStore::open(host.locations()).and_then(|store| store.keep(&remembered));
+        kept.map_err(|error| error.to_string())
+    }
+
+    /// Forgets the record of a task.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub(crate) fn forget(host: &Host, id: &str) -> Result<(), String> {
+        BaseStore::open(host.locations()).and_then(|store| store.forget(id)).map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,117 @@
+//! Finds the tasks that are defined, and those that were.
+
+use crate::definition::{self, PythonTable};
+use crate::module::ModuleName;
+use crate::record::Record;
+use crate::task::{Defined, Origin, Shared, Task};
+use holo_bridge::{Sensitive, order};
+use holo_change::base_store::{BaseStore, Remembered};
+use holo_plugin::declared::Declared;
+use holo_plugin::definitions::{self, Common};
+use holo_plugin::{Entity, EntityReport, Host, Job, Output, Plugin, ScanError, SetAnswers};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The plugin.
+#[derive(Debug, Default)]
+pub(crate) struct Ansible {
+    shared: Arc<Shared>,
+}
+
+impl Plugin for Ansible {
+    type Entity = Declared<Task>;
+
+    fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<Task>>, ScanError> {
+        let (mut definitions, mut tables) = definitions::read_with::<definition::Task, PythonTable>(host, output);
+        if tables.is_broken("") {
+            // It has been said why. Nothing is known of how any task would be run.
+            let ids: Vec<String> = definitions.valid.keys().cloned().collect();
+            ids.iter().for_each(|id| drop(definitions.refuse(id, &[])));
+        }
+        let table = Arc::new(tables.valid.remove("").map(|(table, _)| table).unwrap_or_default());
+        let mut kept = records(host, output);
+        let mut tasks = Vec::new();
+        for (id, defined) in std::mem::take(&mut definitions.valid) {
+            // It has been looked at when the definition was.
+            let Ok(module) = ModuleName::parse(&defined.definition.module) else { continue };
+            let kept = kept.remove(&id);
+            let task = self.task(id, module, defined.definition, &defined.common, kept, &table);
+            tasks.push(Declared::new(task, defined.common));
+        }
+        for (id, remembered) in kept.into_iter().filter(|(id, _)| definitions.is_orphan(id)) {
+            match self.orphan(remembered, &table) {
+                Ok(task) => tasks.push(Declared::orphan(task)),
+                Err(problem) => output.error(format!("cannot use what is remembered of {id}: {problem}")),
+            }
+        }
+        Ok(tasks)
+    }
+
+    fn apply_set(&self, host: &Host, set: &[Job<'_, Declared<Task>>], answers: &mut dyn SetAnswers) {
+        // There is one process for all, so it is as if there were one module.
+        order::apply_by_module(host, set, |_| (), answers);
+    }
+
+    fn end(&self, _: &Host) {
+        self.shared.runner.end();
+    }
+}
+
+impl Ansible {
+    fn task(
+        &self,
+        id: String,
+        module: ModuleName,
+        definition: definition::Task,
+        common: &Common,
+        kept: Option<Remembered<Record>>,
+        table: &Arc<PythonTable>,
+    ) -> Task {
+        let definition::Task { args, check_mode, send, sensitive, scrub, .. } = definition;
+        let timeout = common.keys.timeout;
+        let hidden = Sensitive::new(&sensitive, [Some(&args), scrub.as_ref()].into_iter().flatten());
+        let record = scrub.map(|scrub| Record::new(&module, scrub, &sensitive, timeout));
+        let location = common.location_of("module").to_string();
+        let full_report = EntityReport::new(id.as_str());
+        let defined = Defined { location, check_mode, send, record, kept, full_report };
+        let mut task = Task {
+            id,
+            module,
+            args,
+            sensitive: hidden,
+            timeout,
+            table: Arc::clone(table),
+            shared: Arc::clone(&self.shared),
+            origin: Origin::Defined(Box::new(defined)),
+        };
+        let mut full_report = task.report();
+        definitions::complete(common, &mut full_report);
+        if let Origin::Defined(defined) = &mut task.origin {
+            defined.full_report = full_report;
+        }
+        task
+    }
+
+    fn orphan(&self, remembered: Remembered<Record>, table: &Arc<PythonTable>) -> Result<Task, String> {
+        let Record { scrub, sensitive, timeout, .. } = &remembered.base;
+        Ok(Task {
+            id: remembered.id.clone(),
+            module: remembered.base.module()?,
+            args: scrub.clone(),
+            sensitive: Sensitive::new(sensitive, [scrub]),
+            timeout: *timeout,
+            table: Arc::clone(table),
+            shared: Arc::clone(&self.shared),
+            origin: Origin::Orphan(Box::new(remembered)),
+        })
+    }
+}
+
+/// Reads what is kept of tasks; what cannot be read is said.
+fn records(host: &Host, output: &mut Output<'_>) -> BTreeMap<String, Remembered<Record>> {
+    let records = BaseStore::open(host.locations()).and_then(|store| store.all(output));
+    records.unwrap_or_else(|error| {
+        output.error(error.to_string());
+        BTreeMap::new()
+    })
+}

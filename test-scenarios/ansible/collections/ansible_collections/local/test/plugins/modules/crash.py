@@ -1,0 +1,58 @@
+"""Ends in all the ways in which a module should not."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+
+
+def main():
+    how = [
+        "raise", "exit", "nothing", "no answer", "fail quietly", "kill", "flood", "sleep", "deaf", "leave", "words",
+        "change always", "lie in check", "kill parent", "threads",
+    ]
+    module = AnsibleModule(
+        argument_spec={"how": {"type": "str", "choices": how}, "secret": {"type": "str"}}, supports_check_mode=True
+    )
+    how, secret = module.params["how"], module.params["secret"]
+    if how == "raise":
+        raise RuntimeError("broken: %s" % secret)
+    if how == "exit":
+        os._exit(7)
+    if how == "no answer":
+        print("words and no answer")
+        sys.exit(0)
+    if how == "fail quietly":
+        print('{"failed": true}')
+        sys.exit(0)
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "kill parent":
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(600)
+    if how == "flood":
+        while True:
+            print("x" * 1024 * 1024)
+    if how in ("sleep", "deaf"):
+        if how == "deaf":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        sys.stderr.write("sleeping\n")
+        sys.stderr.flush()
+        subprocess.call(["sleep", "600"])
+        time.sleep(600)
+    if how == "leave":
+        subprocess.Popen(["sleep", "60"])
+    if how == "words":
+        print("words before the answer: %s" % secret)
+        sys.stderr.write("words on standard error: %s\n" % secret)
+        module.deprecate("%s is old" % secret, version="99.0.0", collection_name="local.test")
+    if how == "change always":
+        module.exit_json(changed=True, msg="once more")
+    module.exit_json(changed=False)
+
+
+if __name__ == "__main__":
+    main()
