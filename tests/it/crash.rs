@@ -482,12 +482,11 @@ fn resources(root: &ScratchRoot) {
 
 fn resources_only(root: &ScratchRoot) {
     root.write("usr/share/holo/files/01-x/etc/plain.conf", WANTED);
-    let folder = root.join("usr/share/holo/files/01-x/etc");
-    if !folder.join("linked.conf").is_symlink() {
-        std::os::unix::fs::symlink("plain.conf", folder.join("linked.conf")).unwrap();
+    let link = root.join("usr/share/holo/files/01-x/etc/linked.conf");
+    if !link.is_symlink() {
+        std::os::unix::fs::symlink("plain.conf", link).unwrap();
     }
-    root.write("usr/share/holo/files/01-x/etc/scripted.conf.holoscript", "#!/bin/sh\ntr a-z A-Z\n");
-    make_executable(&folder.join("scripted.conf.holoscript"));
+    root.write_script("usr/share/holo/files/01-x/etc/scripted.conf.holoscript", "#!/bin/sh\ntr a-z A-Z\n");
 }
 
 thread_local! {
@@ -504,11 +503,6 @@ fn open_with_acl(root: &ScratchRoot) {
     // Where there are no ACLs, the file is open all the same.
     let _ = rustix::fs::setxattr(&target, "system.posix_acl_access", ACL, rustix::fs::XattrFlags::empty());
     WRITER.set(Some(File::options().append(true).open(target).unwrap()));
-}
-
-fn make_executable(path: &Path) {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 fn applied(root: &ScratchRoot) {

@@ -7,7 +7,7 @@ use bstr::BString;
 use holo_testing::disturb::{self, Disturbance};
 use holo_testing::{Need, ScratchRoot, trial_of};
 use libtest_mimic::Trial;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 
 /// Something that happens to a root, and is disturbed on the way.
 struct Story {
@@ -289,10 +289,8 @@ fn renamed_units(root: &ScratchRoot) {
 }
 
 fn script(root: &ScratchRoot) {
-    let script = "usr/share/holo/run-scripts/x";
-    root.write(
-        script,
+    root.write_script(
+        "usr/share/holo/run-scripts/x",
         "#!/bin/sh\n# holo: after file:/etc/x\n# holo: subscribes file:/etc/x\n: >\"$HOLO_ROOT_DIR/etc/has-run\"\n",
     );
-    std::fs::set_permissions(root.join(script), std::fs::Permissions::from_mode(0o755)).unwrap();
 }

@@ -2,7 +2,7 @@
 
 use bstr::ByteSlice;
 use holo_testing::overlay::MOUNTS;
-use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial};
+use holo_testing::{Need, Run, ScratchRoot, binaries::built, copy_program, trial};
 use libtest_mimic::{Failed, Trial};
 use std::collections::BTreeMap;
 use std::fs;
@@ -222,7 +222,7 @@ fn as_nobody(root: &ScratchRoot, arguments: &[&str]) -> Run {
 fn root_for_everybody(root: ScratchRoot) -> ScratchRoot {
     let root = root.dir("bin").mode("tmp", 0o1777);
     for name in PLUGINS.iter().map(|plugin| format!("holo-{plugin}")).chain(["holo".to_owned()]) {
-        fs::copy(built(&name), root.join("bin").join(name)).unwrap();
+        copy_program(built(&name), root.join("bin").join(name));
     }
     root.holorc(PLUGINS.map(|plugin| format!("plugin {plugin}\n")).concat())
 }

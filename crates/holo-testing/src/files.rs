@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path};
 
-use crate::error::{Context, IoError};
+use crate::error::{Context, IoError, sure};
 
 /// Makes a new file with exactly this mode, whatever the umask.
 pub(crate) fn create_file(path: &Path, content: &[u8], mode: u32) -> Result<(), IoError> {
@@ -14,6 +14,29 @@ pub(crate) fn create_file(path: &Path, content: &[u8], mode: u32) -> Result<(), 
     file.write_all(content).context("write", path)?;
     // After the content: writing clears the set-user-ID bit.
     file.set_permissions(Permissions::from_mode(mode)).context("chmod", path)
+}
+
+/// Writes an executable, mode 0755, in place of what may be there: it can be run at once, also beside threads that start programs.
+///
+/// # Panics
+///
+/// If it cannot be written.
+#[track_caller]
+pub fn write_script(path: impl AsRef<Path>, text: impl AsRef<[u8]>) {
+    let path = path.as_ref();
+    sure(remove(path).and_then(|()| create_file(path, text.as_ref(), 0o755)));
+}
+
+/// Copies a program, as [`write_script`] writes one.
+///
+/// # Panics
+///
+/// If it cannot be read or written.
+#[track_caller]
+pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let (from, to) = (from.as_ref(), to.as_ref());
+    let _guard = holo_process::while_nothing_starts();
+    sure(fs::copy(from, to).context("copy", from));
 }
 
 /// Makes the directory `root/relative` and its missing parents, with mode 0755.

@@ -22,6 +22,7 @@ mod spawn;
 pub mod tree;
 
 pub use error::IoError;
+pub use files::{copy_program, write_script};
 pub use overlay::Overlay;
 pub use random::Random;
 pub use require::{Need, run_modules, trial, trial_of};

@@ -158,7 +158,7 @@ impl ScratchRoot {
     #[must_use]
     #[track_caller]
     pub fn script(self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> Self {
-        sure(self.put(path.as_ref(), content.as_ref(), 0o755));
+        self.write_script(path, content);
         self
     }
 
@@ -218,6 +218,12 @@ impl ScratchRoot {
     #[track_caller]
     pub fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
         sure(self.put(path.as_ref(), content.as_ref(), 0o644));
+    }
+
+    /// Writes an executable file, mode 0755, in the course of a test, in place of what may be there.
+    #[track_caller]
+    pub fn write_script(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
+        sure(self.put(path.as_ref(), content.as_ref(), 0o755));
     }
 
     /// Returns the content of a file, or of what a symlink leads to.

@@ -415,9 +415,7 @@ fn overlaid() -> ScratchRoot {
     root.write("usr/share/a", Tar::new().file("conf", "one\n").file("other", "one\n").end());
     declare(&root, "10-a", "/srv/a", &extracted("a", "/etc/app"));
     apply(&root);
-    root.write("usr/share/holo/files/50-x/etc/app/conf.holoscript", "#!/bin/sh\nsed s/^/over\\ /\n");
-    let script = root.join("usr/share/holo/files/50-x/etc/app/conf.holoscript");
-    fs::set_permissions(script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    root.write_script("usr/share/holo/files/50-x/etc/app/conf.holoscript", "#!/bin/sh\nsed s/^/over\\ /\n");
     apply(&root);
     assert_eq!(root.read("etc/app/conf"), "over one\n");
     settled(&root);

@@ -260,10 +260,7 @@ fn quiet() {
 }
 
 fn tool(bench: &Bench, name: &str, script: &str) {
-    use std::os::unix::fs::PermissionsExt;
-    let path = bench.work().join(name);
-    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    holo_testing::write_script(bench.work().join(name), format!("#!/bin/sh\n{script}\n"));
 }
 
 fn path() {

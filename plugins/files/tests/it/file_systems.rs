@@ -2,7 +2,7 @@
 
 use bstr::{BString, ByteSlice};
 use holo_testing::overlay::MOUNTS;
-use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
+use holo_testing::{Need, Run, ScratchRoot, binaries::built, copy_program, trial_of, write_script};
 use libtest_mimic::Trial;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -153,9 +153,7 @@ fn huge_files() {
     overlay(&root, OsStr::new("filtered"), &vec![b'y'; SIZE], b"");
     let script = root.join("usr/share/holo/files/01-x/etc/filtered");
     fs::remove_file(&script).unwrap();
-    let script = script.with_extension("holoscript");
-    fs::write(&script, "#!/bin/sh\ntr y z\n").unwrap();
-    fs::set_permissions(script, fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(script.with_extension("holoscript"), "#!/bin/sh\ntr y z\n");
     let holo = built("holo");
     for expected in [true, false] {
         // Address space: what a process could ever use, libraries and all.
@@ -214,10 +212,7 @@ fn symlinks_of_others() {
     fs::create_dir_all(root.join("home")).unwrap();
     symlink("../secret", root.join("home/way")).unwrap();
     symlink("../secret/shadow", root.join("home/victim")).unwrap();
-    let script = root.join("usr/share/holo/files/02-x/home/victim.holoscript");
-    fs::create_dir_all(script.parent().unwrap()).unwrap();
-    fs::write(&script, "#!/bin/sh\ncat\n").unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    root.write_script("usr/share/holo/files/02-x/home/victim.holoscript", "#!/bin/sh\ncat\n");
     fs::remove_file(root.join("usr/share/holo/files/01-x/home/victim")).unwrap();
     for path in ["home", "home/way", "home/victim"] {
         lchown(root.join(path), Some(1234), Some(1234)).unwrap();
@@ -242,7 +237,7 @@ fn no_rights() {
     fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
     // The folder of the build need not be open to everybody, so the programs come along.
     for name in ["holo", "holo-files"] {
-        fs::copy(built(name), root.join("tmp").join(name)).unwrap();
+        copy_program(built(name), root.join("tmp").join(name));
     }
     root.write("etc/holorc", "plugin files\n");
     let holo = root.join("tmp/holo");

@@ -8,7 +8,7 @@
 mod model;
 
 use holo_testing::random::{Random, cases};
-use holo_testing::{Need, ScratchRoot, binaries::built, trial_of};
+use holo_testing::{Need, ScratchRoot, binaries::built, trial_of, write_script};
 use libtest_mimic::Trial;
 use model::{Behaviour, Content, Model, Node, Resource, Step};
 use rustix::fs::XattrFlags;
@@ -31,14 +31,14 @@ pub(crate) fn trials() -> Vec<Trial> {
     let all = || {
         let scripts = ScratchRoot::new();
         for behaviour in Behaviour::ALL {
-            write_script(&scripts.join(format!("{behaviour:?}")), behaviour.program());
+            write_script(scripts.join(format!("{behaviour:?}")), behaviour.program());
         }
         let plugin = built("holo-files");
         let version_3 = format!(
             "#!/bin/sh\ncase $1 in info) printf 'MIN_API_VERSION=3\\nMAX_API_VERSION=3\\n';; *) exec {} \"$@\";; esac\n",
             plugin.display()
         );
-        write_script(&scripts.join("version-3"), &version_3);
+        write_script(scripts.join("version-3"), version_3);
         cases(300, |random| overlays(random, &scripts));
     };
     vec![trial_of("overlays are what version 3 makes of them", &needs, all)]
@@ -54,11 +54,6 @@ struct Case<'a> {
     speaks_version_3: bool,
     /// The events so far, to be shown if something is wrong.
     history: Vec<String>,
-}
-
-fn write_script(path: &Path, program: &str) {
-    fs::write(path, program).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 fn overlays(random: &mut Random, scripts: &ScratchRoot) {

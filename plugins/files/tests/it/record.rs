@@ -2,7 +2,7 @@
 //! through all of them demands that an apply with a record ends as one that reads everything.
 
 use bstr::{BString, ByteSlice};
-use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
+use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of, write_script};
 use libtest_mimic::Trial;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
@@ -155,8 +155,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 fn script(root: &ScratchRoot, path: &str, text: &str) {
-    root.write(path, format!("#!/bin/sh\n{text}\n"));
-    set_mode(&root.join(path), 0o755);
+    root.write_script(path, format!("#!/bin/sh\n{text}\n"));
 }
 
 fn known() {
@@ -658,8 +657,7 @@ fn edit(root: &ScratchRoot, numbers: &mut Numbers) -> String {
         12 => {
             let path = resource.with_extension("holoscript");
             replace(&path, |file| {
-                fs::write(file, "#!/bin/sh\ntr a-z A-Z\n").unwrap();
-                set_mode(file, 0o755);
+                write_script(file, "#!/bin/sh\ntr a-z A-Z\n");
                 if content == STOCK {
                     fs::remove_file(file).unwrap();
                 }
