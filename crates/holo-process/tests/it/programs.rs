@@ -1,10 +1,9 @@
 //! Programs as they are run: what they say, when their time is over, as whom, and what is left when we are ended.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says by panicking what is wrong")]
 
-use holo_process::{Ended, Identity, Program, ProgramError, Status, Stream, prepare};
+use holo_process::{Ended, Identity, Program, ProgramError, Status, Stream};
 use holo_testing::processes::{Signal, is_running, members, parent, send, wait_until_gone};
-use holo_testing::{Need, trial_of};
-use libtest_mimic::Arguments;
+use holo_testing::{Need, copy_program, trial_of, write_script};
+use libtest_mimic::Trial;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -17,20 +16,15 @@ use std::time::{Duration, Instant};
 type Case = (&'static str, &'static [Need], fn());
 
 /// The word by which this binary is a process that calls programs, for the cases of its end.
-const CALLER: &str = "caller";
+pub(crate) const CALLER: &str = "caller";
 /// Until then a script has set its traps.
-const READY: Duration = Duration::from_secs(2);
+const READY: Duration = Duration::from_secs(3);
 /// Nothing here takes so long.
 const LONG: Duration = Duration::from_secs(60);
 const ROOT: &[Need] = &[Need::Root];
 const SETSID: &[Need] = &[Need::Program("setsid")];
 
-fn main() -> ExitCode {
-    let _prepared = prepare();
-    let mut arguments = std::env::args().skip(1);
-    if arguments.next().as_deref() == Some(CALLER) {
-        return caller(arguments.collect());
-    }
+pub(crate) fn trials() -> Vec<Trial> {
     let cases: [Case; 42] = [
         ("both streams are seen in order of arrival, as they come", &[], streams),
         ("what is said without a newline is seen at once", &[], prompts),
@@ -75,17 +69,14 @@ fn main() -> ExitCode {
         ("what is let finish may take longer than its timeout, but not for ever", &[], overtime),
         ("what is let finish is ended when it takes too long", &[], never_finishes),
     ];
-    let trials = cases.map(|(name, needs, test)| trial_of(name, needs, test));
-    holo_testing::require::run(&Arguments::from_args(), trials.into())
+    cases.map(|(name, needs, test)| trial_of(name, needs, test)).into()
 }
 
 fn script_without_interpreter() -> (tempfile::TempDir, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("script");
-    fs::write(&path, "echo \"$0 $* $(id -u)\"; exit 3\n").unwrap();
-    for (path, mode) in [(folder.path(), 0o755), (&path, 0o755)] {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    }
+    write_script(&path, "echo \"$0 $* $(id -u)\"; exit 3\n");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     (folder, path)
 }
 
@@ -102,7 +93,7 @@ fn no_interpreter() {
         let said = String::from_utf8(output.stdout).unwrap();
         assert!(said.contains("script a b c "), "{name:?}: {said}");
     }
-    fs::write(&path, "").unwrap();
+    write_script(&path, "");
     assert_eq!(Program::new(&path).output().unwrap().ended.code(), Some(0));
 }
 
@@ -173,8 +164,7 @@ impl Waiting for Program {
         let bin = directory.join("bin");
         fs::create_dir(&bin).unwrap();
         let script = format!("#!/bin/sh\nwhile ! [ -e {}/$1 ]; do sleep 0.01; done\n", directory.display());
-        fs::write(bin.join("wait_for"), script).unwrap();
-        fs::set_permissions(bin.join("wait_for"), fs::Permissions::from_mode(0o755)).unwrap();
+        write_script(bin.join("wait_for"), script);
         self.path(format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
     }
 }
@@ -263,7 +253,7 @@ fn asked_to_end() {
     let lines: Vec<&str> = seen.lines().collect();
     // A shell may tell of others that it has seen end.
     assert!(lines.contains(&"asked"), "{seen}");
-    assert_eq!(ended.failure().unwrap(), "timed out after 2s");
+    assert_eq!(ended.failure().unwrap(), "timed out after 3s");
     wait_until_gone(number(lines[0]));
 }
 
@@ -290,8 +280,10 @@ fn escaped_and_stubborn() {
 }
 
 fn escaped_in_time() {
-    let mut program = shell("setsid -f sh -c 'echo $$; exec sleep 600'; sleep 0.5");
-    let (ended, seen) = run(program.linger(Duration::from_millis(100)));
+    let scratch = tempfile::tempdir().unwrap();
+    let mut program =
+        shell("setsid -f sh -c 'echo $$; : >begun; exec sleep 600'; while ! [ -e begun ]; do sleep 0.01; done");
+    let (ended, seen) = run(program.current_dir(scratch.path()).linger(Duration::from_millis(100)));
     assert_eq!(ended.failure(), None);
     let left = number(seen.trim());
     assert!(is_running(left));
@@ -313,7 +305,7 @@ fn late_but_well() {
     let mut program = shell("trap 'exit 0' TERM; while :; do sleep 0.05; done");
     let (ended, _) = run(program.timeout(READY).grace(LONG));
     assert_eq!((ended.status, ended.code()), (Status::Exited(0), None));
-    assert_eq!(ended.failure().unwrap(), "timed out after 2s");
+    assert_eq!(ended.failure().unwrap(), "timed out after 3s");
 }
 
 fn cleans_up() {
@@ -382,8 +374,7 @@ fn no_directory() {
 fn path() {
     let scratch = tempfile::tempdir().unwrap();
     for (name, script) in [("tool", "#!/bin/sh\nhelper\n"), ("helper", "#!/bin/sh\necho \"$PATH\"\n")] {
-        fs::write(scratch.path().join(name), script).unwrap();
-        fs::set_permissions(scratch.path().join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        write_script(scratch.path().join(name), script);
     }
     let list = format!("/no/such:{}", scratch.path().display());
     assert_eq!(run(Program::new("tool").path(&list)).1, format!("{list}\n"));
@@ -394,8 +385,7 @@ fn path() {
 
 fn relative() {
     let scratch = tempfile::tempdir().unwrap();
-    fs::write(scratch.path().join("tool"), "#!/bin/sh\npwd -P\n").unwrap();
-    fs::set_permissions(scratch.path().join("tool"), fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(scratch.path().join("tool"), "#!/bin/sh\npwd -P\n");
     let (_, seen) = run(Program::new("./tool").current_dir(scratch.path()));
     assert_eq!(seen.trim(), fs::canonicalize(scratch.path()).unwrap().to_str().unwrap());
     assert!(not_started(Program::new("tool").current_dir(scratch.path())).contains("not found"));
@@ -518,7 +508,7 @@ fn not_permitted() {
     let scratch = tempfile::tempdir_in("/tmp").unwrap();
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copy = scratch.path().join("caller");
-    fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    copy_program(std::env::current_exe().unwrap(), &copy);
     let run_as = |user: &str| {
         let mut program = Program::new(&copy);
         program.args([CALLER, "as", user, "id -u"]).identity(as_user(Some("nobody"), None)).timeout(LONG);
@@ -530,7 +520,7 @@ fn not_permitted() {
 }
 
 /// A process that calls programs: one script each argument, at once; or one as a user.
-fn caller(arguments: Vec<String>) -> ExitCode {
+pub(crate) fn caller(arguments: Vec<String>) -> ExitCode {
     if let [word, user, script] = &arguments[..]
         && word == "as"
     {
@@ -641,8 +631,8 @@ fn overtime() {
     assert_eq!((ended.failure(), &*seen), (None, "out\nerr\n"));
     assert_eq!(ended.last_lines(5), ["out", "err"]);
     let mut endless = shell("echo out; sleep 600; echo never");
-    let (ended, seen) = run(endless.timeout(Duration::from_millis(500)).let_finish(Duration::from_millis(500)));
-    assert_eq!((ended.failure().as_deref(), &*seen), (Some("timed out after 1s"), "out\n"));
+    let (ended, seen) = run(endless.timeout(Duration::from_secs(1)).let_finish(Duration::from_secs(1)));
+    assert_eq!((ended.failure().as_deref(), &*seen), (Some("timed out after 2s"), "out\n"));
 }
 
 fn never_finishes() {
