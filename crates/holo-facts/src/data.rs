@@ -115,7 +115,8 @@ impl Data {
     pub fn explain(&self, key: Option<&str>) -> Result<Vec<Origin<'_>>, String> {
         let parts = key.map_or_else(|| Ok(Vec::new()), key::parts)?;
         let mut origins = Vec::new();
-        let lines: Vec<Lines<'_>> = self.files.iter().map(|file| Lines::of(&file.path, file.text.as_deref())).collect();
+        let lines: Vec<Lines<'_>> =
+            self.files.iter().map(|file| Lines::from_text(&file.path, file.text.as_deref())).collect();
         self.merged.leaves(&parts, "", &mut |key, leaf| {
             let stands = |place: usize| Standing {
                 file: self.files.get(place).map_or(Path::new(""), |file| &file.path),

@@ -19,7 +19,7 @@ impl Accounts {
     ///
     /// # Errors
     /// If its root cannot be opened.
-    pub fn of(host: &Host) -> holo_change::error::Result<Accounts> {
+    pub fn open(host: &Host) -> holo_change::error::Result<Accounts> {
         let below = if host.test_mode() { Some(Tree::open(host.root())?) } else { None };
         Ok(Accounts { below })
     }
@@ -85,7 +85,7 @@ mod tests {
         let host =
             Host::from_environment(|name| Some(if name == names::ROOT_DIR { root.path().into() } else { "x".into() }))
                 .unwrap();
-        let accounts = Accounts::of(&host).unwrap();
+        let accounts = Accounts::open(&host).unwrap();
         assert_eq!(accounts.user("fred").unwrap_err(), "there is no user \"fred\"");
         assert_eq!(accounts.user("1234"), Ok(1234));
         std::fs::create_dir(&etc).unwrap();
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn the_running_system_is_asked() {
         let host = Host::from_environment(|name| Some(if name == names::ROOT_DIR { "/".into() } else { "x".into() }));
-        let accounts = Accounts::of(&host.unwrap()).unwrap();
+        let accounts = Accounts::open(&host.unwrap()).unwrap();
         assert_eq!((accounts.user("root"), accounts.group("root")), (Ok(0), Ok(0)));
     }
 }

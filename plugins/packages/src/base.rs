@@ -25,7 +25,7 @@ impl Base {
         Key { name: self.name.clone(), arch: self.arch.clone() }
     }
 
-    pub(crate) fn of(wanted: &Wanted, provider: &dyn PackageProvider, installed: &Installed) -> Base {
+    pub(crate) fn new(wanted: &Wanted, provider: &dyn PackageProvider, installed: &Installed) -> Base {
         let instances = installed.instances(&wanted.key);
         let present = instances.iter().filter(|instance| instance.status == Status::Installed);
         let newest = present.clone().max_by(|a, b| provider.compare(&a.version, &b.version));

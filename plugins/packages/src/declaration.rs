@@ -104,9 +104,8 @@ impl Definition for Package {
             Some(Ensure::Version(version)) => validate_version(&version),
             _ => Ok(()),
         };
-        let arch = self.arch.as_deref().map_or(Ok(()), validate_arch);
-        let results = [("name", validate_name(&self.name)), ("arch", arch), ("ensure", version)];
-        Invalid::all(results.map(|(key, result)| result.map_err(|problem| Invalid::new(key, problem))))
+        let arch = self.arch.as_deref().map_or(Ok(()), |arch| validate_arch("arch", arch));
+        Invalid::all([validate_name(&self.name), arch, version])
     }
 
     fn validate(&self) -> Result<(), Invalid> {
@@ -121,38 +120,37 @@ impl Definition for Package {
 }
 
 /// No manager may take a name for an option, a pattern, a file, or for something to be removed.
-fn validate_name(name: &str) -> Result<(), String> {
+fn validate_name(name: &str) -> Result<(), Invalid> {
     let (own, arch) = name.split_once(':').map_or((name, None), |(own, arch)| (own, Some(arch)));
-    let problem = |why: &str| Err(format!("{name:?} {why}"));
+    let problem = |why: &str| Err(Invalid::new("name", format!("{name:?} is not a valid package name: {why}")));
     if !own.starts_with(|letter: char| letter.is_ascii_alphanumeric() || letter == '_') {
-        return problem("is not a valid package name: it has to begin with a letter or digit");
+        return problem("it has to begin with a letter or digit");
     }
     if !own.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-._~".contains(letter)) {
-        return problem("is not a valid package name: only letters, digits and +-._~ can be in one");
+        return problem("only letters, digits and +-._~ can be in one");
     }
     if own.ends_with('-') {
-        return problem(
-            "is not a valid package name: a manager would take the hyphen at its end for a wish to remove it",
-        );
+        return problem("a manager would take the hyphen at its end for a wish to remove it");
     }
-    arch.map_or(Ok(()), validate_arch)
+    arch.map_or(Ok(()), |arch| validate_arch("name", arch))
 }
 
-fn validate_arch(arch: &str) -> Result<(), String> {
+fn validate_arch(key: &'static str, arch: &str) -> Result<(), Invalid> {
     let fits = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
     if arch.starts_with(|letter: char| letter.is_ascii_alphanumeric()) && arch.chars().all(fits) {
         return Ok(());
     }
-    Err(format!("{arch:?} is not an architecture"))
+    Err(Invalid::new(key, format!("{arch:?} is not an architecture")))
 }
 
-fn validate_version(version: &str) -> Result<(), String> {
+fn validate_version(version: &str) -> Result<(), Invalid> {
+    let problem = |why: &str| Err(Invalid::new("ensure", format!("{version:?} {why}")));
     let is_likely = version.starts_with(|letter: char| letter.is_ascii_alphanumeric());
     if !is_likely || !version.contains(|letter: char| letter.is_ascii_digit()) {
-        return Err(format!("{version:?} is neither a version nor one of present, absent, purged, latest"));
+        return problem("is neither a version nor one of present, absent, purged, latest");
     }
     if !version.chars().all(|letter| letter.is_ascii_alphanumeric() || ".+-~:^_".contains(letter)) {
-        return Err(format!("{version:?} is not a version: only letters, digits and .+-~:^_ can be in one"));
+        return problem("is not a version: only letters, digits and .+-~:^_ can be in one");
     }
     Ok(())
 }

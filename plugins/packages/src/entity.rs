@@ -1,10 +1,10 @@
 //! A package as an entity.
 
 use crate::base::Base;
+use crate::check::{Finding, check_all};
 use crate::declaration::{Ensure, Wanted};
 use crate::provider::PackageProvider;
 use crate::simulate::Names;
-use crate::survey::{Finding, survey};
 use holo_change::base_store::{Legacy, Orphan};
 use holo_plugin::provider::UnknownProviderError;
 use holo_plugin::{Asset, EntityReport, Host, Information, Output};
@@ -56,14 +56,14 @@ impl Shared {
     /// The names of all packages of a manager.
     pub(crate) fn names(&self, provider: &dyn PackageProvider) -> Names {
         let mut names = Names::default();
-        for wanted in self.of(provider.name()) {
+        for wanted in self.wanted_of(provider.name()) {
             let list = if wanted.ensure.is_gone() { &mut names.unwanted } else { &mut names.wanted };
             list.insert(wanted.key.name.clone());
         }
         names
     }
 
-    fn of(&self, manager: &str) -> Vec<&Wanted> {
+    fn wanted_of(&self, manager: &str) -> Vec<&Wanted> {
         self.all.iter().filter(|(_, provider)| provider.name() == manager).map(|(wanted, _)| wanted).collect()
     }
 
@@ -82,7 +82,7 @@ impl Shared {
                 managers.insert(provider.name(), *provider);
             }
             for (name, provider) in managers {
-                findings.extend(survey(host, provider, &self.of(name), &self.names(provider), output));
+                findings.extend(check_all(host, provider, &self.wanted_of(name), &self.names(provider), output));
             }
             findings
         });

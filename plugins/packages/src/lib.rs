@@ -1,10 +1,11 @@
 //! The `packages` plugin: which packages a system has, brought there by the package manager that it has.
 
+mod action;
 mod base;
+mod check;
 mod declaration;
-mod deed;
 mod entity;
-mod learn;
+mod error;
 mod manager;
 mod mock;
 mod model;
@@ -12,12 +13,11 @@ mod names;
 mod need;
 mod operations;
 mod packages;
-mod problem;
 mod provider;
 mod providers;
+mod query;
 mod resolve;
 mod simulate;
-mod survey;
 mod system;
 mod transaction;
 pub mod version;

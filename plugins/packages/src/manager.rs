@@ -1,8 +1,8 @@
 //! A package manager at work on a system: its programs are run, and run again while another process is at work.
 
+use crate::error::{PackageError, name};
 use crate::mock::Mock;
 use crate::model::Installed;
-use crate::problem::{Problem, name};
 use crate::provider::{PackageProvider, RepairBy};
 use crate::system::System;
 use holo_change::error::PathError;
@@ -28,7 +28,7 @@ pub(crate) struct Manager<'a> {
 
 impl<'a> Manager<'a> {
     /// The manager of the host's system. In test mode, it is only asked if it can work on that root.
-    pub(crate) fn new(host: &'a Host, provider: &'static dyn PackageProvider) -> Result<Manager<'a>, Problem> {
+    pub(crate) fn new(host: &'a Host, provider: &'static dyn PackageProvider) -> Result<Manager<'a>, PackageError> {
         let system = if !host.test_mode() {
             System::new(host)
         } else if can_work_on(provider, &Root::new(host.root())) {
@@ -41,7 +41,7 @@ impl<'a> Manager<'a> {
     }
 
     /// Returns the installed packages.
-    pub(crate) fn installed(&self) -> Result<Installed, Problem> {
+    pub(crate) fn installed(&self) -> Result<Installed, PackageError> {
         self.system.mock.as_ref().map_or_else(|| self.provider.installed(&self.system), |mock| Ok(mock.installed()))
     }
 
@@ -51,7 +51,7 @@ impl<'a> Manager<'a> {
     }
 
     /// Fetches the index anew.
-    pub(crate) fn refresh(&self, output: &mut Output<'_>) -> Result<(), Problem> {
+    pub(crate) fn refresh(&self, output: &mut Output<'_>) -> Result<(), PackageError> {
         let refreshed = self.provider.refresh(&self.system);
         let refreshed = refreshed.and_then(|mut program| self.fetch(&mut program, output));
         // A marker that cannot be left costs another refresh.
@@ -64,13 +64,13 @@ impl<'a> Manager<'a> {
     }
 
     /// Runs a program that fetches something: it can be cut off at any time.
-    pub(crate) fn fetch(&self, program: &mut Program, output: &mut Output<'_>) -> Result<(), Problem> {
+    pub(crate) fn fetch(&self, program: &mut Program, output: &mut Output<'_>) -> Result<(), PackageError> {
         program.timeout(self.system.timeout.unwrap_or(FETCH_LIMIT));
         self.change(program, output)
     }
 
     /// Runs a program that changes what is installed: once it has begun, it is let finish.
-    pub(crate) fn transact(&self, program: &mut Program, output: &mut Output<'_>) -> Result<(), Problem> {
+    pub(crate) fn transact(&self, program: &mut Program, output: &mut Output<'_>) -> Result<(), PackageError> {
         program.let_finish(FINISH_LIMIT);
         if let Some(timeout) = self.system.timeout {
             program.timeout(timeout);
@@ -79,7 +79,7 @@ impl<'a> Manager<'a> {
     }
 
     /// Runs a program that changes something; as long as someone else is at work, again.
-    fn change(&self, program: &mut Program, output: &mut Output<'_>) -> Result<(), Problem> {
+    fn change(&self, program: &mut Program, output: &mut Output<'_>) -> Result<(), PackageError> {
         if self.system.mock.is_some() {
             output.print(format!("MOCK: {program}\n"));
             return Ok(());
@@ -104,14 +104,14 @@ impl<'a> Manager<'a> {
             };
             if !is_locked || Instant::now() >= end {
                 let is_general = is_locked || captured.ended.timed_out.is_some() || self.provider.is_general(&captured);
-                return Err(Problem { is_general, ..Problem::of_program(program, &failure, &captured) });
+                return Err(PackageError { is_general, ..PackageError::from_program(program, &failure, &captured) });
             }
             thread::sleep(LOOK_AGAIN);
         }
     }
 
     /// Repairs what is left of a transaction that was cut off, if there is any; whether there was.
-    pub(crate) fn repair(&self, output: &mut Output<'_>) -> Result<bool, Problem> {
+    pub(crate) fn repair(&self, output: &mut Output<'_>) -> Result<bool, PackageError> {
         if self.system.mock.is_some() {
             return Ok(false);
         }
@@ -129,14 +129,14 @@ impl<'a> Manager<'a> {
                         continue;
                     }
                     let failure = captured.ended.failure();
-                    failure.map_or(Ok(()), |failure| Err(Problem::of_program(&program, &failure, &captured)))
+                    failure.map_or(Ok(()), |failure| Err(PackageError::from_program(&program, &failure, &captured)))
                 }
                 RepairBy::Removing(path) => fs::remove_file(&path)
-                    .map_err(|error| Problem::new(PathError::new("remove", path, error).to_string())),
+                    .map_err(|error| PackageError::new(PathError::new("remove", path, error).to_string())),
             };
             // A problem of a single package is no reason to stop here.
             return match (done, self.provider.interrupted(&self.system)?) {
-                (Err(problem), Some(_)) => Err(Problem { is_general: true, ..problem }),
+                (Err(problem), Some(_)) => Err(PackageError { is_general: true, ..problem }),
                 (Err(problem), None) => {
                     problem.lines.iter().chain([&problem.summary]).for_each(|line| output.warning(line));
                     Ok(true)

@@ -1,7 +1,7 @@
 //! Stands for a package manager where there is none, in test mode: whatever is asked for can be had, and it is remembered what is there.
 
-use crate::model::{Installed, Instance, Key, Kind, Mark, Request, Status};
-use crate::problem::Problem;
+use crate::error::PackageError;
+use crate::model::{Installed, Instance, Key, Kind, Mark, Status, Transaction};
 use holo_change::error::{PathError, Result as PathResult};
 use holo_change::{OnDisk, PathHandle, Tree};
 use holo_plugin::Host;
@@ -13,7 +13,7 @@ use std::path::Path;
 /// The installed packages, as the plugin's state has them.
 #[derive(Debug)]
 pub(crate) struct Mock {
-    place: PathHandle,
+    file: PathHandle,
     /// The architecture of packages that are named without one.
     native: Option<String>,
     packages: BTreeMap<String, Entry>,
@@ -37,8 +37,8 @@ struct Entry {
 
 impl Mock {
     /// Opens what stands for the manager of this name; packages that are named without an architecture have the native one.
-    pub(crate) fn open(host: &Host, manager: &str, native: Option<String>) -> Result<Mock, Problem> {
-        read(host, manager, native).map_err(|error| Problem::new(error.to_string()))
+    pub(crate) fn open(host: &Host, manager: &str, native: Option<String>) -> Result<Mock, PackageError> {
+        read(host, manager, native).map_err(|error| PackageError::new(error.to_string()))
     }
 
     pub(crate) fn installed(&self) -> Installed {
@@ -65,12 +65,12 @@ impl Mock {
     }
 
     /// Does what was asked for, to what is remembered.
-    pub(crate) fn transact(&mut self, request: &Request) -> Result<(), Problem> {
+    pub(crate) fn transact(&mut self, transaction: &Transaction) -> Result<(), PackageError> {
         let mut packages = self.packages.clone();
-        for item in &request.items {
+        for item in &transaction.items {
             let id = self.id(&item.key);
             let arch = item.key.arch.clone().filter(|_| id != item.key.name);
-            if request.kind == Kind::Install {
+            if transaction.kind == Kind::Install {
                 let entry = packages.entry(id).or_default();
                 entry.name.clone_from(&item.key.name);
                 entry.arch = arch.unwrap_or_default();
@@ -82,7 +82,7 @@ impl Mock {
         self.keep(packages)
     }
 
-    pub(crate) fn mark(&mut self, mark: Mark, items: &[crate::model::Item]) -> Result<(), Problem> {
+    pub(crate) fn mark(&mut self, mark: Mark, items: &[crate::model::Item]) -> Result<(), PackageError> {
         let mut packages = self.packages.clone();
         for item in items {
             let Some(entry) = packages.get_mut(&self.id(&item.key)) else { continue };
@@ -97,29 +97,29 @@ impl Mock {
     }
 
     /// Remembers that these are there from now on; what cannot be written has not happened.
-    fn keep(&mut self, packages: BTreeMap<String, Entry>) -> Result<(), Problem> {
-        self.write(&packages).map_err(|error| Problem::new(error.to_string()))?;
+    fn keep(&mut self, packages: BTreeMap<String, Entry>) -> Result<(), PackageError> {
+        self.write(&packages).map_err(|error| PackageError::new(error.to_string()))?;
         self.packages = packages;
         Ok(())
     }
 
     fn write(&self, packages: &BTreeMap<String, Entry>) -> PathResult<()> {
         if packages.is_empty() {
-            return self.place.remove();
+            return self.file.remove();
         }
-        let failed = |error| PathError::new("write", self.place.shown(), io::Error::from(error));
+        let failed = |error| PathError::new("write", self.file.shown(), io::Error::from(error));
         let mut text = serde_json::to_vec_pretty(packages).map_err(failed)?;
         text.push(b'\n');
-        self.place.replace(&text, 0o644, OnDisk::Whole)
+        self.file.replace(&text, 0o644, OnDisk::Whole)
     }
 }
 
 fn read(host: &Host, manager: &str, native: Option<String>) -> PathResult<Mock> {
-    let place = Tree::open(host.state_dir())?.place(Path::new(&format!("mock-{manager}.json")));
-    let failed = |error| PathError::new("read", place.shown(), io::Error::from(error));
-    let packages = match place.open_if_file()? {
-        Some(file) => serde_json::from_reader(BufReader::new(file)).map_err(failed)?,
+    let file = Tree::open(host.state_dir())?.place(Path::new(&format!("mock-{manager}.json")));
+    let failed = |error| PathError::new("read", file.shown(), io::Error::from(error));
+    let packages = match file.open_if_file()? {
+        Some(opened) => serde_json::from_reader(BufReader::new(opened)).map_err(failed)?,
         None => BTreeMap::new(),
     };
-    Ok(Mock { place, native, packages })
+    Ok(Mock { file, native, packages })
 }

@@ -94,9 +94,9 @@ pub(crate) struct Offers {
     pub(crate) versions: Vec<String>,
 }
 
-/// A request to a package manager for one transaction.
+/// The packages of one transaction, and what it may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Request {
+pub(crate) struct Transaction {
     pub(crate) kind: Kind,
     pub(crate) items: Vec<Item>,
     /// True if an item may become older.
@@ -107,7 +107,7 @@ pub(crate) struct Request {
     pub(crate) may_remove: bool,
 }
 
-/// The effect of a request on its packages.
+/// The effect of a transaction on its packages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// They are installed in the version that is given, whatever is there.
@@ -118,7 +118,7 @@ pub(crate) enum Kind {
     Purge,
 }
 
-/// A package of a request.
+/// A package of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
     pub(crate) key: Key,

@@ -23,13 +23,13 @@ impl FullNames {
         FullNames { native: providers::ALL.iter().map(native).collect() }
     }
 
-    pub(crate) fn of(&self, key: &Key, provider: Option<&dyn PackageProvider>) -> String {
+    pub(crate) fn name(&self, key: &Key, provider: Option<&dyn PackageProvider>) -> String {
         let native = provider.and_then(|provider| self.native.get(provider.name()));
         key.full_name(native.and_then(Option::as_deref))
     }
 
-    pub(crate) fn of_base(&self, base: &Base) -> String {
-        self.of(&base.key(), providers::ALL.named(&base.provider).ok())
+    pub(crate) fn name_of_base(&self, base: &Base) -> String {
+        self.name(&base.key(), providers::ALL.named(&base.provider).ok())
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) enum Main {
 
 impl Need {
     /// Compares what there is with what is wanted. The candidate only matters if the latest version is wanted.
-    pub(crate) fn of(
+    pub(crate) fn new(
         wanted: &Wanted,
         instances: &[&Instance],
         candidate: Option<&str>,

@@ -1,7 +1,7 @@
 //! The operations on packages that the dispatcher asks for.
 
+use crate::check::Finding;
 use crate::entity::PackageEntity;
-use crate::survey::Finding;
 use crate::transaction;
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict, apply_one};
 

@@ -38,13 +38,13 @@ impl Plugin for Packages {
         let names = FullNames::new(host);
         let owned: BTreeMap<String, String> = living
             .iter()
-            .map(|(wanted, manager, _)| (wanted.id.clone(), names.of(&wanted.key, manager.as_ref().ok().copied())))
+            .map(|(wanted, manager, _)| (wanted.id.clone(), names.name(&wanted.key, manager.as_ref().ok().copied())))
             .collect();
         if host.api_version() < API_VERSION_4 {
             complain_of_namesakes(&mut living, &owned, output);
         }
         let is_orphan = |id: &str| definitions.is_orphan(id);
-        let records = memory.records(&owned, &things(&|base| names.of_base(base)), is_orphan, output);
+        let records = memory.records(&owned, &things(&|base| names.name_of_base(base)), is_orphan, output);
         let Records { mut legacies, orphans } = records.unwrap_or_else(|error| {
             output.error(error.to_string());
             Records::default()
@@ -60,7 +60,7 @@ impl Plugin for Packages {
         }
         for orphan in orphans {
             let Remembered { id, base, .. } = &orphan.remembered;
-            let (wanted, provider, owned) = (base.wanted(id), named(&base.provider), names.of_base(base));
+            let (wanted, provider, owned) = (base.wanted(id), named(&base.provider), names.name_of_base(base));
             let past = Past::Orphan(Box::new(orphan));
             found.push((PackageEntity { wanted, provider, owned, past, shared: Arc::default() }, Common::default()));
         }

@@ -1,7 +1,7 @@
 //! The interface to a package manager.
 
-use crate::model::{Installed, Item, Key, Mark, Offers, Request, Step};
-use crate::problem::Problem;
+use crate::error::{KeyError, PackageError};
+use crate::model::{Installed, Item, Key, Mark, Offers, Step, Transaction};
 use crate::system::System;
 use holo_plugin::Host;
 use holo_plugin::process::{Captured, Program};
@@ -30,10 +30,10 @@ pub(crate) trait PackageProvider: Provider {
     }
 
     /// Checks that the package manager can have such a package.
-    fn validate(&self, key: &Key) -> Result<(), String>;
+    fn validate(&self, key: &Key) -> Result<(), KeyError>;
 
     /// Returns the installed packages. Asks once for all.
-    fn installed(&self, system: &System<'_>) -> Result<Installed, Problem>;
+    fn installed(&self, system: &System<'_>) -> Result<Installed, PackageError>;
 
     /// The architecture of packages that are named without one, where a name means those only. Asks nobody.
     fn native_arch(&self, _root: &Root) -> Option<String> {
@@ -41,24 +41,24 @@ pub(crate) trait PackageProvider: Provider {
     }
 
     /// In which versions these packages could be installed. Packages that are not known are left out.
-    fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, Problem>;
+    fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, PackageError>;
 
     /// Fetches anew what it knows of packages.
-    fn refresh(&self, system: &System<'_>) -> Result<Program, Problem>;
+    fn refresh(&self, system: &System<'_>) -> Result<Program, PackageError>;
 
-    /// Returns the effects that a request would have. Changes nothing.
-    fn simulate(&self, system: &System<'_>, request: &Request) -> Result<Vec<Step>, Problem>;
+    /// Returns the effects that a transaction would have. Changes nothing.
+    fn simulate(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>, PackageError>;
 
-    /// Returns the programs that carry out a request: one, unless the manager cannot do it in one.
-    fn transaction(&self, system: &System<'_>, request: &Request) -> Result<Vec<Program>, Problem>;
+    /// Returns the programs that carry out a transaction: one, unless the manager cannot do it in one.
+    fn programs(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Program>, PackageError>;
 
-    /// Returns the program that fetches what a request needs, if that is possible: fetching can be cut off, a transaction cannot.
-    fn download(&self, _: &System<'_>, _: &Request) -> Result<Option<Program>, Problem> {
+    /// Returns the program that fetches what a transaction needs, if that is possible: fetching can be cut off, a transaction cannot.
+    fn download(&self, _: &System<'_>, _: &Transaction) -> Result<Option<Program>, PackageError> {
         Ok(None)
     }
 
     /// Returns the repair for what is left of a transaction that was cut off, if there is anything.
-    fn interrupted(&self, _: &System<'_>) -> Result<Option<Repair>, Problem> {
+    fn interrupted(&self, _: &System<'_>) -> Result<Option<Repair>, PackageError> {
         Ok(None)
     }
 
@@ -66,7 +66,7 @@ pub(crate) trait PackageProvider: Provider {
     fn marks(&self) -> &'static [Mark];
 
     /// Returns the program that gives packages a mark.
-    fn mark(&self, system: &System<'_>, mark: Mark, items: &[Item]) -> Result<Program, Problem>;
+    fn mark(&self, system: &System<'_>, mark: Mark, items: &[Item]) -> Result<Program, PackageError>;
 
     /// Returns true if a held package has to be released before it can be changed.
     fn releases_first(&self) -> bool {

@@ -1,16 +1,16 @@
 //! From what is wanted to what has to be done: which version, whether it may be, and in which words it is told.
 
+use crate::action::Action;
 use crate::declaration::{Ensure, Wanted};
-use crate::deed::Deed;
-use crate::model::{Installed, Instance, Item, Kind, Mark, Offers, Status};
+use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Offers, Status};
 use crate::need::{Main, Need, newest};
 use crate::provider::PackageProvider;
 
 /// A package that is not as it is wanted, and what is done about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Task {
-    /// The place of the package among those that are wanted.
-    pub(crate) place: usize,
+    /// The index of the request that it is for.
+    pub(crate) request: usize,
     /// The transaction that it is part of, if any.
     pub(crate) kind: Option<Kind>,
     pub(crate) item: Item,
@@ -18,7 +18,7 @@ pub(crate) struct Task {
     pub(crate) is_downgrade: bool,
     pub(crate) is_orphan: bool,
     pub(crate) marks: Vec<Mark>,
-    pub(crate) deeds: Vec<Deed>,
+    pub(crate) actions: Vec<Action>,
     /// True if everything that it would take away may go.
     pub(crate) force: bool,
 }
@@ -32,10 +32,21 @@ pub(crate) enum Resolved {
     Task(Task),
     /// Nothing is done unless it is forced; why.
     NeedsForce(String),
-    /// Nobody offers it: this is said, and the index may be old.
-    Unknown(String),
+    /// Nobody offers it, or the index is old.
+    Unknown(OfferError),
     /// It cannot be done; why.
     Impossible(String),
+}
+
+/// A version that is not offered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum OfferError {
+    #[error("{manager} knows no package {key}")]
+    Package { manager: &'static str, key: Key },
+    #[error("{manager} has no {key} {asked}, only {}", offered.join(", "))]
+    Version { manager: &'static str, key: Key, asked: String, offered: Vec<String> },
+    #[error("{manager} has no version of {key} that may be installed")]
+    Candidate { manager: &'static str, key: Key },
 }
 
 /// The data that the decision is based on.
@@ -51,22 +62,22 @@ pub(crate) struct Knowledge<'a> {
 
 /// Returns true if the decision depends on the versions that are offered.
 pub(crate) fn needs_offers(wanted: &Wanted, provider: &dyn PackageProvider, installed: &Installed) -> bool {
-    let need = Need::of(wanted, &installed.instances(&wanted.key), None, provider);
+    let need = Need::new(wanted, &installed.instances(&wanted.key), None, provider);
     wanted.ensure == Ensure::Latest || matches!(need.main, Some(Main::Install | Main::Version(_)))
 }
 
 /// Decides what has to be done.
-pub(crate) fn resolve(place: usize, wanted: &Wanted, known: &Knowledge<'_>) -> Resolved {
+pub(crate) fn resolve(request: usize, wanted: &Wanted, known: &Knowledge<'_>) -> Resolved {
     let Knowledge { provider, installed, offers, force, .. } = known;
-    if let Err(problem) = provider.validate(&wanted.key) {
-        return Resolved::Impossible(problem);
+    if let Err(error) = provider.validate(&wanted.key) {
+        return Resolved::Impossible(error.to_string());
     }
     if wanted.hold == Some(true) && !provider.marks().contains(&Mark::Held) && !wanted.is_orphan {
         return Resolved::Impossible(format!("{} cannot hold packages", provider.name()));
     }
     let instances = installed.instances(&wanted.key);
     let candidate = offers.and_then(|offers| offers.candidate.as_deref());
-    let need = Need::of(wanted, &instances, candidate, *provider);
+    let need = Need::new(wanted, &instances, candidate, *provider);
     if need.is_nothing() {
         return Resolved::Nothing;
     }
@@ -76,21 +87,21 @@ pub(crate) fn resolve(place: usize, wanted: &Wanted, known: &Knowledge<'_>) -> R
     let is_held = present.iter().any(|instance| instance.held);
     let name = wanted.key.to_string();
     let mut task = Task {
-        place,
+        request,
         kind: None,
         item: Item { key: wanted.key.clone(), version: current.map(str::to_owned), exactly: false },
         is_held,
         is_downgrade: false,
         is_orphan: wanted.is_orphan,
         marks: need.marks.clone(),
-        deeds: Vec::new(),
+        actions: Vec::new(),
         force: *force,
     };
     match &need.main {
         None => {}
         Some(Main::Gone(kind)) => {
             task.kind = Some(*kind);
-            task.deeds.push(Deed::remove(&name, current, *kind == Kind::Purge));
+            task.actions.push(Action::remove(&name, current, *kind == Kind::Purge));
         }
         Some(Main::Install | Main::Version(_)) => {
             let asked = if let Some(Main::Version(asked)) = &need.main { Some(asked.as_str()) } else { None };
@@ -107,46 +118,49 @@ pub(crate) fn resolve(place: usize, wanted: &Wanted, known: &Knowledge<'_>) -> R
             match (current, &version) {
                 (Some(from), Some(to)) => {
                     task.is_downgrade = provider.compare(to, from).is_lt();
-                    task.deeds.push(Deed::replace(&name, from, to, task.is_downgrade));
+                    task.actions.push(Action::replace(&name, from, to, task.is_downgrade));
                 }
-                _ => task.deeds.push(Deed::install(&name, version.as_deref())),
+                _ => task.actions.push(Action::install(&name, version.as_deref())),
             }
         }
     }
     if let Some(reason) = refusal(wanted, &task, current, *provider).filter(|_| !force) {
         return Resolved::NeedsForce(reason);
     }
-    task.deeds.extend(task.marks.iter().map(|&mark| Deed::mark(&name, mark)));
+    task.actions.extend(task.marks.iter().map(|&mark| Action::mark(&name, mark)));
     Resolved::Task(task)
 }
 
 /// The version to install; none where nobody knows any.
-fn version(wanted: &Wanted, asked: Option<&str>, known: &Knowledge<'_>) -> Result<Option<String>, String> {
-    let name = &wanted.key;
+fn version(wanted: &Wanted, asked: Option<&str>, known: &Knowledge<'_>) -> Result<Option<String>, OfferError> {
     if known.is_mock {
         return Ok(asked.or(wanted.preferred.as_deref()).map(str::to_owned));
     }
-    let manager = known.provider.name();
+    let (manager, key) = (known.provider.name(), wanted.key.clone());
     let versions = known.offers.map_or(&[][..], |offers| &offers.versions);
     let best = |asked: &str| {
         let fitting = versions.iter().filter(|version| known.provider.matches(asked, version));
         fitting.max_by(|a, b| known.provider.compare(a, b)).cloned()
     };
     if versions.is_empty() {
-        return Err(format!("{manager} knows no package {name}"));
+        return Err(OfferError::Package { manager, key });
     }
     if let Some(asked) = asked {
-        let offered = || versions.join(", ");
-        return best(asked).map(Some).ok_or_else(|| format!("{manager} has no {name} {asked}, only {}", offered()));
+        return best(asked).map(Some).ok_or_else(|| OfferError::Version {
+            manager,
+            key,
+            asked: asked.to_owned(),
+            offered: versions.to_vec(),
+        });
     }
     let preferred = wanted.preferred.as_deref().and_then(best);
     let candidate = known.offers.and_then(|offers| offers.candidate.clone());
-    preferred.or(candidate).map(Some).ok_or_else(|| format!("{manager} has no version of {name} that may be installed"))
+    preferred.or(candidate).map(Some).ok_or(OfferError::Candidate { manager, key })
 }
 
 /// Returns the reason why a person has to decide about a task, if there is one.
 fn refusal(wanted: &Wanted, task: &Task, current: Option<&str>, provider: &dyn PackageProvider) -> Option<String> {
-    // The state that an orphan was found in is not a person's present wish; neither is our hold.
+    // The state that an orphan was found in is not a person's present request; neither is our hold.
     if wanted.is_orphan {
         return None;
     }

@@ -1,9 +1,9 @@
 //! Finds out what a transaction would do before it is begun, and who would be to blame for it.
 
+use crate::error::PackageError;
 use crate::manager::Manager;
-use crate::model::{Installed, Instance, Item, Kind, Request, Step};
+use crate::model::{Installed, Instance, Item, Kind, Step, Transaction};
 use crate::need::newest;
-use crate::problem::Problem;
 use crate::resolve::Task;
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ pub(crate) enum SimulationError {
     /// An orphan has to stay, as these packages need it, which shall be there.
     Needed(String),
     /// The package manager refuses.
-    Problem(Problem),
+    Failed(PackageError),
 }
 
 /// The tasks that can be done together, and those that cannot.
@@ -44,10 +44,10 @@ pub(crate) struct Simulator<'a> {
     pub(crate) names: &'a Names,
 }
 
-/// The request to do these tasks, which are of one kind.
-pub(crate) fn request(kind: Kind, tasks: &[&Task], may_remove: bool) -> Request {
+/// The transaction to do these tasks, which are of one kind.
+pub(crate) fn transaction(kind: Kind, tasks: &[&Task], may_remove: bool) -> Transaction {
     let items: Vec<Item> = tasks.iter().map(|task| task.item.clone()).collect();
-    Request {
+    Transaction {
         kind,
         items,
         may_downgrade: tasks.iter().any(|task| task.is_downgrade),
@@ -85,12 +85,12 @@ impl Simulator<'_> {
     /// Checks that these tasks may be done together; returns true if anything goes that is not among them. If they may not, the latest are
     /// to blame.
     fn judge(&self, kind: Kind, tasks: &[&Task], latest: &[&Task]) -> Result<bool, SimulationError> {
-        let request = request(kind, tasks, true);
+        let transaction = transaction(kind, tasks, true);
         if self.manager.system.mock.is_some() {
             return Ok(false);
         }
         let mut steps =
-            self.manager.provider.simulate(&self.manager.system, &request).map_err(SimulationError::Problem)?;
+            self.manager.provider.simulate(&self.manager.system, &transaction).map_err(SimulationError::Failed)?;
         steps.iter_mut().filter(|step| step.from.is_none()).for_each(|step| step.from = self.version(&step.name));
         // A package that is to come may not go in the end; but old kernels go when new ones come.
         let changing: BTreeSet<&str> = match kind {
@@ -131,7 +131,7 @@ impl Simulator<'_> {
         let is_held = self.installed.is_held(name);
         match (&step.from, &step.to) {
             (from, None) if !self.names.unwanted.contains(name) => {
-                Some(format!("remove {}", crate::deed::with_version(name, from.as_deref())))
+                Some(format!("remove {}", crate::action::with_version(name, from.as_deref())))
             }
             (Some(from), Some(to)) if self.manager.provider.compare(to, from).is_lt() => {
                 Some(format!("downgrade {name} {from} to {to}"))

@@ -1,7 +1,7 @@
 //! The system whose packages are managed.
 
+use crate::error::PackageError;
 use crate::mock::Mock;
-use crate::problem::Problem;
 use holo_change::error::PathError;
 use holo_plugin::Host;
 use holo_plugin::process::{Captured, Program};
@@ -32,9 +32,9 @@ impl<'a> System<'a> {
     }
 
     /// The system below a root that the package manager has to be told of.
-    pub(crate) fn below_root(host: &'a Host) -> Result<System<'a>, Problem> {
+    pub(crate) fn below_root(host: &'a Host) -> Result<System<'a>, PackageError> {
         let root = fs::canonicalize(host.root());
-        let root = root.map_err(|error| Problem::new(PathError::new("open", host.root(), error).to_string()))?;
+        let root = root.map_err(|error| PackageError::new(PathError::new("open", host.root(), error).to_string()))?;
         Ok(System { root: Some(root), ..System::new(host) })
     }
 
@@ -58,12 +58,12 @@ impl<'a> System<'a> {
     }
 
     /// A file of the system, as text; empty if there is none.
-    pub(crate) fn text(&self, path: &str) -> Result<String, Problem> {
+    pub(crate) fn text(&self, path: &str) -> Result<String, PackageError> {
         let path = self.path(path);
         match fs::read(&path) {
             Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
-            Err(error) => Err(Problem::new(PathError::new("read", path, error).to_string())),
+            Err(error) => Err(PackageError::new(PathError::new("read", path, error).to_string())),
         }
     }
 
@@ -78,15 +78,15 @@ impl<'a> System<'a> {
     }
 
     /// Runs a program that has to end with 0.
-    pub(crate) fn read(&self, program: &mut Program) -> Result<Captured, Problem> {
+    pub(crate) fn read(&self, program: &mut Program) -> Result<Captured, PackageError> {
         let captured = self.run(program)?;
         let failure = captured.ended.failure();
-        failure.map_or(Ok(captured.clone()), |failure| Err(Problem::of_program(program, &failure, &captured)))
+        failure.map_or(Ok(captured.clone()), |failure| Err(PackageError::from_program(program, &failure, &captured)))
     }
 
     /// Runs a program, however it ends.
-    pub(crate) fn run(&self, program: &mut Program) -> Result<Captured, Problem> {
+    pub(crate) fn run(&self, program: &mut Program) -> Result<Captured, PackageError> {
         program.plain_locale();
-        program.output().map_err(|error| Problem::new(error.to_string()))
+        program.output().map_err(|error| PackageError::new(error.to_string()))
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Sum(String);
 
 impl Sum {
     /// The sum of the script as it is.
-    pub(crate) fn of(script: &Path) -> Result<Sum> {
+    pub(crate) fn from_file(script: &Path) -> Result<Sum> {
         let failed = |operation| move |error| PathError::new(operation, script, error);
         let mut file = comments::open(script).map_err(failed("open"))?;
         let mut sum = Sha256::new();

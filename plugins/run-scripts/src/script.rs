@@ -90,7 +90,7 @@ impl Script {
     }
 
     fn content_that_never_succeeded(&self, host: &Host) -> Result<Option<Sum>> {
-        let content = Sum::of(&self.path)?;
+        let content = Sum::from_file(&self.path)?;
         let is_known = Record::open(host)?.knows(&self.name, &content);
         Ok((!is_known).then_some(content))
     }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// The two files, if anything was changed since it was made. If that is the content of one file, they are that file; otherwise each lists
 /// all paths that differ, with the lines of files, so that each line says where it is.
-pub(crate) fn of(entity: &Scaffold, host: &Host) -> Result<Option<FilePair>> {
+pub(crate) fn find(entity: &Scaffold, host: &Host) -> Result<Option<FilePair>> {
     let executor = Executor::open(host)?;
     let Some(remembered) = executor.recall(entity)? else { return Ok(None) };
     let target = executor.tracker.canonical(&entity.target)?;

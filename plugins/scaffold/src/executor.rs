@@ -58,10 +58,10 @@ struct Scrubbing {
 }
 
 impl<'a> Work<'a> {
-    fn of(entity: &'a Scaffold, definition: &'a ScaffoldDefinition, executor: &Executor<'_>) -> Result<Work<'a>> {
+    fn new(entity: &'a Scaffold, definition: &'a ScaffoldDefinition, executor: &Executor<'_>) -> Result<Work<'a>> {
         let rendered = render::render(definition, &entity.file, executor.host)?;
         let target = executor.tracker.canonical(&entity.target)?;
-        let programs = Programs::of(definition, &target, entity.timeout)?;
+        let programs = Programs::new(definition, &target, entity.timeout)?;
         let all_claims = claims::all(executor.host.locations());
         let is_others = |claim: &&Claim| claim.id != entity.id() && !claim.is_tree;
         let claims = all_claims.iter().filter(is_others).cloned().collect();
@@ -128,7 +128,7 @@ impl<'a> Executor<'a> {
 
     pub(crate) fn check(&self, entity: &Scaffold) -> Result<Verdict> {
         let Some(definition) = entity.wanted() else { return self.check_scrubbing(entity) };
-        let work = Work::of(entity, definition, self)?;
+        let work = Work::new(entity, definition, self)?;
         let known = self.known(&work, self.recall(entity)?)?;
         let plan = self.plan(&work, &known.remembered.base)?;
         if let Some(reason) = plan.refusal(self.host) {
@@ -142,7 +142,7 @@ impl<'a> Executor<'a> {
 
     pub(crate) fn apply(&self, entity: &Scaffold, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied> {
         // Work that takes time, and touches nothing that others hold, comes first.
-        let work = entity.wanted().map(|definition| Work::of(entity, definition, self)).transpose()?;
+        let work = entity.wanted().map(|definition| Work::new(entity, definition, self)).transpose()?;
         // Of two dispatchers, one may have been killed while its plugin still works.
         let _held = Tree::open(self.host.state_dir())?.hold()?;
         let applied = match work {
@@ -176,7 +176,7 @@ impl<'a> Executor<'a> {
     fn plan(&self, work: &Work<'_>, record: &Record) -> Result<Plan> {
         let others: Vec<PathBuf> =
             work.entity.others.iter().cloned().chain(work.claims.iter().map(Claim::path)).collect();
-        Plan::of(&Circumstances {
+        Plan::new(&Circumstances {
             host: self.host,
             definition: work.definition,
             target: &work.target,

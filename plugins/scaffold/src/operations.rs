@@ -37,6 +37,6 @@ impl Entity for Scaffold {
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {
-        difference::of(self, host).ok().flatten()
+        difference::find(self, host).ok().flatten()
     }
 }

@@ -38,10 +38,10 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Finds out what has to be done.
-    pub(crate) fn of(circumstances: &Circumstances<'_>) -> Result<Plan> {
+    pub(crate) fn new(circumstances: &Circumstances<'_>) -> Result<Plan> {
         let mut plan = Plan::default();
         let target = circumstances.target;
-        let attributes = Wanted::of(circumstances.definition, circumstances.host)?;
+        let attributes = Wanted::from_definition(circumstances.definition, circumstances.host)?;
         let mut in_the_way = Vec::new();
         plan.want(circumstances, &attributes, target, &Item::Directory, &mut in_the_way)?;
         for (path, item) in circumstances.rendered {
@@ -200,11 +200,11 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn of(definition: &ScaffoldDefinition, host: &Host) -> Result<Wanted> {
+    fn from_definition(definition: &ScaffoldDefinition, host: &Host) -> Result<Wanted> {
         let mode = |key, text: &Option<String>| text.as_deref().and_then(|text| values::mode(key, text).ok());
         let (mut uid, mut gid) = (None, None);
         if definition.owner.is_some() || definition.group.is_some() {
-            let accounts = Accounts::of(host)?;
+            let accounts = Accounts::open(host)?;
             uid = definition.owner.as_deref().map(|owner| accounts.user(owner)).transpose()?;
             gid = definition.group.as_deref().map(|group| accounts.group(group)).transpose()?;
         }

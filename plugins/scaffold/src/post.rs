@@ -22,7 +22,7 @@ pub(crate) struct Programs<'a> {
 
 impl<'a> Programs<'a> {
     /// Those that are defined. One may take as long as this.
-    pub(crate) fn of(
+    pub(crate) fn new(
         definition: &'a ScaffoldDefinition,
         target: &Path,
         timeout: Option<Duration>,
@@ -109,7 +109,7 @@ mod tests {
             ("*", "/t/.hidden", true),
         ] {
             let definition = definition(glob);
-            let programs = Programs::of(&definition, Path::new("/t"), None).ok().unwrap();
+            let programs = Programs::new(&definition, Path::new("/t"), None).ok().unwrap();
             assert_eq!(programs.are_for(Path::new(path)), is_for, "{glob} {path}");
         }
     }

@@ -1,7 +1,7 @@
 //! Brings many units into their desired states together: one query, one call for each thing that is to be done, one more query.
 
 mod item;
-mod keeping;
+mod journal;
 
 use crate::entity::{FilesStep, Past, Service};
 use crate::plan::{Circumstances, Ensure, Step, plan};
@@ -20,14 +20,14 @@ const SETTLE: Duration = Duration::from_millis(200);
 
 /// Applies a set of units of which none depends on another.
 pub(crate) fn apply(host: &Host, set: &[Job<'_, Service>], answers: &mut dyn SetAnswers) {
-    let provider = providers::of(host);
+    let provider = providers::for_host(host);
     let manager = provider.manager(host);
     let mut items = Vec::new();
     let mut files = None;
-    for (place, job) in set.iter().enumerate() {
+    for (index, job) in set.iter().enumerate() {
         match job.entity {
-            Service::Unit(unit) => items.push(Item::new(place, unit, job.mode.refresh)),
-            Service::Files(FilesStep { all, .. }) => files = Some((place, all)),
+            Service::Unit(unit) => items.push(Item::new(index, unit, job.mode.refresh)),
+            Service::Files(FilesStep { all, .. }) => files = Some((index, all)),
         }
     }
     items.iter().for_each(|item| item.unit.all.forget_states());
@@ -35,19 +35,19 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, Service>], answers: &mut dyn Set
     if let (Some(item), Ok(others)) = (items.first(), &read) {
         item.unit.all.note_read(others.clone());
     }
-    if let Some((place, all)) = files {
-        answers.begin(place);
+    if let Some((index, all)) = files {
+        answers.begin(index);
         let applied = match &read {
             Ok(others) => {
                 let others: BTreeSet<String> = all.take_read().union(others).cloned().collect();
                 if others.is_empty() { Applied::Unchanged } else { Applied::Changed(vec![reading(&others)]) }
             }
             Err(error) => {
-                answers.output(place).error(error.error.to_string());
+                answers.output(index).error(error.error.to_string());
                 error.applied.clone()
             }
         };
-        answers.end(place, applied);
+        answers.end(index, applied);
     }
     if let Err(ReadError { error, applied }) = read {
         return fail_all(&items, &error.to_string(), |_| applied.clone(), answers);
@@ -57,7 +57,7 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, Service>], answers: &mut dyn Set
         Err(error) => return fail_all(&items, &error.to_string(), |item| item.failed(None), answers),
     };
     let mut run = Run { host, provider, manager: &*manager, memory, items, answers };
-    if let Err(error) = run.go() {
+    if let Err(error) = run.apply() {
         run.fail_rest(&error.to_string());
     }
 }
@@ -65,9 +65,9 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, Service>], answers: &mut dyn Set
 /// Fails all units for one reason.
 fn fail_all(items: &[Item<'_>], problem: &str, applied: impl Fn(&Item<'_>) -> Applied, answers: &mut dyn SetAnswers) {
     for item in items {
-        answers.begin(item.place);
-        answers.output(item.place).error(problem);
-        answers.end(item.place, applied(item));
+        answers.begin(item.job);
+        answers.output(item.job).error(problem);
+        answers.end(item.job, applied(item));
     }
 }
 
@@ -135,49 +135,49 @@ struct Run<'a, 'r> {
 }
 
 impl Run<'_, '_> {
-    fn go(&mut self) -> Result<(), ApplyError> {
+    fn apply(&mut self) -> Result<(), ApplyError> {
         self.recall();
-        self.look(&self.places(|_| true))?;
+        self.query(&self.indexes(|_| true))?;
         self.read_files()?;
-        self.plan(&self.places(|_| true), true);
-        for place in self.places(|item| item.steps.is_empty() && item.changes.is_empty() && !item.unit.is_orphan()) {
-            self.end(place);
+        self.plan(&self.indexes(|_| true), true);
+        for index in self.indexes(|item| item.steps.is_empty() && item.changes.is_empty() && !item.unit.is_orphan()) {
+            self.end(index);
         }
         self.unmask()?;
         self.keep_bases();
         for step in Step::ALL {
             self.act(step);
         }
-        self.look_back()?;
+        self.verify()?;
         self.finish();
         Ok(())
     }
 
-    fn places(&self, counts: impl Fn(&Item<'_>) -> bool) -> Vec<usize> {
+    fn indexes(&self, counts: impl Fn(&Item<'_>) -> bool) -> Vec<usize> {
         let items = self.items.iter().enumerate();
-        items.filter(|(_, item)| item.is_at_work() && counts(item)).map(|(place, _)| place).collect()
+        items.filter(|(_, item)| item.is_at_work() && counts(item)).map(|(index, _)| index).collect()
     }
 
-    fn states(&self, places: &[usize]) -> Result<Vec<Result<UnitState, ManagerError>>, ApplyError> {
-        let items = places.iter().map(|&place| &self.items[place]);
+    fn states(&self, indexes: &[usize]) -> Result<Vec<Result<UnitState, ManagerError>>, ApplyError> {
+        let items = indexes.iter().map(|&index| &self.items[index]);
         let subjects: Vec<Subject<'_>> =
             items.map(|item| Subject { unit: &item.unit.name, record: &item.record }).collect();
         self.manager.states(&subjects).map_err(ApplyError::States)
     }
 
     /// Finds out how these units are.
-    fn look(&mut self, places: &[usize]) -> Result<(), ApplyError> {
-        if places.is_empty() {
+    fn query(&mut self, indexes: &[usize]) -> Result<(), ApplyError> {
+        if indexes.is_empty() {
             return Ok(());
         }
-        for (&place, state) in places.iter().zip(self.states(places)?) {
+        for (&index, state) in indexes.iter().zip(self.states(indexes)?) {
             match state {
                 Ok(state) => {
-                    let item = &mut self.items[place];
+                    let item = &mut self.items[index];
                     item.before.get_or_insert_with(|| state.clone());
                     item.state = state;
                 }
-                Err(problem) => self.fail(place, &format!("{}: {problem}", self.items[place].unit.name)),
+                Err(problem) => self.fail(index, &format!("{}: {problem}", self.items[index].unit.name)),
             }
         }
         Ok(())
@@ -185,62 +185,62 @@ impl Run<'_, '_> {
 
     /// Has all files read again if those of one unit have changed: only all of them can be read.
     fn read_files(&mut self) -> Result<(), ApplyError> {
-        let outdated = self.places(|item| item.state.is_outdated);
+        let outdated = self.indexes(|item| item.state.is_outdated);
         if outdated.is_empty() {
             return Ok(());
         }
-        for &place in &outdated {
-            self.begin(place);
+        for &index in &outdated {
+            self.begin(index);
         }
-        for &place in &outdated {
-            self.items[place].is_tried = true;
+        for &index in &outdated {
+            self.items[index].is_tried = true;
         }
         self.manager.read_files().map_err(ApplyError::Files)?;
-        for &place in &outdated {
-            self.items[place].note_read();
+        for &index in &outdated {
+            self.items[index].note_read();
         }
-        self.look(&self.places(|_| true))
+        self.query(&self.indexes(|_| true))
     }
 
-    fn plan(&mut self, places: &[usize], says_problems: bool) {
-        for &place in places {
-            let item = &mut self.items[place];
+    fn plan(&mut self, indexes: &[usize], says_problems: bool) {
+        for &index in indexes {
+            let item = &mut self.items[index];
             let circumstances = Circumstances { manager: self.provider.name(), refresh: item.refresh, may_come: false };
             let plan = plan(&item.unit.name, &item.unit.wanted, &item.state, circumstances);
             item.steps = plan.steps;
             if says_problems && !plan.problems.is_empty() {
-                self.hopeless(place, &plan.problems);
+                self.apply_files_only(index, &plan.problems);
             }
         }
     }
 
     /// Does what can be done about a unit that cannot be brought into its desired state: its files can still become right.
-    fn hopeless(&mut self, place: usize, problems: &[String]) {
-        self.begin(place);
-        self.items[place].steps.retain(|step| step.is_of_files());
-        self.keep(&[place]);
-        for step in self.items[place].steps.clone() {
-            self.act_on(step, &[place], self.items[place].unit.timeout);
+    fn apply_files_only(&mut self, index: usize, problems: &[String]) {
+        self.begin(index);
+        self.items[index].steps.retain(|step| step.is_of_files());
+        self.keep(&[index]);
+        for step in self.items[index].steps.clone() {
+            self.act_on(step, &[index], self.items[index].unit.timeout);
         }
-        self.keep(&[place]);
+        self.keep(&[index]);
         for problem in problems {
-            self.fail(place, problem);
+            self.fail(index, problem);
         }
     }
 
     /// Unmasks what is to be unmasked, and only then sees what else there is to do.
     fn unmask(&mut self) -> Result<(), ApplyError> {
         let unmasks = |step: &Step| matches!(step, Step::Unmask | Step::UnmaskForNow);
-        let masked = self.places(|item| item.steps.iter().any(unmasks));
-        for &place in &masked {
-            self.items[place].steps.retain(unmasks);
+        let masked = self.indexes(|item| item.steps.iter().any(unmasks));
+        for &index in &masked {
+            self.items[index].steps.retain(unmasks);
         }
         self.keep(&masked);
         for step in [Step::Unmask, Step::UnmaskForNow] {
             self.act(step);
         }
-        let masked: Vec<usize> = masked.into_iter().filter(|&place| self.items[place].is_at_work()).collect();
-        self.look(&masked)?;
+        let masked: Vec<usize> = masked.into_iter().filter(|&index| self.items[index].is_at_work()).collect();
+        self.query(&masked)?;
         self.plan(&masked, true);
         Ok(())
     }
@@ -248,23 +248,23 @@ impl Run<'_, '_> {
     /// Does one thing to all units that want it; each time limit has a call of its own.
     fn act(&mut self, step: Step) {
         let mut calls: BTreeMap<Option<Duration>, Vec<usize>> = BTreeMap::new();
-        for place in self.places(|item| item.steps.contains(&step)) {
-            calls.entry(self.items[place].unit.timeout).or_default().push(place);
+        for index in self.indexes(|item| item.steps.contains(&step)) {
+            calls.entry(self.items[index].unit.timeout).or_default().push(index);
         }
-        for (timeout, places) in calls {
-            self.act_on(step, &places, timeout);
+        for (timeout, indexes) in calls {
+            self.act_on(step, &indexes, timeout);
         }
     }
 
-    fn act_on(&mut self, step: Step, places: &[usize], timeout: Option<Duration>) {
-        for &place in places {
-            self.begin(place);
+    fn act_on(&mut self, step: Step, indexes: &[usize], timeout: Option<Duration>) {
+        for &index in indexes {
+            self.begin(index);
         }
-        let items = places.iter().map(|&place| &self.items[place]);
+        let items = indexes.iter().map(|&index| &self.items[index]);
         let tasks: Vec<Task<'_>> = items.map(|item| Task { unit: &item.unit.name, state: &item.state }).collect();
         let done = self.manager.act(step, &tasks, timeout);
-        for (&place, done) in places.iter().zip(done) {
-            let item = &mut self.items[place];
+        for (&index, done) in indexes.iter().zip(done) {
+            let item = &mut self.items[index];
             let name = &item.unit.name;
             item.is_tried = true;
             match done {
@@ -276,15 +276,15 @@ impl Run<'_, '_> {
                 Done::Mocked(command) => {
                     item.record.mock.note(step);
                     item.note_done(step);
-                    self.answers.output(self.items[place].place).print(format!("MOCK: {command}\n"));
+                    self.answers.output(self.items[index].job).print(format!("MOCK: {command}\n"));
                 }
                 Done::Failed(lines) => {
                     let mut lines = lines.into_iter();
                     let first = lines.next().unwrap_or_default();
-                    self.fail(place, &format!("{}: {first}", step.cannot(name)));
-                    self.show(place, lines);
+                    self.fail(index, &format!("{}: {first}", step.cannot(name)));
+                    self.show(index, lines);
                     if !step.is_of_files() {
-                        self.show(place, self.manager.last_words(name));
+                        self.show(index, self.manager.last_words(name));
                     }
                 }
             }
@@ -292,43 +292,43 @@ impl Run<'_, '_> {
     }
 
     /// Sees whether all is as it shall be now.
-    fn look_back(&mut self) -> Result<(), ApplyError> {
-        let worked_on = self.places(|item| !item.steps.is_empty());
+    fn verify(&mut self) -> Result<(), ApplyError> {
+        let worked_on = self.indexes(|item| !item.steps.is_empty());
         let starts = |item: &Item<'_>| item.state.starts_unseen && item.steps.iter().any(|step| step.starts());
-        if worked_on.iter().any(|&place| starts(&self.items[place])) {
+        if worked_on.iter().any(|&index| starts(&self.items[index])) {
             thread::sleep(SETTLE);
         }
-        self.look(&worked_on)?;
-        for place in worked_on {
-            let item = &mut self.items[place];
+        self.query(&worked_on)?;
+        for index in worked_on {
+            let item = &mut self.items[index];
             if !item.is_at_work() {
                 continue;
             }
             item.refresh = false;
-            self.plan(&[place], false);
-            let item = &self.items[place];
+            self.plan(&[index], false);
+            let item = &self.items[index];
             let (name, words) = (item.unit.name.clone(), item.state.words.clone());
             let Some(&step) = item.steps.first() else { continue };
             if step.is_of_files() {
-                self.fail(place, &format!("{}: it is as before", step.cannot(&name)));
+                self.fail(index, &format!("{}: it is as before", step.cannot(&name)));
             } else {
                 let does = if item.unit.wanted.ensure == Some(Ensure::Stopped) { "still runs" } else { "does not run" };
-                self.fail(place, &format!("{name} {does}: it is {words}"));
-                self.show(place, self.manager.last_words(&name));
+                self.fail(index, &format!("{name} {does}: it is {words}"));
+                self.show(index, self.manager.last_words(&name));
             }
         }
         Ok(())
     }
 
     fn finish(&mut self) {
-        self.keep(&self.places(|_| true));
-        for place in self.places(|_| true) {
-            self.begin(place);
-            let unit = self.items[place].unit;
+        self.keep(&self.indexes(|_| true));
+        for index in self.indexes(|_| true) {
+            self.begin(index);
+            let unit = self.items[index].unit;
             if let Past::Orphan(orphan) = &unit.past
                 && let Err(error) = self.forget(orphan)
             {
-                self.fail(place, &error.to_string());
+                self.fail(index, &error.to_string());
             }
         }
         self.end_all();
@@ -336,8 +336,8 @@ impl Run<'_, '_> {
 
     /// Fails everything that has no end yet.
     fn fail_rest(&mut self, problem: &str) {
-        for place in self.places(|_| true) {
-            self.fail(place, problem);
+        for index in self.indexes(|_| true) {
+            self.fail(index, problem);
         }
         self.end_all();
     }
@@ -345,51 +345,51 @@ impl Run<'_, '_> {
     /// Ends everything that has no end yet. Units that have failed are looked at once more: one that is as before has not changed.
     fn end_all(&mut self) {
         let is_open = |item: &Item<'_>| !item.ended && item.failed && item.is_tried && !item.is_changed;
-        let open: Vec<usize> = (0..self.items.len()).filter(|&place| is_open(&self.items[place])).collect();
+        let open: Vec<usize> = (0..self.items.len()).filter(|&index| is_open(&self.items[index])).collect();
         let states = if open.is_empty() { Ok(Vec::new()) } else { self.states(&open) };
-        for (place, state) in open.into_iter().zip(states.unwrap_or_default()) {
-            let applied = self.items[place].failed(state.as_ref().ok());
-            self.end_as(place, applied);
+        for (index, state) in open.into_iter().zip(states.unwrap_or_default()) {
+            let applied = self.items[index].failed(state.as_ref().ok());
+            self.end_as(index, applied);
         }
-        for place in 0..self.items.len() {
-            self.end(place);
-        }
-    }
-
-    fn begin(&mut self, place: usize) {
-        if !std::mem::replace(&mut self.items[place].begun, true) {
-            self.answers.begin(self.items[place].place);
+        for index in 0..self.items.len() {
+            self.end(index);
         }
     }
 
-    fn fail(&mut self, place: usize, problem: &str) {
-        self.begin(place);
-        self.items[place].failed = true;
-        self.answers.output(self.items[place].place).error(problem);
+    fn begin(&mut self, index: usize) {
+        if !std::mem::replace(&mut self.items[index].begun, true) {
+            self.answers.begin(self.items[index].job);
+        }
     }
 
-    fn show(&mut self, place: usize, lines: impl IntoIterator<Item = String>) {
+    fn fail(&mut self, index: usize, problem: &str) {
+        self.begin(index);
+        self.items[index].failed = true;
+        self.answers.output(self.items[index].job).error(problem);
+    }
+
+    fn show(&mut self, index: usize, lines: impl IntoIterator<Item = String>) {
         for line in lines {
-            self.answers.output(self.items[place].place).relay(Stream::Stderr, format!("   {line}\n").as_bytes());
+            self.answers.output(self.items[index].job).relay(Stream::Stderr, format!("   {line}\n").as_bytes());
         }
     }
 
-    fn end(&mut self, place: usize) {
-        let item = &mut self.items[place];
+    fn end(&mut self, index: usize) {
+        let item = &mut self.items[index];
         let changes = std::mem::take(&mut item.changes);
         let applied = match (item.failed, changes.is_empty() && !item.unit.is_orphan()) {
             (true, _) => item.failed(None),
             (false, true) => Applied::Unchanged,
             (false, false) => Applied::Changed(changes),
         };
-        self.end_as(place, applied);
+        self.end_as(index, applied);
     }
 
-    fn end_as(&mut self, place: usize, applied: Applied) {
-        if std::mem::replace(&mut self.items[place].ended, true) {
+    fn end_as(&mut self, index: usize, applied: Applied) {
+        if std::mem::replace(&mut self.items[index].ended, true) {
             return;
         }
-        self.begin(place);
-        self.answers.end(self.items[place].place, applied);
+        self.begin(index);
+        self.answers.end(self.items[index].job, applied);
     }
 }

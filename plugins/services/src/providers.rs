@@ -11,7 +11,7 @@ use holo_plugin::provider::Providers;
 pub(crate) static ALL: Providers<dyn ServiceProvider> = Providers::new(&[&systemd::Systemd]);
 
 /// Returns the one of a host.
-pub(crate) fn of(host: &Host) -> &'static dyn ServiceProvider {
+pub(crate) fn for_host(host: &Host) -> &'static dyn ServiceProvider {
     ALL.best(host).unwrap_or(&systemd::Systemd)
 }
 

@@ -31,7 +31,7 @@ impl Plugin for Services {
             }
         };
         let root = Root::new(host.root());
-        let provider = providers::of(host);
+        let provider = providers::for_host(host);
         let name_of = |record: &Record| name_of(provider, &root, record);
         let mut names: BTreeMap<String, UnitName> = BTreeMap::new();
         for (id, defined) in &definitions.valid {
@@ -115,9 +115,9 @@ fn usable(
         owners.entry(name).or_default().push(id);
     }
     for (id, defined) in valid {
-        let place = &defined.common.location;
+        let location = &defined.common.location;
         if let Some(Err(error)) = defined.common.keys.provider.as_deref().map(|name| providers::ALL.named(name)) {
-            output.error(format!("{place}: {id}: provider: {error}"));
+            output.error(format!("{location}: {id}: provider: {error}"));
             continue;
         }
         let name = names.get(&id);
@@ -125,7 +125,7 @@ fn usable(
         // A dispatcher that knows of owners says so itself, and leaves out both.
         let other = namesakes.iter().find(|other| **other != id && host.api_version() < API_VERSION_4);
         if let (Some(other), Some(name)) = (other, name) {
-            output.error(format!("{place}: {id}: name: {name} is what {other} is already"));
+            output.error(format!("{location}: {id}: name: {name} is what {other} is already"));
             continue;
         }
         usable.insert(id, defined);

@@ -6,9 +6,9 @@ use crate::definition::Definition;
 use crate::entity::AccountEntity;
 use crate::error::AccountError;
 use crate::images::{Images, Moment};
-use crate::look::Found;
 use crate::plan::{self, Scrubbing, Step};
 use crate::run::CommandError;
+use crate::state::AccountState;
 use crate::{changes, order, renamed};
 use holo_change::error::PathError;
 use holo_plugin::{Applied, Host, Output};
@@ -56,7 +56,7 @@ impl Work<'_, '_> {
     fn provision(&mut self, definition: &Definition, force: bool) -> Result<Applied, AccountError> {
         let id = &self.entity.id;
         self.forget_leftovers()?;
-        let found = self.entity.look(self.host, self.images)?;
+        let found = self.entity.state(self.host, self.images)?;
         if self.entity.history.is_interrupted {
             if let Some(made) = &found.provisioned {
                 self.images.record(made)?;
@@ -101,7 +101,7 @@ impl Work<'_, '_> {
     fn take_over(
         &mut self,
         predecessor: &AccountId,
-        found: &Found,
+        found: &AccountState,
         command: &Command,
         wanted: &Account,
     ) -> Result<Applied, AccountError> {
@@ -200,7 +200,7 @@ impl Work<'_, '_> {
                 self.keep_group(namesake)?;
                 match wanted {
                     _ if self.host.test_mode() => {}
-                    Some(wanted) => drop(self.made(&wanted)?),
+                    Some(wanted) => drop(self.verify(&wanted)?),
                     None if self.actual()?.is_some() => {
                         return Err(format!("{id} is still there after {command}").into());
                     }
@@ -288,7 +288,7 @@ impl Work<'_, '_> {
             return self.run(command);
         }
         self.images.save(Moment::Intended, wanted)?;
-        let ran = self.run(command).and_then(|()| self.made(wanted).map(drop));
+        let ran = self.run(command).and_then(|()| self.verify(wanted).map(drop));
         if ran.is_err() {
             self.images.remove(Moment::Intended, &wanted.id)?;
         }
@@ -300,13 +300,13 @@ impl Work<'_, '_> {
         if self.host.test_mode() {
             self.images.save(Moment::Provisioned, &imagined(wanted))?;
         } else {
-            self.images.record(&self.made(&wanted)?)?;
+            self.images.record(&self.verify(&wanted)?)?;
         }
         Ok(())
     }
 
     /// Returns the account that a command has made, which has to be as wanted.
-    fn made(&self, wanted: &Account) -> Result<Account, AccountError> {
+    fn verify(&self, wanted: &Account) -> Result<Account, AccountError> {
         let id = &wanted.id;
         let found = self.entity.shared.accounts.find(self.host, id)?;
         let Some(made) = found else { return Err(format!("{id} does not exist after all").into()) };

@@ -29,7 +29,7 @@ fn try_check(entity: &AccountEntity, host: &Host) -> Result<Verdict, AccountErro
             Scrubbing::Forget => would(format!("would forget {id}, which is as it was before")),
         };
     };
-    let found = entity.look(host, &images)?;
+    let found = entity.state(host, &images)?;
     match plan::step(entity.shared.provider, definition, found.known(), false) {
         Step::Refuse(to) => Ok(Verdict::NeedsForce(to)),
         Step::Keep(_) => Ok(Verdict::InDesiredState),

@@ -4,7 +4,7 @@ use crate::account::Account;
 use crate::entity::AccountEntity;
 use crate::error::AccountError;
 use crate::images::{Images, to_text};
-use crate::look::Current;
+use crate::state::Current;
 use holo_change::error::PathError;
 use holo_plugin::{FilePair, Host};
 use std::fs;

@@ -74,7 +74,12 @@ impl fmt::Debug for Shared {
 impl Shared {
     pub(crate) fn new(host: &Host) -> Shared {
         let watched = FILES.map(|file| bytes(&host.below_root(Path::new(file))));
-        Shared { provider: providers::of(host), accounts: Accounts::default(), patience: Patience::default(), watched }
+        Shared {
+            provider: providers::for_host(host),
+            accounts: Accounts::default(),
+            patience: Patience::default(),
+            watched,
+        }
     }
 }
 

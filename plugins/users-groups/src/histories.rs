@@ -36,10 +36,10 @@ impl Histories {
     ) -> Result<Histories> {
         let mut histories = Histories::default();
         for (id, names) in renamed {
-            histories.of(&id).names = names;
+            histories.entry(&id).names = names;
         }
         for id in sources.images.all(Moment::Intended)? {
-            histories.of(&id).is_interrupted = true;
+            histories.entry(&id).is_interrupted = true;
         }
         if !orphans.is_empty() {
             histories.find_leftovers(sources, orphans)?;
@@ -70,7 +70,7 @@ impl Histories {
         self.all.remove(id).unwrap_or_default()
     }
 
-    fn of(&mut self, id: &AccountId) -> &mut History {
+    fn entry(&mut self, id: &AccountId) -> &mut History {
         self.all.entry(id.clone()).or_default()
     }
 
@@ -120,7 +120,7 @@ impl Histories {
                     names.push(name);
                 }
             }
-            let history = self.of(id);
+            let history = self.entry(id);
             history.names = names;
             history.predecessor = Some(predecessor);
         }

@@ -15,7 +15,7 @@ mod entity;
 mod error;
 mod histories;
 mod images;
-mod look;
+
 mod migration;
 mod order;
 mod plan;
@@ -26,6 +26,7 @@ mod renamed;
 mod run;
 mod scan;
 mod stack;
+mod state;
 mod state_file;
 
 /// Runs the plugin: what it does stands in the arguments and the environment.

@@ -12,6 +12,6 @@ use holo_plugin::provider::Providers;
 static ALL: Providers<dyn AccountProvider> = Providers::new(&[&Shadow]);
 
 /// Returns those of a host.
-pub(crate) fn of(host: &Host) -> &'static dyn AccountProvider {
+pub(crate) fn for_host(host: &Host) -> &'static dyn AccountProvider {
     ALL.best(host).unwrap_or(&Shadow)
 }

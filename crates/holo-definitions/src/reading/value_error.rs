@@ -72,10 +72,10 @@ impl ValueError {
     }
 
     pub(super) fn of_no_variant(variants: &[&str], found: &str) -> ValueError {
-        ValueError::of(Problem::Type { expected: one_of(variants), found: found.to_owned() })
+        ValueError::new(Problem::Type { expected: one_of(variants), found: found.to_owned() })
     }
 
-    fn of(problem: Problem) -> ValueError {
+    fn new(problem: Problem) -> ValueError {
         ValueError { path: Vec::new(), span: None, problem }
     }
 
@@ -242,14 +242,14 @@ fn found_words(found: &Unexpected<'_>) -> String {
 
 impl de::Error for ValueError {
     fn custom<T: Display>(text: T) -> ValueError {
-        ValueError::of(Problem::Other(text.to_string()))
+        ValueError::new(Problem::Other(text.to_string()))
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> ValueError {
         let too_large =
             if let Unexpected::Signed(0..) | Unexpected::Unsigned(_) = found { limit(expected) } else { None };
         let expected = too_large.unwrap_or_else(|| expected_words(expected));
-        ValueError::of(Problem::Type { expected, found: found_words(&found) })
+        ValueError::new(Problem::Type { expected, found: found_words(&found) })
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> ValueError {
@@ -257,25 +257,25 @@ impl de::Error for ValueError {
     }
 
     fn invalid_length(length: usize, expected: &dyn Expected) -> ValueError {
-        ValueError::of(Problem::Type { expected: expected_words(expected), found: format!("{length} of them") })
+        ValueError::new(Problem::Type { expected: expected_words(expected), found: format!("{length} of them") })
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> ValueError {
         let hint = did_you_mean(variant, expected.iter().copied());
         let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
-        ValueError::of(Problem::Other(format!("expected {}, found {variant:?}{hint}", one_of(expected))))
+        ValueError::new(Problem::Other(format!("expected {}, found {variant:?}{hint}", one_of(expected))))
     }
 
     fn unknown_field(_: &str, expected: &'static [&'static str]) -> ValueError {
-        ValueError::of(Problem::UnknownKey(expected))
+        ValueError::new(Problem::UnknownKey(expected))
     }
 
     fn missing_field(field: &'static str) -> ValueError {
-        ValueError::of(Problem::Missing).within(Part::Key(field.to_owned()))
+        ValueError::new(Problem::Missing).within(Part::Key(field.to_owned()))
     }
 
     fn duplicate_field(field: &'static str) -> ValueError {
-        ValueError::of(Problem::Other("is there twice".to_owned())).within(Part::Key(field.to_owned()))
+        ValueError::new(Problem::Other("is there twice".to_owned())).within(Part::Key(field.to_owned()))
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) enum Lines<'a> {
 
 impl<'a> Lines<'a> {
     /// Of the text of a file with this name.
-    pub(super) fn of(path: &Path, text: Option<&'a str>) -> Lines<'a> {
+    pub(super) fn from_text(path: &Path, text: Option<&'a str>) -> Lines<'a> {
         let found = match (path.extension().and_then(|extension| extension.to_str()), text) {
             (Some("toml"), Some(text)) => DeTable::parse(text).ok().map(|table| Lines::Toml(text, table.into_inner())),
             (Some("yaml" | "yml"), Some(text)) => yaml::parse(text).ok().map(Lines::Yaml),
@@ -70,7 +70,7 @@ mod tests {
     fn keys_are_found_however_they_are_written() {
         let text =
             "a = 1\n\"b.c\" = 2\nd.e = [\n 1,\n]\nd.f.g = 3\n\n[t]\nx = '''\n\n'''\ny = { z = 4 }\n[t.u]\n\n[[l]]\n";
-        let lines = Lines::of(Path::new("x.toml"), Some(text));
+        let lines = Lines::from_text(Path::new("x.toml"), Some(text));
         for (key, line) in [
             ("a", Some(1)),
             ("\"b.c\"", Some(2)),
@@ -85,8 +85,8 @@ mod tests {
         ] {
             assert_eq!(lines.find(key), line, "{key}");
         }
-        assert_eq!(Lines::of(Path::new("x.json"), Some("{\"a\": 1}")).find("a"), None);
-        let lines = Lines::of(Path::new("x.yml"), Some("a: 1\nt:\n  b.c: 2\n"));
+        assert_eq!(Lines::from_text(Path::new("x.json"), Some("{\"a\": 1}")).find("a"), None);
+        let lines = Lines::from_text(Path::new("x.yml"), Some("a: 1\nt:\n  b.c: 2\n"));
         assert_eq!((lines.find("a"), lines.find("t.\"b.c\"")), (Some(1), Some(3)));
     }
 }

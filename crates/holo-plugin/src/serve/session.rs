@@ -100,9 +100,9 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         let ids = || request.entities.iter().map(|id| id.0.clone());
         let result = match request.operation {
             Operation::Scan => self.scan(),
-            Operation::Check => self.check(ids().collect(), &Modes::of(request)),
-            Operation::Apply => self.apply(ids().collect(), false, &Modes::of(request)),
-            Operation::ForceApply => self.apply(ids().collect(), true, &Modes::of(request)),
+            Operation::Check => self.check(ids().collect(), &Modes::from_request(request)),
+            Operation::Apply => self.apply(ids().collect(), false, &Modes::from_request(request)),
+            Operation::ForceApply => self.apply(ids().collect(), true, &Modes::from_request(request)),
             Operation::Diff => self.diff(ids().collect()),
         };
         self.answers.say(&Answer::End { request: request.request, result });
@@ -200,7 +200,7 @@ struct Modes<'a> {
 }
 
 impl<'a> Modes<'a> {
-    fn of(request: &'a Request) -> Modes<'a> {
+    fn from_request(request: &'a Request) -> Modes<'a> {
         let values = |values: &[Text]| values.iter().map(|value| value.0.clone()).collect();
         Modes {
             refreshed: request.refresh.iter().map(|id| &id.0).collect(),

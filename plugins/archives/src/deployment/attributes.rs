@@ -11,7 +11,7 @@ use holo_plugin::Accounts;
 
 impl Deployment<'_> {
     pub(super) fn owner(&self) -> Result<Ownership, ArchiveError> {
-        let accounts = Accounts::of(self.host)?;
+        let accounts = Accounts::open(self.host)?;
         let (owner, group) = (self.archive.owner.as_deref(), self.archive.group.as_deref());
         Ok(Ownership {
             uid: owner.map(|name| accounts.user(name)).transpose().map_err(ArchiveError::Account)?,

@@ -169,7 +169,7 @@ fn attributes(definition: &FileDefinition, current: &State, host: &Host) -> Resu
     };
     let (mut uid, mut gid) = (found.uid, found.gid);
     if definition.owner.is_some() || definition.group.is_some() {
-        let accounts = Accounts::of(host)?;
+        let accounts = Accounts::open(host)?;
         if let Some(owner) = &definition.owner {
             uid = accounts.user(owner)?;
         }

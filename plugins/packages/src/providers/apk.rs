@@ -1,13 +1,13 @@
 //! apk: Alpine Linux and its like.
 
-use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Offers, Request, Status, Step};
-use crate::problem::Problem;
+use crate::error::{KeyError, PackageError};
+use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Offers, Status, Step, Transaction};
 use crate::provider::{PackageProvider, rank};
 use crate::system::System;
 use crate::version::alpine;
 use holo_plugin::Host;
 use holo_plugin::process::Program;
-use holo_plugin::provider;
+use holo_plugin::provider::Provider;
 use holo_plugin::system::{PackageManager, package_manager};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ const WORLD: &str = "etc/apk/world";
 /// apk.
 pub(crate) struct Apk;
 
-impl provider::Provider for Apk {
+impl Provider for Apk {
     fn name(&self) -> &'static str {
         self.manager().name
     }
@@ -44,16 +44,17 @@ impl PackageProvider for Apk {
         alpine::compare(asked, if asked.contains("-r") { version } else { plain }).is_eq()
     }
 
-    fn validate(&self, key: &Key) -> Result<(), String> {
+    fn validate(&self, key: &Key) -> Result<(), KeyError> {
         if key.name.contains([':', '~']) {
-            return Err(format!("{key} is not a valid Alpine Linux package name"));
+            return Err(KeyError::Name { key: key.to_string(), of: "Alpine Linux", why: None });
         }
-        key.arch
-            .as_ref()
-            .map_or(Ok(()), |arch| Err(format!("{key}: apk has packages for one architecture only, not for {arch}")))
+        match &key.arch {
+            Some(arch) => Err(KeyError::Arch { key: key.to_string(), manager: self.name(), arch: arch.clone() }),
+            None => Ok(()),
+        }
     }
 
-    fn installed(&self, system: &System<'_>) -> Result<Installed, Problem> {
+    fn installed(&self, system: &System<'_>) -> Result<Installed, PackageError> {
         let mut text = String::new();
         for database in DATABASES {
             text += &system.text(database)?;
@@ -61,30 +62,30 @@ impl PackageProvider for Apk {
         Ok(read_database(&text, &system.text(WORLD)?))
     }
 
-    fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, Problem> {
+    fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, PackageError> {
         let mut policy = apk(system);
         policy.args(["policy", "--"]).args(keys.iter().map(|key| key.name.as_str()));
         let captured = system.read(&mut policy)?;
         Ok(read_policy(&String::from_utf8_lossy(&captured.stdout)))
     }
 
-    fn refresh(&self, system: &System<'_>) -> Result<Program, Problem> {
+    fn refresh(&self, system: &System<'_>) -> Result<Program, PackageError> {
         let mut program = apk(system);
         program.args(["--quiet", "update"]);
         Ok(program)
     }
 
-    fn simulate(&self, system: &System<'_>, request: &Request) -> Result<Vec<Step>, Problem> {
+    fn simulate(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>, PackageError> {
         let mut program = apk(system);
-        ask(&mut program, request, &["--simulate"]);
+        ask(&mut program, transaction, &["--simulate"]);
         let captured = system.read(&mut program)?;
         Ok(read_simulation(&String::from_utf8_lossy(&captured.stdout)))
     }
 
-    fn transaction(&self, system: &System<'_>, request: &Request) -> Result<Vec<Program>, Problem> {
+    fn programs(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Program>, PackageError> {
         let mut program = apk(system);
         program.args(["--wait", &system.lock_limit().as_secs().to_string()]);
-        ask(&mut program, request, &["--no-progress"]);
+        ask(&mut program, transaction, &["--no-progress"]);
         Ok(vec![program])
     }
 
@@ -93,7 +94,7 @@ impl PackageProvider for Apk {
     }
 
     /// Packages that were asked for are kept; those that were asked for in a version are kept in that.
-    fn mark(&self, system: &System<'_>, mark: Mark, items: &[Item]) -> Result<Program, Problem> {
+    fn mark(&self, system: &System<'_>, mark: Mark, items: &[Item]) -> Result<Program, PackageError> {
         let mut program = apk(system);
         program.args(["add", "--quiet", "--no-progress", "--"]);
         program.args(items.iter().map(|item| match item.version.as_ref().filter(|_| mark == Mark::Held) {
@@ -116,17 +117,17 @@ fn apk(system: &System<'_>) -> Program {
     program
 }
 
-/// The words for a request. A version is only named if it was asked for, since apk will keep to it.
-fn ask(program: &mut Program, request: &Request, options: &[&str]) {
-    match request.kind {
+/// Adds the words for a transaction. A version is only named if it was asked for, since apk will keep to it.
+fn ask(program: &mut Program, transaction: &Transaction, options: &[&str]) {
+    match transaction.kind {
         Kind::Install => program.args(["add", "--upgrade"]),
         // Packages that need it go with it. The simulation has refused it if that was not declared.
         Kind::Remove => program.args(["del", "--rdepends"]),
         Kind::Purge => program.args(["del", "--rdepends", "--purge"]),
     };
     program.args(options).arg("--");
-    program.args(request.items.iter().map(|item| {
-        let is_pinned = request.kind == Kind::Install && item.exactly;
+    program.args(transaction.items.iter().map(|item| {
+        let is_pinned = transaction.kind == Kind::Install && item.exactly;
         match item.version.as_ref().filter(|_| is_pinned) {
             Some(version) => format!("{}={version}", item.key.name),
             None => item.key.name.clone(),

@@ -2,15 +2,15 @@
 
 mod words;
 
-use crate::model::{Installed, Item, Key, Kind, Mark, Offers, Request, Step};
-use crate::problem::Problem;
+use crate::error::{KeyError, PackageError};
+use crate::model::{Installed, Item, Key, Kind, Mark, Offers, Step, Transaction};
 use crate::provider::{PackageProvider, Repair, RepairBy, rank};
 use crate::system::System;
 use crate::version::debian;
 use holo_change::error::PathError;
 use holo_plugin::Host;
 use holo_plugin::process::{Captured, Program};
-use holo_plugin::provider;
+use holo_plugin::provider::Provider;
 use holo_plugin::system::{PackageManager, Root, package_manager};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ const AUTOMATIC: &str = "var/lib/apt/extended_states";
 /// apt.
 pub(crate) struct Apt;
 
-impl provider::Provider for Apt {
+impl Provider for Apt {
     fn name(&self) -> &'static str {
         self.manager().name
     }
@@ -47,18 +47,17 @@ impl PackageProvider for Apt {
         debian::compare(a, b)
     }
 
-    fn validate(&self, key: &Key) -> Result<(), String> {
+    fn validate(&self, key: &Key) -> Result<(), KeyError> {
         let fits = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "+-.".contains(letter);
         let begins_well = key.name.starts_with(|letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit());
         if key.name.len() < 2 || !begins_well || !key.name.chars().all(fits) {
-            return Err(format!(
-                "{key} is not a valid Debian package name: it can only be of small letters, digits and +-., two or more, and +-. not the first"
-            ));
+            let why = "it can only be of small letters, digits and +-., two or more, and +-. not the first";
+            return Err(KeyError::Name { key: key.to_string(), of: "Debian", why: Some(why) });
         }
         Ok(())
     }
 
-    fn installed(&self, system: &System<'_>) -> Result<Installed, Problem> {
+    fn installed(&self, system: &System<'_>) -> Result<Installed, PackageError> {
         let mut installed = Installed::default();
         if !system.path(STATUS).exists() {
             return Ok(installed);
@@ -80,7 +79,7 @@ impl PackageProvider for Apt {
         Some(first.unwrap_or_else(|| words::architecture(std::env::consts::ARCH).to_owned()))
     }
 
-    fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, Problem> {
+    fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, PackageError> {
         let mut policy = apt(system, "apt-cache")?;
         policy.args(["policy", "--"]).args(keys.iter().map(ToString::to_string));
         let captured = system.read(&mut policy)?;
@@ -89,31 +88,31 @@ impl PackageProvider for Apt {
         Ok(keys.iter().filter_map(|&key| Some((key.clone(), find(key)?))).collect())
     }
 
-    fn refresh(&self, system: &System<'_>) -> Result<Program, Problem> {
+    fn refresh(&self, system: &System<'_>) -> Result<Program, PackageError> {
         let mut program = apt(system, "apt-get")?;
         program.args(["--quiet", "update"]);
         Ok(program)
     }
 
-    fn simulate(&self, system: &System<'_>, request: &Request) -> Result<Vec<Step>, Problem> {
+    fn simulate(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>, PackageError> {
         let mut program = apt(system, "apt-get")?;
         program.arg("--simulate");
-        words::ask(&mut program, request);
+        words::ask(&mut program, transaction);
         let captured = system.read(&mut program)?;
         Ok(words::read_simulation(&String::from_utf8_lossy(&captured.stdout)))
     }
 
-    fn download(&self, system: &System<'_>, request: &Request) -> Result<Option<Program>, Problem> {
+    fn download(&self, system: &System<'_>, transaction: &Transaction) -> Result<Option<Program>, PackageError> {
         let mut program = apt(system, "apt-get")?;
         program.args(["--quiet", "--download-only"]);
-        if !request.may_remove {
+        if !transaction.may_remove {
             program.arg("--no-remove");
         }
-        words::ask(&mut program, request);
-        Ok((request.kind == Kind::Install).then_some(program))
+        words::ask(&mut program, transaction);
+        Ok((transaction.kind == Kind::Install).then_some(program))
     }
 
-    fn interrupted(&self, system: &System<'_>) -> Result<Option<Repair>, Problem> {
+    fn interrupted(&self, system: &System<'_>) -> Result<Option<Repair>, PackageError> {
         // dpkg keeps a journal there until it has come to its end.
         let is_journal = |entry: fs::DirEntry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit);
         if !fs::read_dir(system.path(JOURNAL)).into_iter().flatten().flatten().any(is_journal) {
@@ -129,18 +128,18 @@ impl PackageProvider for Apt {
         Ok(Some(Repair { said, by: RepairBy::Running(Box::new(program)) }))
     }
 
-    fn transaction(&self, system: &System<'_>, request: &Request) -> Result<Vec<Program>, Problem> {
+    fn programs(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Program>, PackageError> {
         let mut program = apt(system, "apt-get")?;
         // We wait for others ourselves: that can be cut off.
         program.args(["--quiet", "-o", "DPkg::Lock::Timeout=0", "-o", "DPkg::Use-Pty=0"]);
-        if request.kind == Kind::Install {
+        if transaction.kind == Kind::Install {
             // Files that a person has changed stay; others are replaced by the new version without a question.
             program.args(["-o", "DPkg::Options::=--force-confdef", "-o", "DPkg::Options::=--force-confold"]);
-            if !request.may_remove {
+            if !transaction.may_remove {
                 program.arg("--no-remove");
             }
         }
-        words::ask(&mut program, request);
+        words::ask(&mut program, transaction);
         Ok(vec![program])
     }
 
@@ -148,7 +147,7 @@ impl PackageProvider for Apt {
         &[Mark::Held, Mark::Released, Mark::ByHand, Mark::Automatic]
     }
 
-    fn mark(&self, system: &System<'_>, mark: Mark, items: &[Item]) -> Result<Program, Problem> {
+    fn mark(&self, system: &System<'_>, mark: Mark, items: &[Item]) -> Result<Program, PackageError> {
         let word = match mark {
             Mark::Held => "hold",
             Mark::Released => "unhold",
@@ -170,7 +169,7 @@ impl PackageProvider for Apt {
 }
 
 /// One of apt's programs, made to work on the system's root, and to ask nobody anything.
-fn apt(system: &System<'_>, name: &str) -> Result<Program, Problem> {
+fn apt(system: &System<'_>, name: &str) -> Result<Program, PackageError> {
     let mut program = Program::new(name);
     program.env("DEBIAN_FRONTEND", "noninteractive");
     program.env("APT_LISTCHANGES_FRONTEND", "none").env("APT_LISTBUGS_FRONTEND", "none");
@@ -178,10 +177,10 @@ fn apt(system: &System<'_>, name: &str) -> Result<Program, Problem> {
     program.env("NEEDRESTART_MODE", "l");
     if let Some(root) = system.root().filter(|_| std::env::var_os(CONFIG).is_none()) {
         if root.as_os_str().as_encoded_bytes().iter().any(|byte| b"\"\n\\".contains(byte)) {
-            return Err(Problem::new(format!("apt cannot work below {}, because of its name", root.display())));
+            return Err(PackageError::new(format!("apt cannot work below {}, because of its name", root.display())));
         }
         let path = system.cache_dir().join("apt.conf");
-        let failed = |error| Problem::new(PathError::new("write", &path, error).to_string());
+        let failed = |error| PackageError::new(PathError::new("write", &path, error).to_string());
         fs::create_dir_all(system.cache_dir()).and_then(|()| fs::write(&path, configuration(root))).map_err(failed)?;
         program.env(CONFIG, path);
     }

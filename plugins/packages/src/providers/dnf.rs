@@ -1,14 +1,14 @@
 //! dnf: Fedora, RHEL and their like.
 
 use super::rpm_database::{self, plain};
-use crate::model::{Installed, Item, Key, Kind, Mark, Offers, Request, Step};
-use crate::problem::Problem;
+use crate::error::{KeyError, PackageError};
+use crate::model::{Installed, Item, Key, Kind, Mark, Offers, Step, Transaction};
 use crate::provider::{PackageProvider, rank};
 use crate::system::System;
 use crate::version::rpm;
 use holo_plugin::Host;
 use holo_plugin::process::Program;
-use holo_plugin::provider;
+use holo_plugin::provider::Provider;
 use holo_plugin::system::{PackageManager, package_manager};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ const FORMAT: &str = "%{name}|%{epoch}:%{version}-%{release}|%{arch}\\n";
 /// dnf.
 pub(crate) struct Dnf;
 
-impl provider::Provider for Dnf {
+impl Provider for Dnf {
     fn name(&self) -> &'static str {
         self.manager().name
     }
@@ -47,11 +47,11 @@ impl PackageProvider for Dnf {
         rpm::matches(asked, version)
     }
 
-    fn validate(&self, key: &Key) -> Result<(), String> {
+    fn validate(&self, key: &Key) -> Result<(), KeyError> {
         rpm_database::validate(key)
     }
 
-    fn installed(&self, system: &System<'_>) -> Result<Installed, Problem> {
+    fn installed(&self, system: &System<'_>) -> Result<Installed, PackageError> {
         let mut installed = rpm_database::installed(system)?;
         for name in locked(&system.text(LOCKS)?) {
             let instances = installed.packages.get_mut(name).into_iter().flatten();
@@ -60,7 +60,7 @@ impl PackageProvider for Dnf {
         Ok(installed)
     }
 
-    fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, Problem> {
+    fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, PackageError> {
         rpm_database::may_ask(system)?;
         let mut query = dnf(system);
         if system.only_looks {
@@ -72,34 +72,34 @@ impl PackageProvider for Dnf {
         Ok(read_offers(&String::from_utf8_lossy(&captured.stdout), keys))
     }
 
-    fn refresh(&self, system: &System<'_>) -> Result<Program, Problem> {
+    fn refresh(&self, system: &System<'_>) -> Result<Program, PackageError> {
         let mut program = dnf(system);
         program.args(["--quiet", "makecache", "--refresh"]);
         Ok(program)
     }
 
-    fn simulate(&self, system: &System<'_>, request: &Request) -> Result<Vec<Step>, Problem> {
+    fn simulate(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>, PackageError> {
         let mut program = dnf(system);
         program.arg("--assumeno");
-        if system.only_looks && request.kind == Kind::Install {
+        if system.only_looks && transaction.kind == Kind::Install {
             program.arg("--cacheonly");
         }
-        ask(&mut program, request);
+        ask(&mut program, transaction);
         let captured = system.run(&mut program)?;
         let text = String::from_utf8_lossy(&captured.stdout);
         // It ends with 1 if nobody has said yes.
         let is_done = captured.ended.code() == Some(0);
         let is_refused = captured.ended.code() == Some(1) && text.contains("Transaction Summary");
         match captured.ended.failure() {
-            Some(failure) if !is_done && !is_refused => Err(Problem::of_program(&program, &failure, &captured)),
+            Some(failure) if !is_done && !is_refused => Err(PackageError::from_program(&program, &failure, &captured)),
             _ => Ok(read_table(&text)),
         }
     }
 
-    fn transaction(&self, system: &System<'_>, request: &Request) -> Result<Vec<Program>, Problem> {
+    fn programs(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Program>, PackageError> {
         let mut program = dnf(system);
         program.args(["--quiet", "--assumeyes"]);
-        ask(&mut program, request);
+        ask(&mut program, transaction);
         Ok(vec![program])
     }
 
@@ -107,7 +107,7 @@ impl PackageProvider for Dnf {
         &[Mark::Held, Mark::Released]
     }
 
-    fn mark(&self, system: &System<'_>, mark: Mark, items: &[Item]) -> Result<Program, Problem> {
+    fn mark(&self, system: &System<'_>, mark: Mark, items: &[Item]) -> Result<Program, PackageError> {
         let mut program = dnf(system);
         let word = if mark == Mark::Held { "add" } else { "delete" };
         program.args(["--quiet", "versionlock", word]).args(items.iter().map(|item| item.key.name.as_str()));
@@ -127,14 +127,14 @@ fn dnf(system: &System<'_>) -> Program {
     program
 }
 
-/// The words for a request.
-fn ask(program: &mut Program, request: &Request) {
-    if request.changes_held {
+/// Adds the words for a transaction.
+fn ask(program: &mut Program, transaction: &Transaction) {
+    if transaction.changes_held {
         program.arg("--disableplugin=versionlock");
     }
     program.arg("--setopt=clean_requirements_on_remove=False");
-    program.arg(if request.kind == Kind::Install { "install" } else { "remove" });
-    program.arg("--").args(request.items.iter().map(|item| specification(item, request.kind)));
+    program.arg(if transaction.kind == Kind::Install { "install" } else { "remove" });
+    program.arg("--").args(transaction.items.iter().map(|item| specification(item, transaction.kind)));
 }
 
 /// Names a package so exactly that nothing else can be meant: dnf installs an older version just as well then.
@@ -181,7 +181,7 @@ fn read_table(text: &str) -> Vec<Step> {
     let mut words: Vec<&str> = Vec::new();
     for line in text.lines() {
         if !line.starts_with(' ') {
-            section = Section::of(line);
+            section = Section::from_heading(line);
             words.clear();
             continue;
         }
@@ -226,7 +226,7 @@ enum Section {
 }
 
 impl Section {
-    fn of(heading: &str) -> Section {
+    fn from_heading(heading: &str) -> Section {
         match heading.split(' ').next() {
             Some("Installing" | "Installing:" | "Upgrading" | "Upgrading:" | "Reinstalling:" | "Downgrading:") => {
                 Section::Coming

@@ -1,13 +1,13 @@
 //! pacman: Arch Linux and its like.
 
-use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Offers, Request, Status, Step};
-use crate::problem::Problem;
+use crate::error::{KeyError, PackageError};
+use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Offers, Status, Step, Transaction};
 use crate::provider::{PackageProvider, Repair, RepairBy, rank};
 use crate::system::System;
 use crate::version::pacman;
 use holo_plugin::Host;
 use holo_plugin::process::{Captured, Program};
-use holo_plugin::provider;
+use holo_plugin::provider::Provider;
 use holo_plugin::system::{PackageManager, package_manager};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ const CACHE: &str = "var/cache/pacman/pkg";
 /// pacman.
 pub(crate) struct Pacman;
 
-impl provider::Provider for Pacman {
+impl Provider for Pacman {
     fn name(&self) -> &'static str {
         self.manager().name
     }
@@ -42,16 +42,17 @@ impl PackageProvider for Pacman {
         pacman::compare(a, b)
     }
 
-    fn validate(&self, key: &Key) -> Result<(), String> {
+    fn validate(&self, key: &Key) -> Result<(), KeyError> {
         if key.name.contains([':', '~']) {
-            return Err(format!("{key} is not a valid Arch Linux package name"));
+            return Err(KeyError::Name { key: key.to_string(), of: "Arch Linux", why: None });
         }
-        key.arch
-            .as_ref()
-            .map_or(Ok(()), |arch| Err(format!("{key}: pacman has packages for one architecture only, not for {arch}")))
+        match &key.arch {
+            Some(arch) => Err(KeyError::Arch { key: key.to_string(), manager: self.name(), arch: arch.clone() }),
+            None => Ok(()),
+        }
     }
 
-    fn installed(&self, system: &System<'_>) -> Result<Installed, Problem> {
+    fn installed(&self, system: &System<'_>) -> Result<Installed, PackageError> {
         let mut installed = Installed::default();
         if !system.path("var/lib/pacman/local").exists() {
             return Ok(installed);
@@ -72,7 +73,7 @@ impl PackageProvider for Pacman {
         Ok(installed)
     }
 
-    fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, Problem> {
+    fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, PackageError> {
         let captured = system.read(pacman(system).arg("-Sl"))?;
         let mut all: BTreeMap<Key, Offers> = BTreeMap::new();
         for line in String::from_utf8_lossy(&captured.stdout).lines() {
@@ -93,23 +94,23 @@ impl PackageProvider for Pacman {
         Ok(all)
     }
 
-    fn refresh(&self, system: &System<'_>) -> Result<Program, Problem> {
+    fn refresh(&self, system: &System<'_>) -> Result<Program, PackageError> {
         let mut program = pacman(system);
         program.args(["--noconfirm", "--noprogressbar", "-Sy"]);
         Ok(program)
     }
 
-    fn simulate(&self, system: &System<'_>, request: &Request) -> Result<Vec<Step>, Problem> {
+    fn simulate(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>, PackageError> {
         let mut steps = Vec::new();
         // Packages from files need another operation than packages from a repository.
-        for mut program in programs(system, request, &[PRINT, "--print-format", "%n %v"])? {
+        for mut program in operations(system, transaction, &[PRINT, "--print-format", "%n %v"])? {
             let captured = system.read(&mut program)?;
-            steps.extend(read_steps(&String::from_utf8_lossy(&captured.stdout), request.kind));
+            steps.extend(read_steps(&String::from_utf8_lossy(&captured.stdout), transaction.kind));
         }
         Ok(steps)
     }
 
-    fn interrupted(&self, system: &System<'_>) -> Result<Option<Repair>, Problem> {
+    fn interrupted(&self, system: &System<'_>) -> Result<Option<Repair>, PackageError> {
         let lock = system.path(LOCK);
         // A process that is at work holds it open.
         if !lock.exists() || is_open(&lock) {
@@ -119,15 +120,15 @@ impl PackageProvider for Pacman {
         Ok(Some(Repair { said, by: RepairBy::Removing(lock) }))
     }
 
-    fn transaction(&self, system: &System<'_>, request: &Request) -> Result<Vec<Program>, Problem> {
-        programs(system, request, &["--noconfirm", "--noprogressbar"])
+    fn programs(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Program>, PackageError> {
+        operations(system, transaction, &["--noconfirm", "--noprogressbar"])
     }
 
     fn marks(&self) -> &'static [Mark] {
         &[Mark::ByHand, Mark::Automatic]
     }
 
-    fn mark(&self, system: &System<'_>, mark: Mark, items: &[Item]) -> Result<Program, Problem> {
+    fn mark(&self, system: &System<'_>, mark: Mark, items: &[Item]) -> Result<Program, PackageError> {
         let mut program = pacman(system);
         let word = if mark == Mark::Automatic { "--asdeps" } else { "--asexplicit" };
         program.args(["-D", "--quiet", word, "--"]).args(items.iter().map(|item| item.key.name.as_str()));
@@ -153,13 +154,13 @@ fn is_open(path: &Path) -> bool {
 }
 
 /// Returns the output of a query. It ends with 1 if there is nothing to list.
-fn list(system: &System<'_>, query: &str) -> Result<String, Problem> {
+fn list(system: &System<'_>, query: &str) -> Result<String, PackageError> {
     let mut program = pacman(system);
     let captured = system.run(program.arg(query))?;
     let is_empty = captured.stdout.is_empty() && !String::from_utf8_lossy(&captured.stderr).contains("error:");
     match captured.ended.failure() {
         Some(failure) if !is_empty || captured.ended.code() != Some(1) => {
-            Err(Problem::of_program(&program, &failure, &captured))
+            Err(PackageError::from_program(&program, &failure, &captured))
         }
         _ => Ok(String::from_utf8_lossy(&captured.stdout).into_owned()),
     }
@@ -176,28 +177,28 @@ fn pacman(system: &System<'_>) -> Program {
     program
 }
 
-/// Returns the programs for a request: packages from repositories are one operation, those that are only in the cache another.
-fn programs(system: &System<'_>, request: &Request, options: &[&str]) -> Result<Vec<Program>, Problem> {
-    if request.kind != Kind::Install {
+/// Returns the programs for a transaction: packages from repositories are one operation, those that are only in the cache another.
+fn operations(system: &System<'_>, transaction: &Transaction, options: &[&str]) -> Result<Vec<Program>, PackageError> {
+    if transaction.kind != Kind::Install {
         let mut program = pacman(system);
         // Packages that need it go with it. The simulation has refused it if that was not declared.
         program.arg("-Rc");
         // It refuses to print what it would do with this.
-        if request.kind == Kind::Purge && !options.contains(&PRINT) {
+        if transaction.kind == Kind::Purge && !options.contains(&PRINT) {
             program.arg("--nosave");
         }
-        program.args(options).arg("--").args(request.items.iter().map(|item| item.key.name.as_str()));
+        program.args(options).arg("--").args(transaction.items.iter().map(|item| item.key.name.as_str()));
         return Ok(vec![program]);
     }
     if system.mock.is_some() {
         let mut program = pacman(system);
-        program.arg("-S").args(options).arg("--").args(request.items.iter().map(|item| item.key.name.as_str()));
+        program.arg("-S").args(options).arg("--").args(transaction.items.iter().map(|item| item.key.name.as_str()));
         return Ok(vec![program]);
     }
     let listed = system.read(pacman(system).arg("-Sl"))?;
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     let (mut names, mut files) = (Vec::new(), Vec::new());
-    for item in &request.items {
+    for item in &transaction.items {
         let (name, version) = (&item.key.name, item.version.as_deref().unwrap_or_default());
         let repository = listed.lines().find_map(|line| {
             let mut words = line.split(' ');

@@ -1,7 +1,7 @@
 //! The packages that RPM has installed, by whatever package manager.
 
+use crate::error::{KeyError, PackageError};
 use crate::model::{Installed, Instance, Key, Status};
-use crate::problem::Problem;
 use crate::system::System;
 use holo_plugin::process::Program;
 use holo_plugin::system::package_manager::RPM_DATABASES;
@@ -9,20 +9,20 @@ use holo_plugin::system::package_manager::RPM_DATABASES;
 const FORMAT: &str = "%{NAME}\\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\\t%{ARCH}\\n";
 
 /// Asks for all packages.
-pub(super) fn installed(system: &System<'_>) -> Result<Installed, Problem> {
+pub(super) fn installed(system: &System<'_>) -> Result<Installed, PackageError> {
     let mut installed = Installed::default();
-    let Some(place) = place(system)? else { return Ok(installed) };
+    let Some(path) = path(system)? else { return Ok(installed) };
     let mut query = Program::new("rpm");
     if let Some(root) = system.root() {
         query.arg("--root").arg(root);
     }
-    query.arg("--dbpath").arg(place);
+    query.arg("--dbpath").arg(path);
     query.args(["--query", "--all", "--queryformat", FORMAT]);
     let captured = system.read(&mut query)?;
     for line in String::from_utf8_lossy(&captured.stdout).lines() {
         let fields: Vec<&str> = line.split('\t').collect();
         let [name, version, arch] = fields[..] else {
-            return Err(Problem::new(format!("cannot understand what rpm says: {line:?}")));
+            return Err(PackageError::new(format!("cannot understand what rpm says: {line:?}")));
         };
         let instance = Instance {
             version: plain(version).to_owned(),
@@ -37,8 +37,8 @@ pub(super) fn installed(system: &System<'_>) -> Result<Installed, Problem> {
 }
 
 /// Returns the path of the database below the root, if there is one. A query would make one.
-pub(super) fn place(system: &System<'_>) -> Result<Option<String>, Problem> {
-    if let Some(usual) = RPM_DATABASES.iter().find(|place| system.path(place).exists()) {
+pub(super) fn path(system: &System<'_>) -> Result<Option<String>, PackageError> {
+    if let Some(usual) = RPM_DATABASES.iter().find(|path| system.path(path).exists()) {
         return Ok(usual.rsplit_once('/').map(|(folder, _)| format!("/{folder}")));
     }
     // On a system that is not made with it, it may be anywhere.
@@ -49,9 +49,9 @@ pub(super) fn place(system: &System<'_>) -> Result<Option<String>, Problem> {
 }
 
 /// Fails where even a question would leave something behind, and nothing shall be.
-pub(super) fn may_ask(system: &System<'_>) -> Result<(), Problem> {
-    if system.only_looks && place(system)?.is_none() {
-        return Err(Problem::new("there is no database of RPM yet"));
+pub(super) fn may_ask(system: &System<'_>) -> Result<(), PackageError> {
+    if system.only_looks && path(system)?.is_none() {
+        return Err(PackageError::new("there is no database of RPM yet"));
     }
     Ok(())
 }
@@ -62,9 +62,9 @@ pub(super) fn plain(version: &str) -> &str {
 }
 
 /// Checks the name of a package of RPM.
-pub(super) fn validate(key: &Key) -> Result<(), String> {
+pub(super) fn validate(key: &Key) -> Result<(), KeyError> {
     if key.name.contains(':') {
-        return Err(format!("{key} is not a valid RPM package name"));
+        return Err(KeyError::Name { key: key.to_string(), of: "RPM", why: None });
     }
     Ok(())
 }

@@ -1,14 +1,14 @@
 //! zypper: openSUSE and SLES.
 
 use super::rpm_database::{self, plain};
-use crate::model::{Installed, Item, Key, Kind, Mark, Offers, Request, Step};
-use crate::problem::Problem;
+use crate::error::{KeyError, PackageError};
+use crate::model::{Installed, Item, Key, Kind, Mark, Offers, Step, Transaction};
 use crate::provider::{PackageProvider, rank};
 use crate::system::System;
 use crate::version::rpm;
 use holo_plugin::Host;
 use holo_plugin::process::{Captured, Program};
-use holo_plugin::provider;
+use holo_plugin::provider::Provider;
 use holo_plugin::system::{PackageManager, package_manager};
 use roxmltree::{Document, Node};
 use std::cmp::Ordering;
@@ -23,7 +23,7 @@ const INFORMATION: i32 = 100;
 /// zypper.
 pub(crate) struct Zypper;
 
-impl provider::Provider for Zypper {
+impl Provider for Zypper {
     fn name(&self) -> &'static str {
         self.manager().name
     }
@@ -50,11 +50,11 @@ impl PackageProvider for Zypper {
         rpm::matches(asked, version)
     }
 
-    fn validate(&self, key: &Key) -> Result<(), String> {
+    fn validate(&self, key: &Key) -> Result<(), KeyError> {
         rpm_database::validate(key)
     }
 
-    fn installed(&self, system: &System<'_>) -> Result<Installed, Problem> {
+    fn installed(&self, system: &System<'_>) -> Result<Installed, PackageError> {
         let mut installed = rpm_database::installed(system)?;
         for name in locked(&system.text(LOCKS)?) {
             let instances = installed.packages.get_mut(&name).into_iter().flatten();
@@ -63,7 +63,7 @@ impl PackageProvider for Zypper {
         Ok(installed)
     }
 
-    fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, Problem> {
+    fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, PackageError> {
         rpm_database::may_ask(system)?;
         let mut search = zypper(system);
         search.args(["--no-refresh", "--xmlout", "search", "--details", "--match-exact", "--type", "package", "--"]);
@@ -76,16 +76,16 @@ impl PackageProvider for Zypper {
         }
     }
 
-    fn refresh(&self, system: &System<'_>) -> Result<Program, Problem> {
+    fn refresh(&self, system: &System<'_>) -> Result<Program, PackageError> {
         let mut program = zypper(system);
         program.args(["--quiet", "refresh"]);
         Ok(program)
     }
 
-    fn simulate(&self, system: &System<'_>, request: &Request) -> Result<Vec<Step>, Problem> {
+    fn simulate(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>, PackageError> {
         let mut program = zypper(system);
         program.args(["--no-refresh", "--xmlout"]);
-        ask(&mut program, request, &["--dry-run"]);
+        ask(&mut program, transaction, &["--dry-run"]);
         let captured = system.run(&mut program)?;
         match captured.ended.failure() {
             Some(failure) if captured.ended.code().is_none_or(|code| code < INFORMATION || code == NOT_FOUND) => {
@@ -95,10 +95,10 @@ impl PackageProvider for Zypper {
         }
     }
 
-    fn transaction(&self, system: &System<'_>, request: &Request) -> Result<Vec<Program>, Problem> {
+    fn programs(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Program>, PackageError> {
         let mut program = zypper(system);
         program.args(["--quiet", "--no-refresh"]).env("ZYPP_LOCK_TIMEOUT", system.lock_limit().as_secs().to_string());
-        ask(&mut program, request, &[]);
+        ask(&mut program, transaction, &[]);
         Ok(vec![program])
     }
 
@@ -106,7 +106,7 @@ impl PackageProvider for Zypper {
         &[Mark::Held, Mark::Released]
     }
 
-    fn mark(&self, system: &System<'_>, mark: Mark, items: &[Item]) -> Result<Program, Problem> {
+    fn mark(&self, system: &System<'_>, mark: Mark, items: &[Item]) -> Result<Program, PackageError> {
         let mut program = zypper(system);
         program.args(["--quiet", if mark == Mark::Held { "addlock" } else { "removelock" }, "--"]);
         program.args(items.iter().map(|item| item.key.name.as_str()));
@@ -127,17 +127,17 @@ fn zypper(system: &System<'_>) -> Program {
     program
 }
 
-/// The words for a request.
-fn ask(program: &mut Program, request: &Request, options: &[&str]) {
-    if request.kind == Kind::Install {
+/// Adds the words for a transaction.
+fn ask(program: &mut Program, transaction: &Transaction, options: &[&str]) {
+    if transaction.kind == Kind::Install {
         program.args(["install", "--name", "--auto-agree-with-licenses"]);
-        if request.may_downgrade {
+        if transaction.may_downgrade {
             program.arg("--oldpackage");
         }
     } else {
         program.args(["remove", "--no-clean-deps"]);
     }
-    program.args(options).arg("--").args(request.items.iter().map(|item| specification(item, request.kind)));
+    program.args(options).arg("--").args(transaction.items.iter().map(|item| specification(item, transaction.kind)));
 }
 
 fn specification(item: &Item, kind: Kind) -> String {
@@ -147,8 +147,8 @@ fn specification(item: &Item, kind: Kind) -> String {
 }
 
 /// Returns the problem that its output describes: the messages in its XML.
-fn told(program: &Program, failure: &str, captured: &Captured) -> Problem {
-    let mut problem = Problem::of_program(program, failure, captured);
+fn told(program: &Program, failure: &str, captured: &Captured) -> PackageError {
+    let mut problem = PackageError::from_program(program, failure, captured);
     let text = String::from_utf8_lossy(&captured.stdout);
     if let Ok(document) = Document::parse(&text) {
         let is_telling = |node: &Node<'_, '_>| {
@@ -164,12 +164,12 @@ fn told(program: &Program, failure: &str, captured: &Captured) -> Problem {
     problem
 }
 
-fn parse(text: &str) -> Result<Document<'_>, Problem> {
-    Document::parse(text).map_err(|error| Problem::new(format!("cannot understand what zypper says: {error}")))
+fn parse(text: &str) -> Result<Document<'_>, PackageError> {
+    Document::parse(text).map_err(|error| PackageError::new(format!("cannot understand what zypper says: {error}")))
 }
 
 /// Reads the result of a search.
-fn read_offers(text: &str, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, Problem> {
+fn read_offers(text: &str, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, PackageError> {
     let document = parse(text)?;
     let mut all: BTreeMap<Key, Offers> = BTreeMap::new();
     for solvable in document.descendants().filter(|node| node.has_tag_name("solvable")) {
@@ -194,7 +194,7 @@ fn read_offers(text: &str, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, Probl
 }
 
 /// Reads the summary of what would be done.
-fn read_summary(text: &str) -> Result<Vec<Step>, Problem> {
+fn read_summary(text: &str) -> Result<Vec<Step>, PackageError> {
     let document = parse(text)?;
     let mut steps = Vec::new();
     for solvable in document.descendants().filter(|node| node.has_tag_name("solvable")) {

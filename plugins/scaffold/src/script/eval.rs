@@ -17,7 +17,7 @@ enum Item<'a> {
 }
 
 impl Item<'_> {
-    fn of(value: Value) -> Self {
+    fn owned(value: Value) -> Self {
         Item::Value(Cow::Owned(value))
     }
 }
@@ -116,8 +116,10 @@ impl<'a> Rendering<'a> {
                 entries.map(|(key, value)| (Value::from(key.as_str()), Item::Value(Cow::Borrowed(value)))).collect()
             }
             Item::Value(value) => match value.into_owned() {
-                Value::Array(list) => (0_u64..).map(Value::from).zip(list.into_iter().map(Item::of)).collect(),
-                Value::Object(table) => table.into_iter().map(|(key, value)| (key.into(), Item::of(value))).collect(),
+                Value::Array(list) => (0_u64..).map(Value::from).zip(list.into_iter().map(Item::owned)).collect(),
+                Value::Object(table) => {
+                    table.into_iter().map(|(key, value)| (key.into(), Item::owned(value))).collect()
+                }
                 Value::Null => Vec::new(),
                 other => return Err(cannot(functions::kind(&other))),
             },
@@ -127,7 +129,7 @@ impl<'a> Rendering<'a> {
         }
         let known = self.variables.len();
         for (key, value) in items {
-            self.variables.extend(names.key.iter().map(|name| (name.clone(), Item::of(key.clone()))));
+            self.variables.extend(names.key.iter().map(|name| (name.clone(), Item::owned(key.clone()))));
             self.variables.extend(names.value.iter().map(|name| (name.clone(), value.clone())));
             self.all(body, if names.dot { &value } else { dot })?;
             self.variables.truncate(known);
@@ -150,7 +152,7 @@ impl<'a> Rendering<'a> {
         // In Go a template that is given nothing has nothing; here undefined names are errors anyway.
         let context = match context {
             Some(context) => self.item(context, dot).map_err(wrong)?,
-            None if self.scripts.dialect == Dialect::Go => Item::of(Value::Null),
+            None if self.scripts.dialect == Dialect::Go => Item::owned(Value::Null),
             None => dot.clone(),
         };
         if self.includes == MAX_INCLUDES {
@@ -184,7 +186,7 @@ impl<'a> Rendering<'a> {
     fn item(&self, expression: &Expression, dot: &Item<'a>) -> Result<Item<'a>, String> {
         let undefined = || format!("{} is undefined", expression.shown());
         Ok(match expression {
-            Expression::Literal(value) => Item::of(value.clone()),
+            Expression::Literal(value) => Item::owned(value.clone()),
             Expression::Dot => dot.clone(),
             Expression::Root => Item::Root,
             Expression::Variable(name) => match self.variables.iter().rev().find(|(known, _)| known == name) {
@@ -208,20 +210,20 @@ impl<'a> Rendering<'a> {
                     Item::Value(value) => Item::Value(at(value, &index)?),
                 }
             }
-            Expression::Not(of) => Item::of((!is_true(&self.item(of, dot)?)).into()),
+            Expression::Not(of) => Item::owned((!is_true(&self.item(of, dot)?)).into()),
             Expression::Minus(of) => {
                 let value = self.value(of, dot)?;
-                Item::of(functions::calculate(&Value::from(0), Operator::Minus, &value)?)
+                Item::owned(functions::calculate(&Value::from(0), Operator::Minus, &value)?)
             }
             Expression::Binary(left, Operator::And, right) => {
-                Item::of((is_true(&self.item(left, dot)?) && is_true(&self.item(right, dot)?)).into())
+                Item::owned((is_true(&self.item(left, dot)?) && is_true(&self.item(right, dot)?)).into())
             }
             Expression::Binary(left, Operator::Or, right) => {
-                Item::of((is_true(&self.item(left, dot)?) || is_true(&self.item(right, dot)?)).into())
+                Item::owned((is_true(&self.item(left, dot)?) || is_true(&self.item(right, dot)?)).into())
             }
             Expression::Binary(left, operator, right) => {
                 let (left, right) = (self.value(left, dot)?, self.value(right, dot)?);
-                Item::of(functions::calculate(&left, *operator, &right)?)
+                Item::owned(functions::calculate(&left, *operator, &right)?)
             }
             Expression::Choice(parts) => {
                 let [condition, yes, no] = &**parts;
@@ -236,7 +238,7 @@ impl<'a> Rendering<'a> {
         match (name, dialect) {
             // These look no further than they have to.
             ("and" | "or", Dialect::Go) if !arguments.is_empty() => {
-                let mut last = Item::of(Value::Null);
+                let mut last = Item::owned(Value::Null);
                 for argument in arguments {
                     last = self.item(argument, dot)?;
                     if is_true(&last) == (name == "or") {
@@ -257,7 +259,7 @@ impl<'a> Rendering<'a> {
             _ => {}
         }
         let values = arguments.iter().map(|argument| self.value(argument, dot)).collect::<Result<Vec<_>, _>>()?;
-        functions::call(dialect, name, &values).map(Item::of)
+        functions::call(dialect, name, &values).map(Item::owned)
     }
 
     /// Returns true if all of these are defined.
@@ -274,10 +276,10 @@ impl<'a> Rendering<'a> {
                 _ => return Err("isset wants names".to_owned()),
             }
             if self.item(argument, dot).is_err() {
-                return Ok(Item::of(false.into()));
+                return Ok(Item::owned(false.into()));
             }
         }
-        Ok(Item::of(true.into()))
+        Ok(Item::owned(true.into()))
     }
 
     /// Returns the value that the data have for a key, or a default if they have none.

@@ -8,8 +8,8 @@ use holo_plugin::Applied;
 
 /// A unit that is being applied.
 pub(super) struct Item<'a> {
-    /// Its place in the set.
-    pub(super) place: usize,
+    /// The index of its job in the set.
+    pub(super) job: usize,
     pub(super) unit: &'a Unit,
     pub(super) refresh: bool,
     pub(super) state: UnitState,
@@ -31,9 +31,9 @@ pub(super) struct Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    pub(super) fn new(place: usize, unit: &'a Unit, refresh: bool) -> Item<'a> {
+    pub(super) fn new(job: usize, unit: &'a Unit, refresh: bool) -> Item<'a> {
         Item {
-            place,
+            job,
             unit,
             refresh,
             state: UnitState::default(),

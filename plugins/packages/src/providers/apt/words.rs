@@ -1,7 +1,7 @@
 //! The arguments and the output of apt and dpkg.
 
-use crate::model::{Installed, Instance, Item, Kind, Offers, Request, Status, Step};
-use crate::problem::Problem;
+use crate::error::PackageError;
+use crate::model::{Installed, Instance, Item, Kind, Offers, Status, Step, Transaction};
 use crate::provider;
 use holo_plugin::process::Program;
 use std::collections::BTreeMap;
@@ -11,11 +11,11 @@ pub(super) const FORMAT: &str =
     "--showformat=${Package}\\t${Architecture}\\t${Version}\\t${db:Status-Want}\\t${db:Status-Status}\\n";
 
 /// Reads what dpkg-query shows.
-pub(super) fn read_packages(text: &str, installed: &mut Installed) -> Result<(), Problem> {
+pub(super) fn read_packages(text: &str, installed: &mut Installed) -> Result<(), PackageError> {
     for line in text.lines() {
         let fields: Vec<&str> = line.split('\t').collect();
         let [name, arch, version, want, status] = fields[..] else {
-            return Err(Problem::new(format!("cannot understand what dpkg-query says: {line:?}")));
+            return Err(PackageError::new(format!("cannot understand what dpkg-query says: {line:?}")));
         };
         let status = match status {
             "installed" => Status::Installed,
@@ -97,21 +97,21 @@ pub(super) fn architecture(arch: &str) -> &str {
     }
 }
 
-/// The words for a request.
-pub(super) fn ask(program: &mut Program, request: &Request) {
+/// Adds the words for a transaction.
+pub(super) fn ask(program: &mut Program, transaction: &Transaction) {
     program.args(["--yes", "-o", "APT::Get::AutomaticRemove=false"]);
-    if request.may_downgrade {
+    if transaction.may_downgrade {
         program.arg("--allow-downgrades");
     }
-    if request.changes_held {
+    if transaction.changes_held {
         program.arg("--allow-change-held-packages");
     }
-    program.arg(match request.kind {
+    program.arg(match transaction.kind {
         Kind::Install => "install",
         Kind::Remove => "remove",
         Kind::Purge => "purge",
     });
-    program.arg("--").args(request.items.iter().map(|item| name(item, request.kind)));
+    program.arg("--").args(transaction.items.iter().map(|item| name(item, transaction.kind)));
 }
 
 /// A package that is to come, with its version: so nothing is taken for a pattern, or for a wish to remove it.

@@ -1,4 +1,4 @@
-//! Looking: all that is known of an account before it is decided what has to be done.
+//! The state of an account: all that is known of an account before it is decided what has to be done.
 
 use crate::account::{Account, AccountId, Kind};
 use crate::entity::AccountEntity;
@@ -9,7 +9,7 @@ use holo_plugin::Host;
 
 /// The known state of an account that is defined.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct AccountState {
     /// As it was before us: kept, or as it is if nothing was kept yet.
     pub(crate) base: Account,
     /// True if nothing was kept yet.
@@ -23,7 +23,7 @@ pub(crate) struct Found {
     has_namesake: bool,
 }
 
-impl Found {
+impl AccountState {
     pub(crate) fn known(&self) -> Known<'_> {
         Known {
             base: &self.base,
@@ -46,14 +46,14 @@ pub(crate) struct Current {
 
 impl AccountEntity {
     /// Finds out what is known of the account.
-    pub(crate) fn look(&self, host: &Host, images: &Images) -> Result<Found, AccountError> {
+    pub(crate) fn state(&self, host: &Host, images: &Images) -> Result<AccountState, AccountError> {
         let has_namesake = self.namesake(host)?.is_some();
         let Current { actual, provisioned, predecessor } = self.current(host, images)?;
         let kept = images.load(Moment::Base, predecessor.as_ref().unwrap_or(&self.id))?;
         let is_first = kept.is_none() || predecessor.is_some();
         let base = kept.or_else(|| actual.clone()).unwrap_or_else(|| Account::bare(self.id.clone()));
         let base = self.with_known_group(host, Account { id: self.id.clone(), ..base })?;
-        Ok(Found { base, is_first, actual, provisioned, predecessor, has_namesake })
+        Ok(AccountState { base, is_first, actual, provisioned, predecessor, has_namesake })
     }
 
     /// Finds out how the account is, and how it was left: under the name from which it takes over, if that is still so.
@@ -94,7 +94,7 @@ impl AccountEntity {
     }
 
     /// Returns the base to keep: a login group that has no name is kept by its number.
-    pub(crate) fn base_to_keep(&self, host: &Host, found: &Found) -> Result<Account, AccountError> {
+    pub(crate) fn base_to_keep(&self, host: &Host, found: &AccountState) -> Result<Account, AccountError> {
         let mut base = found.base.clone();
         if self.id.kind == Kind::User && base.group.is_none() && found.actual.is_some() {
             let number = self.shared.accounts.login_group(host, &self.id.name)?;

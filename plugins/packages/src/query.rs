@@ -1,49 +1,53 @@
 //! Asks the package manager what there is and what could be, and decides what has to be done.
 
 use crate::declaration::Wanted;
+use crate::error::PackageError;
 use crate::manager::Manager;
 use crate::model::{Installed, Key, Offers};
-use crate::problem::Problem;
 use crate::resolve::{Knowledge, Resolved, needs_offers, resolve};
 use holo_plugin::Output;
 use std::collections::BTreeMap;
 
 /// A package that is wanted, and whether a person has decided already.
 #[derive(Clone, Copy)]
-pub(crate) struct Wish<'w> {
+pub(crate) struct Request<'w> {
     pub(crate) wanted: &'w Wanted,
     pub(crate) force: bool,
 }
 
-/// The installed packages, and the action that each wish needs.
-pub(crate) struct Learned {
+/// The installed packages, and the action that each request needs.
+pub(crate) struct Resolution {
     pub(crate) installed: Installed,
     pub(crate) resolved: Vec<Resolved>,
     /// The reason why the index could not be fetched anew.
-    pub(crate) refresh_problem: Option<Problem>,
+    pub(crate) refresh_problem: Option<PackageError>,
 }
 
 /// Finds out what has to be done. If something is not known, the index is fetched anew, once a run.
-pub(crate) fn learn(manager: &Manager<'_>, wishes: &[Wish<'_>], output: &mut Output<'_>) -> Result<Learned, Problem> {
+pub(crate) fn query(
+    manager: &Manager<'_>,
+    requests: &[Request<'_>],
+    output: &mut Output<'_>,
+) -> Result<Resolution, PackageError> {
     let Manager { provider, system } = manager;
     let installed = manager.installed()?;
-    let keys: Vec<&Key> = wishes
+    let keys: Vec<&Key> = requests
         .iter()
-        .map(|wish| wish.wanted)
+        .map(|request| request.wanted)
         .filter(|wanted| provider.validate(&wanted.key).is_ok() && needs_offers(wanted, *provider, &installed))
         .map(|wanted| &wanted.key)
         .collect();
     let ask =
         || if keys.is_empty() || system.mock.is_some() { Ok(BTreeMap::new()) } else { provider.offers(system, &keys) };
     let decide = |offers: &BTreeMap<Key, Offers>| -> Vec<Resolved> {
-        let known = |wish: &Wish<'_>| Knowledge {
+        let known = |request: &Request<'_>| Knowledge {
             provider: *provider,
             installed: &installed,
-            offers: offers.get(&wish.wanted.key),
+            offers: offers.get(&request.wanted.key),
             is_mock: system.mock.is_some(),
-            force: wish.force,
+            force: request.force,
         };
-        wishes.iter().enumerate().map(|(place, wish)| resolve(place, wish.wanted, &known(wish))).collect()
+        requests.iter().enumerate().map(|(index, request)| resolve(index, request.wanted, &known(request))).collect()
     };
     let offers = ask();
     let is_settled = |resolved: &[Resolved]| !resolved.iter().any(|resolved| matches!(resolved, Resolved::Unknown(_)));
@@ -56,10 +60,10 @@ pub(crate) fn learn(manager: &Manager<'_>, wishes: &[Wish<'_>], output: &mut Out
     };
     let is_stale = offers.is_err() || !is_settled(&resolved);
     if !is_stale || !may_refresh {
-        return Ok(Learned { installed, resolved, refresh_problem: None });
+        return Ok(Resolution { installed, resolved, refresh_problem: None });
     }
     let refresh_problem = manager.refresh(output).err();
     let offers = ask()?;
     let resolved = decide(&offers);
-    Ok(Learned { installed, resolved, refresh_problem })
+    Ok(Resolution { installed, resolved, refresh_problem })
 }

@@ -1,12 +1,12 @@
 //! Finds out the effect of applying each package, for all of them at once, without changing anything.
 
+use crate::action::Action;
 use crate::declaration::Wanted;
-use crate::deed::Deed;
-use crate::learn::{Wish, learn};
+use crate::error::PackageError;
 use crate::manager::Manager;
 use crate::model::Kind;
-use crate::problem::Problem;
 use crate::provider::PackageProvider;
+use crate::query::{Request, query};
 use crate::resolve::{Resolved, Task};
 use crate::simulate::{Names, SimulationError, Simulator};
 use holo_plugin::{ForceTo, Host, Output, Verdict};
@@ -18,11 +18,11 @@ pub(crate) enum Finding {
     /// This.
     Verdict(Verdict),
     /// It would fail like this.
-    Failed(Problem),
+    Failed(PackageError),
 }
 
 /// Finds out what applying packages of one package manager would do, by ID.
-pub(crate) fn survey(
+pub(crate) fn check_all(
     host: &Host,
     provider: &'static dyn PackageProvider,
     wanted: &[&Wanted],
@@ -41,13 +41,13 @@ fn findings(
     wanted: &[&Wanted],
     names: &Names,
     output: &mut Output<'_>,
-) -> Result<Vec<Finding>, Problem> {
+) -> Result<Vec<Finding>, PackageError> {
     let mut manager = Manager::new(host, provider)?;
     manager.system.only_looks = true;
-    let wishes: Vec<Wish<'_>> = wanted.iter().map(|&wanted| Wish { wanted, force: false }).collect();
-    let learned = learn(&manager, &wishes, output)?;
-    let tasks: Vec<&Task> = learned.resolved.iter().filter_map(as_task).collect();
-    let simulator = Simulator { manager: &manager, installed: &learned.installed, names };
+    let requests: Vec<Request<'_>> = wanted.iter().map(|&wanted| Request { wanted, force: false }).collect();
+    let resolution = query(&manager, &requests, output)?;
+    let tasks: Vec<&Task> = resolution.resolved.iter().filter_map(as_task).collect();
+    let simulator = Simulator { manager: &manager, installed: &resolution.installed, names };
     let mut refusals = BTreeMap::new();
     let any_goes = tasks.iter().any(|task| matches!(task.kind, Some(Kind::Remove | Kind::Purge)));
     for kind in [Kind::Install, Kind::Remove, Kind::Purge] {
@@ -57,33 +57,35 @@ fn findings(
         for (task, refusal) in simulator.admit(kind, &of_kind).refused {
             // A package that is in the way may be among those that go, which only shows during an apply.
             if kind != Kind::Install || !any_goes {
-                refusals.insert(task.place, refusal);
+                refusals.insert(task.request, refusal);
             }
         }
     }
-    let find = |(place, resolved): (usize, Resolved)| match (resolved, refusals.remove(&place)) {
+    let find = |(index, resolved): (usize, Resolved)| match (resolved, refusals.remove(&index)) {
         (_, Some(SimulationError::NeedsForce(reason))) => {
             Finding::Verdict(Verdict::NeedsForce(ForceTo::Proceed(reason)))
         }
         (_, Some(SimulationError::Needed(by))) => {
-            let deed = Deed::leave(&wanted[place].key.to_string(), &by);
-            Finding::Verdict(Verdict::WouldChange(vec![deed.would()]))
+            let action = Action::leave(&wanted[index].key.to_string(), &by);
+            Finding::Verdict(Verdict::WouldChange(vec![action.would()]))
         }
-        (_, Some(SimulationError::Problem(problem))) => Finding::Failed(problem),
-        (Resolved::Nothing, _) if wanted[place].is_orphan => Finding::Verdict(Verdict::WouldChange(Vec::new())),
+        (_, Some(SimulationError::Failed(problem))) => Finding::Failed(problem),
+        (Resolved::Nothing, _) if wanted[index].is_orphan => Finding::Verdict(Verdict::WouldChange(Vec::new())),
         (Resolved::Nothing, _) => Finding::Verdict(Verdict::InDesiredState),
         (Resolved::Task(task), _) => {
-            Finding::Verdict(Verdict::WouldChange(task.deeds.iter().map(Deed::would).collect()))
+            Finding::Verdict(Verdict::WouldChange(task.actions.iter().map(Action::would).collect()))
         }
         (Resolved::NeedsForce(reason), _) => Finding::Verdict(Verdict::NeedsForce(ForceTo::Proceed(reason))),
-        (Resolved::Impossible(problem), _) => Finding::Failed(Problem::new(problem)),
-        (Resolved::Unknown(problem), _) if manager.has_refreshed() => Finding::Failed(Problem::new(problem)),
+        (Resolved::Impossible(problem), _) => Finding::Failed(PackageError::new(problem)),
+        (Resolved::Unknown(error), _) if manager.has_refreshed() => {
+            Finding::Failed(PackageError::new(error.to_string()))
+        }
         (Resolved::Unknown(_), _) => {
-            let what = format!("would fetch the index of packages, and install {}", wanted[place].key);
+            let what = format!("would fetch the index of packages, and install {}", wanted[index].key);
             Finding::Verdict(Verdict::WouldChange(vec![what]))
         }
     };
-    Ok(learned.resolved.into_iter().enumerate().map(find).collect())
+    Ok(resolution.resolved.into_iter().enumerate().map(find).collect())
 }
 
 fn as_task(resolved: &Resolved) -> Option<&Task> {

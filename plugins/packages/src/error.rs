@@ -7,8 +7,9 @@ use holo_plugin::{Output, Stream};
 const LINES_SHOWN: usize = 20;
 
 /// Something that did not work.
-#[derive(Clone, Debug)]
-pub(crate) struct Problem {
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{summary}")]
+pub(crate) struct PackageError {
     /// The problem in one line.
     pub(crate) summary: String,
     /// The last lines of the package manager's output.
@@ -17,20 +18,24 @@ pub(crate) struct Problem {
     pub(crate) is_general: bool,
 }
 
-impl Problem {
-    pub(crate) fn new(summary: impl Into<String>) -> Problem {
-        Problem { summary: summary.into(), lines: Vec::new(), is_general: false }
+impl PackageError {
+    pub(crate) fn new(summary: impl Into<String>) -> PackageError {
+        PackageError { summary: summary.into(), lines: Vec::new(), is_general: false }
     }
 
     /// Returns the problem of a program that failed.
-    pub(crate) fn of_program(program: &Program, failure: &str, captured: &Captured) -> Problem {
+    pub(crate) fn from_program(program: &Program, failure: &str, captured: &Captured) -> PackageError {
         let lines = captured.ended.last_lines(LINES_SHOWN);
-        Problem { summary: format!("{}: {failure}", name(program)), lines, is_general: false }
+        PackageError { summary: format!("{}: {failure}", name(program)), lines, is_general: false }
     }
 
     /// The same problem for those that were not even tried because of it.
-    pub(crate) fn for_others(&self) -> Problem {
-        Problem { summary: format!("{}, so nothing more was tried", self.summary), lines: Vec::new(), ..self.clone() }
+    pub(crate) fn for_others(&self) -> PackageError {
+        PackageError {
+            summary: format!("{}, so nothing more was tried", self.summary),
+            lines: Vec::new(),
+            ..self.clone()
+        }
     }
 
     /// Tells it to the user.
@@ -40,6 +45,15 @@ impl Problem {
         }
         output.error(&self.summary);
     }
+}
+
+/// A package that a manager cannot have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum KeyError {
+    #[error("{key} is not a valid {of} package name{}", why.map(|why| format!(": {why}")).unwrap_or_default())]
+    Name { key: String, of: &'static str, why: Option<&'static str> },
+    #[error("{key}: {manager} has packages for one architecture only, not for {arch}")]
+    Arch { key: String, manager: &'static str, arch: String },
 }
 
 /// Returns the name of a program, as a person knows it.

@@ -1,21 +1,21 @@
 //! Does what has to be done, and finds out afterwards whether it was done.
 
 use super::{ORDER, failed};
-use crate::deed::Deed;
-use crate::learn::Wish;
+use crate::action::Action;
+use crate::error::PackageError;
 use crate::manager::Manager;
 use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Status};
 use crate::need::{Main, Need, newest};
-use crate::problem::Problem;
+use crate::query::Request;
 use crate::resolve::Task;
-use crate::simulate::{Names, SimulationError, Simulator, request};
+use crate::simulate::{Names, SimulationError, Simulator, transaction};
 use holo_plugin::{Applied, ForceTo, Output};
 use std::collections::BTreeMap;
 
 /// Does tasks with one package manager.
-pub(super) struct Crew<'a> {
+pub(super) struct Executor<'a> {
     manager: Manager<'a>,
-    wishes: &'a [Wish<'a>],
+    requests: &'a [Request<'a>],
     /// The names of all packages that are declared.
     names: Names,
     /// The installed packages before the first task.
@@ -24,25 +24,25 @@ pub(super) struct Crew<'a> {
     before_repair: Option<Installed>,
     /// The packages that are installed now.
     installed: Installed,
-    /// The reasons why tasks were not done, by the index of the wish.
+    /// The reasons why tasks were not done, by the index of the request.
     refusals: BTreeMap<usize, SimulationError>,
     /// That it is not known what there is now.
-    lost: Option<Problem>,
+    lost: Option<PackageError>,
     /// The reason why nothing more is tried, as it would not work either.
-    stopped: Option<Problem>,
+    stopped: Option<PackageError>,
 }
 
-impl<'a> Crew<'a> {
+impl<'a> Executor<'a> {
     pub(super) fn new(
         manager: Manager<'a>,
         installed: Installed,
         before_repair: Option<Installed>,
         names: Names,
-        wishes: &'a [Wish<'a>],
-    ) -> Crew<'a> {
-        Crew {
+        requests: &'a [Request<'a>],
+    ) -> Executor<'a> {
+        Executor {
             manager,
-            wishes,
+            requests,
             names,
             before: installed.clone(),
             before_repair,
@@ -68,10 +68,10 @@ impl<'a> Crew<'a> {
         // Packages that could not be installed may have been kept out by some that have gone since.
         let kept_out: Vec<&Task> = tasks
             .iter()
-            .filter(|task| task.kind == Some(Kind::Install) && self.refusals.contains_key(&task.place))
+            .filter(|task| task.kind == Some(Kind::Install) && self.refusals.contains_key(&task.request))
             .collect();
         if done > 0 && !kept_out.is_empty() && self.stopped.is_none() {
-            kept_out.iter().for_each(|task| drop(self.refusals.remove(&task.place)));
+            kept_out.iter().for_each(|task| drop(self.refusals.remove(&task.request)));
             self.transact(Kind::Install, &kept_out, output);
         }
         self.look_again();
@@ -83,9 +83,9 @@ impl<'a> Crew<'a> {
     fn put_holds_back(&mut self, tasks: &[Task], output: &mut Output<'_>) {
         let has_lost_hold = |task: &&Task| {
             let instances = self.installed.instances(&task.item.key);
-            self.refusals.contains_key(&task.place)
+            self.refusals.contains_key(&task.request)
                 && self.goes_first(task)
-                && self.wishes[task.place].wanted.hold != Some(false)
+                && self.requests[task.request].wanted.hold != Some(false)
                 && instances.iter().any(|instance| instance.status == Status::Installed)
                 && !instances.iter().any(|instance| instance.held)
         };
@@ -112,7 +112,7 @@ impl<'a> Crew<'a> {
     fn mark_all(&mut self, tasks: &[Task], output: &mut Output<'_>) {
         let mut lacking: BTreeMap<Mark, Vec<&Task>> = BTreeMap::new();
         for task in tasks {
-            match self.refusals.get(&task.place) {
+            match self.refusals.get(&task.request) {
                 None => {}
                 // From now on it is there for those that need it.
                 Some(SimulationError::Needed(_)) if self.manager.provider.marks().contains(&Mark::Automatic) => {
@@ -122,7 +122,7 @@ impl<'a> Crew<'a> {
                 Some(_) => continue,
             }
             let mut marks = self.need(task).marks;
-            let wanted = self.wishes[task.place].wanted;
+            let wanted = self.requests[task.request].wanted;
             // A hold that is not ours is put back.
             let is_held = self.installed.instances(&wanted.key).iter().any(|instance| instance.held);
             if task.is_held && !is_held && wanted.hold.is_none() && !wanted.ensure.is_gone() {
@@ -140,9 +140,9 @@ impl<'a> Crew<'a> {
 
     /// Returns the actions that a package still needs.
     fn need(&self, task: &Task) -> Need {
-        let wanted = self.wishes[task.place].wanted;
+        let wanted = self.requests[task.request].wanted;
         let candidate = task.item.version.as_deref();
-        Need::of(wanted, &self.installed.instances(&wanted.key), candidate, self.manager.provider)
+        Need::new(wanted, &self.installed.instances(&wanted.key), candidate, self.manager.provider)
     }
 
     /// Does tasks of a kind together; if that does not work, in ever smaller parts, so that only those fail that are to blame.
@@ -152,23 +152,23 @@ impl<'a> Crew<'a> {
         }
         let simulator = Simulator { manager: &self.manager, installed: &self.installed, names: &self.names };
         let admission = simulator.admit(kind, tasks);
-        let refused = admission.refused.into_iter().map(|(task, refusal)| (task.place, refusal));
+        let refused = admission.refused.into_iter().map(|(task, refusal)| (task.request, refusal));
         self.refusals.extend(refused);
         let accepted = admission.accepted;
         if accepted.is_empty() {
             return;
         }
-        let request = request(kind, &accepted, admission.removes);
-        let ran = self.manager.provider.transaction(&self.manager.system, &request).and_then(|programs| {
+        let transaction = transaction(kind, &accepted, admission.removes);
+        let ran = self.manager.provider.programs(&self.manager.system, &transaction).and_then(|programs| {
             if self.manager.system.mock.is_none()
-                && let Some(mut download) = self.manager.provider.download(&self.manager.system, &request)?
+                && let Some(mut download) = self.manager.provider.download(&self.manager.system, &transaction)?
             {
                 self.manager.fetch(&mut download, output)?;
             }
             for mut program in programs {
                 self.manager.transact(&mut program, output)?;
             }
-            self.manager.system.mock.as_mut().map_or(Ok(()), |mock| mock.transact(&request))
+            self.manager.system.mock.as_mut().map_or(Ok(()), |mock| mock.transact(&transaction))
         });
         let Err(problem) = ran else { return };
         self.look_again();
@@ -179,8 +179,8 @@ impl<'a> Crew<'a> {
         }
         match undone[..] {
             [] => problem.lines.iter().chain([&problem.summary]).for_each(|line| output.warning(line)),
-            [task] if request.items.len() == 1 => {
-                self.refusals.insert(task.place, SimulationError::Problem(problem));
+            [task] if transaction.items.len() == 1 => {
+                self.refusals.insert(task.request, SimulationError::Failed(problem));
             }
             [task] => self.transact(kind, &[task], output),
             _ => {
@@ -192,10 +192,10 @@ impl<'a> Crew<'a> {
     }
 
     /// Fails tasks for a reason that is none of them alone, and all that come later.
-    fn stop(&mut self, tasks: &[&Task], problem: Problem) {
+    fn stop(&mut self, tasks: &[&Task], problem: PackageError) {
         for (number, task) in tasks.iter().enumerate() {
             let problem = if number == 0 { problem.clone() } else { problem.for_others() };
-            self.refusals.insert(task.place, SimulationError::Problem(problem));
+            self.refusals.insert(task.request, SimulationError::Failed(problem));
         }
         self.stopped = Some(problem);
     }
@@ -204,7 +204,7 @@ impl<'a> Crew<'a> {
     fn has_stopped(&mut self, tasks: &[&Task]) -> bool {
         let Some(problem) = &self.stopped else { return false };
         for task in tasks {
-            self.refusals.entry(task.place).or_insert_with(|| SimulationError::Problem(problem.for_others()));
+            self.refusals.entry(task.request).or_insert_with(|| SimulationError::Failed(problem.for_others()));
         }
         true
     }
@@ -218,12 +218,12 @@ impl<'a> Crew<'a> {
             if problem.is_general {
                 return self.stop(tasks, problem);
             }
-            self.refusals.extend(tasks.iter().map(|task| (task.place, SimulationError::Problem(problem.clone()))));
+            self.refusals.extend(tasks.iter().map(|task| (task.request, SimulationError::Failed(problem.clone()))));
         }
     }
 
     /// Gives packages a mark.
-    fn give(&mut self, mark: Mark, items: &[Item], output: &mut Output<'_>) -> Result<(), Problem> {
+    fn give(&mut self, mark: Mark, items: &[Item], output: &mut Output<'_>) -> Result<(), PackageError> {
         let mut program = self.manager.provider.mark(&self.manager.system, mark, items)?;
         self.manager.transact(&mut program, output)?;
         self.manager.system.mock.as_mut().map_or(Ok(()), |mock| mock.mark(mark, items))
@@ -245,14 +245,14 @@ impl<'a> Crew<'a> {
 
     /// Returns how a task ended.
     pub(super) fn outcome(&self, task: &Task, output: &mut Output<'_>) -> Applied {
-        match (self.refusals.get(&task.place), &self.lost) {
+        match (self.refusals.get(&task.request), &self.lost) {
             (Some(SimulationError::NeedsForce(reason)), _) => {
                 return Applied::NeedsForce(ForceTo::Proceed(reason.clone()));
             }
             (Some(SimulationError::Needed(by)), None) => {
-                return Applied::Changed(vec![Deed::leave(&task.item.key.to_string(), by).done()]);
+                return Applied::Changed(vec![Action::leave(&task.item.key.to_string(), by).done()]);
             }
-            (Some(SimulationError::Problem(problem)), _) | (_, Some(problem)) => {
+            (Some(SimulationError::Failed(problem)), _) | (_, Some(problem)) => {
                 problem.tell(output);
                 return self.failed();
             }
@@ -263,7 +263,7 @@ impl<'a> Crew<'a> {
             output.error(difference);
             return self.failed();
         }
-        Applied::Changed(self.done(task).iter().map(Deed::done).collect())
+        Applied::Changed(self.done(task).iter().map(Action::done).collect())
     }
 
     /// Returns how a task failed. Scripts of packages that fail at every apply may run each time, but leave everything as it was.
@@ -273,7 +273,7 @@ impl<'a> Crew<'a> {
     }
 
     /// Returns the actions that were done for a task, with the versions that were installed, which need not be the planned ones.
-    fn done(&self, task: &Task) -> Vec<Deed> {
+    fn done(&self, task: &Task) -> Vec<Action> {
         let key = &task.item.key;
         let name = key.to_string();
         let (before, now) = (present(&self.before, key), present(&self.installed, key));
@@ -283,12 +283,12 @@ impl<'a> Crew<'a> {
         let main = match task.kind {
             None => None,
             Some(Kind::Install) => newest(&come, self.manager.provider).map(|to| match from {
-                Some(from) => Deed::replace(&name, from, to, self.manager.provider.compare(to, from).is_lt()),
-                None => Deed::install(&name, Some(to)),
+                Some(from) => Action::replace(&name, from, to, self.manager.provider.compare(to, from).is_lt()),
+                None => Action::install(&name, Some(to)),
             }),
-            Some(kind) => Some(Deed::remove(&name, from, kind == Kind::Purge)),
+            Some(kind) => Some(Action::remove(&name, from, kind == Kind::Purge)),
         };
-        main.into_iter().chain(task.marks.iter().map(|&mark| Deed::mark(&name, mark))).collect()
+        main.into_iter().chain(task.marks.iter().map(|&mark| Action::mark(&name, mark))).collect()
     }
 
     /// Returns the words for a difference that is left although nothing has failed.
@@ -312,8 +312,8 @@ impl<'a> Crew<'a> {
             }
             (Some(Main::Gone(_)), _) => Some(format!("{manager} reports success, but {key} is still there, {state}")),
             (None, Some(mark)) => {
-                let deed = Deed::mark(&key.to_string(), *mark).done();
-                Some(format!("{manager} reports success, but has not {deed}"))
+                let action = Action::mark(&key.to_string(), *mark).done();
+                Some(format!("{manager} reports success, but has not {action}"))
             }
             (None, None) => None,
         }

@@ -12,16 +12,16 @@ impl Run<'_, '_> {
     /// Recalls what is known from earlier.
     pub(super) fn recall(&mut self) {
         self.take_over();
-        for place in self.places(|_| true) {
-            match self.memory.recall::<Record>(&self.items[place].unit.id) {
+        for index in self.indexes(|_| true) {
+            match self.memory.recall::<Record>(&self.items[index].unit.id) {
                 Ok(Some(remembered)) => {
-                    self.items[place].kept = Some(remembered.base.clone());
-                    self.items[place].record = remembered.base;
+                    self.items[index].kept = Some(remembered.base.clone());
+                    self.items[index].record = remembered.base;
                 }
                 Ok(None) => {}
-                Err(error) => self.fail(place, &error.to_string()),
+                Err(error) => self.fail(index, &error.to_string()),
             }
-            let item = &mut self.items[place];
+            let item = &mut self.items[index];
             item.record.unit = item.unit.name.to_string();
         }
     }
@@ -31,15 +31,15 @@ impl Run<'_, '_> {
         let root = Root::new(self.host.root());
         let provider = self.provider;
         let main_name = |record: &Record| name_of(provider, &root, record);
-        for place in self.places(|_| true) {
-            let unit = self.items[place].unit;
+        for index in self.indexes(|_| true) {
+            let unit = self.items[index].unit;
             let Past::Living(legacy) = &unit.past else { continue };
             if legacy.is_empty() {
                 continue;
             }
-            let output = &mut self.answers.output(self.items[place].place);
+            let output = &mut self.answers.output(self.items[index].job);
             if let Err(error) = self.memory.take_over(&unit.full_report, legacy, &things(&main_name), output) {
-                self.fail(place, &error.to_string());
+                self.fail(index, &error.to_string());
             }
         }
     }
@@ -51,37 +51,37 @@ impl Run<'_, '_> {
     }
 
     pub(super) fn keep_bases(&mut self) {
-        self.keep(&self.places(|item| !item.steps.is_empty()));
+        self.keep(&self.indexes(|item| !item.steps.is_empty()));
     }
 
     /// Remembers how units are before their steps change that, and that on disk.
-    pub(super) fn keep(&mut self, places: &[usize]) {
-        for &place in places {
-            let item = &mut self.items[place];
+    pub(super) fn keep(&mut self, indexes: &[usize]) {
+        for &index in indexes {
+            let item = &mut self.items[index];
             if !item.unit.is_orphan() {
                 item.steps.iter().for_each(|step| item.record.note(*step, &item.state));
             }
         }
-        let places: Vec<usize> = places.iter().copied().filter(|&place| self.is_to_keep(place)).collect();
-        let remembered = |&place: &usize| {
-            let item: &Item<'_> = &self.items[place];
+        let indexes: Vec<usize> = indexes.iter().copied().filter(|&index| self.is_to_keep(index)).collect();
+        let remembered = |&index: &usize| {
+            let item: &Item<'_> = &self.items[index];
             Remembered::new(&item.unit.full_report, item.record.clone())
         };
-        let all: Vec<Remembered<Record>> = places.iter().map(remembered).collect();
+        let all: Vec<Remembered<Record>> = indexes.iter().map(remembered).collect();
         match self.memory.keep_all(&all) {
             Ok(()) => {
-                for place in places {
-                    let item = &mut self.items[place];
+                for index in indexes {
+                    let item = &mut self.items[index];
                     item.kept = Some(item.record.clone());
                 }
             }
-            Err(error) => places.into_iter().for_each(|place| self.fail(place, &error.to_string())),
+            Err(error) => indexes.into_iter().for_each(|index| self.fail(index, &error.to_string())),
         }
     }
 
     /// Returns true if a unit's record is not on disk yet. A unit that was not changed needs none.
-    fn is_to_keep(&self, place: usize) -> bool {
-        let item = &self.items[place];
+    fn is_to_keep(&self, index: usize) -> bool {
+        let item = &self.items[index];
         let is_known = item.kept.as_ref().map_or(item.record.is_empty(), |kept| *kept == item.record);
         !item.unit.is_orphan() && !is_known
     }

@@ -4,7 +4,7 @@ use crate::model::Mark;
 
 /// Something that is done to a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Deed {
+pub(crate) struct Action {
     verb: Verb,
     /// The words after the verb.
     what: String,
@@ -23,37 +23,37 @@ enum Verb {
     Leave,
 }
 
-impl Deed {
+impl Action {
     /// A version comes where there is none.
-    pub(crate) fn install(name: &str, version: Option<&str>) -> Deed {
-        Deed { verb: Verb::Install, what: with_version(name, version) }
+    pub(crate) fn install(name: &str, version: Option<&str>) -> Action {
+        Action { verb: Verb::Install, what: with_version(name, version) }
     }
 
     /// A version comes where there is another one.
-    pub(crate) fn replace(name: &str, from: &str, to: &str, is_downgrade: bool) -> Deed {
+    pub(crate) fn replace(name: &str, from: &str, to: &str, is_downgrade: bool) -> Action {
         let verb = if is_downgrade { Verb::Downgrade } else { Verb::Upgrade };
-        Deed { verb, what: format!("{name} {from} to {to}") }
+        Action { verb, what: format!("{name} {from} to {to}") }
     }
 
     /// A package goes, perhaps with what was configured.
-    pub(crate) fn remove(name: &str, version: Option<&str>, purge: bool) -> Deed {
-        Deed { verb: if purge { Verb::Purge } else { Verb::Remove }, what: with_version(name, version) }
+    pub(crate) fn remove(name: &str, version: Option<&str>, purge: bool) -> Action {
+        Action { verb: if purge { Verb::Purge } else { Verb::Remove }, what: with_version(name, version) }
     }
 
     /// A package has to stay, since others need it.
-    pub(crate) fn leave(name: &str, needed_by: &str) -> Deed {
-        Deed { verb: Verb::Leave, what: format!("{name} to {needed_by}") }
+    pub(crate) fn leave(name: &str, needed_by: &str) -> Action {
+        Action { verb: Verb::Leave, what: format!("{name} to {needed_by}") }
     }
 
     /// A package gets a mark.
-    pub(crate) fn mark(name: &str, mark: Mark) -> Deed {
+    pub(crate) fn mark(name: &str, mark: Mark) -> Action {
         let (verb, what) = match mark {
             Mark::Held => (Verb::Hold, name.to_owned()),
             Mark::Released => (Verb::Release, name.to_owned()),
             Mark::ByHand => (Verb::Mark, format!("{name} as installed by hand")),
             Mark::Automatic => (Verb::Mark, format!("{name} as installed for others")),
         };
-        Deed { verb, what }
+        Action { verb, what }
     }
 
     /// Returns the words for an action that would be done.
