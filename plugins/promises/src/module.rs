@@ -8,7 +8,7 @@ use crate::talk::{Talk, TalkError};
 use crate::voice::Voice;
 use holo_bridge::{Faults, Invocation, Sensitive};
 use holo_plugin::Host;
-use holo_plugin::process::{Conversation, Status};
+use holo_plugin::process::{Conversation, ConversationError, Status};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -143,14 +143,10 @@ impl Module {
                 return Ok(());
             }
             Some(end) => {
-                let reason = match end {
-                    Ok(status) => format!(" ended after its answer: {}", status.in_words()),
-                    Err(error) => format!(" {error}"),
-                };
-                // Nobody had asked it anything: the promise at hand can still be kept.
-                let fault = self.fault(&reason);
-                fault.messages.iter().for_each(|message| voice.warning(message));
-                return Ok(());
+                // Whether it has ended before or after it was asked again is a matter of luck.
+                let error =
+                    end.map_or_else(|error| error, |status| ConversationError::Ended { status, is_answering: false });
+                return Err(AskError { is_unsent: true, ..self.fault(&format!(" {error}")) });
             }
         }
         let is_clean = talk.is_clean_for(subject);

@@ -1,0 +1,23 @@
+//! The integration tests of the plugin `promises`: one module a topic, named in front of its tests.
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+mod acceptance;
+mod agent;
+mod dialogues;
+mod faults;
+mod machine;
+mod processes;
+mod results;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    holo_testing::run_modules([
+        ("acceptance", acceptance::trials()),
+        ("agent", agent::trials()),
+        ("dialogues", dialogues::trials()),
+        ("faults", faults::trials()),
+        ("processes", processes::trials()),
+        ("results", results::trials()),
+    ])
+}
