@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The time for which states that a check has found may be used for others: nothing is changed while units are checked in turn.
+/// The time for which states that a check has found, or used, may be used for the next one: nothing is changed while units are checked in
+/// turn, however many they are and however long all of them take.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Something that the plugin takes care of.
@@ -78,7 +79,7 @@ type States = BTreeMap<String, Result<UnitState, ManagerError>>;
 
 #[derive(Debug)]
 struct Found {
-    at: Instant,
+    last_used: Instant,
     states: Result<(States, BTreeSet<String>), ManagerError>,
 }
 
@@ -124,12 +125,12 @@ impl AllUnits {
     /// Picks from what was found out just now, or is found out.
     fn find<T>(&self, host: &Host, pick: impl Fn(&(States, BTreeSet<String>)) -> T) -> Result<T, ManagerError> {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = match found.take().filter(|found| found.at.elapsed() <= FRESH) {
-            Some(fresh) => fresh,
-            None => Found { at: Instant::now(), states: self.states(host) },
+        let states = match found.take().filter(|found| found.last_used.elapsed() <= FRESH) {
+            Some(fresh) => fresh.states,
+            None => self.states(host),
         };
-        let picked = fresh.states.as_ref().map(pick).map_err(Clone::clone);
-        *found = Some(fresh);
+        let picked = states.as_ref().map(pick).map_err(Clone::clone);
+        *found = Some(Found { last_used: Instant::now(), states });
         picked
     }
 
