@@ -166,7 +166,7 @@ impl<'s, D: Definition> Reader<'s, D> {
             let stack = stacks.entry(id.clone()).or_default();
             stack.problems.extend(twice.into_iter().map(|(offset, words)| (offset..offset, words)));
             if let Some(first) = seen.get(&id) {
-                stack.problems.push((span, format!("is defined in {} already", self.sources.location(first))));
+                stack.problems.push((span, format!("is already defined in {}", self.sources.location(first))));
                 continue;
             }
             seen.insert(id, span);

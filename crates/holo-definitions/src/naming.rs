@@ -58,7 +58,7 @@ impl<'t, 's> NameKeys<'t, 's> {
         match value.get_ref().as_str() {
             None => wrong(format!("expected a string, found {}", kind(value.get_ref()))),
             Some("") => wrong("is empty".to_owned()),
-            Some(text) if text.contains(char::is_control) => wrong(format!("{text:?} holds control characters")),
+            Some(text) if text.contains(char::is_control) => wrong(format!("{text:?} contains control characters")),
             Some(text) => Ok(Some(text)),
         }
     }

@@ -96,7 +96,7 @@ impl Source {
 
     /// The tables of the file, every span counted from the beginning of the first file.
     ///
-    /// A key that is there twice spoils the table that it is in, and nothing else: the second one is left out, and complained of.
+    /// A key that is set twice spoils the table that it is in, and nothing else: the second one is left out, and complained of.
     pub(crate) fn parse(&self) -> Result<Parsed<'_>, DefinitionError> {
         let (table, errors) = DeTable::parse_recoverable(&self.text);
         if let Some(error) = errors.iter().find(|error| !is_duplicate(error)) {
@@ -148,7 +148,7 @@ fn text_of(path: &Path) -> Result<String, Finding> {
         return Err(Finding::Folder(path.to_owned()));
     }
     if !metadata.is_file() {
-        return Err(wrong("this is no regular file".to_owned()));
+        return Err(wrong("this is not a regular file".to_owned()));
     }
     let bytes = fs::read(path).map_err(|error| Finding::Error(unreadable(path, error)))?;
     String::from_utf8(bytes).map_err(|error| {

@@ -37,7 +37,7 @@ pub fn absolute<'a>(key: &'static str, text: &'a str) -> Result<&'a Path, Invali
         return Err(Invalid::new(key, format!("{text:?} is not an absolute path")));
     }
     if text.contains(char::is_control) {
-        return Err(Invalid::new(key, format!("{text:?} holds control characters")));
+        return Err(Invalid::new(key, format!("{text:?} contains control characters")));
     }
     Ok(path)
 }

@@ -139,14 +139,14 @@ mod tests {
     fn errors_come_with_their_line() {
         let wrong = |name: &str, text: &[u8]| read(name, Path::new(name), text).unwrap_err().to_string();
         assert!(wrong("x.toml", b"a = 1\nb = = 2\n").starts_with("x.toml:2: "));
-        assert!(wrong("x.toml", b"a = 1\na = 2\n").starts_with("x.toml:2: a: is in line 1 already"));
+        assert!(wrong("x.toml", b"a = 1\na = 2\n").starts_with("x.toml:2: a: is already set in line 1"));
         assert_eq!(wrong("x.toml", b"a = 1\n\nb = \"\xff\"\n"), "x.toml:3: this is not UTF-8");
         assert_eq!(wrong("x.toml", b"a = nan\n"), "x.toml: NaN is not a usable number");
         assert_eq!(wrong("x.json", b"{\n\"a\": }"), "x.json:2: expected value");
         assert_eq!(wrong("x.json", b""), "x.json:1: EOF while parsing a value");
         assert_eq!(wrong("x.json", b"[]"), "x.json: this is not an object");
         assert_eq!(wrong("x.yaml", b"- 1\n"), "x.yaml: this is not a table");
-        assert_eq!(wrong("x.yml", b"a: 1\na: 2\n"), "x.yml:2: a: is in line 1 already");
+        assert_eq!(wrong("x.yml", b"a: 1\na: 2\n"), "x.yml:2: a: is already set in line 1");
         assert_eq!(wrong("x.yaml", b"a: 1\nb: \xff\n"), "x.yaml:2: this is not UTF-8");
     }
 }

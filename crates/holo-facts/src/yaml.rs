@@ -180,7 +180,7 @@ impl Composer {
         if let Some(Open { kind: Kind::Table(table), .. }) = self.open.last_mut() {
             let is_same = |(other, _, _): &&(String, usize, Node)| !key.is_merge && *other == key.text;
             if let Some((_, earlier, _)) = table.entries.iter().find(is_same) {
-                let text = format!("{}: is in line {earlier} already", key.text);
+                let text = format!("{}: is already set in line {earlier}", key.text);
                 return Err(YamlError { text, line: key.line });
             }
             table.key = Some(key);
@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn errors_come_with_their_line() {
         for (text, begins) in [
-            ("a: 1\nb: 2\na: 3\n", "3: a: is in line 1 already"),
+            ("a: 1\nb: 2\na: 3\n", "3: a: is already set in line 1"),
             ("a: 1\n---\nb: 1\n", "2: this is a second document"),
             ("a: 1\n? [b]\n: 2\n", "2: a key is a list or a table"),
             ("a: !mine 1\n", "1: the tag !mine has no meaning here"),

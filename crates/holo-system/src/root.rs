@@ -50,7 +50,7 @@ impl Root {
     /// The content of a file; none if there is no such file.
     ///
     /// # Errors
-    /// If there is something that cannot be read, or is no regular file of sensible size.
+    /// If there is something that cannot be read, or is not a regular file of sensible size.
     pub fn read(&self, path: impl AsRef<Path>) -> io::Result<Option<Vec<u8>>> {
         match self.open(path.as_ref(), OFlags::RDONLY).and_then(content) {
             Ok(content) => Ok(Some(content)),
@@ -132,10 +132,10 @@ impl Root {
 /// The content of what has been opened.
 ///
 /// # Errors
-/// If it cannot be read, or is no regular file of sensible size.
+/// If it cannot be read, or is not a regular file of sensible size.
 pub fn content(opened: OwnedFd) -> io::Result<Vec<u8>> {
     if FileType::from_raw_mode(rustix::fs::fstat(&opened)?.st_mode) != FileType::RegularFile {
-        return Err(io::Error::other("this is no regular file"));
+        return Err(io::Error::other("this is not a regular file"));
     }
     let mut content = Vec::new();
     File::from(opened).take(MAX_SIZE + 1).read_to_end(&mut content)?;
@@ -179,7 +179,7 @@ pub(crate) mod tests {
         assert_eq!(root.link("etc/absolute").unwrap().unwrap(), Path::new("/etc/file"));
         assert_eq!(root.link("etc/file").unwrap(), None);
         assert!(root.link("etc/none").is_err());
-        assert_eq!(root.read("etc/fifo").unwrap_err().to_string(), "this is no regular file");
+        assert_eq!(root.read("etc/fifo").unwrap_err().to_string(), "this is not a regular file");
         assert_eq!(root.names("etc").unwrap(), ["absolute", "fifo", "file", "nested"]);
         assert_eq!(root.names("usr").unwrap(), [] as [&str; 0]);
         assert!(root.has("etc/fifo") && !root.has("usr"));

@@ -639,7 +639,7 @@ esac
     fn what_makes_a_scenario_impossible_is_said() {
         let mut fixture = Fixture::new(HOLO);
         fixture.write("source-tree", "nonsense\n");
-        assert!(fixture.error().contains("/01-case/source-tree, line 1: `nonsense` is no header"));
+        assert!(fixture.error().contains("/01-case/source-tree, line 1: `nonsense` is not a section header"));
         fs::remove_file(fixture.scenario().dir().join("source-tree")).unwrap();
         assert!(fixture.error().contains("/01-case: no source-tree; a scenario is a folder with"));
         fixture.write("source-tree", "");

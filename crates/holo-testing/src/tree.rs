@@ -98,11 +98,11 @@ pub struct ParseError {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages are the documentation")]
 pub enum Problem {
-    #[error("`{0}` is no header of a section; write `TYPE MODE ./PATH`, as in `file      0644 ./etc/motd`")]
+    #[error("`{0}` is not a section header; write `TYPE MODE ./PATH`, as in `file      0644 ./etc/motd`")]
     Header(BString),
     #[error("the type `{0}` is unknown; write file, symlink, directory or fifo")]
     Type(BString),
-    #[error("`{0}` is no mode; write up to four octal digits, as in 0644")]
+    #[error("`{0}` is not a mode; write up to four octal digits, as in 0644")]
     Mode(BString),
     #[error("the path `{0}` is absolute; write it relative to the root, as ./PATH")]
     Absolute(BString),
@@ -124,7 +124,7 @@ pub enum Problem {
     Duplicate { path: BString, first: usize },
     #[error("the path ./{path} goes through ./{parent}, which is a symlink (line {line}); write where it leads to")]
     ThroughSymlink { path: BString, parent: BString, line: usize },
-    #[error("the path ./{path} is below ./{parent}, which is no directory (line {line}); move one of the two")]
+    #[error("the path ./{path} is below ./{parent}, which is not a directory (line {line}); move one of the two")]
     BelowFile { path: BString, parent: BString, line: usize },
 }
 
@@ -526,7 +526,7 @@ in
     fn errors_name_the_line_and_the_way_out() {
         assert_eq!(
             problem("file 0644\n"),
-            "source-tree, line 1: `file 0644` is no header of a section; \
+            "source-tree, line 1: `file 0644` is not a section header; \
              write `TYPE MODE ./PATH`, as in `file      0644 ./etc/motd`"
         );
         let second = file("./a") + "pipe 0644 ./b\n----------------------------------------\n";
@@ -534,8 +534,8 @@ in
             problem(&second),
             "source-tree, line 3: the type `pipe` is unknown; write file, symlink, directory or fifo"
         );
-        assert!(problem("file 0649 ./x\n").contains("`0649` is no mode"));
-        assert!(problem("file +644 ./x\n").contains("`+644` is no mode"));
+        assert!(problem("file 0649 ./x\n").contains("`0649` is not a mode"));
+        assert!(problem("file +644 ./x\n").contains("`+644` is not a mode"));
         assert!(problem("file 0644 ./x\ntext\n").contains("no end"));
         assert!(problem(&file("./x/")).contains("ends with a slash"));
         assert!(problem(&file("./x").replace("file", "symlink")).contains("no target"));

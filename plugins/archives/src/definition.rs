@@ -183,7 +183,7 @@ impl Archive {
             }
             // The value is not shown: it may be secret.
             if value.bytes().any(|byte| byte != b'\t' && (byte < b' ' || byte == 0x7f)) {
-                return Err(Invalid::new("headers", format!("the value of {name} holds control characters")));
+                return Err(Invalid::new("headers", format!("the value of {name} contains control characters")));
             }
         }
         Ok(())

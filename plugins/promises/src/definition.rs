@@ -80,7 +80,7 @@ impl Declaration for Module {
             match self.path.as_str() {
                 "" => Err(Invalid::new("path", "is empty")),
                 path if path.contains(char::is_control) => {
-                    Err(Invalid::new("path", format!("{path:?} holds control characters")))
+                    Err(Invalid::new("path", format!("{path:?} contains control characters")))
                 }
                 _ => Ok(()),
             },

@@ -113,7 +113,7 @@ fn validate_glob(glob: &str) -> Result<(), Invalid> {
         return Err(Invalid::new("post", "a glob is empty"));
     }
     let pattern = glob::Pattern::new(glob).map(drop);
-    pattern.map_err(|error| Invalid::new("post", format!("{glob:?} is no pattern: {}", error.msg)))
+    pattern.map_err(|error| Invalid::new("post", format!("{glob:?} is not a valid pattern: {}", error.msg)))
 }
 
 fn validate_source(source: &str) -> Result<(), Invalid> {

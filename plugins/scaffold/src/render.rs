@@ -77,7 +77,10 @@ fn name(entry: &Entry, definition: &ScaffoldDefinition, engine: &dyn Render) -> 
 }
 
 fn wrong_name(entry: &Entry, rendered: &str) -> ScaffoldError {
-    ScaffoldError::Never(format!("the name of {} becomes {rendered:?}, which is no name", entry.shown.display()))
+    ScaffoldError::Never(format!(
+        "the name of {} becomes {rendered:?}, which is not a valid file name",
+        entry.shown.display()
+    ))
 }
 
 /// Renders an item; none if it is left out.

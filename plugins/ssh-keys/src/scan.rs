@@ -31,7 +31,7 @@ impl Plugin for SshKeys {
         for id in &record.entities {
             match Name::from_id(id.as_ref()) {
                 Some(name) => recorded.push(name),
-                None => output.error(format!("{id} is recorded as provisioned, but is no key set")),
+                None => output.error(format!("{id} is recorded as provisioned, but is not a key set")),
             }
         }
         let mut homes = Homes { host, known: HashMap::new() };

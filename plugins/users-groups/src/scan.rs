@@ -65,7 +65,7 @@ fn has_suffix(file: &Path, suffix: &str) -> bool {
 fn read(file: &Path, host: &Host) -> Result<Vec<u8>, String> {
     // Nobody may ever write to a FIFO.
     if fs::metadata(file).is_ok_and(|metadata| !metadata.is_file()) {
-        return Err(format!("{}: this is no regular file", file.display()));
+        return Err(format!("{}: this is not a regular file", file.display()));
     }
     let text = fs::read(file).map_err(|error| PathError::new("open", file, error).to_string())?;
     if !has_suffix(file, TEMPLATE_SUFFIX) {

@@ -105,7 +105,7 @@ fn everything_that_is_wrong_with_a_declaration_is_said() {
     )]);
     assert_eq!(
         said,
-        "!! a.toml:9: module b: path: is in line 8 already\n\
+        "!! a.toml:9: module b: path: is already set in line 8\n\
          !! a.toml:10: module c: path: is missing\n\
          !! a.toml:3: module git: path: is empty\n\
          !! a.toml:4: module git: quiet: expected true or false, found 3\n\

@@ -174,7 +174,7 @@ fn mistakes_are_named_with_file_line_and_key_and_break_only_their_entity() {
             "health_check = [{ command = \"a\", frequency = 1 }]",
             "health_check[0].frequency: unknown key, expected one of command, tries, interval, timeout",
         ),
-        ("[[thing]]\nname = \"b\"", "is defined in a.toml:1 already"),
+        ("[[thing]]\nname = \"b\"", "is already defined in a.toml:1"),
         (
             "[thing.extra]\nx = 1",
             "extra: unknown key, expected one of name, color, parts, size, shape, or a common key",
@@ -183,7 +183,7 @@ fn mistakes_are_named_with_file_line_and_key_and_break_only_their_entity() {
         let (definitions, said) =
             read(&[("a.toml", &format!("[[thing]]\nname = \"b\"\n{text}\n\n[[thing]]\nname = \"c\"\n"))]);
         let complaint = match complaint {
-            "\n" => "!! a.toml:5: thing:b: color: is in line 3 already\n".to_owned(),
+            "\n" => "!! a.toml:5: thing:b: color: is already set in line 3\n".to_owned(),
             complaint => format!("!! a.toml:3: thing:b: {complaint}\n"),
         };
         assert_eq!(said, complaint, "{text}");
@@ -201,7 +201,7 @@ fn an_unreadable_definition_makes_nothing_an_orphan() {
         ("[[thing]]\nNmae = \"b\"\n", "!! a.toml:2: [[thing]]: Nmae: unknown key, did you mean name?\n"),
         ("[[thing]]\nname = 1\n", "!! a.toml:2: [[thing]]: name: expected a string, found a number\n"),
         ("[[thing]]\nname = \"\"\n", "!! a.toml:2: [[thing]]: name: is empty\n"),
-        ("[[thing]]\nname = \"a\\nb\"\n", "!! a.toml:2: [[thing]]: name: \"a\\nb\" holds control characters\n"),
+        ("[[thing]]\nname = \"a\\nb\"\n", "!! a.toml:2: [[thing]]: name: \"a\\nb\" contains control characters\n"),
         ("[thing]\nname = \"b\"\n", "!! a.toml:1: [thing] has to be written as [[thing]]\n"),
         ("thing = [\"b\"]\n", "!! a.toml:1: thing has to be written as [[thing]]\n"),
         ("[[things]]\nname = \"b\"\n", "!! a.toml:1: unknown table [[things]], did you mean [[thing]]?\n"),
@@ -210,7 +210,7 @@ fn an_unreadable_definition_makes_nothing_an_orphan() {
         ("name = \"b\"\nsize = 1\n", "!! a.toml:1: name: this key is in no table; write the line [[thing]] above it\n"),
         (
             "[[thing]]\nname = \"b\"\n[thing]\nname = \"c\"\n",
-            "!! a.toml:3: [thing] has to be written as [[thing]]\n!! a.toml:3: is there twice\n",
+            "!! a.toml:3: [thing] has to be written as [[thing]]\n!! a.toml:3: is set twice\n",
         ),
     ] {
         let (definitions, said) = read(&[("a.toml", text), ("b.toml", "[[thing]]\nname = \"c\"\n")]);
@@ -235,7 +235,7 @@ fn files_that_are_not_definitions_are_named() {
     assert_eq!(
         said(&findings, folder.path()),
         "!! dangling.toml: this is a symlink to nowhere, which does not exist\n\
-         !! device.toml: this is no regular file\n\
+         !! device.toml: this is not a regular file\n\
          >> folder.toml: a folder\n\
          !! latin.toml:2: this is not UTF-8\n"
     );

@@ -31,8 +31,8 @@ fn words(error: &Error, line: &str, earlier: impl Fn() -> Option<usize>) -> Stri
     let is_value = key(line).is_some() && line.contains('=');
     if is_duplicate(error) {
         return match earlier() {
-            Some(line) => format!("is in line {line} already"),
-            None => "is there twice".to_owned(),
+            Some(line) => format!("is already set in line {line}"),
+            None => "is set twice".to_owned(),
         };
     }
     if line.trim_start().starts_with('{') {

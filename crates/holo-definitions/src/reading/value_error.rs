@@ -275,7 +275,7 @@ impl de::Error for ValueError {
     }
 
     fn duplicate_field(field: &'static str) -> ValueError {
-        ValueError::new(Problem::Other("is there twice".to_owned())).within(Part::Key(field.to_owned()))
+        ValueError::new(Problem::Other("is set twice".to_owned())).within(Part::Key(field.to_owned()))
     }
 }
 

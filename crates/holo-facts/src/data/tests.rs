@@ -187,7 +187,7 @@ fn mistakes_are_named_with_their_line() {
     assert!(fault(&[("etc/holo/data/common.toml", "a = 1\nb\n")]).starts_with("etc/holo/data/common.toml:2: "));
     assert!(fault(&[("etc/holo/data/common.json", "[]")]).starts_with("etc/holo/data/common.json: "));
     assert!(
-        fault(&[("etc/holo/data/common.toml/x", "")]).contains("etc/holo/data/common.toml: this is no regular file")
+        fault(&[("etc/holo/data/common.toml/x", "")]).contains("etc/holo/data/common.toml: this is not a regular file")
     );
 }
 
@@ -229,6 +229,6 @@ fn layers_can_be_yaml() {
     assert_eq!(origins[0].over[0].0.line, Some(2));
     assert_eq!(
         fault(&[("etc/holo/data/common.yaml", "a: 1\na: 2\n")]),
-        "etc/holo/data/common.yaml:2: a: is in line 1 already"
+        "etc/holo/data/common.yaml:2: a: is already set in line 1"
     );
 }

@@ -94,7 +94,7 @@ fn find(root: &Root) -> Result<Vec<Result<Source, LocatedError>>, LocatedError> 
                     Ok(Source::Program(path))
                 });
             }
-            Ok(_) if is_document => sources.push(Err(LocatedError::new(shown(&path), "this is no regular file"))),
+            Ok(_) if is_document => sources.push(Err(LocatedError::new(shown(&path), "this is not a regular file"))),
             Ok(_) => {}
             Err(error) => sources.push(Err(LocatedError::new(shown(&path), reason(&error)))),
         }

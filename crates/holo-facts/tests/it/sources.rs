@@ -164,8 +164,11 @@ fn odd_files_are_named() {
     fs::write(root.path().join("elsewhere"), "good = true\n").unwrap();
     symlink("/elsewhere", folder.join("5.toml")).unwrap();
     let (facts, warnings) = root.gather();
-    let expected =
-        ["1.toml: this is no regular file", "3.toml: no such file or directory", "4.json: this is no regular file"];
+    let expected = [
+        "1.toml: this is not a regular file",
+        "3.toml: no such file or directory",
+        "4.json: this is not a regular file",
+    ];
     assert_eq!(warnings, expected);
     assert_eq!(find(&facts, "good"), &json!(true));
 }

@@ -52,7 +52,10 @@ fn mistakes_are_said_at_their_lines() {
         ("promiser = \"\"", "!! x.toml:1: [[promise]]: promiser: is empty\n"),
         ("promiser = \"\"\nname = \"n\"", "!! x.toml:3: promise:git:n: promiser: is empty\n"),
         ("promiser = \"a\\nb\"\nname = \"n\"", "!! x.toml:3: promise:git:n: promiser: cannot hold a newline or NUL\n"),
-        ("promiser = \"/x\"\nname = \"a\\nb\"", "!! x.toml:4: [[promise]]: name: \"a\\nb\" holds control characters\n"),
+        (
+            "promiser = \"/x\"\nname = \"a\\nb\"",
+            "!! x.toml:4: [[promise]]: name: \"a\\nb\" contains control characters\n",
+        ),
         (
             "promiser = \"/x$(y)\"",
             "!! x.toml:3: promise:git:/x$(y): promiser: CFEngine would expand \"$(y)\", and holo does not: use {{ … }} in a .toml.jinja\n",

@@ -32,7 +32,7 @@ fn command(words: &mut Words, last: Option<Expression>) -> Result<Expression, Te
     if matches!(words.peek(), None | Some(Kind::Symbol("|" | ")"))) {
         return Ok(value);
     }
-    Err(words.unexpected("what is before it is no function"))
+    Err(words.unexpected("what is before it is not a function"))
 }
 
 /// One value.

@@ -61,7 +61,7 @@ fn arguments_to(words: &mut Words, close: &str) -> Result<Vec<Expression>, Templ
 fn call(function: Expression, arguments: Vec<Expression>, words: &Words) -> Result<Expression, TemplateError> {
     match function {
         Expression::Variable(name) => Ok(Expression::Call(name, arguments)),
-        other => Err(TemplateError::new(words.line, format!("{} is no function", other.shown()))),
+        other => Err(TemplateError::new(words.line, format!("{} is not a function", other.shown()))),
     }
 }
 

@@ -231,9 +231,7 @@ impl<'a> Lexer<'a> {
         let text = self.take(length.unwrap_or(self.rest.len()));
         let float = || text.parse::<f64>().ok().and_then(serde_json::Number::from_f64);
         let number = text.parse::<i64>().map(serde_json::Number::from).ok().or_else(float);
-        number
-            .map(Value::Number)
-            .ok_or_else(|| TemplateError::new(line, format!("{text} is no number that is supported")))
+        number.map(Value::Number).ok_or_else(|| TemplateError::new(line, format!("{text} is not a supported number")))
     }
 
     fn string(&mut self, line: usize, quote: char) -> Result<String, TemplateError> {

@@ -257,11 +257,11 @@ fn jet() {
 
 fn names() {
     for (name, words) in [
-        ("{{ '..' }}", "becomes \"..\", which is no name"),
-        ("{{ '.' }}", "which is no name"),
+        ("{{ '..' }}", "becomes \"..\", which is not a valid file name"),
+        ("{{ '.' }}", "which is not a valid file name"),
         ("{{ 'a' ~ facts.nothing }}", "name of "),
-        ("{{ '\\n' }}", "which is no name"),
-        ("{{ data.path }}", "becomes \"../../passwd\", which is no name"),
+        ("{{ '\\n' }}", "which is not a valid file name"),
+        ("{{ data.path }}", "becomes \"../../passwd\", which is not a valid file name"),
         ("{{ 'a' }}", "both become a"),
     ] {
         let root = lab("data = { path = \"../../passwd\" }");
