@@ -3,7 +3,7 @@
 mod blocked;
 
 use crate::entity::Entity;
-use crate::error::Fatal;
+use crate::error::FatalError;
 use crate::in_order::{Ended, InOrder, Work};
 use crate::index::{EntityIndex, PerEntity, PluginIndex, Table};
 use crate::interrupt::Interrupt;
@@ -88,7 +88,7 @@ impl<'a> Walk<'a> {
     ///
     /// # Errors
     /// Only what ends the run: what goes wrong with an entity is an event, and counted.
-    pub fn go(mut self, reporter: &mut dyn Reporter) -> Result<Tally, Fatal> {
+    pub fn go(mut self, reporter: &mut dyn Reporter) -> Result<Tally, FatalError> {
         reporter.event(Event::WorkBegins);
         let mut tally = Tally::default();
         let sets = self.plan.sets(self.selected);
@@ -110,7 +110,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Works on entities of one plugin that do not depend on each other, and keeps how each of them ended.
-    fn work_on_set(&mut self, set: &[EntityIndex], reporter: &mut dyn Reporter) -> Result<(), Fatal> {
+    fn work_on_set(&mut self, set: &[EntityIndex], reporter: &mut dyn Reporter) -> Result<(), FatalError> {
         let able = self.leave_out(set, reporter)?;
         self.expect_refreshes(&able)?;
         let pending = able.iter().map(|&entity| self.pending_before(entity)).collect();
@@ -135,7 +135,7 @@ impl<'a> Walk<'a> {
         task: Task,
         pending: Vec<Option<&BStr>>,
         reporter: &mut dyn Reporter,
-    ) -> Result<Vec<Ended>, Fatal> {
+    ) -> Result<Vec<Ended>, FatalError> {
         let entities: Vec<&Entity> = set.iter().map(|&entity| &self.entities[entity]).collect();
         let Some(first) = entities.first() else { return Ok(Vec::new()) };
         let received: Vec<Vec<BString>> = entities.iter().map(|entity| self.refreshes.received(entity.id())).collect();
@@ -154,7 +154,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Leaves out what cannot be worked on, and returns the others.
-    fn leave_out(&mut self, set: &[EntityIndex], reporter: &mut dyn Reporter) -> Result<Vec<EntityIndex>, Fatal> {
+    fn leave_out(&mut self, set: &[EntityIndex], reporter: &mut dyn Reporter) -> Result<Vec<EntityIndex>, FatalError> {
         let mut able = Vec::new();
         for &entity in set {
             let Some(Blocked { end, reason }) = self.blocked(entity)? else {
@@ -175,7 +175,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Finds out, without changing or showing anything, how a requirement is that is not selected.
-    fn check_unselected(&mut self, entity: EntityIndex) -> Result<End, Fatal> {
+    fn check_unselected(&mut self, entity: EntityIndex) -> Result<End, FatalError> {
         let end = if self.plan.conflicts_of(entity).next().is_some() {
             End::Failed
         } else {
@@ -191,7 +191,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Writes down which refreshes will be due if the entities change. What is known to have nothing to change is spared that.
-    fn expect_refreshes(&mut self, set: &[EntityIndex]) -> Result<(), Fatal> {
+    fn expect_refreshes(&mut self, set: &[EntityIndex]) -> Result<(), FatalError> {
         if self.task == Task::Check {
             return Ok(());
         }

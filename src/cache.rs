@@ -1,6 +1,6 @@
 //! The cache directory: made when a run begins, gone when it ends.
 
-use crate::error::{self, Fatal};
+use crate::error::FatalError;
 use crate::root::clean;
 use std::fs;
 use std::io;
@@ -17,12 +17,17 @@ const ATTEMPTS: u32 = 1000;
 #[derive(Debug)]
 pub struct CacheDirectory(PathBuf);
 
+/// All names that were tried for a cache directory are taken.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot create cache directory below {}", .0.display())]
+struct NoNameError(PathBuf);
+
 impl CacheDirectory {
     /// Makes a new directory `holo.` and digits.
     ///
     /// # Errors
     /// If it cannot be made.
-    pub fn create(temporary_directory: &Path) -> Result<CacheDirectory, Fatal> {
+    pub fn create(temporary_directory: &Path) -> Result<CacheDirectory, FatalError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let seed = now.as_secs() ^ (u64::from(now.subsec_nanos()) << 10) ^ (u64::from(std::process::id()) << 32);
         for attempt in 0..ATTEMPTS {
@@ -32,10 +37,10 @@ impl CacheDirectory {
             match fs::DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(CacheDirectory(path)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(Fatal::io("cannot create cache directory: mkdir", &path, &error)),
+                Err(error) => return Err(FatalError::io("cannot create cache directory: mkdir", &path, error)),
             }
         }
-        Err(Fatal::CouldNotRun(format!("cannot create cache directory below {}", temporary_directory.display())))
+        Err(FatalError::could_not_run(NoNameError(temporary_directory.to_owned())))
     }
 
     /// Returns its path.
@@ -66,7 +71,7 @@ impl CacheDirectory {
     ///
     /// # Errors
     /// If it cannot be made.
-    pub fn state_stand_in(&self, plugin_id: &str) -> Result<PathBuf, Fatal> {
+    pub fn state_stand_in(&self, plugin_id: &str) -> Result<PathBuf, FatalError> {
         self.subdirectory(&format!(".state/{plugin_id}"))
     }
 
@@ -74,9 +79,9 @@ impl CacheDirectory {
     ///
     /// # Errors
     /// If it cannot be made.
-    pub fn subdirectory(&self, name: &str) -> Result<PathBuf, Fatal> {
+    pub fn subdirectory(&self, name: &str) -> Result<PathBuf, FatalError> {
         let path = self.0.join(name);
-        fs::create_dir_all(&path).map_err(|error| Fatal::CouldNotRun(error::at("mkdir", &path, &error)))?;
+        fs::create_dir_all(&path).map_err(|error| FatalError::io("mkdir", &path, error))?;
         Ok(path)
     }
 }

@@ -15,7 +15,7 @@ mod values;
 
 use crate::cli::{self, PluginVerb, Verb};
 use crate::entity::Entity;
-use crate::error::Fatal;
+use crate::error::FatalError;
 use crate::exit;
 use crate::interrupt::Interrupt;
 use crate::inventory::Inventory;
@@ -24,7 +24,6 @@ use crate::select::{self, Selected};
 use crate::settings::Settings;
 use bstr::ByteSlice;
 use holo_definitions::did_you_mean;
-use holo_protocol::words;
 use std::ffi::OsString;
 
 /// The context of every verb.
@@ -66,10 +65,10 @@ pub(crate) fn run(verb: Verb, mut settings: Settings, report: &mut Report) -> u8
 fn with_context(
     mut settings: Settings,
     reporter: &mut dyn Reporter,
-    act: impl FnOnce(&mut Context<'_>) -> Result<u8, Fatal>,
+    act: impl FnOnce(&mut Context<'_>) -> Result<u8, FatalError>,
 ) -> u8 {
     if let Some(problem) = settings.problem.take() {
-        return conclude(Err(Fatal::CouldNotRun(problem)), reporter);
+        return conclude(Err(FatalError::could_not_run(problem)), reporter);
     }
     match Interrupt::install() {
         Ok(interrupt) => {
@@ -77,15 +76,12 @@ fn with_context(
             let done = act(&mut context);
             conclude(done, context.reporter)
         }
-        Err(error) => {
-            let text = format!("cannot catch signals: {}", words::reason(&error));
-            conclude(Err(Fatal::CouldNotRun(text)), reporter)
-        }
+        Err(error) => conclude(Err(FatalError::could_not_run(error)), reporter),
     }
 }
 
 /// Reports the end of a run, and returns its exit code.
-fn conclude(done: Result<u8, Fatal>, reporter: &mut dyn Reporter) -> u8 {
+fn conclude(done: Result<u8, FatalError>, reporter: &mut dyn Reporter) -> u8 {
     let (exit_code, fatal) = match done {
         Ok(exit_code) => (exit_code, None),
         Err(fatal) => (fatal.exit_code(), Some(fatal)),
@@ -111,7 +107,7 @@ fn select(
     inventory: &Inventory,
     selectors: &[OsString],
     reporter: &mut dyn Reporter,
-) -> Result<Selected, Fatal> {
+) -> Result<Selected, FatalError> {
     let plugins: Vec<&str> = inventory.plugins.iter().map(|plugin| &*plugin.id).collect();
     select::select(&inventory.entities, &plugins, selectors).map_err(|unknown| {
         for selector in &unknown {
@@ -123,7 +119,7 @@ fn select(
         let known: Vec<&str> = known.chain(options.iter().map(String::as_str)).collect();
         let hints = unknown.iter().filter_map(|selector| did_you_mean(&selector.to_str_lossy(), known.iter().copied()));
         hints.for_each(|hint| reporter.advise(hint));
-        Fatal::Reported
+        FatalError::Reported
     })
 }
 

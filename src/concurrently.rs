@@ -1,8 +1,9 @@
 //! Asks several plugins at the same time, and hands on what they say as if they had been asked one after the other.
 
-use crate::error::Fatal;
+use crate::error::FatalError;
 use holo_protocol::session::Stream;
-use holo_protocol::words;
+use holo_protocol::words::reason;
+use std::io;
 use std::sync::mpsc::channel;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::{self, Builder};
@@ -26,8 +27,8 @@ pub fn concurrently<T: Send, A: Send>(
     items: impl IntoIterator<Item = T>,
     at_once: usize,
     ask: impl Fn(T, &mut dyn FnMut(Stream, &[u8])) -> A + Sync,
-    mut hear: impl FnMut(usize, Heard<'_, A>) -> Result<(), Fatal>,
-) -> Result<(), Fatal> {
+    mut hear: impl FnMut(usize, Heard<'_, A>) -> Result<(), FatalError>,
+) -> Result<(), FatalError> {
     let (ask, permits) = (&ask, &Permits::new(at_once));
     thread::scope(|scope| {
         let mut asked = Vec::new();
@@ -38,14 +39,16 @@ pub fn concurrently<T: Send, A: Send>(
                 // If nobody listens, an earlier item has ended the run.
                 ask(item, &mut |stream, bytes| drop(sender.send((stream, bytes.to_vec()))))
             };
-            let thread = Builder::new().spawn_scoped(scope, work).map_err(|error| no_thread(&words::reason(&error)))?;
+            let thread = Builder::new()
+                .spawn_scoped(scope, work)
+                .map_err(|error| FatalError::could_not_run(ThreadError::NotStarted(error)))?;
             asked.push((receiver, thread));
         }
         for (index, (receiver, thread)) in asked.into_iter().enumerate() {
             for (stream, bytes) in receiver {
                 hear(index, Heard::Output(stream, &bytes))?;
             }
-            let answer = thread.join().map_err(|_| no_thread("it ended early"))?;
+            let answer = thread.join().map_err(|_| FatalError::could_not_run(ThreadError::EndedEarly))?;
             hear(index, Heard::Answer(answer))?;
         }
         Ok(())
@@ -83,6 +86,11 @@ impl Drop for Permit<'_> {
     }
 }
 
-fn no_thread(reason: &str) -> Fatal {
-    Fatal::CouldNotRun(format!("cannot ask a plugin in a thread: {reason}"))
+/// A plugin cannot be asked in a thread of its own.
+#[derive(Debug, thiserror::Error)]
+enum ThreadError {
+    #[error("cannot ask a plugin in a thread: {}", reason(.0))]
+    NotStarted(io::Error),
+    #[error("cannot ask a plugin in a thread: it ended early")]
+    EndedEarly,
 }

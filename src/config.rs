@@ -1,6 +1,6 @@
 //! `holorc` and its snippets: which plugins are asked for.
 
-use crate::error::{self, Fatal};
+use crate::error::{FatalError, IoError};
 use crate::root::Root;
 use bstr::{BStr, BString, ByteSlice};
 use std::collections::HashMap;
@@ -47,10 +47,10 @@ impl fmt::Display for Location {
     }
 }
 
-/// A plugin that two lines ask for. It would do everything twice.
+/// Two lines ask for a plugin, which would do everything twice.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot parse configuration: plugin {id} is configured twice: in {first} and in {second}")]
-pub struct ConfiguredTwice {
+pub struct ConfiguredTwiceError {
     /// The plugin's ID.
     pub id: String,
     /// The location of the first one.
@@ -59,10 +59,10 @@ pub struct ConfiguredTwice {
     pub second: Location,
 }
 
-/// A line that is no configuration.
+/// A line is not configuration.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot parse configuration: unknown command: {text}")]
-pub struct UnknownCommand {
+pub struct UnknownCommandError {
     /// The line, trimmed.
     pub text: BString,
     /// The location of the line.
@@ -74,18 +74,18 @@ pub struct UnknownCommand {
 pub enum ConfigError {
     /// A line is not understood.
     #[error(transparent)]
-    UnknownCommand(#[from] UnknownCommand),
+    UnknownCommand(#[from] UnknownCommandError),
     /// A plugin is asked for twice.
     #[error(transparent)]
-    ConfiguredTwice(#[from] Box<ConfiguredTwice>),
+    ConfiguredTwice(#[from] Box<ConfiguredTwiceError>),
     /// A file or the folder cannot be read.
     #[error("cannot parse configuration: {0}")]
-    Unreadable(String),
+    Unreadable(#[from] IoError),
 }
 
-impl From<ConfigError> for Fatal {
+impl From<ConfigError> for FatalError {
     fn from(error: ConfigError) -> Self {
-        Fatal::CouldNotRun(error.to_string())
+        FatalError::could_not_run(error)
     }
 }
 
@@ -98,12 +98,12 @@ pub fn read(root: &Root) -> Result<Configuration, ConfigError> {
     let (leftovers, snippets) =
         snippets(&root.holorc_snippets())?.into_iter().partition(|path| path.file_name().is_some_and(is_leftover));
     configuration.leftovers = leftovers;
-    let mut places: HashMap<String, Location> = HashMap::new();
+    let mut locations: HashMap<String, Location> = HashMap::new();
     for file in Vec::into_iter(snippets).chain([root.holorc()]) {
-        let text = read_file(&file).map_err(|error| unreadable("open", &file, &error))?;
+        let text = read_file(&file).map_err(|error| IoError::new("open", &file, error))?;
         for line in parse(&text, &file)? {
-            if let Some(first) = places.insert(line.id.clone(), line.location.clone()) {
-                return Err(Box::new(ConfiguredTwice { id: line.id, first, second: line.location }).into());
+            if let Some(first) = locations.insert(line.id.clone(), line.location.clone()) {
+                return Err(Box::new(ConfiguredTwiceError { id: line.id, first, second: line.location }).into());
             }
             configuration.plugins.push(line);
         }
@@ -159,24 +159,20 @@ fn is_leftover(name: &OsStr) -> bool {
     LEFTOVERS.iter().any(|end| name.ends_with_str(end)) || has_number(name) || is_emacs
 }
 
-fn unreadable(operation: &str, path: &Path, error: &io::Error) -> ConfigError {
-    ConfigError::Unreadable(error::at(operation, path, error))
-}
-
 fn snippets(folder: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(unreadable("open", folder, &error)),
+        Err(error) => return Err(IoError::new("open", folder, error).into()),
     };
     let paths: io::Result<Vec<PathBuf>> = entries.map(|entry| Ok(entry?.path())).collect();
-    let mut files: Vec<PathBuf> = paths.map_err(|error| unreadable("read", folder, &error))?;
+    let mut files: Vec<PathBuf> = paths.map_err(|error| IoError::new("read", folder, error))?;
     files.retain(|path| !path.is_dir());
     files.sort();
     Ok(files)
 }
 
-fn parse(text: &[u8], file: &Path) -> Result<Vec<PluginLine>, UnknownCommand> {
+fn parse(text: &[u8], file: &Path) -> Result<Vec<PluginLine>, UnknownCommandError> {
     let lines = text.lines().map(|line| line.trim().as_bstr()).enumerate();
     lines
         .filter(|(_, line)| !line.is_empty() && !line.starts_with(b"#"))
@@ -184,7 +180,7 @@ fn parse(text: &[u8], file: &Path) -> Result<Vec<PluginLine>, UnknownCommand> {
             let location = Location { file: file.to_owned(), line: index + 1 };
             match parse_line(line) {
                 Some((id, program)) => Ok(PluginLine { id, program, location }),
-                None => Err(UnknownCommand { text: line.into(), location }),
+                None => Err(UnknownCommandError { text: line.into(), location }),
             }
         })
         .collect()
@@ -217,8 +213,8 @@ mod tests {
         (id.to_owned(), program.map(PathBuf::from))
     }
 
-    fn parsed(text: &str) -> Result<Vec<(String, Option<PathBuf>)>, String> {
-        let lines = parse(text.as_bytes(), Path::new("etc/holorc")).map_err(|error| error.to_string())?;
+    fn parsed(text: &str) -> Result<Vec<(String, Option<PathBuf>)>, UnknownCommandError> {
+        let lines = parse(text.as_bytes(), Path::new("etc/holorc"))?;
         Ok(lines.into_iter().map(|line| (line.id, line.program)).collect())
     }
 
@@ -243,7 +239,8 @@ mod tests {
             "plugin =x",
             "plugin a=",
         ] {
-            assert_eq!(parsed(bad), Err(format!("cannot parse configuration: unknown command: {bad}")));
+            let error = parsed(bad).unwrap_err().to_string();
+            assert_eq!(error, format!("cannot parse configuration: unknown command: {bad}"));
         }
         assert!(parse(b"plugin \xff", Path::new("x")).is_err());
     }

@@ -6,14 +6,14 @@ use crate::config::{self, ConfigError, Configuration, PluginLine};
 use crate::declarations::Declarations;
 use crate::descriptors;
 use crate::entity::Entity;
-use crate::error::{self, Fatal};
+use crate::error::{FatalError, IoError};
 use crate::failures::{Failed, Failures, Tolerance};
 use crate::generators;
 use crate::index::{PerEntity, PluginIndex, Table};
 use crate::interrupt::Interrupt;
 use crate::inventory::{Inventory, Purpose};
 use crate::node::Node;
-use crate::plan::{CycleError, Plan};
+use crate::plan::Plan;
 use crate::plugin::handshake::{self, Handshake};
 use crate::plugin::{Directories, OperationError, Plugin, RunOptions};
 use crate::references;
@@ -40,7 +40,7 @@ pub fn discover(
     selectors: &[OsString],
     interrupt: &Interrupt,
     reporter: &mut dyn Reporter,
-) -> Result<Inventory, Fatal> {
+) -> Result<Inventory, FatalError> {
     let failures = Failures::new(match purpose {
         _ if selectors.is_empty() => Tolerance::Nothing,
         Purpose::Apply => Tolerance::Version3,
@@ -62,12 +62,12 @@ pub fn discover(
             remarks.end_paragraph();
             Ok(inventory)
         }
-        Err(fatal @ (Fatal::Interrupted { .. } | Fatal::TimeIsOver { .. })) => {
+        Err(fatal @ (FatalError::Interrupted { .. } | FatalError::TimeIsOver { .. })) => {
             held.into_iter().for_each(|remark| remarks.remark(remark));
             Err(fatal)
         }
         // The first failure was the end of it.
-        Ok(_) | Err(_) => Err(Fatal::Reported),
+        Ok(_) | Err(_) => Err(FatalError::Reported),
     }
 }
 
@@ -82,7 +82,7 @@ struct Discovery<'a> {
 }
 
 impl Discovery<'_> {
-    fn run(&mut self) -> Result<Inventory, Fatal> {
+    fn run(&mut self) -> Result<Inventory, FatalError> {
         let cache = CacheDirectory::create(&self.settings.temporary_directory)?;
         let lines = self.configuration()?;
         let asked_for = lines.len();
@@ -110,7 +110,7 @@ impl Discovery<'_> {
         Ok(Inventory { plugins, entities, plan, flaws, dangling, resources, _cache: cache })
     }
 
-    fn configuration(&mut self) -> Result<Vec<PluginLine>, Fatal> {
+    fn configuration(&mut self) -> Result<Vec<PluginLine>, FatalError> {
         let Configuration { plugins, leftovers } = config::read(&self.settings.root).map_err(|error| {
             self.remarks.error(error.to_string());
             if let ConfigError::UnknownCommand(bad) = error {
@@ -118,7 +118,7 @@ impl Discovery<'_> {
                 let expected = "a line is empty, a comment (# …), `plugin ID` or `plugin ID=PATH`";
                 self.remarks.advise(format!("{location}: {expected}"));
             }
-            Fatal::Reported
+            FatalError::Reported
         })?;
         for file in leftovers {
             let file = file.display();
@@ -128,7 +128,7 @@ impl Discovery<'_> {
     }
 
     /// Asks all plugins at the same time what they speak.
-    fn shake_hands(&mut self, lines: Vec<PluginLine>, at_once: usize) -> Result<Vec<(String, Handshake)>, Fatal> {
+    fn shake_hands(&mut self, lines: Vec<PluginLine>, at_once: usize) -> Result<Vec<(String, Handshake)>, FatalError> {
         let located: Vec<(PluginLine, PathBuf)> = lines.into_iter().filter_map(|line| self.locate(line)).collect();
         let ids: Vec<String> = located.iter().map(|(line, _)| line.id.clone()).collect();
         let (settings, interrupt) = (self.settings, self.interrupt);
@@ -141,8 +141,8 @@ impl Discovery<'_> {
             match heard {
                 Heard::Output(stream, bytes) => self.remarks.output(stream, bytes),
                 Heard::Answer(Ok(handshake)) => handshakes.push((id, handshake)),
-                Heard::Answer(Err(OperationError::Failed(reason))) => {
-                    self.remarks.error(reason);
+                Heard::Answer(Err(OperationError::Failed(error))) => {
+                    self.remarks.error(error.to_string());
                     // The version that it speaks is not known yet.
                     self.failures.add(&id, None, &mut self.remarks)?;
                 }
@@ -166,36 +166,36 @@ impl Discovery<'_> {
         }
     }
 
-    fn check_resource_directories(&mut self, handshakes: &[(String, Handshake)]) -> Result<(), Fatal> {
+    fn check_resource_directories(&mut self, handshakes: &[(String, Handshake)]) -> Result<(), FatalError> {
         let mut all_there = true;
         for (id, _) in handshakes {
             let path = self.settings.root.resources().join(id);
             let problem = match fs::metadata(&path) {
                 Ok(metadata) if metadata.is_dir() => continue,
                 Ok(_) => format!("{} is not a directory", path.display()),
-                Err(error) => error::at("stat", &path, &error),
+                Err(error) => IoError::new("stat", &path, error).to_string(),
             };
             self.remarks.error(format!("cannot open {}: {problem}", path.display()));
             all_there = false;
         }
-        if all_there { Ok(()) } else { Err(Fatal::Reported) }
+        if all_there { Ok(()) } else { Err(FatalError::Reported) }
     }
 
     /// Finds the directories of a plugin, or makes them.
-    fn prepare(&mut self, id: String, handshake: Handshake, cache: &CacheDirectory) -> Result<Prepared, Fatal> {
+    fn prepare(&mut self, id: String, handshake: Handshake, cache: &CacheDirectory) -> Result<Prepared, FatalError> {
         let state = self.state_directory(&id, cache)?;
         Ok(Prepared { cache: cache.subdirectory(&id)?, id, handshake, state })
     }
 
-    fn state_directory(&mut self, id: &str, cache: &CacheDirectory) -> Result<PathBuf, Fatal> {
+    fn state_directory(&mut self, id: &str, cache: &CacheDirectory) -> Result<PathBuf, FatalError> {
         let state = self.settings.root.state(id);
         if self.purpose == Purpose::Apply {
-            create_directories(&state).map_err(|error| Fatal::io("mkdir", &state, &error))?;
+            create_directories(&state).map_err(|error| FatalError::io("mkdir", &state, error))?;
             return Ok(state);
         }
         let Err(error) = check_readable(&state) else { return Ok(state) };
         if error.kind() != io::ErrorKind::NotFound {
-            let reason = error::at("open", &state, &error);
+            let reason = IoError::new("open", &state, error);
             self.remarks.warning(format!("{reason}; what {id} has applied before is not known"));
         }
         cache.state_stand_in(id)
@@ -218,16 +218,15 @@ impl Discovery<'_> {
         nodes: &PerEntity<Node<'_>>,
         entities: &PerEntity<Entity>,
         plugins: &Table<PluginIndex, Plugin>,
-    ) -> Result<Plan, Fatal> {
-        let could_not_run = |cycle: CycleError| Fatal::CouldNotRun(cycle.to_string());
+    ) -> Result<Plan, FatalError> {
         let cycle = match Plan::new(nodes) {
             Ok(plan) => return Ok(plan),
             Err(cycle) => cycle,
         };
         let Some(selected) = Inventory::selected(entities, plugins, self.selectors) else {
-            return Err(could_not_run(cycle));
+            return Err(FatalError::could_not_run(cycle));
         };
-        let plan = Plan::of_selected(nodes, &selected).map_err(could_not_run)?;
+        let plan = Plan::of_selected(nodes, &selected).map_err(FatalError::could_not_run)?;
         self.remarks.error(cycle.to_string());
         self.remarks.warning("Going on, as nothing that is selected is in the cycle or waits for it");
         self.remarks.end_paragraph();
@@ -252,7 +251,7 @@ impl Prepared {
             state,
             cache,
         };
-        Plugin::new(id, &handshake, directories, options)
+        Plugin::new(id, handshake, directories, options)
     }
 }
 

@@ -2,22 +2,23 @@
 
 use crate::exit;
 use holo_protocol::words::reason;
+use std::error::Error;
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The reasons for which a run cannot go on.
 #[derive(Debug, thiserror::Error)]
-pub enum Fatal {
-    /// The run could not begin; the text says why.
+pub enum FatalError {
+    /// The run could not begin.
     #[error("{0}")]
-    CouldNotRun(String),
-    /// As [`Fatal::CouldNotRun`], with all reasons told already.
+    CouldNotRun(Box<dyn Error + Send + Sync>),
+    /// The run could not begin, with all reasons told already.
     #[error("")]
     Reported,
     /// A generator could not be run or failed.
     #[error("{0}")]
-    Generator(String),
+    Generator(Box<dyn Error + Send + Sync>),
     /// A signal asked for the end.
     #[error("interrupted by signal {signal}{}", Work(.at_work))]
     Interrupted {
@@ -34,14 +35,14 @@ pub enum Fatal {
     },
 }
 
-impl Fatal {
-    /// The exit code that the kind of the error stands for.
+impl FatalError {
+    /// Returns the exit code that the kind of the error stands for.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Fatal::CouldNotRun(_) | Fatal::Reported => exit::COULD_NOT_RUN,
-            Fatal::Generator(_) | Fatal::TimeIsOver { .. } => exit::FAILED,
-            Fatal::Interrupted { signal, .. } => exit::interrupted(*signal),
+            FatalError::CouldNotRun(_) | FatalError::Reported => exit::COULD_NOT_RUN,
+            FatalError::Generator(_) | FatalError::TimeIsOver { .. } => exit::FAILED,
+            FatalError::Interrupted { signal, .. } => exit::interrupted(*signal),
         }
     }
 
@@ -49,25 +50,64 @@ impl Fatal {
     #[must_use]
     pub fn message(&self) -> Option<String> {
         match self {
-            Fatal::CouldNotRun(_) | Fatal::Generator(_) | Fatal::TimeIsOver { .. } => Some(self.to_string()),
-            Fatal::Interrupted { at_work, .. } if !at_work.is_empty() => Some(format!("Interrupted{}", Work(at_work))),
-            Fatal::Reported | Fatal::Interrupted { .. } => None,
+            FatalError::CouldNotRun(_) | FatalError::Generator(_) | FatalError::TimeIsOver { .. } => {
+                Some(self.to_string())
+            }
+            FatalError::Interrupted { at_work, .. } if !at_work.is_empty() => {
+                Some(format!("Interrupted{}", Work(at_work)))
+            }
+            FatalError::Reported | FatalError::Interrupted { .. } => None,
         }
     }
 
     /// Says what was being worked on when the run was ended.
     #[must_use]
-    pub fn during(mut self, work: impl IntoIterator<Item = String>) -> Fatal {
-        if let Fatal::Interrupted { at_work, .. } | Fatal::TimeIsOver { at_work } = &mut self {
+    pub fn during(mut self, work: impl IntoIterator<Item = String>) -> FatalError {
+        if let FatalError::Interrupted { at_work, .. } | FatalError::TimeIsOver { at_work } = &mut self {
             at_work.extend(work);
         }
         self
     }
 
-    /// An operation on a path that went wrong while the run was being prepared.
+    /// Returns the error of a run that could not begin for this reason.
     #[must_use]
-    pub fn io(operation: &str, path: &Path, error: &io::Error) -> Fatal {
-        Fatal::CouldNotRun(at(operation, path, error))
+    pub fn could_not_run(error: impl Error + Send + Sync + 'static) -> FatalError {
+        FatalError::CouldNotRun(Box::new(error))
+    }
+
+    /// Returns the error of an operation on a path that went wrong while the run was being prepared.
+    #[must_use]
+    pub fn io(operation: &'static str, path: &Path, source: io::Error) -> FatalError {
+        FatalError::could_not_run(IoError::new(operation, path, source))
+    }
+
+    /// Returns the error of a folder that cannot be walked through.
+    #[must_use]
+    pub fn walk(folder: &Path, error: walkdir::Error) -> FatalError {
+        let path = error.path().unwrap_or(folder).to_owned();
+        // The system's error, without walkdir's words around it; only a circle of links has none.
+        let source = error.into_io_error().unwrap_or_else(|| io::Error::other("it leads back to itself"));
+        FatalError::io("open", &path, source)
+    }
+}
+
+/// An operation on a path that went wrong, in the form that version 3's users know: `open PATH: permission denied`.
+#[derive(Debug, thiserror::Error)]
+#[error("{operation} {}: {}", path.display(), reason(source))]
+pub struct IoError {
+    /// The operation, as the system calls it.
+    pub operation: &'static str,
+    /// The path.
+    pub path: PathBuf,
+    /// The system's error.
+    pub source: io::Error,
+}
+
+impl IoError {
+    /// Returns the error of an operation on a path.
+    #[must_use]
+    pub fn new(operation: &'static str, path: &Path, source: io::Error) -> IoError {
+        IoError { operation, path: path.to_owned(), source }
     }
 }
 
@@ -85,21 +125,4 @@ impl fmt::Display for Work<'_> {
             (shown, more) => write!(f, " while {} and {} more were at work", shown.join(", "), more.len()),
         }
     }
-}
-
-impl Fatal {
-    /// A folder that cannot be walked through.
-    #[must_use]
-    pub fn walk(folder: &Path, error: walkdir::Error) -> Fatal {
-        let path = error.path().unwrap_or(folder).to_owned();
-        // The system's error, without walkdir's words around it; only a circle of links has none.
-        let reason = error.into_io_error().unwrap_or_else(|| io::Error::other("it leads back to itself"));
-        Fatal::io("open", &path, &reason)
-    }
-}
-
-/// An I/O error with what was done and where, in the form that version 3's users know: `open PATH: permission denied`.
-#[must_use]
-pub fn at(operation: &str, path: &Path, error: &io::Error) -> String {
-    format!("{operation} {}: {}", path.display(), reason(error))
 }

@@ -1,6 +1,6 @@
 //! The plugins that could not be asked which entities they have, and how far a run goes on without them.
 
-use crate::error::Fatal;
+use crate::error::FatalError;
 use crate::report::Provisional;
 use holo_protocol::API_VERSION_3;
 
@@ -44,14 +44,19 @@ impl Failures {
     ///
     /// # Errors
     /// If it is not tolerated.
-    pub fn add(&mut self, plugin_id: &str, version: Option<u32>, remarks: &mut Provisional<'_>) -> Result<(), Fatal> {
+    pub fn add(
+        &mut self,
+        plugin_id: &str,
+        version: Option<u32>,
+        remarks: &mut Provisional<'_>,
+    ) -> Result<(), FatalError> {
         let is_tolerated = match self.tolerance {
             Tolerance::Nothing => false,
             Tolerance::Version3 => version == Some(API_VERSION_3),
             Tolerance::Everything => true,
         };
         if !is_tolerated {
-            return Err(Fatal::Reported);
+            return Err(FatalError::Reported);
         }
         remarks.hold();
         self.plugins.push(Failed { plugin_id: plugin_id.to_owned(), version });

@@ -1,10 +1,10 @@
 //! Generators: programs that make resource files before the plugins look for them.
 
 use crate::cache::CacheDirectory;
-use crate::error::Fatal;
+use crate::error::FatalError;
 use crate::interrupt::Interrupt;
 use crate::plugin::process::{self, Program, RunError};
-use crate::plugin::timed_out;
+use crate::plugin::{PluginError, check_status};
 use crate::report::Remarks;
 use crate::resources::Generated;
 use crate::settings::Settings;
@@ -15,6 +15,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
+/// A generator could not be run, or failed.
+#[derive(Debug, thiserror::Error)]
+#[error("could not run {}: {source}", path.display())]
+struct GeneratorError {
+    path: PathBuf,
+    source: PluginError,
+}
+
 /// Runs all generators, in the order of their names.
 ///
 /// # Errors
@@ -24,7 +32,7 @@ pub fn run(
     cache: &CacheDirectory,
     interrupt: &Interrupt,
     remarks: &mut impl Remarks,
-) -> Result<Generated, Fatal> {
+) -> Result<Generated, FatalError> {
     let virtual_root = cache.subdirectory("generated-resources")?;
     let mut generated = Generated::new();
     for (index, generator) in find(&settings.root.generators())?.into_iter().enumerate() {
@@ -46,8 +54,8 @@ pub fn run(
     Ok(generated)
 }
 
-/// The executables below the folder, or symlinks to executables; the folder need not exist.
-fn find(folder: &Path) -> Result<Vec<PathBuf>, Fatal> {
+/// Returns the executables below the folder, or symlinks to executables; the folder need not exist.
+fn find(folder: &Path) -> Result<Vec<PathBuf>, FatalError> {
     if !folder.exists() {
         return Ok(Vec::new());
     }
@@ -56,7 +64,7 @@ fn find(folder: &Path) -> Result<Vec<PathBuf>, Fatal> {
     };
     let mut found = Vec::new();
     for entry in WalkDir::new(folder).sort_by_file_name() {
-        let entry = entry.map_err(|error| Fatal::walk(folder, error))?;
+        let entry = entry.map_err(|error| FatalError::walk(folder, error))?;
         if is_executable(entry.path()) {
             found.push(entry.into_path());
         }
@@ -64,9 +72,10 @@ fn find(folder: &Path) -> Result<Vec<PathBuf>, Fatal> {
     Ok(found)
 }
 
-fn run_one(program: Program<'_>, interrupt: &Interrupt, remarks: &mut impl Remarks) -> Result<(), Fatal> {
+fn run_one(program: Program<'_>, interrupt: &Interrupt, remarks: &mut impl Remarks) -> Result<(), FatalError> {
     let path = program.path;
-    let failed = |reason: String| Fatal::Generator(format!("could not run {}: {reason}", path.display()));
+    let failed =
+        |source: PluginError| FatalError::Generator(Box::new(GeneratorError { path: path.to_owned(), source }));
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let ended = program.run(interrupt, |channel, bytes| {
         let line = if channel == process::Channel::Stdout { &mut stdout } else { &mut stderr };
@@ -80,11 +89,11 @@ fn run_one(program: Program<'_>, interrupt: &Interrupt, remarks: &mut impl Remar
         }
     }
     let ended = ended.map_err(|error| match error {
-        RunError::Start(reason) => failed(reason),
-        RunError::TimedOut(limit) => failed(timed_out(limit)),
+        RunError::Start(error) => failed(error.into()),
+        RunError::TimedOut(limit) => failed(PluginError::TimedOut(limit)),
         RunError::Interrupted(fatal) => fatal.during([path.display().to_string()]),
     })?;
-    ended.status.failure().map_or(Ok(()), |reason| Err(failed(reason)))
+    check_status(ended.status).map_err(failed)
 }
 
 fn show_whole_lines(generator: &Path, text: &mut Vec<u8>, remarks: &mut impl Remarks) {
@@ -95,10 +104,10 @@ fn show_whole_lines(generator: &Path, text: &mut Vec<u8>, remarks: &mut impl Rem
     }
 }
 
-fn files_below(virtual_root: &Path) -> Result<Vec<PathBuf>, Fatal> {
+fn files_below(virtual_root: &Path) -> Result<Vec<PathBuf>, FatalError> {
     let mut files = Vec::new();
     for entry in WalkDir::new(virtual_root) {
-        let entry = entry.map_err(|error| Fatal::walk(virtual_root, error))?;
+        let entry = entry.map_err(|error| FatalError::walk(virtual_root, error))?;
         if !entry.file_type().is_dir()
             && let Ok(below) = entry.path().strip_prefix(virtual_root)
         {

@@ -1,6 +1,7 @@
 //! SIGINT and SIGTERM as something that can be waited for beside pipes.
 
-use crate::error::Fatal;
+use crate::error::FatalError;
+use holo_protocol::words::reason;
 use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
@@ -11,6 +12,16 @@ use std::time::Duration;
 
 /// The number that stands for a signal when a run's time is over.
 const TIME_IS_OVER: usize = usize::MAX;
+
+/// Signals cannot be caught.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot catch signals: {}", reason(.0))]
+pub struct SignalError(#[from] io::Error);
+
+/// It cannot be known when a time is over.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot watch the time: {}", reason(.0))]
+pub struct TimerError(#[from] io::Error);
 
 /// Remembers that a signal asked for the end, or that the time for it is over.
 ///
@@ -27,9 +38,9 @@ impl Interrupt {
     ///
     /// # Errors
     /// If the system has no pipe left.
-    pub fn install() -> io::Result<Interrupt> {
+    pub fn install() -> Result<Interrupt, SignalError> {
         let signal = Arc::new(AtomicUsize::new(0));
-        let (wake, write_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let (wake, write_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(io::Error::from)?;
         let ignored = holo_process::ignored_signals();
         for (number, value) in [(SIGINT, 2), (SIGTERM, 15), (SIGHUP, 1)] {
             // With nohup, or in the background of a script, the signal is to stay ignored.
@@ -46,7 +57,7 @@ impl Interrupt {
     ///
     /// # Errors
     /// If the system has no descriptor or no thread left.
-    pub fn after(&self, time: Duration) -> io::Result<()> {
+    pub fn after(&self, time: Duration) -> Result<(), TimerError> {
         let (signal, waker) = (Arc::clone(&self.signal), self.waker.try_clone()?);
         std::thread::Builder::new().spawn(move || {
             std::thread::sleep(time);
@@ -57,7 +68,7 @@ impl Interrupt {
         Ok(())
     }
 
-    /// The signal that asked for the end, if one did.
+    /// Returns the signal that asked for the end, if one did.
     #[must_use]
     pub fn signal(&self) -> Option<i32> {
         i32::try_from(self.signal.load(Ordering::Relaxed)).ok().filter(|&signal| signal != 0)
@@ -78,12 +89,12 @@ impl Interrupt {
     /// Ends the run if a signal asked for it.
     ///
     /// # Errors
-    /// [`Fatal::Interrupted`] if so, [`Fatal::TimeIsOver`] if its time is over.
-    pub fn check(&self) -> Result<(), Fatal> {
+    /// [`FatalError::Interrupted`] if so, [`FatalError::TimeIsOver`] if its time is over.
+    pub fn check(&self) -> Result<(), FatalError> {
         match self.signal.load(Ordering::Relaxed) {
             0 => Ok(()),
-            TIME_IS_OVER => Err(Fatal::TimeIsOver { at_work: Vec::new() }),
-            _ => Err(Fatal::Interrupted { signal: self.signal().unwrap_or_default(), at_work: Vec::new() }),
+            TIME_IS_OVER => Err(FatalError::TimeIsOver { at_work: Vec::new() }),
+            _ => Err(FatalError::Interrupted { signal: self.signal().unwrap_or_default(), at_work: Vec::new() }),
         }
     }
 }

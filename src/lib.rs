@@ -8,6 +8,7 @@
 //!                                       resources.rs
 //!                └──────────────── inventory.rs ──────────────┘         └──── commands/ ────┘
 //! ```
+#![deny(clippy::indexing_slicing)]
 
 pub mod apply;
 mod assets;

@@ -1,13 +1,17 @@
-//! The plugins of a run: how they are asked, whatever version they speak.
+//! The plugins of a run, which are asked in the same way whatever version they speak.
 
+mod error;
 pub mod handshake;
 pub mod process;
 mod processes;
 mod session;
 
-use crate::error::Fatal;
+pub use error::{OperationError, PluginError, check_status};
+
+use crate::error::FatalError;
 use crate::interrupt::Interrupt;
 use bstr::{BStr, BString};
+use handshake::Handshake;
 use holo_protocol::environment as names;
 use holo_protocol::session::Stream;
 use holo_protocol::{API_VERSION_4, FilePair, Message};
@@ -75,7 +79,7 @@ pub struct Directories {
     pub cache: PathBuf,
 }
 
-/// The transport of asking a plugin: one process an operation, or one for all.
+/// The transport of requests to a plugin: one process an operation, or one for all.
 #[derive(Debug)]
 enum Transport {
     Processes,
@@ -137,59 +141,20 @@ pub enum Failure {
     Broken(String),
 }
 
-/// The reasons for which a plugin gives no answer.
-#[derive(Debug, thiserror::Error)]
-pub enum OperationError {
-    /// It failed; the text says how.
-    #[error("{0}")]
-    Failed(String),
-    /// The run is to end.
-    #[error(transparent)]
-    Fatal(#[from] Fatal),
-}
-
-impl OperationError {
-    /// Says what was being worked on, if the run is to end.
-    fn during(self, work: impl FnOnce() -> String) -> OperationError {
-        match self {
-            OperationError::Fatal(fatal) => OperationError::Fatal(fatal.during([work()])),
-            failed @ OperationError::Failed(_) => failed,
-        }
-    }
-}
-
-impl From<process::RunError> for OperationError {
-    fn from(error: process::RunError) -> Self {
-        match error {
-            process::RunError::Start(reason) => OperationError::Failed(reason),
-            process::RunError::TimedOut(limit) => OperationError::Failed(timed_out(limit)),
-            process::RunError::Interrupted(fatal) => OperationError::Fatal(fatal),
-        }
-    }
-}
-
-/// Returns the message about something that took too long.
-#[must_use]
-pub fn timed_out(limit: Duration) -> String {
-    format!("timed out after {limit:?}")
-}
-
 impl Plugin {
-    /// A plugin that has been met.
+    /// Returns a plugin that has answered the handshake.
     #[must_use]
-    pub fn new(id: String, met: &handshake::Handshake, directories: Directories, options: RunOptions) -> Plugin {
+    pub fn new(id: String, handshake: Handshake, directories: Directories, options: RunOptions) -> Plugin {
         let RunOptions { verify, hints, read_only, jobs, room_for_all: keeps_session, limit } = options;
-        let jobs = met.concurrency.map_or(jobs.get(), |most| most.min(jobs.get()));
-        let handshake::Handshake { program, api_version, .. } = met;
-        let api_version = *api_version;
-        let program = program.clone();
+        let Handshake { program, api_version, session, concurrency } = handshake;
+        let jobs = concurrency.map_or(jobs.get(), |most| most.min(jobs.get()));
         let identity =
             Identity { program, api_version, directories, verify, hints, read_only, jobs, keeps_session, limit };
-        let transport = if met.session { Transport::Session(session::Slot::default()) } else { Transport::Processes };
+        let transport = if session { Transport::Session(session::Slot::default()) } else { Transport::Processes };
         Plugin { id, identity, transport }
     }
 
-    /// The version of the interface that both sides speak.
+    /// Returns the version of the interface that both sides speak.
     #[must_use]
     pub fn api_version(&self) -> u32 {
         self.identity.api_version
@@ -224,7 +189,7 @@ impl Plugin {
         answer.map_err(|error| error.during(|| format!("the scan of {}", self.id)))
     }
 
-    /// Works on entities of which none depends on another, in any order; each [`Progress`] comes with the place of its entity.
+    /// Works on entities of which none depends on another, in any order; each [`Progress`] comes with the index of its entity.
     ///
     /// Every entity comes to its end by [`Progress::Done`] or [`Progress::Failed`], whatever the plugin does.
     ///
@@ -236,7 +201,7 @@ impl Plugin {
         jobs: &[Job<'_>],
         interrupt: &Interrupt,
         on_progress: &mut dyn FnMut(usize, Progress<'_>),
-    ) -> Result<(), Fatal> {
+    ) -> Result<(), FatalError> {
         match &mut self.transport {
             Transport::Processes => jobs.iter().enumerate().try_for_each(|(index, job)| {
                 processes::work(&self.identity, task, *job, interrupt, &mut |progress| on_progress(index, progress))
@@ -305,8 +270,8 @@ impl Identity {
     }
 }
 
-/// The program of a plugin that no line gives a path for: the usual place below the root, then beside this program, then the usual place
-/// on the host. The first that exists counts; the first of all is the one to name if none does.
+/// Returns the programs of a plugin that no line gives a path for: in the usual folder below the root, then beside this program, then in the
+/// usual folder on the host. The first that exists counts; the first of all is the one to name if none does.
 #[must_use]
 pub fn default_programs(id: &str, root: &crate::root::Root, program_directory: Option<&Path>) -> Vec<PathBuf> {
     let name = format!("holo-{id}");

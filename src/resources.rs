@@ -1,7 +1,7 @@
 //! The directories that plugins find their resource files in, and the paths that users know instead.
 
 use crate::cache::CacheDirectory;
-use crate::error::Fatal;
+use crate::error::FatalError;
 use crate::root::{Root, clean};
 use bstr::{BStr, BString, ByteSlice, ByteVec};
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ impl Resources {
         cache: &CacheDirectory,
         generated: Generated,
         plugin_ids: impl Iterator<Item = &'a str>,
-    ) -> Result<Resources, Fatal> {
+    ) -> Result<Resources, FatalError> {
         let stand_ins = cache.state_stand_ins();
         let states = stand_ins.exists().then(|| (stand_ins, root.states()));
         let resources =
@@ -71,9 +71,9 @@ impl Resources {
         self.generated.range(folder.to_owned()..).next().is_some_and(|(file, _)| file.starts_with(folder))
     }
 
-    fn copy_static(&self, plugin_id: &str) -> Result<(), Fatal> {
+    fn copy_static(&self, plugin_id: &str) -> Result<(), FatalError> {
         for entry in WalkDir::new(self.static_root.join(plugin_id)) {
-            let entry = entry.map_err(|error| Fatal::walk(&self.static_root, error))?;
+            let entry = entry.map_err(|error| FatalError::walk(&self.static_root, error))?;
             if let Ok(below) = entry.path().strip_prefix(&self.static_root)
                 && !self.is_covered(below)
             {
@@ -104,10 +104,8 @@ impl Resources {
         let virtual_root = self.virtual_root.as_os_str().as_bytes();
         let mut shown = BString::default();
         let mut rest = text;
-        while let Some(at) = rest.find(virtual_root) {
-            let (before, path) = rest.split_at(at);
+        while let Some((before, below)) = rest.split_once_str(virtual_root) {
             shown.push_str(before);
-            let below = &path[virtual_root.len()..];
             rest = match below.strip_prefix(b"/") {
                 Some(below) => self.show_below(below, &mut shown),
                 None => {
@@ -120,12 +118,13 @@ impl Resources {
         shown
     }
 
-    /// Shows what a text that begins with a path below the virtual root stands for, and gives what follows it.
+    /// Shows what a text that begins with a path below the virtual root stands for. Returns what follows it.
     fn show_below<'a>(&self, text: &'a [u8], shown: &mut BString) -> &'a BStr {
-        let found = prefixes(text).find_map(|path| self.generated.get_key_value(path.to_path().ok()?));
-        if let Some((file, generator)) = found {
+        let found =
+            splits(text).find_map(|(path, rest)| Some((self.generated.get_key_value(path.to_path().ok()?)?, rest)));
+        if let Some(((file, generator), rest)) = found {
             shown.push_str(generated_name(generator, file));
-            text[file.as_os_str().len()..].as_bstr()
+            rest.as_bstr()
         } else {
             shown.push_str(self.static_root.as_os_str().as_bytes());
             shown.push(b'/');
@@ -158,17 +157,17 @@ impl Resources {
     }
 }
 
-/// The text and all its beginnings that end before a byte that seldom stands in a path, the longest first.
-fn prefixes(text: &[u8]) -> impl Iterator<Item = &BStr> {
+/// Splits a text behind all that may be a path: the whole text and its beginnings before a byte that seldom is in a path, the longest first.
+fn splits(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let ends = text.iter().enumerate().rev().filter(|(_, byte)| b" \t,;:)'\"".contains(byte)).map(|(at, _)| at);
-    std::iter::once(text.len()).chain(ends).map(|end| text[..end].as_bstr())
+    std::iter::once(text.len()).chain(ends).map(|end| text.split_at(end))
 }
 
 fn generated_name(generator: &Path, file: &Path) -> Vec<u8> {
     [generator.as_os_str().as_bytes(), b"::", file.as_os_str().as_bytes()].concat()
 }
 
-fn copy(entry: &DirEntry, to: &Path) -> Result<(), Fatal> {
+fn copy(entry: &DirEntry, to: &Path) -> Result<(), FatalError> {
     let from = entry.path();
     let kind = entry.file_type();
     let copied = if kind.is_dir() {
@@ -185,7 +184,7 @@ fn copy(entry: &DirEntry, to: &Path) -> Result<(), Fatal> {
         // A FIFO or device holds no resource.
         Ok(())
     };
-    copied.map_err(|error| Fatal::io("copy", from, &error))
+    copied.map_err(|error| FatalError::io("copy", from, error))
 }
 
 #[cfg(test)]

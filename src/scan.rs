@@ -2,7 +2,7 @@
 
 use crate::concurrently::{Heard, concurrently};
 use crate::entity::{Account, Entity};
-use crate::error::Fatal;
+use crate::error::FatalError;
 use crate::failures::Failures;
 use crate::index::{PerEntity, PluginIndex, Table};
 use crate::interrupt::Interrupt;
@@ -36,7 +36,7 @@ pub fn all(
     failures: &mut Failures,
     interrupt: &Interrupt,
     remarks: &mut Provisional<'_>,
-) -> Result<Scanned, Fatal> {
+) -> Result<Scanned, FatalError> {
     let scanned: Vec<(String, u32)> = plugins.iter().map(|plugin| (plugin.id.clone(), plugin.api_version())).collect();
     let mut diagnostics = Diagnostics::default();
     let mut of_plugins = Vec::new();
@@ -115,7 +115,7 @@ fn report_of(
     plugin_id: &str,
     answer: Result<Vec<u8>, OperationError>,
     remarks: &mut impl Remarks,
-) -> Result<Option<Vec<u8>>, Fatal> {
+) -> Result<Option<Vec<u8>>, FatalError> {
     match answer {
         Ok(report) => {
             remarks.end_paragraph();

@@ -27,11 +27,21 @@ pub struct Settings {
     /// The time limit of each operation of a plugin, and of each generator (`$HOLO_TIMEOUT`).
     pub limit: Option<Duration>,
     /// The mistake in the environment, if there is one.
-    pub problem: Option<String>,
+    pub problem: Option<EnvironmentError>,
     /// The path of the facts of the run that calls us, if one does (`$HOLO_FACTS`).
     pub facts: Option<PathBuf>,
     /// The folder of this program: where a build, or a private installation, has its plugins.
     pub program_directory: Option<PathBuf>,
+}
+
+/// A variable of the environment has a value that cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{variable}: {mistake}")]
+pub struct EnvironmentError {
+    /// The variable.
+    pub variable: &'static str,
+    /// The mistake in its value.
+    pub mistake: String,
 }
 
 impl Settings {
@@ -42,7 +52,7 @@ impl Settings {
         let limit = set(TIMEOUT).map(|value| holo_definitions::duration::parse(&value.to_string_lossy()));
         let (limit, problem) = match limit.transpose() {
             Ok(limit) => (limit, None),
-            Err(problem) => (None, Some(format!("{TIMEOUT}: {problem}"))),
+            Err(mistake) => (None, Some(EnvironmentError { variable: TIMEOUT, mistake })),
         };
         Settings {
             root: Root::new(set(holo_protocol::environment::ROOT_DIR)),

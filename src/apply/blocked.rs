@@ -1,7 +1,7 @@
 //! The reasons for which an entity is not worked on.
 
 use super::Walk;
-use crate::error::Fatal;
+use crate::error::FatalError;
 use crate::index::EntityIndex;
 use crate::plan::Requirement;
 use crate::plugin::Task;
@@ -17,7 +17,7 @@ pub(super) struct Blocked {
 
 impl Walk<'_> {
     /// Returns the reason for not working on an entity, if there is one.
-    pub(super) fn blocked(&mut self, entity: EntityIndex) -> Result<Option<Blocked>, Fatal> {
+    pub(super) fn blocked(&mut self, entity: EntityIndex) -> Result<Option<Blocked>, FatalError> {
         let by_others = self.by_conflict(entity).or_else(|| self.by_successor(entity));
         if by_others.is_some() { Ok(by_others) } else { self.by_requirement(entity) }
     }
@@ -48,7 +48,7 @@ impl Walk<'_> {
         })
     }
 
-    fn by_requirement(&mut self, entity: EntityIndex) -> Result<Option<Blocked>, Fatal> {
+    fn by_requirement(&mut self, entity: EntityIndex) -> Result<Option<Blocked>, FatalError> {
         for requirement in self.plan.requirements(entity) {
             let required = match requirement {
                 Requirement::Unknown(id) => {

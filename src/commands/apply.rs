@@ -5,7 +5,7 @@ use super::check::Preview;
 use crate::apply::Walk;
 use crate::cli::Apply;
 use crate::discovery::discover;
-use crate::error::Fatal;
+use crate::error::FatalError;
 use crate::exit;
 use crate::inventory::Purpose;
 use crate::lock::{self, Lock, LockError};
@@ -13,13 +13,11 @@ use crate::plugin::Task;
 use crate::refresh::Refreshes;
 use crate::report::line::Tally;
 use crate::report::{Event, Remarks, Reporter};
-use holo_protocol::words;
 use std::time::Instant;
 
-pub(super) fn run(arguments: &Apply, context: &mut Context<'_>) -> Result<u8, Fatal> {
+pub(super) fn run(arguments: &Apply, context: &mut Context<'_>) -> Result<u8, FatalError> {
     if let Some(time) = arguments.timeout {
-        let cannot = |error| Fatal::CouldNotRun(format!("cannot watch the time: {}", words::reason(&error)));
-        context.interrupt.after(time).map_err(cannot)?;
+        context.interrupt.after(time).map_err(FatalError::could_not_run)?;
     }
     context.settings.verify = arguments.verify;
     context.settings.jobs = arguments.jobs.unwrap_or(context.settings.jobs);
@@ -40,7 +38,7 @@ pub(super) fn run(arguments: &Apply, context: &mut Context<'_>) -> Result<u8, Fa
     })
 }
 
-fn walk(arguments: &Apply, context: &mut Context<'_>) -> Result<Tally, Fatal> {
+fn walk(arguments: &Apply, context: &mut Context<'_>) -> Result<Tally, FatalError> {
     let Context { settings, interrupt, reporter } = context;
     lock::wait_for_survivors(&settings.root.lock(), interrupt, |survivors| {
         reporter.warning(format!("Waiting: {survivors}"));
@@ -65,7 +63,7 @@ fn walk(arguments: &Apply, context: &mut Context<'_>) -> Result<Tally, Fatal> {
     Ok(tally)
 }
 
-fn acquire(path: &std::path::Path, reporter: &mut dyn Reporter) -> Result<Lock, Fatal> {
+fn acquire(path: &std::path::Path, reporter: &mut dyn Reporter) -> Result<Lock, FatalError> {
     let acquired = Lock::acquire(path).map_err(|error| refused(&error, reporter))?;
     if let Some(pid) = acquired.taken_over_from {
         let path = path.display();
@@ -75,7 +73,7 @@ fn acquire(path: &std::path::Path, reporter: &mut dyn Reporter) -> Result<Lock, 
     Ok(acquired.lock)
 }
 
-fn refused(error: &LockError, reporter: &mut dyn Reporter) -> Fatal {
+fn refused(error: &LockError, reporter: &mut dyn Reporter) -> FatalError {
     reporter.error(error.to_string());
     if error.is_held() {
         reporter.explain("This usually means that another instance of Holo is currently running.");
@@ -83,5 +81,5 @@ fn refused(error: &LockError, reporter: &mut dyn Reporter) -> Fatal {
     } else if !rustix::process::geteuid().is_root() {
         reporter.advise("an apply has to be run as root, who owns what it changes");
     }
-    Fatal::Reported
+    FatalError::Reported
 }

@@ -4,14 +4,14 @@ use super::Context;
 use crate::apply::Walk;
 use crate::cli::{Check, Selection};
 use crate::discovery::discover;
-use crate::error::Fatal;
+use crate::error::FatalError;
 use crate::exit;
 use crate::inventory::Purpose;
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
 use crate::report::line::Tally;
 
-pub(super) fn run(arguments: &Check, context: &mut Context<'_>) -> Result<u8, Fatal> {
+pub(super) fn run(arguments: &Check, context: &mut Context<'_>) -> Result<u8, FatalError> {
     walk(context, &arguments.selection, Preview::default()).map(exit_code)
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Preview {
 }
 
 /// Looks at the selected entities as an apply would come to them. Nothing is changed, so no lock is needed.
-pub(super) fn walk(context: &mut Context<'_>, selection: &Selection, preview: Preview) -> Result<Tally, Fatal> {
+pub(super) fn walk(context: &mut Context<'_>, selection: &Selection, preview: Preview) -> Result<Tally, FatalError> {
     let Context { settings, interrupt, reporter } = context;
     let mut inventory = discover(settings, Purpose::Check, &selection.selectors, interrupt, *reporter)?;
     let selected = super::select("check", &inventory, &selection.selectors, *reporter)?;

@@ -2,13 +2,13 @@
 
 use super::{Context, values};
 use crate::cli::Data;
-use crate::error::Fatal;
+use crate::error::FatalError;
 use crate::exit;
 use crate::report::{Event, Severity};
 use holo_facts::{Origin, Standing, key};
 use serde_json::{Map, Value, json};
 
-pub(super) fn run(arguments: &Data, context: &mut Context<'_>) -> Result<u8, Fatal> {
+pub(super) fn run(arguments: &Data, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
     let knowledge = settings.knowledge();
     let data = knowledge.data();
@@ -16,7 +16,7 @@ pub(super) fn run(arguments: &Data, context: &mut Context<'_>) -> Result<u8, Fat
     interrupt.check()?;
     let data = data.map_err(|fault| {
         reporter.event(Event::Aside(Severity::Error, &fault.to_string()));
-        Fatal::Reported
+        FatalError::Reported
     })?;
     let key = arguments.key.as_deref();
     let found = key.map_or(Ok(Some(data.value())), |key| data.lookup(key)).and_then(|found| {
@@ -42,7 +42,7 @@ pub(super) fn run(arguments: &Data, context: &mut Context<'_>) -> Result<u8, Fat
     Ok(exit::FAILED)
 }
 
-/// A value, where it stands, and what it was preferred to.
+/// Returns a value, its location, and what it was preferred to.
 fn explain(origin: &Origin<'_>) -> String {
     let mut text = values::lines(&origin.key, origin.value);
     for standing in &origin.from {
@@ -55,15 +55,13 @@ fn explain(origin: &Origin<'_>) -> String {
 }
 
 fn explain_in_json(origin: &Origin<'_>) -> (String, Value) {
-    let place = |standing: &Standing<'_>| match standing.line {
-        Some(line) => json!({ "file": standing.file.to_string_lossy(), "line": line }),
-        None => json!({ "file": standing.file.to_string_lossy() }),
+    let location = |standing: &Standing<'_>| {
+        let file = ("file".to_owned(), json!(standing.file.to_string_lossy()));
+        [file].into_iter().chain(standing.line.map(|line| ("line".to_owned(), json!(line))))
     };
-    let from: Vec<Value> = origin.from.iter().map(place).collect();
+    let from: Vec<Value> = origin.from.iter().map(|standing| location(standing).collect()).collect();
     let overridden = |(standing, value): &(Standing<'_>, &Value)| {
-        let mut over = place(standing);
-        over["value"] = (*value).clone();
-        over
+        location(standing).chain([("value".to_owned(), (*value).clone())]).collect()
     };
     let over: Vec<Value> = origin.over.iter().map(overridden).collect();
     (origin.key.clone(), json!({ "value": origin.value, "from": from, "over": over }))

@@ -3,13 +3,13 @@
 use super::Context;
 use crate::cli::Diff;
 use crate::discovery::discover;
-use crate::error::Fatal;
+use crate::error::FatalError;
 use crate::inventory::Purpose;
 use crate::plugin::OperationError;
 use crate::report::{Event, Remarks};
 use crate::view::View;
 
-pub(super) fn run(arguments: &Diff, context: &mut Context<'_>) -> Result<u8, Fatal> {
+pub(super) fn run(arguments: &Diff, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
     let mut inventory = discover(settings, Purpose::Look, &arguments.selection.selectors, interrupt, *reporter)?;
     let selected = super::select("diff", &inventory, &arguments.selection.selectors, *reporter)?;
@@ -30,7 +30,7 @@ pub(super) fn run(arguments: &Diff, context: &mut Context<'_>) -> Result<u8, Fat
         let text = match answer {
             Ok(None) => Ok(Vec::new()),
             Ok(Some(pair)) => view.difference(&pair).map_err(|error| error.to_string()),
-            Err(OperationError::Failed(reason)) => Err(reason),
+            Err(OperationError::Failed(error)) => Err(error.to_string()),
             Err(OperationError::Fatal(fatal)) => return Err(fatal),
         };
         match text {

@@ -2,12 +2,12 @@
 
 use super::{Context, values};
 use crate::cli::Facts;
-use crate::error::Fatal;
+use crate::error::FatalError;
 use crate::exit;
 use crate::report::{Event, Severity};
 use holo_facts::key;
 
-pub(super) fn run(arguments: &Facts, context: &mut Context<'_>) -> Result<u8, Fatal> {
+pub(super) fn run(arguments: &Facts, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
     let knowledge = settings.knowledge();
     let facts = knowledge.facts();

@@ -4,12 +4,12 @@ use super::Context;
 use crate::cli::{Graph, Picture};
 use crate::declarations::Declarations;
 use crate::discovery::discover;
-use crate::error::Fatal;
+use crate::error::FatalError;
 use crate::graph;
 use crate::inventory::Purpose;
 use crate::report::Event;
 
-pub(super) fn run(arguments: &Graph, context: &mut Context<'_>) -> Result<u8, Fatal> {
+pub(super) fn run(arguments: &Graph, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
     let inventory = discover(settings, Purpose::Look, &arguments.selection.selectors, interrupt, *reporter)?;
     let selected = super::select("graph", &inventory, &arguments.selection.selectors, *reporter)?;

@@ -13,7 +13,7 @@ mod session;
 use super::Context;
 use crate::cache::CacheDirectory;
 use crate::cli::PluginCheck;
-use crate::error::Fatal;
+use crate::error::FatalError;
 use crate::exit;
 use crate::report::{Event, Remarks};
 use crate::settings::Settings;
@@ -26,7 +26,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub(super) fn run(arguments: &PluginCheck, context: &mut Context<'_>) -> Result<u8, Fatal> {
+pub(super) fn run(arguments: &PluginCheck, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
     let subject = Subject::resolve(arguments, settings)?;
     let base = CacheDirectory::create(&absolute(&settings.temporary_directory)?)?;
@@ -62,6 +62,11 @@ struct Subject {
     has_resources: bool,
     limit: Duration,
 }
+
+/// The root that was given is the system itself.
+#[derive(Debug, thiserror::Error)]
+#[error("--root /: the tree is copied, so give a small one")]
+struct WholeSystemError;
 
 /// The way in which a plugin is called: one process an operation or one for all, and in which version.
 #[derive(Clone, Copy)]
@@ -105,9 +110,9 @@ impl Manner {
 }
 
 impl Subject {
-    fn resolve(arguments: &PluginCheck, settings: &Settings) -> Result<Subject, Fatal> {
+    fn resolve(arguments: &PluginCheck, settings: &Settings) -> Result<Subject, FatalError> {
         let program = absolute(&arguments.program)?;
-        can_be_executed(&program).map_err(|error| Fatal::io("execute", &arguments.program, &error))?;
+        can_be_executed(&program).map_err(|error| FatalError::io("execute", &arguments.program, error))?;
         let id = plugin_id(&program);
         let static_resources = settings.root.resources().join(&id);
         let in_root = arguments.root.as_ref().is_some_and(|root| root.join("usr/share/holo").join(&id).is_dir());
@@ -117,7 +122,7 @@ impl Subject {
         };
         let root = arguments.root.as_deref().map(directory).transpose()?;
         if root.as_ref().is_some_and(|root| root.canonicalize().is_ok_and(|root| root == Path::new("/"))) {
-            return Err(Fatal::CouldNotRun("--root /: the tree is copied, so give a small one".to_owned()));
+            return Err(FatalError::could_not_run(WholeSystemError));
         }
         let has_resources = in_root || resources.is_some();
         Ok(Subject { program, id, contents: Contents { root, resources }, has_resources, limit: arguments.timeout })
@@ -158,13 +163,13 @@ fn can_be_executed(program: &Path) -> io::Result<()> {
 }
 
 /// A directory that was given, as it is called from anywhere.
-fn directory(given: &Path) -> Result<PathBuf, Fatal> {
-    std::fs::read_dir(given).map_err(|error| Fatal::io("open", given, &error))?;
+fn directory(given: &Path) -> Result<PathBuf, FatalError> {
+    std::fs::read_dir(given).map_err(|error| FatalError::io("open", given, error))?;
     absolute(given)
 }
 
-fn absolute(path: &Path) -> Result<PathBuf, Fatal> {
-    std::path::absolute(path).map_err(|error| Fatal::io("find", path, &error))
+fn absolute(path: &Path) -> Result<PathBuf, FatalError> {
+    std::path::absolute(path).map_err(|error| FatalError::io("find", path, error))
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 use super::Context;
 use crate::cli::Scan;
 use crate::discovery::discover;
-use crate::error::Fatal;
+use crate::error::FatalError;
 use crate::inventory::Purpose;
 use crate::report::{Event, Form};
 
-pub(super) fn run(arguments: &Scan, context: &mut Context<'_>) -> Result<u8, Fatal> {
+pub(super) fn run(arguments: &Scan, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
     let inventory = discover(settings, Purpose::Look, &arguments.selection.selectors, interrupt, *reporter)?;
     let selected = super::select("scan", &inventory, &arguments.selection.selectors, *reporter)?;

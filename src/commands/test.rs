@@ -2,24 +2,24 @@
 
 use crate::cli::Test;
 use crate::diff;
-use crate::error::Fatal;
+use crate::error::FatalError;
 use crate::exit;
 use crate::interrupt::Interrupt;
 use crate::report::{Event, Remarks, Reporter};
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::Stream;
-use holo_protocol::words;
-use holo_testing::scenario::{Deviation, Options, Outcome, Scenario, set_umask};
+use holo_testing::scenario::{Deviation, Error as ScenarioError, Options, Outcome, Scenario, set_umask};
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 /// The result of a scenario: how it ended, or why it could not be run.
-type Ran = Result<Outcome, String>;
+type Ran = Result<Outcome, ScenarioError>;
 
-pub(super) fn run(arguments: &Test, reporter: &mut dyn Reporter) -> Result<u8, Fatal> {
-    let binary = std::env::current_exe().map_err(|error| Fatal::io("find", Path::new("holo"), &error))?;
+pub(super) fn run(arguments: &Test, reporter: &mut dyn Reporter) -> Result<u8, FatalError> {
+    let binary = std::env::current_exe().map_err(|error| FatalError::io("find", Path::new("holo"), error))?;
     let options = Options::new(binary);
     let jobs = arguments.jobs.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
     // Expectations are written for the usual umask; it holds for the whole process.
@@ -31,7 +31,7 @@ pub(super) fn run(arguments: &Test, reporter: &mut dyn Reporter) -> Result<u8, F
             Ok(outcome) if arguments.bless => bless(scenario, &outcome, reporter),
             Ok(outcome) => judge(scenario, &outcome, reporter),
             Err(reason) => {
-                reporter.error(reason);
+                reporter.error(reason.to_string());
                 false
             }
         };
@@ -44,9 +44,8 @@ pub(super) fn run(arguments: &Test, reporter: &mut dyn Reporter) -> Result<u8, F
 }
 
 /// Sees to it that a signal which ends this process ends what it has started too.
-fn end_children_when_interrupted() -> Result<(), Fatal> {
-    let interrupt = Interrupt::install()
-        .map_err(|error| Fatal::CouldNotRun(format!("cannot catch signals: {}", words::reason(&error))))?;
+fn end_children_when_interrupted() -> Result<(), FatalError> {
+    let interrupt = Interrupt::install().map_err(FatalError::could_not_run)?;
     std::thread::spawn(move || {
         let signal = interrupt.wait();
         holo_process::end_all();
@@ -64,20 +63,22 @@ fn run_all(scenarios: &[PathBuf], options: &Options, jobs: NonZeroUsize, mut end
             let (sender, next) = (sender.clone(), &next);
             scope.spawn(move || {
                 while let Some((index, path)) = take(next, scenarios) {
-                    let ran = Scenario::new(path).run(options).map_err(|error| error.to_string());
+                    let ran = Scenario::new(path).run(options);
                     // Nobody takes results any more only if this process is about to end.
                     let _ = sender.send((index, ran));
                 }
             });
         }
         drop(sender);
-        let mut waiting: Vec<Option<Ran>> = scenarios.iter().map(|_| None).collect();
-        let mut shown = 0;
+        let mut waiting = BTreeMap::new();
+        let mut next = scenarios.iter().enumerate().peekable();
         for (index, ran) in results {
-            waiting[index] = Some(ran);
-            while let Some(ran) = waiting.get_mut(shown).and_then(Option::take) {
-                ended(&scenarios[shown], ran);
-                shown += 1;
+            waiting.insert(index, ran);
+            while let Some((_, scenario, ran)) =
+                next.peek().and_then(|(index, scenario)| Some((*index, *scenario, waiting.remove(index)?)))
+            {
+                ended(scenario, ran);
+                next.next();
             }
         }
     });

@@ -44,12 +44,12 @@ pub fn load(path: &Path, root: &Path) -> Result<Content, LoadError> {
     }
     match try_load(path, root) {
         Ok(content) => Ok(content),
-        Err(Failure::Errno(_, Errno::NOENT | Errno::NOTDIR)) => Ok(Content::Missing),
-        Err(failure) => Err(failure.at(path)),
+        Err(PathlessError::Errno(_, Errno::NOENT | Errno::NOTDIR)) => Ok(Content::Missing),
+        Err(error) => Err(error.at(path)),
     }
 }
 
-fn try_load(path: &Path, root: &Path) -> Result<Content, Failure> {
+fn try_load(path: &Path, root: &Path) -> Result<Content, PathlessError> {
     let below = path.strip_prefix(root).ok().filter(|_| root != Path::new("/"));
     let folder = below.map(|below| open_folder(root, below)).transpose()?;
     match (&folder, path.file_name()) {
@@ -62,7 +62,7 @@ fn try_load(path: &Path, root: &Path) -> Result<Content, Failure> {
 const MAX_ATTEMPTS: u32 = 1000;
 
 /// Opens the folder of a path below a root, as if the root were `/`.
-fn open_folder(root: &Path, below: &Path) -> Result<OwnedFd, Failure> {
+fn open_folder(root: &Path, below: &Path) -> Result<OwnedFd, PathlessError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = rustix::fs::open(root, flags, Mode::empty()).and_then(|root| {
         let folder = below.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -77,26 +77,26 @@ fn open_folder(root: &Path, below: &Path) -> Result<OwnedFd, Failure> {
         }
         Err(Errno::AGAIN)
     });
-    opened.map_err(|errno| Failure::Errno("open", errno))
+    opened.map_err(|errno| PathlessError::Errno("open", errno))
 }
 
-fn load_at(folder: BorrowedFd<'_>, path: &Path) -> Result<Content, Failure> {
+fn load_at(folder: BorrowedFd<'_>, path: &Path) -> Result<Content, PathlessError> {
     let stat = rustix::fs::statat(folder, path, AtFlags::SYMLINK_NOFOLLOW);
-    match FileType::from_raw_mode(stat.map_err(|errno| Failure::Errno("lstat", errno))?.st_mode) {
+    match FileType::from_raw_mode(stat.map_err(|errno| PathlessError::Errno("lstat", errno))?.st_mode) {
         FileType::RegularFile => load_file(folder, path),
         FileType::Symlink => load_symlink(folder, path),
-        _ => Err(Failure::WrongFileType),
+        _ => Err(PathlessError::WrongFileType),
     }
 }
 
 /// A [`LoadError`] before its path is added.
-enum Failure {
+enum PathlessError {
     WrongFileType,
     Errno(&'static str, Errno),
     Read(io::Error),
 }
 
-impl Failure {
+impl PathlessError {
     fn at(self, path: &Path) -> LoadError {
         let path = path.to_owned();
         let (operation, error) = match self {
@@ -108,24 +108,25 @@ impl Failure {
     }
 }
 
-fn load_file(folder: BorrowedFd<'_>, path: &Path) -> Result<Content, Failure> {
+fn load_file(folder: BorrowedFd<'_>, path: &Path) -> Result<Content, PathlessError> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::openat(folder, path, flags | OFlags::NOCTTY, Mode::empty())
-        .map_err(|errno| Failure::Errno("open", errno))?;
-    let stat = rustix::fs::fstat(&file).map_err(|errno| Failure::Errno("fstat", errno))?;
+        .map_err(|errno| PathlessError::Errno("open", errno))?;
+    let stat = rustix::fs::fstat(&file).map_err(|errno| PathlessError::Errno("fstat", errno))?;
     // Something else may have taken the place of the file since it was examined.
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(Failure::WrongFileType);
+        return Err(PathlessError::WrongFileType);
     }
     let mut content = Vec::new();
     let mut file = std::fs::File::from(file);
-    file.read_to_end(&mut content).map_err(Failure::Read)?;
+    file.read_to_end(&mut content).map_err(PathlessError::Read)?;
     let executable = Mode::from_raw_mode(stat.st_mode).contains(Mode::XUSR);
     Ok(Content::File { content, executable })
 }
 
-fn load_symlink(folder: BorrowedFd<'_>, path: &Path) -> Result<Content, Failure> {
-    let target = rustix::fs::readlinkat(folder, path, Vec::new()).map_err(|errno| Failure::Errno("readlink", errno))?;
+fn load_symlink(folder: BorrowedFd<'_>, path: &Path) -> Result<Content, PathlessError> {
+    let target =
+        rustix::fs::readlinkat(folder, path, Vec::new()).map_err(|errno| PathlessError::Errno("readlink", errno))?;
     let target = target.into_bytes();
     Ok(Content::Symlink { target })
 }

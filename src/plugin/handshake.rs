@@ -1,7 +1,7 @@
-//! The first meeting with a plugin: is it there, and what does it speak?
+//! The handshake with a plugin: where its program is, and what it speaks.
 
+use super::error::{OperationError, PluginError, check_status};
 use super::process::{Channel, Program, RunError};
-use super::{OperationError, timed_out};
 use crate::config::PluginLine;
 use crate::interrupt::Interrupt;
 use crate::plugin::default_programs;
@@ -12,7 +12,7 @@ use holo_protocol::{API_VERSION_3, API_VERSION_4, Info};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// A plugin's statements about itself.
+/// A plugin's statements about itself, as it answers the handshake.
 #[derive(Clone, Debug)]
 pub struct Handshake {
     /// The plugin's program.
@@ -65,23 +65,18 @@ pub fn shake_hands(
         Channel::Stdout => output.extend_from_slice(bytes),
         Channel::Stderr | Channel::Extra => on_output(Stream::Stderr, bytes),
     });
-    let failed = |reason: String| OperationError::Failed(format!("info with plugin {id} failed: {reason}"));
+    let failed = |source: PluginError| PluginError::Info { id: id.to_owned(), source: Box::new(source) };
     let ended = ended.map_err(|error| match error {
-        RunError::TimedOut(limit) => failed(timed_out(limit)),
+        RunError::TimedOut(limit) => failed(PluginError::TimedOut(limit)).into(),
         error => OperationError::from(error).during(|| format!("the plugin {id}")),
     })?;
-    if let Some(reason) = ended.status.failure() {
-        return Err(failed(reason));
-    }
-    let info = Info::parse(&output).map_err(|error| failed(error.to_string()))?;
+    check_status(ended.status).map_err(failed)?;
+    let info = Info::parse(&output).map_err(|source| PluginError::InfoForm { id: id.to_owned(), source })?;
     let api_version = info.common_version(API_VERSION_3, API_VERSION_4).ok_or_else(|| incompatible(id, info))?;
     let session = info.session && api_version >= API_VERSION_4;
     Ok(Handshake { program: program.to_owned(), api_version, session, concurrency: info.concurrency })
 }
 
-fn incompatible(id: &str, info: Info) -> OperationError {
-    let Info { min_api_version: min, max_api_version: max, .. } = info;
-    OperationError::Failed(format!(
-        "plugin holo-{id} is incompatible with this Holo (plugin min: {min}, plugin max: {max}, Holo: {API_VERSION_3})"
-    ))
+fn incompatible(id: &str, info: Info) -> PluginError {
+    PluginError::Incompatible { id: id.to_owned(), min: info.min_api_version, max: info.max_api_version }
 }

@@ -1,11 +1,12 @@
 //! Plugins and generators as programs, in version 3's words.
 
-use crate::error::{self, Fatal};
+use crate::error::{FatalError, IoError};
 use crate::interrupt::Interrupt;
-use holo_process::{ProgramError, StartError};
-use holo_protocol::environment::{self};
+use holo_process::ProgramError;
+use holo_protocol::environment;
 use holo_protocol::words::reason;
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -40,29 +41,42 @@ pub enum Heard<'a> {
     Waiting,
 }
 
-/// The reasons for which a program was not run to its end.
-#[derive(Debug)]
-pub enum RunError {
-    /// It could not be started; the text says why.
-    Start(String),
-    /// It has taken longer than this, and was ended.
-    TimedOut(Duration),
-    /// A signal asked for the end; the process and its group are gone.
-    Interrupted(Fatal),
+/// A program could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The system could not start it, in the words of version 3, and by the path as it was given: `fork/exec PATH: permission denied`.
+    #[error(transparent)]
+    Exec(IoError),
+    /// Something else was in the way.
+    #[error(transparent)]
+    Other(ProgramError),
 }
 
-impl From<Fatal> for RunError {
-    fn from(fatal: Fatal) -> Self {
-        RunError::Interrupted(fatal)
-    }
+/// A program was not run to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// It could not be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// It has taken longer than this, and was ended.
+    #[error("timed out after {0:?}")]
+    TimedOut(Duration),
+    /// A signal asked for the end; the process and its group are gone.
+    #[error(transparent)]
+    Interrupted(#[from] FatalError),
 }
+
+/// The system does not say what becomes of a program.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot wait for a plugin: {}", reason(.0))]
+struct WaitError(io::Error);
 
 impl Program<'_> {
     /// Starts the program.
     ///
     /// # Errors
-    /// If it cannot be started, in the words of version 3: `fork/exec PATH: permission denied`.
-    pub fn start(self) -> Result<Process, String> {
+    /// If it cannot be started.
+    pub fn start(self) -> Result<Process, StartError> {
         let is_name = self.path.components().count() == 1;
         let path = if is_name { Path::new(".").join(self.path) } else { self.path.to_owned() };
         let mut program = holo_process::Program::new(path);
@@ -81,10 +95,11 @@ impl Program<'_> {
             program.env(name, value);
         }
         program.start().map_err(|error| match error {
-            // By the path as it was given.
-            ProgramError::NotFound(StartError::Exec { source, .. })
-            | ProgramError::NotStarted(StartError::Exec { source, .. }) => error::at("fork/exec", self.path, &source),
-            error => error.to_string(),
+            ProgramError::NotFound(holo_process::StartError::Exec { source, .. })
+            | ProgramError::NotStarted(holo_process::StartError::Exec { source, .. }) => {
+                StartError::Exec(IoError::new("fork/exec", self.path, source))
+            }
+            error => StartError::Other(error),
         })
     }
 
@@ -107,7 +122,7 @@ impl Program<'_> {
     /// As there.
     pub fn run_patiently(self, interrupt: &Interrupt, mut heard: impl FnMut(Heard<'_>)) -> Result<Exit, RunError> {
         let limit = self.limit;
-        let mut process = self.start().map_err(RunError::Start)?;
+        let mut process = self.start()?;
         process.set_alarm(limit.and_then(|limit| Instant::now().checked_add(limit)));
         let mut end = None;
         loop {
@@ -127,8 +142,8 @@ impl Program<'_> {
 /// Waits until something happens to a program, and hands on everything that has. [`Event::Stopped`] is only seen where it was late.
 ///
 /// # Errors
-/// [`Fatal::Interrupted`] if a signal asked for the end: the process group was asked to end too, and killed if it didn't.
-pub fn wait(process: &mut Process, interrupt: &Interrupt, mut seen: impl FnMut(Event<'_>)) -> Result<(), Fatal> {
+/// [`FatalError::Interrupted`] if a signal asked for the end: the process group was asked to end too, and killed if it didn't.
+pub fn wait(process: &mut Process, interrupt: &Interrupt, mut seen: impl FnMut(Event<'_>)) -> Result<(), FatalError> {
     let mut goes_on = Ok(());
     let waited = process.wait(Some(interrupt), &mut |event| {
         if matches!(event, Event::Stopped(_)) {
@@ -138,6 +153,6 @@ pub fn wait(process: &mut Process, interrupt: &Interrupt, mut seen: impl FnMut(E
             seen(event);
         }
     });
-    waited.map_err(|error| Fatal::CouldNotRun(format!("cannot wait for a plugin: {}", reason(&error))))?;
+    waited.map_err(|error| FatalError::could_not_run(WaitError(error)))?;
     goes_on
 }

@@ -1,9 +1,9 @@
 //! Plugins that are one process an operation, as version 3 has it, and version 4 without a session.
 
+use super::error::{OperationError, check_status};
 use super::process::{Channel, Exit, Heard, Program, RunError};
-use super::timed_out;
-use super::{Failure, Identity, Job, OperationError, Progress, Task};
-use crate::error::Fatal;
+use super::{Failure, Identity, Job, Progress, Task};
+use crate::error::FatalError;
 use crate::interrupt::Interrupt;
 use bstr::{BStr, ByteSlice};
 use holo_protocol::environment as names;
@@ -33,7 +33,8 @@ pub(super) fn scan(
         Channel::Stdout => report.extend_from_slice(bytes),
         Channel::Stderr | Channel::Extra => on_output(Stream::Stderr, bytes),
     })?;
-    ended.status.failure().map_or(Ok(report), |reason| Err(OperationError::Failed(reason)))
+    check_status(ended.status)?;
+    Ok(report)
 }
 
 pub(super) fn work(
@@ -42,7 +43,7 @@ pub(super) fn work(
     job: Job<'_>,
     interrupt: &Interrupt,
     on_progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<(), Fatal> {
+) -> Result<(), FatalError> {
     let operation = match task {
         Task::Check if plugin.api_version < API_VERSION_4 => {
             return check_by_difference(plugin, job.id, interrupt, on_progress);
@@ -61,12 +62,8 @@ pub(super) fn work(
     let ended = match ended {
         Ok(ended) => ended,
         Err(RunError::Interrupted(fatal)) => return Err(fatal),
-        Err(RunError::Start(reason)) => {
-            on_progress(Progress::Failed(Failure::Broken(reason)));
-            return Ok(());
-        }
-        Err(RunError::TimedOut(limit)) => {
-            on_progress(Progress::Failed(Failure::Broken(timed_out(limit))));
+        Err(error @ (RunError::Start(_) | RunError::TimedOut(_))) => {
+            on_progress(Progress::Failed(Failure::Broken(error.to_string())));
             return Ok(());
         }
     };
@@ -96,19 +93,19 @@ pub(super) fn work(
     Ok(())
 }
 
-/// All that a plugin of version 3 can tell without changing anything: whether a person changed what it last applied.
+/// Finds out all that a plugin of version 3 can tell without changing anything: if a person changed what it last applied.
 fn check_by_difference(
     plugin: &Identity,
     id: &BStr,
     interrupt: &Interrupt,
     on_progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<(), Fatal> {
+) -> Result<(), FatalError> {
     let answer = diff(plugin, id, interrupt, &mut |stream, bytes: &[u8]| on_progress(Progress::Output(stream, bytes)));
     match answer {
         Ok(Some(pair)) => on_progress(Progress::Diff(pair)),
         Ok(None) => on_progress(Progress::Message(Message::Unknown)),
-        Err(OperationError::Failed(reason)) => {
-            on_progress(Progress::Failed(Failure::Broken(reason)));
+        Err(OperationError::Failed(error)) => {
+            on_progress(Progress::Failed(Failure::Broken(error.to_string())));
             return Ok(());
         }
         Err(OperationError::Fatal(fatal)) => return Err(fatal),
@@ -122,12 +119,12 @@ fn show_difference(
     id: &BStr,
     interrupt: &Interrupt,
     on_progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<(), Fatal> {
+) -> Result<(), FatalError> {
     let mut on_output = |stream, bytes: &[u8]| on_progress(Progress::Output(stream, bytes));
     match diff(plugin, id, interrupt, &mut on_output) {
         Ok(Some(pair)) => on_progress(Progress::Diff(pair)),
         Ok(None) => {}
-        Err(OperationError::Failed(reason)) => on_progress(Progress::CannotDiff(reason)),
+        Err(OperationError::Failed(error)) => on_progress(Progress::CannotDiff(error.to_string())),
         Err(OperationError::Fatal(fatal)) => return Err(fatal),
     }
     Ok(())
@@ -148,10 +145,8 @@ pub(super) fn diff(
         }
         Said::Waiting => {}
     })?;
-    match ended.status.failure() {
-        Some(reason) => Err(OperationError::Failed(reason)),
-        None => Ok(FilePair::parse(&said_on_3, plugin.api_version)),
-    }
+    check_status(ended.status)?;
+    Ok(FilePair::parse(&said_on_3, plugin.api_version))
 }
 
 /// The messages among what a plugin writes to file descriptor 3, whatever else it writes there.
@@ -185,7 +180,7 @@ impl Messages {
         self.line.extend_from_slice(piece.get(..room).unwrap_or_default());
     }
 
-    /// The message that the line is, if it has not been found before.
+    /// Returns the message that the line is, if it has not been found before.
     fn end_line(&mut self) -> Option<Message> {
         let line = std::mem::take(&mut self.line);
         Message::parse(&line, self.version).filter(|message| !self.found.contains(message))

@@ -3,7 +3,7 @@
 use super::line::Tally;
 use super::remark::{Remark, Severity};
 use crate::entity::Entity;
-use crate::error::Fatal;
+use crate::error::FatalError;
 use bstr::BStr;
 use holo_protocol::Message;
 use holo_protocol::session::Stream;
@@ -66,7 +66,7 @@ pub enum Event<'a> {
     Applied(&'a Tally, Duration),
 
     /// The run ends with this exit code. It ends before its time if there is an error.
-    RunEnds(u8, Option<&'a Fatal>),
+    RunEnds(u8, Option<&'a FatalError>),
 }
 
 /// The form in which people see an entity that is listed.

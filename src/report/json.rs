@@ -7,7 +7,7 @@ use super::json_state::JsonState;
 use super::line::{Action, Asset, Edges, Information, Line, Outcome, Refusal, Text};
 use super::remark::{Remark, RemarkKind, Severity};
 use crate::entity::Entity;
-use crate::error::Fatal;
+use crate::error::FatalError;
 use bstr::BString;
 use holo_protocol::Message;
 use holo_protocol::session::Stream;
@@ -146,7 +146,7 @@ impl Json {
         [self.state.line(&line), self.state.set_entity(None)].concat()
     }
 
-    fn run_ends(&mut self, exit_code: u8, fatal: Option<&Fatal>) -> Vec<u8> {
+    fn run_ends(&mut self, exit_code: u8, fatal: Option<&FatalError>) -> Vec<u8> {
         let Some(fatal) = fatal else { return self.state.summary(exit_code, None) };
         // This is about the run, not the entity at work.
         let rest = self.state.set_entity(None);

@@ -5,7 +5,7 @@ use super::event::{End, Event, Form};
 use super::remark::{Remark, RemarkKind, Severity};
 use super::{Consumer, hints};
 use crate::entity::Entity;
-use crate::error::Fatal;
+use crate::error::FatalError;
 use bstr::{BString, ByteSlice, ByteVec};
 use holo_protocol::report::Information;
 use holo_protocol::session::Stream;
@@ -132,13 +132,13 @@ impl Paragraphs {
         }
     }
 
-    fn run_ends(&mut self, fatal: &Fatal, console: &mut Console) {
+    fn run_ends(&mut self, fatal: &FatalError, console: &mut Console) {
         // This is about the run, not the entity at work.
         self.prologue = None;
         if let Some(message) = fatal.message() {
             self.marked(Severity::Error, message.as_bytes(), console);
         }
-        if matches!(fatal, Fatal::Generator(_)) {
+        if matches!(fatal, FatalError::Generator(_)) {
             // As in version 3, which ends no paragraph for other reasons.
             console.end_paragraph();
         }

@@ -121,7 +121,8 @@ impl Label {
     pub fn new(said: &[u8]) -> Option<Label> {
         let mut label = BString::default();
         for (start, end, letter) in said.char_indices() {
-            let piece = if letter.is_control() { "\u{fffd}".as_bytes() } else { &said[start..end] };
+            let written = said.get(start..end).filter(|_| !letter.is_control());
+            let piece = written.unwrap_or("\u{fffd}".as_bytes());
             if label.len() + piece.len() > Label::MAX_BYTES {
                 break;
             }

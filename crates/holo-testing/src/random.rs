@@ -1,5 +1,6 @@
 //! Random cases that are the same in every run: a generator with a seed, and a loop over many cases.
 
+use crate::error::fail;
 use std::any::Any;
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -49,8 +50,7 @@ impl Random {
     /// If there are none.
     #[track_caller]
     pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
-        let index = self.below(choices.len());
-        &choices[index]
+        choices.get(self.below(choices.len())).unwrap_or_else(|| fail("there is nothing to pick from"))
     }
 
     /// Puts the elements in another order.

@@ -244,8 +244,8 @@ impl Tree {
             }
         }
         for (section, &line) in self.sections.iter().zip(lines) {
-            for end in section.path.find_iter("/") {
-                let parent = section.path[..end].as_bstr();
+            let parents = section.path.find_iter("/").filter_map(|end| section.path.get(..end));
+            for parent in parents.map(ByteSlice::as_bstr) {
                 let Some(&(node, parent_line)) = known.get(parent) else {
                     continue;
                 };

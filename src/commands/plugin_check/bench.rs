@@ -5,10 +5,10 @@ use super::heard::{CallError, Heard, MAX_KEPT, keep, listed, plain, quoted, word
 use super::scratch::{Scratch, Snapshot};
 use super::session::{Asked, END_LIMIT, Session};
 use super::{Manner, Subject};
-use crate::error::Fatal;
+use crate::error::FatalError;
 use crate::interrupt::Interrupt;
 use crate::plugin::Directories;
-use crate::plugin::process::{self, Channel, Event, Exit, Program};
+use crate::plugin::process::{self, Channel, Event, Exit, Program, StartError};
 use bstr::{BString, ByteSlice};
 use holo_protocol::API_VERSION_4;
 use holo_protocol::environment as names;
@@ -61,13 +61,13 @@ impl<'a, 'f> Bench<'a, 'f> {
     }
 
     /// Begins a run: with an empty cache directory, and a new session.
-    pub(super) fn begin_run(&mut self) -> Result<(), Fatal> {
+    pub(super) fn begin_run(&mut self) -> Result<(), FatalError> {
         self.end_session()?;
         self.scratch.begin_run()
     }
 
     /// Ends the session if there is one.
-    pub(super) fn end_session(&mut self) -> Result<(), Fatal> {
+    pub(super) fn end_session(&mut self) -> Result<(), FatalError> {
         let Some(session) = self.session.take() else { return Ok(()) };
         let (said, ended) = session.end(self.interrupt)?;
         let text = format!("says {} after \"end\", when nobody listens", quoted(&said));
@@ -85,7 +85,7 @@ impl<'a, 'f> Bench<'a, 'f> {
     }
 
     /// Asks for the scan report, which is the standard output of what is heard.
-    pub(super) fn scan(&mut self) -> Result<Heard, Fatal> {
+    pub(super) fn scan(&mut self) -> Result<Heard, FatalError> {
         if self.manner.session {
             let mut heard = self.request(Operation::Scan, &[])?;
             return Ok(heard.pop().unwrap_or_default());
@@ -95,13 +95,13 @@ impl<'a, 'f> Bench<'a, 'f> {
     }
 
     /// Asks one process for the scan report.
-    pub(super) fn scan_in(&mut self, directories: &Directories, api_version: u32) -> Result<Heard, Fatal> {
+    pub(super) fn scan_in(&mut self, directories: &Directories, api_version: u32) -> Result<Heard, FatalError> {
         let environment = self.environment(directories, api_version);
         self.call("scan", None, environment, false)
     }
 
     /// Asks for what is said of itself.
-    pub(super) fn info(&mut self) -> Result<Heard, Fatal> {
+    pub(super) fn info(&mut self) -> Result<Heard, FatalError> {
         let environment = vec![
             (names::ROOT_DIR, self.scratch.directories().root.clone().into_os_string()),
             (names::API_VERSION, self.manner.api_version.to_string().into()),
@@ -111,7 +111,7 @@ impl<'a, 'f> Bench<'a, 'f> {
     }
 
     /// Works on entities of which none depends on another; what is heard of each.
-    pub(super) fn work(&mut self, operation: Operation, ids: &[BString]) -> Result<Vec<Heard>, Fatal> {
+    pub(super) fn work(&mut self, operation: Operation, ids: &[BString]) -> Result<Vec<Heard>, FatalError> {
         if self.manner.session {
             return self.request(operation, ids);
         }
@@ -120,7 +120,7 @@ impl<'a, 'f> Bench<'a, 'f> {
         ids.iter().map(|id| self.call(word(operation), Some(id), environment.clone(), true)).collect()
     }
 
-    fn request(&mut self, operation: Operation, ids: &[BString]) -> Result<Vec<Heard>, Fatal> {
+    fn request(&mut self, operation: Operation, ids: &[BString]) -> Result<Vec<Heard>, FatalError> {
         let subject = self.subject(word(operation), ids);
         let session = match self.session.take() {
             Some(session) => Ok(session),
@@ -142,7 +142,7 @@ impl<'a, 'f> Bench<'a, 'f> {
         Ok(heard)
     }
 
-    fn start_session(&self) -> Result<Session, String> {
+    fn start_session(&self) -> Result<Session, StartError> {
         let environment = self.environment(self.scratch.directories(), self.manner.api_version);
         let arguments = vec![OsStr::new("session")];
         Session::start(Program {
@@ -193,15 +193,15 @@ impl<'a, 'f> Bench<'a, 'f> {
         id: Option<&BString>,
         environment: Vec<(&'static str, OsString)>,
         messages: bool,
-    ) -> Result<Heard, Fatal> {
+    ) -> Result<Heard, FatalError> {
         let subject = self.subject(operation, id.map(std::slice::from_ref).unwrap_or_default());
         let argument = id.map(|id| id.to_os_str_lossy());
         let arguments = [OsStr::new(operation)].into_iter().chain(argument.as_deref()).collect();
         let program = Program { path: &self.program, arguments, environment, messages, requests: false, limit: None };
         let mut heard = Heard::default();
         match program.start() {
-            Err(reason) if operation == "info" => return Err(Fatal::CouldNotRun(reason)),
-            Err(reason) => heard.error = Some(CallError::Failed(reason)),
+            Err(error) if operation == "info" => return Err(FatalError::could_not_run(error)),
+            Err(error) => heard.error = Some(CallError::Failed(error.to_string())),
             Ok(mut process) => {
                 process.confine(self.limit);
                 let mut ended = None;
@@ -265,7 +265,7 @@ impl<'a, 'f> Bench<'a, 'f> {
         state_too: bool,
         what: &str,
     ) {
-        let after = self.scratch.look();
+        let after = self.scratch.snapshot();
         if let Some(problem) = after.problem() {
             self.findings.note(format!("after {subject}, it cannot be seen what has changed: {problem}"));
             return;

@@ -3,13 +3,13 @@
 use super::bench::Bench;
 use super::finding::Rule;
 use super::heard::{Heard, listed, quoted};
-use crate::error::Fatal;
+use crate::error::FatalError;
 use bstr::ByteSlice;
 use holo_protocol::{API_VERSION_3, API_VERSION_4, Info};
 
 /// Asks for `info`; the answer, if there is a version in which more can be asked.
-pub(super) fn meet(bench: &mut Bench<'_, '_>) -> Result<Option<Info>, Fatal> {
-    let before = bench.scratch.look();
+pub(super) fn meet(bench: &mut Bench<'_, '_>) -> Result<Option<Info>, FatalError> {
+    let before = bench.scratch.snapshot();
     let heard = bench.info()?;
     let Some(ended_well) = heard.ended_well() else { return Ok(None) };
     let text = format!("{}, where exit status 0 is expected", heard.failure());

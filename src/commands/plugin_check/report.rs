@@ -3,15 +3,15 @@
 use super::bench::Bench;
 use super::finding::Rule;
 use super::heard::{Heard, MAX_KEPT, listed, plain, quoted};
-use crate::error::{self, Fatal};
+use crate::error::FatalError;
 use crate::index::{EntityIndex, PerEntity};
 use crate::node::Node;
 use crate::plan::Plan;
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::report::ReportErrorKind;
+use holo_protocol::words::reason;
 use holo_protocol::{API_VERSION_3, API_VERSION_4, EntityReport};
 use std::collections::HashSet;
-use std::path::Path;
 
 /// The entities that can be worked on.
 pub(super) struct Reported {
@@ -22,7 +22,7 @@ pub(super) struct Reported {
 }
 
 /// Returns the report of the first scan, or nothing if the plugin cannot be used.
-pub(super) fn first_scan(bench: &mut Bench<'_, '_>) -> Result<Option<Reported>, Fatal> {
+pub(super) fn first_scan(bench: &mut Bench<'_, '_>) -> Result<Option<Reported>, FatalError> {
     let subject = bench.subject("scan", &[]);
     let Some(heard) = scan(bench, &subject)? else { return Ok(None) };
     let Some(entities) = parse(bench, &subject, &heard.stdout) else { return Ok(None) };
@@ -50,7 +50,7 @@ pub(super) fn first_scan(bench: &mut Bench<'_, '_>) -> Result<Option<Reported>, 
 }
 
 /// Those that are done at every apply in version 3, as that can neither say so nor refresh anything.
-fn done_without_version_4(bench: &mut Bench<'_, '_>) -> Result<Vec<BString>, Fatal> {
+fn done_without_version_4(bench: &mut Bench<'_, '_>) -> Result<Vec<BString>, FatalError> {
     bench.begin_run()?;
     let directories = bench.scratch.directories().clone();
     let heard = bench.scan_in(&directories, API_VERSION_4)?;
@@ -60,7 +60,7 @@ fn done_without_version_4(bench: &mut Bench<'_, '_>) -> Result<Vec<BString>, Fat
 }
 
 /// The IDs that a scan gives in a later run; nothing if it fails.
-pub(super) fn later_scan(bench: &mut Bench<'_, '_>) -> Result<Option<HashSet<BString>>, Fatal> {
+pub(super) fn later_scan(bench: &mut Bench<'_, '_>) -> Result<Option<HashSet<BString>>, FatalError> {
     let subject = bench.subject("scan", &[]);
     let heard = scan(bench, &subject)?;
     let entities = heard.and_then(|heard| parse(bench, &subject, &heard.stdout));
@@ -68,9 +68,9 @@ pub(super) fn later_scan(bench: &mut Bench<'_, '_>) -> Result<Option<HashSet<BSt
 }
 
 /// Scans in a new run; nothing if that fails.
-fn scan(bench: &mut Bench<'_, '_>, subject: &str) -> Result<Option<Heard>, Fatal> {
+fn scan(bench: &mut Bench<'_, '_>, subject: &str) -> Result<Option<Heard>, FatalError> {
     bench.begin_run()?;
-    let before = bench.scratch.look();
+    let before = bench.scratch.snapshot();
     let heard = bench.scan()?;
     bench.unchanged_since(Rule::Scan, subject, &before, true, "has changed");
     let Some(ended_well) = heard.ended_well() else { return Ok(None) };
@@ -120,8 +120,8 @@ fn look_at_sources(bench: &mut Bench<'_, '_>, subject: &str, entity: &EntityRepo
     for source in &entity.sources {
         let path = source.to_path_lossy();
         let of = format!("SOURCE of {} is {}", plain(&entity.id), quoted(source));
-        let problem = path.symlink_metadata().err().map(|error| error::at("stat", Path::new(""), &error));
-        let why = problem.as_deref().and_then(|text| text.rsplit(": ").next()).unwrap_or_default();
+        let problem = path.symlink_metadata().err();
+        let why = problem.as_ref().map(reason).unwrap_or_default();
         let exists = bench.fail_unless(Rule::Scan, subject, problem.is_none(), format!("{of}: {why}"));
         let is_inside = path.starts_with(&resources);
         let text = format!("{of}, which is not in $HOLO_RESOURCE_DIR");
@@ -171,7 +171,7 @@ fn look_at_answers(bench: &mut Bench<'_, '_>, subject: &str, report: &[u8]) {
 }
 
 /// Nothing has changed since, so nothing may be different.
-fn scan_again(bench: &mut Bench<'_, '_>, subject: &str, first: &Heard) -> Result<(), Fatal> {
+fn scan_again(bench: &mut Bench<'_, '_>, subject: &str, first: &Heard) -> Result<(), FatalError> {
     let Some(second) = scan(bench, subject)? else { return Ok(()) };
     let sorted = |report: &[u8]| {
         let mut entities = EntityReport::parse_all(report, bench.manner.api_version).unwrap_or_default();
@@ -190,7 +190,7 @@ fn scan_otherwise(
     directories: &crate::plugin::Directories,
     api_version: u32,
     how: &str,
-) -> Result<(), Fatal> {
+) -> Result<(), FatalError> {
     bench.begin_run()?;
     let heard = bench.scan_in(directories, api_version)?;
     let Some(ended_well) = heard.ended_well() else { return Ok(()) };

@@ -5,7 +5,7 @@ use super::finding::Rule;
 use super::heard::{CallError, Heard, plain, quoted, word};
 use super::{messages, report};
 use crate::diff;
-use crate::error::Fatal;
+use crate::error::FatalError;
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::Operation;
 use holo_protocol::{API_VERSION_4, Label, Message};
@@ -41,7 +41,7 @@ enum Stage {
 }
 
 /// Puts the plugin through all operations, in the order in which its users would.
-pub(super) fn all(bench: &mut Bench<'_, '_>) -> Result<(), Fatal> {
+pub(super) fn all(bench: &mut Bench<'_, '_>) -> Result<(), FatalError> {
     let Some(report::Reported { sets, always }) = report::first_scan(bench)? else { return Ok(()) };
     let sets = first_entities(bench, sets);
     unknown_entity(bench, sets.first().and_then(|set| set.first()))?;
@@ -93,7 +93,7 @@ fn first_entities(bench: &mut Bench<'_, '_>, sets: Vec<Vec<BString>>) -> Vec<Vec
 }
 
 /// An entity that does not exist must not be taken for one that does.
-fn unknown_entity(bench: &mut Bench<'_, '_>, like: Option<&BString>) -> Result<(), Fatal> {
+fn unknown_entity(bench: &mut Bench<'_, '_>, like: Option<&BString>) -> Result<(), FatalError> {
     let kind = like.and_then(|id| id.split_once_str(":")).map_or(bench.id.as_bytes(), |(kind, _)| kind);
     let id = BString::from([kind, b":no-such-entity"].concat());
     for operation in [Operation::Check, Operation::Apply, Operation::ForceApply, Operation::Diff] {
@@ -101,7 +101,7 @@ fn unknown_entity(bench: &mut Bench<'_, '_>, like: Option<&BString>) -> Result<(
             continue;
         }
         let subject = bench.subject(word(operation), std::slice::from_ref(&id));
-        let before = bench.scratch.look();
+        let before = bench.scratch.snapshot();
         let heard = bench.work(operation, std::slice::from_ref(&id))?.pop().unwrap_or_default();
         bench.unchanged_since(Rule::Version3, &subject, &before, true, "there is no such entity, but this has changed");
         let Some(ended_well) = heard.ended_well() else { continue };
@@ -127,7 +127,7 @@ fn round(
     there: &HashSet<BString>,
     known: &mut Known,
     (stage, operation): (Stage, Operation),
-) -> Result<(), Fatal> {
+) -> Result<(), FatalError> {
     for set in sets {
         let still = |id: &&BString| there.contains(*id) && !known.given_up.contains(*id);
         let ids: Vec<BString> = set.iter().filter(still).cloned().collect();
@@ -137,7 +137,7 @@ fn round(
         if (stage, operation) == (Stage::First, Operation::Apply) && bench.manner.api_version >= API_VERSION_4 {
             check_again(bench, &ids, known)?;
         }
-        let before = bench.scratch.look();
+        let before = bench.scratch.snapshot();
         let all = bench.work(operation, &ids)?;
         let subject = bench.subject(word(operation), &ids);
         match operation {
@@ -162,7 +162,7 @@ fn round(
 }
 
 /// Takes what a check says directly before the first apply: nothing but that apply comes between them.
-fn check_again(bench: &mut Bench<'_, '_>, ids: &[BString], known: &mut Known) -> Result<(), Fatal> {
+fn check_again(bench: &mut Bench<'_, '_>, ids: &[BString], known: &mut Known) -> Result<(), FatalError> {
     let all = bench.work(Operation::Check, ids)?;
     for (id, heard) in ids.iter().zip(&all).filter(|(_, heard)| heard.ended_well() == Some(true)) {
         let subject = bench.subject(word(Operation::Check), std::slice::from_ref(id));

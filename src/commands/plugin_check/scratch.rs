@@ -1,9 +1,10 @@
 //! The root in which a plugin is tried, and what becomes of it.
 
 use crate::cache::CacheDirectory;
-use crate::error::{self, Fatal};
+use crate::error::FatalError;
 use crate::plugin::Directories;
 use bstr::{BStr, BString, ByteSlice};
+use holo_testing::IoError;
 use holo_testing::tree::{self, Section, Tree};
 use std::collections::{BTreeMap, HashSet};
 use std::env;
@@ -36,7 +37,7 @@ impl Scratch {
         name: &str,
         plugin_id: &str,
         contents: &Contents,
-    ) -> Result<Scratch, Fatal> {
+    ) -> Result<Scratch, FatalError> {
         let root = base.subdirectory(&format!("{name}/root"))?;
         if let Some(tree) = &contents.root {
             copy(tree, &root)?;
@@ -63,7 +64,7 @@ impl Scratch {
     }
 
     /// Empties the cache directory, as it is at the beginning of each run.
-    pub(super) fn begin_run(&self) -> Result<(), Fatal> {
+    pub(super) fn begin_run(&self) -> Result<(), FatalError> {
         remove(&self.directories.cache)?;
         make(&self.directories.cache)
     }
@@ -93,8 +94,8 @@ impl Scratch {
     }
 
     /// The root as it is now.
-    pub(super) fn look(&self) -> Snapshot {
-        Snapshot(Tree::read(&self.directories.root).map_err(|error| error.to_string()))
+    pub(super) fn snapshot(&self) -> Snapshot {
+        Snapshot(Tree::read(&self.directories.root))
     }
 
     /// Returns true if a path, as a [`Snapshot`] names it, is the plugin's own business.
@@ -118,24 +119,32 @@ impl Scratch {
     }
 }
 
-fn copy(from: &Path, to: &Path) -> Result<(), Fatal> {
+/// A tree cannot be copied.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot copy {}: {source}", path.display())]
+struct CopyError {
+    path: PathBuf,
+    source: IoError,
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), FatalError> {
     let copied = Tree::read(from).and_then(|tree| tree::materialise(&tree, to));
-    copied.map_err(|error| Fatal::CouldNotRun(format!("cannot copy {}: {error}", from.display())))
+    copied.map_err(|source| FatalError::could_not_run(CopyError { path: from.to_owned(), source }))
 }
 
-fn make(folder: &Path) -> Result<(), Fatal> {
-    fs::create_dir_all(folder).map_err(|error| Fatal::CouldNotRun(error::at("mkdir", folder, &error)))
+fn make(folder: &Path) -> Result<(), FatalError> {
+    fs::create_dir_all(folder).map_err(|error| FatalError::io("mkdir", folder, error))
 }
 
-fn remove(folder: &Path) -> Result<(), Fatal> {
+fn remove(folder: &Path) -> Result<(), FatalError> {
     match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Fatal::io("remove", folder, &error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FatalError::io("remove", folder, error)),
         _ => Ok(()),
     }
 }
 
 /// A root as it was at some time, or why that is not known.
-pub(super) struct Snapshot(Result<Tree, String>);
+pub(super) struct Snapshot(Result<Tree, IoError>);
 
 impl Snapshot {
     /// Returns the paths that are different in a later one, relative to the root.
@@ -156,8 +165,8 @@ impl Snapshot {
     }
 
     /// Returns the reason for which it cannot be seen, if there is one.
-    pub(super) fn problem(&self) -> Option<&str> {
-        self.0.as_ref().err().map(String::as_str)
+    pub(super) fn problem(&self) -> Option<&IoError> {
+        self.0.as_ref().err()
     }
 }
 
@@ -171,9 +180,9 @@ fn by_path(tree: &Tree) -> BTreeMap<&BStr, &Section> {
 pub(super) struct WorkingDirectory(Option<PathBuf>);
 
 impl WorkingDirectory {
-    pub(super) fn enter(path: &Path) -> Result<WorkingDirectory, Fatal> {
+    pub(super) fn enter(path: &Path) -> Result<WorkingDirectory, FatalError> {
         let before = env::current_dir().ok();
-        env::set_current_dir(path).map_err(|error| Fatal::io("chdir", path, &error))?;
+        env::set_current_dir(path).map_err(|error| FatalError::io("chdir", path, error))?;
         Ok(WorkingDirectory(before))
     }
 }
@@ -193,15 +202,15 @@ mod tests {
     fn a_snapshot_sees_contents_modes_and_empty_directories() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let look = || Snapshot(Tree::read(folder.path()).map_err(|error| error.to_string()));
+        let snapshot = || Snapshot(Tree::read(folder.path()));
         fs::create_dir(at("empty")).unwrap();
         fs::write(at("same"), "x").unwrap();
         fs::write(at("gone"), "x").unwrap();
-        let before = look();
-        assert!(before.changes(&look()).is_empty());
+        let before = snapshot();
+        assert!(before.changes(&snapshot()).is_empty());
         fs::write(at("empty/new"), "x").unwrap();
         fs::write(at("same"), "y").unwrap();
         fs::remove_file(at("gone")).unwrap();
-        assert_eq!(before.changes(&look()), ["empty/new", "gone", "same"]);
+        assert_eq!(before.changes(&snapshot()), ["empty/new", "gone", "same"]);
     }
 }

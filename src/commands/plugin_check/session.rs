@@ -2,9 +2,9 @@
 
 use super::finding::{Rule, Severity};
 use super::heard::{CallError, Heard, MAX_KEPT, keep, quoted, word};
-use crate::error::Fatal;
+use crate::error::FatalError;
 use crate::interrupt::Interrupt;
-use crate::plugin::process::{self, Channel, Event, Exit, Process, Program};
+use crate::plugin::process::{self, Channel, Event, Exit, Process, Program, StartError};
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::{Answer, Operation, Outcome, Request, Stream};
 use holo_protocol::{Message, Text};
@@ -37,7 +37,7 @@ pub(super) struct Asked {
 }
 
 impl Session {
-    pub(super) fn start(program: Program<'_>) -> Result<Session, String> {
+    pub(super) fn start(program: Program<'_>) -> Result<Session, StartError> {
         Ok(Session { process: program.start()?, last_request: 0, incoming: Vec::new() })
     }
 
@@ -48,12 +48,12 @@ impl Session {
         limit: Duration,
         operation: Operation,
         ids: &[BString],
-    ) -> Result<Asked, Fatal> {
+    ) -> Result<Asked, FatalError> {
         self.last_request += 1;
         let entities = ids.iter().map(|id| Text::from(id.clone())).collect();
         let request =
             Request { request: self.last_request, operation, entities, refresh: Vec::new(), received: Vec::new() };
-        let mut line = serde_json::to_vec(&request).map_err(|error| Fatal::CouldNotRun(error.to_string()))?;
+        let mut line = serde_json::to_vec(&request).map_err(FatalError::could_not_run)?;
         line.push(b'\n');
         self.process.send(&line);
         self.process.confine(limit);
@@ -66,12 +66,13 @@ impl Session {
         let in_time = reception.is_over() || ended.is_some();
         let goes_on = in_time && ended.is_none() && !reception.is_broken;
         reception.conclude(in_time, ended);
-        let Reception { heard, complaints, .. } = reception;
+        let Reception { answered, complaints, .. } = reception;
+        let heard = answered.into_iter().map(|answered| answered.heard).collect();
         Ok(Asked { heard, complaints, in_time, goes_on })
     }
 
     /// Waits for something to be said, and says what can be said meanwhile.
-    fn exchange(&mut self, interrupt: &Interrupt, reception: &mut Reception<'_>) -> Result<Option<Exit>, Fatal> {
+    fn exchange(&mut self, interrupt: &Interrupt, reception: &mut Reception<'_>) -> Result<Option<Exit>, FatalError> {
         let Session { process, incoming, .. } = self;
         let mut ended = None;
         process::wait(process, interrupt, |event| match event {
@@ -95,7 +96,7 @@ impl Session {
     }
 
     /// Ends the session as the dispatcher does: its input ends, and then it has to. Returns what it said meanwhile, and how it ended.
-    pub(super) fn end(mut self, interrupt: &Interrupt) -> Result<(Vec<u8>, Option<Exit>), Fatal> {
+    pub(super) fn end(mut self, interrupt: &Interrupt) -> Result<(Vec<u8>, Option<Exit>), FatalError> {
         self.process.close_input();
         self.process.confine(END_LIMIT);
         let mut reception = Reception::new(self.last_request, Operation::Scan, &[]);
@@ -109,8 +110,9 @@ impl Session {
 }
 
 /// The stage of the answers about an entity: they have an order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
+    #[default]
     Waiting,
     Begun,
     Output,
@@ -118,14 +120,21 @@ enum Step {
     Result,
 }
 
+/// The answers about an entity.
+#[derive(Default)]
+struct Answered {
+    step: Step,
+    begun: bool,
+    heard: Heard,
+}
+
 /// The answers to a request as they come.
 struct Reception<'a> {
     request: u64,
     operation: Operation,
     ids: &'a [BString],
-    steps: Vec<Step>,
-    begun: Vec<bool>,
-    heard: Vec<Heard>,
+    /// What was answered about each entity.
+    answered: Vec<Answered>,
     /// The index of the entity that stray output is counted to.
     at_work: usize,
     complaints: Vec<(Rule, Severity, String)>,
@@ -139,20 +148,22 @@ struct Reception<'a> {
 impl<'a> Reception<'a> {
     fn new(request: u64, operation: Operation, ids: &'a [BString]) -> Reception<'a> {
         // A scan has one answer of its own.
-        let count = ids.len().max(1);
+        let answered = (0..ids.len().max(1)).map(|_| Answered::default()).collect();
         Reception {
             request,
             operation,
             ids,
-            steps: vec![Step::Waiting; count],
-            begun: vec![false; count],
-            heard: (0..count).map(|_| Heard::default()).collect(),
+            answered,
             at_work: 0,
             complaints: Vec::new(),
             outcome: None,
             has_strayed: false,
             is_broken: false,
         }
+    }
+
+    fn heard(&mut self, index: usize) -> Option<&mut Heard> {
+        self.answered.get_mut(index).map(|answered| &mut answered.heard)
     }
 
     fn is_over(&self) -> bool {
@@ -180,7 +191,7 @@ impl<'a> Reception<'a> {
     fn output(&mut self, index: usize, stream: Stream, bytes: &[u8]) {
         // The standard output of a scan is its report.
         let is_stdout = stream == Stream::Stdout && self.operation != Operation::Scan;
-        if let Some(heard) = self.heard.get_mut(index) {
+        if let Some(heard) = self.heard(index) {
             keep(if is_stdout { &mut heard.stdout } else { &mut heard.stderr }, bytes, MAX_KEPT);
         }
     }
@@ -223,7 +234,7 @@ impl<'a> Reception<'a> {
             Answer::Diff { entity, from, to, from_label, to_label, .. } => {
                 if let Some(index) = self.step(&entity, Step::Diff)
                     && self.operation == Operation::Diff
-                    && let Some(heard) = self.heard.get_mut(index)
+                    && let Some(heard) = self.heard(index)
                 {
                     // As a process would have written it.
                     let mut parts = vec![from, to];
@@ -242,7 +253,7 @@ impl<'a> Reception<'a> {
         if self.operation != Operation::Scan {
             let operation = word(self.operation);
             self.complain(Rule::Order, format!("answers \"report\", which is no answer to \"{operation}\""));
-        } else if let Some(heard) = self.heard.first_mut() {
+        } else if let Some(heard) = self.heard(0) {
             keep(&mut heard.stdout, text, MAX_KEPT);
             if !text.ends_with(b"\n") {
                 let problem = format!("the report {} does not consist of whole lines", quoted(text));
@@ -257,18 +268,20 @@ impl<'a> Reception<'a> {
             self.complain(Rule::Order, format!("answers \"begin\", which is no answer to \"{operation}\""));
         } else if let Some(index) = self.step(entity, Step::Begun) {
             self.at_work = index;
-            self.begun[index] = true;
+            self.answered.get_mut(index).into_iter().for_each(|answered| answered.begun = true);
         }
     }
 
-    /// Brings an entity to the next step of its answers; its place, if that is possible.
+    /// Brings an entity to the next step of its answers. Returns its index, if that is possible.
     fn step(&mut self, entity: &Text, step: Step) -> Option<usize> {
         let id = quoted(entity.as_bstr());
-        let Some(index) = self.ids.iter().position(|id| *id == *entity.as_bstr()) else {
+        let index = self.ids.iter().position(|id| *id == *entity.as_bstr());
+        let Some((index, answered)) = index.and_then(|index| Some((index, self.answered.get_mut(index)?))) else {
             self.complain(Rule::Order, format!("answers for {id}, which was not asked for"));
             return None;
         };
-        let last = self.steps[index];
+        let last = answered.step;
+        answered.step = step.max(last);
         if last == Step::Result {
             self.complain(Rule::Order, format!("says more of {id} after its \"result\""));
             return None;
@@ -278,7 +291,6 @@ impl<'a> Reception<'a> {
             let name = |step: Step| format!("{step:?}").to_lowercase().replace("begun", "begin");
             self.complain(Rule::Order, format!("answers \"{}\" for {id} after \"{}\"", name(step), name(last)));
         }
-        self.steps[index] = step.max(last);
         Some(index)
     }
 
@@ -292,11 +304,13 @@ impl<'a> Reception<'a> {
         let changed = |message: Message| !message.is_nothing_to_do() && !message.is_refusal();
         let has_worked = messages.is_empty() || messages.iter().filter_map(means).any(changed);
         let applies = matches!(self.operation, Operation::Apply | Operation::ForceApply);
-        if applies && result == Outcome::Done && has_worked && !self.begun[index] {
+        let has_begun = self.answered.get(index).is_some_and(|answered| answered.begun);
+        if applies && result == Outcome::Done && has_worked && !has_begun {
             self.complain(Rule::Order, format!("{id} was changed without \"begin\""));
         }
-        let Some(heard) = self.heard.get_mut(index) else { return };
-        if self.operation != Operation::Diff {
+        let is_diff = self.operation == Operation::Diff;
+        let Some(heard) = self.heard(index) else { return };
+        if !is_diff {
             heard.messages = bstr::join("\n", messages.iter().map(Text::as_bstr));
         }
         if result == Outcome::Failed {
@@ -312,21 +326,22 @@ impl<'a> Reception<'a> {
         }
         let lost = !in_time || self.is_broken || died.is_some();
         if self.ids.is_empty() {
-            if lost {
-                self.heard[0].error = Some(CallError::Told);
-            } else if self.outcome == Some(Outcome::Failed) {
-                self.heard[0].error = Some(CallError::Failed("end \"failed\"".to_owned()));
+            let has_failed = self.outcome == Some(Outcome::Failed);
+            let error = has_failed.then(|| CallError::Failed("end \"failed\"".to_owned()));
+            if let Some(heard) = self.heard(0) {
+                heard.error = if lost { Some(CallError::Told) } else { error };
             }
             return;
         }
-        for (index, id) in self.ids.iter().enumerate() {
-            if self.steps[index] == Step::Result {
-                continue;
-            }
-            self.heard[index].error = Some(CallError::Told);
-            if !lost {
-                self.complain(Rule::Order, format!("there is no \"result\" for {} at the \"end\"", quoted(id)));
-            }
+        let mut missing = Vec::new();
+        for (id, answered) in
+            self.ids.iter().zip(&mut self.answered).filter(|(_, answered)| answered.step != Step::Result)
+        {
+            answered.heard.error = Some(CallError::Told);
+            missing.push(id);
+        }
+        for id in missing.into_iter().filter(|_| !lost) {
+            self.complain(Rule::Order, format!("there is no \"result\" for {} at the \"end\"", quoted(id)));
         }
     }
 }

@@ -75,9 +75,11 @@ impl Piece {
     pub(super) fn draw(&self, widths: &Table<BoxIndex, f64>, links: &Table<LinkIndex, Link>) -> Layout {
         let local: HashMap<BoxIndex, BoxIndex> = self.boxes.entries().map(|(local, &index)| (index, local)).collect();
         let widths: Table<BoxIndex, f64> = self.boxes.iter().map(|&index| widths[index]).collect();
-        let links = self.links.iter().map(|&index| links[index]);
-        let links: Table<LinkIndex, Link> =
-            links.map(|link| Link { from: local[&link.from], to: local[&link.to], ..link }).collect();
+        let link = |index| {
+            let link: Link = links[index];
+            Some(Link { from: *local.get(&link.from)?, to: *local.get(&link.to)?, ..link })
+        };
+        let links: Table<LinkIndex, Link> = self.links.iter().copied().filter_map(link).collect();
         let mut grid = Grid::new(widths.len(), &links);
         grid.order();
         grid.slide();

@@ -32,7 +32,7 @@ fn without_cache_number(mut text: &[u8]) -> Vec<u8> {
         if let Some(after) = text.strip_prefix(CACHE) {
             let (number, after) = split_while(after, |byte| byte.is_ascii_digit());
             if !number.is_empty() {
-                folded.extend_from_slice(&CACHE[..CACHE.len() - 1]);
+                folded.extend_from_slice(CACHE.strip_suffix(b".").unwrap_or(CACHE));
                 text = after;
                 continue;
             }

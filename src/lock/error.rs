@@ -1,0 +1,56 @@
+//! The reasons for which the lock cannot be taken.
+
+use super::processes::shown;
+use crate::error::IoError;
+use std::fmt;
+use std::path::PathBuf;
+
+/// The lock cannot be taken.
+#[derive(Debug, thiserror::Error)]
+#[error("Cannot create lock file {path}: {reason}", path = path.display())]
+pub struct LockError {
+    pub(super) path: PathBuf,
+    pub(super) reason: LockErrorKind,
+}
+
+/// The reason for which the lock cannot be taken.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LockErrorKind {
+    /// The system refuses an operation.
+    #[error(transparent)]
+    System(IoError),
+    /// Another process has the lock; the words are version 3's.
+    #[error(transparent)]
+    Held(IoError),
+    /// There is something else than a file.
+    #[error("there is {0}, which is not a lock file; it has to be removed by hand")]
+    NotAFile(&'static str),
+    /// An apply was killed, and what it had started is still at work.
+    #[error("{0}")]
+    AtWork(Survivors),
+}
+
+/// The programs that a killed apply has left at work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Survivors {
+    /// The process that held the lock.
+    pub(super) apply: i32,
+    /// The programs, if it is known which.
+    pub(super) programs: Vec<i32>,
+}
+
+impl fmt::Display for Survivors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {} was killed, and what it had started is still at work", self.apply)?;
+        let programs: Vec<String> = self.programs.iter().map(|&pid| shown(pid)).collect();
+        if programs.is_empty() { Ok(()) } else { write!(f, ": {}", programs.join(", ")) }
+    }
+}
+
+impl LockError {
+    /// Returns true if the lock is, as far as can be told, that of an apply that runs.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        matches!(self.reason, LockErrorKind::Held(_))
+    }
+}

@@ -1,0 +1,141 @@
+//! Tests of the lock.
+
+use super::file::create;
+use super::*;
+use rustix::fs::{CWD, Mode};
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+
+fn folder() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("holo.pid");
+    (folder, path)
+}
+
+fn dead_process() -> u32 {
+    // The highest number that the kernel gives is 2^22.
+    (1 << 22) + 1
+}
+
+fn ours() -> String {
+    format!("{}\n", std::process::id())
+}
+
+#[test]
+fn holds_the_pid_and_goes_away() {
+    let (_folder, path) = folder();
+    let acquired = Lock::acquire(&path).unwrap();
+    assert_eq!(acquired.taken_over_from, None);
+    assert_eq!(fs::read_to_string(&path).unwrap(), ours());
+    let error = Lock::acquire(&path).unwrap_err();
+    assert!(error.is_held());
+    let shown = path.display();
+    assert_eq!(error.to_string(), format!("Cannot create lock file {shown}: open {shown}: file exists"));
+    drop(acquired);
+    assert!(!path.exists());
+}
+
+#[test]
+fn only_one_of_many_gets_it() {
+    let (_folder, path) = folder();
+    for left_behind in [false, true] {
+        if left_behind {
+            fs::write(&path, format!("{}\n", dead_process())).unwrap();
+        }
+        let all: Vec<_> = std::thread::scope(|scope| {
+            let contenders: Vec<_> = (0..8).map(|_| scope.spawn(|| Lock::acquire(&path))).collect();
+            contenders.into_iter().map(|contender| contender.join().unwrap()).collect()
+        });
+        assert_eq!(all.iter().filter(|acquired| acquired.is_ok()).count(), 1);
+    }
+}
+
+#[test]
+fn what_holds_no_process_id_is_respected() {
+    let (_folder, path) = folder();
+    for respected in ["0\n", "-1\n", "", "garbage\n", "4194305 \u{feff}\n", "\n4194305\n"] {
+        fs::write(&path, respected).unwrap();
+        assert!(Lock::acquire(&path).unwrap_err().is_held(), "{respected:?}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), respected);
+    }
+}
+
+#[test]
+fn is_taken_over_from_who_cannot_hold_it() {
+    let (_folder, path) = folder();
+    // A dead process, what it has left beside its number, and a number that is ours by now.
+    for left in [format!("{}\n\n\n\n\n\n", dead_process()), format!("{0}\n{0}\n", dead_process()), ours()] {
+        fs::write(&path, &left).unwrap();
+        let acquired = Lock::acquire(&path).unwrap();
+        assert_eq!(acquired.taken_over_from.map(|pid| pid.to_string()).as_deref(), left.lines().next());
+        assert_eq!(fs::read_to_string(&path).unwrap(), ours());
+    }
+}
+
+#[test]
+fn a_removed_lock_is_not_given_back_twice() {
+    let (_folder, path) = folder();
+    let first = Lock::acquire(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    let second = Lock::acquire(&path).unwrap();
+    drop(first);
+    assert!(path.exists(), "it is the second one's");
+    drop(second);
+    assert!(!path.exists());
+}
+
+#[test]
+fn what_is_no_file_is_named() {
+    let (folder, path) = folder();
+    let refusal = |what: &str| {
+        let error = Lock::acquire(&path).unwrap_err();
+        assert!(!error.is_held());
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "Cannot create lock file {}: there is {what}, which is not a lock file; it has to be removed by hand",
+                path.display()
+            )
+        );
+    };
+    fs::create_dir(&path).unwrap();
+    refusal("a directory");
+    fs::remove_dir(&path).unwrap();
+    symlink(folder.path().join("nothing"), &path).unwrap();
+    refusal("a symbolic link");
+    fs::remove_file(&path).unwrap();
+    rustix::fs::mknodat(CWD, &path, rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    refusal("a FIFO");
+    fs::remove_file(&path).unwrap();
+    let _socket = UnixListener::bind(&path).unwrap();
+    refusal("a socket");
+}
+
+#[test]
+fn what_a_killed_apply_has_left_is_named() {
+    let (_folder, path) = folder();
+    let held = create(&path).unwrap();
+    assert_eq!(survivors(&path), None);
+    rustix::io::pwrite(&held, format!("{}\n{}\n9999999\n", dead_process(), std::process::id()).as_bytes(), 0).unwrap();
+    let name = fs::read_to_string("/proc/self/comm").unwrap();
+    let text = format!(
+        "process {} was killed, and what it had started is still at work: process {} ({})",
+        dead_process(),
+        std::process::id(),
+        name.trim()
+    );
+    assert_eq!(survivors(&path).unwrap().to_string(), text);
+    let error = Lock::acquire(&path).unwrap_err();
+    assert!(!error.is_held());
+    assert_eq!(error.to_string(), format!("Cannot create lock file {}: {text}", path.display()));
+}
+
+#[test]
+fn says_what_else_is_wrong() {
+    let error = Lock::acquire(Path::new("/nowhere/holo.pid")).unwrap_err();
+    assert!(!error.is_held());
+    assert_eq!(
+        error.to_string(),
+        "Cannot create lock file /nowhere/holo.pid: open /nowhere/holo.pid: no such file or directory"
+    );
+}
