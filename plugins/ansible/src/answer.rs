@@ -1,7 +1,10 @@
 //! The answers of modules, and what they mean.
 
+use holo_plugin::process::Status;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 /// A message that is longer says too much to be a change.
@@ -15,8 +18,8 @@ pub(crate) struct Reply {
     pub(crate) stdout: String,
     /// The reason for which it was ended, if it was.
     reason: Option<Ended>,
-    status: Option<i32>,
-    signal: Option<i32>,
+    /// The way it ended, as the system has it in one number.
+    status: i32,
 }
 
 /// A reason for which a module is ended.
@@ -74,10 +77,10 @@ impl Answer {
         let fields = object.unwrap_or_default();
         let end = match reply.failure(module, limits) {
             Some(failure) => End::Failed(failure),
-            None if !has_answered => End::Failed(reply.silence(module, last_error)),
-            None if is_true(&fields, "failed") || reply.status != Some(0) => {
-                End::Failed(reason(&fields).unwrap_or_else(|| reply.silence(module, last_error)))
-            }
+            None if !has_answered => End::Failed(reply.silence(module, "it has not answered", last_error)),
+            None if is_true(&fields, "failed") || reply.status != 0 => End::Failed(
+                reason(&fields).unwrap_or_else(|| reply.silence(module, "it does not say why it failed", last_error)),
+            ),
             None if is_true(&fields, "skipped") => {
                 End::Skipped(message(&fields).unwrap_or_else(|| "skipped by the module".to_owned()))
             }
@@ -135,13 +138,10 @@ impl Reply {
         })
     }
 
-    /// Describes the end of a module that does not say why it failed.
-    fn silence(&self, module: &str, last_error: Option<&str>) -> String {
-        let end = match (self.status, self.signal) {
-            (_, Some(signal)) => format!("signal {signal}"),
-            (Some(0), _) => "it has not answered".to_owned(),
-            (status, _) => format!("exit status {}", status.unwrap_or_default()),
-        };
+    /// Describes the end of a module that does not say why it failed; with these words if it ended well.
+    fn silence(&self, module: &str, otherwise: &str, last_error: Option<&str>) -> String {
+        let status = Status::from(ExitStatus::from_raw(self.status));
+        let end = status.failure().unwrap_or_else(|| otherwise.to_owned());
         let last_error = last_error.map(|line| format!(": {line}")).unwrap_or_default();
         format!("{module}: {end}{last_error}")
     }

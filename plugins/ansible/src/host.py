@@ -7,6 +7,7 @@ It ends with its input.
 The child of a task has what this process has imported, and nothing that another child has done.
 """
 
+import ctypes
 import importlib
 import importlib.machinery
 import json
@@ -27,6 +28,8 @@ LAST_GRACE = 0.5
 ENDING = [signal.SIGHUP, signal.SIGINT, signal.SIGTERM]
 # The file systems on which Ansible leaves SELinux contexts alone, unless its configuration says otherwise.
 SPECIAL_FILE_SYSTEMS = ["fuse", "nfs", "vboxsf", "ramfs", "9p", "vfat"]
+# The number of the operation of prctl(2) by which a process gets a signal when its parent ends.
+PR_SET_PDEATHSIG = 1
 # More than this process ever has open.
 DESCRIPTORS = 64
 
@@ -123,8 +126,10 @@ class Child:
         self.reason = None
         self.is_killed = False
         stdout, stderr = os.pipe(), os.pipe()
+        host = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
+            end_with(host)
             os.setpgid(0, 0)
             os.dup2(stdout[1], 1)
             os.dup2(stderr[1], 2)
@@ -193,12 +198,8 @@ class Child:
     def answer(self):
         for descriptor in list(self.open):
             self.close(descriptor)
-        answer = {"stdout": self.said[: self.limit].decode("utf-8", "replace"), "reason": self.reason}
-        if os.WIFSIGNALED(self.status):
-            answer["signal"] = os.WTERMSIG(self.status)
-        else:
-            answer["status"] = os.WEXITSTATUS(self.status)
-        return answer
+        said = b"" if self.reason == "limit" else self.said
+        return {"stdout": said.decode("utf-8", "replace"), "reason": self.reason, "status": self.status}
 
 
 class Host:
@@ -291,6 +292,13 @@ class Host:
                     child.read(descriptor)
             child.reap()
             child.look_at_clock()
+
+
+def end_with(host):
+    """Has this process killed when its parent is gone, as nobody would look after it any more."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != host:
+        os._exit(1)
 
 
 def write(descriptor, text):

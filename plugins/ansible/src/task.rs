@@ -191,7 +191,10 @@ impl Task {
 
     /// Shows everything of an answer but its end.
     fn show(&self, answer: &Answer, output: &mut Output<'_>) {
-        output.print(self.hide(&answer.printed));
+        // Of a task that says nothing, nothing is shown.
+        if !answer.printed.is_empty() {
+            output.print(self.hide(&answer.printed));
+        }
         for line in &answer.details {
             output.relay(Stream::Stderr, format!("{}\n", self.hide(line)).as_bytes());
         }

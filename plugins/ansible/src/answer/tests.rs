@@ -6,7 +6,8 @@ use serde_json::json;
 const LIMITS: Limits = Limits { time: Duration::from_secs(600), output: 1 << 24 };
 
 fn reply(stdout: &str, status: i32) -> Reply {
-    Reply { stdout: stdout.to_owned(), status: Some(status), ..Reply::default() }
+    // As the system has exit statuses.
+    Reply { stdout: stdout.to_owned(), status: status << 8, ..Reply::default() }
 }
 
 fn answer(fields: &Value, status: i32) -> Answer {
@@ -69,14 +70,14 @@ fn without_an_answer_the_last_error_is_the_reason() {
         End::Failed("a.b.c: exit status 1: RuntimeError: broken".into())
     );
     assert_eq!(end(reply("", 0), None), End::Failed("a.b.c: it has not answered".into()));
-    let killed = Reply { status: None, signal: Some(9), ..Reply::default() };
-    assert_eq!(end(killed, None), End::Failed("a.b.c: signal 9".into()));
+    let killed = Reply { status: 9, ..Reply::default() };
+    assert_eq!(end(killed, None), End::Failed("a.b.c: signal: killed".into()));
 }
 
 #[test]
 fn one_that_was_ended_has_failed_whatever_it_said() {
     let end = |reason: &str| {
-        let text = json!({"stdout": "{\"changed\": true}\n", "reason": reason, "signal": 15}).to_string();
+        let text = json!({"stdout": "{\"changed\": true}\n", "reason": reason, "status": 15}).to_string();
         Answer::new("a.b.c", &serde_json::from_str(&text).unwrap(), None, LIMITS).end
     };
     assert_eq!(end("late"), End::Failed("a.b.c did not answer within 600s".into()));

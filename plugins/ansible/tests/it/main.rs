@@ -1,7 +1,13 @@
 //! The integration tests of the plugin `ansible`: one module a topic, named in front of its tests.
 
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+mod ansible;
+mod faults;
+mod files;
+
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    holo_testing::run_modules([])
+    holo_testing::run_modules([("faults", faults::trials()), ("files", files::trials())])
 }

@@ -9,10 +9,19 @@ import time
 from ansible.module_utils.basic import AnsibleModule
 
 
+def note(*pids):
+    with open(os.path.join(os.environ["HOLO_ROOT_DIR"], "pids"), "w") as file:
+        file.write(" ".join(str(pid) for pid in pids))
+
+
+def leave(arguments):
+    return subprocess.Popen(["sleep", "600"], **arguments)
+
+
 def main():
     how = [
-        "raise", "exit", "nothing", "no answer", "fail quietly", "kill", "flood", "sleep", "deaf", "leave", "words",
-        "change always", "lie in check", "kill parent", "threads",
+        "raise", "exit", "no answer", "fail quietly", "kill", "kill parent", "flood", "sleep", "deaf", "leave", "words",
+        "change always", "write to parent",
     ]
     module = AnsibleModule(
         argument_spec={"how": {"type": "str", "choices": how}, "secret": {"type": "str"}}, supports_check_mode=True
@@ -32,6 +41,7 @@ def main():
         os.kill(os.getpid(), signal.SIGKILL)
     if how == "kill parent":
         os.kill(os.getppid(), signal.SIGKILL)
+        note(os.getpid())
         time.sleep(600)
     if how == "flood":
         while True:
@@ -39,18 +49,26 @@ def main():
     if how in ("sleep", "deaf"):
         if how == "deaf":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        note(os.getpid(), leave({}).pid)
         sys.stderr.write("sleeping\n")
         sys.stderr.flush()
-        subprocess.call(["sleep", "600"])
         time.sleep(600)
     if how == "leave":
-        subprocess.Popen(["sleep", "60"])
+        note(leave({}).pid)
     if how == "words":
         print("words before the answer: %s" % secret)
         sys.stderr.write("words on standard error: %s\n" % secret)
         module.deprecate("%s is old" % secret, version="99.0.0", collection_name="local.test")
     if how == "change always":
         module.exit_json(changed=True, msg="once more")
+    if how == "write to parent":
+        # Everything beyond the three is closed, so nothing can be said in the name of the host.
+        for descriptor in range(3, 64):
+            try:
+                os.write(descriptor, b"{}\n")
+            except OSError:
+                continue
+            module.fail_json(msg="descriptor %d is open" % descriptor)
     module.exit_json(changed=False)
 
 
