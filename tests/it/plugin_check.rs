@@ -4,13 +4,15 @@
 
 mod own;
 
+use crate::shell_plugins::wait_for;
 use bstr::ByteSlice;
-use holo_testing::{Run, ScratchRoot, binaries::built, processes::is_running};
+use holo_process::Program;
+use holo_testing::processes::{is_running, send};
+use holo_testing::{Run, ScratchRoot, binaries::built};
 use libtest_mimic::{Failed, Trial};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long anything may take: far less than the minute for which a broken plugin stays.
@@ -670,24 +672,18 @@ fn misuse() -> Result<(), Failed> {
 
 fn a_signal_ends_it() -> Result<(), Failed> {
     let root = root(&NOTES.replace("scan)", "scan) echo $$ >\"$PLACE/pid\"; exec sleep 60;"));
-    #[expect(clippy::disallowed_methods, reason = "holo itself, by its process: nothing else would get the signal")]
-    let mut command = Command::new(built("holo"));
-    command.args(["plugin", "check", "--timeout", "50s", "./holo-notes"]).current_dir(root.path()).stdin(Stdio::null());
-    command.env("TMPDIR", root.join("tmp")).env("PLACE", root.path()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut holo = command.spawn().unwrap();
-    let pid = || fs::read_to_string(root.join("pid")).ok()?.trim().parse().ok().and_then(Pid::from_raw);
+    let mut holo = Program::new(built("holo"));
+    holo.args(["plugin", "check", "--timeout", "50s", "./holo-notes"]).current_dir(root.path());
+    let mut holo = holo.env("TMPDIR", root.join("tmp")).env("PLACE", root.path()).start().unwrap();
+    let pid = || fs::read_to_string(root.join("pid")).ok()?.trim().parse().ok();
     let began = wait_until(|| pid().is_some());
-    kill_process(Pid::from_child(&holo), Signal::TERM).unwrap();
-    let mut status = None;
-    let ended = wait_until(|| {
-        status = holo.try_wait().unwrap();
-        status.is_some()
-    });
-    let _ = holo.kill();
-    let is_gone = wait_until(|| pid().is_some_and(|pid| !is_running(pid.as_raw_nonzero().get().unsigned_abs())));
+    send(holo.id(), Signal::TERM);
+    let code = wait_for(&mut holo);
+    drop(holo);
+    let is_gone = wait_until(|| pid().is_some_and(|pid| !is_running(pid)));
     let is_clean = fs::read_dir(root.join("tmp")).unwrap().count() == 0;
-    match (began, ended, status.and_then(|status| status.code()), is_gone, is_clean) {
-        (true, true, Some(143), true, true) => Ok(()),
+    match (began, code, is_gone, is_clean) {
+        (true, Some(143), true, true) => Ok(()),
         other => Err(format!("should be interrupted and leave nothing, but: {other:?}").into()),
     }
 }

@@ -2,15 +2,17 @@
 //! and a plugin of ours that is called by hand as version 3 calls it.
 
 use bstr::{BString, ByteSlice};
+use holo_process::{Event, Process, Program, Status};
+use holo_testing::processes::send;
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial};
 use libtest_mimic::{Failed, Trial};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long anything may take: far less than the minute for which a broken plugin leaves something running.
@@ -347,13 +349,13 @@ fn interrupted(root: &ScratchRoot, verb: &str, signal: Signal, code: i32) -> Res
 /// Starts holo, lets it have the signal as soon as its child has said that it is there, and sees to it that nothing is left.
 fn interrupted_output(root: &ScratchRoot, verb: &str, signal: Signal, code: i32) -> Result<BString, Failed> {
     let output = File::create(root.join("output")).unwrap();
-    let mut holo = command(root, &[verb]).stdout(output.try_clone().unwrap()).stderr(output).spawn().unwrap();
+    let mut holo = holo(root, &[verb]).stdout_file(output.try_clone().unwrap()).stderr_file(output).start().unwrap();
     let ended = wait_until(|| !left_behind(root).is_empty())
-        .then(|| kill_process(Pid::from_child(&holo), signal))
-        .and_then(|_| wait_for(&mut holo));
+        .then(|| send(holo.id(), signal))
+        .and_then(|()| wait_for(&mut holo));
     let children_are_gone = wait_until(|| left_behind(root).into_iter().all(is_gone));
     // Whatever went wrong, nothing of this test stays.
-    let _ = holo.kill();
+    drop(holo);
     for child in left_behind(root) {
         let _ = kill_process(child, Signal::KILL);
     }
@@ -374,12 +376,11 @@ fn interrupted_output(root: &ScratchRoot, verb: &str, signal: Signal, code: i32)
 }
 
 /// Holo on this root, for what [`ScratchRoot::holo`] cannot do: to be watched while it runs.
-fn command(root: &ScratchRoot, arguments: &[&str]) -> Command {
-    #[expect(clippy::disallowed_methods, reason = "holo itself, by its process: nothing else would get the signal")]
-    let mut command = Command::new(built("holo"));
-    command.args(arguments).current_dir(root.path()).stdin(Stdio::null());
-    command.env("HOLO_ROOT_DIR", root.path()).env("TMPDIR", root.join("tmp")).env_remove("HOLO_EXIT_ZERO");
-    command
+fn holo(root: &ScratchRoot, arguments: &[&str]) -> Program {
+    let mut holo = Program::new(built("holo"));
+    holo.args(arguments).current_dir(root.path());
+    holo.env("HOLO_ROOT_DIR", root.path()).env("TMPDIR", root.join("tmp")).env_remove("HOLO_EXIT_ZERO");
+    holo
 }
 
 fn wait_until(mut holds: impl FnMut() -> bool) -> bool {
@@ -394,13 +395,17 @@ fn wait_until(mut holds: impl FnMut() -> bool) -> bool {
 }
 
 /// The exit code, if it ends in time by itself.
-fn wait_for(child: &mut Child) -> Option<i32> {
-    let mut status = None;
-    wait_until(|| {
-        status = child.try_wait().unwrap();
-        status.is_some()
-    });
-    status.and_then(|status| status.code())
+pub(crate) fn wait_for(process: &mut Process) -> Option<i32> {
+    let (begun, mut status) = (Instant::now(), None);
+    while status.is_none() && begun.elapsed() < PATIENCE {
+        let waited = process.wait(None, &mut |event| {
+            if let Event::Ended(exit) = event {
+                status = Some(exit.status);
+            }
+        });
+        waited.unwrap();
+    }
+    status.and_then(Status::code)
 }
 
 /// Each operation has its time, and whatever belongs to one that is late is ended.
@@ -499,11 +504,11 @@ fn locks() -> Vec<Trial> {
 
 /// Starts an apply that stays, does something beside it, and ends it by the signal.
 fn beside_an_apply(root: &ScratchRoot, signal: Signal, act: impl FnOnce() -> Result<(), Failed>) -> Result<(), Failed> {
-    let mut holo = command(root, &["apply"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut holo = holo(root, &["apply"]).start().unwrap();
     let done =
         if wait_until(|| !left_behind(root).is_empty()) { act() } else { Err("the apply does not begin".into()) };
-    kill_process(Pid::from_child(&holo), signal).unwrap();
-    wait_until(|| holo.try_wait().unwrap().is_some());
+    send(holo.id(), signal);
+    wait_for(&mut holo);
     for child in left_behind(root) {
         let _ = kill_process(child, Signal::KILL);
     }
@@ -542,10 +547,10 @@ apply) cd "$HOLO_ROOT_DIR"
 
 /// Starts an apply, and kills it when a plugin or program has noted its number.
 fn kill_apply(root: &ScratchRoot) -> Result<(), Failed> {
-    let mut holo = command(root, &["apply"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut holo = holo(root, &["apply"]).start().unwrap();
     let has_begun = wait_until(|| !left_behind(root).is_empty());
-    kill_process(Pid::from_child(&holo), Signal::KILL).unwrap();
-    holo.wait().unwrap();
+    send(holo.id(), Signal::KILL);
+    wait_for(&mut holo);
     if has_begun { Ok(()) } else { Err("the apply does not begin".into()) }
 }
 
@@ -636,14 +641,12 @@ fn numbers_are_given_again() -> Result<(), Failed> {
     fs::copy(sleep.stdout_lossy().trim(), root.join("bin/holo")).unwrap();
     for (program, is_respected) in [("bin/holo", true), ("sleep", false)] {
         let program = if is_respected { root.join(program) } else { program.into() };
-        #[expect(clippy::disallowed_methods, reason = "its number is wanted while it runs")]
-        let mut other = Command::new(program).arg("60").spawn().unwrap();
+        let other = Program::new(program).arg("60").start().unwrap();
         let content = format!("{}\n", other.id());
         root.write("run/holo.pid", &content);
         let run = root.holo(&["apply"]);
         let left = root.exists("run/holo.pid").then(|| root.read("run/holo.pid"));
-        other.kill().unwrap();
-        other.wait().unwrap();
+        drop(other);
         if is_respected {
             ensure(run.status == Some(255), "another holo should be respected", &run)?;
             ensure(run.stderr.contains_str("/run/holo.pid: file exists\nThis usually means"), "should say why", &run)?;
@@ -723,17 +726,20 @@ fn shell(root: &ScratchRoot, line: &str) -> Run {
 
 /// Reads a little and goes, as `head -1` does. Holo has to end with 0, soon and quietly.
 fn reader_goes_away(root: &ScratchRoot, arguments: &[&str]) -> Result<(), Failed> {
-    let mut holo = command(root, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut reader = holo.stdout.take().unwrap();
+    let (mut reader, stdout) = std::io::pipe().unwrap();
+    let stderr = File::create(root.join("stderr")).unwrap();
+    let mut holo = holo(root, arguments);
+    let mut running = holo.stdout_file(OwnedFd::from(stdout).into()).stderr_file(stderr).start().unwrap();
+    // It holds the other end of the pipe.
+    drop(holo);
     let read = reader.read(&mut [0; 16]).unwrap();
     drop(reader);
-    let ended = wait_for(&mut holo);
+    let ended = wait_for(&mut running);
     // It has ended, or is of no use any more.
-    let _ = holo.kill();
-    let mut stderr = String::new();
-    holo.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-    match (ended, stderr.as_str()) {
-        (Some(0), "") if read > 0 && is_clean(root) => Ok(()),
+    drop(running);
+    let stderr = root.read("stderr");
+    match (ended, stderr.as_slice()) {
+        (Some(0), b"") if read > 0 && is_clean(root) => Ok(()),
         _ => Err(format!("should end well and quietly, but: {ended:?}\n{stderr}").into()),
     }
 }

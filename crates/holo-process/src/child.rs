@@ -3,10 +3,12 @@
 //! Nothing here blocks but [`wait_for_any`], and that waits for everything at once: for what programs say, for room in their input, for
 //! their ends, and until a time.
 
+use crate::channel::Channel;
 use crate::ended::Status;
 use crate::error::StartError;
 use crate::groups;
-use crate::program::{Channel, Input, Program};
+use crate::outgoing::Outgoing;
+use crate::program::{Input, Program};
 use crate::start::{self, Connection, Reach, Started};
 use crate::tree::signal_all_of;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,7 +16,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, pidfd_open, waitid,
 };
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Seek};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -41,16 +43,6 @@ pub(crate) struct Child {
     buffer: Vec<u8>,
 }
 
-/// The standard input of a program, and what it has not taken yet.
-#[derive(Debug)]
-struct Outgoing {
-    pipe: File,
-    bytes: Vec<u8>,
-    written: usize,
-    /// True if it comes to its end once all is written.
-    is_last: bool,
-}
-
 impl Child {
     /// Starts a program.
     pub(crate) fn start(program: &Program, reach: Reach) -> Result<Child, StartError> {
@@ -70,7 +62,7 @@ impl Child {
             is_finished: false,
             pipes,
             files,
-            input: input.map(|pipe| Outgoing { pipe, bytes, written: 0, is_last }),
+            input: input.map(|pipe| Outgoing::new(pipe, bytes, is_last)),
             buffer: vec![0; CHUNK_SIZE],
         };
         if let Some(mut report) = report {
@@ -114,7 +106,7 @@ impl Child {
     /// Has it read these bytes after those before. If it does not listen any more they are dropped.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         if let Some(input) = &mut self.input {
-            input.bytes.extend_from_slice(bytes);
+            input.push(bytes);
             self.write();
         }
     }
@@ -122,7 +114,7 @@ impl Child {
     /// Ends its input once it has taken everything.
     pub(crate) fn end_input(&mut self) {
         if let Some(input) = &mut self.input {
-            input.is_last = true;
+            input.end();
             self.write();
         }
     }
@@ -238,7 +230,7 @@ impl Child {
     fn add_to<'a>(&'a self, fds: &mut Vec<PollFd<'a>>) -> Option<usize> {
         fds.extend(self.pipes.iter().map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN)));
         let input = self.input.iter().filter(|input| input.is_pending());
-        fds.extend(input.map(|input| PollFd::new(&input.pipe, PollFlags::OUT)));
+        fds.extend(input.map(|input| PollFd::new(input, PollFlags::OUT)));
         let exit = self.exit.as_ref().filter(|_| !self.has_exited)?;
         fds.push(PollFd::new(exit, PollFlags::IN));
         Some(fds.len() - 1)
@@ -254,27 +246,6 @@ impl Child {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         self.has_exited = waitid(WaitId::Pid(self.pid), look)?.is_some();
         Ok(())
-    }
-}
-
-impl Outgoing {
-    fn is_pending(&self) -> bool {
-        self.written < self.bytes.len()
-    }
-
-    /// Writes what goes at once. Returns true if more may be written later.
-    fn write(&mut self) -> bool {
-        while let Some(left) = self.bytes.get(self.written..).filter(|left| !left.is_empty()) {
-            match self.pipe.write(left) {
-                Ok(length) => self.written += length,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // What it does not want to read is no error.
-                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
-            }
-        }
-        self.bytes.clear();
-        self.written = 0;
-        !self.is_last
     }
 }
 

@@ -1,12 +1,19 @@
 //! A program that is asked for one thing after the other: requests go in, answers come out.
 
+mod ending;
+mod limits;
+
+pub use ending::end_together;
+pub use limits::{Deadline, Limits};
+
 use crate::ProgramError;
-use crate::child::{Child, wait_for_any};
+use crate::channel::Channel;
+use crate::child::Child;
 use crate::ended::{Status, Tail};
 use crate::error::ConversationError;
 use crate::groups;
 use crate::lines::Lines;
-use crate::program::{Channel, Input, Program};
+use crate::program::{Input, Program};
 use crate::start::Reach;
 use rustix::process::Signal;
 use std::io;
@@ -52,41 +59,6 @@ pub struct Conversation {
     exited_at: Option<Instant>,
     /// The way it ended, once that is known.
     status: Option<Status>,
-}
-
-/// The most that a program may say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// The number of bytes of one line, without its newline: 1 MiB unless set.
-    pub line: usize,
-    /// The number of bytes that are answered to one request: 16 MiB unless set.
-    pub answer: usize,
-}
-
-/// The time until which something is waited for.
-#[derive(Clone, Copy, Debug)]
-pub struct Deadline {
-    limit: Duration,
-    /// Nothing if it is later than clocks go.
-    at: Option<Instant>,
-}
-
-impl Deadline {
-    /// So much time from now.
-    #[must_use]
-    pub fn after(limit: Duration) -> Deadline {
-        Deadline { limit, at: Instant::now().checked_add(limit) }
-    }
-
-    fn is_over(&self) -> bool {
-        self.at.is_some_and(|at| Instant::now() >= at)
-    }
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { line: 1 << 20, answer: 16 << 20 }
-    }
 }
 
 impl Program {
@@ -328,61 +300,5 @@ impl Conversation {
         let status = self.child.finish(self.grace).map_err(ConversationError::Lost)?;
         self.status = Some(status);
         Ok(status)
-    }
-}
-
-/// Ends several conversations within the same time, and returns how each program has ended.
-///
-/// What was sent is written, then their input ends, which tells them to end by themselves. Those that still run when half of the time is
-/// over are asked by SIGTERM to their process groups; the groups of those that are left in the end are killed. What they say on standard
-/// error meanwhile is heard with their index.
-///
-/// What a program that ends in time has left in the background lives on.
-pub fn end_together(
-    mut conversations: Vec<Conversation>,
-    within: Duration,
-    heard: &mut dyn FnMut(usize, &[u8]),
-) -> Vec<Result<Status, ConversationError>> {
-    for conversation in &mut conversations {
-        conversation.child.end_input();
-    }
-    let now = Instant::now();
-    await_ends(&mut conversations, now.checked_add(within / 2), heard);
-    for conversation in running(&mut conversations) {
-        conversation.child.signal(Signal::TERM);
-    }
-    await_ends(&mut conversations, now.checked_add(within), heard);
-    for conversation in running(&mut conversations) {
-        conversation.child.signal(Signal::KILL);
-    }
-    let conversations = conversations.iter_mut().enumerate();
-    let end = |(index, conversation): (usize, &mut Conversation)| match conversation.status {
-        Some(status) => Ok(status),
-        None => conversation.reap(&mut |line| heard(index, line)),
-    };
-    conversations.map(end).collect()
-}
-
-/// The conversations whose programs have not ended.
-fn running(conversations: &mut [Conversation]) -> impl Iterator<Item = &mut Conversation> {
-    conversations.iter_mut().filter(|conversation| conversation.status.is_none() && !conversation.child.has_exited())
-}
-
-/// Waits until all have ended, or until this time.
-fn await_ends(conversations: &mut [Conversation], until: Option<Instant>, heard: &mut dyn FnMut(usize, &[u8])) {
-    while until.is_none_or(|until| Instant::now() < until) {
-        let mut children: Vec<&mut Child> =
-            running(conversations).map(|conversation| &mut conversation.child).collect();
-        // What cannot be waited for is killed.
-        if children.is_empty() || wait_for_any(&mut children, until, None).is_err() {
-            return;
-        }
-        for (index, conversation) in conversations.iter_mut().enumerate() {
-            if conversation.status.is_none() {
-                conversation.take(&mut |line| heard(index, line));
-                // It has nobody to answer to.
-                conversation.answers.take_rest();
-            }
-        }
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// So much of what a program said last is kept.
+/// The number of bytes that are kept of what a program said last.
 const TAIL_SIZE: usize = 8 << 10;
 
 /// The end of a program.
@@ -15,7 +15,7 @@ pub struct Ended {
     pub status: Status,
     /// The time limit that it was ended for.
     pub timed_out: Option<Duration>,
-    /// True if something that it left behind still held its pipes open.
+    /// True if something that it left behind when it ended by itself still held its pipes open.
     pub held_open: bool,
     /// The end of what it said on both streams, in order of arrival: whole lines, unless a single one is longer than is kept.
     pub tail: Vec<u8>,
@@ -61,13 +61,13 @@ impl Ended {
         }
     }
 
-    /// Its exit status, if it exited in time.
+    /// Returns its exit status, if it exited in time.
     #[must_use]
     pub fn code(&self) -> Option<i32> {
         self.status.code().filter(|_| self.timed_out.is_none())
     }
 
-    /// Up to so many of the lines that it said last, without empty ones; what is not UTF-8 is replaced.
+    /// Returns up to so many of the lines that it said last, without empty ones; what is not UTF-8 is replaced.
     #[must_use]
     pub fn last_lines(&self, count: usize) -> Vec<String> {
         last_lines(&self.tail, count)

@@ -67,16 +67,16 @@ pub enum StartError {
         /// The file.
         path: PathBuf,
     },
-    /// It should run as someone else, for which our own binary would have to be [prepared](crate::prepare).
+    /// It was to run as another user, for which our own process would have to be [prepared](crate::prepare).
     #[error("{program}: this process cannot run programs as someone else")]
     NotPrepared {
         /// The program's name.
         program: String,
     },
-    /// It should run as someone whom there is not.
+    /// It was to run as a user or group that cannot be taken on.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// What should have become the program could not; the text says why.
+    /// The process that was to become the program could not; the text says why.
     #[error("{reason}")]
     Launcher {
         /// The reason.

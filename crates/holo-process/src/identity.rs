@@ -1,11 +1,11 @@
-//! As whom a program runs.
+//! The user, the groups and the umask of a program.
 
 use crate::error::IdentityError;
 use nix::errno::Errno;
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use std::ffi::{CString, OsString};
 
-/// As whom a program runs; what is not given stays as it is for us.
+/// The user, the groups and the umask of a program; what is not given is as for our own process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// The user, by name or number. Its groups come with it.

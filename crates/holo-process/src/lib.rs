@@ -23,6 +23,7 @@
 //! what was started by a process that has ended since. A small process in between, which a program with a time limit gets, keeps them
 //! together.
 
+mod channel;
 mod child;
 mod conversation;
 mod ended;
@@ -34,6 +35,7 @@ mod invocation;
 mod launcher;
 mod lines;
 mod lookup;
+mod outgoing;
 mod prepared;
 mod process;
 mod program;
@@ -44,6 +46,7 @@ mod supervisor;
 mod tree;
 mod watcher;
 
+pub use channel::{Channel, Stream};
 pub use conversation::{Conversation, Deadline, Limits, end_together};
 pub use ended::{Ended, Output, Status, end_by};
 pub use error::{ConversationError, IdentityError, ProgramError, StartError};
@@ -55,4 +58,4 @@ pub use invocation::ignored_signals;
 pub use launcher::serve_if_asked;
 pub use prepared::{Prepared, prepare};
 pub use process::{Event, Exit, Interrupt, Process};
-pub use program::{Channel, Program, Stream};
+pub use program::Program;

@@ -1,9 +1,10 @@
 //! A program whose events are waited for: what it says, its end, and what makes it end early.
 
+use crate::channel::Channel;
 use crate::child::Child;
 use crate::ended::Status;
 use crate::error::ProgramError;
-use crate::program::{Channel, Program};
+use crate::program::Program;
 use crate::start::Reach;
 use rustix::fs::FlockOperation;
 use rustix::process::Signal;
@@ -58,7 +59,7 @@ pub enum Event<'a> {
     /// The program has ended by itself, and everything it said has been seen.
     Ended(Exit),
     /// It was ended: what it was at took [too long](Process::set_alarm), or an [`Interrupt`] asked for that.
-    Stopped(Exit),
+    Stopped(Status),
 }
 
 /// The end of a process, and what it has left.
@@ -181,8 +182,8 @@ impl Process {
         }
         if self.ending.is_some() {
             if self.is_gone() || self.has_to_end() {
-                let exit = self.stop(seen)?;
-                seen(Event::Stopped(exit));
+                let status = self.stop(seen)?;
+                seen(Event::Stopped(status));
             }
         } else if has_exited {
             let exit = self.leave(seen)?;
@@ -234,12 +235,11 @@ impl Process {
     }
 
     /// Kills what was asked to end, and takes what it has said until then.
-    fn stop(&mut self, seen: &mut dyn FnMut(Event<'_>)) -> io::Result<Exit> {
+    fn stop(&mut self, seen: &mut dyn FnMut(Event<'_>)) -> io::Result<Status> {
         self.child.signal(Signal::KILL);
         self.child.wait_for_exit(after(self.grace))?;
         self.child.exchange(&mut |channel, bytes| seen(Event::Chunk(channel, bytes)));
-        let held_open = self.child.first_open();
-        self.finish(held_open, seen)
+        self.finish(seen)
     }
 
     /// Takes what it said last after it has ended, until all pipes have come to their ends or that takes too long.
@@ -257,12 +257,12 @@ impl Process {
         if self.leaves_nothing {
             self.child.kill_group();
         }
-        self.finish(held_open, seen)
+        Ok(Exit { status: self.finish(seen)?, held_open })
     }
 
-    fn finish(&mut self, held_open: Option<Channel>, seen: &mut dyn FnMut(Event<'_>)) -> io::Result<Exit> {
+    fn finish(&mut self, seen: &mut dyn FnMut(Event<'_>)) -> io::Result<Status> {
         self.child.read_files(&mut |channel, bytes| seen(Event::Chunk(channel, bytes)));
-        Ok(Exit { status: self.child.finish(self.grace)?, held_open })
+        self.child.finish(self.grace)
     }
 }
 

@@ -11,39 +11,8 @@ use std::time::Duration;
 const GRACE: Duration = Duration::from_secs(5);
 /// The time that output is waited for after the program has ended and left its pipes to a child of its own.
 const LINGER: Duration = Duration::from_millis(500);
-/// So much [`Program::output`] captures.
+/// The number of bytes that [`Program::output`] captures.
 const CAPTURE_LIMIT: usize = 64 << 20;
-
-/// A stream that a program writes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
-}
-
-/// A pipe that a program writes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Channel {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
-    /// File descriptor 3, for programs that [have it](Program::extra_pipe).
-    Extra,
-}
-
-impl Channel {
-    /// Returns the standard stream that it is, if it is one.
-    pub(crate) fn stream(self) -> Option<Stream> {
-        match self {
-            Channel::Stdout => Some(Stream::Stdout),
-            Channel::Stderr => Some(Stream::Stderr),
-            Channel::Extra => None,
-        }
-    }
-}
 
 /// A program to be run, once or several times.
 ///
@@ -83,7 +52,7 @@ pub(crate) enum Input {
 }
 
 impl Program {
-    /// A program by its path, or by its name if that has no slash: then it is looked up in [`path`](Self::path).
+    /// Describes a program by its path, or by its name if that has no slash: then it is looked up in [`path`](Self::path).
     pub fn new(name: impl Into<OsString>) -> Program {
         Program {
             name: name.into(),
@@ -153,7 +122,7 @@ impl Program {
         self
     }
 
-    /// The directories in which programs are looked up: this one, and those that it calls. It is the same as setting `PATH`.
+    /// Sets the directories in which programs are looked up: this one, and those that it calls. It is the same as setting `PATH`.
     pub fn path(&mut self, path: impl Into<OsString>) -> &mut Program {
         self.env("PATH", path)
     }
@@ -169,19 +138,19 @@ impl Program {
         self
     }
 
-    /// The file that is its standard input.
+    /// Sets the file that is its standard input.
     pub fn stdin_file(&mut self, file: File) -> &mut Program {
         self.stdin = Input::File(file);
         self
     }
 
-    /// The file that is its standard output; nothing of it is seen.
+    /// Sets the file that is its standard output; nothing of it is seen.
     pub fn stdout_file(&mut self, file: File) -> &mut Program {
         self.stdout = Some(file);
         self
     }
 
-    /// The file that is its standard error; nothing of it is seen.
+    /// Sets the file that is its standard error; nothing of it is seen.
     pub fn stderr_file(&mut self, file: File) -> &mut Program {
         self.stderr = Some(file);
         self
@@ -218,7 +187,7 @@ impl Program {
         self
     }
 
-    /// As whom it runs. This wants a process that is [prepared](crate::prepare).
+    /// Sets the user, the groups and the umask that it runs with. This needs a process that is [prepared](crate::prepare).
     ///
     /// With a user, `HOME`, `USER`, `LOGNAME` and `SHELL` are that user's unless they are [set](Self::env).
     pub fn identity(&mut self, identity: Identity) -> &mut Program {
@@ -226,7 +195,7 @@ impl Program {
         self
     }
 
-    /// Leaves it in our own process group. Who ends that ends the program, at whatever price; but a time limit reaches the program alone.
+    /// Leaves it in our own process group: a signal to that reaches the program, too. A time limit reaches the program alone.
     pub fn in_our_group(&mut self) -> &mut Program {
         self.leads_group = false;
         self
@@ -288,7 +257,7 @@ impl Display for Program {
     }
 }
 
-/// As a shell would have to read it; without quotes where it needs none.
+/// Returns a word as a shell would have to read it; without quotes where it needs none.
 fn quoted(word: &OsStr) -> String {
     let text = word.to_string_lossy();
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_@%+=:,./-".contains(letter);

@@ -1,10 +1,11 @@
 //! A program that is run to its end, all at once.
 
 use crate::ProgramError;
+use crate::channel::Stream;
 use crate::ended::{Ended, Output, Tail};
 use crate::error::StartError;
-use crate::process::{Event, Process};
-use crate::program::{Program, Stream};
+use crate::process::{Event, Exit, Process};
+use crate::program::Program;
 use crate::start::{Reach, is_missing};
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -68,7 +69,8 @@ fn run(
                 }
             }
             Event::Ended(exit) => end = Some((exit, None)),
-            Event::Stopped(exit) => end = Some((exit, program.limit())),
+            // What may have held its pipes open was killed.
+            Event::Stopped(status) => end = Some((Exit { status, held_open: None }, program.limit())),
             Event::Waiting => {}
         });
         waited.map_err(|source| ProgramError::Lost { program: program.name.display().to_string(), source })?;

@@ -1,12 +1,13 @@
 //! The start of a program: where it is found, as whom it runs, and the pipes that connect us.
 
+use crate::channel::Channel;
 use crate::error::StartError;
 use crate::groups::{self, Group};
 use crate::identity::Credentials;
 use crate::invocation::{EXTRA_FD, OURSELVES, REPORT_FD};
 use crate::launcher;
 use crate::lookup;
-use crate::program::{Channel, Input, Program};
+use crate::program::{Input, Program};
 use crate::shell::by_shell_if_need_be;
 use command_fds::{CommandFdExt, FdMapping};
 use os_pipe::PipeReader;

@@ -2,20 +2,26 @@
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 mod conversations;
+mod processes;
 mod programs;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let _prepared = holo_process::prepare();
     let mut arguments = std::env::args().skip(1);
-    match arguments.next().as_deref() {
-        Some(programs::CALLER) => return programs::caller(arguments.collect()),
-        Some(conversations::HEIR) => {
-            conversations::heir();
-            return ExitCode::SUCCESS;
-        }
-        _ => {}
+    let first = arguments.next();
+    // A conversation does without a process that is prepared.
+    if first.as_deref() == Some(conversations::HEIR) {
+        conversations::heir();
+        return ExitCode::SUCCESS;
     }
-    holo_testing::run_modules([("conversations", conversations::trials()), ("programs", programs::trials())])
+    let _prepared = holo_process::prepare();
+    if first.as_deref() == Some(programs::CALLER) {
+        return programs::caller(arguments.collect());
+    }
+    holo_testing::run_modules([
+        ("conversations", conversations::trials()),
+        ("processes", processes::trials()),
+        ("programs", programs::trials()),
+    ])
 }

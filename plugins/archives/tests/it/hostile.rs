@@ -7,7 +7,6 @@ use libtest_mimic::Trial;
 use std::fs;
 use std::io::{Cursor, Write};
 use std::os::unix::fs::{MetadataExt, symlink};
-use std::process::Command;
 use std::time::Duration;
 use tar::EntryType;
 
@@ -270,11 +269,8 @@ fn archives_of_the_systems_own_tools() {
     let sparse = fs::File::create(root.join("in/pkg/sparse")).unwrap();
     sparse.set_len(1 << 20).unwrap();
     for format in ["--format=gnu", "--format=posix", "--sparse"] {
-        let archive = root.join("usr/share/app");
-        #[expect(clippy::disallowed_methods, reason = "the archive is to be another program's")]
-        let status =
-            Command::new("tar").arg(format).arg("-cf").arg(archive).arg("-C").arg(root.join("in")).arg("pkg").status();
-        assert!(status.unwrap().success(), "{format}");
+        let run = root.run("tar", &[format, "-cf", "usr/share/app", "-C", "in", "pkg"]);
+        assert!(run.success(), "{format}: {run}");
         apply(&root);
         assert_eq!(root.read("opt/app/alias"), "new\n", "{format}");
         assert_eq!(root.read("opt/app/link"), "new\n");
