@@ -2,7 +2,7 @@
 
 use crate::index::{EntityIndex, PerEntity, Table, define_index};
 use crate::node::Node;
-use crate::root::clean;
+use crate::root::normalise;
 use bstr::ByteSlice;
 use holo_protocol::Asset;
 use std::borrow::{Borrow, Cow};
@@ -79,7 +79,7 @@ impl<'a> Providers<'a> {
     }
 
     /// Returns all entities that provide an asset and count, which for a path means its nearest ancestor that any such entity provides.
-    pub(crate) fn of(&self, asset: &Asset, counts: impl Fn(&EntityIndex) -> bool) -> Vec<EntityIndex> {
+    pub(crate) fn find(&self, asset: &Asset, counts: impl Fn(&EntityIndex) -> bool) -> Vec<EntityIndex> {
         let Some(path) = path(asset) else { return self.others.get(asset).filter(counts).collect() };
         let nearest_first = iter::successors(Some(&*path), |path| parent(path));
         let mut providers = nearest_first.map(|path| self.paths.get(path).filter(&counts).collect::<Vec<_>>());
@@ -98,11 +98,11 @@ pub(crate) fn path_in<'a>(asset: &'a Asset, kind: &str) -> Option<Cow<'a, [u8]>>
         return None;
     }
     let path = &asset.value[..];
-    // Nearly all are clean, and there are many.
-    let is_clean =
+    // Nearly all are normalised, and there are many.
+    let is_normal =
         path.starts_with(b"/") && !path.ends_with(b"/") && !path.contains_str("//") && !path.contains_str("/.");
-    let cleaned = || clean(Path::new(OsStr::from_bytes(path))).into_os_string().into_vec();
-    Some(if is_clean { Cow::Borrowed(path) } else { Cow::Owned(cleaned()) })
+    let normalised = || normalise(Path::new(OsStr::from_bytes(path))).into_os_string().into_vec();
+    Some(if is_normal { Cow::Borrowed(path) } else { Cow::Owned(normalised()) })
 }
 
 /// Returns the parent of a normalised path.

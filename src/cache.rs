@@ -1,7 +1,7 @@
 //! The cache directory: made when a run begins, gone when it ends.
 
 use crate::error::FatalError;
-use crate::root::clean;
+use crate::root::normalise;
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -32,7 +32,7 @@ impl CacheDirectory {
         let seed = now.as_secs() ^ (u64::from(now.subsec_nanos()) << 10) ^ (u64::from(std::process::id()) << 32);
         for attempt in 0..ATTEMPTS {
             let digits = scramble(seed.wrapping_add(u64::from(attempt))) % 1_000_000_000;
-            let path = clean(&temporary_directory.join(format!("holo.{digits:09}")));
+            let path = normalise(&temporary_directory.join(format!("holo.{digits:09}")));
             // Only our user looks in: what plugins put there may be as private as the files that they manage.
             match fs::DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(CacheDirectory(path)),
@@ -61,9 +61,9 @@ impl CacheDirectory {
         self.0.join(FACTS)
     }
 
-    /// Returns the directory of [stand-ins](Self::state_stand_in) for state directories.
+    /// Returns the directory of [substitutes](Self::state_substitute) for state directories.
     #[must_use]
-    pub fn state_stand_ins(&self) -> PathBuf {
+    pub fn state_substitutes(&self) -> PathBuf {
         self.0.join(".state")
     }
 
@@ -71,7 +71,7 @@ impl CacheDirectory {
     ///
     /// # Errors
     /// If it cannot be made.
-    pub fn state_stand_in(&self, plugin_id: &str) -> Result<PathBuf, FatalError> {
+    pub fn state_substitute(&self, plugin_id: &str) -> Result<PathBuf, FatalError> {
         self.subdirectory(&format!(".state/{plugin_id}"))
     }
 

@@ -294,7 +294,7 @@ impl Verb {
             Verb::Diff(arguments) => &arguments.output,
             Verb::Scan(arguments) => &arguments.output,
             Verb::Selectors(arguments) => &arguments.output,
-            // A single value of JSON is no line of a run.
+            // A single value of JSON is not a line of a run.
             Verb::Facts(_) | Verb::Data(_) => return false,
             Verb::Graph(_) | Verb::Test(_) | Verb::Plugin(_) | Verb::Completion(_) | Verb::Version | Verb::Help(_) => {
                 return false;
@@ -352,7 +352,7 @@ fn help_of(command: &[String]) -> Arguments {
     }
 }
 
-/// The command word that was probably meant by a misspelt one.
+/// Returns the command word that was probably meant by a misspelt one.
 fn meant_command(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(written)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     let command = Cli::command();
@@ -360,7 +360,7 @@ fn meant_command(error: &clap::Error) -> Option<String> {
     did_you_mean(written, names.map(clap::Command::get_name))
 }
 
-/// The long options of a verb, as they are typed.
+/// Returns the long options of a verb, as they are typed.
 #[must_use]
 pub fn options_of(verb: &str) -> Vec<String> {
     let command = Cli::command();
@@ -368,9 +368,9 @@ pub fn options_of(verb: &str) -> Vec<String> {
     arguments.filter_map(clap::Arg::get_long).chain(["help"]).map(|long| format!("--{long}")).collect()
 }
 
-/// Moves what is no option of its verb behind a `--`.
+/// Moves what is not an option of its verb behind a `--`.
 ///
-/// Options may stand between selectors. What looks like an option but is none is an argument that nothing is selected by, as in
+/// Options may stand between selectors. An unknown option is an argument that selects nothing, as in
 /// version 3, so that is moved too.
 fn selectors_last(arguments: Vec<OsString>) -> Vec<OsString> {
     let command = Cli::command();
@@ -420,7 +420,7 @@ fn complaint(error: &clap::Error) -> String {
     format!("!! {}", first.strip_prefix("error: ").unwrap_or(first).trim_end())
 }
 
-/// The help, which begins with `Usage:`.
+/// Returns the help, which begins with `Usage:`.
 #[must_use]
 pub fn usage() -> String {
     let help = Cli::command().render_help().to_string();

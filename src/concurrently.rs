@@ -18,8 +18,8 @@ pub enum Heard<'a, A> {
 
 /// Has `ask` work on up to `at_once` items at a time, each in a thread of its own, and hands on what is said in the order of the items.
 ///
-/// What is said of the first item that is not done with is handed on at once, and that of the others when it is their turn. An error of
-/// `hear` ends the run, and what later items come to is not heard of any more.
+/// Output about the first item that is not done with is handed on at once, and that about the others when it is their turn. An error of
+/// `hear` ends the run, and nothing is heard about later items any more.
 ///
 /// # Errors
 /// The first error of `hear`, or that there are no threads left.

@@ -19,7 +19,7 @@ use crate::plugin::{Directories, OperationError, Plugin, RunOptions};
 use crate::references;
 use crate::report::{Provisional, Remarks, Reporter};
 use crate::resources::Resources;
-use crate::root::clean;
+use crate::root::normalise;
 use crate::scan::{self, Scanned};
 use crate::settings::Settings;
 use std::ffi::OsString;
@@ -28,12 +28,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Reads the configuration, shakes hands with the plugins, runs the generators and scans.
+/// Reads the configuration, shakes hands with the plugins, runs the generators and has the plugins scan.
 ///
 /// A plugin that fails, and a cycle, end the run, unless the selectors are about others alone.
 ///
 /// # Errors
-/// Whatever makes the run end before its command began.
+/// The reason for which the run ends before its command began.
 pub fn discover(
     settings: &Settings,
     purpose: Purpose,
@@ -44,7 +44,7 @@ pub fn discover(
     let failures = Failures::new(match purpose {
         _ if selectors.is_empty() => Tolerance::Nothing,
         Purpose::Apply => Tolerance::Version3,
-        Purpose::Check | Purpose::Look => Tolerance::Everything,
+        Purpose::Check | Purpose::Inspect => Tolerance::Everything,
     });
     let remarks = Provisional::new(reporter);
     let mut discovery = Discovery { settings, purpose, selectors, interrupt, failures, remarks };
@@ -153,7 +153,7 @@ impl Discovery<'_> {
         Ok(handshakes)
     }
 
-    /// Returns the path of the line's plugin. A missing one is no error: its package may have been removed, and its configuration stayed.
+    /// Returns the path of the line's plugin. A missing one is not an error: its package may have been removed, and its configuration kept.
     fn locate(&mut self, line: PluginLine) -> Option<(PluginLine, PathBuf)> {
         match handshake::locate(&line, self.settings) {
             Ok(program) => Some((line, program)),
@@ -198,7 +198,7 @@ impl Discovery<'_> {
             let reason = IoError::new("open", &state, error);
             self.remarks.warning(format!("{reason}; what {id} has applied before is not known"));
         }
-        cache.state_stand_in(id)
+        cache.state_substitute(id)
     }
 
     fn options(&self, room_for_all: bool) -> RunOptions {
@@ -226,7 +226,7 @@ impl Discovery<'_> {
         let Some(selected) = Inventory::selected(entities, plugins, self.selectors) else {
             return Err(FatalError::could_not_run(cycle));
         };
-        let plan = Plan::of_selected(nodes, &selected).map_err(FatalError::could_not_run)?;
+        let plan = Plan::for_selected(nodes, &selected).map_err(FatalError::could_not_run)?;
         self.remarks.error(cycle.to_string());
         self.remarks.warning("Going on, as nothing that is selected is in the cycle or waits for it");
         self.remarks.end_paragraph();
@@ -247,7 +247,7 @@ impl Prepared {
         let Prepared { id, handshake, state, cache } = self;
         let directories = Directories {
             root: settings.root.as_given().to_owned(),
-            resources: clean(&resources.directory(&id)),
+            resources: normalise(&resources.directory(&id)),
             state,
             cache,
         };

@@ -41,7 +41,7 @@ impl Entity {
     ///
     /// # Errors
     /// All lines of the report that are wrong.
-    pub fn all_of(plugin: PluginIndex, mut account: Account) -> Result<Vec<Entity>, Vec<ReportError>> {
+    pub fn parse_all(plugin: PluginIndex, mut account: Account) -> Result<Vec<Entity>, Vec<ReportError>> {
         account.report.shrink_to_fit();
         let account = Arc::new(account);
         let mut entities = Vec::new();
@@ -57,13 +57,13 @@ impl Entity {
         Ok(entities)
     }
 
-    /// Its ID.
+    /// Returns its ID.
     #[must_use]
     pub fn id(&self) -> &BStr {
         self.account.report.get(self.id.clone()).unwrap_or_default().as_bstr()
     }
 
-    /// The ID of its plugin.
+    /// Returns the ID of its plugin.
     #[must_use]
     pub fn plugin_id(&self) -> &str {
         &self.account.plugin_id
@@ -95,7 +95,7 @@ impl Entity {
         report
     }
 
-    /// Every string that selects it: its ID, its plugin's, its resource files and their generators.
+    /// Returns every string that selects it: its ID, its plugin's, its resource files and their generators.
     #[must_use]
     pub fn selectors(&self) -> Vec<BString> {
         let sources = self.report_as_given().sources;

@@ -36,7 +36,7 @@ pub enum FatalError {
 }
 
 impl FatalError {
-    /// Returns the exit code that the kind of the error stands for.
+    /// Returns the exit code of this kind of error.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {

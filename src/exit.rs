@@ -11,7 +11,7 @@ pub const PENDING: u8 = 3;
 /// The run could not begin: configuration, scan, selectors, lock.
 pub const COULD_NOT_RUN: u8 = 255;
 
-/// Ended by a signal, as shells count it: 130 for SIGINT, 143 for SIGTERM.
+/// Returns the exit code of a run that was ended by a signal, as shells count it: 130 for SIGINT, 143 for SIGTERM.
 #[must_use]
 pub fn interrupted(signal: i32) -> u8 {
     u8::try_from(signal).unwrap_or(0).saturating_add(128)

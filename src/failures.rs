@@ -33,14 +33,14 @@ pub struct Failed {
 }
 
 impl Failures {
-    /// No failures yet.
+    /// Returns a list without failures.
     #[must_use]
     pub fn new(tolerance: Tolerance) -> Failures {
         Failures { tolerance, plugins: Vec::new() }
     }
 
     /// Adds a plugin whose failure has just been reported. If it is tolerated, all remarks are held back from now on, until it is known
-    /// whether the run can do without the plugin.
+    /// if the run can do without the plugin.
     ///
     /// # Errors
     /// If it is not tolerated.
@@ -63,7 +63,7 @@ impl Failures {
         Ok(())
     }
 
-    /// The plugins, in the order in which they failed.
+    /// Returns the plugins, in the order in which they failed.
     #[must_use]
     pub fn plugins(&self) -> &[Failed] {
         &self.plugins

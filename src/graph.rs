@@ -24,7 +24,7 @@ pub fn mermaid(nodes: &PerEntity<Node<'_>>, plan: &Plan, selected: &Selected) ->
     mermaid::write(&Picture::new(nodes, plan, selected))
 }
 
-/// Draws the plan of the selected entities as an SVG file that stands alone.
+/// Draws the plan of the selected entities as an SVG file that needs nothing else.
 #[must_use]
 pub fn svg(nodes: &PerEntity<Node<'_>>, plan: &Plan, selected: &Selected) -> String {
     svg::write(&Picture::new(nodes, plan, selected))
@@ -92,7 +92,7 @@ impl Picture {
     }
 }
 
-/// Returns the text with a sign in place of whatever is not text, or would be refused or obeyed by a program that shows it.
+/// Returns the text with a sign instead of everything that is not text, or would be refused or obeyed by a program that shows it.
 fn readable(text: &[u8]) -> String {
     let unreadable = |c: char| {
         c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')

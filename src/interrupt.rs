@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The number that stands for a signal when a run's time is over.
+/// The number that is kept instead of a signal when a run's time is over.
 const TIME_IS_OVER: usize = usize::MAX;
 
 /// Signals cannot be caught.

@@ -23,10 +23,10 @@ use std::sync::Arc;
 pub enum Purpose {
     /// It applies entities. Plugins get their state directories, which are made where they are missing.
     Apply,
-    /// It finds out what an apply would do. Otherwise it is as [`Purpose::Look`].
+    /// It finds out what an apply would do. Otherwise it is as [`Purpose::Inspect`].
     Check,
-    /// It only looks, as anybody may, on any root. Nothing is written but in the cache.
-    Look,
+    /// It only inspects, as anybody may, on any root. Nothing is written but in the cache.
+    Inspect,
 }
 
 /// Everything there is to work on. The cache directory lives as long as this.
@@ -38,7 +38,7 @@ pub struct Inventory {
     pub entities: PerEntity<Entity>,
     /// The dependencies of the entities.
     pub plan: Plan,
-    /// For each plugin, whether it has failed, or said that something is wrong with what it lists: then something may be missing.
+    /// For each plugin, true if an entity may be missing: it has failed, or said that something is wrong with what it lists.
     pub flaws: Table<PluginIndex, bool>,
     /// Names of entities that people have written, and that no entity has.
     pub dangling: Vec<Dangling>,
@@ -77,7 +77,7 @@ impl Inventory {
             |selector: &&OsString| self.resources.may_select(selector.as_bytes().as_bstr(), &failed.plugin_id);
         let ids: HashSet<&BStr> = self.entities.iter().map(Entity::id).collect();
         let needs = |(index, entity): (EntityIndex, &Entity)| {
-            if purpose == Purpose::Look || !entity.has_edges() {
+            if purpose == Purpose::Inspect || !entity.has_edges() {
                 return false;
             }
             let edges = entity.report().edges;
@@ -122,7 +122,7 @@ impl Inventory {
 
 impl Drop for Inventory {
     fn drop(&mut self) {
-        // Then they end side by side, and are waited for one after the other.
+        // Then they end at the same time, and are waited for one after the other.
         self.plugins.iter_mut().for_each(Plugin::dismiss);
     }
 }

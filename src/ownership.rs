@@ -1,8 +1,8 @@
 //! Exclusive ownership: claims of more than one entity, and orphans that hand over to a living entity.
 //!
-//! What an entity owns is compared by kind and value. Only two kinds have a meaning beyond that: the value of `path` and `path-tree` is a
+//! The assets that entities own are compared by kind and value. Only two kinds have a meaning beyond that: the value of `path` and `path-tree` is a
 //! path, and a `path-tree` reaches to everything below. Two living trees must not overlap. A living `path` in another entity's living tree
-//! is for the plugins to judge, which know whether the tree really has that file; but an orphan hands over whatever overlaps.
+//! is for the plugins to judge, which know if the tree really has that file; but an orphan hands over whatever overlaps.
 
 use crate::assets::{Groups, parent, path_in};
 use crate::entity::Entity;
@@ -127,7 +127,7 @@ struct Paths<'a> {
 }
 
 impl<'a> Paths<'a> {
-    /// Nothing is sorted where no tree is owned.
+    /// Sorts the owners. Nothing is sorted where no tree is owned.
     fn new(nodes: &PerEntity<Node<'a>>) -> Paths<'a> {
         let mut paths = Paths { paths: BTreeMap::new(), trees: BTreeMap::new() };
         if nodes.iter().flat_map(|node| &node.edges.owns).any(|asset| asset.kind == TREE) {

@@ -1,7 +1,7 @@
 //! Turns entities and the edges between them into the order in which they are worked on.
 //!
 //! The order is the given one (configuration order of plugins, then entity ID) wherever no edge says otherwise: always the first entity
-//! comes next that waits for nothing any more. So an entity that has to wait is pushed behind what it waits for, and stands right there;
+//! comes next that waits for nothing any more. So an entity that has to wait is pushed behind what it waits for, and comes right after it;
 //! what it waits for is not pulled forward. Of two entities the later one is worked on first only if the earlier one waits for it, or for
 //! something that is later still: no script of a late plugin runs before earlier plugins for another entity's sake.
 //!
@@ -96,7 +96,7 @@ impl Plan {
     /// Plans all entities that there are. Where no edge says otherwise they keep the order in which they are given.
     ///
     /// # Errors
-    /// Entities that are no orphans wait for each other. Among orphans nobody could mend a cycle, as nothing defines them any more:
+    /// Entities that are not orphans wait for each other. Among orphans nobody could mend a cycle, as nothing defines them any more:
     /// there, as many edges as needed do not count.
     pub fn new(nodes: &PerEntity<Node<'_>>) -> Result<Plan, CycleError> {
         Plan::with(nodes, |_| true)
@@ -106,7 +106,7 @@ impl Plan {
     ///
     /// # Errors
     /// A selected entity is in a cycle, or waits for one.
-    pub fn of_selected(nodes: &PerEntity<Node<'_>>, selected: &Selected) -> Result<Plan, CycleError> {
+    pub fn for_selected(nodes: &PerEntity<Node<'_>>, selected: &Selected) -> Result<Plan, CycleError> {
         Plan::with(nodes, |entity| selected.contains(entity))
     }
 

@@ -1,6 +1,6 @@
 //! Finds the slips among the entity IDs that people have written: names that no entity has.
 //!
-//! Order and refreshes count where both entities exist, so a name that no entity has is no error: the other one may not be wanted on this
+//! Order and refreshes count where both entities exist, so a name that no entity has is not an error: the other one may not be wanted on this
 //! machine. But a slip would never be noticed otherwise.
 
 use crate::entity::Entity;
@@ -23,7 +23,7 @@ pub struct Dangling {
     pub id: BString,
 }
 
-/// All names of others that people have written and no entity has, orphans included.
+/// Returns all names of others that people have written and no entity has, orphans included.
 #[must_use]
 pub fn dangling(nodes: &PerEntity<Node<'_>>) -> Vec<Dangling> {
     let mut written = nodes.entries().filter(|(_, node)| !node.edges.written.is_empty()).peekable();
@@ -54,7 +54,7 @@ pub fn dangling(nodes: &PerEntity<Node<'_>>) -> Vec<Dangling> {
 }
 
 impl Dangling {
-    /// The warning, with the nearest name that there is.
+    /// Returns the warning, with the nearest name that there is.
     #[must_use]
     pub fn describe(&self, entities: &PerEntity<Entity>) -> String {
         let Dangling { location, relation, id, .. } = self;

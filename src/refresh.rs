@@ -3,8 +3,8 @@
 //! A refresh that is lost is a daemon that never learns of its new configuration. So what a change may make due is written down before
 //! the change, and struck out after the refresh: neither a failure nor a kill in between can lose it.
 //!
-//! What is expected is synced before anything is changed. What comes of it need not be: without it, a later run refreshes once too often,
-//! and never too seldom.
+//! Expectations are synced before anything is changed. Their outcome need not be: without it, a later run refreshes once too often, and
+//! never too seldom.
 
 mod ledger;
 #[cfg(test)]
@@ -67,7 +67,7 @@ impl Refreshes {
         Ok(refreshes)
     }
 
-    /// Forgets the refreshes of targets that are gone, which has the target's ID and that of its plugin to say it.
+    /// Forgets the refreshes of targets that are gone, by the target's ID and that of its plugin.
     pub fn forget(&mut self, is_gone: impl Fn(&BStr, &str) -> bool) {
         let targets: Vec<BString> = self.sources.keys().cloned().collect();
         for target in targets {
@@ -98,8 +98,8 @@ impl Refreshes {
         }
     }
 
-    /// If the source changes, the target, which belongs to this plugin, is to be refreshed. To be [`secure`](Refreshes::secure)d before
-    /// the source is applied.
+    /// Notes that the target, which belongs to this plugin, is to be refreshed if the source changes. To be [`secure`](Refreshes::secure)d
+    /// before the source is applied.
     pub fn expect(&mut self, source: &BStr, target: &BStr, plugin: &str) {
         if self.get(source, target).is_none() {
             let state = State { due: false, plugin: plugin.to_owned(), sent: Vec::new() };
@@ -107,15 +107,15 @@ impl Refreshes {
         }
     }
 
-    /// The source has changed: what was expected of it is due.
+    /// Notes that the source has changed: the refreshes that were expected of it are due.
     pub fn changed(&mut self, source: &BStr) {
         for (target, state) in self.targets_of(source) {
             self.put(source, target.as_bstr(), Some(State { due: true, ..state }));
         }
     }
 
-    /// The source has something to say to all targets whose refresh is due because of it: each value is `KEY=VALUE`, and takes the place
-    /// of what was said of the same key before.
+    /// Sends values from the source to all targets whose refresh is due because of it. Each is `KEY=VALUE`, and replaces the one of the same
+    /// key before.
     pub fn send(&mut self, source: &BStr, values: &[BString]) {
         for (target, mut state) in self.targets_of(source).into_iter().filter(|(_, state)| state.due) {
             for value in values {
@@ -126,7 +126,7 @@ impl Refreshes {
         }
     }
 
-    /// The source has not changed: only what was due before still is.
+    /// Notes that the source has not changed: only what was due before still is.
     pub fn unchanged(&mut self, source: &BStr) {
         for (target, _) in self.targets_of(source).into_iter().filter(|(_, state)| !state.due) {
             self.put(source, target.as_bstr(), None);
@@ -145,7 +145,7 @@ impl Refreshes {
         self.due_states(target).flat_map(|state| &state.sent).cloned().collect()
     }
 
-    /// The target has been refreshed.
+    /// Notes that the target has been refreshed.
     pub fn done(&mut self, target: &BStr) {
         for source in self.sources_of(target) {
             if self.get(source.as_bstr(), target).is_some_and(|state| state.due) {

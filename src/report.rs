@@ -1,6 +1,6 @@
-//! Events, and those who show them.
+//! Events, and their consumers.
 //!
-//! Whoever does something emits [`Event`]s to a [`Reporter`]. The reporter of a process is [`Report`], which hands each event to its
+//! Verbs, and all that they call, emit [`Event`]s to a [`Reporter`]. The reporter of a process is [`Report`], which hands each event to its
 //! consumers: [`Paragraphs`], in version 3's words, and [`Status`], for a person who waits; or [`Json`], for programs. Only they know
 //! the streams of the process.
 

@@ -2,7 +2,7 @@
 
 use crate::cache::CacheDirectory;
 use crate::error::FatalError;
-use crate::root::{Root, clean};
+use crate::root::{Root, normalise};
 use bstr::{BStr, BString, ByteSlice, ByteVec};
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -17,13 +17,13 @@ pub type Generated = BTreeMap<PathBuf, PathBuf>;
 /// The static and the generated resource files together, and what else plugins are given under another path than users know.
 ///
 /// A plugin that no generator made anything for gets its static directory itself. For the others, what is static is copied beside what
-/// is generated, and paths below that *virtual root* are shown as what they stand for.
+/// is generated, and paths below that *virtual root* are shown as the user knows them.
 #[derive(Debug)]
 pub struct Resources {
     static_root: PathBuf,
     virtual_root: PathBuf,
     generated: Generated,
-    /// The directory of empty stand-ins for state directories, if there are any, and the directory of those that they stand for.
+    /// The directory of empty substitutes for state directories, if there are any, and the directory of those that they replace.
     states: Option<(PathBuf, PathBuf)>,
 }
 
@@ -38,8 +38,8 @@ impl Resources {
         generated: Generated,
         plugin_ids: impl Iterator<Item = &'a str>,
     ) -> Result<Resources, FatalError> {
-        let stand_ins = cache.state_stand_ins();
-        let states = stand_ins.exists().then(|| (stand_ins, root.states()));
+        let substitutes = cache.state_substitutes();
+        let states = substitutes.exists().then(|| (substitutes, root.states()));
         let resources =
             Resources { static_root: root.resources(), virtual_root: cache.generated_resources(), generated, states };
         for id in plugin_ids.filter(|id| resources.has_generated(id)) {
@@ -48,7 +48,7 @@ impl Resources {
         Ok(resources)
     }
 
-    /// Those of a system without generators.
+    /// Returns the resources of a system without generators.
     #[cfg(test)]
     pub(crate) fn only_static(root: &str) -> Resources {
         Resources {
@@ -59,7 +59,7 @@ impl Resources {
         }
     }
 
-    /// The resource directory that the plugin is given.
+    /// Returns the resource directory that the plugin is given.
     #[must_use]
     pub fn directory(&self, plugin_id: &str) -> PathBuf {
         let root = if self.has_generated(plugin_id) { &self.virtual_root } else { &self.static_root };
@@ -83,18 +83,18 @@ impl Resources {
         Ok(())
     }
 
-    /// Returns true if something generated stands at the path, or where one of its parents would have to be.
+    /// Returns true if something generated is at the path, or where one of its parents would have to be.
     fn is_covered(&self, below: &Path) -> bool {
         below.ancestors().any(|path| self.generated.contains_key(path))
     }
 
-    /// The text with every path below the virtual root, and below what stands in for a state directory, as the user knows it.
+    /// Returns the text with every path below the virtual root, and below the substitute of a state directory, as the user knows it.
     #[must_use]
     pub fn show(&self, text: &BStr) -> BString {
         let shown = self.show_resources(text);
         match &self.states {
-            Some((stand_ins, states)) => {
-                shown.replace(stand_ins.as_os_str().as_bytes(), states.as_os_str().as_bytes()).into()
+            Some((substitutes, states)) => {
+                shown.replace(substitutes.as_os_str().as_bytes(), states.as_os_str().as_bytes()).into()
             }
             None => shown,
         }
@@ -118,7 +118,7 @@ impl Resources {
         shown
     }
 
-    /// Shows what a text that begins with a path below the virtual root stands for. Returns what follows it.
+    /// Shows a path below the virtual root, which a text begins with, as the user knows it. Returns the rest of the text.
     fn show_below<'a>(&self, text: &'a [u8], shown: &mut BString) -> &'a BStr {
         let found =
             splits(text).find_map(|(path, rest)| Some((self.generated.get_key_value(path.to_path().ok()?)?, rest)));
@@ -152,8 +152,8 @@ impl Resources {
         if made_for.peek().is_some() {
             return made_for.any(|(file, _)| file.starts_with(plugin_id));
         }
-        let path = clean(&selector.to_path_lossy());
-        path.strip_prefix(clean(&self.static_root)).map_or(true, |below| below.starts_with(plugin_id))
+        let path = normalise(&selector.to_path_lossy());
+        path.strip_prefix(normalise(&self.static_root)).map_or(true, |below| below.starts_with(plugin_id))
     }
 }
 

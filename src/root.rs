@@ -8,37 +8,37 @@ use std::path::{Component, Path, PathBuf};
 pub struct Root(PathBuf);
 
 impl Root {
-    /// The root as `$HOLO_ROOT_DIR` gives it; unset or empty means `/`.
+    /// Returns the root as `$HOLO_ROOT_DIR` gives it; unset or empty means `/`.
     #[must_use]
     pub fn new(given: Option<OsString>) -> Root {
         Root(given.filter(|path| !path.is_empty()).map_or_else(|| PathBuf::from("/"), PathBuf::from))
     }
 
-    /// The path as it was given, which is what plugins get to see.
+    /// Returns the path as it was given, which is what plugins get to see.
     #[must_use]
     pub fn as_given(&self) -> &Path {
         &self.0
     }
 
-    /// A path below the root, both as it is opened and as it is shown.
+    /// Returns a path below the root, both as it is opened and as it is shown.
     #[must_use]
     pub fn join(&self, below: impl AsRef<Path>) -> PathBuf {
-        clean(&self.0.join(below.as_ref().strip_prefix("/").unwrap_or(below.as_ref())))
+        normalise(&self.0.join(below.as_ref().strip_prefix("/").unwrap_or(below.as_ref())))
     }
 
-    /// The main configuration file, which is read last.
+    /// Returns the main configuration file, which is read last.
     #[must_use]
     pub fn holorc(&self) -> PathBuf {
         self.join("etc/holorc")
     }
 
-    /// The folder of configuration snippets.
+    /// Returns the folder of configuration snippets.
     #[must_use]
     pub fn holorc_snippets(&self) -> PathBuf {
         self.join("etc/holorc.d")
     }
 
-    /// The lock that an apply holds.
+    /// Returns the path of the lock that an apply holds.
     #[must_use]
     pub fn lock(&self) -> PathBuf {
         self.join("run/holo.pid")
@@ -79,22 +79,22 @@ impl Root {
 ///
 /// Version 3 shows all its paths so.
 #[must_use]
-pub fn clean(path: &Path) -> PathBuf {
-    let mut cleaned = PathBuf::new();
+pub fn normalise(path: &Path) -> PathBuf {
+    let mut normalised = PathBuf::new();
     for component in path.components() {
         match component {
             Component::CurDir => {}
-            Component::ParentDir => match cleaned.components().next_back() {
+            Component::ParentDir => match normalised.components().next_back() {
                 Some(Component::Normal(_)) => {
-                    cleaned.pop();
+                    normalised.pop();
                 }
                 Some(Component::RootDir) => {}
-                _ => cleaned.push(".."),
+                _ => normalised.push(".."),
             },
-            Component::RootDir | Component::Normal(_) | Component::Prefix(_) => cleaned.push(component),
+            Component::RootDir | Component::Normal(_) | Component::Prefix(_) => normalised.push(component),
         }
     }
-    if cleaned.as_os_str().is_empty() { PathBuf::from(".") } else { cleaned }
+    if normalised.as_os_str().is_empty() { PathBuf::from(".") } else { normalised }
 }
 
 #[cfg(test)]
@@ -116,11 +116,11 @@ mod tests {
     }
 
     #[test]
-    fn cleaning_goes_by_the_letters() {
-        for (path, cleaned) in
+    fn normalisation_is_lexical() {
+        for (path, normalised) in
             [("a/../b", "b"), ("../..", "../.."), ("/../a", "/a"), ("a/..", "."), ("./", "."), ("a/../../b", "../b")]
         {
-            assert_eq!(clean(Path::new(path)), Path::new(cleaned), "{path}");
+            assert_eq!(normalise(Path::new(path)), Path::new(normalised), "{path}");
         }
     }
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub struct Scanned {
     /// The entities of all plugins: plugin after plugin, each plugin's by their IDs.
     pub entities: PerEntity<Entity>,
-    /// For each plugin, whether an entity may be missing: it speaks version 4 and has said that something is wrong, as a definition cannot
+    /// For each plugin, true if an entity may be missing: it speaks version 4 and has said that something is wrong, as a definition cannot
     /// be used, or it has failed.
     pub flaws: Table<PluginIndex, bool>,
 }
@@ -27,8 +27,8 @@ pub struct Scanned {
 /// Asks all plugins.
 ///
 /// # Errors
-/// If a plugin fails or its report cannot be read, and that is not tolerated; the first one's trouble is shown, whichever was first to be
-/// in trouble.
+/// If a plugin fails or its report cannot be read, and that is not tolerated. The first of those that fail is shown, by the order of the
+/// configuration.
 pub fn all(
     plugins: &mut Table<PluginIndex, Plugin>,
     at_once: usize,
@@ -73,7 +73,7 @@ pub fn all(
     Ok(Scanned { entities: entities.into(), flaws })
 }
 
-/// The lines that plugins of version 4 write to stderr while they scan: `!! ` stands before an error, `>> ` before a warning.
+/// The lines that plugins of version 4 write to stderr while they scan: an error begins with `!! `, a warning with `>> `.
 #[derive(Default)]
 struct Diagnostics {
     unfinished: Vec<u8>,
@@ -133,7 +133,7 @@ fn report_of(
 /// Returns the entities of a report, if it can be read; otherwise it is reported why it cannot.
 fn entities(plugin: PluginIndex, account: Account, remarks: &mut impl Remarks) -> Option<Vec<Entity>> {
     let plugin_id = account.plugin_id.clone();
-    match Entity::all_of(plugin, account) {
+    match Entity::parse_all(plugin, account) {
         Ok(mut entities) => {
             entities.sort_by(|one, other| one.id().cmp(other.id()));
             Some(entities)

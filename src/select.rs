@@ -29,7 +29,7 @@ impl FromIterator<bool> for Selected {
 
 /// Returns the entities that any of the selectors names; all if there is no selector. The ID of a plugin may name none.
 ///
-/// A path may also be given in a form that only cleaning makes equal to the one a plugin reports, as completion in a shell does.
+/// A path may also be given in a form that only normalisation makes equal to the one a plugin reports, as completion in a shell does.
 ///
 /// # Errors
 /// The selectors that name nothing.
@@ -43,8 +43,8 @@ pub fn select(
     }
     let forms: Vec<(BString, BString)> = selectors.iter().map(forms).collect();
     let mut found: HashMap<&BStr, Vec<EntityIndex>> = HashMap::new();
-    for (given, cleaned) in &forms {
-        found.extend([(given.as_bstr(), Vec::new()), (cleaned.as_bstr(), Vec::new())]);
+    for (given, normalised) in &forms {
+        found.extend([(given.as_bstr(), Vec::new()), (normalised.as_bstr(), Vec::new())]);
     }
     for (index, entity) in entities.entries() {
         for selector in entity.selectors() {
@@ -55,9 +55,9 @@ pub fn select(
     }
     let mut selected: PerEntity<bool> = Table::filled(false, entities.len());
     let mut unknown = Vec::new();
-    for (given, cleaned) in &forms {
+    for (given, normalised) in &forms {
         let indexes = |form: &BString| found.get(form.as_bstr()).filter(|indexes| !indexes.is_empty());
-        match indexes(given).or_else(|| indexes(cleaned)) {
+        match indexes(given).or_else(|| indexes(normalised)) {
             Some(indexes) => indexes.iter().for_each(|&index| selected[index] = true),
             None if plugins.iter().any(|id| given == id) => {}
             None => unknown.push(given.clone()),
@@ -66,14 +66,14 @@ pub fn select(
     if unknown.is_empty() { Ok(selected.into_iter().collect()) } else { Err(unknown) }
 }
 
-/// A selector as it was given, and as a path that is cleaned.
+/// Returns a selector as it was given, and as a normalised path.
 fn forms(selector: &OsString) -> (BString, BString) {
     let given = BString::from(selector.clone().into_vec());
-    let cleaned = root::clean(given.to_path_lossy().as_ref()).into_os_string().into_vec();
-    (given, cleaned.into())
+    let normalised = root::normalise(given.to_path_lossy().as_ref()).into_os_string().into_vec();
+    (given, normalised.into())
 }
 
-/// Every string that selects something, sorted.
+/// Returns every string that selects something, sorted.
 #[must_use]
 pub fn all(entities: &PerEntity<Entity>) -> BTreeSet<BString> {
     entities.iter().filter(|entity| entity.is_listed()).flat_map(Entity::selectors).collect()
@@ -89,7 +89,7 @@ mod tests {
     fn entities(plugin_id: &str, report: &str) -> Vec<Entity> {
         let resources = Arc::new(Resources::only_static("/usr/share/holo"));
         let account = Account { plugin_id: plugin_id.to_owned(), version: 3, report: report.into(), resources };
-        Entity::all_of(0.into(), account).unwrap()
+        Entity::parse_all(0.into(), account).unwrap()
     }
 
     fn ids(selectors: &[&str]) -> Result<Vec<String>, Vec<String>> {

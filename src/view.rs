@@ -7,17 +7,17 @@ use holo_protocol::{FilePair, Label};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A look at files as the user knows them.
+/// Files as the user knows them.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// The root of the system, which nothing that is looked at leads out of.
+    /// The root of the system, which no path leads out of.
     pub root: &'a Root,
     /// The names that paths are shown by.
     pub resources: &'a Resources,
 }
 
 impl View<'_> {
-    /// The difference between two files, under the names that the user knows.
+    /// Returns the difference between two files, under the names that the user knows.
     ///
     /// # Errors
     /// If one cannot be read, or is neither a file nor a symlink.

@@ -28,7 +28,7 @@ impl Walk<'_> {
         (!conflicts.is_empty()).then(|| Blocked { end: End::Failed, reason: conflicts.join("; ") })
     }
 
-    /// An orphan is left alone until those have taken over that own by now what it owned.
+    /// Leaves an orphan alone until those have taken over that own by now what it owned.
     fn by_successor(&self, entity: EntityIndex) -> Option<Blocked> {
         self.plan.successors(entity).iter().find_map(|&successor| {
             let takes_over = format!("{} takes over from it", self.entities[successor].id());

@@ -26,7 +26,7 @@ enum Operand {
 }
 
 impl Operand {
-    fn of(verb: &Command) -> Operand {
+    fn for_verb(verb: &Command) -> Operand {
         if verb.has_subcommands() {
             return Operand::Verbs(verb.get_subcommands().map(Command::get_name).collect::<Vec<_>>().join(" "));
         }
@@ -43,7 +43,7 @@ impl Operand {
     }
 }
 
-/// The script for a shell.
+/// Returns the script for a shell.
 pub(super) fn script(shell: Shell) -> String {
     let verbs: Vec<Command> = Cli::command().get_subcommands().cloned().collect();
     match shell {
@@ -53,13 +53,13 @@ pub(super) fn script(shell: Shell) -> String {
     }
 }
 
-/// The options of a verb, and of those below it.
+/// Returns the options of a verb, and of those below it.
 fn options(verb: &Command) -> impl Iterator<Item = &Arg> {
     let below = verb.get_subcommands().flat_map(Command::get_arguments);
     verb.get_arguments().chain(below).filter(|argument| !argument.is_positional())
 }
 
-/// An option as it is typed: `-f` and `--force`.
+/// Returns an option as it is typed: `-f` and `--force`.
 fn spellings(option: &Arg) -> Vec<String> {
     let short = option.get_short().map(|short| format!("-{short}"));
     short.into_iter().chain(option.get_long().map(|long| format!("--{long}"))).collect()
@@ -142,7 +142,7 @@ fn bash(verbs: &[Command]) -> String {
         writeln!(text, "            {}) candidates=({}) ;;", verb.get_name(), spellings.join(" "))
     });
     let operands = each(verbs, |text, verb| {
-        let candidates = match Operand::of(verb) {
+        let candidates = match Operand::for_verb(verb) {
             Operand::Nothing => return Ok(()),
             Operand::Selectors => "mapfile -t candidates < <(holo selectors 2>/dev/null)".to_owned(),
             Operand::Folders => "compopt -o dirnames".to_owned(),
@@ -190,7 +190,7 @@ fn zsh(verbs: &[Command]) -> String {
         writeln!(text, "            {}", quoted(&described))
     });
     let operands = each(verbs, |text, verb| {
-        let operands = match Operand::of(verb) {
+        let operands = match Operand::for_verb(verb) {
             Operand::Nothing => return Ok(()),
             Operand::Selectors => quoted("*:selector:_holo_selectors"),
             Operand::Folders => quoted("*:folder:_files -/"),
@@ -204,7 +204,7 @@ fn zsh(verbs: &[Command]) -> String {
     ZSH.replace("@ONLY_KEYS@", ONLY_KEYS).replace(VERBS, &described).replace(OPERANDS, &operands)
 }
 
-/// An option as `_arguments` is told of it: its spellings exclude one another.
+/// Returns an option as `_arguments` is told of it: its spellings exclude one another.
 fn zsh_option(option: &Arg) -> String {
     let spellings = spellings(option);
     let help = help(option).replace('[', r"\[").replace(']', r"\]").replace(':', r"\:");
@@ -236,7 +236,7 @@ fn fish(verbs: &[Command]) -> String {
             let value = if option.get_action().takes_values() { " -x" } else { "" };
             writeln!(text, "{after}{short}{long}{value} -d {}", quoted(&help(option)))?;
         }
-        match Operand::of(verb) {
+        match Operand::for_verb(verb) {
             Operand::Nothing => Ok(()),
             Operand::Selectors => writeln!(text, "{after} -a '(holo selectors 2>/dev/null)'"),
             Operand::Folders => writeln!(text, "{after} -a '(__fish_complete_directories)'"),

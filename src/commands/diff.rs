@@ -11,7 +11,7 @@ use crate::view::View;
 
 pub(super) fn run(arguments: &Diff, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
-    let mut inventory = discover(settings, Purpose::Look, &arguments.selection.selectors, interrupt, *reporter)?;
+    let mut inventory = discover(settings, Purpose::Inspect, &arguments.selection.selectors, interrupt, *reporter)?;
     let selected = super::select("diff", &inventory, &arguments.selection.selectors, *reporter)?;
     let view = View { root: &settings.root, resources: &inventory.resources };
     let mut failed =

@@ -1,12 +1,12 @@
 //! `holo plugin check`: calls a plugin in a root to throw away, and says where it breaks the interface.
 
-mod bench;
 mod finding;
+mod harness;
 mod heard;
 mod info;
 mod messages;
+mod operations;
 mod report;
-mod rounds;
 mod scratch;
 mod session;
 
@@ -17,8 +17,8 @@ use crate::error::FatalError;
 use crate::exit;
 use crate::report::{Event, Remarks};
 use crate::settings::Settings;
-use bench::Bench;
 use finding::{Findings, Rule, Severity};
+use harness::Harness;
 use holo_protocol::{API_VERSION_3, API_VERSION_4, Info};
 use rustix::fs::{Access, access};
 use scratch::{Contents, Scratch, WorkingDirectory};
@@ -36,17 +36,17 @@ pub(super) fn run(arguments: &PluginCheck, context: &mut Context<'_>) -> Result<
         Severity::Warning => reporter.warning(finding.to_string()),
     };
     let mut findings = Findings::new(&mut show);
-    subject.look_at_name(&mut findings);
-    let met = {
+    subject.judge_name(&mut findings);
+    let info = {
         let scratch = Scratch::new(&base, "info", &subject.id, &subject.contents)?;
-        let mut bench = Bench::new(&subject, Manner::INFO, scratch, interrupt, &mut findings);
-        info::meet(&mut bench)?
+        let mut harness = Harness::new(&subject, Manner::INFO, scratch, interrupt, &mut findings);
+        info::ask(&mut harness)?
     };
-    for manner in met.map(Manner::all_of).unwrap_or_default() {
+    for manner in info.map(Manner::for_info).unwrap_or_default() {
         let scratch = Scratch::new(&base, manner.name(), &subject.id, &subject.contents)?;
-        let mut bench = Bench::new(&subject, manner, scratch, interrupt, &mut findings);
-        rounds::all(&mut bench)?;
-        bench.end_session()?;
+        let mut harness = Harness::new(&subject, manner, scratch, interrupt, &mut findings);
+        operations::all(&mut harness)?;
+        harness.end_session()?;
     }
     let (failed, summary) = (findings.failed(), findings.to_string());
     reporter.end_paragraph();
@@ -81,16 +81,16 @@ struct Manner {
     jobs: u32,
 }
 
-/// The number of entities that a plugin may work on at a time unless it says less.
+/// The number of entities that a plugin may work on at a time, unless it says less.
 const JOBS: u32 = 4;
 
 impl Manner {
-    /// That of the first meeting.
+    /// The manner of the first call.
     const INFO: Manner =
         Manner { api_version: API_VERSION_3, session: false, also_version_3: false, also_version_4: false, jobs: 1 };
 
-    /// All manners in which a plugin is called that has said this of itself.
-    fn all_of(info: Info) -> Vec<Manner> {
+    /// Returns all manners in which a plugin is called that has said this of itself.
+    fn for_info(info: Info) -> Vec<Manner> {
         let Some(api_version) = info.common_version(API_VERSION_3, API_VERSION_4) else { return Vec::new() };
         let also_version_3 = info.min_api_version <= API_VERSION_3 && api_version > API_VERSION_3;
         let jobs = info.concurrency.map_or(JOBS, |most| most.min(JOBS));
@@ -128,7 +128,7 @@ impl Subject {
         Ok(Subject { program, id, contents: Contents { root, resources }, has_resources, limit: arguments.timeout })
     }
 
-    fn look_at_name(&self, findings: &mut Findings<'_>) {
+    fn judge_name(&self, findings: &mut Findings<'_>) {
         let name = self.program.file_name().unwrap_or_default().to_string_lossy();
         let expected = format!("holo-{}", self.id);
         let problem = format!("the name of an installed plugin is \"{expected}\", with its ID in it");
@@ -142,7 +142,7 @@ impl Subject {
     }
 }
 
-/// The ID in `holo-ID`, or something as good as that for a program with another name.
+/// Returns the ID in `holo-ID`, or something as good as that for a program with another name.
 fn plugin_id(program: &Path) -> String {
     let name = program.file_stem().unwrap_or_default().to_string_lossy();
     let letter = |letter: char| {
@@ -162,7 +162,7 @@ fn can_be_executed(program: &Path) -> io::Result<()> {
     Ok(access(program, Access::EXEC_OK)?)
 }
 
-/// A directory that was given, as it is called from anywhere.
+/// Returns the absolute path of a directory that was given.
 fn directory(given: &Path) -> Result<PathBuf, FatalError> {
     std::fs::read_dir(given).map_err(|error| FatalError::io("open", given, error))?;
     absolute(given)
@@ -193,7 +193,7 @@ mod tests {
     fn a_session_has_version_3_beside_it() {
         let manners = |min, max, session| {
             let info = Info { min_api_version: min, max_api_version: max, session, concurrency: None };
-            let all = Manner::all_of(info);
+            let all = Manner::for_info(info);
             all.iter().map(|manner| (manner.api_version, manner.session)).collect::<Vec<_>>()
         };
         assert_eq!(manners(3, 3, false), [(3, false)]);

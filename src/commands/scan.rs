@@ -9,7 +9,7 @@ use crate::report::{Event, Form};
 
 pub(super) fn run(arguments: &Scan, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
-    let inventory = discover(settings, Purpose::Look, &arguments.selection.selectors, interrupt, *reporter)?;
+    let inventory = discover(settings, Purpose::Inspect, &arguments.selection.selectors, interrupt, *reporter)?;
     let selected = super::select("scan", &inventory, &arguments.selection.selectors, *reporter)?;
     super::show_slips(&inventory, &selected, *reporter);
     let has_failed =

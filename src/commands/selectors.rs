@@ -11,7 +11,7 @@ use bstr::ByteSlice;
 
 pub(super) fn run(context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
-    let inventory = discover(settings, Purpose::Look, &[], interrupt, *reporter)?;
+    let inventory = discover(settings, Purpose::Inspect, &[], interrupt, *reporter)?;
     for selector in select::all(&inventory.entities) {
         reporter.event(Event::Selector(selector.as_bstr()));
     }

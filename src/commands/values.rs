@@ -11,7 +11,7 @@ pub(super) fn warn(knowledge: &Knowledge, reporter: &mut dyn Reporter) {
     }
 }
 
-/// A value in JSON, for programs.
+/// Returns a value in JSON, for programs.
 pub(super) fn json(value: &Value) -> String {
     format!("{value:#}\n")
 }
@@ -26,7 +26,7 @@ pub(super) fn plain(key: Option<&str>, value: &Value) -> String {
     }
 }
 
-/// A line for each value at or below a key, with keys that can be asked for.
+/// Returns a line for each value at or below a key, with keys that can be asked for.
 pub(super) fn lines(at: &str, value: &Value) -> String {
     match value {
         Value::Object(table) if !table.is_empty() => {
@@ -40,7 +40,7 @@ pub(super) fn lines(at: &str, value: &Value) -> String {
     }
 }
 
-/// A value in the middle of a line: a list of plain values with commas, what would hurt the line or a terminal as JSON.
+/// Returns a value in the middle of a line: a list of plain values with commas, and as JSON what would hurt the line or a terminal.
 pub(super) fn on_one_line(value: &Value) -> String {
     match value {
         Value::Array(list) if !list.iter().any(is_nested) => {

@@ -47,7 +47,7 @@ pub fn render_texts(old_name: &BStr, old: &[u8], new_name: &BStr, new: &[u8]) ->
 struct Names {
     old: Vec<u8>,
     new: Vec<u8>,
-    /// As git shows them where version 3 does not put its own in their place.
+    /// As git shows them where version 3 does not replace them by its own.
     prefixed: (Vec<u8>, Vec<u8>),
 }
 
@@ -163,7 +163,7 @@ fn quoted(name: &BStr) -> Vec<u8> {
     quoted
 }
 
-/// Returns the name as git shows it, below a prefix. The prefix stands for the root.
+/// Returns the name as git shows it, below a prefix, which replaces the root.
 fn prefixed(prefix: &str, name: &BStr) -> Vec<u8> {
     let below = name.strip_prefix(b"/").unwrap_or(name);
     quoted(BStr::new(&[prefix.as_bytes(), below].concat()))

@@ -12,7 +12,7 @@ const CONTEXT: usize = 3;
 /// No header of a hunk is longer than this, the newline included.
 const HEADER_LIMIT: usize = 128;
 
-/// No more of a line than this stands in the header of a hunk.
+/// No more of a line than this is in the header of a hunk.
 const FUNCTION_LIMIT: usize = 80;
 
 /// Returns the hunks that make a new text from an old one; empty if the texts are equal.

@@ -113,7 +113,7 @@ fn load_file(folder: BorrowedFd<'_>, path: &Path) -> Result<Content, PathlessErr
     let file = rustix::fs::openat(folder, path, flags | OFlags::NOCTTY, Mode::empty())
         .map_err(|errno| PathlessError::Errno("open", errno))?;
     let stat = rustix::fs::fstat(&file).map_err(|errno| PathlessError::Errno("fstat", errno))?;
-    // Something else may have taken the place of the file since it was examined.
+    // Something else may have replaced the file since it was examined.
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(PathlessError::WrongFileType);
     }

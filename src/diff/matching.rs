@@ -56,7 +56,7 @@ enum Frequency {
     Often,
 }
 
-/// No line needs to stand in the other text more often than this to count as frequent.
+/// The number of times that a line is in the other text beyond which it is always frequent.
 const OFTEN_AT_MOST: usize = 1024;
 
 /// The number of lines to each side that decide if a frequent line is worth matching.

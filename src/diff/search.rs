@@ -58,12 +58,12 @@ impl Split {
         Self { point, minimal_before: true, minimal_after: true }
     }
 
-    /// At a point that a search from the start has reached by its best way.
+    /// Splits at a point that a search from the start has reached by its best way.
     fn forward(point: Point) -> Self {
         Self { point, minimal_before: true, minimal_after: false }
     }
 
-    /// At a point that a search from the end has reached by its best way.
+    /// Splits at a point that a search from the end has reached by its best way.
     fn backward(point: Point) -> Self {
         Self { point, minimal_before: false, minimal_after: true }
     }

@@ -1,8 +1,8 @@
 //! Lays out boxes and the links between them, from left to right.
 //!
-//! What is linked is laid out together: each box stands in the layer that the longest way to it gives, links that pass layers get a point
+//! Boxes that are linked are laid out together: each box is in the layer that the longest way to it gives, links that pass layers get a point
 //! in each, boxes and points are ordered within their layers so that few links cross, then moved up and down towards what they are linked
-//! to. The pieces are set side by side in rows.
+//! to. The pieces are arranged in rows.
 
 mod draw;
 mod grid;

@@ -35,7 +35,7 @@ fn label(line: &Line) -> String {
     if labels.is_empty() { String::new() } else { format!("|\"{}\"|", labels.join("<br>")) }
 }
 
-/// Mermaid reads Markdown and HTML in labels, and codes for what should be neither.
+/// Escapes a label: Mermaid reads Markdown and HTML in labels, and codes for what should be neither.
 fn escape(label: &str) -> String {
     let mut escaped = String::new();
     for c in label.chars() {

@@ -1,4 +1,4 @@
-//! A picture that stands alone.
+//! A picture that needs nothing else to be shown.
 
 use super::layout::{self, BoxIndex, HEIGHT, LABEL_HEIGHT, Link, LinkIndex, Spot, Way};
 use super::{Line, Picture, REFRESH_COLOUR, Shown, ShownIndex};
@@ -113,7 +113,7 @@ fn draw_line(body: &mut String, picture: &Picture, line: &Line, way: &Way) {
     let _ = writeln!(body, "<path class=\"{class}\" d=\"{path}\"><title>{title}</title></path>");
 }
 
-/// On paper of its own, as it stands on its line.
+/// Draws a label on a background of its own, as it is on its line.
 fn draw_label(body: &mut String, label: &str, whole: &str, middle: Spot, width: f64) {
     let _ = writeln!(
         body,
@@ -160,9 +160,9 @@ fn list(body: &mut String, alone: &[(&str, &str)], width: f64, top: f64) -> (f64
     let rows = (count / number).ceil().max(1.0);
     let _ = writeln!(body, "<text class=\"note\" x=\"0\" y=\"{top:.1}\">without edges: {count}</text>");
     let mut farthest = width;
-    for (place, (whole, label)) in alone.iter().enumerate() {
-        let place = place as f64;
-        let (x, y) = ((place / rows).floor() * column, top + (1.0 + place % rows) * ROW + 4.0);
+    for (index, (whole, label)) in alone.iter().enumerate() {
+        let index = index as f64;
+        let (x, y) = ((index / rows).floor() * column, top + (1.0 + index % rows) * ROW + 4.0);
         farthest = farthest.max(x + column);
         let _ = writeln!(body, "<text x=\"{x:.1}\" y=\"{y:.1}\">{}{}</text>", title(label, whole), escape(label));
     }

@@ -1,4 +1,4 @@
-//! What plugins say about entities, to be kept until it is shown.
+//! The words of plugins about entities, to be kept until they are shown.
 
 use crate::plugin::{Failure, Progress};
 use crate::view::View;

@@ -64,7 +64,7 @@ fn sign(held: &mut File) -> io::Result<()> {
     writeln!(held, "{}", std::process::id())
 }
 
-/// Takes the lock over from a process that has left it; nothing if it is gone by now.
+/// Takes the lock over from a process that has left it. Returns nothing if it is gone by now.
 fn take_over(path: &Path) -> Result<Option<(File, i32)>, LockErrorKind> {
     let Some(mut held) = open(path)? else { return Ok(None) };
     match try_lock(&held) {
@@ -89,7 +89,7 @@ pub(super) fn try_lock(file: &File) -> rustix::io::Result<()> {
     flock(file, FlockOperation::NonBlockingLockExclusive)
 }
 
-/// Puts our number in place of all that is there.
+/// Replaces all that is there by our number.
 fn sign_over(held: &File, length: usize) -> io::Result<()> {
     // One write over all that was there: at no moment does the file hold anything but one process's number.
     let line = format!("{}\n", std::process::id());
@@ -97,7 +97,7 @@ fn sign_over(held: &File, length: usize) -> io::Result<()> {
     held.set_len(line.len() as u64)
 }
 
-/// Opens a lock file without waiting for anything; nothing if there is none.
+/// Opens a lock file without waiting for anything. Returns nothing if there is none.
 pub(super) fn open(path: &Path) -> Result<Option<File>, LockErrorKind> {
     // Anything but a file is not even opened, as devices may act on that.
     match path.symlink_metadata() {

@@ -10,7 +10,7 @@ use bstr::{BStr, ByteSlice};
 use holo_protocol::Edges;
 use std::mem;
 
-/// What entities declare about each other.
+/// The declarations of entities about each other.
 pub(super) struct Declared {
     pub(super) edges: Vec<Edge>,
     pub(super) requirements: PerEntity<Vec<Requirement>>,
@@ -69,7 +69,7 @@ impl Collector<'_, '_> {
     fn add_needs(&mut self, entity: EntityIndex, node: &Node<'_>) {
         for (index, asset) in node.edges.needs.iter().enumerate() {
             let counts = |&provider: &EntityIndex| node.edges.orphan || !self.nodes[provider].edges.orphan;
-            let found = self.providers.of(asset, counts);
+            let found = self.providers.find(asset, counts);
             if !found.contains(&entity) {
                 found.into_iter().for_each(|provider| self.link(provider, entity, EdgeKind::Needs(index)));
             }

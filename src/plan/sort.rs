@@ -59,7 +59,7 @@ struct Queue<'a> {
 }
 
 impl<'a> Queue<'a> {
-    /// A queue of those entities that count, and of the edges among them.
+    /// Returns a queue of those entities that count, and of the edges among them.
     fn new(nodes: &PerEntity<Node<'_>>, waits: &'a Waits, counts: impl Fn(EntityIndex) -> bool) -> Queue<'a> {
         let counts: PerEntity<bool> = nodes.indexes().map(counts).collect();
         let open_edges = |entity| waits.of(entity).iter().filter(|edge| counts[edge.from]).count();

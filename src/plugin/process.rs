@@ -116,7 +116,7 @@ impl Program<'_> {
         })
     }
 
-    /// As [`run`](Self::run), for who wants to know that it still runs.
+    /// Runs the program to its end as [`run`](Self::run) does, and tells about once a second that it still runs.
     ///
     /// # Errors
     /// As there.

@@ -12,7 +12,7 @@ use holo_protocol::{API_VERSION_4, FilePair, Message};
 use std::ffi::OsStr;
 use std::time::Instant;
 
-/// A line on file descriptor 3 that is longer is no message.
+/// The longest line on file descriptor 3 that can be a message.
 const MAX_LINE: usize = 1 << 12;
 
 pub(super) fn scan(

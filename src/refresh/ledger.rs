@@ -1,6 +1,6 @@
 //! The ledger of refreshes: a journal of lines, each of which says what has become of one refresh; the last one that names it counts.
 //!
-//! A run that writes begins it anew, in a file of its own that takes the old one's place, and appends from then on.
+//! A run that writes begins it anew, in a file that replaces the old one, and appends from then on.
 
 use crate::error::FatalError;
 use bstr::ByteSlice;
@@ -106,7 +106,7 @@ impl Ledger {
         self.journal.as_ref().map_or(0, |journal| journal.lines)
     }
 
-    /// Begins a ledger with these records, in the place of the old one.
+    /// Begins a ledger with these records, which replaces the old one.
     pub(super) fn begin(&mut self, records: Vec<Record>) -> Result<(), FatalError> {
         self.journal = None;
         let journal = begin(&self.path, records).map_err(|error| self.not_written(error))?;

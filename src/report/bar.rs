@@ -6,7 +6,7 @@ use std::time::Duration;
 
 const WIDTH: u64 = 20;
 
-/// The line, with a bar if it is known how much there is to do.
+/// Returns the line, with a bar if it is known how much there is to do.
 pub(super) fn line(id: &BStr, progress: &Progress<'_>) -> String {
     let mut line = id.to_str_lossy().into_owned();
     if let Some((done, total)) = progress.done_of {
@@ -19,7 +19,7 @@ pub(super) fn line(id: &BStr, progress: &Progress<'_>) -> String {
     if progress.text.is_empty() { line } else { format!("{line}: {}", progress.text) }
 }
 
-/// The line with how long it has taken so far.
+/// Returns the line with how long it has taken so far.
 pub(super) fn with_time(line: &str, time: Duration) -> String {
     match time.saturating_add(Duration::from_millis(500)).as_secs() {
         seconds @ 0..60 => format!("{line} ({seconds} s)"),

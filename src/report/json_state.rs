@@ -78,7 +78,7 @@ impl JsonState {
         self.output_line(stream, &whole)
     }
 
-    /// The last line.
+    /// Returns the last line.
     pub(super) fn summary(&mut self, exit_code: u8, broken_off: Option<&str>) -> Vec<u8> {
         let rest = self.finish();
         let told = |text: &'_ str| if text.is_empty() { self.last_error.clone() } else { Some(text.into()) };

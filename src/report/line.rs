@@ -40,7 +40,7 @@ pub enum Line<'a> {
         /// The string.
         selector: Text<'a>,
     },
-    /// `apply`, `check`: an entity is next. Everything that names it stands between this line and its `end`.
+    /// `apply`, `check`: an entity is next. Everything that names it is between this line and its `end`.
     Begin {
         /// Its ID.
         id: Text<'a>,
@@ -117,7 +117,7 @@ pub enum Line<'a> {
         tally: Option<Tally>,
         /// The exit status that follows.
         exit_code: u8,
-        /// The reason for which the run could not begin, or ended before its time; other errors stand in `error`s above.
+        /// The reason for which the run could not begin, or ended before its time; other errors are in `error`s above.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<Text<'a>>,
     },
@@ -144,7 +144,7 @@ pub struct Information<'a> {
     pub value: Text<'a>,
 }
 
-/// An entity's dependencies on others, and theirs on it, as its plugin declares them. Only what there is stands here.
+/// An entity's dependencies on others, and theirs on it, as its plugin declares them. Only what there is has a field.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct Edges<'a> {
@@ -277,7 +277,7 @@ impl Tally {
 }
 
 impl fmt::Display for Tally {
-    /// `14 entities: 3 changed, 11 unchanged`
+    /// Writes the numbers: `14 entities: 3 changed, 11 unchanged`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Tally { unchanged, changed, pending, refused, skipped, failed, .. } = *self;
         let counts = [
@@ -330,13 +330,13 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl Line<'_> {
-    /// The line as it is written, with its newline.
+    /// Returns the line as it is written, with its newline.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut text = Vec::new();
         // Every field is something that JSON has, and memory takes it.
         let _ = serde_json::to_writer(&mut text, self);
-        // The version belongs to the line, not to each kind of event: it takes the place of the brace.
+        // The version belongs to the line, not to each kind of event: it replaces the brace.
         text.splice(..1, format!("{{\"version\":{VERSION},").into_bytes());
         text.push(b'\n');
         text

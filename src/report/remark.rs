@@ -45,7 +45,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// The characters that a line of this severity begins with.
+    /// Returns the characters that a line of this severity begins with.
     #[must_use]
     pub fn mark(self) -> &'static str {
         match self {
@@ -104,7 +104,7 @@ pub trait Remarks {
     }
 }
 
-/// Hands on remarks or, once it is told so, holds them back until it is known whether they count.
+/// Hands on remarks or, once it is told so, holds them back until it is known if they count.
 pub struct Provisional<'a> {
     reporter: &'a mut dyn Reporter,
     held: Option<Vec<Remark<'static>>>,

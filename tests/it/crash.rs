@@ -21,7 +21,7 @@ const WANTED_LATER: &str = "wanted later\n";
 const WANTED_LAST: &str = "wanted last of all\n";
 
 /// Something that happens to a root, and is killed on the way.
-struct Story {
+struct Case {
     name: &'static str,
     distribution: &'static str,
     /// Makes the root as it is before the apply that is killed.
@@ -31,75 +31,75 @@ struct Story {
     arguments: &'static [&'static str],
 }
 
-const STORIES: [Story; 14] = [
-    Story { name: "first apply", distribution: "debian", before: resources, after: nothing, arguments: &["apply"] },
-    Story {
+const CASES: [Case; 14] = [
+    Case { name: "first apply", distribution: "debian", before: resources, after: nothing, arguments: &["apply"] },
+    Case {
         name: "first apply to a file that is open and has an ACL",
         distribution: "debian",
         before: open_with_acl,
         after: nothing,
         arguments: &["apply"],
     },
-    Story {
+    Case {
         name: "upgrade of resources",
         distribution: "debian",
         before: upgraded,
         after: nothing,
         arguments: &["apply"],
     },
-    Story {
+    Case {
         name: "upgrade of resources, then another",
         distribution: "debian",
         before: upgraded,
         after: upgrade_again,
         arguments: &["apply"],
     },
-    Story { name: "new stock file", distribution: "arch", before: pacnew, after: nothing, arguments: &["apply"] },
-    Story {
+    Case { name: "new stock file", distribution: "arch", before: pacnew, after: nothing, arguments: &["apply"] },
+    Case {
         name: "swapped stock file",
         distribution: "debian",
         before: dpkg_old,
         after: nothing,
         arguments: &["apply"],
     },
-    Story { name: "scrubbing", distribution: "debian", before: scrubbed, after: nothing, arguments: &["apply"] },
-    Story {
+    Case { name: "scrubbing", distribution: "debian", before: scrubbed, after: nothing, arguments: &["apply"] },
+    Case {
         name: "scrubbing, then provisioned again",
         distribution: "debian",
         before: scrubbed,
         after: resources_only,
         arguments: &["apply"],
     },
-    Story {
+    Case {
         name: "scrubbing with a new stock file",
         distribution: "arch",
         before: scrubbed_with_pacnew,
         after: nothing,
         arguments: &["apply"],
     },
-    Story {
+    Case {
         name: "scrubbing a deleted target",
         distribution: "arch",
         before: deleted,
         after: nothing,
         arguments: &["apply"],
     },
-    Story {
+    Case {
         name: "overwriting by force",
         distribution: "debian",
         before: modified,
         after: nothing,
         arguments: &["apply", "--force"],
     },
-    Story { name: "declared files", distribution: "debian", before: declared, after: nothing, arguments: &["apply"] },
-    Story {
+    Case { name: "declared files", distribution: "debian", before: declared, after: nothing, arguments: &["apply"] },
+    Case {
         name: "files declared otherwise",
         distribution: "debian",
         before: declared_otherwise,
         after: nothing,
         arguments: &["apply"],
     },
-    Story {
+    Case {
         name: "files not declared any more",
         distribution: "debian",
         before: not_declared,
@@ -144,17 +144,17 @@ const FAILING_CALLS: [&str; 12] = [
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
-    for story in &STORIES {
+    for case in &CASES {
         // What is declared is worked on in the same way whoever asks for it.
-        let victims = if story.name.contains("declared") { &VICTIMS[..1] } else { &VICTIMS };
+        let victims = if case.name.contains("declared") { &VICTIMS[..1] } else { &VICTIMS };
         for &victim in victims {
-            let name = format!("{}: {} may be killed at any system call", story.name, victim.name);
-            trials.push(trial_of(&name, &[Need::Program("strace")], move || kill_everywhere(story, victim)));
+            let name = format!("{}: {} may be killed at any system call", case.name, victim.name);
+            trials.push(trial_of(&name, &[Need::Program("strace")], move || kill_everywhere(case, victim)));
         }
     }
-    for story in &STORIES {
-        let name = format!("{}: any system call of the plugin may fail", story.name);
-        trials.push(trial_of(&name, &[Need::Program("strace")], move || fail_everywhere(story)));
+    for case in &CASES {
+        let name = format!("{}: any system call of the plugin may fail", case.name);
+        trials.push(trial_of(&name, &[Need::Program("strace")], move || fail_everywhere(case)));
     }
     for (name, how) in [("be killed", "signal=SIGKILL"), ("meet a disk that fails", "error=EIO")] {
         for many in &MANY_OF {
@@ -170,9 +170,9 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-fn kill_everywhere(story: &Story, victim: Victim) {
-    let expected = undisturbed(story, victim);
-    let kills = disturb::everywhere(disturb::CALLS, |call, number| kill_once(story, victim, call, number, &expected));
+fn kill_everywhere(case: &Case, victim: Victim) {
+    let expected = undisturbed(case, victim);
+    let kills = disturb::everywhere(disturb::CALLS, |call, number| kill_once(case, victim, call, number, &expected));
     assert!(kills > 3, "only {kills} kills: the test does not test what it says");
 }
 
@@ -257,14 +257,14 @@ const MANY_OF: [Many; 2] = [
 ];
 
 fn disturb_groups(many: &Many, how: &str) {
-    let story = Story { name: many.name, before: many.before, ..STORIES[0] };
+    let case = Case { name: many.name, before: many.before, ..CASES[0] };
     let victim = VICTIMS[0];
-    let expected = undisturbed(&story, victim);
+    let expected = undisturbed(&case, victim);
     for (call, numbers) in many.moments {
         for number in *numbers {
-            let root = prepared(&story, victim);
+            let root = prepared(&case, victim);
             let log = root.join("tmp/strace");
-            let run = disturb_plugin(&root, &story, &log, call, &format!("inject={call}:{how}:when={number}"));
+            let run = disturb_plugin(&root, &case, &log, call, &format!("inject={call}:{how}:when={number}"));
             let moment = format!("{}, {call} number {number}, {how}", many.name);
             // A call that has failed once may have been made again. A session that was killed fails what it was at; the log is the next one's.
             let has_failed = std::fs::read(&log).is_ok_and(|log| log.contains_str("(INJECTED)"));
@@ -280,7 +280,7 @@ fn disturb_groups(many: &Many, how: &str) {
                     });
                 assert!(content == STOCK || is_kept, "{moment}: what {path} was is lost");
             }
-            settles(&root, &story, &moment, &expected);
+            settles(&root, &case, &moment, &expected);
         }
     }
 }
@@ -305,34 +305,34 @@ fn many_declared(root: &ScratchRoot) {
     root.write("usr/share/holo/files/many.toml", definitions);
 }
 
-fn fail_everywhere(story: &Story) {
+fn fail_everywhere(case: &Case) {
     let victim = VICTIMS[0];
-    let expected = undisturbed(story, victim);
+    let expected = undisturbed(case, victim);
     let mut failures = 0;
     // One error is as good as another for most calls, so they take turns.
     for (call, error) in FAILING_CALLS.into_iter().zip(FAILURES.into_iter().cycle()) {
         failures +=
-            disturb::everywhere(&[call], |call, number| fail_once(story, victim, call, number, error, &expected));
+            disturb::everywhere(&[call], |call, number| fail_once(case, victim, call, number, error, &expected));
     }
     assert!(failures > 10, "only {failures} failures: the test does not test what it says");
 }
 
-/// The tree that the story ends with if nobody is killed.
-fn undisturbed(story: &Story, victim: Victim) -> BString {
-    let root = prepared(story, victim);
-    assert_eq!(root.holo(story.arguments).status, Some(0));
-    (story.after)(&root);
-    assert_eq!(root.holo(story.arguments).status, Some(0));
+/// The tree that the case ends with if nobody is killed.
+fn undisturbed(case: &Case, victim: Victim) -> BString {
+    let root = prepared(case, victim);
+    assert_eq!(root.holo(case.arguments).status, Some(0));
+    (case.after)(&root);
+    assert_eq!(root.holo(case.arguments).status, Some(0));
     tree(&root)
 }
 
 /// Lets one system call fail; whether there was one.
-fn fail_once(story: &Story, victim: Victim, call: &str, number: usize, error: &str, expected: &BString) -> bool {
-    let root = prepared(story, victim);
+fn fail_once(case: &Case, victim: Victim, call: &str, number: usize, error: &str, expected: &BString) -> bool {
+    let root = prepared(case, victim);
     let log = root.join("tmp/strace");
-    let run = disturb_plugin(&root, story, &log, call, &format!("inject={call}:error={error}:when={number}"));
+    let run = disturb_plugin(&root, case, &log, call, &format!("inject={call}:error={error}:when={number}"));
     let failed = std::fs::read(&log).is_ok_and(|log| log.contains_str("(INJECTED)"));
-    let moment = format!("{}, {call} number {number} fails with {error}", story.name);
+    let moment = format!("{}, {call} number {number} fails with {error}", case.name);
     nothing_is_torn(&root, &moment);
     if run.status == Some(1) {
         assert!(run.stderr_lossy().contains("!! "), "{moment}: nothing is said\n{run}");
@@ -343,24 +343,24 @@ fn fail_once(story: &Story, victim: Victim, call: &str, number: usize, error: &s
         let dump = tree(&root);
         assert!(!dump.contains_str(".holonew"), "{moment}: a temporary file is left behind\n{dump}");
     }
-    settles(&root, story, &moment, expected);
+    settles(&root, case, &moment, expected);
     failed
 }
 
-/// Runs the story with its plugin under strace.
-fn disturb_plugin(root: &ScratchRoot, story: &Story, log: &Path, call: &str, injection: &str) -> Run {
+/// Runs the case with its plugin under strace.
+fn disturb_plugin(root: &ScratchRoot, case: &Case, log: &Path, call: &str, injection: &str) -> Run {
     let strace = ["-f", "-qq", "-o", log.to_str().unwrap(), "-e", &format!("trace={call}"), "-e", injection];
     root.write("plugin/strace-arguments", strace.join("\n"));
-    let run = root.holo(story.arguments);
+    let run = root.holo(case.arguments);
     std::fs::remove_file(root.join("plugin/strace-arguments")).unwrap();
     assert!(!run.stderr_lossy().contains("panicked"), "{run}");
     run
 }
 
 /// The next apply puts everything right.
-fn settles(root: &ScratchRoot, story: &Story, moment: &str, expected: &BString) {
-    (story.after)(root);
-    let again = root.holo(story.arguments);
+fn settles(root: &ScratchRoot, case: &Case, moment: &str, expected: &BString) {
+    (case.after)(root);
+    let again = root.holo(case.arguments);
     assert_eq!(again.status, Some(0), "{moment}: the next apply says\n{again}");
     let tree = tree(root);
     assert!(tree == *expected, "{moment}: expected\n{expected}\nbut got\n{tree}");
@@ -380,23 +380,23 @@ fn settles(root: &ScratchRoot, story: &Story, moment: &str, expected: &BString) 
 }
 
 /// Kills at one system call; whether there was anything to kill.
-fn kill_once(story: &Story, victim: Victim, call: &str, number: usize, expected: &BString) -> bool {
-    let root = prepared(story, victim);
+fn kill_once(case: &Case, victim: Victim, call: &str, number: usize, expected: &BString) -> bool {
+    let root = prepared(case, victim);
     let log = root.join("tmp/strace");
     let injection = format!("inject={call}:signal=SIGKILL:when={number}");
     if victim.plugin_alone {
-        disturb_plugin(&root, story, &log, call, &injection);
+        disturb_plugin(&root, case, &log, call, &injection);
     } else {
         let strace = ["-f", "-qq", "-o", log.to_str().unwrap(), "-e", &format!("trace={call}"), "-e", &injection];
         let holo = built("holo");
         let words: Vec<&str> =
-            strace.into_iter().chain([holo.to_str().unwrap()]).chain(story.arguments.iter().copied()).collect();
+            strace.into_iter().chain([holo.to_str().unwrap()]).chain(case.arguments.iter().copied()).collect();
         let run = root.run("/usr/bin/strace", &words);
         assert!(!run.stderr_lossy().contains("panicked"), "{run}");
     }
-    let moment = format!("{}, {} killed at {call} number {number}", story.name, victim.name);
+    let moment = format!("{}, {} killed at {call} number {number}", case.name, victim.name);
     nothing_is_torn(&root, &moment);
-    settles(&root, story, &moment, expected);
+    settles(&root, case, &moment, expected);
     was_killed(&log)
 }
 
@@ -440,7 +440,7 @@ fn nothing_is_torn(root: &ScratchRoot, moment: &str) {
 }
 
 /// A root with three targets: one to be replaced, one to become a symlink, one to be filtered; and one that is always there.
-fn prepared(story: &Story, victim: Victim) -> ScratchRoot {
+fn prepared(case: &Case, victim: Victim) -> ScratchRoot {
     let plugin = built("holo-files");
     let (plugin, version) = (plugin.display(), victim.version);
     let wrapper = format!(
@@ -463,14 +463,14 @@ esac
         .binary(built("holo"))
         .script("plugin/holo-files", wrapper.as_str())
         .holorc("plugin files=plugin/holo-files\n")
-        .file("etc/os-release", format!("ID={}\n", story.distribution).as_str())
+        .file("etc/os-release", format!("ID={}\n", case.distribution).as_str())
         .file("etc/plain.conf", STOCK)
         .file("etc/linked.conf", STOCK)
         .file("etc/scripted.conf", STOCK)
         .file("etc/always.conf", "keep\n")
         .file("usr/share/holo/files/00-always/etc/always.conf", "kept\n")
         .dir("usr/share/holo/files/01-x/etc");
-    (story.before)(&root);
+    (case.before)(&root);
     root
 }
 

@@ -10,83 +10,83 @@ use libtest_mimic::Trial;
 use std::os::unix::fs::MetadataExt;
 
 /// Something that happens to a root, and is disturbed on the way.
-struct Story {
+struct Case {
     name: &'static str,
     plugin: &'static str,
     /// Makes the root as it is before the apply that is disturbed.
     before: fn(&ScratchRoot),
 }
 
-const STORIES: [Story; 16] = [
-    Story { name: "accounts are made", plugin: "users-groups", before: accounts },
-    Story { name: "accounts are changed", plugin: "users-groups", before: changed_accounts },
-    Story { name: "accounts are scrubbed", plugin: "users-groups", before: |root| scrubbed(root, accounts, ACCOUNTS) },
-    Story { name: "keys are added", plugin: "ssh-keys", before: keys },
-    Story { name: "keys are changed", plugin: "ssh-keys", before: changed_keys },
-    Story { name: "keys are changed over to another set", plugin: "ssh-keys", before: moved_keys },
-    Story { name: "keys are removed", plugin: "ssh-keys", before: |root| scrubbed(root, changed_keys, KEYS) },
-    Story { name: "packages are said to be installed", plugin: "packages", before: packages },
-    Story { name: "packages are changed", plugin: "packages", before: changed_packages },
-    Story { name: "packages are changed in their names", plugin: "packages", before: renamed_packages },
-    Story {
+const CASES: [Case; 16] = [
+    Case { name: "accounts are made", plugin: "users-groups", before: accounts },
+    Case { name: "accounts are changed", plugin: "users-groups", before: changed_accounts },
+    Case { name: "accounts are scrubbed", plugin: "users-groups", before: |root| scrubbed(root, accounts, ACCOUNTS) },
+    Case { name: "keys are added", plugin: "ssh-keys", before: keys },
+    Case { name: "keys are changed", plugin: "ssh-keys", before: changed_keys },
+    Case { name: "keys are changed over to another set", plugin: "ssh-keys", before: moved_keys },
+    Case { name: "keys are removed", plugin: "ssh-keys", before: |root| scrubbed(root, changed_keys, KEYS) },
+    Case { name: "packages are said to be installed", plugin: "packages", before: packages },
+    Case { name: "packages are changed", plugin: "packages", before: changed_packages },
+    Case { name: "packages are changed in their names", plugin: "packages", before: renamed_packages },
+    Case {
         name: "packages are as before again",
         plugin: "packages",
         before: |root| scrubbed(root, packages, PACKAGES),
     },
-    Story { name: "units are enabled", plugin: "services", before: units },
-    Story { name: "units are enabled and disabled", plugin: "services", before: changed_units },
-    Story { name: "units are changed in their names", plugin: "services", before: renamed_units },
-    Story { name: "units are as before again", plugin: "services", before: |root| scrubbed(root, units, UNITS) },
-    Story { name: "a script has succeeded", plugin: "run-scripts", before: script },
+    Case { name: "units are enabled", plugin: "services", before: units },
+    Case { name: "units are enabled and disabled", plugin: "services", before: changed_units },
+    Case { name: "units are changed in their names", plugin: "services", before: renamed_units },
+    Case { name: "units are as before again", plugin: "services", before: |root| scrubbed(root, units, UNITS) },
+    Case { name: "a script has succeeded", plugin: "run-scripts", before: script },
 ];
 
 pub(crate) fn trials() -> Vec<Trial> {
     let needs = [disturb::NEEDS, &[Need::Program("systemctl")]].concat();
     let mut trials = Vec::new();
-    for story in &STORIES {
-        let needs = if story.plugin == "services" { &needs[..] } else { disturb::NEEDS };
-        let name = format!("{}: {} may be killed at any system call", story.name, story.plugin);
-        trials.push(trial_of(&name, needs, || kill_everywhere(story)));
+    for case in &CASES {
+        let needs = if case.plugin == "services" { &needs[..] } else { disturb::NEEDS };
+        let name = format!("{}: {} may be killed at any system call", case.name, case.plugin);
+        trials.push(trial_of(&name, needs, || kill_everywhere(case)));
         // What is made goes through all that can fail; what is changed then goes the same way.
-        if story.name.contains("changed") || story.name.contains("disabled") {
+        if case.name.contains("changed") || case.name.contains("disabled") {
             continue;
         }
-        let name = format!("{}: any system call of {} may fail", story.name, story.plugin);
-        trials.push(trial_of(&name, needs, || fail_everywhere(story)));
+        let name = format!("{}: any system call of {} may fail", case.name, case.plugin);
+        trials.push(trial_of(&name, needs, || fail_everywhere(case)));
     }
     let name = "accounts get other names: users-groups may be killed at any system call";
     trials.push(trial_of(name, disturb::NEEDS, renamed_everywhere));
     trials
 }
 
-fn kill_everywhere(story: &Story) {
-    let expected = undisturbed(story);
+fn kill_everywhere(case: &Case) {
+    let expected = undisturbed(case);
     let kills = disturb::everywhere(disturb::CALLS, |call, number| {
-        let root = prepared(story);
+        let root = prepared(case);
         let (run, was_killed) = disturb::at(&root, &["apply"], call, number, Disturbance::Kill);
         assert!(!run.stderr_lossy().contains("panicked"), "{run}");
-        settles(&root, &expected, &format!("{}, killed at {call} number {number}", story.name));
+        settles(&root, &expected, &format!("{}, killed at {call} number {number}", case.name));
         was_killed
     });
     assert!(kills > 3, "only {kills} kills: the test does not test what it says");
 }
 
-fn fail_everywhere(story: &Story) {
-    let expected = undisturbed(story);
+fn fail_everywhere(case: &Case) {
+    let expected = undisturbed(case);
     let failures = disturb::everywhere(disturb::CALLS, |call, number| {
         // What it cannot read or say is another matter than a disk that is full or broken.
         let error = if call == "fsync" { "EIO" } else { "ENOSPC" };
-        let root = prepared(story);
+        let root = prepared(case);
         let (run, has_failed) = disturb::at(&root, &["apply"], call, number, Disturbance::Error(error));
         assert!(!run.stderr_lossy().contains("panicked"), "{run}");
-        settles(&root, &expected, &format!("{}, {error} from {call} number {number}", story.name));
+        settles(&root, &expected, &format!("{}, {error} from {call} number {number}", case.name));
         has_failed
     });
     assert!(failures > 5, "only {failures} failures: the test does not test what it says");
 }
 
-fn undisturbed(story: &Story) -> BString {
-    let root = prepared(story);
+fn undisturbed(case: &Case) -> BString {
+    let root = prepared(case);
     let run = root.holo(&["apply"]);
     assert!(run.success(), "{run}");
     tree(&root)
@@ -111,7 +111,7 @@ fn settles(root: &ScratchRoot, expected: &BString, moment: &str) {
     assert!(tree == *expected, "{moment}: expected\n{expected}\nbut got\n{tree}\nafter\n{run}");
 }
 
-fn prepared(story: &Story) -> ScratchRoot {
+fn prepared(case: &Case) -> ScratchRoot {
     let us = std::fs::metadata("/proc/self").unwrap();
     let root = ScratchRoot::in_memory()
         .file("etc/os-release", "ID=unittest\n")
@@ -120,8 +120,8 @@ fn prepared(story: &Story) -> ScratchRoot {
             format!("root:x:0:0::/root:/bin/sh\njane:x:{}:{}::/home/jane:/bin/sh\n", us.uid(), us.gid()),
         )
         .file("etc/group", format!("root:x:0:\njane:x:{}:\n", us.gid()));
-    let root = disturb::configure(root, story.plugin).dir(format!("var/lib/holo/{}", story.plugin));
-    (story.before)(&root);
+    let root = disturb::configure(root, case.plugin).dir(format!("var/lib/holo/{}", case.plugin));
+    (case.before)(&root);
     root
 }
 
@@ -157,9 +157,9 @@ fn renamed_everywhere() {
         let uid = us.uid();
         format!("[[group]]\nname = \"{group}\"\ngid = 4711\n[[user]]\nname = \"{user}\"\nuid = {uid}\n")
     };
-    let story = Story { name: "accounts get other names", plugin: "users-groups", before: |_| {} };
+    let case = Case { name: "accounts get other names", plugin: "users-groups", before: |_| {} };
     let before = || {
-        let root = prepared(&story);
+        let root = prepared(&case);
         root.write("etc/passwd", format!("jane:x:{}:{}::/home/jane:/bin/sh\n", us.uid(), us.gid()));
         root.write("etc/group", format!("people:x:{}:\ncrew:x:4711:\n", us.gid()));
         root.write(ACCOUNTS, definitions("jane", "crew"));

@@ -128,7 +128,7 @@ impl Graph {
     }
 
     fn plan_of_selected(&self, selected: &[bool]) -> Result<Planned, CycleError> {
-        Plan::of_selected(&self.nodes(), &selected.iter().copied().collect()).map(Planned)
+        Plan::for_selected(&self.nodes(), &selected.iter().copied().collect()).map(Planned)
     }
 
     fn orphan(&self, number: usize) -> bool {

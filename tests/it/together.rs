@@ -66,12 +66,15 @@ fi
 pub(crate) fn trials() -> Vec<Trial> {
     let needs: Vec<Need> =
         NEEDS_TO_BOOT.iter().copied().chain(["apt-get", "dpkg-deb", "dpkg-scanpackages"].map(Need::Program)).collect();
-    let story =
-        trial_of("a package, its configuration file and its service, from the first apply to the last", &needs, story);
-    vec![story]
+    let case = trial_of(
+        "a package, its configuration file and its service, from the first apply to the last",
+        &needs,
+        case_of_a_package,
+    );
+    vec![case]
 }
 
-fn story() {
+fn case_of_a_package() {
     let machine = Overlay::booted();
     let services = binaries::built("holo-services");
     machine.must(REPOSITORY);

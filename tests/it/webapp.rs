@@ -20,11 +20,15 @@ const ARCHIVES: &str = "cd /srv/app && for version in 1 2; do mkdir -p webapp-$v
 
 pub(crate) fn trials() -> Vec<Trial> {
     let needs: Vec<Need> = NEEDS_TO_BOOT.iter().copied().chain(["python3", "useradd"].map(Need::Program)).collect();
-    let story = trial_of("a web application is installed, upgraded, found ill, and taken away", &needs, story);
-    vec![story]
+    let case = trial_of(
+        "a web application is installed, upgraded, found ill, and taken away",
+        &needs,
+        case_of_a_web_application,
+    );
+    vec![case]
 }
 
-fn story() {
+fn case_of_a_web_application() {
     let machine = Overlay::booted();
     install("app", "/srv/app", &machine);
     machine.must(ARCHIVES);

@@ -51,7 +51,7 @@ pub fn join_received(values: &[BString]) -> OsString {
     OsString::from_vec(values.iter().flat_map(|value| [&value[..], b"\n"]).collect::<Vec<_>>().concat())
 }
 
-/// The values that [`RECEIVED`] has.
+/// Returns the values that [`RECEIVED`] has.
 #[must_use]
 pub fn split_received(variable: &OsStr) -> Vec<BString> {
     variable.as_bytes().lines().map(BString::from).collect()

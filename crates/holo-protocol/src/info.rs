@@ -66,7 +66,7 @@ impl Info {
         })
     }
 
-    /// The text that a plugin prints for `info`.
+    /// Returns the text that a plugin prints for `info`.
     #[must_use]
     pub fn to_text(self) -> String {
         let Info { min_api_version, max_api_version, session, concurrency } = self;
@@ -75,7 +75,7 @@ impl Info {
         format!("{MIN_API_VERSION}={min_api_version}\n{MAX_API_VERSION}={max_api_version}\n{session}{concurrency}")
     }
 
-    /// The highest version up to `newest` that the plugin speaks too, if there is one from `oldest` on.
+    /// Returns the highest version up to `newest` that the plugin speaks too, if there is one from `oldest` on.
     #[must_use]
     pub fn common_version(self, oldest: u32, newest: u32) -> Option<u32> {
         let version = self.max_api_version.min(newest);

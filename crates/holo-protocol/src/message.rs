@@ -48,7 +48,7 @@ const SEND: &[u8] = b"send: ";
 const PROGRESS: &[u8] = b"progress: ";
 
 impl Message {
-    /// The message that a line stands for in this version. Other lines are ignored, so there is no error.
+    /// Returns the message that a line is in this version. Other lines are ignored, so there is no error.
     #[must_use]
     pub fn parse(line: &[u8], version: u32) -> Option<Message> {
         match line {
@@ -75,7 +75,7 @@ impl Message {
         }
     }
 
-    /// The line, without its newline.
+    /// Returns the line, without its newline.
     #[must_use]
     pub fn to_line(&self) -> BString {
         let with = |prefix: &[u8], text: &BStr| BString::from([prefix, text.as_bytes()].concat());

@@ -41,7 +41,7 @@ pub struct Edges {
     pub owns: Vec<Asset>,
     /// Paths where a change may mean drift (`WATCH`).
     pub watch: Vec<BString>,
-    /// IDs among those above that a person has written, and their places (`WRITTEN`): if there is no such entity, it is a slip.
+    /// IDs among those above that a person has written, and their locations (`WRITTEN`): if there is no such entity, it is a slip.
     pub written: Vec<Written>,
     /// True if nothing defines the entity any more (`ORPHAN: yes`): then what needed it goes first.
     pub orphan: bool,
@@ -88,7 +88,7 @@ pub struct Information {
     pub value: BString,
 }
 
-/// A line that a scan report may not hold where it stands.
+/// A line that may not be where it is in a scan report.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {kind}")]
 pub struct ReportError {
@@ -125,7 +125,7 @@ const WRITTEN: &str = "WRITTEN";
 const LISTED: &str = "LISTED";
 
 impl EntityReport {
-    /// A report that says nothing but the ID.
+    /// Returns a report that says nothing but the ID.
     #[must_use]
     pub fn new(id: impl Into<BString>) -> EntityReport {
         EntityReport {
@@ -147,7 +147,7 @@ impl EntityReport {
         Ok(entities)
     }
 
-    /// As [`parse_all`](Self::parse_all), but hands on one entity after the other, each with the place of its lines in the report.
+    /// Parses as [`parse_all`](Self::parse_all) does, but hands on one entity after the other, each with the range of its lines in the report.
     /// Those lines alone make the same entity again.
     ///
     /// # Errors
@@ -251,7 +251,7 @@ impl Edges {
         [provides, needs, owns].into_iter().for_each(Vec::shrink_to_fit);
     }
 
-    /// The lists of paths and entity IDs, with their keys.
+    /// Returns the lists of paths and entity IDs, with their keys.
     fn lists(&self) -> [(&'static str, &Vec<BString>); 6] {
         let Edges { after, before, requires, subscribes, notifies, watch, .. } = self;
         [
@@ -308,7 +308,7 @@ impl Edges {
         }
     }
 
-    /// Takes a line if it is one of version 4; whether it was.
+    /// Takes a line if it is one of version 4. Returns true if it was.
     fn take(&mut self, key: &BStr, value: &BStr) -> Result<bool, ReportErrorKind> {
         if let Some(list) = self.list_mut(key) {
             list.push(value.into());
@@ -330,7 +330,7 @@ impl Edges {
 }
 
 impl Asset {
-    /// An asset of a kind.
+    /// Returns an asset of a kind.
     #[must_use]
     pub fn new(kind: impl Into<BString>, value: impl Into<BString>) -> Asset {
         Asset { kind: kind.into(), value: value.into() }
@@ -386,7 +386,7 @@ fn split_line(line: &[u8]) -> Option<(&BStr, &BStr)> {
 }
 
 impl Action {
-    /// A verb with a reason.
+    /// Returns a verb with a reason.
     #[must_use]
     pub fn because(verb: impl Into<BString>, reason: impl Into<BString>) -> Action {
         Action { verb: verb.into(), reason: Some(reason.into()) }
@@ -485,11 +485,11 @@ mod tests {
         let report = b"\n ENTITY: a\nSOURCE: /s\n\nAFTER: b\nENTITY: a\nx: y\r\nENTITY: c";
         for version in [3, 4] {
             let mut pieces = Vec::new();
-            EntityReport::parse_each(report, version, |place, entity| pieces.push((place, entity))).unwrap();
+            EntityReport::parse_each(report, version, |range, entity| pieces.push((range, entity))).unwrap();
             let all = EntityReport::parse_all(report, version).unwrap();
             assert_eq!(pieces.iter().map(|(_, entity)| entity).collect::<Vec<_>>(), all.iter().collect::<Vec<_>>());
-            for (place, entity) in pieces {
-                assert_eq!(EntityReport::parse_all(&report[place], version), Ok(vec![entity]));
+            for (range, entity) in pieces {
+                assert_eq!(EntityReport::parse_all(&report[range], version), Ok(vec![entity]));
             }
         }
     }

@@ -57,7 +57,7 @@ pub enum Operation {
 pub enum Answer {
     /// Lines of the scan report, in the form of version 3; each answer holds whole lines.
     Report {
-        /// The request that is answered.
+        /// Returns the number of the request that is answered.
         request: u64,
         /// The lines, each with its newline.
         text: Text,
@@ -113,7 +113,7 @@ pub enum Answer {
         request: u64,
         /// The entity's ID.
         entity: Text,
-        /// The messages that would stand on file descriptor 3 without a session, without newlines.
+        /// The messages that would be written to file descriptor 3 without a session, without newlines.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         messages: Vec<Text>,
         /// The outcome of the operation.
@@ -123,7 +123,7 @@ pub enum Answer {
     End {
         /// The request that is answered.
         request: u64,
-        /// The outcome; for requests with entities only whether it could be worked on at all.
+        /// The outcome. For requests with entities it says only if they could be worked on at all.
         result: Outcome,
     },
 }

@@ -13,7 +13,7 @@ use std::fmt;
 pub struct Text(pub BString);
 
 impl Text {
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn as_bstr(&self) -> &BStr {
         self.0.as_bstr()

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// An I/O error in the system's own words, in lower case and without its number: `no such file or directory`.
+/// Returns an I/O error in the system's own words, in lower case and without its number: `no such file or directory`.
 #[must_use]
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();

@@ -195,11 +195,11 @@ pub fn trial(name: &str, needs: &[Need], test: impl FnOnce() -> Result<(), Faile
     }
 }
 
-/// Makes a [`trial`] of a story, which says by panicking what is wrong.
+/// Makes a [`trial`] of a case, which says by panicking what is wrong.
 #[must_use]
-pub fn trial_of(name: &str, needs: &[Need], story: impl FnOnce() + Send + 'static) -> Trial {
+pub fn trial_of(name: &str, needs: &[Need], case: impl FnOnce() + Send + 'static) -> Trial {
     trial(name, needs, || {
-        story();
+        case();
         Ok(())
     })
 }

@@ -88,7 +88,7 @@ impl<'a> Findings<'a> {
         Findings { show, shown: HashSet::new(), passed: 0, failed: 0, warnings: 0 }
     }
 
-    /// A check: what is found if it does not hold. Whether it held.
+    /// Counts a check, and adds what is found if it does not hold. Returns true if it held.
     pub(super) fn expect(
         &mut self,
         severity: Severity,
@@ -105,13 +105,13 @@ impl<'a> Findings<'a> {
         holds
     }
 
-    /// Something that a person should know, whatever the plugin does.
+    /// Adds something that a person should know, whatever the plugin does.
     pub(super) fn note(&mut self, text: String) {
         self.add(&Finding { severity: Severity::Warning, subject: String::new(), text, rule: None });
     }
 
     fn add(&mut self, finding: &Finding) {
-        // A mistake shows again in each round.
+        // A mistake shows again in each stage.
         if self.shown.insert(finding.to_string()) {
             match finding.severity {
                 Severity::Failure => self.failed += 1,
@@ -127,7 +127,7 @@ impl<'a> Findings<'a> {
 }
 
 impl fmt::Display for Findings<'_> {
-    /// `41 checks passed, 1 failed, 0 warnings`
+    /// Writes the numbers: `41 checks passed, 1 failed, 0 warnings`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         write!(
@@ -163,15 +163,15 @@ mod tests {
     ];
 
     #[test]
-    fn rules_stand_where_they_are_said_to() {
+    fn rules_are_where_they_are_said_to_be() {
         let page = include_str!("../../../man/holo-plugin-interface.7");
         for rule in RULES {
             let heading = rule.heading();
-            let stands = page.lines().any(|line| {
+            let is_there = page.lines().any(|line| {
                 let title = line.strip_prefix(".Ss ").or_else(|| line.strip_prefix(".Sh "));
                 title.is_some_and(|title| title.strip_suffix(" Ar id").unwrap_or(title) == heading)
             });
-            assert!(stands, "{heading}");
+            assert!(is_there, "{heading}");
         }
     }
 

@@ -45,7 +45,7 @@ impl Heard {
     }
 }
 
-/// An operation as it is asked for.
+/// Returns an operation as it is asked for.
 pub(super) fn word(operation: Operation) -> &'static str {
     match operation {
         Operation::Scan => "scan",
@@ -62,7 +62,7 @@ pub(super) fn keep(text: &mut Vec<u8>, bytes: &[u8], max: usize) {
     text.extend_from_slice(bytes.get(..room).unwrap_or_default());
 }
 
-/// A piece of what the plugin said, with quotes, escapes and a bearable length.
+/// Returns a piece of what the plugin said, with quotes, escapes and a bearable length.
 pub(super) fn quoted(text: &[u8]) -> String {
     match text.get(..MAX_SHOWN) {
         Some(beginning) if text.len() > MAX_SHOWN => format!("{:?}… ({} bytes)", beginning.as_bstr(), text.len()),
@@ -70,14 +70,14 @@ pub(super) fn quoted(text: &[u8]) -> String {
     }
 }
 
-/// A name without quotes, but with escapes if it needs them.
+/// Returns a name without quotes, but with escapes if it needs them.
 pub(super) fn plain(name: &[u8]) -> String {
     let shown = quoted(name);
     let inner = shown.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     inner.map_or_else(|| shown.clone(), str::to_owned)
 }
 
-/// Some names, and how many more there are.
+/// Lists some names, and how many more there are.
 pub(super) fn listed(names: &[String]) -> String {
     const LISTED: usize = 3;
     match names.get(..LISTED) {

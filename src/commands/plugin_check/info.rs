@@ -1,31 +1,31 @@
-//! The first meeting: what the plugin says of itself.
+//! The first call: the plugin's statements about itself.
 
-use super::bench::Bench;
 use super::finding::Rule;
+use super::harness::Harness;
 use super::heard::{Heard, listed, quoted};
 use crate::error::FatalError;
 use bstr::ByteSlice;
 use holo_protocol::{API_VERSION_3, API_VERSION_4, Info};
 
-/// Asks for `info`; the answer, if there is a version in which more can be asked.
-pub(super) fn meet(bench: &mut Bench<'_, '_>) -> Result<Option<Info>, FatalError> {
-    let before = bench.scratch.snapshot();
-    let heard = bench.info()?;
+/// Asks for `info`. Returns the answer, if there is a version in which more can be asked.
+pub(super) fn ask(harness: &mut Harness<'_, '_>) -> Result<Option<Info>, FatalError> {
+    let before = harness.scratch.snapshot();
+    let heard = harness.info()?;
     let Some(ended_well) = heard.ended_well() else { return Ok(None) };
     let text = format!("{}, where exit status 0 is expected", heard.failure());
-    if !bench.fail_unless(Rule::Info, "info", ended_well, text) {
+    if !harness.fail_unless(Rule::Info, "info", ended_well, text) {
         return Ok(None);
     }
-    bench.unchanged_since(Rule::Info, "info", &before, true, "has changed");
+    harness.unchanged_since(Rule::Info, "info", &before, true, "has changed");
     let printed_nothing = heard.stderr.is_empty();
     let text = format!("says {} on standard error, where nothing is expected", quoted(&heard.stderr));
-    bench.warn_unless(Rule::Info, "info", printed_nothing, text);
-    look_at_lines(bench, &heard);
+    harness.warn_unless(Rule::Info, "info", printed_nothing, text);
+    judge_lines(harness, &heard);
     match Info::parse(&heard.stdout) {
-        Ok(info) => Ok(fits(bench, info).then_some(info)),
+        Ok(info) => Ok(fits(harness, info).then_some(info)),
         Err(error) => {
             let text = error.to_string();
-            bench.fail_unless(Rule::Info, "info", false, text.strip_prefix("info ").unwrap_or(&text));
+            harness.fail_unless(Rule::Info, "info", false, text.strip_prefix("info ").unwrap_or(&text));
             Ok(None)
         }
     }
@@ -34,8 +34,8 @@ pub(super) fn meet(bench: &mut Bench<'_, '_>) -> Result<Option<Info>, FatalError
 /// The number of bytes that are looked at.
 const MAX_INFO: usize = 1 << 16;
 
-/// Lines that are ignored are hardly meant to be.
-fn look_at_lines(bench: &mut Bench<'_, '_>, heard: &Heard) {
+/// Warns of lines that are ignored, as they are hardly meant to be.
+fn judge_lines(harness: &mut Harness<'_, '_>, heard: &Heard) {
     let is_setting = |line: &[u8]| {
         line.split_once_str("=").is_some_and(|(key, _)| {
             let key = key.trim();
@@ -46,22 +46,22 @@ fn look_at_lines(bench: &mut Bench<'_, '_>, heard: &Heard) {
     let odd: Vec<String> =
         output.lines().filter(|line| !line.trim().is_empty() && !is_setting(line)).map(quoted).collect();
     let text = format!("prints {}, where lines KEY=VALUE are expected; it is ignored", listed(&odd));
-    bench.warn_unless(Rule::Info, "info", odd.is_empty(), text);
+    harness.warn_unless(Rule::Info, "info", odd.is_empty(), text);
     let says_session = |line: &&[u8]| line.trim().starts_with(b"SESSION=");
     let session = output.lines().find(says_session).unwrap_or(b"SESSION=1");
     let text = format!("says {}, which means nothing; SESSION=1 does", quoted(session));
-    bench.warn_unless(Rule::Info, "info", session.trim() == b"SESSION=1", text);
+    harness.warn_unless(Rule::Info, "info", session.trim() == b"SESSION=1", text);
 }
 
 /// Returns true if there is a version that both speak.
-fn fits(bench: &mut Bench<'_, '_>, info: Info) -> bool {
+fn fits(harness: &mut Harness<'_, '_>, info: Info) -> bool {
     let Info { min_api_version: min, max_api_version: max, session, .. } = info;
     let text = format!("says MIN_API_VERSION={min} and MAX_API_VERSION={max}, which is less");
-    let is_range = bench.fail_unless(Rule::Info, "info", min <= max, text);
+    let is_range = harness.fail_unless(Rule::Info, "info", min <= max, text);
     let common = info.common_version(API_VERSION_3, API_VERSION_4);
     let text = format!("speaks versions {min} to {max}, where {API_VERSION_3} or {API_VERSION_4} is needed");
-    let fits = is_range && bench.fail_unless(Rule::Info, "info", common.is_some(), text);
+    let fits = is_range && harness.fail_unless(Rule::Info, "info", common.is_some(), text);
     let text = format!("says SESSION=1, but sessions need version {API_VERSION_4}, and it speaks only {max}");
-    bench.warn_unless(Rule::Sessions, "info", !session || max >= API_VERSION_4, text);
+    harness.warn_unless(Rule::Sessions, "info", !session || max >= API_VERSION_4, text);
     fits
 }

@@ -1,21 +1,21 @@
-//! The messages on file descriptor 3, and whether they fit together.
+//! The messages on file descriptor 3, which have to fit together.
 
-use super::bench::Bench;
 use super::finding::Rule;
+use super::harness::Harness;
 use super::heard::{Heard, listed, quoted};
 use bstr::ByteSlice;
 use holo_protocol::Message;
 use holo_protocol::session::Operation;
 
-/// The messages of an operation, after all is said that is odd about them.
-pub(super) fn read(bench: &mut Bench<'_, '_>, operation: Operation, subject: &str, heard: &Heard) -> Vec<Message> {
-    let version = bench.manner.api_version;
+/// Returns the messages of an operation, after everything is said that is odd about them.
+pub(super) fn read(harness: &mut Harness<'_, '_>, operation: Operation, subject: &str, heard: &Heard) -> Vec<Message> {
+    let version = harness.manner.api_version;
     let rule = if operation == Operation::Check { Rule::Check } else { Rule::Apply };
     let lines: Vec<&[u8]> = heard.messages.split_str("\n").filter(|line| !line.is_empty()).collect();
     let unknown: Vec<String> =
         lines.iter().filter(|line| Message::parse(line, version).is_none()).map(|line| quoted(line)).collect();
     let text = format!("says {} on file descriptor 3, which is no message of version {version}", listed(&unknown));
-    bench.warn_unless(rule, subject, unknown.is_empty(), text);
+    harness.warn_unless(rule, subject, unknown.is_empty(), text);
     let messages: Vec<Message> = lines.iter().filter_map(|line| Message::parse(line, version)).collect();
     let malformed: Vec<String> = messages
         .iter()
@@ -23,11 +23,11 @@ pub(super) fn read(bench: &mut Bench<'_, '_>, operation: Operation, subject: &st
         .map(|message| quoted(&message.to_line()))
         .collect();
     let text = format!("says {}, where \"send: KEY=VALUE\" is expected", listed(&malformed));
-    bench.fail_unless(Rule::MoreMessages, subject, malformed.is_empty(), text);
+    harness.fail_unless(Rule::MoreMessages, subject, malformed.is_empty(), text);
     let misplaced: Vec<String> =
         messages.iter().filter(|message| !has_meaning(operation, message)).map(|m| quoted(&m.to_line())).collect();
     let text = format!("says {}, which has no meaning there", listed(&misplaced));
-    bench.warn_unless(
+    harness.warn_unless(
         if operation == Operation::Check { rule } else { Rule::MoreMessages },
         subject,
         misplaced.is_empty(),
@@ -36,7 +36,7 @@ pub(super) fn read(bench: &mut Bench<'_, '_>, operation: Operation, subject: &st
     let contradiction = contradiction(&messages);
     let text = contradiction
         .map(|(one, other)| format!("says {} as well as {}", quoted(&one.to_line()), quoted(&other.to_line())));
-    bench.fail_unless(rule, subject, text.is_none(), text.unwrap_or_default());
+    harness.fail_unless(rule, subject, text.is_none(), text.unwrap_or_default());
     messages
 }
 
@@ -56,7 +56,7 @@ fn has_meaning(operation: Operation, message: &Message) -> bool {
     }
 }
 
-/// Two messages that cannot both be true.
+/// Finds two messages that cannot both be true.
 fn contradiction(messages: &[Message]) -> Option<(&Message, &Message)> {
     let excludes = |one: &Message, other: &Message| match one {
         Message::NotChanged | Message::Skipped(_) | Message::Unknown => {

@@ -1,7 +1,7 @@
 //! Mistakes in a scan report.
 
-use super::bench::Bench;
 use super::finding::Rule;
+use super::harness::Harness;
 use super::heard::{Heard, MAX_KEPT, listed, plain, quoted};
 use crate::error::FatalError;
 use crate::index::{EntityIndex, PerEntity};
@@ -22,67 +22,67 @@ pub(super) struct Reported {
 }
 
 /// Returns the report of the first scan, or nothing if the plugin cannot be used.
-pub(super) fn first_scan(bench: &mut Bench<'_, '_>) -> Result<Option<Reported>, FatalError> {
-    let subject = bench.subject("scan", &[]);
-    let Some(heard) = scan(bench, &subject)? else { return Ok(None) };
-    let Some(entities) = parse(bench, &subject, &heard.stdout) else { return Ok(None) };
+pub(super) fn first_scan(harness: &mut Harness<'_, '_>) -> Result<Option<Reported>, FatalError> {
+    let subject = harness.subject("scan", &[]);
+    let Some(heard) = scan(harness, &subject)? else { return Ok(None) };
+    let Some(entities) = parse(harness, &subject, &heard.stdout) else { return Ok(None) };
     for entity in &entities {
-        look_at_id(bench, &subject, entity.id.as_ref());
-        look_at_sources(bench, &subject, entity);
-        look_at_keys(bench, &subject, entity);
-        look_at_assets(bench, &subject, entity);
+        judge_id(harness, &subject, entity.id.as_ref());
+        judge_sources(harness, &subject, entity);
+        judge_keys(harness, &subject, entity);
+        judge_assets(harness, &subject, entity);
     }
-    look_at_answers(bench, &subject, &heard.stdout);
-    scan_again(bench, &subject, &heard)?;
-    if bench.manner.also_version_3 {
-        let directories = bench.scratch.directories().clone();
-        scan_otherwise(bench, &entities, &directories, API_VERSION_3, "when asked in version 3")?;
+    judge_answers(harness, &subject, &heard.stdout);
+    scan_again(harness, &subject, &heard)?;
+    if harness.manner.also_version_3 {
+        let directories = harness.scratch.directories().clone();
+        scan_otherwise(harness, &entities, &directories, API_VERSION_3, "when asked in version 3")?;
     }
-    if !bench.manner.session {
-        let directories = bench.scratch.relative_directories();
-        scan_otherwise(bench, &entities, &directories, bench.manner.api_version, "when given relative paths")?;
+    if !harness.manner.session {
+        let directories = harness.scratch.relative_directories();
+        scan_otherwise(harness, &entities, &directories, harness.manner.api_version, "when given relative paths")?;
     }
     let mut always: HashSet<BString> = entities.iter().filter(|e| e.edges.always).map(|e| e.id.clone()).collect();
-    if bench.manner.also_version_4 {
-        always.extend(done_without_version_4(bench)?);
+    if harness.manner.also_version_4 {
+        always.extend(done_without_version_4(harness)?);
     }
-    Ok(Some(Reported { sets: sets(bench, &subject, &entities), always }))
+    Ok(Some(Reported { sets: sets(harness, &subject, &entities), always }))
 }
 
-/// Those that are done at every apply in version 3, as that can neither say so nor refresh anything.
-fn done_without_version_4(bench: &mut Bench<'_, '_>) -> Result<Vec<BString>, FatalError> {
-    bench.begin_run()?;
-    let directories = bench.scratch.directories().clone();
-    let heard = bench.scan_in(&directories, API_VERSION_4)?;
+/// Returns the entities that are done at every apply in version 3, as that can neither say so nor refresh anything.
+fn done_without_version_4(harness: &mut Harness<'_, '_>) -> Result<Vec<BString>, FatalError> {
+    harness.begin_run()?;
+    let directories = harness.scratch.directories().clone();
+    let heard = harness.scan_in(&directories, API_VERSION_4)?;
     let entities = EntityReport::parse_all(&heard.stdout, API_VERSION_4).unwrap_or_default();
     let is_done = |entity: &EntityReport| entity.edges.always || !entity.edges.subscribes.is_empty();
     Ok(entities.into_iter().filter(is_done).map(|entity| entity.id).collect())
 }
 
-/// The IDs that a scan gives in a later run; nothing if it fails.
-pub(super) fn later_scan(bench: &mut Bench<'_, '_>) -> Result<Option<HashSet<BString>>, FatalError> {
-    let subject = bench.subject("scan", &[]);
-    let heard = scan(bench, &subject)?;
-    let entities = heard.and_then(|heard| parse(bench, &subject, &heard.stdout));
+/// Returns the IDs that a scan gives in a later run, or nothing if it fails.
+pub(super) fn later_scan(harness: &mut Harness<'_, '_>) -> Result<Option<HashSet<BString>>, FatalError> {
+    let subject = harness.subject("scan", &[]);
+    let heard = scan(harness, &subject)?;
+    let entities = heard.and_then(|heard| parse(harness, &subject, &heard.stdout));
     Ok(entities.map(|entities| entities.into_iter().map(|entity| entity.id).collect()))
 }
 
 /// Scans in a new run; nothing if that fails.
-fn scan(bench: &mut Bench<'_, '_>, subject: &str) -> Result<Option<Heard>, FatalError> {
-    bench.begin_run()?;
-    let before = bench.scratch.snapshot();
-    let heard = bench.scan()?;
-    bench.unchanged_since(Rule::Scan, subject, &before, true, "has changed");
+fn scan(harness: &mut Harness<'_, '_>, subject: &str) -> Result<Option<Heard>, FatalError> {
+    harness.begin_run()?;
+    let before = harness.scratch.snapshot();
+    let heard = harness.scan()?;
+    harness.unchanged_since(Rule::Scan, subject, &before, true, "has changed");
     let Some(ended_well) = heard.ended_well() else { return Ok(None) };
     let text = format!("{}, where exit status 0 is expected", heard.failure());
     let text_of_size = format!("reports over {MAX_KEPT} bytes, which is more than is looked at");
-    let is_usable = bench.fail_unless(Rule::Scan, subject, ended_well, text)
-        && bench.fail_unless(Rule::Scan, subject, heard.stdout.len() < MAX_KEPT, text_of_size);
+    let is_usable = harness.fail_unless(Rule::Scan, subject, ended_well, text)
+        && harness.fail_unless(Rule::Scan, subject, heard.stdout.len() < MAX_KEPT, text_of_size);
     Ok(is_usable.then_some(heard))
 }
 
-fn parse(bench: &mut Bench<'_, '_>, subject: &str, report: &[u8]) -> Option<Vec<EntityReport>> {
-    let parsed = EntityReport::parse_all(report, bench.manner.api_version);
+fn parse(harness: &mut Harness<'_, '_>, subject: &str, report: &[u8]) -> Option<Vec<EntityReport>> {
+    let parsed = EntityReport::parse_all(report, harness.manner.api_version);
     for error in parsed.as_ref().err().into_iter().flatten() {
         let what = match &error.kind {
             ReportErrorKind::Syntax(line) => format!("is {}, where \"KEY: VALUE\" is expected", quoted(line)),
@@ -94,125 +94,125 @@ fn parse(bench: &mut Bench<'_, '_>, subject: &str, report: &[u8]) -> Option<Vec<
             }
             ReportErrorKind::OutsideEntity(line) => format!("is {}, where \"ENTITY: ID\" is expected", quoted(line)),
         };
-        bench.fail_unless(Rule::Scan, subject, false, format!("line {} {what}", error.line));
+        harness.fail_unless(Rule::Scan, subject, false, format!("line {} {what}", error.line));
     }
     parsed.ok()
 }
 
-fn look_at_id(bench: &mut Bench<'_, '_>, subject: &str, id: &BStr) {
+fn judge_id(harness: &mut Harness<'_, '_>, subject: &str, id: &BStr) {
     let shown = quoted(id);
     let (kind, name) = id.split_once_str(":").unwrap_or_default();
     let has_form = !kind.is_empty() && !name.is_empty();
     let is_path = [&b"/"[..], b"./", b"../"].iter().any(|start| id.starts_with(start)) || kind.contains(&b'/');
     let text = format!("reports the entity {shown}, which looks like a path");
-    bench.fail_unless(Rule::Names, subject, !is_path, text);
+    harness.fail_unless(Rule::Names, subject, !is_path, text);
     let text = format!("reports the entity {shown}, where an ID of the form TYPE:NAME is expected");
-    bench.fail_unless(Rule::Names, subject, has_form || is_path, text);
+    harness.fail_unless(Rule::Names, subject, has_form || is_path, text);
     let text = format!("reports the entity {shown}; no program can be called with a NUL byte");
-    bench.fail_unless(Rule::Names, subject, !id.contains(&0), text);
+    harness.fail_unless(Rule::Names, subject, !id.contains(&0), text);
     let is_odd = id.iter().any(|&byte| byte != 0 && byte.is_ascii_control()) || id.trim() != id.as_bytes();
     let text = format!("reports the entity {shown}, with blanks at its ends or control characters");
-    bench.warn_unless(Rule::Names, subject, !is_odd, text);
+    harness.warn_unless(Rule::Names, subject, !is_odd, text);
 }
 
-fn look_at_sources(bench: &mut Bench<'_, '_>, subject: &str, entity: &EntityReport) {
-    let resources = bench.scratch.directories().resources.clone();
+fn judge_sources(harness: &mut Harness<'_, '_>, subject: &str, entity: &EntityReport) {
+    let resources = harness.scratch.directories().resources.clone();
     for source in &entity.sources {
         let path = source.to_path_lossy();
         let of = format!("SOURCE of {} is {}", plain(&entity.id), quoted(source));
         let problem = path.symlink_metadata().err();
         let why = problem.as_ref().map(reason).unwrap_or_default();
-        let exists = bench.fail_unless(Rule::Scan, subject, problem.is_none(), format!("{of}: {why}"));
+        let exists = harness.fail_unless(Rule::Scan, subject, problem.is_none(), format!("{of}: {why}"));
         let is_inside = path.starts_with(&resources);
         let text = format!("{of}, which is not in $HOLO_RESOURCE_DIR");
-        bench.warn_unless(Rule::Environment, subject, is_inside || !exists, text);
+        harness.warn_unless(Rule::Environment, subject, is_inside || !exists, text);
     }
 }
 
-fn look_at_keys(bench: &mut Bench<'_, '_>, subject: &str, entity: &EntityReport) {
+fn judge_keys(harness: &mut Harness<'_, '_>, subject: &str, entity: &EntityReport) {
     for information in &entity.information {
         let letters = || information.key.iter();
         let is_capital = letters().any(u8::is_ascii_uppercase) && !letters().any(u8::is_ascii_lowercase);
-        let (key, version) = (plain(&information.key), bench.manner.api_version);
+        let (key, version) = (plain(&information.key), harness.manner.api_version);
         let text = format!("the key {key} of {} means nothing in version {version}", plain(&entity.id));
-        bench.warn_unless(Rule::Scan, subject, !is_capital, text);
+        harness.warn_unless(Rule::Scan, subject, !is_capital, text);
     }
 }
 
-/// A path that is relative to something is nobody's.
-fn look_at_assets(bench: &mut Bench<'_, '_>, subject: &str, entity: &EntityReport) {
+/// Expects that the paths of assets are absolute: relative ones are nobody's.
+fn judge_assets(harness: &mut Harness<'_, '_>, subject: &str, entity: &EntityReport) {
     let edges = &entity.edges;
     for (key, assets) in [("PROVIDES", &edges.provides), ("NEEDS", &edges.needs), ("OWNS", &edges.owns)] {
         for asset in assets.iter().filter(|asset| asset.kind == "path" || asset.kind == "path-tree") {
             let (kind, value) = (plain(&asset.kind), quoted(&asset.value));
             let text =
                 format!("{key} of {} is the {kind} {value}, where an absolute path is expected", plain(&entity.id));
-            bench.fail_unless(Rule::Dependencies, subject, asset.value.starts_with(b"/"), text);
+            harness.fail_unless(Rule::Dependencies, subject, asset.value.starts_with(b"/"), text);
         }
     }
     for path in &edges.watch {
         let text = format!("WATCH of {} is {}, where an absolute path is expected", plain(&entity.id), quoted(path));
-        bench.fail_unless(Rule::Dependencies, subject, path.starts_with(b"/"), text);
+        harness.fail_unless(Rule::Dependencies, subject, path.starts_with(b"/"), text);
     }
 }
 
-/// The keys that know one answer only.
-fn look_at_answers(bench: &mut Bench<'_, '_>, subject: &str, report: &[u8]) {
-    if bench.manner.api_version < API_VERSION_4 {
+/// Judges the keys that know one answer only.
+fn judge_answers(harness: &mut Harness<'_, '_>, subject: &str, report: &[u8]) {
+    if harness.manner.api_version < API_VERSION_4 {
         return;
     }
     for line in report.lines() {
         let Some((key, value)) = line.trim().split_once_str(": ") else { continue };
         if [&b"ORPHAN"[..], b"ALWAYS"].contains(&key) {
             let text = format!("says {}, where \"{}: yes\" is expected, or nothing", quoted(line.trim()), plain(key));
-            bench.fail_unless(Rule::Dependencies, subject, value.trim() == b"yes", text);
+            harness.fail_unless(Rule::Dependencies, subject, value.trim() == b"yes", text);
         }
     }
 }
 
-/// Nothing has changed since, so nothing may be different.
-fn scan_again(bench: &mut Bench<'_, '_>, subject: &str, first: &Heard) -> Result<(), FatalError> {
-    let Some(second) = scan(bench, subject)? else { return Ok(()) };
+/// Expects that a second scan says the same, as nothing has changed since.
+fn scan_again(harness: &mut Harness<'_, '_>, subject: &str, first: &Heard) -> Result<(), FatalError> {
+    let Some(second) = scan(harness, subject)? else { return Ok(()) };
     let sorted = |report: &[u8]| {
-        let mut entities = EntityReport::parse_all(report, bench.manner.api_version).unwrap_or_default();
+        let mut entities = EntityReport::parse_all(report, harness.manner.api_version).unwrap_or_default();
         entities.sort_by(|one, other| one.id.cmp(&other.id));
         entities
     };
     let same = sorted(&first.stdout) == sorted(&second.stdout);
-    bench.fail_unless(Rule::Scan, subject, same, "a second scan reports something else, though nothing has changed");
+    harness.fail_unless(Rule::Scan, subject, same, "a second scan reports something else, though nothing has changed");
     Ok(())
 }
 
-/// The same entities are there however it is asked.
+/// Expects that the same entities are there if the plugin is asked in another way.
 fn scan_otherwise(
-    bench: &mut Bench<'_, '_>,
+    harness: &mut Harness<'_, '_>,
     expected: &[EntityReport],
     directories: &crate::plugin::Directories,
     api_version: u32,
     how: &str,
 ) -> Result<(), FatalError> {
-    bench.begin_run()?;
-    let heard = bench.scan_in(directories, api_version)?;
+    harness.begin_run()?;
+    let heard = harness.scan_in(directories, api_version)?;
     let Some(ended_well) = heard.ended_well() else { return Ok(()) };
-    let subject = bench.subject("scan", &[]);
-    if bench.fail_unless(Rule::Environment, &subject, ended_well, format!("{} {how}", heard.failure())) {
+    let subject = harness.subject("scan", &[]);
+    if harness.fail_unless(Rule::Environment, &subject, ended_well, format!("{} {how}", heard.failure())) {
         let found = EntityReport::parse_all(&heard.stdout, api_version).unwrap_or_default();
         let ids = |entities: &[EntityReport]| -> HashSet<BString> { entities.iter().map(|e| e.id.clone()).collect() };
         let same = ids(expected) == ids(&found);
-        bench.fail_unless(Rule::Environment, &subject, same, format!("reports other entities {how}"));
+        harness.fail_unless(Rule::Environment, &subject, same, format!("reports other entities {how}"));
     }
     Ok(())
 }
 
 /// Returns the entities in the order in which they are worked on.
-fn sets<'e>(bench: &mut Bench<'_, '_>, subject: &str, entities: &'e [EntityReport]) -> Vec<Vec<BString>> {
+fn sets<'e>(harness: &mut Harness<'_, '_>, subject: &str, entities: &'e [EntityReport]) -> Vec<Vec<BString>> {
     let mut entities: Vec<&EntityReport> = entities.iter().filter(|entity| !entity.id.contains(&0)).collect();
     entities.sort_by(|one, other| one.id.cmp(&other.id));
     let neighbours = entities.iter().zip(entities.iter().skip(1));
     let twice: Vec<String> =
         neighbours.filter(|(one, other)| one.id == other.id).map(|(one, _)| plain(&one.id)).collect();
     let text = format!("reports {} twice; IDs should be unique", listed(&twice));
-    bench.fail_unless(Rule::Names, subject, twice.is_empty(), text);
+    harness.fail_unless(Rule::Names, subject, twice.is_empty(), text);
     entities.dedup_by(|one, other| one.id == other.id);
     let node = |entity: &&'e EntityReport| Node {
         id: entity.id.as_ref(),
@@ -228,7 +228,7 @@ fn sets<'e>(bench: &mut Bench<'_, '_>, subject: &str, entities: &'e [EntityRepor
             plan.sets(&all).iter().map(ids).collect()
         }
         Err(cycle) => {
-            bench.fail_unless(Rule::Dependencies, subject, false, format!("reports a {cycle}"));
+            harness.fail_unless(Rule::Dependencies, subject, false, format!("reports a {cycle}"));
             nodes.iter().map(|node| vec![node.id.to_owned()]).collect()
         }
     }

@@ -26,7 +26,7 @@ pub(super) struct Scratch {
     directories: Directories,
     temporary: PathBuf,
     work: PathBuf,
-    /// The place of the plugin's state, as a [`Snapshot`] names it.
+    /// The path of the plugin's state, as a [`Snapshot`] names it.
     state: BString,
     strays: HashSet<PathBuf>,
 }
@@ -73,7 +73,7 @@ impl Scratch {
         &self.directories
     }
 
-    /// The same directories, as they are called from the working directory.
+    /// Returns the same directories, as they are called from the working directory.
     pub(super) fn relative_directories(&self) -> Directories {
         let Directories { root, resources, state, cache } = &self.directories;
         let relative = |path: &Path| {
@@ -93,7 +93,7 @@ impl Scratch {
         &self.temporary
     }
 
-    /// The root as it is now.
+    /// Returns the root as it is now.
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot(Tree::read(&self.directories.root))
     }
@@ -143,7 +143,7 @@ fn remove(folder: &Path) -> Result<(), FatalError> {
     }
 }
 
-/// A root as it was at some time, or why that is not known.
+/// A root as it was at some time, or the reason for which that is not known.
 pub(super) struct Snapshot(Result<Tree, IoError>);
 
 impl Snapshot {

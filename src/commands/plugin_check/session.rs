@@ -15,7 +15,7 @@ pub(super) const END_LIMIT: Duration = Duration::from_secs(2);
 /// The longest line that a plugin may answer with.
 const MAX_LINE: usize = 64 << 20;
 
-/// After so many complaints about one request there is no use in going on.
+/// The number of complaints about one request after which there is no use in going on.
 const MAX_COMPLAINTS: usize = 20;
 
 /// A running session.
@@ -133,7 +133,7 @@ struct Reception<'a> {
     request: u64,
     operation: Operation,
     ids: &'a [BString],
-    /// What was answered about each entity.
+    /// The answers about each entity.
     answered: Vec<Answered>,
     /// The index of the entity that stray output is counted to.
     at_work: usize,
@@ -175,7 +175,7 @@ impl<'a> Reception<'a> {
         self.is_broken |= self.complaints.len() >= MAX_COMPLAINTS;
     }
 
-    /// Something that is printed past the session.
+    /// Takes something that is printed past the session.
     fn stray(&mut self, channel: Channel, bytes: &[u8]) {
         let (name, stream) = match channel {
             Channel::Stderr => ("error", Stream::Stderr),
@@ -229,7 +229,7 @@ impl<'a> Reception<'a> {
                 }
             }
             Answer::Begin { entity, .. } => self.begin(&entity),
-            // It has the place of an output, and nobody is there to see it.
+            // It may come wherever output may, and nobody is there to see it.
             Answer::Progress { entity, .. } => drop(self.step(&entity, Step::Output)),
             Answer::Diff { entity, from, to, from_label, to_label, .. } => {
                 if let Some(index) = self.step(&entity, Step::Diff)
@@ -318,7 +318,7 @@ impl<'a> Reception<'a> {
         }
     }
 
-    /// Says of the entities that have no result why that is.
+    /// Gives the entities that have no result the reason for that.
     fn conclude(&mut self, in_time: bool, ended: Option<Exit>) {
         let died = ended.filter(|_| self.outcome.is_none()).map(|ended| ended.status.in_words());
         if let Some(how) = &died {

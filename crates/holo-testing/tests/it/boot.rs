@@ -7,11 +7,11 @@ use std::fs;
 use std::path::Path;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let stories: [(&str, fn()); 2] = [
+    let cases: [(&str, fn()); 2] = [
         ("units run in it, and it keeps what is done to itself", keeps_to_itself),
         ("two do not meet, and nothing is left of them", two),
     ];
-    stories.map(|(name, story)| trial_of(name, NEEDS_TO_BOOT, story)).into()
+    cases.map(|(name, case)| trial_of(name, NEEDS_TO_BOOT, case)).into()
 }
 
 fn keeps_to_itself() {

@@ -7,14 +7,14 @@ use std::fs;
 use std::path::Path;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let stories: [(&str, fn()); 5] = [
+    let cases: [(&str, fn()); 5] = [
         ("it has the machine's files, and keeps what is done to itself", keeps_to_itself),
         ("a status, both streams and input arrive", arrives),
         ("files are written inside even where a symlink leads elsewhere", symlinks),
         ("processes inside are numbered anew, and end with it", processes),
         ("directories can be bound, and only be read", bound),
     ];
-    stories.map(|(name, story)| trial_of(name, NEEDS, story)).into()
+    cases.map(|(name, case)| trial_of(name, NEEDS, case)).into()
 }
 
 fn keeps_to_itself() {

@@ -1,4 +1,4 @@
-//! Calls of the plugin, with what holds for every one of them: time, processes left behind, files in wrong places.
+//! Calls of the plugin, with what holds for every one of them: its time, processes left behind, files where none may be.
 
 use super::finding::{Findings, Rule, Severity};
 use super::heard::{CallError, Heard, MAX_KEPT, keep, listed, plain, quoted, word};
@@ -20,8 +20,8 @@ use std::time::Duration;
 /// The number of bytes that are kept of what a plugin writes to file descriptor 3.
 const MAX_MESSAGES: usize = 1 << 20;
 
-/// A place to try a plugin in one manner.
-pub(super) struct Bench<'a, 'f> {
+/// Calls a plugin in one manner, and judges each call.
+pub(super) struct Harness<'a, 'f> {
     pub(super) program: PathBuf,
     pub(super) id: String,
     pub(super) manner: Manner,
@@ -32,20 +32,20 @@ pub(super) struct Bench<'a, 'f> {
     session: Option<Session>,
 }
 
-impl<'a, 'f> Bench<'a, 'f> {
+impl<'a, 'f> Harness<'a, 'f> {
     pub(super) fn new(
         subject: &Subject,
         manner: Manner,
         scratch: Scratch,
         interrupt: &'a Interrupt,
         findings: &'a mut Findings<'f>,
-    ) -> Bench<'a, 'f> {
+    ) -> Harness<'a, 'f> {
         let Subject { program, id, limit, .. } = subject;
         let (program, id, limit) = (program.clone(), id.clone(), *limit);
-        Bench { program, id, manner, scratch, limit, interrupt, findings, session: None }
+        Harness { program, id, manner, scratch, limit, interrupt, findings, session: None }
     }
 
-    /// An operation as findings name it.
+    /// Returns an operation as findings name it.
     pub(super) fn subject(&self, operation: &str, ids: &[BString]) -> String {
         let manner = if self.manner.session { "session: " } else { "" };
         let ids: Vec<String> = ids.iter().map(|id| format!(" {}", plain(id))).collect();
@@ -80,7 +80,7 @@ impl<'a, 'f> Bench<'a, 'f> {
             let text = format!("ends with {}, where exit status 0 is expected", failure.as_deref().unwrap_or_default());
             self.warn_unless(Rule::Sessions, "session", failure.is_none(), text);
         }
-        self.look_for_strays("session");
+        self.judge_strays("session");
         Ok(())
     }
 
@@ -110,7 +110,7 @@ impl<'a, 'f> Bench<'a, 'f> {
         self.call("info", None, environment, false)
     }
 
-    /// Works on entities of which none depends on another; what is heard of each.
+    /// Has the plugin work on entities of which none depends on another. Returns what is heard of each.
     pub(super) fn work(&mut self, operation: Operation, ids: &[BString]) -> Result<Vec<Heard>, FatalError> {
         if self.manner.session {
             return self.request(operation, ids);
@@ -138,7 +138,7 @@ impl<'a, 'f> Bench<'a, 'f> {
                 (0..ids.len().max(1)).map(|_| told()).collect()
             }
         };
-        self.look_for_strays(&subject);
+        self.judge_strays(&subject);
         Ok(heard)
     }
 
@@ -167,7 +167,7 @@ impl<'a, 'f> Bench<'a, 'f> {
         asked.heard
     }
 
-    /// The environment of all operations but `info`.
+    /// Returns the environment of all operations but `info`.
     pub(super) fn environment(&self, directories: &Directories, api_version: u32) -> Vec<(&'static str, OsString)> {
         let Directories { root, resources, state, cache } = directories;
         let mut environment = vec![
@@ -217,7 +217,7 @@ impl<'a, 'f> Bench<'a, 'f> {
                 heard.error = self.judge_end(&subject, ended);
             }
         }
-        self.look_for_strays(&subject);
+        self.judge_strays(&subject);
         Ok(heard)
     }
 
@@ -231,7 +231,7 @@ impl<'a, 'f> Bench<'a, 'f> {
         ended.status.failure().map(CallError::Failed)
     }
 
-    /// A call that took too long was killed.
+    /// Expects that a call did not take so long that it was killed.
     fn in_time(&mut self, subject: &str, holds: bool) -> bool {
         let text = format!("did not end within {:?}, and was killed with its process group", self.limit);
         self.findings.expect(Severity::Failure, None, subject, holds, text)
@@ -247,7 +247,7 @@ impl<'a, 'f> Bench<'a, 'f> {
         self.fail_unless(Rule::Version3, subject, ended.held_open.is_none(), text);
     }
 
-    fn look_for_strays(&mut self, subject: &str) {
+    fn judge_strays(&mut self, subject: &str) {
         let strays = self.scratch.strays();
         let text = format!("made {} in its working directory, which may be any", all_shown(&strays));
         self.fail_unless(Rule::Environment, subject, strays.is_empty(), text);
@@ -256,7 +256,7 @@ impl<'a, 'f> Bench<'a, 'f> {
         self.warn_unless(Rule::Environment, subject, strays.is_empty(), text);
     }
 
-    /// RunOptions that nothing is different from what it was before, but for the plugin's state where that may be.
+    /// Expects that nothing has changed, but for the plugin's state where that may change.
     pub(super) fn unchanged_since(
         &mut self,
         rule: Rule,

@@ -1,7 +1,7 @@
 //! The operations on entities, as several runs one after the other would ask for them.
 
-use super::bench::Bench;
 use super::finding::Rule;
+use super::harness::Harness;
 use super::heard::{CallError, Heard, plain, quoted, word};
 use super::{messages, report};
 use crate::diff;
@@ -11,9 +11,9 @@ use holo_protocol::session::Operation;
 use holo_protocol::{API_VERSION_4, Label, Message};
 use std::collections::{HashMap, HashSet};
 
-/// The number of entities that are tried: a plugin that treats so many well treats the others well too.
+/// The number of entities that are tried. A plugin that treats so many well treats the others well too.
 const MAX_ENTITIES: usize = 20;
-/// More than this is nothing for people to read.
+/// The number of bytes of output beyond which it is not for people to read.
 const MUCH_OUTPUT: usize = 1 << 16;
 
 /// The results about the entities so far.
@@ -41,15 +41,15 @@ enum Stage {
 }
 
 /// Puts the plugin through all operations, in the order in which its users would.
-pub(super) fn all(bench: &mut Bench<'_, '_>) -> Result<(), FatalError> {
-    let Some(report::Reported { sets, always }) = report::first_scan(bench)? else { return Ok(()) };
-    let sets = first_entities(bench, sets);
-    unknown_entity(bench, sets.first().and_then(|set| set.first()))?;
+pub(super) fn all(harness: &mut Harness<'_, '_>) -> Result<(), FatalError> {
+    let Some(report::Reported { sets, always }) = report::first_scan(harness)? else { return Ok(()) };
+    let sets = first_entities(harness, sets);
+    unknown_entity(harness, sets.first().and_then(|set| set.first()))?;
     if sets.is_empty() {
         return Ok(());
     }
     let mut known = Known { always, ..Known::default() };
-    let rounds = [
+    let stages = [
         (Stage::Before, &[Operation::Check, Operation::Diff][..]),
         (Stage::First, &[Operation::Apply]),
         (Stage::Applied, &[Operation::Apply]),
@@ -57,32 +57,32 @@ pub(super) fn all(bench: &mut Bench<'_, '_>) -> Result<(), FatalError> {
         (Stage::Applied, &[Operation::ForceApply]),
         (Stage::Applied, &[Operation::Apply]),
     ];
-    for (stage, operations) in rounds {
-        let Some(there) = report::later_scan(bench)? else { return Ok(()) };
+    for (stage, operations) in stages {
+        let Some(there) = report::later_scan(harness)? else { return Ok(()) };
         for &operation in operations {
             // A diff tells in version 3 what a check could tell.
-            if operation != Operation::Check || bench.manner.api_version >= API_VERSION_4 {
-                round(bench, &sets, &there, &mut known, (stage, operation))?;
+            if operation != Operation::Check || harness.manner.api_version >= API_VERSION_4 {
+                operate(harness, &sets, &there, &mut known, (stage, operation))?;
             }
         }
     }
     Ok(())
 }
 
-/// Leaves as many entities as are tried.
-fn first_entities(bench: &mut Bench<'_, '_>, sets: Vec<Vec<BString>>) -> Vec<Vec<BString>> {
+/// Returns as many entities as are tried.
+fn first_entities(harness: &mut Harness<'_, '_>, sets: Vec<Vec<BString>>) -> Vec<Vec<BString>> {
     let count: usize = sets.iter().map(Vec::len).sum();
     if count > MAX_ENTITIES {
-        bench.findings.note(format!("there are {count} entities, of which only the first {MAX_ENTITIES} are tried"));
+        harness.findings.note(format!("there are {count} entities, of which only the first {MAX_ENTITIES} are tried"));
     } else if count == 0 {
-        bench.findings.note("there are no entities to try; see --resources".to_owned());
+        harness.findings.note("there are no entities to try; see --resources".to_owned());
     }
     let mut left = MAX_ENTITIES;
     let mut first = Vec::new();
     for mut set in sets {
         set.truncate(left);
         left -= set.len();
-        if bench.manner.session {
+        if harness.manner.session {
             first.push(set);
         } else {
             first.extend(set.into_iter().map(|id| vec![id]));
@@ -92,24 +92,30 @@ fn first_entities(bench: &mut Bench<'_, '_>, sets: Vec<Vec<BString>>) -> Vec<Vec
     first
 }
 
-/// An entity that does not exist must not be taken for one that does.
-fn unknown_entity(bench: &mut Bench<'_, '_>, like: Option<&BString>) -> Result<(), FatalError> {
-    let kind = like.and_then(|id| id.split_once_str(":")).map_or(bench.id.as_bytes(), |(kind, _)| kind);
+/// Expects that an entity that does not exist is not taken for one that does.
+fn unknown_entity(harness: &mut Harness<'_, '_>, like: Option<&BString>) -> Result<(), FatalError> {
+    let kind = like.and_then(|id| id.split_once_str(":")).map_or(harness.id.as_bytes(), |(kind, _)| kind);
     let id = BString::from([kind, b":no-such-entity"].concat());
     for operation in [Operation::Check, Operation::Apply, Operation::ForceApply, Operation::Diff] {
-        if operation == Operation::Check && bench.manner.api_version < API_VERSION_4 {
+        if operation == Operation::Check && harness.manner.api_version < API_VERSION_4 {
             continue;
         }
-        let subject = bench.subject(word(operation), std::slice::from_ref(&id));
-        let before = bench.scratch.snapshot();
-        let heard = bench.work(operation, std::slice::from_ref(&id))?.pop().unwrap_or_default();
-        bench.unchanged_since(Rule::Version3, &subject, &before, true, "there is no such entity, but this has changed");
+        let subject = harness.subject(word(operation), std::slice::from_ref(&id));
+        let before = harness.scratch.snapshot();
+        let heard = harness.work(operation, std::slice::from_ref(&id))?.pop().unwrap_or_default();
+        harness.unchanged_since(
+            Rule::Version3,
+            &subject,
+            &before,
+            true,
+            "there is no such entity, but this has changed",
+        );
         let Some(ended_well) = heard.ended_well() else { continue };
-        let expected = if bench.manner.session { "result \"failed\"" } else { "exit status 1" };
+        let expected = if harness.manner.session { "result \"failed\"" } else { "exit status 1" };
         let text = format!("there is no such entity, so {expected} is expected, but it succeeds");
-        if bench.fail_unless(Rule::Version3, &subject, !ended_well, text) {
+        if harness.fail_unless(Rule::Version3, &subject, !ended_well, text) {
             let has_said = !heard.stderr.is_empty() || !heard.stdout.is_empty();
-            bench.fail_unless(
+            harness.fail_unless(
                 Rule::Version3,
                 &subject,
                 has_said,
@@ -120,9 +126,9 @@ fn unknown_entity(bench: &mut Bench<'_, '_>, like: Option<&BString>) -> Result<(
     Ok(())
 }
 
-/// One operation on all entities that are still there.
-fn round(
-    bench: &mut Bench<'_, '_>,
+/// Has one operation done on all entities that are still there.
+fn operate(
+    harness: &mut Harness<'_, '_>,
     sets: &[Vec<BString>],
     there: &HashSet<BString>,
     known: &mut Known,
@@ -134,46 +140,46 @@ fn round(
         if ids.is_empty() {
             continue;
         }
-        if (stage, operation) == (Stage::First, Operation::Apply) && bench.manner.api_version >= API_VERSION_4 {
-            check_again(bench, &ids, known)?;
+        if (stage, operation) == (Stage::First, Operation::Apply) && harness.manner.api_version >= API_VERSION_4 {
+            check_again(harness, &ids, known)?;
         }
-        let before = bench.scratch.snapshot();
-        let all = bench.work(operation, &ids)?;
-        let subject = bench.subject(word(operation), &ids);
+        let before = harness.scratch.snapshot();
+        let all = harness.work(operation, &ids)?;
+        let subject = harness.subject(word(operation), &ids);
         match operation {
-            Operation::Check => bench.unchanged_since(Rule::Check, &subject, &before, true, "has changed"),
-            Operation::Diff => bench.unchanged_since(Rule::Diff, &subject, &before, true, "has changed"),
+            Operation::Check => harness.unchanged_since(Rule::Check, &subject, &before, true, "has changed"),
+            Operation::Diff => harness.unchanged_since(Rule::Diff, &subject, &before, true, "has changed"),
             Operation::Apply if ids.iter().all(|id| known.always.contains(id)) => {}
-            Operation::Apply if stage == Stage::Applied || said_not_changed(bench, &all) => {
+            Operation::Apply if stage == Stage::Applied || said_not_changed(harness, &all) => {
                 let what = if stage == Stage::First {
                     "said \"not changed\", but has changed"
                 } else {
                     "the second apply has changed"
                 };
-                bench.unchanged_since(Rule::Apply, &subject, &before, false, what);
+                harness.unchanged_since(Rule::Apply, &subject, &before, false, what);
             }
             Operation::Scan | Operation::Apply | Operation::ForceApply => {}
         }
         for (id, heard) in ids.iter().zip(&all) {
-            judge(bench, id, heard, known, (stage, operation));
+            judge(harness, id, heard, known, (stage, operation));
         }
     }
     Ok(())
 }
 
 /// Takes what a check says directly before the first apply: nothing but that apply comes between them.
-fn check_again(bench: &mut Bench<'_, '_>, ids: &[BString], known: &mut Known) -> Result<(), FatalError> {
-    let all = bench.work(Operation::Check, ids)?;
+fn check_again(harness: &mut Harness<'_, '_>, ids: &[BString], known: &mut Known) -> Result<(), FatalError> {
+    let all = harness.work(Operation::Check, ids)?;
     for (id, heard) in ids.iter().zip(&all).filter(|(_, heard)| heard.ended_well() == Some(true)) {
-        let subject = bench.subject(word(Operation::Check), std::slice::from_ref(id));
-        let messages = messages::read(bench, Operation::Check, &subject, heard);
+        let subject = harness.subject(word(Operation::Check), std::slice::from_ref(id));
+        let messages = messages::read(harness, Operation::Check, &subject, heard);
         known.checked.insert(id.clone(), messages);
     }
     Ok(())
 }
 
-fn said_not_changed(bench: &Bench<'_, '_>, all: &[Heard]) -> bool {
-    let version = bench.manner.api_version;
+fn said_not_changed(harness: &Harness<'_, '_>, all: &[Heard]) -> bool {
+    let version = harness.manner.api_version;
     let is_said = |heard: &Heard| {
         heard.error.is_none()
             && heard
@@ -186,47 +192,49 @@ fn said_not_changed(bench: &Bench<'_, '_>, all: &[Heard]) -> bool {
 
 /// Judges an operation on an entity.
 fn judge(
-    bench: &mut Bench<'_, '_>,
+    harness: &mut Harness<'_, '_>,
     id: &BString,
     heard: &Heard,
     known: &mut Known,
     (stage, operation): (Stage, Operation),
 ) {
-    let subject = bench.subject(word(operation), std::slice::from_ref(id));
+    let subject = harness.subject(word(operation), std::slice::from_ref(id));
     let rule = match operation {
         Operation::Check => Rule::Check,
         Operation::Diff => Rule::Diff,
         Operation::ForceApply => Rule::ForceApply,
         Operation::Scan | Operation::Apply => Rule::Apply,
     };
-    look_at_output(bench, &subject, heard);
+    judge_output(harness, &subject, heard);
     let Some(ended_well) = heard.ended_well() else {
         if heard.error == Some(CallError::Told) {
             known.given_up.insert(id.clone());
         }
         return;
     };
-    let expected = if bench.manner.session { "it is expected to be done" } else { "exit status 0 is expected" };
-    if !bench.fail_unless(rule, &subject, ended_well, format!("{}, where {expected}", heard.failure())) {
+    let expected = if harness.manner.session { "it is expected to be done" } else { "exit status 0 is expected" };
+    if !harness.fail_unless(rule, &subject, ended_well, format!("{}, where {expected}", heard.failure())) {
         return;
     }
     if operation == Operation::Diff {
-        look_at_paths(bench, &subject, &heard.messages);
+        judge_paths(harness, &subject, &heard.messages);
         return;
     }
-    let messages = messages::read(bench, operation, &subject, heard);
+    let messages = messages::read(harness, operation, &subject, heard);
     match (operation, stage) {
         (Operation::Check | Operation::Apply, Stage::Applied) if known.always.contains(id) => {}
-        (Operation::Check, Stage::Applied) => judge_last_check(bench, &subject, &messages, known.refused.contains(id)),
+        (Operation::Check, Stage::Applied) => {
+            judge_last_check(harness, &subject, &messages, known.refused.contains(id));
+        }
         (Operation::Check, _) => drop(known.checked.insert(id.clone(), messages)),
         (Operation::ForceApply, _) => {
             let refuses = messages.iter().any(Message::is_refusal);
-            bench.fail_unless(rule, &subject, !refuses, "refuses, though it is called with force");
+            harness.fail_unless(rule, &subject, !refuses, "refuses, though it is called with force");
             known.refused.remove(id);
         }
-        (_, Stage::Applied) => judge_second_apply(bench, &subject, heard, &messages, known.refused.contains(id)),
+        (_, Stage::Applied) => judge_second_apply(harness, &subject, heard, &messages, known.refused.contains(id)),
         _ => {
-            compare_with_check(bench, &subject, known.checked.get(id), &messages);
+            compare_with_check(harness, &subject, known.checked.get(id), &messages);
             if messages.iter().any(Message::is_refusal) {
                 known.refused.insert(id.clone());
             }
@@ -234,83 +242,94 @@ fn judge(
     }
 }
 
-fn look_at_output(bench: &mut Bench<'_, '_>, subject: &str, heard: &Heard) {
+fn judge_output(harness: &mut Harness<'_, '_>, subject: &str, heard: &Heard) {
     for (name, text) in [("output", &heard.stdout), ("error", &heard.stderr)] {
         let ends = text.is_empty() || text.ends_with(b"\n");
         let problem = format!("the last line on standard {name} has no newline");
-        bench.warn_unless(Rule::Version3, subject, ends, problem);
+        harness.warn_unless(Rule::Version3, subject, ends, problem);
         let problem = format!("prints {} bytes on standard {name}, which a person is to read", text.len());
-        bench.warn_unless(Rule::Version3, subject, text.len() < MUCH_OUTPUT, problem);
+        harness.warn_unless(Rule::Version3, subject, text.len() < MUCH_OUTPUT, problem);
     }
 }
 
-/// RunOptions that an entity that was just applied needs no more work.
-fn judge_second_apply(bench: &mut Bench<'_, '_>, subject: &str, heard: &Heard, messages: &[Message], refused: bool) {
+/// Expects that an entity that was just applied needs no more work.
+fn judge_second_apply(
+    harness: &mut Harness<'_, '_>,
+    subject: &str,
+    heard: &Heard,
+    messages: &[Message],
+    refused: bool,
+) {
     // A refusal of the first time is repeated.
     if refused && messages.iter().any(Message::is_refusal) {
         return;
     }
     let is_unchanged = messages.iter().any(Message::is_nothing_to_do);
-    bench.fail_unless(Rule::Apply, subject, is_unchanged, "the second apply did not say \"not changed\"");
+    harness.fail_unless(Rule::Apply, subject, is_unchanged, "the second apply did not say \"not changed\"");
     let text = [&heard.stdout[..], &heard.stderr].concat();
     let problem = format!("the second apply printed {}, so that users see the entity each time", quoted(&text));
-    bench.warn_unless(Rule::Apply, subject, text.is_empty(), problem);
+    harness.warn_unless(Rule::Apply, subject, text.is_empty(), problem);
 }
 
-fn judge_last_check(bench: &mut Bench<'_, '_>, subject: &str, messages: &[Message], refused: bool) {
+fn judge_last_check(harness: &mut Harness<'_, '_>, subject: &str, messages: &[Message], refused: bool) {
     let is_consistent = |message: &Message| match message {
         Message::NotChanged | Message::Skipped(_) | Message::Unknown => true,
         message => refused && message.is_refusal(),
     };
     let text = "the entity was applied, but the check did not say \"not changed\"";
-    bench.fail_unless(Rule::Check, subject, messages.iter().all(is_consistent), text);
+    harness.fail_unless(Rule::Check, subject, messages.iter().all(is_consistent), text);
     let text = "the check says nothing, which is taken for \"unknown\"; after an apply, \"not changed\" is expected";
-    bench.warn_unless(Rule::Check, subject, !messages.is_empty(), text);
+    harness.warn_unless(Rule::Check, subject, !messages.is_empty(), text);
 }
 
-/// RunOptions that an apply does as the check has announced.
-fn compare_with_check(bench: &mut Bench<'_, '_>, subject: &str, checked: Option<&Vec<Message>>, applied: &[Message]) {
+/// Expects that an apply does as the check has announced.
+fn compare_with_check(
+    harness: &mut Harness<'_, '_>,
+    subject: &str,
+    checked: Option<&Vec<Message>>,
+    applied: &[Message],
+) {
     let Some(checked) = checked else { return };
     let is_unchanged = applied.iter().any(Message::is_nothing_to_do);
     let promised = checked.iter().any(Message::is_nothing_to_do);
     let text = "the check said \"not changed\", but the apply did not";
-    bench.fail_unless(Rule::Check, subject, is_unchanged || !promised, text);
+    harness.fail_unless(Rule::Check, subject, is_unchanged || !promised, text);
     let announced = checked.iter().find(|message| matches!(message, Message::WouldChange(_)));
     let text = announced
         .map(|message| format!("the check said {}, but the apply \"not changed\"", quoted(&message.to_line())));
-    bench.fail_unless(Rule::Check, subject, text.is_none() || !is_unchanged, text.unwrap_or_default());
+    harness.fail_unless(Rule::Check, subject, text.is_none() || !is_unchanged, text.unwrap_or_default());
 }
 
-/// The two paths of a difference, if there is one, and what they are to be shown as, if they have labels.
-fn look_at_paths(bench: &mut Bench<'_, '_>, subject: &str, said: &[u8]) {
+/// Judges the two paths of a difference, if there is one, and their labels, if they have any.
+fn judge_paths(harness: &mut Harness<'_, '_>, subject: &str, said: &[u8]) {
     let parts: Vec<&[u8]> =
         said.split_inclusive(|&byte| byte == 0).filter_map(|part| part.strip_suffix(b"\0")).collect();
-    let has_labels = bench.manner.api_version >= API_VERSION_4 && parts.len() > 2;
+    let has_labels = harness.manner.api_version >= API_VERSION_4 && parts.len() > 2;
     let (paths, labels) = if has_labels { parts.split_at(2) } else { (&parts[..], &[][..]) };
     let ends = said.is_empty() || said.ends_with(b"\0");
     let text = format!("says {} on file descriptor 3, where each path is to be followed by a NUL byte", quoted(said));
-    let is_whole = bench.fail_unless(Rule::Diff, subject, ends, text);
+    let is_whole = harness.fail_unless(Rule::Diff, subject, ends, text);
     let text = format!(
         "names {} {}, where two are expected, or none",
         paths.len(),
         if paths.len() == 1 { "path" } else { "paths" }
     );
-    bench.fail_unless(Rule::Diff, subject, [0, 2].contains(&paths.len()) || !is_whole, text);
+    harness.fail_unless(Rule::Diff, subject, [0, 2].contains(&paths.len()) || !is_whole, text);
     let text = format!(
         "says {} {} after the two paths, where two are expected, or none",
         labels.len(),
         if labels.len() == 1 { "label" } else { "labels" }
     );
-    bench.fail_unless(Rule::Diff, subject, [0, 2].contains(&labels.len()) || !is_whole, text);
+    harness.fail_unless(Rule::Diff, subject, [0, 2].contains(&labels.len()) || !is_whole, text);
     for label in labels {
         let text = format!(
             "says the label {}, where at most {} bytes without control characters are expected",
             quoted(label),
             Label::MAX_BYTES
         );
-        bench.fail_unless(Rule::Diff, subject, Label::is_sound(label), text);
+        harness.fail_unless(Rule::Diff, subject, Label::is_sound(label), text);
     }
-    let root = bench.scratch.directories().root.clone();
+    let root = harness.scratch.directories().root.clone();
     for path in paths {
         let loaded = diff::load(&path.as_bstr().to_path_lossy(), &root);
         let why = loaded.as_ref().err().map(|error| match error {
@@ -318,6 +337,6 @@ fn look_at_paths(bench: &mut Bench<'_, '_>, subject: &str, said: &[u8]) {
             diff::LoadError::Io { error, .. } => holo_protocol::words::reason(error),
         });
         let text = format!("names {}, which cannot be shown: {}", plain(path), why.unwrap_or_default());
-        bench.fail_unless(Rule::Diff, subject, loaded.is_ok(), text);
+        harness.fail_unless(Rule::Diff, subject, loaded.is_ok(), text);
     }
 }
