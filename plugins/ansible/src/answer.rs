@@ -45,8 +45,6 @@ pub(crate) struct Limits {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) end: End,
-    /// True if it says that it was skipped, whatever else it says.
-    pub(crate) is_skipped: bool,
     /// Its output beside the answer.
     pub(crate) printed: String,
     /// The last lines of a command that it has run and that failed.
@@ -88,7 +86,6 @@ impl Answer {
             None => End::Unchanged,
         };
         Answer {
-            is_skipped: is_true(&fields, "skipped"),
             details: if matches!(end, End::Failed(_)) { details(&fields) } else { Vec::new() },
             warnings: texts(&fields, "warnings"),
             deprecations: texts(&fields, "deprecations"),
@@ -102,7 +99,6 @@ impl Answer {
     pub(crate) fn unchanged() -> Answer {
         Answer {
             end: End::Unchanged,
-            is_skipped: false,
             printed: String::new(),
             details: Vec::new(),
             warnings: Vec::new(),

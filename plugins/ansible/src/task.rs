@@ -104,11 +104,11 @@ impl Entity for Task {
             End::Skipped(reason) => Applied::Skipped(self.hide(reason)),
             End::Changed(change) => {
                 self.look_again(host, mode, output);
+                self.send(&answer, output);
                 Applied::Changed(vec![self.hide(change)])
             }
             End::Unchanged => Applied::Unchanged,
         };
-        self.send(&answer, output);
         self.finish(host, applied, output)
     }
 
@@ -132,9 +132,9 @@ impl Entity for Task {
                 output.error(self.hide(reason));
                 Verdict::Failed
             }
-            _ if answer.is_skipped => Verdict::Unknown,
+            End::Skipped(_) => Verdict::Unknown,
             End::Changed(change) => Verdict::WouldChange(vec![self.hide(change)]),
-            End::Skipped(_) | End::Unchanged => Verdict::InDesiredState,
+            End::Unchanged => Verdict::InDesiredState,
         }
     }
 
@@ -208,19 +208,17 @@ impl Task {
             return;
         }
         let again = self.run(host, Purpose::Check, mode, &mut Output::new(&mut Unheard));
-        if again.is_ok_and(|answer| !answer.is_skipped && matches!(answer.end, End::Changed(_))) {
+        if again.is_ok_and(|answer| matches!(answer.end, End::Changed(_))) {
             output.warning("the module would change it again");
         }
     }
 
-    /// Sends the values of the answer that are wanted.
+    /// Sends the values of the answer that are wanted to those that are refreshed because of the change.
     fn send(&self, answer: &Answer, output: &mut Output<'_>) {
         let Origin::Defined(defined) = &self.origin else { return };
         for name in &defined.send {
             let Some(value) = answer.field(name) else { continue };
             match text(value).map(|text| output.send(name, &self.hide(&text))) {
-                // Nobody is told of what has not changed.
-                _ if answer.end == End::Unchanged => {}
                 Some(true) => {}
                 Some(false) => output.warning(format!("{name} is too long to be sent, or more than a line")),
                 None => output.warning(format!("{name} is a list or table, and is not sent")),
@@ -233,6 +231,8 @@ impl Task {
         let finished = match &self.origin {
             Origin::Orphan(_) => Record::forget(host, &self.id),
             Origin::Defined(defined) => match (&defined.record, &defined.kept) {
+                // What was not done need not be undone.
+                (Some(_), _) if matches!(applied, Applied::Skipped(_)) => Ok(()),
                 (Some(record), kept) => record.keep(host, &defined.full_report, kept.as_ref()),
                 (None, Some(_)) => Record::forget(host, &self.id),
                 (None, None) => Ok(()),

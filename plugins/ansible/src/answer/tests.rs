@@ -91,9 +91,9 @@ fn a_module_can_say_that_it_was_skipped() {
         json!({"changed": false, "msg": "Command would have run if not in check mode", "skipped": true, "rc": 0});
     assert_eq!(end(&command, 0), End::Skipped("Command would have run if not in check mode".into()));
     let unsupported = json!({"skipped": true, "msg": "remote module (no_check) does not support check mode"});
-    assert!(answer(&unsupported, 0).is_skipped);
-    assert_eq!(end(&json!({"skipped": true}), 0), End::Skipped("skipped by the module".into()));
-    assert!(!answer(&json!({"skipped": false}), 0).is_skipped);
+    assert_eq!(end(&unsupported, 0), End::Skipped("remote module (no_check) does not support check mode".into()));
+    assert_eq!(end(&json!({"skipped": true, "changed": true}), 0), End::Skipped("skipped by the module".into()));
+    assert_eq!(end(&json!({"skipped": false}), 0), End::Unchanged);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use crate::ansible::{COLLECTIONS, Root, Version, collections, host, with_each};
 use holo_testing::Need;
 use libtest_mimic::Trial;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 /// A task in a root.
 #[derive(Clone, Copy)]
@@ -142,6 +144,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ));
     trials.extend(with_each("parts are put together", &[], assemble));
     trials.extend(with_each("a source of copy is below the definitions, and stays", &[], relative_source));
+    trials.extend(with_each("version 3 of the interface does as well", &[], version_3));
     trials.extend(with_each("nothing is left of content that was copied", &[], content_is_removed));
     trials
 }
@@ -233,6 +236,28 @@ fn relative_source(version: Version) {
     root.apply(0);
     assert_eq!(root.0.read("work/motd"), "hello\n");
     assert_eq!(root.0.read("usr/share/holo/ansible/files/motd"), "hello\n");
+}
+
+/// Each operation has a process of its own.
+fn version_3(version: Version) {
+    let task = "[[task]]\nname = 'x'\nmodule = 'lineinfile'\nargs = { path = 'ROOT/work/x', line = 'hello' }\nsend = ['msg']\n\
+        [[task]]\nname = 'y'\nmodule = 'copi'\n";
+    let root = Root::new(version, task);
+    root.0.write("work/x", "a\n");
+    let plugin = holo_testing::binaries::built("holo-ansible");
+    let info = r"[ $1 != info ] || { printf 'MIN_API_VERSION=3\nMAX_API_VERSION=3\n'; exit; }";
+    root.0.write("plugin", format!("#!/bin/sh\n{info}\nexec '{}' \"$@\"\n", plugin.display()));
+    fs::set_permissions(root.0.join("plugin"), fs::Permissions::from_mode(0o755)).unwrap();
+    root.0.write("etc/holorc", root.here("plugin ansible=ROOT/plugin\n"));
+    let (status, said) = root.holo(&["diff", "ansible:x"]);
+    assert!(status == 0 && said.lines().any(|line| line == "-hello"), "{said}");
+    let said = root.apply(1);
+    assert!(
+        said.contains("\nline added\n") && said.contains("!! ROOT/usr/share/holo/ansible/10-case.toml:8: ansible:y: "),
+        "{said}"
+    );
+    assert_eq!(root.0.read("work/x"), "a\nhello\n");
+    assert_eq!(root.holo(&["apply", "ansible:x"]), (0, String::new()));
 }
 
 fn content_is_removed(version: Version) {

@@ -5,9 +5,14 @@
 mod ansible;
 mod faults;
 mod files;
+mod systems;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    holo_testing::run_modules([("faults", faults::trials()), ("files", files::trials())])
+    holo_testing::run_modules([
+        ("faults", faults::trials()),
+        ("files", files::trials()),
+        ("systems", systems::trials()),
+    ])
 }
