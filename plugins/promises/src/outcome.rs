@@ -139,13 +139,17 @@ impl Task<'_> {
             return Look::Failed { has_changed: false };
         };
         match answer.result.as_deref() {
-            Some("kept") => Look::Kept,
+            Some("kept") => {
+                logs.warnings.iter().for_each(|warning| output.warning(warning));
+                Look::Kept
+            }
             Some("not_kept") if logs.warnings.is_empty() => {
                 output.warning(format!("{} would change something, and should say what", self.module.shown()));
                 Look::Unknown
             }
             Some("not_kept") => Look::Would(logs.warnings.iter().map(|warning| without_end(warning)).collect()),
             Some("repaired") => {
+                tell(&logs, output);
                 self.distrust(output);
                 Look::Failed { has_changed: true }
             }

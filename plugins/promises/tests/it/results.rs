@@ -22,6 +22,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             ("what is promised in the end is kept when the definition is gone", scrub),
             ("test mode starts no module that does not respect the root", mocks),
             ("a failed promise is tried again as often as declared", retries),
+            ("a report has the edges that are known of a promise", edges),
+            ("the plugin passes the check of plugins", plugin_check),
         ],
     )
 }
@@ -210,6 +212,7 @@ fn liar() {
     let bug =
         "!! modules/liar.sh: changed the system when asked only to look; its action_policy is not trusted any more";
     ends.says(&machine, "liar:/etc/x", bug);
+    assert_eq!(ends.of("liar:/etc/x").stdout, "Wrote /etc/x\n");
     machine.root.write("etc/x", "b\n");
     assert_eq!(machine.check().result("liar:/etc/x"), "unknown");
     assert_eq!(machine.root.read("etc/x"), "b\n");
@@ -366,4 +369,39 @@ fn retries() {
     assert_eq!(machine.root.read("tries"), "x\nx\nx\n");
     ends.says(&machine, "c:x", "!! modules/fails.sh ended before its answer was complete: exit status 3");
     ends.says(&machine, "c:x", ">> trying again in 1ms (2 of 2)");
+}
+
+fn edges() {
+    let line = module("line", "keep_line.py") + "provides = \"path\"\n";
+    let own = module("own", "own_lines.sh");
+    let promises = promise("line", "/etc/x", "attributes = { line = \"a\" }\nrequires = [\"package:git\"]")
+        + &promise("own", "/etc/y", "attributes = { text = \"a\" }");
+    let machine = Machine::new(&format!("{line}{own}{promises}"));
+    let (run, _) = machine.plugin("4", &["scan"]);
+    let report = machine.short(&run.stdout_lossy());
+    let expected = "ENTITY: promise:line:/etc/x\nSOURCE: 10.toml\nREQUIRES: package:git\nPROVIDES: path /etc/x\n\
+         NEEDS: path /usr/share/holo/promises/modules/keep_line.py\nNEEDS: path /usr/bin/env\n\
+         found in: 10.toml\nmodule: modules/keep_line.py\nwith: line = a\n\
+         ENTITY: promise:own:/etc/y\nSOURCE: 10.toml\nNEEDS: path /usr/share/holo/promises/modules/own_lines.sh\n\
+         found in: 10.toml\nmodule: modules/own_lines.sh\nwith: text = a\n";
+    assert_eq!(report, expected);
+}
+
+fn plugin_check() {
+    let plugin = holo_testing::binaries::built("holo-promises").display().to_string();
+    let mocked =
+        module("mocked", "keep_line.py").replace("modules/", "/elsewhere/").replace("respects_root = true\n", "");
+    let definitions = [
+        module("line", "keep_line.py"),
+        module("own", "own_lines.sh"),
+        module("mode", "look_first.py"),
+        mocked,
+        promise("line", "/x", "attributes = { line = \"a\" }\nscrub = { line = \"a\", absent = true }"),
+        promise("own", "/y", "attributes = { text = \"a\" }\nsubscribes = [\"promise:line:/x\"]"),
+        promise("mode", "/x", "attributes = { mode = \"600\" }\nrequires = [\"promise:line:/x\"]"),
+        promise("mocked", "z", "attributes = { a = [1, 2] }"),
+    ];
+    let machine = Machine::new(&definitions.concat());
+    let run = machine.root.holo(&["plugin", "check", &plugin]);
+    assert!(run.success(), "{run}");
 }
