@@ -56,8 +56,7 @@ fn first_line(said: &[u8]) -> Option<String> {
 }
 
 fn program(check: &HealthCheck) -> Program {
-    let mut words = check.command.words().iter();
-    let mut program = Program::new(words.next().cloned().unwrap_or_default());
-    program.args(words).timeout(check.timeout.unwrap_or(TIMEOUT));
+    let mut program = Program::from_words(check.command.words());
+    program.timeout(check.timeout.unwrap_or(TIMEOUT));
     program
 }

@@ -1,12 +1,11 @@
 //! Programs that a plugin calls.
 
 use crate::output::Output;
-use holo_protocol::session;
 use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-pub use holo_process::{Conversation, ConversationError, Deadline, Limits, end_together};
+pub use holo_process::{Conversation, ConversationError, Deadline, Limits, SYSTEM_PATH, end_together};
 pub use holo_process::{Ended, Identity, Output as Captured, Program, ProgramError, Status, Stream, end_by};
 
 /// Runs a program to its end; its output is relayed as it comes.
@@ -14,14 +13,7 @@ pub use holo_process::{Ended, Identity, Output as Captured, Program, ProgramErro
 /// # Errors
 /// If it cannot be started. How it ended is no error here.
 pub fn run(program: &Program, output: &mut Output<'_>) -> Result<Ended, ProgramError> {
-    program.run(|stream, bytes| output.relay(of_session(stream), bytes))
-}
-
-fn of_session(stream: Stream) -> session::Stream {
-    match stream {
-        Stream::Stdout => session::Stream::Stdout,
-        Stream::Stderr => session::Stream::Stderr,
-    }
+    program.run(|stream, bytes| output.relay(stream, bytes))
 }
 
 /// Runs a program that gets one file and makes another; its stderr is relayed as it comes.

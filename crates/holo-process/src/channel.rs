@@ -1,13 +1,6 @@
 //! The pipes that programs write to.
 
-/// A stream that a program writes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
-}
+use holo_protocol::session::Stream;
 
 /// A pipe that a program writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -93,6 +93,15 @@ impl Status {
         }
     }
 
+    /// Returns it as a shell's `$?` has it: 128 + N for signal N.
+    #[must_use]
+    pub fn shell_code(self) -> i32 {
+        match self {
+            Status::Exited(code) => code,
+            Status::Signaled { signal, .. } => 128 + signal,
+        }
+    }
+
     /// Returns the failure in words: `exit status 3`, `signal: killed`; nothing if it exited with 0.
     #[must_use]
     pub fn failure(self) -> Option<String> {

@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The directories of programs if nothing names others.
-const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// The directories of programs where nothing names others, as `PATH` has them.
+pub const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Returns true if it is a path, not to be looked up.
 pub(crate) fn is_path(name: &OsStr) -> bool {
@@ -16,7 +16,7 @@ pub(crate) fn is_path(name: &OsStr) -> bool {
 
 /// Finds the program of a name. Directories that are not absolute are left out: what is found must not depend on where we are.
 pub(crate) fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, StartError> {
-    let path = path.unwrap_or(OsStr::new(DEFAULT_PATH));
+    let path = path.unwrap_or(OsStr::new(SYSTEM_PATH));
     let mut not_executable = None;
     for directory in std::env::split_paths(path).filter(|directory| directory.is_absolute() && !name.is_empty()) {
         let candidate = directory.join(name);

@@ -76,6 +76,14 @@ impl Program {
         }
     }
 
+    /// Describes a program by the words of its command line: its name, or path, and its arguments.
+    pub fn from_words(words: impl IntoIterator<Item = impl Into<OsString>>) -> Program {
+        let mut words = words.into_iter().map(Into::into);
+        let mut program = Program::new(words.next().unwrap_or_default());
+        program.arguments.extend(words);
+        program
+    }
+
     /// Adds an argument.
     pub fn arg(&mut self, argument: impl Into<OsString>) -> &mut Program {
         self.arguments.push(argument.into());
@@ -168,10 +176,10 @@ impl Program {
         self
     }
 
-    /// Sets its time limit. When that is over everything that it has started is asked to end, and killed after a [grace](Self::grace): its
+    /// Sets its time limit, if it has one. When that is over everything that it has started is asked to end, and killed after a [grace](Self::grace): its
     /// process group and, in a process that is [prepared](crate::prepare), what has left that or lost its parent.
-    pub fn timeout(&mut self, limit: Duration) -> &mut Program {
-        self.timeout = Some(limit);
+    pub fn timeout(&mut self, limit: impl Into<Option<Duration>>) -> &mut Program {
+        self.timeout = limit.into();
         self
     }
 
@@ -273,10 +281,7 @@ mod tests {
 
     #[test]
     fn is_shown_as_a_shell_would_read_it() {
-        let shown = |words: &[&str]| {
-            let mut program = Program::new(words[0]);
-            program.args(&words[1..]).to_string()
-        };
+        let shown = |words: &[&str]| Program::from_words(words).to_string();
         assert_eq!(shown(&["useradd", "--comment", "Jo Doe", "jo"]), "useradd --comment 'Jo Doe' jo");
         assert_eq!(shown(&["x", "", "it's", "$HOME"]), r"x '' 'it'\''s' '$HOME'");
         assert_eq!(shown(&["/bin/a_b", "a@b%c+d=e:f,g./h-i", "ä"]), "/bin/a_b a@b%c+d=e:f,g./h-i 'ä'");

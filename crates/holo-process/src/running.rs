@@ -1,12 +1,12 @@
 //! A program that is run to its end, all at once.
 
 use crate::ProgramError;
-use crate::channel::Stream;
 use crate::ended::{Ended, Output, Tail};
 use crate::error::StartError;
 use crate::process::{Event, Exit, Process};
 use crate::program::Program;
 use crate::start::{Reach, is_missing};
+use holo_protocol::session::Stream;
 use std::ops::ControlFlow;
 use std::time::Instant;
 

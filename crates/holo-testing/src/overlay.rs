@@ -13,13 +13,13 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use bstr::BString;
-use holo_process::{Conversation, Deadline, Program};
+use holo_process::{Conversation, Deadline, Program, SYSTEM_PATH};
 use tempfile::TempDir;
 
 use crate::error::{Context, IoError, fail, sure};
 use crate::require::Need;
 use crate::scratch::capture;
-use crate::spawn::{self, SYSTEM_PATH, succeeds};
+use crate::spawn::{self, succeeds};
 use crate::{Run, binaries};
 
 /// The needs of a test with an overlay, for [`trial`](crate::trial()).

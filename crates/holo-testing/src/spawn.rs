@@ -1,7 +1,7 @@
 //! Programs that tests start, each in a process group of its own, of which nothing is left once it has ended.
 
 use crate::signals;
-use holo_process::{Program, ProgramError, StartError, Status};
+use holo_process::{Program, ProgramError, SYSTEM_PATH, StartError, Status};
 use std::ffi::OsStr;
 use std::io;
 use std::time::Duration;
@@ -10,8 +10,6 @@ use std::time::Duration;
 const GRACE: Duration = Duration::from_millis(500);
 /// The time limit of a program that is only tried.
 const TRIAL: Duration = Duration::from_secs(20);
-/// The search path for programs of a system.
-pub(crate) const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Returns a program to be run, with signals as programs expect them.
 pub(crate) fn program(name: impl AsRef<OsStr>) -> Program {
@@ -45,14 +43,6 @@ pub(crate) fn io_error(error: ProgramError) -> io::Error {
     }
 }
 
-/// Returns the status as a shell's `$?` has it: 128 + N for signal N.
-pub(crate) fn shell_status(status: Status) -> i32 {
-    match status {
-        Status::Exited(code) => code,
-        Status::Signaled { signal, .. } => 128 + signal,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,7 +63,7 @@ mod tests {
 
     #[test]
     fn statuses_are_those_of_a_shell() {
-        let run = |script| shell_status(run(&mut shell(script), Duration::from_secs(20)).unwrap().unwrap());
+        let run = |script| run(&mut shell(script), Duration::from_secs(20)).unwrap().unwrap().shell_code();
         assert_eq!(run("exit 3"), 3);
         assert_eq!(run("kill -KILL $$"), 137);
     }
@@ -100,7 +90,7 @@ mod tests {
     fn each_signal_ends_a_process() {
         for (name, number) in [("HUP", 1), ("INT", 2), ("QUIT", 3), ("TERM", 15)] {
             let mut killed = shell(&format!("ulimit -c 0; kill -{name} $$; exit 7"));
-            assert_eq!(shell_status(run(&mut killed, Duration::from_secs(20)).unwrap().unwrap()), 128 + number);
+            assert_eq!(run(&mut killed, Duration::from_secs(20)).unwrap().unwrap().shell_code(), 128 + number);
         }
     }
 

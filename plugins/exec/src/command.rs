@@ -54,11 +54,7 @@ impl Command {
     pub(crate) fn shown(&self) -> String {
         let text = match self {
             Command::Text(text) => text.trim().to_owned(),
-            Command::Words(words) => {
-                let mut words = words.iter();
-                let mut program = Program::new(words.next().cloned().unwrap_or_default());
-                program.args(words).to_string()
-            }
+            Command::Words(words) => Program::from_words(words).to_string(),
         };
         let mut lines = text.lines();
         let first: String = lines.next().unwrap_or_default().chars().map(blank_for_control).collect();

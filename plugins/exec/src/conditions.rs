@@ -4,7 +4,7 @@ use crate::call;
 use crate::command::Command;
 use crate::definition::Exec;
 use crate::mocks::Mocks;
-use holo_plugin::{Host, Mode, Output, Stream, process};
+use holo_plugin::{Host, Mode, Output, Stream};
 use std::path::Path;
 use std::time::Duration;
 
@@ -68,8 +68,8 @@ fn succeeds(
     let program =
         call::program(exec, guard, Some(timeout.unwrap_or(GUARD_TIMEOUT)), Mode::default()).map_err(failed)?;
     let ended = program.run(|stream, bytes| {
-        if stream == process::Stream::Stderr {
-            output.relay(Stream::Stderr, bytes);
+        if stream == Stream::Stderr {
+            output.relay(stream, bytes);
         }
     });
     match ended {

@@ -71,10 +71,7 @@ impl<'a> Manager<'a> {
 
     /// Runs a program that changes what is installed: once it has begun, it is let finish.
     pub(crate) fn transact(&self, program: &mut Program, output: &mut Output<'_>) -> Result<(), PackageError> {
-        program.let_finish(FINISH_LIMIT);
-        if let Some(timeout) = self.system.timeout {
-            program.timeout(timeout);
-        }
+        program.let_finish(FINISH_LIMIT).timeout(self.system.timeout);
         self.change(program, output)
     }
 

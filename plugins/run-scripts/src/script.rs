@@ -4,7 +4,7 @@ use crate::comments::Comments;
 use crate::record::{Record, Sum};
 use bstr::BString;
 use holo_change::error::Result;
-use holo_plugin::process::{self, Ended, Program, Status};
+use holo_plugin::process::{self, Ended, Program};
 use holo_plugin::{Action, Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -17,8 +17,6 @@ pub(crate) const PREFIX: &[u8] = b"script:";
 const VERSION_OF_RESULTS: u32 = 4;
 /// The exit status of a shell that cannot start a program.
 const NOT_STARTED: u8 = 126;
-/// The number that a shell adds to that of a signal.
-const SIGNALED: i32 = 128;
 
 /// A program in the resource directory.
 #[derive(Clone, Debug)]
@@ -130,10 +128,9 @@ impl Script {
                 output.error(failure);
                 1
             }
-            Status::Exited(code) => code,
-            Status::Signaled { signal, .. } => {
-                process::end_by(signal);
-                SIGNALED + signal
+            status => {
+                status.signal().into_iter().for_each(process::end_by);
+                status.shell_code()
             }
         };
         Applied::Failed { version_3_status: u8::try_from(status).unwrap_or(u8::MAX), nothing_changed: false }

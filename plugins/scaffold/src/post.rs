@@ -64,12 +64,9 @@ impl<'a> Programs<'a> {
 
 fn program(words: &[String], path: &Path, timeout: Option<Duration>) -> Program {
     let has_place = words.iter().any(|word| word.contains("{}"));
-    let mut words = words.iter().map(|word| with_path(word, path)).chain((!has_place).then(|| path.into()));
-    let mut program = Program::new(words.next().unwrap_or_default());
-    program.args(words);
-    if let Some(timeout) = timeout {
-        program.timeout(timeout);
-    }
+    let words = words.iter().map(|word| with_path(word, path)).chain((!has_place).then(|| path.into()));
+    let mut program = Program::from_words(words);
+    program.timeout(timeout);
     program
 }
 

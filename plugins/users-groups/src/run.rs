@@ -2,8 +2,8 @@
 
 use crate::command::Command;
 use crate::provider::AccountProvider;
-use holo_plugin::process::{Program, Stream as From};
-use holo_plugin::{Output, Stream};
+use holo_plugin::Output;
+use holo_plugin::process::Program;
 use std::ffi::OsString;
 use std::sync::OnceLock;
 use std::thread::sleep;
@@ -48,7 +48,6 @@ impl Patience {
                 continue;
             }
             for (stream, bytes) in said {
-                let stream = if stream == From::Stdout { Stream::Stdout } else { Stream::Stderr };
                 output.relay(stream, &bytes);
             }
             return ended.failure().map_or(Ok(()), |reason| Err(CommandError(reason)));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bstr::{BStr, BString, ByteSlice};
-use holo_process::{Conversation, ConversationError, Deadline, Program};
+use holo_process::{Conversation, ConversationError, Deadline, Program, Status};
 
 use super::normalise::normalise;
 use super::steps::{Part, Transcript};
@@ -140,7 +140,7 @@ impl Direct<'_> {
         program.args(words).stderr_file(file.try_clone().context("open", &path)?).stdout_file(file);
         spawn::run(&mut program, self.limit)
             .context("run", &self.binary)?
-            .map(spawn::shell_status)
+            .map(Status::shell_code)
             .ok_or_else(|| timed_out(self.dir, &format!("holo {}", words.join(" ")), self.limit))
     }
 }
@@ -225,7 +225,7 @@ impl<'a> Shell<'a> {
                 dir: self.dir.to_owned(),
                 during: during.to_owned(),
                 script: self.script,
-                status: spawn::shell_status(status),
+                status: status.shell_code(),
                 output: indented(&read_log(&mut self.log)),
             },
             error => IoError::new("run", Path::new(BASH), std::io::Error::other(error)).into(),

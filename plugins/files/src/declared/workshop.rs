@@ -353,9 +353,7 @@ impl<'a> Workshop<'a> {
         place.create_folder()?;
         place.create()?.write_all(bytes).map_err(|error| PathError::new("write", place.shown(), error))?;
         let path = place.shown().display().to_string();
-        let mut words = command.words().iter().map(|word| word.replace("{}", &path));
-        let mut program = Program::new(words.next().unwrap_or_default());
-        program.args(words);
+        let program = Program::from_words(command.words().iter().map(|word| word.replace("{}", &path)));
         let ended = if definition.sensitive { program.run(|_, _| {}) } else { process::run(&program, output) };
         let removed = place.remove();
         place.remove_empty_folders(Path::new(""));

@@ -66,10 +66,7 @@ pub(super) fn act(
 ) -> Result<Vec<Done>, ProgramError> {
     let units: Vec<&UnitName> = tasks.iter().map(|task| task.unit).collect();
     let mut program = systemctl(&[options, arguments(step)].concat(), &units);
-    if let Some(timeout) = timeout {
-        program.timeout(timeout);
-    }
-    let captured = program.output()?;
+    let captured = program.timeout(timeout).output()?;
     let Some(failure) = captured.ended.failure() else { return Ok(vec![Done::Really; tasks.len()]) };
     if captured.ended.timed_out.is_some() {
         return Ok(vec![Done::Failed(vec![failure]); tasks.len()]);
