@@ -4,8 +4,9 @@
 //! killed run leaves none that nothing leads to.
 
 use crate::error::{PathError, Result};
+use crate::image::{Image, Unmanageable};
+use crate::path_handle::{Durability, PathHandle, TEMPORARY, Tree};
 use crate::paths::path_bytes;
-use crate::{Durability, Image, PathHandle, Tree, Unmanageable};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,8 +14,6 @@ use std::sync::Arc;
 
 /// The number of digits of a path's SHA-256 that are the name of its base.
 const NAME_SIZE: usize = 32;
-/// The suffix of a file before it is moved to its path.
-const TEMPORARY: &str = ".holonew";
 
 /// The bases in a folder of a state directory.
 #[derive(Clone, Debug)]

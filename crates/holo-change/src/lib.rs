@@ -2,8 +2,8 @@
 //!
 //! [`PathHandle`] and [`Tree`] find files without following others' symlinks, [`Image`] is what a file is, [`ExtendedAttributes`] are its
 //! ACL and the like, and [`Durability`] makes steps last. [`commit`] has the order of the steps in which anything is changed, for all
-//! [stores](Store) of bases and intents: [`image_store`] keeps images in version 3's layout, and [`tracked`] records of many paths in a
-//! [`base_store`]. [`claims`] tells the plugins of a run what the entities of the others are about.
+//! [stores](Store) of bases and intents: [`image_store`] keeps images in version 3's layout, [`tracked`] records of many paths in a
+//! [`base_store`], and [`tree_store`] manifests of whole directories. [`claims`] tells the plugins of a run what the entities of the others are about.
 
 mod background;
 pub mod base_store;
@@ -17,12 +17,14 @@ mod group;
 mod image;
 pub mod image_store;
 mod locations;
+pub mod manifest;
 mod notices;
 mod open_files;
 mod path_handle;
 mod paths;
 mod resolution;
 pub mod tracked;
+pub mod tree_store;
 
 pub use background::{Commits, Ended};
 pub use canonical::CanonicalPaths;

@@ -6,6 +6,7 @@
 
 use crate::checksum::{Checksum, Digests, sha256};
 use holo_change::error::{PathError, Result};
+use holo_change::manifest::FileDigests;
 use holo_change::{OnDisk, PathHandle, Stamp};
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -114,6 +115,12 @@ impl ChecksumCache {
         self.path.remove()?;
         self.path.remove_empty_folders(Path::new(""));
         Ok(())
+    }
+}
+
+impl FileDigests for ChecksumCache {
+    fn sha256(&self, file: &PathHandle) -> Result<String> {
+        Ok(self.digests(file, None)?.sha256)
     }
 }
 

@@ -8,11 +8,12 @@ mod takeover;
 
 use crate::definition::Archive;
 use crate::error::ArchiveError;
-use crate::extracted::{ExtractedTree, warn_of_changes, would_remove_tree};
 use crate::record::ArchiveRecord;
 use crate::store::Store;
+use crate::trees::{warn_of_changes, would_remove_tree};
 use holo_change::base_store::Remembered;
 use holo_change::error::PathError;
+use holo_change::tree_store::OwnedTree;
 use holo_change::{Durability, PathHandle};
 use holo_plugin::{EntityReport, ForceTo, Host, Output};
 use state::{CurrentState, DownloadState};
@@ -55,7 +56,7 @@ impl Deployment<'_> {
         if self.archive.cleanup {
             self.clean_up(&mut state, &mut changes)?;
         }
-        self.record_end(&mut state, output)?;
+        self.record_end(&mut state)?;
         self.verify(output)?;
         self.scrub_rest(&orphans, &mut changes, output)?;
         Ok(changes)
@@ -98,7 +99,7 @@ impl Deployment<'_> {
     }
 
     /// Records what is about to be made, then makes the directories that are missing.
-    fn prepare(&self, state: &mut CurrentState<'_>) -> Result<(), ArchiveError> {
+    fn prepare(&self, state: &mut CurrentState) -> Result<(), ArchiveError> {
         let (path, tree) = (self.path()?, self.tree()?);
         let above = Path::new(&path).parent().into_iter().chain(tree.as_deref().map(Path::new));
         let mut directories: Vec<&Path> = above.flat_map(Path::ancestors).collect();
@@ -109,14 +110,14 @@ impl Deployment<'_> {
         state.record.path = Some(path.clone());
         state.record.untidy = true;
         // An archive that removes directories sees the record, and leaves those that we need.
-        let _locked = self.store.shared.lock_directories();
+        let _locked = self.store.trees.lock_directories();
         self.save_record(state)?;
-        self.store.claim_directories(directories.into_iter().map(Path::to_owned))?;
+        self.store.trees.claim_directories(directories.into_iter().map(Path::to_owned))?;
         state.path.create_folder()?;
         Ok(())
     }
 
-    fn save_record(&self, state: &mut CurrentState<'_>) -> Result<(), PathError> {
+    fn save_record(&self, state: &mut CurrentState) -> Result<(), PathError> {
         if state.stored.as_ref() != Some(&state.record) {
             self.store.memory.keep(&Remembered::new(self.report, state.record.clone()))?;
             state.stored = Some(state.record.clone());
@@ -125,7 +126,7 @@ impl Deployment<'_> {
     }
 
     /// Removes the download after it has been extracted.
-    fn clean_up(&self, state: &mut CurrentState<'_>, changes: &mut Vec<String>) -> Result<(), ArchiveError> {
+    fn clean_up(&self, state: &mut CurrentState, changes: &mut Vec<String>) -> Result<(), ArchiveError> {
         if state.download == DownloadState::Present && state.path.stat()?.is_some() {
             self.adopt(state)?;
             self.store.has_changed.set(true);
@@ -139,7 +140,7 @@ impl Deployment<'_> {
     }
 
     /// Records that everything is in place.
-    fn record_end(&self, state: &mut CurrentState<'_>, output: &mut Output<'_>) -> Result<(), ArchiveError> {
+    fn record_end(&self, state: &mut CurrentState) -> Result<(), ArchiveError> {
         if let Some(incoming) = state.record.incoming.take() {
             state.record.download = Some(incoming);
         }
@@ -147,7 +148,7 @@ impl Deployment<'_> {
             return Ok(());
         }
         if let Some(extracted) = &mut state.extracted {
-            self.remove_dropped_bases(extracted, output)?;
+            self.remove_dropped_bases(extracted)?;
         }
         if state.record.untidy {
             self.save_record(state)?;
@@ -191,7 +192,7 @@ impl Deployment<'_> {
     }
 
     fn location(&self) -> PathHandle {
-        self.store.root.place(Path::new(&self.archive.path))
+        self.store.trees.root().place(Path::new(&self.archive.path))
     }
 
     /// Returns the canonical path of the download.
@@ -206,12 +207,12 @@ impl Deployment<'_> {
 }
 
 /// Returns true if a user has changed files that an unfinished version would not replace anyway.
-fn is_tree_modified(state: &CurrentState<'_>) -> bool {
-    !state.drift.changed.is_empty() && !state.extracted.as_ref().is_some_and(ExtractedTree::is_unfinished)
+fn is_tree_modified(state: &CurrentState) -> bool {
+    !state.drift.changed.is_empty() && !state.extracted.as_ref().is_some_and(OwnedTree::is_unfinished)
 }
 
 /// Returns a canonical path as text, which records consist of.
 fn canonical(store: &Store, path: &str, last: bool) -> Result<String, ArchiveError> {
-    let found = store.root.canonical(Path::new(path), last)?;
+    let found = store.trees.root().canonical(Path::new(path), last)?;
     found.into_os_string().into_string().map_err(|path| ArchiveError::NotText(path.into()))
 }

@@ -58,7 +58,7 @@ impl ArchiveEntity {
             else {
                 continue;
             };
-            if store.manifest(&self.id, tree).exists()? && !store.manifest(&successor.id, tree).exists()? {
+            if store.trees.manifest(&self.id, tree).exists()? && !store.trees.manifest(&successor.id, tree).exists()? {
                 return Ok(true);
             }
         }

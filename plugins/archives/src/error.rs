@@ -4,6 +4,7 @@ use crate::download::DownloadError;
 use crate::extract::ExtractError;
 use holo_change::Unmanageable;
 use holo_change::error::{PathError, reason};
+use holo_change::tree_store::TreeError;
 use holo_plugin::ForceTo;
 use std::io;
 use std::path::PathBuf;
@@ -36,6 +37,8 @@ pub(crate) enum ArchiveError {
     NotText(PathBuf),
     #[error("{0} is not a manageable file")]
     NotManageable(PathBuf),
+    #[error(transparent)]
+    Tree(#[from] TreeError),
     #[error("{0} has several names")]
     SeveralNames(PathBuf),
     #[error("{0} was not created")]
@@ -44,22 +47,6 @@ pub(crate) enum ArchiveError {
     ContainsItself,
     #[error("the server says that what is missing is unmodified")]
     MissingIsUnmodified,
-    #[error("{path} is brought by both {first} and {second}{}", and_more(*.more))]
-    BroughtByBoth {
-        path: PathBuf,
-        first: String,
-        second: String,
-        /// The number of other paths with the same problem.
-        more: usize,
-    },
-    #[error("{0} is a directory")]
-    IsDirectory(PathBuf),
-    #[error("{0} is a directory that is not empty")]
-    DirectoryNotEmpty(PathBuf),
-    #[error("{path} is {obstacle}: what was there before cannot be put back")]
-    BaseNotRestored { path: PathBuf, obstacle: &'static str },
-    #[error("{0} has resource files, and would not be a file any more")]
-    HasOverlay(PathBuf),
     /// After everything was done, something is not as desired.
     #[error("{}", .0.join("; "))]
     NotAsDesired(Vec<String>),
@@ -72,26 +59,5 @@ impl ArchiveError {
             ArchiveError::NeedsForce(to) => ArchiveError::NeedsForce(to),
             problem => ArchiveError::NotExtracted { archive, problem: Box::new(problem) },
         }
-    }
-}
-
-fn and_more(more: usize) -> String {
-    if more == 0 { String::new() } else { format!(", and so are {more} more paths") }
-}
-
-/// A reason for not putting a version into place.
-#[derive(Debug)]
-pub(crate) enum InstallError {
-    /// Changes of a user at these paths would be lost.
-    LosesChanges(Vec<PathBuf>),
-    Failed(ArchiveError),
-}
-
-impl<E> From<E> for InstallError
-where
-    ArchiveError: From<E>,
-{
-    fn from(error: E) -> Self {
-        InstallError::Failed(error.into())
     }
 }

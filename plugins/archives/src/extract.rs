@@ -6,10 +6,10 @@ mod tar;
 mod zip;
 
 use crate::checksum::Digests;
-use crate::entry::{EntryKind, ManifestEntry, Ownership};
 use crate::format::Format;
 use crate::limits::{Allowance, Limits};
 use error::EntryError;
+use holo_change::manifest::{EntryKind, ManifestEntry, Ownership};
 use holo_change::{Kind, PathHandle, Tree, set_ownership};
 use holo_plugin::{Meter, Output};
 use std::collections::BTreeMap;

@@ -8,19 +8,16 @@ mod definition;
 mod deployment;
 mod download;
 mod entity;
-mod entry;
 mod error;
 mod extract;
-mod extracted;
 mod format;
 mod inventory;
 mod limits;
-mod manifest;
-mod owners;
 mod record;
 mod removal;
 mod shared;
 mod store;
+mod trees;
 
 /// Runs the plugin: what it does stands in the arguments and the environment.
 #[must_use]

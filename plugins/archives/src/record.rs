@@ -1,6 +1,7 @@
 //! The record of an archive.
 
 use crate::download::Validators;
+use holo_change::tree_store::TreeOwner;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -57,6 +58,16 @@ impl ArchiveRecord {
     /// Returns the canonical paths that the archive has worked on.
     pub(crate) fn paths(&self) -> impl Iterator<Item = PathBuf> {
         self.path.iter().chain(&self.trees).map(PathBuf::from)
+    }
+
+    /// Returns the paths that belong to the archive with this ID.
+    pub(crate) fn to_owner(&self, id: &str, is_orphan: bool) -> TreeOwner {
+        TreeOwner {
+            id: id.to_owned(),
+            trees: self.trees.iter().map(PathBuf::from).collect(),
+            file: self.path.as_ref().filter(|_| self.has_download()).map(PathBuf::from),
+            is_orphan,
+        }
     }
 
     /// Returns true if there is nothing to be undone.

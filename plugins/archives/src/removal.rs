@@ -1,12 +1,12 @@
 //! Removal of an archive: its download and what was extracted go, and bases are restored.
 
 use crate::error::ArchiveError;
-use crate::extracted::{ExtractedTree, RemovedTree, remove_tree, would_remove_tree};
-use crate::owners::PathOwners;
 use crate::record::ArchiveRecord;
 use crate::store::Store;
+use crate::trees::{RemovedTree, remove_tree, would_remove_tree};
 use holo_change::base_store::Remembered;
 use holo_change::error::PathError;
+use holo_change::tree_store::OwnedTree;
 use holo_change::{Durability, Kind, PathHandle};
 use holo_plugin::{EntityReport, ForceTo, Output};
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ impl Removal<'_> {
         if found != Found::Nothing {
             self.save_record(&record)?;
             if found == Found::Foreign {
-                self.store.bases.save([(&*self.canonical()?, file.clone())])?;
+                self.store.trees.bases().save([(&*self.canonical()?, file.clone())])?;
             }
             self.store.has_changed.set(true);
             file.remove()?;
@@ -79,12 +79,12 @@ impl Removal<'_> {
             return Err(ArchiveError::NeedsForce(ForceTo::Overwrite));
         }
         let mut changes = self.remove_trees(&mut record, force, output)?;
-        let has_base = self.store.bases.has(&path)?;
+        let has_base = self.store.trees.bases().has(&path)?;
         self.store.has_changed.set(true);
         match found {
             Found::Base | Found::Foreign => {}
             _ if has_base => {
-                self.store.bases.restore(&path, &file)?;
+                self.store.trees.bases().restore(&path, &file)?;
                 Durability::Each.sync([], [&file])?;
                 changes.push(format!("restored {}", self.path));
             }
@@ -99,7 +99,7 @@ impl Removal<'_> {
         (record.download, record.incoming) = (None, None);
         self.save_record(&record)?;
         if !has_another {
-            self.store.bases.remove(&path)?;
+            self.store.trees.bases().remove(&path)?;
         }
         if !record.trees.is_empty() {
             self.store.remove_directories(self.id, Some(&record), false)?;
@@ -117,7 +117,7 @@ impl Removal<'_> {
     pub(crate) fn would_scrub(&self, output: &mut Output<'_>) -> Result<Vec<String>, ArchiveError> {
         let record = self.record()?;
         let mut changes = self.would_remove_trees(&record, output)?;
-        let has_base = self.store.bases.has(&self.canonical()?)?;
+        let has_base = self.store.trees.bases().has(&self.canonical()?)?;
         let found = if self.has_another()? { Found::Foreign } else { self.found(&self.location(), &record)? };
         match found {
             Found::Changed => return Err(ArchiveError::NeedsForce(ForceTo::Overwrite)),
@@ -135,7 +135,7 @@ impl Removal<'_> {
     /// Returns true if only files under overlays are left.
     fn waits(&self, record: &ArchiveRecord) -> Result<bool, PathError> {
         for directory in &record.trees {
-            if ExtractedTree::open(self.store, self.id, Path::new(directory))?.has_nothing_but_waiting() {
+            if OwnedTree::open(&self.store.trees, self.id, Path::new(directory))?.has_nothing_but_waiting() {
                 return Ok(true);
             }
         }
@@ -156,7 +156,7 @@ impl Removal<'_> {
     }
 
     fn location(&self) -> PathHandle {
-        self.store.root.place(Path::new(self.path))
+        self.store.trees.root().place(Path::new(self.path))
     }
 
     fn found(&self, file: &PathHandle, record: &ArchiveRecord) -> Result<Found, ArchiveError> {
@@ -172,7 +172,7 @@ impl Removal<'_> {
             && record.knows(&self.store.checksums.digests(file, None)?.sha256)
         {
             Ok(Found::Ours)
-        } else if self.store.bases.is_base(&self.canonical()?, file)? {
+        } else if self.store.trees.bases().is_base(&self.canonical()?, file)? {
             Ok(Found::Base)
         } else if record.has_download() {
             Ok(Found::Changed)
@@ -213,11 +213,11 @@ impl Removal<'_> {
     /// Returns true if another archive has brought something to the path.
     fn has_another(&self) -> Result<bool, ArchiveError> {
         let path = self.canonical()?;
-        Ok(PathOwners::below(self.store, self.id, &path)?.has(&path))
+        Ok(self.store.owners_below(self.id, &path)?.has(&path))
     }
 
     fn canonical(&self) -> Result<PathBuf, PathError> {
-        self.store.root.canonical(Path::new(self.path), false)
+        self.store.trees.root().canonical(Path::new(self.path), false)
     }
 
     /// Reduces the record to what is needed for restoring bases.
@@ -233,7 +233,7 @@ impl Removal<'_> {
         } else {
             self.store.remove_directories(self.id, Some(record), false)?;
         }
-        if !record.trees.is_empty() || self.store.bases.has(&self.canonical()?)? {
+        if !record.trees.is_empty() || self.store.trees.bases().has(&self.canonical()?)? {
             Ok(self.save_record(record)?)
         } else {
             Ok(self.store.memory.forget(self.id)?)

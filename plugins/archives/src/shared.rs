@@ -5,14 +5,14 @@ use holo_change::error::Result;
 use holo_plugin::Host;
 use rustix::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     state: Mutex<StateLock>,
     pub(crate) queue: PathQueue,
     /// Held while directories are made or removed that more than one archive may need.
-    directories: Mutex<()>,
+    pub(crate) directories: Arc<Mutex<()>>,
 }
 
 /// The lock of the state directory: the plugin of a dispatcher that was killed may still work in it, and other plugins take paths over.
@@ -55,10 +55,6 @@ impl Shared {
 
     fn state(&self) -> MutexGuard<'_, StateLock> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn lock_directories(&self) -> MutexGuard<'_, ()> {
-        self.directories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

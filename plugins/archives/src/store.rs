@@ -2,44 +2,38 @@
 
 use crate::checksum::sha256;
 use crate::checksum_cache::ChecksumCache;
-use crate::entry::ManifestEntry;
 use crate::error::ArchiveError;
 use crate::inventory::{Inventory, PREFIX};
-use crate::manifest::Manifest;
 use crate::record::ArchiveRecord;
 use crate::shared::{Shared, are_nested};
+use holo_change::Tree;
 use holo_change::base_store::{BaseStore, Remembered};
-use holo_change::bases::Bases;
 use holo_change::claims::{self, Claim};
 use holo_change::error::PathError;
-use holo_change::tracked::{Overlays, OwnDirectories};
-use holo_change::{Durability, Kind, PathHandle, Tree};
+use holo_change::manifest::Manifest;
+use holo_change::manifest::ManifestEntry;
+use holo_change::tree_store::{PathOwners, TreeOwner, TreeStore};
 use holo_plugin::{Host, Output, Sink, Stream};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 pub(crate) struct Store {
-    pub(crate) root: Arc<Tree>,
+    /// What archives have extracted, and the bases of that and of downloads.
+    pub(crate) trees: TreeStore,
     pub(crate) memory: BaseStore,
-    /// The bases of downloads and extracted files. A path has one, whichever archives have brought something there.
-    pub(crate) bases: Bases,
-    pub(crate) checksums: ChecksumCache,
+    pub(crate) checksums: Rc<ChecksumCache>,
     pub(crate) inventory: Arc<Inventory>,
     pub(crate) shared: Arc<Shared>,
-    /// The overlays over files that archives bring.
-    pub(crate) overlays: Overlays,
     /// True if anything outside of the state directory has been changed.
-    pub(crate) has_changed: Cell<bool>,
-    state: Arc<Tree>,
+    pub(crate) has_changed: Rc<Cell<bool>>,
     host: Host,
 }
 
-const BASES: &str = "kept";
-const MANIFESTS: &str = "trees";
+/// The folder of the caches of digests.
 const CHECKSUMS: &str = "known";
-const DIRECTORIES: &str = "directories";
 
 impl Store {
     /// Opens the store for an archive.
@@ -49,55 +43,59 @@ impl Store {
         inventory: &Arc<Inventory>,
         shared: &Arc<Shared>,
     ) -> Result<Store, PathError> {
-        let state = Tree::open(host.state_dir())?;
-        let checksums = ChecksumCache::open(state.place(&Path::new(CHECKSUMS).join(name(id, ""))), !host.verifies());
-        let (inventory, shared) = (Arc::clone(inventory), Arc::clone(shared));
-        let (root, memory) = (Tree::open(host.root())?, BaseStore::open(host.locations())?);
-        let (overlays, has_changed) = (Overlays::of(host.locations()), Cell::new(false));
-        let bases = Bases::new(&state, BASES);
+        let name: String = sha256(format!("{id}\0").as_bytes()).chars().take(32).collect();
+        let cache = Tree::open(host.state_dir())?.place(&Path::new(CHECKSUMS).join(name));
+        let checksums = Rc::new(ChecksumCache::open(cache, !host.verifies()));
+        let digests = Rc::clone(&checksums);
         Ok(Store {
-            root,
-            memory,
-            bases,
+            trees: TreeStore::open(host.locations(), digests, &shared.directories)?,
+            memory: BaseStore::open(host.locations())?,
             checksums,
-            inventory,
-            shared,
-            overlays,
-            has_changed,
-            state,
+            inventory: Arc::clone(inventory),
+            shared: Arc::clone(shared),
+            has_changed: Rc::default(),
             host: host.clone(),
         })
-    }
-
-    /// Returns the location of the manifest of what an archive has extracted to a directory.
-    pub(crate) fn manifest(&self, id: &str, directory: &Path) -> PathHandle {
-        self.state.place(&Path::new(MANIFESTS).join(name(id, &directory.to_string_lossy()) + ".mtree"))
     }
 
     /// Waits until no archive before this one works on the same paths. What those have removed and made again is opened anew.
     pub(crate) fn wait_for_turn(&self, id: &str) {
         self.shared.queue.wait(id);
-        self.root.forget();
-        self.state.forget();
+        self.trees.forget_directories();
         self.memory.forget_directories();
-    }
-
-    /// Removes a file of the state directory, with the folders that are empty then.
-    pub(crate) fn remove(path: &PathHandle) -> Result<(), PathError> {
-        if path.stat()?.is_some() {
-            path.remove_all()?;
-            Durability::Each.sync([], [path])?;
-        }
-        path.remove_empty_folders(Path::new(""));
-        Ok(())
     }
 
     /// Removes what killed processes have not completed.
     pub(crate) fn tidy(&self) -> Result<(), PathError> {
         self.memory.tidy()?;
-        self.bases.tidy()?;
-        self.own_directories()?.tidy()?;
-        self.state.place(&Path::new(MANIFESTS).join("x")).remove_replacements()
+        self.trees.tidy()
+    }
+
+    /// Returns the paths in an area that all archives but one have brought.
+    pub(crate) fn owners_below(&self, id: &str, area: &Path) -> Result<PathOwners, ArchiveError> {
+        Ok(PathOwners::read(&self.trees, id, &self.other_owners(id)?, area)?)
+    }
+
+    /// Returns the paths in the directory of an archive, except those that it was itself extracted to this directory. If it was extracted to
+    /// another directory before, which contains this one or is in it, those paths count as an orphan's.
+    pub(crate) fn read_owners_in_tree(&self, id: &str, tree: &Path) -> Result<PathOwners, ArchiveError> {
+        let mut owners = self.other_owners(id)?;
+        if let Some(own) = self.memory.recall::<ArchiveRecord>(id)? {
+            let mut own = own.base.to_owner(id, true);
+            own.file = None;
+            own.trees.retain(|other| other != tree);
+            owners.push(own);
+        }
+        Ok(PathOwners::read(&self.trees, id, &owners, tree)?)
+    }
+
+    pub(crate) fn owners_in_tree(&self, id: &str, tree: &Path) -> Result<Rc<PathOwners>, ArchiveError> {
+        self.read_owners_in_tree(id, tree).map(Rc::new)
+    }
+
+    fn other_owners(&self, id: &str) -> Result<Vec<TreeOwner>, ArchiveError> {
+        let others = self.others(id)?;
+        Ok(others.iter().map(|other| other.base.to_owner(&other.id, self.inventory.is_orphan(&other.id))).collect())
     }
 
     /// Returns the records of other archives.
@@ -120,24 +118,6 @@ impl Store {
         claims
     }
 
-    /// Returns the directories that archives have made.
-    pub(crate) fn own_directories(&self) -> Result<OwnDirectories, PathError> {
-        OwnDirectories::read(self.state.place(Path::new(DIRECTORIES)))
-    }
-
-    /// Records those directories that do not exist, and are going to be made.
-    pub(crate) fn claim_directories(&self, directories: impl IntoIterator<Item = PathBuf>) -> Result<(), PathError> {
-        let mut missing = Vec::new();
-        for directory in directories {
-            let is_there =
-                || self.root.place(&directory).stat().map(|stat| stat.is_some_and(|l| l.kind == Kind::Directory));
-            if directory != Path::new("/") && !is_there()? {
-                missing.push(directory);
-            }
-        }
-        if missing.is_empty() { Ok(()) } else { self.own_directories()?.add(missing) }
-    }
-
     /// Removes directories that archives have made, are empty, and that no archive needs. The record is that of the archive with this ID; none
     /// if it is about to be forgotten. If `is_going_on`, the archive needs the directories on the way to its paths.
     pub(crate) fn remove_directories(
@@ -146,8 +126,8 @@ impl Store {
         record: Option<&ArchiveRecord>,
         is_going_on: bool,
     ) -> Result<(), ArchiveError> {
-        let _locked = self.shared.lock_directories();
-        let mut own = self.own_directories()?;
+        let _locked = self.trees.lock_directories();
+        let mut own = self.trees.own_directories()?;
         if own.iter().next().is_none() {
             return Ok(());
         }
@@ -164,7 +144,7 @@ impl Store {
         let mut unneeded: BTreeSet<PathBuf> = own.iter().filter(|directory| !is_on_the_way(directory)).collect();
         for (id, tree) in roots {
             if unneeded.iter().any(|directory| directory.starts_with(tree)) {
-                let manifest = Manifest::load(&self.manifest(id, Path::new(tree)))?.unwrap_or_default();
+                let manifest = Manifest::load(&self.trees.manifest(id, Path::new(tree)))?.unwrap_or_default();
                 for (path, _) in
                     manifest.entries.iter().filter(|(_, states)| states.iter().any(ManifestEntry::is_directory))
                 {
@@ -172,7 +152,7 @@ impl Store {
                 }
             }
         }
-        own.remove_empty(|path| self.root.place(path), Some(&unneeded))?;
+        own.remove_empty(|path| self.trees.root().place(path), Some(&unneeded))?;
         // A directory that users have put something into is theirs once no archive has a path near it.
         own.keep_only(|directory| paths.iter().any(|(_, path)| are_nested(Path::new(path), directory)))?;
         Ok(own.tidy()?)
@@ -188,8 +168,4 @@ impl Sink for Problems {
         let text = String::from_utf8_lossy(bytes);
         self.0.push(text.trim_start_matches("!! ").trim_end().to_owned());
     }
-}
-
-fn name(id: &str, directory: &str) -> String {
-    sha256(format!("{id}\0{directory}").as_bytes()).chars().take(32).collect()
 }

@@ -3,9 +3,9 @@
 use super::Deployment;
 use super::state::CurrentState;
 use crate::download::Validators;
-use crate::entry::Ownership;
 use crate::error::ArchiveError;
 use crate::record::DownloadRecord;
+use holo_change::manifest::Ownership;
 use holo_change::{Durability, set_ownership};
 use holo_plugin::Accounts;
 
@@ -22,7 +22,7 @@ impl Deployment<'_> {
     /// Changes owner and mode of the download without downloading it again.
     pub(super) fn set_attributes(
         &self,
-        state: &mut CurrentState<'_>,
+        state: &mut CurrentState,
         changes: &mut Vec<String>,
     ) -> Result<(), ArchiveError> {
         let Ownership { uid, gid } = self.owner()?;
@@ -43,7 +43,7 @@ impl Deployment<'_> {
     }
 
     /// Saves the base of a file that was there before us, and records it as our download.
-    pub(super) fn adopt(&self, state: &mut CurrentState<'_>) -> Result<(), ArchiveError> {
+    pub(super) fn adopt(&self, state: &mut CurrentState) -> Result<(), ArchiveError> {
         let current = state.current.as_ref().filter(|_| !state.record.has_download());
         let Some(sha256) = current.map(|current| current.digests.sha256.clone()) else { return Ok(()) };
         let adopted = DownloadRecord {
@@ -58,7 +58,7 @@ impl Deployment<'_> {
     }
 
     /// Returns descriptions of those of owner, group and mode that are not as desired.
-    pub(super) fn attributes_to_change(&self, state: &CurrentState<'_>) -> Vec<String> {
+    pub(super) fn attributes_to_change(&self, state: &CurrentState) -> Vec<String> {
         let Some(current) = &state.current else { return Vec::new() };
         let path = &self.archive.path;
         let mut wrong = Vec::new();

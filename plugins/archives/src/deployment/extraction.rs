@@ -4,10 +4,11 @@ use super::Deployment;
 use super::fetch::LocalArchive;
 use super::state::{CurrentState, DownloadState};
 use super::takeover::warn_of_takeover;
-use crate::entry::Ownership;
 use crate::error::ArchiveError;
 use crate::extract::{Extraction, extract};
-use crate::extracted::{ExtractedTree, RemovedTree, StagedTree, explain, remove_tree, warn_of_waiting};
+use crate::trees::{RemovedTree, explain, remove_tree, warn_of_waiting};
+use holo_change::manifest::Ownership;
+use holo_change::tree_store::{NewVersion, OwnedTree, StagedTree};
 use holo_change::{Durability, PathHandle};
 use holo_plugin::Output;
 use std::io::Seek;
@@ -19,14 +20,14 @@ const DIRECTORY_MODE: u32 = 0o755;
 impl Deployment<'_> {
     /// Returns true if the directory is not what an extraction of the local download would make of it. If the download is still missing, that
     /// is not known yet.
-    pub(super) fn must_extract(&self, state: &CurrentState<'_>) -> bool {
+    pub(super) fn must_extract(&self, state: &CurrentState) -> bool {
         let Some(extracted) = &state.extracted else { return false };
         let recipe = match (&state.current, state.download) {
             (Some(current), DownloadState::Present) => self.recipe(&current.digests.sha256).ok(),
             (_, DownloadState::CleanedUp) => return false,
             _ => return true,
         };
-        let is_same = extracted.manifest.as_ref().is_some_and(|manifest| Some(&manifest.recipe) == recipe.as_ref());
+        let is_same = extracted.manifest().is_some_and(|manifest| Some(&manifest.recipe) == recipe.as_ref());
         !is_same || extracted.is_unfinished() || state.drift.is_missing || !state.drift.changed.is_empty()
     }
 
@@ -44,7 +45,7 @@ impl Deployment<'_> {
 
     pub(super) fn extract(
         &self,
-        state: &mut CurrentState<'_>,
+        state: &mut CurrentState,
         local: &mut LocalArchive,
         force: bool,
         changes: &mut Vec<String>,
@@ -54,7 +55,7 @@ impl Deployment<'_> {
         if !self.must_extract(state) {
             if let Some(extracted) = &mut state.extracted {
                 self.store.wait_for_turn(self.id);
-                self.remove_dropped_bases(extracted, output)?;
+                self.remove_dropped_bases(extracted)?;
                 extracted.clear_staging()?;
             }
             return Ok(());
@@ -64,9 +65,9 @@ impl Deployment<'_> {
         let recipe = self.recipe(&local.sha256)?;
         let owner = self.owner()?;
         let Some(extracted) = &mut state.extracted else { return Ok(()) };
-        let top = self.store.root.place(Path::new(directory));
+        let top = self.store.trees.root().place(Path::new(directory));
         top.create_folder()?;
-        let failed = |extracted: &ExtractedTree<'_>, error: ArchiveError| {
+        let failed = |extracted: &OwnedTree, error: ArchiveError| {
             let _ = extracted.clear_staging();
             error.extracting(state.path.shown())
         };
@@ -76,7 +77,9 @@ impl Deployment<'_> {
         make_top(&top.followed()?, owner)?;
         extracted.reopen()?;
         let waited = extracted.waiting();
-        let installed = extracted.install(Some(&staged), &recipe, force);
+        let owners = self.store.owners_in_tree(self.id, Path::new(&self.tree()?.unwrap_or_default()))?;
+        let version = NewVersion { staged: Some(staged), recipe, claims: self.store.claims(), force };
+        let installed = extracted.install(version, &owners, &self.store.has_changed);
         let orphans = installed.map_err(|error| failed(extracted, explain(error, directory, output)))?;
         let mut waiting = extracted.waiting();
         waiting.retain(|path| !waited.contains(path));
@@ -86,13 +89,9 @@ impl Deployment<'_> {
         Ok(())
     }
 
-    pub(super) fn remove_dropped_bases(
-        &self,
-        extracted: &mut ExtractedTree<'_>,
-        output: &mut Output<'_>,
-    ) -> Result<(), ArchiveError> {
-        let directory = self.archive.extract_to.as_deref().unwrap_or_default();
-        extracted.remove_dropped_bases().map_err(|error| explain(error, directory, output))
+    pub(super) fn remove_dropped_bases(&self, extracted: &mut OwnedTree) -> Result<(), ArchiveError> {
+        let directory = self.tree()?.unwrap_or_default();
+        extracted.remove_dropped_bases(|| self.store.read_owners_in_tree(self.id, Path::new(&directory)))
     }
 
     fn extract_into_staging(
@@ -110,7 +109,7 @@ impl Deployment<'_> {
             owner,
         };
         local.file.rewind()?;
-        staged.entries = extract(&mut local.file, &staged.tree, extraction, output)?;
+        staged.entries = extract(&mut local.file, staged.tree(), extraction, output)?;
         let (path, tree) = (self.path()?, self.tree()?);
         let own = tree.and_then(|tree| Path::new(&path).strip_prefix(tree).ok().map(Path::to_owned));
         if own.is_some_and(|own| staged.entries.contains_key(&own)) {
@@ -122,7 +121,7 @@ impl Deployment<'_> {
     /// Removes what was extracted to directories that the definition does not name any more.
     pub(super) fn remove_other_trees(
         &self,
-        state: &mut CurrentState<'_>,
+        state: &mut CurrentState,
         force: bool,
         changes: &mut Vec<String>,
         output: &mut Output<'_>,

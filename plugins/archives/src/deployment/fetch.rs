@@ -6,11 +6,11 @@ use crate::address::{Address, Credentials};
 use crate::download::{
     self, CompleteDownload, Download, DownloadError, PreviousDownload, Request, Timeouts, Validators,
 };
-use crate::entry::Ownership;
 use crate::error::ArchiveError;
-use crate::owners::PathOwners;
 use crate::record::DownloadRecord;
 use holo_change::error::PathError;
+use holo_change::manifest::Ownership;
+use holo_change::tree_store::TreeError;
 use holo_change::{Durability, set_ownership};
 use holo_plugin::Output;
 use std::fs::File;
@@ -31,7 +31,7 @@ impl Deployment<'_> {
     /// Puts the desired download into place. Returns it if anything is still to be done with it.
     pub(super) fn fetch(
         &self,
-        state: &mut CurrentState<'_>,
+        state: &mut CurrentState,
         changes: &mut Vec<String>,
         output: &mut Output<'_>,
     ) -> Result<Option<LocalArchive>, ArchiveError> {
@@ -73,7 +73,7 @@ impl Deployment<'_> {
     /// download is there.
     fn revalidate(
         &self,
-        state: &mut CurrentState<'_>,
+        state: &mut CurrentState,
         output: &mut Output<'_>,
     ) -> Result<Option<CompleteDownload>, ArchiveError> {
         let Some(recorded) = state.recorded().cloned() else { return Ok(None) };
@@ -108,7 +108,7 @@ impl Deployment<'_> {
     fn download(
         &self,
         previous: Option<PreviousDownload>,
-        state: &CurrentState<'_>,
+        state: &CurrentState,
         output: &mut Output<'_>,
     ) -> Result<Download, DownloadError> {
         let addresses = self.archive.addresses();
@@ -136,7 +136,7 @@ impl Deployment<'_> {
     }
 
     /// Returns true if there is something new to download; none if only the server knows, and a check must not ask it.
-    pub(super) fn has_source_changed(&self, state: &CurrentState<'_>) -> Result<Option<bool>, ArchiveError> {
+    pub(super) fn has_source_changed(&self, state: &CurrentState) -> Result<Option<bool>, ArchiveError> {
         let is_there = matches!(state.download, DownloadState::Present | DownloadState::CleanedUp);
         let Some(recorded) = state.recorded().filter(|_| is_there && self.archive.checksum.is_none()) else {
             return Ok(Some(false));
@@ -168,7 +168,7 @@ impl Deployment<'_> {
     }
 
     fn read_password(&self, path: &str) -> Result<String, PathError> {
-        let path = self.store.root.place(Path::new(path)).followed()?;
+        let path = self.store.trees.root().place(Path::new(path)).followed()?;
         let mut text = String::new();
         let read = path.open()?.take(PASSWORD_LENGTH).read_to_string(&mut text);
         read.map_err(|error| PathError::new("read", path.shown(), error))?;
@@ -179,7 +179,7 @@ impl Deployment<'_> {
     fn put_into_place(
         &self,
         mut complete: CompleteDownload,
-        state: &mut CurrentState<'_>,
+        state: &mut CurrentState,
         changes: &mut Vec<String>,
     ) -> Result<LocalArchive, ArchiveError> {
         self.store.wait_for_turn(self.id);
@@ -209,30 +209,30 @@ impl Deployment<'_> {
     /// Fails if another archive has brought something to the path of the download.
     fn reject_conflict(&self) -> Result<(), ArchiveError> {
         let path = PathBuf::from(self.path()?);
-        let owners = PathOwners::below(self.store, self.id, &path)?;
+        let owners = self.store.owners_below(self.id, &path)?;
         match owners.conflict(&path, false) {
             Some(first) => {
                 let (first, second) = (first.to_owned(), self.id.to_owned());
-                Err(ArchiveError::BroughtByBoth { path, first, second, more: 0 })
+                Err(TreeError::BroughtByBoth { path, first, second, more: 0 }.into())
             }
             None => Ok(()),
         }
     }
 
     /// Saves the base of the file at the path, unless it is a download of ours.
-    pub(super) fn save_base_of_download(&self, state: &mut CurrentState<'_>) -> Result<(), ArchiveError> {
+    pub(super) fn save_base_of_download(&self, state: &mut CurrentState) -> Result<(), ArchiveError> {
         if state.record.has_download() {
             return Ok(());
         }
         let path = self.path()?;
         if state.path.stat()?.is_none() {
             // A killed run may have saved the base of a file that was there then.
-            return Ok(self.store.bases.remove(Path::new(&path))?);
+            return Ok(self.store.trees.bases().remove(Path::new(&path))?);
         }
         // The base is removed with the record, if this run is killed before it is needed.
         state.record.path = Some(path.clone());
         self.save_record(state)?;
-        Ok(self.store.bases.save([(Path::new(&path), state.path.clone())])?)
+        Ok(self.store.trees.bases().save([(Path::new(&path), state.path.clone())])?)
     }
 
     fn download_record(&self, complete: &CompleteDownload) -> DownloadRecord {

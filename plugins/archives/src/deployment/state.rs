@@ -3,15 +3,15 @@
 use super::Deployment;
 use crate::checksum::Digests;
 use crate::error::ArchiveError;
-use crate::extracted::{Drift, ExtractedTree};
 use crate::record::{ArchiveRecord, DownloadRecord};
 use holo_change::base_store::Remembered;
 use holo_change::error::PathError;
+use holo_change::tree_store::{Drift, OwnedTree};
 use holo_change::{FileStat, Kind, PathHandle};
 use std::fs::File;
 use std::path::Path;
 
-pub(super) struct CurrentState<'a> {
+pub(super) struct CurrentState {
     /// True if the path of `creates` exists, so that there is nothing to do. The rest is not filled in then.
     pub(super) is_created: bool,
     pub(super) path: PathHandle,
@@ -20,7 +20,7 @@ pub(super) struct CurrentState<'a> {
     pub(super) record: ArchiveRecord,
     /// The record as it is on disk.
     pub(super) stored: Option<ArchiveRecord>,
-    pub(super) extracted: Option<ExtractedTree<'a>>,
+    pub(super) extracted: Option<OwnedTree>,
     pub(super) drift: Drift,
 }
 
@@ -43,7 +43,7 @@ pub(super) enum DownloadState {
     Modified,
 }
 
-impl CurrentState<'_> {
+impl CurrentState {
     /// Returns the record of the download that is there.
     pub(super) fn recorded(&self) -> Option<&DownloadRecord> {
         match &self.current {
@@ -55,18 +55,18 @@ impl CurrentState<'_> {
     }
 }
 
-impl<'a> Deployment<'a> {
-    pub(super) fn inspect(&self) -> Result<CurrentState<'a>, ArchiveError> {
+impl Deployment<'_> {
+    pub(super) fn inspect(&self) -> Result<CurrentState, ArchiveError> {
         let remembered: Option<Remembered<ArchiveRecord>> = self.store.memory.recall(self.id)?;
         let stored = remembered.map(|remembered| remembered.base);
         let record = stored.clone().unwrap_or_default();
         let tree = self.tree()?;
         let mut extracted =
-            tree.as_deref().map(|tree| ExtractedTree::open(self.store, self.id, Path::new(tree))).transpose()?;
+            tree.as_deref().map(|tree| OwnedTree::open(&self.store.trees, self.id, Path::new(tree))).transpose()?;
         if let (Some(extracted), Some(tree)) = (&mut extracted, &tree)
-            && extracted.manifest.is_none()
+            && extracted.manifest().is_none()
         {
-            extracted.manifest = self.manifest_of_predecessor(Path::new(tree))?;
+            extracted.set_manifest(self.manifest_of_predecessor(Path::new(tree))?);
         }
         let mut state = CurrentState {
             is_created: false,
@@ -84,7 +84,7 @@ impl<'a> Deployment<'a> {
         }
         state.path.check_way()?;
         if let Some(directory) = &self.archive.extract_to {
-            self.store.root.place(Path::new(directory)).check_way()?;
+            self.store.trees.root().place(Path::new(directory)).check_way()?;
         }
         if let Some(extracted) = &state.extracted {
             state.drift = extracted.drift()?;
@@ -101,12 +101,12 @@ impl<'a> Deployment<'a> {
     }
 
     /// Returns true if the path of `creates` exists, and no killed apply has to be continued.
-    fn is_created(&self, state: &CurrentState<'_>) -> Result<bool, PathError> {
+    fn is_created(&self, state: &CurrentState) -> Result<bool, PathError> {
         let Some(path) = &self.archive.creates else { return Ok(false) };
-        let is_unfinished = state.extracted.as_ref().is_some_and(ExtractedTree::is_unfinished);
+        let is_unfinished = state.extracted.as_ref().is_some_and(OwnedTree::is_unfinished);
         Ok(!is_unfinished
             && state.record.incoming.is_none()
-            && self.store.root.place(Path::new(path)).stat()?.is_some())
+            && self.store.trees.root().place(Path::new(path)).stat()?.is_some())
     }
 
     fn read(&self, path: &PathHandle, stat: FileStat) -> Result<CurrentFile, ArchiveError> {
@@ -115,7 +115,7 @@ impl<'a> Deployment<'a> {
         Ok(CurrentFile { file, digests, stat })
     }
 
-    fn download_state(&self, state: &CurrentState<'_>, exists: bool) -> Result<DownloadState, ArchiveError> {
+    fn download_state(&self, state: &CurrentState, exists: bool) -> Result<DownloadState, ArchiveError> {
         let checksum = self.archive.checksum();
         let source = self.source();
         let is_desired = |recorded: &DownloadRecord| match &checksum {
@@ -144,13 +144,13 @@ impl<'a> Deployment<'a> {
             return Ok(DownloadState::Missing);
         }
         // The base may be there again, if an apply was killed or a user has restored it.
-        let is_base = self.store.bases.is_base(Path::new(&self.path()?), &state.path)?;
+        let is_base = self.store.trees.bases().is_base(Path::new(&self.path()?), &state.path)?;
         Ok(if is_base { DownloadState::Missing } else { DownloadState::Modified })
     }
 
     /// Returns true if a download has been extracted, and everything is still there.
-    fn is_extracted(&self, state: &CurrentState<'_>, recorded: &DownloadRecord) -> bool {
-        let Some(manifest) = state.extracted.as_ref().and_then(|extracted| extracted.manifest.as_ref()) else {
+    fn is_extracted(&self, state: &CurrentState, recorded: &DownloadRecord) -> bool {
+        let Some(manifest) = state.extracted.as_ref().and_then(OwnedTree::manifest) else {
             return false;
         };
         !manifest.unfinished

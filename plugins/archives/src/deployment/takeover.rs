@@ -5,11 +5,11 @@ use super::state::CurrentState;
 use crate::download::{self, CompleteDownload, Download, PART_SUFFIX};
 use crate::error::ArchiveError;
 use crate::inventory::PREFIX;
-use crate::manifest::Manifest;
 use crate::record::ArchiveRecord;
 use crate::removal::Removal;
 use holo_change::Durability;
 use holo_change::base_store::Remembered;
+use holo_change::manifest::Manifest;
 use holo_plugin::Output;
 use std::path::Path;
 
@@ -67,7 +67,7 @@ impl Deployment<'_> {
         record.path = Some(self.path()?);
         record.untidy = true;
         // An archive that removes directories must not miss the manifest between the two.
-        let _locked = self.store.shared.lock_directories();
+        let _locked = self.store.trees.lock_directories();
         self.store.memory.keep(&Remembered::new(self.report, record.clone()))?;
         if let Some(tree) = &tree {
             self.take_manifest(&orphan.id, Path::new(tree))?;
@@ -81,8 +81,8 @@ impl Deployment<'_> {
     }
 
     fn take_manifest(&self, orphan: &str, tree: &Path) -> Result<(), ArchiveError> {
-        let theirs = self.store.manifest(orphan, tree);
-        let ours = self.store.manifest(self.id, tree);
+        let theirs = self.store.trees.manifest(orphan, tree);
+        let ours = self.store.trees.manifest(self.id, tree);
         // Until the new version is known, other archives may bring its paths too: one archive may have become several.
         if let Some(mut manifest) = Manifest::load(&theirs)? {
             manifest.leaving = manifest.entries.keys().cloned().collect();
@@ -114,7 +114,7 @@ impl Deployment<'_> {
     /// Returns our directory, if an orphan has extracted something to it and we have not.
     fn tree_of(&self, orphan: &Remembered<ArchiveRecord>) -> Result<Option<String>, ArchiveError> {
         let Some(tree) = self.tree()?.filter(|tree| orphan.base.trees.contains(tree)) else { return Ok(None) };
-        let has_manifest = |id: &str| self.store.manifest(id, Path::new(&tree)).exists();
+        let has_manifest = |id: &str| self.store.trees.manifest(id, Path::new(&tree)).exists();
         let is_to_be_taken = has_manifest(&orphan.id)? && !has_manifest(self.id)?;
         Ok(is_to_be_taken.then_some(tree))
     }
@@ -123,7 +123,7 @@ impl Deployment<'_> {
     pub(super) fn manifest_of_predecessor(&self, tree: &Path) -> Result<Option<Manifest>, ArchiveError> {
         for orphan in self.predecessors()? {
             if orphan.base.trees.iter().any(|own| Path::new(own) == tree)
-                && let Some(manifest) = Manifest::load(&self.store.manifest(&orphan.id, tree))?
+                && let Some(manifest) = Manifest::load(&self.store.trees.manifest(&orphan.id, tree))?
             {
                 return Ok(Some(manifest));
             }
@@ -134,13 +134,13 @@ impl Deployment<'_> {
     /// Copies the download of an orphan, if it is the desired one.
     pub(super) fn download_of_predecessor(
         &self,
-        state: &CurrentState<'_>,
+        state: &CurrentState,
         output: &mut Output<'_>,
     ) -> Result<Option<CompleteDownload>, ArchiveError> {
         for orphan in self.store.inventory.orphans.values() {
             let Some(path) = orphan.base.path.as_deref().filter(|_| self.shares_tree(&orphan.base)) else { continue };
             let Some(recorded) = orphan.base.downloads().next() else { continue };
-            let location = self.store.root.place(Path::new(path));
+            let location = self.store.trees.root().place(Path::new(path));
             if location.open_if_file()?.is_none() {
                 continue;
             }

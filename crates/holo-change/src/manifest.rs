@@ -1,8 +1,11 @@
-//! Manifests: lists of the paths that were extracted to a directory, in the format of mtree(5).
+//! Manifests: lists of the paths that an entity has made in a directory, in the format of mtree(5).
 
-use crate::entry::{EntryKind, ManifestEntry, Ownership};
-use holo_change::error::{PathError, Result};
-use holo_change::{OnDisk, PathHandle};
+mod entry;
+
+pub use entry::{EntryKind, FileDigests, ManifestEntry, Ownership};
+
+use crate::error::{PathError, Result};
+use crate::path_handle::{OnDisk, PathHandle};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -19,21 +22,21 @@ const LEAVING: &str = "# leaving ";
 /// The prefix of a path that the version does not have, and over which an overlay lies.
 const WAITING: &str = "# waiting ";
 
-/// The paths that were extracted to a directory.
+/// The paths that an entity has made in a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Manifest {
-    /// Everything that decides about the tree: the archive's digest, and the options of the extraction.
-    pub(crate) recipe: String,
+pub struct Manifest {
+    /// Everything that decides about the tree, such as the digest of an archive and the options of its extraction.
+    pub recipe: String,
     /// True if a version is, or may be, partly installed: then a path is in any of its states, or equal to its base.
-    pub(crate) unfinished: bool,
+    pub unfinished: bool,
     /// The possible states of each path, by the path below the directory.
-    pub(crate) entries: BTreeMap<PathBuf, Vec<ManifestEntry>>,
+    pub entries: BTreeMap<PathBuf, Vec<ManifestEntry>>,
     /// Paths that are not ours any more, and whose bases have been restored: those are to be removed.
-    pub(crate) dropped: Vec<PathBuf>,
-    /// While a version is partly installed: the paths that it does not have. Another archive may bring them.
-    pub(crate) leaving: BTreeSet<PathBuf>,
-    /// The paths that the version does not have, and that stay until no overlay lies over them. Another archive may bring them, too.
-    pub(crate) waiting: BTreeSet<PathBuf>,
+    pub dropped: Vec<PathBuf>,
+    /// While a version is partly installed: the paths that it does not have. Another entity may make them.
+    pub leaving: BTreeSet<PathBuf>,
+    /// The paths that the version does not have, and that stay until no overlay lies over them. Another entity may make them, too.
+    pub waiting: BTreeSet<PathBuf>,
 }
 
 impl Manifest {
@@ -41,7 +44,7 @@ impl Manifest {
     ///
     /// # Errors
     /// If it cannot be read or parsed.
-    pub(crate) fn load(path: &PathHandle) -> Result<Option<Manifest>> {
+    pub fn load(path: &PathHandle) -> Result<Option<Manifest>> {
         let Some(mut file) = path.open_if_file()? else { return Ok(None) };
         let failed = |error| PathError::new("read", path.shown(), error);
         let mut text = String::new();
@@ -54,7 +57,7 @@ impl Manifest {
     ///
     /// # Errors
     /// If it cannot be written. Then the old one is still there.
-    pub(crate) fn save(&self, path: &PathHandle) -> Result<()> {
+    pub fn save(&self, path: &PathHandle) -> Result<()> {
         path.replace(self.to_text().as_bytes(), 0o600, OnDisk::New)
     }
 

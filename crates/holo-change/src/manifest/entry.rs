@@ -1,0 +1,91 @@
+//! Entries of a manifest.
+
+use crate::error::Result;
+use crate::path_handle::{FileStat, Kind, PathHandle};
+
+/// The digests of files, which may be cached.
+pub trait FileDigests {
+    /// Returns the SHA-256 of a file's content, as hexadecimal digits.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn sha256(&self, file: &PathHandle) -> Result<String>;
+}
+
+/// The owner that was asked for. Without one, it is the user that this process runs as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ownership {
+    /// The user.
+    pub uid: Option<u32>,
+    /// The group.
+    pub gid: Option<u32>,
+}
+
+impl Ownership {
+    /// Returns true if a file has this owner. A group that was not asked for may come from the directory.
+    #[must_use]
+    pub fn matches(self, stat: &FileStat) -> bool {
+        let uid = self.uid.unwrap_or_else(|| rustix::process::geteuid().as_raw());
+        uid == stat.uid && self.gid.is_none_or(|gid| gid == stat.gid)
+    }
+}
+
+/// A file, directory or symlink that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManifestEntry {
+    /// Its type, with what goes with that.
+    pub kind: EntryKind,
+    /// Its owner.
+    pub owner: Ownership,
+}
+
+/// The type of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A directory.
+    Directory {
+        /// Its mode.
+        mode: u32,
+    },
+    /// A file.
+    File {
+        /// Its mode.
+        mode: u32,
+        /// Its length.
+        size: u64,
+        /// The digest of its content.
+        sha256: String,
+    },
+    /// A symlink.
+    Symlink {
+        /// The path that it leads to.
+        target: Vec<u8>,
+    },
+}
+
+impl ManifestEntry {
+    /// Returns true for a directory.
+    #[must_use]
+    pub fn is_directory(&self) -> bool {
+        matches!(self.kind, EntryKind::Directory { .. })
+    }
+
+    /// Returns true if a path is as the entry says. Mode and owner of a directory are not compared: users may change them.
+    ///
+    /// # Errors
+    /// If the path cannot be read.
+    pub fn is_at(&self, path: &PathHandle, digests: &dyn FileDigests) -> Result<bool> {
+        let Some(stat) = path.stat()? else { return Ok(false) };
+        match &self.kind {
+            EntryKind::Directory { .. } => Ok(stat.kind == Kind::Directory),
+            EntryKind::Symlink { target } => {
+                Ok(stat.kind == Kind::Symlink && self.owner.matches(&stat) && *target == path.read_link()?)
+            }
+            EntryKind::File { mode, size, sha256 } => {
+                let is_alike =
+                    stat.kind == Kind::File && (stat.mode, stat.size) == (*mode, *size) && self.owner.matches(&stat);
+                Ok(is_alike && *sha256 == digests.sha256(path)?)
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Trees of files that entities make in directories: each is listed in a manifest, and what was there before us has a base.
+//!
+//! This is for entities of many files that are put into place as a whole, such as extracted archives. Manifests take the place of records
+//! with a track for each path. Several entities may share a directory, or one may have a directory in another's: each path is on the manifest
+//! of one of them, but for directories, which are removed with the last that has them.
+//!
+//! The steps of a change are those of all [stores](crate::group):
+//!
+//! 1. *Staged*: the new version is in a staging directory. The manifest lists the files that are about to be replaced, and their bases are
+//!    saved. A base that was saved by a killed run is removed by the next one.
+//! 2. *Kept*: the manifest lists what may be there from now on: the old version and the new one. A file that is either, or is equal to its
+//!    base, is not a user's work. Directories that are going to be made are listed, and paths that are taken over from an orphan are taken
+//!    off the orphan's manifest.
+//! 3. *Prepared*: the new files are on disk.
+//! 4. *Replaced*: files are moved into place one by one, each in one step; then those are removed that the new version does not have.
+//! 5. *Recorded*: the manifest lists the new version alone, and the paths whose bases are not needed any more.
+//! 6. *Confirmed*: those bases are gone, and so is the staging directory.
+//!
+//! If an overlay lies over a path, the file that an entity brings is the base of the overlay, and is not removed before the overlay is gone.
+
+mod change;
+mod error;
+mod location;
+mod owned_tree;
+mod owners;
+mod plan;
+mod staging;
+
+pub use change::{NewVersion, TreeChange};
+pub use error::TreeError;
+pub use owned_tree::{Drift, OwnedTree};
+pub use owners::{PathOwners, TreeOwner};
+pub use staging::StagedTree;
+
+use crate::bases::Bases;
+use crate::error::Result;
+use crate::locations::Locations;
+use crate::manifest::FileDigests;
+use crate::path_handle::{Kind, PathHandle, Tree};
+use crate::paths::path_bytes;
+use crate::tracked::{Overlays, OwnDirectories};
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const BASES: &str = "kept";
+const MANIFESTS: &str = "trees";
+const DIRECTORIES: &str = "directories";
+/// The number of digits of the name of a manifest.
+const NAME_SIZE: usize = 32;
+
+/// The trees of a plugin's entities.
+#[derive(Clone)]
+pub struct TreeStore {
+    root: Arc<Tree>,
+    state: Arc<Tree>,
+    bases: Bases,
+    overlays: Overlays,
+    digests: Rc<dyn FileDigests>,
+    /// Held while directories are made or removed that more than one entity may need.
+    directories: Arc<Mutex<()>>,
+}
+
+impl TreeStore {
+    /// Opens the store in a plugin's state directory. Stores that are used at the same time share the lock of directories.
+    ///
+    /// # Errors
+    /// If the root or the state directory cannot be opened.
+    pub fn open(
+        locations: &Locations,
+        digests: Rc<dyn FileDigests>,
+        directories: &Arc<Mutex<()>>,
+    ) -> Result<TreeStore> {
+        let state = Tree::open(locations.state_dir())?;
+        Ok(TreeStore {
+            root: Tree::open(locations.root())?,
+            bases: Bases::new(&state, BASES),
+            state,
+            overlays: Overlays::of(locations),
+            digests,
+            directories: Arc::clone(directories),
+        })
+    }
+
+    /// Returns the root that all paths are below.
+    #[must_use]
+    pub fn root(&self) -> &Arc<Tree> {
+        &self.root
+    }
+
+    /// Returns a location in the state directory.
+    #[must_use]
+    pub fn state(&self, path: &Path) -> PathHandle {
+        self.state.place(path)
+    }
+
+    /// Returns the bases. A path has one, whichever entities have made something there.
+    #[must_use]
+    pub fn bases(&self) -> &Bases {
+        &self.bases
+    }
+
+    /// Forgets the directories that were used last: others may have removed them, and made them again.
+    pub fn forget_directories(&self) {
+        self.root.forget();
+        self.state.forget();
+    }
+
+    /// Returns the location of the manifest of what an entity has made in a directory.
+    #[must_use]
+    pub fn manifest(&self, id: &str, directory: &Path) -> PathHandle {
+        manifest_location(&self.state, id, directory)
+    }
+
+    /// Keeps other threads from making or removing directories that more than one entity may need.
+    pub fn lock_directories(&self) -> MutexGuard<'_, ()> {
+        self.directories.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the directories that entities have made, whichever of them was the first to need one.
+    ///
+    /// # Errors
+    /// If the list cannot be read.
+    pub fn own_directories(&self) -> Result<OwnDirectories> {
+        OwnDirectories::read(self.state.place(Path::new(DIRECTORIES)))
+    }
+
+    /// Records those directories that do not exist, and are going to be made. The directories are locked.
+    ///
+    /// # Errors
+    /// If one cannot be looked at, or the list cannot be written.
+    pub fn claim_directories(&self, directories: impl IntoIterator<Item = PathBuf>) -> Result<()> {
+        let mut missing = Vec::new();
+        for directory in directories {
+            let is_directory =
+                || Ok(self.root.place(&directory).stat()?.is_some_and(|stat| stat.kind == Kind::Directory));
+            if directory != Path::new("/") && !is_directory()? {
+                missing.push(directory);
+            }
+        }
+        if missing.is_empty() { Ok(()) } else { self.own_directories()?.add(missing) }
+    }
+
+    /// Removes what killed processes have not completed. No other one may be at work.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub fn tidy(&self) -> Result<()> {
+        self.bases.tidy()?;
+        self.own_directories()?.tidy()?;
+        self.state.place(&Path::new(MANIFESTS).join("x")).remove_replacements()
+    }
+}
+
+/// Returns the location of a manifest in a state directory.
+fn manifest_location(state: &Arc<Tree>, id: &str, directory: &Path) -> PathHandle {
+    let digest = Sha256::digest([id.as_bytes(), b"\0", &path_bytes(directory)[..]].concat());
+    let mut name = String::new();
+    for byte in &digest[..NAME_SIZE / 2] {
+        // Writing to a string cannot fail.
+        let _ = write!(name, "{byte:02x}");
+    }
+    state.place(&Path::new(MANIFESTS).join(name + ".mtree"))
+}

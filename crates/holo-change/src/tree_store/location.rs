@@ -1,0 +1,90 @@
+//! The location of a tree and of its manifest.
+
+use super::TreeStore;
+use crate::error::Result;
+use crate::image::Unmanageable;
+use crate::manifest::ManifestEntry;
+use crate::path_handle::{Kind, PathHandle, Tree};
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The directory of an entity, and the location of its manifest.
+#[derive(Clone)]
+pub(super) struct TreeLocation {
+    pub(super) store: TreeStore,
+    pub(super) id: String,
+    pub(super) path: PathHandle,
+    /// The directory, if it exists.
+    pub(super) directory: Option<Arc<Tree>>,
+    pub(super) manifest: PathHandle,
+}
+
+impl TreeLocation {
+    /// Opens the directory if it exists by now.
+    pub(super) fn enter(&mut self) -> Result<()> {
+        let is_root = self.path.path().as_os_str().is_empty();
+        let exists = || Ok(self.path.stat()?.is_some_and(|stat| stat.kind == Kind::Directory));
+        if self.directory.is_none() && (is_root || exists()?) {
+            self.directory = Some(self.path.as_tree()?);
+        }
+        Ok(())
+    }
+
+    /// Returns true if a file is what we made or, while a version is partly in place, is equal to its base.
+    pub(super) fn is_ours(
+        &self,
+        path: &Path,
+        file: &PathHandle,
+        states: &[ManifestEntry],
+        is_unfinished: bool,
+    ) -> Result<bool> {
+        for entry in states {
+            if entry.is_at(file, &*self.store.digests)? {
+                return Ok(true);
+            }
+        }
+        Ok(is_unfinished && self.is_base(path, file)?)
+    }
+
+    /// Returns the canonical path of something in the directory.
+    pub(super) fn full(&self, path: &Path) -> PathBuf {
+        Path::new("/").join(self.path.path()).join(path)
+    }
+
+    /// Returns the location of a file of ours: its path or, if an overlay lies over that, the overlay's base.
+    pub(super) fn at(&self, directory: &Arc<Tree>, path: &Path) -> PathHandle {
+        self.store.overlays.base(&self.full(path)).unwrap_or_else(|| directory.place(path))
+    }
+
+    pub(super) fn is_overlaid(&self, path: &Path) -> bool {
+        self.store.overlays.lie_over(&self.full(path))
+    }
+
+    pub(super) fn has_base(&self, path: &Path) -> Result<bool> {
+        self.store.bases.has(&self.full(path))
+    }
+
+    pub(super) fn is_base(&self, path: &Path, file: &PathHandle) -> Result<bool> {
+        self.store.bases.is_base(&self.full(path), file)
+    }
+
+    pub(super) fn restore_base(&self, path: &Path, file: &PathHandle) -> std::result::Result<(), Unmanageable> {
+        self.store.bases.restore(&self.full(path), file)
+    }
+
+    /// Returns the location of a new overlay's base before it is moved into place.
+    pub(super) fn overlay_base_on_its_way(&self) -> PathHandle {
+        self.manifest.with_suffix(".file")
+    }
+
+    /// Returns the name of the staging directory, which no other entity has.
+    pub(super) fn staging_name(&self) -> String {
+        Sha256::digest(self.id.as_bytes()).iter().take(8).fold(".holo-".to_owned(), |mut name, byte| {
+            // Writing to a string cannot fail.
+            let _ = write!(name, "{byte:02x}");
+            name
+        })
+    }
+}

@@ -1,0 +1,125 @@
+//! A directory of an entity, compared with its manifest.
+
+use super::location::TreeLocation;
+use super::plan::Plan;
+use super::{TreeError, TreeStore};
+use crate::error::Result;
+use crate::manifest::Manifest;
+use std::path::{Path, PathBuf};
+
+/// A directory that an entity makes, or will make, something in.
+pub struct OwnedTree {
+    pub(super) location: TreeLocation,
+    pub(super) manifest: Option<Manifest>,
+}
+
+/// The differences between a manifest and its directory.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Drift {
+    /// The paths that a user has changed.
+    pub changed: Vec<PathBuf>,
+    /// True if something is missing, or can be removed by now.
+    pub is_missing: bool,
+}
+
+impl OwnedTree {
+    /// Opens the directory with this canonical path.
+    ///
+    /// # Errors
+    /// If the directory or the manifest cannot be read.
+    pub fn open(store: &TreeStore, id: &str, directory: &Path) -> Result<OwnedTree> {
+        let manifest_location = store.manifest(id, directory);
+        let manifest = Manifest::load(&manifest_location)?;
+        let mut location = TreeLocation {
+            store: store.clone(),
+            id: id.to_owned(),
+            path: store.root().place(directory),
+            directory: None,
+            manifest: manifest_location,
+        };
+        location.enter()?;
+        Ok(OwnedTree { location, manifest })
+    }
+
+    /// Returns the manifest, if there is one.
+    #[must_use]
+    pub fn manifest(&self) -> Option<&Manifest> {
+        self.manifest.as_ref()
+    }
+
+    /// Uses the manifest of an entity that has not been taken over from yet.
+    pub fn set_manifest(&mut self, manifest: Option<Manifest>) {
+        self.manifest = manifest;
+    }
+
+    /// Opens the directory again, which others may have removed and made since.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn reopen(&mut self) -> Result<()> {
+        self.location.directory = None;
+        self.location.enter()
+    }
+
+    /// Returns true if a version is, or may be, partly in place.
+    #[must_use]
+    pub fn is_unfinished(&self) -> bool {
+        self.manifest.as_ref().is_some_and(|manifest| manifest.unfinished)
+    }
+
+    /// Compares the directory with the manifest.
+    ///
+    /// # Errors
+    /// If a path cannot be read.
+    pub fn drift(&self) -> Result<Drift> {
+        let mut drift = Drift::default();
+        let Some(manifest) = &self.manifest else { return Ok(drift) };
+        for (path, states) in &manifest.entries {
+            if !manifest.unfinished && manifest.waiting.contains(path) {
+                // The overlay that has kept it from being removed may be gone.
+                drift.is_missing |= !self.location.is_overlaid(path);
+                continue;
+            }
+            match &self.location.directory {
+                None => drift.is_missing = true,
+                Some(directory) => {
+                    let file = self.location.at(directory, path);
+                    if file.stat()?.is_none() {
+                        drift.is_missing = true;
+                    } else if !self.location.is_ours(path, &file, states, manifest.unfinished)? {
+                        drift.changed.push(path.clone());
+                    }
+                }
+            }
+        }
+        Ok(drift)
+    }
+
+    /// Returns the files that are to be removed as soon as no overlay lies over them.
+    #[must_use]
+    pub fn waiting(&self) -> Vec<PathBuf> {
+        let Some(manifest) = &self.manifest else { return Vec::new() };
+        // Another entity may have made it by now.
+        let is_left = |path: &&PathBuf| manifest.entries.contains_key(*path) && self.location.is_overlaid(path);
+        manifest.waiting.iter().filter(is_left).map(|path| self.location.full(path)).collect()
+    }
+
+    /// Returns true if all that is left lies under overlays.
+    #[must_use]
+    pub fn has_nothing_but_waiting(&self) -> bool {
+        let waits = |manifest: &Manifest| {
+            let is_left = |path: &PathBuf| manifest.waiting.contains(path);
+            !manifest.unfinished && !manifest.entries.is_empty() && manifest.entries.keys().all(is_left)
+        };
+        self.manifest.as_ref().is_some_and(waits) && !self.waiting().is_empty()
+    }
+
+    /// Returns the paths with changes of a user that would be lost if everything was removed.
+    ///
+    /// # Errors
+    /// If a path cannot be read, or a base could not be restored.
+    pub fn losses_of_removal(&self, owners: &super::PathOwners) -> std::result::Result<Vec<PathBuf>, TreeError> {
+        let nothing = std::collections::BTreeMap::new();
+        Ok(Plan::new(&self.location, self.manifest.as_ref(), &nothing, owners, &[])?.losses)
+    }
+}

@@ -1,0 +1,241 @@
+//! The plan of a change: what has to be done, and which changes of a user would be lost by that.
+
+use super::error::TreeError;
+use super::location::TreeLocation;
+use super::owners::PathOwners;
+use crate::claims::Claim;
+use crate::error::PathError;
+use crate::manifest::{Manifest, ManifestEntry};
+use crate::path_handle::{Kind, PathHandle, Tree};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The changes of a directory, by paths below it.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    /// The entries of the manifest in the end.
+    pub(super) entries: BTreeMap<PathBuf, ManifestEntry>,
+    /// Files and symlinks that are to be moved from the staging directory.
+    pub(super) moved: Vec<PathBuf>,
+    /// Directories that are to be made, the topmost first.
+    pub(super) directories: Vec<PathBuf>,
+    /// Paths that have to be removed before anything else, the deepest first.
+    pub(super) in_the_way: Vec<PathBuf>,
+    /// Files and symlinks that the new version does not have.
+    pub(super) gone: Vec<PathBuf>,
+    /// Directories that the new version does not have, the deepest first.
+    pub(super) gone_directories: Vec<PathBuf>,
+    /// Files that would be removed if no overlay lay over them; and the directories in which they are.
+    pub(super) waiting: BTreeMap<PathBuf, Vec<ManifestEntry>>,
+    /// Files that were there before us, and become bases.
+    pub(super) foreign: Vec<PathBuf>,
+    /// Paths that orphans have brought and are ours from now on: the orphans, and the states that the paths may have.
+    pub(super) orphaned: BTreeMap<PathBuf, (Vec<String>, Vec<ManifestEntry>)>,
+    /// Paths with changes of a user that would be lost.
+    pub(super) losses: Vec<PathBuf>,
+}
+
+/// A tree, as it is and as it shall be.
+struct Planning<'a> {
+    location: &'a TreeLocation,
+    directory: &'a Arc<Tree>,
+    listed: &'a BTreeMap<PathBuf, Vec<ManifestEntry>>,
+    is_unfinished: bool,
+    wanted: &'a BTreeMap<PathBuf, ManifestEntry>,
+    plan: Plan,
+}
+
+impl Plan {
+    /// Plans the change of a tree with this manifest to a version with these entries.
+    pub(super) fn new(
+        location: &TreeLocation,
+        manifest: Option<&Manifest>,
+        wanted: &BTreeMap<PathBuf, ManifestEntry>,
+        owners: &PathOwners,
+        claims: &[Claim],
+    ) -> Result<Plan, TreeError> {
+        reject_conflicts(location, wanted, owners, claims)?;
+        let Some(directory) = &location.directory else { return Ok(Plan::default()) };
+        let none = BTreeMap::new();
+        let listed = manifest.map_or(&none, |manifest| &manifest.entries);
+        let is_unfinished = manifest.is_some_and(|manifest| manifest.unfinished);
+        let mut planning = Planning { location, directory, listed, is_unfinished, wanted, plan: Plan::default() };
+        let own_directories = location.store.own_directories()?;
+        for (path, entry) in wanted {
+            let full = location.full(path);
+            let mut states = listed.get(path).cloned();
+            for orphaned in owners.orphaned_at(&full) {
+                let (ids, all) = planning.plan.orphaned.entry(path.clone()).or_default();
+                ids.push(orphaned.id.clone());
+                all.extend_from_slice(&orphaned.states);
+                states.get_or_insert_default().extend_from_slice(&orphaned.states);
+            }
+            planning.plan_wanted(path, entry, states.as_deref(), own_directories.contains(&full))?;
+        }
+        for (path, states) in listed.iter().filter(|(path, _)| !wanted.contains_key(*path)) {
+            if location.is_overlaid(path) {
+                planning.plan_waiting(path, states)?;
+            } else if !owners.has(&location.full(path)) {
+                planning.plan_gone(path, states)?;
+            }
+        }
+        Ok(planning.finish())
+    }
+}
+
+/// Fails if another entity has one of the paths, or claims it.
+fn reject_conflicts(
+    location: &TreeLocation,
+    wanted: &BTreeMap<PathBuf, ManifestEntry>,
+    owners: &PathOwners,
+    claims: &[Claim],
+) -> Result<(), TreeError> {
+    let mut conflicts = wanted.iter().filter_map(|(path, entry)| {
+        let path = location.full(path);
+        let claims_it = |claim: &&Claim| claim.covers(&path) && !(claim.is_directory && entry.is_directory());
+        let claimed = || claims.iter().find(claims_it).map(Claim::shown);
+        let other = owners.conflict(&path, entry.is_directory()).map(str::to_owned).or_else(claimed)?;
+        Some((path, other))
+    });
+    let Some((path, first)) = conflicts.next() else { return Ok(()) };
+    let more = conflicts.count();
+    Err(TreeError::BroughtByBoth { path, first, second: location.id.clone(), more })
+}
+
+impl Planning<'_> {
+    fn plan_wanted(
+        &mut self,
+        path: &Path,
+        entry: &ManifestEntry,
+        known: Option<&[ManifestEntry]>,
+        is_own_directory: bool,
+    ) -> Result<(), TreeError> {
+        let file = self.location.at(self.directory, path);
+        if entry.is_directory() && self.location.is_overlaid(path) {
+            return Err(TreeError::HasOverlay(self.location.full(path)));
+        }
+        match file.stat()?.map(|stat| stat.kind) {
+            // A directory that was there before us is not ours.
+            Some(Kind::Directory) if entry.is_directory() => {
+                if is_own_directory {
+                    self.plan.entries.insert(path.to_owned(), entry.clone());
+                    // A killed run may not have come to changing its mode.
+                    if self.is_unfinished {
+                        self.plan.directories.push(path.to_owned());
+                    }
+                }
+                return Ok(());
+            }
+            Some(Kind::Directory) if is_own_directory => self.plan.in_the_way.push(path.to_owned()),
+            Some(Kind::Directory) => return Err(TreeError::IsDirectory(file.shown())),
+            Some(Kind::Other) => return Err(TreeError::NotManageable(file.shown())),
+            None => {}
+            Some(_) => self.plan_replaced(&file, path, entry, known)?,
+        }
+        self.plan.entries.insert(path.to_owned(), entry.clone());
+        if entry.is_directory() {
+            self.plan.directories.push(path.to_owned());
+        } else if !entry.is_at(&file, &*self.location.store.digests)? {
+            self.plan.moved.push(path.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Plans the removal of a file as soon as no overlay lies over it.
+    fn plan_waiting(&mut self, path: &Path, states: &[ManifestEntry]) -> Result<(), TreeError> {
+        if path.ancestors().skip(1).any(|above| self.wanted.get(above).is_some_and(|entry| !entry.is_directory())) {
+            return Err(TreeError::HasOverlay(self.location.full(path)));
+        }
+        self.plan.waiting.insert(path.to_owned(), states.to_vec());
+        Ok(())
+    }
+
+    /// Plans the replacement of an existing file or symlink.
+    fn plan_replaced(
+        &mut self,
+        file: &PathHandle,
+        path: &Path,
+        entry: &ManifestEntry,
+        known: Option<&[ManifestEntry]>,
+    ) -> Result<(), TreeError> {
+        if entry.is_directory() {
+            self.plan.in_the_way.push(path.to_owned());
+        }
+        match known {
+            Some(states) => {
+                // An orphan that was killed may have restored the base, which stays where it is.
+                let is_orphaned = self.plan.orphaned.contains_key(path);
+                let is_restored = || Ok::<_, PathError>(is_orphaned && self.location.is_base(path, file)?);
+                if !self.location.is_ours(path, file, states, self.is_unfinished)?
+                    && !entry.is_at(file, &*self.location.store.digests)?
+                    && !is_restored()?
+                {
+                    self.plan.losses.push(path.to_owned());
+                }
+            }
+            None => {
+                // A killed run may have saved the same base already, which does no harm.
+                self.plan.foreign.push(path.to_owned());
+                // The files behind a symlink could not be reached by this path any more.
+                if entry.is_directory() {
+                    self.plan.losses.push(path.to_owned());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn plan_gone(&mut self, path: &Path, states: &[ManifestEntry]) -> Result<(), TreeError> {
+        let file = &self.directory.place(path);
+        match file.stat()?.map(|stat| stat.kind) {
+            None if self.location.has_base(path)? => self.plan.gone.push(path.to_owned()),
+            None => {}
+            Some(Kind::Directory) if states.iter().any(ManifestEntry::is_directory) => {
+                self.plan.gone_directories.push(path.to_owned());
+            }
+            Some(Kind::Directory) if self.location.has_base(path)? => {
+                let obstacle = "a directory by now";
+                return Err(TreeError::BaseNotRestored { path: file.shown(), obstacle });
+            }
+            // A directory that a user has put in the place of our file is not ours.
+            Some(Kind::Directory) => {}
+            Some(_) if self.is_unfinished && self.location.is_base(path, file)? => {}
+            Some(_) => {
+                if !self.location.is_ours(path, file, states, self.is_unfinished)? {
+                    self.plan.losses.push(path.to_owned());
+                }
+                self.plan.gone.push(path.to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Plan {
+        let mut plan = self.plan;
+        let (above, gone): (Vec<_>, Vec<_>) =
+            plan.gone_directories.drain(..).partition(|path| plan.waiting.keys().any(|waits| waits.starts_with(path)));
+        plan.gone_directories = gone;
+        for path in above {
+            let states = self.listed.get(&path).cloned().unwrap_or_default();
+            plan.waiting.insert(path, states);
+        }
+        plan.gone_directories.reverse();
+        order_obstacles(&mut plan, self.wanted);
+        plan
+    }
+}
+
+/// Moves what is at, or above, a path of something else to the paths that are removed first, the deepest of them first.
+fn order_obstacles(plan: &mut Plan, wanted: &BTreeMap<PathBuf, ManifestEntry>) {
+    let blocks = |path: &PathBuf| {
+        path.ancestors().skip(1).any(|parent| wanted.get(parent).is_some_and(|entry| !entry.is_directory()))
+    };
+    let mut first: BTreeSet<PathBuf> = plan.in_the_way.drain(..).collect();
+    for list in [&mut plan.gone, &mut plan.gone_directories] {
+        let (blocking, others) = std::mem::take(list).into_iter().partition(|path| blocks(path));
+        first.extend(Vec::from_iter::<Vec<PathBuf>>(blocking));
+        *list = others;
+    }
+    plan.in_the_way = first.into_iter().rev().collect();
+}

@@ -1,0 +1,83 @@
+//! The directories that archives are extracted to: their removal, and words for what keeps them from being changed.
+
+use crate::error::ArchiveError;
+use crate::store::Store;
+use holo_change::tree_store::{OwnedTree, TreeError};
+use holo_plugin::{ForceTo, Output};
+use std::path::{Path, PathBuf};
+
+/// The number of changed files that are named.
+const NAMED: usize = 10;
+
+/// The outcome of removing everything that was extracted to a directory.
+pub(crate) struct RemovedTree {
+    /// True if there was something to remove.
+    pub(crate) has_changed: bool,
+    /// True if something is left, because overlays lie over it.
+    pub(crate) waits: bool,
+}
+
+/// Removes everything that was extracted to a directory, and restores bases. Files under overlays stay, with a warning.
+pub(crate) fn remove_tree(
+    store: &Store,
+    id: &str,
+    directory: &str,
+    force: bool,
+    output: &mut Output<'_>,
+) -> Result<RemovedTree, ArchiveError> {
+    let mut extracted = OwnedTree::open(&store.trees, id, Path::new(directory))?;
+    extracted.clear_staging()?;
+    let owners = store.owners_in_tree(id, Path::new(directory))?;
+    let removed = extracted.remove(force, &owners, &store.has_changed);
+    let has_changed = removed.map_err(|error| explain(error, directory, output))?;
+    let waiting = extracted.waiting();
+    if has_changed {
+        warn_of_waiting(&waiting, output);
+    }
+    Ok(RemovedTree { has_changed, waits: !waiting.is_empty() })
+}
+
+/// Returns the description of what [`remove_tree`] would do, if there is anything to remove.
+pub(crate) fn would_remove_tree(
+    store: &Store,
+    id: &str,
+    directory: &str,
+    output: &mut Output<'_>,
+) -> Result<Option<String>, ArchiveError> {
+    let extracted = OwnedTree::open(&store.trees, id, Path::new(directory))?;
+    if extracted.manifest().is_none() || extracted.has_nothing_but_waiting() {
+        return Ok(None);
+    }
+    let losses = extracted.losses_of_removal(&*store.owners_in_tree(id, Path::new(directory))?)?;
+    if losses.is_empty() {
+        return Ok(Some(format!("would remove what was extracted to {directory}")));
+    }
+    Err(explain(TreeError::LosesChanges(losses), directory, output))
+}
+
+/// Names files that stay until no overlay lies over them.
+pub(crate) fn warn_of_waiting(paths: &[PathBuf], output: &mut Output<'_>) {
+    for path in paths {
+        output.warning(format!("{} comes back when nothing is laid over it any more", path.display()));
+    }
+}
+
+/// Turns an error into one of the archive. Changes that would be lost are named, but not all of them if there are many.
+pub(crate) fn explain(error: TreeError, directory: &str, output: &mut Output<'_>) -> ArchiveError {
+    match error {
+        TreeError::LosesChanges(paths) => {
+            warn_of_changes(&paths, directory, output);
+            ArchiveError::NeedsForce(ForceTo::Overwrite)
+        }
+        error => error.into(),
+    }
+}
+
+pub(crate) fn warn_of_changes(paths: &[PathBuf], directory: &str, output: &mut Output<'_>) {
+    for path in paths.iter().take(NAMED) {
+        output.warning(format!("changed by user: {:?}", Path::new(directory).join(path)));
+    }
+    if let Some(more @ 1..) = paths.len().checked_sub(NAMED) {
+        output.warning(format!("changed by user: {more} more"));
+    }
+}
