@@ -11,7 +11,7 @@ ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/$(if $(and $(filter /usr,$(PREFIX)),$(wil
 # Tests of the dispatcher that kill or wait for minutes.
 SLOW = crash disturbed paths plugin_check sessions shell_plugins together webapp
 
-.PHONY: all build test quick check tour bench install
+.PHONY: all build test quick check advisories tour bench install
 
 all: build
 
@@ -35,6 +35,14 @@ check:
 	RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --quiet
 	mandoc -T lint -W warning man/*
 	cargo deny --workspace --log-level error check licenses bans sources
+
+# What is known of dependencies' faults. That is kept on GitHub; where it cannot be fetched from, this says so and is no failure.
+advisories:
+	@if cargo deny --log-level off fetch db; then \
+	    cargo deny --workspace --log-level error check advisories; \
+	else \
+	    echo 'The database of advisories cannot be fetched from here, so dependencies were not checked against it'; \
+	fi
 
 tour: build
 	examples/tour

@@ -18,12 +18,23 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(repository().join(path)).unwrap()
 }
 
+/// The crates that a section of a manifest names.
+fn dependencies(manifest: &str, section: &str) -> Vec<String> {
+    let text = read(manifest);
+    let section = text.split(&format!("\n[{section}]\n")).nth(1).unwrap_or_default().split("\n[").next().unwrap();
+    let names = section.lines().filter_map(|line| line.split(['.', ' ']).next()).filter(|name| !name.is_empty());
+    names.filter(|name| !name.starts_with('#')).map(str::to_owned).collect()
+}
+
 /// The crates of the house that a manifest depends on, but for its tests.
 fn depends_on(manifest: &str) -> BTreeSet<String> {
-    let text = read(manifest);
-    let dependencies = text.split("\n[dependencies]").nth(1).unwrap_or_default().split("\n[").next().unwrap();
-    let ours = dependencies.lines().filter_map(|line| line.split('.').next()).filter(|name| name.starts_with("holo-"));
-    ours.map(str::to_owned).collect()
+    dependencies(manifest, "dependencies").into_iter().filter(|name| name.starts_with("holo-")).collect()
+}
+
+/// The folders of all crates, that of the dispatcher first.
+fn crates() -> Vec<String> {
+    let below = |folder: &str| names(folder).into_iter().map(|name| format!("{folder}/{name}")).collect::<Vec<_>>();
+    [vec![".".to_owned()], below("crates"), below("plugins")].concat()
 }
 
 fn set(names: &[&str]) -> BTreeSet<String> {
@@ -54,6 +65,39 @@ fn dependencies_point_one_way() {
             expected.insert("holo-bridge".to_owned());
         }
         assert_eq!(depends_on(&manifest), expected, "{plugin}");
+    }
+}
+
+#[test]
+fn every_dependency_is_used() {
+    for folder in crates() {
+        let manifest = format!("{folder}/Cargo.toml");
+        let sources = |folders: &[&str]| -> String {
+            let mut files = Vec::new();
+            folders.iter().for_each(|name| collect(&repository().join(&folder).join(name), &mut files));
+            files.into_iter().map(|file| fs::read_to_string(file).unwrap()).collect()
+        };
+        let (program, all) = (sources(&["src"]), sources(&["src", "tests", "benches"]));
+        for (section, text) in [("dependencies", &program), ("dev-dependencies", &all)] {
+            for name in dependencies(&manifest, section) {
+                let name = name.replace('-', "_");
+                let is_used =
+                    text.split(|letter: char| !letter.is_alphanumeric() && letter != '_').any(|word| word == name);
+                assert!(is_used, "{manifest}: nothing uses {name} of [{section}]");
+            }
+        }
+    }
+}
+
+#[test]
+fn integration_tests_are_one_binary_a_crate() {
+    for folder in crates() {
+        if !repository().join(&folder).join("tests").exists() {
+            continue;
+        }
+        // Those of the root package that read sources need nothing that is built.
+        let expected = if folder == "." { set(&["architecture.rs", "house.rs", "it"]) } else { set(&["it"]) };
+        assert_eq!(names(&format!("{folder}/tests")), expected, "{folder}");
     }
 }
 

@@ -16,6 +16,9 @@ use crate::processes;
 /// The variable that names the directory of the binaries, if they are not beside the tests.
 pub const BIN_DIR: &str = "HOLO_TEST_BIN_DIR";
 
+/// The time in which a run of cargo builds nothing yet, and which the kernel's clock for processes, in hundredths of a second, blurs.
+const BEFORE_THE_BUILD: Duration = Duration::from_millis(50);
+
 /// A binary that tests cannot use.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
@@ -50,7 +53,7 @@ fn find(name: &str) -> Result<PathBuf, Error> {
     if env::var_os(BIN_DIR).is_some() {
         return Ok(path);
     }
-    match newer_source(&path, begin_of_run()) {
+    match newer_source(&path, begin_of_run() + BEFORE_THE_BUILD) {
         Some(source) => Err(Error::Stale(path, source)),
         None => Ok(path),
     }
@@ -125,13 +128,12 @@ fn sources(list: &str) -> Vec<PathBuf> {
     paths.replace("\\ ", "\0").split(' ').map(|path| PathBuf::from(path.replace('\0', " "))).collect()
 }
 
-/// Returns when the run of cargo began that this process belongs to, or this process, if somebody has called it otherwise. The kernel counts
-/// in hundredths of a second; what is saved that soon afterwards is built by the run.
+/// Returns when the run of cargo began that this process belongs to, or this process, if somebody has called it otherwise.
 fn begin_of_run() -> SystemTime {
     let parent = getppid().map_or(0, |parent| parent.as_raw_nonzero().get().unsigned_abs());
     let is_cargo = fs::read_to_string(format!("/proc/{parent}/comm")).is_ok_and(|name| name.starts_with("cargo"));
     let age = processes::age(if is_cargo { parent } else { std::process::id() }).unwrap_or_default();
-    SystemTime::now().checked_sub(age).unwrap_or(UNIX_EPOCH) + Duration::from_millis(50)
+    SystemTime::now().checked_sub(age).unwrap_or(UNIX_EPOCH)
 }
 
 #[cfg(test)]
