@@ -29,13 +29,16 @@ pub(crate) fn is_document(name: &Path) -> bool {
 pub(crate) fn read(shown: impl Display, name: &Path, content: &[u8]) -> Result<Map<String, Value>, LocatedError> {
     match name.extension().and_then(|extension| extension.to_str()) {
         Some("toml") => toml(shown, content),
-        Some("yaml" | "yml") => yaml(shown, content),
+        Some("yaml" | "yml") => from_yaml(shown, content),
         _ => json(shown, content),
     }
 }
 
-/// Reads a table of YAML.
-fn yaml(shown: impl Display, content: &[u8]) -> Result<Map<String, Value>, LocatedError> {
+/// Reads a table of YAML. `shown` names the document in errors.
+///
+/// # Errors
+/// What is wrong with it, and where.
+pub fn from_yaml(shown: impl Display, content: &[u8]) -> Result<Map<String, Value>, LocatedError> {
     let text = text(&shown, content)?;
     match yaml::parse(text).map(yaml::Node::into_value) {
         Ok(Value::Object(table)) => Ok(table),

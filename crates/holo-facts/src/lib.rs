@@ -24,7 +24,7 @@ mod warning;
 mod yaml;
 
 pub use data::{Data, Origin, Standing};
-pub use document::from_toml;
+pub use document::{from_toml, from_yaml};
 pub use facts::Facts;
 pub use holo_definitions::LocatedError;
 pub use knowledge::Knowledge;

@@ -1,0 +1,161 @@
+//! A resource as an entity.
+
+use crate::apply::{self, Item};
+use crate::attribute::Values;
+use crate::catalog::Catalog;
+use crate::definition::DeclaredProvider;
+use crate::diff;
+use crate::record::Record;
+use holo_bridge::{Attributes, DigestStore, NO_DEFINITION, Sensitive, digest, shown};
+use holo_change::base_store::Remembered;
+use holo_plugin::{Action, Applied, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict, apply_one};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// What all resources of a process share.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) declared: Vec<DeclaredProvider>,
+    catalog: Mutex<Option<Arc<Catalog>>>,
+    pub(crate) mocks: DigestStore,
+}
+
+impl Context {
+    pub(crate) fn new(declared: Vec<DeclaredProvider>) -> Context {
+        Context { declared, catalog: Mutex::default(), mocks: DigestStore::for_mocks() }
+    }
+
+    /// Returns the providers that there are. They are looked for once, when somebody asks first.
+    pub(crate) fn catalog(&self, host: &Host) -> Arc<Catalog> {
+        let mut catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(catalog.get_or_insert_with(|| Arc::new(Catalog::read(host, &self.declared))))
+    }
+}
+
+/// A resource.
+#[derive(Debug)]
+pub(crate) struct ResourceEntity {
+    pub(crate) id: String,
+    pub(crate) kind: String,
+    pub(crate) provider: Option<String>,
+    pub(crate) name: String,
+    pub(crate) attributes: Attributes,
+    pub(crate) sensitive_names: Vec<String>,
+    pub(crate) sensitive: Sensitive,
+    pub(crate) timeout: Option<Duration>,
+    /// The file and line of the definition.
+    pub(crate) location: String,
+    pub(crate) past: Past,
+    pub(crate) context: Arc<Context>,
+    /// The assets without which the provider cannot be started.
+    pub(crate) needs: Vec<Asset>,
+}
+
+/// What is remembered of a resource.
+#[derive(Debug)]
+pub(crate) enum Past {
+    Living(Option<Box<Remembered<Record>>>),
+    Orphan(Box<Remembered<Record>>),
+}
+
+impl ResourceEntity {
+    /// Returns what the report has beside provider and attributes.
+    pub(crate) fn own_report(&self) -> EntityReport {
+        if let Past::Orphan(remembered) = &self.past {
+            let mut report = remembered.orphan_report();
+            report.action = Action::because("Scrubbing", NO_DEFINITION);
+            return report;
+        }
+        let mut report = EntityReport::new(self.id.as_str());
+        report.edges.needs.clone_from(&self.needs);
+        let is_gone = self.attributes.get(crate::compare::ENSURE).is_some_and(crate::compare::is_gone);
+        if !is_gone {
+            let kind = if self.kind == "file" { "path" } else { &self.kind };
+            report.edges.provides.push(Asset::new(kind, self.name.as_str()));
+        }
+        report
+    }
+
+    /// Returns the desired attributes as they are written in the definition.
+    pub(crate) fn written(&self) -> Values {
+        self.attributes.iter().map(|(name, value)| (name.to_owned(), value.clone())).collect()
+    }
+
+    /// Returns what is remembered.
+    pub(crate) fn record(&self) -> Option<&Record> {
+        match &self.past {
+            Past::Living(remembered) => remembered.as_deref().map(|remembered| &remembered.base),
+            Past::Orphan(remembered) => Some(&remembered.base),
+        }
+    }
+
+    pub(crate) fn is_orphan(&self) -> bool {
+        matches!(self.past, Past::Orphan(_))
+    }
+
+    /// Returns true if no provider may be started for it, as that would change another system than the one below the root.
+    pub(crate) fn is_mocked(&self, host: &Host) -> bool {
+        host.test_mode() && !self.context.catalog(host).knows(&self.kind)
+    }
+
+    fn digest(&self) -> String {
+        digest(&(&self.kind, &self.provider, &self.name, &self.attributes))
+    }
+
+    /// Says what a provider would be asked on a system that is not this one.
+    pub(crate) fn mock(&self, host: &Host, output: &mut Output<'_>) -> Applied {
+        let (digest, mocks) = (self.digest(), &self.context.mocks);
+        let noted = if self.is_orphan() {
+            mocks.forget(host, &self.id).map(|()| Applied::Unchanged)
+        } else {
+            mocks.is_known(host, &self.id, &digest).and_then(|is_known| {
+                if is_known {
+                    return Ok(Applied::Unchanged);
+                }
+                let line = shown::mock(&["resource", &self.kind, &self.name], &self.attributes, &self.sensitive);
+                output.print(format!("{line}\n"));
+                mocks.note(host, &self.id, &digest)?;
+                Ok(Applied::Changed(Vec::new()))
+            })
+        };
+        noted.unwrap_or_else(|error| {
+            output.error(error);
+            Applied::FAILED
+        })
+    }
+}
+
+impl Entity for ResourceEntity {
+    fn report(&self) -> EntityReport {
+        let mut report = self.own_report();
+        let provider = match &self.provider {
+            Some(name) => format!("{}::{name}", self.kind),
+            None => self.kind.clone(),
+        };
+        report.inform("provider", provider);
+        shown::inform(&mut report, &self.attributes, &self.sensitive);
+        report
+    }
+
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
+        apply_one(self, mode, output, |set, answers| apply::apply(host, set, answers))
+    }
+
+    fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+        if !self.is_mocked(host) {
+            return Item::new(0, self, mode.force).check(host, output);
+        }
+        match self.context.mocks.is_known(host, &self.id, &self.digest()) {
+            Ok(true) => Verdict::InDesiredState,
+            Ok(false) => Verdict::WouldChange(vec![format!("would ask a provider of type {}", self.kind)]),
+            Err(error) => {
+                output.error(error);
+                Verdict::Failed
+            }
+        }
+    }
+
+    fn diff(&self, host: &Host) -> Option<FilePair> {
+        if self.is_mocked(host) { None } else { diff::files(self, host) }
+    }
+}

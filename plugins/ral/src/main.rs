@@ -1,0 +1,5 @@
+//! The binary of the plugin `ral`.
+
+fn main() -> std::process::ExitCode {
+    holo_ral::main()
+}

@@ -1,0 +1,266 @@
+//! A provider: a program that knows resources of one type, and how it is called.
+
+use crate::attribute::Values;
+use crate::compare::Difference;
+use crate::convention::{self, Call, Update};
+use crate::metadata::{Invoke, Metadata};
+use crate::notes::Notes;
+use holo_bridge::{Faults, Invocation, StartError, set_environment};
+use holo_plugin::Host;
+use holo_plugin::process::{Program, ProgramError, Stream};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// The time that a provider has to describe itself.
+const DESCRIBE_LIMIT: Duration = Duration::from_secs(30);
+/// The time that a provider has to look.
+const GET_LIMIT: Duration = Duration::from_secs(60);
+/// The time that a provider has to change something, unless a definition says something else.
+pub(crate) const SET_LIMIT: Duration = Duration::from_secs(600);
+/// The size of a whole answer.
+const ANSWER_LIMIT: usize = 16 << 20;
+/// So many of the lines that it said last are the reason why it failed.
+const LAST_LINES: usize = 20;
+
+/// A provider whose metadata is known.
+#[derive(Debug)]
+pub(crate) struct Provider {
+    pub(crate) metadata: Metadata,
+    pub(crate) invocation: Invocation,
+    faults: Mutex<Faults>,
+}
+
+/// The state of a resource.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Reading {
+    /// These attributes are reported.
+    Known(Values),
+    /// It neither exists nor can be made.
+    Unknown,
+    /// The provider cannot tell, for this reason.
+    Failed(String),
+}
+
+/// The outcome of an update, for one resource.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Outcome {
+    /// These attributes have changed; none if the provider holds that nothing was to do.
+    Changed(Vec<Change>),
+    Failed(String),
+}
+
+/// An attribute that was changed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Change {
+    pub(crate) name: String,
+    pub(crate) was: String,
+    pub(crate) is: String,
+}
+
+/// A provider that gives no answer, or none that can be understood.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallError {
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error("cannot start {program}: {error}")]
+    Program {
+        program: String,
+        error: ProgramError,
+    },
+    /// It said that it failed, or said something else than an answer.
+    #[error("{0}")]
+    Answer(String),
+}
+
+/// A resource that is asked for, with what is known and wanted of it.
+pub(crate) struct Request<'r> {
+    pub(crate) name: &'r str,
+    pub(crate) is: &'r Values,
+    pub(crate) should: &'r Values,
+    pub(crate) differences: &'r [Difference],
+}
+
+impl Provider {
+    pub(crate) fn new(metadata: Metadata, invocation: Invocation) -> Provider {
+        Provider { metadata, invocation, faults: Mutex::default() }
+    }
+
+    /// Returns `[TYPE::NAME]`, which begins messages about it.
+    pub(crate) fn label(&self) -> String {
+        format!("[{}]", self.metadata.qualified_name())
+    }
+
+    /// Reads resources.
+    pub(crate) fn get(
+        &self,
+        host: &Host,
+        names: &[&str],
+        notes: &mut Notes,
+    ) -> Result<BTreeMap<String, Reading>, CallError> {
+        let mut call = |call: &Call| self.call(host, call, GET_LIMIT, notes);
+        let answers = match self.metadata.invoke {
+            Invoke::Json => convention::json::get(names, &mut call),
+            Invoke::Simple => convention::simple::get(names, &mut call),
+        }?;
+        Ok(names.iter().map(|&name| (name.to_owned(), answers.get(name).cloned().unwrap_or(Reading::Unknown))).collect())
+    }
+
+    /// Reads all resources that the provider lists.
+    pub(crate) fn list(&self, host: &Host, notes: &mut Notes) -> Result<BTreeMap<String, Reading>, CallError> {
+        let mut call = |call: &Call| self.call(host, call, GET_LIMIT, notes);
+        match self.metadata.invoke {
+            Invoke::Json => convention::json::get(&[], &mut call),
+            Invoke::Simple => convention::simple::list(&mut call),
+        }
+    }
+
+    /// Updates resources: all in one call, or one after the other, as the convention has it.
+    pub(crate) fn set(
+        &self,
+        host: &Host,
+        requests: &[Request<'_>],
+        limit: Duration,
+        notes: &mut Notes,
+    ) -> Result<Update, CallError> {
+        let mut call = |call: &Call| self.call(host, call, limit, notes);
+        match self.metadata.invoke {
+            Invoke::Json => convention::json::set(&self.metadata, requests, &mut call),
+            Invoke::Simple => Ok(convention::simple::set(&self.metadata, requests, &mut call)),
+        }
+    }
+
+    /// Calls the provider, and returns what it has written to its standard output.
+    fn call(&self, host: &Host, call: &Call, limit: Duration, notes: &mut Notes) -> Result<Vec<u8>, CallError> {
+        if self.faults().is_enough() {
+            return Err(CallError::Answer(Faults::message(&self.invocation.file().display())));
+        }
+        let own = |name: &str| name == "name" || name.starts_with("ral_") || self.metadata.attributes.contains_key(name);
+        let called = run(&self.invocation, host, call, limit, own, notes);
+        let called = called.and_then(|captured| match &captured.failure {
+            None => Ok(captured.stdout),
+            // Only what a simple provider says of its error counts.
+            Some(failure) => Err(CallError::Answer(match self.metadata.invoke {
+                Invoke::Simple => convention::simple::error_in(&captured.stdout),
+                Invoke::Json => None,
+            }
+            .unwrap_or_else(|| captured.complaint(self.invocation.file(), failure)))),
+        });
+        match &called {
+            Ok(_) => self.faults().forgive(),
+            Err(_) => self.faults().add(),
+        }
+        called
+    }
+
+    fn faults(&self) -> std::sync::MutexGuard<'_, Faults> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Asks a program for its metadata: YAML.
+pub(crate) fn describe(invocation: &Invocation, host: &Host) -> Result<Vec<u8>, CallError> {
+    let mut notes = Notes::default();
+    let call = Call { arguments: vec!["ral_action=describe".to_owned()], input: None };
+    let own = |name: &str| name == "name" || name.starts_with("ral_");
+    let captured = run(invocation, host, &call, DESCRIBE_LIMIT, own, &mut notes)?;
+    if let Some(failure) = &captured.failure {
+        return Err(CallError::Answer(captured.complaint(invocation.file(), failure)));
+    }
+    match captured.stderr_line {
+        Some(line) => Err(CallError::Answer(format!("describe wrote to standard error: {line}"))),
+        None => Ok(captured.stdout),
+    }
+}
+
+/// What a call has left.
+struct Captured {
+    stdout: Vec<u8>,
+    /// The first line of standard error that says something.
+    stderr_line: Option<String>,
+    failure: Option<String>,
+    last_lines: Vec<String>,
+}
+
+impl Captured {
+    fn complaint(&self, file: &Path, failure: &str) -> String {
+        let lines: Vec<String> = self.last_lines.iter().map(|line| format!("; {line}")).collect();
+        format!("{}: {failure}{}", file.display(), lines.concat())
+    }
+}
+
+fn run(
+    invocation: &Invocation,
+    host: &Host,
+    call: &Call,
+    limit: Duration,
+    is_own_variable: impl Fn(&str) -> bool,
+    notes: &mut Notes,
+) -> Result<Captured, CallError> {
+    let (mut program, _) = invocation.program(host)?;
+    set_environment(&mut program, host);
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(&is_own_variable) {
+            program.env_remove(name);
+        }
+    }
+    program.env("LC_ALL", "C").env("LANG", "C");
+    if let Some(libexec) = std::env::var_os("RALSH_LIBEXEC_DIR") {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let directories = [libexec.into()].into_iter().chain(std::env::split_paths(&path));
+        if let Ok(path) = std::env::join_paths(directories) {
+            program.path(path);
+        }
+    }
+    program.args(&call.arguments).timeout(limit);
+    if let Some(input) = &call.input {
+        program.stdin(input.clone());
+    }
+    let (mut stdout, mut stderr) = (Vec::new(), LineBuffer::default());
+    let mut stderr_line = None;
+    let mut hear = |line: String, notes: &mut Notes| {
+        if stderr_line.is_none() && !line.trim().is_empty() {
+            stderr_line = Some(line.trim().to_owned());
+        }
+        notes.stderr(&line);
+    };
+    let ended = start(&program, |stream, bytes| match stream {
+        Stream::Stdout if stdout.len() <= ANSWER_LIMIT => stdout.extend_from_slice(bytes),
+        Stream::Stdout => {}
+        Stream::Stderr => stderr.lines(bytes).into_iter().for_each(|line| hear(line, notes)),
+    })?;
+    stderr.rest().into_iter().for_each(|line| hear(line, notes));
+    let failure = match ended.failure() {
+        None if stdout.len() > ANSWER_LIMIT => Some("its answer is longer than 16 MiB".to_owned()),
+        Some(_) if ended.timed_out.is_some() => Some(format!("did not answer within {limit:?}")),
+        failure => failure,
+    };
+    Ok(Captured { stdout, stderr_line, failure, last_lines: ended.last_lines(LAST_LINES) })
+}
+
+fn start(
+    program: &Program,
+    hear: impl FnMut(Stream, &[u8]),
+) -> Result<holo_plugin::process::Ended, CallError> {
+    program.run(hear).map_err(|error| CallError::Program { program: program.to_string(), error })
+}
+
+/// Bytes that become lines.
+#[derive(Default)]
+struct LineBuffer(Vec<u8>);
+
+impl LineBuffer {
+    /// Takes bytes, and returns the lines that are complete.
+    fn lines(&mut self, bytes: &[u8]) -> Vec<String> {
+        self.0.extend_from_slice(bytes);
+        let Some(end) = self.0.iter().rposition(|&byte| byte == b'\n') else { return Vec::new() };
+        let complete: Vec<u8> = self.0.drain(..=end).collect();
+        String::from_utf8_lossy(&complete).lines().map(str::to_owned).collect()
+    }
+
+    /// Returns a last line without an end.
+    fn rest(self) -> Option<String> {
+        (!self.0.is_empty()).then(|| String::from_utf8_lossy(&self.0).into_owned())
+    }
+}

@@ -1,0 +1,118 @@
+//! Finds the resources that are defined, and those that were.
+
+use crate::apply;
+use crate::catalog::cached_commands;
+use crate::definition::{DeclaredProvider, Resource};
+use crate::entity::{Context, Past, ResourceEntity};
+use crate::record::Record;
+use holo_bridge::{Attributes, Invocation, Sensitive};
+use holo_change::base_store::{BaseStore, Remembered};
+use holo_plugin::declared::{Declared, apply_together};
+use holo_plugin::definitions::{self, Declarations, Defined};
+use holo_plugin::{Asset, EntityReport, Host, Job, Output, Plugin, ScanError, SetAnswers};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The plugin.
+#[derive(Debug, Default)]
+pub(crate) struct Ral;
+
+impl Plugin for Ral {
+    type Entity = Declared<ResourceEntity>;
+
+    const CONCURRENT: bool = true;
+
+    fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<ResourceEntity>>, ScanError> {
+        let (mut definitions, declarations) = definitions::read_with::<Resource, DeclaredProvider>(host, output);
+        let store = BaseStore::open(host.locations()).and_then(|store| store.all::<Record>(output));
+        let mut records = store.map_err(|error| {
+            output.error(error.to_string());
+            ScanError
+        })?;
+        let context = Arc::new(Context::new(in_order(declarations)));
+        let mut entities = Vec::new();
+        for (id, defined) in std::mem::take(&mut definitions.valid) {
+            let remembered = records.remove(&id);
+            entities.push(living(host, &context, id, defined, remembered));
+        }
+        // Those that are left are of resources that are broken, or not defined.
+        let orphans = records.into_iter().filter(|(id, _)| definitions.is_orphan(id));
+        entities.extend(orphans.map(|(_, remembered)| orphan(&context, remembered)));
+        Ok(entities)
+    }
+
+    fn apply_set(&self, host: &Host, set: &[Job<'_, Declared<ResourceEntity>>], answers: &mut dyn SetAnswers) {
+        apply_together(host, set, answers, |set, answers| apply::apply(host, set, answers));
+    }
+}
+
+/// Returns the declared providers in the order of their declarations.
+fn in_order(declarations: Declarations<DeclaredProvider>) -> Vec<DeclaredProvider> {
+    let mut declared: Vec<_> = declarations.valid.into_values().collect();
+    declared.sort_by(|(_, one), (_, other)| one.cmp(other));
+    declared.into_iter().map(|(provider, _)| provider).collect()
+}
+
+fn living(
+    host: &Host,
+    context: &Arc<Context>,
+    id: String,
+    defined: Defined<Resource>,
+    remembered: Option<Remembered<Record>>,
+) -> Declared<ResourceEntity> {
+    let Defined { definition: resource, common } = defined;
+    let entity = ResourceEntity {
+        id,
+        needs: needs(host, context, &resource),
+        kind: resource.kind,
+        provider: resource.provider,
+        name: resource.name,
+        sensitive: Sensitive::new(&resource.sensitive, [&resource.attributes]),
+        attributes: resource.attributes,
+        sensitive_names: resource.sensitive,
+        timeout: common.keys.timeout,
+        location: common.location.to_string(),
+        past: Past::Living(remembered.map(Box::new)),
+        context: Arc::clone(context),
+    };
+    Declared::new(entity, common)
+}
+
+fn orphan(context: &Arc<Context>, remembered: Remembered<Record>) -> Declared<ResourceEntity> {
+    let record = &remembered.base;
+    let mut attributes = Attributes::default();
+    for (name, value) in record.left.keys().filter_map(|name| record.base.get_key_value(name)) {
+        attributes.insert(name.clone(), value.clone());
+    }
+    let mut left = Attributes::default();
+    record.left.iter().for_each(|(name, value)| left.insert(name.clone(), value.clone()));
+    Declared::orphan(ResourceEntity {
+        id: remembered.id.clone(),
+        kind: record.kind.clone(),
+        provider: Some(record.provider.clone()),
+        name: record.name.clone(),
+        sensitive: Sensitive::new(&record.sensitive, [&attributes, &left]),
+        sensitive_names: record.sensitive.clone(),
+        attributes,
+        timeout: None,
+        location: remembered.id.clone(),
+        context: Arc::clone(context),
+        needs: Vec::new(),
+        past: Past::Orphan(Box::new(remembered)),
+    })
+}
+
+/// Returns the assets without which the provider of a resource cannot be started, as far as that is known before any is asked.
+fn needs(host: &Host, context: &Context, resource: &Resource) -> Vec<Asset> {
+    let mut report = EntityReport::new("");
+    let is_named = |declared: &&DeclaredProvider| {
+        resource.provider.as_deref().is_some_and(|name| Path::new(&declared.path).file_stem() == Some(name.as_ref()))
+    };
+    if let Some(declared) = context.declared.iter().find(is_named) {
+        let interpreter = declared.interpreter.clone();
+        Invocation::new(host, &declared.path, interpreter, declared.respects_root).add_needs(host, &mut report);
+    }
+    let commands = cached_commands(host, &resource.kind, resource.provider.as_deref());
+    report.edges.needs.extend(commands.iter().map(|command| Asset::new("command", command.as_str())));
+    report.edges.needs
+}
