@@ -9,6 +9,7 @@
 
 pub mod binaries;
 pub mod disturb;
+mod ends;
 mod error;
 mod files;
 pub mod overlay;
@@ -22,6 +23,7 @@ pub mod signals;
 mod spawn;
 pub mod tree;
 
+pub use ends::{End, Ends};
 pub use error::IoError;
 pub use files::{copy_program, write_script};
 pub use overlay::Overlay;

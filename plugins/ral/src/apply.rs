@@ -9,7 +9,8 @@ use crate::metadata::Metadata;
 use crate::notes::Notes;
 use crate::provider::{CallError, Change, Outcome, Provider, Reading, Request, SET_LIMIT};
 use crate::record::Record;
-use holo_bridge::shown::{compact, value_of};
+use holo_bridge::HIDDEN;
+use holo_bridge::shown::compact;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_plugin::definitions::did_you_mean;
 use holo_plugin::{Applied, ForceTo, Host, Job, Output, SetAnswers, Verdict};
@@ -338,7 +339,7 @@ impl<'e> Item<'e> {
             Some(Reading::Unknown) | None => return self.fail(self.unknown(provider), false),
         }
         for difference in differences(&provider.metadata, &self.desired, &self.is) {
-            let quoted = |value: &Value| format!("\"{}\"", self.shown(&difference.name, value));
+            let quoted = |value: &Value| format!("\"{}\"", self.shown(&difference.name, &compact(value)));
             let is = difference.is.as_ref().map_or_else(|| "not reported".to_owned(), quoted);
             let (label, name, should) = (provider.label(), &difference.name, quoted(&difference.should));
             self.fail(format!("{label} {}: {name} is {is}, not {should}, after the update", self.entity.name), false);
@@ -370,7 +371,8 @@ impl<'e> Item<'e> {
         let Some(record) = self.entity.record() else { return };
         for name in record.left.keys().filter(|name| !record.base.contains_key(*name)) {
             if provider.metadata.attributes.get(name).is_some_and(|known| known.access == Access::ReadWrite) {
-                self.notes.warning(format!("{} {name} was not reported before it was set, and stays", provider.label()));
+                self.notes
+                    .warning(format!("{} {name} was not reported before it was set, and stays", provider.label()));
             }
         }
     }
@@ -399,13 +401,13 @@ impl<'e> Item<'e> {
     }
 
     fn shown_change(&self, Change { name, was, is }: &Change) -> String {
-        let shown = |text: &str| self.shown(name, &Value::from(text));
-        format!("{name}: {} -> {}", shown(was), shown(is))
+        format!("{name}: {} -> {}", self.shown(name, was), self.shown(name, is))
     }
 
     /// Returns a value without what is sensitive.
-    fn shown(&self, name: &str, value: &Value) -> String {
-        value_of(name, &Value::from(compact(value)), &self.entity.sensitive)
+    fn shown(&self, name: &str, value: &str) -> String {
+        let sensitive = &self.entity.sensitive;
+        if sensitive.hides(name) { HIDDEN.to_owned() } else { sensitive.hide(value).into_owned() }
     }
 
     fn record(&self, provider: &Provider, base: &Values) -> Record {
@@ -463,7 +465,7 @@ fn typed(metadata: &Metadata, name: &str, value: &Value) -> Result<Value, String
 pub(crate) fn as_toml(values: &Values, names: &Values, hide: impl Fn(&str) -> bool) -> String {
     let lines = names.keys().filter_map(|name| {
         let value = values.get(name)?;
-        let shown = if hide(name) { Value::from(holo_bridge::HIDDEN) } else { value.clone() };
+        let shown = if hide(name) { Value::from(HIDDEN) } else { value.clone() };
         Some(format!("{name} = {}\n", toml_value(&shown)))
     });
     lines.collect()
@@ -471,5 +473,6 @@ pub(crate) fn as_toml(values: &Values, names: &Values, hide: impl Fn(&str) -> bo
 
 /// Returns a value as TOML. What JSON has and TOML has not is text.
 pub(crate) fn toml_value(value: &Value) -> String {
-    toml::Value::try_from(value).map_or_else(|_| toml::Value::String(value.to_string()).to_string(), |value| value.to_string())
+    toml::Value::try_from(value)
+        .map_or_else(|_| toml::Value::String(value.to_string()).to_string(), |value| value.to_string())
 }

@@ -67,9 +67,9 @@ impl Catalog {
         self.entries.iter().filter_map(|entry| entry.provider.as_ref().ok())
     }
 
-    /// Returns true if there is a provider of this type, suitable or not.
-    pub(crate) fn knows(&self, kind: &str) -> bool {
-        self.providers().any(|provider| provider.metadata.kind == kind)
+    /// Returns true if there is, or may be, a provider of this type, suitable or not: nobody knows the type of one whose metadata is wrong.
+    pub(crate) fn may_know(&self, kind: &str) -> bool {
+        self.entries.iter().any(|entry| entry.provider.as_ref().map_or(true, |known| known.metadata.kind == kind))
     }
 
     /// Chooses the provider of a resource: the one that is named, or the only suitable one of the type.

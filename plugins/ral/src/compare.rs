@@ -22,7 +22,11 @@ pub(crate) fn differences(metadata: &Metadata, desired: &Values, is: &Values) ->
         let attribute = metadata.attributes.get(name)?;
         let value = is.get(name);
         let is_as_desired = attribute.access == Access::Write
-            || if name == ENSURE { satisfies(attribute, should, value) } else { value.is_some_and(|is| same(is, should)) };
+            || if name == ENSURE {
+                satisfies(attribute, should, value)
+            } else {
+                value.is_some_and(|is| same(is, should))
+            };
         (!is_as_desired).then(|| Difference { name: name.clone(), is: value.cloned(), should: should.clone() })
     };
     desired.iter().filter_map(differs).collect()

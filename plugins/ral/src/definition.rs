@@ -20,7 +20,7 @@ pub(crate) struct DeclaredProvider {
     pub(crate) respects_root: bool,
 }
 
-/// A resource that a provider manages.
+/// A resource that a provider manages: the one that the common key `provider` names, or the only one that is suitable.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -28,8 +28,6 @@ pub(crate) struct Resource {
     /// The type of the resource.
     #[serde(rename = "type")]
     pub(crate) kind: String,
-    /// The provider; the only one that is suitable if nothing is said.
-    pub(crate) provider: Option<String>,
     /// The name of the resource.
     pub(crate) name: String,
     /// The attributes that it shall have.
@@ -48,7 +46,11 @@ impl Declaration for DeclaredProvider {
     fn invalid_values(&self) -> Vec<Invalid> {
         let is_provider = self.path.ends_with(".prov") && !self.path.contains(char::is_control);
         Invalid::all([
-            if is_provider { Ok(()) } else { Err(Invalid::new("path", format!("{:?} does not end in .prov", self.path))) },
+            if is_provider {
+                Ok(())
+            } else {
+                Err(Invalid::new("path", format!("{:?} does not end in .prov", self.path)))
+            },
             match self.interpreter.as_ref().and_then(Interpreter::problem) {
                 Some(problem) => Err(Invalid::new("interpreter", problem)),
                 None => Ok(()),

@@ -79,13 +79,13 @@ impl Metadata {
         match &self.suitable {
             Suitable::Always(true) => None,
             Suitable::Always(false) => Some("suitable is false".to_owned()),
-            Suitable::Commands(commands) => commands.iter().find_map(|(command, is_needed)| {
-                match (is_there(command), is_needed) {
+            Suitable::Commands(commands) => {
+                commands.iter().find_map(|(command, is_needed)| match (is_there(command), is_needed) {
                     (false, true) => Some(format!("there is no command {command}")),
                     (true, false) => Some(format!("there is a command {command}")),
                     _ => None,
-                }
-            }),
+                })
+            }
         }
     }
 }
@@ -122,9 +122,10 @@ fn suitable(value: Option<&Value>) -> Result<Suitable, String> {
         Some(Value::Bool(truth)) => Ok(Suitable::Always(*truth)),
         Some(Value::String(text)) if text == "true" || text == "false" => Ok(Suitable::Always(text == "true")),
         Some(Value::Object(table)) if table.len() == 1 => {
-            let commands = table.get("commands").and_then(Value::as_array).ok_or_else(|| {
-                "provider.suitable: expected a list of commands".to_owned()
-            })?;
+            let commands = table
+                .get("commands")
+                .and_then(Value::as_array)
+                .ok_or_else(|| "provider.suitable: expected a list of commands".to_owned())?;
             commands.iter().map(command).collect::<Result<_, String>>().map(Suitable::Commands)
         }
         Some(other) => Err(expected(other)),
@@ -166,9 +167,8 @@ fn attribute(name: &str, value: &Value) -> Result<Attribute, String> {
     let value_type = text("type")?.unwrap_or("string");
     let access = text("kind")?.unwrap_or("rw");
     Ok(Attribute {
-        value_type: ValueType::parse(value_type).ok_or_else(|| {
-            format!("{path}.type: {value_type:?} is not string, boolean, array[string] or enum[…]")
-        })?,
+        value_type: ValueType::parse(value_type)
+            .ok_or_else(|| format!("{path}.type: {value_type:?} is not string, boolean, array[string] or enum[…]"))?,
         access: match access {
             "rw" => Access::ReadWrite,
             "r" => Access::Read,
@@ -231,9 +231,11 @@ mod tests {
     #[test]
     fn commands_decide_whether_it_is_suitable() {
         let with = |commands: &str| {
-            read(&format!("provider: {{ type: a, invoke: json, suitable: {{ commands: [{commands}] }}, attributes: {{ name: }} }}"))
-                .unwrap()
-                .obstacle()
+            read(&format!(
+                "provider: {{ type: a, invoke: json, suitable: {{ commands: [{commands}] }}, attributes: {{ name: }} }}"
+            ))
+            .unwrap()
+            .obstacle()
         };
         assert_eq!(with("sh, not there-is-no-such"), None);
         assert_eq!(with("there-is-no-such").as_deref(), Some("there is no command there-is-no-such"));
@@ -246,9 +248,15 @@ mod tests {
         for (text, problem) in [
             ("a: b".to_owned(), "there is no provider"),
             ("provider: { }".to_owned(), "provider.type: is missing"),
-            (format!("provider: {{ type: A, {rest} }}"), "provider.type: \"A\" is not lower-case letters, digits, - and _"),
+            (
+                format!("provider: {{ type: A, {rest} }}"),
+                "provider.type: \"A\" is not lower-case letters, digits, - and _",
+            ),
             ("provider: { type: a }".to_owned(), "provider.invoke: is missing"),
-            ("provider: { type: a, invoke: xml }".to_owned(), "provider.invoke: expected simple or json, found \"xml\""),
+            (
+                "provider: { type: a, invoke: xml }".to_owned(),
+                "provider.invoke: expected simple or json, found \"xml\"",
+            ),
             ("provider: { type: a, invoke: json }".to_owned(), "provider.suitable: is missing"),
             (
                 "provider: { type: a, invoke: json, suitable: maybe }".to_owned(),
@@ -264,11 +272,13 @@ mod tests {
                 "provider.attributes: there is no name",
             ),
             (
-                "provider: { type: a, invoke: json, suitable: true, attributes: { name: , x: { type: int } } }".to_owned(),
+                "provider: { type: a, invoke: json, suitable: true, attributes: { name: , x: { type: int } } }"
+                    .to_owned(),
                 "provider.attributes.x.type: \"int\" is not string, boolean, array[string] or enum[…]",
             ),
             (
-                "provider: { type: a, invoke: json, suitable: true, attributes: { name: , x: { kind: x } } }".to_owned(),
+                "provider: { type: a, invoke: json, suitable: true, attributes: { name: , x: { kind: x } } }"
+                    .to_owned(),
                 "provider.attributes.x.kind: \"x\" is not rw, r or w",
             ),
         ] {

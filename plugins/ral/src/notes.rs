@@ -43,11 +43,6 @@ impl Notes {
         }
     }
 
-    /// Returns true if nothing is to be said.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Adds what others have to say.
     pub(crate) fn append(&mut self, mut others: Notes) {
         self.0.append(&mut others.0);

@@ -65,10 +65,7 @@ pub(crate) enum CallError {
     #[error(transparent)]
     Start(#[from] StartError),
     #[error("cannot start {program}: {error}")]
-    Program {
-        program: String,
-        error: ProgramError,
-    },
+    Program { program: String, error: ProgramError },
     /// It said that it failed, or said something else than an answer.
     #[error("{0}")]
     Answer(String),
@@ -104,7 +101,10 @@ impl Provider {
             Invoke::Json => convention::json::get(names, &mut call),
             Invoke::Simple => convention::simple::get(names, &mut call),
         }?;
-        Ok(names.iter().map(|&name| (name.to_owned(), answers.get(name).cloned().unwrap_or(Reading::Unknown))).collect())
+        Ok(names
+            .iter()
+            .map(|&name| (name.to_owned(), answers.get(name).cloned().unwrap_or(Reading::Unknown)))
+            .collect())
     }
 
     /// Reads all resources that the provider lists.
@@ -136,16 +136,19 @@ impl Provider {
         if self.faults().is_enough() {
             return Err(CallError::Answer(Faults::message(&self.invocation.file().display())));
         }
-        let own = |name: &str| name == "name" || name.starts_with("ral_") || self.metadata.attributes.contains_key(name);
+        let own =
+            |name: &str| name == "name" || name.starts_with("ral_") || self.metadata.attributes.contains_key(name);
         let called = run(&self.invocation, host, call, limit, own, notes);
         let called = called.and_then(|captured| match &captured.failure {
             None => Ok(captured.stdout),
             // Only what a simple provider says of its error counts.
-            Some(failure) => Err(CallError::Answer(match self.metadata.invoke {
-                Invoke::Simple => convention::simple::error_in(&captured.stdout),
-                Invoke::Json => None,
-            }
-            .unwrap_or_else(|| captured.complaint(self.invocation.file(), failure)))),
+            Some(failure) => Err(CallError::Answer(
+                match self.metadata.invoke {
+                    Invoke::Simple => convention::simple::error_in(&captured.stdout),
+                    Invoke::Json => None,
+                }
+                .unwrap_or_else(|| captured.complaint(self.invocation.file(), failure)),
+            )),
         });
         match &called {
             Ok(_) => self.faults().forgive(),
@@ -239,10 +242,7 @@ fn run(
     Ok(Captured { stdout, stderr_line, failure, last_lines: ended.last_lines(LAST_LINES) })
 }
 
-fn start(
-    program: &Program,
-    hear: impl FnMut(Stream, &[u8]),
-) -> Result<holo_plugin::process::Ended, CallError> {
+fn start(program: &Program, hear: impl FnMut(Stream, &[u8])) -> Result<holo_plugin::process::Ended, CallError> {
     program.run(hear).map_err(|error| CallError::Program { program: program.to_string(), error })
 }
 

@@ -63,9 +63,9 @@ fn living(
     let Defined { definition: resource, common } = defined;
     let entity = ResourceEntity {
         id,
-        needs: needs(host, context, &resource),
+        needs: needs(host, context, &resource.kind, common.keys.provider.as_deref()),
         kind: resource.kind,
-        provider: resource.provider,
+        provider: common.keys.provider.clone(),
         name: resource.name,
         sensitive: Sensitive::new(&resource.sensitive, [&resource.attributes]),
         attributes: resource.attributes,
@@ -103,16 +103,16 @@ fn orphan(context: &Arc<Context>, remembered: Remembered<Record>) -> Declared<Re
 }
 
 /// Returns the assets without which the provider of a resource cannot be started, as far as that is known before any is asked.
-fn needs(host: &Host, context: &Context, resource: &Resource) -> Vec<Asset> {
+fn needs(host: &Host, context: &Context, kind: &str, provider: Option<&str>) -> Vec<Asset> {
     let mut report = EntityReport::new("");
     let is_named = |declared: &&DeclaredProvider| {
-        resource.provider.as_deref().is_some_and(|name| Path::new(&declared.path).file_stem() == Some(name.as_ref()))
+        provider.is_some_and(|name| Path::new(&declared.path).file_stem() == Some(name.as_ref()))
     };
     if let Some(declared) = context.declared.iter().find(is_named) {
         let interpreter = declared.interpreter.clone();
         Invocation::new(host, &declared.path, interpreter, declared.respects_root).add_needs(host, &mut report);
     }
-    let commands = cached_commands(host, &resource.kind, resource.provider.as_deref());
+    let commands = cached_commands(host, kind, provider);
     report.edges.needs.extend(commands.iter().map(|command| Asset::new("command", command.as_str())));
     report.edges.needs
 }

@@ -58,8 +58,7 @@ impl ShowError {
 
 fn show(arguments: &[String]) -> Result<String, ShowError> {
     let is_json = arguments.iter().any(|argument| argument == "--json");
-    let words: Vec<&str> =
-        arguments.iter().map(String::as_str).filter(|argument| *argument != "--json").collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).filter(|argument| *argument != "--json").collect();
     if words.iter().any(|word| word.starts_with('-')) {
         return Err(ShowError::Usage);
     }
@@ -170,9 +169,10 @@ fn resource(host: &Host, provider: &Provider, name: &str, is_json: bool) -> Resu
         Some(Reading::Known(values)) if is_json => Ok(lines(&json!({ "resource": as_json(provider, name, values) }))),
         Some(Reading::Known(values)) => Ok(table(provider, name, values)),
         Some(Reading::Failed(reason)) => Err(ShowError::Failed(format!("{} {reason}", provider.label()))),
-        Some(Reading::Unknown) | None => {
-            Err(ShowError::NotFound(format!("{name}: provider {} knows nothing of it", provider.metadata.qualified_name())))
-        }
+        Some(Reading::Unknown) | None => Err(ShowError::NotFound(format!(
+            "{name}: provider {} knows nothing of it",
+            provider.metadata.qualified_name()
+        ))),
     }
 }
 

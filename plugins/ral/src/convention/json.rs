@@ -32,11 +32,7 @@ fn reading(resource: &Value) -> Result<(String, Reading), CallError> {
 }
 
 /// Updates resources with one call.
-pub(crate) fn set(
-    metadata: &Metadata,
-    requests: &[Request<'_>],
-    call: &mut Caller<'_>,
-) -> Result<Update, CallError> {
+pub(crate) fn set(metadata: &Metadata, requests: &[Request<'_>], call: &mut Caller<'_>) -> Result<Update, CallError> {
     let update = |request: &Request<'_>| json!({ "name": request.name, "is": request.is, "should": request.should });
     let updates: Vec<Value> = requests.iter().map(update).collect();
     let answer = ask("set", &json!({ "ral": { "noop": false }, "updates": updates }), call)?;
@@ -107,9 +103,10 @@ pub(crate) fn shown(changes: &[Change]) -> String {
 }
 
 fn ask(action: &str, request: &Value, call: &mut Caller<'_>) -> Result<Value, CallError> {
-    let stdout = call(&Call { arguments: vec![format!("ral_action={action}")], input: Some(request.to_string().into()) })?;
-    let answer: Value =
-        serde_json::from_slice(&stdout).map_err(|error| malformed(action, &format!("its answer is not JSON: {error}")))?;
+    let stdout =
+        call(&Call { arguments: vec![format!("ral_action={action}")], input: Some(request.to_string().into()) })?;
+    let answer: Value = serde_json::from_slice(&stdout)
+        .map_err(|error| malformed(action, &format!("its answer is not JSON: {error}")))?;
     match answer.get("error") {
         Some(error) if !error.is_null() => Err(CallError::Answer(message(error))),
         _ if answer.is_object() => Ok(answer),

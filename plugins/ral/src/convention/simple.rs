@@ -61,9 +61,10 @@ fn set_one(metadata: &Metadata, request: &Request<'_>, call: &mut Caller<'_>) ->
     let differs = |name: &str| request.differences.iter().any(|difference| difference.name == name);
     // Without a difference there is nothing to do but what cannot be compared, such as the latest version.
     let is_forced = request.differences.is_empty();
-    let wanted = request.should.iter().filter(|(name, _)| {
-        differs(name) || is_written(name) || (is_forced && *name == crate::compare::ENSURE)
-    });
+    let wanted = request
+        .should
+        .iter()
+        .filter(|(name, _)| differs(name) || is_written(name) || (is_forced && *name == crate::compare::ENSURE));
     let mut arguments = vec![assignment("name", &Value::from(request.name)).map_err(CallError::Answer)?];
     for (name, value) in wanted {
         arguments.push(assignment(name, value).map_err(CallError::Answer)?);
@@ -144,11 +145,9 @@ fn parse(text: &str) -> Result<Answer, String> {
         let (key, value) = line.split_once(':').ok_or_else(|| format!("{line:?} is not KEY: VALUE"))?;
         let (key, value) = (key.trim(), value.trim());
         match key {
-            "name" => answer.resources.push(Described {
-                name: value.to_owned(),
-                values: Values::new(),
-                changes: Vec::new(),
-            }),
+            "name" => {
+                answer.resources.push(Described { name: value.to_owned(), values: Values::new(), changes: Vec::new() })
+            }
             "ral_was" => answer.note_change(value)?,
             "ral_derive" => answer.derives = value == "true",
             "ral_unknown" => answer.is_unknown = value == "true",
@@ -178,7 +177,7 @@ impl Answer {
     }
 }
 
-fn error_text(first: &str, lines: &mut std::str::Lines<'_>) -> String {
+fn error_text<'t>(first: &'t str, lines: &mut std::str::Lines<'t>) -> String {
     let more = lines.by_ref().take_while(|line| !line.trim().starts_with("ral_eom"));
     let all = [first].into_iter().chain(more.map(str::trim)).filter(|line| !line.is_empty());
     all.collect::<Vec<_>>().join(" ")

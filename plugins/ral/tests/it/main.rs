@@ -1,0 +1,19 @@
+//! The integration tests of the plugin `ral`: one module a topic, named in front of its tests.
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+mod choice;
+mod json;
+mod machine;
+mod show;
+mod simple;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    holo_testing::run_modules([
+        ("choice", choice::trials()),
+        ("json", json::trials()),
+        ("show", show::trials()),
+        ("simple", simple::trials()),
+    ])
+}
