@@ -369,6 +369,9 @@ impl<'e> Item<'e> {
 
     fn warn_of_what_stays(&mut self, provider: &Provider) {
         let Some(record) = self.entity.record() else { return };
+        if record.was_missing() {
+            return;
+        }
         for name in record.left.keys().filter(|name| !record.base.contains_key(*name)) {
             if provider.metadata.attributes.get(name).is_some_and(|known| known.access == Access::ReadWrite) {
                 self.notes

@@ -81,8 +81,8 @@ fn living(
 fn orphan(context: &Arc<Context>, remembered: Remembered<Record>) -> Declared<ResourceEntity> {
     let record = &remembered.base;
     let mut attributes = Attributes::default();
-    for (name, value) in record.left.keys().filter_map(|name| record.base.get_key_value(name)) {
-        attributes.insert(name.clone(), value.clone());
+    for (name, value) in record.to_restore() {
+        attributes.insert(name, value.clone());
     }
     let mut left = Attributes::default();
     record.left.iter().for_each(|(name, value)| left.insert(name.clone(), value.clone()));

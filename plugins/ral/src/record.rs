@@ -1,7 +1,9 @@
 //! What is remembered of a resource, so that it can be put back.
 
 use crate::attribute::Values;
+use crate::compare::{ENSURE, is_gone};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// A resource that was changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,4 +22,17 @@ pub(crate) struct Record {
     /// The names of attributes whose values are not shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) sensitive: Vec<String>,
+}
+
+impl Record {
+    /// Returns the attributes that become what they were. A resource that was not there goes, whatever of it was defined.
+    pub(crate) fn to_restore(&self) -> impl Iterator<Item = (&str, &Value)> {
+        let is_restored = |name: &str| self.left.contains_key(name) || (name == ENSURE && self.was_missing());
+        self.base.iter().filter(move |(name, _)| is_restored(name)).map(|(name, value)| (name.as_str(), value))
+    }
+
+    /// Returns true if there was no such resource before.
+    pub(crate) fn was_missing(&self) -> bool {
+        self.base.get(ENSURE).is_some_and(is_gone)
+    }
 }

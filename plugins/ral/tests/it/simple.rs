@@ -8,6 +8,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         BASH,
         &[
             ("a resource is made, left alone, and taken away again", life),
+            ("what was made goes, whatever of it was defined", made),
             ("what is there before is put back", base),
             ("a text that a person has changed is not overwritten", force),
             ("attributes are checked against the metadata", attributes),
@@ -41,6 +42,14 @@ fn life() {
     assert!(ends.run.success(), "{}", ends.run);
     assert!(!machine.root.exists("etc/table/one"), "{}", ends.run);
     assert!(machine.root.holo(&["scan"]).stdout.is_empty());
+}
+
+fn made() {
+    let machine = Machine::new(&["table"], &resource("row", "one", "text = \"a\""));
+    assert!(machine.apply().run.success());
+    machine.define("");
+    let ends = machine.apply();
+    assert!(ends.run.success() && !machine.root.exists("etc/table/one"), "{}", ends.run);
 }
 
 fn base() {
