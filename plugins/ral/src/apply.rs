@@ -195,7 +195,7 @@ fn update_together(host: &Host, provider: &Provider, pending: &mut [&mut Item<'_
     for item in pending {
         match update.outcomes.remove(&item.entity.name) {
             Some(Outcome::Failed(reason)) => item.fail(format!("{} {reason}", provider.label()), false),
-            Some(Outcome::Changed(changes)) => item.applied = Some(item.changed(changes)),
+            Some(Outcome::Changed(changes)) => item.applied = Some(item.changed(&changes)),
             None => item.applied = Some(Applied::Unchanged),
         }
     }
@@ -396,7 +396,7 @@ impl<'e> Item<'e> {
         })
     }
 
-    fn changed(&self, changes: Vec<Change>) -> Applied {
+    fn changed(&self, changes: &[Change]) -> Applied {
         if changes.is_empty() {
             return Applied::Unchanged;
         }

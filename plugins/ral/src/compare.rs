@@ -92,42 +92,42 @@ mod tests {
         Metadata::parse("x", "x.yaml", text.as_bytes()).unwrap()
     }
 
-    fn values(value: Value) -> Values {
+    fn values(value: &Value) -> Values {
         value.as_object().unwrap().clone().into_iter().collect()
     }
 
-    fn names(desired: Value, is: Value) -> Vec<String> {
+    fn names(desired: &Value, is: &Value) -> Vec<String> {
         let found = differences(&metadata(), &values(desired), &values(is));
         found.into_iter().map(|difference| difference.name).collect()
     }
 
     #[test]
     fn values_are_compared_as_text_and_lists_in_order() {
-        assert_eq!(names(json!({"text": "42", "flag": true}), json!({"text": 42, "flag": "true"})), [""; 0]);
-        assert_eq!(names(json!({"flag": true}), json!({"flag": false})), ["flag"]);
-        assert_eq!(names(json!({"list": ["a", "b"]}), json!({"list": ["b", "a"]})), ["list"]);
-        assert_eq!(names(json!({"text": "a"}), json!({})), ["text"]);
-        assert_eq!(names(json!({"secret": "a"}), json!({})), [""; 0]);
+        assert_eq!(names(&json!({"text": "42", "flag": true}), &json!({"text": 42, "flag": "true"})), [""; 0]);
+        assert_eq!(names(&json!({"flag": true}), &json!({"flag": false})), ["flag"]);
+        assert_eq!(names(&json!({"list": ["a", "b"]}), &json!({"list": ["b", "a"]})), ["list"]);
+        assert_eq!(names(&json!({"text": "a"}), &json!({})), ["text"]);
+        assert_eq!(names(&json!({"secret": "a"}), &json!({})), [""; 0]);
     }
 
     #[test]
     fn a_version_is_present() {
         for is in ["1.2", "installed", "present"] {
-            assert_eq!(names(json!({"ensure": "present"}), json!({"ensure": is})), [""; 0], "{is}");
-            assert_eq!(names(json!({"ensure": "absent"}), json!({"ensure": is})), ["ensure"], "{is}");
+            assert_eq!(names(&json!({"ensure": "present"}), &json!({"ensure": is})), [""; 0], "{is}");
+            assert_eq!(names(&json!({"ensure": "absent"}), &json!({"ensure": is})), ["ensure"], "{is}");
         }
         for is in ["absent", "purged"] {
-            assert_eq!(names(json!({"ensure": "installed"}), json!({"ensure": is})), ["ensure"], "{is}");
+            assert_eq!(names(&json!({"ensure": "installed"}), &json!({"ensure": is})), ["ensure"], "{is}");
         }
-        assert_eq!(names(json!({"ensure": "present"}), json!({})), ["ensure"]);
-        assert_eq!(names(json!({"ensure": "absent"}), json!({"ensure": "purged"})), [""; 0]);
-        assert_eq!(names(json!({"ensure": "purged"}), json!({"ensure": "absent"})), ["ensure"]);
-        assert_eq!(names(json!({"ensure": "1.3"}), json!({"ensure": "1.2"})), ["ensure"]);
+        assert_eq!(names(&json!({"ensure": "present"}), &json!({})), ["ensure"]);
+        assert_eq!(names(&json!({"ensure": "absent"}), &json!({"ensure": "purged"})), [""; 0]);
+        assert_eq!(names(&json!({"ensure": "purged"}), &json!({"ensure": "absent"})), ["ensure"]);
+        assert_eq!(names(&json!({"ensure": "1.3"}), &json!({"ensure": "1.2"})), ["ensure"]);
     }
 
     #[test]
     fn members_of_an_enum_are_compared_exactly() {
-        let attribute = metadata().attributes.get("state").unwrap().clone();
+        let attribute = metadata().attributes["state"].clone();
         assert!(satisfies(&attribute, &json!("present"), Some(&json!("present"))));
         assert!(!satisfies(&attribute, &json!("present"), Some(&json!("absent"))));
         assert!(!satisfies(&attribute, &json!("present"), None));
@@ -136,9 +136,9 @@ mod tests {
 
     #[test]
     fn the_latest_is_known_to_nobody() {
-        let latest = |is: Value| wants_latest(&metadata(), &values(json!({"ensure": "latest"})), &values(is));
-        assert!(latest(json!({"ensure": "1.2"})));
-        assert!(!latest(json!({"ensure": "absent"})), "that differs");
-        assert_eq!(names(json!({"ensure": "latest"}), json!({"ensure": "absent"})), ["ensure"]);
+        let latest = |is: &Value| wants_latest(&metadata(), &values(&json!({"ensure": "latest"})), &values(is));
+        assert!(latest(&json!({"ensure": "1.2"})));
+        assert!(!latest(&json!({"ensure": "absent"})), "that differs");
+        assert_eq!(names(&json!({"ensure": "latest"}), &json!({"ensure": "absent"})), ["ensure"]);
     }
 }

@@ -23,6 +23,6 @@ pub fn main() -> std::process::ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.split_first() {
         Some((verb, rest)) if verb == "show" => show::main(rest),
-        _ => holo_plugin::serve(&ral::Ral::default()),
+        _ => holo_plugin::serve(&ral::Ral),
     }
 }

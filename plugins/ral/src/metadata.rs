@@ -210,7 +210,7 @@ mod tests {
         assert_eq!((metadata.invoke, metadata.description.as_str()), (Invoke::Simple, "Services."));
         assert_eq!(metadata.commands().collect::<Vec<_>>(), ["systemctl"]);
         let attribute = |name: &str| {
-            let attribute = metadata.attributes.get(name).unwrap();
+            let attribute = &metadata.attributes[name];
             format!("{} {}", attribute.value_type, attribute.access)
         };
         assert_eq!(attribute("ensure"), "enum[running, stopped] rw");

@@ -146,7 +146,7 @@ fn parse(text: &str) -> Result<Answer, String> {
         let (key, value) = (key.trim(), value.trim());
         match key {
             "name" => {
-                answer.resources.push(Described { name: value.to_owned(), values: Values::new(), changes: Vec::new() })
+                answer.resources.push(Described { name: value.to_owned(), values: Values::new(), changes: Vec::new() });
             }
             "ral_was" => answer.note_change(value)?,
             "ral_derive" => answer.derives = value == "true",

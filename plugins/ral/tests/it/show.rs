@@ -45,7 +45,7 @@ fn json() {
     let machine = machine();
     let shown = |arguments: &[&str]| -> serde_json::Value {
         let run = machine.show(arguments);
-        serde_json::from_str(&run.stdout_lossy()).unwrap_or_else(|error| panic!("{error}: {run}"))
+        serde_json::from_str(&run.stdout_lossy()).map_err(|error| format!("{error}: {run}")).unwrap()
     };
     assert_eq!(shown(&["--json"])["providers"][0]["name"], "row::table");
     assert_eq!(shown(&["row", "--json"])["resources"][0]["attributes"]["text"], "a b");
