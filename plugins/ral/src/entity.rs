@@ -1,14 +1,12 @@
 //! A resource as an entity.
 
-use crate::apply::{self, Item};
 use crate::attribute::Values;
 use crate::catalog::Catalog;
 use crate::definition::DeclaredProvider;
-use crate::diff;
 use crate::record::Record;
 use holo_bridge::{Attributes, DigestStore, NO_DEFINITION, Sensitive, digest, shown};
 use holo_change::base_store::Remembered;
-use holo_plugin::{Action, Applied, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict, apply_one};
+use holo_plugin::{Action, Applied, Asset, EntityReport, Host, Output};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -98,7 +96,8 @@ impl ResourceEntity {
         host.test_mode() && !self.context.catalog(host).may_know(&self.kind)
     }
 
-    fn digest(&self) -> String {
+    /// Returns a digest of what is defined.
+    pub(crate) fn digest(&self) -> String {
         digest(&(&self.kind, &self.provider, &self.name, &self.attributes))
     }
 
@@ -122,40 +121,5 @@ impl ResourceEntity {
             output.error(error);
             Applied::FAILED
         })
-    }
-}
-
-impl Entity for ResourceEntity {
-    fn report(&self) -> EntityReport {
-        let mut report = self.own_report();
-        let provider = match &self.provider {
-            Some(name) => format!("{}::{name}", self.kind),
-            None => self.kind.clone(),
-        };
-        report.inform("provider", provider);
-        shown::inform(&mut report, &self.attributes, &self.sensitive);
-        report
-    }
-
-    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        apply_one(self, mode, output, |set, answers| apply::apply(host, set, answers))
-    }
-
-    fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        if !self.is_mocked(host) {
-            return Item::new(0, self, mode.force).check(host, output);
-        }
-        match self.context.mocks.is_known(host, &self.id, &self.digest()) {
-            Ok(true) => Verdict::InDesiredState,
-            Ok(false) => Verdict::WouldChange(vec![format!("would ask a provider of type {}", self.kind)]),
-            Err(error) => {
-                output.error(error);
-                Verdict::Failed
-            }
-        }
-    }
-
-    fn diff(&self, host: &Host) -> Option<FilePair> {
-        if self.is_mocked(host) { None } else { diff::files(self, host) }
     }
 }

@@ -1,13 +1,12 @@
 //! A provider: a program that knows resources of one type, and how it is called.
 
-use crate::attribute::Values;
-use crate::compare::Difference;
-use crate::convention::{self, Call, Update};
+use crate::convention;
+use crate::exchange::{Call, CallError, Reading, Request, Update};
 use crate::metadata::{Invoke, Metadata};
 use crate::notes::Notes;
-use holo_bridge::{Faults, Invocation, StartError, set_environment};
+use holo_bridge::{Faults, Invocation, set_environment};
 use holo_plugin::Host;
-use holo_plugin::process::{Program, ProgramError, Stream};
+use holo_plugin::process::{Program, Stream};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -30,53 +29,6 @@ pub(crate) struct Provider {
     pub(crate) metadata: Metadata,
     pub(crate) invocation: Invocation,
     faults: Mutex<Faults>,
-}
-
-/// The state of a resource.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Reading {
-    /// These attributes are reported.
-    Known(Values),
-    /// It neither exists nor can be made.
-    Unknown,
-    /// The provider cannot tell, for this reason.
-    Failed(String),
-}
-
-/// The outcome of an update, for one resource.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Outcome {
-    /// These attributes have changed; none if the provider holds that nothing was to do.
-    Changed(Vec<Change>),
-    Failed(String),
-}
-
-/// An attribute that was changed.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Change {
-    pub(crate) name: String,
-    pub(crate) was: String,
-    pub(crate) is: String,
-}
-
-/// A provider that gives no answer, or none that can be understood.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CallError {
-    #[error(transparent)]
-    Start(#[from] StartError),
-    #[error("cannot start {program}: {error}")]
-    Program { program: String, error: ProgramError },
-    /// It said that it failed, or said something else than an answer.
-    #[error("{0}")]
-    Answer(String),
-}
-
-/// A resource that is asked for, with what is known and wanted of it.
-pub(crate) struct Request<'r> {
-    pub(crate) name: &'r str,
-    pub(crate) is: &'r Values,
-    pub(crate) should: &'r Values,
-    pub(crate) differences: &'r [Difference],
 }
 
 impl Provider {

@@ -1,9 +1,8 @@
 //! The convention `json`: one object on standard input, one on standard output.
 
-use super::{Call, Caller, Update};
 use crate::compare::Difference;
+use crate::exchange::{Call, CallError, Caller, Change, Outcome, Reading, Request, Update};
 use crate::metadata::Metadata;
-use crate::provider::{CallError, Change, Outcome, Reading, Request};
 use holo_bridge::shown::compact;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;

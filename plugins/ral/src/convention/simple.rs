@@ -1,10 +1,9 @@
 //! The convention `simple`: assignments as arguments, which a shell script evaluates, and lines of `KEY: VALUE` as the answer.
 
 use super::json::change_of;
-use super::{Call, Caller, Update};
 use crate::attribute::{Access, Values};
+use crate::exchange::{Call, CallError, Caller, Change, Outcome, Reading, Request, Update};
 use crate::metadata::Metadata;
-use crate::provider::{CallError, Change, Outcome, Reading, Request};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
