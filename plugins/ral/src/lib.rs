@@ -21,7 +21,7 @@ mod record;
 mod show;
 
 /// Serves the plugin, or shows resources if the first argument is `show`.
-pub fn main() -> std::process::ExitCode {
+pub fn run() -> std::process::ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.split_first() {
         Some((verb, rest)) if verb == "show" => show::main(rest),

@@ -1,5 +1,5 @@
-//! The binary of the plugin `ral`.
+//! The program of the plugin `ral`.
 
 fn main() -> std::process::ExitCode {
-    holo_ral::main()
+    holo_ral::run()
 }

@@ -39,7 +39,7 @@ pub(crate) enum Suitable {
 impl Metadata {
     /// Reads metadata. The provider is called `stem` unless it says something else; errors name `shown`.
     pub(crate) fn parse(stem: &str, shown: &str, text: &[u8]) -> Result<Metadata, String> {
-        let document = holo_facts::from_yaml(shown, text).map_err(|error| error.to_string())?;
+        let document = holo_plugin::facts::from_yaml(shown, text).map_err(|error| error.to_string())?;
         Metadata::from_document(stem, &document).map_err(|problem| format!("{shown}: {problem}"))
     }
 
