@@ -405,12 +405,13 @@ fn was_killed(log: &Path) -> bool {
 }
 
 /// Everything but what a killed dispatcher must leave behind, and the records of declared files: who of them has made a directory that
-/// several need depends on who was first.
+/// several need depends on who was first. Their folder may be left empty if the kill came after the last of them was gone.
 fn tree(root: &ScratchRoot) -> BString {
     let dump = root.dump();
     let end = BString::from(format!("{}\n", "-".repeat(40)));
     let kept = dump.split_str(end.as_slice()).filter(|section| {
         let kept = !section.contains_str(" ./tmp") && !section.contains_str("/.declared/base/");
+        let kept = kept && !section.contains_str(" ./var/lib/holo/files/.declared/\n");
         kept && !section.is_empty()
     });
     kept.flat_map(|section| [section, end.as_slice()]).collect::<Vec<_>>().concat().into()

@@ -21,6 +21,7 @@ use std::sync::Arc;
 /// The folder in the state directory; version 3's plugins keep their bases there too.
 const FOLDER: &str = "base";
 const SUFFIX: &str = ".json";
+const RECORD_MODE: u32 = 0o600;
 /// The longest name that an ID gives; more would leave no room for suffixes.
 const NAME_MAX: usize = 200;
 
@@ -172,6 +173,14 @@ impl BaseStore {
         self.keep_all([remembered])
     }
 
+    /// Writes the record of an entity [beside](PathHandle::replacement) its place, which is returned.
+    pub(crate) fn write_beside<T: Serialize>(&self, remembered: &Remembered<T>) -> Result<PathHandle> {
+        let place = self.place(&remembered.id);
+        place.create_folder()?;
+        place.write_replacement(&to_json(remembered, &place)?, RECORD_MODE)?;
+        Ok(place)
+    }
+
     /// Remembers many entities.
     ///
     /// # Errors
@@ -179,14 +188,12 @@ impl BaseStore {
     pub fn keep_all<'r, T: Serialize + 'r>(&self, all: impl IntoIterator<Item = &'r Remembered<T>>) -> Result<()> {
         let written = |remembered: &Remembered<T>| {
             let place = self.place(&remembered.id);
-            let failed = |error| PathError::new("write", place.shown(), io::Error::from(error));
-            let mut text = serde_json::to_vec_pretty(remembered).map_err(failed)?;
-            text.push(b'\n');
+            let text = to_json(remembered, &place)?;
             Ok((place, text))
         };
         let written: Vec<(PathHandle, Vec<u8>)> = all.into_iter().map(written).collect::<Result<_>>()?;
         let files: Vec<(&PathHandle, &[u8])> = written.iter().map(|(place, text)| (place, &text[..])).collect();
-        replace_all(&files, 0o600, OnDisk::New)
+        replace_all(&files, RECORD_MODE, OnDisk::New)
     }
 
     /// Remembers an entity unless it is remembered already: a base is what was there before the first change.
@@ -210,19 +217,38 @@ impl BaseStore {
     /// # Errors
     /// If the record cannot be removed.
     pub fn forget(&self, id: &str) -> Result<()> {
-        let place = self.place(id);
-        if !place.exists()? {
-            return Ok(());
+        self.forget_all(&[id])
+    }
+
+    /// Forgets many entities.
+    ///
+    /// # Errors
+    /// If a record cannot be removed.
+    pub fn forget_all(&self, ids: &[impl AsRef<str>]) -> Result<()> {
+        let mut places = Vec::new();
+        for place in ids.iter().map(|id| self.place(id.as_ref())) {
+            if place.exists()? {
+                place.remove()?;
+                places.push(place);
+            }
         }
-        place.remove()?;
-        Durability::Each.sync([], [&place])?;
-        place.remove_empty_folders(Path::new(""));
+        Durability::of(places.len()).sync([], &places)?;
+        if let Some(place) = places.first() {
+            place.remove_empty_folders(Path::new(""));
+        }
         Ok(())
     }
 
-    fn place(&self, id: &str) -> PathHandle {
+    pub(crate) fn place(&self, id: &str) -> PathHandle {
         self.state.place(&self.folder.join(FOLDER).join(file_name(id)))
     }
+}
+
+fn to_json<T: Serialize>(remembered: &Remembered<T>, place: &PathHandle) -> Result<Vec<u8>> {
+    let failed = |error| PathError::new("write", place.shown(), io::Error::from(error));
+    let mut text = serde_json::to_vec_pretty(remembered).map_err(failed)?;
+    text.push(b'\n');
+    Ok(text)
 }
 
 fn read<T: DeserializeOwned>(place: &PathHandle) -> Result<Option<Remembered<T>>> {

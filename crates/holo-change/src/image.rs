@@ -184,6 +184,16 @@ impl Image {
         written
     }
 
+    /// Puts the image at a place in one step, where something older may be: when this returns, it is on disk.
+    ///
+    /// # Errors
+    /// As [`Image::write_to`]: then what was there still is.
+    pub fn put(&self, place: &PathHandle) -> Result<()> {
+        let temporary = place.temporary(TEMPORARY);
+        self.write_to(&temporary)?;
+        move_into_place(&temporary, place)
+    }
+
     fn write_symlink(&self, target: &[u8], place: &PathHandle) -> Result<()> {
         place.create_symlink(target)?;
         match place.raw_stat()?.map(|stat| self.owners_to_change(&stat)) {
@@ -219,6 +229,15 @@ impl Image {
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp(Stat);
 
+/// Somebody's change of a file since it was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meanwhile {
+    /// It is another one, or was written to.
+    Changed,
+    /// It is gone.
+    Gone,
+}
+
 impl Stamp {
     /// The stamp of what is at a place; none if nothing is.
     ///
@@ -226,6 +245,22 @@ impl Stamp {
     /// If it cannot be looked at.
     pub fn of(place: &PathHandle) -> Result<Option<Stamp>> {
         place.raw_stat().map(|stat| stat.map(Stamp))
+    }
+
+    /// Returns what somebody has done to a place since it had this stamp; without one, since nothing was there. That it got or lost another
+    /// name is nothing if `but_for_names` is set.
+    ///
+    /// # Errors
+    /// If it cannot be looked at.
+    pub fn meanwhile(before: Option<&Stamp>, place: &PathHandle, but_for_names: bool) -> Result<Option<Meanwhile>> {
+        let is_same = match (before, Stamp::of(place)?) {
+            (None, None) => true,
+            (None, Some(_)) => false,
+            (Some(_), None) => return Ok(Some(Meanwhile::Gone)),
+            (Some(before), Some(now)) if but_for_names => now.is_same_but_for_names(before),
+            (Some(before), Some(now)) => now.is_same(before),
+        };
+        Ok((!is_same).then_some(Meanwhile::Changed))
     }
 
     /// The image of what had this stamp at that place.
@@ -312,11 +347,16 @@ pub fn copy_in_one_step(from: &PathHandle, to: &PathHandle) -> Result<()> {
     {
         image.write_to(&temporary)?;
     }
-    let moved = Durability::Each.sync([&temporary], []).and_then(|()| temporary.rename_to(to));
+    move_into_place(&temporary, to)
+}
+
+/// Moves a file that was written to where it belongs: when this returns, that is on disk.
+fn move_into_place(temporary: &PathHandle, place: &PathHandle) -> Result<()> {
+    let moved = Durability::Each.sync([temporary], []).and_then(|()| temporary.rename_to(place));
     if moved.is_err() {
         let _ = temporary.remove();
     }
-    moved.and_then(|()| Durability::Each.sync([], [to]))
+    moved.and_then(|()| Durability::Each.sync([], [place]))
 }
 
 /// Copies what is in a file, which was just seen to be so long, to new ones.

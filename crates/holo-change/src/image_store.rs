@@ -5,7 +5,7 @@
 mod change;
 mod recovery;
 
-pub use change::{ImageChange, Meanwhile};
+pub use change::ImageChange;
 pub use recovery::Recovery;
 
 use crate::error::Result;

@@ -30,7 +30,7 @@ pub use background::{Commits, Ended};
 pub use canonical::CanonicalPaths;
 pub use error::PathError;
 pub use group::{Store, Unsynced, commit};
-pub use image::{Content, Image, Stamp, Unmanageable, copy_in_one_step};
+pub use image::{Content, Image, Meanwhile, Stamp, Unmanageable, copy_in_one_step};
 pub use locations::Locations;
 pub use notices::Notices;
 pub use open_files::are_open_for_writing;

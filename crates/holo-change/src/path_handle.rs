@@ -281,6 +281,18 @@ impl PathHandle {
         }))
     }
 
+    /// Returns true if the folder of this place is there.
+    ///
+    /// # Errors
+    /// If that cannot be told.
+    pub(crate) fn has_folder(&self) -> Result<bool> {
+        match self.directory() {
+            Ok(_) => Ok(true),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotADirectory | io::ErrorKind::NotFound) => Ok(false),
+            Err(error) => Err(PathError::new("open", self.shown(), error)),
+        }
+    }
+
     /// Returns true if anything is here.
     ///
     /// # Errors

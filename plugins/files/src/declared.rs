@@ -2,12 +2,14 @@
 
 mod definition;
 mod entity;
+mod executor;
+mod inspection;
 mod wanted;
-mod workshop;
+mod words;
 
 pub(crate) use definition::FileDefinition;
 pub(crate) use entity::DeclaredFile;
-pub(crate) use workshop::{apply, tidy};
+pub(crate) use executor::{apply, tidy};
 
 use crate::overlay::{FileEntity, PREFIX};
 use bstr::ByteSlice;
@@ -20,10 +22,10 @@ use holo_change::tracked::{State, Tracks};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{self, Defined, Definitions};
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Verdict, apply_one};
+use inspection::Inspection;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use wanted::DeclaredError;
-use workshop::Workshop;
 
 /// The declarations, and the records of earlier ones.
 pub(crate) struct Found {
@@ -41,7 +43,7 @@ impl Entity for DeclaredFile {
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        match Workshop::open(host).and_then(|workshop| workshop.check(self)) {
+        match Inspection::open(host).and_then(|inspection| inspection.check(self)) {
             Ok(verdict) => verdict,
             Err(DeclaredError::NeedsForce(reason)) => Verdict::NeedsForce(ForceTo::Proceed(reason)),
             Err(DeclaredError::Meanwhile) => Verdict::NeedsForce(ForceTo::Overwrite),
@@ -56,7 +58,7 @@ impl Entity for DeclaredFile {
         if self.definition.as_ref().is_some_and(|definition| definition.sensitive) {
             return None;
         }
-        Workshop::open(host).ok()?.difference(self)
+        Inspection::open(host).ok()?.difference(self)
     }
 }
 
@@ -91,7 +93,7 @@ struct Declaration {
 impl Found {
     pub(crate) fn read(host: &Host, output: &mut Output<'_>) -> Found {
         let definitions = definitions::read(host, output);
-        let known = match workshop::memory(host).and_then(|memory| memory.all(output)) {
+        let known = match inspection::bases(host).and_then(|bases| bases.all(output)) {
             Ok(known) => known,
             Err(error) => {
                 output.error(error.to_string());

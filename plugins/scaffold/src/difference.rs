@@ -25,7 +25,7 @@ pub(crate) fn find(entity: &Scaffold, host: &Host) -> Result<Option<FilePair>> {
         let current = tracker.state_of(remembered.base.tracks(), &path)?;
         if path.starts_with(&target)
             && !track.sensitive
-            && let Track { made: Some(made), .. } = track
+            && let Track { provisioned: Some(made), .. } = track
             && *made != current
         {
             changed.push((path, made, current));

@@ -157,9 +157,9 @@ impl<'a> Executor<'a> {
     }
 
     /// Returns the record of a scaffold, after recovery from a killed run.
-    fn settled(&self, entity: &Scaffold) -> Result<Option<Remembered<Record>>> {
+    fn recovered(&self, entity: &Scaffold) -> Result<Option<Remembered<Record>>> {
         let Some(mut known) = self.recall(entity)? else { return Ok(None) };
-        self.inside(&self.tracker.canonical(&entity.target)?)?.settle(&mut known)?;
+        self.inside(&self.tracker.canonical(&entity.target)?)?.recover_intents(&mut known)?;
         Ok(Some(known))
     }
 
@@ -189,7 +189,7 @@ impl<'a> Executor<'a> {
     }
 
     fn provision(&self, work: &Work<'_>, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied> {
-        let Known { remembered, takes_over } = self.known(work, self.settled(work.entity)?)?;
+        let Known { remembered, takes_over } = self.known(work, self.recovered(work.entity)?)?;
         let plan = self.plan(work, &remembered.base)?;
         if let Some(reason) = plan.refusal(self.host).filter(|_| !mode.force) {
             return Err(ScaffoldError::NeedsForce(reason));
@@ -337,7 +337,7 @@ impl<'a> Executor<'a> {
 
     /// Puts back what was there before.
     fn scrub(&self, entity: &Scaffold, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied> {
-        let Some(mut remembered) = self.settled(entity)? else { return Ok(Applied::Unchanged) };
+        let Some(mut remembered) = self.recovered(entity)? else { return Ok(Applied::Unchanged) };
         let scrubbing = self.scrubbing(entity, &remembered.base, mode.force)?;
         if !scrubbing.waiting.is_empty() && scrubbing.found.is_empty() {
             return Ok(Applied::Unchanged);

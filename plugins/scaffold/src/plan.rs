@@ -102,7 +102,7 @@ impl Plan {
         let rendered = attributes.state(item, track.map_or(&current, |track| &track.base));
         let is_file = matches!(item, Item::File { .. });
         // The result of the programs is as good as the rendered file.
-        let made = track.and_then(|track| track.made.as_ref());
+        let made = track.and_then(|track| track.provisioned.as_ref());
         let desired = match (record.rendered(path), made) {
             (Some(before), Some(made)) if *before == rendered => made.clone(),
             _ => rendered.clone(),
@@ -161,7 +161,7 @@ impl Plan {
             }
             return Ok(());
         }
-        let was_removed = purges && track.made == Some(State::Absent);
+        let was_removed = purges && track.provisioned == Some(State::Absent);
         if was_removed {
             self.found_anew.push(path.clone());
         } else if tracked::decide(Some(track), &current, wanted) == Decision::NeedsForce {

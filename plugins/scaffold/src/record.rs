@@ -64,7 +64,7 @@ impl Record {
 
     /// Remembers what a file was rendered as, and that this is what its programs have made of it.
     pub(crate) fn set_rendered(&mut self, path: &Path, rendered: State, made: State) {
-        self.tracks.set_made(path, made);
+        self.tracks.set_provisioned(path, made);
         self.rendered.push(Rendered { path: Text(bytes(path)), state: rendered });
     }
 

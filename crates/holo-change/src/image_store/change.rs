@@ -3,21 +3,12 @@
 use super::{BASE, ImageStore, PROVISIONED};
 use crate::error::{PathError, Result};
 use crate::group::{Store, Unsynced};
-use crate::image::{Image, Stamp};
+use crate::image::{Image, Meanwhile, Stamp};
 use crate::path_handle::{PathHandle, TEMPORARY};
 use std::path::{Path, PathBuf};
 
 /// The bits of a mode by which others than the owner may write.
 const OTHERS_WRITE: u32 = 0o022;
-
-/// Somebody's change of a target since it was looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meanwhile {
-    /// It is another one, or was written to.
-    Changed,
-    /// It is gone.
-    Gone,
-}
 
 /// A change that is to be made of a target: staged piece by piece, and then [committed](crate::group::commit).
 ///
@@ -206,9 +197,7 @@ impl ImageChange {
     /// If it cannot be looked at.
     pub fn meanwhile(&self, target: &PathHandle) -> Result<Option<Meanwhile>> {
         let Some(found) = &self.found else { return Ok(None) };
-        let Some(now) = Stamp::of(target)? else { return Ok(Some(Meanwhile::Gone)) };
-        let is_same = if self.is_renamed { now.is_same_but_for_names(found) } else { now.is_same(found) };
-        Ok((!is_same).then_some(Meanwhile::Changed))
+        Stamp::meanwhile(Some(found), target, self.is_renamed)
     }
 
     fn remove_temporaries(&self, store: &ImageStore) {

@@ -56,7 +56,11 @@ impl Durability {
             if !seen.insert(place.directory_key()) {
                 continue;
             }
-            let directory = place.open_directory()?;
+            let directory = match place.open_directory() {
+                // What was changed in a directory that is gone lasts with the removal of that.
+                Err(error) if error.is_missing() => continue,
+                directory => directory?,
+            };
             let stat = rustix::fs::fstat(&directory).map_err(at("stat", &place.shown()))?;
             let is_new = match self {
                 Durability::Each => done.insert((stat.st_dev, stat.st_ino)),

@@ -53,6 +53,11 @@ impl PathHandle {
         Ok(())
     }
 
+    /// Writes the file that is going to [replace](PathHandle::replacement) the one here.
+    pub(crate) fn write_replacement(&self, content: &[u8], mode: u32) -> Result<()> {
+        self.replacement().write_new(content, mode)
+    }
+
     fn write_new(&self, content: &[u8], mode: u32) -> Result<()> {
         let mut file = self.create()?;
         let chmod = |file| rustix::fs::fchmod(file, Mode::from_raw_mode(mode)).map_err(std::io::Error::from);

@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const BUFFER_SIZE: usize = 1 << 16;
 const TEMPORARY: &str = ".new";
@@ -61,11 +62,10 @@ impl Digest {
     }
 }
 
-/// The beginning of a name that is ours alone: several threads may keep contents at the same time.
-fn of_ours() -> String {
-    let thread = format!("{:?}", std::thread::current().id());
-    let number: String = thread.chars().filter(char::is_ascii_digit).collect();
-    format!("{}-{number}-", std::process::id())
+/// Returns a name that is ours alone: several threads may keep contents at the same time.
+fn temporary_name() -> String {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    format!("{}-{}{TEMPORARY}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Copies, and finds out the digest on the way.
@@ -85,16 +85,43 @@ fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<Digest> {
     }
 }
 
+/// A content that is written, and gets its name when it is on disk.
+#[derive(Debug)]
+pub(super) struct StagedContent {
+    temporary: PathHandle,
+    place: PathHandle,
+}
+
+impl StagedContent {
+    /// Returns the file that has to be on disk before it is kept.
+    pub(super) fn file(&self) -> PathHandle {
+        self.temporary.clone()
+    }
+
+    /// Gives it its name; returns its place.
+    pub(super) fn keep(self) -> Result<PathHandle> {
+        self.temporary.rename_to(&self.place)?;
+        Ok(self.place)
+    }
+
+    pub(super) fn discard(self) {
+        // What cannot be removed goes when everything is tidied up.
+        let _ = self.temporary.remove();
+    }
+}
+
 /// A folder of contents, by their digests. Only we can read them.
 #[derive(Clone, Debug)]
 pub struct Contents {
     tree: Arc<Tree>,
     folder: PathBuf,
+    /// True once the folder is known to be there.
+    has_folder: Arc<AtomicBool>,
 }
 
 impl Contents {
     pub(super) fn new(tree: &Arc<Tree>, folder: PathBuf) -> Contents {
-        Contents { tree: Arc::clone(tree), folder }
+        Contents { tree: Arc::clone(tree), folder, has_folder: Arc::default() }
     }
 
     fn place(&self, name: &str) -> PathHandle {
@@ -106,12 +133,63 @@ impl Contents {
     /// # Errors
     /// If it cannot be read or written.
     pub fn keep(&self, place: &PathHandle) -> Result<Digest> {
-        self.keep_from(&mut place.open()?, &place.shown())
+        self.keep_file(&mut place.open()?, &place.shown())
     }
 
     /// Keeps everything that is left to read of an open file.
     pub(super) fn keep_file(&self, file: &mut File, shown: &Path) -> Result<Digest> {
-        self.keep_from(file, shown)
+        let (digest, staged) = self.stage(file, shown)?;
+        keep_all(staged)?;
+        Ok(digest)
+    }
+
+    /// Keeps many contents, all made to last at once.
+    ///
+    /// # Errors
+    /// If one cannot be written.
+    pub fn keep_many<'b>(&self, all: impl IntoIterator<Item = &'b [u8]>) -> Result<()> {
+        let mut staged = Vec::new();
+        for bytes in all {
+            match self.stage_bytes(bytes) {
+                Ok(content) => staged.extend(content),
+                Err(error) => {
+                    staged.into_iter().for_each(StagedContent::discard);
+                    return Err(error);
+                }
+            }
+        }
+        keep_all(staged)
+    }
+
+    /// Writes bytes to be kept; none if they are kept already.
+    pub(super) fn stage_bytes(&self, bytes: &[u8]) -> Result<Option<StagedContent>> {
+        if self.has(&Digest::of_bytes(bytes))? {
+            return Ok(None);
+        }
+        self.stage(&mut &*bytes, &self.folder).map(|(_, staged)| staged)
+    }
+
+    /// Writes a copy of the file at a place, to be kept; none if its content is kept already.
+    pub(super) fn stage_file(&self, place: &PathHandle) -> Result<Option<StagedContent>> {
+        self.stage(&mut place.open()?, &place.shown()).map(|(_, staged)| staged)
+    }
+
+    fn stage(&self, from: &mut impl Read, shown: &Path) -> Result<(Digest, Option<StagedContent>)> {
+        let temporary = self.place(&temporary_name());
+        self.create_folder()?;
+        let mut file = temporary.create()?;
+        let staged = copy(from, &mut file).map_err(at("copy", shown)).and_then(|digest| {
+            let place = self.place(digest.as_str());
+            if place.exists()? {
+                temporary.remove()?;
+                return Ok((digest, None));
+            }
+            Ok((digest, Some(StagedContent { temporary: temporary.clone(), place })))
+        });
+        if staged.is_err() {
+            let _ = temporary.remove();
+        }
+        staged
     }
 
     /// Returns true if a content is kept.
@@ -121,6 +199,9 @@ impl Contents {
 
     /// Makes the folder, which only we can look into: a digest would confirm a guess at a content.
     fn create_folder(&self) -> Result<()> {
+        if self.has_folder.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         let folder = self.tree.place(&self.folder);
         if folder.stat()?.is_none() {
             folder.create_folder()?;
@@ -129,6 +210,7 @@ impl Contents {
         if folder.stat()?.is_some_and(|stat| stat.mode != FOLDER_MODE) {
             folder.change_mode(FOLDER_MODE)?;
         }
+        self.has_folder.store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -137,65 +219,8 @@ impl Contents {
     /// # Errors
     /// If they cannot be written.
     pub fn keep_bytes(&self, bytes: &[u8]) -> Result<Digest> {
-        let digest = Digest::of_bytes(bytes);
-        if self.place(digest.as_str()).exists()? { Ok(digest) } else { self.keep_from(&mut &*bytes, &self.folder) }
-    }
-
-    /// Keeps many contents, all made to last at once.
-    ///
-    /// # Errors
-    /// If one cannot be written.
-    pub fn keep_many<'b>(&self, all: impl IntoIterator<Item = &'b [u8]>) -> Result<()> {
-        let mut new = Vec::new();
-        for bytes in all {
-            let place = self.place(Digest::of_bytes(bytes).as_str());
-            if !place.exists()? {
-                new.push((place, bytes));
-            }
-        }
-        new.dedup_by(|(one, _), (other, _)| one.path() == other.path());
-        let durability = Durability::of(new.len());
-        let temporary: Vec<PathHandle> = new
-            .iter()
-            .enumerate()
-            .map(|(number, _)| self.place(&format!("{}{number}{TEMPORARY}", of_ours())))
-            .collect();
-        if !new.is_empty() {
-            self.create_folder()?;
-        }
-        let kept = temporary.iter().zip(&new).try_for_each(|(temporary, (_, bytes))| {
-            temporary.create()?.write_all(bytes).map_err(at("write", &temporary.shown()))
-        });
-        let kept = kept.and_then(|()| durability.sync(&temporary, []));
-        let kept = kept.and_then(|()| {
-            temporary.iter().zip(&new).try_for_each(|(temporary, (place, _))| temporary.rename_to(place))
-        });
-        if kept.is_err() {
-            temporary.iter().for_each(|temporary| drop(temporary.remove()));
-        }
-        kept.and_then(|()| durability.sync([], new.iter().map(|(place, _)| place)))
-    }
-
-    fn keep_from(&self, from: &mut impl Read, shown: &Path) -> Result<Digest> {
-        let temporary = self.place(&format!("{}{TEMPORARY}", of_ours()));
-        self.create_folder()?;
-        let mut file = temporary.create()?;
-        let kept = copy(from, &mut file).map_err(at("copy", shown));
-        let kept = kept.and_then(|digest| {
-            let place = self.place(digest.as_str());
-            if place.exists()? {
-                temporary.remove()?;
-            } else {
-                Durability::Each.sync([&temporary], [])?;
-                temporary.rename_to(&place)?;
-                Durability::Each.sync([], [&place])?;
-            }
-            Ok(digest)
-        });
-        if kept.is_err() {
-            let _ = temporary.remove();
-        }
-        kept
+        keep_all(self.stage_bytes(bytes)?)?;
+        Ok(Digest::of_bytes(bytes))
     }
 
     /// Opens a content.
@@ -238,8 +263,29 @@ impl Contents {
             }
         }
         if used.is_empty() {
+            self.has_folder.store(false, Ordering::Relaxed);
             self.tree.place(&self.folder).remove_directory()?;
         }
         Ok(())
     }
+}
+
+/// Keeps what is staged: when this returns, it is on disk.
+fn keep_all(staged: impl IntoIterator<Item = StagedContent>) -> Result<()> {
+    let staged: Vec<StagedContent> = staged.into_iter().collect();
+    let durability = Durability::of(staged.len());
+    let files: Vec<PathHandle> = staged.iter().map(StagedContent::file).collect();
+    if let Err(error) = durability.sync(&files, []) {
+        staged.into_iter().for_each(StagedContent::discard);
+        return Err(error);
+    }
+    let mut places = Vec::new();
+    let mut kept = Ok(());
+    for content in staged {
+        match kept {
+            Ok(()) => kept = content.keep().map(|place| places.push(place)),
+            Err(_) => content.discard(),
+        }
+    }
+    kept.and_then(|()| durability.sync([], &places))
 }

@@ -1,10 +1,15 @@
 //! Putting back what was there before us, as carefully as it was replaced.
 
-use super::{HasTracks, PathChange, State, Step, Tracker, Tracks, Unmanaged};
-use crate::base_store::Remembered;
+use super::contents::StagedContent;
+use super::directories::OwnDirectories;
+use super::state::{State, Unmanaged};
+use super::steps::Step;
+use super::tracks::{Track, Tracks};
+use super::{DIRECTORIES, Tracker};
 use crate::error::{PathError, Result};
-use crate::path_handle::ExtendedAttributes;
-use serde::Serialize;
+use crate::image::Stamp;
+use crate::path_handle::PathHandle;
+use crate::paths::path_bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,149 +17,161 @@ use std::path::{Path, PathBuf};
 /// The states of paths when it was decided that their bases may come back.
 pub type Found = BTreeMap<PathBuf, State>;
 
-impl Tracks {
-    /// Says that these paths are about to be restored: a kill on the way is known as such then.
-    fn intend_bases(&mut self, paths: &[PathBuf]) {
-        for path in paths {
-            if let Some(track) = self.0.get_mut(&crate::paths::path_bytes(path)) {
-                track.intent = Some(track.base.clone());
-            }
-        }
+/// The files that are going to take the places of ours, where they lie beside them already.
+#[derive(Debug, Default)]
+pub(super) struct Restoration(BTreeMap<PathBuf, PathHandle>);
+
+impl Restoration {
+    pub(super) fn discard(&mut self) {
+        // A file that cannot be removed is found by the next apply.
+        std::mem::take(&mut self.0).values().for_each(|temporary| drop(temporary.remove()));
     }
 }
 
 impl Tracker {
-    /// Puts back everything that was there before the entity, which is forgotten by the next [`Tracker::tidy`].
-    ///
-    /// # Errors
-    /// The first thing that went wrong.
-    pub fn scrub<T: Serialize + HasTracks>(
+    /// Says that the bases of these paths are about to come back: a kill on the way is known as such then. Files that are written over are
+    /// kept before.
+    pub(super) fn intend_bases(
         &self,
-        remembered: &mut Remembered<T>,
-        found: &Found,
-    ) -> std::result::Result<(), Unmanaged> {
-        let paths: Vec<PathBuf> = remembered.base.tracks().iter().map(|(path, _)| path).collect();
-        // Without tracks it is nothing but a reason to tidy up.
-        self.put_back(remembered, &paths, found)
-    }
-
-    /// Puts back what was there before us at some paths, and forgets their tracks. A path that an overlay lies over waits until that is
-    /// gone, and is not forgotten.
-    ///
-    /// # Errors
-    /// The first thing that went wrong; that something else is found at a path than was, for one.
-    pub fn put_back<T: Serialize + HasTracks>(
-        &self,
-        remembered: &mut Remembered<T>,
+        tracks: &mut Tracks,
         paths: &[PathBuf],
-        found: &Found,
+        staged: &mut Vec<StagedContent>,
     ) -> std::result::Result<(), Unmanaged> {
-        self.begin()?;
-        self.forget_taken(remembered)?;
-        let paths: Vec<PathBuf> = paths.iter().filter(|path| !self.is_overlaid(path)).cloned().collect();
-        for path in &paths {
-            if let Some(track) = remembered.base.tracks().0.get_mut(&crate::paths::path_bytes(path))
-                && track.in_place
-                && track.base.content().is_some()
-            {
+        for path in paths {
+            let Some(track) = tracks.0.get_mut(&path_bytes(path)) else { continue };
+            if track.in_place && track.base.content().is_some() {
                 let current = self.state(path)?;
                 if current.content().is_some() {
-                    self.keep(&self.place(path))?;
+                    staged.extend(self.contents.stage_file(&self.place(path))?);
                     track.over = Some(current);
                 }
             }
+            track.intent = Some(track.base.clone());
         }
-        remembered.base.tracks().intend_bases(&paths);
-        self.remember_all(&mut [&mut *remembered])?;
-        if let Err(error) = self.restore(remembered.base.tracks(), &paths, found) {
-            if matches!(error, Unmanaged::Meanwhile(_)) {
-                self.settle(remembered)?;
-            }
-            return Err(error);
-        }
-        self.memory.keep(remembered)?;
         Ok(())
     }
 
-    /// Puts the bases back, and forgets the tracks of these paths: what was made inside of a directory goes before it, what was there comes
-    /// back after it. Nothing is restored through a symlink that has taken the place of a directory.
-    ///
-    /// Directories that we made stay as long as something is in them.
-    fn restore(&self, tracks: &mut Tracks, paths: &[PathBuf], found: &Found) -> std::result::Result<(), Unmanaged> {
-        self.begin()?;
-        let mut directories = self.directories()?;
-        let parents = paths.iter().flat_map(|path| path.ancestors().skip(1)).map(Path::to_owned).collect();
-        let mut paths: Vec<&PathBuf> = paths.iter().collect();
-        paths.sort();
-        let bases: Vec<(&PathBuf, PathChange)> = paths
-            .into_iter()
-            .filter_map(|path| {
-                let track = tracks.get(path)?;
-                let change = PathChange { in_place: track.in_place, ..PathChange::new(path, track.base.clone()) };
-                Some((path, PathChange { found: found.get(path).cloned(), ..change }))
-            })
-            .collect();
-        let (gone, back): (Vec<_>, Vec<_>) = bases.iter().partition(|(_, base)| base.desired == State::Absent);
-        for (path, base) in gone.iter().rev() {
-            if self.is_cut_off(tracks, path)? {
-                // The file at that path is not the one that we made.
+    /// Writes the files that come back beside ours, as far as it is seen now that they are going to replace them; returns those files.
+    pub(super) fn prepare_restoration(
+        &self,
+        tracks: &Tracks,
+        paths: &[PathBuf],
+        found: &Found,
+        restoration: &mut Restoration,
+    ) -> std::result::Result<Vec<PathHandle>, Unmanaged> {
+        for path in paths {
+            let Some(track) = tracks.get(path) else { continue };
+            let comes_back = matches!(track.base, State::File { .. } | State::Symlink { .. });
+            if !comes_back || self.is_cut_off(tracks, path)? || !self.place(path).has_folder()? {
                 continue;
             }
-            let (current, stamp) = self.stamped(path)?;
-            match current {
-                State::Directory { .. } => {
-                    if !self.place(path).remove_directory()? {
-                        // Others may have something in it, and are still to come.
-                        directories.add([(*path).clone()])?;
-                    }
-                }
-                State::Absent => {}
-                current => {
-                    let extended = ExtendedAttributes::default();
-                    let step = Step { path, current, stamp, desired: &State::Absent, extended, in_place: false };
-                    self.take_back(step, base.found.as_ref())?;
-                }
+            let current = found.get(path).map_or_else(|| self.state(path), |found| Ok(found.clone()))?;
+            if current != track.base && step_back(path, current, None, track).is_replaced() {
+                let temporary = self.temporary(path);
+                track.base.write_temporary(&temporary, &self.contents, &track.extended)?;
+                restoration.0.insert(path.clone(), temporary);
             }
         }
-        for (path, base) in back {
+        Ok(restoration.0.values().cloned().collect())
+    }
+
+    /// Puts the bases back, and forgets the tracks of these paths: what was made inside of a directory goes before it, what was there comes
+    /// back after it. Nothing is restored through a symlink that has taken the place of a directory. Returns the places that have changed.
+    ///
+    /// Directories that we made stay as long as something is in them.
+    pub(super) fn restore(
+        &self,
+        tracks: &mut Tracks,
+        paths: &[PathBuf],
+        restoration: &mut Restoration,
+        found: &Found,
+        directories: &mut OwnDirectories,
+    ) -> std::result::Result<Vec<PathHandle>, Unmanaged> {
+        let mut paths: Vec<&PathBuf> = paths.iter().filter(|path| tracks.get(path).is_some()).collect();
+        paths.sort();
+        let mut changed = Vec::new();
+        let is_gone = |path: &PathBuf| tracks.get(path).is_some_and(|track| track.base == State::Absent);
+        let (gone, back): (Vec<&PathBuf>, Vec<&PathBuf>) = paths.iter().copied().partition(|path| is_gone(path));
+        for path in gone.into_iter().rev() {
+            // A file that was put there by others is not the one that we made.
+            if !self.is_cut_off(tracks, path)? {
+                changed.extend(self.remove_own(path, found.get(path), directories)?);
+            }
+        }
+        for path in back {
+            let Some(track) = tracks.get(path) else { continue };
             if self.is_cut_off(tracks, path)? {
                 let words = "a directory above it is none any more";
                 return Err(PathError::new("restore", self.place_itself(path).shown(), io::Error::other(words)).into());
             }
             let (current, stamp) = self.stamped(path)?;
-            if current == base.desired {
-                continue;
-            }
-            let extended = tracks.get(path).map(|track| track.extended.clone()).unwrap_or_default();
-            let in_place = base.in_place;
-            let mut step = Step { path, current, stamp, desired: &State::Absent, extended: extended.clone(), in_place };
-            if matches!(base.desired, State::Directory { .. })
-                && matches!(step.current, State::File { .. } | State::Symlink { .. })
-            {
-                // It cannot become a directory in one step.
-                self.take_back(step, base.found.as_ref())?;
-                self.forget_directories();
-                let (current, desired) = (State::Absent, &base.desired);
-                step = Step { path, current, stamp: None, desired, extended, in_place: false };
-                self.change(&[step])?;
-            } else {
-                step.desired = &base.desired;
-                self.take_back(step, base.found.as_ref())?;
+            if current != track.base {
+                self.check_found(path, &current, found.get(path))?;
+                let mut step = step_back(path, current, stamp, track);
+                step.temporary = restoration.0.remove(path);
+                changed.push(self.take_step_back(step)?);
             }
         }
-        drop(directories);
-        self.remove_own_directories(Some(&parents))?;
-        for (path, _) in &bases {
-            tracks.0.remove(&crate::paths::path_bytes(path));
+        restoration.discard();
+        for path in paths {
+            tracks.0.remove(&path_bytes(path));
         }
-        Ok(())
+        Ok(changed)
     }
 
-    fn take_back(&self, step: Step<'_>, found: Option<&State>) -> std::result::Result<(), Unmanaged> {
-        if found.is_some_and(|found| *found != step.current) {
-            return Err(Unmanaged::Meanwhile(self.place(step.path).shown().display().to_string()));
+    /// Removes what we made where nothing was; returns its place.
+    fn remove_own(
+        &self,
+        path: &Path,
+        found: Option<&State>,
+        directories: &mut OwnDirectories,
+    ) -> std::result::Result<Option<PathHandle>, Unmanaged> {
+        let (current, stamp) = self.stamped(path)?;
+        match current {
+            State::Absent => Ok(None),
+            State::Directory { .. } => {
+                let place = self.place(path);
+                if place.remove_directory()? {
+                    return Ok(Some(place));
+                }
+                // Others may have something in it, and are still to come.
+                directories.add([path.to_owned()])?;
+                Ok(None)
+            }
+            current => {
+                self.check_found(path, &current, found)?;
+                let nothing = Track::new(State::Absent);
+                self.take_step(&mut step_back(path, current, stamp, &nothing)).map(Some)
+            }
         }
-        self.change(&[step])
+    }
+
+    fn take_step_back(&self, mut step: Step) -> std::result::Result<PathHandle, Unmanaged> {
+        let place = self.place(&step.path);
+        let becomes_directory = matches!(step.desired, State::Directory { .. })
+            && matches!(step.current, State::File { .. } | State::Symlink { .. });
+        if becomes_directory {
+            // It cannot become a directory in one step.
+            let desired = std::mem::replace(&mut step.desired, State::Absent);
+            self.take_step_alone(&mut step)?;
+            self.forget_directories();
+            step = Step { current: State::Absent, stamp: None, desired, ..step };
+        }
+        if becomes_directory || (step.is_replaced() && step.temporary.is_none()) {
+            self.take_step_alone(&mut step)?;
+            return Ok(place);
+        }
+        let taken = self.take_step(&mut step);
+        step.discard();
+        taken
+    }
+
+    /// Fails if a path is not any more as it was found when it was decided that its base may come back.
+    fn check_found(&self, path: &Path, current: &State, found: Option<&State>) -> std::result::Result<(), Unmanaged> {
+        if found.is_none_or(|found| found == current) {
+            return Ok(());
+        }
+        Err(Unmanaged::Meanwhile(self.place(path).shown().display().to_string()))
     }
 
     /// Removes those among these directories that we, or other plugins of ours, have made on the way to something, and that are empty.
@@ -162,7 +179,7 @@ impl Tracker {
         self.directories()?.remove_empty(|path| self.place_itself(path), among)?;
         if among.is_some() {
             for store in self.own.others() {
-                if !store.place(super::DIRECTORIES).exists()? {
+                if !store.place(DIRECTORIES).exists()? {
                     continue;
                 }
                 let _held = store.hold()?;
@@ -171,5 +188,18 @@ impl Tracker {
             }
         }
         Ok(())
+    }
+}
+
+/// Returns the step that gives a path what a track has as its base.
+fn step_back(path: &Path, current: State, stamp: Option<Stamp>, track: &Track) -> Step {
+    Step {
+        path: path.to_owned(),
+        current,
+        stamp,
+        desired: track.base.clone(),
+        extended: track.extended.clone(),
+        in_place: track.in_place,
+        temporary: None,
     }
 }

@@ -2,12 +2,15 @@
 
 use super::contents::Contents;
 use super::directories::OwnDirectories;
-use super::{CONTENTS, DIRECTORIES, Tracks, UNTIDY};
+use super::tracks::Tracks;
+use super::{CONTENTS, DIRECTORIES, UNTIDY};
 use crate::base_store::{BaseStore, Remembered};
 use crate::error::{PathError, Result};
+use crate::image_store::BASE;
 use crate::locations::Locations;
 use crate::path_handle::Durability;
 use crate::path_handle::{PathHandle, Tree};
+use crate::paths::without_root;
 use rustix::io::Errno;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -19,7 +22,6 @@ use std::time::Duration;
 
 /// The plugin that lays files over others, and has bases where version 3 has them.
 const OVERLAYS: &str = "files";
-const OVERLAY_BASES: &str = "base";
 /// The folder in its state directory in which it keeps what it knows of declared files.
 const DECLARED: &str = ".declared";
 /// Is there while something is taken over from another entity, or might be.
@@ -38,14 +40,14 @@ impl Overlays {
     pub fn of(locations: &Locations) -> Overlays {
         let state = locations.state_dir().parent().map(|all| all.join(OVERLAYS));
         // Without bases, nothing need be looked for.
-        let state = state.filter(|state| state.join(OVERLAY_BASES).is_dir());
+        let state = state.filter(|state| state.join(BASE).is_dir());
         Overlays(state.and_then(|state| Tree::open(&state).ok()))
     }
 
     /// Returns the place of what an overlay lies over at a path: the overlay's base, which is what others bring.
     #[must_use]
     pub fn base(&self, path: &Path) -> Option<PathHandle> {
-        let base = self.0.as_ref()?.place(&Path::new(OVERLAY_BASES).join(crate::paths::without_root(path)));
+        let base = self.0.as_ref()?.place(&Path::new(BASE).join(without_root(path)));
         base.is_file_or_symlink().is_ok_and(|is_there| is_there).then_some(base)
     }
 
@@ -58,7 +60,7 @@ impl Overlays {
 
 /// The records of a plugin about paths.
 #[derive(Clone, Debug)]
-pub(super) struct Store {
+pub(super) struct PluginStore {
     /// The plugin, as its state directory is called.
     pub(super) plugin: String,
     pub(super) memory: BaseStore,
@@ -66,15 +68,15 @@ pub(super) struct Store {
     all: PathBuf,
 }
 
-impl Store {
-    pub(super) fn own(locations: &Locations, memory: &BaseStore) -> Store {
+impl PluginStore {
+    pub(super) fn own(locations: &Locations, memory: &BaseStore) -> PluginStore {
         let state = locations.state_dir();
         let plugin = state.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Store { plugin, memory: memory.clone(), all: state.parent().unwrap_or(Path::new("")).to_owned() }
+        PluginStore { plugin, memory: memory.clone(), all: state.parent().unwrap_or(Path::new("")).to_owned() }
     }
 
     /// The stores of the other plugins, as far as there are any.
-    pub(super) fn others(&self) -> Vec<Store> {
+    pub(super) fn others(&self) -> Vec<PluginStore> {
         let Ok(entries) = std::fs::read_dir(&self.all) else { return Vec::new() };
         let mut names: Vec<String> =
             entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
@@ -84,7 +86,7 @@ impl Store {
     }
 
     /// The store of a plugin, if there is one.
-    pub(super) fn store(&self, plugin: &str) -> Option<Store> {
+    pub(super) fn store(&self, plugin: &str) -> Option<PluginStore> {
         if plugin == self.plugin {
             return Some(self.clone());
         }
@@ -95,7 +97,7 @@ impl Store {
             return None;
         }
         let memory = BaseStore::at(&Tree::open(&state).ok()?, folder);
-        Some(Store { plugin: plugin.to_owned(), memory, all: self.all.clone() })
+        Some(PluginStore { plugin: plugin.to_owned(), memory, all: self.all.clone() })
     }
 
     /// A place in the folder of the store.

@@ -4,28 +4,18 @@
 //! has the path from; the path is taken out of the old owner's record; the new owner's record is written without that. As long as both
 //! have it, the new one is the owner, unless the old one is defined again.
 
-use super::stores::Store;
-use super::{HasTracks, Track, Tracker, Tracks};
+use super::Tracker;
+use super::state::State;
+use super::stores::PluginStore;
+use super::tracks::{HasTracks, Origin, Track, Tracks};
 use crate::base_store::Remembered;
 use crate::claims;
 use crate::error::Result;
+use crate::paths::path_bytes;
 use bstr::ByteSlice;
 use holo_protocol::Text;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-
-/// An entity that had a path before another one took over.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Origin {
-    /// The plugin, as its state directory is called.
-    plugin: String,
-    /// The entity.
-    pub id: String,
-    /// The path, as it is in that entity's record.
-    path: Text,
-}
 
 /// The tracks of entities that others may take over from, by canonical path.
 #[derive(Debug, Default)]
@@ -71,7 +61,7 @@ impl Tracker {
                 from.push(origin.id.clone());
             }
             let track = Track { taken_from: Some(origin.clone()), over: None, ..track.clone() };
-            tracks.0.insert(crate::paths::path_bytes(&path), track);
+            tracks.0.insert(path_bytes(&path), track);
         }
         Ok(from)
     }
@@ -107,8 +97,8 @@ impl Tracker {
         self.own.begin_takeover()?;
         for (track, origin) in pending().filter(|(_, origin)| origin.plugin != self.own.plugin) {
             let Some(store) = self.own.store(&origin.plugin) else { continue };
-            for (state, is_needed) in [(Some(&track.base), true), (track.made.as_ref(), false)] {
-                let Some(digest) = state.and_then(super::State::content) else { continue };
+            for (state, is_needed) in [(Some(&track.base), true), (track.provisioned.as_ref(), false)] {
+                let Some(digest) = state.and_then(State::content) else { continue };
                 if self.contents.has(digest)? {
                     continue;
                 }
@@ -150,7 +140,7 @@ impl Tracker {
     }
 
     /// The directories that another plugin has made on the way to paths are ours to remove, too.
-    fn take_directories(&self, store: &Store, origins: &[Origin]) -> Result<()> {
+    fn take_directories(&self, store: &PluginStore, origins: &[Origin]) -> Result<()> {
         let theirs = store.directories()?;
         let parents = origins.iter().flat_map(|origin| {
             let path = origin.path.0.to_path_lossy().into_owned();
@@ -161,7 +151,7 @@ impl Tracker {
     }
 
     /// Ends what a killed run was about to take over.
-    pub(super) fn settle_takeovers<T: HasTracks>(&self, remembered: &mut Remembered<T>) -> Result<()> {
+    pub(super) fn recover_takeovers<T: HasTracks>(&self, remembered: &mut Remembered<T>) -> Result<()> {
         let tracks = remembered.base.tracks();
         if !tracks.have_pending() {
             return Ok(());
@@ -221,7 +211,7 @@ impl Held {
             for (id, tracks) in records {
                 for (path, canonical) in tracker.canonical_of(&tracks) {
                     let Some(track) = tracks.get(&path).cloned() else { continue };
-                    let (plugin, path) = (store.plugin.clone(), Text(crate::paths::path_bytes(&path)));
+                    let (plugin, path) = (store.plugin.clone(), Text(path_bytes(&path)));
                     let origin = Origin { plugin, id: id.clone(), path };
                     held.0.entry(canonical).or_default().push((origin, track));
                 }

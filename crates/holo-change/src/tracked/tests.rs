@@ -1,5 +1,8 @@
 //! Tests of the way from the base to the desired state, and back.
 use super::*;
+use crate::base_store::Remembered;
+use crate::error::PathError;
+use crate::notices::Notices;
 use holo_protocol::report::EntityReport;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -7,7 +10,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 /// A root and a state directory to throw away.
 struct Lab {
     folder: tempfile::TempDir,
-    memory: BaseStore,
+    bases: BaseStore,
     tracker: Tracker,
 }
 
@@ -19,9 +22,9 @@ impl Lab {
         }
         let path = |name: &str| folder.path().join(name);
         let locations = Locations::new(path("root"), path("state"), path("cache"));
-        let memory = BaseStore::open(&locations).unwrap();
-        let tracker = Tracker::open(&locations, &memory).unwrap();
-        Lab { folder, memory, tracker }
+        let bases = BaseStore::open(&locations).unwrap();
+        let tracker = Tracker::open(&locations, &bases).unwrap();
+        Lab { folder, bases, tracker }
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -54,7 +57,7 @@ impl Lab {
     }
 
     fn remembered(&self) -> Remembered<Tracks> {
-        let known = self.memory.recall("thing:x").unwrap();
+        let known = self.bases.recall("thing:x").unwrap();
         known.unwrap_or_else(|| Remembered::new(&EntityReport::new("thing:x"), Tracks::default()))
     }
 
@@ -173,13 +176,13 @@ fn the_work_of_a_killed_run_is_not_a_persons() {
     let mut remembered = lab.remembered();
     let directories = lab.tracker.directories().unwrap();
     let wanted = [PathChange::new("/file", two.clone())];
-    lab.tracker.record_intents(&mut remembered.base, &wanted, &directories).unwrap();
-    lab.memory.keep(&remembered).unwrap();
+    lab.tracker.record_intents(&mut remembered.base, &wanted, &directories, &mut Vec::new()).unwrap();
+    lab.bases.keep(&remembered).unwrap();
     fs::write(lab.path("file"), "two").unwrap();
     assert_eq!(lab.decide("/file", &two), Decision::Nothing);
     fs::write(lab.path("file.holonew"), "half").unwrap();
-    lab.tracker.settle(&mut lab.remembered()).unwrap();
-    assert_eq!(lab.remembered().base.get(Path::new("/file")).unwrap().made, Some(two));
+    lab.tracker.recover_intents(&mut lab.remembered()).unwrap();
+    assert_eq!(lab.remembered().base.get(Path::new("/file")).unwrap().provisioned, Some(two));
     assert!(!lab.path("file.holonew").exists());
     let three = lab.file("three", 0o644);
     assert_eq!(lab.decide("/file", &three), Decision::Change);
@@ -248,7 +251,7 @@ fn a_difference_is_two_files_with_their_modes() {
     lab.make(&[("/etc/file", lab.file("one", 0o640))]);
     let remembered = lab.remembered();
     let path = Path::new("/etc/file");
-    let made = remembered.base.get(path).unwrap().made.as_ref();
+    let made = remembered.base.get(path).unwrap().provisioned.as_ref();
     let pair = lab.tracker.difference("x:y", path, made).unwrap();
     assert_eq!(fs::read_to_string(&pair.from).unwrap(), "one");
     assert_eq!(fs::metadata(&pair.from).unwrap().mode() & 0o7777, 0o640);
@@ -297,7 +300,7 @@ fn the_leftovers_of_a_killed_step_are_ours() {
     let with_intent = |made: &State, intent: &State| {
         let mut tracks = Tracks::default();
         let new = Track::new(State::Absent);
-        let track = Track { made: Some(made.clone()), intent: Some(intent.clone()), ..new };
+        let track = Track { provisioned: Some(made.clone()), intent: Some(intent.clone()), ..new };
         tracks.0.insert("/x".into(), track);
         tracks
     };
@@ -327,8 +330,8 @@ fn the_leftovers_of_a_killed_step_are_ours() {
     remembered.base = with_intent(&State::Absent, &directory);
     assert!(remembered.base.is_temporary(Path::new("/x.holonew")));
     assert!(!remembered.base.is_temporary(Path::new("/y.holonew")));
-    lab.tracker.settle(&mut remembered).unwrap();
-    assert_eq!(remembered.base.get(&path).unwrap().made, Some(lab.directory(0o700)));
+    lab.tracker.recover_intents(&mut remembered).unwrap();
+    assert_eq!(remembered.base.get(&path).unwrap().provisioned, Some(lab.directory(0o700)));
     assert!(!lab.path("x.holonew").exists());
 }
 
@@ -339,7 +342,7 @@ fn a_path_can_be_forgotten_or_taken_for_ours() {
     fs::write(lab.path("x"), "of a program").unwrap();
     let (mut remembered, path) = (lab.remembered(), Path::new("/x"));
     let current = lab.tracker.state(path).unwrap();
-    remembered.base.set_made(path, current.clone());
+    remembered.base.set_provisioned(path, current.clone());
     assert_eq!(decide(remembered.base.get(path), &current, &lab.file("new", 0o644)), Decision::Change);
     remembered.base.forget(path);
     lab.tracker.make(&mut remembered, &[PathChange::new(path, State::Absent)]).unwrap();

@@ -1,8 +1,7 @@
 //! A change of a target on its way to the disk, and what becomes of the entity when it is there.
 
-use holo_change::Ended;
-use holo_change::PathHandle;
-use holo_change::image_store::{ImageChange, ImageStore, Meanwhile};
+use holo_change::image_store::{ImageChange, ImageStore};
+use holo_change::{Ended, Meanwhile, PathHandle};
 use holo_plugin::{Applied, ForceTo};
 use std::path::{Path, PathBuf};
 

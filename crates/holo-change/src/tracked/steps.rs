@@ -1,0 +1,139 @@
+//! Steps that change a path: what is written beside it, and how it takes the path's place.
+
+use super::state::{State, Unmanaged};
+use super::{Tracker, in_place};
+use crate::error::{PathError, Result};
+use crate::image::Stamp;
+use crate::path_handle::{Durability, ExtendedAttributes, PathHandle};
+use rustix::io::Errno;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+/// A step that changes a path.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) path: PathBuf,
+    pub(super) current: State,
+    /// The stamp that tells whether that is still there.
+    pub(super) stamp: Option<Stamp>,
+    pub(super) desired: State,
+    /// ACLs, capabilities and the like that it gets.
+    pub(super) extended: ExtendedAttributes,
+    pub(super) in_place: bool,
+    /// The new file, if it lies beside the path already.
+    pub(super) temporary: Option<PathHandle>,
+}
+
+impl Step {
+    /// Returns true if the path gets a new file or symlink by a rename.
+    pub(super) fn is_replaced(&self) -> bool {
+        match (&self.current, &self.desired) {
+            (_, State::Absent | State::Directory { .. }) => false,
+            (State::File { content, .. }, State::File { content: wanted, .. }) => content != wanted && !self.in_place,
+            _ => true,
+        }
+    }
+
+    /// Removes the new file if it did not come to take the path's place.
+    pub(super) fn discard(&mut self) {
+        if let Some(temporary) = self.temporary.take() {
+            let _ = temporary.remove();
+        }
+    }
+}
+
+/// Returns true if a file that is to be written in place is, as there is one.
+pub(super) fn writes_in_place(current: &State, desired: &State) -> bool {
+    current.content().zip(desired.content()).is_some_and(|(current, desired)| current != desired)
+}
+
+impl Tracker {
+    /// Makes the folder of a path that is going to be something, and writes the new file beside it. Returns the folders that were made.
+    pub(super) fn prepare_step(&self, step: &mut Step) -> Result<Vec<PathHandle>> {
+        if step.desired == State::Absent {
+            return Ok(Vec::new());
+        }
+        let place = self.place(&step.path);
+        place.check_way()?;
+        let made = place.create_folder()?;
+        if step.is_replaced() && step.temporary.is_none() {
+            let temporary = self.temporary(&step.path);
+            step.desired.write_temporary(&temporary, &self.contents, &step.extended)?;
+            step.temporary = Some(temporary);
+        }
+        Ok(made)
+    }
+
+    /// Takes a step, unless something else has been put there; returns the place that has changed.
+    pub(super) fn take_step(&self, step: &mut Step) -> std::result::Result<PathHandle, Unmanaged> {
+        let place = self.place(&step.path);
+        self.check_unchanged(step)?;
+        self.change(&place, step)?;
+        step.temporary = None;
+        if matches!(step.current, State::Symlink { .. }) {
+            self.forget_directories();
+        }
+        Ok(place)
+    }
+
+    /// Takes a step that others have to wait for: when this returns, it is on disk.
+    pub(super) fn take_step_alone(&self, step: &mut Step) -> std::result::Result<(), Unmanaged> {
+        let taken = self.try_step_alone(step);
+        step.discard();
+        taken
+    }
+
+    fn try_step_alone(&self, step: &mut Step) -> std::result::Result<(), Unmanaged> {
+        let made = self.prepare_step(step)?;
+        Durability::Each.sync(&step.temporary, &made)?;
+        let place = self.take_step(step)?;
+        Ok(Durability::Each.sync([], [&place])?)
+    }
+
+    /// Fails if something else has been put where a step is about to be taken.
+    fn check_unchanged(&self, step: &Step) -> std::result::Result<(), Unmanaged> {
+        if matches!(step.current, State::Directory { .. }) {
+            // Others may put something into it; then it does not go.
+            return Ok(());
+        }
+        if let (State::Absent, State::Directory { .. }) = (&step.current, &step.desired) {
+            // It may have been made on the way to what is in it; and what is there otherwise makes that step fail.
+            return Ok(());
+        }
+        let place = self.place(&step.path);
+        let is_same = Stamp::meanwhile(step.stamp.as_ref(), &place, false)?.is_none()
+            // Two changes at one moment have the same stamp.
+            && (step.stamp.is_none_or(|stamp| stamp.is_settled(SystemTime::now()))
+                || self.state(&step.path)? == step.current);
+        if is_same { Ok(()) } else { Err(Unmanaged::Meanwhile(place.shown().display().to_string())) }
+    }
+
+    fn change(&self, place: &PathHandle, step: &Step) -> Result<()> {
+        let replace = || step.temporary.as_ref().map_or(Ok(()), |temporary| temporary.rename_to(place));
+        match (&step.current, &step.desired) {
+            (State::Directory { .. }, State::Absent) => remove_directory(place),
+            (State::Directory { .. }, State::File { .. } | State::Symlink { .. }) => {
+                remove_directory(place)?;
+                replace()
+            }
+            (_, State::Absent) => place.remove(),
+            (State::Absent | State::Directory { .. }, State::Directory { attributes }) => {
+                attributes.give_directory(place, &step.extended)
+            }
+            (_, State::Directory { .. }) => Err(PathError::new("mkdir", place.shown(), Errno::EXIST)),
+            (State::File { content, .. }, State::File { content: wanted, attributes }) if content == wanted => {
+                attributes.give_in_place(place)
+            }
+            (current, State::File { content, attributes })
+                if step.in_place && writes_in_place(current, &step.desired) =>
+            {
+                in_place::write(place, content, *attributes, &self.contents)
+            }
+            _ => replace().map_err(in_place::with_hint),
+        }
+    }
+}
+
+fn remove_directory(place: &PathHandle) -> Result<()> {
+    if place.remove_directory()? { Ok(()) } else { Err(PathError::new("rmdir", place.shown(), Errno::NOTEMPTY)) }
+}

@@ -1,0 +1,345 @@
+//! Applying and scrubbing declared files, many together.
+
+use super::definition::FileDefinition;
+use super::entity::DeclaredFile;
+use super::inspection::{Inspection, Scrubbing, bases, own_path};
+use super::wanted::DeclaredError;
+use super::words;
+use holo_change::base_store::Remembered;
+use holo_change::error::PathError;
+use holo_change::tracked::{
+    Decision, Digest, EntityChange, Found, PathChange, State, TrackStore, Tracker, Tracks, Unmanaged,
+};
+use holo_change::{Commits, Ended, Image, PathHandle, Tree, commit};
+use holo_plugin::process::{self, Program};
+use holo_plugin::{Applied, Entity, ForceTo, Host, Job, Mode, Output, SetAnswers};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// The maximal number of attempts to make a file by force that is changed by others each time.
+const ATTEMPTS: usize = 3;
+
+/// Makes changes of declared files.
+struct Executor<'a> {
+    inspection: Inspection<'a>,
+    store: TrackStore<Tracks>,
+}
+
+/// The consequences of a change, apart from its files.
+struct Consequences {
+    /// The index of the entity in its set.
+    index: usize,
+    /// The entities that the path is taken over from.
+    takes_over: Vec<String>,
+    /// True if a person's work meanwhile is overwritten.
+    force: bool,
+    effect: Effect,
+}
+
+/// The effect of a change once it is made.
+enum Effect {
+    /// The entity's state is the same as before.
+    None,
+    /// The entity is made; the message.
+    Made(String),
+    /// The path is what it was before us.
+    Scrubbed { shown: String, path: PathBuf, base: State, before: State, is_anything_found: bool },
+}
+
+/// The result of preparing a change.
+enum Prepared {
+    /// There is nothing more to do.
+    Ended(Applied),
+    Change(Box<EntityChange<Tracks>>, Consequences),
+}
+
+/// Applies declared files, those that take the same steps together.
+pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], answers: &mut dyn SetAnswers) {
+    // An overlay that has to go keeps others from the state directory itself.
+    let mut ready = Vec::new();
+    for (index, job) in set.iter().enumerate() {
+        let Some(overlay) = &job.entity.overlay else {
+            ready.push(index);
+            continue;
+        };
+        answers.begin(index);
+        match overlay.apply(host, job.mode, &mut answers.output(index)) {
+            Applied::Changed(_) | Applied::ChangedQuietly(_) | Applied::Unchanged => ready.push(index),
+            other => answers.end(index, other),
+        }
+    }
+    let opened = Tree::open(host.state_dir()).and_then(|state| state.hold()).map_err(DeclaredError::from);
+    match opened.and_then(|held| Ok((held, Executor::open(host)?))) {
+        Ok((_held, executor)) => executor.apply(set, &ready, answers),
+        Err(error) => {
+            for index in ready {
+                let applied = error.clone().tell(&mut answers.output(index));
+                answers.end(index, applied);
+            }
+        }
+    }
+}
+
+impl<'a> Executor<'a> {
+    fn open(host: &'a Host) -> Result<Executor<'a>, DeclaredError> {
+        let inspection = Inspection::open(host)?;
+        let store = TrackStore::open(&inspection.tracker)?;
+        Ok(Executor { inspection, store })
+    }
+
+    /// Applies the files at these indices of the set.
+    fn apply(&self, set: &[Job<'_, DeclaredFile>], indices: &[usize], answers: &mut dyn SetAnswers) {
+        let mut commits = Commits::default();
+        // An entity that has a path now takes over from the one that had it.
+        let (declared, orphans): (Vec<usize>, Vec<usize>) =
+            indices.iter().partition(|index| set[**index].entity.definition.is_some());
+        for (number, &index) in declared.iter().chain(&orphans).enumerate() {
+            let job = &set[index];
+            let validates = job.entity.definition.as_ref().is_some_and(|definition| definition.validate.is_some());
+            // The program may look at what came before.
+            if validates || number == declared.len() {
+                self.tell(commits.flush(&self.store), answers);
+            }
+            match self.prepare(index, job, answers) {
+                Ok(Prepared::Change(change, consequences)) => commits.add(*change, consequences, &self.store),
+                Ok(Prepared::Ended(applied)) => answers.end(index, applied),
+                Err(error) => {
+                    let applied = error.tell(&mut answers.output(index));
+                    // Putting back may have come half way.
+                    let is_untouched = job.entity.definition.is_some() && job.entity.overlay.is_none();
+                    answers.end(index, if is_untouched { applied.with_nothing_changed() } else { applied });
+                }
+            }
+            // What is found out of the next file depends on those before it.
+            self.tell(commits.poll(&self.store, false), answers);
+        }
+        self.tell(commits.flush(&self.store), answers);
+    }
+
+    /// Finds out what is to be done, and does what comes before it.
+    fn prepare(
+        &self,
+        index: usize,
+        job: &Job<'_, DeclaredFile>,
+        answers: &mut dyn SetAnswers,
+    ) -> Result<Prepared, DeclaredError> {
+        let (entity, mode, inspection) = (job.entity, job.mode, &self.inspection);
+        let tracker = &inspection.tracker;
+        let mut record = inspection.recall(entity)?;
+        let has_intents = record.as_ref().is_some_and(|record| record.base.have_intents());
+        let mut has_begun = entity.overlay.is_some();
+        if !has_begun && (entity.definition.is_none() || has_intents) {
+            answers.begin(index);
+            has_begun = true;
+        }
+        if let Some(record) = &mut record {
+            tracker.recover_intents(record)?;
+        }
+        let Some(definition) = &entity.definition else { return self.prepare_scrub(index, entity, record, mode) };
+        let mut subject = inspection.subject(entity, record)?;
+        let (decision, wanted, current) = inspection.decide(&mut subject, definition, mode.force)?;
+        let leftovers = inspection.leftovers(&subject, mode.force)?;
+        match decision {
+            Decision::Nothing if subject.takes_over.is_empty() && leftovers.is_empty() => {
+                self.keep_secret(&mut subject.remembered, &subject.path, definition)?;
+                return Ok(Prepared::Ended(Applied::Unchanged));
+            }
+            Decision::NeedsForce if !mode.force => return Ok(Prepared::Ended(Applied::NeedsForce(ForceTo::Overwrite))),
+            Decision::Nothing | Decision::Change | Decision::NeedsForce => {}
+        }
+        if !has_begun {
+            answers.begin(index);
+        }
+        let desired = wanted.desired();
+        if let Some(bytes) = wanted.bytes.as_deref().filter(|_| decision != Decision::Nothing) {
+            self.validate(entity, definition, bytes, &mut answers.output(index))?;
+        }
+        let replaces = current.content().is_some() && current.content() != desired.content();
+        if let Some(suffix) = definition.backup.as_deref().filter(|_| replaces) {
+            back_up(&tracker.place(&subject.path), suffix)?;
+        }
+        let mut remembered = Remembered::new(&entity.report(), subject.remembered.base);
+        if !leftovers.is_empty() {
+            let paths: Vec<PathBuf> = leftovers.keys().cloned().collect();
+            tracker.put_back(&mut remembered, &paths, &leftovers).map_err(of_change)?;
+        }
+        let takes_over = subject.takes_over;
+        if decision == Decision::Nothing {
+            let paths = vec![path_change(definition, &subject.path, current.clone(), Some(current))];
+            let change = EntityChange::make(remembered, paths, Vec::new());
+            let consequences = Consequences { index, takes_over, force: mode.force, effect: Effect::None };
+            return Ok(Prepared::Change(Box::new(change), consequences));
+        }
+        let mut found = (!mode.force).then(|| current.clone());
+        // A symlink or file cannot become a directory in one step.
+        if matches!(desired, State::Directory { .. }) && matches!(current, State::File { .. } | State::Symlink { .. }) {
+            let gone = path_change(definition, &subject.path, State::Absent, found);
+            tracker.make(&mut remembered, &[gone]).map_err(of_change)?;
+            found = Some(State::Absent);
+        }
+        let message = format!("{} {}", words::change(&current, &desired).1, inspection.shown(&entity.path));
+        let paths = wanted.states.into_iter().map(|(path, state)| {
+            let found = found.clone().filter(|_| path == subject.path);
+            path_change(definition, &path, state, found)
+        });
+        let change = EntityChange::make(remembered, paths.collect(), wanted.bytes.into_iter().collect());
+        let consequences = Consequences { index, takes_over, force: mode.force, effect: Effect::Made(message) };
+        Ok(Prepared::Change(Box::new(change), consequences))
+    }
+
+    /// Finds out how an orphan is put back as it was found.
+    fn prepare_scrub(
+        &self,
+        index: usize,
+        entity: &DeclaredFile,
+        record: Option<Remembered<Tracks>>,
+        mode: Mode<'_>,
+    ) -> Result<Prepared, DeclaredError> {
+        let Some(remembered) = record else { return Ok(Prepared::Ended(Applied::Unchanged)) };
+        let Scrubbing { found, needs_force } = self.inspection.scrubbing(&remembered.base)?;
+        if needs_force && !mode.force {
+            return Ok(Prepared::Ended(Applied::NeedsForce(ForceTo::Overwrite)));
+        }
+        let path = own_path(&remembered.base, &entity.path);
+        let base = remembered.base.get(&path).map_or(State::Absent, |track| track.base.clone());
+        let before = found.get(&path).cloned().unwrap_or(State::Absent);
+        let shown = self.inspection.shown(&entity.path);
+        let effect = Effect::Scrubbed { shown, path, base, before, is_anything_found: !found.is_empty() };
+        let found = if mode.force { Found::new() } else { found };
+        let consequences = Consequences { index, takes_over: Vec::new(), force: mode.force, effect };
+        Ok(Prepared::Change(Box::new(EntityChange::scrub(remembered, found)), consequences))
+    }
+
+    /// Remembers that nobody may see what is in a file that is as it should be.
+    fn keep_secret(
+        &self,
+        remembered: &mut Remembered<Tracks>,
+        path: &Path,
+        definition: &FileDefinition,
+    ) -> Result<(), DeclaredError> {
+        let is_open = remembered.base.get(path).is_some_and(|track| !track.sensitive);
+        if definition.sensitive && is_open {
+            remembered.base.set_sensitive(path, true);
+            self.inspection.bases.keep(remembered)?;
+        }
+        Ok(())
+    }
+
+    fn tell(&self, ended: Vec<Ended<TrackStore<Tracks>, Consequences>>, answers: &mut dyn SetAnswers) {
+        for (mut change, consequences, mut result) in ended {
+            let Consequences { index, takes_over, force, effect } = consequences;
+            for _ in 1..ATTEMPTS {
+                if !force || !matches!(result, Err(Unmanaged::Meanwhile(_))) {
+                    break;
+                }
+                result = commit(&self.store, std::slice::from_mut(&mut change)).pop().unwrap_or(Ok(()));
+            }
+            let mut output = answers.output(index);
+            let applied = match result {
+                Ok(()) => {
+                    for other in takes_over {
+                        output.warning(format!("{} takes over from {other}", change.remembered.id));
+                    }
+                    self.applied(&change.remembered, effect, &mut output)
+                }
+                Err(error) => Err(of_change(error)),
+            };
+            let applied = applied.unwrap_or_else(|error| error.tell(&mut output));
+            answers.end(index, applied);
+        }
+    }
+
+    /// Returns the result of a change that was made.
+    fn applied(
+        &self,
+        remembered: &Remembered<Tracks>,
+        effect: Effect,
+        output: &mut Output<'_>,
+    ) -> Result<Applied, DeclaredError> {
+        let (shown, path, base, before, is_anything_found) = match effect {
+            Effect::None => return Ok(Applied::Unchanged),
+            Effect::Made(message) => return Ok(Applied::Changed(vec![message])),
+            Effect::Scrubbed { shown, path, base, before, is_anything_found } => {
+                (shown, path, base, before, is_anything_found)
+            }
+        };
+        let waits = !remembered.base.is_empty();
+        if waits && !is_anything_found {
+            return Ok(Applied::Unchanged);
+        }
+        if waits {
+            output.warning(format!("{shown} comes back when nothing is laid over it any more"));
+        }
+        let is_left = || Ok::<_, DeclaredError>(self.inspection.tracker.state(&path)? != State::Absent);
+        if base == State::Absent && before != State::Absent && is_left()? {
+            return Ok(Applied::Changed(vec![format!("left {shown}, as there is something in it")]));
+        }
+        let back = words::back(&base, &before);
+        let what = if back == words::FORGET { remembered.id.clone() } else { shown };
+        Ok(Applied::Changed(vec![format!("{} {what}", back.1)]))
+    }
+
+    /// Runs the declared program on the new file.
+    fn validate(
+        &self,
+        entity: &DeclaredFile,
+        definition: &FileDefinition,
+        bytes: &[u8],
+        output: &mut Output<'_>,
+    ) -> Result<(), DeclaredError> {
+        let Some(command) = &definition.validate else { return Ok(()) };
+        // Programs may go by the name, and some by its ending.
+        let name = entity.path.file_name().unwrap_or_default();
+        let folder = format!("validate-{}", Digest::of_bytes(entity.id().as_bytes()).as_str());
+        let place = Tree::open(self.inspection.host.cache_dir())?.place(&Path::new(&folder).join(name));
+        place.create_folder()?;
+        place.create()?.write_all(bytes).map_err(|error| PathError::new("write", place.shown(), error))?;
+        let path = place.shown().display().to_string();
+        let program = Program::from_words(command.words().iter().map(|word| word.replace("{}", &path)));
+        let ended = if definition.sensitive { program.run(|_, _| {}) } else { process::run(&program, output) };
+        let removed = place.remove();
+        place.remove_empty_folders(Path::new(""));
+        removed?;
+        match ended?.failure() {
+            None => Ok(()),
+            Some(failure) => {
+                let declared = command.words().join(" ");
+                let silence =
+                    if definition.sensitive { "; what it says is not shown, as the file is sensitive" } else { "" };
+                Err(DeclaredError::Never(format!("validation by `{declared}` failed: {failure}{silence}")))
+            }
+        }
+    }
+}
+
+/// Keeps the current file beside the new one.
+fn back_up(place: &PathHandle, suffix: &str) -> Result<(), DeclaredError> {
+    match Image::load(place)? {
+        Some(image) => Ok(image.put(&place.with_suffix(suffix))?),
+        None => Ok(()),
+    }
+}
+
+fn path_change(definition: &FileDefinition, path: &Path, desired: State, found: Option<State>) -> PathChange {
+    let new = PathChange::new(path, desired);
+    let attributes_only = definition.content.is_none() && definition.source.is_none();
+    PathChange { found, in_place: definition.in_place, attributes_only, sensitive: definition.sensitive, ..new }
+}
+
+fn of_change(error: Unmanaged) -> DeclaredError {
+    match error {
+        Unmanaged::Meanwhile(_) => DeclaredError::Meanwhile,
+        error => DeclaredError::Never(error.to_string()),
+    }
+}
+
+/// Removes what is not needed any more.
+pub(crate) fn tidy(
+    host: &Host,
+    is_ours: impl Fn(&str) -> bool,
+    output: &mut Output<'_>,
+) -> holo_change::error::Result<()> {
+    let bases = bases(host)?;
+    let _held = Tree::open(host.state_dir())?.hold()?;
+    Tracker::open(host.locations(), &bases)?.tidy::<Tracks>(is_ours, output)
+}

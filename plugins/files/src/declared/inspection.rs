@@ -1,0 +1,193 @@
+//! Looking at declared files: what is known of them, what has to be done, and what a person has changed.
+
+use super::definition::FileDefinition;
+use super::entity::DeclaredFile;
+use super::wanted::{self, DeclaredError, Wanted};
+use super::words;
+use holo_change::base_store::{BaseStore, Remembered};
+use holo_change::claims;
+use holo_change::tracked::{self, Decision, Found, State, Tracker, Tracks};
+use holo_plugin::{Entity, FilePair, ForceTo, Host, Verdict};
+use std::path::{Path, PathBuf};
+
+/// The folder of all records of declared files: version 3 has the rest of the state directory.
+const FOLDER: &str = ".declared";
+
+/// Opens the records of declared files.
+pub(crate) fn bases(host: &Host) -> holo_change::error::Result<BaseStore> {
+    BaseStore::open_in(host.locations(), Path::new(FOLDER))
+}
+
+/// The host's files, and what is known of them.
+pub(super) struct Inspection<'a> {
+    pub(super) host: &'a Host,
+    pub(super) bases: BaseStore,
+    pub(super) tracker: Tracker,
+}
+
+/// The path that an entity is about, without symlinks in its parents, and its record.
+pub(super) struct Subject {
+    pub(super) path: PathBuf,
+    pub(super) remembered: Remembered<Tracks>,
+    /// The entities that had the path before.
+    pub(super) takes_over: Vec<String>,
+}
+
+/// The effect of scrubbing on the entity's paths.
+pub(super) struct Scrubbing {
+    /// The current states.
+    pub(super) found: Found,
+    /// True if something of a person's would be lost.
+    pub(super) needs_force: bool,
+}
+
+impl<'a> Inspection<'a> {
+    pub(super) fn open(host: &'a Host) -> Result<Inspection<'a>, DeclaredError> {
+        let bases = bases(host)?;
+        let tracker = Tracker::open(host.locations(), &bases)?;
+        Ok(Inspection { host, bases, tracker })
+    }
+
+    pub(super) fn recall(&self, entity: &DeclaredFile) -> Result<Option<Remembered<Tracks>>, DeclaredError> {
+        Ok(self.bases.recall(&entity.id())?)
+    }
+
+    /// Returns the path that an entity is about, and its record; if another entity had it before, that one's record, and its ID.
+    pub(super) fn subject(
+        &self,
+        entity: &DeclaredFile,
+        record: Option<Remembered<Tracks>>,
+    ) -> Result<Subject, DeclaredError> {
+        let path = self.tracker.canonical(&entity.path)?;
+        let mut remembered = record.unwrap_or_else(|| Remembered::new(&entity.report(), Tracks::default()));
+        self.tracker.rename_to_canonical(&mut remembered.base);
+        let takes_over = self.tracker.adopt(&mut remembered, [path.clone()])?;
+        if !takes_over.is_empty() {
+            let other = claims::all(self.host.locations())
+                .into_iter()
+                .find(|claim| takes_over.contains(&claim.id) && claim.covers(&path));
+            if let Some(other) = other {
+                return Err(DeclaredError::Never(format!(
+                    "{} is made by {} and by {}; one of both has to go",
+                    self.shown(&entity.path),
+                    claims::Claim::new(&entity.id(), &path, &entity.sources).shown(),
+                    other.shown()
+                )));
+            }
+        }
+        Ok(Subject { path, remembered, takes_over })
+    }
+
+    /// Decides what has to be done, if anything.
+    pub(super) fn decide(
+        &self,
+        subject: &mut Subject,
+        definition: &FileDefinition,
+        force: bool,
+    ) -> Result<(Decision, Wanted, State), DeclaredError> {
+        let current = self.tracker.state(&subject.path)?;
+        let wanted = wanted::of(definition, &subject.path, &current, force, self.host, &self.tracker)?;
+        let desired = wanted.desired();
+        let track = subject.remembered.base.get(&subject.path);
+        let track =
+            track.map(|track| track.seen_as(|state| wanted::as_far_as_declared(definition, state, &current, &desired)));
+        let mut decision = tracked::decide(track.as_ref(), &current, &desired);
+        // Another entity may have made what goes with a directory, and a person may have changed it.
+        let children = || wanted.states.iter().filter(|(path, _)| *path != subject.path).map(|(path, _)| path);
+        let taken = self.tracker.adopt(&mut subject.remembered, children().cloned())?;
+        for path in children() {
+            if let Some(track) = subject.remembered.base.get(path)
+                && tracked::decide(Some(track), &self.tracker.state(path)?, &State::Absent) == Decision::NeedsForce
+            {
+                decision = Decision::NeedsForce;
+            }
+        }
+        subject.takes_over.extend(taken);
+        Ok((decision, wanted, current))
+    }
+
+    /// Returns the paths that the entity once made and is not about any more, as a symlink on the way leads elsewhere.
+    pub(super) fn leftovers(&self, subject: &Subject, force: bool) -> Result<Found, DeclaredError> {
+        let mut leftovers = Found::new();
+        for (path, track) in subject.remembered.base.iter().filter(|(path, _)| !path.starts_with(&subject.path)) {
+            let current = self.tracker.state_of(&subject.remembered.base, &path)?;
+            if tracked::decide(Some(track), &current, &track.base) == Decision::NeedsForce && !force {
+                let shown = self.shown(&path);
+                return Err(DeclaredError::NeedsForce(format!("{shown} was made before, and has been changed")));
+            }
+            leftovers.insert(path, current);
+        }
+        Ok(leftovers)
+    }
+
+    pub(super) fn check(&self, entity: &DeclaredFile) -> Result<Verdict, DeclaredError> {
+        let shown = self.shown(&entity.path);
+        let Some(definition) = &entity.definition else { return self.check_scrubbing(entity) };
+        if entity.overlay.is_some() {
+            return Ok(Verdict::WouldChange(vec![format!("would write {shown}")]));
+        }
+        let mut subject = self.subject(entity, self.recall(entity)?)?;
+        let (decision, wanted, current) = self.decide(&mut subject, definition, false)?;
+        let leftovers = self.leftovers(&subject, false)?;
+        let restored = leftovers.keys().map(|path| format!("would restore {}", self.shown(path)));
+        let desired = wanted.desired();
+        Ok(match decision {
+            Decision::Nothing if leftovers.is_empty() => Verdict::InDesiredState,
+            Decision::Nothing => Verdict::WouldChange(restored.collect()),
+            Decision::NeedsForce => Verdict::NeedsForce(ForceTo::Overwrite),
+            Decision::Change => {
+                let change = format!("would {} {shown}", words::change(&current, &desired).0);
+                Verdict::WouldChange(restored.chain([change]).collect())
+            }
+        })
+    }
+
+    fn check_scrubbing(&self, entity: &DeclaredFile) -> Result<Verdict, DeclaredError> {
+        let Some(remembered) = self.recall(entity)? else { return Ok(Verdict::InDesiredState) };
+        let scrubbing = self.scrubbing(&remembered.base)?;
+        if scrubbing.needs_force {
+            return Ok(Verdict::NeedsForce(ForceTo::Overwrite));
+        }
+        let path = own_path(&remembered.base, &entity.path);
+        let base = remembered.base.get(&path).map_or(State::Absent, |track| track.base.clone());
+        if self.tracker.is_overlaid(&path) {
+            return Ok(Verdict::InDesiredState);
+        }
+        let back = words::back(&base, scrubbing.found.get(&path).unwrap_or(&State::Absent));
+        let what = if back == words::FORGET { entity.id() } else { self.shown(&entity.path) };
+        Ok(Verdict::WouldChange(vec![format!("would {} {what}", back.0)]))
+    }
+
+    /// Returns what was made and what is there, where that can be shown by files.
+    pub(super) fn difference(&self, entity: &DeclaredFile) -> Option<FilePair> {
+        let remembered = self.recall(entity).ok()??;
+        let path = own_path(&remembered.base, &entity.path);
+        let track = remembered.base.get(&path)?;
+        let provisioned = track.provisioned.as_ref()?;
+        // There is nothing to read in a directory.
+        if track.sensitive || matches!(provisioned, State::Directory { .. }) {
+            return None;
+        }
+        self.tracker.difference(&entity.id(), &path, Some(provisioned)).ok()
+    }
+
+    pub(super) fn scrubbing(&self, tracks: &Tracks) -> Result<Scrubbing, DeclaredError> {
+        let mut scrubbing = Scrubbing { found: Found::new(), needs_force: false };
+        for (path, track) in tracks.iter().filter(|(path, _)| !self.tracker.is_overlaid(path)) {
+            let current = self.tracker.state_of(tracks, &path)?;
+            scrubbing.needs_force |= tracked::decide(Some(track), &current, &track.base) == Decision::NeedsForce;
+            scrubbing.found.insert(path, current);
+        }
+        Ok(scrubbing)
+    }
+
+    pub(super) fn shown(&self, path: &Path) -> String {
+        self.host.below_root(path).display().to_string()
+    }
+}
+
+/// The path of an orphan as it is in its record: the one that is not below another.
+pub(super) fn own_path(tracks: &Tracks, path: &Path) -> PathBuf {
+    let first = || tracks.iter().map(|(path, _)| path).next();
+    if tracks.get(path).is_some() { path.to_owned() } else { first().unwrap_or_else(|| path.to_owned()) }
+}
