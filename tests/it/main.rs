@@ -6,7 +6,9 @@ mod crash;
 mod diff_against_git;
 mod disturbed;
 mod engine;
+mod examples;
 mod facts;
+mod from_ansible;
 mod json;
 mod paths;
 mod plan;
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
         ("disturbed", disturbed::trials()),
         ("engine", engine::trials()),
         ("facts", facts::trials()),
+        ("from_ansible", from_ansible::trials()),
         ("json", json::trials()),
         ("paths", paths::trials()),
         ("plan", plan::trials()),

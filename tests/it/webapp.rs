@@ -1,13 +1,12 @@
 //! A web application from an archive, with its user, its configuration from templates, its unit and a health check: installed, upgraded
 //! and taken away on a real systemd. The resource files are those in `examples/webapp/`.
 
+use crate::examples::Example;
 use bstr::ByteSlice;
 use holo_testing::overlay::NEEDS_TO_BOOT;
 use holo_testing::{Need, Overlay, Run, binaries, trial_of};
 use libtest_mimic::Trial;
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
 
 const INVENTORY: &str = "cat /etc/passwd /etc/group; find /etc /opt /var/cache -maxdepth 4 -printf '%p %M %u %g\n' | grep -v -e /etc/passwd- -e /etc/group- \
                          -e /etc/shadow- -e /etc/gshadow- -e /var/cache/ldconfig | sort; systemctl is-active webapp || true";
@@ -17,6 +16,8 @@ const ARCHIVES: &str = "cd /srv/app && for version in 1 2; do mkdir -p webapp-$v
                         cp server.py check.py webapp-$version; echo $version >webapp-$version/VERSION; \
                         [ $version = 2 ] || echo old >webapp-$version/only-in-version-1; \
                         tar -czf /srv/download/webapp-$version.tar.gz webapp-$version; done";
+
+const WEBAPP: Example = Example("webapp");
 
 pub(crate) fn trials() -> Vec<Trial> {
     let needs: Vec<Need> = NEEDS_TO_BOOT.iter().copied().chain(["python3", "useradd"].map(Need::Program)).collect();
@@ -30,7 +31,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 fn case_of_a_web_application() {
     let machine = Overlay::booted();
-    install("app", "/srv/app", &machine);
+    WEBAPP.install("app", "/srv/app", &machine);
     machine.must(ARCHIVES);
     // The worst order that there is.
     let holorc = ["services", "scaffold", "archives", "users-groups", "files"]
@@ -39,10 +40,10 @@ fn case_of_a_web_application() {
     machine.write("/etc/holorc", holorc.concat());
     let before = machine.must(INVENTORY).to_string();
 
-    shown_in_the_readme("holo/archives/30-webapp.toml.jinja");
-    shown_in_the_readme("holo/services/30-webapp.toml");
-    install("holo", "/usr/share/holo", &machine);
-    install("data", "/etc/holo/data", &machine);
+    WEBAPP.is_shown("holo/archives/30-webapp.toml.jinja", "README.md");
+    WEBAPP.is_shown("holo/services/30-webapp.toml", "README.md");
+    WEBAPP.install("holo", "/usr/share/holo", &machine);
+    WEBAPP.install("data", "/etc/holo/data", &machine);
     let first = applied(&machine);
     assert_eq!(answer(&machine), "Hello from Linux, version 1", "{first}");
     assert!(machine.exists("/opt/webapp/only-in-version-1"));
@@ -76,31 +77,6 @@ fn case_of_a_web_application() {
     let different: Vec<_> = before.symmetric_difference(&after).collect();
     assert!(different.is_empty(), "the machine is not as before: {different:?}\n{last}");
     unchanged(&machine);
-}
-
-#[track_caller]
-fn shown_in_the_readme(file: &str) {
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let readme = fs::read_to_string(repository.join("README.md")).unwrap();
-    let text = fs::read_to_string(repository.join("examples/webapp").join(file)).unwrap();
-    let shown: String = text.lines().map(|line| format!("    {line}\n")).collect();
-    assert!(readme.contains(&shown), "the README shows something else than {file}");
-}
-
-/// Copies a folder of the example.
-fn install(folder: &str, to: &str, machine: &Overlay) {
-    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/webapp").join(folder);
-    let mut folders = vec![example.clone()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path: PathBuf = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                machine.write(Path::new(to).join(path.strip_prefix(&example).unwrap()), fs::read(&path).unwrap());
-            }
-        }
-    }
 }
 
 fn answer(machine: &Overlay) -> String {
