@@ -1,10 +1,11 @@
 //! Processes that are told which programs run, and act when the teller is gone.
 
 use crate::invocation::{OURSELVES, WATCH};
+use os_pipe::PipeWriter;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
 use std::ffi::OsString;
-use std::io::{self, PipeWriter, Write};
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -23,7 +24,7 @@ pub(crate) struct Watcher {
 impl Watcher {
     /// Starts our binary with these private words, and with this as its standard output.
     pub(crate) fn start(words: impl IntoIterator<Item = OsString>, stdout: Stdio) -> io::Result<Watcher> {
-        let (read_end, pipe) = io::pipe()?;
+        let (read_end, pipe) = os_pipe::pipe()?;
         #[expect(clippy::disallowed_methods, reason = "this crate is the one place that starts programs")]
         let mut command = Command::new(OURSELVES);
         command.args(words).env_clear().current_dir("/").process_group(0);
