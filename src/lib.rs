@@ -1,12 +1,12 @@
-//! The dispatcher: it knows entity IDs, and leaves what they mean to plugins.
+//! The dispatcher of holo, a configuration manager: it asks plugins which entities there are, and has them applied in order.
 //!
-//! Data goes one way, each step a value that is handed to the next:
+//! It knows entities by their IDs, and leaves what they are to plugins. Data goes one way, each step a value that is handed to the next:
 //!
 //! ```text
-//! arguments → configuration → plugins → resources → entities → plan → selection → events → words
-//!   cli.rs      config.rs     plugin/   generators.rs  scan.rs   plan.rs  select.rs   apply.rs   report/
+//! arguments → configuration → plugins → resources → entities → plan → selection → work → events → output
+//!   cli.rs      config.rs     plugin/   generators.rs  scan.rs   plan.rs  select.rs  apply.rs     report/
 //!                                       resources.rs
-//!                └──────────────── inventory.rs ──────────────┘         └──── commands/ ────┘
+//!               └──────────────── discovery.rs ────────────────┘└────── commands/ ──────┘
 //! ```
 #![deny(clippy::indexing_slicing)]
 

@@ -1,4 +1,5 @@
-//! The direction of data: modules that are siblings do not import each other in a circle, and only the reporter writes to the streams.
+//! The direction of data: modules that are siblings do not import each other in a circle, and only the reporter writes to the streams. And
+//! ARCHITECTURE.md is true: the files that it names exist, and are those that a change has to touch.
 //!
 //! Each child of a module stands for all that is below it. A module and its parent may well name each other's items; a module and its
 //! sibling may not, whatever the way.
@@ -340,4 +341,67 @@ fn what_is_shown_past_the_reporter_is_found() {
     );
     assert_eq!(found("fn f(heard: Heard) { heard.stdout; Stream::Stdout; command.stderr(x); }"), [""; 0]);
     assert_eq!(found("#[cfg(test)] mod tests { fn f() { println!(); } }"), [""; 0]);
+}
+
+/// The changes that a newcomer may want to make, each with words that an existing example of it has in all files that it touches: where
+/// the verb `selectors` is, there is work to do for another verb.
+const CHANGES: [(&str, &[&str]); 10] = [
+    ("a verb", &["selectors"]),
+    ("a common key of definitions", &["notifies", "retries"]),
+    ("a provider", &["apk"]),
+    ("a message of plugins", &["would_change", "wouldchange", "changedquietly", "changed quietly"]),
+    ("an archive format", &["zip"]),
+    ("an exit code", &["could_not_run", "it 255"]),
+    ("a template engine", &["jet"]),
+    ("a fact", &["virtualization"]),
+    ("a colour", &["hunk"]),
+    ("a scenario", &["steps"]),
+];
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Returns the paths that a text names between backticks, with an example for each part that stands for several.
+fn paths_in(text: &str) -> Vec<String> {
+    let quoted = text.split('`').skip(1).step_by(2);
+    let top =
+        ["src/", "crates/", "plugins/", "tests/", "man/", "schema/", "holorc.d/", "test-scenarios/", "CHANGELOG.md"];
+    let is_path = |quoted: &&str| top.iter().any(|top| quoted.starts_with(top)) && !quoted.contains([' ', '*']);
+    let example = |path: &str| path.replace("VERB", "selectors").replace("PLUGIN", "packages");
+    quoted.filter(is_path).map(example).collect()
+}
+
+#[test]
+fn the_files_that_architecture_names_exist() {
+    let text = fs::read_to_string(repository().join("ARCHITECTURE.md")).unwrap();
+    // An indented line is a drawing.
+    let text: String = text.lines().filter(|line| !line.starts_with("    ")).map(|line| format!("{line}\n")).collect();
+    let paths = paths_in(&text);
+    assert!(paths.len() > 80, "{}", paths.len());
+    let missing: Vec<&String> = paths.iter().filter(|path| !repository().join(path).exists()).collect();
+    assert_eq!(missing, Vec::<&String>::new());
+}
+
+#[test]
+fn architecture_names_the_files_that_a_change_touches() {
+    let text = fs::read_to_string(repository().join("ARCHITECTURE.md")).unwrap();
+    for (change, marks) in CHANGES {
+        let row = text.lines().find(|line| line.starts_with(&format!("| {change} |")));
+        let paths = paths_in(row.unwrap_or_default());
+        assert!(!paths.is_empty(), "nothing is said of {change}");
+        for path in paths {
+            let file = repository().join(&path);
+            // The trees of scenarios have links and devices that are not to be read.
+            if path.starts_with("test-scenarios/") {
+                continue;
+            }
+            let texts = if file.is_dir() { source_files(&file) } else { vec![file] };
+            let is_touched = |file: &PathBuf| {
+                let text = fs::read_to_string(file).unwrap().to_lowercase();
+                marks.iter().any(|mark| text.contains(mark))
+            };
+            assert!(texts.iter().any(is_touched), "{change} does not touch {path}: none of {marks:?} is in it");
+        }
+    }
 }
