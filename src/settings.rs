@@ -1,6 +1,7 @@
 //! The environment, read once and passed on.
 
 use crate::root::Root;
+use holo_definitions::duration::DurationError;
 use holo_facts::Knowledge;
 use std::ffi::OsString;
 use std::num::NonZeroU32;
@@ -41,7 +42,7 @@ pub struct EnvironmentError {
     /// The variable.
     pub variable: &'static str,
     /// The mistake in its value.
-    pub mistake: String,
+    pub mistake: DurationError,
 }
 
 impl Settings {

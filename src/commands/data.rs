@@ -36,7 +36,7 @@ pub(super) fn run(arguments: &Data, context: &mut Context<'_>) -> Result<u8, Fat
             return Ok(exit::DONE);
         }
         Ok(None) => format!("there is no data at {}", key::shown(key.unwrap_or_default())),
-        Err(text) => text,
+        Err(error) => error.to_string(),
     };
     reporter.event(Event::Aside(Severity::Error, &complaint));
     Ok(exit::FAILED)

@@ -26,8 +26,8 @@ pub(super) fn run(arguments: &Facts, context: &mut Context<'_>) -> Result<u8, Fa
             reporter.event(Event::Aside(Severity::Error, &text));
             Ok(exit::FAILED)
         }
-        Err(text) => {
-            reporter.event(Event::Aside(Severity::Error, &text));
+        Err(error) => {
+            reporter.event(Event::Aside(Severity::Error, &error.to_string()));
             Ok(exit::FAILED)
         }
     }

@@ -189,7 +189,7 @@ impl<'s, D: Definition> Reader<'s, D> {
                 Ok(found) => tables.extend(found.into_iter().map(|table| (declares, table))),
                 // One missing line makes strays of all keys below it.
                 Err(_) if is_stray && has_stray => {}
-                Err(problem) => self.miss_at(&key.span(), &problem),
+                Err(error) => self.miss_at(&key.span(), &error.to_string()),
             }
             has_stray |= is_stray;
         }

@@ -1,30 +1,45 @@
 //! Durations as people write them: on command lines, in the environment and in definitions.
 
-use humantime::DurationError;
 use std::time::Duration;
 
 /// The longest text that is looked at, and the most digits in a row: what is longer is not meant.
 const MAX_LENGTH: usize = 100;
 const MAX_DIGITS: usize = 9;
 
+/// A text that is not a duration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DurationError {
+    /// It is longer than any that is meant.
+    #[error("that is too long for a duration")]
+    TooLong,
+    /// It cannot be represented.
+    #[error("that is too long, or too exact, for a duration")]
+    Overflow,
+    /// A number has no unit.
+    #[error("a duration needs a unit, as in {0}s, {0}m or {0}h")]
+    NoUnit(u64),
+    /// A unit means nothing.
+    #[error("{0:?} is not a unit of durations, which are ms, s, m, h and d")]
+    UnknownUnit(String),
+    /// It is something else.
+    #[error("a duration is a number with a unit, or several, as in 500ms, 90s, 1m30s, 1.5h or 1d")]
+    Form,
+}
+
 /// Parses numbers with units: `500ms`, `90s`, `1m30s`, `1.5h`, `1d`. A number without a unit is not a duration.
 ///
 /// # Errors
-/// The mistake, in words.
-pub fn parse(text: &str) -> Result<Duration, String> {
+/// If it is something else.
+pub fn parse(text: &str) -> Result<Duration, DurationError> {
     let is_too_long = text.split(|letter: char| !letter.is_ascii_digit()).any(|digits| digits.len() > MAX_DIGITS);
     if is_too_long || text.len() > MAX_LENGTH {
-        return Err("that is too long for a duration".to_owned());
+        return Err(DurationError::TooLong);
     }
     humantime::parse_duration(text).map_err(|error| match error {
-        DurationError::UnknownUnit { unit, value, .. } if unit.is_empty() => {
-            format!("a duration needs a unit, as in {value}s, {value}m or {value}h")
-        }
-        DurationError::NumberOverflow => "that is too long, or too exact, for a duration".to_owned(),
-        DurationError::UnknownUnit { unit, .. } => {
-            format!("{unit:?} is not a unit of durations, which are ms, s, m, h and d")
-        }
-        _ => "a duration is a number with a unit, or several, as in 500ms, 90s, 1m30s, 1.5h or 1d".to_owned(),
+        humantime::DurationError::UnknownUnit { unit, value, .. } if unit.is_empty() => DurationError::NoUnit(value),
+        humantime::DurationError::UnknownUnit { unit, .. } => DurationError::UnknownUnit(unit),
+        humantime::DurationError::NumberOverflow => DurationError::Overflow,
+        _ => DurationError::Form,
     })
 }
 
@@ -64,7 +79,7 @@ mod tests {
             ("0.0000000001s", "too long"),
         ] {
             let result = parse(text);
-            assert!(says.is_empty() || result.clone().unwrap_err().contains(says), "{text}: {result:?}");
+            assert!(says.is_empty() || result.clone().unwrap_err().to_string().contains(says), "{text}: {result:?}");
         }
         // However much is added up, nothing panics.
         let most = ["999999999y"; 10].concat();

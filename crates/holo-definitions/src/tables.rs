@@ -4,7 +4,20 @@ use crate::similar::similar;
 use toml::Spanned;
 use toml::de::{DeArray, DeValue};
 
-/// The tables that a key of the file stands for, which has to be one of `known`, of which an empty name is none.
+/// A key of a file that stands for no tables, and the form that is to be written instead.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TableError {
+    #[error("[{0}] has to be written as [[{0}]]")]
+    OneTable(String),
+    #[error("{0} has to be written as [[{0}]]")]
+    NoTables(String),
+    #[error("unknown table {shown}, {hint}")]
+    Unknown { shown: String, hint: String },
+    #[error("{key}: this key is in no table; write the line [[{table}]] above it")]
+    Stray { key: String, table: &'static str },
+}
+
+/// Returns the tables that a key of the file stands for, which has to be one of `known`, of which an empty name is none.
 ///
 /// # Errors
 /// The form that is to be written instead.
@@ -12,21 +25,17 @@ pub(crate) fn tables_of<'s>(
     key: &str,
     value: Spanned<DeValue<'s>>,
     known: &[&'static str],
-) -> Result<Vec<Spanned<DeValue<'s>>>, String> {
+) -> Result<Vec<Spanned<DeValue<'s>>>, TableError> {
     let is_list_of_tables = |list: &DeArray<'_>| list.iter().all(|item| item.get_ref().is_table());
     let is_known = !key.is_empty() && known.contains(&key);
+    let unknown = |shown| Err(TableError::Unknown { shown, hint: expected_table(key, known) });
     match value.into_inner() {
         DeValue::Array(list) if is_known && is_list_of_tables(&list) => Ok(list.into_iter().collect()),
-        DeValue::Table(_) if is_known => Err(format!("[{key}] has to be written as [[{key}]]")),
-        DeValue::Array(_) | DeValue::Table(_) if is_known => Err(format!("{key} has to be written as [[{key}]]")),
-        DeValue::Table(_) => Err(format!("unknown table [{key}], {}", expected_table(key, known))),
-        DeValue::Array(list) if is_list_of_tables(&list) && !list.is_empty() => {
-            Err(format!("unknown table [[{key}]], {}", expected_table(key, known)))
-        }
-        _ => {
-            let table = known.first().copied().unwrap_or_default();
-            Err(format!("{key}: this key is in no table; write the line [[{table}]] above it"))
-        }
+        DeValue::Table(_) if is_known => Err(TableError::OneTable(key.to_owned())),
+        DeValue::Array(_) | DeValue::Table(_) if is_known => Err(TableError::NoTables(key.to_owned())),
+        DeValue::Table(_) => unknown(format!("[{key}]")),
+        DeValue::Array(list) if is_list_of_tables(&list) && !list.is_empty() => unknown(format!("[[{key}]]")),
+        _ => Err(TableError::Stray { key: key.to_owned(), table: known.first().copied().unwrap_or_default() }),
     }
 }
 

@@ -5,7 +5,7 @@ mod lines;
 mod merge;
 
 use crate::document;
-use crate::key;
+use crate::key::{self, KeyError};
 use crate::template::Templates;
 use hierarchy::Hierarchy;
 use holo_definitions::LocatedError;
@@ -103,16 +103,16 @@ impl Data {
     /// The value at a dotted key, if there is one.
     ///
     /// # Errors
-    /// If it is no key; the text says so.
-    pub fn lookup(&self, key: &str) -> Result<Option<&Value>, String> {
+    /// If it is not a key.
+    pub fn lookup(&self, key: &str) -> Result<Option<&Value>, KeyError> {
         key::find(&self.value, key)
     }
 
     /// Says of every value at or below a key, or else of all, where it came from. There is nothing if the key is unknown.
     ///
     /// # Errors
-    /// If it is no key; the text says so.
-    pub fn explain(&self, key: Option<&str>) -> Result<Vec<Origin<'_>>, String> {
+    /// If it is not a key.
+    pub fn explain(&self, key: Option<&str>) -> Result<Vec<Origin<'_>>, KeyError> {
         let parts = key.map_or_else(|| Ok(Vec::new()), key::parts)?;
         let mut origins = Vec::new();
         let lines: Vec<Lines<'_>> =

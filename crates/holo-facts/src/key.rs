@@ -2,11 +2,22 @@
 
 use serde_json::Value;
 
+/// A text that is not a key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// A part of it is empty.
+    #[error("{0:?} is not a key: a part of it is empty")]
+    EmptyPart(String),
+    /// A quote is not closed.
+    #[error("{0:?} is not a key: a quote is not closed")]
+    OpenQuote(String),
+}
+
 /// Takes a key apart at its dots. A part between double quotes may hold dots; a backslash keeps the letter after it from meaning anything.
 ///
 /// # Errors
-/// If a part is empty or a quote is not closed; the text says so.
-pub fn parts(key: &str) -> Result<Vec<String>, String> {
+/// If a part is empty or a quote is not closed.
+pub fn parts(key: &str) -> Result<Vec<String>, KeyError> {
     let mut parts = vec![String::new()];
     let (mut quoted, mut was_quoted) = (false, false);
     let mut letters = key.chars();
@@ -15,7 +26,7 @@ pub fn parts(key: &str) -> Result<Vec<String>, String> {
             '"' => (quoted, was_quoted) = (!quoted, true),
             '.' if !quoted => {
                 if !was_quoted && parts.last().is_some_and(String::is_empty) {
-                    return Err(format!("{key:?} is not a key: a part of it is empty"));
+                    return Err(KeyError::EmptyPart(key.to_owned()));
                 }
                 was_quoted = false;
                 parts.push(String::new());
@@ -27,9 +38,9 @@ pub fn parts(key: &str) -> Result<Vec<String>, String> {
         }
     }
     if quoted {
-        Err(format!("{key:?} is not a key: a quote is not closed"))
+        Err(KeyError::OpenQuote(key.to_owned()))
     } else if !was_quoted && parts.last().is_some_and(String::is_empty) {
-        Err(format!("{key:?} is not a key: a part of it is empty"))
+        Err(KeyError::EmptyPart(key.to_owned()))
     } else {
         Ok(parts)
     }
@@ -53,7 +64,7 @@ pub fn shown(key: &str) -> String {
 ///
 /// # Errors
 /// If it is no key ([`parts`]).
-pub fn find<'a>(value: &'a Value, key: &str) -> Result<Option<&'a Value>, String> {
+pub fn find<'a>(value: &'a Value, key: &str) -> Result<Option<&'a Value>, KeyError> {
     let mut found = Some(value);
     for part in parts(key)? {
         found = match found {

@@ -1,9 +1,9 @@
 //! Users and groups by name: those of the system that is managed.
 
 use crate::Host;
-use holo_change::Tree;
+use holo_change::{PathError, Tree};
 use holo_protocol::words::reason;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,6 +12,32 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Accounts {
     below: Option<Arc<Tree>>,
+}
+
+/// A user or group whose number cannot be told.
+#[derive(Debug, thiserror::Error)]
+pub enum AccountError {
+    /// There is none of this name.
+    #[error("there is no {kind} {name:?}")]
+    Unknown {
+        /// `user` or `group`.
+        kind: &'static str,
+        /// The name that was looked for.
+        name: String,
+    },
+    /// The name service of the system has failed.
+    #[error("cannot look up {kind} {name:?}: {}", reason(error))]
+    NameService {
+        /// `user` or `group`.
+        kind: &'static str,
+        /// The name that was looked for.
+        name: String,
+        /// The system's error.
+        error: io::Error,
+    },
+    /// The file of accounts below the root cannot be read.
+    #[error(transparent)]
+    File(#[from] PathError),
 }
 
 impl Accounts {
@@ -27,8 +53,8 @@ impl Accounts {
     /// The number of a user, by name or number.
     ///
     /// # Errors
-    /// The mistake, in words: there is no such user, or it cannot be asked for.
-    pub fn user(&self, name: &str) -> Result<u32, String> {
+    /// If there is no such user, or it cannot be asked for.
+    pub fn user(&self, name: &str) -> Result<u32, AccountError> {
         let known = |name: &str| nix::unistd::User::from_name(name).map(|user| user.map(|user| user.uid.as_raw()));
         self.find("user", "etc/passwd", name, known)
     }
@@ -37,35 +63,37 @@ impl Accounts {
     ///
     /// # Errors
     /// As [`Accounts::user`].
-    pub fn group(&self, name: &str) -> Result<u32, String> {
+    pub fn group(&self, name: &str) -> Result<u32, AccountError> {
         let known = |name: &str| nix::unistd::Group::from_name(name).map(|group| group.map(|group| group.gid.as_raw()));
         self.find("group", "etc/group", name, known)
     }
 
     fn find(
         &self,
-        kind: &str,
+        kind: &'static str,
         file: &str,
         name: &str,
         known: impl Fn(&str) -> nix::Result<Option<u32>>,
-    ) -> Result<u32, String> {
+    ) -> Result<u32, AccountError> {
         // A name may consist of digits; an account of that name comes first.
         let found = match &self.below {
-            None => {
-                known(name).map_err(|errno| format!("cannot look up {kind} {name:?}: {}", reason(&errno.into())))?
-            }
+            None => known(name).map_err(|errno| AccountError::NameService {
+                kind,
+                name: name.to_owned(),
+                error: errno.into(),
+            })?,
             Some(root) => in_file(root, file, name)?,
         };
-        found.or_else(|| name.parse().ok()).ok_or_else(|| format!("there is no {kind} {name:?}"))
+        found.or_else(|| name.parse().ok()).ok_or_else(|| AccountError::Unknown { kind, name: name.to_owned() })
     }
 }
 
 /// The number that a line `NAME:x:NUMBER:…` gives.
-fn in_file(root: &Arc<Tree>, file: &str, name: &str) -> Result<Option<u32>, String> {
-    let place = root.place(Path::new(file)).followed().map_err(|error| error.to_string())?;
-    let Some(mut file) = place.open_if_file().map_err(|error| error.to_string())? else { return Ok(None) };
+fn in_file(root: &Arc<Tree>, file: &str, name: &str) -> Result<Option<u32>, PathError> {
+    let place = root.place(Path::new(file)).followed()?;
+    let Some(mut file) = place.open_if_file()? else { return Ok(None) };
     let mut text = Vec::new();
-    file.read_to_end(&mut text).map_err(|error| format!("read {}: {}", place.shown().display(), reason(&error)))?;
+    file.read_to_end(&mut text).map_err(|error| PathError::new("read", place.shown(), error))?;
     let text = String::from_utf8_lossy(&text);
     Ok(text.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -86,14 +114,14 @@ mod tests {
             Host::from_environment(|name| Some(if name == names::ROOT_DIR { root.path().into() } else { "x".into() }))
                 .unwrap();
         let accounts = Accounts::open(&host).unwrap();
-        assert_eq!(accounts.user("fred").unwrap_err(), "there is no user \"fred\"");
-        assert_eq!(accounts.user("1234"), Ok(1234));
+        assert_eq!(accounts.user("fred").unwrap_err().to_string(), "there is no user \"fred\"");
+        assert_eq!(accounts.user("1234").unwrap(), 1234);
         std::fs::create_dir(&etc).unwrap();
         std::fs::write(etc.join("passwd"), "root:x:0:0::/root:/bin/sh\nodd\nfred:x:77:88::/home/fred:\n4:x:5:6:::\n")
             .unwrap();
         std::fs::write(etc.join("group"), "root:x:0:\nfred:x:88:a,b\n").unwrap();
-        assert_eq!((accounts.user("fred"), accounts.group("fred")), (Ok(77), Ok(88)));
-        assert_eq!(accounts.user("4"), Ok(5));
+        assert_eq!((accounts.user("fred").unwrap(), accounts.group("fred").unwrap()), (77, 88));
+        assert_eq!(accounts.user("4").unwrap(), 5);
         assert!(accounts.user("odd").is_err());
     }
 
@@ -101,6 +129,6 @@ mod tests {
     fn the_running_system_is_asked() {
         let host = Host::from_environment(|name| Some(if name == names::ROOT_DIR { "/".into() } else { "x".into() }));
         let accounts = Accounts::open(&host.unwrap()).unwrap();
-        assert_eq!((accounts.user("root"), accounts.group("root")), (Ok(0), Ok(0)));
+        assert_eq!((accounts.user("root").unwrap(), accounts.group("root").unwrap()), (0, 0));
     }
 }

@@ -2,12 +2,21 @@
 
 use crate::definitions::HealthCheck;
 use crate::{Host, Output};
-use holo_process::Program;
+use holo_process::{Program, ProgramError};
 use std::thread;
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The reason why something is not well.
+#[derive(Debug, thiserror::Error)]
+enum HealthError {
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    #[error("{state}: {says}")]
+    Unwell { state: String, says: String },
+}
 
 /// Returns true if all checks are well; the first one that is not is said on `output`.
 ///
@@ -25,7 +34,7 @@ pub(crate) fn is_well(checks: &[HealthCheck], host: &Host, output: &mut Output<'
     })
 }
 
-fn try_until_well(check: &HealthCheck) -> Result<(), String> {
+fn try_until_well(check: &HealthCheck) -> Result<(), HealthError> {
     let mut last = run(check);
     for _ in 1..check.tries {
         if last.is_ok() {
@@ -37,8 +46,8 @@ fn try_until_well(check: &HealthCheck) -> Result<(), String> {
     last
 }
 
-fn run(check: &HealthCheck) -> Result<(), String> {
-    let said = program(check).output().map_err(|error| error.to_string())?;
+fn run(check: &HealthCheck) -> Result<(), HealthError> {
+    let said = program(check).output()?;
     let Some(failure) = said.ended.failure() else { return Ok(()) };
     let state = match said.ended.code() {
         Some(1) => "warning".to_owned(),
@@ -48,7 +57,7 @@ fn run(check: &HealthCheck) -> Result<(), String> {
         None => failure.clone(),
     };
     let line = [&said.stdout, &said.stderr].into_iter().find_map(|said| first_line(said));
-    Err(format!("{state}: {}", line.unwrap_or(failure)))
+    Err(HealthError::Unwell { state, says: line.unwrap_or(failure) })
 }
 
 fn first_line(said: &[u8]) -> Option<String> {

@@ -52,7 +52,7 @@ pub mod process;
 pub mod provider;
 mod serve;
 
-pub use accounts::Accounts;
+pub use accounts::{AccountError, Accounts};
 pub use apply_one::apply_one;
 pub use as_user::{AsUserError, Credentials, as_user};
 pub use concurrently::{apply as apply_concurrently, apply_in_lanes};
@@ -63,7 +63,7 @@ pub use holo_protocol::session::Stream;
 pub use holo_protocol::words::quoted;
 pub use holo_protocol::{API_VERSION_4, FilePair, Progress, Text};
 pub use holo_system as system;
-pub use host::{Host, Uninterrupted};
+pub use host::{Host, MissingVariableError, Uninterrupted};
 pub use meter::Meter;
 pub use mode::Mode;
 pub use output::{Output, Sink};

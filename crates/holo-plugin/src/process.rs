@@ -16,16 +16,27 @@ pub fn run(program: &Program, output: &mut Output<'_>) -> Result<Ended, ProgramE
     program.run(|stream, bytes| output.relay(stream, bytes))
 }
 
+/// A program has not made a file of another one.
+#[derive(Debug, thiserror::Error)]
+pub enum FilterError {
+    /// It was not run to its end.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    /// It has failed, in this way.
+    #[error("{0}")]
+    Failed(String),
+}
+
 /// Runs a program that gets one file and makes another; its stderr is relayed as it comes.
 ///
 /// It may take as long as it likes, so it stays in our process group and ends with that.
 ///
 /// # Errors
 /// If it cannot be started or does not end with 0, in words that read after "execution of PATH failed: ".
-pub fn filter(program: &Path, input: File, result: File, output: &mut Output<'_>) -> Result<(), String> {
+pub fn filter(program: &Path, input: File, result: File, output: &mut Output<'_>) -> Result<(), FilterError> {
     let path = if program.components().count() == 1 { Path::new(".").join(program) } else { program.to_owned() };
     let mut filter = Program::new(path);
     filter.stdin_file(input).stdout_file(result).in_our_group().linger(Duration::ZERO);
-    let ended = run(&filter, output).map_err(|error| error.to_string())?;
-    ended.failure().map_or(Ok(()), Err)
+    let ended = run(&filter, output)?;
+    ended.failure().map_or(Ok(()), |failure| Err(FilterError::Failed(failure)))
 }

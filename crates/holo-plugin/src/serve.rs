@@ -51,7 +51,7 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
             plugin.end(&host);
             status
         }
-        Err(missing) => complain(&format!("{missing} is not set; a plugin is called by holo, not by hand"), 1),
+        Err(error) => complain(&error.to_string(), 1),
     }
 }
 

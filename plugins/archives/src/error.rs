@@ -5,7 +5,7 @@ use crate::extract::ExtractError;
 use holo_change::Unmanageable;
 use holo_change::error::{PathError, reason};
 use holo_change::tree_store::TreeError;
-use holo_plugin::ForceTo;
+use holo_plugin::{AccountError, ForceTo};
 use std::io;
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ pub(crate) enum ArchiveError {
     NotExtracted { archive: PathBuf, problem: Box<ArchiveError> },
     /// The owner or the group is not known, or the accounts cannot be read.
     #[error("{0}")]
-    Account(String),
+    Account(AccountError),
     /// The record of another archive cannot be read.
     #[error("{0}")]
     UnreadableRecord(String),

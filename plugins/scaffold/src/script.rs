@@ -14,6 +14,7 @@ mod syntax;
 mod words;
 
 use crate::engine::{Find, Render};
+use holo_plugin::facts::key::KeyError;
 use holo_plugin::facts::{Knowledge, LocatedError};
 
 /// One of the two languages.
@@ -35,8 +36,35 @@ pub(crate) struct TemplateError {
 }
 
 impl TemplateError {
+    fn at(line: usize) -> impl Fn(EvalError) -> TemplateError {
+        move |EvalError(text)| TemplateError::new(line, text)
+    }
+
     fn new(line: usize, text: impl Into<String>) -> TemplateError {
         TemplateError { line, text: text.into(), place: None }
+    }
+}
+
+/// The reason why an expression has no value. Whoever knows the line makes it an error of the template.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct EvalError(String);
+
+impl From<&str> for EvalError {
+    fn from(text: &str) -> EvalError {
+        EvalError(text.to_owned())
+    }
+}
+
+impl From<KeyError> for EvalError {
+    fn from(error: KeyError) -> EvalError {
+        EvalError(error.to_string())
+    }
+}
+
+impl From<LocatedError> for EvalError {
+    fn from(error: LocatedError) -> EvalError {
+        EvalError(error.to_string())
     }
 }
 

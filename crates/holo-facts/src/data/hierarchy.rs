@@ -83,7 +83,7 @@ impl Hierarchy {
         let keys = of("keys").and_then(|keys| keys.get_ref().as_table());
         for (key, strategy) in document.keys {
             let at = line(keys.and_then(|keys| keys.get(key.as_str())));
-            let parts = key::parts(&key).map_err(|text| LocatedError::new(place, format!("keys: {text}")).at(at))?;
+            let parts = key::parts(&key).map_err(|error| LocatedError::new(place, format!("keys: {error}")).at(at))?;
             rules.add(&parts, strategy);
         }
         let stand = of("layers").and_then(|layers| layers.get_ref().as_array());

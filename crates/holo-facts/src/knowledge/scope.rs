@@ -25,6 +25,6 @@ pub(super) fn of_all(knowledge: &Knowledge) -> Templates {
 
 fn look_up(knowledge: &Knowledge, key: &str) -> Result<Option<Value>, Error> {
     let data = knowledge.data().map_err(|error| failed(&error))?;
-    let found = data.lookup(key).map_err(|text| Error::new(ErrorKind::InvalidOperation, text))?;
+    let found = data.lookup(key).map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))?;
     Ok(found.map(|value| Value::from(Serde(value))))
 }

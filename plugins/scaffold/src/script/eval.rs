@@ -1,7 +1,7 @@
 //! Renders a template that has been read.
 
 use super::syntax::{Expression, Names, Node, Operator};
-use super::{Dialect, Scripts, TemplateError, functions};
+use super::{Dialect, EvalError, Scripts, TemplateError, functions};
 use holo_plugin::facts::key;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -49,14 +49,14 @@ impl<'a> Rendering<'a> {
         match node {
             Node::Text(text) => self.text.push_str(text),
             Node::Print { line, expression } => {
-                let item = self.item(expression, dot).map_err(|text| TemplateError::new(*line, text))?;
+                let item = self.item(expression, dot).map_err(TemplateError::at(*line))?;
                 let text = written(&item).map_err(|kind| {
                     TemplateError::new(*line, format!("{} is {kind}, which has no text of its own", expression.shown()))
                 })?;
                 self.text.push_str(&text);
             }
             Node::Assign { line, name, declare, expression } => {
-                let item = self.item(expression, dot).map_err(|text| TemplateError::new(*line, text))?;
+                let item = self.item(expression, dot).map_err(TemplateError::at(*line))?;
                 match self.variables.iter_mut().rev().find(|(known, _)| known == name) {
                     Some((_, known)) if !declare => *known = item,
                     _ if *declare => self.variables.push((name.clone(), item)),
@@ -66,8 +66,7 @@ impl<'a> Rendering<'a> {
             Node::If { branches, otherwise } => {
                 let known = self.variables.len();
                 for branch in branches {
-                    let wrong = |text| TemplateError::new(branch.line, text);
-                    let item = self.item(&branch.condition, dot).map_err(wrong)?;
+                    let item = self.item(&branch.condition, dot).map_err(TemplateError::at(branch.line))?;
                     let holds = is_true(&item);
                     self.variables.extend(branch.name.iter().map(|name| (name.clone(), item.clone())));
                     if holds {
@@ -80,11 +79,11 @@ impl<'a> Rendering<'a> {
                 self.variables.truncate(known);
             }
             Node::Range { line, names, over, body, otherwise } => {
-                let item = self.item(over, dot).map_err(|text| TemplateError::new(*line, text))?;
+                let item = self.item(over, dot).map_err(TemplateError::at(*line))?;
                 self.range(*line, names, over, item, dot, (body, otherwise))?;
             }
             Node::With { line, name, expression, body, otherwise } => {
-                let item = self.item(expression, dot).map_err(|text| TemplateError::new(*line, text))?;
+                let item = self.item(expression, dot).map_err(TemplateError::at(*line))?;
                 let known = self.variables.len();
                 self.variables.extend(name.iter().map(|name| (name.clone(), item.clone())));
                 if is_true(&item) { self.all(body, &item) } else { self.all(otherwise, dot) }?;
@@ -145,13 +144,13 @@ impl<'a> Rendering<'a> {
         dot: &Item<'a>,
     ) -> Result<(), TemplateError> {
         let wrong = |text: String| TemplateError::new(line, text);
-        let name = match self.item(name, dot).map_err(wrong)? {
+        let name = match self.item(name, dot).map_err(TemplateError::at(line))? {
             Item::Value(value) if value.is_string() => value.as_str().unwrap_or_default().to_owned(),
             _ => return Err(wrong("the name of a template is a string".to_owned())),
         };
         // In Go a template that is given nothing has nothing; here undefined names are errors anyway.
         let context = match context {
-            Some(context) => self.item(context, dot).map_err(wrong)?,
+            Some(context) => self.item(context, dot).map_err(TemplateError::at(line))?,
             None if self.scripts.dialect == Dialect::Go => Item::owned(Value::Null),
             None => dot.clone(),
         };
@@ -176,15 +175,15 @@ impl<'a> Rendering<'a> {
         rendered
     }
 
-    fn value(&self, expression: &Expression, dot: &Item<'a>) -> Result<Cow<'a, Value>, String> {
+    fn value(&self, expression: &Expression, dot: &Item<'a>) -> Result<Cow<'a, Value>, EvalError> {
         match self.item(expression, dot)? {
             Item::Value(value) => Ok(value),
-            Item::Root => Err(format!("{} is everything there is, not a value", expression.shown())),
+            Item::Root => Err(EvalError(format!("{} is everything there is, not a value", expression.shown()))),
         }
     }
 
-    fn item(&self, expression: &Expression, dot: &Item<'a>) -> Result<Item<'a>, String> {
-        let undefined = || format!("{} is undefined", expression.shown());
+    fn item(&self, expression: &Expression, dot: &Item<'a>) -> Result<Item<'a>, EvalError> {
+        let undefined = || EvalError(format!("{} is undefined", expression.shown()));
         Ok(match expression {
             Expression::Literal(value) => Item::owned(value.clone()),
             Expression::Dot => dot.clone(),
@@ -194,7 +193,7 @@ impl<'a> Rendering<'a> {
                 None if self.scripts.dialect == Dialect::Jet => {
                     Item::Value(Cow::Borrowed(self.global(name)?.ok_or_else(undefined)?))
                 }
-                None => return Err(format!("${name} is undefined")),
+                None => return Err(EvalError(format!("${name} is undefined"))),
             },
             Expression::Field(of, name) => match self.item(of, dot)? {
                 Item::Root => Item::Value(Cow::Borrowed(self.global(name)?.ok_or_else(undefined)?)),
@@ -233,7 +232,7 @@ impl<'a> Rendering<'a> {
         })
     }
 
-    fn call(&self, name: &str, arguments: &[Expression], dot: &Item<'a>) -> Result<Item<'a>, String> {
+    fn call(&self, name: &str, arguments: &[Expression], dot: &Item<'a>) -> Result<Item<'a>, EvalError> {
         let dialect = self.scripts.dialect;
         match (name, dialect) {
             // These look no further than they have to.
@@ -263,7 +262,7 @@ impl<'a> Rendering<'a> {
     }
 
     /// Returns true if all of these are defined.
-    fn is_set(&self, arguments: &[Expression], dot: &Item<'a>) -> Result<Item<'a>, String> {
+    fn is_set(&self, arguments: &[Expression], dot: &Item<'a>) -> Result<Item<'a>, EvalError> {
         for argument in arguments {
             let mut inner = argument;
             while let Expression::Field(of, _) | Expression::Index(of, _) = inner {
@@ -273,7 +272,7 @@ impl<'a> Rendering<'a> {
                 // Data that cannot be read are not data that are not set.
                 Expression::Variable(name) => drop(self.global(name)?),
                 Expression::Dot => {}
-                _ => return Err("isset wants names".to_owned()),
+                _ => return Err("isset wants names".into()),
             }
             if self.item(argument, dot).is_err() {
                 return Ok(Item::owned(false.into()));
@@ -283,26 +282,26 @@ impl<'a> Rendering<'a> {
     }
 
     /// Returns the value that the data have for a key, or a default if they have none.
-    fn lookup(&self, arguments: &[Expression], dot: &Item<'a>) -> Result<Item<'a>, String> {
-        let [wanted, default @ ..] = arguments else { return Err("lookup wants a key".to_owned()) };
+    fn lookup(&self, arguments: &[Expression], dot: &Item<'a>) -> Result<Item<'a>, EvalError> {
+        let [wanted, default @ ..] = arguments else { return Err("lookup wants a key".into()) };
         if default.len() > 1 {
-            return Err("lookup wants a key, and what counts if there is nothing".to_owned());
+            return Err("lookup wants a key, and what counts if there is nothing".into());
         }
         let wanted = self.value(wanted, dot)?;
         let wanted = wanted.as_str().ok_or("the key of lookup is a string")?;
-        let data = self.scripts.knowledge.data().map_err(|fault| fault.to_string())?;
+        let data = self.scripts.knowledge.data()?;
         match (data.lookup(wanted)?, default.first()) {
             (Some(value), _) => Ok(Item::Value(Cow::Borrowed(value))),
             (None, Some(default)) => self.item(default, dot),
-            (None, None) => Err(format!("there is no data at {}", key::shown(wanted))),
+            (None, None) => Err(EvalError(format!("there is no data at {}", key::shown(wanted)))),
         }
     }
 
     /// Returns a variable that is there from the beginning.
-    fn global(&self, name: &str) -> Result<Option<&'a Value>, String> {
+    fn global(&self, name: &str) -> Result<Option<&'a Value>, EvalError> {
         match name {
             "facts" => Ok(Some(self.scripts.knowledge.facts().value())),
-            "data" => Ok(Some(self.scripts.knowledge.data().map_err(|fault| fault.to_string())?.value())),
+            "data" => Ok(Some(self.scripts.knowledge.data()?.value())),
             _ => Ok(None),
         }
     }
@@ -317,16 +316,16 @@ fn child<'a>(value: Cow<'a, Value>, find: impl Fn(&Value) -> Option<&Value>) -> 
 }
 
 /// Returns the item of a list at an index, or of a table for a key.
-fn at<'a>(value: Cow<'a, Value>, index: &Value) -> Result<Cow<'a, Value>, String> {
+fn at<'a>(value: Cow<'a, Value>, index: &Value) -> Result<Cow<'a, Value>, EvalError> {
     let kind = functions::kind(&value);
     let found = match index {
         Value::String(key) if value.is_object() => child(value, |value| value.get(key)),
-        Value::Number(place) if value.is_array() => {
-            child(value, |value| place.as_u64().and_then(|place| value.get(usize::try_from(place).ok()?)))
+        Value::Number(number) if value.is_array() => {
+            child(value, |value| number.as_u64().and_then(|index| value.get(usize::try_from(index).ok()?)))
         }
-        _ => return Err(format!("{kind} has nothing at {index}")),
+        _ => return Err(EvalError(format!("{kind} has nothing at {index}"))),
     };
-    found.ok_or_else(|| format!("{kind} has nothing at {index}"))
+    found.ok_or_else(|| EvalError(format!("{kind} has nothing at {index}")))
 }
 
 /// Returns true if the item is neither false, nor 0, nor empty, nor missing.

@@ -1,7 +1,7 @@
 //! Functions and operators of both languages.
 
-use super::Dialect;
 use super::syntax::Operator;
+use super::{Dialect, EvalError};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -32,26 +32,26 @@ pub(super) fn text(value: &Value) -> Result<String, &'static str> {
 }
 
 /// Calls a function that looks at all of its arguments.
-pub(super) fn call(dialect: Dialect, name: &str, arguments: &[Cow<'_, Value>]) -> Result<Value, String> {
-    let texts = || -> Result<Vec<String>, String> {
-        let of = |value: &Cow<'_, Value>| text(value).map_err(|kind| format!("{name} is given {kind}"));
+pub(super) fn call(dialect: Dialect, name: &str, arguments: &[Cow<'_, Value>]) -> Result<Value, EvalError> {
+    let texts = || -> Result<Vec<String>, EvalError> {
+        let of = |value: &Cow<'_, Value>| text(value).map_err(|kind| EvalError(format!("{name} is given {kind}")));
         arguments.iter().map(of).collect()
     };
-    let strings = || -> Result<Vec<&str>, String> {
+    let strings = || -> Result<Vec<&str>, EvalError> {
         let of = |value: &'_ Cow<'_, Value>| value.is_string();
         if !arguments.iter().all(of) {
-            return Err(format!("{name} wants strings"));
+            return Err(EvalError(format!("{name} wants strings")));
         }
         Ok(arguments.iter().filter_map(|value| value.as_str()).collect())
     };
-    let wants = |what: &str| Err(format!("{name} wants {what}"));
+    let wants = |what: &str| Err(EvalError(format!("{name} wants {what}")));
     match (dialect, name, arguments) {
         (_, "len", [value]) => match &**value {
             Value::Array(list) => Ok(list.len().into()),
             Value::Object(table) => Ok(table.len().into()),
             // As Go counts.
             Value::String(text) => Ok(text.len().into()),
-            other => Err(format!("{} has no length", kind(other))),
+            other => Err(EvalError(format!("{} has no length", kind(other)))),
         },
         (_, "len", _) => wants("one value"),
         (Dialect::Go, "not", [value]) => Ok(is_false(value).into()),
@@ -115,8 +115,8 @@ pub(super) fn call(dialect: Dialect, name: &str, arguments: &[Cow<'_, Value>]) -
         (Dialect::Jet, "json" | "raw" | "unsafe" | "lower" | "upper" | "trimSpace", _) => wants("one value"),
         (Dialect::Jet, "hasPrefix" | "hasSuffix" | "split", _) => wants("two strings"),
         (Dialect::Jet, "replace", _) => wants("three strings, and how many times at most"),
-        (Dialect::Go, name, _) => Err(format!("there is no function {name}; there are {OF_GO}")),
-        (Dialect::Jet, name, _) => Err(format!("there is no function {name}; there are {OF_JET}")),
+        (Dialect::Go, name, _) => Err(EvalError(format!("there is no function {name}; there are {OF_GO}"))),
+        (Dialect::Jet, name, _) => Err(EvalError(format!("there is no function {name}; there are {OF_JET}"))),
     }
 }
 
@@ -132,7 +132,7 @@ fn is_false(value: &Value) -> bool {
 }
 
 /// `%s` and `%v` for any text, `%d` for whole numbers, `%q` for a text between quotes, `%%`.
-fn printf(format: &str, values: &[Cow<'_, Value>]) -> Result<String, String> {
+fn printf(format: &str, values: &[Cow<'_, Value>]) -> Result<String, EvalError> {
     let (mut result, mut values) = (String::new(), values.iter());
     let mut letters = format.chars();
     while let Some(letter) = letters.next() {
@@ -145,31 +145,32 @@ fn printf(format: &str, values: &[Cow<'_, Value>]) -> Result<String, String> {
             result.push('%');
             continue;
         }
-        let mut next = || values.next().ok_or_else(|| format!("printf {format:?} is given too few values"));
+        let mut next = || values.next().ok_or_else(|| EvalError(format!("printf {format:?} is given too few values")));
         match verb {
             Some('s' | 'v') => {
-                result.push_str(&text(next()?).map_err(|kind| format!("printf {format:?} is given {kind}"))?);
+                result
+                    .push_str(&text(next()?).map_err(|kind| EvalError(format!("printf {format:?} is given {kind}")))?);
             }
             Some('d') => match next()?.as_i64() {
                 Some(number) => result.push_str(&number.to_string()),
-                None => return Err(format!("printf {format:?}: %d wants a whole number")),
+                None => return Err(EvalError(format!("printf {format:?}: %d wants a whole number"))),
             },
             Some('q') => match &**next()? {
                 Value::String(text) => result.push_str(&Value::from(text.as_str()).to_string()),
-                other => return Err(format!("printf {format:?}: %q is given {}", kind(other))),
+                other => return Err(EvalError(format!("printf {format:?}: %q is given {}", kind(other)))),
             },
-            _ => return Err(format!("printf {format:?}: only %s, %v, %d, %q and %% are supported")),
+            _ => return Err(EvalError(format!("printf {format:?}: only %s, %v, %d, %q and %% are supported"))),
         }
     }
     match values.next() {
         None => Ok(result),
-        Some(_) => Err(format!("printf {format:?} is given too many values")),
+        Some(_) => Err(EvalError(format!("printf {format:?} is given too many values"))),
     }
 }
 
 /// The value of two values with an operator between them, but for those that may not look at the second one.
-pub(super) fn calculate(left: &Value, operator: Operator, right: &Value) -> Result<Value, String> {
-    let cannot = || format!("{} and {} cannot be compared or put together so", kind(left), kind(right));
+pub(super) fn calculate(left: &Value, operator: Operator, right: &Value) -> Result<Value, EvalError> {
+    let cannot = || EvalError(format!("{} and {} cannot be compared or put together so", kind(left), kind(right)));
     match operator {
         Operator::Equal | Operator::NotEqual => {
             let equal = match (left, right) {
@@ -198,7 +199,7 @@ pub(super) fn calculate(left: &Value, operator: Operator, right: &Value) -> Resu
         }
         Operator::Plus | Operator::Minus | Operator::Times | Operator::Over | Operator::Modulo => {
             arithmetic(left, operator, right).ok_or_else(|| match (left, right) {
-                (Value::Number(_), Value::Number(_)) => "this has no result that can be written".to_owned(),
+                (Value::Number(_), Value::Number(_)) => "this has no result that can be written".into(),
                 _ => cannot(),
             })
         }
