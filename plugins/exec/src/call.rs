@@ -1,6 +1,6 @@
 //! The way a command of a definition is called.
 
-use crate::command::Command;
+use crate::command::{Command, CommandError};
 use crate::definition::Exec;
 use holo_plugin::Mode;
 use holo_plugin::process::{Program, SYSTEM_PATH};
@@ -15,7 +15,7 @@ pub(crate) fn program(
     command: &Command,
     timeout: Option<Duration>,
     mode: Mode<'_>,
-) -> Result<Program, String> {
+) -> Result<Program, CommandError> {
     let mut program = Program::from_words(command.words(exec.shell)?);
     program.current_dir(exec.cwd.as_deref().unwrap_or(ROOT)).identity(exec.identity());
     if exec.clean_environment {

@@ -18,26 +18,37 @@ pub(crate) enum Command {
     Words(Vec<String>),
 }
 
+/// A command that has no words, in a message that reads after "KEY: ".
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CommandError {
+    #[error("the command is empty")]
+    Empty,
+    #[error("a quote or backslash is not closed in {0:?}")]
+    OpenQuote(String),
+    #[error("with shell = true a command is a string")]
+    ListForShell,
+    #[error("a command cannot hold NUL")]
+    Nul,
+}
+
 impl Command {
     /// The program and its arguments.
     ///
     /// # Errors
-    /// Why there are none, in words that read after "KEY: ".
-    pub(crate) fn words(&self, shell: bool) -> Result<Vec<String>, String> {
+    /// If there are none.
+    pub(crate) fn words(&self, shell: bool) -> Result<Vec<String>, CommandError> {
         let words = match self {
-            Command::Text(text) if shell && text.trim().is_empty() => return Err("the command is empty".to_owned()),
+            Command::Text(text) if shell && text.trim().is_empty() => return Err(CommandError::Empty),
             Command::Text(text) if shell => vec![SHELL.to_owned(), "-c".to_owned(), text.clone()],
-            Command::Text(text) => {
-                definitions::words_of(text).ok_or_else(|| format!("a quote or backslash is not closed in {text:?}"))?
-            }
-            Command::Words(_) if shell => return Err("with shell = true a command is a string".to_owned()),
+            Command::Text(text) => definitions::words_of(text).ok_or_else(|| CommandError::OpenQuote(text.clone()))?,
+            Command::Words(_) if shell => return Err(CommandError::ListForShell),
             Command::Words(words) => words.clone(),
         };
         if words.first().is_none_or(String::is_empty) {
-            return Err("the command is empty".to_owned());
+            return Err(CommandError::Empty);
         }
         if words.iter().any(|word| word.contains('\0')) {
-            return Err("a command cannot hold NUL".to_owned());
+            return Err(CommandError::Nul);
         }
         Ok(words)
     }

@@ -3,6 +3,7 @@
 use crate::call;
 use crate::command::Command;
 use crate::definition::Exec;
+use crate::error::{ExecError, RunError};
 use crate::mocks::Mocks;
 use holo_plugin::{Host, Mode, Output, Stream};
 use std::path::Path;
@@ -21,7 +22,7 @@ pub(crate) fn hold(
     refresh: bool,
     host: &Host,
     output: &mut Output<'_>,
-) -> Result<bool, String> {
+) -> Result<bool, ExecError> {
     if refresh {
         return Ok(true);
     }
@@ -63,18 +64,18 @@ fn succeeds(
     exec: &Exec,
     timeout: Option<Duration>,
     output: &mut Output<'_>,
-) -> Result<bool, String> {
-    let failed = |reason: String| format!("{key} `{}`: {reason}", guard.shown());
-    let program =
-        call::program(exec, guard, Some(timeout.unwrap_or(GUARD_TIMEOUT)), Mode::default()).map_err(failed)?;
+) -> Result<bool, ExecError> {
+    let failed = |reason: RunError| ExecError::Failed { command: format!("{key} `{}`", guard.shown()), reason };
+    let program = call::program(exec, guard, Some(timeout.unwrap_or(GUARD_TIMEOUT)), Mode::default());
+    let program = program.map_err(|error| failed(error.into()))?;
     let ended = program.run(|stream, bytes| {
         if stream == Stream::Stderr {
             output.relay(stream, bytes);
         }
     });
     match ended {
-        Ok(ended) if ended.timed_out.is_some() => Err(failed(ended.failure().unwrap_or_default())),
+        Ok(ended) if ended.timed_out.is_some() => Err(failed(RunError::Ended(ended.failure().unwrap_or_default()))),
         Ok(ended) => Ok(ended.failure().is_none()),
-        Err(error) => Err(failed(error.to_string())),
+        Err(error) => Err(failed(error.into())),
     }
 }

@@ -78,7 +78,7 @@ impl Definition for Exec {
 
     fn invalid_values(&self) -> Vec<Invalid> {
         let command = |key, command: Option<&Command>| match command.map(|command| command.words(self.shell)) {
-            Some(Err(problem)) => Err(Invalid::new(key, problem)),
+            Some(Err(error)) => Err(Invalid::new(key, error.to_string())),
             _ => Ok(()),
         };
         let account = |key, name: &Option<String>| name.iter().try_for_each(|name| values::account(key, name));

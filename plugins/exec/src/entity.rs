@@ -3,6 +3,7 @@
 use crate::call;
 use crate::conditions;
 use crate::definition::Exec;
+use crate::error::{ExecError, RunError};
 use crate::mocks::Mocks;
 use holo_plugin::process::{self, Ended};
 use holo_plugin::{Action, Applied, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Stream, Verdict};
@@ -38,13 +39,13 @@ impl Entity for ExecEntity {
             Ok(false) => Ok(Applied::Unchanged),
             Ok(true) if host.test_mode() => self.mock(mode, host, output),
             Ok(true) => self.run(mode, host, output),
-            Err(reason) => {
-                output.error(reason);
+            Err(error) => {
+                output.error(error.to_string());
                 return Applied::FAILED_UNCHANGED;
             }
         };
-        applied.unwrap_or_else(|reason| {
-            output.error(reason);
+        applied.unwrap_or_else(|error| {
+            output.error(error.to_string());
             Applied::FAILED
         })
     }
@@ -53,8 +54,8 @@ impl Entity for ExecEntity {
         match conditions::hold(&self.exec, self.timeout, mode.refresh, host, output) {
             Ok(false) => Verdict::InDesiredState,
             Ok(true) => Verdict::WouldChange(vec![format!("would run {}", self.exec.command.shown())]),
-            Err(reason) => {
-                output.error(reason);
+            Err(error) => {
+                output.error(error.to_string());
                 Verdict::Failed
             }
         }
@@ -66,27 +67,26 @@ impl Entity for ExecEntity {
 }
 
 impl ExecEntity {
-    fn run(&self, mode: Mode<'_>, host: &Host, output: &mut Output<'_>) -> Result<Applied, String> {
+    fn run(&self, mode: Mode<'_>, host: &Host, output: &mut Output<'_>) -> Result<Applied, ExecError> {
         let exec = &self.exec;
-        let failed = |reason: String| format!("{}: {reason}", exec.command.shown());
-        let program = call::program(exec, &exec.command, self.timeout, mode).map_err(failed)?;
+        let failed = |reason: RunError| ExecError::Failed { command: exec.command.shown(), reason };
+        let program = call::program(exec, &exec.command, self.timeout, mode).map_err(|error| failed(error.into()))?;
         let ended = if exec.log_output { process::run(&program, output) } else { program.run(|_, _| {}) };
-        let ended = ended.map_err(|error| failed(error.to_string()))?;
+        let ended = ended.map_err(|error| failed(error.into()))?;
         if ended.held_open && exec.log_output {
-            output.warning(failed(
-                "it has left a process behind that holds its output open; what that may still say is not waited for"
-                    .to_owned(),
-            ));
+            let what =
+                "it has left a process behind that holds its output open; what that may still say is not waited for";
+            output.warning(format!("{}: {what}", exec.command.shown()));
         }
         if let Some(reason) = self.failure(&ended) {
             if !exec.log_output {
                 let lines = ended.last_lines(LAST_LINES);
                 lines.iter().for_each(|line| output.relay(Stream::Stderr, format!("{line}\n").as_bytes()));
             }
-            return Err(failed(reason));
+            return Err(failed(RunError::Ended(reason)));
         }
         match exec.creates.as_deref().filter(|path| !conditions::exists(path, host)) {
-            Some(path) => Err(failed(format!("it has not created {path}"))),
+            Some(path) => Err(failed(RunError::NotCreated(path.to_owned()))),
             None => Ok(Applied::Changed(vec![format!("ran {}", exec.command.shown())])),
         }
     }
@@ -104,7 +104,7 @@ impl ExecEntity {
     }
 
     /// Says what would be run on a system that is not this one.
-    fn mock(&self, mode: Mode<'_>, host: &Host, output: &mut Output<'_>) -> Result<Applied, String> {
+    fn mock(&self, mode: Mode<'_>, host: &Host, output: &mut Output<'_>) -> Result<Applied, ExecError> {
         let program = call::program(&self.exec, &self.exec.command, None, mode)?;
         output.print(format!("MOCK: {program}\n"));
         if conditions::can_be_done(&self.exec) {

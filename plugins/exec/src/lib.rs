@@ -5,6 +5,7 @@ mod command;
 mod conditions;
 mod definition;
 mod entity;
+mod error;
 mod mocks;
 mod scan;
 

@@ -21,8 +21,13 @@ impl Mocks {
     ///
     /// # Errors
     /// If that cannot be read.
-    pub(crate) fn open(host: &Host) -> std::result::Result<Mocks, String> {
-        read(host).map_err(|error| error.to_string())
+    pub(crate) fn open(host: &Host) -> Result<Mocks> {
+        let place = Tree::open(host.state_dir())?.place(Path::new(FILE));
+        let mut text = String::new();
+        if let Some(mut file) = place.open_if_file()? {
+            file.read_to_string(&mut text).map_err(|error| PathError::new("read", place.shown(), error))?;
+        }
+        Ok(Mocks { place, names: text.lines().map(str::to_owned).collect() })
     }
 
     pub(crate) fn contains(&self, name: &str) -> bool {
@@ -33,22 +38,9 @@ impl Mocks {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub(crate) fn add(mut self, name: &str) -> std::result::Result<(), String> {
+    pub(crate) fn add(mut self, name: &str) -> Result<()> {
         self.names.insert(name.to_owned());
-        self.write().map_err(|error| error.to_string())
-    }
-
-    fn write(&self) -> Result<()> {
         let text: String = self.names.iter().flat_map(|name| [name, "\n"]).collect();
         self.place.replace(text.as_bytes(), 0o600, OnDisk::Nothing)
     }
-}
-
-fn read(host: &Host) -> Result<Mocks> {
-    let place = Tree::open(host.state_dir())?.place(Path::new(FILE));
-    let mut text = String::new();
-    if let Some(mut file) = place.open_if_file()? {
-        file.read_to_string(&mut text).map_err(|error| PathError::new("read", place.shown(), error))?;
-    }
-    Ok(Mocks { place, names: text.lines().map(str::to_owned).collect() })
 }

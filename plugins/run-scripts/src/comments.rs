@@ -71,8 +71,21 @@ fn comment(line: &[u8]) -> Option<&[u8]> {
     MARKERS.iter().find_map(|marker| line.strip_prefix(*marker))
 }
 
+/// A comment that is meant for holo, and cannot be understood.
+#[derive(Debug, thiserror::Error)]
+enum CommentError {
+    #[error("unknown word \"{0}\", expected {KEYS}")]
+    UnknownWord(BString),
+    #[error("expected \"{0} ENTITY\", such as file:/etc/motd")]
+    Entity(BString),
+    #[error("expected \"{0} KIND VALUE\", such as path /etc/motd")]
+    Asset(BString),
+    #[error("expected \"watch PATH\" with an absolute path")]
+    Watch,
+}
+
 impl Comments {
-    fn add(&mut self, line: &[u8], location: BString) -> Result<(), String> {
+    fn add(&mut self, line: &[u8], location: BString) -> Result<(), CommentError> {
         let (key, value) = line.split_once_str(" ").unwrap_or((line, b""));
         let value = BString::from(value.trim());
         let edges = &mut self.edges;
@@ -83,13 +96,13 @@ impl Comments {
             b"subscribes" => &mut edges.subscribes,
             b"notifies" => &mut edges.notifies,
             b"watch" if value.starts_with(b"/") => &mut edges.watch,
-            b"watch" => return Err("expected \"watch PATH\" with an absolute path".to_owned()),
+            b"watch" => return Err(CommentError::Watch),
             b"provides" => return asset(key, &value).map(|asset| edges.provides.push(asset)),
             b"needs" => return asset(key, &value).map(|asset| edges.needs.push(asset)),
-            _ => return Err(format!("unknown word \"{}\", expected {KEYS}", key.as_bstr())),
+            _ => return Err(CommentError::UnknownWord(key.into())),
         };
         if !value.contains(&b':') && key != b"watch" {
-            return Err(format!("expected \"{} ENTITY\", such as file:/etc/motd", key.as_bstr()));
+            return Err(CommentError::Entity(key.into()));
         }
         ids.push(value.clone());
         if [&b"after"[..], b"before", b"subscribes", b"notifies"].contains(&key) {
@@ -99,11 +112,11 @@ impl Comments {
     }
 }
 
-fn asset(key: &[u8], text: &[u8]) -> Result<Asset, String> {
+fn asset(key: &[u8], text: &[u8]) -> Result<Asset, CommentError> {
     let parts = text.split_once_str(" ").map(|(kind, value)| (kind, value.trim()));
     match parts {
         Some((kind, value)) if !value.is_empty() => Ok(Asset { kind: kind.into(), value: value.into() }),
-        _ => Err(format!("expected \"{} KIND VALUE\", such as path /etc/motd", key.as_bstr())),
+        _ => Err(CommentError::Asset(key.into())),
     }
 }
 

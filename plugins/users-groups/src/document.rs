@@ -189,7 +189,10 @@ impl Reader<'_> {
             }
         }
         let Draft { definition, mut problems, .. } = draft;
-        let common = self.common(table, place).map_err(|problem| problems.push(problem));
+        let common = self.common(table).map_err(|wrong| {
+            let line = wrong.span().map(|span| format!("line {}: ", self.line(&span))).unwrap_or_default();
+            problems.push(format!("{line}{} of {place}: {}", wrong.key(), wrong.message()));
+        });
         self.document.entries.push(match common {
             Ok(common) if problems.is_empty() => {
                 let place = format!("line {line}: {place}");
@@ -200,13 +203,10 @@ impl Reader<'_> {
     }
 
     /// The keys that every definition can have; an image has none.
-    fn common(&self, table: &DeTable<'_>, place: &str) -> Result<CommonKeys, String> {
+    fn common(&self, table: &DeTable<'_>) -> Result<CommonKeys, ValueError> {
         let keys = table.iter().filter(|(key, _)| !self.is_image && is_common(key.get_ref()));
         let keys: DeTable<'_> = keys.map(|(key, value)| (key.clone(), value.clone())).collect();
-        let mut common = CommonKeys::read(keys.clone()).map_err(|wrong| {
-            let line = wrong.span().map(|span| format!("line {}: ", self.line(&span))).unwrap_or_default();
-            format!("{line}{} of {place}: {}", wrong.key(), wrong.message())
-        })?;
+        let mut common = CommonKeys::read(keys.clone())?;
         common.locate(&keys, |span| self.line(span).to_string());
         Ok(common)
     }

@@ -9,7 +9,7 @@ use holo_plugin::Host;
 use std::fmt::Write as _;
 use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const SUFFIX: &str = ".toml";
@@ -33,6 +33,15 @@ impl Moment {
             Moment::Intended => ".intended",
         }
     }
+}
+
+/// An image that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ImageError {
+    #[error(transparent)]
+    Path(#[from] PathError),
+    #[error("cannot use {}: {problem}", path.display())]
+    Unusable { path: PathBuf, problem: String },
 }
 
 /// The images in the state directory.
@@ -75,10 +84,10 @@ impl Images {
     /// An image, if there is one.
     ///
     /// # Errors
-    /// In words.
-    pub(crate) fn load(&self, moment: Moment, id: &AccountId) -> std::result::Result<Option<Account>, String> {
+    /// If it cannot be read, or is not about this account.
+    pub(crate) fn load(&self, moment: Moment, id: &AccountId) -> std::result::Result<Option<Account>, ImageError> {
         let place = self.place(moment, id);
-        let Some(text) = read(&place).map_err(|error| error.to_string())? else {
+        let Some(text) = read(&place)? else {
             let is_unmigrated = moment == Moment::Base && self.unmigrated.contains(id);
             return Ok(is_unmigrated.then(|| Account::bare(id.clone())));
         };
@@ -96,7 +105,7 @@ impl Images {
                 account.sort_groups();
                 Ok(Some(account))
             }
-            _ => Err(format!("cannot use {}: {problem}", place.shown().display())),
+            _ => Err(ImageError::Unusable { path: place.shown().to_owned(), problem }),
         }
     }
 

@@ -11,26 +11,21 @@ use std::fs;
 ///
 /// If the run only reads, the file stays as well, and [`Images`] are read as if it had been migrated.
 pub(crate) fn migrate(host: &Host, output: &mut Output<'_>) {
-    let ids = match state_file::read(host) {
-        Ok(None) => return,
-        Ok(Some(ids)) => Ok(ids),
-        Err(reason) => Err(reason),
-    };
+    let Some(ids) = state_file::read(host).transpose() else { return };
     let path = state_file::path(host);
     let shown = path.display();
     if host.only_reads() {
         match ids {
             Ok(_) => output.warning(format!("{shown} is migrated by the next apply")),
-            Err(reason) => output.error(reason),
+            Err(error) => output.error(error.to_string()),
         }
         return;
     }
     output.warning(format!("Migrating {shown}..."));
     output.error("This might require manual intervention! Please find instructions at:");
     output.error("  <https://github.com/holocm/holo-users-groups/wiki/Migrating-to-v2.0>");
-    let migrated = ids.and_then(|ids| write_bases(host, ids, output).map_err(|error| error.to_string()));
-    if let Err(reason) = migrated {
-        output.error(reason);
+    if let Err(error) = ids.and_then(|ids| Ok(write_bases(host, ids, output)?)) {
+        output.error(error.to_string());
         return;
     }
     output.warning(format!("All entities migrated. Removing {shown}..."));

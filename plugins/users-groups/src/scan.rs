@@ -10,6 +10,7 @@ use crate::renamed;
 use crate::stack::Stack;
 use holo_change::error::PathError;
 use holo_plugin::declared::Declared;
+use holo_plugin::facts::LocatedError;
 use holo_plugin::{Host, Output, ScanError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -61,28 +62,41 @@ fn has_suffix(file: &Path, suffix: &str) -> bool {
     file.file_name().is_some_and(|name| name.as_encoded_bytes().ends_with(suffix.as_bytes()))
 }
 
+/// A definition file that cannot be read.
+#[derive(Debug, thiserror::Error)]
+enum ReadError {
+    #[error(transparent)]
+    Path(#[from] PathError),
+    #[error("{}: this is not a regular file", .0.display())]
+    NotAFile(PathBuf),
+    #[error("{0}: this is not UTF-8")]
+    NotText(String),
+    #[error(transparent)]
+    Template(#[from] LocatedError),
+}
+
 /// Returns the content of a file, rendered if it is a template.
-fn read(file: &Path, host: &Host) -> Result<Vec<u8>, String> {
+fn read(file: &Path, host: &Host) -> Result<Vec<u8>, ReadError> {
     // Nobody may ever write to a FIFO.
     if fs::metadata(file).is_ok_and(|metadata| !metadata.is_file()) {
-        return Err(format!("{}: this is not a regular file", file.display()));
+        return Err(ReadError::NotAFile(file.to_owned()));
     }
-    let text = fs::read(file).map_err(|error| PathError::new("open", file, error).to_string())?;
+    let text = fs::read(file).map_err(|error| PathError::new("open", file, error))?;
     if !has_suffix(file, TEMPLATE_SUFFIX) {
         return Ok(text);
     }
     let name = file.display().to_string();
-    let text = String::from_utf8(text).map_err(|_| format!("{name}: this is not UTF-8"))?;
+    let text = String::from_utf8(text).map_err(|_| ReadError::NotText(name.clone()))?;
     let rendered = host.templates().render(&name, &text, &serde_json::Map::new());
-    rendered.map(String::into_bytes).map_err(|fault| fault.to_string())
+    Ok(rendered?.into_bytes())
 }
 
 impl Definitions {
     fn add(&mut self, file: &Path, host: &Host, output: &mut Output<'_>) {
         let text = match read(file, host) {
             Ok(text) => text,
-            Err(problem) => {
-                output.error(problem);
+            Err(error) => {
+                output.error(error.to_string());
                 self.unknowable.get_or_insert_with(|| file.to_owned());
                 return;
             }

@@ -1,6 +1,6 @@
 //! The file in which the first versions kept the names of what they had made.
 
-use crate::account::{AccountId, Kind, check_name};
+use crate::account::{AccountId, Kind, NameError, check_name};
 use holo_change::error::PathError;
 use holo_plugin::Host;
 use std::fs;
@@ -16,29 +16,51 @@ pub(crate) fn path(host: &Host) -> PathBuf {
     host.state_dir().join("state.toml")
 }
 
+/// A file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StateFileError {
+    #[error(transparent)]
+    Path(#[from] PathError),
+    #[error("cannot use {}: {mistake}", path.display())]
+    Unusable { path: PathBuf, mistake: Mistake },
+}
+
+/// The mistake in a file.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Mistake {
+    #[error("{0}")]
+    Syntax(String),
+    #[error("{0} is not a list")]
+    NotAList(&'static str),
+    #[error("{0} is not a list of names")]
+    NotNames(&'static str),
+    #[error("{name:?} in {key}: {error}")]
+    Name { key: &'static str, name: String, error: NameError },
+}
+
 /// The accounts that the file names; none if there is no such file.
 ///
 /// # Errors
-/// In words.
-pub(crate) fn read(host: &Host) -> Result<Option<Vec<AccountId>>, String> {
+/// If it cannot be used.
+pub(crate) fn read(host: &Host) -> Result<Option<Vec<AccountId>>, StateFileError> {
     let path = path(host);
     match fs::read_to_string(&path) {
-        Ok(text) => accounts(&text).map(Some).map_err(|reason| format!("cannot use {}: {reason}", path.display())),
+        Ok(text) => accounts(&text).map(Some).map_err(|mistake| StateFileError::Unusable { path, mistake }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(PathError::new("open", path, error).to_string()),
+        Err(error) => Err(PathError::new("open", path, error).into()),
     }
 }
 
-fn accounts(text: &str) -> Result<Vec<AccountId>, String> {
-    let table = DeTable::parse(text).map_err(|error| error.message().to_owned())?;
+fn accounts(text: &str) -> Result<Vec<AccountId>, Mistake> {
+    let table = DeTable::parse(text).map_err(|error| Mistake::Syntax(error.message().to_owned()))?;
     let mut ids = Vec::new();
     for (key, kind) in LISTS {
         let list = table.get_ref().iter().find(|(found, _)| found.get_ref().eq_ignore_ascii_case(key));
         let Some((_, list)) = list else { continue };
-        let list = list.get_ref().as_array().ok_or_else(|| format!("{key} is not a list"))?;
+        let list = list.get_ref().as_array().ok_or(Mistake::NotAList(key))?;
         for name in list {
-            let name = name.get_ref().as_str().ok_or_else(|| format!("{key} is not a list of names"))?;
-            check_name(name).map_err(|reason| format!("{name:?} in {key}: {reason}"))?;
+            let name = name.get_ref().as_str().ok_or(Mistake::NotNames(key))?;
+            check_name(name).map_err(|error| Mistake::Name { key, name: name.to_owned(), error })?;
             ids.push(AccountId { kind, name: name.to_owned() });
         }
     }
@@ -55,7 +77,7 @@ mod tests {
         let words: Vec<String> = ids.iter().map(ToString::to_string).collect();
         assert_eq!(words, ["group:c", "user:b", "user:a"]);
         assert_eq!(accounts(""), Ok(vec![]));
-        assert_eq!(accounts("provisionedUsers = 1"), Err("provisionedUsers is not a list".into()));
+        assert_eq!(accounts("provisionedUsers = 1"), Err(Mistake::NotAList("provisionedUsers")));
         assert!(accounts("provisionedUsers = ['../x']").is_err() && accounts("x").is_err());
     }
 }
