@@ -105,7 +105,7 @@ impl Images {
                 account.sort_groups();
                 Ok(Some(account))
             }
-            _ => Err(ImageError::Unusable { path: place.shown().to_owned(), problem }),
+            _ => Err(ImageError::Unusable { path: place.shown(), problem }),
         }
     }
 
