@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// The time that a module has to introduce itself.
 const HEADER_LIMIT: Duration = Duration::from_secs(30);
-/// The time in which an answer that is no JSON has to come to its end.
+/// The time in which an answer that is no JSON, or a module that has taken leave, has to come to its end.
 const REST_LIMIT: Duration = Duration::from_secs(5);
 
 /// A conversation with a running module.
@@ -72,7 +72,13 @@ impl Talk {
     /// it has not seen what it was asked last.
     pub(crate) fn has_left_with(&mut self, answer: &Answer, had_answered: bool, voice: &mut Voice<'_, '_>) -> bool {
         let takes_leave = answer.operation.as_deref() == Some(FAREWELL);
-        takes_leave && had_answered && matches!(self.ended(voice), Some(Ok(Status::Exited(0))))
+        takes_leave && had_answered && self.leaves_well(voice)
+    }
+
+    /// Waits for the end of a module that has taken leave, and returns true if it is a good one.
+    fn leaves_well(&mut self, voice: &mut Voice<'_, '_>) -> bool {
+        let end = self.conversation.line(Deadline::after(REST_LIMIT), &mut |line| voice.stderr(line));
+        matches!(end, Err(ConversationError::Ended { status: Status::Exited(0), .. }))
     }
 
     /// Returns the way the module has ended, if it has, and everything that it has left was read.
