@@ -1,7 +1,7 @@
 //! Events, and their consumers.
 //!
 //! Verbs, and all that they call, emit [`Event`]s to a [`Reporter`]. The reporter of a process is [`Report`], which hands each event to its
-//! consumers: [`Paragraphs`], in version 3's words, and [`Status`], for a person who waits; or [`Json`], for programs. Only they know
+//! consumers: `Paragraphs`, in version 3's words, and `Status`, for a person who waits; or `Json`, for programs. Only they know
 //! the streams of the process.
 
 mod bar;

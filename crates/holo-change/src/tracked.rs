@@ -4,7 +4,7 @@
 //! contents lie beside ([`Contents`]). The rules are those of `files`: what was found before the first change is the *base* and comes
 //! back when the entity is not defined any more; what a person has changed since we made it is overwritten only by force.
 //!
-//! A change is made in the steps of a [group](crate::group), each on disk before the next one is begun, so that a kill at any moment does
+//! A change is made in the steps of a group, each on disk before the next one is begun, so that a kill at any moment does
 //! no harm:
 //!
 //! 1. *Staged*: contents and the record with bases and *intents* are written, under names that mean nothing yet.

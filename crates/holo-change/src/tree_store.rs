@@ -4,7 +4,7 @@
 //! with a track for each path. Several entities may share a directory, or one may have a directory in another's: each path is on the manifest
 //! of one of them, but for directories, which are removed with the last that has them.
 //!
-//! The steps of a change are those of all [stores](crate::group):
+//! The steps of a change are those of all stores:
 //!
 //! 1. *Staged*: the new version is in a staging directory. The manifest lists the files that are about to be replaced, and their bases are
 //!    saved. A base that was saved by a killed run is removed by the next one.

@@ -24,7 +24,7 @@ pub enum ProgramError {
         /// The system's error.
         source: io::Error,
     },
-    /// It said more than is [captured](Program::output), and was ended.
+    /// It said more than is [captured](crate::Program::output), and was ended.
     #[error("{program} printed more than {limit} bytes")]
     TooMuchOutput {
         /// The program's name.

@@ -1,8 +1,8 @@
 //! The `ansible` plugin: Ansible's modules, unchanged, as entities.
 //!
-//! A definition names a [module](module) and gives it arguments. What Ansible's controller would do to those is [arranged](arrangement); what
-//! it would do alone is [refused](controller). One process of Python, the [interpreter](python), runs all modules of a session: it forks
-//! for each task, and its [answer](answer) is what becomes of the entity.
+//! A definition names a module and gives it arguments. What Ansible's controller would do to those is arranged; what
+//! it would do alone is refused. One process of Python, the interpreter, runs all modules of a session: it forks
+//! for each task, and its answer is what becomes of the entity.
 
 mod answer;
 mod arrangement;

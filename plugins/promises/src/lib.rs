@@ -1,7 +1,7 @@
 //! The plugin `promises`: custom promise types of CFEngine, whose modules are run as their authors ship them.
 //!
-//! [`definition`] is what people write. A promise is [asked](request) about in a [conversation](talk) with its [`module`], which has
-//! introduced itself by a [`header`], and whose [`answer`] decides how the entity [ends](outcome).
+//! `definition` is what people write. A promise is asked about in a conversation with its `module`, which has
+//! introduced itself by a `header`, and whose `answer` decides how the entity ends.
 
 mod answer;
 mod context;

@@ -1,7 +1,7 @@
 //! The plugin `ral`: resources that libral's providers manage, which are run as their authors ship them.
 //!
-//! [`definition`] is what people write. The [`catalog`] finds the [`provider`]s that there are, each with its [`metadata`]; a provider speaks
-//! one of two [`convention`]s. [`compare`] tells a resource that is as desired from one that is not, and [`apply`] changes it.
+//! `definition` is what people write. The `catalog` finds the `provider`s that there are, each with its `metadata`; a provider speaks
+//! one of two `convention`s. `compare` tells a resource that is as desired from one that is not, and `apply` changes it.
 
 mod apply;
 mod attribute;
