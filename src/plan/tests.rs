@@ -280,3 +280,45 @@ fn long_chains_and_cycles_do_not_exhaust_the_stack() {
     reports[99_999].edges.requires = vec!["0".into()];
     assert_eq!(Plan::new(&nodes(&reports)).unwrap_err().members.len(), reports.len());
 }
+
+#[test]
+fn three_that_provide_the_same_are_all_waited_for() {
+    for asset in ["unit x", "path /x"] {
+        let provider = |id: &str| format!("ENTITY: {id}\nPROVIDES: {asset}\n");
+        let reports = parse(&["a", "b", "c", "d"].map(provider).concat());
+        let waiting = parse(&format!("ENTITY: e\nNEEDS: {asset}\n"));
+        let reports = [waiting, reports].concat();
+        let plan = Plan::new(&nodes(&reports)).unwrap();
+        assert_eq!(numbers(&plan.waits_for(0.into()).collect::<Vec<_>>()), [1, 2, 3, 4], "{asset}");
+        assert_eq!(numbers(plan.order()), [1, 2, 3, 4, 0], "{asset}");
+    }
+}
+
+#[test]
+fn three_that_own_the_same_are_in_one_conflict() {
+    let reports = parse("ENTITY: a\nENTITY: b\nOWNS: unit x\nENTITY: c\nOWNS: unit x\nENTITY: d\nOWNS: unit x\n");
+    let plan = Plan::new(&nodes(&reports)).unwrap();
+    let [conflict] = plan.conflicts() else { panic!("{:?}", plan.conflicts()) };
+    assert_eq!(conflict.about, Contested::Asset(Asset::new("unit", "x")));
+    assert_eq!(numbers(&conflict.owners), [1, 2, 3]);
+    assert_eq!(plan.conflicts_of(0.into()).count(), 0);
+    for owner in 1..4 {
+        assert_eq!(plan.conflicts_of(owner.into()).collect::<Vec<_>>(), [conflict], "{owner}");
+    }
+}
+
+#[test]
+fn three_plugins_that_list_the_same_id_are_in_one_conflict() {
+    let reports = parse("ENTITY: x\nENTITY: x\nENTITY: y\nENTITY: x\nENTITY: x\nORPHAN: yes\n");
+    let plugins: PerEntity<Node<'_>> = nodes(&reports)
+        .entries()
+        .map(|(entity, node)| Node { plugin: usize::from(entity).into(), ..*node })
+        .collect();
+    let plan = Plan::new(&plugins).unwrap();
+    let [conflict] = plan.conflicts() else { panic!("{:?}", plan.conflicts()) };
+    assert_eq!(conflict.about, Contested::Id);
+    // What the orphan has left is its plugin's affair.
+    assert_eq!(numbers(&conflict.owners), [0, 1, 3]);
+    // Within one plugin, an ID stands for all that have it.
+    assert_eq!(Plan::new(&nodes(&reports)).unwrap().conflicts(), []);
+}
