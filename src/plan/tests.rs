@@ -310,10 +310,8 @@ fn three_that_own_the_same_are_in_one_conflict() {
 #[test]
 fn three_plugins_that_list_the_same_id_are_in_one_conflict() {
     let reports = parse("ENTITY: x\nENTITY: x\nENTITY: y\nENTITY: x\nENTITY: x\nORPHAN: yes\n");
-    let plugins: PerEntity<Node<'_>> = nodes(&reports)
-        .entries()
-        .map(|(entity, node)| Node { plugin: usize::from(entity).into(), ..*node })
-        .collect();
+    let plugins: PerEntity<Node<'_>> =
+        nodes(&reports).entries().map(|(entity, node)| Node { plugin: usize::from(entity).into(), ..*node }).collect();
     let plan = Plan::new(&plugins).unwrap();
     let [conflict] = plan.conflicts() else { panic!("{:?}", plan.conflicts()) };
     assert_eq!(conflict.about, Contested::Id);

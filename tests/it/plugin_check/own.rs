@@ -17,7 +17,7 @@ struct Sample {
     exceptions: &'static [&'static str],
 }
 
-const SAMPLES: [Sample; 13] = [
+const SAMPLES: [Sample; 15] = [
     good("ansible", "a task", |root| {
         root.file("resources/x.toml", "[[task]]\nname = \"x y\"\nmodule = \"ping\"\nargs = { data = \"z\" }\n")
     }),
@@ -45,6 +45,15 @@ const SAMPLES: [Sample; 13] = [
     good("packages", "packages that come and go", |root| {
         let definitions = "[[package]]\nname = \"nginx\"\n[[package]]\nname = \"vi\"\nensure = \"absent\"\n";
         root.file("resources/x.toml", definitions)
+    }),
+    good("promises", "a promise", |root| {
+        let module = "[[module]]\ntype = \"line\"\npath = \"/usr/lib/line.py\"\n";
+        let promise = "[[promise]]\ntype = \"line\"\npromiser = \"/etc/x\"\nattributes = { line = \"y\" }\n";
+        root.file("resources/x.toml", format!("{module}{promise}"))
+    }),
+    good("ral", "a resource", |root| {
+        let resource = "[[resource]]\ntype = \"row\"\nname = \"x\"\nattributes = { ensure = \"present\" }\n";
+        root.file("resources/x.toml", resource)
     }),
     Sample {
         plugin: "run-scripts",
