@@ -423,7 +423,7 @@ const CHANGES: [(&str, &[&str]); 10] = [
     ("a provider", &["apk"]),
     ("a message of plugins", &["would_change", "wouldchange", "changedquietly", "changed quietly"]),
     ("an archive format", &["zip"]),
-    ("an exit code", &["could_not_run", "it 255"]),
+    ("an exit code", &["const failed", "exit::failed", "sh exit status"]),
     ("a template engine", &["jet"]),
     ("a fact", &["virtualization"]),
     ("a colour", &["hunk"]),

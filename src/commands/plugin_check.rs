@@ -4,6 +4,7 @@ mod finding;
 mod harness;
 mod heard;
 mod info;
+mod judgement;
 mod messages;
 mod operations;
 mod report;

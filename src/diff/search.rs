@@ -3,7 +3,10 @@
 //! Two searches start at opposite corners of the edit graph, and where they meet they divide it in two. Like git's, they
 //! take a way that is good enough if the best one would cost too much.
 
-use super::lines::{Changes, Class, Kept, coarse_sqrt, count_equal};
+mod graph;
+
+use super::lines::{Changes, Kept, coarse_sqrt};
+use graph::{Area, Frontier, Grid, Point, between};
 
 /// A run of equal lines longer than this is worth following before the best way is known.
 const LONG_SNAKE: isize = 20;
@@ -16,35 +19,6 @@ const ADVANCE_PER_COST: isize = 4;
 
 /// The search never gives up below this cost, however small the texts are.
 const LEAST_COST_LIMIT: usize = 256;
-
-/// A pair of positions in the kept lines of both texts.
-#[derive(Clone, Copy)]
-struct Point {
-    old: isize,
-    new: isize,
-}
-
-impl Point {
-    fn diagonal(self) -> isize {
-        self.old - self.new
-    }
-
-    fn on_diagonal(diagonal: isize, old: isize) -> Self {
-        Self { old, new: old - diagonal }
-    }
-
-    fn sum(self) -> isize {
-        self.old + self.new
-    }
-}
-
-/// A rectangle of the edit graph, from its start (inclusive) to its end (exclusive).
-struct Area {
-    start: Point,
-    end: Point,
-    /// True if only the best way will do.
-    minimal: bool,
-}
 
 /// A point through which the way shall go. The parts before and after it may have to be searched for their best way.
 struct Split {
@@ -67,104 +41,6 @@ impl Split {
     fn backward(point: Point) -> Self {
         Self { point, minimal_before: false, minimal_after: true }
     }
-}
-
-/// The points that the search from one corner has reached at its present cost: for each diagonal
-/// the position in the old text.
-struct Frontier {
-    reached: Vec<isize>,
-    /// The index in `reached` of diagonal 0.
-    origin: isize,
-    lowest: isize,
-    highest: isize,
-    /// A value that loses against every real position.
-    unreached: isize,
-}
-
-impl Frontier {
-    fn new(old_len: usize, new_len: usize, unreached: isize) -> Self {
-        Self {
-            // One diagonal more at each end holds the sentinels.
-            reached: vec![unreached; old_len + new_len + 3],
-            origin: new_len as isize + 1,
-            lowest: 0,
-            highest: 0,
-            unreached,
-        }
-    }
-
-    fn restart(&mut self, corner: Point) {
-        self.lowest = corner.diagonal();
-        self.highest = corner.diagonal();
-        self.set(corner.diagonal(), corner.old);
-    }
-
-    fn get(&self, diagonal: isize) -> isize {
-        let reached = usize::try_from(diagonal + self.origin).ok().and_then(|index| self.reached.get(index));
-        reached.copied().unwrap_or(self.unreached)
-    }
-
-    fn set(&mut self, diagonal: isize, old: isize) {
-        let reached = usize::try_from(diagonal + self.origin).ok().and_then(|index| self.reached.get_mut(index));
-        reached.into_iter().for_each(|reached| *reached = old);
-    }
-
-    fn point(&self, diagonal: isize) -> Point {
-        Point::on_diagonal(diagonal, self.get(diagonal))
-    }
-
-    fn covers(&self, diagonal: isize) -> bool {
-        self.lowest <= diagonal && diagonal <= self.highest
-    }
-
-    /// Takes in the next diagonal on each side. At the border of the area the side retreats instead, since only every second diagonal can be
-    /// reached at any cost.
-    fn widen(&mut self, area: &Area) {
-        if self.lowest > area.start.old - area.end.new {
-            self.lowest -= 1;
-            self.set(self.lowest - 1, self.unreached);
-        } else {
-            self.lowest += 1;
-        }
-        if self.highest < area.end.old - area.start.new {
-            self.highest += 1;
-            self.set(self.highest + 1, self.unreached);
-        } else {
-            self.highest -= 1;
-        }
-    }
-
-    /// Returns the points of the present cost, highest diagonal first.
-    fn points(&self) -> impl Iterator<Item = Point> {
-        let diagonals = (self.lowest..=self.highest).rev().step_by(2);
-        diagonals.map(|diagonal| self.point(diagonal))
-    }
-}
-
-/// The kept lines of both texts.
-#[derive(Clone, Copy)]
-struct Grid<'a> {
-    old: &'a [Class],
-    new: &'a [Class],
-}
-
-impl Grid<'_> {
-    /// Returns the number of lines that are equal from a point on, before a limit.
-    fn snake_ahead(self, point: Point, limit: Point) -> isize {
-        let (old, new) = (between(self.old, point.old, limit.old), between(self.new, point.new, limit.new));
-        count_equal(old.iter(), new.iter()) as isize
-    }
-
-    /// Returns the number of lines that are equal before a point, after a limit.
-    fn snake_behind(self, point: Point, limit: Point) -> isize {
-        let (old, new) = (between(self.old, limit.old, point.old), between(self.new, limit.new, point.new));
-        count_equal(old.iter().rev(), new.iter().rev()) as isize
-    }
-}
-
-/// Returns a part of a text; nothing if it ends before it starts.
-fn between<T>(text: &[T], start: isize, end: isize) -> &[T] {
-    text.get(start as usize..end as usize).unwrap_or_default()
 }
 
 /// Searches for the way through the edit graph of the kept lines.

@@ -2,19 +2,17 @@
 
 use super::finding::Rule;
 use super::harness::Harness;
-use super::heard::{CallError, Heard, plain, quoted, word};
+use super::heard::{CallError, Heard, word};
+use super::judgement::{compare_with_check, judge_last_check, judge_output, judge_paths, judge_second_apply};
 use super::{messages, report};
-use crate::diff;
 use crate::error::FatalError;
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::Operation;
-use holo_protocol::{API_VERSION_4, Label, Message};
+use holo_protocol::{API_VERSION_4, Message};
 use std::collections::{HashMap, HashSet};
 
 /// The number of entities that are tried. A plugin that treats so many well treats the others well too.
 const MAX_ENTITIES: usize = 20;
-/// The number of bytes of output beyond which it is not for people to read.
-const MUCH_OUTPUT: usize = 1 << 16;
 
 /// The results about the entities so far.
 #[derive(Default)]
@@ -239,104 +237,5 @@ fn judge(
                 known.refused.insert(id.clone());
             }
         }
-    }
-}
-
-fn judge_output(harness: &mut Harness<'_, '_>, subject: &str, heard: &Heard) {
-    for (name, text) in [("output", &heard.stdout), ("error", &heard.stderr)] {
-        let ends = text.is_empty() || text.ends_with(b"\n");
-        let problem = format!("the last line on standard {name} has no newline");
-        harness.warn_unless(Rule::Version3, subject, ends, problem);
-        let problem = format!("prints {} bytes on standard {name}, which a person is to read", text.len());
-        harness.warn_unless(Rule::Version3, subject, text.len() < MUCH_OUTPUT, problem);
-    }
-}
-
-/// Expects that an entity that was just applied needs no more work.
-fn judge_second_apply(
-    harness: &mut Harness<'_, '_>,
-    subject: &str,
-    heard: &Heard,
-    messages: &[Message],
-    refused: bool,
-) {
-    // A refusal of the first time is repeated.
-    if refused && messages.iter().any(Message::is_refusal) {
-        return;
-    }
-    let is_unchanged = messages.iter().any(Message::is_nothing_to_do);
-    harness.fail_unless(Rule::Apply, subject, is_unchanged, "the second apply did not say \"not changed\"");
-    let text = [&heard.stdout[..], &heard.stderr].concat();
-    let problem = format!("the second apply printed {}, so that users see the entity each time", quoted(&text));
-    harness.warn_unless(Rule::Apply, subject, text.is_empty(), problem);
-}
-
-fn judge_last_check(harness: &mut Harness<'_, '_>, subject: &str, messages: &[Message], refused: bool) {
-    let is_consistent = |message: &Message| match message {
-        Message::NotChanged | Message::Skipped(_) | Message::Unknown => true,
-        message => refused && message.is_refusal(),
-    };
-    let text = "the entity was applied, but the check did not say \"not changed\"";
-    harness.fail_unless(Rule::Check, subject, messages.iter().all(is_consistent), text);
-    let text = "the check says nothing, which is taken for \"unknown\"; after an apply, \"not changed\" is expected";
-    harness.warn_unless(Rule::Check, subject, !messages.is_empty(), text);
-}
-
-/// Expects that an apply does as the check has announced.
-fn compare_with_check(
-    harness: &mut Harness<'_, '_>,
-    subject: &str,
-    checked: Option<&Vec<Message>>,
-    applied: &[Message],
-) {
-    let Some(checked) = checked else { return };
-    let is_unchanged = applied.iter().any(Message::is_nothing_to_do);
-    let promised = checked.iter().any(Message::is_nothing_to_do);
-    let text = "the check said \"not changed\", but the apply did not";
-    harness.fail_unless(Rule::Check, subject, is_unchanged || !promised, text);
-    let announced = checked.iter().find(|message| matches!(message, Message::WouldChange(_)));
-    let text = announced
-        .map(|message| format!("the check said {}, but the apply \"not changed\"", quoted(&message.to_line())));
-    harness.fail_unless(Rule::Check, subject, text.is_none() || !is_unchanged, text.unwrap_or_default());
-}
-
-/// Judges the two paths of a difference, if there is one, and their labels, if they have any.
-fn judge_paths(harness: &mut Harness<'_, '_>, subject: &str, said: &[u8]) {
-    let parts: Vec<&[u8]> =
-        said.split_inclusive(|&byte| byte == 0).filter_map(|part| part.strip_suffix(b"\0")).collect();
-    let has_labels = harness.manner.api_version >= API_VERSION_4 && parts.len() > 2;
-    let (paths, labels) = if has_labels { parts.split_at(2) } else { (&parts[..], &[][..]) };
-    let ends = said.is_empty() || said.ends_with(b"\0");
-    let text = format!("says {} on file descriptor 3, where each path is to be followed by a NUL byte", quoted(said));
-    let is_whole = harness.fail_unless(Rule::Diff, subject, ends, text);
-    let text = format!(
-        "names {} {}, where two are expected, or none",
-        paths.len(),
-        if paths.len() == 1 { "path" } else { "paths" }
-    );
-    harness.fail_unless(Rule::Diff, subject, [0, 2].contains(&paths.len()) || !is_whole, text);
-    let text = format!(
-        "says {} {} after the two paths, where two are expected, or none",
-        labels.len(),
-        if labels.len() == 1 { "label" } else { "labels" }
-    );
-    harness.fail_unless(Rule::Diff, subject, [0, 2].contains(&labels.len()) || !is_whole, text);
-    for label in labels {
-        let text = format!(
-            "says the label {}, where at most {} bytes without control characters are expected",
-            quoted(label),
-            Label::MAX_BYTES
-        );
-        harness.fail_unless(Rule::Diff, subject, Label::is_sound(label), text);
-    }
-    let root = harness.scratch.directories().root.clone();
-    for path in paths {
-        let loaded = diff::load(&path.as_bstr().to_path_lossy(), &root);
-        let why = loaded.as_ref().err().map(|error| match error {
-            diff::LoadError::WrongFileType { .. } => "a regular file or a symlink is expected".to_owned(),
-            diff::LoadError::Io { error, .. } => holo_protocol::words::reason(error),
-        });
-        let text = format!("names {}, which cannot be shown: {}", plain(path), why.unwrap_or_default());
-        harness.fail_unless(Rule::Diff, subject, loaded.is_ok(), text);
     }
 }

@@ -1,22 +1,22 @@
 //! A session of a plugin, watched for everything that a well-behaved one does not do.
 
-use super::finding::{Rule, Severity};
-use super::heard::{CallError, Heard, MAX_KEPT, keep, quoted, word};
+mod reception;
+
+use super::finding::Rule;
+use super::heard::Heard;
 use crate::error::FatalError;
 use crate::interrupt::Interrupt;
 use crate::plugin::process::{self, Channel, Event, Exit, Process, Program, StartError};
 use bstr::{BString, ByteSlice};
-use holo_protocol::session::{Answer, Operation, Outcome, Request, Stream};
-use holo_protocol::{Message, Text};
+use holo_protocol::Text;
+use holo_protocol::session::{Operation, Request};
+use reception::{Complaint, Reception};
 use std::time::Duration;
 
 /// The time that a session may take to end after its input.
 pub(super) const END_LIMIT: Duration = Duration::from_secs(2);
 /// The longest line that a plugin may answer with.
 const MAX_LINE: usize = 64 << 20;
-
-/// The number of complaints about one request after which there is no use in going on.
-const MAX_COMPLAINTS: usize = 20;
 
 /// A running session.
 pub(super) struct Session {
@@ -29,7 +29,7 @@ pub(super) struct Session {
 pub(super) struct Asked {
     /// The answers about each entity.
     pub(super) heard: Vec<Heard>,
-    pub(super) complaints: Vec<(Rule, Severity, String)>,
+    pub(super) complaints: Vec<Complaint>,
     /// True if the request, or the session, ended within its time.
     pub(super) in_time: bool,
     /// True if the session can be asked for more.
@@ -66,8 +66,7 @@ impl Session {
         let in_time = reception.is_over() || ended.is_some();
         let goes_on = in_time && ended.is_none() && !reception.is_broken;
         reception.conclude(in_time, ended);
-        let Reception { answered, complaints, .. } = reception;
-        let heard = answered.into_iter().map(|answered| answered.heard).collect();
+        let (heard, complaints) = reception.into_heard();
         Ok(Asked { heard, complaints, in_time, goes_on })
     }
 
@@ -106,242 +105,5 @@ impl Session {
             self.incoming.truncate(MAX_LINE);
         }
         Ok((std::mem::take(&mut self.incoming), ended))
-    }
-}
-
-/// The stage of the answers about an entity: they have an order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
-    #[default]
-    Waiting,
-    Begun,
-    Output,
-    Diff,
-    Result,
-}
-
-/// The answers about an entity.
-#[derive(Default)]
-struct Answered {
-    step: Step,
-    begun: bool,
-    heard: Heard,
-}
-
-/// The answers to a request as they come.
-struct Reception<'a> {
-    request: u64,
-    operation: Operation,
-    ids: &'a [BString],
-    /// The answers about each entity.
-    answered: Vec<Answered>,
-    /// The index of the entity that stray output is counted to.
-    at_work: usize,
-    complaints: Vec<(Rule, Severity, String)>,
-    outcome: Option<Outcome>,
-    /// True if anything was printed past the session.
-    has_strayed: bool,
-    /// True if the answers cannot be understood any more.
-    is_broken: bool,
-}
-
-impl<'a> Reception<'a> {
-    fn new(request: u64, operation: Operation, ids: &'a [BString]) -> Reception<'a> {
-        // A scan has one answer of its own.
-        let answered = (0..ids.len().max(1)).map(|_| Answered::default()).collect();
-        Reception {
-            request,
-            operation,
-            ids,
-            answered,
-            at_work: 0,
-            complaints: Vec::new(),
-            outcome: None,
-            has_strayed: false,
-            is_broken: false,
-        }
-    }
-
-    fn heard(&mut self, index: usize) -> Option<&mut Heard> {
-        self.answered.get_mut(index).map(|answered| &mut answered.heard)
-    }
-
-    fn is_over(&self) -> bool {
-        self.outcome.is_some() || self.is_broken
-    }
-
-    fn complain(&mut self, rule: Rule, text: String) {
-        self.complaints.push((rule, Severity::Failure, text));
-        self.is_broken |= self.complaints.len() >= MAX_COMPLAINTS;
-    }
-
-    /// Takes something that is printed past the session.
-    fn stray(&mut self, channel: Channel, bytes: &[u8]) {
-        let (name, stream) = match channel {
-            Channel::Stderr => ("error", Stream::Stderr),
-            Channel::Stdout | Channel::Extra => ("output", Stream::Stdout),
-        };
-        let text = format!("prints {} on standard {name}, where an answer \"output\" is expected", quoted(bytes));
-        if !std::mem::replace(&mut self.has_strayed, true) {
-            self.complaints.push((Rule::Sessions, Severity::Warning, text));
-        }
-        self.output(self.at_work, stream, bytes);
-    }
-
-    fn output(&mut self, index: usize, stream: Stream, bytes: &[u8]) {
-        // The standard output of a scan is its report.
-        let is_stdout = stream == Stream::Stdout && self.operation != Operation::Scan;
-        if let Some(heard) = self.heard(index) {
-            keep(if is_stdout { &mut heard.stdout } else { &mut heard.stderr }, bytes, MAX_KEPT);
-        }
-    }
-
-    fn take_line(&mut self, line: &[u8]) {
-        if self.is_broken {
-            return;
-        }
-        let answer = match serde_json::from_slice::<Answer>(line) {
-            Ok(answer) => answer,
-            Err(error) => {
-                self.complain(Rule::Answers, format!("says {}, which is no answer: {error}", quoted(line)));
-                self.is_broken = true;
-                return;
-            }
-        };
-        if answer.request() != self.request {
-            let (given, expected) = (answer.request(), self.request);
-            self.complain(Rule::Order, format!("answers request {given}, where {expected} is the one to answer"));
-        } else if self.outcome.is_some() {
-            self.complain(Rule::Order, format!("says {} after \"end\"", quoted(line)));
-        } else {
-            self.take(answer);
-        }
-    }
-
-    fn take(&mut self, answer: Answer) {
-        match answer {
-            Answer::End { result, .. } => self.outcome = Some(result),
-            Answer::Report { text, .. } => self.take_report(text.as_bstr()),
-            Answer::Output { entity: None, stream, text, .. } => self.output(self.at_work, stream, text.as_bstr()),
-            Answer::Output { entity: Some(entity), stream, text, .. } => {
-                if let Some(index) = self.step(&entity, Step::Output) {
-                    self.output(index, stream, text.as_bstr());
-                }
-            }
-            Answer::Begin { entity, .. } => self.begin(&entity),
-            // It may come wherever output may, and nobody is there to see it.
-            Answer::Progress { entity, .. } => drop(self.step(&entity, Step::Output)),
-            Answer::Diff { entity, from, to, from_label, to_label, .. } => {
-                if let Some(index) = self.step(&entity, Step::Diff)
-                    && self.operation == Operation::Diff
-                    && let Some(heard) = self.heard(index)
-                {
-                    // As a process would have written it.
-                    let mut parts = vec![from, to];
-                    if from_label.is_some() || to_label.is_some() {
-                        parts.extend([from_label, to_label].map(Option::unwrap_or_default));
-                    }
-                    heard.messages =
-                        parts.iter().flat_map(|part| [part.as_bstr().as_bytes(), b"\0"]).collect::<Vec<_>>().concat();
-                }
-            }
-            Answer::Result { entity, messages, result, .. } => self.finish(&entity, &messages, result),
-        }
-    }
-
-    fn take_report(&mut self, text: &[u8]) {
-        if self.operation != Operation::Scan {
-            let operation = word(self.operation);
-            self.complain(Rule::Order, format!("answers \"report\", which is no answer to \"{operation}\""));
-        } else if let Some(heard) = self.heard(0) {
-            keep(&mut heard.stdout, text, MAX_KEPT);
-            if !text.ends_with(b"\n") {
-                let problem = format!("the report {} does not consist of whole lines", quoted(text));
-                self.complain(Rule::Answers, problem);
-            }
-        }
-    }
-
-    fn begin(&mut self, entity: &Text) {
-        if !matches!(self.operation, Operation::Apply | Operation::ForceApply) {
-            let operation = word(self.operation);
-            self.complain(Rule::Order, format!("answers \"begin\", which is no answer to \"{operation}\""));
-        } else if let Some(index) = self.step(entity, Step::Begun) {
-            self.at_work = index;
-            self.answered.get_mut(index).into_iter().for_each(|answered| answered.begun = true);
-        }
-    }
-
-    /// Brings an entity to the next step of its answers. Returns its index, if that is possible.
-    fn step(&mut self, entity: &Text, step: Step) -> Option<usize> {
-        let id = quoted(entity.as_bstr());
-        let index = self.ids.iter().position(|id| *id == *entity.as_bstr());
-        let Some((index, answered)) = index.and_then(|index| Some((index, self.answered.get_mut(index)?))) else {
-            self.complain(Rule::Order, format!("answers for {id}, which was not asked for"));
-            return None;
-        };
-        let last = answered.step;
-        answered.step = step.max(last);
-        if last == Step::Result {
-            self.complain(Rule::Order, format!("says more of {id} after its \"result\""));
-            return None;
-        }
-        // Output may come in many pieces, everything else once.
-        if step < last || (step == last && step != Step::Output) {
-            let name = |step: Step| format!("{step:?}").to_lowercase().replace("begun", "begin");
-            self.complain(Rule::Order, format!("answers \"{}\" for {id} after \"{}\"", name(step), name(last)));
-        }
-        Some(index)
-    }
-
-    fn finish(&mut self, entity: &Text, messages: &[Text], result: Outcome) {
-        let Some(index) = self.step(entity, Step::Result) else { return };
-        let id = quoted(entity.as_bstr());
-        if messages.iter().any(|message| message.as_bstr().contains(&b'\n')) {
-            self.complain(Rule::Answers, format!("a message of the \"result\" for {id} has a newline in it"));
-        }
-        let means = |message: &Text| Message::parse(message.as_bstr(), holo_protocol::API_VERSION_4);
-        let changed = |message: Message| !message.is_nothing_to_do() && !message.is_refusal();
-        let has_worked = messages.is_empty() || messages.iter().filter_map(means).any(changed);
-        let applies = matches!(self.operation, Operation::Apply | Operation::ForceApply);
-        let has_begun = self.answered.get(index).is_some_and(|answered| answered.begun);
-        if applies && result == Outcome::Done && has_worked && !has_begun {
-            self.complain(Rule::Order, format!("{id} was changed without \"begin\""));
-        }
-        let is_diff = self.operation == Operation::Diff;
-        let Some(heard) = self.heard(index) else { return };
-        if !is_diff {
-            heard.messages = bstr::join("\n", messages.iter().map(Text::as_bstr));
-        }
-        if result == Outcome::Failed {
-            heard.error = Some(CallError::Failed("result \"failed\"".to_owned()));
-        }
-    }
-
-    /// Gives the entities that have no result the reason for that.
-    fn conclude(&mut self, in_time: bool, ended: Option<Exit>) {
-        let died = ended.filter(|_| self.outcome.is_none()).map(|ended| ended.status.in_words());
-        if let Some(how) = &died {
-            self.complain(Rule::WhenASessionDies, format!("the session ends by itself: {how}"));
-        }
-        let lost = !in_time || self.is_broken || died.is_some();
-        if self.ids.is_empty() {
-            let has_failed = self.outcome == Some(Outcome::Failed);
-            let error = has_failed.then(|| CallError::Failed("end \"failed\"".to_owned()));
-            if let Some(heard) = self.heard(0) {
-                heard.error = if lost { Some(CallError::Told) } else { error };
-            }
-            return;
-        }
-        let mut missing = Vec::new();
-        for (id, answered) in
-            self.ids.iter().zip(&mut self.answered).filter(|(_, answered)| answered.step != Step::Result)
-        {
-            answered.heard.error = Some(CallError::Told);
-            missing.push(id);
-        }
-        for id in missing.into_iter().filter(|_| !lost) {
-            self.complain(Rule::Order, format!("there is no \"result\" for {} at the \"end\"", quoted(id)));
-        }
     }
 }

@@ -1,0 +1,96 @@
+//! Tests of scan reports.
+
+use super::*;
+
+fn parse(report: &str) -> Result<Vec<EntityReport>, Vec<String>> {
+    EntityReport::parse_all(report.as_bytes(), 3).map_err(|errors| errors.iter().map(ToString::to_string).collect())
+}
+
+#[test]
+fn reads_what_it_writes() {
+    let report = "ENTITY: file:/etc/motd\nACTION: Scrubbing (target was deleted)\nSOURCE: /a\nSOURCE: /b\ndelete: /c\n\
+                  ENTITY: x\nACTION: Executing\n";
+    let entities = parse(report).unwrap();
+    let mut text = Vec::new();
+    entities.iter().for_each(|entity| entity.write(&mut text, 3));
+    assert_eq!(text.as_bstr(), report);
+}
+
+#[test]
+fn understands_the_special_keys() {
+    let entity =
+        &parse("ENTITY: a:b\n  found in: x: y \nSOURCE: /s\nACTION: Removing (no (longer) wanted)\n").unwrap()[0];
+    assert_eq!(entity.id, "a:b");
+    assert_eq!(entity.sources, ["/s"]);
+    assert_eq!(entity.action, Action::because("Removing", "no (longer) wanted"));
+    assert_eq!(entity.information, [Information { key: "found in".into(), value: "x: y ".into() }]);
+}
+
+#[test]
+fn edges_are_keys_of_version_4() {
+    let report = "ENTITY: a\nORPHAN: yes\nLISTED: no\nALWAYS: yes\nAFTER: b\nBEFORE: c\nREQUIRES: d\nREQUIRES: e f\nSUBSCRIBES: g\nNOTIFIES: h\n\
+                  WATCH: /i\nPROVIDES: path /j k\nNEEDS: user l\nOWNS: path /j k\nWRITTEN: /x/y:3: b: c\nfound in: m\n";
+    let entities = EntityReport::parse_all(report.as_bytes(), 4).unwrap();
+    let edges = &entities[0].edges;
+    assert!(edges.orphan && edges.unlisted && edges.always);
+    assert_eq!(edges.requires, ["d", "e f"]);
+    assert_eq!(edges.provides, [Asset::new("path", "/j k")]);
+    assert_eq!(edges.owns, [Asset::new("path", "/j k")]);
+    assert_eq!(entities[0].information.len(), 1);
+    let mut text = Vec::new();
+    entities[0].write(&mut text, 4);
+    assert_eq!(text.as_bstr(), report);
+    let as_version_3 = &parse(report).unwrap()[0];
+    assert_eq!(as_version_3.edges, Edges::default());
+    assert_eq!(as_version_3.information.len(), 15);
+    let errors = EntityReport::parse_all(b"ENTITY: a\nNEEDS: user\n", 4).unwrap_err();
+    assert_eq!(errors[0].to_string(), "line 2: expected \"NEEDS: KIND VALUE\" (value was \"user\")");
+}
+
+#[test]
+fn an_action_without_a_whole_parenthesis_is_a_verb() {
+    for value in ["Executing", "Executing (now", "now)", "(now)", "Executing(now)"] {
+        let entities = parse(&format!("ENTITY: a\nACTION: {value}\n")).unwrap();
+        assert_eq!(entities[0].action, Action { verb: value.into(), reason: None });
+    }
+}
+
+#[test]
+fn the_lines_of_an_entity_alone_make_it_again() {
+    let report = b"\n ENTITY: a\nSOURCE: /s\n\nAFTER: b\nENTITY: a\nx: y\r\nENTITY: c";
+    for version in [3, 4] {
+        let mut pieces = Vec::new();
+        EntityReport::parse_each(report, version, |range, entity| pieces.push((range, entity))).unwrap();
+        let all = EntityReport::parse_all(report, version).unwrap();
+        assert_eq!(pieces.iter().map(|(_, entity)| entity).collect::<Vec<_>>(), all.iter().collect::<Vec<_>>());
+        for (range, entity) in pieces {
+            assert_eq!(EntityReport::parse_all(&report[range], version), Ok(vec![entity]));
+        }
+    }
+}
+
+#[test]
+fn reports_every_bad_line() {
+    assert_eq!(
+        parse("\nfound in: x\nnonsense\nENTITY:x\nENTITY: \nENTITY: a\n: no key\n"),
+        Err(vec![
+            "line 2: expected entity ID, found attribute \"found in: x\"".into(),
+            "line 3: parse error (line was \"nonsense\")".into(),
+            "line 4: parse error (line was \"ENTITY:x\")".into(),
+            "line 5: parse error (line was \"ENTITY: \")".into(),
+            "line 7: parse error (line was \": no key\")".into(),
+        ])
+    );
+}
+
+#[test]
+fn an_empty_report_has_no_entities() {
+    assert_eq!(parse(""), Ok(vec![]));
+    assert_eq!(parse("\n\n"), Ok(vec![]));
+}
+
+#[test]
+fn ids_need_not_be_utf8() {
+    let entities = EntityReport::parse_all(b"ENTITY: file:/caf\xe9\n", 3).unwrap();
+    assert_eq!(entities[0].id, &b"file:/caf\xe9"[..]);
+}

@@ -1,0 +1,130 @@
+//! From words to a verb with its options, or to what is wrong with them.
+
+use super::{Cli, Help, Verb};
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, Parser};
+use holo_definitions::did_you_mean;
+use std::ffi::OsString;
+
+/// The result of reading a command line.
+#[derive(Debug)]
+pub enum Arguments {
+    /// Something to do.
+    Verb(Verb),
+    /// The help of a verb, or of all: this text goes to stdout.
+    Help(String),
+    /// Nothing that can be done.
+    Unusable {
+        /// This text goes to stderr.
+        text: String,
+        /// A likely correction.
+        hint: Option<String>,
+    },
+}
+
+/// Understands a command line.
+#[must_use]
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Arguments {
+    use clap::error::ErrorKind;
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    match Cli::try_parse_from(selectors_last(arguments)) {
+        Ok(Cli { verb: Verb::Help(Help { command }), .. }) if !command.is_empty() => help_of(&command),
+        Ok(cli) => Arguments::Verb(cli.verb),
+        Err(error) => match error.kind() {
+            ErrorKind::DisplayHelp => Arguments::Help(error.to_string()),
+            ErrorKind::DisplayVersion => Arguments::Verb(Verb::Version),
+            ErrorKind::MissingSubcommand
+            | ErrorKind::InvalidSubcommand
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                Arguments::Unusable { text: usage(), hint: meant_command(&error) }
+            }
+            _ => Arguments::Unusable { text: format!("{}\n{}", complaint(&error), usage()), hint: None },
+        },
+    }
+}
+
+/// Returns the request for the help that `--help` after these command words shows.
+fn help_of(command: &[String]) -> Arguments {
+    let words = command.iter().filter(|word| !word.starts_with('-')).map(OsString::from);
+    let words = [OsString::from("holo")].into_iter().chain(words).chain([OsString::from("--help")]);
+    match parse(words) {
+        help @ Arguments::Help(_) => help,
+        Arguments::Unusable { hint, .. } => Arguments::Unusable { text: usage(), hint },
+        Arguments::Verb(_) => Arguments::Unusable { text: usage(), hint: None },
+    }
+}
+
+/// Returns the command word that was probably meant by a misspelt one.
+fn meant_command(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(written)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let command = Cli::command();
+    let names = command.get_subcommands().flat_map(|verb| [verb].into_iter().chain(verb.get_subcommands()));
+    did_you_mean(written, names.map(clap::Command::get_name))
+}
+
+/// Returns the long options of a verb, as they are typed.
+#[must_use]
+pub fn options_of(verb: &str) -> Vec<String> {
+    let command = Cli::command();
+    let arguments = command.find_subcommand(verb).into_iter().flat_map(clap::Command::get_arguments);
+    arguments.filter_map(clap::Arg::get_long).chain(["help"]).map(|long| format!("--{long}")).collect()
+}
+
+/// Moves what is not an option of its verb behind a `--`.
+///
+/// Options may stand between selectors. An unknown option is an argument that selects nothing, as in
+/// version 3, so that is moved too.
+fn selectors_last(arguments: Vec<OsString>) -> Vec<OsString> {
+    let command = Cli::command();
+    let verb = arguments.get(1).and_then(|word| command.find_subcommand(word));
+    let Some(verb) = verb.filter(|verb| verb.get_positionals().any(|argument| argument.get_id() == "selectors")) else {
+        return arguments;
+    };
+    let is_option = |word: &OsString| {
+        let known = |argument: &clap::Arg| {
+            let long = argument.get_long().is_some_and(|long| *word == *format!("--{long}"));
+            long || argument.get_short().is_some_and(|short| *word == *format!("-{short}"))
+        };
+        *word == *"-h" || *word == *"--help" || verb.get_arguments().any(known)
+    };
+    let takes_value = |word: &OsString| {
+        // As long as a command is not built, clap counts flags among those with a value too.
+        let mut options = verb.get_opts().filter(|argument| argument.get_action().takes_values());
+        options.any(|argument| argument.get_long().is_some_and(|long| *word == *format!("--{long}")))
+    };
+    let has_value = |word: &OsString| {
+        let name = word.to_str().and_then(|word| word.split_once('=')).map(|(name, _)| OsString::from(name));
+        name.is_some_and(|name| takes_value(&name))
+    };
+    let mut words = arguments.into_iter();
+    let mut options: Vec<OsString> = words.by_ref().take(2).collect();
+    let mut selectors = vec![OsString::from("--")];
+    while let Some(word) = words.next() {
+        if word == *"--" {
+            selectors.extend(words.by_ref());
+        } else if takes_value(&word) {
+            options.push(word);
+            options.extend(words.next());
+        } else if is_option(&word) || has_value(&word) {
+            options.push(word);
+        } else {
+            selectors.push(word);
+        }
+    }
+    options.extend(selectors);
+    options
+}
+
+/// Returns the mistake, without the hints that clap would give instead of the usage.
+fn complaint(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let first = text.split("\n\n").next().unwrap_or_default();
+    format!("!! {}", first.strip_prefix("error: ").unwrap_or(first).trim_end())
+}
+
+/// Returns the help, which begins with `Usage:`.
+#[must_use]
+pub fn usage() -> String {
+    let help = Cli::command().render_help().to_string();
+    format!("{}\n", help.trim_end())
+}

@@ -1,0 +1,58 @@
+//! Tests of the command line.
+
+use super::*;
+use clap::CommandFactory;
+
+fn apply(words: &[&str]) -> Option<Apply> {
+    let words = ["holo", "apply"].iter().chain(words).map(OsString::from);
+    match parse(words) {
+        Arguments::Verb(Verb::Apply(apply)) => Some(apply),
+        _ => None,
+    }
+}
+
+#[test]
+fn options_stand_anywhere_and_others_are_selectors() {
+    let words = ["a", "-f", "--timeout", "5m", "--odd", "b", "--timeout=1h", "-", "--", "--force"];
+    assert!(apply(&words).is_none(), "twice the same option");
+    let understood = apply(&["a", "-f", "--timeout", "5m", "--odd", "b", "-", "--", "--force"]).unwrap();
+    assert!(understood.force && !understood.fail_fast);
+    assert_eq!(understood.timeout, Some(Duration::from_secs(300)));
+    assert_eq!(understood.selection.selectors, ["a", "--odd", "b", "-", "--force"]);
+    assert_eq!(apply(&["--timeout=90s", "x"]).unwrap().selection.selectors, ["x"]);
+    assert!(apply(&["--timeout"]).is_none());
+    let flags_first = apply(&["--force", "--", "x"]).unwrap();
+    assert!(flags_first.force && flags_first.selection.selectors == ["x"]);
+    assert!(apply(&["--fail-fast", "--timeout", "5m"]).is_some_and(|apply| apply.timeout.is_some()));
+    assert_eq!(apply(&["--jobs", "3"]).unwrap().jobs, NonZeroU32::new(3));
+    assert!(["0", "-1", "all", "4294967296"].iter().all(|number| apply(&["--jobs", number]).is_none()));
+    assert_eq!(apply(&["--json", "--odd"]).unwrap().selection.selectors, ["--odd"]);
+}
+
+#[test]
+fn help_is_that_of_a_command() {
+    let parsed = |words: &[&str]| parse(["holo"].iter().chain(words).map(OsString::from));
+    let help = |words: &[&str]| match parsed(words) {
+        Arguments::Help(text) => text,
+        other => format!("{other:?}"),
+    };
+    assert_eq!(help(&["help", "apply"]), help(&["apply", "--help"]));
+    assert!(help(&["help", "apply"]).contains("--fail-fast"));
+    assert!(help(&["help", "plugin", "check"]).contains("--resources"));
+    assert!(matches!(parsed(&["help"]), Arguments::Verb(Verb::Help(_))));
+    assert!(matches!(parsed(&["-V"]), Arguments::Verb(Verb::Version)));
+    let hint = |words: &[&str]| match parsed(words) {
+        Arguments::Unusable { text, hint } if text == usage() => hint,
+        other => Some(format!("{other:?}")),
+    };
+    assert_eq!(hint(&["help", "aply"]).as_deref(), Some("did you mean apply?"));
+    assert_eq!(hint(&["aply", "x"]).as_deref(), Some("did you mean apply?"));
+    assert_eq!(hint(&["plugin", "chekc"]).as_deref(), Some("did you mean check?"));
+    assert_eq!(hint(&["xyzzy"]), None);
+    assert!(options_of("apply").contains(&"--force".to_owned()) && !options_of("scan").contains(&"--force".to_owned()));
+}
+
+#[test]
+fn the_definition_is_sound() {
+    Cli::command().debug_assert();
+}

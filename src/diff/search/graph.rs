@@ -1,0 +1,130 @@
+//! The edit graph of two texts: its points, and its diagonals.
+
+use crate::diff::lines::{Class, count_equal};
+
+/// A pair of positions in the kept lines of both texts.
+#[derive(Clone, Copy)]
+pub(super) struct Point {
+    pub(super) old: isize,
+    pub(super) new: isize,
+}
+
+impl Point {
+    pub(super) fn diagonal(self) -> isize {
+        self.old - self.new
+    }
+
+    pub(super) fn on_diagonal(diagonal: isize, old: isize) -> Self {
+        Self { old, new: old - diagonal }
+    }
+
+    pub(super) fn sum(self) -> isize {
+        self.old + self.new
+    }
+}
+
+/// A rectangle of the edit graph, from its start (inclusive) to its end (exclusive).
+pub(super) struct Area {
+    pub(super) start: Point,
+    pub(super) end: Point,
+    /// True if only the best way will do.
+    pub(super) minimal: bool,
+}
+
+/// The points that the search from one corner has reached at its present cost: for each diagonal
+/// the position in the old text.
+pub(super) struct Frontier {
+    reached: Vec<isize>,
+    /// The index in `reached` of diagonal 0.
+    origin: isize,
+    pub(super) lowest: isize,
+    pub(super) highest: isize,
+    /// A value that loses against every real position.
+    unreached: isize,
+}
+
+impl Frontier {
+    pub(super) fn new(old_len: usize, new_len: usize, unreached: isize) -> Self {
+        Self {
+            // One diagonal more at each end holds the sentinels.
+            reached: vec![unreached; old_len + new_len + 3],
+            origin: new_len as isize + 1,
+            lowest: 0,
+            highest: 0,
+            unreached,
+        }
+    }
+
+    pub(super) fn restart(&mut self, corner: Point) {
+        self.lowest = corner.diagonal();
+        self.highest = corner.diagonal();
+        self.set(corner.diagonal(), corner.old);
+    }
+
+    pub(super) fn get(&self, diagonal: isize) -> isize {
+        let reached = usize::try_from(diagonal + self.origin).ok().and_then(|index| self.reached.get(index));
+        reached.copied().unwrap_or(self.unreached)
+    }
+
+    pub(super) fn set(&mut self, diagonal: isize, old: isize) {
+        let reached = usize::try_from(diagonal + self.origin).ok().and_then(|index| self.reached.get_mut(index));
+        reached.into_iter().for_each(|reached| *reached = old);
+    }
+
+    pub(super) fn point(&self, diagonal: isize) -> Point {
+        Point::on_diagonal(diagonal, self.get(diagonal))
+    }
+
+    pub(super) fn covers(&self, diagonal: isize) -> bool {
+        self.lowest <= diagonal && diagonal <= self.highest
+    }
+
+    /// Takes in the next diagonal on each side. At the border of the area the side retreats instead, since only every second diagonal can be
+    /// reached at any cost.
+    pub(super) fn widen(&mut self, area: &Area) {
+        if self.lowest > area.start.old - area.end.new {
+            self.lowest -= 1;
+            self.set(self.lowest - 1, self.unreached);
+        } else {
+            self.lowest += 1;
+        }
+        if self.highest < area.end.old - area.start.new {
+            self.highest += 1;
+            self.set(self.highest + 1, self.unreached);
+        } else {
+            self.highest -= 1;
+        }
+    }
+
+    /// Returns the points of the present cost, highest diagonal first.
+    pub(super) fn points(&self) -> impl Iterator<Item = Point> {
+        let diagonals = (self.lowest..=self.highest).rev().step_by(2);
+        diagonals.map(|diagonal| self.point(diagonal))
+    }
+}
+
+/// The kept lines of both texts.
+#[derive(Clone, Copy)]
+pub(super) struct Grid<'a> {
+    pub(super) old: &'a [Class],
+    pub(super) new: &'a [Class],
+}
+
+impl Grid<'_> {
+    /// Returns the number of lines that are equal from a point on, before a limit.
+    pub(super) fn snake_ahead(self, point: Point, limit: Point) -> isize {
+        let (old, new) = (between(self.old, point.old, limit.old), between(self.new, point.new, limit.new));
+        count_equal(old.iter(), new.iter()) as isize
+    }
+
+    /// Returns the number of lines that are equal before a point, after a limit.
+    pub(super) fn snake_behind(self, point: Point, limit: Point) -> isize {
+        let (old, new) = (between(self.old, limit.old, point.old), between(self.new, limit.new, point.new));
+        count_equal(old.iter().rev(), new.iter().rev()) as isize
+    }
+}
+
+/// Returns a part of a text; nothing if it ends before it starts.
+pub(super) fn between<T>(text: &[T], start: isize, end: isize) -> &[T] {
+    text.get(start as usize..end as usize).unwrap_or_default()
+}

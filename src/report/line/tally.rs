@@ -1,0 +1,74 @@
+//! The numbers of entities at the end of a run.
+
+use super::Outcome;
+#[cfg(test)]
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::fmt;
+
+/// The number of entities by the way in which they ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[expect(missing_docs, reason = "each counts the outcome of its name")]
+pub struct Tally {
+    pub unchanged: usize,
+    pub changed: usize,
+    pub pending: usize,
+    pub refused: usize,
+    pub skipped: usize,
+    pub failed: usize,
+    /// The number of skipped ones that are, by their own declaration, not for this system.
+    #[serde(skip)]
+    pub left_out: usize,
+    /// True if all entities were asked for, and some are missing as their definitions cannot be used.
+    #[serde(skip)]
+    pub flawed: bool,
+}
+
+impl Tally {
+    /// Counts one more.
+    pub fn count(&mut self, outcome: Outcome) {
+        *match outcome {
+            Outcome::Unchanged => &mut self.unchanged,
+            Outcome::Changed => &mut self.changed,
+            Outcome::Pending => &mut self.pending,
+            Outcome::Refused => &mut self.refused,
+            Outcome::Skipped => &mut self.skipped,
+            Outcome::Failed => &mut self.failed,
+        } += 1;
+    }
+
+    /// Returns true if something has failed.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.failed > 0 || self.flawed
+    }
+
+    /// Returns the number of entities that have been kept from their desired state.
+    #[must_use]
+    pub fn hindered(&self) -> usize {
+        self.refused + self.skipped - self.left_out
+    }
+}
+
+impl fmt::Display for Tally {
+    /// Writes the numbers: `14 entities: 3 changed, 11 unchanged`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tally { unchanged, changed, pending, refused, skipped, failed, .. } = *self;
+        let counts = [
+            (changed, "changed"),
+            (unchanged, "unchanged"),
+            (pending, "pending"),
+            (refused, "refused"),
+            (skipped, "skipped"),
+            (failed, "failed"),
+        ];
+        let all: usize = counts.iter().map(|(count, _)| count).sum();
+        write!(f, "{all} {}", if all == 1 { "entity" } else { "entities" })?;
+        let shown = counts.iter().filter(|(count, _)| *count > 0);
+        for (index, (count, what)) in shown.enumerate() {
+            write!(f, "{} {count} {what}", if index == 0 { ":" } else { "," })?;
+        }
+        Ok(())
+    }
+}
