@@ -21,10 +21,10 @@ const FILES: usize = 10;
 
 #[derive(Parser)]
 struct Options {
-    /// How many promises are kept
+    /// Numbers of promises
     #[arg(long, value_delimiter = ',', default_values_t = [100, 1000, 10_000])]
     sizes: Vec<usize>,
-    /// How often everything is timed; the median counts
+    /// Number of rounds; the median counts
     #[arg(long, default_value_t = 5)]
     runs: usize,
     /// Cargo gives it to benchmarks, but not when it runs them as tests

@@ -23,7 +23,7 @@ pub struct DigestStore {
     known: Mutex<Option<Known>>,
 }
 
-/// What the file says.
+/// The content of the file.
 #[derive(Debug)]
 struct Known {
     place: PathHandle,
@@ -141,7 +141,7 @@ fn whole_line(line: &str) -> Option<(&str, &str)> {
 
 /// Returns a digest of a definition: of what it says, whatever file says so.
 pub fn digest(definition: &impl Serialize) -> String {
-    // What is digested was read from text, so it can be written as such.
+    // A definition was read from text, so it can be written as text.
     hex(&Sha256::digest(serde_json::to_vec(definition).unwrap_or_default()))
 }
 

@@ -1,4 +1,4 @@
-//! Who is worked on when: modules edit shared files without locks, so those of one module follow one another.
+//! The order of work: modules edit shared files without locks, so entities of one module follow one another.
 
 use holo_plugin::declared::Declared;
 use holo_plugin::{Entity, Host, Job, SetAnswers, apply_in_lanes};

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 /// The text that stands for what is hidden.
 pub const HIDDEN: &str = "(sensitive)";
-/// What is shorter would be found everywhere.
+/// Shorter texts would be found everywhere.
 const SHORTEST: usize = 4;
 
 /// Texts that are hidden wherever they occur.
@@ -74,7 +74,7 @@ impl Sensitive {
     fn add(&mut self, value: &Value) {
         let nested = texts(value).into_iter().map(str::to_owned);
         for secret in nested.chain(text(value)) {
-            // What is said line by line never holds the whole.
+            // Output line by line never holds the whole.
             let lines = secret.lines().map(str::to_owned);
             for part in lines.chain([secret.clone()]).collect::<BTreeSet<String>>() {
                 self.texts.extend([escaped(&part, false), escaped(&part, true), part]);

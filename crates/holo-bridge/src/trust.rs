@@ -1,4 +1,4 @@
-//! Who may change a module: it runs as whoever runs holo, so nobody else may.
+//! The check of write permissions: a module runs with the rights of holo, so nobody else may change it.
 
 use rustix::process::geteuid;
 use sha2::{Digest, Sha256};
@@ -45,7 +45,7 @@ pub struct Trusted {
     digest: String,
 }
 
-/// What changes when a file is changed.
+/// The metadata that changes with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     file: (u64, u64),
@@ -117,7 +117,7 @@ fn not_a_file(metadata: &Metadata) -> io::Error {
 
 /// Follows a path as the system does, looks at everything on the way, and returns where it leads.
 fn walk(path: &Path, root: &Path) -> Result<PathBuf, TrustError> {
-    // What is above the root is not ours to judge.
+    // Directories above the root belong to the host.
     let root = fs::canonicalize(root)?;
     let is_above = |directory: &Path| root != directory && root.starts_with(directory);
     let mut pending: VecDeque<OsString> = VecDeque::new();

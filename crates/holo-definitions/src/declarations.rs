@@ -36,7 +36,7 @@ impl Declaration for NoDeclaration {
     const TABLE: &'static str = "";
 }
 
-/// What all files together declare.
+/// The declarations of all files together.
 #[derive(Debug)]
 pub struct Declarations<M> {
     /// Those that can be used, by the value of their key, with the location of the first of their tables.

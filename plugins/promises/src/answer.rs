@@ -5,9 +5,9 @@ use crate::level::Level;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// The part of an answer's key that says that the rest is a level.
+/// The prefix of a key whose rest is a log level.
 const LOG: &str = "log_";
-/// The part of an echoed key that says that the rest is an attribute.
+/// The prefix of an echoed key whose rest is an attribute.
 const ATTRIBUTE: &str = "attribute_";
 
 /// An answer, as far as it has been read.
@@ -17,27 +17,27 @@ pub(crate) struct Answer {
     pub(crate) operation: Option<String>,
     pub(crate) result: Option<String>,
     pub(crate) classes: Vec<String>,
-    /// The keys that have been there, or that there was JSON.
+    /// The keys that were read, or an entry that stands for a JSON object.
     seen: BTreeSet<String>,
-    /// The reason why its JSON is none.
+    /// The error in its JSON.
     broken: Option<String>,
 }
 
-/// Something in an answer that a person may have to know.
+/// An event in an answer, for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Remark {
+pub(crate) enum LineEvent {
     Log {
         level: Level,
         text: String,
     },
-    /// The level has a name that nobody knows.
+    /// A log message of an unknown level.
     UnknownLevel {
         name: String,
         text: String,
     },
-    /// Something was printed that belongs to no answer.
+    /// A line that belongs to no answer.
     Stray(String),
-    /// Something that should be there once was there again, and counts.
+    /// A key, or a JSON object, that was there before. The last one counts.
     Repeated(String),
 }
 
@@ -47,7 +47,7 @@ impl Answer {
         Answer { protocol, operation: None, result: None, classes, seen, broken: None }
     }
 
-    /// Returns the reason why nothing can be made of it, if there is one.
+    /// Returns the reason why the answer cannot be used, if there is one.
     pub(crate) fn problem(&self) -> Option<String> {
         if let Some(reason) = &self.broken {
             return Some(format!("its answer is not valid JSON: {reason}"));
@@ -56,37 +56,37 @@ impl Answer {
         is_missing.then(|| "there is no JSON in its answer".to_owned())
     }
 
-    /// Returns true if it is so wrong that its end may never come.
+    /// Returns true if the JSON is invalid, so that the end of the answer may never come.
     pub(crate) fn is_broken(&self) -> bool {
         self.broken.is_some()
     }
 
-    /// Takes one more line.
-    pub(crate) fn take(&mut self, line: &str) -> Vec<Remark> {
+    /// Reads one more line.
+    pub(crate) fn take(&mut self, line: &str) -> Vec<LineEvent> {
         let pair = line.split_once('=');
         if let Some((level, text)) = pair.and_then(|(key, text)| Some((key.strip_prefix(LOG)?, text)))
             && !level.is_empty()
             && level.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_')
         {
-            return vec![remark(level, text)];
+            return vec![event(level, text)];
         }
         match (self.protocol, pair) {
             (Protocol::Json, _) if line.starts_with('{') => self.take_json(line),
             (Protocol::Lines, Some((key, value))) if is_key(key) => self.take_pair(key, value),
-            _ => vec![Remark::Stray(line.to_owned())],
+            _ => vec![LineEvent::Stray(line.to_owned())],
         }
     }
 
-    fn take_json(&mut self, line: &str) -> Vec<Remark> {
-        let mut remarks: Vec<Remark> = self.repeated("a JSON object").into_iter().collect();
+    fn take_json(&mut self, line: &str) -> Vec<LineEvent> {
+        let mut events: Vec<LineEvent> = self.repeated("a JSON object").into_iter().collect();
         (self.operation, self.result, self.broken) = (None, None, None);
         self.classes.clear();
         let mut object = match serde_json::from_str::<Value>(line) {
             Ok(Value::Object(object)) => object,
-            Ok(_) => return remarks,
+            Ok(_) => return events,
             Err(error) => {
                 self.broken = Some(error.to_string());
-                return remarks;
+                return events;
             }
         };
         let mut take = |key: &str| object.remove(key).filter(|value| !value.is_null());
@@ -103,12 +103,12 @@ impl Answer {
             Some(log @ Value::Object(_)) => vec![log],
             _ => Vec::new(),
         };
-        remarks.extend(logs.into_iter().map(logged));
-        remarks
+        events.extend(logs.into_iter().map(logged));
+        events
     }
 
-    fn take_pair(&mut self, key: &str, value: &str) -> Vec<Remark> {
-        let remarks = self.repeated(key).into_iter().collect();
+    fn take_pair(&mut self, key: &str, value: &str) -> Vec<LineEvent> {
+        let events = self.repeated(key).into_iter().collect();
         match key {
             "operation" => self.operation = Some(value.to_owned()),
             "result" => self.result = Some(value.to_owned()),
@@ -116,11 +116,11 @@ impl Answer {
             // An echo of the request.
             _ => {}
         }
-        remarks
+        events
     }
 
-    fn repeated(&mut self, key: &str) -> Option<Remark> {
-        (!self.seen.insert(key.to_owned())).then(|| Remark::Repeated(key.to_owned()))
+    fn repeated(&mut self, key: &str) -> Option<LineEvent> {
+        (!self.seen.insert(key.to_owned())).then(|| LineEvent::Repeated(key.to_owned()))
     }
 }
 
@@ -143,19 +143,19 @@ fn plain(value: Value) -> String {
 }
 
 /// Returns what an element of the list of logs says.
-fn logged(mut log: Value) -> Remark {
+fn logged(mut log: Value) -> LineEvent {
     let mut take = |key: &str| log.get_mut(key).map(Value::take).filter(|value| !value.is_null());
     let (level, message) = (take("level").map(plain), take("message").map(plain));
     match (level, message) {
-        (Some(level), Some(message)) => remark(&level, &message),
-        (level, message) => remark(level.as_deref().unwrap_or("info"), &message.unwrap_or_else(|| log.to_string())),
+        (Some(level), Some(message)) => event(&level, &message),
+        (level, message) => event(level.as_deref().unwrap_or("info"), &message.unwrap_or_else(|| log.to_string())),
     }
 }
 
-fn remark(level: &str, text: &str) -> Remark {
+fn event(level: &str, text: &str) -> LineEvent {
     match Level::parse(level) {
-        Some(level) => Remark::Log { level, text: text.to_owned() },
-        None => Remark::UnknownLevel { name: level.to_owned(), text: text.to_owned() },
+        Some(level) => LineEvent::Log { level, text: text.to_owned() },
+        None => LineEvent::UnknownLevel { name: level.to_owned(), text: text.to_owned() },
     }
 }
 
@@ -163,19 +163,19 @@ fn remark(level: &str, text: &str) -> Remark {
 mod tests {
     use super::*;
 
-    fn read(protocol: Protocol, text: &str) -> (Answer, Vec<Remark>) {
+    fn read(protocol: Protocol, text: &str) -> (Answer, Vec<LineEvent>) {
         let mut answer = Answer::new(protocol);
-        let remarks = text.lines().flat_map(|line| answer.take(line)).collect();
-        (answer, remarks)
+        let events = text.lines().flat_map(|line| answer.take(line)).collect();
+        (answer, events)
     }
 
-    fn log(level: Level, text: &str) -> Remark {
-        Remark::Log { level, text: text.into() }
+    fn log(level: Level, text: &str) -> LineEvent {
+        LineEvent::Log { level, text: text.into() }
     }
 
     #[test]
     fn json_with_logs_before_it_and_in_it() {
-        let (answer, remarks) = read(
+        let (answer, events) = read(
             Protocol::Json,
             "log_info=one=1\nlog_WARN=two\n{\"operation\": \"evaluate_promise\", \"result\": \"repaired\", \
              \"result_classes\": [\"a b\", \"\", \"c\"], \"log\": [{\"level\": \"inform\", \"message\": \"three\\nlines\"}]}",
@@ -183,27 +183,27 @@ mod tests {
         assert_eq!(answer.operation.as_deref(), Some("evaluate_promise"));
         assert_eq!(answer.result.as_deref(), Some("repaired"));
         assert_eq!(answer.classes, ["a b", "c"]);
-        assert_eq!(remarks, [log(Level::Info, "one=1"), log(Level::Warning, "two"), log(Level::Info, "three\nlines")]);
+        assert_eq!(events, [log(Level::Info, "one=1"), log(Level::Warning, "two"), log(Level::Info, "three\nlines")]);
         assert_eq!(answer.problem(), None);
     }
 
     #[test]
     fn lines_in_any_order() {
-        let (answer, remarks) = read(
+        let (answer, events) = read(
             Protocol::Lines,
             "result=kept\nlog_verbose=x\nattribute_Some1=y\npromiser=/a=b\nresult_classes=a, b,,c\noperation=evaluate_promise",
         );
         assert_eq!((answer.result.as_deref(), answer.operation.as_deref()), (Some("kept"), Some("evaluate_promise")));
         assert_eq!(answer.classes, ["a", "b", "c"]);
-        assert_eq!(remarks, [log(Level::Verbose, "x")]);
+        assert_eq!(events, [log(Level::Verbose, "x")]);
         assert!(read(Protocol::Lines, "result=kept\nresult_classes=").0.classes.is_empty());
     }
 
     #[test]
     fn what_a_program_prints_between_is_no_answer() {
         let text = "Files a and b differ\nResult=x\n=\nlog_=x\nlog_1=x\n{\"result\": \"kept\"}";
-        let strays = |protocol| -> Vec<Remark> { read(protocol, text).1 };
-        let stray = |line: &str| Remark::Stray(line.into());
+        let strays = |protocol| -> Vec<LineEvent> { read(protocol, text).1 };
+        let stray = |line: &str| LineEvent::Stray(line.into());
         let common = ["Files a and b differ", "Result=x", "="].map(stray);
         assert_eq!(strays(Protocol::Json), [&common[..], &["log_=x", "log_1=x"].map(stray)].concat());
         // There, the first is a key like another, and the JSON is a line like another.
@@ -213,13 +213,13 @@ mod tests {
 
     #[test]
     fn of_several_the_last_counts() {
-        let (answer, remarks) = read(Protocol::Json, "{\"result\": \"kept\"}\n{\"result\": \"repaired\"}");
+        let (answer, events) = read(Protocol::Json, "{\"result\": \"kept\"}\n{\"result\": \"repaired\"}");
         assert_eq!(answer.result.as_deref(), Some("repaired"));
-        assert_eq!(remarks, [Remark::Repeated("a JSON object".into())]);
-        let (answer, remarks) = read(Protocol::Lines, "result=kept\nresult=repaired\nlog_info=a\nlog_info=a");
+        assert_eq!(events, [LineEvent::Repeated("a JSON object".into())]);
+        let (answer, events) = read(Protocol::Lines, "result=kept\nresult=repaired\nlog_info=a\nlog_info=a");
         assert_eq!(answer.result.as_deref(), Some("repaired"));
-        assert_eq!(remarks[0], Remark::Repeated("result".into()));
-        assert_eq!(remarks.len(), 3);
+        assert_eq!(events[0], LineEvent::Repeated("result".into()));
+        assert_eq!(events.len(), 3);
         let (answer, _) = read(Protocol::Json, "{broken}\n{\"result\": \"kept\"}");
         assert_eq!((answer.problem(), answer.result.as_deref()), (None, Some("kept")));
     }
@@ -235,13 +235,13 @@ mod tests {
 
     #[test]
     fn odd_values_are_shown_as_json() {
-        let (answer, remarks) = read(
+        let (answer, events) = read(
             Protocol::Json,
             "{\"result\": 3, \"result_classes\": \"a,b\", \"log\": [{\"level\": \"banana\", \"message\": {\"a\": 1}}, 7]}",
         );
         assert_eq!((answer.result.as_deref(), &*answer.classes), (Some("3"), &["a".to_owned(), "b".to_owned()][..]));
-        let unknown = Remark::UnknownLevel { name: "banana".into(), text: "{\"a\":1}".into() };
-        assert_eq!(remarks, [unknown, log(Level::Info, "7")]);
+        let unknown = LineEvent::UnknownLevel { name: "banana".into(), text: "{\"a\":1}".into() };
+        assert_eq!(events, [unknown, log(Level::Info, "7")]);
         assert_eq!(read(Protocol::Json, "{\"result\": null}").0.result, None);
         assert_eq!(read(Protocol::Lines, "log_banana=what").1.len(), 1);
     }

@@ -1,4 +1,4 @@
-//! What all promises of a process share: the modules that run, and what is remembered of modules.
+//! The state that all promises of a process share: running modules, and records about modules.
 
 use crate::module::Module;
 use holo_bridge::{DigestStore, Interpreter, Invocation};
@@ -11,14 +11,14 @@ use std::time::Duration;
 
 /// The time that all modules together have to end. The dispatcher waits for us only twice as long.
 const END_LIMIT: Duration = Duration::from_secs(1);
-/// The file with the modules that have changed something when they were to look.
+/// The file with the modules that have changed the system in a dry run.
 const DISTRUSTED: &str = ".distrusted";
 
 /// A module that a definition declares.
 #[derive(Debug)]
 pub(crate) struct DeclaredModule {
     pub(crate) invocation: Arc<Invocation>,
-    /// The kind of asset that promisers are.
+    /// The kind of asset that a promiser is.
     pub(crate) provides: Option<String>,
     /// The file, whatever path leads there.
     pub(crate) real_file: PathBuf,
@@ -30,10 +30,10 @@ impl DeclaredModule {
     }
 }
 
-/// What tells one running module from another: its file, and its interpreter.
+/// The key of a running module: its file, and its interpreter.
 type ModuleKey = (PathBuf, Option<Interpreter>);
 
-/// The modules that run, and what is remembered of modules.
+/// Running modules, and records about modules.
 #[derive(Debug)]
 pub(crate) struct Context {
     modules: Mutex<BTreeMap<ModuleKey, Arc<Mutex<Module>>>>,
@@ -48,7 +48,7 @@ impl Default for Context {
 }
 
 impl Context {
-    /// Returns the module of this file and interpreter: there is one conversation with it, whatever its types.
+    /// Returns the running module of a declared one. Types that share a file and an interpreter share it.
     pub(crate) fn module(&self, declared: &DeclaredModule) -> Arc<Mutex<Module>> {
         let key = (declared.real_file.clone(), declared.invocation.interpreter().cloned());
         let mut modules = lock(&self.modules);
@@ -57,20 +57,20 @@ impl Context {
         Arc::clone(module)
     }
 
-    /// Has all modules end.
+    /// Ends all modules.
     pub(crate) fn end(&self) {
         let modules = std::mem::take(&mut *lock(&self.modules));
-        let conversations = modules.values().filter_map(|module| lock(module).dismiss()).collect();
+        let conversations = modules.values().filter_map(|module| lock(module).terminate()).collect();
         let ends = end_together(conversations, END_LIMIT, &mut |_, line| {
             // Nobody may listen any more.
             let _ = std::io::stderr().write_all(&[line, b"\n"].concat());
         });
-        // They have nothing more to do: how they end is of no account.
+        // They have nothing more to do, so their exit statuses do not matter.
         drop(ends);
     }
 }
 
-/// Locks what stays whole even if a thread that had it has ended in a panic.
+/// Locks a value that stays valid even if another thread has panicked while it held the lock.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -19,7 +19,7 @@ pub(crate) struct Module {
     /// The program that runs it, and arguments before the file; without one the file is executable.
     #[cfg_attr(test, schemars(with = "Option<tests::InterpreterSchema>"))]
     pub(crate) interpreter: Option<Interpreter>,
-    /// The kind of asset that promisers of this type are, such as `path`.
+    /// The kind of asset that a promiser of this type is, such as `path`.
     pub(crate) provides: Option<String>,
     /// True if it works below `HOLO_ROOT_DIR`, so that it can be started in test mode.
     #[serde(default)]
@@ -34,30 +34,30 @@ pub(crate) struct Promise {
     /// The type, which a module declares.
     #[serde(rename = "type")]
     pub(crate) kind: String,
-    /// What promises: for most types, what is managed.
+    /// The promiser: for most types, the name of the managed thing.
     pub(crate) promiser: String,
     /// The name of the entity; the promiser if nothing is said.
     #[serde(rename = "name")]
     pub(crate) _name: Option<String>,
-    /// What is promised.
+    /// The attributes of the promise.
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "tests::AttributesSchema"))]
     pub(crate) attributes: Attributes,
     /// The names of attributes whose values are not shown.
     #[serde(default)]
     pub(crate) sensitive: Vec<String>,
-    /// How much the module is to say.
+    /// The level that is requested from the module.
     #[serde(default)]
     pub(crate) log_level: LogLevel,
-    /// `warn` if the module is to look, and never to change anything.
+    /// `warn` if nothing may ever be changed for the promise: the module warns about the changes that it would make.
     #[serde(default)]
     pub(crate) action_policy: ActionPolicy,
-    /// What is promised instead when nothing defines the promise any more.
+    /// The attributes of the promise that replaces this one when nothing defines it any more.
     #[cfg_attr(test, schemars(with = "Option<tests::AttributesSchema>"))]
     pub(crate) scrub: Option<Attributes>,
 }
 
-/// Whether a promise may be kept by changing something.
+/// The permission to change the system.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -65,7 +65,7 @@ pub(crate) enum ActionPolicy {
     #[default]
     Fix,
     Warn,
-    /// The same, by another name that CFEngine has for it.
+    /// The same as `warn`; CFEngine has both names.
     Nop,
 }
 

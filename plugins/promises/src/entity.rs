@@ -21,20 +21,20 @@ pub(crate) struct PromiseEntity {
     /// The file and line of the definition.
     pub(crate) location: String,
     /// True if nothing is ever changed for it.
-    pub(crate) only_looks: bool,
+    pub(crate) warn_only: bool,
     pub(crate) past: Past,
     pub(crate) context: Arc<Context>,
     /// The assets without which the module cannot be started.
     pub(crate) needs: Vec<Asset>,
 }
 
-/// What is or has to be remembered of a promise.
+/// The record of a promise: the one that there is, and the one that has to be.
 #[derive(Debug)]
 pub(crate) enum Past {
     Living {
-        /// What is promised in the end.
+        /// The record that has to be, if the definition has a `scrub` table.
         scrub: Option<Box<Scrub>>,
-        /// What is remembered of that.
+        /// The record that there is.
         remembered: Option<Box<Remembered<Scrub>>>,
     },
     Orphan(Box<Remembered<Scrub>>),
@@ -51,8 +51,8 @@ impl Entity for PromiseEntity {
     fn apply(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Applied {
         let applied = if self.module.invocation.is_mocked(host) {
             self.mock(host, output)
-        } else if self.only_looks {
-            self.with_task(host, |task| task.only_look(output))
+        } else if self.warn_only {
+            self.with_task(host, |task| task.warn_only(output))
         } else {
             self.with_task(host, |task| task.keep(output))
         };
@@ -64,7 +64,7 @@ impl Entity for PromiseEntity {
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         if !self.module.invocation.is_mocked(host) {
-            return self.with_task(host, |task| task.check(self.only_looks, output));
+            return self.with_task(host, |task| task.check(self.warn_only, output));
         }
         match self.context.mocks.is_known(host, &self.id, &self.digest()) {
             Ok(true) => Verdict::InDesiredState,
@@ -82,7 +82,7 @@ impl Entity for PromiseEntity {
 }
 
 impl PromiseEntity {
-    /// Returns what the report has beside the module and its attributes.
+    /// Returns the report without the module and the attributes.
     fn own_report(&self) -> EntityReport {
         let mut report = match &self.past {
             Past::Living { .. } => EntityReport::new(self.id.as_str()),
@@ -115,13 +115,13 @@ impl PromiseEntity {
         })
     }
 
-    /// Returns a digest of what is promised.
+    /// Returns a digest of the promise.
     fn digest(&self) -> String {
         let Subject { kind, promiser, attributes, .. } = &self.subject;
-        digest(&(kind, promiser, attributes, self.only_looks))
+        digest(&(kind, promiser, attributes, self.warn_only))
     }
 
-    /// Says what a module would be asked on a system that is not this one.
+    /// Prints the request that is not sent in test mode.
     fn mock(&self, host: &Host, output: &mut Output<'_>) -> Applied {
         let digest = self.digest();
         let mocks = &self.context.mocks;
@@ -132,7 +132,7 @@ impl PromiseEntity {
             let Subject { kind, promiser, attributes, .. } = &self.subject;
             output.print(format!("{}\n", shown::mock(&["promise", kind, promiser], attributes, &self.sensitive)));
             mocks.note(host, &self.id, &digest)?;
-            Ok(if self.only_looks { Applied::Unchanged } else { Applied::Changed(Vec::new()) })
+            Ok(if self.warn_only { Applied::Unchanged } else { Applied::Changed(Vec::new()) })
         });
         noted.unwrap_or_else(|error| {
             output.error(error);
@@ -140,7 +140,7 @@ impl PromiseEntity {
         })
     }
 
-    /// Remembers what is to be promised in the end, or forgets what has come to its end.
+    /// Keeps the record of the promise, or removes it.
     fn remember(&self, host: &Host, applied: Applied, output: &mut Output<'_>) -> Applied {
         let done = match &self.past {
             Past::Living { scrub: None, remembered: None } => return applied,

@@ -1,6 +1,6 @@
-//! The first line of a module: its name, its version, the protocol that it asks for, and what it can do.
+//! The header of a module: its name, its version, its protocol, and its features.
 
-/// The line that we begin with. The libraries of modules insist on a version of CFEngine that knows promise modules.
+/// Our header. The libraries of modules insist on a version of CFEngine that has promise modules.
 pub(crate) const GREETING: &str = "cf-agent 3.21.0 v1\n\n";
 const PROTOCOL: &str = "v1";
 
@@ -11,27 +11,27 @@ pub(crate) enum Protocol {
     Lines,
 }
 
-/// What a module has said of itself.
+/// The header of a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) protocol: Protocol,
-    /// True if it can look without changing anything.
-    pub(crate) looks: bool,
+    /// True if the module can do a dry run.
+    pub(crate) has_action_policy: bool,
     /// The reason why the protocol had to be guessed.
     pub(crate) doubt: Option<&'static str>,
 }
 
-/// A first line that begins no conversation. Shown, it reads after the module's path.
+/// An invalid header. The text reads after the module's path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderError {
-    /// It is no header.
+    /// The line is no header.
     NoHeader(String),
-    /// The protocol is one that we do not know.
+    /// The version of the protocol is unknown.
     Protocol(String),
 }
 
 impl Header {
-    /// Reads the line.
+    /// Parses the line.
     pub(crate) fn parse(line: &str) -> Result<Header, HeaderError> {
         let no_header = || HeaderError::NoHeader(line.to_owned());
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -50,7 +50,7 @@ impl Header {
             true => None,
         };
         let protocol = protocols.last().copied().unwrap_or(Protocol::Lines);
-        Ok(Header { protocol, looks: flags.contains(&"action_policy"), doubt })
+        Ok(Header { protocol, has_action_policy: flags.contains(&"action_policy"), doubt })
     }
 }
 
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn flags_say_how_a_module_talks() {
-        for (line, protocol, looks, has_doubt) in [
+        for (line, protocol, has_action_policy, has_doubt) in [
             ("git_promise_module 0.0.1 v1 json_based", Protocol::Json, false, false),
             ("git 1 v1 line_based action_policy", Protocol::Lines, true, false),
             ("git 1 v1 action_policy odd json_based", Protocol::Json, true, false),
@@ -88,7 +88,11 @@ mod tests {
             ("  git  1\tv1 json_based \r", Protocol::Json, false, false),
         ] {
             let header = Header::parse(line).unwrap();
-            assert_eq!((header.protocol, header.looks, header.doubt.is_some()), (protocol, looks, has_doubt), "{line}");
+            assert_eq!(
+                (header.protocol, header.has_action_policy, header.doubt.is_some()),
+                (protocol, has_action_policy, has_doubt),
+                "{line}"
+            );
         }
     }
 

@@ -1,8 +1,8 @@
-//! Levels of what a module says.
+//! Log levels.
 
 use serde::Deserialize;
 
-/// The level that a module is asked for.
+/// The level that is requested from a module.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -30,7 +30,7 @@ impl LogLevel {
     }
 }
 
-/// The level of something that a module says.
+/// The level of a log message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     Critical,
@@ -43,7 +43,7 @@ pub(crate) enum Level {
 }
 
 impl Level {
-    /// Returns the level of this name, of which modules have several in use.
+    /// Parses a level. Modules use several names for some of them.
     pub(crate) fn parse(name: &str) -> Option<Level> {
         Some(match name.to_ascii_lowercase().as_str() {
             "critical" | "crit" => Level::Critical,

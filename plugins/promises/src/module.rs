@@ -1,14 +1,15 @@
-//! A module in this run: whether it can be asked, and what becomes of it when it fails.
+//! A module in this run: its connection, and its faults.
 
-use crate::answer::{Answer, Remark};
+use crate::answer::{Answer, LineEvent};
+use crate::connection::{Connection, ConnectionError};
 use crate::level::Level;
+use crate::module_log::ModuleLog;
 use crate::request::{self, Operation};
 use crate::subject::Subject;
-use crate::talk::{Talk, TalkError};
-use crate::voice::Voice;
 use holo_bridge::{Faults, Invocation, Sensitive};
 use holo_plugin::Host;
 use holo_plugin::process::{Conversation, ConversationError, Status};
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,19 +20,20 @@ const END_LIMIT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Module {
     invocation: Arc<Invocation>,
-    talk: Option<Talk>,
+    connection: Option<Connection>,
     faults: Faults,
-    /// True if it was said that it has levels of its own.
+    /// True once there was a warning about an unknown log level.
     has_odd_levels: bool,
-    /// True if it was said that its header is doubtful.
+    /// True once there was a warning about the header.
     has_doubtful_header: bool,
 }
 
-/// A module that does not answer, or not as it should: the messages.
+/// A request without a usable answer.
 #[derive(Debug)]
 pub(crate) struct AskError {
+    /// The messages for the user.
     pub(crate) messages: Vec<String>,
-    /// True if it has not got the request.
+    /// True if the module has not got the request.
     pub(crate) is_unsent: bool,
     /// True if the definition is to blame.
     pub(crate) is_of_definition: bool,
@@ -43,18 +45,24 @@ impl AskError {
     }
 }
 
-/// What a module says of itself.
+/// The properties of a module that decide if it can be asked for a dry run.
 #[derive(Clone, Debug)]
 pub(crate) struct Introduction {
-    /// True if it says that it can look without changing anything.
-    pub(crate) looks: bool,
+    /// True if the module declares that it can do a dry run.
+    pub(crate) has_action_policy: bool,
     /// The digest of its file.
     pub(crate) digest: String,
 }
 
 impl Module {
     pub(crate) fn new(invocation: Arc<Invocation>) -> Module {
-        Module { invocation, talk: None, faults: Faults::default(), has_odd_levels: false, has_doubtful_header: false }
+        Module {
+            invocation,
+            connection: None,
+            faults: Faults::default(),
+            has_odd_levels: false,
+            has_doubtful_header: false,
+        }
     }
 
     /// Returns its path, as the user knows it.
@@ -62,18 +70,21 @@ impl Module {
         self.invocation.file().display().to_string()
     }
 
-    /// Has the module introduce itself, and asks it nothing.
+    /// Starts the module if necessary, and returns its properties. No request is sent.
     pub(crate) fn introduction(
         &mut self,
         host: &Host,
         subject: &Subject,
-        voice: &mut Voice<'_, '_>,
+        log: &mut ModuleLog<'_, '_>,
     ) -> Result<Introduction, AskError> {
-        let talk = self.prepared(host, subject, voice)?;
-        Ok(Introduction { looks: talk.header.looks, digest: talk.trusted.digest().to_owned() })
+        let connection = self.connected(host, subject, log)?;
+        Ok(Introduction {
+            has_action_policy: connection.header.has_action_policy,
+            digest: connection.trusted.digest().to_owned(),
+        })
     }
 
-    /// Asks the module about a promise. An answer of which nothing can be made is an error.
+    /// Sends a request about a promise, and returns the answer. An answer without a result object is an error.
     pub(crate) fn ask(
         &mut self,
         host: &Host,
@@ -81,118 +92,127 @@ impl Module {
         subject: &Subject,
         sensitive: &Sensitive,
         limit: Duration,
-        voice: &mut Voice<'_, '_>,
+        log: &mut ModuleLog<'_, '_>,
     ) -> Result<Answer, AskError> {
-        let path = self.shown();
-        let mut has_odd_levels = self.has_odd_levels;
         let answer = loop {
-            let talk = self.prepared(host, subject, voice)?;
-            let request = request::request(talk.header.protocol, operation, subject);
+            self.connected(host, subject, log)?;
+            let Module { invocation, connection: Some(connection), has_odd_levels, .. } = self else { continue };
+            let request = request::request(connection.header.protocol, operation, subject);
             let request =
                 request.map_err(|problem| AskError { is_of_definition: true, ..AskError::unsent(problem) })?;
-            talk.secrets.unite(sensitive);
-            voice.hide_also(&talk.secrets);
-            let mut heard = |voice: &mut Voice<'_, '_>, remark| pass_on(&path, remark, voice, &mut has_odd_levels);
-            let had_answered = talk.has_answered;
-            match talk.ask(&request, subject, limit, voice, &mut heard) {
-                Ok(answer) if talk.has_left_with(&answer, had_answered, voice) => self.talk = None,
+            connection.secrets.unite(sensitive);
+            log.hide_also(&connection.secrets);
+            let had_answered = connection.has_answered;
+            let path = invocation.file().display();
+            let mut on_event = |log: &mut ModuleLog<'_, '_>, event| report(&path, event, log, has_odd_levels);
+            match connection.ask(&request, subject, limit, log, &mut on_event) {
+                Ok(answer) if connection.has_exited_with(&answer, had_answered, log) => self.connection = None,
                 Ok(answer) => break answer,
-                // It ended after its answer, and that was not seen before it was asked again.
-                Err(TalkError::Left) => self.talk = None,
-                Err(TalkError::Fault(reason)) => return Err(self.fault(&reason)),
+                // It had exited after its last answer, which was not noticed before this request.
+                Err(ConnectionError::Exited) => self.connection = None,
+                Err(ConnectionError::Fault(reason)) => return Err(self.fault(&reason)),
             }
         };
-        self.has_odd_levels = has_odd_levels;
         if let Some(other) = answer.operation.as_deref().filter(|name| *name != operation.name()) {
-            let (other, asked) = (voice.shown(other), operation.name());
+            let (other, asked) = (log.shown(other), operation.name());
             return Err(self.fault(&format!(" answered to {other:?} when it was asked for {asked:?}")));
         }
         if let Some(problem) = answer.problem() {
-            let messages = vec![format!("{path}: {problem}")];
+            let messages = vec![format!("{}: {problem}", self.shown())];
             return Err(AskError { messages, is_unsent: false, is_of_definition: false });
         }
         self.faults.forgive();
         Ok(answer)
     }
 
-    /// Has the conversation end, and returns it to be waited for.
-    pub(crate) fn dismiss(&mut self) -> Option<Conversation> {
-        self.talk.take().map(Talk::dismiss)
+    /// Tells the module to terminate, and returns the conversation, whose end is to be waited for.
+    pub(crate) fn terminate(&mut self) -> Option<Conversation> {
+        self.connection.take().map(Connection::terminate)
     }
 
-    /// Returns a conversation in which the module can be asked about the promise.
-    fn prepared(&mut self, host: &Host, subject: &Subject, voice: &mut Voice<'_, '_>) -> Result<&mut Talk, AskError> {
-        self.look_after(host, subject, voice)?;
+    /// Returns a connection that can be used for the promise; the module is started if there is none.
+    fn connected(
+        &mut self,
+        host: &Host,
+        subject: &Subject,
+        log: &mut ModuleLog<'_, '_>,
+    ) -> Result<&mut Connection, AskError> {
+        self.check_connection(host, subject, log)?;
         if self.faults.is_enough() {
             return Err(AskError::unsent(Faults::message(&self.shown())));
         }
-        let talk = match self.talk.take() {
-            Some(talk) => talk,
-            None => self.begin(host, voice)?,
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.connect(host, log)?,
         };
-        Ok(self.talk.insert(talk))
+        Ok(self.connection.insert(connection))
     }
 
-    /// Ends the conversation if there has to be another one.
-    fn look_after(&mut self, host: &Host, subject: &Subject, voice: &mut Voice<'_, '_>) -> Result<(), AskError> {
-        let Some(talk) = &mut self.talk else { return Ok(()) };
-        match talk.ended(voice) {
+    /// Closes the connection if the promise needs a new one.
+    fn check_connection(
+        &mut self,
+        host: &Host,
+        subject: &Subject,
+        log: &mut ModuleLog<'_, '_>,
+    ) -> Result<(), AskError> {
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        match connection.ended(log) {
             None => {}
             Some(Ok(Status::Exited(0))) => {
-                self.talk = None;
+                self.connection = None;
                 return Ok(());
             }
             Some(end) => {
-                // Whether it has ended before or after it was asked again is a matter of luck.
+                // The same as if it had ended just after the request.
                 let error =
                     end.map_or_else(|error| error, |status| ConversationError::Ended { status, is_answering: false });
                 return Err(AskError { is_unsent: true, ..self.fault(&format!(" {error}")) });
             }
         }
-        let is_clean = talk.is_clean_for(subject);
-        let is_the_same = !talk.trusted.has_changed() || self.is_the_same(host)?;
-        if !(is_clean && is_the_same) {
-            self.leave(voice);
+        let is_reusable = connection.is_reusable_for(subject);
+        let is_the_same = !connection.trusted.has_changed() || self.is_the_same(host)?;
+        if !(is_reusable && is_the_same) {
+            self.close(log);
         }
         Ok(())
     }
 
-    /// Returns true if the file that was touched is what it was.
+    /// Returns true if the file has other metadata, but the same content as when the module was started.
     fn is_the_same(&mut self, host: &Host) -> Result<bool, AskError> {
         let (_, trusted) = self.invocation.program(host).map_err(|error| AskError::unsent(error.to_string()))?;
-        let Some(talk) = &mut self.talk else { return Ok(false) };
-        let is_the_same = trusted.digest() == talk.trusted.digest();
+        let Some(connection) = &mut self.connection else { return Ok(false) };
+        let is_the_same = trusted.digest() == connection.trusted.digest();
         if is_the_same {
-            talk.trusted = trusted;
+            connection.trusted = trusted;
         }
         Ok(is_the_same)
     }
 
-    fn leave(&mut self, voice: &mut Voice<'_, '_>) {
-        if let Some(conversation) = self.dismiss() {
-            // It has nothing more to do: how it ends is of no account.
-            let _ = conversation.end(END_LIMIT, &mut |line| voice.stderr(line));
+    fn close(&mut self, log: &mut ModuleLog<'_, '_>) {
+        if let Some(conversation) = self.terminate() {
+            // It has nothing more to do, so its exit status does not matter.
+            let _ = conversation.end(END_LIMIT, &mut |line| log.stderr(line));
         }
     }
 
-    fn begin(&mut self, host: &Host, voice: &mut Voice<'_, '_>) -> Result<Talk, AskError> {
+    fn connect(&mut self, host: &Host, log: &mut ModuleLog<'_, '_>) -> Result<Connection, AskError> {
         let (program, trusted) = self.invocation.program(host).map_err(|error| AskError::unsent(error.to_string()))?;
-        match Talk::begin(program, trusted, voice) {
-            Ok(talk) => {
-                if let Some(doubt) = talk.header.doubt.filter(|_| !self.has_doubtful_header) {
+        match Connection::open(program, trusted, log) {
+            Ok(connection) => {
+                if let Some(doubt) = connection.header.doubt.filter(|_| !self.has_doubtful_header) {
                     self.has_doubtful_header = true;
-                    voice.warning(&format!("{} {doubt}", self.shown()));
+                    log.warning(&format!("{} {doubt}", self.shown()));
                 }
-                Ok(talk)
+                Ok(connection)
             }
-            Err(TalkError::Fault(reason)) => Err(AskError { is_unsent: true, ..self.fault(&reason) }),
-            Err(TalkError::Left) => Err(AskError { is_unsent: true, ..self.fault(" ended before its header") }),
+            Err(ConnectionError::Fault(reason)) => Err(AskError { is_unsent: true, ..self.fault(&reason) }),
+            Err(ConnectionError::Exited) => Err(AskError { is_unsent: true, ..self.fault(" ended before its header") }),
         }
     }
 
-    /// Ends the conversation for good.
+    /// Counts a fault, and drops the connection, which kills the module.
     fn fault(&mut self, reason: &str) -> AskError {
-        self.talk = None;
+        self.connection = None;
         self.faults.add();
         let mut messages = vec![format!("{}{reason}", self.shown())];
         if self.faults.is_enough() {
@@ -202,17 +222,17 @@ impl Module {
     }
 }
 
-/// Tells whoever may want to know.
-fn pass_on(path: &str, remark: Remark, voice: &mut Voice<'_, '_>, has_odd_levels: &mut bool) {
-    match remark {
-        Remark::Log { level, text } => voice.log(level, &text),
-        Remark::UnknownLevel { name, text } => {
+/// Reports an event to the user.
+fn report(path: &impl Display, event: LineEvent, log: &mut ModuleLog<'_, '_>, has_odd_levels: &mut bool) {
+    match event {
+        LineEvent::Log { level, text } => log.log(level, &text),
+        LineEvent::UnknownLevel { name, text } => {
             if !std::mem::replace(has_odd_levels, true) {
-                voice.warning(&format!("{path}: {name:?} is no level; what is said with it is shown as info"));
+                log.warning(&format!("{path}: {name:?} is no level; its messages are shown as info"));
             }
-            voice.log(Level::Info, &text);
+            log.log(Level::Info, &text);
         }
-        Remark::Stray(line) => voice.warning(&format!("{path} wrote outside of the protocol: {line}")),
-        Remark::Repeated(key) => voice.warning(&format!("{path}: {key} is there twice in an answer; the last counts")),
+        LineEvent::Stray(line) => log.warning(&format!("{path} wrote outside of the protocol: {line}")),
+        LineEvent::Repeated(key) => log.warning(&format!("{path}: {key} is there twice in an answer; the last counts")),
     }
 }

@@ -1,4 +1,4 @@
-//! Names and texts that mean something to CFEngine.
+//! Names and texts with a meaning in CFEngine.
 
 /// Attributes that CFEngine keeps to itself, with the key of a definition that does the same, if there is one.
 const RESERVED: [(&str, Option<&str>); 10] = [
@@ -14,13 +14,13 @@ const RESERVED: [(&str, Option<&str>); 10] = [
     ("with", None),
 ];
 
-/// Returns true if a module of any kind can be given a variable of this name.
+/// Returns true if a variable can have this name in any language.
 pub(crate) fn is_identifier(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Returns what is wrong with the name of an attribute, in words that read after it.
+/// Returns the reason why an attribute cannot have a name. The text reads after the name.
 pub(crate) fn attribute_problem(name: &str) -> Option<String> {
     if !is_identifier(name) {
         return Some("is not a valid attribute name: letters, digits and underscores, and no digit first".to_owned());
@@ -32,7 +32,7 @@ pub(crate) fn attribute_problem(name: &str) -> Option<String> {
     })
 }
 
-/// Returns what is wrong with a text that CFEngine would expand. If it is sensitive nothing of it is shown but how that begins.
+/// Returns the problem of a text that CFEngine would expand. Only the opening of the variable is shown if the text is sensitive.
 pub(crate) fn expansion_problem(text: &str, is_sensitive: bool) -> Option<String> {
     let begins = ["$(", "${", "@(", "@{"].into_iter().filter_map(|opening| Some((text.find(opening)?, opening)));
     let (start, opening) = begins.min()?;
@@ -43,7 +43,7 @@ pub(crate) fn expansion_problem(text: &str, is_sensitive: bool) -> Option<String
     Some(format!("CFEngine would expand {shown:?}, and holo does not: use {{{{ … }}}} in a .toml.jinja"))
 }
 
-/// Returns the name of a result class as CFEngine makes one of any text.
+/// Returns a valid class name for a text, as CFEngine derives it.
 pub(crate) fn class_name(text: &str) -> String {
     let mut name: String =
         text.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' }).collect();

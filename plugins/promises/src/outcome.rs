@@ -1,20 +1,20 @@
-//! How a promise ends: what a module's results mean for the entity.
+//! The outcome of a promise: the meaning of a module's results for the entity.
 
 use crate::answer::Answer;
 use crate::module::{AskError, Module};
+use crate::module_log::{Logs, ModuleLog, Phase};
 use crate::names::class_name;
 use crate::request::Operation;
 use crate::subject::Subject;
-use crate::voice::{Logs, Phase, Voice};
 use holo_bridge::{DigestStore, Sensitive};
 use holo_plugin::{Applied, Host, Output, Verdict};
 use std::time::Duration;
 
-/// The time that a module has to look at what is promised.
+/// The time limit for the validation of a promise.
 const VALIDATE_LIMIT: Duration = Duration::from_secs(60);
-/// The time that a module has to keep a promise, unless its definition says something else.
+/// The time limit for the evaluation of a promise without a `timeout`.
 const EVALUATE_LIMIT: Duration = Duration::from_secs(600);
-/// The ends of warnings about what would be done.
+/// The ends of a dry run's warnings, which say nothing about the change.
 const ONLY_WARNINGS: [&str; 2] = [", but only warning promised", ", but only warnings promised"];
 
 /// A promise that is worked on.
@@ -27,16 +27,25 @@ pub(crate) struct Task<'t> {
     pub(crate) id: &'t str,
     /// The file and line of the definition.
     pub(crate) location: &'t str,
-    /// The modules that have changed something when they were to look, with the digests of their files.
+    /// Modules that have changed the system in a dry run, with the digests of their files.
     pub(crate) distrusted: &'t DigestStore,
 }
 
-/// The result of looking.
-enum Look {
+/// The result of a dry run.
+enum DryRun {
     Kept,
     Would(Vec<String>),
     Unknown,
     Failed { has_changed: bool },
+}
+
+/// The ability of a module to do a dry run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Support {
+    Full,
+    None,
+    /// The module claims it, but has changed the system in one.
+    Distrusted,
 }
 
 impl Task<'_> {
@@ -61,58 +70,64 @@ impl Task<'_> {
                 Applied::Changed(if logs.infos.is_empty() { vec!["repaired".to_owned()] } else { logs.infos })
             }
             result => {
-                self.explain(result, &logs, output);
+                self.report_failure(result, &logs, output);
                 Applied::FAILED
             }
         }
     }
 
-    /// Has the module look, where nothing may ever be changed for the promise.
-    pub(crate) fn only_look(&mut self, output: &mut Output<'_>) -> Applied {
-        match self.can_look(output) {
-            Some(true) => {}
-            Some(false) => {
-                self.say_that_it_cannot_look(output);
+    /// Has the module warn about a promise for which nothing may ever be changed.
+    pub(crate) fn warn_only(&mut self, output: &mut Output<'_>) -> Applied {
+        match self.dry_run_support(output) {
+            Some(Support::Full) => {}
+            Some(Support::None) => {
+                self.report_missing_action_policy(output);
+                return Applied::FAILED_UNCHANGED;
+            }
+            Some(Support::Distrusted) => {
+                self.report_distrust(output);
                 return Applied::FAILED_UNCHANGED;
             }
             None => return Applied::FAILED_UNCHANGED,
         }
-        match self.look(output) {
-            Look::Kept => return Applied::Unchanged,
-            Look::Would(changes) => changes.iter().for_each(|change| output.warning(change)),
-            Look::Unknown => {}
-            Look::Failed { has_changed: true } => return Applied::FAILED,
-            Look::Failed { has_changed: false } => return Applied::FAILED_UNCHANGED,
+        match self.dry_run(output) {
+            DryRun::Kept => return Applied::Unchanged,
+            DryRun::Would(changes) => changes.iter().for_each(|change| output.warning(change)),
+            DryRun::Unknown => {}
+            DryRun::Failed { has_changed: true } => return Applied::FAILED,
+            DryRun::Failed { has_changed: false } => return Applied::FAILED_UNCHANGED,
         }
         output.error("only warnings are promised");
         Applied::FAILED_UNCHANGED
     }
 
-    /// Finds out what keeping the promise would do, as far as the module can tell without doing it.
-    pub(crate) fn check(&mut self, must_look: bool, output: &mut Output<'_>) -> Verdict {
-        match self.can_look(output) {
-            Some(true) => match self.look(output) {
-                Look::Kept => Verdict::InDesiredState,
-                Look::Would(changes) => Verdict::WouldChange(changes),
-                Look::Unknown => Verdict::Unknown,
-                Look::Failed { .. } => Verdict::Failed,
+    /// Finds out the changes that keeping the promise would make, as far as the module can tell without making them.
+    pub(crate) fn check(&mut self, warn_only: bool, output: &mut Output<'_>) -> Verdict {
+        match self.dry_run_support(output) {
+            Some(Support::Full) => match self.dry_run(output) {
+                DryRun::Kept => Verdict::InDesiredState,
+                DryRun::Would(changes) => Verdict::WouldChange(changes),
+                DryRun::Unknown => Verdict::Unknown,
+                DryRun::Failed { .. } => Verdict::Failed,
             },
-            Some(false) if must_look => {
-                self.say_that_it_cannot_look(output);
+            Some(Support::None) if warn_only => {
+                self.report_missing_action_policy(output);
                 Verdict::Failed
             }
-            Some(false) if self.is_valid(self.subject, output) => Verdict::Unknown,
-            Some(false) | None => Verdict::Failed,
+            Some(_) if self.is_valid(self.subject, output) => Verdict::Unknown,
+            Some(_) | None => Verdict::Failed,
         }
     }
 
-    /// Returns true if the module can look without changing anything; nothing if it cannot be asked.
-    fn can_look(&mut self, output: &mut Output<'_>) -> Option<bool> {
-        let mut voice = Voice::new(output, self.sensitive, self.subject.log_level, Phase::Validating);
-        match self.module.introduction(self.host, &self.subject.for_looking(), &mut voice) {
-            Ok(introduction) => Some(introduction.looks && !self.is_distrusted(&introduction.digest, output)),
+    /// Returns the ability of the module to do a dry run; nothing if it cannot be asked.
+    fn dry_run_support(&mut self, output: &mut Output<'_>) -> Option<Support> {
+        let mut log = ModuleLog::new(output, self.sensitive, self.subject.log_level, Phase::Validating);
+        match self.module.introduction(self.host, &self.subject.for_dry_run(), &mut log) {
+            Ok(introduction) if !introduction.has_action_policy => Some(Support::None),
+            Ok(introduction) if self.is_distrusted(&introduction.digest, output) => Some(Support::Distrusted),
+            Ok(_) => Some(Support::Full),
             Err(error) => {
-                self.complain(&error, output);
+                self.report_error(&error, output);
                 None
             }
         }
@@ -121,65 +136,70 @@ impl Task<'_> {
     fn is_distrusted(&self, digest: &str, output: &mut Output<'_>) -> bool {
         self.distrusted.is_known(self.host, &self.module.shown(), digest).unwrap_or_else(|error| {
             output.warning(error);
-            // It may be one of those.
+            // It may have lied before.
             true
         })
     }
 
-    fn say_that_it_cannot_look(&self, output: &mut Output<'_>) {
+    fn report_missing_action_policy(&self, output: &mut Output<'_>) {
         output.error(format!("{} cannot only look (no action_policy)", self.module.shown()));
     }
 
-    fn look(&mut self, output: &mut Output<'_>) -> Look {
-        let subject = self.subject.for_looking();
+    fn report_distrust(&self, output: &mut Output<'_>) {
+        let path = self.module.shown();
+        output.error(format!(
+            "{path}: changed the system when asked only to look; its action_policy is not trusted any more"
+        ));
+    }
+
+    fn dry_run(&mut self, output: &mut Output<'_>) -> DryRun {
+        let subject = self.subject.for_dry_run();
         if !self.is_valid(&subject, output) {
-            return Look::Failed { has_changed: false };
+            return DryRun::Failed { has_changed: false };
         }
-        let Ok((answer, logs)) = self.evaluate(&subject, Phase::Looking, output) else {
-            return Look::Failed { has_changed: false };
+        let Ok((answer, logs)) = self.evaluate(&subject, Phase::DryRun, output) else {
+            return DryRun::Failed { has_changed: false };
         };
         match answer.result.as_deref() {
             Some("kept") => {
                 logs.warnings.iter().for_each(|warning| output.warning(warning));
-                Look::Kept
+                DryRun::Kept
             }
             Some("not_kept") if logs.warnings.is_empty() => {
                 output.warning(format!("{} would change something, and should say what", self.module.shown()));
-                Look::Unknown
+                DryRun::Unknown
             }
-            Some("not_kept") => Look::Would(logs.warnings.iter().map(|warning| without_end(warning)).collect()),
+            Some("not_kept") => DryRun::Would(logs.warnings.iter().map(|warning| without_end(warning)).collect()),
             Some("repaired") => {
-                tell(&logs, output);
+                print_infos(&logs, output);
                 self.distrust(output);
-                Look::Failed { has_changed: true }
+                DryRun::Failed { has_changed: true }
             }
             result => {
                 logs.warnings.iter().for_each(|warning| output.warning(warning));
-                self.explain(result, &logs, output);
-                Look::Failed { has_changed: false }
+                self.report_failure(result, &logs, output);
+                DryRun::Failed { has_changed: false }
             }
         }
     }
 
     fn distrust(&mut self, output: &mut Output<'_>) {
+        self.report_distrust(output);
         let path = self.module.shown();
-        output.error(format!(
-            "{path}: changed the system when asked only to look; its action_policy is not trusted any more"
-        ));
-        let mut voice = Voice::new(output, self.sensitive, self.subject.log_level, Phase::Looking);
-        let introduction = self.module.introduction(self.host, &self.subject.for_looking(), &mut voice);
+        let mut log = ModuleLog::new(output, self.sensitive, self.subject.log_level, Phase::DryRun);
+        let introduction = self.module.introduction(self.host, &self.subject.for_dry_run(), &mut log);
         let digest = introduction.map(|introduction| introduction.digest).unwrap_or_default();
         if let Err(error) = self.distrusted.note_for_good(self.host, &path, &digest) {
             output.warning(format!("this cannot be kept for later runs: {error}"));
         }
     }
 
-    /// Returns true if the module finds nothing wrong with what is promised; otherwise it has been said what.
+    /// Returns true if the module finds the promise valid; otherwise the user has been told the reason.
     fn is_valid(&mut self, subject: &Subject, output: &mut Output<'_>) -> bool {
         let (answer, logs) = match self.ask(Operation::Validate, subject, VALIDATE_LIMIT, Phase::Validating, output) {
             Ok(answered) => answered,
             Err(error) => {
-                self.complain(&error, output);
+                self.report_error(&error, output);
                 return false;
             }
         };
@@ -190,7 +210,7 @@ impl Task<'_> {
         if answer.result.as_deref() == Some("valid") {
             return true;
         }
-        tell(&logs, output);
+        print_infos(&logs, output);
         if !logs.has_error {
             let Task { location, id, .. } = self;
             output.error(format!("{location}: {id}: the promise is not valid, and the module does not say why"));
@@ -206,7 +226,7 @@ impl Task<'_> {
     ) -> Result<(Answer, Logs), AskError> {
         let limit = self.timeout.unwrap_or(EVALUATE_LIMIT);
         let answered = self.ask(Operation::Evaluate, subject, limit, phase, output);
-        answered.inspect_err(|error| self.complain(error, output))
+        answered.inspect_err(|error| self.report_error(error, output))
     }
 
     fn ask(
@@ -217,17 +237,17 @@ impl Task<'_> {
         phase: Phase,
         output: &mut Output<'_>,
     ) -> Result<(Answer, Logs), AskError> {
-        let mut voice = Voice::new(output, self.sensitive, subject.log_level, phase);
-        let answer = self.module.ask(self.host, operation, subject, self.sensitive, limit, &mut voice);
-        let logs = std::mem::take(&mut voice.logs);
+        let mut log = ModuleLog::new(output, self.sensitive, subject.log_level, phase);
+        let answer = self.module.ask(self.host, operation, subject, self.sensitive, limit, &mut log);
+        let logs = std::mem::take(&mut log.logs);
         if answer.is_err() {
-            tell(&logs, output);
+            print_infos(&logs, output);
         }
         Ok((answer?, logs))
     }
 
-    /// Says why the module cannot be asked, or what is wrong with its answer.
-    fn complain(&self, error: &AskError, output: &mut Output<'_>) {
+    /// Reports a request without a usable answer.
+    fn report_error(&self, error: &AskError, output: &mut Output<'_>) {
         for message in &error.messages {
             let message = self.sensitive.hide(message);
             if error.is_of_definition {
@@ -238,9 +258,9 @@ impl Task<'_> {
         }
     }
 
-    /// Says why a promise is not kept, as far as the module has not.
-    fn explain(&self, result: Option<&str>, logs: &Logs, output: &mut Output<'_>) {
-        tell(logs, output);
+    /// Reports the result of a promise that is not kept, unless the module has logged the reason.
+    fn report_failure(&self, result: Option<&str>, logs: &Logs, output: &mut Output<'_>) {
+        print_infos(logs, output);
         let path = self.module.shown();
         match result {
             Some("not_kept") if logs.has_error => {}
@@ -254,7 +274,7 @@ impl Task<'_> {
         }
     }
 
-    /// Sends the result classes to those who are refreshed.
+    /// Sends the result classes to the entities that are refreshed.
     fn send(&self, answer: &Answer, output: &mut Output<'_>) {
         for class in &answer.classes {
             let name = class_name(&self.sensitive.hide(class));
@@ -266,8 +286,8 @@ impl Task<'_> {
     }
 }
 
-/// Prints what a module has said of what it did, where the result does not.
-fn tell(logs: &Logs, output: &mut Output<'_>) {
+/// Prints messages that become no change of the entity.
+fn print_infos(logs: &Logs, output: &mut Output<'_>) {
     logs.infos.iter().for_each(|info| output.print(format!("{info}\n")));
 }
 

@@ -1,4 +1,4 @@
-//! Finds the promises that are defined, and those that were.
+//! The scan for promises, and for orphans.
 
 use crate::context::{Context, DeclaredModule};
 use crate::definition::{ActionPolicy, Module, Promise};
@@ -20,7 +20,7 @@ pub(crate) struct Promises {
     context: Arc<Context>,
 }
 
-/// What earlier runs remember, by entity ID.
+/// The records of earlier runs, by entity ID.
 type Records = BTreeMap<String, Remembered<Scrub>>;
 
 impl Plugin for Promises {
@@ -103,7 +103,7 @@ impl Promises {
             sensitive,
             timeout: common.keys.timeout,
             location: common.location.to_string(),
-            only_looks: promise.action_policy != ActionPolicy::Fix,
+            warn_only: promise.action_policy != ActionPolicy::Fix,
             past: Past::Living { scrub, remembered: remembered.map(Box::new) },
             context: Arc::clone(&self.context),
             needs: needs(host, &module),
@@ -122,7 +122,7 @@ impl Promises {
             sensitive: Sensitive::new(&base.sensitive, [&base.scrub]),
             timeout: None,
             location: format!("{}:{}", base.filename, base.line),
-            only_looks: false,
+            warn_only: false,
             context: Arc::clone(&self.context),
             needs: Vec::new(),
             past: Past::Orphan(Box::new(remembered)),
@@ -137,7 +137,7 @@ fn needs(host: &Host, module: &DeclaredModule) -> Vec<holo_plugin::Asset> {
     report.edges.needs
 }
 
-/// Returns what a module is told of where a promise is defined.
+/// Returns the path of a definition file for requests.
 fn filename(path: &Path) -> String {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
 }
@@ -183,7 +183,7 @@ fn modules(
     modules
 }
 
-/// Makes promises broken whose type is not declared, or not as it should be.
+/// Refuses promises whose type is not declared, or declared with errors.
 fn refuse_unknown_types(
     definitions: &mut Definitions<Promise>,
     declarations: &Declarations<Module>,

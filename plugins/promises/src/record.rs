@@ -1,10 +1,10 @@
-//! What is remembered of a promise, so that something can be promised instead when nothing defines it any more.
+//! The record of a promise with a `scrub` table, which replaces it when nothing defines it any more.
 
 use crate::subject::Subject;
 use holo_bridge::{Attributes, Interpreter};
 use serde::{Deserialize, Serialize};
 
-/// A promise that has an end, with its module's declaration.
+/// A promise with its replacement, and the declaration of its module.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Scrub {
@@ -12,7 +12,7 @@ pub(crate) struct Scrub {
     #[serde(rename = "type")]
     pub(crate) kind: String,
     pub(crate) promiser: String,
-    /// What is promised in the end.
+    /// The attributes of the last promise.
     pub(crate) scrub: Attributes,
     /// The names of attributes whose values are not shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -29,7 +29,7 @@ pub(crate) struct Scrub {
 }
 
 impl Scrub {
-    /// Returns what the module is asked about.
+    /// Returns the promise that replaces it.
     pub(crate) fn subject(&self) -> Subject {
         Subject {
             kind: self.kind.clone(),

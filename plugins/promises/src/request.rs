@@ -7,13 +7,13 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The name of the attribute by which nothing is to be changed; CFEngine adds it to the others.
+/// The attribute of a dry run, which CFEngine sends after all others.
 const ADDED: &str = "action_policy";
 
 /// The operation that ends a conversation.
-pub(crate) const FAREWELL: &str = "terminate";
+pub(crate) const TERMINATE: &str = "terminate";
 
-/// What a module is asked to do about a promise.
+/// An operation on a promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Validate,
@@ -46,7 +46,7 @@ struct Request<'a> {
 /// Returns the request, with the empty line that ends it.
 ///
 /// # Errors
-/// If the protocol cannot express it: the attribute, and why.
+/// The name of an attribute that the protocol cannot express, with the reason.
 pub(crate) fn request(protocol: Protocol, operation: Operation, subject: &Subject) -> Result<String, String> {
     match protocol {
         Protocol::Json => Ok(json(operation, subject)),
@@ -55,7 +55,7 @@ pub(crate) fn request(protocol: Protocol, operation: Operation, subject: &Subjec
 }
 
 /// Returns the request that ends a conversation.
-pub(crate) fn farewell(protocol: Protocol) -> &'static str {
+pub(crate) fn terminate_request(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Json => "{\"log_level\":\"info\",\"operation\":\"terminate\"}\n\n",
         Protocol::Lines => "operation=terminate\nlog_level=info\n\n",

@@ -1,4 +1,4 @@
-//! What a module is asked about.
+//! The data of a promise that a module gets.
 
 use crate::level::LogLevel;
 use holo_bridge::Attributes;
@@ -18,7 +18,7 @@ pub(crate) struct Subject {
 
 impl Subject {
     /// Returns the same promise, but that nothing is to be changed for it.
-    pub(crate) fn for_looking(&self) -> Subject {
+    pub(crate) fn for_dry_run(&self) -> Subject {
         let mut subject = self.clone();
         subject.attributes.insert("action_policy", "warn");
         subject

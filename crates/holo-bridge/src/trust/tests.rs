@@ -58,7 +58,7 @@ fn every_way_to_it_counts() {
     symlink("../a/b/module", scratch.path("other/link")).unwrap();
     symlink("other", scratch.path("way")).unwrap();
     assert!(scratch.examine("way/link").is_ok());
-    // Where the link is, and where it leads.
+    // The directory of the link, and those of its target.
     for name in ["other", "a", "a/b"] {
         scratch.mode(name, 0o777);
         assert!(scratch.examine("way/link").unwrap_err().contains("mode 0777"), "{name}");

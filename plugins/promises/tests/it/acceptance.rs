@@ -1,4 +1,4 @@
-//! What CFEngine's own acceptance tests of custom promise types ask for.
+//! The cases of CFEngine's own acceptance tests of custom promise types.
 
 use crate::machine::{Machine, PYTHON, module, promise, trials_of};
 use libtest_mimic::Trial;

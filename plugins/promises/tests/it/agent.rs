@@ -41,7 +41,7 @@ const MODULES: [(&str, &str); 5] = [
     ("lower", "two_types.py"),
 ];
 
-/// Returns how CFEngine's agent has kept promises in a copy of the machine's tree, by their numbers, and the errors and changes it told of.
+/// CFEngine's agent, with a root and a work directory of its own.
 struct Agent {
     root: ScratchRoot,
 }
@@ -107,7 +107,7 @@ fn definitions(promises: &[Promised]) -> String {
     declared.chain(defined).collect()
 }
 
-/// What both have told, sorted: changes and errors, without the places of definitions.
+/// The sorted messages of both about changes and errors, without the locations of definitions.
 fn told_by_agent(said: &str) -> Vec<String> {
     let lines = said.lines().map(str::trim);
     let texts = lines.filter_map(|line| {

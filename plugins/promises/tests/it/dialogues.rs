@@ -174,7 +174,7 @@ impl Dialogue {
     }
 }
 
-/// What a module was asked, and what became of the promises.
+/// The requests that a module got, and the results of the promises.
 struct Played {
     heard: String,
     ends: Vec<crate::machine::End>,
@@ -235,7 +235,7 @@ fn clone() {
     let played = replay(&Dialogue::read("04"));
     assert_eq!(played.results(), ["changed", "failed"]);
     assert_eq!(played.ends[0].changes, ["Cloning '/scratch/gsrc:main' to '/scratch/gdst'"]);
-    // What it was doing when it failed.
+    // Its last step is shown too.
     assert_eq!(played.ends[1].stdout, "Cloning '/scratch/nonexist:main' to '/scratch/gdst2'\n");
     assert_eq!(played.ends[1].stderr.lines().count(), 2);
 }

@@ -122,7 +122,7 @@ fn headers() {
 
 fn doubts() {
     for (mode, doubt, result) in [
-        // What follows is JSON, which is none of the lines.
+        // The answers are JSON, which is no line of the other protocol.
         ("odd-flags", "does not say which protocol it has; line_based is assumed", "failed"),
         ("both-flags", "says that it has both protocols; the last one counts", "unchanged"),
     ] {
@@ -161,7 +161,7 @@ fn faults() {
         let last = said.lines().last().unwrap();
         assert!(last.starts_with(&format!("!! modes/{mode}{complaint}")), "{mode}: {said}");
     }
-    // What it said on standard error comes with the reason.
+    // Its standard error comes with the reason.
     let (_, _, said) = apply("crash-evaluate", "");
     assert!(said.starts_with("Traceback: something is wrong\n"), "{said}");
     // It has done everything by then.
@@ -185,7 +185,7 @@ fn wrong_answers() {
         (
             "unknown-level",
             "unchanged",
-            ">> modes/unknown-level: \"banana\" is no level; what is said with it is shown as info",
+            ">> modes/unknown-level: \"banana\" is no level; its messages are shown as info",
         ),
     ] {
         let (bad, good, said) = apply(mode, "");

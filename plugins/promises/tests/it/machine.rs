@@ -11,9 +11,9 @@ use std::time::Duration;
 /// The name of a test, and its function.
 pub(crate) type Case = (&'static str, fn());
 
-/// What nearly all modules need.
+/// The need of nearly all modules.
 pub(crate) const PYTHON: &[Need] = &[Need::Program("python3")];
-/// Where definitions and modules are.
+/// The directory of definitions and modules.
 pub(crate) const RESOURCES: &str = "usr/share/holo/promises";
 
 pub(crate) fn trials_of(needs: &[Need], cases: &[Case]) -> Vec<Trial> {
@@ -51,14 +51,14 @@ pub(crate) struct Machine {
     pub(crate) root: ScratchRoot,
 }
 
-/// What has become of all entities.
+/// The results of all entities.
 #[derive(Debug)]
 pub(crate) struct Ends {
     pub(crate) run: Run,
     entities: BTreeMap<String, End>,
 }
 
-/// What has become of an entity.
+/// The result of an entity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct End {
     /// A word such as `changed`.
@@ -143,7 +143,7 @@ impl Machine {
         let words = [&["-c", &script, "sh", &plugin], operation].concat();
         let run = self.root.run("/bin/sh", &words);
         let messages = self.root.read("tmp/messages").to_string();
-        // How the work goes on is for who waits.
+        // Progress is for people who wait.
         let lasting = messages.split_inclusive('\n').filter(|line| !line.starts_with("progress: "));
         (run, lasting.collect())
     }

@@ -1,4 +1,4 @@
-//! How promises end: every result of a module, and what is said of it.
+//! The results of promises: every result of a module, with its messages.
 
 use crate::machine::{Machine, PYTHON, hostile, module, promise, trials_of};
 use libtest_mimic::Trial;
@@ -120,7 +120,7 @@ fn levels() {
     };
     let loud = "!! critical\\n it is\n!! ERR\\n it is\n>> warning\\n it is\n>> Notice\\n it is\n";
     let infos = ["info\\n it is", "inform\\n it is"];
-    // What is asked for decides only of what is not for everybody.
+    // The requested level decides only about verbose and debug messages.
     for (level, stdout) in [
         ("error", ""),
         ("info", ""),
@@ -133,7 +133,7 @@ fn levels() {
             (loud, stdout, &infos.map(String::from)[..])
         );
     }
-    // What was done is no change if the promise was kept, and is told if it was not.
+    // Information is no change if the promise was kept, and is printed if it was not.
     let kept = talk("kept", "info");
     assert_eq!((kept.result.as_str(), kept.stdout.as_str(), kept.changes.len()), ("unchanged", "", 0));
     let failed = talk("not_kept", "info");
@@ -321,7 +321,7 @@ fn scrub() {
         (String::new(), "a\n".into())
     );
     assert_eq!(machine.root.holo(&["scan"]).stdout_lossy().trim(), "");
-    // What could not be taken back is tried again.
+    // A failed scrub is tried again.
     machine.define(&format!("{line}{with_end}"));
     assert!(machine.apply().run.success());
     std::fs::remove_file(machine.root.join("etc/x")).unwrap();

@@ -1,21 +1,21 @@
-//! What a module says while it is asked: who hears it, and when.
+//! The log messages of a module: each level has its readers.
 
 use crate::level::{Level, LogLevel};
 use holo_bridge::Sensitive;
 use holo_bridge::shown::one_line;
 use holo_plugin::{Output, Progress, Stream};
 
-/// What is being done while a module speaks.
+/// The part of the work that messages belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Validating,
     Evaluating,
-    /// The module was told to change nothing: its warnings are what it would do.
-    Looking,
+    /// The module must not change anything, and warns about the changes that it would make.
+    DryRun,
 }
 
-/// Passes on what a module says about one promise.
-pub(crate) struct Voice<'v, 'o> {
+/// Passes on the messages of a module about one promise.
+pub(crate) struct ModuleLog<'v, 'o> {
     output: &'v mut Output<'o>,
     sensitive: Sensitive,
     level: LogLevel,
@@ -23,7 +23,7 @@ pub(crate) struct Voice<'v, 'o> {
     pub(crate) logs: Logs,
 }
 
-/// What was said that means something for the result.
+/// The messages that count for the result of a promise.
 #[derive(Debug, Default)]
 pub(crate) struct Logs {
     pub(crate) infos: Vec<String>,
@@ -31,17 +31,17 @@ pub(crate) struct Logs {
     pub(crate) has_error: bool,
 }
 
-impl<'v, 'o> Voice<'v, 'o> {
+impl<'v, 'o> ModuleLog<'v, 'o> {
     pub(crate) fn new(output: &'v mut Output<'o>, sensitive: &Sensitive, level: LogLevel, phase: Phase) -> Self {
-        Voice { output, sensitive: sensitive.clone(), level, phase, logs: Logs::default() }
+        ModuleLog { output, sensitive: sensitive.clone(), level, phase, logs: Logs::default() }
     }
 
-    /// Hides more: what the module was told before.
+    /// Hides more: the secrets that the module got with other promises.
     pub(crate) fn hide_also(&mut self, secrets: &Sensitive) {
         self.sensitive.unite(secrets);
     }
 
-    /// Returns what everybody may see of a text, in one line.
+    /// Returns a text in one line, without secrets.
     pub(crate) fn shown(&self, text: &str) -> String {
         one_line(&self.sensitive.hide(text))
     }
@@ -54,7 +54,7 @@ impl<'v, 'o> Voice<'v, 'o> {
         self.output.relay(Stream::Stderr, &[bytes, b"\n"].concat());
     }
 
-    /// Passes on a text of some level.
+    /// Passes on a log message.
     pub(crate) fn log(&mut self, level: Level, text: &str) {
         let text = self.shown(text);
         let is_evaluating = self.phase == Phase::Evaluating;
@@ -63,7 +63,7 @@ impl<'v, 'o> Voice<'v, 'o> {
                 self.logs.has_error = true;
                 self.output.error(text);
             }
-            Level::Warning if self.phase == Phase::Looking => self.logs.warnings.push(text),
+            Level::Warning if self.phase == Phase::DryRun => self.logs.warnings.push(text),
             Level::Warning | Level::Notice => self.output.warning(text),
             Level::Info => {
                 self.progress(is_evaluating, &text);
