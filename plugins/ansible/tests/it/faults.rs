@@ -15,9 +15,10 @@ const NO_PYTHON: &str = "!! no Python with ansible-core: install it, or say [[ho
 type Case = (&'static str, fn(Version));
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 15] = [
+    let cases: [Case; 16] = [
         ("a module that crashes fails its task alone", crashes),
         ("output beside the answer is shown, without what is sensitive", words),
+        ("a module ends as Python does", ends_late),
         ("a module that takes too long is ended with what it has started", late),
         ("a module that does not listen is killed", deaf),
         ("a module that says too much is ended", flood),
@@ -84,6 +85,15 @@ fn words(version: Version) {
     assert!(!said.contains("very secret"), "{said}");
     let root = crash(version, "write to parent", "");
     assert_eq!(root.apply(0), "");
+}
+
+/// Its threads have come to their end, its functions for the exit have been called, and its temporary files are gone.
+fn ends_late(version: Version) {
+    let root = crash(version, "end late", "");
+    let said = root.apply(0);
+    assert!(said.contains("\nin a buffer\n"), "{said}");
+    assert_eq!(root.0.read("work/told"), "thread\natexit\n");
+    assert_eq!(fs::read_dir(root.0.join("work")).unwrap().count(), 1);
 }
 
 fn late(version: Version) {

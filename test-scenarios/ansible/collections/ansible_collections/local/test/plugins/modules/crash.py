@@ -1,9 +1,12 @@
 """Ends in all the ways in which a module should not."""
 
+import atexit
 import os
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 
 from ansible.module_utils.basic import AnsibleModule
@@ -14,14 +17,32 @@ def note(*pids):
         file.write(" ".join(str(pid) for pid in pids))
 
 
-def leave(arguments):
-    return subprocess.Popen(["sleep", "600"], **arguments)
+def leave():
+    return subprocess.Popen(["sleep", "600"])
+
+
+class Cycle:
+    """Something that is only found to be garbage, with a file that ends with it."""
+
+    def __init__(self):
+        self.me = self
+        self.file = tempfile.NamedTemporaryFile(dir=os.environ["HOLO_ROOT_DIR"] + "/work")
+
+
+def tell(word):
+    with open(os.environ["HOLO_ROOT_DIR"] + "/work/told", "a") as file:
+        file.write(word + "\n")
+
+
+def end_late():
+    time.sleep(0.2)
+    tell("thread")
 
 
 def main():
     how = [
         "raise", "exit", "no answer", "fail quietly", "kill", "kill parent", "flood", "sleep", "deaf", "leave", "words",
-        "change always", "write to parent",
+        "change always", "write to parent", "end late",
     ]
     module = AnsibleModule(
         argument_spec={"how": {"type": "str", "choices": how}, "secret": {"type": "str"}}, supports_check_mode=True
@@ -49,12 +70,12 @@ def main():
     if how in ("sleep", "deaf"):
         if how == "deaf":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        note(os.getpid(), leave({}).pid)
+        note(os.getpid(), leave().pid)
         sys.stderr.write("sleeping\n")
         sys.stderr.flush()
         time.sleep(600)
     if how == "leave":
-        note(leave({}).pid)
+        note(leave().pid)
     if how == "words":
         print("words before the answer: %s" % secret)
         sys.stderr.write("words on standard error: %s\n" % secret)
@@ -69,6 +90,13 @@ def main():
             except OSError:
                 continue
             module.fail_json(msg="descriptor %d is open" % descriptor)
+    if how == "end late":
+        global cycle
+        cycle = Cycle()
+        threading.Thread(target=end_late).start()
+        atexit.register(tell, "atexit")
+        # What is left in a buffer is written, too.
+        sys.stdout.write("in a buffer")
     module.exit_json(changed=False)
 
 
