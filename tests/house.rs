@@ -72,21 +72,46 @@ fn dependencies_point_one_way() {
 fn every_dependency_is_used() {
     for folder in crates() {
         let manifest = format!("{folder}/Cargo.toml");
-        let sources = |folders: &[&str]| -> String {
+        let sources = |folders: &[&str]| -> Vec<PathBuf> {
             let mut files = Vec::new();
             folders.iter().for_each(|name| collect(&repository().join(&folder).join(name), &mut files));
-            files.into_iter().map(|file| fs::read_to_string(file).unwrap()).collect()
+            files
         };
-        let (program, all) = (sources(&["src"]), sources(&["src", "tests", "benches"]));
+        let all: String = sources(&["src", "tests", "benches"]).iter().map(read).collect();
+        let program = without_tests(&sources(&["src"]));
         for (section, text) in [("dependencies", &program), ("dev-dependencies", &all)] {
             for name in dependencies(&manifest, section) {
                 let name = name.replace('-', "_");
-                let is_used =
-                    text.split(|letter: char| !letter.is_alphanumeric() && letter != '_').any(|word| word == name);
+                let is_used = text.match_indices(&format!("{name}::")).any(|(index, _)| {
+                    !text[..index].ends_with(|letter: char| letter.is_alphanumeric() || letter == '_')
+                });
                 assert!(is_used, "{manifest}: nothing uses {name} of [{section}]");
             }
         }
     }
+}
+
+/// The text of sources but for their unit tests, which are modules in a file or files of their own.
+fn without_tests(files: &[PathBuf]) -> String {
+    let (mut texts, mut tests) = (Vec::new(), Vec::new());
+    for file in files {
+        let content = read(file);
+        let mut parts = content.split("#[cfg(test)]\n");
+        let mut text = parts.next().unwrap().to_owned();
+        for part in parts {
+            let item = part.lines().find(|line| line.starts_with(char::is_lowercase)).unwrap();
+            if let Some(name) = item.strip_prefix("mod ").and_then(|item| item.strip_suffix(';')) {
+                let is_top = file.ends_with("src/lib.rs");
+                let folder = if is_top { file.with_file_name("") } else { file.with_extension("") };
+                tests.extend([folder.join(name), folder.join(format!("{name}.rs"))]);
+            }
+            let end = if item.ends_with(';') { item } else { "\n}\n" };
+            text += part.split_once(end).unwrap().1;
+        }
+        texts.push((file, text));
+    }
+    texts.retain(|(file, _)| !tests.iter().any(|test| file.starts_with(test)));
+    texts.into_iter().map(|(_, text)| text).collect()
 }
 
 #[test]
