@@ -1,12 +1,13 @@
 //! Images of files: what a file or symlink is, with its mode and owner; and stamps, by which a change is seen without reading.
 
 use crate::copying::copy_whole;
-use crate::error::{PathError, Result};
+use crate::error::{PathError, Result, at};
 use crate::path_handle::{self, Durability, ExtendedAttributes, PathHandle, TEMPORARY};
 use crate::resolution;
 use rustix::fs::{FileType, Gid, Stat, Uid};
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const BUFFER_SIZE: usize = 1 << 16;
@@ -261,6 +262,33 @@ impl Stamp {
             (Some(before), Some(now)) => now.is_same(before),
         };
         Ok((!is_same).then_some(Meanwhile::Changed))
+    }
+
+    /// Returns the stamp of an open file.
+    pub(crate) fn of_open(file: &File, shown: &Path) -> Result<Stamp> {
+        rustix::fs::fstat(file).map(Stamp).map_err(at("stat", shown))
+    }
+
+    /// Returns the owner that the file had.
+    pub(crate) fn uid(&self) -> u32 {
+        self.0.st_uid
+    }
+
+    /// Returns true if it was a regular file.
+    pub(crate) fn is_file(&self) -> bool {
+        FileType::from_raw_mode(self.0.st_mode) == FileType::RegularFile
+    }
+
+    /// Returns true if both are stamps of one file, be it changed or not.
+    #[must_use]
+    pub fn is_same_file(&self, other: &Stamp) -> bool {
+        (self.0.st_dev, self.0.st_ino) == (other.0.st_dev, other.0.st_ino)
+    }
+
+    /// Returns the mode, all twelve bits.
+    #[must_use]
+    pub fn mode(&self) -> u32 {
+        self.0.st_mode & MODE_BITS
     }
 
     /// The image of what had this stamp at that place.

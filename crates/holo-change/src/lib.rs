@@ -23,6 +23,7 @@ mod open_files;
 mod path_handle;
 mod paths;
 mod resolution;
+pub mod snapshot;
 pub mod tracked;
 pub mod tree_store;
 

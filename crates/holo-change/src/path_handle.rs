@@ -16,7 +16,7 @@ use crate::directory;
 use crate::error::{PathError, Result, at};
 use crate::paths::{fingerprint, join, without_root};
 use crate::resolution::{Links, Resolved, resolve_below};
-use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -102,12 +102,22 @@ impl Tree {
         PathHandle { tree: Arc::clone(self), path: without_root(path).to_owned() }
     }
 
-    /// Opens a directory in it, for use with the `*at` system calls only.
+    /// Opens a directory in it as a tree of its own, in which no symlink is followed.
     ///
     /// # Errors
     /// If it does not exist, may not be entered, or is behind a symlink that is not followed.
-    pub fn open_directory(&self, path: &Path) -> Result<OwnedFd> {
-        directory::open_below(&self.root, without_root(path), self.links).map_err(at("open", &join(&self.shown, path)))
+    pub fn subtree(&self, path: &Path) -> Result<Arc<Tree>> {
+        let shown = join(&self.shown, path);
+        let root = directory::open_below(&self.root, without_root(path), self.links).map_err(at("open", &shown))?;
+        Ok(Arc::new(Tree { root, shown, links: Links::None, last: Mutex::default() }))
+    }
+
+    /// Returns the properties of the directory itself.
+    ///
+    /// # Errors
+    /// If they cannot be told.
+    pub fn stat(&self) -> Result<FileStat> {
+        rustix::fs::fstat(&self.root).map(FileStat::from).map_err(at("stat", &self.shown))
     }
 
     /// Resolves a path in the directory: the result begins with a slash and has no symlinks in its parents; the last part is
@@ -440,6 +450,32 @@ impl PathHandle {
     pub fn rename_to(&self, to: &PathHandle) -> Result<()> {
         let from = self.directory().map_err(|errno| PathError::new("open", self.shown(), errno))?;
         to.with("rename", |directory, name| rustix::fs::renameat(&from, self.name(), directory, name))
+    }
+
+    /// Moves what is here to another place, if nothing is there; returns whether that was done.
+    ///
+    /// # Errors
+    /// If it cannot be moved for another reason.
+    pub(crate) fn rename_to_free(&self, to: &PathHandle) -> Result<bool> {
+        match self.rename_with(to, RenameFlags::NOREPLACE) {
+            Err(error) => match Errno::from_io_error(&error.error) {
+                Some(Errno::EXIST) => Ok(false),
+                // Some network file systems cannot do this.
+                Some(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => self.rename_to(to).map(|()| true),
+                _ => Err(error),
+            },
+            Ok(()) => Ok(true),
+        }
+    }
+
+    /// Gives what is here the name of what is at another place, and the other way round, in one step.
+    pub(crate) fn exchange_with(&self, other: &PathHandle) -> Result<()> {
+        self.rename_with(other, RenameFlags::EXCHANGE)
+    }
+
+    fn rename_with(&self, to: &PathHandle, flags: RenameFlags) -> Result<()> {
+        let from = self.directory().map_err(|errno| PathError::new("open", self.shown(), errno))?;
+        to.with("rename", |directory, name| rustix::fs::renameat_with(&from, self.name(), directory, name, flags))
     }
 
     /// Gives what is here a second name at another place, where nothing may be.

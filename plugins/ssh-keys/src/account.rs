@@ -63,9 +63,9 @@ fn test_home(name: &str) -> PathBuf {
 
 fn owner(host: &Host, root: &Arc<Tree>, name: &str) -> Result<Account, NoAccount> {
     let home = test_home(name);
-    let directory = root.open_directory(&home).map_err(|error| no_home(error, name, host.below_root(&home)))?;
-    let stat = rustix::fs::fstat(directory).map_err(|error| PathError::new("stat", host.below_root(&home), error))?;
-    let credentials = Credentials { uid: stat.st_uid, gid: stat.st_gid, groups: Vec::new() };
+    let directory = root.subtree(&home).map_err(|error| no_home(error, name, host.below_root(&home)))?;
+    let stat = directory.stat()?;
+    let credentials = Credentials { uid: stat.uid, gid: stat.gid, groups: Vec::new() };
     Ok(Account { credentials, home })
 }
 

@@ -145,11 +145,10 @@ impl KeySet {
     ) -> Result<T, KeySetError> {
         let root = Tree::open(host.root())?;
         let Account { credentials, home } = Account::find(host, &root, &self.name.user)?;
-        let (shown, uid) = (host.below_root(&home), credentials.uid);
-        let (root, shown_there) = (Arc::clone(&root), shown.clone());
+        let (root, shown, uid) = (Arc::clone(&root), host.below_root(&home), credentials.uid);
         let done = as_user(&credentials, LIMIT, move || {
-            let directory = root.open_directory(&home).map_err(Ok)?;
-            work(&Home { directory, shown: shown_there, uid }).map_err(Err)
+            let tree = root.subtree(&home).map_err(Ok)?;
+            work(&Home { tree, uid }).map_err(Err)
         });
         match done {
             Ok(Ok(result)) => Ok(result),
@@ -159,9 +158,9 @@ impl KeySet {
         }
     }
 
-    fn look(&self, host: &Host) -> Result<Change, KeySetError> {
+    fn pending(&self, host: &Host) -> Result<Change, KeySetError> {
         let section = self.section();
-        self.at_home(host, move |home| home.look(&section))
+        self.at_home(host, move |home| home.compare(&section))
     }
 
     fn try_apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied, ApplyError> {
@@ -173,7 +172,7 @@ impl KeySet {
         }
         let looked = section.clone();
         let looked = self.at_home(host, move |home| {
-            let change = home.look(&looked)?;
+            let change = home.compare(&looked)?;
             if change.is_empty() {
                 home.tidy()?;
             }
@@ -277,7 +276,7 @@ impl Entity for KeySet {
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        let looked = self.held_back().map_or_else(|| self.look(host), Err);
+        let looked = self.held_back().map_or_else(|| self.pending(host), Err);
         match looked {
             Ok(change) => self.would(&change),
             Err(KeySetError::Account(account)) if account.is_missing() && account.may_come() && !self.is_orphan() => {

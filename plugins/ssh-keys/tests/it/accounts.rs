@@ -73,8 +73,11 @@ fn roots_in_a_home() {
          echo root >.ssh/authorized_keys; chmod 0644 .ssh/authorized_keys; holo apply; echo file $?; shows .ssh/*; cat .ssh/*",
     );
     says(&run, &["directory 1", "file 1", "-rw-r--r-- root root .ssh/authorized_keys", "root"]);
-    let uid = "(UID 0 instead of ";
-    assert_eq!(run.stderr_lossy().lines().filter(|line| line.contains(uid)).count(), 1, "{run}");
+    let errors = run.stderr_lossy();
+    for path in ["/home/jane/.ssh", "/home/jane/.ssh/authorized_keys"] {
+        let error = format!("!! open {path}: it belongs to another user (UID 0 instead of ");
+        assert_eq!(errors.lines().filter(|line| line.starts_with(&error)).count(), 1, "{run}");
+    }
 }
 
 fn unknown_user() {

@@ -1,0 +1,243 @@
+//! Files in directories whose owners may replace anything in them at any time: read, and replaced only if they still are what was read.
+//!
+//! No symlink is followed, what belongs to somebody else is not read, and what is there is never written to. Done as the directory's owner,
+//! the worst that the owner can bring about is something that the owner could do as well.
+
+use crate::error::{PathError, Result, at};
+use crate::image::Stamp;
+use crate::path_handle::{Durability, ExtendedAttributes, Kind, PathHandle, set_ownership_of_new};
+use rustix::io::Errno;
+use std::io::{self, Read, Write};
+
+/// A file as it was read; without a stamp, there was none.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// Its content.
+    pub content: Vec<u8>,
+    /// Its stamp.
+    pub stamp: Option<Stamp>,
+    /// The user that it has to belong to.
+    owner: u32,
+    /// ACLs and whatever else has been noted of it.
+    attributes: ExtendedAttributes,
+}
+
+impl Snapshot {
+    /// Returns the snapshot of a place where nothing is.
+    #[must_use]
+    pub fn absent(owner: u32) -> Snapshot {
+        Snapshot { content: Vec::new(), stamp: None, owner, attributes: ExtendedAttributes::default() }
+    }
+
+    /// Reads the regular file at a place, which belongs to a user and is no larger than so many bytes.
+    ///
+    /// # Errors
+    /// If there is something else, or it cannot be read.
+    pub fn read(place: &PathHandle, owner: u32, max_size: u64) -> Result<Snapshot> {
+        let failed = |operation| move |error: io::Error| PathError::new(operation, place.shown(), error);
+        let file = match place.open() {
+            Ok(file) => file,
+            Err(error) if error.error.kind() == io::ErrorKind::NotFound => return Ok(Snapshot::absent(owner)),
+            Err(error) => return Err(explain_unopened(place, error, "a regular file")),
+        };
+        let stamp = Stamp::of_open(&file, &place.shown())?;
+        if !stamp.is_file() {
+            return Err(failed("open")(io::Error::other("it is not a regular file")));
+        }
+        demand_owner(stamp.uid(), owner, place)?;
+        let attributes = ExtendedAttributes::of_open(&file, &place.shown())?.without_those_of_content();
+        let mut content = Vec::new();
+        file.take(max_size + 1).read_to_end(&mut content).map_err(failed("read"))?;
+        if content.len() as u64 > max_size {
+            let text = format!("it is larger than {} MiB", max_size >> 20);
+            return Err(failed("read")(io::Error::other(text)));
+        }
+        Ok(Snapshot { content, stamp: Some(stamp), owner, attributes })
+    }
+
+    /// Reads the file that is at a place now, as far as it can be the same.
+    fn again(&self, place: &PathHandle) -> Option<Snapshot> {
+        // What is wrong with a file that cannot be read any more is said by the caller, who tries again.
+        let now = Snapshot::read(place, self.owner, self.content.len() as u64).ok()?;
+        (now.content == self.content).then_some(now)
+    }
+
+    /// Returns true if nobody has replaced or changed the file since. Of two changes at one moment the second one leaves no trace but the
+    /// content.
+    fn is_current(&self, place: &PathHandle) -> bool {
+        let version = |snapshot: &Snapshot| snapshot.stamp.as_ref().map(Stamp::to_bytes);
+        self.again(place).is_some_and(|now| version(&now) == version(self))
+    }
+
+    /// Puts a file with this content and mode in the place of the one that was read, if that is still there; returns the stamp of the new
+    /// file then. It gets what had been noted of the one that was read.
+    ///
+    /// # Errors
+    /// If it cannot be written or moved.
+    pub fn replace(
+        &self,
+        place: &PathHandle,
+        temporary: &PathHandle,
+        content: &[u8],
+        mode: u32,
+    ) -> Result<Option<Stamp>> {
+        // A killed process may have left one.
+        temporary.remove()?;
+        let replaced = self.write(temporary, content, mode).and_then(|new| {
+            let is_in_place = self.is_current(place) && self.move_into_place(place, temporary)?;
+            Ok(is_in_place.then_some(new))
+        });
+        if !matches!(replaced, Ok(Some(_))) {
+            // It is the first error that counts.
+            let removed = temporary.remove();
+            return replaced.and_then(|none| removed.map(|()| none));
+        }
+        Durability::Each.sync([], [place])?;
+        replaced
+    }
+
+    /// Writes the new file, and waits until it is on the disk.
+    fn write(&self, temporary: &PathHandle, content: &[u8], mode: u32) -> Result<Stamp> {
+        let shown = temporary.shown();
+        let mut file = temporary.create()?;
+        file.write_all(content).map_err(at("write", &shown))?;
+        // The mode does not depend on the umask.
+        set_ownership_of_new(&file, temporary, None, None, mode, &self.attributes)?;
+        file.sync_all().map_err(at("sync", &shown))?;
+        Stamp::of_open(&file, &shown)
+    }
+
+    /// Gives the new file its name, unless somebody else was faster: returns whether it has it. What was there before is looked at once more
+    /// when nobody can find it any more by its name, so that nothing that was saved in between is lost.
+    fn move_into_place(&self, place: &PathHandle, temporary: &PathHandle) -> Result<bool> {
+        let Some(stamp) = &self.stamp else { return temporary.rename_to_free(place) };
+        if let Err(error) = temporary.exchange_with(place) {
+            return match Errno::from_io_error(&error.error) {
+                Some(Errno::NOENT) => Ok(false),
+                // Some network file systems cannot do this.
+                Some(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => temporary.rename_to(place).map(|()| true),
+                _ => Err(error),
+            };
+        }
+        let replaced = self.again(temporary).and_then(|now| now.stamp);
+        let is_same = replaced.is_some_and(|replaced| replaced.is_same_file(stamp));
+        if is_same {
+            temporary.remove()?;
+        } else {
+            temporary.exchange_with(place)?;
+        }
+        Ok(is_same)
+    }
+}
+
+/// Fails if a file or directory belongs to somebody else: it may be a hard link.
+///
+/// # Errors
+/// If so; it says whose it is.
+pub fn demand_owner(uid: u32, owner: u32, place: &PathHandle) -> Result<()> {
+    if uid == owner {
+        return Ok(());
+    }
+    let text = format!("it belongs to another user (UID {uid} instead of {owner})");
+    Err(PathError::new("open", place.shown(), io::Error::new(io::ErrorKind::PermissionDenied, text)))
+}
+
+/// Returns the error of something that could not be opened, in words that say what it is.
+#[must_use]
+pub fn explain_unopened(place: &PathHandle, error: PathError, wanted: &str) -> PathError {
+    let is_symlink = place.stat().is_ok_and(|stat| stat.is_some_and(|stat| stat.kind == Kind::Symlink));
+    let reason = match Errno::from_io_error(&error.error) {
+        _ if is_symlink => io::Error::other("it is a symlink, which is not followed"),
+        Some(Errno::LOOP | Errno::NOTDIR | Errno::NXIO | Errno::NODEV) => {
+            io::Error::other(format!("it is not {wanted}"))
+        }
+        _ => error.error,
+    };
+    PathError::new("open", place.shown(), reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path_handle::Tree;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    use std::path::Path;
+
+    struct Scene {
+        folder: tempfile::TempDir,
+        place: PathHandle,
+        temporary: PathHandle,
+        uid: u32,
+    }
+
+    impl Scene {
+        fn new() -> Scene {
+            let folder = tempfile::tempdir().unwrap();
+            let tree = Tree::open(folder.path()).unwrap();
+            let uid = fs::metadata(folder.path()).unwrap().uid();
+            Scene { place: tree.place(Path::new("file")), temporary: tree.place(Path::new(".new")), folder, uid }
+        }
+
+        fn write(&self, text: &str) {
+            fs::write(self.folder.path().join("file"), text).unwrap();
+        }
+
+        fn read(&self) -> Snapshot {
+            Snapshot::read(&self.place, self.uid, 100).unwrap()
+        }
+
+        /// Replaces the file by "ours"; returns whether that was done, and what is there then.
+        fn replace(&self, found: &Snapshot) -> (bool, String) {
+            let replaced = found.replace(&self.place, &self.temporary, b"ours", 0o600).unwrap();
+            assert_eq!(fs::read_dir(self.folder.path()).unwrap().count(), 1, "nothing is left beside it");
+            let path = self.folder.path().join("file");
+            if replaced.is_some() {
+                assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
+            }
+            (replaced.is_some(), fs::read_to_string(path).unwrap())
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_as_it_was_read_is_replaced() {
+        let scene = Scene::new();
+        assert_eq!(scene.replace(&scene.read()), (true, "ours".to_owned()));
+        scene.write("theirs");
+        fs::write(scene.folder.path().join(".new"), "of a killed process").unwrap();
+        let found = scene.read();
+        assert_eq!(found.content, b"theirs");
+        assert_eq!(scene.replace(&found), (true, "ours".to_owned()));
+    }
+
+    #[test]
+    fn a_file_that_was_changed_since_stays() {
+        let scene = Scene::new();
+        let nothing = scene.read();
+        scene.write("made");
+        assert_eq!(scene.replace(&nothing), (false, "made".to_owned()));
+        let found = scene.read();
+        scene.write("made, and longer");
+        assert_eq!(scene.replace(&found), (false, "made, and longer".to_owned()));
+        let found = scene.read();
+        fs::remove_file(scene.folder.path().join("file")).unwrap();
+        scene.write("made, and longer");
+        assert_eq!(scene.replace(&found), (false, "made, and longer".to_owned()), "it is another one");
+    }
+
+    #[test]
+    fn only_the_owners_regular_files_are_read() {
+        let scene = Scene::new();
+        let path = scene.folder.path().join("file");
+        let error = |owner: u32, max_size: u64| Snapshot::read(&scene.place, owner, max_size).unwrap_err().to_string();
+        scene.write("text");
+        assert!(error(scene.uid + 1, 100).contains("it belongs to another user"));
+        assert!(error(scene.uid, 3).contains("it is larger than"));
+        fs::remove_file(&path).unwrap();
+        symlink("elsewhere", &path).unwrap();
+        assert!(error(scene.uid, 100).ends_with("it is a symlink, which is not followed"));
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(error(scene.uid, 100).ends_with("it is not a regular file"));
+    }
+}
