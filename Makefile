@@ -48,7 +48,7 @@ tour: build
 	examples/tour
 
 bench: build
-	cargo bench --bench files
+	cargo bench --bench speed -- --write benches/RESULTS.md --summary README.md
 
 # Installs what is built: `make build && sudo make install`. Packagers set DESTDIR.
 install:

@@ -1,6 +1,7 @@
 //! What all benchmarks do.
 
 use anyhow::{Context, Result, bail};
+use std::cmp::Ordering;
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -14,12 +15,19 @@ pub(crate) fn run(mut command: Command) -> Result<Output> {
 }
 
 /// The median; nothing of nothing.
-pub(crate) fn median(mut times: Vec<Duration>) -> Option<Duration> {
-    times.sort();
-    times.get(times.len() / 2).copied()
+pub(crate) fn median<T: PartialOrd>(mut all: Vec<T>) -> Option<T> {
+    all.sort_by(|one, other| one.partial_cmp(other).unwrap_or(Ordering::Equal));
+    let middle = all.len() / 2;
+    all.into_iter().nth(middle)
 }
 
-/// In milliseconds.
+/// In the unit that people would use.
 pub(crate) fn show(time: Duration) -> String {
-    format!("{:.1} ms", time.as_secs_f64() * 1000.0)
+    let seconds = time.as_secs_f64();
+    match seconds {
+        ..0.1 => format!("{:.1} ms", seconds * 1000.0),
+        ..1.0 => format!("{:.0} ms", seconds * 1000.0),
+        ..10.0 => format!("{seconds:.2} s"),
+        _ => format!("{seconds:.1} s"),
+    }
 }

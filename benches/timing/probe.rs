@@ -1,0 +1,64 @@
+//! The process between the benchmark and what it times: it starts one program, so that what the kernel says of its children is about that.
+
+use crate::timing::measurement::{Calls, Measurement};
+use anyhow::{Context, Result, bail, ensure};
+use holo_testing::{Need, require};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+const ARGUMENT: &str = "--probe";
+
+/// The words before a program that is to be timed: after them come the file for the result, the program and its arguments.
+pub(crate) fn words() -> Result<[OsString; 2]> {
+    Ok([std::env::current_exe()?.into(), ARGUMENT.into()])
+}
+
+/// Returns the arguments of this process, if it is a probe.
+pub(crate) fn arguments() -> Option<Vec<OsString>> {
+    let mut arguments = std::env::args_os().skip(1);
+    (arguments.next()? == ARGUMENT).then(|| arguments.collect())
+}
+
+/// Runs the program, passes on what it says, and writes what it has cost.
+pub(crate) fn run(arguments: &[OsString]) -> Result<()> {
+    let [result, program, arguments @ ..] = arguments else { bail!("a probe needs a file and a program") };
+    // Nobody shall pay for what was written before.
+    rustix::fs::sync();
+    let start = Instant::now();
+    let output = Command::new(program).args(arguments).output().with_context(|| format!("start {program:?}"))?;
+    let wall = start.elapsed().as_secs_f64();
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let cpu = [usage.user_time(), usage.system_time()].iter().map(|time| time.num_microseconds() as f64 / 1e6).sum();
+    std::io::stdout().write_all(&output.stdout)?;
+    std::io::stderr().write_all(&output.stderr)?;
+    ensure!(output.status.success(), "{program:?} ended with {}", output.status);
+    std::fs::write(result, serde_json::to_vec(&Measurement { wall, cpu, memory: usage.max_rss() })?)?;
+    Ok(())
+}
+
+/// The words before a program whose system calls are to be counted, into this file.
+pub(crate) fn counting(result: &Path) -> Vec<OsString> {
+    vec!["strace".into(), "-f".into(), "-c".into(), "-o".into(), result.into()]
+}
+
+pub(crate) fn has_strace() -> bool {
+    require::missing(&[Need::Program("strace")]).is_none()
+}
+
+/// Understands the table of `strace -c`: share, seconds, µs a call, calls, errors if there are any, name.
+pub(crate) fn parse_calls(text: &str) -> Result<Calls> {
+    let mut calls = Calls::new();
+    for line in text.lines() {
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        if let (Some(Ok(number)), Some(&name)) = (cells.get(3).map(|cell| cell.parse()), cells.last()) {
+            calls.insert(name.to_owned(), number);
+        }
+    }
+    ensure!(calls.contains_key("total") && calls.contains_key("execve"), "this is no table of strace:\n{text}");
+    Ok(calls)
+}

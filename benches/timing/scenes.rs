@@ -1,0 +1,123 @@
+//! What is timed: a scene for each table, with the steps that are its rows.
+
+mod archives;
+mod declared;
+mod files;
+mod packages;
+mod scaffold;
+mod services;
+
+use crate::timing::site::{Site, Words};
+use anyhow::Result;
+use holo_testing::{Need, Overlay, require};
+
+/// What is timed together.
+pub(crate) struct Scene {
+    pub(crate) name: &'static str,
+    /// What its entities are called.
+    pub(crate) entities: &'static str,
+    pub(crate) sizes: &'static [usize],
+    pub(crate) needs: &'static [&'static [Need]],
+    /// Makes the system that it is in, if it needs one.
+    pub(crate) system: Option<fn() -> Overlay>,
+    pub(crate) prepare: fn(&Site) -> Result<()>,
+    pub(crate) steps: Vec<Step>,
+    /// Two steps, of which one is compared with the other.
+    pub(crate) ratios: &'static [(&'static str, &'static str)],
+}
+
+/// A step of a scene.
+pub(crate) struct Step {
+    pub(crate) name: &'static str,
+    /// What has to be done first, and is not timed.
+    pub(crate) before: fn(&Site) -> Result<()>,
+    pub(crate) words: fn(&Site) -> Result<Words>,
+    /// Returns true if what was printed, and what is on disk, is as it should be.
+    pub(crate) is_right: fn(&Site, &[u8]) -> Result<bool>,
+    /// True if it removes something: it is taken after all others.
+    pub(crate) is_late: bool,
+    /// True if its turn with the next one changes from round to round.
+    pub(crate) takes_turns: bool,
+}
+
+impl Step {
+    fn new(name: &'static str, words: fn(&Site) -> Result<Words>) -> Step {
+        Step { name, before: |_| Ok(()), words, is_right: |_, _| Ok(true), is_late: false, takes_turns: false }
+    }
+
+    fn after(self, before: fn(&Site) -> Result<()>) -> Step {
+        Step { before, ..self }
+    }
+
+    fn checked(self, is_right: fn(&Site, &[u8]) -> Result<bool>) -> Step {
+        Step { is_right, ..self }
+    }
+
+    /// Only what changes is shown.
+    fn changes_nothing(self) -> Step {
+        self.checked(|_, output| Ok(output.trim_ascii().is_empty()))
+    }
+
+    fn late(self) -> Step {
+        Step { is_late: true, ..self }
+    }
+
+    fn takes_turns(self) -> Step {
+        Step { takes_turns: true, ..self }
+    }
+}
+
+impl Scene {
+    /// What is missing on this machine.
+    pub(crate) fn missing(&self) -> Option<String> {
+        self.needs.iter().find_map(|needs| require::missing(needs))
+    }
+
+    /// The steps in the order of a round: who is first of two that take turns is not always the same.
+    pub(crate) fn in_order(&self, round: usize) -> impl Iterator<Item = &Step> {
+        let mut steps: Vec<&Step> = self.steps.iter().collect();
+        if !round.is_multiple_of(2) {
+            let first: Vec<usize> = (0..steps.len()).filter(|&index| steps[index].takes_turns).collect();
+            first.into_iter().for_each(|index| steps.swap(index, index + 1));
+        }
+        steps.into_iter()
+    }
+}
+
+pub(crate) fn all() -> Vec<Scene> {
+    vec![
+        files::scene(),
+        declared::scene(),
+        declared::chain(),
+        scaffold::scene(),
+        archives::scene(),
+        packages::scene(),
+        services::scene(),
+    ]
+}
+
+/// A content of a few hundred bytes that differs from file to file.
+fn content(word: &str, number: usize) -> String {
+    const SIZE: usize = 400;
+    let mut text = format!("{word} {number}\n").repeat(SIZE);
+    text.truncate(SIZE);
+    text
+}
+
+/// The path of an entity's target, relative to the root.
+fn target(number: usize) -> String {
+    const FILES_IN_FOLDER: usize = 100;
+    format!("srv/{:04}/{number:06}.conf", number / FILES_IN_FOLDER)
+}
+
+/// Returns true if all targets below a directory have the content with this word.
+fn is_filled(site: &Site, dir: &std::path::Path, word: &str) -> Result<bool> {
+    for number in 0..site.size {
+        let path = dir.join(target(number));
+        let found = std::fs::read(&path);
+        if !found.is_ok_and(|found| found == content(word, number).as_bytes()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

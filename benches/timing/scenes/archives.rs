@@ -1,0 +1,127 @@
+//! The extraction of a tar, beside tar.
+
+use super::{Scene, Step};
+use crate::timing::site::{Site, create_folder, holo, words};
+use anyhow::{Context, Result};
+use holo_testing::Need;
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+use std::path::Path;
+
+const ARCHIVE: &str = "srv/bench.tar";
+const DEFINITION: &str = "usr/share/holo/archives/01-bench.toml";
+/// 20,000 of these make 488 MB.
+const FILE_SIZE: usize = 24_400;
+const BLOCK: usize = 512;
+
+pub(super) fn scene() -> Scene {
+    Scene {
+        name: "archives",
+        entities: "files in a tar",
+        sizes: &[1000, 20_000],
+        needs: &[&[Need::Program("tar")]],
+        system: None,
+        prepare,
+        steps: vec![
+            Step::new("first apply", |_| holo(&["apply"]))
+                .checked(|site, _| is_extracted(site, &site.root().join("srv/tree")))
+                .takes_turns(),
+            Step::new("`tar xf`, `sync -f`", |site| {
+                let script = "tar xf \"$0\" -C \"$1\" && sync -f \"$1\"";
+                let mut words = words(&["sh", "-c", script]);
+                words.extend([site.root().join(ARCHIVE).into(), site.beside("tree").into()]);
+                Ok(words)
+            })
+            .checked(|site, _| is_extracted(site, &site.beside("tree"))),
+            // What the first one has written is not read again.
+            Step::new("second apply", |_| holo(&["apply"])).changes_nothing(),
+            Step::new("apply, nothing to do", |_| holo(&["apply"])).after(Site::settle).changes_nothing(),
+            Step::new("check", |_| holo(&["check"])).changes_nothing(),
+            Step::new("`tar df`", |site| {
+                let mut words = words(&["tar", "df"]);
+                words.extend([site.root().join(ARCHIVE).into(), "-C".into(), site.beside("tree").into()]);
+                Ok(words)
+            })
+            .changes_nothing(),
+            Step::new("scrub", |_| holo(&["apply"]))
+                .after(|site| site.remove(DEFINITION))
+                .checked(|site, _| Ok(!site.root().join("srv/tree").exists()))
+                .late(),
+        ],
+        ratios: &[
+            ("first apply", "`tar xf`, `sync -f`"),
+            ("second apply", "apply, nothing to do"),
+            ("check", "apply, nothing to do"),
+        ],
+    }
+}
+
+fn path(number: usize) -> String {
+    format!("{:03}/{number:05}.bin", number / 100)
+}
+
+/// A content that no compression and no hole makes small.
+fn content(number: usize) -> Vec<u8> {
+    let mut state = number as u64 + 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    (0..FILE_SIZE / 8).flat_map(|_| next().to_le_bytes()).collect()
+}
+
+fn prepare(site: &Site) -> Result<()> {
+    site.plugin("archives")?;
+    create_folder(&site.beside("tree"))?;
+    let archive = site.root().join(ARCHIVE);
+    create_folder(archive.parent().unwrap_or(&archive))?;
+    let mut file = BufWriter::new(File::create(&archive).with_context(|| format!("create {}", archive.display()))?);
+    for number in 0..site.size {
+        let content = content(number);
+        file.write_all(&header(&path(number), content.len()))?;
+        file.write_all(&content)?;
+        file.write_all(&vec![0; content.len().next_multiple_of(BLOCK) - content.len()])?;
+    }
+    file.write_all(&[0; 2 * BLOCK])?;
+    file.into_inner()?.sync_all()?;
+    let sum = site.output(&[words(&["sha256sum"]), vec![archive.into()]].concat())?;
+    let sum = String::from_utf8_lossy(&sum).split_whitespace().next().unwrap_or_default().to_owned();
+    let definition = format!(
+        "[[archive]]\npath = \"/{ARCHIVE}\"\nurl = \"file:///{ARCHIVE}\"\nextract_to = \"/srv/tree\"\nchecksum = \"sha256:{sum}\"\n"
+    );
+    site.write(DEFINITION, &definition)
+}
+
+/// The header of a file in a tar.
+fn header(name: &str, size: usize) -> [u8; BLOCK] {
+    let mut header = [0; BLOCK];
+    let mut put = |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
+    put(0, name);
+    put(100, "0000644");
+    put(108, "0000000");
+    put(116, "0000000");
+    put(124, &format!("{size:011o}"));
+    put(136, &format!("{:011o}", 1_700_000_000));
+    put(148, "        ");
+    put(156, "0");
+    put(257, "ustar");
+    put(263, "00");
+    let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
+    header[148..154].copy_from_slice(format!("{sum:06o}").as_bytes());
+    header[154] = 0;
+    header
+}
+
+fn is_extracted(site: &Site, tree: &Path) -> Result<bool> {
+    // Some of them: reading all would take longer than what is timed.
+    for number in (0..site.size).step_by(97) {
+        let mut found = Vec::new();
+        File::open(tree.join(path(number)))?.read_to_end(&mut found)?;
+        if found != content(number) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

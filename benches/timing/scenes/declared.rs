@@ -1,0 +1,79 @@
+//! Declared files beside rsync, all at once and each after the one before.
+
+use super::{Scene, Step, content, is_filled, target};
+use crate::timing::site::{Site, create_folder, holo};
+use anyhow::Result;
+use holo_testing::Need;
+use std::fmt::Write as _;
+
+const DEFINITIONS: &str = "usr/share/holo/files/01-bench.toml";
+const SOURCE: &str = "source";
+const COPY: &str = "copy";
+
+pub(super) fn scene() -> Scene {
+    Scene {
+        name: "declared files",
+        entities: "files",
+        sizes: &[1000, 10_000, 100_000],
+        needs: &[&[Need::Program("rsync")]],
+        system: None,
+        prepare: |site| prepare(site, false),
+        steps: vec![
+            Step::new("first apply", |_| holo(&["apply"]))
+                .checked(|site, _| is_filled(site, &site.root(), "wanted"))
+                .takes_turns(),
+            Step::new("`rsync -a`, to an empty directory", |site| {
+                Ok(vec!["rsync".into(), "-a".into(), site.beside(SOURCE).join("").into(), site.beside(COPY).into()])
+            })
+            .checked(|site, _| is_filled(site, &site.beside(COPY), "wanted")),
+            Step::new("apply, nothing to do", |_| holo(&["apply"])).after(Site::settle).changes_nothing(),
+            Step::new("check", |_| holo(&["check"])).changes_nothing(),
+            Step::new("scrub of all", |_| holo(&["apply"]))
+                .after(|site| site.remove(DEFINITIONS))
+                .checked(|site, _| is_filled(site, &site.root(), "stock"))
+                .late(),
+        ],
+        ratios: &[
+            ("first apply", "`rsync -a`, to an empty directory"),
+            ("check", "apply, nothing to do"),
+            ("scrub of all", "first apply"),
+        ],
+    }
+}
+
+pub(super) fn chain() -> Scene {
+    Scene {
+        name: "a chain of declared files",
+        entities: "files, each after the one before",
+        sizes: &[1000, 10_000],
+        needs: &[],
+        system: None,
+        prepare: |site| prepare(site, true),
+        steps: vec![
+            Step::new("first apply", |_| holo(&["apply"])).checked(|site, _| is_filled(site, &site.root(), "wanted")),
+            Step::new("apply, nothing to do", |_| holo(&["apply"])).after(Site::settle).changes_nothing(),
+        ],
+        ratios: &[],
+    }
+}
+
+/// Definitions, what is there before, and a tree for rsync to copy.
+fn prepare(site: &Site, is_chain: bool) -> Result<()> {
+    site.plugin("files")?;
+    let mut definitions = String::new();
+    for number in 0..site.size {
+        site.write(&target(number), &content("stock", number))?;
+        let (path, text) = (target(number), content("wanted", number));
+        write!(definitions, "[[file]]\npath = \"/{path}\"\ncontent = {text:?}\n")?;
+        if is_chain && number > 0 {
+            writeln!(definitions, "after = \"file:/{}\"", target(number - 1))?;
+        }
+        if !is_chain {
+            let path = site.beside(SOURCE).join(path);
+            create_folder(path.parent().unwrap_or(&path))?;
+            std::fs::write(path, text)?;
+        }
+    }
+    create_folder(&site.beside(COPY))?;
+    site.write(DEFINITIONS, &definitions)
+}

@@ -1,0 +1,71 @@
+//! Overlays beside rsync, which copies the same files.
+
+use super::{Scene, Step, content, is_filled, target};
+use crate::timing::site::{Site, Words, create_folder, holo};
+use anyhow::Result;
+use holo_testing::Need;
+
+const RESOURCES: &str = "usr/share/holo/files/01-bench";
+const COPY: &str = "copy";
+
+pub(super) fn scene() -> Scene {
+    Scene {
+        name: "files",
+        entities: "overlays",
+        sizes: &[1000, 10_000, 100_000],
+        needs: &[&[Need::Program("rsync")]],
+        system: None,
+        prepare,
+        steps: vec![
+            Step::new("scan", |_| holo(&["scan", "-s"])).checked(is_all),
+            Step::new("first apply", |_| holo(&["apply"]))
+                .checked(|site, _| is_filled(site, &site.root(), "wanted"))
+                .takes_turns(),
+            Step::new("`rsync -a`, to an empty directory", |site| rsync(site, "-a"))
+                .checked(|site, _| is_filled(site, &site.beside(COPY), "wanted")),
+            Step::new("apply, nothing to do", |_| holo(&["apply"])).after(Site::settle).changes_nothing(),
+            Step::new("`rsync -ac`, all equal", |site| rsync(site, "-ac")).changes_nothing(),
+            Step::new("check", |_| holo(&["check"])).changes_nothing(),
+            Step::new("`rsync -a`, all equal", |site| rsync(site, "-a")).changes_nothing(),
+            Step::new("apply --verify, nothing to do", |_| holo(&["apply", "--verify"])).changes_nothing(),
+            Step::new("apply of one of all, nothing to do", |site| {
+                holo(&["apply", &format!("file:/{}", target(site.size / 2))])
+            })
+            .changes_nothing(),
+            Step::new("scrub of all", |_| holo(&["apply"]))
+                .after(|site| site.remove(RESOURCES))
+                .checked(|site, _| is_filled(site, &site.root(), "stock"))
+                .late(),
+        ],
+        ratios: &[
+            ("first apply", "`rsync -a`, to an empty directory"),
+            ("apply, nothing to do", "`rsync -ac`, all equal"),
+            ("apply, nothing to do", "`rsync -a`, all equal"),
+            ("check", "apply, nothing to do"),
+            ("apply --verify, nothing to do", "`rsync -ac`, all equal"),
+            ("apply of one of all, nothing to do", "scan"),
+            ("scrub of all", "first apply"),
+        ],
+    }
+}
+
+/// Resource files, and in the target tree a stock file for each.
+fn prepare(site: &Site) -> Result<()> {
+    site.plugin("files")?;
+    create_folder(&site.beside(COPY))?;
+    for number in 0..site.size {
+        site.write(&target(number), &content("stock", number))?;
+        site.write(&format!("{RESOURCES}/{}", target(number)), &content("wanted", number))?;
+    }
+    Ok(())
+}
+
+fn is_all(site: &Site, output: &[u8]) -> Result<bool> {
+    Ok(output.iter().filter(|&&byte| byte == b'\n').count() >= site.size)
+}
+
+fn rsync(site: &Site, options: &str) -> Result<Words> {
+    // The slash has it copy what is in the directory, not the directory.
+    let from = site.root().join(RESOURCES).join("");
+    Ok(vec!["rsync".into(), options.into(), from.into(), site.beside(COPY).into()])
+}

@@ -1,0 +1,54 @@
+//! Packages that are installed already, beside apt-get and dpkg-query.
+
+use super::{Scene, Step};
+use crate::timing::site::{Site, Words, holo, words};
+use anyhow::{Context, Result, ensure};
+use holo_testing::{Need, Overlay, overlay};
+
+const DEFINITION: &str = "usr/share/holo/packages/01-bench.toml";
+
+pub(super) fn scene() -> Scene {
+    Scene {
+        name: "packages",
+        entities: "packages that are installed",
+        sizes: &[100, 500],
+        needs: &[overlay::NEEDS, &[Need::Program("apt-get"), Need::Program("dpkg-query")]],
+        system: Some(Overlay::new),
+        prepare,
+        steps: vec![
+            Step::new("apply, nothing to do", |_| holo(&["apply"])).changes_nothing(),
+            Step::new("`apt-get install`, nothing to do", |site| {
+                Ok([words(&["apt-get", "-qq", "--no-upgrade", "install"]), names(site)?].concat())
+            }),
+            Step::new("`dpkg-query -W`", |site| Ok([words(&["dpkg-query", "-W"]), names(site)?].concat())),
+            Step::new("check", |_| holo(&["check"])).changes_nothing(),
+        ],
+        ratios: &[
+            ("apply, nothing to do", "`apt-get install`, nothing to do"),
+            ("apply, nothing to do", "`dpkg-query -W`"),
+            ("check", "apply, nothing to do"),
+        ],
+    }
+}
+
+/// The names of as many packages as are asked for.
+fn names(site: &Site) -> Result<Words> {
+    let format = "${db:Status-Abbrev}\\t${binary:Package}\\n";
+    let output = site.system()?.run("dpkg-query", &["-W", "-f", format]).stdout.to_string();
+    let installed = output.lines().filter_map(|line| line.strip_prefix("ii \t"));
+    let names: Words = installed.take(site.size).map(Into::into).collect();
+    ensure!(names.len() == site.size, "fewer packages are installed: {}", names.len());
+    Ok(names)
+}
+
+fn prepare(site: &Site) -> Result<()> {
+    site.plugin_of_system("packages")?;
+    let mut definitions = String::new();
+    for name in names(site)? {
+        let name = name.into_string().ok().context("the name of a package")?;
+        definitions += &format!("[[package]]\nname = \"{name}\"\n");
+    }
+    site.write(DEFINITION, &definitions)?;
+    // What is there already becomes known.
+    site.output(&holo(&["apply"])?).map(drop)
+}

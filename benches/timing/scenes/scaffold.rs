@@ -1,0 +1,62 @@
+//! A directory that is rendered from templates, beside rsync, which copies the templates.
+
+use super::{Scene, Step};
+use crate::timing::site::{Site, create_folder, holo};
+use anyhow::Result;
+use holo_testing::Need;
+
+const TEMPLATES: &str = "usr/share/holo/scaffold/site";
+const DEFINITION: &str = "usr/share/holo/scaffold/01-site.toml";
+const COPY: &str = "copy";
+
+pub(super) fn scene() -> Scene {
+    Scene {
+        name: "scaffold",
+        entities: "templates",
+        sizes: &[1000, 10_000],
+        needs: &[&[Need::Program("rsync")]],
+        system: None,
+        prepare,
+        steps: vec![
+            Step::new("first apply", |_| holo(&["apply"])).checked(is_rendered).takes_turns(),
+            Step::new("`rsync -a`, to an empty directory", |site| {
+                let from = site.root().join(TEMPLATES).join("");
+                Ok(vec!["rsync".into(), "-a".into(), from.into(), site.beside(COPY).into()])
+            }),
+            Step::new("apply, nothing to do", |_| holo(&["apply"])).after(Site::settle).changes_nothing(),
+            Step::new("check", |_| holo(&["check"])).changes_nothing(),
+            Step::new("scrub", |_| holo(&["apply"]))
+                .after(|site| site.remove(DEFINITION))
+                .checked(|site, _| Ok(!site.root().join("srv/site").exists()))
+                .late(),
+        ],
+        ratios: &[
+            ("first apply", "`rsync -a`, to an empty directory"),
+            ("check", "apply, nothing to do"),
+            ("scrub", "first apply"),
+        ],
+    }
+}
+
+fn path(number: usize) -> String {
+    format!("{:04}/{number:06}.conf", number / 100)
+}
+
+fn prepare(site: &Site) -> Result<()> {
+    site.plugin("scaffold")?;
+    create_folder(&site.root().join("srv"))?;
+    create_folder(&site.beside(COPY))?;
+    for number in 0..site.size {
+        let template = format!("name = {{{{ data.name }}}}\nnumber = {number}\n{}", "more = 1\n".repeat(40));
+        site.write(&format!("{TEMPLATES}/{}", path(number)), &template)?;
+    }
+    site.write(DEFINITION, "[[scaffold]]\ntarget = \"/srv/site\"\nsource = \"site\"\n[scaffold.data]\nname = \"x\"\n")
+}
+
+fn is_rendered(site: &Site, _: &[u8]) -> Result<bool> {
+    let is_rendered = |number| {
+        let text = std::fs::read_to_string(site.root().join("srv/site").join(path(number)));
+        text.is_ok_and(|text| text.starts_with(&format!("name = x\nnumber = {number}\n")))
+    };
+    Ok((0..site.size).all(is_rendered))
+}

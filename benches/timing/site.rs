@@ -1,0 +1,182 @@
+//! The place where the steps of a scene are taken: a root, or a system, to throw away.
+
+use super::{probe, scratch};
+use crate::common;
+use crate::timing::measurement::{Calls, Measurement};
+use crate::timing::scenes::{Scene, Step};
+use anyhow::{Context, Result, bail, ensure};
+use holo_testing::{Overlay, binaries};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// How long files have to have been left alone before an apply records them as unchanged.
+const SETTLED_AFTER: Duration = Duration::from_secs(3);
+
+/// A directory with a root, and room for what peers make; or a system of its own.
+pub(crate) struct Site {
+    pub(crate) size: usize,
+    dir: TempDir,
+    system: Option<Overlay>,
+    through: Option<OsString>,
+}
+
+/// A program and its arguments.
+pub(crate) type Words = Vec<OsString>;
+
+/// Makes words of text.
+pub(crate) fn words(text: &[&str]) -> Words {
+    text.iter().map(OsString::from).collect()
+}
+
+impl Site {
+    pub(crate) fn make(scene: &Scene, size: usize, through: Option<OsString>) -> Result<Site> {
+        let dir = TempDir::new_in(scratch()).with_context(|| format!("make a directory in {}", scratch().display()))?;
+        let system = scene.system.map(|system| system().time_limit(Duration::from_secs(600)));
+        let site = Site { size, dir, system, through };
+        if site.system.is_none() {
+            for folder in ["etc/holorc.d", "run", "tmp"] {
+                create_folder(&site.root().join(folder))?;
+            }
+            site.write("etc/os-release", "ID=debian\n")?;
+        }
+        (scene.prepare)(&site)?;
+        Ok(site)
+    }
+
+    /// The root; that of the machine in a system of its own.
+    pub(crate) fn root(&self) -> PathBuf {
+        if self.system.is_some() { PathBuf::from("/") } else { self.dir.path().join("root") }
+    }
+
+    /// A path for what peers make.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        if self.system.is_some() { Path::new("/srv").join(name) } else { self.dir.path().join(name) }
+    }
+
+    /// The system; scenes that have none do not ask.
+    pub(crate) fn system(&self) -> Result<&Overlay> {
+        self.system.as_ref().context("this scene has no system of its own")
+    }
+
+    /// Configures a plugin.
+    pub(crate) fn plugin(&self, id: &str) -> Result<()> {
+        let plugin = binaries::binary(&format!("holo-{id}"))?;
+        create_folder(&self.root().join("var/lib/holo").join(id))?;
+        self.write("etc/holorc", &format!("plugin {id}={}\n", plugin.display()))
+    }
+
+    /// Configures a plugin in a system of its own.
+    pub(crate) fn plugin_of_system(&self, id: &str) -> Result<()> {
+        let plugin = binaries::binary(&format!("holo-{id}"))?;
+        self.system()?.write("/etc/holorc", format!("plugin {id}={}\n", plugin.display()));
+        self.system()?.must(&format!("rm -rf /etc/holorc.d && mkdir -p /usr/share/holo/{id}"));
+        Ok(())
+    }
+
+    /// Writes a file below the root, after making the directories above it.
+    pub(crate) fn write(&self, path: &str, text: &str) -> Result<()> {
+        if let Some(system) = &self.system {
+            system.write(Path::new("/").join(path), text);
+            return Ok(());
+        }
+        let path = self.root().join(path);
+        create_folder(path.parent().unwrap_or(Path::new("/")))?;
+        fs::write(&path, text).with_context(|| format!("write {}", path.display()))
+    }
+
+    /// Removes a file or directory below the root.
+    pub(crate) fn remove(&self, path: &str) -> Result<()> {
+        if let Some(system) = &self.system {
+            system.must(&format!("rm -r /{path}"));
+            return Ok(());
+        }
+        let path = self.root().join(path);
+        let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        removed.with_context(|| format!("remove {}", path.display()))
+    }
+
+    /// Lets an apply record what is unchanged, which it only does of files that have been left alone for a while.
+    pub(crate) fn settle(&self) -> Result<()> {
+        std::thread::sleep(SETTLED_AFTER);
+        self.output(&holo(&["apply"])?).map(drop)
+    }
+
+    /// Takes a step, and returns what it has cost.
+    pub(crate) fn measure(&self, step: &Step) -> Result<Measurement> {
+        (step.before)(self)?;
+        let result = self.scratch_file("result");
+        let [probe, word] = probe::words()?;
+        let mut words = vec![probe, word, result.clone().into()];
+        words.extend((step.words)(self)?);
+        words.splice(0..0, self.through.clone().filter(|_| self.system.is_none()));
+        let output = self.output(&words)?;
+        self.judge(step, &output)?;
+        serde_json::from_str(&self.read(&result)?).context("understand what was measured")
+    }
+
+    /// Takes a step, and returns its system calls.
+    pub(crate) fn count(&self, step: &Step) -> Result<Calls> {
+        (step.before)(self)?;
+        let result = self.scratch_file("calls");
+        let mut words = probe::counting(&result);
+        words.extend((step.words)(self)?);
+        let output = self.output(&words)?;
+        self.judge(step, &output)?;
+        probe::parse_calls(&self.read(&result)?)
+    }
+
+    fn judge(&self, step: &Step, output: &[u8]) -> Result<()> {
+        let is_right = (step.is_right)(self, output)?;
+        ensure!(is_right, "what was timed did not do what it should:\n{}", String::from_utf8_lossy(output));
+        Ok(())
+    }
+
+    fn scratch_file(&self, name: &str) -> PathBuf {
+        if self.system.is_some() { Path::new("/var/tmp").join(name) } else { self.dir.path().join(name) }
+    }
+
+    fn read(&self, path: &Path) -> Result<String> {
+        match &self.system {
+            Some(system) => Ok(system.read(path).to_string()),
+            None => fs::read_to_string(path).with_context(|| format!("read {}", path.display())),
+        }
+    }
+
+    /// Runs a program that has to succeed, in the environment of all that is measured, and returns what it has printed.
+    pub(crate) fn output(&self, words: &Words) -> Result<Vec<u8>> {
+        let [program, arguments @ ..] = &words[..] else { bail!("there is no program to run") };
+        if let Some(system) = &self.system {
+            let run = system.run(program, arguments);
+            ensure!(run.success(), "{program:?}: {run}");
+            return Ok(run.stdout.into());
+        }
+        let root = self.root();
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .env_clear()
+            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+            .env("HOLO_ROOT_DIR", &root)
+            .env("TMPDIR", root.join("tmp"))
+            .env("LC_ALL", "C")
+            // On a real root the record of what is unchanged is kept without asking.
+            .env("HOLO_FILES_RECORD", "1")
+            .current_dir(root);
+        common::run(command).map(|output| output.stdout)
+    }
+}
+
+/// The words that run holo.
+pub(crate) fn holo(arguments: &[&str]) -> Result<Words> {
+    let mut words = vec![binaries::binary("holo")?.into()];
+    words.extend(arguments.iter().map(OsString::from));
+    Ok(words)
+}
+
+pub(crate) fn create_folder(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).with_context(|| format!("create {}", path.display()))
+}
