@@ -93,8 +93,8 @@ impl Discovery<'_> {
         let prepared = handshakes.into_iter().map(|(id, handshake)| self.prepare(id, handshake, &cache));
         let prepared: Vec<Prepared> = prepared.collect::<Result<_, _>>()?;
         let generated = generators::run(self.settings, &cache, self.interrupt, &mut self.remarks)?;
-        let ids = prepared.iter().map(|plugin| plugin.id.as_str());
-        let resources = Arc::new(Resources::prepare(&self.settings.root, &cache, generated, ids)?);
+        let versions = prepared.iter().map(|plugin| (plugin.id.as_str(), plugin.handshake.api_version));
+        let resources = Arc::new(Resources::prepare(&self.settings.root, &cache, generated, versions)?);
         let options = self.options(at_once >= asked_for);
         let plugins = prepared.into_iter().map(|plugin| plugin.into_plugin(self.settings, &resources, options));
         let mut plugins: Table<PluginIndex, Plugin> = plugins.collect();
@@ -248,6 +248,7 @@ impl Prepared {
         let directories = Directories {
             root: settings.root.as_given().to_owned(),
             resources: normalise(&resources.directory(&id)),
+            own_resources: resources.own_directory(&id),
             state,
             cache,
         };

@@ -73,6 +73,8 @@ pub struct Directories {
     pub root: PathBuf,
     /// The directory of its resource files.
     pub resources: PathBuf,
+    /// The directory of the administrator's resource files, if there is one that the plugin itself is to read.
+    pub own_resources: Option<PathBuf>,
     /// The directory that it keeps for later runs.
     pub state: PathBuf,
     /// The directory that it keeps for this run.
@@ -229,10 +231,17 @@ impl Plugin {
     }
 }
 
+impl Directories {
+    /// Returns all directories of resource files, the strongest first.
+    fn resource_dirs(&self) -> impl Iterator<Item = &Path> {
+        self.own_resources.as_deref().into_iter().chain([&*self.resources])
+    }
+}
+
 impl Identity {
     /// Returns the variables that the plugin's environment has beyond ours.
     fn environment(&self) -> Vec<(&'static str, OsString)> {
-        let Directories { root, resources, state, cache } = &self.directories;
+        let Directories { root, resources, state, cache, .. } = &self.directories;
         let mut environment = vec![
             (names::API_VERSION, self.api_version.to_string().into()),
             (names::ROOT_DIR, root.into()),
@@ -244,6 +253,7 @@ impl Identity {
         ];
         if self.api_version >= API_VERSION_4 {
             environment.push((names::JOBS, self.jobs.to_string().into()));
+            environment.push((names::RESOURCE_DIRS, names::join_directories(self.directories.resource_dirs())));
             // All plugins' cache directories are in that of the run.
             environment.extend(cache.parent().map(|run| (names::FACTS, run.join(crate::cache::FACTS).into())));
         }

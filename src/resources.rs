@@ -1,15 +1,17 @@
 //! The directories that plugins find their resource files in, and the paths that users know instead.
 
+mod copy;
+mod own;
+
 use crate::cache::CacheDirectory;
 use crate::error::FatalError;
 use crate::root::{Root, normalise};
 use bstr::{BStr, BString, ByteSlice, ByteVec};
+use own::OwnResources;
 use std::collections::BTreeMap;
-use std::fs::{self, Permissions};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use walkdir::{DirEntry, WalkDir};
+use walkdir::WalkDir;
 
 /// Every file that generators made, by its path below the virtual resource root, with the generator that first made it.
 pub type Generated = BTreeMap<PathBuf, PathBuf>;
@@ -17,12 +19,14 @@ pub type Generated = BTreeMap<PathBuf, PathBuf>;
 /// The static and the generated resource files together, and what else plugins are given under another path than users know.
 ///
 /// A plugin that no generator made anything for gets its static directory itself. For the others, what is static is copied beside what
-/// is generated, and paths below that *virtual root* are shown as the user knows them.
+/// is generated, and paths below that *virtual root* are shown as the user knows them. The administrator's own directories are given to
+/// plugins beside that; one of version 3 knows of one directory only, and finds everything in its virtual one.
 #[derive(Debug)]
 pub struct Resources {
     static_root: PathBuf,
     virtual_root: PathBuf,
     generated: Generated,
+    own: OwnResources,
     /// The directory of empty substitutes for state directories, if there are any, and the directory of those that they replace.
     states: Option<(PathBuf, PathBuf)>,
 }
@@ -31,20 +35,22 @@ impl Resources {
     /// Brings both kinds together for these plugins.
     ///
     /// # Errors
-    /// If a static resource file cannot be copied.
+    /// If a resource file cannot be copied.
     pub fn prepare<'a>(
         root: &Root,
         cache: &CacheDirectory,
         generated: Generated,
-        plugin_ids: impl Iterator<Item = &'a str>,
+        plugins: impl Iterator<Item = (&'a str, u32)> + Clone,
     ) -> Result<Resources, FatalError> {
         let substitutes = cache.state_substitutes();
         let states = substitutes.exists().then(|| (substitutes, root.states()));
-        let resources =
-            Resources { static_root: root.resources(), virtual_root: cache.generated_resources(), generated, states };
-        for id in plugin_ids.filter(|id| resources.has_generated(id)) {
+        let (static_root, virtual_root) = (root.resources(), cache.generated_resources());
+        let own = OwnResources::find(root.own_resources(), plugins.clone())?;
+        let mut resources = Resources { static_root, virtual_root, generated, own, states };
+        for (id, _) in plugins.filter(|(id, _)| resources.is_virtual(id)) {
             resources.copy_static(id)?;
         }
+        resources.own.lay(&resources.virtual_root)?;
         Ok(resources)
     }
 
@@ -55,6 +61,7 @@ impl Resources {
             static_root: root.into(),
             virtual_root: "/no/cache".into(),
             generated: Generated::new(),
+            own: OwnResources::default(),
             states: None,
         }
     }
@@ -62,8 +69,18 @@ impl Resources {
     /// Returns the resource directory that the plugin is given.
     #[must_use]
     pub fn directory(&self, plugin_id: &str) -> PathBuf {
-        let root = if self.has_generated(plugin_id) { &self.virtual_root } else { &self.static_root };
+        let root = if self.is_virtual(plugin_id) { &self.virtual_root } else { &self.static_root };
         root.join(plugin_id)
+    }
+
+    /// Returns the administrator's directory, if there is one that the plugin itself is to read.
+    #[must_use]
+    pub fn own_directory(&self, plugin_id: &str) -> Option<PathBuf> {
+        self.own.directory(plugin_id)
+    }
+
+    fn is_virtual(&self, plugin_id: &str) -> bool {
+        self.has_generated(plugin_id) || self.own.is_laid_over(plugin_id)
     }
 
     fn has_generated(&self, plugin_id: &str) -> bool {
@@ -77,7 +94,7 @@ impl Resources {
             if let Ok(below) = entry.path().strip_prefix(&self.static_root)
                 && !self.is_covered(below)
             {
-                copy(&entry, &self.virtual_root.join(below))?;
+                copy::copy(&entry, &self.virtual_root.join(below))?;
             }
         }
         Ok(())
@@ -120,6 +137,10 @@ impl Resources {
 
     /// Shows a path below the virtual root, which a text begins with, as the user knows it. Returns the rest of the text.
     fn show_below<'a>(&self, text: &'a [u8], shown: &mut BString) -> &'a BStr {
+        if let Some((path, rest)) = splits(text).find(|(path, _)| self.own.has_laid(path)) {
+            shown.push_str(self.own.root().join(path.to_path_lossy()).as_os_str().as_bytes());
+            return rest.as_bstr();
+        }
         let found =
             splits(text).find_map(|(path, rest)| Some((self.generated.get_key_value(path.to_path().ok()?)?, rest)));
         if let Some(((file, generator), rest)) = found {
@@ -153,7 +174,8 @@ impl Resources {
             return made_for.any(|(file, _)| file.starts_with(plugin_id));
         }
         let path = normalise(&selector.to_path_lossy());
-        path.strip_prefix(normalise(&self.static_root)).map_or(true, |below| below.starts_with(plugin_id))
+        let below = |root: &Path| path.strip_prefix(normalise(root)).ok();
+        below(&self.static_root).or_else(|| below(self.own.root())).is_none_or(|below| below.starts_with(plugin_id))
     }
 }
 
@@ -167,26 +189,6 @@ fn generated_name(generator: &Path, file: &Path) -> Vec<u8> {
     [generator.as_os_str().as_bytes(), b"::", file.as_os_str().as_bytes()].concat()
 }
 
-fn copy(entry: &DirEntry, to: &Path) -> Result<(), FatalError> {
-    let from = entry.path();
-    let kind = entry.file_type();
-    let copied = if kind.is_dir() {
-        fs::create_dir_all(to)
-    } else if kind.is_symlink() {
-        fs::read_link(from).and_then(|target| symlink(target, to))
-    } else if kind.is_file() {
-        // The plugin reads the copy, and runs as the same user as we.
-        fs::copy(from, to).and_then(|_| {
-            let executable = from.metadata()?.permissions().mode() & 0o100;
-            fs::set_permissions(to, Permissions::from_mode(0o600 | executable))
-        })
-    } else {
-        // A FIFO or device holds no resource.
-        Ok(())
-    };
-    copied.map_err(|error| FatalError::io("copy", from, error))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,6 +199,7 @@ mod tests {
             static_root: "usr/share/holo".into(),
             virtual_root: "tmp/holo.1/generated-resources".into(),
             generated: generated.map(|(file, generator)| (file.into(), generator.into())).into(),
+            own: OwnResources::default(),
             states: Some(("tmp/holo.1/.state".into(), "var/lib/holo".into())),
         }
     }

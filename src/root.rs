@@ -50,6 +50,12 @@ impl Root {
         self.join("usr/share/holo")
     }
 
+    /// Returns the directory of the resource directories that are the administrator's.
+    #[must_use]
+    pub fn own_resources(&self) -> PathBuf {
+        self.join("etc/holo/resources")
+    }
+
     /// Returns the directory of the generators.
     #[must_use]
     pub fn generators(&self) -> PathBuf {

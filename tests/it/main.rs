@@ -10,6 +10,7 @@ mod examples;
 mod facts;
 mod from_ansible;
 mod json;
+mod own_resources;
 mod paths;
 mod plan;
 mod plugin_check;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         ("facts", facts::trials()),
         ("from_ansible", from_ansible::trials()),
         ("json", json::trials()),
+        ("own_resources", own_resources::trials()),
         ("paths", paths::trials()),
         ("plan", plan::trials()),
         ("plugin_check", plugin_check::trials()),

@@ -8,10 +8,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Variables that say how a plugin works, and mean nothing to a module.
-const OURS: [&str; 8] = [
+const OURS: [&str; 9] = [
     "HOLO_CACHE_DIR",
     "HOLO_STATE_DIR",
     "HOLO_RESOURCE_DIR",
+    "HOLO_RESOURCE_DIRS",
     "HOLO_API_VERSION",
     "HOLO_JOBS",
     "HOLO_FACTS",
@@ -51,7 +52,7 @@ impl Invocation {
     #[must_use]
     pub fn new(host: &Host, path: &str, interpreter: Option<Interpreter>, respects_root: bool) -> Invocation {
         let path = Path::new(path);
-        let file = if path.is_absolute() { host.below_root(path) } else { host.resource_dir().join(path) };
+        let file = if path.is_absolute() { host.below_root(path) } else { host.resources().shown(path) };
         Invocation { file, interpreter, respects_root }
     }
 

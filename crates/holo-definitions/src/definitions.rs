@@ -9,6 +9,7 @@ use crate::definition::{Definition, Invalid};
 use crate::finding::{DefinitionError, Finding};
 use crate::location::Location;
 use crate::naming::{self, NameError, NameKeys};
+use crate::resource_dirs::ResourceDirs;
 use crate::source::{Parsed, Sources};
 use crate::stack::Stack;
 use crate::tables::tables_of;
@@ -16,7 +17,7 @@ use crate::templates::Templates;
 use crate::tolerant::{Problem, Read, read_all};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -54,18 +55,18 @@ pub struct Common {
 }
 
 impl<D: Definition> Definitions<D> {
-    /// Reads all definition files in a folder. What is found in them is in the order in which a person is told.
-    pub fn read(folder: &Path, templates: &dyn Templates) -> (Definitions<D>, Vec<Finding>) {
-        let (definitions, _, findings) = Definitions::read_with::<NoDeclaration>(folder, templates);
+    /// Reads all definition files. What is found in them is in the order in which a person is told.
+    pub fn read(directories: &ResourceDirs, templates: &dyn Templates) -> (Definitions<D>, Vec<Finding>) {
+        let (definitions, _, findings) = Definitions::read_with::<NoDeclaration>(directories, templates);
         (definitions, findings)
     }
 
-    /// Reads all definition files in a folder, and what they declare for all definitions.
+    /// Reads all definition files, and what they declare for all definitions.
     pub fn read_with<M: Declaration>(
-        folder: &Path,
+        directories: &ResourceDirs,
         templates: &dyn Templates,
     ) -> (Definitions<D>, Declarations<M>, Vec<Finding>) {
-        let (sources, unread) = Sources::read(folder, templates);
+        let (sources, unread) = Sources::read(directories, templates);
         let definitions = Definitions { valid: BTreeMap::new(), broken: BTreeSet::new(), complete: true };
         let mut reader = Reader { definitions, findings: Vec::new(), sources: &sources };
         for finding in unread {

@@ -30,7 +30,7 @@
 //!
 //! let folder = tempfile::tempdir().unwrap();
 //! std::fs::write(folder.path().join("a.toml"), "[[greeting]]\nname = \"world\"\nretries = 2\n").unwrap();
-//! let definitions = Definitions::<Greeting>::read(folder.path(), &NoTemplates).0;
+//! let definitions = Definitions::<Greeting>::read(&folder.path().to_owned().into(), &NoTemplates).0;
 //! let world = &definitions.valid["greeting:world"];
 //! assert_eq!((world.definition.name.as_str(), world.common.keys.retries), ("world", 2));
 //! ```
@@ -46,6 +46,7 @@ mod located_error;
 mod location;
 mod naming;
 pub mod reading;
+mod resource_dirs;
 #[cfg(feature = "schema")]
 mod schema;
 mod similar;
@@ -67,6 +68,7 @@ pub use finding::{DefinitionError, Finding};
 pub use located_error::LocatedError;
 pub use location::Location;
 pub use naming::{NameError, NameKeys};
+pub use resource_dirs::{ListError, MaskedError, ResourceDirs, ResourceFile};
 #[cfg(feature = "schema")]
 pub use schema::{schema, schema_with};
 pub use similar::{did_you_mean, similar};

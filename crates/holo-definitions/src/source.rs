@@ -3,8 +3,8 @@
 use crate::finding::{DefinitionError, Finding};
 use crate::location::Location;
 use crate::reading::{is_duplicate, syntax};
+use crate::resource_dirs::{ListError, ResourceDirs, ResourceFile};
 use crate::templates::Templates;
-use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::ops::Range;
@@ -34,15 +34,15 @@ pub(crate) struct Source {
 }
 
 impl Sources {
-    /// Reads all definition files in a folder, in the order of their names; what is not read is returned.
-    pub(crate) fn read(folder: &Path, templates: &dyn Templates) -> (Sources, Vec<Finding>) {
+    /// Reads all definition files, in the order of their names; what is not read is returned.
+    pub(crate) fn read(directories: &ResourceDirs, templates: &dyn Templates) -> (Sources, Vec<Finding>) {
         let mut sources = Sources::default();
-        let names = match names_in(folder) {
-            Ok(names) => names,
-            Err(error) => return (sources, vec![Finding::Error(unreadable(folder, error))]),
+        let paths = match files_in(directories) {
+            Ok(paths) => paths,
+            Err(ListError { path, error }) => return (sources, vec![Finding::Error(unreadable(&path, error))]),
         };
         let mut unread = Vec::new();
-        for path in names.into_iter().map(|name| folder.join(name)) {
+        for path in paths {
             let rendered = path.as_os_str().as_encoded_bytes().ends_with(TEMPLATE_SUFFIX.as_bytes());
             let text = text_of(&path).and_then(|text| match rendered {
                 true => {
@@ -121,18 +121,15 @@ pub(crate) struct Parsed<'s> {
     pub(crate) end: usize,
 }
 
-/// The names of definition files, sorted.
-fn names_in(folder: &Path) -> io::Result<Vec<OsString>> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let name = entry?.file_name();
-        let bytes = name.as_encoded_bytes();
-        if bytes.ends_with(SUFFIX.as_bytes()) || bytes.ends_with(TEMPLATE_SUFFIX.as_bytes()) {
-            names.push(name);
-        }
-    }
-    names.sort();
-    Ok(names)
+/// The paths of definition files, in the order of their names.
+fn files_in(directories: &ResourceDirs) -> Result<Vec<PathBuf>, ListError> {
+    let is_definition = |file: &ResourceFile| {
+        let name = file.below.as_os_str().as_encoded_bytes();
+        name.ends_with(SUFFIX.as_bytes()) || name.ends_with(TEMPLATE_SUFFIX.as_bytes())
+    };
+    let mut files: Vec<ResourceFile> = directories.list(Path::new(""))?.into_iter().filter(is_definition).collect();
+    files.sort_by(|one, other| one.below.as_os_str().cmp(other.below.as_os_str()));
+    Ok(files.into_iter().map(|file| file.path).collect())
 }
 
 /// The text of a definition file.

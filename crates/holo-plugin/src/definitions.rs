@@ -19,7 +19,7 @@ pub fn read_with<D: Definition, M: Declaration>(
     host: &Host,
     output: &mut Output<'_>,
 ) -> (Definitions<D>, Declarations<M>) {
-    let (definitions, declarations, findings) = Definitions::read_with(host.resource_dir(), &host.templates());
+    let (definitions, declarations, findings) = Definitions::read_with(host.resources(), &host.templates());
     say(findings, output);
     host.knowledge().take_warnings().iter().for_each(|warning| output.warning(warning.to_string()));
     if !definitions.is_complete() {

@@ -3,6 +3,7 @@
 use crate::mode::Mode;
 use bstr::BString;
 use holo_change::{Locations, join};
+use holo_definitions::ResourceDirs;
 use holo_facts::{Knowledge, Templates};
 use holo_protocol::environment as names;
 use holo_system::System;
@@ -19,7 +20,7 @@ use std::thread;
 #[derive(Clone, Debug)]
 pub struct Host {
     locations: Locations,
-    resource_dir: PathBuf,
+    resources: ResourceDirs,
     api_version: u32,
     verifies: bool,
     gives_hints: bool,
@@ -48,12 +49,17 @@ impl Host {
         let cache_dir = directory(names::CACHE_DIR)?;
         // The dispatcher of version 3 has no file for all plugins; then our own processes share one at least.
         let facts = variable(names::FACTS).map_or_else(|| cache_dir.join("facts.json"), PathBuf::from);
+        let api_version = version.and_then(|text| text.to_str()?.parse().ok()).unwrap_or(holo_protocol::API_VERSION_3);
+        let only = ResourceDirs::from(directory(names::RESOURCE_DIR)?);
+        // A dispatcher of version 3 may run below one of version 4, whose variables it hands on.
+        let several = variable(names::RESOURCE_DIRS).filter(|_| api_version >= holo_protocol::API_VERSION_4);
+        let several = several.and_then(|value| ResourceDirs::new(names::split_directories(&value)));
         Ok(Host {
             knowledge: Knowledge::new(&root, Some(&facts)),
             system: Arc::new(System::new(&root)),
-            resource_dir: directory(names::RESOURCE_DIR)?,
+            resources: several.unwrap_or(only),
             locations: Locations::new(root, directory(names::STATE_DIR)?, cache_dir),
-            api_version: version.and_then(|text| text.to_str()?.parse().ok()).unwrap_or(holo_protocol::API_VERSION_3),
+            api_version,
             verifies: variable(names::VERIFY).is_some_and(|value| value == "1"),
             gives_hints: variable(names::HINTS).is_some_and(|value| value == "1"),
             only_reads: variable(names::READ_ONLY).is_some_and(|value| value == "1"),
@@ -87,10 +93,15 @@ impl Host {
         self.root() != Path::new("/")
     }
 
-    /// Returns the directory of the resource files.
+    /// Returns the directories of the resource files.
     #[must_use]
-    pub fn resource_dir(&self) -> &Path {
-        &self.resource_dir
+    pub fn resources(&self) -> &ResourceDirs {
+        &self.resources
+    }
+
+    /// Takes other directories of resource files than those that the environment says.
+    pub(crate) fn set_resources(&mut self, directories: Vec<PathBuf>) {
+        self.resources = ResourceDirs::new(directories).unwrap_or_else(|| self.resources.clone());
     }
 
     /// Returns the directory of what later runs need.

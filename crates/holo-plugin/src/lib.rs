@@ -2,6 +2,7 @@
 //!
 //! ```no_run
 //! use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Plugin, ScanError};
+//! use std::path::Path;
 //!
 //! struct Greetings;
 //! struct Greeting(String);
@@ -10,8 +11,8 @@
 //!     type Entity = Greeting;
 //!
 //!     fn scan(&self, host: &Host, _: &mut Output<'_>) -> Result<Vec<Greeting>, ScanError> {
-//!         let names = std::fs::read_dir(host.resource_dir()).into_iter().flatten().flatten();
-//!         Ok(names.map(|entry| Greeting(entry.file_name().to_string_lossy().into_owned())).collect())
+//!         let files = host.resources().list(Path::new("")).unwrap_or_default();
+//!         Ok(files.iter().map(|file| Greeting(file.below.display().to_string())).collect())
 //!     }
 //! }
 //!

@@ -3,6 +3,7 @@
 use bstr::{BString, ByteSlice};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
 /// The version that every plugin of the original Holo 3 speaks: one process an operation.
 pub const API_VERSION_3: u32 = 3;
@@ -17,6 +18,8 @@ pub const CACHE_DIR: &str = "HOLO_CACHE_DIR";
 pub const UNINTERRUPTED: &str = "uninterrupted";
 /// The directory of a plugin's resource files.
 pub const RESOURCE_DIR: &str = "HOLO_RESOURCE_DIR";
+/// All directories of a plugin's resource files, the strongest first, separated by colons. Version 4.
+pub const RESOURCE_DIRS: &str = "HOLO_RESOURCE_DIRS";
 /// The directory in which a plugin keeps data that later runs need.
 pub const STATE_DIR: &str = "HOLO_STATE_DIR";
 /// The root of the system that is managed; anything but `/` means test mode.
@@ -44,6 +47,21 @@ pub const GENERATOR_RESOURCE_ROOT: &str = "HOLO_RESOURCE_ROOT";
 
 /// The descriptor on which a plugin answers during `apply`, `force-apply`, `diff` and `session`.
 pub const MESSAGE_FD: i32 = 3;
+
+/// Returns the value of [`RESOURCE_DIRS`] for these directories: an empty one if the path of one cannot stand there, as it has a colon.
+#[must_use]
+pub fn join_directories<'a>(directories: impl Iterator<Item = &'a Path>) -> OsString {
+    let directories: Vec<&[u8]> = directories.map(|path| path.as_os_str().as_bytes()).collect();
+    let has_colon = directories.iter().any(|directory| directory.contains(&b':'));
+    if has_colon { OsString::new() } else { OsString::from_vec(directories.join(&b':')) }
+}
+
+/// Returns the directories that [`RESOURCE_DIRS`] has.
+#[must_use]
+pub fn split_directories(variable: &OsStr) -> Vec<PathBuf> {
+    let directories = variable.as_bytes().split_str(":").filter(|directory| !directory.is_empty());
+    directories.map(|directory| OsStr::from_bytes(directory).into()).collect()
+}
 
 /// Returns the value of [`RECEIVED`] for these values.
 #[must_use]

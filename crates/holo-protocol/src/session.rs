@@ -23,6 +23,9 @@ pub struct Request {
     /// The values that have been sent to those of them that are to be refreshed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub received: Vec<Received>,
+    /// All directories of resource files, the strongest first. Only in the first request of a session, and only if there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resource_dirs: Vec<Text>,
 }
 
 /// The values that an entity was sent by those whose change has it refreshed.
@@ -171,16 +174,23 @@ mod tests {
     #[test]
     fn requests_have_the_documented_form() {
         let entities = vec![Text::from("file:/etc/motd")];
-        let request =
-            Request { request: 2, operation: Operation::ForceApply, entities, refresh: vec![], received: vec![] };
+        let request = Request {
+            request: 2,
+            operation: Operation::ForceApply,
+            entities,
+            refresh: vec![],
+            received: vec![],
+            resource_dirs: vec![],
+        };
         let json = r#"{"request":2,"operation":"force-apply","entities":["file:/etc/motd"]}"#;
         assert_eq!(serde_json::to_string(&request).unwrap(), json);
         assert_eq!(serde_json::from_str::<Request>(json).unwrap(), request);
         let entity = Text::from("service:x");
         let received = vec![Received { entity: entity.clone(), values: vec!["MODE=a".into()] }];
         let (entities, refresh) = (vec![entity.clone()], vec![entity]);
-        let request = Request { request: 3, operation: Operation::Apply, entities, refresh, received };
-        let json = r#"{"request":3,"operation":"apply","entities":["service:x"],"refresh":["service:x"],"received":[{"entity":"service:x","values":["MODE=a"]}]}"#;
+        let resource_dirs = vec!["/etc/x".into(), "/usr/x".into()];
+        let request = Request { request: 3, operation: Operation::Apply, entities, refresh, received, resource_dirs };
+        let json = r#"{"request":3,"operation":"apply","entities":["service:x"],"refresh":["service:x"],"received":[{"entity":"service:x","values":["MODE=a"]}],"resource_dirs":["/etc/x","/usr/x"]}"#;
         assert_eq!(serde_json::to_string(&request).unwrap(), json);
         assert_eq!(serde_json::from_str::<Request>(json).unwrap(), request);
         assert_eq!(

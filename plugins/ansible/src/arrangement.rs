@@ -3,6 +3,7 @@
 use crate::module::ModuleName;
 use holo_bridge::Attributes;
 use holo_plugin::Host;
+use holo_plugin::definitions::ResourceDirs;
 use holo_plugin::system::{Root, init_system};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
@@ -31,8 +32,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) package_manager: &'a str,
     /// True if `dnf` is its version 5.
     pub(crate) has_dnf_5: bool,
-    /// The directory to which sources of files are relative.
-    pub(crate) files: PathBuf,
+    /// The directories to which sources of files are relative.
+    pub(crate) files: ResourceDirs,
 }
 
 impl Facts<'_> {
@@ -43,7 +44,7 @@ impl Facts<'_> {
             init_system: init_system(&Root::new(host.root())),
             package_manager: host.system().package_manager().map_or("", |manager| manager.name),
             has_dnf_5: dnf.is_ok_and(|program| program.ends_with("dnf5")),
-            files: std::path::absolute(host.resource_dir()).unwrap_or_else(|_| host.resource_dir().to_owned()),
+            files: host.resources().clone(),
         }
     }
 }
@@ -160,7 +161,8 @@ impl Call {
             && is_relative(source)
             && !is_said
         {
-            *source = format!("{}/{source}", facts.files.display());
+            let path = facts.files.shown(Path::new(source));
+            *source = std::path::absolute(&path).unwrap_or(path).display().to_string();
         }
     }
 }
@@ -171,7 +173,8 @@ mod tests {
     use serde_json::json;
 
     fn arranged(module: &str, args: &Value, init_system: &str, package_manager: &str, has_dnf_5: bool) -> Call {
-        let facts = Facts { init_system, package_manager, has_dnf_5, files: "/usr/share/holo/ansible".into() };
+        let facts =
+            Facts { init_system, package_manager, has_dnf_5, files: PathBuf::from("/usr/share/holo/ansible").into() };
         let mut attributes = Attributes::default();
         for (name, value) in args.as_object().unwrap() {
             attributes.insert(name.as_str(), value.clone());

@@ -143,10 +143,13 @@ fn invocations(host: &Host, declared: &[DeclaredProvider]) -> Vec<Invocation> {
 
 /// Returns the providers in a directory by name, as a definition would name them.
 fn provider_files(host: &Host, directory: &Path) -> Vec<PathBuf> {
-    let shown = if directory.is_absolute() { host.below_root(directory) } else { host.resource_dir().join(directory) };
     // A directory that is not there, or cannot be read, has no providers for us.
-    let entries = fs::read_dir(shown).into_iter().flatten().filter_map(Result::ok);
-    let mut files: Vec<PathBuf> = entries.map(|entry| directory.join(entry.file_name())).collect();
+    let mut files: Vec<PathBuf> = if directory.is_absolute() {
+        let entries = fs::read_dir(host.below_root(directory)).into_iter().flatten().filter_map(Result::ok);
+        entries.map(|entry| directory.join(entry.file_name())).collect()
+    } else {
+        host.resources().list(directory).into_iter().flatten().map(|file| file.below).collect()
+    };
     files.retain(|file| file.extension().is_some_and(|extension| extension == "prov"));
     files.sort();
     files

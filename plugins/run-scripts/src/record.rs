@@ -67,7 +67,9 @@ impl Record {
     /// Remembers that the script has run successfully with this content, and forgets the scripts that are gone.
     pub(crate) fn learn(mut self, name: &OsStr, content: Sum, host: &Host) -> Result<()> {
         self.known.insert(name.to_owned(), content);
-        self.known.retain(|name, _| host.resource_dir().join(name).symlink_metadata().is_ok());
+        let resources = host.resources();
+        let is_there = |name: &Path| resources.iter().any(|directory| directory.join(name).symlink_metadata().is_ok());
+        self.known.retain(|name, _| is_there(Path::new(name)));
         let lines = self.known.iter().map(|(name, Sum(sum))| [sum.as_bytes(), b" ", name.as_bytes(), b"\n"].concat());
         let text = lines.collect::<Vec<_>>().concat();
         // A lost record only makes scripts run once more, so it need not be on disk, but it must never be half of it.

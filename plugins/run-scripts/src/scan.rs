@@ -4,12 +4,13 @@ use crate::comments::{self, Comments};
 use crate::script::{PREFIX, Script};
 use bstr::BStr;
 use holo_change::error::PathError;
+use holo_plugin::definitions::ListError;
 use holo_plugin::{Host, Output, Plugin, ScanError};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Comments have a meaning from this version of the interface on.
 const VERSION_OF_COMMENTS: u32 = 4;
@@ -21,31 +22,24 @@ impl Plugin for RunScripts {
     type Entity = Script;
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Script>, ScanError> {
-        let names = names(host.resource_dir()).map_err(|error| {
-            output.error(error.to_string());
+        let mut files = host.resources().list(Path::new("")).map_err(|ListError { path, error }| {
+            output.error(PathError::new("open", path, error).to_string());
             ScanError
         })?;
-        Ok(names.into_iter().filter_map(|name| script(host, name, output)).collect())
+        files.sort_by(|one, other| one.below.as_os_str().cmp(other.below.as_os_str()));
+        Ok(files.into_iter().filter_map(|file| script(host, file.below.into(), file.path, output)).collect())
     }
 
     fn find(&self, host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Option<Script>, ScanError> {
         let name = id.strip_prefix(PREFIX).filter(|name| !name.contains(&b'/'));
-        Ok(name.and_then(|name| script(host, OsStr::from_bytes(name).to_owned(), output)))
+        let name = name.map(|name| OsStr::from_bytes(name).to_owned());
+        let found = name.and_then(|name| Some((host.resources().directory_of(Path::new(&name)).ok()?, name)));
+        Ok(found.and_then(|(directory, name)| script(host, name.clone(), directory.join(name), output)))
     }
 }
 
-/// Returns the names in the directory, sorted.
-fn names(folder: &Path) -> Result<Vec<OsString>, PathError> {
-    let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let entries = entries.map_err(|error| PathError::new("open", folder, error))?;
-    let mut names: Vec<OsString> = entries.into_iter().map(|entry| entry.file_name()).collect();
-    names.sort();
-    Ok(names)
-}
-
 /// The script of this name, if there is an executable file, or a symlink to one.
-fn script(host: &Host, name: OsString, output: &mut Output<'_>) -> Option<Script> {
-    let path = host.resource_dir().join(&name);
+fn script(host: &Host, name: OsString, path: PathBuf, output: &mut Output<'_>) -> Option<Script> {
     let found = fs::metadata(&path).ok()?;
     if !found.is_file() || found.permissions().mode() & 0o111 == 0 {
         return None;

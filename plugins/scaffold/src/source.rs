@@ -5,6 +5,8 @@ use crate::error::{Result, ScaffoldError};
 use holo_change::error::PathError;
 use holo_change::{Kind, PathHandle, Tree};
 use holo_plugin::Host;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +16,12 @@ const PARTIALS: &str = "_partials";
 
 /// A directory of templates. Symlinks in it are not followed.
 pub(crate) struct Source {
+    layers: Vec<Layer>,
+}
+
+/// The part of it in one resource directory. Of files at the same path, that in the first counts.
+#[derive(Clone)]
+struct Layer {
     tree: Arc<Tree>,
     shown: PathBuf,
 }
@@ -39,42 +47,78 @@ pub(crate) enum Item {
 /// Returns the path of a definition's templates, as the user knows it.
 pub(crate) fn shown(definition: &ScaffoldDefinition, host: &Host) -> PathBuf {
     let source = Path::new(definition.source.as_deref().unwrap_or_default());
-    if source.is_absolute() { host.below_root(source) } else { host.resource_dir().join(source) }
+    if source.is_absolute() { host.below_root(source) } else { host.resources().shown(source) }
 }
 
 impl Source {
     pub(crate) fn open(definition: &ScaffoldDefinition, host: &Host) -> Result<Source> {
         let path = Path::new(definition.source.as_deref().unwrap_or_default());
-        let base = if path.is_absolute() { host.root() } else { host.resource_dir() };
         let shown = shown(definition, host);
-        let place = Tree::open(base)?.place(path).followed()?;
-        let wrong = match place.stat()?.map(|looks| looks.kind) {
-            None => "does not exist",
-            Some(Kind::Directory) => return Ok(Source { tree: place.as_tree()?, shown }),
-            Some(_) => "is not a directory",
-        };
-        Err(ScaffoldError::Never(format!("the source {} {wrong}", shown.display())))
+        let directories: Vec<&Path> =
+            if path.is_absolute() { vec![host.root()] } else { host.resources().iter().collect() };
+        let mut layers = Vec::new();
+        for directory in directories {
+            let place = Tree::open(directory)?.place(path).followed()?;
+            match place.stat()?.map(|looks| looks.kind) {
+                None => {}
+                Some(Kind::Directory) => {
+                    let shown = if path.is_absolute() { shown.clone() } else { directory.join(path) };
+                    layers.push(Layer { tree: place.as_tree()?, shown });
+                }
+                Some(_) if layers.is_empty() => {
+                    return Err(ScaffoldError::Never(format!("the source {} is not a directory", shown.display())));
+                }
+                Some(_) => break,
+            }
+        }
+        if layers.is_empty() {
+            return Err(ScaffoldError::Never(format!("the source {} does not exist", shown.display())));
+        }
+        Ok(Source { layers })
     }
 
     /// Everything in it but the partials, each directory before what is in it.
     pub(crate) fn entries(&self) -> Result<Vec<Entry>> {
         let mut entries = Vec::new();
-        let mut open = vec![PathBuf::new()];
-        while let Some(directory) = open.pop() {
-            for name in self.tree.place(&directory.join("x")).siblings()? {
+        let mut open = vec![(PathBuf::new(), self.layers.iter().collect::<Vec<_>>())];
+        while let Some((directory, layers)) = open.pop() {
+            let mut names: BTreeMap<OsString, Vec<&Layer>> = BTreeMap::new();
+            for layer in layers {
+                for name in layer.tree.place(&directory.join("x")).siblings()? {
+                    names.entry(name).or_default().push(layer);
+                }
+            }
+            for (name, layers) in names {
                 let path = directory.join(name);
-                if path == Path::new(PARTIALS) {
+                let Some((layer, weaker)) = layers.split_first().filter(|_| path != Path::new(PARTIALS)) else {
+                    continue;
+                };
+                let item = item(&layer.tree.place(&path))?;
+                if matches!(item, Item::Directory) {
+                    let is_directory = |layer: &&&Layer| {
+                        let stat = layer.tree.place(&path).stat();
+                        stat.is_ok_and(|looks| looks.is_some_and(|looks| looks.kind == Kind::Directory))
+                    };
+                    let united = [*layer].into_iter().chain(weaker.iter().filter(is_directory).copied());
+                    open.push((path.clone(), united.collect()));
+                } else if self.is_mask(&item, layer, weaker) {
                     continue;
                 }
-                let item = item(&self.tree.place(&path))?;
-                if matches!(item, Item::Directory) {
-                    open.push(path.clone());
-                }
-                entries.push(Entry { shown: self.shown.join(&path), path, item });
+                entries.push(Entry { shown: layer.shown.join(&path), path, item });
             }
         }
         entries.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(entries)
+    }
+
+    /// Returns true if it stands for nothing, as [`ResourceDirs`](holo_plugin::definitions::ResourceDirs) has it.
+    fn is_mask(&self, item: &Item, layer: &Layer, weaker: &[&Layer]) -> bool {
+        let is_weakest = self.layers.last().is_none_or(|last| last.shown == layer.shown);
+        match item {
+            Item::Directory => false,
+            Item::File { bytes, .. } => bytes.is_empty() && !weaker.is_empty(),
+            Item::Symlink(target) => target == b"/dev/null" && !is_weakest,
+        }
     }
 
     /// Returns a function that finds templates by the names that others include them by: with or without a suffix, or `_partials/` before.
@@ -82,16 +126,19 @@ impl Source {
         &self,
         suffixes: &'static [&'static str],
     ) -> impl Fn(&str) -> io::Result<Option<String>> + Send + Sync + 'static {
-        let (tree, shown) = (Arc::clone(&self.tree), self.shown.join(PARTIALS));
+        let layers = self.layers.clone();
         move |name| {
             let name = Path::new(name).strip_prefix(PARTIALS).unwrap_or(Path::new(name));
             let is_below = name.components().all(|part| matches!(part, Component::Normal(_)));
             if !is_below || name.as_os_str().is_empty() {
+                let shown = layers.first().map(|layer| layer.shown.join(PARTIALS)).unwrap_or_default();
                 let words = format!("the name leads out of {}", shown.display());
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
             }
-            for suffix in [""].iter().chain(suffixes) {
-                let place = tree.place(&Path::new(PARTIALS).join(name)).with_suffix(suffix);
+            for (suffix, layer) in
+                [""].iter().chain(suffixes).flat_map(|suffix| layers.iter().map(move |layer| (suffix, layer)))
+            {
+                let place = layer.tree.place(&Path::new(PARTIALS).join(name)).with_suffix(suffix);
                 let found = place.open_if_file().map_err(|error| error.error)?;
                 if let Some(mut file) = found {
                     let mut text = String::new();

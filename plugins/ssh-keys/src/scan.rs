@@ -7,9 +7,10 @@ use crate::record::Record;
 use crate::source::{BadLine, Source};
 use bstr::BStr;
 use holo_change::error::PathError;
+use holo_plugin::definitions::{ListError, ResourceFile};
 use holo_plugin::{Host, Output, Plugin, ScanError};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ffi::{OsStr, OsString};
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -40,9 +41,9 @@ impl Plugin for SshKeys {
 
     fn find(&self, host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Option<KeySet>, ScanError> {
         let Some(wanted) = Name::from_id(id) else { return Ok(None) };
-        let folder = host.resource_dir().join(&wanted.user);
-        let entries = if folder.is_dir() { entries(&folder, output)? } else { BTreeSet::new() };
-        let files = entries.iter().filter_map(|file| Name::from_file(OsStr::new(&wanted.user), file)).collect();
+        let files = key_files(host, Path::new(&wanted.user), output)?;
+        let name = |file: &ResourceFile| Name::from_file(OsStr::new(&wanted.user), file.below.file_name()?);
+        let files = files.into_iter().filter_map(|file| Some((name(&file)?, file.path))).collect();
         let record = record(host, output)?;
         let recorded = record.entities.iter().filter_map(|id| Name::from_id(id.as_ref()));
         let recorded = recorded.filter(|name| name.user == wanted.user).collect();
@@ -59,15 +60,15 @@ impl Plugin for SshKeys {
 
 /// The key sets that have these files, and those that are recorded and have none.
 fn key_sets(
-    files: &BTreeSet<Name>,
+    files: &BTreeMap<Name, PathBuf>,
     recorded: Vec<Name>,
     homes: &mut Homes<'_>,
     mut complain: impl FnMut(Problem),
 ) -> Vec<KeySet> {
     let mut families: BTreeMap<&str, Family> = BTreeMap::new();
-    for name in files {
+    for (name, path) in files {
         let family = families.entry(&name.user).or_default();
-        match read(homes.host, name) {
+        match read(name, path) {
             Ok(source) => family.living.push((name.clone(), source)),
             Err(problem) => {
                 // A file that is broken is still there: its keys stay.
@@ -76,7 +77,7 @@ fn key_sets(
             }
         }
     }
-    let orphans: Vec<Name> = recorded.into_iter().filter(|name| !files.contains(name)).collect();
+    let orphans: Vec<Name> = recorded.into_iter().filter(|name| !files.contains_key(name)).collect();
     for name in &orphans {
         families.entry(&name.user).or_default().orphans.push(name.clone());
     }
@@ -84,7 +85,8 @@ fn key_sets(
     for family in families.into_values().map(Arc::new) {
         let living = family.living.iter().map(|(name, source)| (name, Some(source)));
         for (name, source) in living.chain(family.orphans.iter().map(|name| (name, None))) {
-            let path = homes.host.resource_dir().join(name.path());
+            let path = files.get(name).cloned();
+            let path = path.unwrap_or_else(|| homes.host.resources().shown(&name.path()));
             let (watched, family) = (homes.watched(&name.user), Arc::clone(&family));
             sets.push(KeySet { name: name.clone(), source: source.cloned(), path, watched, family });
         }
@@ -142,46 +144,51 @@ fn record(host: &Host, output: &mut Output<'_>) -> Result<Record, ScanError> {
     Record::read(host).map_err(|error| said(&error, output))
 }
 
-/// The names of all key files, sorted.
-fn files(host: &Host, output: &mut Output<'_>) -> Result<BTreeSet<Name>, ScanError> {
-    let mut names = BTreeSet::new();
-    for user in entries(host.resource_dir(), output)? {
-        let folder = host.resource_dir().join(&user);
-        if !folder.is_dir() {
+/// All key files, sorted.
+fn files(host: &Host, output: &mut Output<'_>) -> Result<BTreeMap<Name, PathBuf>, ScanError> {
+    let mut files = BTreeMap::new();
+    for folder in entries(host, Path::new(""), output)? {
+        if !folder.path.is_dir() {
             continue;
         }
+        let user = folder.below.as_os_str();
         if !is_user_name(user.as_encoded_bytes()) {
-            output.error(format!("{} is not named as a user can be", folder.display()));
+            output.error(format!("{} is not named as a user can be", folder.path.display()));
             continue;
         }
-        for file in entries(&folder, output)? {
-            let path = folder.join(&file);
-            if path.extension().is_none_or(|extension| extension != "pub") {
-                continue;
-            }
-            match Name::from_file(&user, &file) {
-                Some(name) => _ = names.insert(name),
-                None => output.error(format!("{path:?}: no key set can have this name")),
+        for file in key_files(host, &folder.below, output)? {
+            match file.below.file_name().and_then(|name| Name::from_file(user, name)) {
+                Some(name) => _ = files.insert(name, file.path),
+                None if file.path.extension().is_none_or(|extension| extension != "pub") => {}
+                None => output.error(format!("{:?}: no key set can have this name", file.path)),
             }
         }
     }
-    Ok(names)
+    Ok(files)
 }
 
-/// The names in a folder, in order.
-fn entries(folder: &Path, output: &mut Output<'_>) -> Result<BTreeSet<OsString>, ScanError> {
-    let names = || fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<_>>();
-    match names() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeSet::new()),
-        names => names.map_err(|error| said(&PathError::new("open", folder, error), output)),
+/// What is in a user's folder.
+fn key_files(host: &Host, user: &Path, output: &mut Output<'_>) -> Result<Vec<ResourceFile>, ScanError> {
+    let is_folder = host.resources().iter().any(|directory| directory.join(user).is_dir());
+    if is_folder { entries(host, user, output) } else { Ok(Vec::new()) }
+}
+
+/// The content of a folder, by name.
+fn entries(host: &Host, below: &Path, output: &mut Output<'_>) -> Result<Vec<ResourceFile>, ScanError> {
+    match host.resources().list(below) {
+        Err(ListError { error, .. }) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(ListError { path, error }) => Err(said(&PathError::new("open", path, error), output)),
+        Ok(mut files) => {
+            files.sort_by(|one, other| one.below.cmp(&other.below));
+            Ok(files)
+        }
     }
 }
 
 /// Reads a key file.
-fn read(host: &Host, name: &Name) -> Result<Source, Problem> {
-    let path = host.resource_dir().join(name.path());
-    let content = fs::metadata(&path).and_then(|metadata| match metadata.is_file() {
-        true => fs::read(&path),
+fn read(name: &Name, path: &Path) -> Result<Source, Problem> {
+    let content = fs::metadata(path).and_then(|metadata| match metadata.is_file() {
+        true => fs::read(path),
         false => Err(io::Error::other("it is not a regular file")),
     });
     let what = match content.map(Source::parse) {
@@ -189,5 +196,5 @@ fn read(host: &Host, name: &Name) -> Result<Source, Problem> {
         Ok(Err(bad_lines)) => ReadError::Invalid(bad_lines),
         Err(error) => ReadError::Error(error),
     };
-    Err(Problem { name: name.clone(), path, what })
+    Err(Problem { name: name.clone(), path: path.to_owned(), what })
 }

@@ -10,6 +10,7 @@ use crate::renamed;
 use crate::stack::Stack;
 use holo_change::error::PathError;
 use holo_plugin::declared::Declared;
+use holo_plugin::definitions::ListError;
 use holo_plugin::facts::LocatedError;
 use holo_plugin::{Host, Output, ScanError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +36,7 @@ struct Definitions {
 /// Lists all managed accounts.
 pub(crate) fn all(host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<AccountEntity>>, ScanError> {
     let mut definitions = Definitions::default();
-    for file in definition_files(host.resource_dir(), output)? {
+    for file in definition_files(host, output)? {
         definitions.add(&file, host, output);
     }
     host.knowledge().take_warnings().iter().for_each(|warning| output.warning(warning.to_string()));
@@ -47,15 +48,15 @@ pub(crate) fn all(host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<A
 }
 
 /// The definition files, in the order of their names.
-fn definition_files(folder: &Path, output: &mut Output<'_>) -> Result<Vec<PathBuf>, ScanError> {
-    let entries = fs::read_dir(folder).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
-    let mut files: Vec<PathBuf> = entries.map_err(|error| {
-        output.error(PathError::new("open", folder, error).to_string());
+fn definition_files(host: &Host, output: &mut Output<'_>) -> Result<Vec<PathBuf>, ScanError> {
+    let mut files = host.resources().list(Path::new("")).map_err(|ListError { path, error }| {
+        output.error(PathError::new("open", path, error).to_string());
         ScanError
     })?;
-    files.retain(|file| (has_suffix(file, SUFFIX) || has_suffix(file, TEMPLATE_SUFFIX)) && !file.is_dir());
-    files.sort();
-    Ok(files)
+    let is_definition = |file: &Path| has_suffix(file, SUFFIX) || has_suffix(file, TEMPLATE_SUFFIX);
+    files.retain(|file| is_definition(&file.path) && !file.path.is_dir());
+    files.sort_by(|one, other| one.below.cmp(&other.below));
+    Ok(files.into_iter().map(|file| file.path).collect())
 }
 
 fn has_suffix(file: &Path, suffix: &str) -> bool {

@@ -169,7 +169,7 @@ impl<'a, 'f> Harness<'a, 'f> {
 
     /// Returns the environment of all operations but `info`.
     pub(super) fn environment(&self, directories: &Directories, api_version: u32) -> Vec<(&'static str, OsString)> {
-        let Directories { root, resources, state, cache } = directories;
+        let Directories { root, resources, state, cache, .. } = directories;
         let mut environment = vec![
             (names::API_VERSION, api_version.to_string().into()),
             (names::ROOT_DIR, root.into()),
@@ -181,6 +181,7 @@ impl<'a, 'f> Harness<'a, 'f> {
             ("TMPDIR", self.scratch.temporary().into()),
         ];
         if api_version >= API_VERSION_4 {
+            environment.push((names::RESOURCE_DIRS, resources.into()));
             environment.push((names::JOBS, self.manner.jobs.to_string().into()));
         }
         environment

@@ -45,6 +45,7 @@ impl Scratch {
         let state = format!("var/lib/holo/{plugin_id}");
         let directories = Directories {
             resources: root.join("usr/share/holo").join(plugin_id),
+            own_resources: None,
             state: root.join(&state),
             cache: base.path().join(name).join("cache"),
             root,
@@ -75,7 +76,7 @@ impl Scratch {
 
     /// Returns the same directories, as they are called from the working directory.
     pub(super) fn relative_directories(&self) -> Directories {
-        let Directories { root, resources, state, cache } = &self.directories;
+        let Directories { root, resources, state, cache, .. } = &self.directories;
         let relative = |path: &Path| {
             let below = self.work.parent().and_then(|base| path.strip_prefix(base).ok());
             below.map_or_else(|| path.to_owned(), |below| Path::new("..").join(below))
@@ -83,6 +84,7 @@ impl Scratch {
         Directories {
             root: relative(root),
             resources: relative(resources),
+            own_resources: None,
             state: relative(state),
             cache: relative(cache),
         }

@@ -51,8 +51,14 @@ impl Session {
     ) -> Result<Asked, FatalError> {
         self.last_request += 1;
         let entities = ids.iter().map(|id| Text::from(id.clone())).collect();
-        let request =
-            Request { request: self.last_request, operation, entities, refresh: Vec::new(), received: Vec::new() };
+        let request = Request {
+            request: self.last_request,
+            operation,
+            entities,
+            refresh: Vec::new(),
+            received: Vec::new(),
+            resource_dirs: Vec::new(),
+        };
         let mut line = serde_json::to_vec(&request).map_err(FatalError::could_not_run)?;
         line.push(b'\n');
         self.process.send(&line);

@@ -9,6 +9,7 @@ use bstr::ByteSlice;
 use holo_protocol::Text;
 use holo_protocol::session::{Answer, Operation, Outcome, Received, Request, Stream};
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 /// The time that a session may take to end once it has been told that nothing more is wanted.
@@ -23,6 +24,8 @@ const SHOWN: usize = 200;
 pub(super) struct Session {
     process: Process,
     last_request: u64,
+    /// The directories of resource files, if there are several and the plugin has not been told.
+    resource_dirs: Vec<Text>,
     incoming: Vec<u8>,
 }
 
@@ -72,7 +75,11 @@ impl Session {
             // It serves a whole run; what it is at has its limit.
             limit: None,
         };
-        Ok(Session { process: program.start()?, last_request: 0, incoming: Vec::new() })
+        let mut resource_dirs = Vec::new();
+        if plugin.directories.own_resources.is_some() {
+            resource_dirs.extend(plugin.directories.resource_dirs().map(|path| path.as_os_str().as_bytes().into()));
+        }
+        Ok(Session { process: program.start()?, last_request: 0, resource_dirs, incoming: Vec::new() })
     }
 
     /// Ends the input, which tells the plugin to end.
@@ -96,7 +103,8 @@ impl Session {
         let received = jobs.iter().filter(|job| !job.received.is_empty());
         let values = |job: &Job<'_>| job.received.iter().cloned().map(Text).collect();
         let received = received.map(|job| Received { entity: text(job), values: values(job) }).collect();
-        let request = Request { request: self.last_request, operation, entities, refresh, received };
+        let resource_dirs = std::mem::take(&mut self.resource_dirs);
+        let request = Request { request: self.last_request, operation, entities, refresh, received, resource_dirs };
         let mut line = match serde_json::to_vec(&request) {
             Ok(line) => line,
             Err(error) => return Ok(RequestEnd::Over(PluginError::Request(error))),

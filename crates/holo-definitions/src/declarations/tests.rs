@@ -55,7 +55,7 @@ fn read(files: &[(&str, &str)]) -> (Definitions<Use>, Declarations<Module>, Stri
         std::fs::write(folder.path().join(name), text).unwrap();
     }
     let (mut definitions, declarations, mut findings) =
-        Definitions::<Use>::read_with::<Module>(folder.path(), &NoTemplates);
+        Definitions::<Use>::read_with::<Module>(&folder.path().to_owned().into(), &NoTemplates);
     let unknown: Vec<String> = definitions
         .valid
         .iter()

@@ -97,7 +97,7 @@ fn read_as<D: Definition>(files: &[(&str, &str)]) -> (Definitions<D>, String) {
     for (name, text) in files {
         fs::write(folder.path().join(name), text).unwrap();
     }
-    let (definitions, findings) = Definitions::read(folder.path(), &NoTemplates);
+    let (definitions, findings) = Definitions::read(&folder.path().to_owned().into(), &NoTemplates);
     (definitions, said(&findings, folder.path()))
 }
 
@@ -230,7 +230,7 @@ fn files_that_are_not_definitions_are_named() {
     fs::write(folder.path().join("empty.toml"), b"").unwrap();
     std::os::unix::fs::symlink(Path::new("nowhere"), folder.path().join("dangling.toml")).unwrap();
     std::os::unix::fs::symlink(Path::new("/dev/null"), folder.path().join("device.toml")).unwrap();
-    let (definitions, findings) = Definitions::<Thing>::read(folder.path(), &NoTemplates);
+    let (definitions, findings) = Definitions::<Thing>::read(&folder.path().to_owned().into(), &NoTemplates);
     assert!(definitions.valid.is_empty() && !definitions.is_orphan("thing:a"));
     assert_eq!(
         said(&findings, folder.path()),

@@ -21,6 +21,7 @@ pub(super) fn serve<P: Plugin>(plugin: &P, host: &Host) -> ExitCode {
             );
         }
     };
+    let host = host.clone();
     let mut session = Session { plugin, host, known: HashMap::new(), answers: Answers { writer, request: 0 } };
     for line in io::stdin().lock().split(b'\n') {
         let request = match line.map(|line| serde_json::from_slice::<Request>(&line)) {
@@ -40,7 +41,7 @@ pub(super) fn serve<P: Plugin>(plugin: &P, host: &Host) -> ExitCode {
 
 struct Session<'a, P: Plugin, W: Write> {
     plugin: &'a P,
-    host: &'a Host,
+    host: Host,
     /// The entities that have been found so far.
     known: HashMap<BString, P::Entity>,
     answers: Answers<W>,
@@ -97,6 +98,11 @@ impl<W: Write> Sink for AnswerSink<'_, W> {
 impl<P: Plugin, W: Write> Session<'_, P, W> {
     fn answer(&mut self, request: &Request) -> io::Result<()> {
         self.answers.request = request.request;
+        if !request.resource_dirs.is_empty() {
+            self.host.set_resources(
+                request.resource_dirs.iter().map(|path| path.as_bstr().to_path_lossy().into()).collect(),
+            );
+        }
         let ids = || request.entities.iter().map(|id| id.0.clone());
         let result = match request.operation {
             Operation::Scan => self.scan(),
@@ -111,7 +117,7 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
 
     fn scan(&mut self) -> Outcome {
         let mut sink = AnswerSink { answers: &mut self.answers, entity: None };
-        let Ok(entities) = self.plugin.scan(self.host, &mut Output::new(&mut sink)) else { return Outcome::Failed };
+        let Ok(entities) = self.plugin.scan(&self.host, &mut Output::new(&mut sink)) else { return Outcome::Failed };
         self.known.clear();
         for entity in entities {
             let report = entity.report();
@@ -134,7 +140,7 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         }
         let mut sink = AnswerSink { answers: &mut self.answers, entity: Some(id) };
         let mut output = Output::new(&mut sink);
-        match self.plugin.find(self.host, id.as_bstr(), &mut output) {
+        match self.plugin.find(&self.host, id.as_bstr(), &mut output) {
             Ok(Some(entity)) => {
                 self.known.insert(id.clone(), entity);
                 return true;
@@ -152,14 +158,14 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
             ids.iter().filter_map(|id| Some(Job { entity: self.known.get(id)?, mode: modes.of_entity(id, force) }));
         let set: Vec<Job<'_, P::Entity>> = jobs.collect();
         let mut answers = SetInSession {
-            host: self.host,
+            host: &self.host,
             ids: &ids,
             set: &set,
             answers: &mut self.answers,
             speaker: 0,
             sent: HashMap::new(),
         };
-        self.plugin.apply_set(self.host, &set, &mut answers);
+        self.plugin.apply_set(&self.host, &set, &mut answers);
         Outcome::Done
     }
 
@@ -167,9 +173,9 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         for id in self.find_all(ids) {
             let Some(entity) = self.known.get(&id) else { continue };
             let mut sink = AnswerSink { answers: &mut self.answers, entity: Some(&id) };
-            let verdict = entity.check(self.host, modes.of_entity(&id, false), &mut Output::new(&mut sink));
+            let verdict = entity.check(&self.host, modes.of_entity(&id, false), &mut Output::new(&mut sink));
             if verdict == Verdict::NeedsForce(ForceTo::Overwrite)
-                && let Some(pair) = entity.diff(self.host)
+                && let Some(pair) = entity.diff(&self.host)
             {
                 self.answers.diff(&id, &pair);
             }
@@ -183,7 +189,7 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
 
     fn diff(&mut self, ids: Vec<BString>) -> Outcome {
         for id in self.find_all(ids) {
-            if let Some(pair) = self.known.get(&id).and_then(|entity| entity.diff(self.host)) {
+            if let Some(pair) = self.known.get(&id).and_then(|entity| entity.diff(&self.host)) {
                 self.answers.diff(&id, &pair);
             }
             self.answers.result(&id, None, Outcome::Done);

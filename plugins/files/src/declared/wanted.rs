@@ -185,7 +185,9 @@ fn content(definition: &FileDefinition, host: &Host) -> Result<Option<Vec<u8>>, 
     let Some(source) = &definition.source else {
         return Ok(definition.content.as_ref().map(|content| content.clone().into_bytes()));
     };
-    let place = Tree::open(host.resource_dir())?.place(Path::new(source)).followed()?;
+    let path = Path::new(source);
+    let wrong = |error| DeclaredError::Never(format!("the source {source} {error}"));
+    let place = Tree::open(host.resources().directory_of(path).map_err(wrong)?)?.place(path).followed()?;
     let Some(mut file) = place.open_if_file()? else {
         let wrong = if place.exists()? { "is not a file" } else { "does not exist" };
         return Err(DeclaredError::Never(format!("the source {} {wrong}", place.shown().display())));

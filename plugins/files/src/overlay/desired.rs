@@ -91,7 +91,7 @@ impl Desired {
 }
 
 fn plain_image(resource: &Resource, layout: &Layout) -> Result<Image, EvaluationError> {
-    let place = layout.resource(&resource.path);
+    let place = layout.resource(resource);
     Ok(Image::load(&place)?.ok_or_else(|| missing(&place))?)
 }
 
@@ -127,7 +127,7 @@ fn template_content(
     layout: &Layout,
     output: &mut Output<'_>,
 ) -> Result<Content, EvaluationError> {
-    let place = layout.resource(&resource.path).followed()?;
+    let place = layout.resource(resource).followed()?;
     let name = entity.shown_resource(resource).display().to_string();
     let failed = |reason: String| EvaluationError(format!("rendering of {name} failed: {reason}"));
     let text = |mut file: File, what: &str| {

@@ -34,6 +34,8 @@ pub(crate) struct FileEntity {
 pub(crate) struct Resource {
     /// Its path below the resource directory.
     pub(crate) path: PathBuf,
+    /// The index of that directory.
+    pub(crate) directory: usize,
     pub(crate) kind: Kind,
 }
 
@@ -122,8 +124,8 @@ impl FileEntity {
         self.host.below_root(path)
     }
 
-    pub(crate) fn resource_directory(&self) -> &Path {
-        self.host.resource_dir()
+    pub(crate) fn resource_directory(&self, resource: &Resource) -> &Path {
+        self.host.resources().directory(resource.directory)
     }
 
     pub(crate) fn gives_hints(&self) -> bool {
@@ -131,14 +133,14 @@ impl FileEntity {
     }
 
     pub(crate) fn shown_resource(&self, resource: &Resource) -> PathBuf {
-        self.host.resource_dir().join(&resource.path)
+        self.resource_directory(resource).join(&resource.path)
     }
 }
 
 impl Resource {
     /// Parses a path below the resource directory, `DISAMBIGUATOR/path/to/target[.holoscript|.holotemplate]`: the target's path and the
     /// resource; `None` for a file directly in the resource directory.
-    pub(crate) fn parse(path: &Path) -> Option<(PathBuf, Resource)> {
+    pub(crate) fn parse(path: &Path, directory: usize) -> Option<(PathBuf, Resource)> {
         let bytes = path.as_os_str().as_bytes();
         let target = &bytes[bytes.find_byte(b'/')?..];
         // A name that is nothing but the suffix is a name.
@@ -148,7 +150,7 @@ impl Resource {
         };
         let suffixed = suffixed(SCRIPT_SUFFIX, Kind::Script).or_else(|| suffixed(TEMPLATE_SUFFIX, Kind::Template));
         let (target, kind) = suffixed.unwrap_or((target, Kind::Plain));
-        Some((OsStr::from_bytes(target).into(), Resource { path: path.to_owned(), kind }))
+        Some((OsStr::from_bytes(target).into(), Resource { path: path.to_owned(), directory, kind }))
     }
 
     /// Returns the key by which resources of one entity are ordered: `01-foo` comes before `01-foo-bar`.
@@ -169,7 +171,7 @@ mod tests {
     #[test]
     fn resources_stand_for_targets() {
         let parse = |path: &str| {
-            Resource::parse(Path::new(path))
+            Resource::parse(Path::new(path), 0)
                 .map(|(target, resource)| (target.to_str().unwrap().to_owned(), resource.kind))
         };
         assert_eq!(parse("01-x/etc/motd"), Some(("/etc/motd".into(), Kind::Plain)));
@@ -182,7 +184,7 @@ mod tests {
 
     #[test]
     fn resources_are_ordered_by_disambiguator_alone() {
-        let resource = |path: &str| Resource::parse(Path::new(path)).unwrap().1;
+        let resource = |path: &str| Resource::parse(Path::new(path), 0).unwrap().1;
         let mut resources =
             ["01-foo-bar/etc/x", "01-foo/etc/x.holotemplate", "01-foo/etc/x.holoscript", "01-foo/etc/x", "00/z"]
                 .map(resource);

@@ -1,6 +1,6 @@
 //! Hints for people whose target is missing: most often the resource file is not where it was meant to be.
 
-use crate::overlay::entity::FileEntity;
+use crate::overlay::entity::{FileEntity, Resource};
 use holo_plugin::Output;
 use std::path::{Component, Path};
 
@@ -34,7 +34,7 @@ pub(crate) fn missing_target(entity: &FileEntity, output: &mut Output<'_>) {
         let shown = entity.shown_resource(resource);
         is_leftover(&resource.path)
             .then(|| format!("{} looks like a backup: remove it", shown.display()))
-            .or_else(|| misplaced(entity, &resource.path))
+            .or_else(|| misplaced(entity, resource))
     });
     output.warning(hint.unwrap_or_else(|| {
         format!("there is no {target}: a package has to bring it first, or a definition [[file]], which makes it, takes the place of this file")
@@ -46,10 +46,10 @@ fn is_leftover(resource: &Path) -> bool {
     LEFTOVERS.iter().any(|ending| name.ends_with(ending)) || (name.starts_with('#') && name.ends_with('#'))
 }
 
-fn misplaced(entity: &FileEntity, resource: &Path) -> Option<String> {
-    let Some(Component::Normal(disambiguator)) = resource.components().next() else { return None };
+fn misplaced(entity: &FileEntity, resource: &Resource) -> Option<String> {
+    let Some(Component::Normal(disambiguator)) = resource.path.components().next() else { return None };
     let disambiguator = disambiguator.to_str().filter(|name| DIRECTORIES.contains(name))?;
-    let directory = entity.resource_directory();
+    let directory = entity.resource_directory(resource);
     let directory = directory.display();
     let meant = entity.shown_from_root(&Path::new("/").join(disambiguator).join(entity.path.strip_prefix("/").ok()?));
     Some(format!(

@@ -1,5 +1,6 @@
 //! The places of targets, of their images, and of what they are made of.
 
+use crate::overlay::entity::Resource;
 use holo_change::error::Result;
 use holo_change::image_store::{ImageStore, path_digest};
 use holo_change::{PathHandle, Tree};
@@ -15,7 +16,8 @@ const RECORD: &str = ".unchanged";
 pub(crate) struct Layout {
     /// The targets and their images.
     pub(crate) images: ImageStore,
-    resources: Arc<Tree>,
+    /// By the index of the directory.
+    resources: Vec<Arc<Tree>>,
     cache: Arc<Tree>,
 }
 
@@ -23,7 +25,7 @@ impl Layout {
     pub(crate) fn open(host: &Host) -> Result<Layout> {
         Ok(Layout {
             images: ImageStore::open(host.locations())?,
-            resources: Tree::open(host.resource_dir())?,
+            resources: host.resources().iter().map(Tree::open).collect::<Result<_>>()?,
             cache: Tree::open(host.cache_dir())?,
         })
     }
@@ -33,9 +35,9 @@ impl Layout {
         self.images.state(Path::new(RECORD))
     }
 
-    /// Returns a resource file, by its path below the resource directory.
-    pub(crate) fn resource(&self, path: &Path) -> PathHandle {
-        self.resources.place(path)
+    /// Returns the place of a resource file.
+    pub(crate) fn resource(&self, resource: &Resource) -> PathHandle {
+        self.resources.get(resource.directory).unwrap_or(&self.cache).place(&resource.path)
     }
 
     /// Returns the place where the result of a holoscript is written.
@@ -46,6 +48,6 @@ impl Layout {
     /// Forgets the directories that were used last; others may have moved them since.
     pub(crate) fn forget(&self) {
         holo_change::Store::forget_directories(&self.images);
-        [&self.resources, &self.cache].iter().for_each(|tree| tree.forget());
+        self.resources.iter().chain([&self.cache]).for_each(|tree| tree.forget());
     }
 }

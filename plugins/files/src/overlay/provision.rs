@@ -30,7 +30,7 @@ pub(crate) fn look(entity: &FileEntity, layout: &Layout, context: &Context<'_>) 
     if !distribution.leaves_alone(&target).ok()? {
         return None;
     }
-    let places = [target, base, layout.images.provisioned(&entity.path), layout.resource(&resource.path)];
+    let places = [target, base, layout.images.provisioned(&entity.path), layout.resource(resource)];
     let [target, _, provisioned, wanted] = &places;
     let stamp = |place| Stamp::of(place).ok()?;
     let stamps = [stamp(target)?, base_stamp, stamp(provisioned)?, stamp(wanted)?];

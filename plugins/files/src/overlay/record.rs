@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn the_same_files_by_another_resource_are_another_state() {
-        let resource = |path: &str| Resource::parse(Path::new(path)).unwrap().1;
+        let resource = |path: &str| Resource::parse(Path::new(path), 0).unwrap().1;
         assert_eq!(Fingerprint::of(&resource("01-x/etc/motd"), &[]), Fingerprint::of(&resource("01-x/etc/motd"), &[]));
         assert_ne!(Fingerprint::of(&resource("01-x/etc/motd"), &[]), Fingerprint::of(&resource("02-x/etc/motd"), &[]));
     }

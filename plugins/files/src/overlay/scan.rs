@@ -5,10 +5,11 @@ use crate::overlay::layout::Layout;
 use bstr::{BStr, ByteSlice};
 use holo_change::error::PathError;
 use holo_change::image_store::BASE;
+use holo_plugin::definitions::{ListError, ResourceFile};
 use holo_plugin::{Host, Output, ScanError};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, FileType};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -20,8 +21,8 @@ pub(crate) fn all(host: &Host, output: &mut Output<'_>) -> Result<Vec<FileEntity
     let shared = Arc::new(host.clone());
     // As strings they are compared faster than as paths.
     let mut entities: BTreeMap<OsString, FileEntity> = BTreeMap::new();
-    for path in files_below(host.resource_dir(), output)? {
-        if let Some((target, resource)) = Resource::parse(&path) {
+    for file in resource_files(host, output)? {
+        if let Some((target, resource)) = Resource::parse(&file.below, file.directory) {
             let entity = entities.entry(target.into_os_string());
             let entity = entity.or_insert_with_key(|target| FileEntity::new(target.into(), &shared));
             entity.resources.push(resource);
@@ -47,13 +48,14 @@ pub(crate) fn one(host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Opt
     let layout = open(host, output)?;
     let shared = Arc::new(host.clone());
     let mut entity = FileEntity::new(path.clone(), &shared);
-    for disambiguator in folders(host.resource_dir(), output)? {
+    for disambiguator in disambiguators(host, output)? {
         for suffix in [&b""[..], SCRIPT_SUFFIX, TEMPLATE_SUFFIX] {
             let name = [path.as_os_str().as_bytes().trim_start_with(|letter| letter == '/'), suffix].concat();
             let candidate = disambiguator.join(name.to_path_lossy());
-            let parsed = Resource::parse(&candidate).filter(|(target, _)| *target == path);
-            if let Some((_, resource)) = parsed
-                && layout.resource(&candidate).is_file_or_symlink().unwrap_or(false)
+            let directory = host.resources().index_of(&candidate).ok();
+            let parsed = directory.and_then(|directory| Resource::parse(&candidate, directory));
+            if let Some((_, resource)) = parsed.filter(|(target, _)| *target == path)
+                && layout.resource(&resource).is_file_or_symlink().unwrap_or(false)
             {
                 entity.resources.push(resource);
             }
@@ -87,6 +89,21 @@ fn orphan(path: PathBuf, host: &Arc<Host>, layout: &Layout, output: &mut Output<
         true
     });
     orphan
+}
+
+/// The files and symlinks below the resource directories; none if there are no directories.
+fn resource_files(host: &Host, output: &mut Output<'_>) -> Result<Vec<ResourceFile>, ScanError> {
+    match host.resources().walk() {
+        Ok(mut files) => {
+            let is_resource = |kind: &FileType| kind.is_file() || kind.is_symlink();
+            files.retain(|file| {
+                is_resource(&file.file_type) && can_be_named(file.below.as_os_str().as_bytes(), &file.path, output)
+            });
+            Ok(files)
+        }
+        Err(error) if error.error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(unlisted(error, output)),
+    }
 }
 
 /// The files and symlinks below a folder, by their paths below it; none if there is no such folder.
@@ -125,12 +142,12 @@ fn can_be_named(path: &[u8], shown: &Path, output: &mut Output<'_>) -> bool {
     can_be
 }
 
-fn folders(folder: &Path, output: &mut Output<'_>) -> Result<Vec<PathBuf>, ScanError> {
-    let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let entries = entries.map_err(|error| {
-        output.error(PathError::new("open", folder, error).to_string());
-        ScanError
-    })?;
-    let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
-    Ok(entries.into_iter().filter(is_folder).map(|entry| entry.file_name().into()).collect())
+fn disambiguators(host: &Host, output: &mut Output<'_>) -> Result<Vec<PathBuf>, ScanError> {
+    let folders = host.resources().list(Path::new("")).map_err(|error| unlisted(error, output))?;
+    Ok(folders.into_iter().filter(|file| file.file_type.is_dir()).map(|folder| folder.below).collect())
+}
+
+fn unlisted(ListError { path, error }: ListError, output: &mut Output<'_>) -> ScanError {
+    output.error(PathError::new("open", path, error).to_string());
+    ScanError
 }

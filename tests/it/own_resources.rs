@@ -1,0 +1,63 @@
+//! The administrator's own resource files, where a scenario cannot show it.
+
+use holo_testing::{Need, ScratchRoot, binaries::built, trial_of};
+use libtest_mimic::Trial;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = holo_testing::trials![a_colon_in_a_path_is_no_obstacle];
+    trials.push(trial_of(
+        "a_machine_without_them_is_asked_once",
+        &[Need::Program("strace")],
+        a_machine_without_them_is_asked_once,
+    ));
+    trials
+}
+
+/// A root with this name below a scratch root, with a file that is laid over by a package's resource file, and one of an administrator's.
+fn root(name: &str) -> ScratchRoot {
+    let below = |path: &str| format!("{name}/{path}");
+    ScratchRoot::new()
+        .file(below("etc/holorc"), format!("plugin files={}\n", built("holo-files").display()))
+        .file(below("etc/os-release"), "ID=unittest\n")
+        .file(below("etc/motd"), "stock\n")
+        .dir(below("run"))
+        .file(below("usr/share/holo/files/10-x/etc/motd"), "packaged\n")
+        .file(below("etc/holo/resources/files/10-x/etc/motd"), "own\n")
+}
+
+fn a_colon_in_a_path_is_no_obstacle() {
+    for name in ["plain", "a:b"] {
+        let root = root(name);
+        let system = root.join(name);
+        let variable = format!("HOLO_ROOT_DIR={}", system.display());
+        let run = root.run("env", &[variable.as_ref(), built("holo").as_os_str(), "apply".as_ref()]);
+        assert!(run.success(), "{name}: {run}");
+        let shown = format!("apply {}", system.join("etc/holo/resources/files/10-x/etc/motd").display());
+        assert!(run.stdout_lossy().contains(&shown), "{name}: {run}");
+        assert_eq!(std::fs::read_to_string(system.join("etc/motd")).unwrap(), "own\n", "{name}");
+    }
+}
+
+fn a_machine_without_them_is_asked_once() {
+    let root = root("system");
+    std::fs::remove_dir_all(root.join("system/etc/holo")).unwrap();
+    let variable = format!("HOLO_ROOT_DIR={}", root.join("system").display());
+    let log = root.join("log");
+    let holo = built("holo");
+    let words = [
+        "-f".as_ref(),
+        "-o".as_ref(),
+        log.as_os_str(),
+        "-E".as_ref(),
+        variable.as_ref(),
+        holo.as_os_str(),
+        "apply".as_ref(),
+    ];
+    assert!(root.run("strace", &words).success());
+    let log = std::fs::read_to_string(log).unwrap();
+    let calls: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("etc/holo/resources") && line.contains('(') && !line.contains("execve"))
+        .collect();
+    assert!(matches!(&calls[..], [call] if call.contains("open") && call.contains("ENOENT")), "{calls:#?}");
+}
