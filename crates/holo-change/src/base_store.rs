@@ -327,6 +327,40 @@ mod tests {
     }
 
     #[test]
+    fn names_of_files_are_cut_only_where_they_would_be_too_long() {
+        let longest = "x".repeat(NAME_MAX);
+        assert_eq!(file_name(&longest), format!("{longest}.json"));
+        let cut = file_name(&format!("{longest}y"));
+        assert_eq!(cut.len(), NAME_MAX + ".json".len());
+        assert!(cut.starts_with(&format!("{}~", "x".repeat(NAME_MAX - 17))), "{cut}");
+        assert_eq!(file_name("file:/a b_é"), "file:%2fa%20b_%c3%a9.json");
+    }
+
+    #[test]
+    fn what_a_killed_process_has_not_completed_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let memory = memory(folder.path());
+        memory.keep(&remembered("a:b", 1)).unwrap();
+        memory.write_beside(&remembered("c:d", 2)).unwrap();
+        let names = || std::fs::read_dir(folder.path().join("base")).unwrap().count();
+        assert_eq!(names(), 2);
+        assert_eq!(memory.all_readable::<u32>(), [remembered("a:b", 1)]);
+        memory.tidy().unwrap();
+        assert_eq!((names(), memory.recall("a:b").unwrap()), (1, Some(remembered("a:b", 1))));
+    }
+
+    #[test]
+    fn a_folder_that_others_have_made_again_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let memory = memory(folder.path());
+        memory.keep(&remembered("a:b", 1)).unwrap();
+        std::fs::rename(folder.path().join("base"), folder.path().join("old")).unwrap();
+        std::fs::create_dir(folder.path().join("base")).unwrap();
+        memory.forget_directories();
+        assert_eq!(memory.recall::<u32>("a:b").unwrap(), None);
+    }
+
+    #[test]
     fn only_we_can_read_it() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();

@@ -167,3 +167,6 @@ impl BaseStore {
         if is_about_it { self.forget(id) } else { Ok(()) }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -203,3 +203,6 @@ fn step_back(path: &Path, current: State, stamp: Option<Stamp>, track: &Track) -
         temporary: None,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -225,3 +225,6 @@ impl Held {
         held.iter().find(|(origin, _)| origin.plugin != plugin || origin.id != id)
     }
 }
+
+#[cfg(test)]
+mod tests;

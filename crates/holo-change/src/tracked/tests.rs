@@ -8,14 +8,14 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 /// A root and a state directory to throw away.
-struct Lab {
+pub(super) struct Lab {
     folder: tempfile::TempDir,
-    bases: BaseStore,
-    tracker: Tracker,
+    pub(super) bases: BaseStore,
+    pub(super) tracker: Tracker,
 }
 
 impl Lab {
-    fn new() -> Lab {
+    pub(super) fn new() -> Lab {
         let folder = tempfile::tempdir().unwrap();
         for name in ["root", "state", "cache"] {
             fs::create_dir(folder.path().join(name)).unwrap();
@@ -27,7 +27,7 @@ impl Lab {
         Lab { folder, bases, tracker }
     }
 
-    fn path(&self, path: &str) -> PathBuf {
+    pub(super) fn path(&self, path: &str) -> PathBuf {
         self.folder.path().join("root").join(path)
     }
 
@@ -36,27 +36,27 @@ impl Lab {
         Attributes { mode, uid: root.uid(), gid: root.gid() }
     }
 
-    fn file(&self, text: &str, mode: u32) -> State {
+    pub(super) fn file(&self, text: &str, mode: u32) -> State {
         let content = self.tracker.contents.keep_bytes(text.as_bytes()).unwrap();
         State::File { content, attributes: self.attributes(mode) }
     }
 
-    fn symlink(&self, target: &str) -> State {
+    pub(super) fn symlink(&self, target: &str) -> State {
         let Attributes { uid, gid, .. } = self.attributes(0);
         State::Symlink { target: target.into(), uid, gid }
     }
 
-    fn directory(&self, mode: u32) -> State {
+    pub(super) fn directory(&self, mode: u32) -> State {
         State::Directory { attributes: self.attributes(mode) }
     }
 
-    fn make(&self, wanted: &[(&str, State)]) {
+    pub(super) fn make(&self, wanted: &[(&str, State)]) {
         let mut remembered = self.remembered();
         let wanted: Vec<PathChange> = wanted.iter().map(|(path, state)| PathChange::new(path, state.clone())).collect();
         self.tracker.make(&mut remembered, &wanted).unwrap();
     }
 
-    fn remembered(&self) -> Remembered<Tracks> {
+    pub(super) fn remembered(&self) -> Remembered<Tracks> {
         let known = self.bases.recall("thing:x").unwrap();
         known.unwrap_or_else(|| Remembered::new(&EntityReport::new("thing:x"), Tracks::default()))
     }
@@ -66,7 +66,7 @@ impl Lab {
         decide(self.remembered().base.get(path), &self.tracker.state(path).unwrap(), desired)
     }
 
-    fn restore(&self) {
+    pub(super) fn restore(&self) {
         self.tracker.scrub(&mut self.remembered(), &Found::new()).unwrap();
         self.tidy();
         let left = fs::read_dir(self.folder.path().join("state")).unwrap().count();
@@ -87,7 +87,7 @@ impl Lab {
     }
 
     /// Everything below the root: path, mode, and what is in it.
-    fn tree(&self) -> Vec<String> {
+    pub(super) fn tree(&self) -> Vec<String> {
         let mut all = Vec::new();
         list(&self.path(""), &mut all);
         all.iter().map(|line| line.replace(&self.path("").display().to_string(), "")).collect()

@@ -1,0 +1,249 @@
+//! Tests of entities that take over paths from others, of the same plugin or of another one.
+
+use super::super::{DIRECTORIES, Found, PathChange};
+use super::*;
+use crate::base_store::BaseStore;
+use crate::error::PathError;
+use crate::locations::Locations;
+use crate::notices::Notices;
+use crate::tracked::state::Attributes;
+use holo_protocol::report::EntityReport;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+/// A root, and the directories of plugins, to throw away.
+struct Machine(tempfile::TempDir);
+
+/// A run of a plugin.
+struct Run {
+    locations: Locations,
+    bases: BaseStore,
+    tracker: Tracker,
+}
+
+/// A record that cannot be read is a failure here.
+struct Refused;
+
+impl Notices for Refused {
+    fn unreadable_record(&mut self, error: &PathError) {
+        panic!("{error}");
+    }
+
+    fn taken_over(&mut self, _: &str, _: &str) {}
+}
+
+impl Machine {
+    fn new() -> Machine {
+        let machine = Machine(tempfile::tempdir().unwrap());
+        fs::create_dir(machine.path("")).unwrap();
+        machine
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.0.path().join("root").join(path)
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.path(path)).unwrap()
+    }
+
+    fn run(&self, plugin: &str) -> Run {
+        let folder = |name: &str| self.0.path().join(name).join(plugin);
+        let locations = Locations::new(self.path(""), folder("state"), folder("cache"));
+        fs::create_dir_all(locations.state_dir()).unwrap();
+        fs::create_dir_all(locations.cache_dir()).unwrap();
+        let bases = BaseStore::open(&locations).unwrap();
+        let tracker = Tracker::open(&locations, &bases).unwrap();
+        Run { locations, bases, tracker }
+    }
+
+    /// Makes files of an entity, which takes over what others have of them, and returns whom it has that from.
+    fn make(&self, plugin: &str, id: &str, files: &[(&str, &str)]) -> Vec<String> {
+        let run = self.run(plugin);
+        let mut remembered = run.remembered(id);
+        let from = run.tracker.adopt(&mut remembered, files.iter().map(|(path, _)| path.into())).unwrap();
+        run.tracker.make(&mut remembered, &run.changes(files)).unwrap();
+        run.tidy();
+        from
+    }
+
+    fn scrub(&self, plugin: &str, id: &str) {
+        let run = self.run(plugin);
+        run.tracker.scrub(&mut run.remembered(id), &Found::new()).unwrap();
+        run.tidy();
+    }
+}
+
+impl Run {
+    fn own(&self) -> &PluginStore {
+        &self.tracker.own
+    }
+
+    fn known(&self, id: &str) -> Option<Remembered<Tracks>> {
+        self.bases.recall(id).unwrap()
+    }
+
+    fn remembered(&self, id: &str) -> Remembered<Tracks> {
+        self.known(id).unwrap_or_else(|| Remembered::new(&EntityReport::new(id), Tracks::default()))
+    }
+
+    fn changes(&self, files: &[(&str, &str)]) -> Vec<PathChange> {
+        let root = fs::metadata(self.locations.root()).unwrap();
+        let attributes = Attributes { mode: 0o644, uid: root.uid(), gid: root.gid() };
+        let state = |text: &str| {
+            let content = self.tracker.keep_bytes(text.as_bytes()).unwrap();
+            State::File { content, attributes }
+        };
+        files.iter().map(|(path, text)| PathChange::new(path, state(text))).collect()
+    }
+
+    fn tidy(&self) {
+        self.tracker.tidy::<Tracks>(|_| true, &mut Refused).unwrap();
+    }
+
+    fn holder(&self, path: &str, id: &str) -> Option<String> {
+        self.tracker.holder(Path::new(path), id).unwrap().map(|origin| origin.id)
+    }
+
+    fn paths(&self, id: &str) -> Vec<String> {
+        let known = self.remembered(id).base;
+        known.iter().map(|(path, _)| path.display().to_string()).collect()
+    }
+
+    /// The record that says that paths are taken over, as a kill directly after it leaves it.
+    fn begin_takeover(&self, id: &str, path: &str) {
+        let mut remembered = self.remembered(id);
+        self.tracker.adopt(&mut remembered, [path.into()]).unwrap();
+        self.tracker.take_contents(&remembered.base).unwrap();
+        self.bases.keep(&remembered).unwrap();
+    }
+
+    fn publish(&self, claims: &[claims::Claim]) {
+        claims::publish(&self.locations, claims, &[]).unwrap();
+    }
+}
+
+#[test]
+fn the_base_stays_the_first_one() {
+    for plugin in ["p", "q"] {
+        let machine = Machine::new();
+        fs::write(machine.path("x"), "found").unwrap();
+        assert!(machine.make("p", "a:one", &[("/x", "one")]).is_empty());
+        assert_eq!(machine.make(plugin, "a:two", &[("/x", "two")]), ["a:one"]);
+        assert!(machine.run("p").known("a:one").is_none());
+        let run = machine.run(plugin);
+        assert!(!run.own().has_takeovers().unwrap() && !run.remembered("a:two").base.have_pending());
+        assert_eq!(machine.read("x"), "two");
+        machine.scrub(plugin, "a:two");
+        assert_eq!(machine.read("x"), "found");
+        for plugin in ["p", plugin] {
+            let state = machine.run(plugin).locations.state_dir().to_owned();
+            assert_eq!(fs::read_dir(state).unwrap().count(), 0, "{plugin}");
+        }
+    }
+}
+
+#[test]
+fn paths_that_are_not_taken_over_stay_whose_they_are() {
+    let machine = Machine::new();
+    for name in ["x", "y"] {
+        fs::write(machine.path(name), "found").unwrap();
+    }
+    machine.make("p", "a:one", &[("/x", "1"), ("/y", "1"), ("/z", "1")]);
+    assert_eq!(machine.make("q", "a:two", &[("/x", "2"), ("/z", "2")]), ["a:one"]);
+    assert_eq!(machine.run("p").paths("a:one"), ["/y"]);
+    // A path of its own is not taken over once more.
+    assert!(machine.make("q", "a:two", &[("/x", "3")]).is_empty());
+    machine.scrub("p", "a:one");
+    assert_eq!([machine.read("x"), machine.read("y"), machine.read("z")], ["3", "found", "2"]);
+    machine.scrub("q", "a:two");
+    assert_eq!(machine.read("x"), "found");
+    assert!(!machine.path("z").exists());
+}
+
+#[test]
+fn directories_on_the_way_go_with_whoever_has_something_in_them_last() {
+    let machine = Machine::new();
+    machine.make("p", "a:one", &[("/d/deep/x", "1")]);
+    machine.make("q", "a:two", &[("/d/deep/x", "2")]);
+    assert!(machine.run("q").tracker.is_directory_of_others(Path::new("/d")).unwrap());
+    assert!(!machine.run("q").tracker.is_directory_of_others(Path::new("/e")).unwrap());
+    assert!(machine.run("q").own().place(DIRECTORIES).exists().unwrap());
+    machine.scrub("q", "a:two");
+    assert!(!machine.path("d").exists());
+}
+
+#[test]
+fn whoever_holds_a_path_is_found() {
+    let machine = Machine::new();
+    machine.make("p", "a:one", &[("/d/x", "1"), ("/e/x", "1")]);
+    machine.make("q", "a:two", &[("/d/y", "2")]);
+    let run = machine.run("p");
+    assert_eq!(run.holder("/d/x", "a:two").as_deref(), Some("a:one"));
+    assert_eq!(run.holder("/d/x", "a:one"), None);
+    assert_eq!(run.holder("/d/y", "a:two").as_deref(), Some("a:two"), "that of another plugin is another entity");
+    assert_eq!(run.holder("/d", "a:two"), None);
+    let below = |claims: &[claims::Claim]| run.tracker.held_below(Path::new("/d"), claims);
+    let claim = |id: &str, path: &str| claims::Claim::new(id, Path::new(path), &[]);
+    assert_eq!(below(&[]), [Path::new("/d/x"), Path::new("/d/y")]);
+    assert_eq!(below(&[claim("a:one", "/d/x")]), [Path::new("/d/y")]);
+    // It is about something else by now, or something else is about it.
+    assert_eq!(below(&[claim("a:one", "/e/x"), claim("a:three", "/d/y")]).len(), 2);
+}
+
+#[test]
+fn a_base_that_cannot_be_read_is_not_taken_over() {
+    let machine = Machine::new();
+    fs::write(machine.path("x"), "found").unwrap();
+    machine.make("p", "a:one", &[("/x", "1")]);
+    let run = machine.run("q");
+    let mut remembered = run.remembered("a:two");
+    run.tracker.adopt(&mut remembered, ["/x".into()]).unwrap();
+    assert_eq!(remembered.base.taken_over_from(), ["a:one"]);
+    let contents = machine.run("p").locations.state_dir().join("contents");
+    let content = |text: &str| contents.join(crate::tracked::Digest::of_bytes(text.as_bytes()).as_str());
+    // What was made is needed for nothing but differences.
+    fs::remove_file(content("1")).unwrap();
+    run.tracker.take_contents(&remembered.base).unwrap();
+    fs::remove_file(content("found")).unwrap();
+    run.tracker.take_contents(&remembered.base).unwrap();
+    fs::remove_dir_all(run.locations.state_dir().join("contents")).unwrap();
+    let afresh = machine.run("q");
+    assert!(afresh.tracker.take_contents(&remembered.base).is_err());
+}
+
+#[test]
+fn a_takeover_that_was_killed_is_ended() {
+    let machine = Machine::new();
+    fs::write(machine.path("x"), "found").unwrap();
+    machine.make("p", "a:one", &[("/x", "1"), ("/y", "1")]);
+    machine.run("q").begin_takeover("a:two", "/x");
+    // As long as both have it, the new one is the owner: it is not put back by the old one.
+    let run = machine.run("p");
+    let mut remembered = run.remembered("a:one");
+    run.tracker.forget_taken(&mut remembered).unwrap();
+    assert_eq!(remembered.base.iter().map(|(path, _)| path).collect::<Vec<_>>(), [Path::new("/y")]);
+    let mut other = run.remembered("a:one");
+    other.id = "a:other".to_owned();
+    run.tracker.forget_taken(&mut other).unwrap();
+    assert!(other.base.get(Path::new("/x")).is_some());
+
+    machine.run("p").publish(&[claims::Claim::new("a:one", Path::new("/y"), &[])]);
+    let run = machine.run("q");
+    assert!(run.own().has_takeovers().unwrap());
+    run.tracker.recover_intents(&mut run.remembered("a:two")).unwrap();
+    assert_eq!((machine.run("p").paths("a:one"), run.paths("a:two")), (vec!["/y".into()], vec!["/x".to_owned()]));
+    machine.scrub("q", "a:two");
+    assert_eq!(machine.read("x"), "found");
+}
+
+#[test]
+fn a_takeover_that_was_killed_is_given_up_if_the_old_owner_is_defined_again() {
+    let machine = Machine::new();
+    machine.make("p", "a:one", &[("/x", "1")]);
+    machine.run("q").begin_takeover("a:two", "/x");
+    machine.run("p").publish(&[claims::Claim::new("a:one", Path::new("/x"), &[])]);
+    let run = machine.run("q");
+    run.tracker.recover_intents(&mut run.remembered("a:two")).unwrap();
+    assert_eq!((machine.run("p").paths("a:one"), run.paths("a:two")), (vec!["/x".into()], Vec::<String>::new()));
+}
