@@ -11,7 +11,7 @@ ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/$(if $(and $(filter /usr,$(PREFIX)),$(wil
 # Tests of the dispatcher that kill or wait for minutes.
 SLOW = crash disturbed paths plugin_check sessions shell_plugins together webapp
 
-.PHONY: all build test quick check advisories tour bench install
+.PHONY: all build test quick check advisories mutants tour bench install
 
 all: build
 
@@ -43,6 +43,20 @@ advisories:
 	else \
 	    echo 'The database of advisories cannot be fetched from here, so dependencies were not checked against it'; \
 	fi
+
+# What cargo-mutants changes in these files has to make a test fail: the plan, refreshes, versions of packages, the change engine. Each crate's
+# own tests are run, as those take seconds. .cargo/mutants.toml says what is left out and why; what is missed is in target/mutants/*/mutants.out.
+CHANGE = crates/holo-change/src
+MUTANTS = nice -n 10 cargo mutants -j1 --timeout 120 --no-times
+
+mutants:
+	status=0; \
+	$(MUTANTS) -o target/mutants/plan -p holo -f src/plan.rs -f src/refresh.rs -- --lib || status=$$?; \
+	$(MUTANTS) -o target/mutants/versions -p holo-packages -f 'plugins/packages/src/version.rs' -f 'plugins/packages/src/version/*.rs' \
+	    -- --test it versions || status=$$?; \
+	$(MUTANTS) -o target/mutants/change -p holo-change -f $(CHANGE)/group.rs -f $(CHANGE)/base_store.rs -f '$(CHANGE)/base_store/*.rs' \
+	    -f $(CHANGE)/tracked.rs -f '$(CHANGE)/tracked/*.rs' -- --lib || status=$$?; \
+	exit $$status
 
 tour: build
 	examples/tour

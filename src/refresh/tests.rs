@@ -96,6 +96,32 @@ fn nothing_is_written_if_there_is_nothing_to_keep() {
 }
 
 #[test]
+fn successors_do_the_refreshes_of_what_they_take_over() {
+    let (_folder, root) = root();
+    let mut refreshes = Refreshes::load(&root).unwrap();
+    let values = |values: &[&str]| values.iter().map(|&value| BString::from(value)).collect::<Vec<_>>();
+    for (source, target) in [("file", "old"), ("file", "known"), ("new", "old"), ("quiet", "old"), ("quiet", "known")] {
+        refreshes.expect(id(source), id(target), "p");
+    }
+    refreshes.changed(id("file"));
+    refreshes.send(id("file"), &values(&["A=1", "B=1"]));
+    refreshes.done(id("known"));
+    refreshes.expect(id("file"), id("known"), "p");
+    refreshes.changed(id("new"));
+    refreshes.send(id("file"), &values(&["B=2"]));
+    refreshes.hand_over(id("old"), &[(id("new"), "q"), (id("known"), "p")]);
+    assert!(!refreshes.is_due(id("old")) && refreshes.sources_of(id("old")).is_empty());
+    // What is due stays due, also for a successor of which it was only expected, and nothing refreshes itself.
+    assert!(refreshes.is_due(id("new")) && refreshes.is_due(id("known")));
+    assert_eq!(refreshes.get(id("new"), id("new")), None);
+    assert!(!refreshes.get(id("quiet"), id("known")).unwrap().due);
+    assert_eq!(refreshes.received(id("new")), ["A=1", "B=2"]);
+    // Its plugin is asked what is left of it.
+    refreshes.forget(|_, plugin| plugin == "p");
+    assert!(refreshes.is_due(id("new")) && !refreshes.is_due(id("known")));
+}
+
+#[test]
 fn the_refreshes_of_what_is_gone_are_forgotten() {
     let (_folder, root) = root();
     let mut refreshes = Refreshes::load(&root).unwrap();

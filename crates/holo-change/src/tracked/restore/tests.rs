@@ -66,7 +66,7 @@ fn only_files_that_are_written_over_are_kept_before() {
 #[test]
 fn files_that_come_back_are_written_beside_ours_first() {
     let lab = Lab::new();
-    for path in ["file", "same", "d/cut", "gone/x"] {
+    for path in ["file", "mode", "same", "d/cut", "gone/x"] {
         fs::create_dir_all(lab.path(path).parent().unwrap()).unwrap();
         fs::write(lab.path(path), "base").unwrap();
     }
@@ -77,6 +77,7 @@ fn files_that_come_back_are_written_beside_ours_first() {
         ("/file", lab.file("ours", 0o644)),
         ("/gone/x", lab.file("ours", 0o644)),
         ("/link", lab.symlink("ours")),
+        ("/mode", lab.file("base", 0o600)),
         ("/new", lab.file("ours", 0o644)),
         ("/same", lab.file("base", 0o644)),
     ]);

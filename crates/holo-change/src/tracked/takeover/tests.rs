@@ -174,6 +174,30 @@ fn directories_on_the_way_go_with_whoever_has_something_in_them_last() {
 }
 
 #[test]
+fn a_directory_that_another_plugin_has_made_is_removed_by_whoever_leaves_it_last() {
+    let machine = Machine::new();
+    machine.make("p", "a:one", &[("/d/x", "1")]);
+    machine.make("q", "a:two", &[("/d/y", "2")]);
+    machine.scrub("p", "a:one");
+    assert!(machine.path("d/y").exists());
+    machine.scrub("q", "a:two");
+    assert!(!machine.path("d").exists());
+}
+
+#[test]
+fn what_the_old_owner_was_writing_over_is_not_taken_over() {
+    let machine = Machine::new();
+    machine.make("p", "a:one", &[("/x", "1")]);
+    let run = machine.run("p");
+    let mut remembered = run.remembered("a:one");
+    remembered.base.0.values_mut().for_each(|track| track.over = track.provisioned.clone());
+    run.bases.keep(&remembered).unwrap();
+    let mut adopted = run.remembered("a:two");
+    run.tracker.adopt(&mut adopted, ["/x".into()]).unwrap();
+    assert_eq!(adopted.base.get(Path::new("/x")).unwrap().over, None);
+}
+
+#[test]
 fn whoever_holds_a_path_is_found() {
     let machine = Machine::new();
     machine.make("p", "a:one", &[("/d/x", "1"), ("/e/x", "1")]);
