@@ -2,7 +2,7 @@
 
 use crate::copying::copy_whole;
 use crate::error::{PathError, Result, at};
-use crate::path_handle::{self, Durability, ExtendedAttributes, PathHandle, TEMPORARY};
+use crate::path_handle::{self, Durability, ExtendedAttributes, FileStat, PathHandle, TEMPORARY};
 use crate::resolution;
 use rustix::fs::{FileType, Gid, Stat, Uid};
 use std::fs::File;
@@ -248,6 +248,12 @@ impl Stamp {
         place.raw_stat().map(|stat| stat.map(Stamp))
     }
 
+    /// The properties of what had this stamp.
+    #[must_use]
+    pub fn stat(&self) -> FileStat {
+        FileStat::from(self.0)
+    }
+
     /// Returns what somebody has done to a place since it had this stamp; without one, since nothing was there. That it got or lost another
     /// name is nothing if `but_for_names` is set.
     ///
@@ -264,8 +270,11 @@ impl Stamp {
         Ok((!is_same).then_some(Meanwhile::Changed))
     }
 
-    /// Returns the stamp of an open file.
-    pub(crate) fn of_open(file: &File, shown: &Path) -> Result<Stamp> {
+    /// Returns the stamp of an open file; `shown` is its path, for an error.
+    ///
+    /// # Errors
+    /// If it cannot be looked at.
+    pub fn of_open(file: &File, shown: &Path) -> Result<Stamp> {
         rustix::fs::fstat(file).map(Stamp).map_err(at("stat", shown))
     }
 
@@ -317,11 +326,23 @@ impl Stamp {
     /// Returns true if nothing has happened to the file between the two stamps but that it got or lost another name.
     #[must_use]
     pub fn is_same_but_for_names(&self, other: &Stamp) -> bool {
-        let nameless = |&Stamp(mut stat): &Stamp| {
-            (stat.st_ctime, stat.st_ctime_nsec) = (0, 0);
-            Stamp(stat)
-        };
-        nameless(self).is_same(&nameless(other))
+        self.nameless().is_same(&other.nameless())
+    }
+
+    /// Returns what all stamps of a file have in common between which nothing happens but that it gets or loses names.
+    #[must_use]
+    pub fn nameless(&self) -> Stamp {
+        let Stamp(mut stat) = *self;
+        (stat.st_ctime, stat.st_ctime_nsec) = (0, 0);
+        Stamp(stat)
+    }
+
+    /// Returns true if whatever is written to the file from now on shows in its stamp: it has been given an earlier time of modification than
+    /// its present.
+    #[must_use]
+    pub fn shows_writing(&self) -> bool {
+        let seconds = |time| u64::try_from(time).unwrap_or_default();
+        seconds(self.0.st_mtime) + COARSEST_TICK < seconds(self.0.st_ctime)
     }
 
     /// The number of names by which the file was known.

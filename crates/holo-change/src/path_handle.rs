@@ -311,6 +311,14 @@ impl PathHandle {
         self.raw_stat().map(|stat| stat.is_some())
     }
 
+    /// Returns true if what is made here gets its group or an ACL from its folder, or that cannot be told.
+    pub(crate) fn inherits(&self) -> bool {
+        let gives_group = |directory: Arc<Directory>| {
+            rustix::fs::fstat(&*directory).map_or(true, |stat| Mode::from_raw_mode(stat.st_mode).contains(Mode::SGID))
+        };
+        self.directory().map_or(true, gives_group) || self.inherits_acl()
+    }
+
     /// Returns true if a file that is made here gets an ACL from its folder.
     fn inherits_acl(&self) -> bool {
         // Without the folder nothing can be made.

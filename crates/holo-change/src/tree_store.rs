@@ -12,7 +12,8 @@
 //!    base, is not a user's work. Directories that are going to be made are listed, and paths that are taken over from an orphan are taken
 //!    off the orphan's manifest.
 //! 3. *Prepared*: the new files are on disk.
-//! 4. *Replaced*: files are moved into place one by one, each in one step; then those are removed that the new version does not have.
+//! 4. *Replaced*: files are moved into place one by one, each in one step, and directories that were missing with everything in them; then
+//!    those files are removed that the new version does not have.
 //! 5. *Recorded*: the manifest lists the new version alone, and the paths whose bases are not needed any more.
 //! 6. *Confirmed*: those bases are gone, and so is the staging directory.
 //!

@@ -5,6 +5,9 @@ use std::fmt::{self, Display, Write as _};
 use std::io::{self, Read};
 use std::str::FromStr;
 
+/// The number of bytes that are read at a time.
+pub(crate) const BUFFER_SIZE: usize = 1 << 16;
+
 /// A checksum of a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Checksum {
@@ -64,11 +67,19 @@ pub(crate) struct Digests {
 impl Digests {
     /// Reads the rest of a file. The digest that a checksum needs is computed beside the SHA-256.
     pub(crate) fn read(reader: &mut impl Read, wanted: Option<&Checksum>) -> io::Result<Digests> {
+        Digests::read_with(reader, wanted, &mut vec![0; BUFFER_SIZE])
+    }
+
+    /// As [`Digests::read`], with a buffer that can be used for many files.
+    pub(crate) fn read_with(
+        reader: &mut impl Read,
+        wanted: Option<&Checksum>,
+        buffer: &mut [u8],
+    ) -> io::Result<Digests> {
         let mut sha256 = Sha256::new();
         let mut sha512 = wanted.filter(|wanted| wanted.algorithm == Algorithm::Sha512).map(|_| Sha512::new());
-        let mut buffer = vec![0; 1 << 16];
         loop {
-            match reader.read(&mut buffer) {
+            match reader.read(buffer) {
                 Ok(0) => break,
                 Ok(length) => {
                     let bytes = buffer.get(..length).unwrap_or_default();

@@ -23,20 +23,21 @@ const KEY_SIZE: usize = 32;
 /// The cache of one archive.
 pub(crate) struct ChecksumCache {
     path: PathHandle,
-    /// The time at which this run began.
-    begun: SystemTime,
+    now: fn() -> SystemTime,
     is_trusted: bool,
     /// The digests of earlier applies, by key.
     recorded: OnceCell<BTreeMap<String, Digests>>,
     /// The digests of this run that the next one may rely on.
     seen: RefCell<BTreeMap<String, Digests>>,
+    /// The digests of files that this run has written, by the key of what stays the same when they are moved.
+    written: RefCell<BTreeMap<String, Digests>>,
 }
 
 impl ChecksumCache {
     /// Opens the cache in this file. Unless it is trusted, everything is read again.
     pub(crate) fn open(path: PathHandle, is_trusted: bool) -> ChecksumCache {
-        let (recorded, seen) = (OnceCell::new(), RefCell::default());
-        ChecksumCache { path, begun: SystemTime::now(), is_trusted, recorded, seen }
+        let (recorded, seen, written) = (OnceCell::new(), RefCell::default(), RefCell::default());
+        ChecksumCache { path, now: SystemTime::now, is_trusted, recorded, seen, written }
     }
 
     /// Returns the digests of a file: its SHA-256, and the one that a checksum needs.
@@ -44,26 +45,45 @@ impl ChecksumCache {
     /// # Errors
     /// If it cannot be read.
     pub(crate) fn digests(&self, file: &PathHandle, wanted: Option<&Checksum>) -> Result<Digests> {
-        let stamp = Stamp::of(file)?;
-        let key = |stamp: &Stamp| sha256(&stamp.to_bytes()).split_at(KEY_SIZE).0.to_owned();
-        if let Some(digests) = stamp.as_ref().and_then(|stamp| self.find(key(stamp), wanted)) {
+        self.digests_of(file, Stamp::of(file)?.as_ref(), wanted)
+    }
+
+    /// Returns the digests of a file that had this stamp a moment ago.
+    fn digests_of(&self, file: &PathHandle, stamp: Option<&Stamp>, wanted: Option<&Checksum>) -> Result<Digests> {
+        let now = (self.now)();
+        if let Some(digests) = stamp.and_then(|stamp| self.find(stamp, wanted)) {
             return Ok(digests);
         }
         let digests =
             Digests::read(&mut file.open()?, wanted).map_err(|error| PathError::new("read", file.shown(), error))?;
         // A file that is changed while it is read has another stamp afterwards.
         if let (Some(stamp), Some(after)) = (stamp, Stamp::of(file)?)
-            && stamp.is_settled(self.begun)
-            && stamp.to_bytes() == after.to_bytes()
+            && stamp.is_settled(now)
+            && stamp.is_same(&after)
         {
-            self.seen.borrow_mut().insert(key(&stamp), digests.clone());
+            self.seen.borrow_mut().insert(key(stamp), digests.clone());
         }
         Ok(digests)
     }
 
-    fn find(&self, key: String, wanted: Option<&Checksum>) -> Option<Digests> {
+    /// Takes note of the digests of a file that was just written, and has this stamp. It may be moved before they are asked for.
+    pub(crate) fn note_written(&self, stamp: &Stamp, digests: Digests) {
+        self.written.borrow_mut().insert(key(&stamp.nameless()), digests);
+    }
+
+    fn find(&self, stamp: &Stamp, wanted: Option<&Checksum>) -> Option<Digests> {
         let covers = |digests: &&Digests| wanted.is_none_or(|wanted| digests.covers(wanted));
+        let key = key(stamp);
         if let Some(digests) = self.seen.borrow().get(&key).filter(covers) {
+            return Some(digests.clone());
+        }
+        if self.is_trusted
+            && let Some(digests) = self.written.borrow().get(&self::key(&stamp.nameless())).filter(covers)
+        {
+            // If the next change might not show, the next run has to read it.
+            if stamp.shows_writing() || stamp.is_settled((self.now)()) {
+                self.seen.borrow_mut().insert(key, digests.clone());
+            }
             return Some(digests.clone());
         }
         let digests = self.recorded().get(&key).filter(covers).filter(|_| self.is_trusted)?.clone();
@@ -119,9 +139,15 @@ impl ChecksumCache {
 }
 
 impl FileDigests for ChecksumCache {
-    fn sha256(&self, file: &PathHandle) -> Result<String> {
-        Ok(self.digests(file, None)?.sha256)
+    fn sha256(&self, file: &PathHandle, stamp: &Stamp) -> Result<String> {
+        Ok(self.digests_of(file, Some(stamp), None)?.sha256)
     }
+}
+
+fn key(stamp: &Stamp) -> String {
+    let mut key = sha256(&stamp.to_bytes());
+    key.truncate(KEY_SIZE);
+    key
 }
 
 fn parse_line(line: &str) -> Option<(String, Digests)> {
@@ -142,7 +168,7 @@ mod tests {
     fn cache(directory: &Path, is_trusted: bool) -> (ChecksumCache, PathHandle) {
         let tree = Tree::open(directory).unwrap();
         let mut cache = ChecksumCache::open(tree.place(Path::new("known/x")), is_trusted);
-        cache.begun = SystemTime::now() + OLD;
+        cache.now = || SystemTime::now() + OLD;
         (cache, tree.place(Path::new("file")))
     }
 
@@ -193,10 +219,38 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("file"), "one").unwrap();
         let (mut cache, file) = cache(folder.path(), true);
-        cache.begun = SystemTime::now();
+        cache.now = SystemTime::now;
         cache.digests(&file, None).unwrap();
         cache.save();
         assert!(!folder.path().join("known").exists());
+    }
+
+    #[test]
+    fn what_was_written_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (tree, new) = (Tree::open(folder.path()).unwrap(), folder.path().join("new"));
+        let early = SystemTime::now() - OLD;
+        for (is_dated, is_read_next) in [(true, false), (false, true)] {
+            fs::write(&new, "one").unwrap();
+            if is_dated {
+                fs::File::options().write(true).open(&new).unwrap().set_modified(early).unwrap();
+            }
+            let file = tree.place(Path::new("file"));
+            let noted = Digests::parse(&sha256(b"noted")).unwrap();
+            let open = |is_trusted| ChecksumCache::open(tree.place(Path::new("known/x")), is_trusted);
+            let cache = open(true);
+            cache.note_written(&Stamp::of(&tree.place(Path::new("new"))).unwrap().unwrap(), noted.clone());
+            fs::rename(&new, folder.path().join("file")).unwrap();
+            assert_eq!(cache.digests(&file, None).unwrap(), noted);
+            cache.save();
+            let next = open(true).digests(&file, None).unwrap().sha256;
+            assert_eq!(next, if is_read_next { sha256(b"one") } else { sha256(b"noted") });
+            assert_eq!(open(false).digests(&file, None).unwrap().sha256, sha256(b"one"));
+            // Whoever writes to it changes its time.
+            fs::write(folder.path().join("file"), "two").unwrap();
+            assert_eq!(cache.digests(&file, None).unwrap().sha256, sha256(b"two"));
+            assert_eq!(open(true).digests(&file, None).unwrap().sha256, sha256(b"two"));
+        }
     }
 
     #[test]

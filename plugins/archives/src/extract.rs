@@ -5,12 +5,13 @@ mod names;
 mod tar;
 mod zip;
 
-use crate::checksum::Digests;
+use crate::checksum::{BUFFER_SIZE, Digests};
+use crate::checksum_cache::ChecksumCache;
 use crate::format::Format;
 use crate::limits::{Allowance, Limits};
 use error::EntryError;
 use holo_change::manifest::{EntryKind, ManifestEntry, Ownership};
-use holo_change::{Kind, PathHandle, Tree, set_ownership};
+use holo_change::{PathHandle, Stamp, Tree, set_ownership};
 use holo_plugin::{Meter, Output};
 use std::collections::BTreeMap;
 use std::fs::{File, FileTimes};
@@ -23,13 +24,15 @@ use std::time::{Duration, SystemTime};
 pub(crate) use error::ExtractError;
 
 /// The options of an extraction.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Extraction<'a> {
     /// The path that the tree is going to have, as symlinks may name it.
     pub(crate) top: &'a Path,
     pub(crate) strip: u32,
     pub(crate) limits: Limits,
     pub(crate) owner: Ownership,
+    /// Takes note of the digests of files.
+    pub(crate) checksums: &'a ChecksumCache,
 }
 
 /// The permissions that extracted files may have: not to run as others, nor to be written by them.
@@ -56,6 +59,7 @@ pub(crate) fn extract(
             meter: Meter::of_bytes("extracting", Some(size)),
             output,
         },
+        buffer: vec![0; BUFFER_SIZE],
         entries: BTreeMap::new(),
         symlinks: BTreeMap::new(),
     };
@@ -75,6 +79,7 @@ struct Staging<'a, 'o> {
     extraction: Extraction<'a>,
     allowance: &'a Allowance,
     progress: Progress<'a, 'o>,
+    buffer: Vec<u8>,
     entries: BTreeMap<PathBuf, ManifestEntry>,
     symlinks: BTreeMap<PathBuf, Vec<u8>>,
 }
@@ -145,19 +150,22 @@ impl Staging<'_, '_> {
         let mut file = location.create()?;
         let mut tee =
             Tee { content, file: &mut file, allowance: self.allowance, progress: &mut self.progress, size: 0 };
-        let digests = Digests::read(&mut tee, None)?;
+        let digests = Digests::read_with(&mut tee, None, &mut self.buffer)?;
         if tee.size != size {
             return Err(EntryError::Truncated { actual: tee.size, size });
         }
         let Ownership { uid, gid } = self.extraction.owner;
-        set_ownership(&file, &location.shown(), uid, gid, mode)?;
+        let shown = location.shown();
+        set_ownership(&file, &shown, uid, gid, mode)?;
         if let Some(time) =
             modified.and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)))
         {
             // A time that the file system cannot hold is no reason to fail.
             let _ = file.set_times(FileTimes::new().set_modified(time));
         }
-        self.add(path, EntryKind::File { mode, size, sha256: digests.sha256 });
+        let sha256 = digests.sha256.clone();
+        self.extraction.checksums.note_written(&Stamp::of_open(&file, &shown)?, digests);
+        self.add(path, EntryKind::File { mode, size, sha256 });
         Ok(())
     }
 
@@ -193,11 +201,10 @@ impl Staging<'_, '_> {
     /// Returns the location of a file or symlink, after the directories above it have been made.
     fn free_location(&mut self, path: &Path) -> Result<PathHandle, EntryError> {
         self.make_parents(path)?;
-        let location = self.tree.place(path);
-        match location.stat()? {
-            Some(stat) if stat.kind == Kind::Directory => Err(EntryError::AlsoDirectory),
+        match self.entries.get(path) {
+            Some(entry) if entry.is_directory() => Err(EntryError::AlsoDirectory),
             // As with tar, the last entry of a name counts.
-            _ => Ok(location),
+            _ => Ok(self.tree.place(path)),
         }
     }
 

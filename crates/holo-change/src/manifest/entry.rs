@@ -1,15 +1,16 @@
 //! Entries of a manifest.
 
 use crate::error::Result;
+use crate::image::Stamp;
 use crate::path_handle::{FileStat, Kind, PathHandle};
 
 /// The digests of files, which may be cached.
 pub trait FileDigests {
-    /// Returns the SHA-256 of a file's content, as hexadecimal digits.
+    /// Returns the SHA-256 of the content of a file that has this stamp, as hexadecimal digits.
     ///
     /// # Errors
     /// If it cannot be read.
-    fn sha256(&self, file: &PathHandle) -> Result<String>;
+    fn sha256(&self, file: &PathHandle, stamp: &Stamp) -> Result<String>;
 }
 
 /// The owner that was asked for. Without one, it is the user that this process runs as.
@@ -75,7 +76,15 @@ impl ManifestEntry {
     /// # Errors
     /// If the path cannot be read.
     pub fn is_at(&self, path: &PathHandle, digests: &dyn FileDigests) -> Result<bool> {
-        let Some(stat) = path.stat()? else { return Ok(false) };
+        Stamp::of(path)?.map_or(Ok(false), |stamp| self.matches(path, &stamp, digests))
+    }
+
+    /// Returns true if a path that has this stamp is as the entry says, as [`is_at`](ManifestEntry::is_at).
+    ///
+    /// # Errors
+    /// If the path cannot be read.
+    pub fn matches(&self, path: &PathHandle, stamp: &Stamp, digests: &dyn FileDigests) -> Result<bool> {
+        let stat = stamp.stat();
         match &self.kind {
             EntryKind::Directory { .. } => Ok(stat.kind == Kind::Directory),
             EntryKind::Symlink { target } => {
@@ -84,7 +93,7 @@ impl ManifestEntry {
             EntryKind::File { mode, size, sha256 } => {
                 let is_alike =
                     stat.kind == Kind::File && (stat.mode, stat.size) == (*mode, *size) && self.owner.matches(&stat);
-                Ok(is_alike && *sha256 == digests.sha256(path)?)
+                Ok(is_alike && *sha256 == digests.sha256(path, stamp)?)
             }
         }
     }

@@ -252,6 +252,9 @@ pub fn set_ownership(file: &File, shown: &Path, uid: Option<u32>, gid: Option<u3
 }
 
 fn give_owner(file: &File, shown: &Path, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+    if uid.is_none() && gid.is_none() {
+        return Ok(());
+    }
     let stat = FileStat::from(rustix::fs::fstat(file).map_err(at("stat", shown))?);
     let uid = uid.filter(|uid| *uid != stat.uid).map(Uid::from_raw);
     let gid = gid.filter(|gid| *gid != stat.gid).map(Gid::from_raw);

@@ -14,6 +14,7 @@ use crate::manifest::{EntryKind, Manifest, ManifestEntry};
 use crate::path_handle::{Durability, Kind, PathHandle, TEMPORARY, Tree};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -57,9 +58,12 @@ impl OwnedTree {
     ) -> std::result::Result<BTreeSet<String>, TreeError> {
         let none = BTreeMap::new();
         let wanted = version.staged.as_ref().map_or(&none, |staged| &staged.entries);
-        let plan = Plan::new(&self.location, self.manifest.as_ref(), wanted, owners, &version.claims)?;
+        let mut plan = Plan::new(&self.location, self.manifest.as_ref(), wanted, owners, &version.claims)?;
         if !version.force && !plan.losses.is_empty() {
             return Err(TreeError::LosesChanges(plan.losses));
+        }
+        if version.staged.as_ref().is_some_and(StagedTree::inherits) {
+            plan.whole.clear();
         }
         let orphans = plan.orphaned.values().flat_map(|(ids, _)| ids).cloned().collect();
         let mut changes = [TreeChange {
@@ -192,6 +196,9 @@ impl Store for TreeStore {
 
     fn prepare(&self, change: &mut TreeChange) -> std::result::Result<Unsynced, TreeError> {
         let Some(staged) = &change.staged else { return Ok(Unsynced::default()) };
+        for path in change.plan.directories_in(&change.plan.whole) {
+            change.plan.give_properties(path, &staged.tree().place(path))?;
+        }
         let files = change.plan.moved.iter().map(|path| staged.tree().place(path)).collect();
         Ok(Unsynced { files, names: Vec::new() })
     }
@@ -206,8 +213,8 @@ impl Store for TreeStore {
         for path in &plan.in_the_way {
             remove_obstacle(&directory.place(path))?;
         }
-        make_directories(plan, &directory)?;
-        let mut touched = change.move_files(&directory)?;
+        let whole = change.make_directories(&directory)?;
+        let mut touched = change.move_files(&directory, &whole)?;
         touched.extend(plan.directories.iter().map(|path| directory.place(path)));
         Durability::of(touched.len()).sync([], &touched)?;
         change.remove_files(&directory)?;
@@ -299,13 +306,39 @@ impl TreeChange {
         Ok(())
     }
 
-    /// Returns the new paths.
-    fn move_files(&self, directory: &Arc<Tree>) -> std::result::Result<Vec<PathHandle>, TreeError> {
+    /// Makes the new directories, and moves those that are moved as a whole; returns these.
+    fn make_directories(&self, directory: &Arc<Tree>) -> Result<BTreeSet<PathBuf>> {
+        let mut moved = BTreeSet::new();
+        for path in &self.plan.directories {
+            let place = directory.place(path);
+            if is_in(path, &moved) {
+                continue;
+            }
+            if let Some(staged) = self.staged.as_ref().filter(|_| self.plan.whole.contains(path))
+                && move_directory(&staged.tree().place(path), &place)?
+            {
+                moved.insert(path.clone());
+                continue;
+            }
+            place.create_directory(0o700)?;
+            self.plan.give_properties(path, &place)?;
+        }
+        Ok(moved)
+    }
+
+    /// Moves all files but those that were moved with their directories. Returns all new paths.
+    fn move_files(
+        &self,
+        directory: &Arc<Tree>,
+        whole: &BTreeSet<PathBuf>,
+    ) -> std::result::Result<Vec<PathHandle>, TreeError> {
         let Some(staged) = &self.staged else { return Ok(Vec::new()) };
         let mut moved = Vec::new();
         for path in &self.plan.moved {
             let (from, to) = (staged.tree().place(path), self.location.at(directory, path));
-            if self.location.is_overlaid(path) {
+            if is_in(path, whole) {
+                // It is there already.
+            } else if self.location.is_overlaid(path) {
                 replace_by_copy(&from, &self.location.overlay_base_on_its_way(), &to)?;
             } else {
                 move_file(&from, &to)?;
@@ -385,16 +418,36 @@ fn remove_obstacle(path: &PathHandle) -> std::result::Result<(), TreeError> {
     }
 }
 
-fn make_directories(plan: &Plan, directory: &Arc<Tree>) -> Result<()> {
-    for path in &plan.directories {
-        let place = directory.place(path);
-        place.create_directory(0o700)?;
-        if let Some(ManifestEntry { kind: EntryKind::Directory { mode }, owner }) = plan.entries.get(path) {
-            place.give_to(owner.uid, owner.gid)?;
-            place.change_mode(*mode)?;
-        }
+impl Plan {
+    /// Returns those new directories that are among these, or in them.
+    fn directories_in(&self, whole: &BTreeSet<PathBuf>) -> impl Iterator<Item = &PathBuf> {
+        self.directories.iter().filter(move |path| is_in(path, whole))
     }
-    Ok(())
+
+    /// Gives a new directory its owner and its mode.
+    fn give_properties(&self, path: &Path, place: &PathHandle) -> Result<()> {
+        let Some(ManifestEntry { kind: EntryKind::Directory { mode }, owner }) = self.entries.get(path) else {
+            return Ok(());
+        };
+        place.give_to(owner.uid, owner.gid)?;
+        place.change_mode(*mode)
+    }
+}
+
+/// Returns true if a path is one of these directories, or in one of them. None of them is in another.
+fn is_in(path: &Path, directories: &BTreeSet<PathBuf>) -> bool {
+    directories
+        .range::<Path, _>((Bound::Unbounded, Bound::Included(path)))
+        .next_back()
+        .is_some_and(|directory| path.starts_with(directory))
+}
+
+/// Moves a directory with everything in it, in one step; returns false if it has to be made anew.
+fn move_directory(from: &PathHandle, to: &PathHandle) -> Result<bool> {
+    match from.rename_to_free(to) {
+        Err(error) if error.error.kind() == std::io::ErrorKind::CrossesDevices => Ok(false),
+        other => other,
+    }
 }
 
 /// Moves a file in one step; if another file system is mounted in between, by a copy.

@@ -2,6 +2,7 @@
 
 use super::TreeStore;
 use crate::error::Result;
+use crate::image::Stamp;
 use crate::image::Unmanageable;
 use crate::manifest::ManifestEntry;
 use crate::path_handle::{Kind, PathHandle, Tree};
@@ -36,12 +37,12 @@ impl TreeLocation {
     pub(super) fn is_ours(
         &self,
         path: &Path,
-        file: &PathHandle,
+        (file, stamp): (&PathHandle, &Stamp),
         states: &[ManifestEntry],
         is_unfinished: bool,
     ) -> Result<bool> {
         for entry in states {
-            if entry.is_at(file, &*self.store.digests)? {
+            if entry.matches(file, stamp, &*self.store.digests)? {
                 return Ok(true);
             }
         }

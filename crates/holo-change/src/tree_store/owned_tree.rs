@@ -4,6 +4,7 @@ use super::location::TreeLocation;
 use super::plan::Plan;
 use super::{TreeError, TreeStore};
 use crate::error::Result;
+use crate::image::Stamp;
 use crate::manifest::Manifest;
 use std::path::{Path, PathBuf};
 
@@ -84,10 +85,10 @@ impl OwnedTree {
                 None => drift.is_missing = true,
                 Some(directory) => {
                     let file = self.location.at(directory, path);
-                    if file.stat()?.is_none() {
-                        drift.is_missing = true;
-                    } else if !self.location.is_ours(path, &file, states, manifest.unfinished)? {
-                        drift.changed.push(path.clone());
+                    match Stamp::of(&file)? {
+                        None => drift.is_missing = true,
+                        Some(stamp) if self.location.is_ours(path, (&file, &stamp), states, manifest.unfinished)? => {}
+                        Some(_) => drift.changed.push(path.clone()),
                     }
                 }
             }

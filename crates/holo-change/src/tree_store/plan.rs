@@ -5,6 +5,7 @@ use super::location::TreeLocation;
 use super::owners::PathOwners;
 use crate::claims::Claim;
 use crate::error::PathError;
+use crate::image::Stamp;
 use crate::manifest::{Manifest, ManifestEntry};
 use crate::path_handle::{Kind, PathHandle, Tree};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +21,8 @@ pub(super) struct Plan {
     pub(super) moved: Vec<PathBuf>,
     /// Directories that are to be made, the topmost first.
     pub(super) directories: Vec<PathBuf>,
+    /// Those of them that can be moved from the staging directory as they are, with everything in them: nothing is there yet.
+    pub(super) whole: BTreeSet<PathBuf>,
     /// Paths that have to be removed before anything else, the deepest first.
     pub(super) in_the_way: Vec<PathBuf>,
     /// Files and symlinks that the new version does not have.
@@ -43,6 +46,8 @@ struct Planning<'a> {
     listed: &'a BTreeMap<PathBuf, Vec<ManifestEntry>>,
     is_unfinished: bool,
     wanted: &'a BTreeMap<PathBuf, ManifestEntry>,
+    /// The last directory that was missing: nothing can be below it.
+    missing: Option<PathBuf>,
     plan: Plan,
 }
 
@@ -60,7 +65,8 @@ impl Plan {
         let none = BTreeMap::new();
         let listed = manifest.map_or(&none, |manifest| &manifest.entries);
         let is_unfinished = manifest.is_some_and(|manifest| manifest.unfinished);
-        let mut planning = Planning { location, directory, listed, is_unfinished, wanted, plan: Plan::default() };
+        let mut planning =
+            Planning { location, directory, listed, is_unfinished, wanted, missing: None, plan: Plan::default() };
         let own_directories = location.store.own_directories()?;
         for (path, entry) in wanted {
             let full = location.full(path);
@@ -115,9 +121,11 @@ impl Planning<'_> {
         if entry.is_directory() && self.location.is_overlaid(path) {
             return Err(TreeError::HasOverlay(self.location.full(path)));
         }
-        match file.stat()?.map(|stat| stat.kind) {
+        let is_overlaid = self.location.is_overlaid(path);
+        let stamp = if !is_overlaid && self.is_below_missing(path) { None } else { Stamp::of(&file)? };
+        match stamp.as_ref().map(|stamp| (stamp.stat().kind, stamp)) {
             // A directory that was there before us is not ours.
-            Some(Kind::Directory) if entry.is_directory() => {
+            Some((Kind::Directory, _)) if entry.is_directory() => {
                 if is_own_directory {
                     self.plan.entries.insert(path.to_owned(), entry.clone());
                     // A killed run may not have come to changing its mode.
@@ -127,19 +135,43 @@ impl Planning<'_> {
                 }
                 return Ok(());
             }
-            Some(Kind::Directory) if is_own_directory => self.plan.in_the_way.push(path.to_owned()),
-            Some(Kind::Directory) => return Err(TreeError::IsDirectory(file.shown())),
-            Some(Kind::Other) => return Err(TreeError::NotManageable(file.shown())),
+            Some((Kind::Directory, _)) if is_own_directory => self.plan.in_the_way.push(path.to_owned()),
+            Some((Kind::Directory, _)) => return Err(TreeError::IsDirectory(file.shown())),
+            Some((Kind::Other, _)) => return Err(TreeError::NotManageable(file.shown())),
+            None if entry.is_directory() => self.plan_missing(path),
             None => {}
-            Some(_) => self.plan_replaced(&file, path, entry, known)?,
+            Some((_, stamp)) => self.plan_replaced((&file, stamp), path, entry, known)?,
         }
         self.plan.entries.insert(path.to_owned(), entry.clone());
         if entry.is_directory() {
             self.plan.directories.push(path.to_owned());
-        } else if !entry.is_at(&file, &*self.location.store.digests)? {
+            return Ok(());
+        }
+        if is_overlaid {
+            // The directories above it have to be made one by one.
+            self.plan.whole.retain(|whole| !path.starts_with(whole));
+        }
+        let is_there = stamp.map(|stamp| entry.matches(&file, &stamp, &*self.location.store.digests));
+        if !is_there.transpose()?.unwrap_or(false) {
             self.plan.moved.push(path.to_owned());
         }
         Ok(())
+    }
+
+    fn is_below_missing(&self, path: &Path) -> bool {
+        self.missing.as_ref().is_some_and(|missing| path.starts_with(missing))
+    }
+
+    /// Plans a directory where there is nothing.
+    fn plan_missing(&mut self, path: &Path) {
+        if self.is_below_missing(path) {
+            return;
+        }
+        self.missing = Some(path.to_owned());
+        // What its folder hands down, it would not have.
+        if !self.directory.place(path).inherits() {
+            self.plan.whole.insert(path.to_owned());
+        }
     }
 
     /// Plans the removal of a file as soon as no overlay lies over it.
@@ -154,7 +186,7 @@ impl Planning<'_> {
     /// Plans the replacement of an existing file or symlink.
     fn plan_replaced(
         &mut self,
-        file: &PathHandle,
+        (file, stamp): (&PathHandle, &Stamp),
         path: &Path,
         entry: &ManifestEntry,
         known: Option<&[ManifestEntry]>,
@@ -167,8 +199,8 @@ impl Planning<'_> {
                 // An orphan that was killed may have restored the base, which stays where it is.
                 let is_orphaned = self.plan.orphaned.contains_key(path);
                 let is_restored = || Ok::<_, PathError>(is_orphaned && self.location.is_base(path, file)?);
-                if !self.location.is_ours(path, file, states, self.is_unfinished)?
-                    && !entry.is_at(file, &*self.location.store.digests)?
+                if !self.location.is_ours(path, (file, stamp), states, self.is_unfinished)?
+                    && !entry.matches(file, stamp, &*self.location.store.digests)?
                     && !is_restored()?
                 {
                     self.plan.losses.push(path.to_owned());
@@ -188,21 +220,22 @@ impl Planning<'_> {
 
     fn plan_gone(&mut self, path: &Path, states: &[ManifestEntry]) -> Result<(), TreeError> {
         let file = &self.directory.place(path);
-        match file.stat()?.map(|stat| stat.kind) {
+        let stamp = Stamp::of(file)?;
+        match stamp.as_ref().map(|stamp| (stamp.stat().kind, stamp)) {
             None if self.location.has_base(path)? => self.plan.gone.push(path.to_owned()),
             None => {}
-            Some(Kind::Directory) if states.iter().any(ManifestEntry::is_directory) => {
+            Some((Kind::Directory, _)) if states.iter().any(ManifestEntry::is_directory) => {
                 self.plan.gone_directories.push(path.to_owned());
             }
-            Some(Kind::Directory) if self.location.has_base(path)? => {
+            Some((Kind::Directory, _)) if self.location.has_base(path)? => {
                 let obstacle = "a directory by now";
                 return Err(TreeError::BaseNotRestored { path: file.shown(), obstacle });
             }
             // A directory that a user has put in the place of our file is not ours.
-            Some(Kind::Directory) => {}
+            Some((Kind::Directory, _)) => {}
             Some(_) if self.is_unfinished && self.location.is_base(path, file)? => {}
-            Some(_) => {
-                if !self.location.is_ours(path, file, states, self.is_unfinished)? {
+            Some((_, stamp)) => {
+                if !self.location.is_ours(path, (file, stamp), states, self.is_unfinished)? {
                     self.plan.losses.push(path.to_owned());
                 }
                 self.plan.gone.push(path.to_owned());

@@ -23,6 +23,11 @@ impl StagedTree {
         &self.tree
     }
 
+    /// Returns true if what is made in the directory gets its group or an ACL from it.
+    pub(super) fn inherits(&self) -> bool {
+        self.tree.place(Path::new("x")).inherits()
+    }
+
     pub(super) fn remove(&self) -> Result<()> {
         self.path.remove_all()
     }

@@ -107,6 +107,7 @@ impl Deployment<'_> {
             strip: self.archive.strip_components,
             limits: self.archive.limits(),
             owner,
+            checksums: &self.store.checksums,
         };
         local.file.rewind()?;
         staged.entries = extract(&mut local.file, staged.tree(), extraction, output)?;

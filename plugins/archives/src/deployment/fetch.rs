@@ -11,7 +11,7 @@ use crate::record::DownloadRecord;
 use holo_change::error::PathError;
 use holo_change::manifest::Ownership;
 use holo_change::tree_store::TreeError;
-use holo_change::{Durability, set_ownership};
+use holo_change::{Durability, Stamp, set_ownership};
 use holo_plugin::Output;
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -196,6 +196,8 @@ impl Deployment<'_> {
         state.download = DownloadState::Present;
         complete.file.rewind()?;
         let local = LocalArchive { file: complete.file.try_clone()?, sha256: complete.digests.sha256.clone() };
+        let stamp = Stamp::of_open(&complete.file, &state.path.shown())?;
+        self.store.checksums.note_written(&stamp, complete.digests.clone());
         let stat = state.path.stat()?;
         state.current = stat.map(|stat| CurrentFile { file: complete.file, digests: complete.digests, stat });
         changes.push(match (&complete.copied_from, self.archive.addresses().first()) {

@@ -25,6 +25,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         another_directory_is_another_tree,
         the_root_itself_can_be_extracted_to,
         owners_are_those_of_the_definition,
+        a_directory_that_hands_its_group_down_does_so,
+        a_new_directory_comes_as_a_whole,
         two_archives_share_a_directory,
         below_a_file_nothing_can_be_made,
     ]
@@ -247,9 +249,20 @@ fn a_persons_changes_need_force_and_missing_files_do_not() {
 fn what_is_known_is_not_read_again_and_a_change_is_seen_all_the_same() {
     let root = root(DEFINITION).file("usr/share/app", gzip(&first().end()));
     apply(&root);
+    // An extracted file has the time from the archive, and whoever writes to it gives it another one: it is known at once.
+    let sum = sha256(b"one\n").split_off("sha256:".len());
+    let known = |root: &ScratchRoot| {
+        let records = listing(root, "var/lib/holo/archives/known");
+        let record = records.first().and_then(|line| line.split(' ').next()).unwrap().to_owned();
+        root.read(format!("var/lib/holo/archives/known/{record}")).to_string().contains(&sum)
+    };
+    assert!(known(&root));
+    root.write("opt/app/app-1/etc/app.conf", "two\n");
+    fails(&root, "app-1/etc/app.conf");
     // A file that has just been changed may change again without another stamp.
+    root.write("opt/app/app-1/etc/app.conf", "one\n");
     settled(&root);
-    assert!(!root.exists("var/lib/holo/archives/known"));
+    assert!(!known(&root));
     std::thread::sleep(std::time::Duration::from_secs(4));
     settled(&root);
     let [record] = &listing(&root, "var/lib/holo/archives/known")[..] else { panic!("{}", root.dump()) };
@@ -266,7 +279,6 @@ fn what_is_known_is_not_read_again_and_a_change_is_seen_all_the_same() {
     write("one\n");
     settled(&root);
     // The record is believed, unless everything is to be verified.
-    let sum = sha256(b"one\n").split_off("sha256:".len());
     std::thread::sleep(std::time::Duration::from_secs(4));
     settled(&root);
     let forged = root.read(&record).to_string().replace(&sum, &"0".repeat(sum.len()));
@@ -426,6 +438,35 @@ fn owners_are_those_of_the_definition() {
     apply(&root);
     assert_eq!(fs::symlink_metadata(root.join("opt/app/app-1/lib")).unwrap().uid(), 0);
     assert_eq!(fs::metadata(root.join("opt/app/app-1/etc/app.conf")).unwrap().gid(), 0);
+    settled(&root);
+}
+
+fn a_directory_that_hands_its_group_down_does_so() {
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        // Only root can give files to others.
+        return;
+    }
+    let root = root(DEFINITION).file("usr/share/app", first().end());
+    fs::create_dir_all(root.join("opt/app")).unwrap();
+    std::os::unix::fs::chown(root.join("opt/app"), None, Some(4242)).unwrap();
+    fs::set_permissions(root.join("opt/app"), fs::Permissions::from_mode(0o2755)).unwrap();
+    apply(&root);
+    assert_eq!(fs::metadata(root.join("opt/app/app-1")).unwrap().gid(), 4242);
+    settled(&root);
+}
+
+fn a_new_directory_comes_as_a_whole() {
+    let root = root(DEFINITION).file("usr/share/app", first().end());
+    apply(&root);
+    let mode = |path: &str| fs::metadata(root.join(path)).unwrap().permissions().mode() & 0o7777;
+    let inode = |path: &str| fs::metadata(root.join(path)).unwrap().ino();
+    assert_eq!((mode("opt/app/app-1"), mode("opt/app/app-1/etc")), (0o755, 0o755));
+    let there = inode("opt/app/app-1/bin");
+    // Only what is missing is moved into what is there.
+    fs::remove_dir_all(root.join("opt/app/app-1/old")).unwrap();
+    apply(&root);
+    assert_eq!(inode("opt/app/app-1/bin"), there);
+    assert_eq!(root.read("opt/app/app-1/old/gone"), "gone\n");
     settled(&root);
 }
 
