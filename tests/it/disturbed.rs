@@ -7,7 +7,7 @@ use bstr::BString;
 use holo_testing::disturb::{self, Disturbance};
 use holo_testing::{Need, ScratchRoot, trial_of};
 use libtest_mimic::Trial;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 /// Something that happens to a root, and is disturbed on the way.
 struct Case {
@@ -17,7 +17,7 @@ struct Case {
     before: fn(&ScratchRoot),
 }
 
-const CASES: [Case; 16] = [
+const CASES: [Case; 19] = [
     Case { name: "accounts are made", plugin: "users-groups", before: accounts },
     Case { name: "accounts are changed", plugin: "users-groups", before: changed_accounts },
     Case { name: "accounts are scrubbed", plugin: "users-groups", before: |root| scrubbed(root, accounts, ACCOUNTS) },
@@ -33,6 +33,9 @@ const CASES: [Case; 16] = [
         plugin: "packages",
         before: |root| scrubbed(root, packages, PACKAGES),
     },
+    Case { name: "resources are made", plugin: "ral", before: resources },
+    Case { name: "resources are changed", plugin: "ral", before: changed_resources },
+    Case { name: "resources are as before again", plugin: "ral", before: |root| scrubbed(root, resources, RESOURCES) },
     Case { name: "units are enabled", plugin: "services", before: units },
     Case { name: "units are enabled and disabled", plugin: "services", before: changed_units },
     Case { name: "units are changed in their names", plugin: "services", before: renamed_units },
@@ -95,11 +98,17 @@ fn undisturbed(case: &Case) -> BString {
 /// Everything but an empty folder that nothing looks into any more: the one of the records, if the kill came after the last of them was
 /// gone, and systemctl's.
 fn tree(root: &ScratchRoot) -> BString {
-    let folders =
-        ["var/lib/holo/packages/base", "var/lib/holo/services/base", "etc/systemd/system/multi-user.target.wants"];
+    let folders = [
+        "var/lib/holo/packages/base",
+        "var/lib/holo/ral/base",
+        "var/lib/holo/services/base",
+        "etc/systemd/system/multi-user.target.wants",
+    ];
     for folder in folders {
         let _ = std::fs::remove_dir(root.join(folder));
     }
+    // It has times of files in it, which are others each time.
+    let _ = std::fs::remove_file(root.join("var/lib/holo/ral/.providers.json"));
     root.dump()
 }
 
@@ -148,6 +157,34 @@ fn changed_accounts(root: &ScratchRoot) {
     accounts(root);
     applied(root);
     root.write(ACCOUNTS, "[[group]]\nname = \"jane\"\n[[user]]\nname = \"jane\"\nshell = \"/bin/sh\"\n");
+}
+
+const RESOURCES: &str = "usr/share/holo/ral/20.toml";
+
+/// A provider that is disturbed as well: it changes nothing but by one write.
+const PROVIDER: &str = r##"#!/bin/bash
+eval "$@"
+file=$HOLO_ROOT_DIR/etc/row
+[ $ral_action != describe ] || exec printf 'provider: {type: row, invoke: simple, suitable: true, attributes: {name: , text: }}'
+set -e
+[ $ral_action = find ] || echo "$text" >"$file"
+printf '# simple\nname: %s\ntext: %s\n' "$name" "$(cat "$file")"
+[ $ral_action = find ] || printf 'ral_was: something\n'
+"##;
+
+fn resources(root: &ScratchRoot) {
+    root.write("usr/share/holo/ral/table.prov", PROVIDER);
+    std::fs::set_permissions(root.join("usr/share/holo/ral/table.prov"), std::fs::Permissions::from_mode(0o755))
+        .unwrap();
+    root.write("usr/share/holo/ral/10.toml", "[[provider]]\npath = \"table.prov\"\nrespects_root = true\n");
+    root.write("etc/row", "theirs\n");
+    root.write(RESOURCES, "[[resource]]\ntype = \"row\"\nname = \"one\"\nattributes = { text = \"a\" }\n");
+}
+
+fn changed_resources(root: &ScratchRoot) {
+    resources(root);
+    applied(root);
+    root.write(RESOURCES, "[[resource]]\ntype = \"row\"\nname = \"one\"\nattributes = { text = \"b\" }\n");
 }
 
 /// A user and a group get another name, on a machine where what is said to be run is done.

@@ -2,8 +2,8 @@
 
 use crate::{Applied, Entity, Host, Job, Output, SetAnswers, Sink, Stream};
 use holo_protocol::Progress;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 /// A message of a thread about an entity.
@@ -30,85 +30,99 @@ pub fn apply_in_lanes<E: Entity + Sync>(
     threads: usize,
     answers: &mut dyn SetAnswers,
 ) {
-    let next = AtomicUsize::new(0);
-    let threads = threads.min(lanes.len());
-    if threads > 1 {
-        apply_with_threads(host, set, lanes, threads, &next, answers);
-    }
-    let places = lanes.iter().skip(next.into_inner()).flat_map(AsRef::as_ref);
-    for (place, job) in places.filter_map(|&place| Some((place, set.get(place)?))) {
-        apply_here(host, job, place, answers);
-    }
-}
-
-fn apply_with_threads<E: Entity + Sync>(
-    host: &Host,
-    set: &[Job<'_, E>],
-    lanes: &[impl AsRef<[usize]> + Sync],
-    threads: usize,
-    next: &AtomicUsize,
-    answers: &mut dyn SetAnswers,
-) {
-    thread::scope(|scope| {
-        let (sender, news) = mpsc::channel();
-        for _ in 0..threads {
-            let sender = sender.clone();
-            let work = move || {
-                while let Some(lane) = lanes.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    for (place, job) in lane.as_ref().iter().filter_map(|&place| Some((place, set.get(place)?))) {
-                        apply_one(host, job, place, &sender);
-                    }
-                }
-            };
-            // If no thread can be started, those that run do the work; without any, the caller does.
-            if thread::Builder::new().spawn_scoped(scope, work).is_err() {
-                break;
-            }
-        }
-        drop(sender);
-        for (place, news) in news {
-            match news {
-                News::Begin => answers.begin(place),
-                News::Output(stream, bytes) => answers.output(place).relay(stream, &bytes),
-                News::Progress(done_of, text) => answers.output(place).progress(&Progress { done_of, text: &text }),
-                News::Send(text) => answers.output(place).send_text(&text),
-                News::End(applied) => answers.end(place, applied),
-            }
+    in_threads(lanes.iter().collect(), threads, answers, &|lane, answers| {
+        for (place, job) in lane.as_ref().iter().filter_map(|&place| Some((place, set.get(place)?))) {
+            answers.begin(place);
+            let applied = job.entity.apply(host, job.mode, &mut answers.output(place));
+            answers.end(place, applied);
         }
     });
 }
 
-fn apply_here<E: Entity>(host: &Host, job: &Job<'_, E>, place: usize, answers: &mut dyn SetAnswers) {
-    answers.begin(place);
-    let applied = job.entity.apply(host, job.mode, &mut answers.output(place));
-    answers.end(place, applied);
+/// Works on the parts of a set with up to so many threads. What the work says with the answers that it gets is handed on at once.
+pub fn in_threads<T: Send>(
+    parts: Vec<T>,
+    threads: usize,
+    answers: &mut dyn SetAnswers,
+    work: &(dyn Fn(T, &mut dyn SetAnswers) + Sync),
+) {
+    let threads = threads.min(parts.len());
+    let pending = Mutex::new(parts.into_iter());
+    let next = || pending.lock().unwrap_or_else(PoisonError::into_inner).next();
+    if threads > 1 {
+        thread::scope(|scope| {
+            let (sender, news) = mpsc::channel();
+            for _ in 0..threads {
+                let mut answers = ThreadAnswers { place: 0, news: sender.clone() };
+                let worker = move || {
+                    while let Some(part) = next() {
+                        work(part, &mut answers);
+                    }
+                };
+                // If no thread can be started, those that run do the work; without any, the caller does.
+                if thread::Builder::new().spawn_scoped(scope, worker).is_err() {
+                    break;
+                }
+            }
+            drop(sender);
+            news.into_iter().for_each(|(place, news)| news.hand_on(place, answers));
+        });
+    }
+    while let Some(part) = next() {
+        work(part, answers);
+    }
 }
 
-fn apply_one<E: Entity>(host: &Host, job: &Job<'_, E>, place: usize, news: &Sender<(usize, News)>) {
-    // If nobody listens, the process is about to end.
-    let _ = news.send((place, News::Begin));
-    let mut sink = ThreadSink { place, news };
-    let applied = job.entity.apply(host, job.mode, &mut Output::new(&mut sink));
-    let _ = news.send((place, News::End(applied)));
+impl News {
+    fn hand_on(self, place: usize, answers: &mut dyn SetAnswers) {
+        match self {
+            News::Begin => answers.begin(place),
+            News::Output(stream, bytes) => answers.output(place).relay(stream, &bytes),
+            News::Progress(done_of, text) => answers.output(place).progress(&Progress { done_of, text: &text }),
+            News::Send(text) => answers.output(place).send_text(&text),
+            News::End(applied) => answers.end(place, applied),
+        }
+    }
 }
 
-/// Sends what is said to the thread that talks to the dispatcher.
-struct ThreadSink<'a> {
+/// Sends what is said to the thread that talks to the dispatcher. If nobody listens there, the process is about to end.
+struct ThreadAnswers {
     place: usize,
-    news: &'a Sender<(usize, News)>,
+    news: Sender<(usize, News)>,
 }
 
-impl Sink for ThreadSink<'_> {
+impl ThreadAnswers {
+    fn tell(&self, place: usize, news: News) {
+        let _ = self.news.send((place, news));
+    }
+}
+
+impl SetAnswers for ThreadAnswers {
+    fn begin(&mut self, place: usize) {
+        self.tell(place, News::Begin);
+    }
+
+    fn output(&mut self, place: usize) -> Output<'_> {
+        self.place = place;
+        Output::new(self)
+    }
+
+    fn end(&mut self, place: usize, applied: Applied) {
+        self.tell(place, News::End(applied));
+    }
+}
+
+impl Sink for ThreadAnswers {
     fn write(&mut self, stream: Stream, bytes: &[u8]) {
-        let _ = self.news.send((self.place, News::Output(stream, bytes.to_vec())));
+        self.tell(self.place, News::Output(stream, bytes.to_vec()));
     }
 
     fn progress(&mut self, progress: &Progress<'_>) {
-        let _ = self.news.send((self.place, News::Progress(progress.done_of, progress.text.to_owned())));
+        self.tell(self.place, News::Progress(progress.done_of, progress.text.to_owned()));
     }
 
     fn send(&mut self, text: &str) {
-        let _ = self.news.send((self.place, News::Send(text.to_owned())));
+        self.tell(self.place, News::Send(text.to_owned()));
     }
 }
 

@@ -1,24 +1,20 @@
 //! The providers that there are, and which of them manages a resource.
 
 use crate::definition::DeclaredProvider;
-use crate::metadata::Metadata;
-use crate::provider::{Provider, describe};
+use crate::known::KnownProviders;
+use crate::provider::Provider;
 use holo_bridge::Invocation;
 use holo_plugin::Host;
-use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
+use std::collections::BTreeSet;
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::{fs, io};
 
 /// The directories in which packages put providers.
 const DIRECTORIES: [&str; 2] = ["/usr/share/libral/data/providers", "/usr/local/share/libral/data/providers"];
 /// The variable with more directories, which have providers in a directory of that name.
 const DATA_DIR: &str = "RALSH_DATA_DIR";
-/// The name of the cache of metadata.
-const CACHE: &str = "providers.json";
 
 /// The providers of a system, those first that count first.
 #[derive(Debug)]
@@ -46,19 +42,19 @@ pub(crate) struct ChoiceError {
 impl Catalog {
     /// Finds all providers, and has those describe themselves that are not known. In test mode these are the ones that respect the root.
     pub(crate) fn read(host: &Host, declared: &[DeclaredProvider]) -> Catalog {
-        let mut cache = Cache::read(host);
+        let mut known = KnownProviders::read(host);
         let mut entries = Vec::new();
         let mut names = BTreeSet::new();
         for invocation in invocations(host, declared).into_iter().filter(|invocation| !invocation.is_mocked(host)) {
             let file = invocation.file().to_owned();
-            let metadata = cache.metadata(&invocation, host);
+            let metadata = known.metadata(&invocation, host);
             // Of two with one name the first counts.
             if metadata.as_ref().is_ok_and(|metadata| !names.insert(metadata.qualified_name())) {
                 continue;
             }
             entries.push(Entry { file, provider: metadata.map(|known| Arc::new(Provider::new(known, invocation))) });
         }
-        cache.write(host);
+        known.write(host);
         Catalog { entries }
     }
 
@@ -82,7 +78,10 @@ impl Catalog {
             candidates.iter().copied().filter(|provider| provider.metadata.obstacle().is_none()).collect();
         match suitable[..] {
             [provider] => Ok(Arc::clone(provider)),
-            [] => Err(ChoiceError { message: none_is_suitable(kind, named), reasons: self.reasons(kind, named) }),
+            [] => {
+                let message = format!("no provider of type {kind} is suitable here");
+                Err(ChoiceError { message, reasons: self.reasons(kind, named) })
+            }
             _ => {
                 let names: Vec<&str> = suitable.iter().map(|provider| provider.metadata.name.as_str()).collect();
                 let message = format!("{kind}: {}? Say provider = \"…\"", names.join(" or "));
@@ -106,13 +105,6 @@ impl Catalog {
             Some(format!("{}: {problem}", entry.file.display()))
         };
         self.entries.iter().filter_map(reason).collect()
-    }
-}
-
-fn none_is_suitable(kind: &str, named: Option<&str>) -> String {
-    match named {
-        Some(name) => format!("no provider {kind}::{name} is suitable here"),
-        None => format!("no provider of type {kind} is suitable here"),
     }
 }
 
@@ -157,96 +149,4 @@ fn provider_files(host: &Host, directory: &Path) -> Vec<PathBuf> {
 
 fn is_executable(file: &Path) -> bool {
     fs::metadata(file).is_ok_and(|metadata| metadata.is_file() && metadata.mode() & 0o111 != 0)
-}
-
-/// Metadata that was read before, by file. What does not fit what is there now does not count.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Cache {
-    known: BTreeMap<PathBuf, Cached>,
-    #[serde(skip)]
-    has_changed: bool,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Cached {
-    provider: Stamp,
-    /// The file of its metadata, if there is one.
-    file: Option<Stamp>,
-    metadata: Result<Metadata, String>,
-}
-
-/// What changes when a file is changed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Stamp {
-    size: u64,
-    modified: (i64, i64),
-}
-
-impl Stamp {
-    fn read(file: &Path) -> Option<Stamp> {
-        let metadata = fs::metadata(file).ok()?;
-        Some(Stamp { size: metadata.len(), modified: (metadata.mtime(), metadata.mtime_nsec()) })
-    }
-}
-
-impl Cache {
-    fn read(host: &Host) -> Cache {
-        let content = fs::read(host.cache_dir().join(CACHE)).unwrap_or_default();
-        serde_json::from_slice(&content).unwrap_or_default()
-    }
-
-    /// Keeps it for the next process of this run. It saves time only, so nothing is said if that fails.
-    fn write(&self, host: &Host) {
-        if !self.has_changed {
-            return;
-        }
-        let written = || -> io::Result<()> {
-            let mut file = tempfile::NamedTempFile::new_in(host.cache_dir())?;
-            file.write_all(&serde_json::to_vec(self)?)?;
-            file.persist(host.cache_dir().join(CACHE))?;
-            Ok(())
-        };
-        let _ = written();
-    }
-
-    fn metadata(&mut self, invocation: &Invocation, host: &Host) -> Result<Metadata, String> {
-        let file = invocation.file();
-        let yaml = file.with_extension("yaml");
-        let stamps = (Stamp::read(file), Stamp::read(&yaml));
-        if let Some(known) = self.known.get(file)
-            && (Some(&known.provider), known.file.as_ref()) == (stamps.0.as_ref(), stamps.1.as_ref())
-        {
-            return known.metadata.clone();
-        }
-        let metadata = metadata(invocation, &yaml, stamps.1.is_some(), host);
-        if let (Some(provider), yaml) = stamps {
-            self.known.insert(file.to_owned(), Cached { provider, file: yaml, metadata: metadata.clone() });
-            self.has_changed = true;
-        }
-        metadata
-    }
-}
-
-fn metadata(invocation: &Invocation, yaml: &Path, has_yaml: bool, host: &Host) -> Result<Metadata, String> {
-    let file = invocation.file();
-    let stem = file.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default();
-    if has_yaml {
-        let text = fs::read(yaml).map_err(|error| holo_change::PathError::new("read", yaml, error).to_string())?;
-        let shown = yaml.file_name().unwrap_or_default().to_string_lossy();
-        return Metadata::parse(&stem, &shown, &text);
-    }
-    let text = describe(invocation, host).map_err(|error| error.to_string())?;
-    Metadata::parse(&stem, "describe", &text)
-}
-
-/// Returns the commands that the provider of a resource needs, as far as that is known without starting anything.
-pub(crate) fn cached_commands(host: &Host, kind: &str, named: Option<&str>) -> Vec<String> {
-    let cache = Cache::read(host);
-    let fits = |metadata: &&Metadata| metadata.kind == kind && named.is_none_or(|name| name == metadata.name);
-    let known: Vec<&Metadata> =
-        cache.known.values().filter_map(|cached| cached.metadata.as_ref().ok()).filter(fits).collect();
-    match known[..] {
-        [metadata] => metadata.commands().map(str::to_owned).collect(),
-        _ => Vec::new(),
-    }
 }

@@ -1,7 +1,8 @@
 //! The difference between how a resource should be and how it is, as two files.
 
-use crate::apply::{Item, as_toml};
 use crate::entity::ResourceEntity;
+use crate::item::Item;
+use crate::toml::as_toml;
 use holo_bridge::digest;
 use holo_plugin::{FilePair, Host};
 use std::fs;

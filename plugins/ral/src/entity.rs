@@ -6,6 +6,7 @@ use crate::definition::DeclaredProvider;
 use crate::record::Record;
 use holo_bridge::{Attributes, DigestStore, NO_DEFINITION, Sensitive, digest, shown};
 use holo_change::base_store::Remembered;
+use holo_plugin::definitions::Location;
 use holo_plugin::{Action, Applied, Asset, EntityReport, Host, Output};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -41,8 +42,8 @@ pub(crate) struct ResourceEntity {
     pub(crate) sensitive_names: Vec<String>,
     pub(crate) sensitive: Sensitive,
     pub(crate) timeout: Option<Duration>,
-    /// The file and line of the definition.
-    pub(crate) location: String,
+    /// The place of the definition; none if there is none any more.
+    pub(crate) location: Option<Location>,
     pub(crate) past: Past,
     pub(crate) context: Arc<Context>,
     /// The assets without which the provider cannot be started.

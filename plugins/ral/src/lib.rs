@@ -12,6 +12,8 @@ mod definition;
 mod diff;
 mod entity;
 mod exchange;
+mod item;
+mod known;
 mod metadata;
 mod notes;
 mod operations;
@@ -19,6 +21,7 @@ mod provider;
 mod ral;
 mod record;
 mod show;
+mod toml;
 
 /// Serves the plugin, or shows resources if the first argument is `show`.
 pub fn run() -> std::process::ExitCode {

@@ -1,12 +1,15 @@
-//! What is to be said of the resources of one provider while others are worked on at the same time.
+//! The lines that are shown of a resource.
 
 use holo_bridge::Sensitive;
 use holo_bridge::shown::one_line;
 use holo_plugin::Output;
 
-/// Lines to be shown, in order.
-#[derive(Debug, Default)]
-pub(crate) struct Notes(Vec<(Severity, String)>);
+/// A line to be shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Note {
+    severity: Severity,
+    text: String,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Severity {
@@ -15,48 +18,38 @@ enum Severity {
     Error,
 }
 
-impl Notes {
-    pub(crate) fn print(&mut self, text: impl Into<String>) {
-        self.0.push((Severity::Print, text.into()));
+impl Note {
+    pub(crate) fn warning(text: impl Into<String>) -> Note {
+        Note { severity: Severity::Warning, text: text.into() }
     }
 
-    pub(crate) fn warning(&mut self, text: impl Into<String>) {
-        self.0.push((Severity::Warning, text.into()));
+    pub(crate) fn error(text: impl Into<String>) -> Note {
+        Note { severity: Severity::Error, text: text.into() }
     }
 
-    pub(crate) fn error(&mut self, text: impl Into<String>) {
-        self.0.push((Severity::Error, text.into()));
-    }
-
-    /// Takes a line of a provider's standard error, with the level that it begins with.
-    pub(crate) fn stderr(&mut self, line: &str) {
+    /// Reads a line of a provider's standard error, with the level that it begins with. Nothing is shown of the lowest one.
+    pub(crate) fn from_stderr(line: &str) -> Option<Note> {
+        let levels = ["debug", "info", "warn", "error"];
         let (level, text) = match line.split_once(':') {
-            Some((level @ ("debug" | "info" | "warn" | "error"), text)) => (level, text.trim()),
-            Some((level, text)) if ["DEBUG", "INFO", "WARN", "ERROR"].contains(&level) => (level, text.trim()),
+            Some((level, text)) if levels.iter().any(|known| level.eq_ignore_ascii_case(known)) => (level, text.trim()),
             _ => ("warn", line),
         };
-        match level.to_ascii_lowercase().as_str() {
-            "debug" => {}
-            "info" => self.print(text),
-            "error" => self.error(text),
-            _ => self.warning(text),
-        }
+        let severity = match level.to_ascii_lowercase().as_str() {
+            "debug" => return None,
+            "info" => Severity::Print,
+            "error" => Severity::Error,
+            _ => Severity::Warning,
+        };
+        Some(Note { severity, text: text.to_owned() })
     }
 
-    /// Adds what others have to say.
-    pub(crate) fn append(&mut self, mut others: Notes) {
-        self.0.append(&mut others.0);
-    }
-
-    /// Says it all, without what is sensitive.
-    pub(crate) fn say(self, sensitive: &Sensitive, output: &mut Output<'_>) {
-        for (severity, text) in self.0 {
-            let text = one_line(&sensitive.hide(&text));
-            match severity {
-                Severity::Print => output.print(format!("{text}\n")),
-                Severity::Warning => output.warning(text),
-                Severity::Error => output.error(text),
-            }
+    /// Says it, without what is sensitive.
+    pub(crate) fn say(&self, sensitive: &Sensitive, output: &mut Output<'_>) {
+        let text = one_line(&sensitive.hide(&self.text));
+        match self.severity {
+            Severity::Print => output.print(format!("{text}\n")),
+            Severity::Warning => output.warning(text),
+            Severity::Error => output.error(text),
         }
     }
 }
@@ -67,13 +60,13 @@ mod tests {
 
     #[test]
     fn lines_of_standard_error_have_levels() {
-        let mut notes = Notes::default();
-        for line in ["debug: a", "info: b", "warn:c", "error: d e: f", "g: h", "ERROR: i", ""] {
-            notes.stderr(line);
-        }
+        let lines = ["debug: a", "info: b", "warn:c", "error: d e: f", "g: h", "ERROR: i", ""];
+        let notes: Vec<Option<(Severity, String)>> =
+            lines.iter().map(|line| Note::from_stderr(line).map(|note| (note.severity, note.text))).collect();
         use Severity::{Error, Print, Warning};
         let expected =
             [(Print, "b"), (Warning, "c"), (Error, "d e: f"), (Warning, "g: h"), (Error, "i"), (Warning, "")];
-        assert_eq!(notes.0, expected.map(|(severity, text)| (severity, text.to_owned())));
+        let expected = expected.map(|(severity, text)| Some((severity, text.to_owned())));
+        assert_eq!(notes, [&[None], &expected[..]].concat());
     }
 }

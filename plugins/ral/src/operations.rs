@@ -1,8 +1,9 @@
 //! The operations on resources that the dispatcher asks for.
 
-use crate::apply::{self, Item};
+use crate::apply;
 use crate::diff;
 use crate::entity::ResourceEntity;
+use crate::item::Item;
 use holo_bridge::shown;
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict, apply_one};
 

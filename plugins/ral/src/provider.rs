@@ -3,7 +3,7 @@
 use crate::convention;
 use crate::exchange::{Call, CallError, Reading, Request, Update};
 use crate::metadata::{Invoke, Metadata};
-use crate::notes::Notes;
+use crate::notes::Note;
 use holo_bridge::{Faults, Invocation, set_environment};
 use holo_plugin::Host;
 use holo_plugin::process::{Program, Stream};
@@ -18,10 +18,14 @@ const DESCRIBE_LIMIT: Duration = Duration::from_secs(30);
 const GET_LIMIT: Duration = Duration::from_secs(60);
 /// The time that a provider has to change something, unless a definition says something else.
 pub(crate) const SET_LIMIT: Duration = Duration::from_secs(600);
-/// The size of a whole answer.
+/// The size of a line of an answer, and of a whole one.
+const LINE_LIMIT: usize = 1 << 20;
 const ANSWER_LIMIT: usize = 16 << 20;
 /// So many of the lines that it said last are the reason why it failed.
 const LAST_LINES: usize = 20;
+
+/// Takes what a provider says on standard error, line by line as it comes.
+pub(crate) type Heard<'h> = dyn FnMut(Note) + 'h;
 
 /// A provider whose metadata is known.
 #[derive(Debug)]
@@ -46,9 +50,9 @@ impl Provider {
         &self,
         host: &Host,
         names: &[&str],
-        notes: &mut Notes,
+        heard: &mut Heard<'_>,
     ) -> Result<BTreeMap<String, Reading>, CallError> {
-        let mut call = |call: &Call| self.call(host, call, GET_LIMIT, notes);
+        let mut call = |call: &Call| self.call(host, call, GET_LIMIT, heard);
         let answers = match self.metadata.invoke {
             Invoke::Json => convention::json::get(names, &mut call),
             Invoke::Simple => convention::simple::get(names, &mut call),
@@ -60,8 +64,8 @@ impl Provider {
     }
 
     /// Reads all resources that the provider lists.
-    pub(crate) fn list(&self, host: &Host, notes: &mut Notes) -> Result<BTreeMap<String, Reading>, CallError> {
-        let mut call = |call: &Call| self.call(host, call, GET_LIMIT, notes);
+    pub(crate) fn list(&self, host: &Host, heard: &mut Heard<'_>) -> Result<BTreeMap<String, Reading>, CallError> {
+        let mut call = |call: &Call| self.call(host, call, GET_LIMIT, heard);
         match self.metadata.invoke {
             Invoke::Json => convention::json::get(&[], &mut call),
             Invoke::Simple => convention::simple::list(&mut call),
@@ -74,9 +78,9 @@ impl Provider {
         host: &Host,
         requests: &[Request<'_>],
         limit: Duration,
-        notes: &mut Notes,
+        heard: &mut Heard<'_>,
     ) -> Result<Update, CallError> {
-        let mut call = |call: &Call| self.call(host, call, limit, notes);
+        let mut call = |call: &Call| self.call(host, call, limit, heard);
         match self.metadata.invoke {
             Invoke::Json => convention::json::set(&self.metadata, requests, &mut call),
             Invoke::Simple => Ok(convention::simple::set(&self.metadata, requests, &mut call)),
@@ -84,13 +88,13 @@ impl Provider {
     }
 
     /// Calls the provider, and returns what it has written to its standard output.
-    fn call(&self, host: &Host, call: &Call, limit: Duration, notes: &mut Notes) -> Result<Vec<u8>, CallError> {
+    fn call(&self, host: &Host, call: &Call, limit: Duration, heard: &mut Heard<'_>) -> Result<Vec<u8>, CallError> {
         if self.faults().is_enough() {
             return Err(CallError::Answer(Faults::message(&self.invocation.file().display())));
         }
         let own =
             |name: &str| name == "name" || name.starts_with("ral_") || self.metadata.attributes.contains_key(name);
-        let called = run(&self.invocation, host, call, limit, own, notes);
+        let called = run(&self.invocation, host, call, limit, own, heard);
         let called = called.and_then(|captured| match &captured.failure {
             None => Ok(captured.stdout),
             // Only what a simple provider says of its error counts.
@@ -116,10 +120,9 @@ impl Provider {
 
 /// Asks a program for its metadata: YAML.
 pub(crate) fn describe(invocation: &Invocation, host: &Host) -> Result<Vec<u8>, CallError> {
-    let mut notes = Notes::default();
     let call = Call { arguments: vec!["ral_action=describe".to_owned()], input: None };
     let own = |name: &str| name == "name" || name.starts_with("ral_");
-    let captured = run(invocation, host, &call, DESCRIBE_LIMIT, own, &mut notes)?;
+    let captured = run(invocation, host, &call, DESCRIBE_LIMIT, own, &mut |_| {})?;
     if let Some(failure) = &captured.failure {
         return Err(CallError::Answer(captured.complaint(invocation.file(), failure)));
     }
@@ -134,6 +137,7 @@ struct Captured {
     stdout: Vec<u8>,
     /// The first line of standard error that says something.
     stderr_line: Option<String>,
+    /// The reason for which its output does not count; the text reads after the provider's path.
     failure: Option<String>,
     last_lines: Vec<String>,
 }
@@ -141,7 +145,7 @@ struct Captured {
 impl Captured {
     fn complaint(&self, file: &Path, failure: &str) -> String {
         let lines: Vec<String> = self.last_lines.iter().map(|line| format!("; {line}")).collect();
-        format!("{}: {failure}{}", file.display(), lines.concat())
+        format!("{}{failure}{}", file.display(), lines.concat())
     }
 }
 
@@ -151,7 +155,7 @@ fn run(
     call: &Call,
     limit: Duration,
     is_own_variable: impl Fn(&str) -> bool,
-    notes: &mut Notes,
+    heard: &mut Heard<'_>,
 ) -> Result<Captured, CallError> {
     let (mut program, _) = invocation.program(host)?;
     set_environment(&mut program, host);
@@ -174,24 +178,32 @@ fn run(
     }
     let (mut stdout, mut stderr) = (Vec::new(), LineBuffer::default());
     let mut stderr_line = None;
-    let mut hear = |line: String, notes: &mut Notes| {
+    let mut hear = |line: &str| {
         if stderr_line.is_none() && !line.trim().is_empty() {
             stderr_line = Some(line.trim().to_owned());
         }
-        notes.stderr(&line);
+        Note::from_stderr(line).into_iter().for_each(&mut *heard);
     };
     let ended = start(&program, |stream, bytes| match stream {
         Stream::Stdout if stdout.len() <= ANSWER_LIMIT => stdout.extend_from_slice(bytes),
         Stream::Stdout => {}
-        Stream::Stderr => stderr.lines(bytes).into_iter().for_each(|line| hear(line, notes)),
+        Stream::Stderr => stderr.lines(bytes).iter().for_each(|line| hear(line)),
     })?;
-    stderr.rest().into_iter().for_each(|line| hear(line, notes));
-    let failure = match ended.failure() {
-        None if stdout.len() > ANSWER_LIMIT => Some("its answer is longer than 16 MiB".to_owned()),
-        Some(_) if ended.timed_out.is_some() => Some(format!("did not answer within {limit:?}")),
-        failure => failure,
+    stderr.rest().iter().for_each(|line| hear(line));
+    let failure = match ended.timed_out {
+        Some(_) => Some(format!(" did not answer within {limit:?}")),
+        None => ended.failure().map(|failure| format!(": {failure}")).or_else(|| too_long(&stdout)),
     };
     Ok(Captured { stdout, stderr_line, failure, last_lines: ended.last_lines(LAST_LINES) })
+}
+
+/// Returns the reason why an answer is not read, if it is too long.
+fn too_long(stdout: &[u8]) -> Option<String> {
+    if stdout.len() > ANSWER_LIMIT {
+        return Some(format!(" answered with more than {ANSWER_LIMIT} bytes"));
+    }
+    let has_long_line = stdout.split(|&byte| byte == b'\n').any(|line| line.len() > LINE_LIMIT);
+    has_long_line.then(|| format!(" answered with a line of more than {LINE_LIMIT} bytes"))
 }
 
 fn start(program: &Program, hear: impl FnMut(Stream, &[u8])) -> Result<holo_plugin::process::Ended, CallError> {

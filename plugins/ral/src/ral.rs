@@ -1,9 +1,9 @@
 //! Finds the resources that are defined, and those that were.
 
 use crate::apply;
-use crate::catalog::cached_commands;
 use crate::definition::{DeclaredProvider, Resource};
 use crate::entity::{Context, Past, ResourceEntity};
+use crate::known::KnownProviders;
 use crate::record::Record;
 use holo_bridge::{Attributes, Invocation, Sensitive};
 use holo_change::base_store::{BaseStore, Remembered};
@@ -30,10 +30,11 @@ impl Plugin for Ral {
             ScanError
         })?;
         let context = Arc::new(Context::new(in_order(declarations)));
+        let known = KnownProviders::read(host);
         let mut entities = Vec::new();
         for (id, defined) in std::mem::take(&mut definitions.valid) {
             let remembered = records.remove(&id);
-            entities.push(living(host, &context, id, defined, remembered));
+            entities.push(living(host, &context, &known, id, defined, remembered));
         }
         // Those that are left are of resources that are broken, or not defined.
         let orphans = records.into_iter().filter(|(id, _)| definitions.is_orphan(id));
@@ -47,7 +48,7 @@ impl Plugin for Ral {
 }
 
 /// Returns the declared providers in the order of their declarations.
-fn in_order(declarations: Declarations<DeclaredProvider>) -> Vec<DeclaredProvider> {
+pub(crate) fn in_order(declarations: Declarations<DeclaredProvider>) -> Vec<DeclaredProvider> {
     let mut declared: Vec<_> = declarations.valid.into_values().collect();
     declared.sort_by(|(_, one), (_, other)| one.cmp(other));
     declared.into_iter().map(|(provider, _)| provider).collect()
@@ -56,6 +57,7 @@ fn in_order(declarations: Declarations<DeclaredProvider>) -> Vec<DeclaredProvide
 fn living(
     host: &Host,
     context: &Arc<Context>,
+    known: &KnownProviders,
     id: String,
     defined: Defined<Resource>,
     remembered: Option<Remembered<Record>>,
@@ -63,7 +65,7 @@ fn living(
     let Defined { definition: resource, common } = defined;
     let entity = ResourceEntity {
         id,
-        needs: needs(host, context, &resource.kind, common.keys.provider.as_deref()),
+        needs: needs(host, context, known, &resource.kind, common.keys.provider.as_deref()),
         kind: resource.kind,
         provider: common.keys.provider.clone(),
         name: resource.name,
@@ -71,7 +73,7 @@ fn living(
         attributes: resource.attributes,
         sensitive_names: resource.sensitive,
         timeout: common.keys.timeout,
-        location: common.location.to_string(),
+        location: Some(common.location.clone()),
         past: Past::Living(remembered.map(Box::new)),
         context: Arc::clone(context),
     };
@@ -95,7 +97,7 @@ fn orphan(context: &Arc<Context>, remembered: Remembered<Record>) -> Declared<Re
         sensitive_names: record.sensitive.clone(),
         attributes,
         timeout: None,
-        location: remembered.id.clone(),
+        location: None,
         context: Arc::clone(context),
         needs: Vec::new(),
         past: Past::Orphan(Box::new(remembered)),
@@ -103,7 +105,7 @@ fn orphan(context: &Arc<Context>, remembered: Remembered<Record>) -> Declared<Re
 }
 
 /// Returns the assets without which the provider of a resource cannot be started, as far as that is known before any is asked.
-fn needs(host: &Host, context: &Context, kind: &str, provider: Option<&str>) -> Vec<Asset> {
+fn needs(host: &Host, context: &Context, known: &KnownProviders, kind: &str, provider: Option<&str>) -> Vec<Asset> {
     let mut report = EntityReport::new("");
     let is_named = |declared: &&DeclaredProvider| {
         provider.is_some_and(|name| Path::new(&declared.path).file_stem() == Some(name.as_ref()))
@@ -112,7 +114,7 @@ fn needs(host: &Host, context: &Context, kind: &str, provider: Option<&str>) -> 
         let interpreter = declared.interpreter.clone();
         Invocation::new(host, &declared.path, interpreter, declared.respects_root).add_needs(host, &mut report);
     }
-    let commands = cached_commands(host, kind, provider);
-    report.edges.needs.extend(commands.iter().map(|command| Asset::new("command", command.as_str())));
+    let commands = known.commands(kind, provider);
+    report.edges.needs.extend(commands.map(|command| Asset::new("command", command)));
     report.edges.needs
 }

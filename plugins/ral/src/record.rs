@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A resource that was changed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Record {
     /// The type of the resource.
@@ -17,7 +17,7 @@ pub(crate) struct Record {
     pub(crate) name: String,
     /// All that was reported before the first change.
     pub(crate) base: Values,
-    /// The attributes that were ever defined, as they were left.
+    /// The attributes that were ever defined, as they were left; null if they were not reported.
     pub(crate) left: Values,
     /// The names of attributes whose values are not shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -25,6 +25,11 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// Creates the record of a resource that was never changed.
+    pub(crate) fn new(base: &Values) -> Record {
+        Record { base: base.clone(), ..Record::default() }
+    }
+
     /// Returns the attributes that become what they were. A resource that was not there goes, whatever of it was defined.
     pub(crate) fn to_restore(&self) -> impl Iterator<Item = (&str, &Value)> {
         let is_restored = |name: &str| self.left.contains_key(name) || (name == ENSURE && self.was_missing());

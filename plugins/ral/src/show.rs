@@ -1,12 +1,13 @@
 //! `holo-ral show`: providers and resources for people and scripts, who want to see what there is before they define anything.
 
-use crate::apply::toml_value;
 use crate::attribute::{Access, Values};
 use crate::catalog::Catalog;
 use crate::definition::{DeclaredProvider, Resource};
 use crate::exchange::Reading;
-use crate::notes::Notes;
+use crate::notes::Note;
 use crate::provider::Provider;
+use crate::ral::in_order;
+use crate::toml::toml_value;
 use holo_plugin::definitions;
 use holo_plugin::{Host, Output, Sink, Stream};
 use serde_json::{Map, Value, json};
@@ -104,7 +105,7 @@ impl Sink for Stderr {
 fn declared(host: &Host) -> Vec<DeclaredProvider> {
     let mut stderr = Stderr;
     let (_, declarations) = definitions::read_with::<Resource, DeclaredProvider>(host, &mut Output::new(&mut stderr));
-    declarations.valid.into_values().map(|(declared, _)| declared).collect()
+    in_order(declarations)
 }
 
 fn chosen(catalog: &Catalog, kind: &str) -> Result<Arc<Provider>, ShowError> {
@@ -145,9 +146,7 @@ fn described(provider: &Provider) -> Value {
 }
 
 fn resources(host: &Host, provider: &Provider, is_json: bool) -> Result<String, ShowError> {
-    let mut notes = Notes::default();
-    let listed = provider.list(host, &mut notes);
-    say(notes);
+    let listed = provider.list(host, &mut |note| say(&note));
     let listed = listed.map_err(|error| ShowError::Failed(format!("{} {error}", provider.label())))?;
     let known = listed.iter().filter_map(|(name, reading)| match reading {
         Reading::Known(values) => Some((name, values)),
@@ -162,9 +161,7 @@ fn resources(host: &Host, provider: &Provider, is_json: bool) -> Result<String, 
 }
 
 fn resource(host: &Host, provider: &Provider, name: &str, is_json: bool) -> Result<String, ShowError> {
-    let mut notes = Notes::default();
-    let readings = provider.get(host, &[name], &mut notes);
-    say(notes);
+    let readings = provider.get(host, &[name], &mut |note| say(&note));
     let readings = readings.map_err(|error| ShowError::Failed(format!("{} {error}", provider.label())))?;
     match readings.get(name) {
         Some(Reading::Known(values)) if is_json => Ok(lines(&json!({ "resource": as_json(provider, name, values) }))),
@@ -177,9 +174,8 @@ fn resource(host: &Host, provider: &Provider, name: &str, is_json: bool) -> Resu
     }
 }
 
-fn say(notes: Notes) {
-    let mut stderr = Stderr;
-    notes.say(&holo_bridge::Sensitive::default(), &mut Output::new(&mut stderr));
+fn say(note: &Note) {
+    note.say(&holo_bridge::Sensitive::default(), &mut Output::new(&mut Stderr));
 }
 
 fn as_json(provider: &Provider, name: &str, values: &Values) -> Value {

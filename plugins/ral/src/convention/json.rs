@@ -19,7 +19,7 @@ fn reading(resource: &Value) -> Result<(String, Reading), CallError> {
     let fields = resource.as_object().ok_or_else(|| malformed("get", &format!("{resource} is not a resource")))?;
     let name = fields.get("name").and_then(Value::as_str);
     let name = name.ok_or_else(|| malformed("get", &format!("{resource} has no name")))?;
-    let reading = match fields.get("error") {
+    let reading = match fields.get("error").filter(|error| !error.is_null()) {
         Some(error) if error.get("kind").is_some_and(|kind| kind == "unknown") => Reading::Unknown,
         Some(error) => Reading::Failed(message(error)),
         None => {
@@ -76,11 +76,11 @@ fn outcome(entry: &Value) -> Outcome {
         Some(fields) => fields,
         None => return Outcome::Failed(format!("{entry} is not a change")),
     };
-    if let Some(error) = fields.get("error") {
+    if let Some(error) = fields.get("error").filter(|error| !error.is_null()) {
         return Outcome::Failed(message(error));
     }
     let mut changes = Vec::new();
-    for (name, values) in fields.iter().filter(|(key, _)| *key != "name") {
+    for (name, values) in fields.iter().filter(|(key, _)| !["name", "error"].contains(&key.as_str())) {
         let (Some(is), Some(was)) = (values.get("is"), values.get("was")) else {
             return Outcome::Failed(format!("the change of {name} does not say what it is and was: {values}"));
         };

@@ -46,6 +46,15 @@ impl Machine {
         machine
     }
 
+    /// Adds a provider that is written in the test, and declares it.
+    pub(crate) fn provider(mut self, name: &str, text: &str) -> Machine {
+        let file = Path::new(RESOURCES).join("providers").join(format!("{name}.prov"));
+        self.root = self.root.script(file, text);
+        let declared = format!("[[provider]]\npath = \"providers/{name}.prov\"\nrespects_root = true\n");
+        self.root.write(Path::new(RESOURCES).join(format!("15-{name}.toml")), declared);
+        self
+    }
+
     /// Sets the resources.
     pub(crate) fn define(&self, resources: &str) {
         self.root.write(Path::new(RESOURCES).join("20.toml"), resources);

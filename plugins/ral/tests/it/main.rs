@@ -2,8 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 mod choice;
+mod crash;
+mod idioms;
 mod json;
 mod machine;
+mod rows;
 mod show;
 mod simple;
 
@@ -12,7 +15,10 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     holo_testing::run_modules([
         ("choice", choice::trials()),
+        ("crash", crash::trials()),
+        ("idioms", idioms::trials()),
         ("json", json::trials()),
+        ("rows", rows::trials()),
         ("show", show::trials()),
         ("simple", simple::trials()),
     ])
