@@ -1,6 +1,7 @@
 //! The attributes that a definition gives to a module: a table of its own, so that no name collides with a key.
 
-use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use holo_plugin::definitions::Invalid;
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 use std::collections::BTreeMap;
@@ -8,32 +9,52 @@ use std::fmt;
 
 /// The key under which dates and times come out of TOML.
 const DATE: &str = "$__toml_private_datetime";
+/// The problem of a text that ends within itself for programs.
+const NUL: &str = "cannot hold NUL";
 
-/// Names with values, by name. What JSON cannot hold is refused when they are read.
+/// Names with values, by name. A value that no module can be given is [invalid](Self::invalid_values), and null.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Attributes(BTreeMap<String, Value>);
+pub struct Attributes {
+    values: BTreeMap<String, Value>,
+    problems: Vec<Problem>,
+}
+
+/// A value that no module can be given.
+#[derive(Clone, Debug, PartialEq)]
+struct Problem {
+    /// The path to the value, as `name[1].other`.
+    path: String,
+    words: String,
+}
 
 impl Attributes {
     /// Returns the names and values, in the order of the names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value))
+        self.values.iter().map(|(name, value)| (name.as_str(), value))
     }
 
     /// Returns the value of an attribute.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.0.get(name)
+        self.values.get(name)
     }
 
     /// Sets the value of an attribute.
     pub fn insert(&mut self, name: impl Into<String>, value: impl Into<Value>) {
-        self.0.insert(name.into(), value.into());
+        self.values.insert(name.into(), value.into());
+    }
+
+    /// Returns the values that no module can be given, of attributes in the table that this key has.
+    #[must_use]
+    pub fn invalid_values(&self, key: &str) -> Vec<Invalid> {
+        let invalid = |problem: &Problem| Invalid::new(format!("{key}.{}", problem.path), problem.words.as_str());
+        self.problems.iter().map(invalid).collect()
     }
 
     /// Returns true if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.values.is_empty()
     }
 }
 
@@ -62,29 +83,64 @@ pub fn text(value: &Value) -> Option<String> {
 
 impl<'de> Deserialize<'de> for Attributes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Attributes, D::Error> {
-        let values = BTreeMap::<String, Checked>::deserialize(deserializer)?;
-        Ok(Attributes(values.into_iter().map(|(name, Checked(value))| (name, value)).collect()))
+        struct Table;
+
+        impl<'de> Visitor<'de> for Table {
+            type Value = Attributes;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Attributes, A::Error> {
+                let mut attributes = Attributes::default();
+                while let Some(name) = entries.next_key::<String>()? {
+                    let path = name.escape_debug().to_string();
+                    let value = entries.next_value_seed(Checked { path, problems: &mut attributes.problems })?;
+                    attributes.values.insert(name, value);
+                }
+                Ok(attributes)
+            }
+        }
+
+        deserializer.deserialize_map(Table)
     }
 }
 
 impl Serialize for Attributes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
+        self.values.serialize(serializer)
     }
 }
 
-/// A value that a module can be given.
-struct Checked(Value);
+/// Reads a value, and takes note of what no module can be given.
+struct Checked<'p> {
+    path: String,
+    problems: &'p mut Vec<Problem>,
+}
 
-impl<'de> Deserialize<'de> for Checked {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Checked, D::Error> {
-        deserializer.deserialize_any(CheckedVisitor).map(Checked)
+impl Checked<'_> {
+    /// Returns what stands for a value that no module can be given.
+    fn refuse(self, words: impl Into<String>) -> Value {
+        self.problems.push(Problem { path: self.path, words: words.into() });
+        Value::Null
+    }
+
+    /// Reads a part of the value.
+    fn part(&mut self, path: String) -> Checked<'_> {
+        Checked { path, problems: self.problems }
     }
 }
 
-struct CheckedVisitor;
+impl<'de> DeserializeSeed<'de> for Checked<'_> {
+    type Value = Value;
 
-impl<'de> Visitor<'de> for CheckedVisitor {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Checked<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -103,43 +159,48 @@ impl<'de> Visitor<'de> for CheckedVisitor {
         Ok(number.into())
     }
 
-    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Value, E> {
-        let finite = Number::from_f64(number);
-        finite.map(Value::Number).ok_or_else(|| E::custom(format!("{number} cannot be given to a module")))
+    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
+        Ok(match Number::from_f64(number) {
+            Some(number) => Value::Number(number),
+            None => self.refuse(format!("{number} cannot be given to a module")),
+        })
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Value, E> {
-        without_nul(text).map(|text| Value::String(text.to_owned()))
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(if text.contains('\0') { self.refuse(NUL) } else { Value::String(text.to_owned()) })
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<Value, A::Error> {
         let mut values = Vec::new();
-        while let Some(Checked(value)) = items.next_element()? {
-            values.push(value);
+        loop {
+            let path = format!("{}[{}]", self.path, values.len());
+            match items.next_element_seed(self.part(path))? {
+                Some(value) => values.push(value),
+                None => return Ok(Value::Array(values)),
+            }
         }
-        Ok(Value::Array(values))
     }
 
     fn visit_unit<E>(self) -> Result<Value, E> {
         Ok(Value::Null)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(mut self, mut entries: A) -> Result<Value, A::Error> {
         let mut values = Map::new();
         while let Some(name) = entries.next_key::<String>()? {
             if name == DATE {
-                return Err(de::Error::custom("a date or time has to be written in quotes"));
+                entries.next_value::<IgnoredAny>()?;
+                return Ok(self.refuse("a date or time has to be written in quotes"));
             }
-            without_nul(&name)?;
-            let Checked(value) = entries.next_value()?;
+            let path = format!("{}.{}", self.path, name.escape_debug());
+            if name.contains('\0') {
+                self.part(path.clone()).refuse(NUL);
+            }
+            let value = entries.next_value_seed(self.part(path))?;
             values.insert(name, value);
         }
         Ok(Value::Object(values))
     }
-}
-
-fn without_nul<E: de::Error>(text: &str) -> Result<&str, E> {
-    if text.contains('\0') { Err(E::custom("cannot hold NUL")) } else { Ok(text) }
 }
 
 #[cfg(test)]
@@ -154,9 +215,12 @@ mod tests {
         attributes: Attributes,
     }
 
+    /// Reads attributes; what is wrong with them is the error.
     fn read(text: &str) -> Result<Attributes, String> {
         let table = DeTable::parse(text).unwrap();
-        reading::read::<Table>(&table).map(|table| table.attributes).map_err(|error| error.to_string())
+        let attributes = reading::read::<Table>(&table).map_err(|error| error.to_string())?.attributes;
+        let invalid: Vec<String> = attributes.invalid_values("attributes").iter().map(ToString::to_string).collect();
+        if invalid.is_empty() { Ok(attributes) } else { Err(invalid.join("\n")) }
     }
 
     #[test]
@@ -189,6 +253,16 @@ mod tests {
         ] {
             assert_eq!(read(&format!("attributes.a = {value}\n")).unwrap_err(), problem, "{value}");
         }
+    }
+
+    #[test]
+    fn one_mistake_hides_no_other() {
+        assert_eq!(
+            read("[attributes]\na = 1979-05-27\nb = [nan, 'x', { c = 07:32:00 }]\nd = \"\\u0000\"\n").unwrap_err(),
+            "attributes.a: a date or time has to be written in quotes\nattributes.b[0]: NaN cannot be given to a module\n\
+             attributes.b[2].c: a date or time has to be written in quotes\nattributes.d: cannot hold NUL"
+        );
+        assert_eq!(read("attributes = 3").unwrap_err(), "attributes: expected a table, found 3");
     }
 
     #[test]

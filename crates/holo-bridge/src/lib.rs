@@ -10,6 +10,7 @@ mod digests;
 mod faults;
 mod interpreter;
 mod invocation;
+pub mod limits;
 pub mod order;
 mod sensitive;
 pub mod shown;

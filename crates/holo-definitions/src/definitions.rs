@@ -247,11 +247,15 @@ fn named<D: Definition>(value: Spanned<DeValue<'_>>) -> Result<(String, Spanned<
     Ok((format!("{}:{name}", D::ENTITY_TYPE), entries))
 }
 
-/// Returns the place of a key, or of `KEY.KEY` in a table of the table: at least of that, if there is nothing else.
+/// Returns the place of a key, or of `KEY.KEY` in a table of the table, whatever part of its value is meant: at least of that table, if there
+/// is nothing else.
 fn span_of(table: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
     let (outer, inner) = key.split_once('.').map_or((key, None), |(outer, inner)| (outer, Some(inner)));
     let (outer, value) = table.get_key_value(outer)?;
-    let inner = inner.and_then(|inner| value.get_ref().as_table()?.get_key_value(inner));
+    let inner = inner.and_then(|inner| {
+        let (table, first) = (value.get_ref().as_table()?, inner.split(['.', '[']).next().unwrap_or_default());
+        table.get_key_value(inner).or_else(|| table.get_key_value(first))
+    });
     Some(inner.map_or_else(|| outer.span(), |(key, _)| key.span()))
 }
 

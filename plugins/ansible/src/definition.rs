@@ -120,6 +120,7 @@ impl Definition for Task {
         for (key, arguments) in [("args", Some(&self.args)), ("scrub", self.scrub.as_ref())] {
             let Some(arguments) = arguments else { continue };
             invalid.extend(internal_arguments(key, arguments));
+            invalid.extend(arguments.invalid_values(key));
             if module.as_ref().is_ok_and(|module| module.as_builtin() == Some("copy")) {
                 invalid.extend(copied_content(key, arguments));
             }

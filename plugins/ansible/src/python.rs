@@ -3,7 +3,7 @@
 use crate::answer::{Limits, Reply};
 use crate::definition::PythonTable;
 use crate::library::Library;
-use holo_bridge::{StartError, examine_interpreter, set_environment};
+use holo_bridge::{StartError, examine_interpreter, limits, set_environment};
 use holo_change::{OnDisk, Tree};
 use holo_plugin::Host;
 use holo_plugin::process::{self, Conversation, ConversationError, Deadline, Program};
@@ -20,8 +20,6 @@ const SCRIPT: &str = include_str!("host.py");
 /// The names of that, and of the directory for files that modules make, in the cache directory.
 const SCRIPT_FILE: &str = "host.py";
 const DIRECTORY: &str = "tmp";
-/// The time limit of its start.
-const HEADER_LIMIT: Duration = Duration::from_secs(30);
 /// It ends a module that takes too long by itself, for which that has five seconds to clean up.
 const LATER: Duration = Duration::from_secs(15);
 /// The time that it has to end when nothing more is asked for.
@@ -111,7 +109,7 @@ impl Python {
         let unusable = |reason: String| PythonError::Unusable(reason);
         let mut conversation = program.converse().map_err(|error| unusable(error.to_string()))?;
         conversation.set_limits(process::Limits { line: MAX_ANSWER, answer: MAX_ANSWER });
-        let line = conversation.line(Deadline::after(HEADER_LIMIT), heard).map_err(|error| match error {
+        let line = conversation.line(Deadline::after(limits::HEADER), heard).map_err(|error| match error {
             ConversationError::Ended { status, .. } => {
                 unusable(format!("{name} ended before its header: {}", status.in_words()))
             }

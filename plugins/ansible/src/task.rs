@@ -6,14 +6,11 @@ use crate::difference;
 use crate::module::ModuleName;
 use crate::record::Record;
 use crate::runner::{Job, RunError, Runner};
-use holo_bridge::{Attributes, DigestStore, NO_DEFINITION, Sensitive, digest, shown, text};
+use holo_bridge::{Attributes, DigestStore, NO_DEFINITION, Sensitive, digest, limits, shown, text};
 use holo_change::base_store::Remembered;
 use holo_plugin::{Action, Applied, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Sink, Stream, Verdict};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The time limit of a task, unless its definition has one.
-const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// All that tasks share.
 #[derive(Debug)]
@@ -155,7 +152,7 @@ impl Task {
             module: &self.module,
             args: &self.args,
             sensitive: &self.sensitive,
-            timeout: self.timeout.unwrap_or(TIMEOUT),
+            timeout: limits::work(self.timeout),
             check: purpose != Purpose::Apply,
             diff: purpose == Purpose::Diff,
             mode,

@@ -1,18 +1,16 @@
 //! The connection to a running module, from its header to its termination.
 
 use crate::answer::{Answer, LineEvent};
-use crate::header::{GREETING, Header};
+use crate::header::{GREETING, Header, HeaderError};
 use crate::module_log::ModuleLog;
 use crate::request::{TERMINATE, terminate_request};
 use crate::subject::Subject;
-use holo_bridge::Sensitive;
 use holo_bridge::trust::Trusted;
+use holo_bridge::{Sensitive, limits};
 use holo_plugin::process::{Conversation, ConversationError, Deadline, Program, Status};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The time limit of the header.
-const HEADER_LIMIT: Duration = Duration::from_secs(30);
 /// The time limit of the rest of an answer whose JSON is invalid, and of the exit of a module that has answered everything.
 const REST_LIMIT: Duration = Duration::from_secs(5);
 
@@ -49,7 +47,7 @@ impl Connection {
         let fault = |text: String| ConnectionError::Fault(text);
         let mut conversation = program.converse().map_err(|error| fault(format!(": {error}")))?;
         conversation.send(GREETING.as_bytes());
-        let deadline = Deadline::after(HEADER_LIMIT);
+        let deadline = Deadline::after(limits::HEADER);
         let mut line = || match conversation.line(deadline, &mut |line| log.stderr(line)) {
             Ok(line) => Ok(String::from_utf8_lossy(&line).into_owned()),
             Err(ConversationError::Ended { status, .. }) => {
@@ -60,7 +58,7 @@ impl Connection {
         let header = Header::parse(&line()?).map_err(|error| fault(error.to_string()))?;
         match line()? {
             end if end.is_empty() => {}
-            other => return Err(fault(format!(": {other:?} is no header, and no empty line after one"))),
+            other => return Err(fault(HeaderError::NoHeader(other).to_string())),
         }
         let (sent, secrets) = (BTreeSet::new(), Sensitive::default());
         Ok(Connection { conversation, header, trusted, sent, secrets, has_answered: false })

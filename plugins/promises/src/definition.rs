@@ -144,7 +144,7 @@ impl Promise {
             let problem = attribute_problem(name).or_else(of_texts)?;
             Some(Invalid::new(format!("{key}.{}", name.escape_debug()), problem))
         };
-        attributes.iter().filter_map(problem).collect()
+        attributes.iter().filter_map(problem).chain(attributes.invalid_values(key)).collect()
     }
 }
 

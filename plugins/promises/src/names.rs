@@ -43,10 +43,10 @@ pub(crate) fn expansion_problem(text: &str, is_sensitive: bool) -> Option<String
     Some(format!("CFEngine would expand {shown:?}, and holo does not: use {{{{ … }}}} in a .toml.jinja"))
 }
 
-/// Returns a valid class name for a text, as CFEngine derives it.
+/// Returns a valid class name for a text, as CFEngine derives it: byte by byte.
 pub(crate) fn class_name(text: &str) -> String {
-    let mut name: String =
-        text.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' }).collect();
+    let letter = |byte: u8| if byte.is_ascii_alphanumeric() { char::from(byte) } else { '_' };
+    let mut name: String = text.bytes().map(letter).collect();
     if name.starts_with(|first: char| first.is_ascii_digit()) {
         name.insert(0, '_');
     }
@@ -98,7 +98,7 @@ mod tests {
             ("/scratch/gdst_cloned", "_scratch_gdst_cloned"),
             ("cls one", "cls_one"),
             ("1st", "_1st"),
-            ("ä-b", "__b"),
+            ("ä-b", "___b"),
         ] {
             assert_eq!(class_name(text), name);
         }

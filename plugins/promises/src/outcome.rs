@@ -6,14 +6,10 @@ use crate::module_log::{Logs, ModuleLog, Phase};
 use crate::names::class_name;
 use crate::request::Operation;
 use crate::subject::Subject;
-use holo_bridge::{DigestStore, Sensitive};
+use holo_bridge::{DigestStore, Sensitive, limits};
 use holo_plugin::{Applied, Host, Output, Verdict};
 use std::time::Duration;
 
-/// The time limit for the validation of a promise.
-const VALIDATE_LIMIT: Duration = Duration::from_secs(60);
-/// The time limit for the evaluation of a promise without a `timeout`.
-const EVALUATE_LIMIT: Duration = Duration::from_secs(600);
 /// The ends of a dry run's warnings, which say nothing about the change.
 const ONLY_WARNINGS: [&str; 2] = [", but only warning promised", ", but only warnings promised"];
 
@@ -196,7 +192,7 @@ impl Task<'_> {
 
     /// Returns true if the module finds the promise valid; otherwise the user has been told the reason.
     fn is_valid(&mut self, subject: &Subject, output: &mut Output<'_>) -> bool {
-        let (answer, logs) = match self.ask(Operation::Validate, subject, VALIDATE_LIMIT, Phase::Validating, output) {
+        let (answer, logs) = match self.ask(Operation::Validate, subject, limits::LOOK, Phase::Validating, output) {
             Ok(answered) => answered,
             Err(error) => {
                 self.report_error(&error, output);
@@ -224,7 +220,7 @@ impl Task<'_> {
         phase: Phase,
         output: &mut Output<'_>,
     ) -> Result<(Answer, Logs), AskError> {
-        let limit = self.timeout.unwrap_or(EVALUATE_LIMIT);
+        let limit = limits::work(self.timeout);
         let answered = self.ask(Operation::Evaluate, subject, limit, phase, output);
         answered.inspect_err(|error| self.report_error(error, output))
     }

@@ -5,8 +5,8 @@ use crate::entity::{Past, ResourceEntity};
 use crate::exchange::{CallError, Outcome, Request};
 use crate::item::{Item, read_all, say_choice};
 use crate::notes::Note;
-use crate::provider::{Provider, SET_LIMIT};
-use holo_bridge::Sensitive;
+use crate::provider::Provider;
+use holo_bridge::{Sensitive, limits};
 use holo_change::base_store::BaseStore;
 use holo_plugin::{Applied, Host, Job, SetAnswers, in_threads};
 use std::collections::BTreeMap;
@@ -147,7 +147,7 @@ fn update_together(
     listener: &mut Listener<'_>,
 ) -> Result<(), CallError> {
     let Some(first) = pending.first().map(|item| item.place) else { return Ok(()) };
-    let limit = pending.iter().map(|item| item.entity.timeout.unwrap_or(SET_LIMIT)).max().unwrap_or(SET_LIMIT);
+    let limit = pending.iter().map(|item| limits::work(item.entity.timeout)).max().unwrap_or_default();
     let requests: Vec<Request<'_>> = pending.iter().map(|item| item.request()).collect();
     let mut update = provider.set(host, &requests, limit, &mut |note| listener.hear(first, &note))?;
     for other in update.others.drain(..) {

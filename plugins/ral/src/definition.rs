@@ -83,7 +83,8 @@ impl Definition for Resource {
     fn invalid_values(&self) -> Vec<Invalid> {
         let problem = |name: &str| attribute_problem(name).map(|problem| (name.to_owned(), problem));
         let named = self.attributes.iter().filter_map(|(name, _)| problem(name));
-        named.map(|(name, problem)| Invalid::new(format!("attributes.{}", name.escape_debug()), problem)).collect()
+        let named = named.map(|(name, problem)| Invalid::new(format!("attributes.{}", name.escape_debug()), problem));
+        named.chain(self.attributes.invalid_values("attributes")).collect()
     }
 
     fn validate(&self) -> Result<(), Invalid> {

@@ -4,7 +4,7 @@ use crate::convention;
 use crate::exchange::{Call, CallError, Reading, Request, Update};
 use crate::metadata::{Invoke, Metadata};
 use crate::notes::Note;
-use holo_bridge::{Faults, Invocation, set_environment};
+use holo_bridge::{Faults, Invocation, limits, set_environment};
 use holo_plugin::Host;
 use holo_plugin::process::{Program, Stream};
 use std::collections::BTreeMap;
@@ -12,12 +12,6 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The time that a provider has to describe itself.
-const DESCRIBE_LIMIT: Duration = Duration::from_secs(30);
-/// The time that a provider has to look.
-const GET_LIMIT: Duration = Duration::from_secs(60);
-/// The time that a provider has to change something, unless a definition says something else.
-pub(crate) const SET_LIMIT: Duration = Duration::from_secs(600);
 /// The size of a line of an answer, and of a whole one.
 const LINE_LIMIT: usize = 1 << 20;
 const ANSWER_LIMIT: usize = 16 << 20;
@@ -52,7 +46,7 @@ impl Provider {
         names: &[&str],
         heard: &mut Heard<'_>,
     ) -> Result<BTreeMap<String, Reading>, CallError> {
-        let mut call = |call: &Call| self.call(host, call, GET_LIMIT, heard);
+        let mut call = |call: &Call| self.call(host, call, limits::LOOK, heard);
         let answers = match self.metadata.invoke {
             Invoke::Json => convention::json::get(names, &mut call),
             Invoke::Simple => convention::simple::get(names, &mut call),
@@ -65,7 +59,7 @@ impl Provider {
 
     /// Reads all resources that the provider lists.
     pub(crate) fn list(&self, host: &Host, heard: &mut Heard<'_>) -> Result<BTreeMap<String, Reading>, CallError> {
-        let mut call = |call: &Call| self.call(host, call, GET_LIMIT, heard);
+        let mut call = |call: &Call| self.call(host, call, limits::LOOK, heard);
         match self.metadata.invoke {
             Invoke::Json => convention::json::get(&[], &mut call),
             Invoke::Simple => convention::simple::list(&mut call),
@@ -122,7 +116,7 @@ impl Provider {
 pub(crate) fn describe(invocation: &Invocation, host: &Host) -> Result<Vec<u8>, CallError> {
     let call = Call { arguments: vec!["ral_action=describe".to_owned()], input: None };
     let own = |name: &str| name == "name" || name.starts_with("ral_");
-    let captured = run(invocation, host, &call, DESCRIBE_LIMIT, own, &mut |_| {})?;
+    let captured = run(invocation, host, &call, limits::HEADER, own, &mut |_| {})?;
     if let Some(failure) = &captured.failure {
         return Err(CallError::Answer(captured.complaint(invocation.file(), failure)));
     }

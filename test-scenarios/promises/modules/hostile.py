@@ -97,7 +97,7 @@ def evaluate(request):
         flood()
         reply(operation, "kept")
     elif MODE == "leaves-child":
-        subprocess.Popen(["sleep", "3"], stdin=subprocess.DEVNULL)
+        subprocess.Popen(["sleep", "60"], stdin=subprocess.DEVNULL)
         write(good + "\n\n")
         os._exit(0)
     elif MODE == "not-kept":
@@ -116,6 +116,8 @@ def validate(request):
     operation = request["operation"]
     if MODE == "crash-validate":
         os._exit(4)
+    if MODE == "silent-validate":
+        time.sleep(600)
     if MODE == "invalid-no-log":
         reply(operation, "invalid")
     elif MODE == "validate-kept":

@@ -41,7 +41,7 @@ fn what_cannot_be_is_named() {
         ),
         ("send = [\"a-b\"]", "send: \"a-b\" is not a name that can be sent, of letters, digits and _"),
         ("send = [\"1a\"]", "send: \"1a\" is not a name that can be sent, of letters, digits and _"),
-        ("args = { since = 1979-05-27 }", "a date or time has to be written in quotes"),
+        ("args = { since = 1979-05-27 }", "args.since: a date or time has to be written in quotes"),
         (
             "become = true",
             "unknown field `become`, expected one of `name`, `module`, `args`, `check_mode`, `send`, `sensitive`, `scrub`",

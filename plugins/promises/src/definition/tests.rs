@@ -69,8 +69,8 @@ fn mistakes_are_said_at_their_lines() {
             "!! x.toml:6: promise:git:/x: attributes.if: CFEngine keeps this to itself; use the key if of the promise\n",
         ),
         (
-            "promiser = \"/x\"\n[promise.attributes]\n\"a b\" = 1\nd = 1979-05-27",
-            "!! x.toml:6: promise:git:/x: attributes.d: a date or time has to be written in quotes\n",
+            "promiser = \"/x\"\n[promise.attributes]\nok = 1\nd = [{ e = 1979-05-27 }]",
+            "!! x.toml:6: promise:git:/x: attributes.d[0].e: a date or time has to be written in quotes\n",
         ),
         (
             "promiser = \"/x\"\n[promise.attributes]\n\"a b\" = 1\n",
@@ -116,6 +116,19 @@ fn a_type_is_an_identifier() {
              !! x.toml:5: module a-b: provides: \"a b\" is not one word\n"
         )
     );
+}
+
+#[test]
+fn a_mistake_in_a_value_hides_no_other() {
+    let said = said(
+        "[[promise]]\ntype = \"git\"\npromiser = \"/x\"\n[promise.attributes]\n\"a b\" = 1\nd = 1979-05-27\nif = \"x\"\nn = [nan]\nt = \"$(x)\"\n",
+    );
+    let lines: Vec<&str> = said.lines().map(|line| line.split(": ").nth(2).unwrap()).collect();
+    let keys = ["attributes.a b", "attributes.d", "attributes.if", "attributes.n[0]", "attributes.t"];
+    assert_eq!(lines, keys, "{said}");
+    for (line, number) in said.lines().zip([5, 6, 7, 8, 9]) {
+        assert!(line.starts_with(&format!("!! x.toml:{number}: ")), "{said}");
+    }
 }
 
 #[test]

@@ -20,6 +20,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         PYTHON,
         &[
             ("one process serves all promises and types of a file", one_process),
+            ("ten thousand promises have one process, and memory does not grow with them", many),
             ("a module gets what it should, and nothing else", circumstances),
             ("promises of a module are in the order of their definitions", order),
             ("modules of different files are at work at the same time", side_by_side),
@@ -51,6 +52,49 @@ fn one_process() {
     };
     assert!((1..5).all(|number| process(number) == process(0)), "{}", ends.run);
     assert_eq!((machine.root.read("etc/f0"), machine.root.read("etc/f1")), ("TEXT\n".into(), "text\n".into()));
+}
+
+/// Keeps everything, and writes down who it is and the memory of the process that has started it, every thousand promises.
+const WATCHES: &str = r#"#!/usr/bin/env python3
+import os, re, sys
+sys.stdin.readline(); sys.stdin.readline()
+print("watches 1 v1 json_based\n", flush=True)
+kept = 0
+with open(os.environ["HOLO_ROOT_DIR"] + "/memory", "a") as file:
+    for line in sys.stdin:
+        if line == "\n":
+            continue
+        operation = re.search('"operation":"([a-z_]*)"', line).group(1)
+        result = {"validate_promise": "valid", "evaluate_promise": "kept"}.get(operation, "success")
+        if result == "kept":
+            print("log_verbose=" + "word " * 200)
+            kept += 1
+            if kept % 1000 == 0:
+                status = open("/proc/%d/status" % os.getppid()).read()
+                file.write("%d %s\n" % (os.getpid(), re.search(r"VmRSS:\s+(\d+)", status).group(1)))
+                file.flush()
+        print('{"operation":"%s","result":"%s"}\n' % (operation, result), flush=True)
+        if operation == "terminate":
+            break
+"#;
+
+fn many() {
+    let text = "word ".repeat(100);
+    let promises: String = (0..10_000)
+        .map(|number| promise("w", &format!("/etc/{number}"), &format!("attributes = {{ text = \"{text}\" }}")))
+        .collect();
+    let machine = Machine::new(&format!("{}{promises}", module("w", "watches.py"))).script("watches.py", WATCHES);
+    let run = machine.root.holo(&["apply"]);
+    assert!(run.success() && run.stdout.is_empty(), "{run}");
+    let memory = machine.root.read("memory").to_string();
+    let (pids, sizes): (Vec<&str>, Vec<u64>) = memory
+        .lines()
+        .map(|line| line.split_once(' ').unwrap())
+        .map(|(pid, size)| (pid, size.parse::<u64>().unwrap()))
+        .unzip();
+    assert!(pids.len() == 10 && pids.iter().all(|pid| pid == &pids[0]), "{memory}");
+    // In KiB; what was sent and answered since the first thousand is twenty times as much.
+    assert!(sizes[9] < sizes[0] + 1024, "{memory}");
 }
 
 /// Says in what circumstances it works.
