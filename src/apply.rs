@@ -10,6 +10,7 @@ use crate::interrupt::Interrupt;
 use crate::inventory::Inventory;
 use crate::plan::Plan;
 use crate::plugin::{Job, Plugin, Task};
+use crate::preview::Preview;
 use crate::refresh::Refreshes;
 use crate::report::line::Tally;
 use crate::report::{End, Event, Remarks, Reporter, Silence};
@@ -18,7 +19,7 @@ use crate::settings::Settings;
 use crate::view::View;
 use blocked::Blocked;
 use bstr::{BStr, BString};
-use holo_protocol::Message;
+use holo_protocol::{FilePair, Message};
 use std::iter;
 
 /// The entities to be walked, and the way in which it is done.
@@ -40,6 +41,8 @@ pub struct Walk<'a> {
     fail_fast: bool,
     /// True if a check looks at what force would do.
     forces: bool,
+    /// True if differences are shown.
+    shows_differences: bool,
     /// The refreshes that are due.
     refreshes: Refreshes,
     /// The end of each entity that has been done with, or looked at for another one.
@@ -66,6 +69,7 @@ impl<'a> Walk<'a> {
             task,
             fail_fast: false,
             forces: false,
+            shows_differences: false,
             refreshes,
             ends: Table::filled(None, inventory.entities.len()),
         }
@@ -75,6 +79,12 @@ impl<'a> Walk<'a> {
     #[must_use]
     pub fn with_force(self, forces: bool) -> Walk<'a> {
         Walk { forces, ..self }
+    }
+
+    /// Shows the differences that the work makes, or would make, if that is wanted.
+    #[must_use]
+    pub fn with_differences(self, shows_differences: bool) -> Walk<'a> {
+        Walk { shows_differences, ..self }
     }
 
     /// Ends with the first entity that fails or is refused, if that is wanted. Then entities are worked on one by one, as a plugin that has a
@@ -114,7 +124,8 @@ impl<'a> Walk<'a> {
         let able = self.leave_out(set, reporter)?;
         self.expect_refreshes(&able)?;
         let pending = able.iter().map(|&entity| self.pending_before(entity)).collect();
-        let ended = self.work(&able, self.task, pending, reporter)?;
+        let previews = self.previews(&able)?;
+        let ended = self.work_with(&able, self.task, pending, previews, reporter)?;
         for (&entity, ended) in able.iter().zip(ended) {
             self.ends[entity] = Some(ended.end);
             self.note_refreshes(entity, &ended);
@@ -128,12 +139,32 @@ impl<'a> Walk<'a> {
         before.find(|&other| self.ends[other] == Some(End::Pending)).map(|other| self.entities[other].id())
     }
 
-    /// Has a plugin work on its entities, some of which come after others that are pending. Returns how each of them ended.
+    /// Asks the plugin of these entities for what it would make of them.
+    fn previews(&mut self, set: &[EntityIndex]) -> Result<Vec<Option<Preview>>, FatalError> {
+        let Some(&first) = set.first().filter(|_| self.shows_differences) else { return Ok(Vec::new()) };
+        let ids: Vec<&BStr> = set.iter().map(|&entity| self.entities[entity].id()).collect();
+        let pairs = self.plugins[self.entities[first].plugin].preview(&ids, self.interrupt)?;
+        let load = |(pair, id): (Option<FilePair>, &&BStr)| Preview::load(&pair?, id, self.view).ok();
+        Ok(pairs.into_iter().zip(&ids).map(load).collect())
+    }
+
     fn work(
         &mut self,
         set: &[EntityIndex],
         task: Task,
         pending: Vec<Option<&BStr>>,
+        reporter: &mut dyn Reporter,
+    ) -> Result<Vec<Ended>, FatalError> {
+        self.work_with(set, task, pending, Vec::new(), reporter)
+    }
+
+    /// Has a plugin work on its entities, some of which come after others that are pending. Returns how each of them ended.
+    fn work_with(
+        &mut self,
+        set: &[EntityIndex],
+        task: Task,
+        pending: Vec<Option<&BStr>>,
+        previews: Vec<Option<Preview>>,
         reporter: &mut dyn Reporter,
     ) -> Result<Vec<Ended>, FatalError> {
         let entities: Vec<&Entity> = set.iter().map(|&entity| &self.entities[entity]).collect();
@@ -146,7 +177,8 @@ impl<'a> Walk<'a> {
             .collect();
         let works = entities.iter().zip(&jobs).zip(pending.into_iter().chain(iter::repeat(None)));
         let works = works.map(|((entity, job), pending)| Work::new(entity, job.refresh, pending)).collect();
-        let mut in_order = InOrder::new(works, task, self.view, reporter).with_force(self.forces);
+        let mut in_order =
+            InOrder::new(works, task, self.view, reporter).with_force(self.forces).with_previews(previews);
         self.plugins[first.plugin].work(task, &jobs, self.interrupt, &mut |index, progress| {
             in_order.take(index, progress);
         })?;

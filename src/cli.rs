@@ -82,6 +82,9 @@ pub struct Apply {
     /// Only show what would be done, as `check` does
     #[arg(long)]
     pub dry_run: bool,
+    /// Show what is changed as unified diffs, or would be
+    #[arg(long)]
+    pub diff: bool,
     /// Read everything anew, whatever is known to be unchanged
     #[arg(long)]
     pub verify: bool,
@@ -108,6 +111,9 @@ pub struct Apply {
 /// `holo check`
 #[derive(Debug, Args)]
 pub struct Check {
+    /// Show what would be changed as unified diffs
+    #[arg(long)]
+    pub diff: bool,
     /// The form of the output
     #[command(flatten)]
     pub output: Output,
@@ -119,6 +125,9 @@ pub struct Check {
 /// `holo diff`
 #[derive(Debug, Args)]
 pub struct Diff {
+    /// Show what applying entities would change instead
+    #[arg(long)]
+    pub pending: bool,
     /// End with 0 even if entities fail or definitions are broken, as version 3 did
     #[arg(long)]
     pub exit_zero: bool,

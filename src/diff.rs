@@ -8,7 +8,7 @@ mod matching;
 mod search;
 mod sliding;
 
-pub use format::{render, render_texts};
+pub use format::{render, render_prefixed, render_texts};
 pub use load::{LoadError, load};
 
 use bstr::BString;

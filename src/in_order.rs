@@ -5,6 +5,7 @@ mod said;
 use crate::entity::Entity;
 use crate::index::{Table, define_index};
 use crate::plugin::{Failure, Progress, Task};
+use crate::preview::Preview;
 use crate::report::{End, Event, Remarks, Reporter};
 use crate::view::View;
 use bstr::{BStr, BString};
@@ -24,6 +25,8 @@ pub struct InOrder<'a> {
     /// True if a check looks at what force would do.
     forces: bool,
     view: View<'a>,
+    /// The previews of the entities that have one.
+    previews: Vec<Option<Preview>>,
     reporter: &'a mut dyn Reporter,
     /// The entities that are not done with, but for the first, which is the current one.
     next: Box<dyn Iterator<Item = WorkIndex> + 'a>,
@@ -133,7 +136,8 @@ impl<'a> InOrder<'a> {
     pub fn new(works: Vec<Work<'a>>, task: Task, view: View<'a>, reporter: &'a mut dyn Reporter) -> InOrder<'a> {
         let works = Table::from(works);
         let next = Box::new(works.indexes());
-        let mut in_order = InOrder { works, task, forces: false, view, reporter, next, current: None };
+        let mut in_order =
+            InOrder { works, task, forces: false, view, previews: Vec::new(), reporter, next, current: None };
         in_order.begin_next();
         in_order
     }
@@ -142,6 +146,12 @@ impl<'a> InOrder<'a> {
     #[must_use]
     pub fn with_force(self, forces: bool) -> InOrder<'a> {
         InOrder { forces, ..self }
+    }
+
+    /// Shows what the work makes of each entity, or would make, as these previews have it.
+    #[must_use]
+    pub fn with_previews(self, previews: Vec<Option<Preview>>) -> InOrder<'a> {
+        InOrder { previews, ..self }
     }
 
     /// Returns the end of each entity.
@@ -224,9 +234,24 @@ impl<'a> InOrder<'a> {
         if self.works[index].end != Some(End::ConditionNotMet) {
             self.tell_refresh(index);
         }
+        self.show_preview(index);
         let Work { entity, end, .. } = self.works[index];
         self.reporter.event(Event::End(entity, end.unwrap_or(silent(self.task))));
         self.begin_next();
+    }
+
+    fn show_preview(&mut self, index: WorkIndex) {
+        let Work { end, would_change, .. } = self.works[index];
+        let Some(preview) = self.previews.get_mut(usize::from(index)).and_then(Option::take) else { return };
+        let differences = match (self.task, end) {
+            (Task::Check, Some(End::Pending)) if would_change => preview.pending(),
+            // A plugin that says nothing has changed it.
+            (Task::Apply | Task::ForceApply, Some(End::Changed) | None) => preview.applied(self.view),
+            _ => return,
+        };
+        for difference in &differences {
+            self.reporter.event(Event::Preview { difference, is_alone: false });
+        }
     }
 
     /// Tells that an entity is refreshed, once it is known that it does not leave itself out.

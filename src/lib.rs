@@ -36,6 +36,7 @@ pub mod node;
 pub mod ownership;
 pub mod plan;
 pub mod plugin;
+pub mod preview;
 pub mod references;
 pub mod refresh;
 pub mod report;

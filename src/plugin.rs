@@ -43,6 +43,8 @@ struct Identity {
     read_only: bool,
     /// The number of entities that it may work on at a time.
     jobs: u32,
+    /// True if its session can be asked for previews.
+    previews: bool,
     /// True if its session is kept between two requests.
     keeps_session: bool,
     /// The time limit of each operation.
@@ -148,10 +150,20 @@ impl Plugin {
     #[must_use]
     pub fn new(id: String, handshake: Handshake, directories: Directories, options: RunOptions) -> Plugin {
         let RunOptions { verify, hints, read_only, jobs, room_for_all: keeps_session, limit } = options;
-        let Handshake { program, api_version, session, concurrency } = handshake;
+        let Handshake { program, api_version, session, preview: previews, concurrency } = handshake;
         let jobs = concurrency.map_or(jobs.get(), |most| most.min(jobs.get()));
-        let identity =
-            Identity { program, api_version, directories, verify, hints, read_only, jobs, keeps_session, limit };
+        let identity = Identity {
+            program,
+            api_version,
+            directories,
+            verify,
+            hints,
+            read_only,
+            jobs,
+            previews,
+            keeps_session,
+            limit,
+        };
         let transport = if session { Transport::Session(session::Slot::default()) } else { Transport::Processes };
         Plugin { id, identity, transport }
     }
@@ -210,6 +222,21 @@ impl Plugin {
                     .map_err(|fatal| fatal.during([job.id.to_string()]))
             }),
             Transport::Session(session) => session.work(&self.identity, task, jobs, interrupt, on_progress),
+        }
+    }
+
+    /// Asks for the files that show what applying each of these entities would make of it, which nothing is changed for.
+    ///
+    /// A plugin need not be able to tell; so what goes wrong, and what it prints, does not count.
+    ///
+    /// # Errors
+    /// Only what ends the run.
+    pub fn preview(&mut self, ids: &[&BStr], interrupt: &Interrupt) -> Result<Vec<Option<FilePair>>, FatalError> {
+        match &mut self.transport {
+            _ if self.identity.api_version < API_VERSION_4 => Ok(vec![None; ids.len()]),
+            Transport::Processes => ids.iter().map(|id| processes::preview(&self.identity, id, interrupt)).collect(),
+            Transport::Session(_) if !self.identity.previews => Ok(vec![None; ids.len()]),
+            Transport::Session(session) => session.preview(&self.identity, ids, interrupt),
         }
     }
 

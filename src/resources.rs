@@ -66,6 +66,12 @@ impl Resources {
         }
     }
 
+    /// Returns true if the path is in the cache directory of the run.
+    #[must_use]
+    pub fn is_of_the_run(&self, path: &Path) -> bool {
+        self.virtual_root.parent().is_some_and(|cache| path.starts_with(cache))
+    }
+
     /// Returns the resource directory that the plugin is given.
     #[must_use]
     pub fn directory(&self, plugin_id: &str) -> PathBuf {

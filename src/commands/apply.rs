@@ -22,10 +22,13 @@ pub(super) fn run(arguments: &Apply, context: &mut Context<'_>) -> Result<u8, Fa
     context.settings.verify = arguments.verify;
     context.settings.jobs = arguments.jobs.unwrap_or(context.settings.jobs);
     let tally = if arguments.dry_run {
+        let Context { settings, interrupt, reporter } = &mut *context;
         super::check::walk(
-            context,
+            settings,
+            interrupt,
+            *reporter,
             &arguments.selection,
-            Preview { force: arguments.force, fail_fast: arguments.fail_fast },
+            Preview { force: arguments.force, fail_fast: arguments.fail_fast, differences: arguments.diff },
         )?
     } else {
         walk(arguments, context)?
@@ -55,8 +58,9 @@ fn walk(arguments: &Apply, context: &mut Context<'_>) -> Result<Tally, FatalErro
     inventory.hand_over_refreshes(&mut refreshes);
     inventory.forget_refreshes(&mut refreshes);
     let task = if arguments.force { Task::ForceApply } else { Task::Apply };
-    let walk =
-        Walk::new(&mut inventory, &selected, settings, interrupt, task, refreshes).fail_fast(arguments.fail_fast);
+    let walk = Walk::new(&mut inventory, &selected, settings, interrupt, task, refreshes)
+        .fail_fast(arguments.fail_fast)
+        .with_differences(arguments.diff);
     let began = Instant::now();
     let tally = Tally { flawed, ..walk.go(*reporter)? };
     reporter.event(Event::Applied(&tally, began.elapsed()));

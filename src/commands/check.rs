@@ -6,13 +6,18 @@ use crate::cli::{Check, Selection};
 use crate::discovery::discover;
 use crate::error::FatalError;
 use crate::exit;
+use crate::interrupt::Interrupt;
 use crate::inventory::Purpose;
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
+use crate::report::Reporter;
 use crate::report::line::Tally;
+use crate::settings::Settings;
 
 pub(super) fn run(arguments: &Check, context: &mut Context<'_>) -> Result<u8, FatalError> {
-    walk(context, &arguments.selection, Preview::default()).map(exit_code)
+    let preview = Preview { differences: arguments.diff, ..Preview::default() };
+    let Context { settings, interrupt, reporter } = context;
+    walk(settings, interrupt, *reporter, &arguments.selection, preview).map(exit_code)
 }
 
 /// The options of the apply that a check previews.
@@ -20,20 +25,26 @@ pub(super) fn run(arguments: &Check, context: &mut Context<'_>) -> Result<u8, Fa
 pub(super) struct Preview {
     pub(super) force: bool,
     pub(super) fail_fast: bool,
+    pub(super) differences: bool,
 }
 
 /// Looks at the selected entities as an apply would come to them. Nothing is changed, so no lock is needed.
-pub(super) fn walk(context: &mut Context<'_>, selection: &Selection, preview: Preview) -> Result<Tally, FatalError> {
-    let Context { settings, interrupt, reporter } = context;
-    let mut inventory = discover(settings, Purpose::Check, &selection.selectors, interrupt, *reporter)?;
-    let selected = super::select("check", &inventory, &selection.selectors, *reporter)?;
+pub(super) fn walk(
+    settings: &Settings,
+    interrupt: &Interrupt,
+    reporter: &mut dyn Reporter,
+    selection: &Selection,
+    preview: Preview,
+) -> Result<Tally, FatalError> {
+    let mut inventory = discover(settings, Purpose::Check, &selection.selectors, interrupt, reporter)?;
+    let selected = super::select("check", &inventory, &selection.selectors, reporter)?;
     let mut refreshes = Refreshes::load(&settings.root)?;
     inventory.hand_over_refreshes(&mut refreshes);
-    super::show_slips(&inventory, &selected, *reporter);
+    super::show_slips(&inventory, &selected, reporter);
     let flawed = inventory.is_flawed_for(selection);
     let walk = Walk::new(&mut inventory, &selected, settings, interrupt, Task::Check, refreshes);
-    let walk = walk.with_force(preview.force).fail_fast(preview.fail_fast);
-    Ok(Tally { flawed, ..walk.go(*reporter)? })
+    let walk = walk.with_force(preview.force).fail_fast(preview.fail_fast).with_differences(preview.differences);
+    Ok(Tally { flawed, ..walk.go(reporter)? })
 }
 
 /// Failures count before what is pending.

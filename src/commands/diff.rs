@@ -1,5 +1,7 @@
 //! `holo diff`
 
+mod pending;
+
 use super::Context;
 use crate::cli::Diff;
 use crate::discovery::discover;
@@ -10,6 +12,11 @@ use crate::report::{Event, Remarks};
 use crate::view::View;
 
 pub(super) fn run(arguments: &Diff, context: &mut Context<'_>) -> Result<u8, FatalError> {
+    if arguments.pending { pending::run(arguments, context) } else { changed(arguments, context) }
+}
+
+/// Shows what people have changed.
+fn changed(arguments: &Diff, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
     let mut inventory = discover(settings, Purpose::Inspect, &arguments.selection.selectors, interrupt, *reporter)?;
     let selected = super::select("diff", &inventory, &arguments.selection.selectors, *reporter)?;

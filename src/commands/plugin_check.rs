@@ -80,6 +80,8 @@ struct Manner {
     also_version_4: bool,
     /// The number of entities that it may work on at a time, in version 4.
     jobs: u32,
+    /// True if it says that it has the operation `preview`.
+    previews: bool,
 }
 
 /// The number of entities that a plugin may work on at a time, unless it says less.
@@ -87,21 +89,29 @@ const JOBS: u32 = 4;
 
 impl Manner {
     /// The manner of the first call.
-    const INFO: Manner =
-        Manner { api_version: API_VERSION_3, session: false, also_version_3: false, also_version_4: false, jobs: 1 };
+    const INFO: Manner = Manner {
+        api_version: API_VERSION_3,
+        session: false,
+        also_version_3: false,
+        also_version_4: false,
+        jobs: 1,
+        previews: false,
+    };
 
     /// Returns all manners in which a plugin is called that has said this of itself.
     fn for_info(info: Info) -> Vec<Manner> {
         let Some(api_version) = info.common_version(API_VERSION_3, API_VERSION_4) else { return Vec::new() };
         let also_version_3 = info.min_api_version <= API_VERSION_3 && api_version > API_VERSION_3;
         let jobs = info.concurrency.map_or(JOBS, |most| most.min(JOBS));
+        let previews = info.preview && api_version >= API_VERSION_4;
         if info.session && api_version >= API_VERSION_4 {
             // If version 3 is spoken, such a plugin is called by other versions of Holo, in that version.
             let processes = also_version_3.then_some(Manner { also_version_4: true, ..Manner::INFO });
-            let session = Manner { api_version, session: true, also_version_3: false, also_version_4: false, jobs };
+            let session =
+                Manner { api_version, session: true, also_version_3: false, also_version_4: false, jobs, previews };
             processes.into_iter().chain([session]).collect()
         } else {
-            vec![Manner { api_version, session: false, also_version_3, also_version_4: false, jobs }]
+            vec![Manner { api_version, session: false, also_version_3, also_version_4: false, jobs, previews }]
         }
     }
 
@@ -193,7 +203,7 @@ mod tests {
     #[test]
     fn a_session_has_version_3_beside_it() {
         let manners = |min, max, session| {
-            let info = Info { min_api_version: min, max_api_version: max, session, concurrency: None };
+            let info = Info { min_api_version: min, max_api_version: max, session, preview: false, concurrency: None };
             let all = Manner::for_info(info);
             all.iter().map(|manner| (manner.api_version, manner.session)).collect::<Vec<_>>()
         };

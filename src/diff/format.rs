@@ -13,20 +13,27 @@ use bstr::BStr;
 /// first, and then the creation of the new one.
 #[must_use]
 pub fn render(old: &Side, new: &Side) -> Vec<u8> {
-    let names = Names {
-        old: quoted(old.name.as_ref()),
-        new: quoted(new.name.as_ref()),
-        prefixed: (prefixed("a/", old.name.as_ref()), prefixed("b/", new.name.as_ref())),
-    };
+    let prefixed = (prefixed("a/", old.name.as_ref()), prefixed("b/", new.name.as_ref()));
+    render_under(&Names { old: quoted(old.name.as_ref()), new: quoted(new.name.as_ref()), prefixed }, old, new)
+}
+
+/// The same, where the names have git's prefixes already.
+#[must_use]
+pub fn render_prefixed(old: &Side, new: &Side) -> Vec<u8> {
+    let [old_name, new_name] = [old, new].map(|side| quoted(side.name.as_ref()));
+    render_under(&Names { prefixed: (old_name.clone(), new_name.clone()), old: old_name, new: new_name }, old, new)
+}
+
+fn render_under(names: &Names, old: &Side, new: &Side) -> Vec<u8> {
     let old = Blob::new(&old.content);
     let new = Blob::new(&new.content);
     let mut out = Vec::new();
     match (old, new) {
         (Some(old), Some(new)) if old.is_symlink() != new.is_symlink() => {
-            render_blobs(&names, Some(old), None, &mut out);
-            render_blobs(&names, None, Some(new), &mut out);
+            render_blobs(names, Some(old), None, &mut out);
+            render_blobs(names, None, Some(new), &mut out);
         }
-        _ => render_blobs(&names, old, new, &mut out),
+        _ => render_blobs(names, old, new, &mut out),
     }
     out
 }

@@ -21,6 +21,8 @@ pub struct Handshake {
     pub api_version: u32,
     /// True if one process can serve a whole run.
     pub session: bool,
+    /// True if its session can be asked for previews.
+    pub preview: bool,
     /// The number of entities that it works on at a time at most, if it says so.
     pub concurrency: Option<u32>,
 }
@@ -74,7 +76,8 @@ pub fn shake_hands(
     let info = Info::parse(&output).map_err(|source| PluginError::InfoForm { id: id.to_owned(), source })?;
     let api_version = info.common_version(API_VERSION_3, API_VERSION_4).ok_or_else(|| incompatible(id, info))?;
     let session = info.session && api_version >= API_VERSION_4;
-    Ok(Handshake { program: program.to_owned(), api_version, session, concurrency: info.concurrency })
+    let preview = info.preview;
+    Ok(Handshake { program: program.to_owned(), api_version, session, preview, concurrency: info.concurrency })
 }
 
 fn incompatible(id: &str, info: Info) -> PluginError {

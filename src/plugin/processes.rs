@@ -136,8 +136,28 @@ pub(super) fn diff(
     interrupt: &Interrupt,
     on_output: &mut dyn FnMut(Stream, &[u8]),
 ) -> Result<Option<FilePair>, OperationError> {
+    pair(plugin, "diff", id, interrupt, on_output)
+}
+
+pub(super) fn preview(plugin: &Identity, id: &BStr, interrupt: &Interrupt) -> Result<Option<FilePair>, FatalError> {
+    match pair(plugin, "preview", id, interrupt, &mut |_, _| {}) {
+        Ok(pair) => Ok(pair),
+        // It does not know the operation, or cannot tell.
+        Err(OperationError::Failed(_)) => Ok(None),
+        Err(OperationError::Fatal(fatal)) => Err(fatal),
+    }
+}
+
+/// Asks for two files.
+fn pair(
+    plugin: &Identity,
+    operation: &str,
+    id: &BStr,
+    interrupt: &Interrupt,
+    on_output: &mut dyn FnMut(Stream, &[u8]),
+) -> Result<Option<FilePair>, OperationError> {
     let mut said_on_3 = Vec::new();
-    let ended = ask(plugin, "diff", Job { id, refresh: false, received: &[] }, interrupt, &mut |said| match said {
+    let ended = ask(plugin, operation, Job { id, refresh: false, received: &[] }, interrupt, &mut |said| match said {
         Said::Output(stream, bytes) => on_output(stream, bytes),
         Said::Message(bytes) => {
             let room = FilePair::room(&said_on_3, plugin.api_version);

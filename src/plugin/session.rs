@@ -11,6 +11,7 @@ use conversation::{RequestEnd, Said, Session};
 use holo_protocol::FilePair;
 use holo_protocol::session::{Answer, Operation, Outcome, Stream};
 use set::Set;
+use std::collections::HashMap;
 
 /// A plugin that dies with so many entities one after the other, of which it has begun none, is given up.
 const MAX_DEATHS_IN_A_ROW: u32 = 3;
@@ -72,6 +73,29 @@ impl Slot {
             (RequestEnd::Over(error), _) => Err(error.into()),
             (_, Outcome::Failed) | (RequestEnd::Answered(Outcome::Failed), _) => Err(PluginError::Operation.into()),
             (RequestEnd::Answered(Outcome::Done), Outcome::Done) => Ok(pair),
+        }
+    }
+
+    pub(super) fn preview(
+        &mut self,
+        plugin: &Identity,
+        ids: &[&BStr],
+        interrupt: &Interrupt,
+    ) -> Result<Vec<Option<FilePair>>, FatalError> {
+        let jobs: Vec<Job<'_>> = ids.iter().map(|&id| Job { id, refresh: false, received: &[] }).collect();
+        let mut pairs = HashMap::new();
+        let end = self.ask(plugin, Operation::Preview, &jobs, interrupt, &mut |said| {
+            if let Said::Answer(answer @ Answer::Diff { .. }) = said
+                && let Some(pair) = FilePair::from_answer(&answer)
+                && let Answer::Diff { entity, .. } = answer
+            {
+                pairs.insert(entity.0, pair);
+            }
+        });
+        match end {
+            Err(OperationError::Fatal(fatal)) => Err(fatal),
+            // It is not known what the others would be.
+            Ok(_) | Err(OperationError::Failed(_)) => Ok(ids.iter().map(|&id| pairs.remove(id)).collect()),
         }
     }
 

@@ -4,6 +4,7 @@ use super::line::Tally;
 use super::remark::{Remark, Severity};
 use crate::entity::Entity;
 use crate::error::FatalError;
+use crate::preview::Difference;
 use bstr::BStr;
 use holo_protocol::Message;
 use holo_protocol::session::Stream;
@@ -50,6 +51,13 @@ pub enum Event<'a> {
     Message(&'a Message),
     /// The changes that a person made, as a unified diff.
     Diff(&'a [u8]),
+    /// Applying the entity would make this difference, or has made it. It stands alone if nothing else is shown.
+    Preview {
+        /// The difference.
+        difference: &'a Difference,
+        /// True if nothing else is shown.
+        is_alone: bool,
+    },
     /// The entity is left out; the text says why.
     Skipped(&'a str),
     /// The entity failed; the text says why, unless the plugin has said so itself.

@@ -41,6 +41,7 @@ impl Json {
             Event::Listed { entity, plugin, .. } => self.listed(entity, plugin),
             Event::Selector(selector) => self.state.line(&Line::Selector { selector: (*selector).into() }),
             Event::Difference(diff) | Event::Diff(diff) => self.state.diff(diff),
+            Event::Preview { difference, .. } => self.state.preview(difference),
             Event::WorkBegins => {
                 self.state.begin_tally();
                 Vec::new()

@@ -1,6 +1,7 @@
 //! The state of the JSON Lines of a run.
 
 use super::line::{Line, Outcome, Stream, Tally, Text};
+use crate::preview::Difference;
 use bstr::{BStr, BString};
 use holo_protocol::session;
 use std::mem;
@@ -61,9 +62,20 @@ impl JsonState {
     pub(super) fn diff(&mut self, text: &[u8]) -> Vec<u8> {
         let rest = self.finish();
         match &self.entity {
-            Some(id) if !text.is_empty() => [rest, Line::Diff { id: id.into(), text: text.into() }.to_bytes()].concat(),
+            Some(id) if !text.is_empty() => {
+                let line = Line::Diff { id: id.into(), from: None, to: None, text: text.into(), binary: false };
+                [rest, line.to_bytes()].concat()
+            }
             _ => rest,
         }
+    }
+
+    pub(super) fn preview(&mut self, difference: &Difference) -> Vec<u8> {
+        let rest = self.finish();
+        let Some(id) = &self.entity else { return rest };
+        let Difference { from, to, text, is_binary } = difference;
+        let (from, to, text) = (Some(from.into()), Some(to.into()), (&text[..]).into());
+        [rest, Line::Diff { id: id.into(), from, to, text, binary: *is_binary }.to_bytes()].concat()
     }
 
     pub(super) fn output(&mut self, stream: session::Stream, bytes: &[u8]) -> Vec<u8> {

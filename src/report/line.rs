@@ -77,12 +77,21 @@ pub enum Line<'a> {
         /// The entity's ID.
         id: Text<'a>,
     },
-    /// `diff`, and entities that a person has changed: what the difference is.
+    /// A difference: that of `diff`, that of an entity that a person has changed, or one that applying makes, or would make.
     Diff {
         /// The entity's ID.
         id: Text<'a>,
+        /// The name of what there was; only of what applying makes.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        from: Option<Text<'a>>,
+        /// The name of what there is, or would be; only of what applying makes.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        to: Option<Text<'a>>,
         /// The difference, in the form of git.
         text: Text<'a>,
+        /// True if one of them is not text, so that the difference only says that they differ.
+        #[serde(skip_serializing_if = "is_false")]
+        binary: bool,
     },
     /// `apply`, `check`: an entity is done with.
     End {

@@ -183,6 +183,16 @@ impl Consumer for Paragraphs {
                 console.indented_diff(diff);
                 console.end_paragraph();
             }
+            Event::Preview { difference, is_alone: true } => {
+                console.end_paragraph();
+                console.raw_diff(&difference.text);
+            }
+            Event::Preview { difference, .. } => {
+                self.show_prologue(console);
+                console.end_paragraph();
+                console.indented_diff(&difference.text);
+                console.end_paragraph();
+            }
             Event::Skipped(reason) => {
                 self.marked(Severity::Warning, format!("Skipped: {reason}").as_bytes(), console);
             }

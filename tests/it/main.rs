@@ -14,6 +14,7 @@ mod own_resources;
 mod paths;
 mod plan;
 mod plugin_check;
+mod previews;
 mod reading;
 mod scenarios;
 mod sessions;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         ("paths", paths::trials()),
         ("plan", plan::trials()),
         ("plugin_check", plugin_check::trials()),
+        ("previews", previews::trials()),
         ("reading", reading::trials()),
         ("scenarios", scenarios::trials()),
         ("sessions", sessions::trials()),

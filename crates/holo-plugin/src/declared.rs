@@ -59,6 +59,10 @@ impl<E: Entity> Entity for Declared<E> {
     fn diff(&self, host: &Host) -> Option<FilePair> {
         if self.common.skipped.is_some() { None } else { self.entity.diff(host) }
     }
+
+    fn preview(&self, host: &Host) -> Option<FilePair> {
+        if self.common.skipped.is_some() { None } else { self.entity.preview(host) }
+    }
 }
 
 impl<E> Declared<E> {

@@ -17,6 +17,12 @@ pub trait Entity {
 
     /// The two files that show what a person changed, if it can be shown by files. They need not exist.
     fn diff(&self, host: &Host) -> Option<FilePair>;
+
+    /// Returns the two files, or directories, that show what there is, and what applying it by force would make of that; none if nothing
+    /// would change, or it cannot be shown by files. [`Preview`](crate::Preview) makes such files. Nothing is changed.
+    fn preview(&self, _: &Host) -> Option<FilePair> {
+        None
+    }
 }
 
 /// An entity that shall be applied, and how.

@@ -23,6 +23,14 @@ pub trait Sink {
     }
 }
 
+/// Shows nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Silence;
+
+impl Sink for Silence {
+    fn write(&mut self, _: Stream, _: &[u8]) {}
+}
+
 /// The output of a plugin about one entity, or while it scans.
 pub struct Output<'a>(&'a mut dyn Sink);
 

@@ -3,7 +3,7 @@
 mod operations;
 mod session;
 
-use crate::{Applied, ForceTo, Host, Plugin, Verdict};
+use crate::{Applied, Entity as _, ForceTo, Host, Plugin, Verdict};
 use holo_protocol::{API_VERSION_3, API_VERSION_4, Info, Message};
 use std::ffi::OsString;
 use std::io::Write;
@@ -18,6 +18,7 @@ enum Operation {
     Check { id: Vec<u8> },
     Apply { id: Vec<u8>, force: bool },
     Diff { id: Vec<u8> },
+    Preview { id: Vec<u8> },
     Session,
 }
 
@@ -28,11 +29,20 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
     let _prepared = holo_process::prepare();
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let Some(operation) = understand(arguments) else {
-        return complain("usage: info | scan | check ID | apply ID | force-apply ID | diff ID | session", 2);
+        return complain(
+            "usage: info | scan | check ID | apply ID | force-apply ID | diff ID | preview ID | session",
+            2,
+        );
     };
     if operation == Operation::Info {
         let concurrency = if P::CONCURRENT { None } else { Some(1) };
-        let info = Info { min_api_version: API_VERSION_3, max_api_version: API_VERSION_4, session: true, concurrency };
+        let info = Info {
+            min_api_version: API_VERSION_3,
+            max_api_version: API_VERSION_4,
+            session: true,
+            preview: true,
+            concurrency,
+        };
         return match std::io::stdout().write_all(info.to_text().as_bytes()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,
@@ -45,7 +55,8 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
                 Operation::Scan => operations::scan(plugin, &host),
                 Operation::Check { id } => operations::check(plugin, &host, &id),
                 Operation::Apply { id, force } => operations::apply(plugin, &host, &id, force),
-                Operation::Diff { id } => operations::diff(plugin, &host, &id),
+                Operation::Diff { id } => operations::diff(plugin, &host, &id, |entity| entity.diff(&host)),
+                Operation::Preview { id } => operations::diff(plugin, &host, &id, |entity| entity.preview(&host)),
                 Operation::Session => session::serve(plugin, &host),
             };
             plugin.end(&host);
@@ -67,6 +78,7 @@ fn understand(arguments: Vec<OsString>) -> Option<Operation> {
         ("apply", Some(id), None) => Some(Operation::Apply { id, force: false }),
         ("force-apply", Some(id), None) => Some(Operation::Apply { id, force: true }),
         ("diff", Some(id), None) => Some(Operation::Diff { id }),
+        ("preview", Some(id), None) => Some(Operation::Preview { id }),
         _ => None,
     }
 }

@@ -34,6 +34,12 @@ impl FilePair {
         FilePair { from_label: Label::new(format!("{id} (applied)").as_bytes()), ..self }
     }
 
+    /// Labels the first file.
+    #[must_use]
+    pub fn with_from_label(self, label: &[u8]) -> FilePair {
+        FilePair { from_label: Label::new(label), ..self }
+    }
+
     /// Labels the second file.
     #[must_use]
     pub fn with_to_label(self, label: &[u8]) -> FilePair {

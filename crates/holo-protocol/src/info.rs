@@ -12,6 +12,8 @@ pub struct Info {
     pub max_api_version: u32,
     /// True if one process can serve a whole run (`SESSION=1`, version 4).
     pub session: bool,
+    /// True if it has the operation `preview` in sessions too (`PREVIEW=1`, version 4).
+    pub preview: bool,
     /// The maximal number of entities worked on at a time (`CONCURRENCY=N`, version 4); as many as the plugin is told if it does not say.
     pub concurrency: Option<u32>,
 }
@@ -35,6 +37,7 @@ pub enum InfoError {
 const MIN_API_VERSION: &str = "MIN_API_VERSION";
 const MAX_API_VERSION: &str = "MAX_API_VERSION";
 const SESSION: &str = "SESSION";
+const PREVIEW: &str = "PREVIEW";
 const CONCURRENCY: &str = "CONCURRENCY";
 
 impl Info {
@@ -62,6 +65,7 @@ impl Info {
             min_api_version: version(MIN_API_VERSION)?,
             max_api_version: max_api_version?,
             session: value(SESSION).is_some_and(|given| given == "1"),
+            preview: value(PREVIEW).is_some_and(|given| given == "1"),
             concurrency: if may_say_more { number(CONCURRENCY)? } else { None },
         })
     }
@@ -69,10 +73,13 @@ impl Info {
     /// Returns the text that a plugin prints for `info`.
     #[must_use]
     pub fn to_text(self) -> String {
-        let Info { min_api_version, max_api_version, session, concurrency } = self;
+        let Info { min_api_version, max_api_version, session, preview, concurrency } = self;
         let session = if session { "SESSION=1\n" } else { "" };
+        let preview = if preview { "PREVIEW=1\n" } else { "" };
         let concurrency = concurrency.map(|number| format!("{CONCURRENCY}={number}\n")).unwrap_or_default();
-        format!("{MIN_API_VERSION}={min_api_version}\n{MAX_API_VERSION}={max_api_version}\n{session}{concurrency}")
+        format!(
+            "{MIN_API_VERSION}={min_api_version}\n{MAX_API_VERSION}={max_api_version}\n{session}{preview}{concurrency}"
+        )
     }
 
     /// Returns the highest version up to `newest` that the plugin speaks too, if there is one from `oldest` on.
@@ -90,7 +97,13 @@ mod tests {
     #[test]
     fn reads_what_it_writes() {
         for concurrency in [None, Some(1), Some(4)] {
-            let info = Info { min_api_version: 3, max_api_version: 4, session: true, concurrency };
+            let info = Info {
+                min_api_version: 3,
+                max_api_version: 4,
+                session: true,
+                preview: concurrency.is_none(),
+                concurrency,
+            };
             assert_eq!(Info::parse(info.to_text().as_bytes()), Ok(info));
         }
     }
@@ -98,7 +111,10 @@ mod tests {
     #[test]
     fn ignores_other_keys_and_lines() {
         let info = Info::parse(b"# hello\n\nFOO=1\n MAX_API_VERSION = 3 \nMIN_API_VERSION=2\nCONCURRENCY=all\n");
-        assert_eq!(info, Ok(Info { min_api_version: 2, max_api_version: 3, session: false, concurrency: None }));
+        assert_eq!(
+            info,
+            Ok(Info { min_api_version: 2, max_api_version: 3, session: false, preview: false, concurrency: None })
+        );
     }
 
     #[test]
@@ -121,7 +137,8 @@ mod tests {
     #[test]
     fn chooses_the_highest_common_version() {
         let common = |min, max| {
-            let info = Info { min_api_version: min, max_api_version: max, session: false, concurrency: None };
+            let info =
+                Info { min_api_version: min, max_api_version: max, session: false, preview: false, concurrency: None };
             info.common_version(3, 4)
         };
         assert_eq!(common(3, 3), Some(3));

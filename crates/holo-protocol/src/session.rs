@@ -52,6 +52,8 @@ pub enum Operation {
     ForceApply,
     /// Name two files that show an entity's difference. Answered by [`Answer::Diff`], or without one if there is none to show.
     Diff,
+    /// Name two files that show what applying the entities would make of them. Answered as [`Operation::Diff`].
+    Preview,
 }
 
 /// An answer of the plugin.

@@ -4,6 +4,7 @@ mod definition;
 mod entity;
 mod executor;
 mod inspection;
+mod preview;
 mod wanted;
 mod words;
 
@@ -59,6 +60,10 @@ impl Entity for DeclaredFile {
             return None;
         }
         Inspection::open(host).ok()?.difference(self)
+    }
+
+    fn preview(&self, host: &Host) -> Option<FilePair> {
+        preview::preview(self, &Inspection::open(host).ok()?).ok().flatten()
     }
 }
 

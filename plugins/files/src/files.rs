@@ -171,6 +171,14 @@ impl Entity for ManagedFile {
             ManagedFile::Contradicted(_) => None,
         }
     }
+
+    fn preview(&self, host: &Host) -> Option<FilePair> {
+        match self {
+            ManagedFile::Overlay(entity) | ManagedFile::OverlayAfter(_, entity) => entity.preview(host),
+            ManagedFile::Declared(entity) => entity.preview(host),
+            ManagedFile::Contradicted(_) => None,
+        }
+    }
 }
 
 /// Keeps the last answer back: there is something to do when all has been done.

@@ -9,6 +9,7 @@ mod entity;
 mod hint;
 mod layout;
 mod preparation;
+mod preview;
 mod provision;
 mod record;
 pub(crate) mod scan;
@@ -97,6 +98,10 @@ impl Entity for FileEntity {
 
     fn diff(&self, _: &Host) -> Option<FilePair> {
         Some(FilePair::new(self.shown_provisioned(), self.shown_target()))
+    }
+
+    fn preview(&self, host: &Host) -> Option<FilePair> {
+        preview::preview(self, host).ok().flatten()
     }
 }
 

@@ -7,6 +7,7 @@ use crate::entity::Scaffold;
 use crate::error::{Result, ScaffoldError, of_change};
 use crate::plan::Plan;
 use crate::post::Programs;
+use crate::preview::{self, After};
 use crate::record::Record;
 use crate::render::{self, Rendered};
 use crate::source::Item;
@@ -14,7 +15,7 @@ use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{self, Claim};
 use holo_change::tracked::{self, Decision, Found, PathChange, State, Tracker};
 use holo_change::{Kind, Tree};
-use holo_plugin::{Applied, Host, Mode, Output, Verdict};
+use holo_plugin::{Applied, FilePair, Host, Mode, Output, Verdict};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -138,6 +139,35 @@ impl<'a> Executor<'a> {
             return Ok(Verdict::InDesiredState);
         }
         Ok(Verdict::WouldChange(plan.shown(self.host, Change::doing)))
+    }
+
+    /// Returns the directories that show what the target is, and what it would be, if they differ.
+    pub(crate) fn preview(&self, entity: &Scaffold) -> Result<Option<FilePair>> {
+        let target = self.tracker.canonical(&entity.target)?;
+        let tracker = self.inside(&target)?;
+        let base = |record: &Record, path: &Path| record.tracks().get(path).map(|track| track.base.clone());
+        let mut files = Vec::new();
+        match entity.wanted() {
+            Some(definition) => {
+                let work = Work::new(entity, definition, self)?;
+                let known = self.known(&work, self.recall(entity)?)?.remembered.base;
+                let plan = self.plan(&work, &known)?;
+                for path in
+                    plan.changes.iter().filter(|(_, change)| **change != Change::RunPrograms).map(|(path, _)| path)
+                {
+                    let item = path.strip_prefix(&target).ok().and_then(|below| work.rendered.get(below));
+                    let restored = base(&known, path).filter(|_| plan.restore.contains(path));
+                    files.push((path.clone(), item.cloned().map_or(After::State(restored), After::Item)));
+                }
+            }
+            None => {
+                let Some(remembered) = self.recall(entity)? else { return Ok(None) };
+                let record = remembered.base;
+                let paths = record.tracks().iter().filter(|(path, _)| !self.tracker.is_overlaid(path));
+                files.extend(paths.map(|(path, track)| (path, After::State(Some(track.base.clone())))));
+            }
+        }
+        preview::write(entity, self.host, &target, &tracker, &files)
     }
 
     pub(crate) fn apply(&self, entity: &Scaffold, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied> {

@@ -12,6 +12,7 @@ mod executor;
 mod operations;
 mod plan;
 mod post;
+mod preview;
 mod purge;
 mod record;
 mod render;

@@ -39,4 +39,8 @@ impl Entity for Scaffold {
     fn diff(&self, host: &Host) -> Option<FilePair> {
         difference::find(self, host).ok().flatten()
     }
+
+    fn preview(&self, host: &Host) -> Option<FilePair> {
+        Executor::open(host).and_then(|executor| executor.preview(self)).ok().flatten()
+    }
 }

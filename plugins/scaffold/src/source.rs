@@ -37,7 +37,7 @@ pub(crate) struct Entry {
 }
 
 /// Its content.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Item {
     Directory,
     File { bytes: Vec<u8>, executable: bool },

@@ -85,12 +85,10 @@ impl Home {
         self.tree.place(Path::new(DIRECTORY))
     }
 
-    /// Returns the content of `authorized_keys`; nothing if there is no such file.
-    pub(crate) fn content(&self) -> Result<Vec<u8>> {
-        match self.open_directory()? {
-            Some(keys) => Ok(keys.read()?.content),
-            None => Ok(Vec::new()),
-        }
+    /// Returns the content of `authorized_keys`, if there is such a file.
+    pub(crate) fn content(&self) -> Result<Option<Vec<u8>>> {
+        let found = self.open_directory()?.map(|keys| keys.read()).transpose()?;
+        Ok(found.filter(|found| found.stamp.is_some()).map(|found| found.content))
     }
 
     /// Finds out what has to be changed.

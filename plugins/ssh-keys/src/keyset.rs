@@ -9,7 +9,8 @@ use bstr::{BStr, BString, ByteSlice};
 use holo_change::Tree;
 use holo_change::error::PathError;
 use holo_plugin::{
-    Action, Applied, AsUserError, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict, as_user,
+    Action, Applied, AsUserError, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Preview, Shown, Verdict,
+    as_user,
 };
 use std::ffi::OsStr;
 use std::io::Write;
@@ -222,7 +223,7 @@ impl KeySet {
         let content = match self.at_home(host, Home::content) {
             // Nothing is there, and so nothing of ours.
             Err(KeySetError::Account(account)) if account.is_missing() => Vec::new(),
-            content => content?,
+            content => content?.unwrap_or_default(),
         };
         let section = self.section().as_source(&content);
         if section.is_empty() && self.is_orphan() {
@@ -232,6 +233,34 @@ impl KeySet {
         let written = copy.create()?.write_all(&section);
         written.map_err(|error| PathError::new("write", copy.shown(), error))?;
         Ok(true)
+    }
+
+    /// Copies what the user's file is, and what it would be, as nobody else shall look into the home directory.
+    fn preview_file(&self, host: &Host) -> Result<Option<FilePair>, KeySetError> {
+        let looked = self.held_back().map_or_else(|| self.pending(host), Err);
+        let (edit, content) = match looked {
+            Ok(change) => (change.edit, self.at_home(host, Home::content)?),
+            Err(KeySetError::Account(account)) if account.is_missing() && !self.is_orphan() => {
+                (self.section().edit(&[]), None)
+            }
+            Err(error) => return Err(error),
+        };
+        if !edit.changes_keys() {
+            return Ok(None);
+        }
+        let failed = |error| PathError::new("write", host.cache_dir(), error);
+        let preview = Preview::new(host, &self.name.id()).map_err(failed)?;
+        let below = Path::new("authorized_keys");
+        // The file stays when no key is left in it.
+        let wanted = Some(edit.content).filter(|wanted| content.is_some() || !wanted.is_empty());
+        for (path, content) in [(preview.from(below), content), (preview.to(below), wanted)] {
+            if let Some(content) = content {
+                Shown::File { content, mode: 0 }.write(&path).map_err(failed)?;
+            }
+        }
+        let id = self.name.id();
+        let shown = self.watched.as_ref().map_or_else(|| OsStr::from_bytes(&id).into(), |path| host.below_root(path));
+        Ok(Some(preview.pair(below, &shown)))
     }
 
     fn explain(&self, error: &KeySetError, output: &mut Output<'_>) {
@@ -301,6 +330,10 @@ impl Entity for KeySet {
             true
         });
         is_there.then(|| FilePair::new(&self.path, to))
+    }
+
+    fn preview(&self, host: &Host) -> Option<FilePair> {
+        self.preview_file(host).ok().flatten()
     }
 }
 

@@ -20,6 +20,7 @@ mod migration;
 mod order;
 mod plan;
 mod plugin;
+mod preview;
 mod provider;
 mod providers;
 mod renamed;

@@ -3,7 +3,7 @@
 use crate::apply;
 use crate::entity::AccountEntity;
 use crate::error::AccountError;
-use crate::{check, diff, migration, scan};
+use crate::{check, diff, migration, preview, scan};
 use bstr::BStr;
 use holo_plugin::declared::Declared;
 use holo_plugin::{
@@ -43,6 +43,10 @@ impl Entity for AccountEntity {
 
     fn diff(&self, host: &Host) -> Option<FilePair> {
         diff::diff(self, host).map_err(|AccountError(_)| ()).ok()
+    }
+
+    fn preview(&self, host: &Host) -> Option<FilePair> {
+        preview::preview(self, host).map_err(|AccountError(_)| ()).ok().flatten()
     }
 }
 

@@ -53,6 +53,7 @@ pub(super) fn word(operation: Operation) -> &'static str {
         Operation::Apply => "apply",
         Operation::ForceApply => "force-apply",
         Operation::Diff => "diff",
+        Operation::Preview => "preview",
     }
 }
 

@@ -69,7 +69,7 @@ pub(super) fn compare_with_check(
 }
 
 /// Judges the two paths of a difference, if there is one, and their labels, if they have any.
-pub(super) fn judge_paths(harness: &mut Harness<'_, '_>, subject: &str, said: &[u8]) {
+pub(super) fn judge_paths(harness: &mut Harness<'_, '_>, subject: &str, said: &[u8], may_be_directories: bool) {
     let parts: Vec<&[u8]> =
         said.split_inclusive(|&byte| byte == 0).filter_map(|part| part.strip_suffix(b"\0")).collect();
     let has_labels = harness.manner.api_version >= API_VERSION_4 && parts.len() > 2;
@@ -98,7 +98,9 @@ pub(super) fn judge_paths(harness: &mut Harness<'_, '_>, subject: &str, said: &[
         harness.fail_unless(Rule::Diff, subject, Label::is_sound(label), text);
     }
     let root = harness.scratch.directories().root.clone();
-    for path in paths {
+    let is_directory =
+        |path: &&[u8]| path.as_bstr().to_path_lossy().symlink_metadata().is_ok_and(|found| found.is_dir());
+    for path in paths.iter().filter(|path| !(may_be_directories && is_directory(path))) {
         let loaded = diff::load(&path.as_bstr().to_path_lossy(), &root);
         let why = loaded.as_ref().err().map(|error| match error {
             diff::LoadError::WrongFileType { .. } => "a regular file or a symlink is expected".to_owned(),

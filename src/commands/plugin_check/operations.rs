@@ -48,18 +48,23 @@ pub(super) fn all(harness: &mut Harness<'_, '_>) -> Result<(), FatalError> {
     }
     let mut known = Known { always, ..Known::default() };
     let stages = [
-        (Stage::Before, &[Operation::Check, Operation::Diff][..]),
+        (Stage::Before, &[Operation::Check, Operation::Diff, Operation::Preview][..]),
         (Stage::First, &[Operation::Apply]),
         (Stage::Applied, &[Operation::Apply]),
-        (Stage::Applied, &[Operation::Check, Operation::Diff]),
+        (Stage::Applied, &[Operation::Check, Operation::Diff, Operation::Preview]),
         (Stage::Applied, &[Operation::ForceApply]),
         (Stage::Applied, &[Operation::Apply]),
     ];
     for (stage, operations) in stages {
         let Some(there) = report::later_scan(harness)? else { return Ok(()) };
         for &operation in operations {
-            // A diff tells in version 3 what a check could tell.
-            if operation != Operation::Check || harness.manner.api_version >= API_VERSION_4 {
+            let is_known = match operation {
+                // A diff tells in version 3 what a check could tell.
+                Operation::Check => harness.manner.api_version >= API_VERSION_4,
+                Operation::Preview => harness.manner.previews,
+                _ => true,
+            };
+            if is_known {
                 operate(harness, &sets, &there, &mut known, (stage, operation))?;
             }
         }
@@ -146,7 +151,9 @@ fn operate(
         let subject = harness.subject(word(operation), &ids);
         match operation {
             Operation::Check => harness.unchanged_since(Rule::Check, &subject, &before, true, "has changed"),
-            Operation::Diff => harness.unchanged_since(Rule::Diff, &subject, &before, true, "has changed"),
+            Operation::Diff | Operation::Preview => {
+                harness.unchanged_since(Rule::Diff, &subject, &before, true, "has changed");
+            }
             Operation::Apply if ids.iter().all(|id| known.always.contains(id)) => {}
             Operation::Apply if stage == Stage::Applied || said_not_changed(harness, &all) => {
                 let what = if stage == Stage::First {
@@ -199,7 +206,7 @@ fn judge(
     let subject = harness.subject(word(operation), std::slice::from_ref(id));
     let rule = match operation {
         Operation::Check => Rule::Check,
-        Operation::Diff => Rule::Diff,
+        Operation::Diff | Operation::Preview => Rule::Diff,
         Operation::ForceApply => Rule::ForceApply,
         Operation::Scan | Operation::Apply => Rule::Apply,
     };
@@ -214,8 +221,8 @@ fn judge(
     if !harness.fail_unless(rule, &subject, ended_well, format!("{}, where {expected}", heard.failure())) {
         return;
     }
-    if operation == Operation::Diff {
-        judge_paths(harness, &subject, &heard.messages);
+    if matches!(operation, Operation::Diff | Operation::Preview) {
+        judge_paths(harness, &subject, &heard.messages, operation == Operation::Preview);
         return;
     }
     let messages = messages::read(harness, operation, &subject, heard);

@@ -1,7 +1,7 @@
 //! The operations of version 3: one process each.
 
 use super::{applied_messages, unknown_entity, verdict_messages};
-use crate::{Applied, Entity, Host, Output, Plugin, Sink};
+use crate::{Applied, Entity, FilePair, Host, Output, Plugin, Sink};
 use bstr::ByteSlice;
 use holo_protocol::environment::MESSAGE_FD;
 use holo_protocol::session::Stream;
@@ -124,9 +124,15 @@ fn say_messages(messages: impl IntoIterator<Item = Message>) -> Result<(), ExitC
     if text.is_empty() { Ok(()) } else { say(&text) }
 }
 
-pub(super) fn diff<P: Plugin>(plugin: &P, host: &Host, id: &[u8]) -> ExitCode {
+/// Names the two files that `pair` gives for an entity.
+pub(super) fn diff<P: Plugin>(
+    plugin: &P,
+    host: &Host,
+    id: &[u8],
+    pair: impl FnOnce(&P::Entity) -> Option<FilePair>,
+) -> ExitCode {
     let pair = match find(plugin, host, id) {
-        Ok(entity) => entity.diff(host),
+        Ok(entity) => pair(&entity),
         Err(code) => return code,
     };
     let Some(pair) = pair else { return ExitCode::SUCCESS };

@@ -109,7 +109,8 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
             Operation::Check => self.check(ids().collect(), &Modes::from_request(request)),
             Operation::Apply => self.apply(ids().collect(), false, &Modes::from_request(request)),
             Operation::ForceApply => self.apply(ids().collect(), true, &Modes::from_request(request)),
-            Operation::Diff => self.diff(ids().collect()),
+            Operation::Diff => self.diff(ids().collect(), P::Entity::diff),
+            Operation::Preview => self.diff(ids().collect(), P::Entity::preview),
         };
         self.answers.say(&Answer::End { request: request.request, result });
         self.answers.writer.flush()
@@ -187,9 +188,9 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         Outcome::Done
     }
 
-    fn diff(&mut self, ids: Vec<BString>) -> Outcome {
+    fn diff(&mut self, ids: Vec<BString>, pair: fn(&P::Entity, &Host) -> Option<FilePair>) -> Outcome {
         for id in self.find_all(ids) {
-            if let Some(pair) = self.known.get(&id).and_then(|entity| entity.diff(&self.host)) {
+            if let Some(pair) = self.known.get(&id).and_then(|entity| pair(entity, &self.host)) {
                 self.answers.diff(&id, &pair);
             }
             self.answers.result(&id, None, Outcome::Done);

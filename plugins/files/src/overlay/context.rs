@@ -6,7 +6,7 @@ use crate::overlay::record::Record;
 use crate::overlay::scan;
 use holo_change::error::Result;
 use holo_change::image_store::Recovery;
-use holo_plugin::{Host, Output, Sink, Stream};
+use holo_plugin::{Host, Output, Silence};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
@@ -69,10 +69,6 @@ impl<'a> Context<'a> {
 
 /// Returns the paths of all targets. The apply that follows says what there is to say.
 fn targets(host: &Host) -> Vec<PathBuf> {
-    struct Silence;
-    impl Sink for Silence {
-        fn write(&mut self, _: Stream, _: &[u8]) {}
-    }
     let entities = scan::all(host, &mut Output::new(&mut Silence)).unwrap_or_default();
     entities.into_iter().map(|entity| entity.path).collect()
 }

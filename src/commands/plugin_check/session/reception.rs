@@ -137,7 +137,7 @@ impl<'a> Reception<'a> {
             Answer::Progress { entity, .. } => drop(self.step(&entity, Step::Output)),
             Answer::Diff { entity, from, to, from_label, to_label, .. } => {
                 if let Some(index) = self.step(&entity, Step::Diff)
-                    && self.operation == Operation::Diff
+                    && matches!(self.operation, Operation::Diff | Operation::Preview)
                     && let Some(heard) = self.heard(index)
                 {
                     // As a process would have written it.
@@ -212,7 +212,7 @@ impl<'a> Reception<'a> {
         if applies && result == Outcome::Done && has_worked && !has_begun {
             self.complain(Rule::Order, format!("{id} was changed without \"begin\""));
         }
-        let is_diff = self.operation == Operation::Diff;
+        let is_diff = matches!(self.operation, Operation::Diff | Operation::Preview);
         let Some(heard) = self.heard(index) else { return };
         if !is_diff {
             heard.messages = bstr::join("\n", messages.iter().map(Text::as_bstr));

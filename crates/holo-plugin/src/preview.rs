@@ -1,0 +1,95 @@
+//! Files in the cache directory that show what an entity is, and what applying it would make of it.
+
+use crate::{FilePair, Host};
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// The content that stands for one that nobody may see.
+pub const SENSITIVE: &[u8] = b"(sensitive)\n";
+
+/// Two directories in the cache: one for what there is, one for what there would be.
+#[derive(Debug)]
+pub struct Preview {
+    folder: PathBuf,
+}
+
+/// Something to be shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// A file.
+    File {
+        /// Its content.
+        content: Vec<u8>,
+        /// Its mode, as far as it is shown.
+        mode: u32,
+    },
+    /// A symlink with this target.
+    Symlink(PathBuf),
+}
+
+impl Preview {
+    /// Makes the directories, empty, for the entity with this ID.
+    ///
+    /// # Errors
+    /// If they cannot be made.
+    pub fn new(host: &Host, id: &[u8]) -> io::Result<Preview> {
+        use std::fmt::Write as _;
+        let name = id.iter().fold(String::new(), |mut name, byte| {
+            // Writing to a string cannot fail.
+            let _ = write!(name, "{byte:02x}");
+            name
+        });
+        // A name has 255 bytes at most.
+        let parts = name.as_bytes().chunks(200).map(|part| String::from_utf8_lossy(part).into_owned());
+        let folder = parts.fold(host.cache_dir().join("previews"), |folder, part| folder.join(part)).join("_");
+        match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        for side in ["from", "to"] {
+            // It may hold what only root may read.
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder.join(side))?;
+        }
+        Ok(Preview { folder })
+    }
+
+    /// Returns the path of what there is, at this path below the entity.
+    #[must_use]
+    pub fn from(&self, below: &Path) -> PathBuf {
+        self.folder.join("from").join(below)
+    }
+
+    /// Returns the path of what there would be, at this path below the entity.
+    #[must_use]
+    pub fn to(&self, below: &Path) -> PathBuf {
+        self.folder.join("to").join(below)
+    }
+
+    /// Returns both as a pair, for an entity that is at this path, which is as the user knows it.
+    #[must_use]
+    pub fn pair(&self, below: &Path, shown: &Path) -> FilePair {
+        let label = shown.as_os_str().as_encoded_bytes();
+        FilePair::new(self.from(below), self.to(below)).with_from_label(label).with_to_label(label)
+    }
+}
+
+impl Shown {
+    /// Makes it at a path in the cache.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        if let Some(folder) = path.parent() {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        }
+        match self {
+            Shown::Symlink(target) => symlink(target, path),
+            Shown::File { content, mode } => {
+                fs::write(path, content)?;
+                fs::set_permissions(path, Permissions::from_mode(0o600 | (mode & 0o100)))
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Previews: what a declared path is, and what applying it would make of it.
+
+use super::entity::DeclaredFile;
+use super::inspection::{Inspection, own_path};
+use super::wanted::DeclaredError;
+use bstr::ByteSlice;
+use holo_change::tracked::{Decision, State};
+use holo_plugin::{FilePair, Preview, SENSITIVE, Shown};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The state that a path would have.
+struct Change {
+    path: PathBuf,
+    current: State,
+    desired: State,
+    /// The content, if it is kept nowhere yet.
+    bytes: Option<Vec<u8>>,
+    sensitive: bool,
+}
+
+/// Returns the two files, if they differ and can be shown.
+pub(super) fn preview(entity: &DeclaredFile, inspection: &Inspection<'_>) -> Result<Option<FilePair>, DeclaredError> {
+    let change = match &entity.definition {
+        Some(_) => declared(entity, inspection)?,
+        None => scrubbed(entity, inspection)?,
+    };
+    change.map_or(Ok(None), |change| pair(entity, inspection, &change))
+}
+
+fn declared(entity: &DeclaredFile, inspection: &Inspection<'_>) -> Result<Option<Change>, DeclaredError> {
+    let Some(definition) = &entity.definition else { return Ok(None) };
+    let mut subject = inspection.subject(entity, inspection.recall(entity)?)?;
+    let (decision, wanted, current) = inspection.decide(&mut subject, definition, true)?;
+    if decision == Decision::Nothing {
+        return Ok(None);
+    }
+    let desired = wanted.desired();
+    Ok(Some(Change { path: subject.path, current, desired, bytes: wanted.bytes, sensitive: definition.sensitive }))
+}
+
+fn scrubbed(entity: &DeclaredFile, inspection: &Inspection<'_>) -> Result<Option<Change>, DeclaredError> {
+    let Some(remembered) = inspection.recall(entity)? else { return Ok(None) };
+    let path = own_path(&remembered.base, &entity.path);
+    let Some(track) = remembered.base.get(&path).filter(|_| !inspection.tracker.is_overlaid(&path)) else {
+        return Ok(None);
+    };
+    let (desired, sensitive) = (track.base.clone(), track.sensitive);
+    let current = inspection.tracker.state_of(&remembered.base, &path)?;
+    Ok((current != desired).then_some(Change { path, current, desired, bytes: None, sensitive }))
+}
+
+fn pair(
+    entity: &DeclaredFile,
+    inspection: &Inspection<'_>,
+    change: &Change,
+) -> Result<Option<FilePair>, DeclaredError> {
+    let Change { path, current, desired, bytes, sensitive } = change;
+    let is_directory = |state: &State| matches!(state, State::Directory { .. });
+    // There is nothing to read in a directory.
+    if is_directory(current) || is_directory(desired) {
+        return Ok(None);
+    }
+    let preview = Preview::new(inspection.host, entity.id().as_bytes())?;
+    let (live, below) = (inspection.host.below_root(path), Path::new("file"));
+    let content = |state: &State| -> Result<Vec<u8>, DeclaredError> {
+        let Some(digest) = state.content() else { return Ok(Vec::new()) };
+        if let Some(bytes) = bytes {
+            return Ok(bytes.clone());
+        }
+        let mut content = Vec::new();
+        let file: File = if current.content() == Some(digest) {
+            inspection.tracker.place(path).open()?
+        } else {
+            inspection.tracker.content(digest)?
+        };
+        { file }.read_to_end(&mut content)?;
+        Ok(content)
+    };
+    let shown = |state: &State,
+                 content: &dyn Fn(&State) -> Result<Vec<u8>, DeclaredError>|
+     -> Result<Option<Shown>, DeclaredError> {
+        Ok(match state {
+            State::File { .. } if *sensitive => Some(Shown::File { content: SENSITIVE.to_vec(), mode: 0 }),
+            State::File { attributes, .. } => Some(Shown::File { content: content(state)?, mode: attributes.mode }),
+            State::Symlink { target, .. } => Some(Shown::Symlink(target.0.to_path_lossy().into_owned())),
+            _ => None,
+        })
+    };
+    if let Some(shown) = shown(desired, &content)? {
+        shown.write(&preview.to(below))?;
+    }
+    let from = if *sensitive {
+        if let Some(shown) = shown(current, &|_| Ok(Vec::new()))? {
+            shown.write(&preview.from(below))?;
+        }
+        preview.from(below)
+    } else {
+        live.clone()
+    };
+    Ok(Some(FilePair::new(from, preview.to(below)).with_from_label(live.as_os_str().as_bytes())))
+}

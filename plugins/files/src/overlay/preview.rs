@@ -1,0 +1,68 @@
+//! Previews: what a target is, and what applying its entity would make of it.
+
+use crate::overlay::desired::{self, Desired, EvaluationError};
+use crate::overlay::distribution::Distribution;
+use crate::overlay::entity::FileEntity;
+use crate::overlay::layout::Layout;
+use bstr::ByteSlice;
+use holo_change::error::PathError;
+use holo_change::{Content, Image};
+use holo_plugin::{FilePair, Host, Output, Preview, Shown, Silence};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Returns the two files, if they differ.
+pub(crate) fn preview(entity: &FileEntity, host: &Host) -> Result<Option<FilePair>, EvaluationError> {
+    let layout = Layout::open(host)?;
+    let target = layout.images.target(&entity.path);
+    let distribution = Distribution::of(host.system().os_release());
+    let waiting = distribution.peek(&target)?;
+    let current = Image::load(waiting.as_ref().map_or(&target, |(_, current)| current))?;
+    let base = match &waiting {
+        Some((stock, _)) => Image::load(stock)?,
+        None => Image::load(&layout.images.base(&entity.path))?.or_else(|| current.clone()),
+    };
+    let Some(base) = base.filter(|_| current.is_some() || !entity.is_orphan()) else { return Ok(None) };
+    let desired = if entity.is_orphan() {
+        Desired { image: base, scratch: Vec::new() }
+    } else {
+        desired::evaluate(entity, &base, &layout, &mut Output::new(&mut Silence))?
+    };
+    let is_desired = current.as_ref().map_or(Ok(false), |current| current.equals(&desired.image));
+    let pair = is_desired.map_err(EvaluationError::from).and_then(|is_desired| match is_desired {
+        true => Ok(None),
+        false => pair(entity, host, current.as_ref().filter(|_| waiting.is_some()), &desired.image).map(Some),
+    });
+    desired.clean_up();
+    pair
+}
+
+/// Returns the target, or what is going to be moved there before, and a copy of what it would be.
+fn pair(entity: &FileEntity, host: &Host, moved: Option<&Image>, desired: &Image) -> Result<FilePair, EvaluationError> {
+    let failed = |error| PathError::new("write", host.cache_dir(), error);
+    let preview = Preview::new(host, &entity.id()).map_err(failed)?;
+    let below = Path::new("file");
+    shown(desired)?.write(&preview.to(below)).map_err(failed)?;
+    let target = entity.shown_target();
+    let from = match moved {
+        Some(moved) => {
+            shown(moved)?.write(&preview.from(below)).map_err(failed)?;
+            preview.from(below)
+        }
+        None => target.clone(),
+    };
+    Ok(FilePair::new(from, preview.to(below)).with_from_label(target.as_os_str().as_bytes()))
+}
+
+fn shown(image: &Image) -> Result<Shown, EvaluationError> {
+    Ok(match &image.content {
+        Content::Symlink(target) => Shown::Symlink(target.to_path_lossy().into_owned()),
+        Content::File { place, .. } => {
+            let mut content = Vec::new();
+            let read = place.open()?.read_to_end(&mut content);
+            read.map_err(|error| PathError::new("read", place.shown(), error))?;
+            Shown::File { content, mode: image.mode }
+        }
+    })
+}

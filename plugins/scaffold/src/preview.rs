@@ -1,0 +1,79 @@
+//! Previews: the files of a target that would change, as they are and as they would be.
+
+use crate::entity::Scaffold;
+use crate::error::Result;
+use crate::source::Item;
+use bstr::ByteSlice;
+use holo_change::PathHandle;
+use holo_change::error::PathError;
+use holo_change::tracked::{State, Tracker};
+use holo_plugin::{FilePair, Host, Preview, Shown};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// What a path would be.
+pub(crate) enum After {
+    /// What was rendered.
+    Item(Item),
+    /// What was there before; nothing if it is not known, or goes.
+    State(Option<State>),
+}
+
+/// Writes both directories. There is no pair without anything in them.
+pub(crate) fn write(
+    entity: &Scaffold,
+    host: &Host,
+    target: &Path,
+    tracker: &Tracker,
+    files: &[(PathBuf, After)],
+) -> Result<Option<FilePair>> {
+    let failed = |error| PathError::new("write", host.cache_dir(), error);
+    let preview = Preview::new(host, entity.id().as_bytes()).map_err(failed)?;
+    let mut is_empty = true;
+    for (path, after) in files {
+        let below = path.strip_prefix(target).unwrap_or(path);
+        let shown = [(preview.from(below), found(&tracker.place(path))?), (preview.to(below), wanted(after, tracker)?)];
+        for (path, shown) in shown {
+            if let Some(shown) = shown {
+                shown.write(&path).map_err(failed)?;
+                is_empty = false;
+            }
+        }
+    }
+    Ok((!is_empty).then(|| preview.pair(Path::new(""), &host.below_root(target))))
+}
+
+fn wanted(after: &After, tracker: &Tracker) -> Result<Option<Shown>> {
+    Ok(match after {
+        After::Item(Item::File { bytes, executable }) => {
+            Some(Shown::File { content: bytes.clone(), mode: if *executable { 0o755 } else { 0o644 } })
+        }
+        After::Item(Item::Symlink(target)) => Some(Shown::Symlink(target.to_path_lossy().into_owned())),
+        After::State(Some(State::Symlink { target, .. })) => {
+            Some(Shown::Symlink(target.0.to_path_lossy().into_owned()))
+        }
+        After::State(Some(state)) => match (state.content(), state.attributes()) {
+            (Some(digest), Some(attributes)) => {
+                Some(Shown::File { content: read(tracker.content(digest)?)?, mode: attributes.mode })
+            }
+            _ => None,
+        },
+        After::Item(Item::Directory) | After::State(None) => None,
+    })
+}
+
+fn found(place: &PathHandle) -> Result<Option<Shown>> {
+    use holo_change::Kind;
+    let Some(stat) = place.stat()? else { return Ok(None) };
+    Ok(match stat.kind {
+        Kind::File => Some(Shown::File { content: read(place.open()?)?, mode: stat.mode }),
+        Kind::Symlink => Some(Shown::Symlink(place.read_link()?.to_path_lossy().into_owned())),
+        Kind::Directory | Kind::Other => None,
+    })
+}
+
+fn read(mut file: std::fs::File) -> Result<Vec<u8>> {
+    let mut content = Vec::new();
+    file.read_to_end(&mut content).map_err(|error| PathError::new("read", "", error))?;
+    Ok(content)
+}

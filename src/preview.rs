@@ -1,0 +1,136 @@
+//! The difference that applying an entity would make, or has made.
+
+use crate::diff::{self, Content, LoadError, Side};
+use crate::root::normalise;
+use crate::view::View;
+use bstr::{BStr, BString, ByteSlice};
+use holo_protocol::FilePair;
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use walkdir::WalkDir;
+
+/// The content that stands for one that nobody may see.
+const SENSITIVE: &[u8] = b"(sensitive)\n";
+/// The end of the name of what is not there yet.
+const PENDING: &str = " (pending)";
+
+/// What an entity is, and what applying it would make of it.
+#[derive(Clone, Debug)]
+pub struct Preview {
+    files: Vec<File>,
+}
+
+/// A file of an entity.
+#[derive(Clone, Debug)]
+struct File {
+    /// Its path below the root, without a slash before it, or another name that does not depend on the run.
+    name: BString,
+    from: Content,
+    to: Content,
+    /// The path at which it can be seen what has become of it.
+    path: Option<PathBuf>,
+}
+
+/// A difference of two files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The name of the first.
+    pub from: BString,
+    /// The name of the second.
+    pub to: BString,
+    /// The difference, in the form of git.
+    pub text: Vec<u8>,
+    /// True if a file is not text, so that only that they differ is said.
+    pub is_binary: bool,
+}
+
+impl Preview {
+    /// Loads what a plugin has named for the entity with this ID: two files, or two directories of them.
+    ///
+    /// # Errors
+    /// If something cannot be read, or is neither a file nor a symlink.
+    pub fn load(pair: &FilePair, id: &BStr, view: View<'_>) -> Result<Preview, LoadError> {
+        let root = view.root.join("");
+        let is_directory = |path: &Path| path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
+        let is_of_the_run = |path: &Path| view.resources.is_of_the_run(path);
+        let name = match &pair.from_label {
+            Some(label) => below(&label.as_bstr().to_path_lossy(), &root),
+            None if is_of_the_run(&pair.from) => id.to_owned(),
+            None => below(&pair.from, &root),
+        };
+        let path = |path: PathBuf| (!is_of_the_run(&path)).then_some(path);
+        if !is_directory(&pair.from) && !is_directory(&pair.to) {
+            let (from, to) = (diff::load(&pair.from, &root)?, diff::load(&pair.to, &root)?);
+            return Ok(Preview { files: vec![File { name, from, to, path: path(pair.from.clone()) }] });
+        }
+        let mut names = BTreeSet::new();
+        for side in [&pair.from, &pair.to] {
+            let entries =
+                WalkDir::new(side).into_iter().filter_map(Result::ok).filter(|entry| !entry.file_type().is_dir());
+            names.extend(entries.filter_map(|entry| entry.path().strip_prefix(side).ok().map(Path::to_owned)));
+        }
+        let file = |below: PathBuf| {
+            let from = pair.from.join(&below);
+            let name = [name.as_bytes(), b"/", below.as_os_str().as_bytes()].concat().into();
+            let (before, to) = (diff::load(&from, &root)?, diff::load(&pair.to.join(&below), &root)?);
+            Ok(File { name, from: before, to, path: path(from) })
+        };
+        Ok(Preview { files: names.into_iter().map(file).collect::<Result<_, LoadError>>()? })
+    }
+
+    /// Returns the differences that applying the entity would make.
+    #[must_use]
+    pub fn pending(&self) -> Vec<Difference> {
+        self.files.iter().filter_map(|file| file.difference(&file.to, PENDING)).collect()
+    }
+
+    /// Returns the differences that applying the entity has made.
+    #[must_use]
+    pub fn applied(&self, view: View<'_>) -> Vec<Difference> {
+        let root = view.root.join("");
+        let now = |file: &File| file.path.as_ref().and_then(|path| diff::load(path, &root).ok());
+        let files = self.files.iter();
+        files.filter_map(|file| file.difference(&now(file).unwrap_or_else(|| file.to.clone()), "")).collect()
+    }
+}
+
+impl File {
+    fn difference(&self, to: &Content, suffix: &str) -> Option<Difference> {
+        let name =
+            |prefix: &str, suffix: &str| BString::from([prefix.as_bytes(), &self.name, suffix.as_bytes()].concat());
+        let from = Side { name: name("a/", ""), content: self.from.clone() };
+        let to = Side { name: name("b/", suffix), content: to.clone() };
+        let mut text = diff::render_prefixed(&from, &to);
+        if self.from == Content::Missing {
+            // Programs that apply patches take the name of a new file from this line.
+            text = text.replacen(
+                [b"\n+++ ", &to.name[..], b"\n"].concat(),
+                [b"\n+++ ", &name("b/", "")[..], b"\n"].concat(),
+                1,
+            );
+        }
+        if text.is_empty() && is_sensitive(&from.content) && is_sensitive(&to.content) {
+            text = sensitive(from.name.as_ref(), to.name.as_ref());
+        }
+        let is_binary = text.lines().next_back().is_some_and(|line| line.starts_with(b"Binary files "));
+        (!text.is_empty()).then_some(Difference { from: from.name, to: to.name, text, is_binary })
+    }
+}
+
+/// Returns the path as it is named: below the root, and without a slash before it.
+fn below(path: &Path, root: &Path) -> BString {
+    let path = normalise(path);
+    let below = path.strip_prefix(root).unwrap_or(&path);
+    below.strip_prefix("/").unwrap_or(below).as_os_str().as_bytes().into()
+}
+
+fn is_sensitive(content: &Content) -> bool {
+    matches!(content, Content::File { content, .. } if content == SENSITIVE)
+}
+
+/// Returns the difference of two contents that nobody may see.
+fn sensitive(from: &BStr, to: &BStr) -> Vec<u8> {
+    let line = SENSITIVE.as_bstr();
+    format!("diff --holo {from} {to}\n--- {from}\n+++ {to}\n@@ -1 +1 @@\n-{line}+{line}").into_bytes()
+}
