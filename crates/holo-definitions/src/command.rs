@@ -2,10 +2,90 @@
 
 mod words;
 
-pub use words::{meant_for_a_shell, words_of};
+use words::{meant_for_a_shell, words_of};
 
 use crate::definition::Invalid;
 use serde::{Deserialize, Deserializer, de};
+
+/// A command as it is written in a definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WrittenCommand {
+    /// A string that is split by a shell's rules.
+    Text(String),
+    /// The program and its arguments.
+    Words(Vec<String>),
+}
+
+/// The reason why a command cannot be run, in a message that reads after "KEY: ".
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// There is no program.
+    #[error("the command is empty")]
+    Empty,
+    /// A shell would go on reading.
+    #[error("a quote or backslash is not closed in {0:?}")]
+    OpenQuote(String),
+    /// No program can be given that.
+    #[error("a command cannot hold NUL")]
+    Nul,
+}
+
+impl WrittenCommand {
+    /// Returns the program and its arguments. No shell is called.
+    ///
+    /// # Errors
+    /// If there are none.
+    pub fn words(&self) -> Result<Vec<String>, CommandError> {
+        let words = match self {
+            WrittenCommand::Text(text) => words_of(text).ok_or_else(|| CommandError::OpenQuote(text.clone()))?,
+            WrittenCommand::Words(words) => words.clone(),
+        };
+        if words.first().is_none_or(String::is_empty) {
+            return Err(CommandError::Empty);
+        }
+        if words.iter().any(|word| word.contains('\0')) {
+            return Err(CommandError::Nul);
+        }
+        Ok(words)
+    }
+
+    /// Returns a word that only a shell would understand, if there is one.
+    #[must_use]
+    pub fn meant_for_a_shell(&self) -> Option<&'static str> {
+        match self {
+            WrittenCommand::Text(text) => meant_for_a_shell(text),
+            WrittenCommand::Words(_) => None,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for WrittenCommand {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextOrWords)
+    }
+}
+
+struct TextOrWords;
+
+impl<'de> de::Visitor<'de> for TextOrWords {
+    type Value = WrittenCommand;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a command as a string or a list of strings")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<WrittenCommand, E> {
+        Ok(WrittenCommand::Text(text.to_owned()))
+    }
+
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut values: A) -> Result<WrittenCommand, A::Error> {
+        let mut words = Vec::new();
+        while let Some(word) = values.next_element()? {
+            words.push(word);
+        }
+        Ok(WrittenCommand::Words(words))
+    }
+}
 
 /// A program and its arguments: a list, or a string that is split by a shell's rules. No shell is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,48 +116,14 @@ impl Command {
 
 impl<'de> Deserialize<'de> for Command {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Words)
-    }
-}
-
-struct Words;
-
-impl<'de> de::Visitor<'de> for Words {
-    type Value = Command;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a command as a string or a list of strings")
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Command, E> {
-        let words =
-            words_of(text).ok_or_else(|| E::custom(format!("a quote or backslash is not closed in {text:?}")))?;
-        Command::checked(words, meant_for_a_shell(text))
-    }
-
-    fn visit_seq<A: de::SeqAccess<'de>>(self, mut values: A) -> Result<Command, A::Error> {
-        let mut words = Vec::new();
-        while let Some(word) = values.next_element()? {
-            words.push(word);
-        }
-        Command::checked(words, None)
-    }
-}
-
-impl Command {
-    fn checked<E: de::Error>(words: Vec<String>, for_a_shell: Option<&'static str>) -> Result<Command, E> {
-        if words.first().is_none_or(String::is_empty) {
-            return Err(E::custom("the command is empty"));
-        }
-        if words.iter().any(|word| word.contains('\0')) {
-            return Err(E::custom("a command cannot hold NUL"));
-        }
-        Ok(Command { words, for_a_shell })
+        let written = WrittenCommand::deserialize(deserializer)?;
+        let words = written.words().map_err(de::Error::custom)?;
+        Ok(Command { words, for_a_shell: written.meant_for_a_shell() })
     }
 }
 
 #[cfg(feature = "schema")]
-impl schemars::JsonSchema for Command {
+impl schemars::JsonSchema for WrittenCommand {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Command".into()
     }
@@ -87,5 +133,16 @@ impl schemars::JsonSchema for Command {
             "description": "A program and its arguments: a list, or a string that is split by a shell's rules.",
             "anyOf": [{ "type": "string", "minLength": 1 }, { "type": "array", "items": { "type": "string" }, "minItems": 1 }],
         })
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Command {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        WrittenCommand::schema_name()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        WrittenCommand::json_schema(generator)
     }
 }

@@ -59,7 +59,7 @@ mod testing;
 mod tolerant;
 pub mod values;
 
-pub use command::{Command, meant_for_a_shell, words_of};
+pub use command::{Command, CommandError, WrittenCommand};
 pub use common::{CommonKeys, Contradiction, HealthCheck, IdLocation};
 pub use declarations::{Declaration, Declarations, NoDeclaration};
 pub use definition::{Definition, Invalid};

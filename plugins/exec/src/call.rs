@@ -1,8 +1,9 @@
 //! The way a command of a definition is called.
 
-use crate::command::{Command, CommandError};
+use crate::command::{self, CommandError};
 use crate::definition::Exec;
 use holo_plugin::Mode;
+use holo_plugin::definitions::WrittenCommand;
 use holo_plugin::process::{Program, SYSTEM_PATH};
 use std::time::Duration;
 
@@ -12,11 +13,11 @@ const ROOT: &str = "/";
 /// The program that a command stands for, with everything that its definition says of it.
 pub(crate) fn program(
     exec: &Exec,
-    command: &Command,
+    written: &WrittenCommand,
     timeout: Option<Duration>,
     mode: Mode<'_>,
 ) -> Result<Program, CommandError> {
-    let mut program = Program::from_words(command.words(exec.shell)?);
+    let mut program = Program::from_words(command::words(written, exec.shell)?);
     program.current_dir(exec.cwd.as_deref().unwrap_or(ROOT)).identity(exec.identity());
     if exec.clean_environment {
         program.clear_env().path(SYSTEM_PATH);

@@ -1,10 +1,11 @@
 //! The conditions under which a command is run.
 
 use crate::call;
-use crate::command::Command;
+use crate::command;
 use crate::definition::Exec;
 use crate::error::{ExecError, RunError};
 use crate::mocks::Mocks;
+use holo_plugin::definitions::WrittenCommand;
 use holo_plugin::{Host, Mode, Output, Stream};
 use std::path::Path;
 use std::time::Duration;
@@ -60,12 +61,12 @@ pub(crate) fn exists(path: &str, host: &Host) -> bool {
 /// Returns true if a guard succeeds. Its complaints are shown, as the guard itself may be wrong.
 fn succeeds(
     key: &str,
-    guard: &Command,
+    guard: &WrittenCommand,
     exec: &Exec,
     timeout: Option<Duration>,
     output: &mut Output<'_>,
 ) -> Result<bool, ExecError> {
-    let failed = |reason: RunError| ExecError::Failed { command: format!("{key} `{}`", guard.shown()), reason };
+    let failed = |reason: RunError| ExecError::Failed { command: format!("{key} `{}`", command::shown(guard)), reason };
     let program = call::program(exec, guard, Some(timeout.unwrap_or(GUARD_TIMEOUT)), Mode::default());
     let program = program.map_err(|error| failed(error.into()))?;
     let ended = program.run(|stream, bytes| {

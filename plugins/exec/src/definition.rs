@@ -1,7 +1,7 @@
 //! The keys of a command's definition.
 
-use crate::command::Command;
-use holo_plugin::definitions::{Definition, Invalid, values};
+use crate::command;
+use holo_plugin::definitions::{Definition, Invalid, WrittenCommand, values};
 use holo_plugin::process::Identity;
 use serde::Deserialize;
 
@@ -13,7 +13,7 @@ pub(crate) struct Exec {
     /// The name of the entity.
     pub(crate) name: String,
     /// The command: a list, or a string that is split by a shell's rules.
-    pub(crate) command: Command,
+    pub(crate) command: WrittenCommand,
     /// True if the command, `onlyif` and `unless_command` are scripts for `/bin/sh`.
     #[serde(default)]
     pub(crate) shell: bool,
@@ -39,9 +39,9 @@ pub(crate) struct Exec {
     /// A path that the command makes: if it exists, the command is not run.
     pub(crate) creates: Option<String>,
     /// A command that changes nothing: if it fails, the command is not run.
-    pub(crate) onlyif: Option<Command>,
+    pub(crate) onlyif: Option<WrittenCommand>,
     /// A command that changes nothing: if it succeeds, the command is not run.
-    pub(crate) unless_command: Option<Command>,
+    pub(crate) unless_command: Option<WrittenCommand>,
     /// True if the command is run only when something has changed that it subscribes to.
     #[serde(default)]
     pub(crate) refresh_only: bool,
@@ -68,7 +68,7 @@ impl Definition for Exec {
             ("onlyif", self.onlyif.as_ref()),
             ("unless_command", self.unless_command.as_ref()),
         ];
-        let doubt = |(key, command): (&'static str, Option<&Command>)| {
+        let doubt = |(key, command): (&'static str, Option<&WrittenCommand>)| {
             let sign = command?.meant_for_a_shell().filter(|_| !self.shell)?;
             let problem = format!("no shell is called, and {sign:?} is an argument; shell = true calls one");
             Some(Invalid::new(key, problem))
@@ -77,10 +77,11 @@ impl Definition for Exec {
     }
 
     fn invalid_values(&self) -> Vec<Invalid> {
-        let command = |key, command: Option<&Command>| match command.map(|command| command.words(self.shell)) {
-            Some(Err(error)) => Err(Invalid::new(key, error.to_string())),
-            _ => Ok(()),
-        };
+        let command =
+            |key, written: Option<&WrittenCommand>| match written.map(|written| command::words(written, self.shell)) {
+                Some(Err(error)) => Err(Invalid::new(key, error.to_string())),
+                _ => Ok(()),
+            };
         let account = |key, name: &Option<String>| name.iter().try_for_each(|name| values::account(key, name));
         let path = |key, path: &Option<String>| path.iter().try_for_each(|path| values::absolute(key, path).map(drop));
         let search_path = self.search_path();

@@ -1,6 +1,7 @@
 //! A command that is run, unless there is a reason not to.
 
 use crate::call;
+use crate::command;
 use crate::conditions;
 use crate::definition::Exec;
 use crate::error::{ExecError, RunError};
@@ -24,7 +25,7 @@ impl Entity for ExecEntity {
     fn report(&self) -> EntityReport {
         let mut report = EntityReport::new(self.id.as_str());
         report.action = Action { verb: "Executing".into(), reason: None };
-        report.inform("command", self.exec.command.shown());
+        report.inform("command", command::shown(&self.exec.command));
         if let Some(identity) = self.shown_identity() {
             report.inform("as", identity);
         }
@@ -53,7 +54,7 @@ impl Entity for ExecEntity {
     fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         match conditions::hold(&self.exec, self.timeout, mode.refresh, host, output) {
             Ok(false) => Verdict::InDesiredState,
-            Ok(true) => Verdict::WouldChange(vec![format!("would run {}", self.exec.command.shown())]),
+            Ok(true) => Verdict::WouldChange(vec![format!("would run {}", command::shown(&self.exec.command))]),
             Err(error) => {
                 output.error(error.to_string());
                 Verdict::Failed
@@ -69,14 +70,14 @@ impl Entity for ExecEntity {
 impl ExecEntity {
     fn run(&self, mode: Mode<'_>, host: &Host, output: &mut Output<'_>) -> Result<Applied, ExecError> {
         let exec = &self.exec;
-        let failed = |reason: RunError| ExecError::Failed { command: exec.command.shown(), reason };
+        let failed = |reason: RunError| ExecError::Failed { command: command::shown(&exec.command), reason };
         let program = call::program(exec, &exec.command, self.timeout, mode).map_err(|error| failed(error.into()))?;
         let ended = if exec.log_output { process::run(&program, output) } else { program.run(|_, _| {}) };
         let ended = ended.map_err(|error| failed(error.into()))?;
         if ended.held_open && exec.log_output {
             let what =
                 "it has left a process behind that holds its output open; what that may still say is not waited for";
-            output.warning(format!("{}: {what}", exec.command.shown()));
+            output.warning(format!("{}: {what}", command::shown(&exec.command)));
         }
         if let Some(reason) = self.failure(&ended) {
             if !exec.log_output {
@@ -87,7 +88,7 @@ impl ExecEntity {
         }
         match exec.creates.as_deref().filter(|path| !conditions::exists(path, host)) {
             Some(path) => Err(failed(RunError::NotCreated(path.to_owned()))),
-            None => Ok(Applied::Changed(vec![format!("ran {}", exec.command.shown())])),
+            None => Ok(Applied::Changed(vec![format!("ran {}", command::shown(&exec.command))])),
         }
     }
 
@@ -135,8 +136,8 @@ impl ExecEntity {
         let Exec { creates, onlyif, unless_command, refresh_only, .. } = &self.exec;
         let parts = [
             creates.as_ref().map(|path| format!("unless {path} exists")),
-            onlyif.as_ref().map(|guard| format!("if `{}` succeeds", guard.shown())),
-            unless_command.as_ref().map(|guard| format!("unless `{}` succeeds", guard.shown())),
+            onlyif.as_ref().map(|guard| format!("if `{}` succeeds", command::shown(guard))),
+            unless_command.as_ref().map(|guard| format!("unless `{}` succeeds", command::shown(guard))),
             refresh_only.then(|| "only when refreshed".to_owned()),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
@@ -152,7 +153,7 @@ impl ExecEntity {
                 report.edges.needs.push(Asset::new(kind, name.as_str()));
             }
         }
-        let program = self.exec.command.words(false).ok().and_then(|words| words.into_iter().next());
+        let program = self.exec.command.words().ok().and_then(|words| words.into_iter().next());
         let program = program.filter(|program| !shell && program.starts_with('/'));
         for path in [cwd.clone(), program].into_iter().flatten().filter(|path| !path.contains(char::is_control)) {
             report.edges.needs.push(Asset::new("path", path));

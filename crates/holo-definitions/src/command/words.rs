@@ -2,7 +2,7 @@
 
 /// Splits a command by the rules of a shell; nothing if a quote is not closed.
 #[must_use]
-pub fn words_of(text: &str) -> Option<Vec<String>> {
+pub(super) fn words_of(text: &str) -> Option<Vec<String>> {
     shlex::split(&for_the_library(text))
 }
 
@@ -11,7 +11,7 @@ const OF_A_SHELL: [&str; 14] = ["|", "||", "|&", "&", "&&", ";", ">", ">>", "<",
 
 /// A word of a command that only a shell would understand, and that its writer seems to have meant so: it stands alone, without quotes.
 #[must_use]
-pub fn meant_for_a_shell(text: &str) -> Option<&'static str> {
+pub(super) fn meant_for_a_shell(text: &str) -> Option<&'static str> {
     let words = words_of(text)?;
     let is_find = words.first().is_some_and(|program| program.rsplit('/').next() == Some("find"));
     let stands_alone =
