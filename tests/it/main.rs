@@ -19,6 +19,7 @@ mod reading;
 mod scenarios;
 mod sessions;
 mod shell_plugins;
+mod takeovers;
 mod terminal;
 mod together;
 mod webapp;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         ("scenarios", scenarios::trials()),
         ("sessions", sessions::trials()),
         ("shell_plugins", shell_plugins::trials()),
+        ("takeovers", takeovers::trials()),
         ("terminal", terminal::trials()),
         ("together", together::trials()),
         ("webapp", webapp::trials()),

@@ -10,7 +10,7 @@ mod words;
 
 pub(crate) use definition::FileDefinition;
 pub(crate) use entity::DeclaredFile;
-pub(crate) use executor::{apply, tidy};
+pub(crate) use executor::{apply, remove_empty_folder, tidy};
 
 use crate::overlay::{FileEntity, PREFIX};
 use bstr::ByteSlice;
@@ -31,7 +31,7 @@ use wanted::DeclaredError;
 /// The declarations, and the records of earlier ones.
 pub(crate) struct Found {
     definitions: Definitions<FileDefinition>,
-    known: BTreeMap<String, Remembered<Tracks>>,
+    records: BTreeMap<String, Remembered<Tracks>>,
 }
 
 impl Entity for DeclaredFile {
@@ -98,19 +98,19 @@ struct Declaration {
 impl Found {
     pub(crate) fn read(host: &Host, output: &mut Output<'_>) -> Found {
         let definitions = definitions::read(host, output);
-        let known = match inspection::bases(host).and_then(|bases| bases.all(output)) {
-            Ok(known) => known,
+        let records = match inspection::bases(host).and_then(|bases| bases.all(output)) {
+            Ok(records) => records,
             Err(error) => {
                 output.error(error.to_string());
                 BTreeMap::new()
             }
         };
-        Found { definitions, known }
+        Found { definitions, records }
     }
 
     /// Returns true if there is nothing, as on a machine that has overlays alone.
     pub(crate) fn is_empty(&self) -> bool {
-        self.definitions.valid.is_empty() && self.known.is_empty()
+        self.definitions.valid.is_empty() && self.records.is_empty()
     }
 
     /// The entities, given those that have an overlay. Where a path has been both, what is wanted now takes the other one with it: an
@@ -127,7 +127,7 @@ impl Found {
         let overlaid: HashMap<PathBuf, PathBuf> =
             overlays.keys().map(|path| (paths.canonical(path), path.clone())).collect();
         let orphans: Vec<&Remembered<Tracks>> =
-            self.known.values().filter(|known| self.definitions.is_orphan(&known.id)).collect();
+            self.records.values().filter(|record| self.definitions.is_orphan(&record.id)).collect();
         let mut declarations: Vec<Declaration> = Vec::new();
         for (id, defined) in &self.definitions.valid {
             let (id, path, defined) = (id.clone(), defined.definition.path().to_owned(), defined.clone());
@@ -135,7 +135,7 @@ impl Found {
             declarations.push(Declaration { id, canonical, symlinks, path, defined, problem: None });
         }
         find_contradictions(&mut declarations, host);
-        publish(&declarations, &orphans, &self.known, host, output);
+        publish(&declarations, &orphans, &self.records, host, output);
         let (mut contradicted, mut said) = (BTreeSet::new(), BTreeSet::new());
         for mut declaration in declarations {
             let overlay_path = overlaid.get(&declaration.canonical);
@@ -279,7 +279,7 @@ fn find_contradictions(declarations: &mut [Declaration], host: &Host) {
 fn publish(
     declarations: &[Declaration],
     orphans: &[&Remembered<Tracks>],
-    known: &BTreeMap<String, Remembered<Tracks>>,
+    records: &BTreeMap<String, Remembered<Tracks>>,
     host: &Host,
     output: &mut Output<'_>,
 ) {
@@ -294,10 +294,11 @@ fn publish(
     for declaration in declarations {
         // A directory that is removed takes over from everything in it.
         let goes_with_another = declaration.canonical.ancestors().skip(1).any(|above| absent.contains(above));
-        let has_others = |known: &Remembered<Tracks>| known.base.iter().any(|(path, _)| path != declaration.canonical);
-        if known
+        let has_others =
+            |record: &Remembered<Tracks>| record.base.iter().any(|(path, _)| path != declaration.canonical);
+        if records
             .get(&declaration.id)
-            .is_some_and(|known| goes_with_another || !declaration.is_effective() || has_others(known))
+            .is_some_and(|record| goes_with_another || !declaration.is_effective() || has_others(record))
         {
             holders.push(declaration.id.clone());
         }
@@ -309,20 +310,20 @@ fn publish(
 
 /// Finds the canonical paths of many.
 struct Paths {
-    known: Option<CanonicalPaths>,
+    canonical: Option<CanonicalPaths>,
 }
 
 impl Paths {
     fn new(host: &Host) -> Paths {
-        Paths { known: Tree::open(host.root()).ok().map(|root| CanonicalPaths::new(&root)) }
+        Paths { canonical: Tree::open(host.root()).ok().map(|root| CanonicalPaths::new(&root)) }
     }
 
     /// Returns the path itself if it cannot be looked at.
     fn canonical(&self, path: &Path) -> PathBuf {
-        self.known.as_ref().and_then(|known| known.of(path).ok()).unwrap_or_else(|| path.to_owned())
+        self.canonical.as_ref().and_then(|canonical| canonical.of(path).ok()).unwrap_or_else(|| path.to_owned())
     }
 
     fn symlinks(&self, path: &Path) -> Vec<PathBuf> {
-        self.known.as_ref().and_then(|known| known.symlinks(path).ok()).unwrap_or_default()
+        self.canonical.as_ref().and_then(|canonical| canonical.symlinks(path).ok()).unwrap_or_default()
     }
 }

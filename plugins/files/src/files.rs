@@ -62,6 +62,8 @@ impl Plugin for Files {
                 tidy_up(host, |_| true, &mut answers.output(place));
                 answers.answers.end(place, applied);
             }
+        } else {
+            declared::remove_empty_folder(host);
         }
     }
 }

@@ -12,7 +12,6 @@ use bstr::ByteSlice;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
-use std::path::Path;
 
 impl Tracker {
     /// Recovers the changes that a killed run was at: what it had made is recorded as made, what it had not is forgotten.
@@ -70,6 +69,7 @@ impl Tracker {
     ) -> Result<()> {
         let untidy = self.untidy_mark();
         if !untidy.exists()? {
+            self.remove_empty_folders();
             return Ok(());
         }
         let mut used = BTreeSet::new();
@@ -91,8 +91,13 @@ impl Tracker {
         untidy.remove()?;
         // The records of the entities go last: as long as one is there, the entity is scrubbed again.
         self.bases.forget_all(&gone)?;
-        untidy.remove_empty_folders(Path::new(""));
+        self.remove_empty_folders();
         Ok(())
+    }
+
+    /// Removes the folders of the records if they are empty. A run that was killed after the last record was removed has left them.
+    pub fn remove_empty_folders(&self) {
+        self.own.remove_empty_folders();
     }
 
     fn untidy_mark(&self) -> PathHandle {

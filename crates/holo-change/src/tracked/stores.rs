@@ -63,16 +63,16 @@ impl Overlays {
 pub(super) struct PluginStore {
     /// The plugin, as its state directory is called.
     pub(super) plugin: String,
-    pub(super) memory: BaseStore,
+    pub(super) bases: BaseStore,
     /// The state directories of all plugins.
     all: PathBuf,
 }
 
 impl PluginStore {
-    pub(super) fn own(locations: &Locations, memory: &BaseStore) -> PluginStore {
+    pub(super) fn own(locations: &Locations, bases: &BaseStore) -> PluginStore {
         let state = locations.state_dir();
         let plugin = state.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        PluginStore { plugin, memory: memory.clone(), all: state.parent().unwrap_or(Path::new("")).to_owned() }
+        PluginStore { plugin, bases: bases.clone(), all: state.parent().unwrap_or(Path::new("")).to_owned() }
     }
 
     /// The stores of the other plugins, as far as there are any.
@@ -96,17 +96,17 @@ impl PluginStore {
         if !is_name || !state.join(folder).is_dir() {
             return None;
         }
-        let memory = BaseStore::at(&Tree::open(&state).ok()?, folder);
-        Some(PluginStore { plugin: plugin.to_owned(), memory, all: self.all.clone() })
+        let bases = BaseStore::at(&Tree::open(&state).ok()?, folder);
+        Some(PluginStore { plugin: plugin.to_owned(), bases, all: self.all.clone() })
     }
 
     /// A place in the folder of the store.
     pub(super) fn place(&self, name: &str) -> PathHandle {
-        self.memory.tree().place(&self.memory.folder().join(name))
+        self.bases.tree().place(&self.bases.folder().join(name))
     }
 
     pub(super) fn contents(&self) -> Contents {
-        Contents::new(self.memory.tree(), self.memory.folder().join(CONTENTS))
+        Contents::new(self.bases.tree(), self.bases.folder().join(CONTENTS))
     }
 
     pub(super) fn directories(&self) -> Result<OwnDirectories> {
@@ -141,29 +141,29 @@ impl PluginStore {
 
     /// Those of the records of these entities in which there are tracks.
     pub(super) fn records_of(&self, ids: &[String]) -> Vec<(String, Tracks)> {
-        let recall = |id: &String| self.memory.recall::<Value>(id).ok()?;
-        ids.iter().filter_map(recall).filter_map(|known| Some((known.id.clone(), tracks_of(&known.base)?))).collect()
+        let recall = |id: &String| self.bases.recall::<Value>(id).ok()?;
+        ids.iter().filter_map(recall).filter_map(|record| Some((record.id.clone(), tracks_of(&record.base)?))).collect()
     }
 
     /// All records in which there are tracks. What cannot be read, or is something else, is none.
     pub(super) fn records(&self) -> Vec<(String, Tracks)> {
         let tracks = |remembered: &Remembered<Value>| Some((remembered.id.clone(), tracks_of(&remembered.base)?));
-        self.memory.all_readable().iter().filter_map(tracks).collect()
+        self.bases.all_readable().iter().filter_map(tracks).collect()
     }
 
     /// Takes a path out of a record; its new owner has it on disk.
     pub(super) fn release(&self, id: &str, path: &Path) -> Result<()> {
-        let Some(mut remembered) = self.memory.recall::<Value>(id)? else { return Ok(()) };
+        let Some(mut remembered) = self.bases.recall::<Value>(id)? else { return Ok(()) };
         let Some(mut tracks) = tracks_of(&remembered.base) else { return Ok(()) };
         if tracks.get(path).is_none() {
             return Ok(());
         }
         tracks.forget(path);
         if tracks.is_empty() {
-            self.memory.forget(id)?;
+            self.bases.forget(id)?;
         } else {
             set_tracks(&mut remembered.base, &tracks);
-            self.memory.keep(&remembered)?;
+            self.bases.keep(&remembered)?;
         }
         Ok(())
     }
@@ -173,23 +173,29 @@ impl PluginStore {
         let records = self.records();
         if records.is_empty() {
             self.contents().keep_only(&BTreeSet::new())?;
-            let untidy = self.place(UNTIDY);
-            untidy.remove()?;
-            untidy.remove_empty_folders(Path::new(""));
+            self.place(UNTIDY).remove()?;
+            self.remove_empty_folders();
             return Ok(());
         }
         self.mark(UNTIDY)
+    }
+
+    /// Removes the folders of the records if they are empty. A run that was killed after the last record was removed has left them.
+    pub(super) fn remove_empty_folders(&self) {
+        for place in [self.bases.place("x"), self.place(UNTIDY)] {
+            place.remove_empty_folders(Path::new(""));
+        }
     }
 
     /// Waits until the plugin is done with its state directory, and keeps it out. Two that wait for each other give up.
     pub(super) fn hold(&self) -> Result<OwnedFd> {
         let mut waited = Duration::ZERO;
         loop {
-            if let Some(held) = self.memory.tree().try_hold()? {
+            if let Some(held) = self.bases.tree().try_hold()? {
                 return Ok(held);
             }
             if waited >= PATIENCE {
-                let shown = self.memory.tree().place(Path::new("")).shown();
+                let shown = self.bases.tree().place(Path::new("")).shown();
                 return Err(PathError::new("lock", shown, Errno::AGAIN));
             }
             thread::sleep(PAUSE);

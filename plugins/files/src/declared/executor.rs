@@ -2,7 +2,7 @@
 
 use super::definition::FileDefinition;
 use super::entity::DeclaredFile;
-use super::inspection::{Inspection, Scrubbing, bases, own_path};
+use super::inspection::{Inspection, Scrubbing, bases, has_folder, own_path};
 use super::wanted::DeclaredError;
 use super::words;
 use holo_change::base_store::Remembered;
@@ -110,7 +110,7 @@ impl<'a> Executor<'a> {
                     answers.end(index, if is_untouched { applied.with_nothing_changed() } else { applied });
                 }
             }
-            // What is found out of the next file depends on those before it.
+            // The inspection of the next file depends on the changes of those before it.
             self.tell(commits.poll(&self.store, false), answers);
         }
         self.tell(commits.flush(&self.store), answers);
@@ -342,4 +342,14 @@ pub(crate) fn tidy(
     let bases = bases(host)?;
     let _held = Tree::open(host.state_dir())?.hold()?;
     Tracker::open(host.locations(), &bases)?.tidy::<Tracks>(is_ours, output)
+}
+
+/// Removes the folder of the records if there is nothing in it: a run that was killed after the last record was removed has left it.
+pub(crate) fn remove_empty_folder(host: &Host) {
+    let tracker = || Tracker::open(host.locations(), &bases(host)?);
+    if has_folder(host)
+        && let Ok(tracker) = tracker()
+    {
+        tracker.remove_empty_folders();
+    }
 }

@@ -18,6 +18,11 @@ pub(crate) fn bases(host: &Host) -> holo_change::error::Result<BaseStore> {
     BaseStore::open_in(host.locations(), Path::new(FOLDER))
 }
 
+/// Returns true if there may be records of declared files.
+pub(super) fn has_folder(host: &Host) -> bool {
+    host.state_dir().join(FOLDER).exists()
+}
+
 /// The host's files, and what is known of them.
 pub(super) struct Inspection<'a> {
     pub(super) host: &'a Host,
