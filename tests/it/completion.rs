@@ -21,7 +21,7 @@ struct Shell {
     command: &'static str,
     /// Its configuration file, relative to the root.
     configuration: &'static str,
-    /// What makes it complete, and gives the key [`ALL`] its meaning.
+    /// The commands that make it complete, and give the key [`ALL`] its meaning.
     commands: &'static str,
 }
 
@@ -70,7 +70,7 @@ bind \cx insert_all
     },
 ];
 
-/// What is typed, and the arguments that holo then gets; several have no order where [`ALL`] was typed.
+/// The typed words, and the arguments that holo then gets; several have no order where [`ALL`] was typed.
 type Case = (String, &'static [&'static str]);
 
 /// A sentence, and the cases that prove it.
@@ -220,7 +220,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Which directory that is depends on the distribution.
+/// The directory depends on the distribution.
 fn zsh_finds_what_is_installed() -> Result<(), Failed> {
     let root = ScratchRoot::new();
     let directories = root.run("zsh", &["-fc", "print -l $fpath"]);

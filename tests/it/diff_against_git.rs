@@ -288,7 +288,7 @@ fn explain(title: &str, pair: &Pair) -> Failed {
     format!("{title}, shrunk to\n{:?}\n{:?}\n{message}", old.as_bstr(), new.as_bstr()).into()
 }
 
-/// How long a failing test looks for a smaller pair that fails as well.
+/// The time for which a failing test looks for a smaller pair that fails as well.
 const SHRINKING_TIME: Duration = Duration::from_secs(10);
 
 /// Removes lines from both texts, ever fewer at a time, as long as the pair keeps failing.
@@ -322,7 +322,7 @@ fn without(text: &[u8], lines: Range<usize>) -> Vec<u8> {
     kept.flat_map(|(_, line)| line).copied().collect()
 }
 
-/// What the lines of a text look like.
+/// The kind of lines that a text has.
 #[derive(Clone, Copy)]
 enum Flavour {
     Numbers,

@@ -50,7 +50,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         let needs = if case.plugin == "services" { &needs[..] } else { disturb::NEEDS };
         let name = format!("{}: {} may be killed at any system call", case.name, case.plugin);
         trials.push(trial_of(&name, needs, || kill_everywhere(case)));
-        // What is made goes through all that can fail; what is changed then goes the same way.
+        // All that can fail is seen when things are made; when they are changed, they go the same way.
         if case.name.contains("changed") || case.name.contains("disabled") {
             continue;
         }
@@ -77,7 +77,7 @@ fn kill_everywhere(case: &Case) {
 fn fail_everywhere(case: &Case) {
     let expected = undisturbed(case);
     let failures = disturb::everywhere(disturb::CALLS, |call, number| {
-        // What it cannot read or say is another matter than a disk that is full or broken.
+        // A disk that is full or broken is meant, and not what cannot be read or said.
         let error = if call == "fsync" { "EIO" } else { "ENOSPC" };
         let root = prepared(case);
         let (run, has_failed) = disturb::at(&root, &["apply"], call, number, Disturbance::Error(error));
@@ -140,7 +140,7 @@ fn applied(root: &ScratchRoot) {
     assert!(run.success(), "{run}");
 }
 
-/// What was made is not defined any more.
+/// Removes the definition of what was made.
 fn scrubbed(root: &ScratchRoot, make: fn(&ScratchRoot), definitions: &str) {
     make(root);
     applied(root);

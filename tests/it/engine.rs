@@ -1,4 +1,4 @@
-//! What plugins and the engine say to each other beyond version 3, with plugins in a few lines of shell.
+//! The words of plugins and the engine to each other beyond version 3, with plugins in a few lines of shell.
 
 use bstr::ByteSlice;
 use holo_testing::{Run, ScratchRoot, binaries::built};
@@ -245,7 +245,7 @@ fn a_plugin_refuses_and_skips_in_its_own_words() {
             assert_eq!(ends(&run), [refused, r#"{"id":"x:out","reason":"no disk","result":"skipped"}"#], "{run}");
             assert!(run.stdout_lossy().contains(r#""skipped":1,"failed":0"#), "{run}");
         }
-        // What leaves itself out is no reason to fail, and nothing to see.
+        // An entity that leaves itself out is no reason to fail, and is not shown.
         let run = root.holo(&["apply", "x:out"]);
         assert!(stdout_lines(&run).is_empty() && run.stderr.is_empty(), "{run}");
         assert!(root.holo(&["check", "x:out"]).success());
@@ -263,7 +263,7 @@ fn what_leaves_itself_out_keeps_nobody_from_work() {
     assert!(!root.exists("var/lib/holo/.engine"));
 }
 
-/// What an entity says that owns something and has been changed by nobody.
+/// The answer of an entity that owns something and has been changed by nobody.
 const CONTENT: &str = "echo 'not changed' >&3\n";
 
 fn two_who_own_the_same_are_refused_with_their_files() {
@@ -657,7 +657,7 @@ notifies = ["user:fred"]
     root.write("usr/share/holo/exec/02.toml", "[[exec]]\nname = \"bb\"\n");
     let run = root.holo(&["scan", "-s"]);
     assert!(!run.stderr_lossy().contains("does not exist"), "{run}");
-    // What a plugin says of its own accord is no slip, and version 3 knows no such thing.
+    // An ID that a plugin gives of its own accord is no slip, and version 3 knows no such thing.
     let run = scripts(&[("a", "# AFTER: x:nobody\n# SUBSCRIBES: x:c\n"), ("b", "")]).holo(&["scan", "-s"]);
     assert!(run.success() && run.stderr.is_empty(), "{run}");
     let run = scripts(&[("a", "# AFTER: x:nobody\n# WRITTEN: here:\n")]).holo(&["scan"]);
@@ -745,7 +745,7 @@ fn beside(broken: &str, reports: &str) -> ScratchRoot {
 /// The entities of most of these tests.
 const TWO: &str = "'ENTITY: good:a\\nSOURCE: %s/a\\nENTITY: good:b\\n' \"$HOLO_RESOURCE_DIR\"";
 
-/// What a run that is ended by the first failure shows.
+/// Checks a run that is ended by the first failure.
 #[track_caller]
 fn check_fatal(root: &ScratchRoot, arguments: &[&str], errors: &str) {
     let run = root.holo(arguments);
@@ -758,7 +758,7 @@ fn check_fatal(root: &ScratchRoot, arguments: &[&str], errors: &str) {
     assert!(!run.stdout_lossy().contains("good scans"), "{run}");
 }
 
-/// What a run shows that goes on without the plugin.
+/// Checks a run that goes on without the plugin.
 #[track_caller]
 fn check_goes_on(root: &ScratchRoot, arguments: &[&str], status: i32, errors: &str, stdout: &[&str]) {
     let run = root.holo(arguments);

@@ -56,7 +56,7 @@ fn facts_are_shown_as_a_whole_or_one_by_one() {
     {
         assert!(all.lines().any(|shown| shown == line), "{line} is not in {all}");
     }
-    // What is shown can be asked for.
+    // Every fact that is shown can be asked for.
     for line in all.lines() {
         let key = line.split(": ").next().unwrap().trim_end_matches(':');
         assert!(root.holo(&["facts", key]).success(), "{key}");

@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 const PLAYBOOK: &str =
     "cd /srv/playbook && LC_ALL=C.UTF-8 ansible-playbook --connection local --inventory localhost, playbook.yml";
 
-/// What both have made of the machine.
+/// Lists what both have made of the machine.
 const INVENTORY: &str = "find /srv/site /etc/site.conf /etc/systemd/system/site.service -printf '%p %M %u %g\\n' | sort; \
     cat /srv/site/index.html /etc/site.conf /etc/systemd/system/site.service; getent passwd site; \
     systemctl is-active site; systemctl is-enabled site";

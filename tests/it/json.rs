@@ -103,7 +103,7 @@ fn understand(line: &[u8], run: &Run) -> Value {
     serde_json::from_slice(line).unwrap()
 }
 
-/// What names an entity stands between its beginning and its end, in the commands that have these.
+/// Checks that lines which name an entity stand between its beginning and its end, in the commands that have these.
 #[track_caller]
 fn follow(lines: &[Value], run: &Run) {
     if lines.iter().all(|line| line["event"] != "begin") {
@@ -127,7 +127,7 @@ fn of<'a>(lines: &'a [Value], event: &str) -> Vec<&'a Value> {
     lines.iter().filter(|line| line["event"] == event).collect()
 }
 
-/// What the only line of a kind has in a field.
+/// Returns the field of the only line of a kind.
 #[track_caller]
 fn only<'a>(lines: &'a [Value], event: &str, field: &str) -> &'a Value {
     let found = of(lines, event);

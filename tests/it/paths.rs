@@ -12,7 +12,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 
-/// How many cases are run of each kind, unless somebody asks for more.
+/// The number of cases of each kind that are run, unless somebody asks for more.
 const CASES: u64 = 60;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -35,7 +35,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.into()
 }
 
-/// What there is in a case, in percent.
+/// The chances of what there is in a case, in percent.
 #[derive(Clone, Copy)]
 struct Case {
     /// A path is declared.
@@ -44,7 +44,7 @@ struct Case {
     overlays: usize,
     /// There is a scaffold.
     scaffolds: usize,
-    /// Whether somebody changes files between applies.
+    /// True if somebody changes files between applies.
     edits: bool,
 }
 
@@ -85,7 +85,7 @@ impl Case {
         let mut log = String::new();
         self.fill(random, &root, &mut log);
         let before = snapshot(&root.join("srv"));
-        // What is laid over is put back as version 3 does: without asking.
+        // A file under an overlay is put back as version 3 does it, without asking.
         let mut persons = Persons { are_asked: self.overlays == 0, ..Persons::default() };
         for _ in 0..2 + random.below(4) {
             if self.edits {
@@ -101,7 +101,7 @@ impl Case {
         log.push_str("--- nothing is defined any more\n");
         let mut run = apply_once(&root, false, &mut persons, &mut log);
         for _ in 0..3 {
-            // What is in the place of a directory may have to go before what was in that comes back.
+            // Something in the place of a directory may have to go before what was in that comes back.
             if !run.success() {
                 run = apply_once(&root, self.edits, &mut persons, &mut log);
             }
@@ -219,7 +219,7 @@ fn declaration(random: &mut Random) -> String {
     }
     if random.chance(40) {
         let mode = random.pick(&MODES);
-        // Who is not root has to be able to look into what was made.
+        // A user who is not root has to be able to look into what was made.
         let _ = writeln!(text, "mode = \"{:04o}\"", mode | 0o700);
     }
     if is_root() && random.chance(20) {
@@ -271,7 +271,7 @@ fn apply_once(root: &ScratchRoot, force: bool, persons: &mut Persons, log: &mut 
     let forced = if force { " by force" } else { "" };
     let _ = writeln!(log, "apply{forced}: {}{}", shown(root, &run), snapshot(&root.join("srv")).join("\n"));
     assert!(matches!(run.status, Some(0 | 1)) && !is_panic(&run), "{log}");
-    // What was asked for may be overwritten.
+    // Force may overwrite them.
     if force {
         persons.unsafe_works.clear();
     } else {
@@ -291,14 +291,14 @@ fn is_panic(run: &Run) -> bool {
     run.stderr_lossy().contains("panicked")
 }
 
-/// What people do to files.
+/// The changes that people make to files.
 #[derive(Default)]
 struct Persons {
     /// Contents that nobody else writes.
     unsafe_works: BTreeSet<String>,
     count: usize,
     have_edited: bool,
-    /// Whether nothing of theirs may be overwritten without force.
+    /// True if nothing of theirs may be overwritten without force.
     are_asked: bool,
 }
 
@@ -329,7 +329,7 @@ impl Persons {
                     }
                     self.count += 1;
                     let work = format!("a person's work, number {}\n", self.count);
-                    // What was there, and was a person's work, is overwritten by that person.
+                    // A person's work that was there is overwritten by a person.
                     if let Ok(old) = fs::read_to_string(&full) {
                         self.unsafe_works.remove(&old);
                     }
@@ -339,7 +339,7 @@ impl Persons {
                 }
             }
             let _ = writeln!(log, "a person has been at {path}:\n{}", snapshot(&root.join("srv")).join("\n"));
-            // What that person has removed is no loss.
+            // A work that a person has removed is no loss.
             let there = all_contents(root);
             self.unsafe_works.retain(|work| there.contains(work));
         }

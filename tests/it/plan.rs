@@ -135,7 +135,7 @@ impl Graph {
         self.reports[number].edges.orphan
     }
 
-    /// Which entities go before which others, as they should.
+    /// Returns the pairs of entities of which the first has to go before the second.
     fn pairs(&self) -> BTreeSet<(usize, usize)> {
         let mut pairs = BTreeSet::new();
         for from in 0..self.reports.len() {
@@ -413,7 +413,7 @@ fn a_cycle_does_not_hinder_what_does_not_come_after_it() {
         }
         let in_sets: BTreeSet<usize> = plan.sets(&selected).concat().into_iter().collect();
         assert!((0..count).all(|number| in_sets.contains(&number) == selected[number]));
-        // What is stuck is refused, with a cycle that it comes after.
+        // An entity that is stuck is refused, with a cycle that it comes after.
         for number in (0..count).filter(|&number| is_stuck(number)) {
             let mut selected = selected.clone();
             selected[number] = true;
@@ -438,7 +438,7 @@ fn orphans_are_never_stuck() {
         let pairs = graph.pairs();
         let edges = plan.pairs();
         assert!(edges.iter().all(|&(from, to)| positions[from] < positions[to]));
-        // What does not hold was in a cycle.
+        // An edge that does not hold was in a cycle.
         let ways = ways(graph.reports.len(), &pairs);
         for (from, to) in pairs.difference(&edges) {
             assert!(ways[*to][*from], "{to} should wait for {from}");

@@ -15,7 +15,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long anything may take: far less than the minute for which a broken plugin stays.
+/// The time that anything may take: far less than the minute for which a broken plugin stays.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A test that is a function, and its name.
@@ -610,7 +610,7 @@ fn example_of_the_man_page() -> Result<(), Failed> {
     is_good(&root, &["--resources", "resources", "--root", "root", "holo-motd"])
 }
 
-// Where resources come from.
+// The origin of resources.
 
 fn resources_of_an_installed_plugin() -> Result<(), Failed> {
     let root = ScratchRoot::new().script("usr/lib/holo/holo-notes", NOTES).resource("notes/a", "A\n");
@@ -637,7 +637,7 @@ fn many_entities() -> Result<(), Failed> {
     finds(&run, ">> there are 27 entities, of which only the first 20 are tried")
 }
 
-// What cannot be tried at all.
+// Plugins that cannot be tried at all.
 
 fn what_cannot_be_called() -> Result<(), Failed> {
     let root = ScratchRoot::new().file("plain", "").dir("folder").script("lost", "#!/no/such/interpreter\n");

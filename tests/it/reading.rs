@@ -97,7 +97,7 @@ fn ensure(holds: bool, what: &str, run: &Run) -> Result<(), Failed> {
     if holds { Ok(()) } else { Err(format!("{what}\n{run}").into()) }
 }
 
-/// What there is below the root, by its inode, times and mode; the cache excepted.
+/// Returns the files below the root with their inodes, times and modes, except those of the cache.
 fn inventory(root: &ScratchRoot) -> BTreeMap<PathBuf, (u64, i64, i64, u32)> {
     let mut found = BTreeMap::new();
     let mut folders = vec![root.path().to_owned()];

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// The plugins that version 3 has as well.
 const CLASSIC: &[&str] = &["files", "ssh-keys", "users-groups"];
 
-/// What looks different in version 3: it is told of failures by an exit status, which is shown then, and knows of no dependencies, no checks
+/// The scenarios that look different in version 3: it is told of failures by an exit status, which is shown then, and knows of no dependencies, no checks
 /// and nothing that is owned.
 const DIFFERENT: &[&str] = &[
     "ssh-keys/11-scrubbing-without-a-home",

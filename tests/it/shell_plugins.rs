@@ -1,4 +1,4 @@
-//! What scenarios cannot show: plugins that are broken in time and space, signals, streams that nobody reads, users without rights,
+//! Cases that scenarios cannot show: plugins that are broken in time and space, signals, streams that nobody reads, users without rights,
 //! and a plugin of ours that is called by hand as version 3 calls it.
 
 use bstr::{BString, ByteSlice};
@@ -15,7 +15,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long anything may take: far less than the minute for which a broken plugin leaves something running.
+/// The time that anything may take: far less than the minute for which a broken plugin leaves something running.
 const PATIENCE: Duration = Duration::from_secs(40);
 /// The exit codes that `holo(8)` lists, but for those of signals.
 const EXIT_CODES: [i32; 4] = [0, 1, 2, 255];
@@ -78,7 +78,7 @@ fn is_gone(process: Pid) -> bool {
     !holo_testing::processes::is_running(process.as_raw_nonzero().get().unsigned_abs())
 }
 
-// What the plugin `broken` does wrong.
+// The faults of the plugin `broken`.
 
 /// A fault, and what is expected of holo then.
 struct Fault {
@@ -746,7 +746,7 @@ fn reader_goes_away(root: &ScratchRoot, arguments: &[&str]) -> Result<(), Failed
 
 // Users without rights.
 
-/// What the user nobody is, nearly everywhere.
+/// The UID of the user nobody, nearly everywhere.
 const NOBODY: u32 = 65534;
 const NEEDS: [Need; 2] = [Need::Root, Need::Program("setpriv")];
 
@@ -899,7 +899,7 @@ fn unreadable_generators() -> Result<(), Failed> {
     ends_saying(&root, &run, 255, "!! open ROOT/usr/share/holo/generators/20-more: permission denied")
 }
 
-/// Who is not root cannot give a new file to the old one's owner: the old one stays.
+/// A user who is not root cannot give a new file to the old one's owner: the old one stays.
 fn foreign_target() -> Result<(), Failed> {
     let root = root_for_nobody();
     give_away(&root);

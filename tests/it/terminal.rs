@@ -1,4 +1,4 @@
-//! What only a person at a terminal sees, in a terminal that `script` makes.
+//! Output that only a person at a terminal sees, in a terminal that `script` makes.
 
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;
@@ -177,7 +177,7 @@ fn progress(plugin: &str) {
     for line in ["\r\x1b[K[#####               ]  25% slow:load: unpacking", "\r\x1b[Kslow:load: nearly there"] {
         assert!(shown.contains(line), "{line:?} is not in {shown:?}");
     }
-    // What it showed is gone before anything else is shown.
+    // The status line is gone before anything else is shown.
     let rest = shown.rsplit_once("\x1b[K").unwrap().1;
     assert!(rest.contains("unpacked") && rest.contains(": 1 changed"), "{shown:?}");
     // There is no trace of it where nobody looks.

@@ -43,7 +43,7 @@ mkdir -p /etc/apt/sources.list.d /var/lib/apt/lists/partial
 echo 'deb [trusted=yes] file:/srv/repository ./' >/etc/apt/sources.list
 "#;
 
-/// What there is on the machine that an apply could change; a configuration file that apt leaves when it removes a package is another
+/// Lists what an apply could change on the machine; a configuration file that apt leaves when it removes a package is another
 /// matter.
 const INVENTORY: &str = "dpkg-query -W -f '${db:Status-Status} ${Package}\\n' | grep ^installed; \
                          find /etc /lib/systemd/system /usr/lib -maxdepth 3 | grep -v /etc/greeter.conf | sort; \
@@ -169,7 +169,7 @@ fn unchanged(machine: &Overlay) {
     assert!(check.success(), "{check}");
 }
 
-/// What the service has said at its starts.
+/// Checks what the service has said at its starts.
 #[track_caller]
 fn greetings(machine: &Overlay, expected: &[&str]) {
     let said = machine.read("/var/log/greeter").to_string();

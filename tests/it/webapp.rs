@@ -83,7 +83,7 @@ fn answer(machine: &Overlay) -> String {
     machine.must("python3 /opt/webapp/check.py /etc/webapp/app.conf || true").to_string().trim().to_owned()
 }
 
-/// How often systemd has started the application.
+/// Returns the number of times that systemd has started the application.
 fn starts(machine: &Overlay) -> usize {
     machine
         .must("journalctl --sync; journalctl --quiet --output cat _PID=1 UNIT=webapp.service")

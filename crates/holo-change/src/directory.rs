@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// Opens a directory below `root`, for use with the `*at` system calls.
 ///
-/// Where no part of the path is a symlink, which is nearly always, that is one system call. An absolute symlink is read as below `root`.
+/// If no part of the path is a symlink, as nearly always, that is one system call. An absolute symlink is read as below `root`.
 ///
 /// # Errors
 /// Those of the system, and one with words of its own for a symlink of somebody else.

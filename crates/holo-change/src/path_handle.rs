@@ -176,7 +176,7 @@ impl Tree {
     /// Returns true if a directory is among those that were used last, and has not been removed since.
     fn has(&self, path: &Path) -> bool {
         let mut last = self.last();
-        let Some(number) = last.iter().position(|(known, _)| known == path) else { return false };
+        let Some(number) = last.iter().position(|(kept, _)| kept == path) else { return false };
         let is_there = rustix::fs::fstat(&*last[number].1).is_ok_and(|stat| stat.st_nlink > 0);
         if !is_there {
             last.remove(number);
@@ -186,7 +186,7 @@ impl Tree {
 
     fn directory(&self, path: &Path) -> io::Result<Arc<Directory>> {
         let mut last = self.last();
-        if let Some((_, directory)) = last.iter().find(|(known, _)| known == path) {
+        if let Some((_, directory)) = last.iter().find(|(kept, _)| kept == path) {
             return Ok(Arc::clone(directory));
         }
         let opened = directory::open_below(&self.root, path, self.links)?;

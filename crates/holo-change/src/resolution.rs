@@ -147,7 +147,7 @@ fn target_of(here: BorrowedFd<'_>, name: &OsStr, links: Links) -> io::Result<Opt
 /// Resolves a path to one below `root` without symlinks in its parents; the last part is followed too if `last` is set. Two paths with the
 /// same result are the same thing. Parts that do not exist are normalised lexically.
 ///
-/// Where all of it are directories, which is nearly always, that is one system call.
+/// If all of it are directories, as nearly always, that is one system call.
 ///
 /// # Errors
 /// Those of the system, and one with words of its own for a symlink that is not followed.

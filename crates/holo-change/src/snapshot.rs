@@ -57,7 +57,7 @@ impl Snapshot {
 
     /// Reads the file that is at a place now, as far as it can be the same.
     fn again(&self, place: &PathHandle) -> Option<Snapshot> {
-        // What is wrong with a file that cannot be read any more is said by the caller, who tries again.
+        // The caller tries again, and reports a file that cannot be read any more.
         let now = Snapshot::read(place, self.owner, self.content.len() as u64).ok()?;
         (now.content == self.content).then_some(now)
     }

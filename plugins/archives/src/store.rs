@@ -21,7 +21,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 pub(crate) struct Store {
-    /// What archives have extracted, and the bases of that and of downloads.
+    /// The directories that archives were extracted to, and the bases of what is in them and of downloads.
     pub(crate) trees: TreeStore,
     pub(crate) memory: BaseStore,
     pub(crate) checksums: Rc<ChecksumCache>,

@@ -44,7 +44,7 @@ fn work_on(set: &[Job<'_, FileEntity>], mut context: Context<'_>, answers: &mut 
     // A program that is run may change anything, so what comes after it is looked at then.
     let parts = set.split_inclusive(|job| job.entity.runs_programs()).flat_map(|part| part.chunks(LOOKED_AT_TOGETHER));
     for part in parts {
-        let unchanged = context.look(part);
+        let unchanged = context.find_unchanged(part);
         for ((job, is_unchanged), index) in part.iter().zip(unchanged).zip(&mut indices) {
             if is_unchanged {
                 answers.end(index, Applied::Unchanged);

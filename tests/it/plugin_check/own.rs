@@ -10,10 +10,10 @@ use std::fs;
 /// A plugin with resources to try, in `resources/`, and a system, in `root/`.
 struct Sample {
     plugin: &'static str,
-    /// What is tried.
+    /// The plugin, or the part of it, that is tried.
     what: &'static str,
     fill: fn(ScratchRoot) -> ScratchRoot,
-    /// What is found, and follows from version 3; nothing else may be.
+    /// The findings that follow from version 3; there may be no others.
     exceptions: &'static [&'static str],
 }
 

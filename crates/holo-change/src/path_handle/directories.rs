@@ -75,7 +75,7 @@ impl PathHandle {
     /// Checks that something can be made here: each part of the path is a directory, or nothing yet.
     ///
     /// # Errors
-    /// What is on the way and no directory.
+    /// If something on the way is not a directory.
     pub fn check_way(&self) -> Result<()> {
         for parent in self.path.ancestors().skip(1) {
             match self.tree.directory(parent) {

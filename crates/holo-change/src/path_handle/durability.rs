@@ -57,7 +57,7 @@ impl Durability {
                 continue;
             }
             let directory = match place.open_directory() {
-                // What was changed in a directory that is gone lasts with the removal of that.
+                // A change in a directory that is gone lasts with the removal of that.
                 Err(error) if error.is_missing() => continue,
                 directory => directory?,
             };

@@ -106,7 +106,7 @@ impl ExtendedAttributes {
     /// Gives them to an open file or directory, which has no attributes but, if it was made in a folder with a default ACL, an inherited
     /// one; returns the mode that it has to be given then.
     ///
-    /// What the file system cannot hold, or we may not give, is left out; if that is the ACL, the mode is a narrower one. The owner has to
+    /// Attributes that the file system cannot hold, or we may not give, are left out; if that is the ACL, the mode is a narrower one. The owner has to
     /// be given before, as that takes capabilities away.
     ///
     /// # Errors

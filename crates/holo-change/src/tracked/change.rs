@@ -71,7 +71,7 @@ pub struct EntityChange<T> {
 enum Work {
     /// Paths are made, of states whose contents are kept already or among these.
     Make { paths: Vec<PathChange>, contents: Vec<Vec<u8>> },
-    /// What was at the paths before us is put back, if they still are as they were found.
+    /// Paths become what they were before us, if they still are as they were found.
     PutBack { paths: Vec<PathBuf>, found: Found, restoration: Restoration },
 }
 

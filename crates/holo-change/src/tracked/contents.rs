@@ -105,7 +105,7 @@ impl StagedContent {
     }
 
     pub(super) fn discard(self) {
-        // What cannot be removed goes when everything is tidied up.
+        // A file that cannot be removed goes when everything is tidied up.
         let _ = self.temporary.remove();
     }
 }

@@ -57,8 +57,8 @@ impl Lab {
     }
 
     pub(super) fn remembered(&self) -> Remembered<Tracks> {
-        let known = self.bases.recall("thing:x").unwrap();
-        known.unwrap_or_else(|| Remembered::new(&EntityReport::new("thing:x"), Tracks::default()))
+        let record = self.bases.recall("thing:x").unwrap();
+        record.unwrap_or_else(|| Remembered::new(&EntityReport::new("thing:x"), Tracks::default()))
     }
 
     fn decide(&self, path: &str, desired: &State) -> Decision {

@@ -42,7 +42,7 @@ pub enum TreeError {
     BaseNotRestored {
         /// The path.
         path: PathBuf,
-        /// What it is by now.
+        /// The kind of thing that it is by now.
         obstacle: &'static str,
     },
     /// An overlay lies over the path.

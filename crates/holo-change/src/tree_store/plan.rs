@@ -114,7 +114,7 @@ impl Planning<'_> {
         &mut self,
         path: &Path,
         entry: &ManifestEntry,
-        known: Option<&[ManifestEntry]>,
+        listed: Option<&[ManifestEntry]>,
         is_own_directory: bool,
     ) -> Result<(), TreeError> {
         let file = self.location.at(self.directory, path);
@@ -140,7 +140,7 @@ impl Planning<'_> {
             Some((Kind::Other, _)) => return Err(TreeError::NotManageable(file.shown())),
             None if entry.is_directory() => self.plan_missing(path),
             None => {}
-            Some((_, stamp)) => self.plan_replaced((&file, stamp), path, entry, known)?,
+            Some((_, stamp)) => self.plan_replaced((&file, stamp), path, entry, listed)?,
         }
         self.plan.entries.insert(path.to_owned(), entry.clone());
         if entry.is_directory() {
@@ -189,12 +189,12 @@ impl Planning<'_> {
         (file, stamp): (&PathHandle, &Stamp),
         path: &Path,
         entry: &ManifestEntry,
-        known: Option<&[ManifestEntry]>,
+        listed: Option<&[ManifestEntry]>,
     ) -> Result<(), TreeError> {
         if entry.is_directory() {
             self.plan.in_the_way.push(path.to_owned());
         }
-        match known {
+        match listed {
             Some(states) => {
                 // An orphan that was killed may have restored the base, which stays where it is.
                 let is_orphaned = self.plan.orphaned.contains_key(path);

@@ -14,24 +14,24 @@ const WORTH_A_THREAD: usize = 64;
 
 impl Context<'_> {
     /// Returns for each entity whether there is nothing to be done, as far as that can be seen without changing anything.
-    pub(crate) fn look(&mut self, jobs: &[Job<'_, FileEntity>]) -> Vec<bool> {
+    pub(crate) fn find_unchanged(&mut self, jobs: &[Job<'_, FileEntity>]) -> Vec<bool> {
         if self.recovery.was_needed() {
-            // What a killed apply was at has to be recovered first.
+            // The change that a killed apply was at has to be recovered first.
             return vec![false; jobs.len()];
         }
-        let seen = self.look_in_shares(jobs);
+        let seen = self.find_in_shares(jobs);
         for (job, unchanged) in jobs.iter().zip(&seen) {
             if let Some(state) = unchanged.as_ref().and_then(|unchanged| unchanged.news) {
-                self.record.learn(&job.entity.path, state);
+                self.record.insert(&job.entity.path, state);
             }
         }
         seen.iter().map(Option::is_some).collect()
     }
 
-    /// Looks at many entities with as many threads as there are processors.
-    fn look_in_shares(&self, jobs: &[Job<'_, FileEntity>]) -> Vec<Option<Unchanged>> {
-        let look = |share: &[Job<'_, FileEntity>], layout: &Layout| -> Vec<Option<Unchanged>> {
-            share.iter().map(|job| provision::look(job.entity, layout, self)).collect()
+    /// Looks for unchanged entities among many, with as many threads as there are processors.
+    fn find_in_shares(&self, jobs: &[Job<'_, FileEntity>]) -> Vec<Option<Unchanged>> {
+        let find = |share: &[Job<'_, FileEntity>], layout: &Layout| -> Vec<Option<Unchanged>> {
+            share.iter().map(|job| provision::find_unchanged(job.entity, layout, self)).collect()
         };
         let mut shares = jobs.chunks(jobs.len().div_ceil(self.threads).max(WORTH_A_THREAD));
         let own = shares.next().unwrap_or_default();
@@ -39,15 +39,15 @@ impl Context<'_> {
             let others: Vec<_> = shares
                 .map(|share| {
                     // Threads with the same open directories would wait for one another.
-                    let elsewhere = move || Layout::open(self.host).map(|layout| look(share, &layout));
+                    let elsewhere = move || Layout::open(self.host).map(|layout| find(share, &layout));
                     (share, thread::Builder::new().spawn_scoped(scope, elsewhere))
                 })
                 .collect();
-            let mut seen = look(own, &self.layout);
+            let mut seen = find(own, &self.layout);
             for (share, thread) in others {
-                let looked = thread.ok().and_then(|thread| thread.join().ok()?.ok());
+                let found = thread.ok().and_then(|thread| thread.join().ok()?.ok());
                 // The share of a thread that could not work is done by this one.
-                seen.extend(looked.unwrap_or_else(|| look(share, &self.layout)));
+                seen.extend(found.unwrap_or_else(|| find(share, &self.layout)));
             }
             seen
         })

@@ -19,7 +19,7 @@ pub(crate) struct Unchanged {
 }
 
 /// Sees whether there is nothing to be done, without changing or saying anything. If it cannot tell, or fails, that is left to [`prepare`].
-pub(crate) fn look(entity: &FileEntity, layout: &Layout, context: &Context<'_>) -> Option<Unchanged> {
+pub(crate) fn find_unchanged(entity: &FileEntity, layout: &Layout, context: &Context<'_>) -> Option<Unchanged> {
     let Context { distribution, record, .. } = context;
     // The output of a program is not known before it has run.
     let resource = entity.deciding_resource()?;
@@ -88,7 +88,7 @@ fn try_prepare(
     let known_base = match Image::load(&layout.images.base(&entity.path))? {
         // A kill, or a disk that failed, has left the target by its base's name too: the base is still to be kept.
         Some(_) if target.is_same_file(&layout.images.base(&entity.path))? => None,
-        known => known,
+        base => base,
     };
     let provisioned = Image::load(&layout.images.provisioned(&entity.path))?;
 

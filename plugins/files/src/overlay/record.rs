@@ -94,7 +94,7 @@ impl Record {
     }
 
     /// Remembers that an entity is as it should be while its files are in this state.
-    pub(crate) fn learn(&mut self, entity: &Path, state: Fingerprint) {
+    pub(crate) fn insert(&mut self, entity: &Path, state: Fingerprint) {
         self.has_news |= self.entries.insert(key(entity), state) != Some(state);
     }
 
@@ -240,12 +240,12 @@ mod tests {
         assert!(!record.knows(path, one));
         record.forget(path);
         assert!(!record.has_news);
-        record.learn(path, one);
+        record.insert(path, one);
         assert!(record.knows(path, one) && !record.knows(path, two) && !record.knows(Path::new("/etc/issue"), one));
         assert!(std::mem::take(&mut record.has_news));
-        record.learn(path, one);
+        record.insert(path, one);
         assert!(!record.has_news, "this is no news");
-        record.learn(path, two);
+        record.insert(path, two);
         assert!(record.knows(path, two) && !record.knows(path, one));
         assert!(std::mem::take(&mut record.has_news));
         record.distrust();
