@@ -8,7 +8,6 @@
 //!                                       resources.rs
 //!               └──────────────── discovery.rs ────────────────┘└────── commands/ ──────┘
 //! ```
-#![deny(clippy::indexing_slicing)]
 
 pub mod apply;
 mod assets;

@@ -75,12 +75,14 @@ impl Scene {
 
     /// The steps in the order of a round: who is first of two that take turns is not always the same.
     pub(crate) fn in_order(&self, round: usize) -> impl Iterator<Item = &Step> {
-        let mut steps: Vec<&Step> = self.steps.iter().collect();
-        if !round.is_multiple_of(2) {
-            let first: Vec<usize> = (0..steps.len()).filter(|&index| steps[index].takes_turns).collect();
-            first.into_iter().for_each(|index| steps.swap(index, index + 1));
+        let (mut in_order, mut steps) = (Vec::new(), self.steps.iter());
+        while let Some(step) = steps.next() {
+            if step.takes_turns && !round.is_multiple_of(2) {
+                in_order.extend(steps.next());
+            }
+            in_order.push(step);
         }
-        steps.into_iter()
+        in_order.into_iter()
     }
 }
 

@@ -97,20 +97,21 @@ fn prepare(site: &Site) -> Result<()> {
 /// The header of a file in a tar.
 fn header(name: &str, size: usize) -> [u8; BLOCK] {
     let mut header = [0; BLOCK];
-    let mut put = |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
-    put(0, name);
-    put(100, "0000644");
-    put(108, "0000000");
-    put(116, "0000000");
-    put(124, &format!("{size:011o}"));
-    put(136, &format!("{:011o}", 1_700_000_000));
-    put(148, "        ");
-    put(156, "0");
-    put(257, "ustar");
-    put(263, "00");
+    let put = |header: &mut [u8; BLOCK], at: usize, text: &str| {
+        header.iter_mut().skip(at).zip(text.bytes()).for_each(|(byte, new)| *byte = new);
+    };
+    put(&mut header, 0, name);
+    put(&mut header, 100, "0000644");
+    put(&mut header, 108, "0000000");
+    put(&mut header, 116, "0000000");
+    put(&mut header, 124, &format!("{size:011o}"));
+    put(&mut header, 136, &format!("{:011o}", 1_700_000_000));
+    put(&mut header, 148, "        ");
+    put(&mut header, 156, "0");
+    put(&mut header, 257, "ustar");
+    put(&mut header, 263, "00");
     let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
-    header[148..154].copy_from_slice(format!("{sum:06o}").as_bytes());
-    header[154] = 0;
+    put(&mut header, 148, &format!("{sum:06o}\0"));
     header
 }
 

@@ -7,8 +7,7 @@ use crate::error::{PathError, Result};
 use crate::image::{Image, Unmanageable};
 use crate::path_handle::{Durability, PathHandle, TEMPORARY, Tree};
 use crate::paths::path_bytes;
-use sha2::{Digest, Sha256};
-use std::fmt::Write as _;
+use crate::tracked::Digest;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -32,12 +31,8 @@ impl Bases {
     /// Returns the location of a path's base. The path is canonical.
     #[must_use]
     pub fn location(&self, path: &Path) -> PathHandle {
-        let digest = Sha256::digest(path_bytes(path));
-        let mut name = String::new();
-        for byte in &digest[..NAME_SIZE / 2] {
-            // Writing to a string cannot fail.
-            let _ = write!(name, "{byte:02x}");
-        }
+        let digest = Digest::of_bytes(&path_bytes(path));
+        let name: String = digest.as_str().chars().take(NAME_SIZE).collect();
         self.state.place(&self.folder.join(name))
     }
 

@@ -424,8 +424,9 @@ fn copy(from: &PathHandle, size: u64, to: &mut [(&PathHandle, File)]) -> Result<
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             read => read.map_err(|error| PathError::new("read", from.shown(), error))?,
         };
+        let (chunk, _) = buffer.split_at(read);
         for (place, file) in &mut *to {
-            file.write_all(&buffer[..read]).map_err(|error| PathError::new("write", place.shown(), error))?;
+            file.write_all(chunk).map_err(|error| PathError::new("write", place.shown(), error))?;
         }
         copied += read as u64;
         // If more was asked for than came, and the file is as long as it was, there is no need to ask for the end.
@@ -444,7 +445,7 @@ fn same_content(one: &PathHandle, others: &[&PathHandle], size: u64) -> Result<b
     let mut left = size;
     while left > 0 {
         let length = usize::try_from(left).unwrap_or(length).min(length);
-        let (chunk, other_chunk) = (&mut buffer[..length], &mut other_buffer[..length]);
+        let ((chunk, _), (other_chunk, _)) = (buffer.split_at_mut(length), other_buffer.split_at_mut(length));
         if !read_all(one, &mut file, chunk)? {
             return Ok(false);
         }

@@ -176,8 +176,9 @@ impl Tree {
     /// Returns true if a directory is among those that were used last, and has not been removed since.
     fn has(&self, path: &Path) -> bool {
         let mut last = self.last();
-        let Some(number) = last.iter().position(|(kept, _)| kept == path) else { return false };
-        let is_there = rustix::fs::fstat(&*last[number].1).is_ok_and(|stat| stat.st_nlink > 0);
+        let mut numbered = last.iter().enumerate();
+        let Some((number, (_, directory))) = numbered.find(|(_, (kept, _))| kept == path) else { return false };
+        let is_there = rustix::fs::fstat(&**directory).is_ok_and(|stat| stat.st_nlink > 0);
         if !is_there {
             last.remove(number);
         }

@@ -20,9 +20,11 @@ pub fn path_bytes(path: &Path) -> BString {
 
 /// Returns a path without the slashes that it begins with.
 pub(crate) fn without_root(path: &Path) -> &Path {
-    let bytes = path.as_os_str().as_bytes();
-    let slashes = bytes.iter().take_while(|&&byte| byte == b'/').count();
-    Path::new(OsStr::from_bytes(&bytes[slashes..]))
+    let mut bytes = path.as_os_str().as_bytes();
+    while let Some(below) = bytes.strip_prefix(b"/") {
+        bytes = below;
+    }
+    Path::new(OsStr::from_bytes(bytes))
 }
 
 /// Returns a short stand-in for a name that is too long (FNV-1a): names in one folder that meet here would have to be made for it.

@@ -39,9 +39,7 @@ use crate::locations::Locations;
 use crate::manifest::FileDigests;
 use crate::path_handle::{Kind, PathHandle, Tree};
 use crate::paths::path_bytes;
-use crate::tracked::{Overlays, OwnDirectories};
-use sha2::{Digest, Sha256};
-use std::fmt::Write as _;
+use crate::tracked::{Digest, Overlays, OwnDirectories};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -157,11 +155,7 @@ impl TreeStore {
 
 /// Returns the location of a manifest in a state directory.
 fn manifest_location(state: &Arc<Tree>, id: &str, directory: &Path) -> PathHandle {
-    let digest = Sha256::digest([id.as_bytes(), b"\0", &path_bytes(directory)[..]].concat());
-    let mut name = String::new();
-    for byte in &digest[..NAME_SIZE / 2] {
-        // Writing to a string cannot fail.
-        let _ = write!(name, "{byte:02x}");
-    }
+    let digest = Digest::of_bytes(&[id.as_bytes(), b"\0", &*path_bytes(directory)].concat());
+    let name: String = digest.as_str().chars().take(NAME_SIZE).collect();
     state.place(&Path::new(MANIFESTS).join(name + ".mtree"))
 }

@@ -2,6 +2,7 @@
 
 use crate::definitions::{self, Common};
 use crate::health;
+use crate::index::{Table, define_index};
 use crate::{Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Verdict};
 use std::thread;
 
@@ -92,83 +93,90 @@ pub fn apply_together<'e, E>(
     answers: &mut dyn SetAnswers,
     mut apply: impl FnMut(&[Job<'e, E>], &mut dyn SetAnswers),
 ) {
-    let mut places = Vec::new();
-    for (place, job) in set.iter().enumerate() {
+    let mut attempted = Vec::new();
+    for (index, job) in set.iter().enumerate() {
         match &job.entity.common.skipped {
             Some(reason) => {
-                answers.begin(place);
-                answers.end(place, Applied::Skipped(reason.clone()));
+                answers.begin(index);
+                answers.end(index, Applied::Skipped(reason.clone()));
             }
-            None => places.push(place),
+            None => attempted.push(Attempted { index, job: *job, begun: false, changed: false }),
         }
     }
     let mut attempt = 0;
-    let mut begun = vec![false; set.len()];
-    let mut changed = vec![false; set.len()];
-    while !places.is_empty() {
-        let jobs: Vec<Job<'e, E>> =
-            places.iter().map(|&place| Job { entity: &set[place].entity.entity, mode: set[place].mode }).collect();
-        let mut together = Together {
-            host,
-            set,
-            places: &places,
-            answers,
-            begun: &mut begun,
-            changed: &mut changed,
-            attempt,
-            again: Vec::new(),
-        };
+    while !attempted.is_empty() {
+        let jobs = attempted.iter().map(|Attempted { job, .. }| Job { entity: &job.entity.entity, mode: job.mode });
+        let jobs: Vec<Job<'e, E>> = jobs.collect();
+        let mut together = Together { host, attempted: Table::from(attempted), answers, attempt, again: Vec::new() };
         apply(&jobs, &mut together);
-        let again = std::mem::take(&mut together.again);
+        let Together { attempted: before, again, .. } = together;
+        attempted = again.into_iter().map(|index| before[index].clone()).collect();
         attempt += 1;
         // They wait together: the longest of their delays.
-        if let Some(delay) = again.iter().map(|&place| set[place].entity.common.keys.delay()).max() {
-            for &place in &again {
-                let retries = set[place].entity.common.keys.retries;
-                answers.output(place).warning(format!("trying again in {delay:?} ({attempt} of {retries})"));
+        let keys = |attempted: &Attempted<'e, E>| &attempted.job.entity.common.keys;
+        if let Some(delay) = attempted.iter().map(|attempted| keys(attempted).delay()).max() {
+            for again in &attempted {
+                let retries = keys(again).retries;
+                answers.output(again.index).warning(format!("trying again in {delay:?} ({attempt} of {retries})"));
             }
             thread::sleep(delay);
         }
-        places = again;
+    }
+}
+
+define_index! {
+    /// The index of an entity among those of an attempt.
+    AttemptIndex
+}
+
+/// An entity of an attempt.
+struct Attempted<'e, E> {
+    /// Its index in the set.
+    index: usize,
+    job: Job<'e, Declared<E>>,
+    begun: bool,
+    /// True if an attempt may have changed it.
+    changed: bool,
+}
+
+impl<E> Clone for Attempted<'_, E> {
+    fn clone(&self) -> Self {
+        Attempted { ..*self }
     }
 }
 
 /// Passes answers on, but for those that are not the last.
 struct Together<'a, 'e, E> {
     host: &'a Host,
-    set: &'a [Job<'e, Declared<E>>],
-    places: &'a [usize],
+    attempted: Table<AttemptIndex, Attempted<'e, E>>,
     answers: &'a mut dyn SetAnswers,
-    begun: &'a mut [bool],
-    /// Marks those of them that an attempt may have changed.
-    changed: &'a mut [bool],
     attempt: u32,
-    again: Vec<usize>,
+    again: Vec<AttemptIndex>,
 }
 
 impl<E> SetAnswers for Together<'_, '_, E> {
     fn begin(&mut self, place: usize) {
-        let place = self.places[place];
-        if !std::mem::replace(&mut self.begun[place], true) {
-            self.answers.begin(place);
+        let attempted = &mut self.attempted[AttemptIndex::from(place)];
+        if !std::mem::replace(&mut attempted.begun, true) {
+            self.answers.begin(attempted.index);
         }
     }
 
     fn output(&mut self, place: usize) -> Output<'_> {
-        self.answers.output(self.places[place])
+        self.answers.output(self.attempted[AttemptIndex::from(place)].index)
     }
 
     fn end(&mut self, place: usize, applied: Applied) {
-        let place = self.places[place];
-        let declared = self.set[place].entity;
-        self.changed[place] |= applied.may_have_changed();
-        let applied = if self.changed[place] { applied.after_a_change() } else { applied };
-        if applied.has_failed() && self.attempt < declared.common.keys.retries {
+        let place = AttemptIndex::from(place);
+        let Attempted { index, job, changed, .. } = &mut self.attempted[place];
+        *changed |= applied.may_have_changed();
+        let applied = if *changed { applied.after_a_change() } else { applied };
+        if applied.has_failed() && self.attempt < job.entity.common.keys.retries {
             self.again.push(place);
             return;
         }
-        let applied = declared.healthy(self.host, applied, &mut self.answers.output(place));
-        self.answers.end(place, applied);
+        let applied = job.entity.healthy(self.host, applied, &mut self.answers.output(*index));
+        self.answers.end(*index, applied);
     }
 }
 

@@ -122,7 +122,7 @@ impl Status {
 fn last_lines(text: &[u8], count: usize) -> Vec<String> {
     let text = String::from_utf8_lossy(text);
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    lines[lines.len().saturating_sub(count)..].iter().map(ToString::to_string).collect()
+    lines.iter().skip(lines.len().saturating_sub(count)).map(ToString::to_string).collect()
 }
 
 impl From<ExitStatus> for Status {

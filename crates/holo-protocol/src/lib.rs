@@ -2,7 +2,6 @@
 //!
 //! Nothing here reads, writes, spawns or asks the environment. The forms are described for authors of plugins in
 //! `holo-plugin-interface(7)`; a change here is a change of that page.
-#![deny(clippy::indexing_slicing)]
 
 mod difference;
 pub mod environment;

@@ -5,7 +5,6 @@
 //! and the output to expect, [`Overlay`] is a copy of this machine to throw away, booted if need be.
 //! `holo test` is a thin layer over [`scenario`]; everything else is for tests in Rust. A test that
 //! needs more than the workspace offers says so through [`trial`].
-#![deny(clippy::indexing_slicing)]
 
 pub mod binaries;
 pub mod disturb;

@@ -22,6 +22,7 @@ use holo_change::claims::{self, Claim};
 use holo_change::tracked::{State, Tracks};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{self, Defined, Definitions};
+use holo_plugin::index::{Table, define_index};
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Verdict, apply_one};
 use inspection::Inspection;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -128,7 +129,7 @@ impl Found {
             overlays.keys().map(|path| (paths.canonical(path), path.clone())).collect();
         let orphans: Vec<&Remembered<Tracks>> =
             self.records.values().filter(|record| self.definitions.is_orphan(&record.id)).collect();
-        let mut declarations: Vec<Declaration> = Vec::new();
+        let mut declarations = Table::new();
         for (id, defined) in &self.definitions.valid {
             let (id, path, defined) = (id.clone(), defined.definition.path().to_owned(), defined.clone());
             let (canonical, symlinks) = (paths.canonical(&path), paths.symlinks(&path));
@@ -203,6 +204,11 @@ impl Found {
     }
 }
 
+define_index! {
+    /// The index of a declaration among all.
+    DeclarationIndex
+}
+
 impl Declaration {
     /// Returns true if nothing can be below its path.
     fn is_in_the_way(&self) -> bool {
@@ -234,10 +240,10 @@ impl Declaration {
 }
 
 /// Finds contradicting declarations.
-fn find_contradictions(declarations: &mut [Declaration], host: &Host) {
-    let mut by_path: HashMap<PathBuf, usize> = HashMap::new();
-    let mut problems: Vec<(usize, String)> = Vec::new();
-    for (index, declaration) in declarations.iter().enumerate().filter(|(_, declaration)| declaration.is_effective()) {
+fn find_contradictions(declarations: &mut Table<DeclarationIndex, Declaration>, host: &Host) {
+    let mut by_path: HashMap<PathBuf, DeclarationIndex> = HashMap::new();
+    let mut problems: Vec<(DeclarationIndex, String)> = Vec::new();
+    for (index, declaration) in declarations.entries().filter(|(_, declaration)| declaration.is_effective()) {
         let other = by_path.insert(declaration.canonical.clone(), index).map(|other| (other, &declarations[other]));
         // Under version 4, the dispatcher compares what entities own.
         if let Some((other_index, other)) = other.filter(|_| host.api_version() < 4) {
@@ -249,7 +255,7 @@ fn find_contradictions(declarations: &mut [Declaration], host: &Host) {
             problems.extend([(index, problem.clone()), (other_index, problem)]);
         }
     }
-    for (index, declaration) in declarations.iter().enumerate().filter(|(_, declaration)| declaration.is_effective()) {
+    for (index, declaration) in declarations.entries().filter(|(_, declaration)| declaration.is_effective()) {
         if declaration.defined.definition.ensure == Ensure::Absent {
             continue;
         }
@@ -277,7 +283,7 @@ fn find_contradictions(declarations: &mut [Declaration], host: &Host) {
 
 /// Publishes the declarations, and the entities that have something that is not theirs any more.
 fn publish(
-    declarations: &[Declaration],
+    declarations: &Table<DeclarationIndex, Declaration>,
     orphans: &[&Remembered<Tracks>],
     records: &BTreeMap<String, Remembered<Tracks>>,
     host: &Host,

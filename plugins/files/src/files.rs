@@ -4,6 +4,7 @@ use crate::declared::{self, Contradicted, DeclaredFile};
 use crate::overlay::{self, FileEntity};
 use bstr::BStr;
 use holo_plugin::declared::{Declared, apply_together};
+use holo_plugin::index::{Table, define_index};
 use holo_plugin::{
     Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Plugin, ScanError, SetAnswers, Verdict,
 };
@@ -45,7 +46,7 @@ impl Plugin for Files {
 
     fn apply_set(&self, host: &Host, set: &[Job<'_, ManagedFile>], answers: &mut dyn SetAnswers) {
         let records = self.records_in_test_mode || !host.test_mode();
-        let (mut overlays, mut places) = (Vec::new(), Vec::new());
+        let (mut overlays, mut places) = (Vec::new(), Table::new());
         for (place, job) in set.iter().enumerate() {
             if let ManagedFile::Overlay(entity) = job.entity {
                 overlays.push(Job { entity, mode: job.mode });
@@ -53,7 +54,7 @@ impl Plugin for Files {
             }
         }
         if !overlays.is_empty() {
-            overlay::apply(host, &overlays, records, &mut Part { places: &places, answers });
+            overlay::apply(host, &overlays, records, &mut Part { places, answers });
         }
         if overlays.len() < set.len() {
             let mut answers = LastLater { answers, left: set.len() - overlays.len(), last: None };
@@ -70,14 +71,14 @@ impl Plugin for Files {
 
 /// Applies an entity that is not a mere overlay.
 fn apply_declared(host: &Host, set: &[Job<'_, ManagedFile>], answers: &mut dyn SetAnswers) {
-    let (mut declared, mut places) = (Vec::new(), Vec::new());
+    let (mut declared, mut places) = (Vec::new(), Table::new());
     for (place, job) in set.iter().enumerate() {
         if let ManagedFile::Declared(entity) = job.entity {
             declared.push(Job { entity: &**entity, mode: job.mode });
             places.push(place);
         }
     }
-    let mut part = Part { places: &places, answers };
+    let mut part = Part { places, answers };
     apply_together(host, &declared, &mut part, |jobs, answers| declared::apply(host, jobs, answers));
     for (place, job) in set.iter().enumerate() {
         if matches!(job.entity, ManagedFile::OverlayAfter(..) | ManagedFile::Contradicted(_)) {
@@ -209,22 +210,28 @@ impl SetAnswers for LastLater<'_> {
     }
 }
 
+define_index! {
+    /// The index of an entity among some of a set.
+    PartIndex
+}
+
 /// The answers to some of a set.
 struct Part<'a> {
-    places: &'a [usize],
+    /// Their indexes in the set.
+    places: Table<PartIndex, usize>,
     answers: &'a mut dyn SetAnswers,
 }
 
 impl SetAnswers for Part<'_> {
     fn begin(&mut self, place: usize) {
-        self.answers.begin(self.places[place]);
+        self.answers.begin(self.places[PartIndex::from(place)]);
     }
 
     fn output(&mut self, place: usize) -> Output<'_> {
-        self.answers.output(self.places[place])
+        self.answers.output(self.places[PartIndex::from(place)])
     }
 
     fn end(&mut self, place: usize, applied: Applied) {
-        self.answers.end(self.places[place], applied);
+        self.answers.end(self.places[PartIndex::from(place)], applied);
     }
 }

@@ -6,8 +6,8 @@ use crate::error::PackageError;
 use crate::manager::Manager;
 use crate::model::Kind;
 use crate::provider::PackageProvider;
-use crate::query::{Request, query};
-use crate::resolve::{Resolved, Task};
+use crate::query::{Request, Requests, query};
+use crate::resolve::{RequestIndex, Resolved, Task};
 use crate::simulate::{Names, SimulationError, Simulator};
 use holo_plugin::{ForceTo, Host, Output, Verdict};
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ fn findings(
 ) -> Result<Vec<Finding>, PackageError> {
     let mut manager = Manager::new(host, provider)?;
     manager.system.only_looks = true;
-    let requests: Vec<Request<'_>> = wanted.iter().map(|&wanted| Request { wanted, force: false }).collect();
+    let requests: Requests<'_> = wanted.iter().map(|&wanted| Request { wanted, force: false }).collect();
     let resolution = query(&manager, &requests, output)?;
     let tasks: Vec<&Task> = resolution.resolved.iter().filter_map(as_task).collect();
     let simulator = Simulator { manager: &manager, installed: &resolution.installed, names };
@@ -61,16 +61,18 @@ fn findings(
             }
         }
     }
-    let find = |(index, resolved): (usize, Resolved)| match (resolved, refusals.remove(&index)) {
+    let find = |(index, resolved): (RequestIndex, Resolved)| match (resolved, refusals.remove(&index)) {
         (_, Some(SimulationError::NeedsForce(reason))) => {
             Finding::Verdict(Verdict::NeedsForce(ForceTo::Proceed(reason)))
         }
         (_, Some(SimulationError::Needed(by))) => {
-            let action = Action::leave(&wanted[index].key.to_string(), &by);
+            let action = Action::leave(&requests[index].wanted.key.to_string(), &by);
             Finding::Verdict(Verdict::WouldChange(vec![action.would()]))
         }
         (_, Some(SimulationError::Failed(problem))) => Finding::Failed(problem),
-        (Resolved::Nothing, _) if wanted[index].is_orphan => Finding::Verdict(Verdict::WouldChange(Vec::new())),
+        (Resolved::Nothing, _) if requests[index].wanted.is_orphan => {
+            Finding::Verdict(Verdict::WouldChange(Vec::new()))
+        }
         (Resolved::Nothing, _) => Finding::Verdict(Verdict::InDesiredState),
         (Resolved::Task(task), _) => {
             Finding::Verdict(Verdict::WouldChange(task.actions.iter().map(Action::would).collect()))
@@ -81,11 +83,11 @@ fn findings(
             Finding::Failed(PackageError::new(error.to_string()))
         }
         (Resolved::Unknown(_), _) => {
-            let what = format!("would fetch the index of packages, and install {}", wanted[index].key);
+            let what = format!("would fetch the index of packages, and install {}", requests[index].wanted.key);
             Finding::Verdict(Verdict::WouldChange(vec![what]))
         }
     };
-    Ok(resolution.resolved.into_iter().enumerate().map(find).collect())
+    Ok(resolution.resolved.indexes().zip(resolution.resolved).map(find).collect())
 }
 
 fn as_task(resolved: &Resolved) -> Option<&Task> {

@@ -4,8 +4,9 @@ use crate::declaration::Wanted;
 use crate::error::PackageError;
 use crate::manager::Manager;
 use crate::model::{Installed, Key, Offers};
-use crate::resolve::{Knowledge, Resolved, needs_offers, resolve};
+use crate::resolve::{Knowledge, RequestIndex, Resolved, needs_offers, resolve};
 use holo_plugin::Output;
+use holo_plugin::index::Table;
 use std::collections::BTreeMap;
 
 /// A package that is wanted, and whether a person has decided already.
@@ -15,10 +16,13 @@ pub(crate) struct Request<'w> {
     pub(crate) force: bool,
 }
 
+/// The requests that are worked on together.
+pub(crate) type Requests<'w> = Table<RequestIndex, Request<'w>>;
+
 /// The installed packages, and the action that each request needs.
 pub(crate) struct Resolution {
     pub(crate) installed: Installed,
-    pub(crate) resolved: Vec<Resolved>,
+    pub(crate) resolved: Table<RequestIndex, Resolved>,
     /// The reason why the index could not be fetched anew.
     pub(crate) refresh_problem: Option<PackageError>,
 }
@@ -26,7 +30,7 @@ pub(crate) struct Resolution {
 /// Finds out what has to be done. If something is not known, the index is fetched anew, once a run.
 pub(crate) fn query(
     manager: &Manager<'_>,
-    requests: &[Request<'_>],
+    requests: &Requests<'_>,
     output: &mut Output<'_>,
 ) -> Result<Resolution, PackageError> {
     let Manager { provider, system } = manager;
@@ -39,7 +43,7 @@ pub(crate) fn query(
         .collect();
     let ask =
         || if keys.is_empty() || system.mock.is_some() { Ok(BTreeMap::new()) } else { provider.offers(system, &keys) };
-    let decide = |offers: &BTreeMap<Key, Offers>| -> Vec<Resolved> {
+    let decide = |offers: &BTreeMap<Key, Offers>| -> Table<RequestIndex, Resolved> {
         let known = |request: &Request<'_>| Knowledge {
             provider: *provider,
             installed: &installed,
@@ -47,10 +51,11 @@ pub(crate) fn query(
             is_mock: system.mock.is_some(),
             force: request.force,
         };
-        requests.iter().enumerate().map(|(index, request)| resolve(index, request.wanted, &known(request))).collect()
+        requests.entries().map(|(index, request)| resolve(index, request.wanted, &known(request))).collect()
     };
     let offers = ask();
-    let is_settled = |resolved: &[Resolved]| !resolved.iter().any(|resolved| matches!(resolved, Resolved::Unknown(_)));
+    let is_settled =
+        |resolved: &Table<_, Resolved>| !resolved.iter().any(|resolved| matches!(resolved, Resolved::Unknown(_)));
     let may_refresh = !system.only_looks && !manager.has_refreshed();
     let resolved = match &offers {
         Ok(offers) => decide(offers),

@@ -5,12 +5,18 @@ use crate::declaration::{Ensure, Wanted};
 use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Offers, Status};
 use crate::need::{Main, Need, newest};
 use crate::provider::PackageProvider;
+use holo_plugin::index::define_index;
+
+define_index! {
+    /// The index of a request among those that are worked on together.
+    pub(crate) RequestIndex
+}
 
 /// A package that is not as it is wanted, and what is done about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Task {
     /// The index of the request that it is for.
-    pub(crate) request: usize,
+    pub(crate) request: RequestIndex,
     /// The transaction that it is part of, if any.
     pub(crate) kind: Option<Kind>,
     pub(crate) item: Item,
@@ -67,7 +73,7 @@ pub(crate) fn needs_offers(wanted: &Wanted, provider: &dyn PackageProvider, inst
 }
 
 /// Decides what has to be done.
-pub(crate) fn resolve(request: usize, wanted: &Wanted, known: &Knowledge<'_>) -> Resolved {
+pub(crate) fn resolve(request: RequestIndex, wanted: &Wanted, known: &Knowledge<'_>) -> Resolved {
     let Knowledge { provider, installed, offers, force, .. } = known;
     if let Err(error) = provider.validate(&wanted.key) {
         return Resolved::Impossible(error.to_string());

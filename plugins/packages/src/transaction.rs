@@ -10,29 +10,33 @@ use crate::manager::Manager;
 use crate::model::Kind;
 use crate::names::{FullNames, things};
 use crate::provider::PackageProvider;
-use crate::query::{Request, Resolution, query};
-use crate::resolve::{Resolved, Task};
+use crate::query::{Request, Requests, Resolution, query};
+use crate::resolve::{RequestIndex, Resolved, Task};
 use executor::Executor;
 use holo_change::base_store::{BaseStore, Remembered};
+use holo_plugin::index::Table;
 use holo_plugin::{Applied, ForceTo, Host, Job, Output, SetAnswers};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Applies packages together.
 pub(crate) fn apply(host: &Host, jobs: &[Job<'_, PackageEntity>], answers: &mut dyn SetAnswers) {
-    let mut groups: BTreeMap<&str, (&'static dyn PackageProvider, Vec<usize>)> = BTreeMap::new();
+    let mut groups: BTreeMap<&str, (&'static dyn PackageProvider, Vec<Member<'_>>)> = BTreeMap::new();
     for (index, job) in jobs.iter().enumerate() {
         match &job.entity.provider {
-            Ok(provider) => groups.entry(provider.name()).or_insert((*provider, Vec::new())).1.push(index),
+            Ok(provider) => {
+                let (_, members) = groups.entry(provider.name()).or_insert((*provider, Vec::new()));
+                members.push(Member { job: *job, index });
+            }
             Err(error) => fail(answers, index, &PackageError::new(error.to_string()), Applied::FAILED_UNCHANGED),
         }
     }
-    for (provider, indexes) in groups.into_values() {
-        let group = Group { host, provider, jobs, indexes };
+    for (provider, members) in groups.into_values() {
+        let group = Group { host, provider, members: Table::from(members) };
         if let Err(EarlyError { problem, applied }) = group.apply(answers) {
-            for (number, &index) in group.indexes.iter().enumerate() {
+            for (number, member) in group.members.iter().enumerate() {
                 let is_told = number > 0 && problem.is_general;
                 let problem = if is_told { problem.for_others() } else { problem.clone() };
-                fail(answers, index, &problem, applied.clone());
+                fail(answers, member.index, &problem, applied.clone());
             }
         }
     }
@@ -72,33 +76,37 @@ impl From<PackageError> for EarlyError {
 struct Group<'a> {
     host: &'a Host,
     provider: &'static dyn PackageProvider,
-    jobs: &'a [Job<'a, PackageEntity>],
-    /// Their indexes in the set.
-    indexes: Vec<usize>,
+    members: Table<RequestIndex, Member<'a>>,
 }
 
-impl Group<'_> {
-    fn entity(&self, number: usize) -> &PackageEntity {
-        self.jobs[self.indexes[number]].entity
+/// One of the packages of a package manager.
+struct Member<'a> {
+    job: Job<'a, PackageEntity>,
+    /// Its index in the set.
+    index: usize,
+}
+
+impl<'a> Group<'a> {
+    fn entity(&self, request: RequestIndex) -> &PackageEntity {
+        self.members[request].job.entity
     }
 
-    fn wanted(&self, number: usize) -> &Wanted {
-        &self.entity(number).wanted
+    fn wanted(&self, request: RequestIndex) -> &Wanted {
+        &self.entity(request).wanted
     }
 
     /// Fails if no entity was answered for.
     fn apply(&self, answers: &mut dyn SetAnswers) -> Result<(), EarlyError> {
-        let Some(&first) = self.indexes.first() else { return Ok(()) };
+        let Some(first) = self.members.iter().next() else { return Ok(()) };
         let mut manager = Manager::new(self.host, self.provider)?;
-        let requests: Vec<Request<'_>> = (0..self.indexes.len())
-            .map(|number| Request { wanted: self.wanted(number), force: self.jobs[self.indexes[number]].mode.force })
-            .collect();
+        let request = |job: &Job<'a, PackageEntity>| Request { wanted: &job.entity.wanted, force: job.mode.force };
+        let requests: Requests<'_> = self.members.iter().map(|member| request(&member.job)).collect();
         manager.system.timeout = self.timeout();
-        let mut resolution = query(&manager, &requests, &mut answers.output(first))?;
+        let mut resolution = query(&manager, &requests, &mut answers.output(first.index))?;
         let is_task = |resolved: &Resolved| matches!(resolved, Resolved::Task(_));
         let mut before = None;
         if resolution.resolved.iter().any(is_task) {
-            match self.repair(&manager, &requests, &mut answers.output(first)) {
+            match self.repair(&manager, &requests, &mut answers.output(first.index)) {
                 Ok(None) => {}
                 Ok(Some(again)) => before = Some(std::mem::replace(&mut resolution, again).installed),
                 Err(problem) => {
@@ -114,9 +122,9 @@ impl Group<'_> {
         })?;
         let not_taken_over = self.take_over(&memory, &failed_early, answers);
         let mut tasks = Vec::new();
-        for (number, resolved) in resolution.resolved.into_iter().enumerate() {
-            let index = self.indexes[number];
-            if not_taken_over.contains(&number) {
+        for (request, resolved) in resolution.resolved.indexes().zip(resolution.resolved) {
+            let index = self.members[request].index;
+            if not_taken_over.contains(&request) {
                 continue;
             }
             let applied = match resolved {
@@ -124,7 +132,7 @@ impl Group<'_> {
                     tasks.push(task);
                     continue;
                 }
-                Resolved::Nothing => self.finish(number, &memory, Applied::Unchanged, answers),
+                Resolved::Nothing => self.finish(request, &memory, Applied::Unchanged, answers),
                 Resolved::NeedsForce(reason) => Applied::NeedsForce(ForceTo::Proceed(reason)),
                 Resolved::Impossible(problem) => {
                     answers.output(index).error(problem);
@@ -141,22 +149,20 @@ impl Group<'_> {
             answers.begin(index);
             answers.end(index, applied);
         }
-        if tasks.is_empty() {
-            return Ok(());
-        }
-        tasks.iter().for_each(|task| answers.begin(self.indexes[task.request]));
+        let Some(first_task) = tasks.first() else { return Ok(()) };
+        tasks.iter().for_each(|task| answers.begin(self.members[task.request].index));
         if let Err(error) = self.keep_bases(&memory, &tasks, &resolution.installed) {
             for task in &tasks {
-                answers.output(self.indexes[task.request]).error(error.to_string());
-                answers.end(self.indexes[task.request], failed_early.clone());
+                answers.output(self.members[task.request].index).error(error.to_string());
+                answers.end(self.members[task.request].index, failed_early.clone());
             }
             return Ok(());
         }
-        let names = self.entity(0).shared.names(self.provider);
+        let names = first.job.entity.shared.names(self.provider);
         let mut executor = Executor::new(manager, resolution.installed, before, names, &requests);
-        executor.work(&tasks, &mut answers.output(self.indexes[tasks[0].request]));
+        executor.work(&tasks, &mut answers.output(self.members[first_task.request].index));
         for task in &tasks {
-            let index = self.indexes[task.request];
+            let index = self.members[task.request].index;
             let applied = executor.outcome(task, &mut answers.output(index));
             let applied = self.finish(task.request, &memory, applied, answers);
             answers.end(index, applied);
@@ -168,7 +174,7 @@ impl Group<'_> {
     fn repair(
         &self,
         manager: &Manager<'_>,
-        requests: &[Request<'_>],
+        requests: &Requests<'_>,
         output: &mut Output<'_>,
     ) -> Result<Option<Resolution>, PackageError> {
         if !manager.repair(output)? {
@@ -179,16 +185,21 @@ impl Group<'_> {
 
     /// The longest of the times that are given.
     fn timeout(&self) -> Option<std::time::Duration> {
-        (0..self.indexes.len()).filter_map(|number| self.wanted(number).timeout).max()
+        self.members.iter().filter_map(|member| member.job.entity.wanted.timeout).max()
     }
 
     /// Has packages take over what others have left to them; those for which that has failed have ended.
-    fn take_over(&self, memory: &BaseStore, failed_early: &Applied, answers: &mut dyn SetAnswers) -> BTreeSet<usize> {
+    fn take_over(
+        &self,
+        memory: &BaseStore,
+        failed_early: &Applied,
+        answers: &mut dyn SetAnswers,
+    ) -> BTreeSet<RequestIndex> {
         let names = FullNames::new(self.host);
         let name_of = |base: &Base| names.name_of_base(base);
         let mut failed = BTreeSet::new();
-        for (number, &index) in self.indexes.iter().enumerate() {
-            let entity = self.entity(number);
+        for (request, Member { job, index }) in self.members.entries() {
+            let (entity, index) = (job.entity, *index);
             let Past::Living(legacy) = &entity.past else { continue };
             if legacy.is_empty() {
                 continue;
@@ -196,7 +207,7 @@ impl Group<'_> {
             let output = &mut answers.output(index);
             if let Err(error) = memory.take_over(&entity.report_to_keep(), legacy, &things(&name_of), output) {
                 fail(answers, index, &PackageError::new(error.to_string()), failed_early.clone());
-                failed.insert(number);
+                failed.insert(request);
             }
         }
         failed
@@ -224,24 +235,30 @@ impl Group<'_> {
     }
 
     /// Forgets what was there before us.
-    fn forget(&self, number: usize, memory: &BaseStore) -> holo_change::error::Result<()> {
+    fn forget(&self, request: RequestIndex, memory: &BaseStore) -> holo_change::error::Result<()> {
         let names = FullNames::new(self.host);
-        match &self.entity(number).past {
+        match &self.entity(request).past {
             Past::Orphan(orphan) => memory.forget_orphan(orphan, &things(&|base| names.name_of_base(base))),
             Past::Living(_) => Ok(()),
         }
     }
 
     /// Forgets an orphan that is as it was.
-    fn finish(&self, number: usize, memory: &BaseStore, applied: Applied, answers: &mut dyn SetAnswers) -> Applied {
-        let wanted = self.wanted(number);
+    fn finish(
+        &self,
+        request: RequestIndex,
+        memory: &BaseStore,
+        applied: Applied,
+        answers: &mut dyn SetAnswers,
+    ) -> Applied {
+        let wanted = self.wanted(request);
         match applied {
-            Applied::Unchanged | Applied::Changed(_) if wanted.is_orphan => match self.forget(number, memory) {
+            Applied::Unchanged | Applied::Changed(_) if wanted.is_orphan => match self.forget(request, memory) {
                 // That nothing had to be done does not mean that it is still there.
                 Ok(()) if applied == Applied::Unchanged => Applied::Changed(Vec::new()),
                 Ok(()) => applied,
                 Err(error) => {
-                    answers.output(self.indexes[number]).error(error.to_string());
+                    answers.output(self.members[request].index).error(error.to_string());
                     failed(applied == Applied::Unchanged)
                 }
             },

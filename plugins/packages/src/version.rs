@@ -17,8 +17,7 @@ fn compare_digits(a: &[u8], b: &[u8]) -> Ordering {
 }
 
 fn without_zeros(digits: &[u8]) -> &[u8] {
-    let zeros = digits.iter().take_while(|&&digit| digit == b'0').count();
-    &digits[zeros..]
+    split_while(digits, |&digit| digit == b'0').1
 }
 
 /// Splits off what a slice begins with.

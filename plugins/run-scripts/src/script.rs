@@ -1,9 +1,10 @@
 //! A script: whether it is to be run, and running it.
 
 use crate::comments::Comments;
-use crate::record::{Record, Sum};
+use crate::record::{Record, checksum};
 use bstr::BString;
 use holo_change::error::Result;
+use holo_change::tracked::Digest;
 use holo_plugin::process::{self, Ended, Program};
 use holo_plugin::{Action, Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict};
 use std::ffi::OsString;
@@ -87,8 +88,8 @@ impl Script {
         !self.comments.edges.subscribes.is_empty()
     }
 
-    fn content_that_never_succeeded(&self, host: &Host) -> Result<Option<Sum>> {
-        let content = Sum::from_file(&self.path)?;
+    fn content_that_never_succeeded(&self, host: &Host) -> Result<Option<Digest>> {
+        let content = checksum(&self.path)?;
         let is_known = Record::open(host)?.knows(&self.name, &content);
         Ok((!is_known).then_some(content))
     }

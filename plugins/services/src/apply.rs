@@ -9,6 +9,7 @@ use crate::provider::{Done, FOLDER, Manager, ManagerError, ServiceProvider, Subj
 use crate::providers;
 use crate::state::UnitState;
 use holo_change::base_store::BaseStore;
+use holo_plugin::index::{Table, define_index};
 use holo_plugin::{Applied, Host, Job, SetAnswers, Stream};
 use item::Item;
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,7 +57,7 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, Service>], answers: &mut dyn Set
         Ok(memory) => memory,
         Err(error) => return fail_all(&items, &error.to_string(), |item| item.failed(None), answers),
     };
-    let mut run = Run { host, provider, manager: &*manager, memory, items, answers };
+    let mut run = Run { host, provider, manager: &*manager, memory, items: Table::from(items), answers };
     if let Err(error) = run.apply() {
         run.fail_rest(&error.to_string());
     }
@@ -125,12 +126,17 @@ pub(crate) fn reading(names: &BTreeSet<String>) -> String {
     }
 }
 
+define_index! {
+    /// The index of a unit among those of a run.
+    ItemIndex
+}
+
 struct Run<'a, 'r> {
     host: &'r Host,
     provider: &'static dyn ServiceProvider,
     manager: &'r dyn Manager,
     memory: BaseStore,
-    items: Vec<Item<'a>>,
+    items: Table<ItemIndex, Item<'a>>,
     answers: &'r mut dyn SetAnswers,
 }
 
@@ -153,12 +159,12 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    fn indexes(&self, counts: impl Fn(&Item<'_>) -> bool) -> Vec<usize> {
-        let items = self.items.iter().enumerate();
+    fn indexes(&self, counts: impl Fn(&Item<'_>) -> bool) -> Vec<ItemIndex> {
+        let items = self.items.entries();
         items.filter(|(_, item)| item.is_at_work() && counts(item)).map(|(index, _)| index).collect()
     }
 
-    fn states(&self, indexes: &[usize]) -> Result<Vec<Result<UnitState, ManagerError>>, ApplyError> {
+    fn states(&self, indexes: &[ItemIndex]) -> Result<Vec<Result<UnitState, ManagerError>>, ApplyError> {
         let items = indexes.iter().map(|&index| &self.items[index]);
         let subjects: Vec<Subject<'_>> =
             items.map(|item| Subject { unit: &item.unit.name, record: &item.record }).collect();
@@ -166,7 +172,7 @@ impl Run<'_, '_> {
     }
 
     /// Finds out how these units are.
-    fn query(&mut self, indexes: &[usize]) -> Result<(), ApplyError> {
+    fn query(&mut self, indexes: &[ItemIndex]) -> Result<(), ApplyError> {
         if indexes.is_empty() {
             return Ok(());
         }
@@ -202,7 +208,7 @@ impl Run<'_, '_> {
         self.query(&self.indexes(|_| true))
     }
 
-    fn plan(&mut self, indexes: &[usize], says_problems: bool) {
+    fn plan(&mut self, indexes: &[ItemIndex], says_problems: bool) {
         for &index in indexes {
             let item = &mut self.items[index];
             let circumstances = Circumstances { manager: self.provider.name(), refresh: item.refresh, may_come: false };
@@ -215,7 +221,7 @@ impl Run<'_, '_> {
     }
 
     /// Does what can be done about a unit that cannot be brought into its desired state: its files can still become right.
-    fn apply_files_only(&mut self, index: usize, problems: &[String]) {
+    fn apply_files_only(&mut self, index: ItemIndex, problems: &[String]) {
         self.begin(index);
         self.items[index].steps.retain(|step| step.is_of_files());
         self.keep(&[index]);
@@ -239,7 +245,7 @@ impl Run<'_, '_> {
         for step in [Step::Unmask, Step::UnmaskForNow] {
             self.act(step);
         }
-        let masked: Vec<usize> = masked.into_iter().filter(|&index| self.items[index].is_at_work()).collect();
+        let masked: Vec<ItemIndex> = masked.into_iter().filter(|&index| self.items[index].is_at_work()).collect();
         self.query(&masked)?;
         self.plan(&masked, true);
         Ok(())
@@ -247,7 +253,7 @@ impl Run<'_, '_> {
 
     /// Does one thing to all units that want it; each time limit has a call of its own.
     fn act(&mut self, step: Step) {
-        let mut calls: BTreeMap<Option<Duration>, Vec<usize>> = BTreeMap::new();
+        let mut calls: BTreeMap<Option<Duration>, Vec<ItemIndex>> = BTreeMap::new();
         for index in self.indexes(|item| item.steps.contains(&step)) {
             calls.entry(self.items[index].unit.timeout).or_default().push(index);
         }
@@ -256,7 +262,7 @@ impl Run<'_, '_> {
         }
     }
 
-    fn act_on(&mut self, step: Step, indexes: &[usize], timeout: Option<Duration>) {
+    fn act_on(&mut self, step: Step, indexes: &[ItemIndex], timeout: Option<Duration>) {
         for &index in indexes {
             self.begin(index);
         }
@@ -345,36 +351,36 @@ impl Run<'_, '_> {
     /// Ends everything that has no end yet. Units that have failed are looked at once more: one that is as before has not changed.
     fn end_all(&mut self) {
         let is_open = |item: &Item<'_>| !item.ended && item.failed && item.is_tried && !item.is_changed;
-        let open: Vec<usize> = (0..self.items.len()).filter(|&index| is_open(&self.items[index])).collect();
+        let open: Vec<ItemIndex> = self.items.indexes().filter(|&index| is_open(&self.items[index])).collect();
         let states = if open.is_empty() { Ok(Vec::new()) } else { self.states(&open) };
         for (index, state) in open.into_iter().zip(states.unwrap_or_default()) {
             let applied = self.items[index].failed(state.as_ref().ok());
             self.end_as(index, applied);
         }
-        for index in 0..self.items.len() {
+        for index in self.items.indexes() {
             self.end(index);
         }
     }
 
-    fn begin(&mut self, index: usize) {
+    fn begin(&mut self, index: ItemIndex) {
         if !std::mem::replace(&mut self.items[index].begun, true) {
             self.answers.begin(self.items[index].job);
         }
     }
 
-    fn fail(&mut self, index: usize, problem: &str) {
+    fn fail(&mut self, index: ItemIndex, problem: &str) {
         self.begin(index);
         self.items[index].failed = true;
         self.answers.output(self.items[index].job).error(problem);
     }
 
-    fn show(&mut self, index: usize, lines: impl IntoIterator<Item = String>) {
+    fn show(&mut self, index: ItemIndex, lines: impl IntoIterator<Item = String>) {
         for line in lines {
             self.answers.output(self.items[index].job).relay(Stream::Stderr, format!("   {line}\n").as_bytes());
         }
     }
 
-    fn end(&mut self, index: usize) {
+    fn end(&mut self, index: ItemIndex) {
         let item = &mut self.items[index];
         let changes = std::mem::take(&mut item.changes);
         let applied = match (item.failed, changes.is_empty() && !item.unit.is_orphan()) {
@@ -385,7 +391,7 @@ impl Run<'_, '_> {
         self.end_as(index, applied);
     }
 
-    fn end_as(&mut self, index: usize, applied: Applied) {
+    fn end_as(&mut self, index: ItemIndex, applied: Applied) {
         if std::mem::replace(&mut self.items[index].ended, true) {
             return;
         }

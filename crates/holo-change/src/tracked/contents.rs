@@ -76,8 +76,9 @@ fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<Digest> {
         match from.read(&mut buffer) {
             Ok(0) => return Ok(Digest::from_hash(hash)),
             Ok(length) => {
-                hash.update(&buffer[..length]);
-                to.write_all(&buffer[..length])?;
+                let (read, _) = buffer.split_at(length);
+                hash.update(read);
+                to.write_all(read)?;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),

@@ -100,13 +100,12 @@ fn merge_values(values: &[(usize, &Value)], how: How, rules: &Rules) -> Option<M
 
 /// Merges tables, as far as the strategy and the rules for their entries want. What is not a table hides all that is less specific.
 fn merge_tables(values: &[(usize, &Value)], how: How, rules: &Rules) -> Option<Merged> {
-    let count = values.iter().take_while(|(_, value)| value.is_object()).count();
-    let tables = &values[..count];
+    let (tables, _) = values.split_at(values.iter().take_while(|(_, value)| value.is_object()).count());
     let keys_of = |tables: &[(usize, &Value)]| -> BTreeSet<String> {
         tables.iter().filter_map(|(_, table)| table.as_object()).flat_map(Table::keys).cloned().collect()
     };
     let own = match how {
-        How::By(Strategy::First) => keys_of(&tables[..1]),
+        How::By(Strategy::First) => keys_of(tables.get(..1).unwrap_or_default()),
         How::By(Strategy::Deep | Strategy::Concatenate) => keys_of(tables),
         How::OnlyWhatHasRules => BTreeSet::new(),
     };

@@ -69,8 +69,9 @@ fn unescape(field: &str) -> String {
     let mut parts = field.split('\\');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
     for part in parts {
-        match part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => bytes.extend([&[byte], &part.as_bytes()[3..]].concat()),
+        let escape = part.split_at_checked(3);
+        match escape.and_then(|(digits, rest)| Some((u8::from_str_radix(digits, 8).ok()?, rest))) {
+            Some((byte, rest)) => bytes.extend([&[byte], rest.as_bytes()].concat()),
             None => bytes.extend([b"\\", part.as_bytes()].concat()),
         }
     }

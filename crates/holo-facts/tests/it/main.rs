@@ -1,5 +1,10 @@
 //! The integration tests of the crate: one module a topic, named in front of its tests.
-#![expect(clippy::panic, clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+#![expect(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says by panicking what is wrong"
+)]
 
 mod sources;
 

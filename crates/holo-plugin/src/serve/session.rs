@@ -2,6 +2,7 @@
 
 use super::operations::messages;
 use super::{applied_messages, complain, unknown_entity, verdict_messages};
+use crate::index::{Table, define_index};
 use crate::{Applied, Entity, FilePair, ForceTo, Host, Job, Mode, Output, Plugin, SetAnswers, Sink, Verdict};
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::{Answer, Operation, Outcome, Request, Stream};
@@ -155,15 +156,15 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
 
     fn apply(&mut self, ids: Vec<BString>, force: bool, modes: &Modes<'_>) -> Outcome {
         let ids = self.find_all(ids);
-        let jobs =
-            ids.iter().filter_map(|id| Some(Job { entity: self.known.get(id)?, mode: modes.of_entity(id, force) }));
+        let entities = ids.iter().filter_map(|id| Some((id, self.known.get(id)?)));
+        let entities: Table<JobIndex, (&BString, &P::Entity)> = entities.collect();
+        let jobs = entities.iter().map(|(id, entity)| Job { entity: *entity, mode: modes.of_entity(id, force) });
         let set: Vec<Job<'_, P::Entity>> = jobs.collect();
         let mut answers = SetInSession {
             host: &self.host,
-            ids: &ids,
-            set: &set,
+            entities,
             answers: &mut self.answers,
-            speaker: 0,
+            speaker: JobIndex::from(0),
             sent: HashMap::new(),
         };
         self.plugin.apply_set(&self.host, &set, &mut answers);
@@ -221,38 +222,44 @@ impl<'a> Modes<'a> {
     }
 }
 
+define_index! {
+    /// The index of an entity in a set.
+    JobIndex
+}
+
 /// The answers to a set, each with the ID of its entity.
 struct SetInSession<'a, E, W: Write> {
     host: &'a Host,
-    ids: &'a [BString],
-    set: &'a [Job<'a, E>],
+    entities: Table<JobIndex, (&'a BString, &'a E)>,
     answers: &'a mut Answers<W>,
-    /// The place of the entity that output belongs to.
-    speaker: usize,
+    /// The entity that output belongs to.
+    speaker: JobIndex,
     /// What entities send, until they end.
-    sent: HashMap<usize, Vec<Message>>,
+    sent: HashMap<JobIndex, Vec<Message>>,
 }
 
 impl<E: Entity, W: Write> SetAnswers for SetInSession<'_, E, W> {
     fn begin(&mut self, place: usize) {
         let request = self.answers.request;
-        self.answers.say(&Answer::Begin { request, entity: Text(self.ids[place].clone()) });
+        let (id, _) = self.entities[JobIndex::from(place)];
+        self.answers.say(&Answer::Begin { request, entity: Text(id.clone()) });
         // If we die, it has to be known with what in our hands.
         let _ = self.answers.writer.flush();
     }
 
     fn output(&mut self, place: usize) -> Output<'_> {
-        self.speaker = place;
+        self.speaker = JobIndex::from(place);
         Output::new(self)
     }
 
     fn end(&mut self, place: usize, applied: Applied) {
-        let id = &self.ids[place];
+        let place = JobIndex::from(place);
+        let (id, entity) = self.entities[place];
         let mut messages = applied_messages(&applied);
         messages.extend(self.sent.remove(&place).unwrap_or_default());
         let result = if matches!(applied, Applied::Failed { .. }) { Outcome::Failed } else { Outcome::Done };
         if applied == Applied::NeedsForce(ForceTo::Overwrite)
-            && let Some(pair) = self.set[place].entity.diff(self.host)
+            && let Some(pair) = entity.diff(self.host)
         {
             self.answers.diff(id, &pair);
         }
@@ -267,11 +274,13 @@ impl<E: Entity, W: Write> SetAnswers for SetInSession<'_, E, W> {
 
 impl<E, W: Write> Sink for SetInSession<'_, E, W> {
     fn write(&mut self, stream: Stream, bytes: &[u8]) {
-        self.answers.output(Some(&self.ids[self.speaker]), stream, bytes);
+        let (id, _) = self.entities[self.speaker];
+        self.answers.output(Some(id), stream, bytes);
     }
 
     fn progress(&mut self, progress: &Progress<'_>) {
-        self.answers.progress(&self.ids[self.speaker], progress);
+        let (id, _) = self.entities[self.speaker];
+        self.answers.progress(id, progress);
     }
 
     fn send(&mut self, text: &str) {

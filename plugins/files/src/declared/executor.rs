@@ -59,20 +59,20 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], answers: &mut dy
     let mut ready = Vec::new();
     for (index, job) in set.iter().enumerate() {
         let Some(overlay) = &job.entity.overlay else {
-            ready.push(index);
+            ready.push((index, *job));
             continue;
         };
         answers.begin(index);
         match overlay.apply(host, job.mode, &mut answers.output(index)) {
-            Applied::Changed(_) | Applied::ChangedQuietly(_) | Applied::Unchanged => ready.push(index),
+            Applied::Changed(_) | Applied::ChangedQuietly(_) | Applied::Unchanged => ready.push((index, *job)),
             other => answers.end(index, other),
         }
     }
     let opened = Tree::open(host.state_dir()).and_then(|state| state.hold()).map_err(DeclaredError::from);
     match opened.and_then(|held| Ok((held, Executor::open(host)?))) {
-        Ok((_held, executor)) => executor.apply(set, &ready, answers),
+        Ok((_held, executor)) => executor.apply(&ready, answers),
         Err(error) => {
-            for index in ready {
+            for (index, _) in ready {
                 let applied = error.clone().tell(&mut answers.output(index));
                 answers.end(index, applied);
             }
@@ -87,20 +87,18 @@ impl<'a> Executor<'a> {
         Ok(Executor { inspection, store })
     }
 
-    /// Applies the files at these indices of the set.
-    fn apply(&self, set: &[Job<'_, DeclaredFile>], indices: &[usize], answers: &mut dyn SetAnswers) {
+    /// Applies files, each with its index in the set.
+    fn apply(&self, jobs: &[(usize, Job<'_, DeclaredFile>)], answers: &mut dyn SetAnswers) {
         let mut commits = Commits::default();
         // An entity that has a path now takes over from the one that had it.
-        let (declared, orphans): (Vec<usize>, Vec<usize>) =
-            indices.iter().partition(|index| set[**index].entity.definition.is_some());
-        for (number, &index) in declared.iter().chain(&orphans).enumerate() {
-            let job = &set[index];
+        let (declared, orphans): (Vec<_>, Vec<_>) = jobs.iter().partition(|(_, job)| job.entity.definition.is_some());
+        for (number, &(index, job)) in declared.iter().copied().chain(orphans).enumerate() {
             let validates = job.entity.definition.as_ref().is_some_and(|definition| definition.validate.is_some());
             // The program may look at what came before.
             if validates || number == declared.len() {
                 self.tell(commits.flush(&self.store), answers);
             }
-            match self.prepare(index, job, answers) {
+            match self.prepare(index, &job, answers) {
                 Ok(Prepared::Change(change, consequences)) => commits.add(*change, consequences, &self.store),
                 Ok(Prepared::Ended(applied)) => answers.end(index, applied),
                 Err(error) => {

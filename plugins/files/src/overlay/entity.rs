@@ -142,7 +142,7 @@ impl Resource {
     /// resource; `None` for a file directly in the resource directory.
     pub(crate) fn parse(path: &Path, directory: usize) -> Option<(PathBuf, Resource)> {
         let bytes = path.as_os_str().as_bytes();
-        let target = &bytes[bytes.find_byte(b'/')?..];
+        let (_, target) = bytes.split_at_checked(bytes.find_byte(b'/')?)?;
         // A name that is nothing but the suffix is a name.
         let suffixed = |suffix, kind| {
             let target = target.strip_suffix(suffix).filter(|target| !target.ends_with(b"/"))?;

@@ -6,8 +6,8 @@ use crate::error::PackageError;
 use crate::manager::Manager;
 use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Status};
 use crate::need::{Main, Need, newest};
-use crate::query::Request;
-use crate::resolve::Task;
+use crate::query::Requests;
+use crate::resolve::{RequestIndex, Task};
 use crate::simulate::{Names, SimulationError, Simulator, transaction};
 use holo_plugin::{Applied, ForceTo, Output};
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// Does tasks with one package manager.
 pub(super) struct Executor<'a> {
     manager: Manager<'a>,
-    requests: &'a [Request<'a>],
+    requests: &'a Requests<'a>,
     /// The names of all packages that are declared.
     names: Names,
     /// The installed packages before the first task.
@@ -25,7 +25,7 @@ pub(super) struct Executor<'a> {
     /// The packages that are installed now.
     installed: Installed,
     /// The reasons why tasks were not done, by the index of the request.
-    refusals: BTreeMap<usize, SimulationError>,
+    refusals: BTreeMap<RequestIndex, SimulationError>,
     /// That it is not known what there is now.
     lost: Option<PackageError>,
     /// The reason why nothing more is tried, as it would not work either.
@@ -38,7 +38,7 @@ impl<'a> Executor<'a> {
         installed: Installed,
         before_repair: Option<Installed>,
         names: Names,
-        requests: &'a [Request<'a>],
+        requests: &'a Requests<'a>,
     ) -> Executor<'a> {
         Executor {
             manager,

@@ -27,20 +27,22 @@ pub(super) fn compare_part(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
     loop {
         (a, b) = (without_separators(a), without_separators(b));
-        match (a.first(), b.first()) {
+        match (a, b) {
+            ([b'~', a_rest @ ..], [b'~', b_rest @ ..]) | ([b'^', a_rest @ ..], [b'^', b_rest @ ..]) => {
+                (a, b) = (a_rest, b_rest);
+            }
             // A tilde sorts before everything, even the end.
-            (Some(b'~'), Some(b'~')) | (Some(b'^'), Some(b'^')) => (a, b) = (&a[1..], &b[1..]),
-            (Some(b'~'), _) => return Ordering::Less,
-            (_, Some(b'~')) => return Ordering::Greater,
+            ([b'~', ..], _) => return Ordering::Less,
+            (_, [b'~', ..]) => return Ordering::Greater,
             // A caret sorts after the end, and before everything else.
-            (Some(b'^'), None) => return Ordering::Greater,
-            (None, Some(b'^')) => return Ordering::Less,
-            (Some(b'^'), _) => return Ordering::Less,
-            (_, Some(b'^')) => return Ordering::Greater,
-            (None, None) => return Ordering::Equal,
-            (None, Some(_)) => return Ordering::Less,
-            (Some(_), None) => return Ordering::Greater,
-            (Some(first), Some(_)) => {
+            ([b'^', ..], []) => return Ordering::Greater,
+            ([], [b'^', ..]) => return Ordering::Less,
+            ([b'^', ..], _) => return Ordering::Less,
+            (_, [b'^', ..]) => return Ordering::Greater,
+            ([], []) => return Ordering::Equal,
+            ([], _) => return Ordering::Less,
+            (_, []) => return Ordering::Greater,
+            ([first, ..], _) => {
                 let is_number = first.is_ascii_digit();
                 let ((a_segment, a_rest), (b_segment, b_rest)) = (segment(a, is_number), segment(b, is_number));
                 let order = match (b_segment.is_empty(), is_number) {

@@ -234,9 +234,9 @@ impl<'a> Rendering<'a> {
 
     fn call(&self, name: &str, arguments: &[Expression], dot: &Item<'a>) -> Result<Item<'a>, EvalError> {
         let dialect = self.scripts.dialect;
-        match (name, dialect) {
+        match (name, dialect, arguments) {
             // These look no further than they have to.
-            ("and" | "or", Dialect::Go) if !arguments.is_empty() => {
+            ("and" | "or", Dialect::Go, [_, ..]) => {
                 let mut last = Item::owned(Value::Null);
                 for argument in arguments {
                     last = self.item(argument, dot)?;
@@ -246,15 +246,15 @@ impl<'a> Rendering<'a> {
                 }
                 return Ok(last);
             }
-            ("isset", Dialect::Jet) => return self.is_set(arguments, dot),
-            ("index", Dialect::Go) if !arguments.is_empty() => {
-                let mut value = self.value(&arguments[0], dot)?;
-                for argument in &arguments[1..] {
+            ("isset", Dialect::Jet, _) => return self.is_set(arguments, dot),
+            ("index", Dialect::Go, [of, keys @ ..]) => {
+                let mut value = self.value(of, dot)?;
+                for argument in keys {
                     value = at(value, &*self.value(argument, dot)?)?;
                 }
                 return Ok(Item::Value(value));
             }
-            ("lookup", _) => return self.lookup(arguments, dot),
+            ("lookup", ..) => return self.lookup(arguments, dot),
             _ => {}
         }
         let values = arguments.iter().map(|argument| self.value(argument, dot)).collect::<Result<Vec<_>, _>>()?;

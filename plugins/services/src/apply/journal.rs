@@ -1,7 +1,7 @@
 //! The records of an apply: the states of units, on disk before they are changed, and facts that no later run can find out.
 
-use super::Run;
 use super::item::Item;
+use super::{ItemIndex, Run};
 use crate::entity::Past;
 use crate::names::{name_of, things};
 use crate::record::Record;
@@ -55,15 +55,15 @@ impl Run<'_, '_> {
     }
 
     /// Remembers how units are before their steps change that, and that on disk.
-    pub(super) fn keep(&mut self, indexes: &[usize]) {
+    pub(super) fn keep(&mut self, indexes: &[ItemIndex]) {
         for &index in indexes {
             let item = &mut self.items[index];
             if !item.unit.is_orphan() {
                 item.steps.iter().for_each(|step| item.record.note(*step, &item.state));
             }
         }
-        let indexes: Vec<usize> = indexes.iter().copied().filter(|&index| self.is_to_keep(index)).collect();
-        let remembered = |&index: &usize| {
+        let indexes: Vec<ItemIndex> = indexes.iter().copied().filter(|&index| self.is_to_keep(index)).collect();
+        let remembered = |&index: &ItemIndex| {
             let item: &Item<'_> = &self.items[index];
             Remembered::new(&item.unit.full_report, item.record.clone())
         };
@@ -80,7 +80,7 @@ impl Run<'_, '_> {
     }
 
     /// Returns true if a unit's record is not on disk yet. A unit that was not changed needs none.
-    fn is_to_keep(&self, index: usize) -> bool {
+    fn is_to_keep(&self, index: ItemIndex) -> bool {
         let item = &self.items[index];
         let is_known = item.kept.as_ref().map_or(item.record.is_empty(), |kept| *kept == item.record);
         !item.unit.is_orphan() && !is_known

@@ -121,19 +121,19 @@ impl Manager for Offline {
     fn act(&self, step: Step, tasks: &[Task<'_>], timeout: Option<Duration>) -> Vec<Done> {
         let is_real = |task: &Task<'_>| step.is_of_files() && !task.state.is_imagined;
         let mut all: Vec<Done> = tasks.iter().map(|task| Self::mocked(step, task.unit)).collect();
-        let real: Vec<usize> = (0..tasks.len()).filter(|&place| !self.mocks || is_real(&tasks[place])).collect();
-        if real.is_empty() {
+        let real = tasks.iter().zip(&mut all).filter(|(task, _)| !self.mocks || is_real(task));
+        let (chosen, answers): (Vec<Task<'_>>, Vec<&mut Done>) = real.map(|(task, done)| (*task, done)).unzip();
+        if chosen.is_empty() {
             return all;
         }
         let option = self.option();
-        let chosen: Vec<Task<'_>> = real.iter().map(|&place| tasks[place]).collect();
         let done = match tool::act(&[&option], step, &chosen, timeout) {
             Ok(done) => done,
             Err(ProgramError::NotFound(_)) if self.mocks => return all,
             Err(error) => vec![Done::Failed(vec![error.to_string()]); chosen.len()],
         };
-        for (place, done) in real.into_iter().zip(done) {
-            all[place] = done;
+        for (answer, done) in answers.into_iter().zip(done) {
+            *answer = done;
         }
         all
     }
