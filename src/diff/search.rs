@@ -139,45 +139,30 @@ impl<'a> Search<'a> {
     /// Raises the cost of the search from the start of an area by one. The result is the point where it meets the other search, if it may
     /// meet that. Notes if a long snake was found.
     fn advance(&mut self, area: &Area, may_meet: bool, long_snake: &mut bool) -> Option<Point> {
-        let grid = self.grid;
+        let (grid, backward) = (self.grid, &self.backward);
         self.forward.widen(area);
-        let mut diagonal = self.forward.highest;
-        let mut adding = self.forward.get(diagonal + 1);
-        while diagonal >= self.forward.lowest {
-            let removing = self.forward.get(diagonal - 1);
+        self.forward.step(|diagonal, adding, removing| {
             let old = if removing >= adding { removing + 1 } else { adding };
             let snake = grid.snake_ahead(Point::on_diagonal(diagonal, old), area.end);
             *long_snake |= snake > LONG_SNAKE;
             let old = old + snake;
-            self.forward.set(diagonal, old);
-            if may_meet && self.backward.covers(diagonal) && self.backward.get(diagonal) <= old {
-                return Some(Point::on_diagonal(diagonal, old));
-            }
-            adding = removing;
-            diagonal -= 2;
-        }
-        None
+            let meets = may_meet && backward.covers(diagonal) && backward.get(diagonal) <= old;
+            (old, meets.then(|| Point::on_diagonal(diagonal, old)))
+        })
     }
 
     /// Does the same as [`Self::advance`] for the search from the end of an area.
     fn retreat(&mut self, area: &Area, may_meet: bool, long_snake: &mut bool) -> Option<Point> {
-        let grid = self.grid;
+        let (grid, forward) = (self.grid, &self.forward);
         self.backward.widen(area);
-        let mut diagonal = self.backward.highest;
-        while diagonal >= self.backward.lowest {
-            let adding = self.backward.get(diagonal - 1);
-            let removing = self.backward.get(diagonal + 1);
+        self.backward.step(|diagonal, removing, adding| {
             let old = if adding < removing { adding } else { removing - 1 };
             let snake = grid.snake_behind(Point::on_diagonal(diagonal, old), area.start);
             *long_snake |= snake > LONG_SNAKE;
             let old = old - snake;
-            self.backward.set(diagonal, old);
-            if may_meet && self.forward.covers(diagonal) && old <= self.forward.get(diagonal) {
-                return Some(Point::on_diagonal(diagonal, old));
-            }
-            diagonal -= 2;
-        }
-        None
+            let meets = may_meet && forward.covers(diagonal) && old <= forward.get(diagonal);
+            (old, meets.then(|| Point::on_diagonal(diagonal, old)))
+        })
     }
 
     /// Returns a point behind a long snake where one of the searches has advanced much for its cost.

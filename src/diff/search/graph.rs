@@ -1,6 +1,6 @@
 //! The edit graph of two texts: its points, and its diagonals.
 
-use crate::diff::lines::{Class, count_equal};
+use crate::diff::lines::Class;
 
 /// A pair of positions in the kept lines of both texts.
 #[derive(Clone, Copy)]
@@ -62,8 +62,7 @@ impl Frontier {
     }
 
     pub(super) fn get(&self, diagonal: isize) -> isize {
-        let reached = usize::try_from(diagonal + self.origin).ok().and_then(|index| self.reached.get(index));
-        reached.copied().unwrap_or(self.unreached)
+        self.reached.get((diagonal + self.origin) as usize).copied().unwrap_or(self.unreached)
     }
 
     pub(super) fn set(&mut self, diagonal: isize, old: isize) {
@@ -96,6 +95,25 @@ impl Frontier {
         }
     }
 
+    /// Moves the points of the present cost on, highest diagonal first, until something is found: `step` is given a diagonal, and the
+    /// positions on those above and below it.
+    pub(super) fn step<T>(&mut self, mut step: impl FnMut(isize, isize, isize) -> (isize, Option<T>)) -> Option<T> {
+        let indexes = (self.lowest - 1 + self.origin) as usize..(self.highest + 2 + self.origin) as usize;
+        let mut reached = self.reached.get_mut(indexes).unwrap_or_default().iter_mut().rev();
+        let mut above = *reached.next()?;
+        let mut diagonal = self.highest;
+        while let (Some(current), Some(&mut below)) = (reached.next(), reached.next()) {
+            let (old, found) = step(diagonal, above, below);
+            *current = old;
+            if found.is_some() {
+                return found;
+            }
+            above = below;
+            diagonal -= 2;
+        }
+        None
+    }
+
     /// Returns the points of the present cost, highest diagonal first.
     pub(super) fn points(&self) -> impl Iterator<Item = Point> {
         let diagonals = (self.lowest..=self.highest).rev().step_by(2);
@@ -113,15 +131,34 @@ pub(super) struct Grid<'a> {
 impl Grid<'_> {
     /// Returns the number of lines that are equal from a point on, before a limit.
     pub(super) fn snake_ahead(self, point: Point, limit: Point) -> isize {
-        let (old, new) = (between(self.old, point.old, limit.old), between(self.new, point.new, limit.new));
-        count_equal(old.iter(), new.iter()) as isize
+        let (old, new) = (between(self.old, 0, limit.old), between(self.new, 0, limit.new));
+        let mut length = 0;
+        while let (Some(old), Some(new)) = (at(old, point.old + length), at(new, point.new + length))
+            && old == new
+        {
+            length += 1;
+        }
+        length
     }
 
     /// Returns the number of lines that are equal before a point, after a limit.
     pub(super) fn snake_behind(self, point: Point, limit: Point) -> isize {
-        let (old, new) = (between(self.old, limit.old, point.old), between(self.new, limit.new, point.new));
-        count_equal(old.iter().rev(), new.iter().rev()) as isize
+        let mut length = 0;
+        while let (Some(old), Some(new)) = (at(self.old, point.old - length - 1), at(self.new, point.new - length - 1))
+            && point.old - length > limit.old
+            && point.new - length > limit.new
+            && old == new
+        {
+            length += 1;
+        }
+        length
     }
+}
+
+/// Returns the line at a position, if it is one of a text.
+fn at(text: &[Class], position: isize) -> Option<Class> {
+    // No text is so long that a negative position could be one of it.
+    text.get(position as usize).copied()
 }
 
 /// Returns a part of a text; nothing if it ends before it starts.
