@@ -1,6 +1,6 @@
 //! The answers of modules, and what they mean.
 
-use holo_plugin::process::Status;
+use holo_plugin::process::{self, Status};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::os::unix::process::ExitStatusExt;
@@ -125,8 +125,12 @@ impl Answer {
 }
 
 impl Reply {
-    /// Describes the failure of a module that was ended.
+    /// Describes the failure of a module that was ended, or that has said too much at once.
     fn failure(&self, module: &str, limits: Limits) -> Option<String> {
+        let line_limit = process::Limits::default().line;
+        if self.reason.is_none() && self.stdout.lines().any(|line| line.len() > line_limit) {
+            return Some(format!("{module} answered with a line of more than {line_limit} bytes"));
+        }
         Some(match self.reason? {
             Ended::Late => format!("{module} did not answer within {:?}", limits.time),
             Ended::Limit => format!("{module} answered with more than {} bytes", limits.output),

@@ -6,15 +6,12 @@ use crate::metadata::{Invoke, Metadata};
 use crate::notes::Note;
 use holo_bridge::{Faults, Invocation, limits, set_environment};
 use holo_plugin::Host;
-use holo_plugin::process::{Program, Stream};
+use holo_plugin::process::{Limits, Program, Stream};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The size of a line of an answer, and of a whole one.
-const LINE_LIMIT: usize = 1 << 20;
-const ANSWER_LIMIT: usize = 16 << 20;
 /// So many of the lines that it said last are the reason why it failed.
 const LAST_LINES: usize = 20;
 
@@ -179,7 +176,7 @@ fn run(
         Note::from_stderr(line).into_iter().for_each(&mut *heard);
     };
     let ended = start(&program, |stream, bytes| match stream {
-        Stream::Stdout if stdout.len() <= ANSWER_LIMIT => stdout.extend_from_slice(bytes),
+        Stream::Stdout if stdout.len() <= Limits::default().answer => stdout.extend_from_slice(bytes),
         Stream::Stdout => {}
         Stream::Stderr => stderr.lines(bytes).iter().for_each(|line| hear(line)),
     })?;
@@ -193,11 +190,12 @@ fn run(
 
 /// Returns the reason why an answer is not read, if it is too long.
 fn too_long(stdout: &[u8]) -> Option<String> {
-    if stdout.len() > ANSWER_LIMIT {
-        return Some(format!(" answered with more than {ANSWER_LIMIT} bytes"));
+    let Limits { answer, line } = Limits::default();
+    if stdout.len() > answer {
+        return Some(format!(" answered with more than {answer} bytes"));
     }
-    let has_long_line = stdout.split(|&byte| byte == b'\n').any(|line| line.len() > LINE_LIMIT);
-    has_long_line.then(|| format!(" answered with a line of more than {LINE_LIMIT} bytes"))
+    let has_long_line = stdout.split(|&byte| byte == b'\n').any(|text| text.len() > line);
+    has_long_line.then(|| format!(" answered with a line of more than {line} bytes"))
 }
 
 fn start(program: &Program, hear: impl FnMut(Stream, &[u8])) -> Result<holo_plugin::process::Ended, CallError> {

@@ -29,6 +29,13 @@ fn a_change_has_a_message_that_is_short_and_one_line() {
 }
 
 #[test]
+fn a_line_that_is_too_long_is_no_answer() {
+    let with = |length: usize| end(&json!({"changed": true, "msg": "x".repeat(length)}), 0);
+    assert_eq!(with((1 << 20) - 100), End::Changed("changed".into()));
+    assert_eq!(with(1 << 20), End::Failed("a.b.c answered with a line of more than 1048576 bytes".into()));
+}
+
+#[test]
 fn nothing_said_of_a_change_is_none() {
     for fields in [json!({}), json!({"changed": false, "msg": "x"}), json!({"ping": "pong", "changed": "False"})] {
         assert_eq!(end(&fields, 0), End::Unchanged, "{fields}");
