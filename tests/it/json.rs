@@ -501,6 +501,8 @@ fn the_schema_names_nothing_that_is_never_written() {
     note(lines(&broken("failing-diff"), &["diff"], 1));
     root.write("etc/a", "theirs\n");
     note(lines(&root, &["diff"], 0));
+    root.write("usr/share/holo/files/10-ours/etc/a", "a\0b\n");
+    note(lines(&root, &["apply", "--force", "--diff"], 0));
     let root = ScratchRoot::new().holorc(shell_plugin("broken")).resource("broken/held-3", "");
     note(lines(&root, &["check"], 3));
     note(lines(&root, &["apply"], 0));
