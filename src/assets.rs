@@ -99,8 +99,8 @@ pub(crate) fn path_in<'a>(asset: &'a Asset, kind: &str) -> Option<Cow<'a, [u8]>>
     }
     let path = &asset.value[..];
     // Nearly all are normalised, and there are many.
-    let is_normal =
-        path.starts_with(b"/") && !path.ends_with(b"/") && !path.contains_str("//") && !path.contains_str("/.");
+    let is_odd = |pair: &[u8]| matches!(pair, [b'/', b'/' | b'.']);
+    let is_normal = path.starts_with(b"/") && !path.ends_with(b"/") && !path.windows(2).any(is_odd);
     let normalised = || normalise(Path::new(OsStr::from_bytes(path))).into_os_string().into_vec();
     Some(if is_normal { Cow::Borrowed(path) } else { Cow::Owned(normalised()) })
 }

@@ -3,33 +3,33 @@
 use crate::entity::Entity;
 use crate::index::PerEntity;
 use crate::node::Node;
-use bstr::{BStr, BString};
+use bstr::BStr;
 use holo_protocol::Edges;
+use std::borrow::Cow;
 
 /// The declarations of entities. Many entities have none.
 #[derive(Debug)]
-pub struct Declarations(Vec<Option<Box<Declaration>>>);
+pub struct Declarations<'a>(Vec<Option<Box<Declaration<'a>>>>);
 
 #[derive(Debug)]
-struct Declaration {
+struct Declaration<'a> {
     edges: Edges,
     /// The file where they are declared; empty if there is none.
-    origin: BString,
+    origin: Cow<'a, BStr>,
 }
 
 static NO_EDGES: Edges = Edges::NONE;
 
-impl Declarations {
+impl<'a> Declarations<'a> {
     /// Returns the declarations of these entities.
     #[must_use]
-    pub fn new(entities: &PerEntity<Entity>) -> Declarations {
-        let declaration = |entity: &Entity| {
+    pub fn new(entities: &'a PerEntity<Entity>) -> Declarations<'a> {
+        let declaration = |entity: &'a Entity| {
             entity.has_edges().then(|| {
-                let mut report = entity.report();
+                let mut edges = entity.edges();
                 // There may be very many.
-                report.edges.shrink_to_fit();
-                let origin = report.sources.into_iter().next().unwrap_or_default();
-                Box::new(Declaration { edges: report.edges, origin })
+                edges.shrink_to_fit();
+                Box::new(Declaration { edges, origin: entity.origin() })
             })
         };
         Declarations(entities.iter().map(declaration).collect())
@@ -37,10 +37,10 @@ impl Declarations {
 
     /// Returns the nodes of a plan for the same entities.
     #[must_use]
-    pub fn nodes<'a>(&'a self, entities: &'a PerEntity<Entity>) -> PerEntity<Node<'a>> {
-        let node = |(entity, declaration): (&'a Entity, &'a Option<Box<Declaration>>)| {
+    pub fn nodes<'n>(&'n self, entities: &'n PerEntity<Entity>) -> PerEntity<Node<'n>> {
+        let node = |(entity, declaration): (&'n Entity, &'n Option<Box<Declaration<'a>>>)| {
             let (edges, origin) = match declaration {
-                Some(declaration) => (&declaration.edges, declaration.origin.as_ref()),
+                Some(declaration) => (&declaration.edges, &*declaration.origin),
                 None => (&NO_EDGES, BStr::new("")),
             };
             Node { id: entity.id(), plugin: entity.plugin, edges, origin }

@@ -3,24 +3,19 @@
 use crate::index::PluginIndex;
 use crate::resources::Resources;
 use bstr::{BStr, BString, ByteSlice};
-use holo_protocol::report::ReportError;
-use holo_protocol::{Edges, EntityReport};
+use holo_protocol::report::{self, Outline};
+use holo_protocol::{API_VERSION_4, Edges, EntityReport};
+use std::borrow::Cow;
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 
-/// An entity: a range of lines in the report of its plugin.
-///
-/// There may be very many, so of each only the range is kept, and its report is parsed anew when it is asked for.
+/// An entity: lines in the report of its plugin, which are parsed anew when they are asked for.
 #[derive(Clone)]
 pub struct Entity {
     /// Its plugin.
     pub plugin: PluginIndex,
     account: Arc<Account>,
-    lines: Range<usize>,
-    id: Range<usize>,
-    has_edges: bool,
-    is_listed: bool,
+    outline: Outline,
 }
 
 /// A plugin's report of all its entities.
@@ -37,30 +32,17 @@ pub struct Account {
 }
 
 impl Entity {
-    /// Returns all entities of an account, in its order.
-    ///
-    /// # Errors
-    /// All lines of the report that are wrong.
-    pub fn parse_all(plugin: PluginIndex, mut account: Account) -> Result<Vec<Entity>, Vec<ReportError>> {
-        account.report.shrink_to_fit();
+    /// Returns the entities of an account, given their outlines.
+    pub fn of_account(plugin: PluginIndex, account: Account, outlines: Vec<Outline>) -> Vec<Entity> {
         let account = Arc::new(account);
-        let mut entities = Vec::new();
-        EntityReport::parse_each(&account.report, account.version, |lines, entity| {
-            // The ID is the end of the first line.
-            let rest = account.report.get(lines.clone()).unwrap_or_default();
-            let end = lines.start + rest.find_byte(b'\n').unwrap_or(rest.len());
-            let id = end - entity.id.len()..end;
-            let (has_edges, is_listed) = (entity.edges != Edges::NONE, !entity.edges.unlisted);
-            entities.push(Entity { plugin, account: Arc::clone(&account), lines, id, has_edges, is_listed });
-        })?;
-        entities.shrink_to_fit();
-        Ok(entities)
+        let entity = |outline| Entity { plugin, account: Arc::clone(&account), outline };
+        outlines.into_iter().map(entity).collect()
     }
 
     /// Returns its ID.
     #[must_use]
     pub fn id(&self) -> &BStr {
-        self.account.report.get(self.id.clone()).unwrap_or_default().as_bstr()
+        self.account.report.get(self.outline.id.clone()).unwrap_or_default().as_bstr()
     }
 
     /// Returns the ID of its plugin.
@@ -72,13 +54,13 @@ impl Entity {
     /// Returns true if lists of entities have it: others have to be selected.
     #[must_use]
     pub fn is_listed(&self) -> bool {
-        self.is_listed
+        self.outline.is_listed
     }
 
     /// Returns true if it declares any dependency, in either direction.
     #[must_use]
     pub fn has_edges(&self) -> bool {
-        self.has_edges
+        self.outline.has_edges
     }
 
     /// Returns its plugin's report, with paths as the user knows them.
@@ -86,28 +68,43 @@ impl Entity {
     pub fn report(&self) -> EntityReport {
         let mut report = self.report_as_given();
         let resources = &self.account.resources;
-        for source in &mut report.sources {
-            *source = resources.show(source.as_ref());
-        }
-        for information in &mut report.information {
-            information.value = resources.show(information.value.as_ref());
+        let values = report.information.iter_mut().map(|information| &mut information.value);
+        for text in report.sources.iter_mut().chain(values) {
+            if let Cow::Owned(shown) = resources.show(text.as_bstr()) {
+                *text = shown;
+            }
         }
         report
+    }
+
+    /// Returns its declared dependencies.
+    #[must_use]
+    pub fn edges(&self) -> Edges {
+        let knows_edges = self.account.version >= API_VERSION_4;
+        if knows_edges { Edges::from_lines(self.lines()) } else { Edges::NONE }
+    }
+
+    /// Returns the first of its resource files; empty if there is none.
+    #[must_use]
+    pub fn origin(&self) -> Cow<'_, BStr> {
+        let first = report::sources(self.lines()).next().unwrap_or_default();
+        self.account.resources.show(first)
     }
 
     /// Returns every string that selects it: its ID, its plugin's, its resource files and their generators.
     #[must_use]
     pub fn selectors(&self) -> Vec<BString> {
-        let sources = self.report_as_given().sources;
-        let of_sources = sources.iter().flat_map(|source| self.account.resources.selectors(source.as_ref()));
+        let sources = report::sources(self.lines());
+        let of_sources = sources.flat_map(|source| self.account.resources.selectors(source));
         [self.id().to_owned(), self.plugin_id().into()].into_iter().chain(of_sources).collect()
     }
 
     fn report_as_given(&self) -> EntityReport {
-        let lines = self.account.report.get(self.lines.clone()).unwrap_or_default();
-        let parsed = EntityReport::parse_all(lines, self.account.version).ok();
-        // They were understood before.
-        parsed.and_then(|mut entities| entities.pop()).unwrap_or_else(|| EntityReport::new(self.id()))
+        EntityReport::from_lines(self.lines(), self.account.version)
+    }
+
+    fn lines(&self) -> &[u8] {
+        self.account.report.get(self.outline.lines.clone()).unwrap_or_default()
     }
 }
 

@@ -13,6 +13,7 @@ use crate::interrupt::Interrupt;
 use bstr::{BStr, BString};
 use handshake::Handshake;
 use holo_protocol::environment as names;
+use holo_protocol::report::ReportReader;
 use holo_protocol::session::Stream;
 use holo_protocol::{API_VERSION_4, FilePair, Message};
 use std::ffi::OsString;
@@ -187,7 +188,7 @@ impl Plugin {
         }
     }
 
-    /// Asks which entities there are; the answer is the text of the scan report.
+    /// Asks which entities there are. The report is read while it comes in.
     ///
     /// # Errors
     /// If the plugin fails.
@@ -195,12 +196,15 @@ impl Plugin {
         &mut self,
         interrupt: &Interrupt,
         on_output: &mut dyn FnMut(Stream, &[u8]),
-    ) -> Result<Vec<u8>, OperationError> {
+    ) -> Result<ReportReader, OperationError> {
+        let mut report = ReportReader::new(self.identity.api_version);
+        let on_report = &mut |piece: &[u8]| report.take(piece);
         let answer = match &mut self.transport {
-            Transport::Processes => processes::scan(&self.identity, interrupt, on_output),
-            Transport::Session(session) => session.scan(&self.identity, interrupt, on_output),
+            Transport::Processes => processes::scan(&self.identity, interrupt, on_report, on_output),
+            Transport::Session(session) => session.scan(&self.identity, interrupt, on_report, on_output),
         };
-        answer.map_err(|error| error.during(|| format!("the scan of {}", self.id)))
+        answer.map_err(|error| error.during(|| format!("the scan of {}", self.id)))?;
+        Ok(report)
     }
 
     /// Works on entities of which none depends on another, in any order; each [`Progress`] comes with the index of its entity.

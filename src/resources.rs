@@ -8,6 +8,7 @@ use crate::error::FatalError;
 use crate::root::{Root, normalise};
 use bstr::{BStr, BString, ByteSlice, ByteVec};
 use own::OwnResources;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -113,18 +114,21 @@ impl Resources {
 
     /// Returns the text with every path below the virtual root, and below the substitute of a state directory, as the user knows it.
     #[must_use]
-    pub fn show(&self, text: &BStr) -> BString {
-        let shown = self.show_resources(text);
-        match &self.states {
-            Some((substitutes, states)) => {
-                shown.replace(substitutes.as_os_str().as_bytes(), states.as_os_str().as_bytes()).into()
-            }
-            None => shown,
+    pub fn show<'a>(&self, text: &'a BStr) -> Cow<'a, BStr> {
+        let mut shown = Cow::Borrowed(text);
+        if contains(text, &self.virtual_root) {
+            shown = Cow::Owned(self.show_resources(text));
         }
+        if let Some((substitutes, states)) =
+            self.states.as_ref().filter(|(substitutes, _)| contains(&shown, substitutes))
+        {
+            shown = Cow::Owned(shown.replace(bytes(substitutes), bytes(states)).into());
+        }
+        shown
     }
 
     fn show_resources(&self, text: &BStr) -> BString {
-        let virtual_root = self.virtual_root.as_os_str().as_bytes();
+        let virtual_root = bytes(&self.virtual_root);
         let mut shown = BString::default();
         let mut rest = text;
         while let Some((before, below)) = rest.split_once_str(virtual_root) {
@@ -165,7 +169,7 @@ impl Resources {
         let below = source.to_path().ok().and_then(|path| path.strip_prefix(&self.virtual_root).ok());
         let generator = below.and_then(|below| self.generated.get(below));
         let generator = generator.map(|path| BString::from(path.as_os_str().as_bytes()));
-        [self.show(source)].into_iter().chain(generator).collect()
+        [self.show(source).into_owned()].into_iter().chain(generator).collect()
     }
 
     /// Returns true if the plugin may have entities that a path selects: those of a resource file or generator. Only what is in the directory of
@@ -183,6 +187,25 @@ impl Resources {
         let below = |root: &Path| path.strip_prefix(normalise(root)).ok();
         below(&self.static_root).or_else(|| below(self.own.root())).is_none_or(|below| below.starts_with(plugin_id))
     }
+}
+
+fn bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
+}
+
+/// Returns true if a text contains a path. There are very many texts, most of them paths themselves, and preparing a search for each takes
+/// longer than looking at all places where the path could begin.
+fn contains(text: &[u8], path: &Path) -> bool {
+    let path = bytes(path);
+    let Some(&first) = path.first() else { return true };
+    let mut rest = text;
+    while let Some(found) = rest.find_byte(first).and_then(|at| rest.get(at..)) {
+        if found.starts_with(path) {
+            return true;
+        }
+        rest = found.get(1..).unwrap_or_default();
+    }
+    false
 }
 
 /// Splits a text behind all that may be a path: the whole text and its beginnings before a byte that seldom is in a path, the longest first.

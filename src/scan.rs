@@ -11,6 +11,7 @@ use crate::report::{Provisional, RemarkKind, Remarks, Severity};
 use crate::resources::Resources;
 use bstr::ByteSlice;
 use holo_protocol::API_VERSION_4;
+use holo_protocol::report::{Outline, ReportReader};
 use holo_protocol::session::Stream;
 use std::mem;
 use std::sync::Arc;
@@ -49,11 +50,13 @@ pub fn all(
             Heard::Output(stream, bytes) => remarks.output(stream, bytes),
             Heard::Answer(answer) => {
                 let is_flawed = diagnostics.finish(remarks);
-                let entities = report_of(plugin_id, answer, remarks)?.and_then(|report| {
-                    let resources = Arc::clone(resources);
-                    let account = Account { plugin_id: plugin_id.clone(), version: *version, report, resources };
-                    entities(index.into(), account, remarks)
-                });
+                let listed = report_of(plugin_id, answer, remarks)?;
+                let entities =
+                    listed.and_then(|listed| outlines(plugin_id, listed, remarks)).map(|(report, outlines)| {
+                        let resources = Arc::clone(resources);
+                        let account = Account { plugin_id: plugin_id.clone(), version: *version, report, resources };
+                        entities(index.into(), account, outlines)
+                    });
                 flaws.push(is_flawed || entities.is_none());
                 if entities.is_none() {
                     failures.add(plugin_id, Some(*version), remarks)?;
@@ -113,9 +116,9 @@ impl Diagnostics {
 /// Returns the scan report, if there is one; otherwise it is reported why there is none.
 fn report_of(
     plugin_id: &str,
-    answer: Result<Vec<u8>, OperationError>,
+    answer: Result<ReportReader, OperationError>,
     remarks: &mut impl Remarks,
-) -> Result<Option<Vec<u8>>, FatalError> {
+) -> Result<Option<ReportReader>, FatalError> {
     match answer {
         Ok(report) => {
             remarks.end_paragraph();
@@ -130,19 +133,21 @@ fn report_of(
     }
 }
 
-/// Returns the entities of a report, if it can be read; otherwise it is reported why it cannot.
-fn entities(plugin: PluginIndex, account: Account, remarks: &mut impl Remarks) -> Option<Vec<Entity>> {
-    let plugin_id = account.plugin_id.clone();
-    match Entity::parse_all(plugin, account) {
-        Ok(mut entities) => {
-            entities.sort_by(|one, other| one.id().cmp(other.id()));
-            Some(entities)
-        }
-        Err(errors) => {
+/// Returns the report and its outlines, if it can be read; otherwise it is reported why it cannot.
+fn outlines(plugin_id: &str, report: ReportReader, remarks: &mut impl Remarks) -> Option<(Vec<u8>, Vec<Outline>)> {
+    report
+        .finish()
+        .map_err(|errors| {
             for error in errors {
                 remarks.error(format!("error in scan report of {plugin_id}, {error}"));
             }
-            None
-        }
-    }
+        })
+        .ok()
+}
+
+/// Returns the entities of a report, by their IDs.
+fn entities(plugin: PluginIndex, account: Account, outlines: Vec<Outline>) -> Vec<Entity> {
+    let mut entities = Entity::of_account(plugin, account, outlines);
+    entities.sort_by(|one, other| one.id().cmp(other.id()));
+    entities
 }

@@ -84,12 +84,16 @@ mod tests {
     use super::*;
     use crate::entity::Account;
     use crate::resources::Resources;
+    use holo_protocol::report::ReportReader;
     use std::sync::Arc;
 
     fn entities(plugin_id: &str, report: &str) -> Vec<Entity> {
         let resources = Arc::new(Resources::only_static("/usr/share/holo"));
-        let account = Account { plugin_id: plugin_id.to_owned(), version: 3, report: report.into(), resources };
-        Entity::parse_all(0.into(), account).unwrap()
+        let mut reader = ReportReader::new(3);
+        reader.take(report.as_bytes());
+        let (report, outlines) = reader.finish().unwrap();
+        let account = Account { plugin_id: plugin_id.to_owned(), version: 3, report, resources };
+        Entity::of_account(0.into(), account, outlines)
     }
 
     fn ids(selectors: &[&str]) -> Result<Vec<String>, Vec<String>> {

@@ -26,7 +26,7 @@ impl View<'_> {
         let side = |path: &Path, label: &Option<Label>| -> Result<Side, diff::LoadError> {
             let name = match label {
                 Some(label) => label.as_bstr().to_owned(),
-                None => self.resources.show(path.as_os_str().as_bytes().into()),
+                None => self.resources.show(path.as_os_str().as_bytes().into()).into_owned(),
             };
             Ok(Side { name, content: diff::load(path, &root)? })
         };

@@ -18,9 +18,9 @@ const MAX_LINE: usize = 1 << 12;
 pub(super) fn scan(
     plugin: &Identity,
     interrupt: &Interrupt,
+    on_report: &mut dyn FnMut(&[u8]),
     on_output: &mut dyn FnMut(Stream, &[u8]),
-) -> Result<Vec<u8>, OperationError> {
-    let mut report = Vec::new();
+) -> Result<(), OperationError> {
     let program = Program {
         path: &plugin.program,
         arguments: vec![OsStr::new("scan")],
@@ -30,11 +30,11 @@ pub(super) fn scan(
         limit: plugin.limit,
     };
     let ended = program.run(interrupt, |channel, bytes| match channel {
-        Channel::Stdout => report.extend_from_slice(bytes),
+        Channel::Stdout => on_report(bytes),
         Channel::Stderr | Channel::Extra => on_output(Stream::Stderr, bytes),
     })?;
     check_status(ended.status)?;
-    Ok(report)
+    Ok(())
 }
 
 pub(super) fn work(

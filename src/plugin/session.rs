@@ -32,17 +32,17 @@ impl Slot {
         &mut self,
         plugin: &Identity,
         interrupt: &Interrupt,
+        on_report: &mut dyn FnMut(&[u8]),
         on_output: &mut dyn FnMut(Stream, &[u8]),
-    ) -> Result<Vec<u8>, OperationError> {
-        let mut report = Vec::new();
+    ) -> Result<(), OperationError> {
         let end = self.ask(plugin, Operation::Scan, &[], interrupt, &mut |said| match said {
-            Said::Answer(Answer::Report { text, .. }) => report.extend_from_slice(text.as_bstr()),
+            Said::Answer(Answer::Report { text, .. }) => on_report(text.as_bstr()),
             Said::Answer(Answer::Output { stream, text, .. }) => on_output(stream, text.as_bstr()),
             Said::Stray(stream, bytes) | Said::AtTheEnd(stream, bytes) => on_output(stream, bytes),
             Said::Answer(_) | Said::Waiting | Said::Begun(_) => {}
         })?;
         match end {
-            RequestEnd::Answered(Outcome::Done) => Ok(report),
+            RequestEnd::Answered(Outcome::Done) => Ok(()),
             RequestEnd::Answered(Outcome::Failed) => Err(PluginError::Operation.into()),
             RequestEnd::Over(error) => Err(error.into()),
             RequestEnd::TimedOut(limit) => Err(PluginError::TimedOut(limit).into()),

@@ -2,16 +2,18 @@
 
 mod edges;
 mod line;
+mod outline;
 #[cfg(test)]
 mod tests;
 
 pub use edges::{Asset, Edges, Written};
+pub use outline::{Outline, ReportReader};
 
 use crate::environment::API_VERSION_4;
 use bstr::{BStr, BString, ByteSlice};
+use edges::EdgeLine;
 use line::Line;
 use std::fmt;
-use std::ops::Range;
 
 /// A plugin's report on one entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,58 +98,36 @@ impl EntityReport {
     /// # Errors
     /// All lines that are wrong, in their order.
     pub fn parse_all(report: &[u8], version: u32) -> Result<Vec<EntityReport>, Vec<ReportError>> {
-        let mut entities = Vec::new();
-        EntityReport::parse_each(report, version, |_, entity| entities.push(entity))?;
-        Ok(entities)
+        let lines = |outline: Outline| report.get(outline.lines).unwrap_or_default();
+        Ok(outline::whole(report, version)?
+            .into_iter()
+            .map(|of| EntityReport::from_lines(lines(of), version))
+            .collect())
     }
 
-    /// Parses as [`parse_all`](Self::parse_all) does, but hands on one entity after the other, each with the range of its lines in the report.
-    /// Those lines alone make the same entity again.
-    ///
-    /// # Errors
-    /// All lines that are wrong, in their order.
-    pub fn parse_each(
-        report: &[u8],
-        version: u32,
-        mut on_entity: impl FnMut(Range<usize>, EntityReport),
-    ) -> Result<(), Vec<ReportError>> {
-        let mut current: Option<(usize, EntityReport)> = None;
-        let mut errors = Vec::new();
-        let mut begin = 0;
-        // Only a newline ends a line: a file name, and so an ID, may well end with a carriage return.
-        for (index, line) in report.split_str("\n").enumerate() {
-            let next_begin = begin + line.len() + 1;
-            match Line::parse(line) {
-                Ok(Some(Line::Entity(id))) => {
-                    let ended = current.replace((begin, EntityReport::new(id)));
-                    ended.into_iter().for_each(|(from, entity)| on_entity(from..begin, entity));
-                }
-                Ok(Some(line)) => {
-                    let entity = current.as_mut().map(|(_, entity)| entity);
-                    let added = entity.map_or_else(|| Err(line.outside_entity()), |entity| entity.add(&line, version));
-                    errors.extend(added.err().map(|kind| ReportError { line: index + 1, kind }));
-                }
-                Ok(None) => {}
-                Err(kind) => errors.push(ReportError { line: index + 1, kind }),
+    /// Returns the report on one entity, given the lines of its [`Outline`].
+    #[must_use]
+    pub fn from_lines(lines: &[u8], version: u32) -> EntityReport {
+        let mut report = EntityReport::new("");
+        for line in Line::each(lines) {
+            match line {
+                Line::Entity(id) => report.id = id.into(),
+                Line::Attribute { key, value, .. } => report.add(key, value, version),
             }
-            begin = next_begin;
         }
-        current.into_iter().for_each(|(from, entity)| on_entity(from..report.len(), entity));
-        if errors.is_empty() { Ok(()) } else { Err(errors) }
+        report
     }
 
-    fn add(&mut self, line: &Line<'_>, version: u32) -> Result<(), ReportErrorKind> {
-        let Line::Attribute { key, value, .. } = *line else { return Ok(()) };
+    fn add(&mut self, key: &BStr, value: &BStr, version: u32) {
         if key == SOURCE {
             self.sources.push(value.into());
         } else if key == ACTION {
             self.action = Action::parse(value);
-        } else if version >= API_VERSION_4 && self.edges.take(key, value)? {
-            // It says nothing that a person has to read.
+        } else if let Some(edge) = EdgeLine::of_version(version, key, value).ok().flatten() {
+            self.edges.take(&edge);
         } else {
             self.inform(key, value);
         }
-        Ok(())
     }
 
     /// Appends the report's lines: the ID, the action unless it is the usual one, the sources, the edges if the version has them,
@@ -177,6 +157,14 @@ impl EntityReport {
     pub fn inform(&mut self, key: impl Into<BString>, value: impl Into<BString>) {
         self.information.push(Information { key: key.into(), value: value.into() });
     }
+}
+
+/// Returns the resource files of an entity, given the lines of its [`Outline`].
+pub fn sources(lines: &[u8]) -> impl Iterator<Item = &BStr> {
+    Line::each(lines).filter_map(|line| match line {
+        Line::Attribute { key, value, .. } if key == SOURCE => Some(value),
+        _ => None,
+    })
 }
 
 impl Action {

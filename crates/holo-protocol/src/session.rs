@@ -3,6 +3,8 @@
 //! The dispatcher writes [`Request`]s to the plugin's standard input, the plugin writes [`Answer`]s to file descriptor 3. Every answer
 //! names its request. Requests are worked on one after the other, the entities of one request in any order or at once.
 
+mod fields;
+
 use crate::Text;
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +60,7 @@ pub enum Operation {
 
 /// An answer of the plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(tag = "answer", rename_all = "kebab-case", try_from = "fields::AnswerFields")]
 pub enum Answer {
     /// Lines of the scan report, in the form of version 3; each answer holds whole lines.
     Report {
@@ -79,7 +81,7 @@ pub enum Answer {
         /// The request that is answered.
         request: u64,
         /// The entity that it belongs to; none while scanning.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         entity: Option<Text>,
         /// The stream on which the user shall see it.
         stream: Stream,
@@ -106,10 +108,10 @@ pub enum Answer {
         /// The entity as it is.
         to: Text,
         /// The name to show instead of the first path.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         from_label: Option<Text>,
         /// The name to show instead of the second path.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         to_label: Option<Text>,
     },
     /// The entity is done with: no further answer names it.
@@ -119,7 +121,7 @@ pub enum Answer {
         /// The entity's ID.
         entity: Text,
         /// The messages that would be written to file descriptor 3 without a session, without newlines.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[serde(skip_serializing_if = "Vec::is_empty")]
         messages: Vec<Text>,
         /// The outcome of the operation.
         result: Outcome,
@@ -257,6 +259,10 @@ mod tests {
             r#"{"answer":"done","request":1}"#,
             r#"{"answer":"begin","request":1}"#,
             r#"{"answer":"begin","request":1,"entity":"x","extra":1}"#,
+            r#"{"answer":"begin","request":1,"entity":"x","result":"done"}"#,
+            r#"{"answer":"begin","request":1,"entity":"x","entity":"y"}"#,
+            r#"{"answer":"end","result":"done"}"#,
+            r#"{"answer":"end","request":1,"result":"won"}"#,
             r#"{"request":1,"entity":"x"}"#,
             "not json",
         ] {

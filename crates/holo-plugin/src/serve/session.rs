@@ -9,7 +9,12 @@ use holo_protocol::session::{Answer, Operation, Outcome, Request, Stream};
 use holo_protocol::{Message, Progress, Text};
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, BufWriter, Write};
+use std::mem;
 use std::process::ExitCode;
+
+/// The number of bytes of a scan report that an answer has, or a little more: fewer answers are read faster, and the dispatcher reads one
+/// while the next is made.
+const REPORTED_TOGETHER: usize = 32 << 10;
 
 /// Answers requests until there are no more.
 pub(super) fn serve<P: Plugin>(plugin: &P, host: &Host) -> ExitCode {
@@ -60,6 +65,10 @@ impl<W: Write> Answers<W> {
         let _ = serde_json::to_writer(&mut self.writer, answer)
             .map_err(io::Error::from)
             .and_then(|()| self.writer.write_all(b"\n"));
+    }
+
+    fn report(&mut self, text: Vec<u8>) {
+        self.say(&Answer::Report { request: self.request, text: text.into() });
     }
 
     fn output(&mut self, entity: Option<&BString>, stream: Stream, bytes: &[u8]) {
@@ -121,12 +130,18 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         let mut sink = AnswerSink { answers: &mut self.answers, entity: None };
         let Ok(entities) = self.plugin.scan(&self.host, &mut Output::new(&mut sink)) else { return Outcome::Failed };
         self.known.clear();
+        self.known.reserve(entities.len());
+        let mut text = Vec::new();
         for entity in entities {
             let report = entity.report();
-            let mut text = Vec::new();
             report.write(&mut text, self.host.api_version());
-            self.answers.say(&Answer::Report { request: self.answers.request, text: text.into() });
+            if text.len() >= REPORTED_TOGETHER {
+                self.answers.report(mem::take(&mut text));
+            }
             self.known.insert(report.id, entity);
+        }
+        if !text.is_empty() {
+            self.answers.report(text);
         }
         Outcome::Done
     }

@@ -1,6 +1,8 @@
 //! The edges between entities, as a scan report declares them.
 
 use super::ReportErrorKind;
+use super::line::Line;
+use crate::environment::API_VERSION_4;
 use bstr::{BStr, BString, ByteSlice};
 
 const ORPHAN: &str = "ORPHAN";
@@ -97,27 +99,6 @@ impl Edges {
         ]
     }
 
-    fn list_mut(&mut self, key: &BStr) -> Option<&mut Vec<BString>> {
-        match key.to_str().ok()? {
-            "AFTER" => Some(&mut self.after),
-            "BEFORE" => Some(&mut self.before),
-            "REQUIRES" => Some(&mut self.requires),
-            "SUBSCRIBES" => Some(&mut self.subscribes),
-            "NOTIFIES" => Some(&mut self.notifies),
-            "WATCH" => Some(&mut self.watch),
-            _ => None,
-        }
-    }
-
-    fn assets_mut(&mut self, key: &BStr) -> Option<&mut Vec<Asset>> {
-        match key.to_str().ok()? {
-            "PROVIDES" => Some(&mut self.provides),
-            "NEEDS" => Some(&mut self.needs),
-            "OWNS" => Some(&mut self.owns),
-            _ => None,
-        }
-    }
-
     /// Writes the lines of all edges.
     pub(super) fn write(&self, line: &mut impl FnMut(&[u8], &[u8])) {
         if self.orphan {
@@ -142,24 +123,100 @@ impl Edges {
         }
     }
 
-    /// Takes a line if it is one of version 4. Returns true if it was.
-    pub(super) fn take(&mut self, key: &BStr, value: &BStr) -> Result<bool, ReportErrorKind> {
-        if let Some(list) = self.list_mut(key) {
-            list.push(value.into());
-        } else if let Some(assets) = self.assets_mut(key) {
-            assets.push(Asset::parse(value).ok_or_else(|| ReportErrorKind::Asset(key.into(), value.into()))?);
-        } else if key == WRITTEN {
-            self.written.push(Written::parse(value).ok_or_else(|| ReportErrorKind::Written(value.into()))?);
-        } else if key == ORPHAN {
-            self.orphan = value == "yes";
-        } else if key == LISTED {
-            self.unlisted = value == "no";
-        } else if key == ALWAYS {
-            self.always = value == "yes";
-        } else {
-            return Ok(false);
+    /// Returns the edges of an entity of version 4, given the lines of its [`Outline`](super::Outline).
+    #[must_use]
+    pub fn from_lines(lines: &[u8]) -> Edges {
+        let mut edges = Edges::NONE;
+        for line in Line::each(lines) {
+            if let Line::Attribute { key, value, .. } = line
+                && let Ok(Some(edge)) = EdgeLine::parse(key, value)
+            {
+                edges.take(&edge);
+            }
         }
-        Ok(true)
+        edges
+    }
+
+    /// Takes a line.
+    pub(super) fn take(&mut self, line: &EdgeLine<'_>) {
+        let Edges { after, before, requires, subscribes, notifies, watch, provides, needs, owns, .. } = self;
+        match *line {
+            EdgeLine::After(id) => after.push(id.into()),
+            EdgeLine::Before(id) => before.push(id.into()),
+            EdgeLine::Requires(id) => requires.push(id.into()),
+            EdgeLine::Subscribes(id) => subscribes.push(id.into()),
+            EdgeLine::Notifies(id) => notifies.push(id.into()),
+            EdgeLine::Watch(path) => watch.push(path.into()),
+            EdgeLine::Provides(kind, value) => provides.push(Asset::new(kind, value)),
+            EdgeLine::Needs(kind, value) => needs.push(Asset::new(kind, value)),
+            EdgeLine::Owns(kind, value) => owns.push(Asset::new(kind, value)),
+            EdgeLine::Written(location, id) => {
+                self.written.push(Written { location: location.into(), id: id.into() });
+            }
+            EdgeLine::Orphan(orphan) => self.orphan = orphan,
+            EdgeLine::Unlisted(unlisted) => self.unlisted = unlisted,
+            EdgeLine::Always(always) => self.always = always,
+        }
+    }
+}
+
+/// A line about edges.
+#[derive(Clone, Copy)]
+pub(super) enum EdgeLine<'a> {
+    After(&'a BStr),
+    Before(&'a BStr),
+    Requires(&'a BStr),
+    Subscribes(&'a BStr),
+    Notifies(&'a BStr),
+    Watch(&'a BStr),
+    Provides(&'a BStr, &'a BStr),
+    Needs(&'a BStr, &'a BStr),
+    Owns(&'a BStr, &'a BStr),
+    Written(&'a BStr, &'a BStr),
+    Orphan(bool),
+    Unlisted(bool),
+    Always(bool),
+}
+
+impl<'a> EdgeLine<'a> {
+    /// Parses a line if its key is one of this version.
+    pub(super) fn of_version(
+        version: u32,
+        key: &'a BStr,
+        value: &'a BStr,
+    ) -> Result<Option<EdgeLine<'a>>, ReportErrorKind> {
+        if version >= API_VERSION_4 { EdgeLine::parse(key, value) } else { Ok(None) }
+    }
+
+    /// Parses a line if its key is one of version 4.
+    fn parse(key: &'a BStr, value: &'a BStr) -> Result<Option<EdgeLine<'a>>, ReportErrorKind> {
+        let asset = || {
+            let (kind, value_of_kind) = value.split_at(value.find_byte(b' ')?);
+            let asset = value_of_kind.get(1..)?;
+            (!kind.is_empty() && !asset.is_empty()).then(|| (kind.as_bstr(), asset.as_bstr()))
+        };
+        let asset = || asset().ok_or_else(|| ReportErrorKind::Asset(key.into(), value.into()));
+        Ok(Some(match key.as_bytes() {
+            b"AFTER" => EdgeLine::After(value),
+            b"BEFORE" => EdgeLine::Before(value),
+            b"REQUIRES" => EdgeLine::Requires(value),
+            b"SUBSCRIBES" => EdgeLine::Subscribes(value),
+            b"NOTIFIES" => EdgeLine::Notifies(value),
+            b"WATCH" => EdgeLine::Watch(value),
+            b"PROVIDES" => asset().map(|(kind, value)| EdgeLine::Provides(kind, value))?,
+            b"NEEDS" => asset().map(|(kind, value)| EdgeLine::Needs(kind, value))?,
+            b"OWNS" => asset().map(|(kind, value)| EdgeLine::Owns(kind, value))?,
+            b"WRITTEN" => {
+                let written =
+                    value.split_once_str(": ").filter(|(location, id)| !location.is_empty() && !id.is_empty());
+                let (location, id) = written.ok_or_else(|| ReportErrorKind::Written(value.into()))?;
+                EdgeLine::Written(location.as_bstr(), id.as_bstr())
+            }
+            b"ORPHAN" => EdgeLine::Orphan(value == "yes"),
+            b"LISTED" => EdgeLine::Unlisted(value == "no"),
+            b"ALWAYS" => EdgeLine::Always(value == "yes"),
+            _ => return Ok(None),
+        }))
     }
 }
 
@@ -168,17 +225,5 @@ impl Asset {
     #[must_use]
     pub fn new(kind: impl Into<BString>, value: impl Into<BString>) -> Asset {
         Asset { kind: kind.into(), value: value.into() }
-    }
-
-    fn parse(text: &BStr) -> Option<Asset> {
-        let (kind, value) = text.split_once_str(" ")?;
-        (!kind.is_empty() && !value.is_empty()).then(|| Asset::new(kind, value))
-    }
-}
-
-impl Written {
-    fn parse(text: &BStr) -> Option<Written> {
-        let (location, id) = text.split_once_str(": ")?;
-        (!location.is_empty() && !id.is_empty()).then(|| Written { location: location.into(), id: id.into() })
     }
 }

@@ -22,6 +22,11 @@ impl<'a> Line<'a> {
         Ok(Some(if key == ENTITY { Line::Entity(value) } else { attribute }))
     }
 
+    /// Returns the lines of a text that can be parsed.
+    pub(super) fn each(text: &'a [u8]) -> impl Iterator<Item = Line<'a>> {
+        text.split(|&byte| byte == b'\n').filter_map(|line| Line::parse(line).ok().flatten())
+    }
+
     /// Returns the error of a line that belongs to no entity.
     pub(super) fn outside_entity(&self) -> ReportErrorKind {
         let (Line::Entity(line) | Line::Attribute { whole: line, .. }) = *self;

@@ -59,14 +59,33 @@ fn an_action_without_a_whole_parenthesis_is_a_verb() {
 fn the_lines_of_an_entity_alone_make_it_again() {
     let report = b"\n ENTITY: a\nSOURCE: /s\n\nAFTER: b\nENTITY: a\nx: y\r\nENTITY: c";
     for version in [3, 4] {
-        let mut pieces = Vec::new();
-        EntityReport::parse_each(report, version, |range, entity| pieces.push((range, entity))).unwrap();
         let all = EntityReport::parse_all(report, version).unwrap();
-        assert_eq!(pieces.iter().map(|(_, entity)| entity).collect::<Vec<_>>(), all.iter().collect::<Vec<_>>());
-        for (range, entity) in pieces {
-            assert_eq!(EntityReport::parse_all(&report[range], version), Ok(vec![entity]));
+        // However it comes in.
+        for size in [1, 2, 7, 9, report.len()] {
+            let mut reader = ReportReader::new(version);
+            report.chunks(size).for_each(|piece| reader.take(piece));
+            let (text, outlines) = reader.finish().unwrap();
+            assert_eq!(text, report);
+            let alone = |outline: &Outline| EntityReport::parse_all(&report[outline.lines.clone()], version).unwrap();
+            assert_eq!(outlines.iter().flat_map(alone).collect::<Vec<_>>(), all);
+            let ids = outlines.iter().map(|outline| report[outline.id.clone()].as_bstr());
+            assert_eq!(ids.collect::<Vec<_>>(), ["a", "a", "c"]);
+            let have_edges = outlines.iter().map(|outline| outline.has_edges).collect::<Vec<_>>();
+            assert_eq!(have_edges, [version == 4, false, false]);
         }
     }
+}
+
+#[test]
+fn what_an_outline_leaves_out_is_in_its_lines() {
+    let report = b"ENTITY: a\nLISTED: no\nSOURCE: /s\nNEEDS: user b\nSOURCE: /t\nENTITY: b\nLISTED: yes\n";
+    let mut reader = ReportReader::new(4);
+    reader.take(report);
+    let (text, outlines) = reader.finish().unwrap();
+    assert_eq!(outlines.iter().map(|outline| outline.is_listed).collect::<Vec<_>>(), [false, true]);
+    let lines = &text[outlines[0].lines.clone()];
+    assert_eq!(sources(lines).collect::<Vec<_>>(), ["/s", "/t"]);
+    assert_eq!(Edges::from_lines(lines), EntityReport::parse_all(lines, 4).unwrap()[0].edges);
 }
 
 #[test]

@@ -1,0 +1,130 @@
+//! The outlines of entities, which are found while their report comes in.
+
+use super::edges::EdgeLine;
+use super::line::Line;
+use super::{ReportError, ReportErrorKind};
+use bstr::ByteSlice;
+use std::ops::Range;
+
+/// The outline of an entity in a report.
+///
+/// There may be very many entities, so of each only this is kept, and its lines are parsed when more is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outline {
+    /// The range of its lines in the report: they alone make the same entity again.
+    pub lines: Range<usize>,
+    /// The range of its ID in the report.
+    pub id: Range<usize>,
+    /// True if it has a key of version 4.
+    pub has_edges: bool,
+    /// True if lists of entities have it.
+    pub is_listed: bool,
+}
+
+/// Reads a scan report piece by piece, as it comes in.
+#[derive(Debug)]
+pub struct ReportReader {
+    text: Vec<u8>,
+    outliner: Outliner,
+}
+
+/// Finds outlines in a text that grows.
+#[derive(Debug)]
+struct Outliner {
+    version: u32,
+    /// The number of bytes that have been read, and of lines.
+    read: usize,
+    lines: usize,
+    outlines: Vec<Outline>,
+    errors: Vec<ReportError>,
+}
+
+impl ReportReader {
+    /// Returns a reader of the report of a plugin that speaks this version.
+    #[must_use]
+    pub fn new(version: u32) -> ReportReader {
+        ReportReader { text: Vec::new(), outliner: Outliner::new(version) }
+    }
+
+    /// Takes the next piece, which need not be whole lines.
+    pub fn take(&mut self, piece: &[u8]) {
+        self.text.extend_from_slice(piece);
+        if let Some(last) = piece.rfind_byte(b'\n') {
+            let end = self.text.len() - piece.len() + last + 1;
+            self.outliner.read_to(&self.text, end);
+        }
+    }
+
+    /// Returns the whole report, and the outlines of its entities in its order.
+    ///
+    /// # Errors
+    /// All lines that are wrong, in their order.
+    pub fn finish(self) -> Result<(Vec<u8>, Vec<Outline>), Vec<ReportError>> {
+        let ReportReader { mut text, outliner } = self;
+        let outlines = outliner.finish(&text)?;
+        text.shrink_to_fit();
+        Ok((text, outlines))
+    }
+}
+
+/// Returns the outlines of the entities of a whole report.
+pub(super) fn whole(report: &[u8], version: u32) -> Result<Vec<Outline>, Vec<ReportError>> {
+    Outliner::new(version).finish(report)
+}
+
+impl Outliner {
+    fn new(version: u32) -> Outliner {
+        Outliner { version, read: 0, lines: 0, outlines: Vec::new(), errors: Vec::new() }
+    }
+
+    fn finish(mut self, text: &[u8]) -> Result<Vec<Outline>, Vec<ReportError>> {
+        self.read_to(text, text.len());
+        self.end_entity(text.len());
+        self.outlines.shrink_to_fit();
+        if self.errors.is_empty() { Ok(self.outlines) } else { Err(self.errors) }
+    }
+
+    /// Reads lines up to the end of one, or of the text.
+    fn read_to(&mut self, text: &[u8], end: usize) {
+        while self.read < end {
+            let rest = text.get(self.read..end).unwrap_or_default();
+            // Only a newline ends a line: a file name, and so an ID, may well end with a carriage return.
+            let length = rest.find_byte(b'\n').unwrap_or(rest.len());
+            self.lines += 1;
+            if let Err(kind) = self.read_line(rest.get(..length).unwrap_or_default()) {
+                self.errors.push(ReportError { line: self.lines, kind });
+            }
+            self.read += length + 1;
+        }
+    }
+
+    fn read_line(&mut self, line: &[u8]) -> Result<(), ReportErrorKind> {
+        match Line::parse(line)? {
+            Some(Line::Entity(id)) => {
+                self.end_entity(self.read);
+                let end = self.read + line.len();
+                let lines = self.read..end;
+                self.outlines.push(Outline { lines, id: end - id.len()..end, has_edges: false, is_listed: true });
+                Ok(())
+            }
+            Some(line @ Line::Attribute { key, value, .. }) => {
+                let outline = self.outlines.last_mut().ok_or_else(|| line.outside_entity())?;
+                if let Some(edge) = EdgeLine::of_version(self.version, key, value)? {
+                    outline.has_edges = true;
+                    if let EdgeLine::Unlisted(is_unlisted) = edge {
+                        outline.is_listed = !is_unlisted;
+                    }
+                }
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the lines of the last entity, if there is one.
+    fn end_entity(&mut self, end: usize) {
+        if let Some(outline) = self.outlines.last_mut() {
+            outline.lines.end = end;
+        }
+    }
+}
