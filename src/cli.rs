@@ -190,6 +190,9 @@ pub struct Selectors {
     /// The form of the output
     #[command(flatten)]
     pub output: Output,
+    /// List only those that begin so
+    #[arg(long)]
+    pub prefix: Option<OsString>,
 }
 
 /// `holo facts`

@@ -57,7 +57,7 @@ pub(crate) fn run(verb: Verb, mut settings: Settings, report: &mut Report) -> u8
                 with_context(settings, report, |context| plugin_check::run(&arguments, context))
             }
         },
-        Verb::Selectors(_) => with_context(settings, report, selectors::run),
+        Verb::Selectors(arguments) => with_context(settings, report, |context| selectors::run(&arguments, context)),
     }
 }
 

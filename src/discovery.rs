@@ -12,6 +12,7 @@ use crate::generators;
 use crate::index::{PerEntity, PluginIndex, Table};
 use crate::interrupt::Interrupt;
 use crate::inventory::{Inventory, Purpose};
+use crate::limited::{self, Interest};
 use crate::node::Node;
 use crate::plan::Plan;
 use crate::plugin::handshake::{self, Handshake};
@@ -41,13 +42,28 @@ pub fn discover(
     interrupt: &Interrupt,
     reporter: &mut dyn Reporter,
 ) -> Result<Inventory, FatalError> {
+    discover_some(settings, purpose, Interest::Selectors(selectors), interrupt, reporter)
+}
+
+/// Does the same, where the selectors need not be whole.
+///
+/// # Errors
+/// As there.
+pub fn discover_some(
+    settings: &Settings,
+    purpose: Purpose,
+    interest: Interest<'_>,
+    interrupt: &Interrupt,
+    reporter: &mut dyn Reporter,
+) -> Result<Inventory, FatalError> {
+    let selectors = interest.selectors();
     let failures = Failures::new(match purpose {
         _ if selectors.is_empty() => Tolerance::Nothing,
         Purpose::Apply => Tolerance::Version3,
         Purpose::Check | Purpose::Inspect => Tolerance::Everything,
     });
     let remarks = Provisional::new(reporter);
-    let mut discovery = Discovery { settings, purpose, selectors, interrupt, failures, remarks };
+    let mut discovery = Discovery { settings, purpose, interest, interrupt, failures, remarks };
     let discovered = discovery.run();
     let Discovery { failures, mut remarks, .. } = discovery;
     let Some(held) = remarks.take_held() else { return discovered };
@@ -75,7 +91,7 @@ pub fn discover(
 struct Discovery<'a> {
     settings: &'a Settings,
     purpose: Purpose,
-    selectors: &'a [OsString],
+    interest: Interest<'a>,
     interrupt: &'a Interrupt,
     failures: Failures,
     remarks: Provisional<'a>,
@@ -98,8 +114,10 @@ impl Discovery<'_> {
         let options = self.options(at_once >= asked_for);
         let plugins = prepared.into_iter().map(|plugin| plugin.into_plugin(self.settings, &resources, options));
         let mut plugins: Table<PluginIndex, Plugin> = plugins.collect();
-        let Scanned { entities, flaws } =
-            scan::all(&mut plugins, at_once, &resources, &mut self.failures, self.interrupt, &mut self.remarks)?;
+        let answered = limited::scan(&mut plugins, self.interest, at_once, self.interrupt)?;
+        let (failures, remarks) = (&mut self.failures, &mut self.remarks);
+        let Scanned { entities, flaws, limited } =
+            scan::all(&mut plugins, answered, at_once, &resources, failures, self.interrupt, remarks)?;
         let declarations = Declarations::new(&entities);
         let nodes = declarations.nodes(&entities);
         let plan = self.plan(&nodes, &entities, &plugins)?;
@@ -107,7 +125,8 @@ impl Discovery<'_> {
         let is_whole = plugins.len() == asked_for && !flaws.iter().any(|&is_flawed| is_flawed);
         let dangling = if is_whole { references::dangling(&nodes) } else { Vec::new() };
         drop(nodes);
-        Ok(Inventory { plugins, entities, plan, flaws, dangling, resources, _cache: cache })
+        drop(declarations);
+        Ok(Inventory { plugins, entities, plan, flaws, limited, dangling, resources, _cache: cache })
     }
 
     fn configuration(&mut self) -> Result<Vec<PluginLine>, FatalError> {
@@ -223,7 +242,7 @@ impl Discovery<'_> {
             Ok(plan) => return Ok(plan),
             Err(cycle) => cycle,
         };
-        let Some(selected) = Inventory::selected(entities, plugins, self.selectors) else {
+        let Some(selected) = Inventory::selected(entities, plugins, self.interest.selectors()) else {
             return Err(FatalError::could_not_run(cycle));
         };
         let plan = Plan::for_selected(nodes, &selected).map_err(FatalError::could_not_run)?;

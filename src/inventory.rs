@@ -40,6 +40,8 @@ pub struct Inventory {
     pub plan: Plan,
     /// For each plugin, true if an entity may be missing: it has failed, or said that something is wrong with what it lists.
     pub flaws: Table<PluginIndex, bool>,
+    /// For each plugin, true if it was asked for some entities only.
+    pub limited: Table<PluginIndex, bool>,
     /// Names of entities that people have written, and that no entity has.
     pub dangling: Vec<Dangling>,
     /// The names that paths are shown by.
@@ -114,7 +116,8 @@ impl Inventory {
     /// that is missing, or could not list everything, nobody knows.
     pub fn forget_refreshes(&self, refreshes: &mut Refreshes) {
         let ids: HashSet<&BStr> = self.entities.iter().map(Entity::id).collect();
-        let plugins = self.plugins.iter().zip(&self.flaws).filter(|(_, is_flawed)| !**is_flawed);
+        let missing = self.flaws.iter().zip(&self.limited).map(|(is_flawed, is_limited)| *is_flawed || *is_limited);
+        let plugins = self.plugins.iter().zip(missing).filter(|(_, may_miss_some)| !may_miss_some);
         let whole: HashSet<&str> = plugins.map(|(plugin, _)| &*plugin.id).collect();
         refreshes.forget(|target, plugin| !ids.contains(target) && whole.contains(plugin));
     }

@@ -30,6 +30,7 @@ pub mod in_order;
 pub mod index;
 pub mod interrupt;
 pub mod inventory;
+pub mod limited;
 pub mod lock;
 pub mod node;
 pub mod ownership;

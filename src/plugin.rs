@@ -13,9 +13,9 @@ use crate::interrupt::Interrupt;
 use bstr::{BStr, BString};
 use handshake::Handshake;
 use holo_protocol::environment as names;
-use holo_protocol::report::ReportReader;
+use holo_protocol::report::{OutlinedReport, ReportReader};
 use holo_protocol::session::Stream;
-use holo_protocol::{API_VERSION_4, FilePair, Message};
+use holo_protocol::{API_VERSION_4, FilePair, Message, ScanLimit};
 use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -48,6 +48,8 @@ struct Identity {
     previews: bool,
     /// True if its session is kept between two requests.
     keeps_session: bool,
+    /// True if it can scan for some entities only.
+    limits_scan: bool,
     /// The time limit of each operation.
     limit: Option<Duration>,
 }
@@ -151,7 +153,7 @@ impl Plugin {
     #[must_use]
     pub fn new(id: String, handshake: Handshake, directories: Directories, options: RunOptions) -> Plugin {
         let RunOptions { verify, hints, read_only, jobs, room_for_all: keeps_session, limit } = options;
-        let Handshake { program, api_version, session, preview: previews, concurrency } = handshake;
+        let Handshake { program, api_version, session, preview: previews, limits_scan, concurrency } = handshake;
         let jobs = concurrency.map_or(jobs.get(), |most| most.min(jobs.get()));
         let identity = Identity {
             program,
@@ -163,6 +165,7 @@ impl Plugin {
             jobs,
             previews,
             keeps_session,
+            limits_scan,
             limit,
         };
         let transport = if session { Transport::Session(session::Slot::default()) } else { Transport::Processes };
@@ -181,6 +184,14 @@ impl Plugin {
         self.identity.api_version >= API_VERSION_4
     }
 
+    /// Returns true if it can be asked for some entities only in this way.
+    #[must_use]
+    pub fn can_limit(&self, limit: ScanLimit<'_>) -> bool {
+        // A command line is for IDs alone.
+        let can_say = matches!(limit, ScanLimit::Ids(_)) || matches!(self.transport, Transport::Session(_));
+        self.identity.limits_scan && can_say
+    }
+
     /// Tells it that nothing more is wanted: a session may begin to end before it is waited for.
     pub fn dismiss(&mut self) {
         if let Transport::Session(session) = &mut self.transport {
@@ -188,23 +199,25 @@ impl Plugin {
         }
     }
 
-    /// Asks which entities there are. The report is read while it comes in.
+    /// Asks which entities there are, or only for some if it can be asked so. The report is read while it comes in.
     ///
     /// # Errors
     /// If the plugin fails.
     pub fn scan(
         &mut self,
+        limit: Option<ScanLimit<'_>>,
         interrupt: &Interrupt,
         on_output: &mut dyn FnMut(Stream, &[u8]),
-    ) -> Result<ReportReader, OperationError> {
+    ) -> Result<OutlinedReport, OperationError> {
         let mut report = ReportReader::new(self.identity.api_version);
         let on_report = &mut |piece: &[u8]| report.take(piece);
+        let limit = limit.filter(|&limit| self.can_limit(limit));
         let answer = match &mut self.transport {
-            Transport::Processes => processes::scan(&self.identity, interrupt, on_report, on_output),
-            Transport::Session(session) => session.scan(&self.identity, interrupt, on_report, on_output),
+            Transport::Processes => processes::scan(&self.identity, limit, interrupt, on_report, on_output),
+            Transport::Session(session) => session.scan(&self.identity, limit, interrupt, on_report, on_output),
         };
         answer.map_err(|error| error.during(|| format!("the scan of {}", self.id)))?;
-        Ok(report)
+        Ok(report.finish().map_err(PluginError::Report)?)
     }
 
     /// Works on entities of which none depends on another, in any order; each [`Progress`] comes with the index of its entity.

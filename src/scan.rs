@@ -6,13 +6,14 @@ use crate::error::FatalError;
 use crate::failures::Failures;
 use crate::index::{PerEntity, PluginIndex, Table};
 use crate::interrupt::Interrupt;
-use crate::plugin::{OperationError, Plugin};
+use crate::plugin::{OperationError, Plugin, PluginError};
 use crate::report::{Provisional, RemarkKind, Remarks, Severity};
 use crate::resources::Resources;
 use bstr::ByteSlice;
 use holo_protocol::API_VERSION_4;
-use holo_protocol::report::{Outline, ReportReader};
+use holo_protocol::report::{Outline, OutlinedReport};
 use holo_protocol::session::Stream;
+use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
 
@@ -23,15 +24,28 @@ pub struct Scanned {
     /// For each plugin, true if an entity may be missing: it speaks version 4 and has said that something is wrong, as a definition cannot
     /// be used, or it has failed.
     pub flaws: Table<PluginIndex, bool>,
+    /// For each plugin, true if it was asked for some entities only.
+    pub limited: Table<PluginIndex, bool>,
 }
 
-/// Asks all plugins.
+/// The answer of a plugin to a scan.
+pub struct Answered {
+    /// The output that came before it.
+    pub output: Vec<(Stream, Vec<u8>)>,
+    /// The report, or why there is none.
+    pub answer: Result<OutlinedReport, OperationError>,
+    /// True if the plugin was asked for some entities only.
+    pub is_limited: bool,
+}
+
+/// Asks all plugins but those that have answered already, whose answers are given by their indexes.
 ///
 /// # Errors
 /// If a plugin fails or its report cannot be read, and that is not tolerated. The first of those that fail is shown, by the order of the
 /// configuration.
 pub fn all(
     plugins: &mut Table<PluginIndex, Plugin>,
+    mut answered: HashMap<usize, Answered>,
     at_once: usize,
     resources: &Arc<Resources>,
     failures: &mut Failures,
@@ -39,24 +53,30 @@ pub fn all(
     remarks: &mut Provisional<'_>,
 ) -> Result<Scanned, FatalError> {
     let scanned: Vec<(String, u32)> = plugins.iter().map(|plugin| (plugin.id.clone(), plugin.api_version())).collect();
+    let limited = (0..plugins.len()).map(|index| answered.get(&index).is_some_and(|answered| answered.is_limited));
+    let limited: Table<PluginIndex, bool> = limited.collect();
     let mut diagnostics = Diagnostics::default();
     let mut of_plugins = Vec::new();
     let mut flaws = Table::new();
-    let ask = |plugin: &mut Plugin, on_output: &mut dyn FnMut(Stream, &[u8])| plugin.scan(interrupt, on_output);
-    concurrently(plugins, at_once, ask, |index, heard| {
+    let ask = |(plugin, answered): (&mut Plugin, Option<Answered>), on_output: &mut dyn FnMut(Stream, &[u8])| {
+        let Some(Answered { output, answer, .. }) = answered else { return plugin.scan(None, interrupt, on_output) };
+        output.iter().for_each(|(stream, bytes)| on_output(*stream, bytes));
+        answer
+    };
+    let items: Vec<_> =
+        plugins.iter_mut().enumerate().map(|(index, plugin)| (plugin, answered.remove(&index))).collect();
+    concurrently(items, at_once, ask, |index, heard| {
         let Some((plugin_id, version)) = scanned.get(index) else { return Ok(()) };
         match heard {
             Heard::Output(Stream::Stderr, bytes) if *version >= API_VERSION_4 => diagnostics.read(bytes, remarks),
             Heard::Output(stream, bytes) => remarks.output(stream, bytes),
             Heard::Answer(answer) => {
                 let is_flawed = diagnostics.finish(remarks);
-                let listed = report_of(plugin_id, answer, remarks)?;
-                let entities =
-                    listed.and_then(|listed| outlines(plugin_id, listed, remarks)).map(|(report, outlines)| {
-                        let resources = Arc::clone(resources);
-                        let account = Account { plugin_id: plugin_id.clone(), version: *version, report, resources };
-                        entities(index.into(), account, outlines)
-                    });
+                let entities = report_of(plugin_id, answer, remarks)?.map(|OutlinedReport { text, outlines }| {
+                    let resources = Arc::clone(resources);
+                    let account = Account { plugin_id: plugin_id.clone(), version: *version, report: text, resources };
+                    entities(index.into(), account, outlines)
+                });
                 flaws.push(is_flawed || entities.is_none());
                 if entities.is_none() {
                     failures.add(plugin_id, Some(*version), remarks)?;
@@ -73,7 +93,7 @@ pub fn all(
         all.extend(some);
         all
     });
-    Ok(Scanned { entities: entities.into(), flaws })
+    Ok(Scanned { entities: entities.into(), flaws, limited })
 }
 
 /// The lines that plugins of version 4 write to stderr while they scan: an error begins with `!! `, a warning with `>> `.
@@ -113,16 +133,23 @@ impl Diagnostics {
     }
 }
 
-/// Returns the scan report, if there is one; otherwise it is reported why there is none.
+/// Returns the scan report, if there is one that can be read; otherwise it is reported why there is none.
 fn report_of(
     plugin_id: &str,
-    answer: Result<ReportReader, OperationError>,
+    answer: Result<OutlinedReport, OperationError>,
     remarks: &mut impl Remarks,
-) -> Result<Option<ReportReader>, FatalError> {
+) -> Result<Option<OutlinedReport>, FatalError> {
     match answer {
         Ok(report) => {
             remarks.end_paragraph();
             Ok(Some(report))
+        }
+        Err(OperationError::Failed(PluginError::Report(errors))) => {
+            remarks.end_paragraph();
+            for error in errors {
+                remarks.error(format!("error in scan report of {plugin_id}, {error}"));
+            }
+            Ok(None)
         }
         Err(OperationError::Failed(reason)) => {
             // As in version 3, this ends no paragraph.
@@ -131,18 +158,6 @@ fn report_of(
         }
         Err(OperationError::Fatal(fatal)) => Err(fatal),
     }
-}
-
-/// Returns the report and its outlines, if it can be read; otherwise it is reported why it cannot.
-fn outlines(plugin_id: &str, report: ReportReader, remarks: &mut impl Remarks) -> Option<(Vec<u8>, Vec<Outline>)> {
-    report
-        .finish()
-        .map_err(|errors| {
-            for error in errors {
-                remarks.error(format!("error in scan report of {plugin_id}, {error}"));
-            }
-        })
-        .ok()
 }
 
 /// Returns the entities of a report, by their IDs.

@@ -66,6 +66,12 @@ pub fn select(
     if unknown.is_empty() { Ok(selected.into_iter().collect()) } else { Err(unknown) }
 }
 
+/// Returns true if a selector looks like an entity ID, and not like a path.
+#[must_use]
+pub fn looks_like_id(selector: &BStr) -> bool {
+    selector.split_once_str(":").is_some_and(|(kind, _)| !kind.is_empty() && !kind.contains(&b'/'))
+}
+
 /// Returns a selector as it was given, and as a normalised path.
 fn forms(selector: &OsString) -> (BString, BString) {
     let given = BString::from(selector.clone().into_vec());
@@ -84,14 +90,14 @@ mod tests {
     use super::*;
     use crate::entity::Account;
     use crate::resources::Resources;
-    use holo_protocol::report::ReportReader;
+    use holo_protocol::report::{OutlinedReport, ReportReader};
     use std::sync::Arc;
 
     fn entities(plugin_id: &str, report: &str) -> Vec<Entity> {
         let resources = Arc::new(Resources::only_static("/usr/share/holo"));
         let mut reader = ReportReader::new(3);
         reader.take(report.as_bytes());
-        let (report, outlines) = reader.finish().unwrap();
+        let OutlinedReport { text: report, outlines } = reader.finish().unwrap();
         let account = Account { plugin_id: plugin_id.to_owned(), version: 3, report, resources };
         Entity::of_account(0.into(), account, outlines)
     }
@@ -117,6 +123,14 @@ mod tests {
         assert_eq!(ids(&["p"]).unwrap(), ["a:1", "b:1"]);
         assert_eq!(ids(&["t/x", "c:1"]).unwrap(), ["a:1", "c:1"]);
         assert_eq!(ids(&["./t//x"]).unwrap(), ["a:1", "c:1"]);
+    }
+
+    #[test]
+    fn an_id_does_not_look_like_a_path() {
+        assert!(looks_like_id("file:/etc/motd".into()) && looks_like_id("x:".into()));
+        for other in ["files", "/usr/share/holo/files/a:b", "./x:y", "target/x:y", ":x"] {
+            assert!(!looks_like_id(other.into()), "{other}");
+        }
     }
 
     #[test]

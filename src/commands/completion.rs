@@ -144,7 +144,9 @@ fn bash(verbs: &[Command]) -> String {
     let operands = each(verbs, |text, verb| {
         let candidates = match Operand::for_verb(verb) {
             Operand::Nothing => return Ok(()),
-            Operand::Selectors => "mapfile -t candidates < <(holo selectors 2>/dev/null)".to_owned(),
+            Operand::Selectors => {
+                r#"mapfile -t candidates < <(holo selectors --prefix="$word" 2>/dev/null)"#.to_owned()
+            }
             Operand::Folders => "compopt -o dirnames".to_owned(),
             Operand::Keys => format!("mapfile -t candidates < <(holo {} 2>/dev/null | {ONLY_KEYS})", verb.get_name()),
             Operand::Words(words) => format!("candidates=({words})"),
@@ -160,7 +162,10 @@ fn bash(verbs: &[Command]) -> String {
 const ZSH: &str = r#"#compdef holo
 # Completes the command lines of holo in zsh.
 _holo_selectors() {
-    local -a selectors=(${(f)"$(holo selectors 2>/dev/null)"})
+    # Of IDs there may be very many, and those that begin otherwise are not needed.
+    local -a prefix=()
+    if [[ $PREFIX == *:* ]]; then prefix=(--prefix=${(Q)PREFIX}); fi
+    local -a selectors=(${(f)"$(holo selectors $prefix 2>/dev/null)"})
     local expl
     _wanted selectors expl selector compadd -a selectors
 }
@@ -221,6 +226,15 @@ function __holo_after
     set -l words (commandline -opc)
     test "$words[2]" = "$argv"
 end
+function __holo_selectors
+    # Of IDs there may be very many, and those that begin otherwise are not needed.
+    set -l word (commandline -ct | string unescape)
+    if string match -q "*:*" -- "$word"
+        holo selectors --prefix="$word" 2>/dev/null
+    else
+        holo selectors 2>/dev/null
+    end
+end
 complete -c holo -f
 "#;
 
@@ -238,7 +252,7 @@ fn fish(verbs: &[Command]) -> String {
         }
         match Operand::for_verb(verb) {
             Operand::Nothing => Ok(()),
-            Operand::Selectors => writeln!(text, "{after} -a '(holo selectors 2>/dev/null)'"),
+            Operand::Selectors => writeln!(text, "{after} -a '(__holo_selectors)'"),
             Operand::Folders => writeln!(text, "{after} -a '(__fish_complete_directories)'"),
             Operand::Keys => {
                 let keys = format!("(holo {name} 2>/dev/null | {ONLY_KEYS})");

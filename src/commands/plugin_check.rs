@@ -5,6 +5,7 @@ mod harness;
 mod heard;
 mod info;
 mod judgement;
+mod limited;
 mod messages;
 mod operations;
 mod report;
@@ -78,6 +79,8 @@ struct Manner {
     also_version_3: bool,
     /// True if the plugin speaks version 4 as well, in which it can say more of its entities.
     also_version_4: bool,
+    /// True if it says that its scans can be limited.
+    limits_scan: bool,
     /// The number of entities that it may work on at a time, in version 4.
     jobs: u32,
     /// True if it says that it has the operation `preview`.
@@ -94,6 +97,7 @@ impl Manner {
         session: false,
         also_version_3: false,
         also_version_4: false,
+        limits_scan: false,
         jobs: 1,
         previews: false,
     };
@@ -103,15 +107,15 @@ impl Manner {
         let Some(api_version) = info.common_version(API_VERSION_3, API_VERSION_4) else { return Vec::new() };
         let also_version_3 = info.min_api_version <= API_VERSION_3 && api_version > API_VERSION_3;
         let jobs = info.concurrency.map_or(JOBS, |most| most.min(JOBS));
+        let limits_scan = info.limits_scan && api_version >= API_VERSION_4;
         let previews = info.preview && api_version >= API_VERSION_4;
+        let version_4 = Manner { api_version, limits_scan, jobs, previews, ..Manner::INFO };
         if info.session && api_version >= API_VERSION_4 {
             // If version 3 is spoken, such a plugin is called by other versions of Holo, in that version.
             let processes = also_version_3.then_some(Manner { also_version_4: true, ..Manner::INFO });
-            let session =
-                Manner { api_version, session: true, also_version_3: false, also_version_4: false, jobs, previews };
-            processes.into_iter().chain([session]).collect()
+            processes.into_iter().chain([Manner { session: true, ..version_4 }]).collect()
         } else {
-            vec![Manner { api_version, session: false, also_version_3, also_version_4: false, jobs, previews }]
+            vec![Manner { also_version_3, ..version_4 }]
         }
     }
 
@@ -203,7 +207,14 @@ mod tests {
     #[test]
     fn a_session_has_version_3_beside_it() {
         let manners = |min, max, session| {
-            let info = Info { min_api_version: min, max_api_version: max, session, preview: false, concurrency: None };
+            let info = Info {
+                min_api_version: min,
+                max_api_version: max,
+                session,
+                preview: false,
+                limits_scan: false,
+                concurrency: None,
+            };
             let all = Manner::for_info(info);
             all.iter().map(|manner| (manner.api_version, manner.session)).collect::<Vec<_>>()
         };

@@ -1,18 +1,23 @@
 //! `holo selectors`
 
 use super::Context;
-use crate::discovery::discover;
+use crate::cli::Selectors;
+use crate::discovery::discover_some;
 use crate::error::FatalError;
 use crate::exit;
 use crate::inventory::Purpose;
+use crate::limited::Interest;
 use crate::report::Event;
 use crate::select;
-use bstr::ByteSlice;
+use bstr::{BString, ByteSlice};
+use std::os::unix::ffi::OsStringExt;
 
-pub(super) fn run(context: &mut Context<'_>) -> Result<u8, FatalError> {
+pub(super) fn run(arguments: &Selectors, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
-    let inventory = discover(settings, Purpose::Inspect, &[], interrupt, *reporter)?;
-    for selector in select::all(&inventory.entities) {
+    let prefix = BString::from(arguments.prefix.clone().unwrap_or_default().into_vec());
+    let interest = Interest::Prefix(prefix.as_bstr());
+    let inventory = discover_some(settings, Purpose::Inspect, interest, interrupt, *reporter)?;
+    for selector in select::all(&inventory.entities).into_iter().filter(|selector| selector.starts_with(&prefix)) {
         reporter.event(Event::Selector(selector.as_bstr()));
     }
     Ok(exit::DONE)

@@ -5,6 +5,7 @@ use crate::error::FatalError;
 use bstr::BString;
 use holo_process::Status;
 use holo_protocol::info::InfoError;
+use holo_protocol::report::ReportError;
 use std::time::Duration;
 
 /// A plugin gives no answer.
@@ -33,6 +34,9 @@ pub enum PluginError {
     /// Its session answered that an operation failed. A process of version 3 would have ended with 1.
     #[error("exit status 1")]
     Operation,
+    /// Its scan report has mistakes.
+    #[error("error in its scan report, {}", .0.first().map(ToString::to_string).unwrap_or_default())]
+    Report(Vec<ReportError>),
     /// Its session ended before it had answered.
     #[error("the plugin ended its session early")]
     EndedEarly,

@@ -8,8 +8,10 @@ use crate::interrupt::Interrupt;
 use bstr::{BStr, ByteSlice};
 use holo_protocol::environment as names;
 use holo_protocol::session::Stream;
-use holo_protocol::{API_VERSION_4, FilePair, Message};
+use holo_protocol::{API_VERSION_4, FilePair, Message, ScanLimit};
 use std::ffi::OsStr;
+use std::iter;
+use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 
 /// The longest line on file descriptor 3 that can be a message.
@@ -17,13 +19,19 @@ const MAX_LINE: usize = 1 << 12;
 
 pub(super) fn scan(
     plugin: &Identity,
+    limit: Option<ScanLimit<'_>>,
     interrupt: &Interrupt,
     on_report: &mut dyn FnMut(&[u8]),
     on_output: &mut dyn FnMut(Stream, &[u8]),
 ) -> Result<(), OperationError> {
+    let ids = match limit {
+        Some(ScanLimit::Ids(ids)) => ids,
+        Some(ScanLimit::Prefix(_)) | None => &[],
+    };
+    let ids = ids.iter().map(|id| OsStr::from_bytes(id));
     let program = Program {
         path: &plugin.program,
-        arguments: vec![OsStr::new("scan")],
+        arguments: iter::once(OsStr::new("scan")).chain(ids).collect(),
         environment: plugin.environment(),
         messages: false,
         requests: false,

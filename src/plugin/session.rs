@@ -8,8 +8,8 @@ use crate::error::FatalError;
 use crate::interrupt::Interrupt;
 use bstr::BStr;
 use conversation::{RequestEnd, Said, Session};
-use holo_protocol::FilePair;
-use holo_protocol::session::{Answer, Operation, Outcome, Stream};
+use holo_protocol::session::{Answer, Operation, Outcome, Received, Request, Stream};
+use holo_protocol::{FilePair, ScanLimit, Text};
 use set::Set;
 use std::collections::HashMap;
 
@@ -31,11 +31,12 @@ impl Slot {
     pub(super) fn scan(
         &mut self,
         plugin: &Identity,
+        limit: Option<ScanLimit<'_>>,
         interrupt: &Interrupt,
         on_report: &mut dyn FnMut(&[u8]),
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<(), OperationError> {
-        let end = self.ask(plugin, Operation::Scan, &[], interrupt, &mut |said| match said {
+        let end = self.ask(plugin, scan(limit), interrupt, &mut |said| match said {
             Said::Answer(Answer::Report { text, .. }) => on_report(text.as_bstr()),
             Said::Answer(Answer::Output { stream, text, .. }) => on_output(stream, text.as_bstr()),
             Said::Stray(stream, bytes) | Said::AtTheEnd(stream, bytes) => on_output(stream, bytes),
@@ -58,16 +59,18 @@ impl Slot {
     ) -> Result<Option<FilePair>, OperationError> {
         let mut pair = None;
         let mut outcome = Outcome::Done;
-        let end =
-            self.ask(plugin, Operation::Diff, &[Job { id, refresh: false, received: &[] }], interrupt, &mut |said| {
-                match said {
-                    Said::Answer(answer @ Answer::Diff { .. }) => pair = FilePair::from_answer(&answer),
-                    Said::Answer(Answer::Output { stream, text, .. }) => on_output(stream, text.as_bstr()),
-                    Said::Answer(Answer::Result { result, .. }) => outcome = result,
-                    Said::Stray(stream, bytes) | Said::AtTheEnd(stream, bytes) => on_output(stream, bytes),
-                    Said::Answer(_) | Said::Waiting | Said::Begun(_) => {}
-                }
-            })?;
+        let end = self.ask(
+            plugin,
+            work_on(Operation::Diff, &[Job { id, refresh: false, received: &[] }]),
+            interrupt,
+            &mut |said| match said {
+                Said::Answer(answer @ Answer::Diff { .. }) => pair = FilePair::from_answer(&answer),
+                Said::Answer(Answer::Output { stream, text, .. }) => on_output(stream, text.as_bstr()),
+                Said::Answer(Answer::Result { result, .. }) => outcome = result,
+                Said::Stray(stream, bytes) | Said::AtTheEnd(stream, bytes) => on_output(stream, bytes),
+                Said::Answer(_) | Said::Waiting | Said::Begun(_) => {}
+            },
+        )?;
         match (end, outcome) {
             (RequestEnd::TimedOut(limit), _) => Err(PluginError::TimedOut(limit).into()),
             (RequestEnd::Over(error), _) => Err(error.into()),
@@ -84,7 +87,7 @@ impl Slot {
     ) -> Result<Vec<Option<FilePair>>, FatalError> {
         let jobs: Vec<Job<'_>> = ids.iter().map(|&id| Job { id, refresh: false, received: &[] }).collect();
         let mut pairs = HashMap::new();
-        let end = self.ask(plugin, Operation::Preview, &jobs, interrupt, &mut |said| {
+        let end = self.ask(plugin, work_on(Operation::Preview, &jobs), interrupt, &mut |said| {
             if let Said::Answer(answer @ Answer::Diff { .. }) = said
                 && let Some(pair) = FilePair::from_answer(&answer)
                 && let Answer::Diff { entity, .. } = answer
@@ -121,7 +124,8 @@ impl Slot {
                 waiting.truncate(1);
             }
             let (is_fresh, unfinished) = (self.0.is_none(), set.unfinished());
-            let end = self.ask(plugin, operation, &waiting, interrupt, &mut |said| set.take(said, on_progress));
+            let end =
+                self.ask(plugin, work_on(operation, &waiting), interrupt, &mut |said| set.take(said, on_progress));
             let reason = match end {
                 Err(OperationError::Fatal(fatal)) => return Err(fatal.during(set.at_work())),
                 Ok(RequestEnd::TimedOut(limit)) => {
@@ -163,8 +167,7 @@ impl Slot {
     fn ask(
         &mut self,
         plugin: &Identity,
-        operation: Operation,
-        jobs: &[Job<'_>],
+        request: Request,
         interrupt: &Interrupt,
         said: &mut dyn FnMut(Said<'_>),
     ) -> Result<RequestEnd, OperationError> {
@@ -172,10 +175,31 @@ impl Slot {
             Some(session) => session,
             None => Box::new(Session::start(plugin).map_err(PluginError::Start)?),
         };
-        let end = session.ask(operation, jobs, plugin.limit, interrupt, said)?;
+        let end = session.ask(request, plugin.limit, interrupt, said)?;
         if matches!(end, RequestEnd::Answered(_)) && plugin.keeps_session {
             self.0 = Some(session);
         }
         Ok(end)
     }
+}
+
+/// Returns the request for a scan, which the session numbers.
+fn scan(limit: Option<ScanLimit<'_>>) -> Request {
+    let request = Request::new(0, Operation::Scan);
+    match limit {
+        Some(ScanLimit::Ids(ids)) => Request { entities: ids.iter().cloned().map(Text).collect(), ..request },
+        Some(ScanLimit::Prefix(prefix)) => Request { prefix: Some(Text::from(prefix)), ..request },
+        None => request,
+    }
+}
+
+/// Returns the request for an operation on entities, which the session numbers.
+fn work_on(operation: Operation, jobs: &[Job<'_>]) -> Request {
+    let text = |job: &Job<'_>| Text::from(job.id);
+    let entities = jobs.iter().map(text).collect();
+    let refresh = jobs.iter().filter(|job| job.refresh).map(text).collect();
+    let received = jobs.iter().filter(|job| !job.received.is_empty());
+    let values = |job: &Job<'_>| job.received.iter().cloned().map(Text).collect();
+    let received = received.map(|job| Received { entity: text(job), values: values(job) }).collect();
+    Request { entities, refresh, received, ..Request::new(0, operation) }
 }

@@ -260,7 +260,7 @@ fn type_lines(shell: &Shell, root: ScratchRoot, lines: &[&str]) -> (Vec<Vec<Stri
     assert!(completion.success() && completion.stderr.is_empty(), "{completion}");
     let holo = built("holo");
     let substitute = format!(
-        "#!/bin/sh\ncase \"$*\" in selectors | facts | data) exec '{}' \"$1\" ;; esac\n{{ printf '%s\\n' \"$@\"; echo; }} >>tmp/arguments\n",
+        "#!/bin/sh\ncase \"$*\" in selectors* | facts | data) exec '{}' \"$@\" ;; esac\n{{ printf '%s\\n' \"$@\"; echo; }} >>tmp/arguments\n",
         holo.display()
     );
     let path = env::join_paths(

@@ -173,11 +173,12 @@ source=$HOLO_RESOURCE_DIR/$name
 target=$root/notes/$name
 known() { [ -z "$1" ] || [ -f "$source" ] || { echo "!! unknown entity $1" >&2; exit 1; }; }
 is_same() { cmp -s "$source" "$target"; }
-known "$2"
+[ "$1" = scan ] || known "$2"
 case $1 in
-info) printf 'MIN_API_VERSION=3\nMAX_API_VERSION=4\n' ;;
+info) printf 'MIN_API_VERSION=3\nSCAN=1\nMAX_API_VERSION=4\n' ;;
 scan)
     for file in "$HOLO_RESOURCE_DIR"/*; do
+        [ -z "$2" ] || [ "$file" = "$source" ] || continue
         printf 'ENTITY: note:%s\nSOURCE: %s\n' "${file##*/}" "$file"
     done ;;
 check) if is_same; then echo 'not changed'; else echo "would change: would write $name"; fi >&3 ;;
@@ -205,7 +206,31 @@ const fn fault(name: &'static str, replace: &'static str, by: &'static str, find
     Fault { name, replace, by, finding }
 }
 
-const SHELL_FAULTS: [Fault; 47] = [
+const SHELL_FAULTS: [Fault; 51] = [
+    fault(
+        "limited_scan_in_words",
+        "SCAN=1",
+        "SCAN=yes",
+        ">> info: says \"SCAN=yes\", which means nothing; SCAN=1 does",
+    ),
+    fault(
+        "limited_scan_is_empty",
+        "[ \"$file\" = \"$source\" ]",
+        "[ \"$file\" = x ]",
+        "!! scan note:a: does not report note:a as a whole scan does",
+    ),
+    fault(
+        "limited_scan_fails",
+        "[ \"$1\" = scan ] || known",
+        "known",
+        "!! scan plugin-check:no such entity: exit status 1",
+    ),
+    fault(
+        "limited_scan_reports_more",
+        "scan)",
+        "scan) [ -z \"$2\" ] || echo 'ENTITY: note:x';",
+        "!! scan note:a: reports note:x, which a whole scan does not",
+    ),
     fault("info_is_turned", "N=3", "N=9", "!! info: says MIN_API_VERSION=9 and MAX_API_VERSION=4, which is less"),
     fault("info_is_noisy", "info)", "info) echo hi >&2;", ">> info: says \"hi\\n\" on standard error"),
     fault("info_chats", "info)", "info) echo hello;", ">> info: prints \"hello\", where lines KEY=VALUE are expected"),
@@ -253,7 +278,7 @@ const SHELL_FAULTS: [Fault; 47] = [
     fault(
         "knows_everything",
         "known \"$2\"",
-        "",
+        ":",
         "!! diff note:no-such-entity: there is no such entity, so exit status 1",
     ),
     fault("unknown_in_silence", "echo \"!!", ": \"!!", "!! apply note:no-such-entity: it failed without saying"),

@@ -92,10 +92,18 @@ impl ResourceDirs {
     /// # Errors
     /// If a folder cannot be read.
     pub fn walk(&self) -> Result<Vec<ResourceFile>, ListError> {
+        self.walk_where(|_| true)
+    }
+
+    /// Lists as [`walk`](Self::walk) does, but only what is at paths below the directories that count, and in folders that do.
+    ///
+    /// # Errors
+    /// If a folder cannot be read.
+    pub fn walk_where(&self, counts: impl Fn(&Path) -> bool) -> Result<Vec<ResourceFile>, ListError> {
         let mut files = Vec::new();
         let mut open = vec![self.list(Path::new(""))?];
         while let Some(listed) = open.pop() {
-            for file in listed {
+            for file in listed.into_iter().filter(|file| counts(&file.below)) {
                 if file.file_type.is_dir() {
                     let united: Vec<usize> = [file.directory].into_iter().chain(file.united).collect();
                     open.push(self.list_in(&united, &file.below)?);

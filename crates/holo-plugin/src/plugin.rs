@@ -3,6 +3,7 @@
 use crate::concurrently;
 use crate::{Entity, Host, Job, Output, SetAnswers};
 use bstr::BStr;
+use holo_protocol::ScanLimit;
 
 /// A plugin: it knows which entities there are.
 pub trait Plugin: Sync {
@@ -18,6 +19,20 @@ pub trait Plugin: Sync {
     /// # Errors
     /// If nothing can be listed at all; it has been said why.
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError>;
+
+    /// Lists at least those entities that a limited scan is about, and in a scan for IDs all that name other entities or own something.
+    /// A plugin that can have very many entities should do so without looking at all of them.
+    ///
+    /// # Errors
+    /// As [`Plugin::scan`].
+    fn scan_limited(
+        &self,
+        host: &Host,
+        _: ScanLimit<'_>,
+        output: &mut Output<'_>,
+    ) -> Result<Vec<Self::Entity>, ScanError> {
+        self.scan(host, output)
+    }
 
     /// Finds one entity. A plugin that can do so without listing all should: version 3 asks for each entity in a process of its own.
     ///

@@ -3,22 +3,38 @@
 mod operations;
 mod session;
 
-use crate::{Applied, Entity as _, ForceTo, Host, Plugin, Verdict};
-use holo_protocol::{API_VERSION_3, API_VERSION_4, Info, Message};
+use crate::{Applied, Entity, EntityReport, ForceTo, Host, Output, Plugin, ScanError, Verdict};
+use bstr::BString;
+use holo_protocol::{API_VERSION_3, API_VERSION_4, Info, Message, ScanLimit};
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 
+const USAGE: &str =
+    "usage: info | scan [ID...] | check ID | apply ID | force-apply ID | diff ID | preview ID | session";
+
 /// What a plugin's process has been started for.
 #[derive(Debug, PartialEq, Eq)]
 enum Operation {
     Info,
-    Scan,
-    Check { id: Vec<u8> },
-    Apply { id: Vec<u8>, force: bool },
-    Diff { id: Vec<u8> },
-    Preview { id: Vec<u8> },
+    /// Limited to these IDs, if there are any.
+    Scan {
+        ids: Vec<BString>,
+    },
+    Check {
+        id: Vec<u8>,
+    },
+    Apply {
+        id: Vec<u8>,
+        force: bool,
+    },
+    Diff {
+        id: Vec<u8>,
+    },
+    Preview {
+        id: Vec<u8>,
+    },
     Session,
 }
 
@@ -29,10 +45,7 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
     let _prepared = holo_process::prepare();
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let Some(operation) = understand(arguments) else {
-        return complain(
-            "usage: info | scan | check ID | apply ID | force-apply ID | diff ID | preview ID | session",
-            2,
-        );
+        return complain(USAGE, 2);
     };
     if operation == Operation::Info {
         let concurrency = if P::CONCURRENT { None } else { Some(1) };
@@ -41,6 +54,7 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
             max_api_version: API_VERSION_4,
             session: true,
             preview: true,
+            limits_scan: true,
             concurrency,
         };
         return match std::io::stdout().write_all(info.to_text().as_bytes()) {
@@ -52,7 +66,9 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
         Ok(host) => {
             let status = match operation {
                 Operation::Info => ExitCode::SUCCESS,
-                Operation::Scan => operations::scan(plugin, &host),
+                // Version 3 knows nothing of it.
+                Operation::Scan { ids } if !ids.is_empty() && host.api_version() < API_VERSION_4 => complain(USAGE, 2),
+                Operation::Scan { ids } => operations::scan(plugin, &host, &ids),
                 Operation::Check { id } => operations::check(plugin, &host, &id),
                 Operation::Apply { id, force } => operations::apply(plugin, &host, &id, force),
                 Operation::Diff { id } => operations::diff(plugin, &host, &id, |entity| entity.diff(&host)),
@@ -69,10 +85,12 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
 fn understand(arguments: Vec<OsString>) -> Option<Operation> {
     let mut arguments = arguments.into_iter();
     let word = arguments.next()?.into_string().ok()?;
+    if word == "scan" {
+        return Some(Operation::Scan { ids: arguments.map(|id| id.into_vec().into()).collect() });
+    }
     let id = arguments.next().map(OsString::into_vec);
     match (word.as_str(), id, arguments.next()) {
         ("info", None, None) => Some(Operation::Info),
-        ("scan", None, None) => Some(Operation::Scan),
         ("session", None, None) => Some(Operation::Session),
         ("check", Some(id), None) => Some(Operation::Check { id }),
         ("apply", Some(id), None) => Some(Operation::Apply { id, force: false }),
@@ -81,6 +99,21 @@ fn understand(arguments: Vec<OsString>) -> Option<Operation> {
         ("preview", Some(id), None) => Some(Operation::Preview { id }),
         _ => None,
     }
+}
+
+/// Lists the entities that a scan is about, each with its report.
+fn listed<'l, P: Plugin>(
+    plugin: &P,
+    host: &Host,
+    limit: Option<ScanLimit<'l>>,
+    output: &mut Output<'_>,
+) -> Result<impl Iterator<Item = (EntityReport, P::Entity)> + use<'l, P>, ScanError> {
+    let entities = match limit {
+        Some(limit) => plugin.scan_limited(host, limit, output)?,
+        None => plugin.scan(host, output)?,
+    };
+    let reported = entities.into_iter().map(|entity| (entity.report(), entity));
+    Ok(reported.filter(move |(report, _)| limit.is_none_or(|limit| limit.wants(report))))
 }
 
 fn complain(text: &str, code: u8) -> ExitCode {
@@ -140,7 +173,9 @@ mod tests {
         let understood = |words: &[&str]| understand(words.iter().map(OsString::from).collect());
         assert_eq!(understood(&["info"]), Some(Operation::Info));
         assert_eq!(understood(&["force-apply", "a:b"]), Some(Operation::Apply { id: b"a:b".to_vec(), force: true }));
-        for odd in [&[][..], &["apply"], &["apply", "a", "b"], &["scan", "a"], &["frobnicate"]] {
+        assert_eq!(understood(&["scan"]), Some(Operation::Scan { ids: Vec::new() }));
+        assert_eq!(understood(&["scan", "a", "b"]), Some(Operation::Scan { ids: vec!["a".into(), "b".into()] }));
+        for odd in [&[][..], &["apply"], &["apply", "a", "b"], &["session", "a"], &["frobnicate"]] {
             assert_eq!(understood(odd), None);
         }
     }

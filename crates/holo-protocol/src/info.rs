@@ -14,6 +14,8 @@ pub struct Info {
     pub session: bool,
     /// True if it has the operation `preview` in sessions too (`PREVIEW=1`, version 4).
     pub preview: bool,
+    /// True if a scan can be limited to some entities (`SCAN=1`, version 4).
+    pub limits_scan: bool,
     /// The maximal number of entities worked on at a time (`CONCURRENCY=N`, version 4); as many as the plugin is told if it does not say.
     pub concurrency: Option<u32>,
 }
@@ -38,6 +40,7 @@ const MIN_API_VERSION: &str = "MIN_API_VERSION";
 const MAX_API_VERSION: &str = "MAX_API_VERSION";
 const SESSION: &str = "SESSION";
 const PREVIEW: &str = "PREVIEW";
+const SCAN: &str = "SCAN";
 const CONCURRENCY: &str = "CONCURRENCY";
 
 impl Info {
@@ -66,6 +69,7 @@ impl Info {
             max_api_version: max_api_version?,
             session: value(SESSION).is_some_and(|given| given == "1"),
             preview: value(PREVIEW).is_some_and(|given| given == "1"),
+            limits_scan: may_say_more && value(SCAN).is_some_and(|given| given == "1"),
             concurrency: if may_say_more { number(CONCURRENCY)? } else { None },
         })
     }
@@ -73,13 +77,11 @@ impl Info {
     /// Returns the text that a plugin prints for `info`.
     #[must_use]
     pub fn to_text(self) -> String {
-        let Info { min_api_version, max_api_version, session, preview, concurrency } = self;
-        let session = if session { "SESSION=1\n" } else { "" };
-        let preview = if preview { "PREVIEW=1\n" } else { "" };
+        let Info { min_api_version, max_api_version, session, preview, limits_scan, concurrency } = self;
+        let flag = |is_set: bool, key: &str| if is_set { format!("{key}=1\n") } else { String::new() };
+        let flags = [flag(session, SESSION), flag(preview, PREVIEW), flag(limits_scan, SCAN)].concat();
         let concurrency = concurrency.map(|number| format!("{CONCURRENCY}={number}\n")).unwrap_or_default();
-        format!(
-            "{MIN_API_VERSION}={min_api_version}\n{MAX_API_VERSION}={max_api_version}\n{session}{preview}{concurrency}"
-        )
+        format!("{MIN_API_VERSION}={min_api_version}\n{MAX_API_VERSION}={max_api_version}\n{flags}{concurrency}")
     }
 
     /// Returns the highest version up to `newest` that the plugin speaks too, if there is one from `oldest` on.
@@ -96,12 +98,13 @@ mod tests {
 
     #[test]
     fn reads_what_it_writes() {
-        for concurrency in [None, Some(1), Some(4)] {
+        for (limits_scan, concurrency) in [(false, None), (true, Some(1)), (false, Some(4))] {
             let info = Info {
                 min_api_version: 3,
                 max_api_version: 4,
                 session: true,
                 preview: concurrency.is_none(),
+                limits_scan,
                 concurrency,
             };
             assert_eq!(Info::parse(info.to_text().as_bytes()), Ok(info));
@@ -110,11 +113,17 @@ mod tests {
 
     #[test]
     fn ignores_other_keys_and_lines() {
-        let info = Info::parse(b"# hello\n\nFOO=1\n MAX_API_VERSION = 3 \nMIN_API_VERSION=2\nCONCURRENCY=all\n");
-        assert_eq!(
-            info,
-            Ok(Info { min_api_version: 2, max_api_version: 3, session: false, preview: false, concurrency: None })
-        );
+        let info =
+            Info::parse(b"# hello\n\nFOO=1\n MAX_API_VERSION = 3 \nMIN_API_VERSION=2\nCONCURRENCY=all\nSCAN=1\n");
+        let old = Info {
+            min_api_version: 2,
+            max_api_version: 3,
+            session: false,
+            preview: false,
+            limits_scan: false,
+            concurrency: None,
+        };
+        assert_eq!(info, Ok(old));
     }
 
     #[test]
@@ -137,8 +146,14 @@ mod tests {
     #[test]
     fn chooses_the_highest_common_version() {
         let common = |min, max| {
-            let info =
-                Info { min_api_version: min, max_api_version: max, session: false, preview: false, concurrency: None };
+            let info = Info {
+                min_api_version: min,
+                max_api_version: max,
+                session: false,
+                preview: false,
+                limits_scan: false,
+                concurrency: None,
+            };
             info.common_version(3, 4)
         };
         assert_eq!(common(3, 3), Some(3));

@@ -6,6 +6,7 @@
 mod difference;
 pub mod environment;
 pub mod info;
+mod limit;
 pub mod message;
 mod progress;
 pub mod report;
@@ -16,6 +17,7 @@ pub mod words;
 pub use difference::{FilePair, Label};
 pub use environment::{API_VERSION_3, API_VERSION_4};
 pub use info::Info;
+pub use limit::ScanLimit;
 pub use message::Message;
 pub use progress::Progress;
 pub use report::{Action, Asset, Edges, EntityReport, Information};

@@ -7,7 +7,7 @@ mod outline;
 mod tests;
 
 pub use edges::{Asset, Edges, Written};
-pub use outline::{Outline, ReportReader};
+pub use outline::{Outline, OutlinedReport, ReportReader};
 
 use crate::environment::API_VERSION_4;
 use bstr::{BStr, BString, ByteSlice};

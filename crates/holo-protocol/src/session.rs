@@ -16,9 +16,12 @@ pub struct Request {
     pub request: u64,
     /// The operation that is asked for.
     pub operation: Operation,
-    /// The IDs of the entities it is asked for, of which none depends on another; none for a scan.
+    /// The IDs of the entities it is asked for, of which none depends on another. A scan that is not limited has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entities: Vec<Text>,
+    /// The beginning of the IDs that a scan is limited to, if it is limited so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<Text>,
     /// Those of the entities to apply that are to be refreshed, as something that they depend on has changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refresh: Vec<Text>,
@@ -28,6 +31,22 @@ pub struct Request {
     /// All directories of resource files, the strongest first. Only in the first request of a session, and only if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resource_dirs: Vec<Text>,
+}
+
+impl Request {
+    /// Returns a request that says nothing but the operation.
+    #[must_use]
+    pub fn new(request: u64, operation: Operation) -> Request {
+        Request {
+            request,
+            operation,
+            entities: Vec::new(),
+            prefix: None,
+            refresh: Vec::new(),
+            received: Vec::new(),
+            resource_dirs: Vec::new(),
+        }
+    }
 }
 
 /// The values that an entity was sent by those whose change has it refreshed.
@@ -178,14 +197,7 @@ mod tests {
     #[test]
     fn requests_have_the_documented_form() {
         let entities = vec![Text::from("file:/etc/motd")];
-        let request = Request {
-            request: 2,
-            operation: Operation::ForceApply,
-            entities,
-            refresh: vec![],
-            received: vec![],
-            resource_dirs: vec![],
-        };
+        let request = Request { entities, ..Request::new(2, Operation::ForceApply) };
         let json = r#"{"request":2,"operation":"force-apply","entities":["file:/etc/motd"]}"#;
         assert_eq!(serde_json::to_string(&request).unwrap(), json);
         assert_eq!(serde_json::from_str::<Request>(json).unwrap(), request);
@@ -193,14 +205,18 @@ mod tests {
         let received = vec![Received { entity: entity.clone(), values: vec!["MODE=a".into()] }];
         let (entities, refresh) = (vec![entity.clone()], vec![entity]);
         let resource_dirs = vec!["/etc/x".into(), "/usr/x".into()];
-        let request = Request { request: 3, operation: Operation::Apply, entities, refresh, received, resource_dirs };
+        let request = Request { entities, refresh, received, resource_dirs, ..Request::new(3, Operation::Apply) };
         let json = r#"{"request":3,"operation":"apply","entities":["service:x"],"refresh":["service:x"],"received":[{"entity":"service:x","values":["MODE=a"]}],"resource_dirs":["/etc/x","/usr/x"]}"#;
         assert_eq!(serde_json::to_string(&request).unwrap(), json);
         assert_eq!(serde_json::from_str::<Request>(json).unwrap(), request);
-        assert_eq!(
-            serde_json::from_str::<Request>(r#"{"request":1,"operation":"scan"}"#).unwrap().operation,
-            Operation::Scan
-        );
+        let limited = Request { prefix: Some("file:/etc/m".into()), ..Request::new(1, Operation::Scan) };
+        for (json, request) in [
+            (r#"{"request":1,"operation":"scan"}"#, Request::new(1, Operation::Scan)),
+            (r#"{"request":1,"operation":"scan","prefix":"file:/etc/m"}"#, limited),
+        ] {
+            assert_eq!(serde_json::to_string(&request).unwrap(), json);
+            assert_eq!(serde_json::from_str::<Request>(json).unwrap(), request);
+        }
     }
 
     #[test]

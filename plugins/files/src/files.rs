@@ -6,7 +6,7 @@ use bstr::BStr;
 use holo_plugin::declared::{Declared, apply_together};
 use holo_plugin::index::{Table, define_index};
 use holo_plugin::{
-    Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Plugin, ScanError, SetAnswers, Verdict,
+    Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Plugin, ScanError, ScanLimit, SetAnswers, Verdict,
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -35,12 +35,29 @@ impl Plugin for Files {
     const CONCURRENT: bool = true;
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<ManagedFile>, ScanError> {
-        Ok(with_declared(host, overlay::scan::all(host, output)?, output))
+        let overlays = overlay::scan::all(host, output)?;
+        Ok(with_declared(host, declared::Found::read(host, output), overlays, output))
+    }
+
+    fn scan_limited(
+        &self,
+        host: &Host,
+        limit: ScanLimit<'_>,
+        output: &mut Output<'_>,
+    ) -> Result<Vec<ManagedFile>, ScanError> {
+        let found = declared::Found::read(host, output);
+        // What is declared may have to do with any overlay: its path may lead to the same file.
+        let overlays = match limit {
+            ScanLimit::Ids(ids) if found.is_empty() => overlay::scan::some(host, ids, output)?,
+            ScanLimit::Ids(_) => overlay::scan::all(host, output)?,
+            ScanLimit::Prefix(prefix) => overlay::scan::beginning(host, prefix, output)?,
+        };
+        Ok(with_declared(host, found, overlays, output))
     }
 
     fn find(&self, host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Option<ManagedFile>, ScanError> {
         let overlay = overlay::scan::one(host, id, output)?;
-        let all = with_declared(host, overlay.into_iter().collect(), output);
+        let all = with_declared(host, declared::Found::read(host, output), overlay.into_iter().collect(), output);
         Ok(all.into_iter().find(|file| file.report().id == id))
     }
 
@@ -90,8 +107,12 @@ fn apply_declared(host: &Host, set: &[Job<'_, ManagedFile>], answers: &mut dyn S
 }
 
 /// The overlays, and what is declared beside or instead of them.
-fn with_declared(host: &Host, overlays: Vec<FileEntity>, output: &mut Output<'_>) -> Vec<ManagedFile> {
-    let found = declared::Found::read(host, output);
+fn with_declared(
+    host: &Host,
+    found: declared::Found,
+    overlays: Vec<FileEntity>,
+    output: &mut Output<'_>,
+) -> Vec<ManagedFile> {
     if found.is_empty() {
         return overlays.into_iter().map(ManagedFile::Overlay).collect();
     }

@@ -10,9 +10,9 @@ use crate::interrupt::Interrupt;
 use crate::plugin::Directories;
 use crate::plugin::process::{self, Channel, Event, Exit, Program, StartError};
 use bstr::{BString, ByteSlice};
-use holo_protocol::API_VERSION_4;
 use holo_protocol::environment as names;
-use holo_protocol::session::Operation;
+use holo_protocol::session::{Operation, Request};
+use holo_protocol::{API_VERSION_4, ScanLimit, Text};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -87,17 +87,36 @@ impl<'a, 'f> Harness<'a, 'f> {
     /// Asks for the scan report, which is the standard output of what is heard.
     pub(super) fn scan(&mut self) -> Result<Heard, FatalError> {
         if self.manner.session {
-            let mut heard = self.request(Operation::Scan, &[])?;
-            return Ok(heard.pop().unwrap_or_default());
+            let subject = self.subject("scan", &[]);
+            return self.request_scan(&Request::new(0, Operation::Scan), &subject);
         }
         let directories = self.scratch.directories().clone();
         self.scan_in(&directories, self.manner.api_version)
     }
 
+    /// Asks for the scan report on some entities.
+    pub(super) fn scan_limited(&mut self, limit: ScanLimit<'_>, subject: &str) -> Result<Heard, FatalError> {
+        let request = Request::new(0, Operation::Scan);
+        let request = match limit {
+            ScanLimit::Ids(ids) if !self.manner.session => {
+                let environment = self.environment(self.scratch.directories(), self.manner.api_version);
+                return self.call("scan", ids, environment, false);
+            }
+            ScanLimit::Ids(ids) => Request { entities: ids.iter().cloned().map(Text).collect(), ..request },
+            ScanLimit::Prefix(prefix) => Request { prefix: Some(Text::from(prefix)), ..request },
+        };
+        self.request_scan(&request, subject)
+    }
+
+    fn request_scan(&mut self, request: &Request, subject: &str) -> Result<Heard, FatalError> {
+        let mut heard = self.request(request, subject)?;
+        Ok(heard.pop().unwrap_or_default())
+    }
+
     /// Asks one process for the scan report.
     pub(super) fn scan_in(&mut self, directories: &Directories, api_version: u32) -> Result<Heard, FatalError> {
         let environment = self.environment(directories, api_version);
-        self.call("scan", None, environment, false)
+        self.call("scan", &[], environment, false)
     }
 
     /// Asks for what is said of itself.
@@ -107,38 +126,40 @@ impl<'a, 'f> Harness<'a, 'f> {
             (names::API_VERSION, self.manner.api_version.to_string().into()),
             ("TMPDIR", self.scratch.temporary().into()),
         ];
-        self.call("info", None, environment, false)
+        self.call("info", &[], environment, false)
     }
 
     /// Has the plugin work on entities of which none depends on another. Returns what is heard of each.
     pub(super) fn work(&mut self, operation: Operation, ids: &[BString]) -> Result<Vec<Heard>, FatalError> {
         if self.manner.session {
-            return self.request(operation, ids);
+            let subject = self.subject(word(operation), ids);
+            let entities = ids.iter().cloned().map(Text).collect();
+            return self.request(&Request { entities, ..Request::new(0, operation) }, &subject);
         }
         let directories = self.scratch.directories().clone();
         let environment = self.environment(&directories, self.manner.api_version);
-        ids.iter().map(|id| self.call(word(operation), Some(id), environment.clone(), true)).collect()
+        let one = |id| self.call(word(operation), std::slice::from_ref(id), environment.clone(), true);
+        ids.iter().map(one).collect()
     }
 
-    fn request(&mut self, operation: Operation, ids: &[BString]) -> Result<Vec<Heard>, FatalError> {
-        let subject = self.subject(word(operation), ids);
+    fn request(&mut self, request: &Request, subject: &str) -> Result<Vec<Heard>, FatalError> {
         let session = match self.session.take() {
             Some(session) => Ok(session),
             None => self.start_session(),
         };
         let heard = match session {
             Ok(mut session) => {
-                let asked = session.ask(self.interrupt, self.limit, operation, ids)?;
+                let asked = session.ask(self.interrupt, self.limit, request)?;
                 self.session = asked.goes_on.then_some(session);
-                self.judge_answers(&subject, asked)
+                self.judge_answers(subject, asked)
             }
             Err(reason) => {
-                self.fail_unless(Rule::Sessions, &subject, false, format!("cannot be started: {reason}"));
+                self.fail_unless(Rule::Sessions, subject, false, format!("cannot be started: {reason}"));
                 let told = || Heard { error: Some(CallError::Told), ..Heard::default() };
-                (0..ids.len().max(1)).map(|_| told()).collect()
+                (0..request.entities.len().max(1)).map(|_| told()).collect()
             }
         };
-        self.judge_strays(&subject);
+        self.judge_strays(subject);
         Ok(heard)
     }
 
@@ -191,13 +212,13 @@ impl<'a, 'f> Harness<'a, 'f> {
     fn call(
         &mut self,
         operation: &str,
-        id: Option<&BString>,
+        ids: &[BString],
         environment: Vec<(&'static str, OsString)>,
         messages: bool,
     ) -> Result<Heard, FatalError> {
-        let subject = self.subject(operation, id.map(std::slice::from_ref).unwrap_or_default());
-        let argument = id.map(|id| id.to_os_str_lossy());
-        let arguments = [OsStr::new(operation)].into_iter().chain(argument.as_deref()).collect();
+        let subject = self.subject(operation, ids);
+        let ids: Vec<_> = ids.iter().map(|id| id.to_os_str_lossy()).collect();
+        let arguments = [OsStr::new(operation)].into_iter().chain(ids.iter().map(AsRef::as_ref)).collect();
         let program = Program { path: &self.program, arguments, environment, messages, requests: false, limit: None };
         let mut heard = Heard::default();
         match program.start() {

@@ -51,6 +51,9 @@ fn judge_lines(harness: &mut Harness<'_, '_>, heard: &Heard) {
     let session = output.lines().find(says_session).unwrap_or(b"SESSION=1");
     let text = format!("says {}, which means nothing; SESSION=1 does", quoted(session));
     harness.warn_unless(Rule::Info, "info", session.trim() == b"SESSION=1", text);
+    let scan = output.lines().find(|line| line.trim().starts_with(b"SCAN=")).unwrap_or(b"SCAN=1");
+    let text = format!("says {}, which means nothing; SCAN=1 does", quoted(scan));
+    harness.warn_unless(Rule::Info, "info", scan.trim() == b"SCAN=1", text);
 }
 
 /// Returns true if there is a version that both speak.

@@ -3,6 +3,7 @@
 use super::finding::Rule;
 use super::harness::Harness;
 use super::heard::{Heard, MAX_KEPT, listed, plain, quoted};
+use super::limited;
 use crate::error::FatalError;
 use crate::index::{EntityIndex, PerEntity};
 use crate::node::Node;
@@ -34,6 +35,7 @@ pub(super) fn first_scan(harness: &mut Harness<'_, '_>) -> Result<Option<Reporte
     }
     judge_answers(harness, &subject, &heard.stdout);
     scan_again(harness, &subject, &heard)?;
+    limited::judge(harness, &entities)?;
     if harness.manner.also_version_3 {
         let directories = harness.scratch.directories().clone();
         scan_otherwise(harness, &entities, &directories, API_VERSION_3, "when asked in version 3")?;

@@ -8,7 +8,6 @@ use crate::error::FatalError;
 use crate::interrupt::Interrupt;
 use crate::plugin::process::{self, Channel, Event, Exit, Process, Program, StartError};
 use bstr::{BString, ByteSlice};
-use holo_protocol::Text;
 use holo_protocol::session::{Operation, Request};
 use reception::{Complaint, Reception};
 use std::time::Duration;
@@ -41,29 +40,24 @@ impl Session {
         Ok(Session { process: program.start()?, last_request: 0, incoming: Vec::new() })
     }
 
-    /// Asks for something.
+    /// Asks for something, whatever the number of the request.
     pub(super) fn ask(
         &mut self,
         interrupt: &Interrupt,
         limit: Duration,
-        operation: Operation,
-        ids: &[BString],
+        request: &Request,
     ) -> Result<Asked, FatalError> {
         self.last_request += 1;
-        let entities = ids.iter().map(|id| Text::from(id.clone())).collect();
-        let request = Request {
-            request: self.last_request,
-            operation,
-            entities,
-            refresh: Vec::new(),
-            received: Vec::new(),
-            resource_dirs: Vec::new(),
-        };
+        let request = Request { request: self.last_request, ..request.clone() };
+        let operation = request.operation;
+        // A scan has no results.
+        let worked_on = request.entities.iter().filter(|_| operation != Operation::Scan);
+        let ids: Vec<BString> = worked_on.map(|id| id.0.clone()).collect();
         let mut line = serde_json::to_vec(&request).map_err(FatalError::could_not_run)?;
         line.push(b'\n');
         self.process.send(&line);
         self.process.confine(limit);
-        let mut reception = Reception::new(self.last_request, operation, ids);
+        let mut reception = Reception::new(self.last_request, operation, &ids);
         let mut ended = None;
         while !reception.is_over() && ended.is_none() && !self.process.is_overdue() {
             ended = self.exchange(interrupt, &mut reception)?;

@@ -2,12 +2,12 @@
 
 use crate::error::FatalError;
 use crate::interrupt::Interrupt;
+use crate::plugin::Identity;
 use crate::plugin::error::{PluginError, check_status};
 use crate::plugin::process::{self, Channel, Event, Exit, Process, Program, StartError};
-use crate::plugin::{Identity, Job};
 use bstr::ByteSlice;
 use holo_protocol::Text;
-use holo_protocol::session::{Answer, Operation, Outcome, Received, Request, Stream};
+use holo_protocol::session::{Answer, Outcome, Request, Stream};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
@@ -87,24 +87,17 @@ impl Session {
         self.process.close_input();
     }
 
-    /// Has a request answered, or waits for the end of the session.
+    /// Has a request answered, whatever its number, or waits for the end of the session.
     pub(super) fn ask(
         &mut self,
-        operation: Operation,
-        jobs: &[Job<'_>],
+        request: Request,
         limit: Option<Duration>,
         interrupt: &Interrupt,
         said: &mut dyn FnMut(Said<'_>),
     ) -> Result<RequestEnd, FatalError> {
         self.last_request += 1;
-        let text = |job: &Job<'_>| Text::from(job.id.to_vec());
-        let entities = jobs.iter().map(text).collect();
-        let refresh = jobs.iter().filter(|job| job.refresh).map(text).collect();
-        let received = jobs.iter().filter(|job| !job.received.is_empty());
-        let values = |job: &Job<'_>| job.received.iter().cloned().map(Text).collect();
-        let received = received.map(|job| Received { entity: text(job), values: values(job) }).collect();
         let resource_dirs = std::mem::take(&mut self.resource_dirs);
-        let request = Request { request: self.last_request, operation, entities, refresh, received, resource_dirs };
+        let request = Request { request: self.last_request, resource_dirs, ..request };
         let mut line = match serde_json::to_vec(&request) {
             Ok(line) => line,
             Err(error) => return Ok(RequestEnd::Over(PluginError::Request(error))),

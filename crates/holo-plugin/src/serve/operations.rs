@@ -1,11 +1,11 @@
 //! The operations of version 3: one process each.
 
-use super::{applied_messages, unknown_entity, verdict_messages};
+use super::{applied_messages, listed, unknown_entity, verdict_messages};
 use crate::{Applied, Entity, FilePair, Host, Output, Plugin, Sink};
-use bstr::ByteSlice;
+use bstr::{BString, ByteSlice};
 use holo_protocol::environment::MESSAGE_FD;
 use holo_protocol::session::Stream;
-use holo_protocol::{API_VERSION_4, Message, Progress};
+use holo_protocol::{API_VERSION_4, Message, Progress, ScanLimit};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
@@ -53,12 +53,13 @@ impl Sink for Again {
     }
 }
 
-pub(super) fn scan<P: Plugin>(plugin: &P, host: &Host) -> ExitCode {
-    let Ok(entities) = plugin.scan(host, &mut Output::new(&mut OwnStreams(host.api_version()))) else {
-        return ExitCode::FAILURE;
-    };
+pub(super) fn scan<P: Plugin>(plugin: &P, host: &Host, ids: &[BString]) -> ExitCode {
+    let limit = (!ids.is_empty()).then_some(ScanLimit::Ids(ids));
+    let mut streams = OwnStreams(host.api_version());
+    let mut output = Output::new(&mut streams);
+    let Ok(entities) = listed(plugin, host, limit, &mut output) else { return ExitCode::FAILURE };
     let mut report = Vec::new();
-    entities.iter().for_each(|entity| entity.report().write(&mut report, host.api_version()));
+    entities.for_each(|(entity, _)| entity.write(&mut report, host.api_version()));
     match io::stdout().write_all(&report).and_then(|()| io::stdout().flush()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,

@@ -1,12 +1,12 @@
 //! Sessions: one process serves a whole run.
 
 use super::operations::messages;
-use super::{applied_messages, complain, unknown_entity, verdict_messages};
+use super::{applied_messages, complain, listed, unknown_entity, verdict_messages};
 use crate::index::{Table, define_index};
 use crate::{Applied, Entity, FilePair, ForceTo, Host, Job, Mode, Output, Plugin, SetAnswers, Sink, Verdict};
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::{Answer, Operation, Outcome, Request, Stream};
-use holo_protocol::{Message, Progress, Text};
+use holo_protocol::{Message, Progress, ScanLimit, Text};
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, BufWriter, Write};
 use std::mem;
@@ -115,7 +115,11 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         }
         let ids = || request.entities.iter().map(|id| id.0.clone());
         let result = match request.operation {
-            Operation::Scan => self.scan(),
+            Operation::Scan => {
+                let ids: Vec<BString> = ids().collect();
+                let prefix = request.prefix.as_ref().map(|prefix| ScanLimit::Prefix(prefix.as_bstr()));
+                self.scan(prefix.or((!ids.is_empty()).then_some(ScanLimit::Ids(&ids))))
+            }
             Operation::Check => self.check(ids().collect(), &Modes::from_request(request)),
             Operation::Apply => self.apply(ids().collect(), false, &Modes::from_request(request)),
             Operation::ForceApply => self.apply(ids().collect(), true, &Modes::from_request(request)),
@@ -126,14 +130,13 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         self.answers.writer.flush()
     }
 
-    fn scan(&mut self) -> Outcome {
+    fn scan(&mut self, limit: Option<ScanLimit<'_>>) -> Outcome {
         let mut sink = AnswerSink { answers: &mut self.answers, entity: None };
-        let Ok(entities) = self.plugin.scan(&self.host, &mut Output::new(&mut sink)) else { return Outcome::Failed };
+        let listed = listed(self.plugin, &self.host, limit, &mut Output::new(&mut sink));
+        let Ok(entities) = listed else { return Outcome::Failed };
         self.known.clear();
-        self.known.reserve(entities.len());
         let mut text = Vec::new();
-        for entity in entities {
-            let report = entity.report();
+        for (report, entity) in entities {
             report.write(&mut text, self.host.api_version());
             if text.len() >= REPORTED_TOGETHER {
                 self.answers.report(mem::take(&mut text));

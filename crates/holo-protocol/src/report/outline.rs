@@ -2,8 +2,9 @@
 
 use super::edges::EdgeLine;
 use super::line::Line;
-use super::{ReportError, ReportErrorKind};
-use bstr::ByteSlice;
+use super::{Edges, ReportError, ReportErrorKind};
+use bstr::{BStr, BString, ByteSlice};
+use std::collections::HashSet;
 use std::ops::Range;
 
 /// The outline of an entity in a report.
@@ -26,6 +27,15 @@ pub struct Outline {
 pub struct ReportReader {
     text: Vec<u8>,
     outliner: Outliner,
+}
+
+/// A whole scan report without mistakes.
+#[derive(Clone, Debug, Default)]
+pub struct OutlinedReport {
+    /// Its text.
+    pub text: Vec<u8>,
+    /// The outlines of the entities, in the order of the text.
+    pub outlines: Vec<Outline>,
 }
 
 /// Finds outlines in a text that grows.
@@ -55,15 +65,43 @@ impl ReportReader {
         }
     }
 
-    /// Returns the whole report, and the outlines of its entities in its order.
+    /// Returns the whole report, with the outlines of its entities in its order.
     ///
     /// # Errors
     /// All lines that are wrong, in their order.
-    pub fn finish(self) -> Result<(Vec<u8>, Vec<Outline>), Vec<ReportError>> {
+    pub fn finish(self) -> Result<OutlinedReport, Vec<ReportError>> {
         let ReportReader { mut text, outliner } = self;
         let outlines = outliner.finish(&text)?;
         text.shrink_to_fit();
-        Ok((text, outlines))
+        Ok(OutlinedReport { text, outlines })
+    }
+}
+
+impl OutlinedReport {
+    /// Returns the IDs of the entities.
+    pub fn ids(&self) -> impl Iterator<Item = &BStr> {
+        self.outlines.iter().map(|outline| self.text.get(outline.id.clone()).unwrap_or_default().as_bstr())
+    }
+
+    /// Returns the edges of each entity with its ID.
+    pub fn edges(&self) -> impl Iterator<Item = (&BStr, Edges)> {
+        let edges = |outline: &Outline| Edges::from_lines(self.text.get(outline.lines.clone()).unwrap_or_default());
+        self.ids().zip(self.outlines.iter().map(edges))
+    }
+
+    /// Adds the entities of another report of the same plugin that this one does not have.
+    pub fn add(&mut self, other: &OutlinedReport) {
+        let known: HashSet<BString> = self.ids().map(ToOwned::to_owned).collect();
+        for (id, outline) in other.ids().zip(&other.outlines).filter(|(id, _)| !known.contains(*id)) {
+            if !self.text.is_empty() && !self.text.ends_with(b"\n") {
+                self.text.push(b'\n');
+            }
+            let begin = self.text.len();
+            self.text.extend_from_slice(other.text.get(outline.lines.clone()).unwrap_or_default());
+            let id_begin = begin + outline.id.start - outline.lines.start;
+            let (lines, id) = (begin..self.text.len(), id_begin..id_begin + id.len());
+            self.outlines.push(Outline { lines, id, ..*outline });
+        }
     }
 }
 

@@ -64,7 +64,7 @@ fn the_lines_of_an_entity_alone_make_it_again() {
         for size in [1, 2, 7, 9, report.len()] {
             let mut reader = ReportReader::new(version);
             report.chunks(size).for_each(|piece| reader.take(piece));
-            let (text, outlines) = reader.finish().unwrap();
+            let OutlinedReport { text, outlines } = reader.finish().unwrap();
             assert_eq!(text, report);
             let alone = |outline: &Outline| EntityReport::parse_all(&report[outline.lines.clone()], version).unwrap();
             assert_eq!(outlines.iter().flat_map(alone).collect::<Vec<_>>(), all);
@@ -81,11 +81,34 @@ fn what_an_outline_leaves_out_is_in_its_lines() {
     let report = b"ENTITY: a\nLISTED: no\nSOURCE: /s\nNEEDS: user b\nSOURCE: /t\nENTITY: b\nLISTED: yes\n";
     let mut reader = ReportReader::new(4);
     reader.take(report);
-    let (text, outlines) = reader.finish().unwrap();
+    let OutlinedReport { text, outlines } = reader.finish().unwrap();
     assert_eq!(outlines.iter().map(|outline| outline.is_listed).collect::<Vec<_>>(), [false, true]);
     let lines = &text[outlines[0].lines.clone()];
     assert_eq!(sources(lines).collect::<Vec<_>>(), ["/s", "/t"]);
     assert_eq!(Edges::from_lines(lines), EntityReport::parse_all(lines, 4).unwrap()[0].edges);
+}
+
+#[test]
+fn a_report_takes_from_another_what_it_does_not_have() {
+    let read = |report: &str| {
+        let mut reader = ReportReader::new(4);
+        reader.take(report.as_bytes());
+        reader.finish().unwrap()
+    };
+    for first in ["", "ENTITY: b\nAFTER: c", "ENTITY: b\nAFTER: c\n"] {
+        let mut report = read(first);
+        report.add(&read("  ENTITY: b\nAFTER: d\n ENTITY: e\nLISTED: no\nBEFORE: b\nENTITY: f"));
+        let lines = |outline: &Outline| report.text[outline.lines.clone()].as_bstr().to_string();
+        let entities: Vec<(String, String)> =
+            report.ids().map(ToString::to_string).zip(report.outlines.iter().map(lines)).collect();
+        let of_first = if first.is_empty() { "  ENTITY: b\nAFTER: d\n" } else { first };
+        let expected = [("b", of_first), ("e", " ENTITY: e\nLISTED: no\nBEFORE: b\n"), ("f", "ENTITY: f")];
+        assert_eq!(entities, expected.map(|(id, lines)| (id.to_owned(), lines.to_owned())));
+        assert!(!report.outlines[1].is_listed && report.outlines[1].has_edges);
+        let named: Vec<BString> =
+            report.edges().flat_map(|(_, edges)| edges.named().cloned().collect::<Vec<_>>()).collect();
+        assert_eq!(named, [if first.is_empty() { "d" } else { "c" }, "b"]);
+    }
 }
 
 #[test]

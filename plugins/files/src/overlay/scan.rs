@@ -2,26 +2,47 @@
 
 use crate::overlay::entity::{FileEntity, PREFIX, Resource, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
 use crate::overlay::layout::Layout;
-use bstr::{BStr, ByteSlice};
+use bstr::{BStr, BString, ByteSlice};
 use holo_change::error::PathError;
 use holo_change::image_store::BASE;
 use holo_plugin::definitions::{ListError, ResourceFile};
 use holo_plugin::{Host, Output, ScanError};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, FileType};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use walkdir::WalkDir;
+use walkdir::{DirEntry, WalkDir};
 
 /// Lists all managed files.
 pub(crate) fn all(host: &Host, output: &mut Output<'_>) -> Result<Vec<FileEntity>, ScanError> {
+    below(host, b"", output)
+}
+
+/// Lists the managed files whose IDs begin so.
+pub(crate) fn beginning(host: &Host, prefix: &BStr, output: &mut Output<'_>) -> Result<Vec<FileEntity>, ScanError> {
+    match prefix.strip_prefix(PREFIX) {
+        Some(path) => below(host, path.strip_prefix(b"/").unwrap_or(path), output),
+        None if PREFIX.starts_with(prefix) => all(host, output),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Finds those managed files that have one of these IDs.
+pub(crate) fn some(host: &Host, ids: &[BString], output: &mut Output<'_>) -> Result<Vec<FileEntity>, ScanError> {
+    let ids: BTreeSet<&BString> = ids.iter().collect();
+    let found = ids.into_iter().map(|id| one(host, id.as_bstr(), output));
+    found.filter_map(Result::transpose).collect()
+}
+
+/// Lists the managed files whose paths, without the slash before them, begin so.
+fn below(host: &Host, beginning: &[u8], output: &mut Output<'_>) -> Result<Vec<FileEntity>, ScanError> {
     let shared = Arc::new(host.clone());
     // As strings they are compared faster than as paths.
     let mut entities: BTreeMap<OsString, FileEntity> = BTreeMap::new();
-    for file in resource_files(host, output)? {
+    for file in resource_files(host, beginning, output)? {
         if let Some((target, resource)) = Resource::parse(&file.below, file.directory) {
             let entity = entities.entry(target.into_os_string());
             let entity = entity.or_insert_with_key(|target| FileEntity::new(target.into(), &shared));
@@ -29,7 +50,7 @@ pub(crate) fn all(host: &Host, output: &mut Output<'_>) -> Result<Vec<FileEntity
         }
     }
     let layout = open(host, output)?;
-    for path in files_below(&host.state_dir().join(BASE), output)? {
+    for path in files_below(&host.state_dir().join(BASE), beginning, output)? {
         let target = Path::new("/").join(path);
         if !entities.contains_key(target.as_os_str()) {
             entities.insert(target.clone().into(), orphan(target, &shared, &layout, output));
@@ -91,9 +112,9 @@ fn orphan(path: PathBuf, host: &Arc<Host>, layout: &Layout, output: &mut Output<
     orphan
 }
 
-/// The files and symlinks below the resource directories; none if there are no directories.
-fn resource_files(host: &Host, output: &mut Output<'_>) -> Result<Vec<ResourceFile>, ScanError> {
-    match host.resources().walk() {
+/// The files and symlinks below the resource directories whose targets' paths begin in the given way; none if there are no directories.
+fn resource_files(host: &Host, beginning: &[u8], output: &mut Output<'_>) -> Result<Vec<ResourceFile>, ScanError> {
+    match host.resources().walk_where(|below| leads_to(below.as_os_str().as_bytes(), 1, beginning)) {
         Ok(mut files) => {
             let is_resource = |kind: &FileType| kind.is_file() || kind.is_symlink();
             files.retain(|file| {
@@ -106,13 +127,17 @@ fn resource_files(host: &Host, output: &mut Output<'_>) -> Result<Vec<ResourceFi
     }
 }
 
-/// The files and symlinks below a folder, by their paths below it; none if there is no such folder.
-fn files_below(folder: &Path, output: &mut Output<'_>) -> Result<Vec<PathBuf>, ScanError> {
+/// The files and symlinks below a folder whose paths below it begin in the given way, by those; none if there is no such folder.
+fn files_below(folder: &Path, beginning: &[u8], output: &mut Output<'_>) -> Result<Vec<PathBuf>, ScanError> {
     if fs::symlink_metadata(folder).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return Ok(Vec::new());
     }
     let mut files = Vec::new();
-    for entry in WalkDir::new(folder) {
+    let leads_there = |entry: &DirEntry| {
+        let below = entry.path().strip_prefix(folder).unwrap_or(entry.path());
+        beginning.is_empty() || leads_to(below.as_os_str().as_bytes(), 0, beginning)
+    };
+    for entry in WalkDir::new(folder).into_iter().filter_entry(leads_there) {
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
@@ -131,6 +156,14 @@ fn files_below(folder: &Path, output: &mut Output<'_>) -> Result<Vec<PathBuf>, S
         }
     }
     Ok(files)
+}
+
+/// Returns true if a path, without so many folders at its front, begins in the given way, or leads to paths that do.
+fn leads_to(path: &[u8], folders: usize, beginning: &[u8]) -> bool {
+    let Some(path) = path.splitn(folders + 1, |&byte| byte == b'/').nth(folders) else { return true };
+    path.is_empty()
+        || path.starts_with(beginning)
+        || beginning.strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/"))
 }
 
 /// A scan report has a line for a path, so no path may hold two.

@@ -1,0 +1,64 @@
+//! Limited scans: their reports have what they must have, and nothing that a whole scan does not report.
+
+use super::finding::Rule;
+use super::harness::Harness;
+use super::heard::{listed, plain};
+use crate::error::FatalError;
+use bstr::{BString, ByteSlice};
+use holo_protocol::{EntityReport, ScanLimit};
+
+/// An ID that hardly any plugin has an entity of.
+const UNKNOWN: &str = "plugin-check:no such entity";
+
+/// Asks for some entities only if the plugin says that it can be asked so, given all of them.
+pub(super) fn judge(harness: &mut Harness<'_, '_>, all: &[EntityReport]) -> Result<(), FatalError> {
+    if !harness.manner.limits_scan {
+        return Ok(());
+    }
+    let ends = all.first().into_iter().chain(all.last()).map(|entity| entity.id.clone());
+    for id in ends.chain([BString::from(UNKNOWN)]).filter(|id| !id.contains(&0)) {
+        let ids = [id];
+        let subject = harness.subject("scan", &ids);
+        compare(harness, all, ScanLimit::Ids(&ids), &subject)?;
+    }
+    if let Some(first) = all.first().filter(|_| harness.manner.session) {
+        let end = first.id.find_byte(b':').map_or(first.id.len(), |colon| colon + 1);
+        let prefix = first.id.get(..end).unwrap_or_default().as_bstr();
+        let subject = format!("{} with the prefix {}", harness.subject("scan", &[]), plain(prefix));
+        compare(harness, all, ScanLimit::Prefix(prefix), &subject)?;
+    }
+    Ok(())
+}
+
+fn compare(
+    harness: &mut Harness<'_, '_>,
+    all: &[EntityReport],
+    limit: ScanLimit<'_>,
+    subject: &str,
+) -> Result<(), FatalError> {
+    let before = harness.scratch.snapshot();
+    let heard = harness.scan_limited(limit, subject)?;
+    harness.unchanged_since(Rule::LimitedScans, subject, &before, true, "has changed");
+    let Some(ended_well) = heard.ended_well() else { return Ok(()) };
+    let text = format!("{}, where exit status 0 is expected", heard.failure());
+    if !harness.fail_unless(Rule::LimitedScans, subject, ended_well, text) {
+        return Ok(());
+    }
+    let parsed = EntityReport::parse_all(&heard.stdout, harness.manner.api_version);
+    let text = "reports something else than whole entities";
+    if !harness.fail_unless(Rule::LimitedScans, subject, parsed.is_ok(), text) {
+        return Ok(());
+    }
+    let found = parsed.unwrap_or_default();
+    let named = |entities: &[&EntityReport]| listed(&entities.iter().map(|e| plain(&e.id)).collect::<Vec<_>>());
+    let missing: Vec<_> = all.iter().filter(|&entity| limit.wants(entity) && !found.contains(entity)).collect();
+    let (is_whole, text) = (missing.is_empty(), format!("does not report {} as a whole scan does", named(&missing)));
+    harness.fail_unless(Rule::LimitedScans, subject, is_whole, text);
+    let other: Vec<_> = found
+        .iter()
+        .filter(|&entity| !all.contains(entity) && missing.iter().all(|other| other.id != entity.id))
+        .collect();
+    let (is_known, text) = (other.is_empty(), format!("reports {}, which a whole scan does not", named(&other)));
+    harness.fail_unless(Rule::LimitedScans, subject, is_known, text);
+    Ok(())
+}

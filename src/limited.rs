@@ -1,0 +1,144 @@
+//! Limited scans: those in which plugins that can are asked for some entities only, as nobody wants the others.
+//!
+//! What a plugin leaves out then has no edges that name others, and owns nothing, so it can matter to what is selected in one way only: that
+//! names it. So what selected entities name is asked for too. If something is not found, plugins are asked for all that they have, as it may be
+//! something else, and what is missing is to be told by the names that there are.
+
+use crate::concurrently::{Heard, concurrently};
+use crate::error::FatalError;
+use crate::index::{PluginIndex, Table};
+use crate::interrupt::Interrupt;
+use crate::plugin::{OperationError, Plugin};
+use crate::scan::Answered;
+use crate::select;
+use bstr::{BStr, BString, ByteSlice};
+use holo_protocol::ScanLimit;
+use holo_protocol::report::OutlinedReport;
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+/// The number of entities from which on a plugin does not save anything by leaving out the others.
+const MOST: usize = 1000;
+
+/// The entities that a run is about.
+#[derive(Clone, Copy, Debug)]
+pub enum Interest<'a> {
+    /// Those that these select; all if there are none.
+    Selectors(&'a [OsString]),
+    /// Those that a selector could select that begins so.
+    Prefix(&'a BStr),
+}
+
+impl<'a> Interest<'a> {
+    /// Returns the selectors.
+    #[must_use]
+    pub fn selectors(self) -> &'a [OsString] {
+        match self {
+            Interest::Selectors(selectors) => selectors,
+            Interest::Prefix(_) => &[],
+        }
+    }
+}
+
+/// Asks the plugins for those entities only that the run is about. Returns the answers that are of use, by the indexes of the plugins: none
+/// if it may be about anything.
+///
+/// # Errors
+/// Only what ends the run: the failure of a plugin is an answer.
+pub fn scan(
+    plugins: &mut Table<PluginIndex, Plugin>,
+    interest: Interest<'_>,
+    at_once: usize,
+    interrupt: &Interrupt,
+) -> Result<HashMap<usize, Answered>, FatalError> {
+    let ids: Vec<BString> = interest.selectors().iter().map(|selector| selector.as_bytes().into()).collect();
+    let limit = match interest {
+        Interest::Prefix(prefix) => ScanLimit::Prefix(prefix),
+        Interest::Selectors(_) if (1..=MOST).contains(&ids.len()) => ScanLimit::Ids(&ids),
+        Interest::Selectors(_) => return Ok(HashMap::new()),
+    };
+    let looks_limited = match limit {
+        ScanLimit::Ids(ids) => ids.iter().all(|id| select::looks_like_id(id.as_bstr())),
+        ScanLimit::Prefix(prefix) => select::looks_like_id(prefix),
+    };
+    if !looks_limited || !plugins.iter().any(|plugin| plugin.can_limit(limit)) {
+        return Ok(HashMap::new());
+    }
+    let mut answers = Answers::default();
+    answers.ask(plugins.iter_mut().enumerate(), limit, at_once, interrupt)?;
+    let suffices = match limit {
+        ScanLimit::Prefix(prefix) => answers.ids().any(|id| id.starts_with(prefix)),
+        ScanLimit::Ids(ids) => {
+            let others = answers.missing(answers.named_by(ids));
+            if !others.is_empty() {
+                let limit = ScanLimit::Ids(&others);
+                let limited = plugins.iter_mut().enumerate().filter(|(_, plugin)| plugin.can_limit(limit));
+                answers.ask(limited, limit, at_once, interrupt)?;
+            }
+            answers.missing(ids.iter().chain(&others).cloned()).is_empty()
+        }
+    };
+    answers.0.retain(|_, answered| suffices || !answered.is_limited);
+    Ok(answers.0)
+}
+
+/// The answers of plugins, by their indexes.
+#[derive(Default)]
+struct Answers(HashMap<usize, Answered>);
+
+impl Answers {
+    /// Asks plugins that can limit a scan so for some entities, and the others for all.
+    fn ask<'p>(
+        &mut self,
+        plugins: impl Iterator<Item = (usize, &'p mut Plugin)>,
+        limit: ScanLimit<'_>,
+        at_once: usize,
+        interrupt: &Interrupt,
+    ) -> Result<(), FatalError> {
+        let (indexes, plugins): (Vec<usize>, Vec<&mut Plugin>) = plugins.unzip();
+        let limited: Vec<bool> = plugins.iter().map(|plugin| plugin.can_limit(limit)).collect();
+        let ask =
+            |plugin: &mut Plugin, on_output: &mut dyn FnMut(_, &[u8])| plugin.scan(Some(limit), interrupt, on_output);
+        let mut output = Vec::new();
+        concurrently(plugins, at_once, ask, |asked, heard| {
+            match heard {
+                Heard::Output(stream, bytes) => output.push((stream, bytes.to_vec())),
+                Heard::Answer(Err(OperationError::Fatal(fatal))) => return Err(fatal),
+                Heard::Answer(answer) => {
+                    let output = std::mem::take(&mut output);
+                    let is_limited = limited.get(asked) == Some(&true);
+                    self.add(indexes.get(asked).copied().unwrap_or_default(), Answered { output, answer, is_limited });
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Adds an answer, or what it has beyond the plugin's first one. Of the rest of that, everything has been said.
+    fn add(&mut self, plugin: usize, new: Answered) {
+        match self.0.get_mut(&plugin) {
+            None => drop(self.0.insert(plugin, new)),
+            Some(Answered { answer: Ok(report), .. }) => new.answer.iter().for_each(|new| report.add(new)),
+            Some(Answered { answer: Err(_), .. }) => {}
+        }
+    }
+
+    fn ids(&self) -> impl Iterator<Item = &BStr> {
+        self.0.values().flat_map(|answered| &answered.answer).flat_map(OutlinedReport::ids)
+    }
+
+    /// Returns the IDs that these entities name.
+    fn named_by(&self, ids: &[BString]) -> HashSet<BString> {
+        let ids: HashSet<&BStr> = ids.iter().map(|id| id.as_bstr()).collect();
+        let reports = self.0.values().flat_map(|answered| &answered.answer);
+        let of_ids = reports.flat_map(OutlinedReport::edges).filter(|(id, _)| ids.contains(id));
+        of_ids.flat_map(|(_, edges)| edges.named().cloned().collect::<Vec<_>>()).collect()
+    }
+
+    /// Returns those of some IDs that no entity has.
+    fn missing(&self, ids: impl IntoIterator<Item = BString>) -> Vec<BString> {
+        let known: HashSet<&BStr> = self.ids().collect();
+        ids.into_iter().filter(|id| !known.contains(id.as_bstr())).collect()
+    }
+}
