@@ -16,10 +16,10 @@ use tempfile::TempDir;
 
 #[derive(Parser)]
 struct Options {
-    /// How many tasks there are
+    /// The number of tasks
     #[arg(long, value_delimiter = ',', default_values_t = [20, 200])]
     sizes: Vec<usize>,
-    /// How often tasks with nothing to do are timed; the median counts
+    /// The number of times that tasks with nothing to do are timed; the median counts
     #[arg(long, default_value_t = 3)]
     runs: usize,
     /// The Python that has ansible-core, beside which ansible-playbook is

@@ -20,13 +20,13 @@ use tempfile::TempDir;
 
 #[derive(Parser)]
 struct Options {
-    /// How many entities are planned
+    /// The number of entities that are planned
     #[arg(long, value_delimiter = ',', default_values_t = [1000, 10_000, 100_000])]
     sizes: Vec<usize>,
-    /// How many edges each entity has
+    /// The number of edges of each entity
     #[arg(long, default_value_t = 5)]
     edges: usize,
-    /// How often everything is timed; the median counts
+    /// The number of times that everything is timed; the median counts
     #[arg(long, default_value_t = 15)]
     runs: usize,
     /// Cargo gives it to benchmarks, but not when it runs them as tests

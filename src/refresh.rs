@@ -87,7 +87,7 @@ impl Refreshes {
             for &(successor, plugin) in successors.iter().filter(|(successor, _)| *successor != source) {
                 let mut state = State { plugin: plugin.to_owned(), ..handed.clone() };
                 if let Some(own) = self.get(source.as_bstr(), successor) {
-                    // What was sent to the successor itself was sent later.
+                    // Values that were sent to the successor itself were sent later.
                     state.sent.retain(|sent| own.sent.iter().all(|other| key(other) != key(sent)));
                     state.sent.extend(own.sent.iter().cloned());
                     state.due |= own.due;

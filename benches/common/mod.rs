@@ -1,4 +1,4 @@
-//! What all benchmarks do.
+//! The common parts of all benchmarks.
 
 use anyhow::{Context, Result, bail};
 use std::cmp::Ordering;

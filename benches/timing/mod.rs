@@ -28,7 +28,7 @@ struct Options {
     /// How many entities there are, instead of what is usual for the table
     #[arg(long, value_delimiter = ',')]
     sizes: Vec<usize>,
-    /// How often everything is timed; the median counts
+    /// The number of times that everything is timed; the median counts
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// Leaves out counting system calls

@@ -315,7 +315,7 @@ fn three_plugins_that_list_the_same_id_are_in_one_conflict() {
     let plan = Plan::new(&plugins).unwrap();
     let [conflict] = plan.conflicts() else { panic!("{:?}", plan.conflicts()) };
     assert_eq!(conflict.about, Contested::Id);
-    // What the orphan has left is its plugin's affair.
+    // The remains of the orphan are its plugin's affair.
     assert_eq!(numbers(&conflict.owners), [0, 1, 3]);
     // Within one plugin, an ID stands for all that have it.
     assert_eq!(Plan::new(&nodes(&reports)).unwrap().conflicts(), []);

@@ -556,7 +556,7 @@ fn open_with_acl(root: &ScratchRoot) {
         \x10\0\x04\0\xff\xff\xff\xff\x20\0\0\0\xff\xff\xff\xff";
     resources(root);
     let target = root.join("etc/plain.conf");
-    // Where there are no ACLs, the file is open all the same.
+    // Without ACLs, the file is open all the same.
     let _ = rustix::fs::setxattr(&target, "system.posix_acl_access", ACL, rustix::fs::XattrFlags::empty());
     WRITER.set(Some(File::options().append(true).open(target).unwrap()));
 }

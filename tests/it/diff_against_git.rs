@@ -192,7 +192,7 @@ impl Case {
             _ => side.name.to_string(),
         };
         let gits = split_by_file(&git_diff(&root, &path(&old), &path(&new))?);
-        // Where git has a side that does not exist it repeats the name of the other one.
+        // For a side that does not exist, git repeats the name of the other one.
         let one_exists = |rest: &BString| rest.starts_with(b"new file") || rest.starts_with(b"deleted file");
         let own_names = format!("{} {}", old.name, new.name).into();
         let expected = gits.iter().map(|(names, rest)| {

@@ -653,7 +653,7 @@ notifies = ["user:fred"]
     let run = root.holo(&["scan", "--json", "exec:b"]);
     let text = exec[3].strip_prefix(">> ").unwrap();
     assert!(run.stdout_lossy().contains(&format!(r#""event":"warning","id":"exec:b","text":"{text}""#)), "{run}");
-    // Where a definition cannot be used, the name may be right.
+    // If a definition cannot be used, the name may be right.
     root.write("usr/share/holo/exec/02.toml", "[[exec]]\nname = \"bb\"\n");
     let run = root.holo(&["scan", "-s"]);
     assert!(!run.stderr_lossy().contains("does not exist"), "{run}");
@@ -698,7 +698,7 @@ check) case $2 in
     assert_eq!(said, expected, "{forced}");
     assert!(stdout.contains("    -ours\n    +mine\n") && !stdout.contains("demo:d"), "{forced}");
     assert_eq!(root.dump(), before);
-    // Where nothing would be refused, force would do nothing else.
+    // If nothing would be refused, force would do nothing else.
     root.write("etc/motd", "ours\n");
     let forced = root.holo(&["apply", "--dry-run", "--force", "file:/etc/motd", "demo:d"]);
     assert!(forced.success() && forced.stdout.is_empty(), "{forced}");

@@ -4,7 +4,7 @@ use crate::{EntityReport, FilePair, Host, Mode, Output};
 
 /// A thing that is managed.
 pub trait Entity {
-    /// What there is to know of it, its ID first of all.
+    /// Returns everything that there is to know of it, its ID first of all.
     fn report(&self) -> EntityReport;
 
     /// Brings it into its desired state.
@@ -42,7 +42,7 @@ impl<E> Clone for Job<'_, E> {
 
 impl<E> Copy for Job<'_, E> {}
 
-/// How an apply ended.
+/// The end of an apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Applied {
     /// It was in its desired state already.
@@ -60,7 +60,7 @@ pub enum Applied {
     Failed {
         /// The exit status that version 3 of the plugin has for this.
         version_3_status: u8,
-        /// Whether it is known that nothing was changed before: then nobody has to be refreshed because of it.
+        /// True if it is known that nothing was changed before: then nobody has to be refreshed because of it.
         nothing_changed: bool,
     },
 }
@@ -91,7 +91,7 @@ impl Applied {
         }
     }
 
-    /// Whether something was changed, or may have been.
+    /// Returns true if something was changed, or may have been.
     #[must_use]
     pub fn may_have_changed(&self) -> bool {
         matches!(
@@ -100,14 +100,14 @@ impl Applied {
         )
     }
 
-    /// Whether something went wrong.
+    /// Returns true if something went wrong.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         matches!(self, Applied::Failed { .. })
     }
 }
 
-/// What applying an entity would do.
+/// The effect that applying an entity would have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing: it is in its desired state.
@@ -124,7 +124,7 @@ pub enum Verdict {
     Failed,
 }
 
-/// What `--force` would do.
+/// The effect that `--force` would have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ForceTo {
     /// Overwrite what a person changed.
@@ -139,7 +139,7 @@ pub enum ForceTo {
 pub trait SetAnswers {
     /// The entity is being worked on from now on. Called at most once, and before anything is changed.
     fn begin(&mut self, place: usize);
-    /// Where to say something of the entity.
+    /// Returns the output that belongs to the entity.
     fn output(&mut self, place: usize) -> Output<'_>;
     /// The entity is done with. Called once.
     fn end(&mut self, place: usize, applied: Applied);

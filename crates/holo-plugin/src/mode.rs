@@ -5,14 +5,14 @@ use holo_process::Program;
 use holo_protocol::environment as names;
 use std::ffi::OsString;
 
-/// How an entity is applied.
+/// The way in which an entity is applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mode<'a> {
-    /// Whether what a person did is overwritten, and what is risky is done.
+    /// True if the work of a person is overwritten, and risky things are done.
     pub force: bool,
-    /// Whether the entity is refreshed: something that it depends on has changed.
+    /// True if the entity is refreshed: something that it depends on has changed.
     pub refresh: bool,
-    /// What that has sent: `KEY=VALUE` each.
+    /// The values that this has sent: `KEY=VALUE` each.
     pub received: &'a [BString],
 }
 

@@ -1,4 +1,4 @@
-//! What a plugin has to be.
+//! The trait that every plugin implements.
 
 use crate::concurrently;
 use crate::{Entity, Host, Job, Output, SetAnswers};
@@ -7,7 +7,7 @@ use holo_protocol::ScanLimit;
 
 /// A plugin: it knows which entities there are.
 pub trait Plugin: Sync {
-    /// What it manages.
+    /// The entities that it manages.
     type Entity: Entity + Sync;
 
     /// Whether several entities of a set may be worked on at the same time. If not, `info` says so, and they are applied one by one in

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 const USAGE: &str =
     "usage: info | scan [ID...] | check ID | apply ID | force-apply ID | diff ID | preview ID | session";
 
-/// What a plugin's process has been started for.
+/// The operation that a plugin's process has been started for.
 #[derive(Debug, PartialEq, Eq)]
 enum Operation {
     Info,
@@ -159,7 +159,7 @@ fn refusal(to: &ForceTo) -> Message {
     }
 }
 
-/// What is said of an ID that no entity has.
+/// Returns the words for an ID that no entity has.
 fn unknown_entity(id: &[u8]) -> Vec<u8> {
     [b"unknown entity ID \"", id, b"\""].concat()
 }

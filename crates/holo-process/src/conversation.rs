@@ -170,7 +170,7 @@ impl Conversation {
     /// Returns true if no answer can come any more: it has ended, and every line that it has left was taken. This waits for nothing.
     pub fn is_over(&mut self, heard: &mut dyn FnMut(&[u8])) -> bool {
         if self.status.is_none() && !self.answers.has_next() {
-            // What cannot be waited for will be an error of the next line.
+            // An error of waiting will be one of the next line.
             let _ = self.round(Some(Instant::now()), heard);
         }
         !self.answers.has_next() && (self.status.is_some() || self.is_exhausted())
@@ -255,7 +255,7 @@ impl Conversation {
         if !self.child.has_exited() {
             return self.give_up(ConversationError::OutputClosed, heard);
         }
-        // What it has left in the background lives on.
+        // Its programs in the background live on.
         match self.reap(heard) {
             Ok(status) => self.ended(status),
             Err(error) => error,

@@ -41,7 +41,7 @@ impl Outgoing {
             match self.pipe.write(left) {
                 Ok(length) => self.written += length,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // What it does not want to read is no error.
+                // Input that it does not want to read is no error.
                 Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
             }
         }

@@ -194,7 +194,7 @@ impl Process {
 
     /// Gives it some time to end, then kills its group.
     pub fn end_within(&mut self, grace: Duration) {
-        // What cannot be waited for is killed.
+        // A program that cannot be waited for is killed.
         let _ = self.child.wait_for_exit(after(grace));
         self.child.signal(Signal::KILL);
         let _ = self.child.finish(self.grace);

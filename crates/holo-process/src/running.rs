@@ -69,7 +69,7 @@ fn run(
                 }
             }
             Event::Ended(exit) => end = Some((exit, None)),
-            // What may have held its pipes open was killed.
+            // Everything that may have held its pipes open was killed.
             Event::Stopped(status) => end = Some((Exit { status, held_open: None }, program.limit())),
             Event::Waiting => {}
         });

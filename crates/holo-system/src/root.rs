@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// The size above which a file is taken for a mistake.
 const MAX_SIZE: u64 = 16 << 20;
-/// How often a path is looked up anew while something is renamed.
+/// The number of times that a path is looked up anew while something is renamed.
 const ATTEMPTS: u32 = 16;
 
 /// The folder below which everything is looked for.
@@ -29,7 +29,7 @@ impl Root {
         Root { path: path.to_owned(), directory: rustix::fs::open(path, flags, Mode::empty()).ok() }
     }
 
-    /// Whether this is the system that runs.
+    /// Returns true if this is the system that runs.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.path == Path::new("/")
@@ -41,7 +41,7 @@ impl Root {
         if self.path == Path::new(".") { path.as_ref().to_owned() } else { self.path.join(path) }
     }
 
-    /// Whether there is anything.
+    /// Returns true if there is anything.
     #[must_use]
     pub fn has(&self, path: impl AsRef<Path>) -> bool {
         self.open(path.as_ref(), OFlags::PATH).is_ok()

@@ -1,10 +1,10 @@
-//! What has become of entities, as `--json` tells it.
+//! The ends of entities, as `--json` tells them.
 
 use crate::Run;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What has become of all entities of a run of `holo VERB --json`.
+/// The ends of all entities of a run of `holo VERB --json`.
 #[derive(Debug)]
 pub struct Ends {
     /// The run.
@@ -12,16 +12,16 @@ pub struct Ends {
     entities: BTreeMap<String, End>,
 }
 
-/// What has become of an entity.
+/// The end of an entity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct End {
     /// A word such as `changed`; `unknown` if a check cannot tell.
     pub result: String,
     /// The changes that were or would be made.
     pub changes: Vec<String>,
-    /// What was said on standard output.
+    /// The text on standard output.
     pub stdout: String,
-    /// What was said on standard error.
+    /// The text on standard error.
     pub stderr: String,
 }
 

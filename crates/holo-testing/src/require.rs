@@ -101,7 +101,7 @@ pub fn missing(needs: &[Need]) -> Option<String> {
     (!missing.is_empty()).then(|| missing.join(", "))
 }
 
-/// What the tests that this process leaves out need, and how many there are of each.
+/// The needs of the tests that this process leaves out, and the number of tests for each.
 static LEFT_OUT: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 /// Where the processes of a run of `cargo test` add that up, beside the binaries.
 const LEFT_OUT_FILE: &str = "left-out";

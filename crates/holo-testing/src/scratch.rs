@@ -115,7 +115,7 @@ impl ScratchRoot {
 
     #[track_caller]
     fn made_in(folder: &Path) -> Self {
-        // What is tested may be started by other means than ours.
+        // The tested program may be started by other means than ours.
         signals::reset();
         let dir = sure(tempfile::tempdir_in(folder).context("create a directory in", folder));
         sure(files::set_mode(dir.path(), 0o755));

@@ -93,7 +93,7 @@ impl<W: Write> Answers<W> {
     }
 }
 
-/// Where output goes that belongs to an entity, or to a scan.
+/// The sink of output that belongs to an entity, or to a scan.
 struct AnswerSink<'a, W: Write> {
     answers: &'a mut Answers<W>,
     entity: Option<&'a BString>,
@@ -218,7 +218,7 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
     }
 }
 
-/// What a request says of single entities.
+/// The parts of a request that are about single entities.
 struct Modes<'a> {
     /// Those that are to be refreshed, or would be.
     refreshed: HashSet<&'a BString>,
@@ -252,7 +252,7 @@ struct SetInSession<'a, E, W: Write> {
     answers: &'a mut Answers<W>,
     /// The entity that output belongs to.
     speaker: JobIndex,
-    /// What entities send, until they end.
+    /// The values that entities send, until they end.
     sent: HashMap<JobIndex, Vec<Message>>,
 }
 

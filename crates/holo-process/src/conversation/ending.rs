@@ -49,7 +49,7 @@ fn await_ends(conversations: &mut [Conversation], until: Option<Instant>, heard:
     while until.is_none_or(|until| Instant::now() < until) {
         let mut children: Vec<&mut Child> =
             running(conversations).map(|conversation| &mut conversation.child).collect();
-        // What cannot be waited for is killed.
+        // A program that cannot be waited for is killed.
         if children.is_empty() || wait_for_any(&mut children, until, None).is_err() {
             return;
         }

@@ -224,7 +224,7 @@ fn who_closes_its_output_and_goes_on_is_ended() {
 }
 
 fn a_child_that_holds_the_output_is_heard_for_a_while_and_lives_on() {
-    // What it says right after the end still counts.
+    // Words right after the end still count.
     let script = "sh -c 'sleep 0.2; echo late; exec sleep 600' & echo $!; exit 4";
     let mut program = shell(script);
     let mut conversation = program.linger(Duration::from_secs(2)).converse().unwrap();
