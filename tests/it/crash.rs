@@ -268,27 +268,37 @@ fn refresh_once(call: &str, number: usize) -> bool {
     was_killed(&log)
 }
 
-/// So many files take strace much longer than changes are gathered for: some are on their way to the disk while others are prepared.
-const MANY: usize = 250;
-
 /// Many files, and when something happens to them. Calls are counted in each thread: of overlays, the first prepares, and the second
 /// commits what was prepared.
 struct Many {
     name: &'static str,
+    /// So many files take strace much longer than changes are gathered for: some are on their way to the disk while others are prepared.
+    files: usize,
     before: fn(&ScratchRoot),
     moments: &'static [(&'static str, &'static [usize])],
 }
 
-const MANY_OF: [Many; 2] = [
+const MANY_OVERLAYS: usize = 700;
+const MANY_DECLARED: usize = 250;
+
+const MANY_OF: [Many; 3] = [
     Many {
         name: "many overlays",
+        files: MANY_OVERLAYS,
         before: many_overlays,
-        moments: &[("fchmod", &[100, 250, 400]), ("renameat", &[60, 200, 400]), ("syncfs", &[1, 2, 3])],
+        moments: &[("fchmod", &[60, 150, 240]), ("linkat", &[100]), ("renameat", &[60, 300, 600]), ("syncfs", &[1, 2])],
+    },
+    Many {
+        name: "scrubbing many overlays",
+        files: MANY_OVERLAYS,
+        before: many_orphans,
+        moments: &[("renameat", &[60, 300, 600]), ("unlinkat", &[60, 200]), ("syncfs", &[1, 2])],
     },
     Many {
         name: "many declared files",
+        files: MANY_DECLARED,
         before: many_declared,
-        moments: &[("fchmod", &[60, 200]), ("renameat", &[60, 200, 300, 600]), ("syncfs", &[1, 2, 3, 4, 5, 6])],
+        moments: &[("fchmod", &[60, 200]), ("renameat", &[60, 200, 300, 600]), ("syncfs", &[1, 2, 3, 4, 5])],
     },
 ];
 
@@ -305,7 +315,7 @@ fn disturb_groups(many: &Many, how: &str) {
             // A call that has failed once may have been made again. A session that was killed fails what it was at; the log is the next one's.
             let has_failed = std::fs::read(&log).is_ok_and(|log| log.contains_str("(INJECTED)"));
             assert!(run.status == Some(1) || has_failed, "{moment}: nothing has happened\n{run}");
-            for path in (0..MANY).map(many_path) {
+            for path in (0..many.files).map(many_path) {
                 let content = root.read(&path);
                 assert!(content == STOCK || content == WANTED, "{moment}: {path} is torn: {content:?}");
                 // The contents of declared files as they were found.
@@ -326,15 +336,21 @@ fn many_path(number: usize) -> String {
 }
 
 fn many_overlays(root: &ScratchRoot) {
-    for path in (0..MANY).map(many_path) {
+    for path in (0..MANY_OVERLAYS).map(many_path) {
         root.write(&path, STOCK);
         root.write(format!("usr/share/holo/files/01-x/{path}"), WANTED);
     }
 }
 
+fn many_orphans(root: &ScratchRoot) {
+    many_overlays(root);
+    assert!(root.holo(&["apply"]).success());
+    std::fs::remove_dir_all(root.join("usr/share/holo/files/01-x")).unwrap();
+}
+
 fn many_declared(root: &ScratchRoot) {
     let mut definitions = String::new();
-    for path in (0..MANY).map(many_path) {
+    for path in (0..MANY_DECLARED).map(many_path) {
         root.write(&path, STOCK);
         definitions += &format!("[[file]]\npath = \"/{path}\"\ncontent = {WANTED:?}\n");
     }

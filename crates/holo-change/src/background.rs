@@ -13,11 +13,11 @@ pub type Ended<S, T> = (<S as Store>::Change, T, Result<(), <S as Store>::Error>
 type Group<S, T> = Vec<(<S as Store>::Change, T)>;
 
 /// The number of changes that are made durable together. New contents lie beside the targets meanwhile, so this bounds their space.
-const GROUP_SIZE: usize = 1024;
+const GROUP_SIZE: usize = 4096;
 /// The number of bytes in memory from which on a group does not grow.
 const GROUP_BYTES: usize = 16 << 20;
 /// The time for which changes are gathered: what is done shall be seen, even if single changes take long.
-const GROUP_TIME: Duration = Duration::from_millis(200);
+const GROUP_TIME: Duration = Duration::from_secs(1);
 
 /// Changes on their way to the disk: they are gathered in groups, which are committed one after the other.
 pub struct Commits<S: Store, T> {

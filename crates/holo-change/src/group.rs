@@ -8,7 +8,7 @@
 //! 4. *Replaced*: the target is what it was going to be, unless somebody has changed it since it was looked at.
 //! 5. *Recorded* and 6. *confirmed*: what was made is known as made, and what is not needed any more is gone.
 //!
-//! Each step is on disk before the next one is begun. Between the second and the last, a target that is equal to its intent is known to be
+//! Each step is on disk before the next one is begun; what the last one does need not be. Between the second and the last, a target that is equal to its intent is known to be
 //! our own unfinished work, and not a person's. A [`Store`] may need fewer of them.
 
 use crate::error::{PathError, Result};

@@ -345,6 +345,12 @@ impl Stamp {
         seconds(self.0.st_mtime) + COARSEST_TICK < seconds(self.0.st_ctime)
     }
 
+    /// Returns true if both files are on the same file system.
+    #[must_use]
+    pub fn is_on_device_of(&self, other: &Stamp) -> bool {
+        self.0.st_dev == other.0.st_dev
+    }
+
     /// The number of names by which the file was known.
     #[must_use]
     pub fn names(&self) -> u64 {

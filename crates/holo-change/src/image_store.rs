@@ -20,6 +20,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The folder of the images of targets as they were found first, in the state directory.
 pub const BASE: &str = "base";
@@ -33,6 +34,8 @@ const STAGED: &str = ".staged";
 pub struct ImageStore {
     root: Arc<Tree>,
     state: Arc<Tree>,
+    /// True once it is seen that a base cannot be moved to its target.
+    bases_are_elsewhere: Arc<AtomicBool>,
 }
 
 impl ImageStore {
@@ -41,7 +44,17 @@ impl ImageStore {
     /// # Errors
     /// If one of them cannot be opened.
     pub fn open(locations: &Locations) -> Result<ImageStore> {
-        Ok(ImageStore { root: Tree::open(locations.root())?, state: Tree::open(locations.state_dir())? })
+        let (root, state) = (Tree::open(locations.root())?, Tree::open(locations.state_dir())?);
+        Ok(ImageStore { root, state, bases_are_elsewhere: Arc::default() })
+    }
+
+    /// Returns true if bases are on another mount than targets, as far as is known.
+    fn bases_are_elsewhere(&self) -> bool {
+        self.bases_are_elsewhere.load(Ordering::Relaxed)
+    }
+
+    fn note_bases_are_elsewhere(&self) {
+        self.bases_are_elsewhere.store(true, Ordering::Relaxed);
     }
 
     /// Waits until no other apply works in the state directory, and keeps others waiting until the result is dropped.

@@ -402,8 +402,8 @@ impl PathHandle {
         Ok(made.iter().map(|path| self.tree.place(path)).collect())
     }
 
-    /// Makes the folder, and then something in it. A folder that is removed in between, because it is empty, is made again. Returns the
-    /// result, and the folders that were made.
+    /// Makes something in the folder, and the folder if it is missing. One that is removed in between, because it is empty, is made again.
+    /// Returns the result, and the folders that were made.
     ///
     /// # Errors
     /// If the folder cannot be made, or the error of what was to be made in it.
@@ -412,12 +412,11 @@ impl PathHandle {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let made = self.create_folder().and_then(|new| {
-                folders.extend(new);
-                make()
-            });
-            match made {
-                Err(error) if error.is_missing() && attempts < MAX_ATTEMPTS => self.tree.forget(),
+            match make() {
+                Err(error) if error.is_missing() && attempts < MAX_ATTEMPTS => {
+                    self.tree.forget();
+                    folders.extend(self.create_folder()?);
+                }
                 made => return Ok((made?, folders)),
             }
         }

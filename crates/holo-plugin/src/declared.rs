@@ -166,6 +166,14 @@ impl<E> SetAnswers for Together<'_, '_, E> {
         self.answers.output(self.attempted[AttemptIndex::from(place)].index)
     }
 
+    fn hold_back(&mut self) {
+        self.answers.hold_back();
+    }
+
+    fn flush(&mut self) {
+        self.answers.flush();
+    }
+
     fn end(&mut self, place: usize, applied: Applied) {
         let place = AttemptIndex::from(place);
         let Attempted { index, job, changed, .. } = &mut self.attempted[place];

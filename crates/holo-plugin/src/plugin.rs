@@ -1,7 +1,7 @@
 //! The trait that every plugin implements.
 
 use crate::concurrently;
-use crate::{Entity, Host, Job, Output, SetAnswers};
+use crate::{CheckAnswers, Entity, Host, Job, Output, SetAnswers};
 use bstr::BStr;
 use holo_protocol::ScanLimit;
 
@@ -46,6 +46,14 @@ pub trait Plugin: Sync {
     fn apply_set(&self, host: &Host, set: &[Job<'_, Self::Entity>], answers: &mut dyn SetAnswers) {
         let threads = if Self::CONCURRENT { host.jobs() } else { 1 };
         concurrently::apply(host, set, threads, answers);
+    }
+
+    /// Finds out what applying entities would do, without changing anything.
+    fn check_set(&self, host: &Host, set: &[Job<'_, Self::Entity>], answers: &mut dyn CheckAnswers) {
+        for (place, job) in set.iter().enumerate() {
+            let verdict = job.entity.check(host, job.mode, &mut answers.output(place));
+            answers.end(place, verdict);
+        }
     }
 
     /// Takes leave: everything that was asked for is done, and the process is about to end. What it has kept running is to end now, within

@@ -45,15 +45,7 @@ impl Entity for DeclaredFile {
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        match Inspection::open(host).and_then(|inspection| inspection.check(self)) {
-            Ok(verdict) => verdict,
-            Err(DeclaredError::NeedsForce(reason)) => Verdict::NeedsForce(ForceTo::Proceed(reason)),
-            Err(DeclaredError::Meanwhile) => Verdict::NeedsForce(ForceTo::Overwrite),
-            Err(DeclaredError::Never(reason)) => {
-                output.error(format!("skipping target: {reason}"));
-                Verdict::Failed
-            }
-        }
+        Checks::open(host).verdict(self, output)
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {
@@ -65,6 +57,36 @@ impl Entity for DeclaredFile {
 
     fn preview(&self, host: &Host) -> Option<FilePair> {
         preview::preview(self, &Inspection::open(host).ok()?).ok().flatten()
+    }
+}
+
+/// Finds out what applying declared files would do.
+pub(crate) struct Checks<'a>(Result<Inspection<'a>, DeclaredError>);
+
+impl<'a> Checks<'a> {
+    pub(crate) fn open(host: &'a Host) -> Checks<'a> {
+        Checks(Inspection::open(host))
+    }
+
+    /// Returns the effect of applying a file. Errors are said on `output`.
+    pub(crate) fn check(&self, declared: &Declared<DeclaredFile>, output: &mut Output<'_>) -> Verdict {
+        match &declared.common.skipped {
+            Some(reason) => Verdict::Skipped(reason.clone()),
+            None => self.verdict(&declared.entity, output),
+        }
+    }
+
+    fn verdict(&self, entity: &DeclaredFile, output: &mut Output<'_>) -> Verdict {
+        let checked = self.0.as_ref().map_err(Clone::clone).and_then(|inspection| inspection.check(entity));
+        match checked {
+            Ok(verdict) => verdict,
+            Err(DeclaredError::NeedsForce(reason)) => Verdict::NeedsForce(ForceTo::Proceed(reason)),
+            Err(DeclaredError::Meanwhile) => Verdict::NeedsForce(ForceTo::Overwrite),
+            Err(DeclaredError::Never(reason)) => {
+                output.error(format!("skipping target: {reason}"));
+                Verdict::Failed
+            }
+        }
     }
 }
 

@@ -6,15 +6,49 @@ use bstr::BStr;
 use holo_plugin::declared::{Declared, apply_together};
 use holo_plugin::index::{Table, define_index};
 use holo_plugin::{
-    Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Plugin, ScanError, ScanLimit, SetAnswers, Verdict,
+    Applied, CheckAnswers, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Plugin, ScanError, ScanLimit,
+    SetAnswers, Sink, Stream, Verdict,
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The plugin `files`.
 pub(crate) struct Files {
     /// True if what is known to be unchanged is recorded in test mode too. Scenarios look at every file that is left.
     pub(crate) records_in_test_mode: bool,
+    pub(crate) tidying: Tidying,
+}
+
+/// Tells when to remove what is not needed any more. That takes reading all records, so it is done once a run: with the last set, or at the
+/// end of a run in which not all files were asked for.
+#[derive(Default)]
+pub(crate) struct Tidying {
+    /// The number of files that were found and have not been applied since.
+    left: AtomicUsize,
+    is_due: AtomicBool,
+}
+
+impl Tidying {
+    fn found(&self, files: &[ManagedFile]) {
+        let count = files.iter().filter(|file| !matches!(file, ManagedFile::Overlay(_))).count();
+        self.left.store(count, Ordering::Relaxed);
+    }
+
+    /// Notes that so many files are being applied; returns true if they are the last.
+    fn applied(&self, count: usize) -> bool {
+        let left = self.left.load(Ordering::Relaxed).saturating_sub(count);
+        self.left.store(left, Ordering::Relaxed);
+        self.is_due.store(left > 0, Ordering::Relaxed);
+        left == 0
+    }
+}
+
+impl Files {
+    /// Returns true if what is known to be unchanged is recorded.
+    fn records(&self, host: &Host) -> bool {
+        self.records_in_test_mode || !host.test_mode()
+    }
 }
 
 /// A managed file.
@@ -36,7 +70,9 @@ impl Plugin for Files {
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<ManagedFile>, ScanError> {
         let overlays = overlay::scan::all(host, output)?;
-        Ok(with_declared(host, declared::Found::read(host, output), overlays, output))
+        let files = with_declared(host, declared::Found::read(host, output), overlays, output);
+        self.tidying.found(&files);
+        Ok(files)
     }
 
     fn scan_limited(
@@ -52,7 +88,9 @@ impl Plugin for Files {
             ScanLimit::Ids(_) => overlay::scan::all(host, output)?,
             ScanLimit::Prefix(prefix) => overlay::scan::beginning(host, prefix, output)?,
         };
-        Ok(with_declared(host, found, overlays, output))
+        let files = with_declared(host, found, overlays, output);
+        self.tidying.found(&files);
+        Ok(files)
     }
 
     fn find(&self, host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Option<ManagedFile>, ScanError> {
@@ -61,8 +99,32 @@ impl Plugin for Files {
         Ok(all.into_iter().find(|file| file.report().id == id))
     }
 
+    fn check_set(&self, host: &Host, set: &[Job<'_, ManagedFile>], answers: &mut dyn CheckAnswers) {
+        let overlays: Vec<Job<'_, FileEntity>> = set
+            .iter()
+            .filter_map(|job| match job.entity {
+                ManagedFile::Overlay(entity) => Some(Job { entity, mode: job.mode }),
+                _ => None,
+            })
+            .collect();
+        let mut checked = overlay::check_many(host, &overlays, self.records(host)).into_iter();
+        let declared = declared::Checks::open(host);
+        for (place, job) in set.iter().enumerate() {
+            let mut output = answers.output(place);
+            let verdict = match job.entity {
+                ManagedFile::Overlay(entity) => match checked.next().flatten() {
+                    Some(checked) => checked.tell(&mut output),
+                    None => entity.check(host, job.mode, &mut output),
+                },
+                ManagedFile::Declared(entity) => declared.check(entity, &mut output),
+                _ => job.entity.check(host, job.mode, &mut output),
+            };
+            answers.end(place, verdict);
+        }
+    }
+
     fn apply_set(&self, host: &Host, set: &[Job<'_, ManagedFile>], answers: &mut dyn SetAnswers) {
-        let records = self.records_in_test_mode || !host.test_mode();
+        let records = self.records(host);
         let (mut overlays, mut places) = (Vec::new(), Table::new());
         for (place, job) in set.iter().enumerate() {
             if let ManagedFile::Overlay(entity) = job.entity {
@@ -76,14 +138,31 @@ impl Plugin for Files {
         if overlays.len() < set.len() {
             let mut answers = LastLater { answers, left: set.len() - overlays.len(), last: None };
             apply_declared(host, set, &mut answers);
+            let is_last = self.tidying.applied(set.len() - overlays.len());
             if let Some((place, applied)) = answers.last.take() {
-                tidy_up(host, |_| true, &mut answers.output(place));
+                if is_last {
+                    tidy_up(host, |_| true, &mut answers.output(place));
+                }
                 answers.answers.end(place, applied);
             }
         } else {
             declared::remove_empty_folder(host);
         }
     }
+
+    fn end(&self, host: &Host) {
+        if self.tidying.is_due.load(Ordering::Relaxed) {
+            // Nobody listens any more. What cannot be removed is found, and said, by the next apply.
+            tidy_up(host, |_| true, &mut Output::new(&mut Unheard));
+        }
+    }
+}
+
+/// Output that nobody listens to.
+struct Unheard;
+
+impl Sink for Unheard {
+    fn write(&mut self, _: Stream, _: &[u8]) {}
 }
 
 /// Applies an entity that is not a mere overlay.
@@ -221,6 +300,14 @@ impl SetAnswers for LastLater<'_> {
         self.answers.output(place)
     }
 
+    fn hold_back(&mut self) {
+        self.answers.hold_back();
+    }
+
+    fn flush(&mut self) {
+        self.answers.flush();
+    }
+
     fn end(&mut self, place: usize, applied: Applied) {
         self.left = self.left.saturating_sub(1);
         if self.left == 0 {
@@ -250,6 +337,14 @@ impl SetAnswers for Part<'_> {
 
     fn output(&mut self, place: usize) -> Output<'_> {
         self.answers.output(self.places[PartIndex::from(place)])
+    }
+
+    fn hold_back(&mut self) {
+        self.answers.hold_back();
+    }
+
+    fn flush(&mut self) {
+        self.answers.flush();
     }
 
     fn end(&mut self, place: usize, applied: Applied) {

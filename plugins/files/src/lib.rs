@@ -8,5 +8,6 @@ mod overlay;
 #[must_use]
 pub fn run() -> std::process::ExitCode {
     let asked_for = std::env::var_os("HOLO_FILES_RECORD").is_some_and(|value| value == "1");
-    holo_plugin::serve(&files::Files { records_in_test_mode: asked_for })
+    let files = files::Files { records_in_test_mode: asked_for, tidying: files::Tidying::default() };
+    holo_plugin::serve(&files)
 }

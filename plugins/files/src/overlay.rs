@@ -18,12 +18,14 @@ mod stock;
 
 pub(crate) use change::FAILED_UNCHANGED;
 use change::{Consequences, Outcome};
+pub(crate) use check::check_many;
 pub(crate) use entity::{FileEntity, PREFIX};
 
 use context::Context;
 use holo_change::image_store::ImageStore;
 use holo_change::{Commits, Ended};
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Verdict, apply_one};
+use preparation::Indexed;
 use std::path::PathBuf;
 
 /// The number of entities that are looked at, concurrently, before a change of the first of them is begun.
@@ -39,13 +41,20 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, FileEntity>], records: bool, ans
 
 fn work_on(set: &[Job<'_, FileEntity>], mut context: Context<'_>, answers: &mut dyn SetAnswers) {
     let mut commits = Commits::default();
-    let mut indices = 0..;
     let mut own_bases = Vec::new();
+    let jobs: Vec<Indexed<'_, '_>> = set.iter().enumerate().collect();
     // A program that is run may change anything, so what comes after it is looked at then.
-    let parts = set.split_inclusive(|job| job.entity.runs_programs()).flat_map(|part| part.chunks(LOOKED_AT_TOGETHER));
+    let parts =
+        jobs.split_inclusive(|(_, job)| job.entity.runs_programs()).flat_map(|part| part.chunks(LOOKED_AT_TOGETHER));
     for part in parts {
         let unchanged = context.find_unchanged(part);
-        for ((job, is_unchanged), index) in part.iter().zip(unchanged).zip(&mut indices) {
+        let is_concurrent = |((_, job), unchanged): &(&Indexed<'_, '_>, &bool)| {
+            !**unchanged && context.can_prepare_concurrently(job.entity)
+        };
+        let concurrent: Vec<Indexed<'_, '_>> =
+            part.iter().zip(&unchanged).filter(is_concurrent).map(|(job, _)| *job).collect();
+        let mut prepared = context.prepare_many(&concurrent, answers).into_iter().peekable();
+        for (&(index, job), is_unchanged) in part.iter().zip(unchanged) {
             if is_unchanged {
                 answers.end(index, Applied::Unchanged);
             } else {
@@ -54,8 +63,13 @@ fn work_on(set: &[Job<'_, FileEntity>], mut context: Context<'_>, answers: &mut 
                     tell(commits.flush(&context.layout.images), &mut own_bases, answers);
                     context.separate_bases(&mut own_bases);
                 }
-                answers.begin(index);
-                let change = context.prepare(index, job, &mut answers.output(index));
+                let change = match prepared.next_if(|prepared| prepared.change.consequences.index == index) {
+                    Some(prepared) => prepared.tell(&mut answers.output(index)),
+                    None => {
+                        answers.begin(index);
+                        context.prepare((index, job), &mut answers.output(index))
+                    }
+                };
                 if change.files.is_empty() {
                     answers.end(index, change.into_outcome());
                 } else {
@@ -73,6 +87,10 @@ fn work_on(set: &[Job<'_, FileEntity>], mut context: Context<'_>, answers: &mut 
 
 /// Reports the results of changes, and collects the targets whose own files are their bases now.
 fn tell(ended: Vec<Ended<ImageStore, Consequences>>, own_bases: &mut Vec<PathBuf>, answers: &mut dyn SetAnswers) {
+    if ended.is_empty() {
+        return;
+    }
+    answers.hold_back();
     for Outcome { index, applied, failure, shares_base } in ended.into_iter().map(Outcome::from) {
         own_bases.extend(shares_base);
         if let Some(failure) = failure {
@@ -80,6 +98,7 @@ fn tell(ended: Vec<Ended<ImageStore, Consequences>>, own_bases: &mut Vec<PathBuf
         }
         answers.end(index, applied);
     }
+    answers.flush();
 }
 
 impl Entity for FileEntity {

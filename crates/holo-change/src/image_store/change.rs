@@ -3,8 +3,10 @@
 use super::{BASE, ImageStore, PROVISIONED};
 use crate::error::{PathError, Result};
 use crate::group::{Store, Unsynced};
-use crate::image::{Image, Meanwhile, Stamp};
-use crate::path_handle::{PathHandle, TEMPORARY};
+use crate::image::{Image, Meanwhile, Stamp, Unmanageable};
+use crate::path_handle::{Durability, PathHandle, TEMPORARY};
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The bits of a mode by which others than the owner may write.
@@ -17,11 +19,16 @@ const OTHERS_WRITE: u32 = 0o022;
 #[derive(Debug)]
 pub struct ImageChange {
     path: PathBuf,
+    /// True if a new base is staged.
     keeps_base: bool,
-    /// True if the staged base is the target itself, by another name.
+    /// True if the base is the target itself, by another name.
     shares_base: bool,
+    /// The base, if it is that of this change which shares the target's file, and the folders that were made for it.
+    linked: Vec<PathHandle>,
+    restoring: Option<Restoring>,
     /// True if the target's own file gets, or loses, another name by us.
     is_renamed: bool,
+    /// True if a new file is written beside the target.
     writes_target: bool,
     /// The target as it was found, if only that may be replaced.
     found: Option<Stamp>,
@@ -43,6 +50,17 @@ enum Recording {
     Nothing,
 }
 
+/// How far a base has come that is moved back to the target's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Restoring {
+    /// Nothing has been done yet.
+    Planned,
+    /// The image of what we wrote last is set aside as the intent: as long as the target is equal to it, that is what it goes back to.
+    SetAside,
+    /// There is no such image.
+    Unrecorded,
+}
+
 impl ImageChange {
     /// Creates a change of the target with this path, in which there is nothing yet.
     #[must_use]
@@ -51,6 +69,8 @@ impl ImageChange {
             path: path.to_owned(),
             keeps_base: false,
             shares_base: false,
+            linked: Vec::new(),
+            restoring: None,
             is_renamed: false,
             writes_target: false,
             found: None,
@@ -64,7 +84,11 @@ impl ImageChange {
     /// Returns true if there is nothing to be done.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        !self.keeps_base && !self.writes_target && self.recording == Recording::Same && self.leftovers.is_empty()
+        !self.keeps_base
+            && !self.shares_base
+            && !self.writes_target
+            && self.recording == Recording::Same
+            && self.leftovers.is_empty()
     }
 
     /// Returns true if the target has been replaced.
@@ -82,7 +106,7 @@ impl ImageChange {
     /// Returns the path of the target if its own file is its base now.
     #[must_use]
     pub fn shared_base(&self) -> Option<&Path> {
-        (self.shares_base && self.keeps_base).then_some(&*self.path)
+        self.shares_base.then_some(&*self.path)
     }
 
     /// Stages an image as the new base.
@@ -96,23 +120,24 @@ impl ImageChange {
         Ok(())
     }
 
-    /// Stages the target, as it was found, as its base. One that is going to be replaced needs no copy: its own file becomes the base.
-    /// [`ImageChange::copy_shared_base`] has to be called when it is known what becomes of the target.
+    /// Stages the target, as it was found, as its base. One that is going to be replaced needs no copy: its own file becomes the base at
+    /// once, by a second name. [`ImageChange::copy_shared_base`] has to be called when it is known what becomes of the target.
     ///
     /// # Errors
     /// If it cannot be written.
     pub fn stage_found_base(&mut self, found: &Image, stamp: &Stamp, store: &ImageStore) -> Result<()> {
-        let (target, staged) = (store.target(&self.path), store.staged_base(&self.path));
+        let (target, base) = (store.target(&self.path), store.base(&self.path));
         // The only other name may be that of a base that is replaced now.
         self.is_renamed = stamp.names() > 1;
         // By another name, or an open descriptor, it could be written to later.
         let is_ours_alone = found.is_trusted() && found.mode & OTHERS_WRITE == 0 && stamp.names() == 1;
         if is_ours_alone && !found.is_symlink() {
+            // While the folder is there, a kill is known to have left such a base.
             store.create_staging_folder()?;
-            // A file that a killed apply has left there is in the way.
-            let linked = target.link_to(&staged).or_else(|_| staged.remove().and_then(|()| target.link_to(&staged)));
-            if linked.is_ok() {
-                (self.keeps_base, self.shares_base, self.is_renamed) = (true, true, true);
+            if let Ok(((), made)) = base.in_folder(|| target.link_to(&base)) {
+                (self.shares_base, self.is_renamed) = (true, true);
+                self.linked.extend(made);
+                self.linked.push(base);
                 return Ok(());
             }
         }
@@ -127,14 +152,14 @@ impl ImageChange {
         if !self.shares_base || self.writes_target {
             return Ok(());
         }
-        let (target, staged) = (store.target(&self.path), store.staged_base(&self.path));
-        if !target.is_same_file(&staged)? {
+        let target = store.target(&self.path);
+        if !target.is_same_file(&store.base(&self.path))? {
             // Another file has been put in its place meanwhile.
             return Ok(());
         }
         self.shares_base = false;
         let Ok(Some(found)) = Image::load(&target) else { return Ok(()) };
-        let copied = found.write_to(&staged);
+        let copied = found.write_to(&store.staged_base(&self.path));
         self.keeps_base = copied.is_ok();
         copied
     }
@@ -157,10 +182,10 @@ impl ImageChange {
     /// If one of them cannot be written.
     pub fn stage_target(&mut self, image: &Image, store: &ImageStore) -> Result<()> {
         store.create_staging_folder()?;
-        let target = store.target(&self.path);
+        let (target, intent) = (store.target(&self.path), store.intent(&self.path));
+        let temporary = target.temporary(TEMPORARY);
         // The folder may have been deleted together with the target.
-        target.create_folder()?;
-        image.write_to_all(&[&store.intent(&self.path), &target.temporary(TEMPORARY)])?;
+        target.in_folder(|| image.write_to_all(&[&intent, &temporary]))?;
         (self.writes_target, self.recording) = (true, Recording::New);
         Ok(())
     }
@@ -175,6 +200,24 @@ impl ImageChange {
         self.leftovers.push(leftover);
     }
 
+    /// Has the base become the target again by being moved there, which needs no copy; returns false if that cannot be.
+    ///
+    /// In between, what was recorded last is set aside as the intent: after a kill, a target that is still equal to it is ours, and recorded
+    /// again.
+    ///
+    /// # Errors
+    /// If the folder of the intent cannot be made.
+    pub fn restore_base(&mut self, base: &Stamp, target: &Stamp, store: &ImageStore) -> Result<bool> {
+        // By another name, somebody else could write to it.
+        let can_be = base.is_on_device_of(target) && base.names() == 1 && !store.bases_are_elsewhere();
+        if can_be {
+            store.create_staging_folder()?;
+            self.restoring = Some(Restoring::Planned);
+            self.forget_target();
+        }
+        Ok(can_be)
+    }
+
     /// Forgets the target: its images go in the end.
     pub fn forget_target(&mut self) {
         self.recording = Recording::Nothing;
@@ -183,7 +226,7 @@ impl ImageChange {
     /// Gives up on the target before anything was done to it. A base that was staged is kept all the same.
     pub fn abandon_target(&mut self, store: &ImageStore) {
         self.remove_temporaries(store);
-        (self.writes_target, self.recording) = (false, Recording::Same);
+        (self.writes_target, self.restoring, self.recording) = (false, None, Recording::Same);
     }
 
     /// Keeps the files that were to be removed.
@@ -212,7 +255,7 @@ impl Store for ImageStore {
     type Error = PathError;
 
     fn reopen(&self) -> Result<ImageStore> {
-        Ok(ImageStore { root: self.root.reopen()?, state: self.state.reopen()? })
+        Ok(ImageStore { root: self.root.reopen()?, state: self.state.reopen()?, ..self.clone() })
     }
 
     fn forget_directories(&self) {
@@ -232,7 +275,7 @@ impl Store for ImageStore {
         if change.writes_target || change.recording == Recording::New {
             files.push(self.intent(&change.path));
         }
-        Ok(Unsynced { files, names: Vec::new() })
+        Ok(Unsynced { files, names: change.linked.clone() })
     }
 
     /// From here on a stock file may be overwritten.
@@ -247,10 +290,21 @@ impl Store for ImageStore {
         if change.writes_target {
             names.push(self.intent(&change.path));
         }
+        if change.restoring.is_some() {
+            let (intent, provisioned) = (self.intent(&change.path), self.provisioned(&change.path));
+            change.restoring = match provisioned.rename_to(&intent) {
+                Err(error) if error.is_missing() => Some(Restoring::Unrecorded),
+                moved => moved.map(|()| Some(Restoring::SetAside))?,
+            };
+            names.extend([intent, provisioned]);
+        }
         Ok(Unsynced { files: Vec::new(), names })
     }
 
     fn replace(&self, change: &mut ImageChange) -> Result<Unsynced> {
+        if change.restoring.is_some() {
+            return self.move_base_back(change);
+        }
         if !change.writes_target {
             return Ok(Unsynced::default());
         }
@@ -281,28 +335,86 @@ impl Store for ImageStore {
                 provisioned.create_folder()?;
                 intent.rename_to(&provisioned)?;
             }
-            Recording::Nothing => {
-                provisioned.remove()?;
-                provisioned.remove_empty_folders(Path::new(PROVISIONED));
-            }
+            Recording::Nothing if change.restoring.is_some() => {}
+            Recording::Nothing => provisioned.remove()?,
         }
-        if change.writes_target && change.recording != Recording::New {
+        let has_intent = change.writes_target || change.restoring == Some(Restoring::SetAside);
+        if has_intent && change.recording != Recording::New {
             intent.remove()?;
         }
-        if change.recording == Recording::Nothing {
+        if change.recording == Recording::Nothing && change.restoring.is_none() {
             // The base comes last: as long as it is there, the entity is, and what a crash leaves undone is found.
-            let base = self.base(&change.path);
-            base.remove()?;
-            base.remove_empty_folders(Path::new(BASE));
+            self.base(&change.path).remove()?;
         }
         Ok(Unsynced::default())
     }
 
+    /// Removes the folders of images that are empty now.
+    fn end(&self, changes: &mut [ImageChange]) -> Result<()> {
+        let forgotten = changes.iter().filter(|change| change.recording == Recording::Nothing);
+        let folders: BTreeSet<&Path> = forgotten.filter_map(|change| change.path.parent()).collect();
+        for folder in folders.into_iter().rev() {
+            let inside = folder.join("x");
+            self.provisioned(&inside).remove_empty_folders(Path::new(PROVISIONED));
+            self.base(&inside).remove_empty_folders(Path::new(BASE));
+        }
+        Ok(())
+    }
+
     fn abandon(&self, change: &mut ImageChange, _: &PathError) {
         let _ = self.staged_base(&change.path).remove();
+        if change.restoring == Some(Restoring::SetAside) && !change.is_target_replaced {
+            let _ = self.intent(&change.path).rename_to(&self.provisioned(&change.path));
+            return;
+        }
+        if change.shares_base && !change.is_target_replaced {
+            self.unlink_shared_base(change);
+        }
         // If the target has been replaced, the intent has to stay: the next apply sees by it what is to be recorded yet.
         if !change.is_target_replaced {
             change.remove_temporaries(self);
         }
+    }
+}
+
+impl ImageStore {
+    /// Removes a base that is nothing but another name of the target. The next apply finds the target as this one did.
+    fn unlink_shared_base(&self, change: &mut ImageChange) {
+        let base = self.base(&change.path);
+        if self.target(&change.path).is_same_file(&base).unwrap_or(false) {
+            change.shares_base = false;
+            let _ = base.remove();
+            base.remove_empty_folders(Path::new(BASE));
+        }
+    }
+
+    /// Moves a base to the place of its target.
+    fn move_base_back(&self, change: &mut ImageChange) -> Result<Unsynced> {
+        let (target, base) = (self.target(&change.path), self.base(&change.path));
+        match base.rename_to(&target) {
+            Err(error) if error.error.kind() == ErrorKind::CrossesDevices => self.copy_base_back(change)?,
+            moved => moved?,
+        }
+        change.is_target_replaced = true;
+        Ok(Unsynced { files: Vec::new(), names: vec![target, base] })
+    }
+
+    /// Replaces the target by a copy of its base, as they are in two mounts of one file system. As that is known from now on, it need not be
+    /// done together with others.
+    fn copy_base_back(&self, change: &mut ImageChange) -> Result<()> {
+        self.note_bases_are_elsewhere();
+        let (target, intent, base) = (self.target(&change.path), self.intent(&change.path), self.base(&change.path));
+        if change.restoring.take() == Some(Restoring::SetAside) {
+            intent.rename_to(&self.provisioned(&change.path))?;
+        }
+        let image = Image::load(&base).map_err(|error| match error {
+            Unmanageable::Path(error) => error,
+            Unmanageable::WrongType => PathError::missing("open", base.shown()),
+        })?;
+        change.stage_target(&image.ok_or_else(|| PathError::missing("open", base.shown()))?, self)?;
+        change.forget_target();
+        let temporary = target.temporary(TEMPORARY);
+        Durability::Each.sync([&temporary, &intent], [&intent, &self.provisioned(&change.path)])?;
+        temporary.rename_to(&target)
     }
 }

@@ -46,6 +46,14 @@ impl Recovery {
         Ok(Recovery { intents, was_needed: true })
     }
 
+    /// Sees whether anything was left behind, and leaves it as it is.
+    ///
+    /// # Errors
+    /// If that cannot be told.
+    pub fn look(store: &ImageStore) -> Result<Recovery> {
+        Ok(Recovery { intents: HashSet::new(), was_needed: store.all_staged()?.is_some() })
+    }
+
     /// Returns true if there was anything at all, be it an empty folder.
     #[must_use]
     pub fn was_needed(&self) -> bool {

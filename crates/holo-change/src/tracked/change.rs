@@ -272,7 +272,9 @@ impl<T: Serialize + HasTracks> Store for TrackStore<T> {
     }
 
     fn confirm(&self, change: &mut EntityChange<T>) -> std::result::Result<Unsynced, Unmanaged> {
-        Ok(Unsynced { files: Vec::new(), names: vec![self.move_record(change)?] })
+        // If this is lost, the next apply finds by the intents what was made.
+        self.move_record(change)?;
+        Ok(Unsynced::default())
     }
 
     /// Removes the directories that were made on the way to what has been put back.

@@ -3,7 +3,9 @@
 use super::operations::messages;
 use super::{applied_messages, complain, listed, unknown_entity, verdict_messages};
 use crate::index::{Table, define_index};
-use crate::{Applied, Entity, FilePair, ForceTo, Host, Job, Mode, Output, Plugin, SetAnswers, Sink, Verdict};
+use crate::{
+    Applied, CheckAnswers, Entity, FilePair, ForceTo, Host, Job, Mode, Output, Plugin, SetAnswers, Sink, Verdict,
+};
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::{Answer, Operation, Outcome, Request, Stream};
 use holo_protocol::{Message, Progress, ScanLimit, Text};
@@ -28,7 +30,8 @@ pub(super) fn serve<P: Plugin>(plugin: &P, host: &Host) -> ExitCode {
         }
     };
     let host = host.clone();
-    let mut session = Session { plugin, host, known: HashMap::new(), answers: Answers { writer, request: 0 } };
+    let mut session =
+        Session { plugin, host, known: HashMap::new(), answers: Answers { writer, request: 0, holds_back: false } };
     for line in io::stdin().lock().split(b'\n') {
         let request = match line.map(|line| serde_json::from_slice::<Request>(&line)) {
             Ok(Ok(request)) => request,
@@ -57,6 +60,8 @@ struct Session<'a, P: Plugin, W: Write> {
 struct Answers<W: Write> {
     writer: W,
     request: u64,
+    /// True while the answers to several entities are gathered.
+    holds_back: bool,
 }
 
 impl<W: Write> Answers<W> {
@@ -74,7 +79,14 @@ impl<W: Write> Answers<W> {
     fn output(&mut self, entity: Option<&BString>, stream: Stream, bytes: &[u8]) {
         let (request, entity) = (self.request, entity.cloned().map(Text));
         self.say(&Answer::Output { request, entity, stream, text: bytes.into() });
-        let _ = self.writer.flush();
+        self.hand_over();
+    }
+
+    /// Lets the dispatcher see what has been said, unless more follows at once.
+    fn hand_over(&mut self) {
+        if !self.holds_back {
+            let _ = self.writer.flush();
+        }
     }
 
     fn progress(&mut self, id: &BString, progress: &Progress<'_>) {
@@ -190,20 +202,14 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
     }
 
     fn check(&mut self, ids: Vec<BString>, modes: &Modes<'_>) -> Outcome {
-        for id in self.find_all(ids) {
-            let Some(entity) = self.known.get(&id) else { continue };
-            let mut sink = AnswerSink { answers: &mut self.answers, entity: Some(&id) };
-            let verdict = entity.check(&self.host, modes.of_entity(&id, false), &mut Output::new(&mut sink));
-            if verdict == Verdict::NeedsForce(ForceTo::Overwrite)
-                && let Some(pair) = entity.diff(&self.host)
-            {
-                self.answers.diff(&id, &pair);
-            }
-            match verdict_messages(&verdict) {
-                Some(messages) => self.answers.result(&id, messages, Outcome::Done),
-                None => self.answers.result(&id, None, Outcome::Failed),
-            }
-        }
+        let ids = self.find_all(ids);
+        let entities = ids.iter().filter_map(|id| Some((id, self.known.get(id)?)));
+        let entities: Table<JobIndex, (&BString, &P::Entity)> = entities.collect();
+        let jobs = entities.iter().map(|(id, entity)| Job { entity: *entity, mode: modes.of_entity(id, false) });
+        let set: Vec<Job<'_, P::Entity>> = jobs.collect();
+        let (answers, speaker) = (&mut self.answers, JobIndex::from(0));
+        let mut answers = ChecksInSession { host: &self.host, entities, answers, speaker };
+        self.plugin.check_set(&self.host, &set, &mut answers);
         Outcome::Done
     }
 
@@ -245,6 +251,47 @@ define_index! {
     JobIndex
 }
 
+/// The verdicts on a set, each with the ID of its entity.
+struct ChecksInSession<'a, E, W: Write> {
+    host: &'a Host,
+    entities: Table<JobIndex, (&'a BString, &'a E)>,
+    answers: &'a mut Answers<W>,
+    /// The entity that output belongs to.
+    speaker: JobIndex,
+}
+
+impl<E: Entity, W: Write> CheckAnswers for ChecksInSession<'_, E, W> {
+    fn output(&mut self, place: usize) -> Output<'_> {
+        self.speaker = JobIndex::from(place);
+        Output::new(self)
+    }
+
+    fn end(&mut self, place: usize, verdict: Verdict) {
+        let (id, entity) = self.entities[JobIndex::from(place)];
+        if verdict == Verdict::NeedsForce(ForceTo::Overwrite)
+            && let Some(pair) = entity.diff(self.host)
+        {
+            self.answers.diff(id, &pair);
+        }
+        match verdict_messages(&verdict) {
+            Some(messages) => self.answers.result(id, messages, Outcome::Done),
+            None => self.answers.result(id, None, Outcome::Failed),
+        }
+    }
+}
+
+impl<E, W: Write> Sink for ChecksInSession<'_, E, W> {
+    fn write(&mut self, stream: Stream, bytes: &[u8]) {
+        let (id, _) = self.entities[self.speaker];
+        self.answers.output(Some(id), stream, bytes);
+    }
+
+    fn progress(&mut self, progress: &Progress<'_>) {
+        let (id, _) = self.entities[self.speaker];
+        self.answers.progress(id, progress);
+    }
+}
+
 /// The answers to a set, each with the ID of its entity.
 struct SetInSession<'a, E, W: Write> {
     host: &'a Host,
@@ -262,7 +309,7 @@ impl<E: Entity, W: Write> SetAnswers for SetInSession<'_, E, W> {
         let (id, _) = self.entities[JobIndex::from(place)];
         self.answers.say(&Answer::Begin { request, entity: Text(id.clone()) });
         // If we die, it has to be known with what in our hands.
-        let _ = self.answers.writer.flush();
+        self.answers.hand_over();
     }
 
     fn output(&mut self, place: usize) -> Output<'_> {
@@ -285,8 +332,17 @@ impl<E: Entity, W: Write> SetAnswers for SetInSession<'_, E, W> {
         self.answers.result(id, messages, result);
         // The user may be waiting for it.
         if changed {
-            let _ = self.answers.writer.flush();
+            self.answers.hand_over();
         }
+    }
+
+    fn hold_back(&mut self) {
+        self.answers.holds_back = true;
+    }
+
+    fn flush(&mut self) {
+        self.answers.holds_back = false;
+        self.answers.hand_over();
     }
 }
 

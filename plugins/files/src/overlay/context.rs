@@ -20,30 +20,33 @@ pub(crate) struct Context<'a> {
     pub(super) threads: usize,
     /// There are bases that some process can write to, and that could not be copied.
     has_shared_bases: bool,
-    /// The lock on the state directory.
-    _held: OwnedFd,
+    /// The lock on the state directory, if something may be changed.
+    _held: Option<OwnedFd>,
 }
 
 impl<'a> Context<'a> {
     pub(crate) fn open(host: &'a Host, records: bool) -> Result<Context<'a>> {
         let layout = Layout::open(host)?;
         let held = layout.images.hold()?;
+        let recovery = Recovery::begin(&layout.images, host.locations(), || targets(host))?;
+        Ok(Context { _held: Some(held), ..Context::new(host, layout, recovery, records) })
+    }
+
+    /// Opens it for looking alone: nothing is put in order, and nothing may be changed.
+    pub(crate) fn open_to_look(host: &'a Host, records: bool) -> Result<Context<'a>> {
+        let layout = Layout::open(host)?;
+        let recovery = Recovery::look(&layout.images)?;
+        Ok(Context::new(host, layout, recovery, records))
+    }
+
+    fn new(host: &'a Host, layout: Layout, recovery: Recovery, records: bool) -> Context<'a> {
         let distribution = Distribution::of(host.system().os_release());
         let mut record = if records { Record::open(host, &layout) } else { Record::none() };
-        let recovery = Recovery::begin(&layout.images, host.locations(), || targets(host))?;
         if recovery.was_needed() {
             record.distrust();
         }
-        Ok(Context {
-            host,
-            threads: host.jobs(),
-            layout,
-            distribution,
-            record,
-            recovery,
-            has_shared_bases: false,
-            _held: held,
-        })
+        let threads = host.jobs();
+        Context { host, threads, layout, distribution, record, recovery, has_shared_bases: false, _held: None }
     }
 
     /// Returns true if changes may be committed while others are prepared. After a killed apply, one is done after the other: the same

@@ -1,4 +1,4 @@
-//! Looking at entities, many concurrently, and preparing the changes of one: by provisioning or by scrubbing.
+//! Looking at entities and preparing their changes, by provisioning or by scrubbing, many concurrently.
 
 use crate::overlay::change::{Change, FAILED};
 use crate::overlay::context::Context;
@@ -6,21 +6,55 @@ use crate::overlay::entity::FileEntity;
 use crate::overlay::layout::Layout;
 use crate::overlay::provision::{self, Unchanged};
 use crate::overlay::scrub;
-use holo_plugin::{Job, Output};
+use holo_plugin::{Job, Output, SetAnswers, Sink, Stream};
 use std::thread;
 
 /// The number of entities from which a thread is worth starting.
 const WORTH_A_THREAD: usize = 64;
 
+/// A job, with the index of its entity in the set.
+pub(crate) type Indexed<'a, 'e> = (usize, &'a Job<'e, FileEntity>);
+
+/// A change that was prepared concurrently, and the output about its entity.
+pub(crate) struct Prepared {
+    pub(crate) change: Change,
+    said: Said,
+}
+
+impl Prepared {
+    /// Says what there was to say, and returns the change.
+    pub(crate) fn tell(self, output: &mut Output<'_>) -> Change {
+        self.said.repeat(output);
+        self.change
+    }
+}
+
+/// Output that waits for its turn.
+#[derive(Default)]
+pub(crate) struct Said(Vec<(Stream, Vec<u8>)>);
+
+impl Said {
+    pub(crate) fn repeat(&self, output: &mut Output<'_>) {
+        self.0.iter().for_each(|(stream, bytes)| output.relay(*stream, bytes));
+    }
+}
+
+impl Sink for Said {
+    fn write(&mut self, stream: Stream, bytes: &[u8]) {
+        self.0.push((stream, bytes.to_vec()));
+    }
+}
+
 impl Context<'_> {
     /// Returns for each entity whether there is nothing to be done, as far as that can be seen without changing anything.
-    pub(crate) fn find_unchanged(&mut self, jobs: &[Job<'_, FileEntity>]) -> Vec<bool> {
+    pub(crate) fn find_unchanged(&mut self, jobs: &[Indexed<'_, '_>]) -> Vec<bool> {
         if self.recovery.was_needed() {
             // The change that a killed apply was at has to be recovered first.
             return vec![false; jobs.len()];
         }
-        let seen = self.find_in_shares(jobs);
-        for (job, unchanged) in jobs.iter().zip(&seen) {
+        let find = |&(_, job): &Indexed<'_, '_>, layout: &Layout| provision::find_unchanged(job.entity, layout, self);
+        let seen: Vec<Option<Unchanged>> = self.in_shares(jobs, find);
+        for ((_, job), unchanged) in jobs.iter().zip(&seen) {
             if let Some(state) = unchanged.as_ref().and_then(|unchanged| unchanged.news) {
                 self.record.insert(&job.entity.path, state);
             }
@@ -28,42 +62,65 @@ impl Context<'_> {
         seen.iter().map(Option::is_some).collect()
     }
 
-    /// Looks for unchanged entities among many, with as many threads as there are processors.
-    fn find_in_shares(&self, jobs: &[Job<'_, FileEntity>]) -> Vec<Option<Unchanged>> {
-        let find = |share: &[Job<'_, FileEntity>], layout: &Layout| -> Vec<Option<Unchanged>> {
-            share.iter().map(|job| provision::find_unchanged(job.entity, layout, self)).collect()
-        };
-        let mut shares = jobs.chunks(jobs.len().div_ceil(self.threads).max(WORTH_A_THREAD));
+    /// Does the same with each of many, with as many threads as there are processors, and returns the results in their order.
+    pub(crate) fn in_shares<T: Sync, R: Send>(&self, all: &[T], work: impl Fn(&T, &Layout) -> R + Sync) -> Vec<R> {
+        let work = |share: &[T], layout: &Layout| -> Vec<R> { share.iter().map(|one| work(one, layout)).collect() };
+        let mut shares = all.chunks(all.len().div_ceil(self.threads).max(WORTH_A_THREAD));
         let own = shares.next().unwrap_or_default();
         thread::scope(|scope| {
             let others: Vec<_> = shares
                 .map(|share| {
                     // Threads with the same open directories would wait for one another.
-                    let elsewhere = move || Layout::open(self.host).map(|layout| find(share, &layout));
+                    let elsewhere = || Layout::open(self.host).map(|layout| work(share, &layout));
                     (share, thread::Builder::new().spawn_scoped(scope, elsewhere))
                 })
                 .collect();
-            let mut seen = find(own, &self.layout);
+            let mut results = work(own, &self.layout);
             for (share, thread) in others {
-                let found = thread.ok().and_then(|thread| thread.join().ok()?.ok());
+                let done = thread.ok().and_then(|thread| thread.join().ok()?.ok());
                 // The share of a thread that could not work is done by this one.
-                seen.extend(found.unwrap_or_else(|| find(share, &self.layout)));
+                results.extend(done.unwrap_or_else(|| work(share, &self.layout)));
             }
-            seen
+            results
         })
     }
 
-    pub(crate) fn prepare(&mut self, index: usize, job: &Job<'_, FileEntity>, output: &mut Output<'_>) -> Change {
+    /// Returns true if the change of an entity can be prepared while others are: nothing but files has a part in it.
+    pub(crate) fn can_prepare_concurrently(&self, entity: &FileEntity) -> bool {
+        self.threads > 1 && !self.recovery.was_needed() && (entity.is_orphan() || entity.deciding_resource().is_some())
+    }
+
+    /// Begins to work on many entities, and prepares their changes.
+    pub(crate) fn prepare_many(&mut self, jobs: &[Indexed<'_, '_>], answers: &mut dyn SetAnswers) -> Vec<Prepared> {
+        answers.hold_back();
+        for (index, job) in jobs {
+            answers.begin(*index);
+            self.record.forget(&job.entity.path);
+        }
+        answers.flush();
+        self.in_shares(jobs, |&(index, job), layout| {
+            let mut said = Said::default();
+            let change = self.prepare_in(index, job, layout, &mut Output::new(&mut said));
+            Prepared { change, said }
+        })
+    }
+
+    /// Prepares the change of one entity.
+    pub(crate) fn prepare(&mut self, (index, job): Indexed<'_, '_>, output: &mut Output<'_>) -> Change {
+        self.record.forget(&job.entity.path);
+        self.prepare_in(index, job, &self.layout, output)
+    }
+
+    fn prepare_in(&self, index: usize, job: &Job<'_, FileEntity>, layout: &Layout, output: &mut Output<'_>) -> Change {
         let entity = job.entity;
-        self.record.forget(&entity.path);
         let mut change = Change::new(index, &entity.path);
-        if let Err(error) = self.recovery.recover(&entity.path, &self.layout.images) {
+        if let Err(error) = self.recovery.recover(&entity.path, &layout.images) {
             output.error(format!("skipping target: {error}"));
             change.outcome(FAILED);
         } else if entity.is_orphan() {
-            scrub::prepare(entity, self, output, &mut change);
+            scrub::prepare(entity, (layout, &self.distribution), output, &mut change);
         } else {
-            provision::prepare(entity, job.mode, self, output, &mut change);
+            provision::prepare(entity, job.mode, (layout, &self.distribution), output, &mut change);
         }
         change
     }

@@ -3,6 +3,7 @@
 use crate::overlay::change::{Change, FAILED, FAILED_UNCHANGED, force_to};
 use crate::overlay::context::Context;
 use crate::overlay::desired::{self, EvaluationError};
+use crate::overlay::distribution::Distribution;
 use crate::overlay::entity::FileEntity;
 use crate::overlay::hint;
 use crate::overlay::layout::Layout;
@@ -51,15 +52,15 @@ pub(crate) fn find_unchanged(entity: &FileEntity, layout: &Layout, context: &Con
 pub(crate) fn prepare(
     entity: &FileEntity,
     mode: Mode<'_>,
-    context: &Context<'_>,
+    (layout, distribution): (&Layout, &Distribution),
     output: &mut Output<'_>,
     change: &mut Change,
 ) {
-    let mut prepared = try_prepare(entity, mode, context, output, change);
+    let mut prepared = try_prepare(entity, mode, (layout, distribution), output, change);
     if prepared.is_err() {
-        change.files.abandon_target(&context.layout.images);
+        change.files.abandon_target(&layout.images);
     }
-    if let Err(error) = change.files.copy_shared_base(&context.layout.images) {
+    if let Err(error) = change.files.copy_shared_base(&layout.images) {
         prepared = Err(error.into());
     }
     match prepared {
@@ -74,11 +75,10 @@ pub(crate) fn prepare(
 fn try_prepare(
     entity: &FileEntity,
     mode: Mode<'_>,
-    context: &Context<'_>,
+    (layout, distribution): (&Layout, &Distribution),
     output: &mut Output<'_>,
     change: &mut Change,
 ) -> Result<Applied, EvaluationError> {
-    let Context { layout, distribution, .. } = context;
     let target = layout.images.target(&entity.path);
     change.consequences.may_have_moved_stock = true;
     let stock = distribution.find_stock(&target, output)?;

@@ -1,25 +1,29 @@
 //! Scrubbing: putting an orphan's target back as it was found.
 
 use crate::overlay::change::{Change, FAILED};
-use crate::overlay::context::Context;
 use crate::overlay::distribution::Distribution;
 use crate::overlay::entity::FileEntity;
 use crate::overlay::layout::Layout;
-use holo_change::{Image, Unmanageable};
+use holo_change::{Image, Stamp, Unmanageable};
 use holo_plugin::{Applied, Output, Verdict};
 
 /// Finds out what is to be done, and prepares it. Errors are said on `output`.
-pub(crate) fn prepare(entity: &FileEntity, context: &Context<'_>, output: &mut Output<'_>, change: &mut Change) {
-    let prepared = match context.layout.images.target(&entity.path).is_file_or_symlink() {
-        Ok(true) => restore(entity, context, output, change),
-        Ok(false) => delete(entity, context, output, change),
+pub(crate) fn prepare(
+    entity: &FileEntity,
+    (layout, distribution): (&Layout, &Distribution),
+    output: &mut Output<'_>,
+    change: &mut Change,
+) {
+    let prepared = match layout.images.target(&entity.path).is_file_or_symlink() {
+        Ok(true) => restore(entity, (layout, distribution), output, change),
+        Ok(false) => delete(entity, (layout, distribution), output, change),
         Err(error) => Err(error.into()),
     };
     match prepared {
         Ok(done) => change.outcome(Applied::ChangedQuietly(vec![done.words(entity, "restored", "forgot")])),
         Err(error) => {
             output.error(format!("skipping target: {error}"));
-            change.files.abandon_target(&context.layout.images);
+            change.files.abandon_target(&layout.images);
             change.files.keep_leftovers();
             change.outcome(FAILED);
         }
@@ -71,12 +75,13 @@ impl Scrubbed {
 /// The target is there: it becomes its base again, or the new stock file that waits beside it.
 fn restore(
     entity: &FileEntity,
-    context: &Context<'_>,
+    (layout, distribution): (&Layout, &Distribution),
     output: &mut Output<'_>,
     change: &mut Change,
 ) -> Result<Scrubbed, Unmanageable> {
-    let Context { layout, distribution, .. } = context;
     let target = layout.images.target(&entity.path);
+    let base = layout.images.base(&entity.path);
+    let mut base_stamp = None;
     let original = match distribution.find_stock(&target, output)? {
         Some(stock) => {
             let shown = entity.shown_target();
@@ -87,11 +92,21 @@ fn restore(
             change.files.removes(stock.place);
             image
         }
-        None => Image::load(&layout.images.base(&entity.path))?.ok_or(Unmanageable::WrongType)?,
+        None => {
+            let stamp = Stamp::of(&base)?.ok_or(Unmanageable::WrongType)?;
+            base_stamp = Some(stamp);
+            stamp.image(&base)?
+        }
     };
-    let restored = to_be_restored(original, Image::load(&target)?)?;
+    let stamp = Stamp::of(&target)?;
+    let current = stamp.map(|stamp| stamp.image(&target)).transpose()?;
+    let restored = to_be_restored(original, current)?;
     if let Some(restored) = &restored {
-        change.files.stage_target(restored, &layout.images)?;
+        let stamps = base_stamp.as_ref().zip(stamp.as_ref());
+        let can_move = |(base, target)| change.files.restore_base(base, target, &layout.images);
+        if !stamps.map_or(Ok(false), can_move)? {
+            change.files.stage_target(restored, &layout.images)?;
+        }
     }
     change.files.forget_target();
     Ok(Scrubbed::by(restored.as_ref()))
@@ -109,11 +124,10 @@ fn to_be_restored(original: Image, current: Option<Image>) -> Result<Option<Imag
 /// The target is gone: so are our images of it, and the copies that its package's removal has left.
 fn delete(
     entity: &FileEntity,
-    context: &Context<'_>,
+    (layout, distribution): (&Layout, &Distribution),
     output: &mut Output<'_>,
     change: &mut Change,
 ) -> Result<Scrubbed, Unmanageable> {
-    let Context { layout, distribution, .. } = context;
     let provisioned = Image::load(&layout.images.provisioned(&entity.path))?;
     for copy in distribution.saved_copies(&layout.images.target(&entity.path), provisioned.as_ref())? {
         output.print(format!(">> also deleting {}\n", copy.shown().display()));

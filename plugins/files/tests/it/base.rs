@@ -16,6 +16,8 @@ const BASE: &str = "var/lib/holo/files/base/etc/motd";
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial_of("the file that was there is the base, and not copied", &[], taken_over),
+        trial_of("scrubbing puts back the file that was there, and no copy of it", &[], put_back),
+        trial_of("a base with another name is put back as a copy", &[], base_with_other_name),
         trial_of("a target that is as it shall be is copied", &[], equal),
         trial_of("a target that cannot be provisioned is copied", &[], broken),
         trial_of("a target that has another name is copied", &[], other_name),
@@ -56,6 +58,32 @@ fn taken_over() {
     edit(&root, TARGET);
     assert_eq!(root.read(TARGET), format!("{WANTED}edited\n"));
     assert_eq!(root.read(BASE), STOCK);
+}
+
+fn put_back() {
+    let root = root();
+    let found = fs::metadata(root.join(TARGET)).unwrap();
+    applied(&root);
+    edit(&root, TARGET);
+    fs::remove_file(root.join(RESOURCE)).unwrap();
+    applied(&root);
+    let back = fs::metadata(root.join(TARGET)).unwrap();
+    assert_eq!((back.ino(), back.mtime_nsec()), (found.ino(), found.mtime_nsec()));
+    assert_eq!(root.read(TARGET), STOCK);
+    for folder in ["base/etc", "provisioned/etc", ".staged"] {
+        assert!(!root.exists(format!("var/lib/holo/files/{folder}")), "{}", root.dump());
+    }
+}
+
+fn base_with_other_name() {
+    let root = root();
+    applied(&root);
+    fs::hard_link(root.join(BASE), root.join("etc/other")).unwrap();
+    fs::remove_file(root.join(RESOURCE)).unwrap();
+    applied(&root);
+    assert_ne!(inode(&root, TARGET), inode(&root, "etc/other"));
+    edit(&root, "etc/other");
+    assert_eq!(root.read(TARGET), STOCK);
 }
 
 fn equal() {
@@ -117,7 +145,7 @@ fn writable() {
 /// Between the step that keeps the base and the one that replaces the target, both are the same file.
 fn killed() {
     let root = root();
-    let (_, was_killed) = disturb::at(&root, &["apply"], "renameat", 2, Disturbance::Kill);
+    let (_, was_killed) = disturb::at(&root, &["apply"], "renameat", 1, Disturbance::Kill);
     assert!(was_killed && inode(&root, BASE) == inode(&root, TARGET));
     edit(&root, TARGET);
     applied(&root);
@@ -133,7 +161,7 @@ fn killed() {
 
     // If there is nothing to replace any more, it is copied at last.
     let root = self::root();
-    let (_, was_killed) = disturb::at(&root, &["apply"], "renameat", 2, Disturbance::Kill);
+    let (_, was_killed) = disturb::at(&root, &["apply"], "renameat", 1, Disturbance::Kill);
     assert!(was_killed && inode(&root, BASE) == inode(&root, TARGET));
     root.write(RESOURCE, STOCK);
     applied(&root);

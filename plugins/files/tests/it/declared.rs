@@ -11,7 +11,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 type Case = (&'static str, &'static [Need], fn());
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 30] = [
+    let cases: [Case; 31] = [
         ("all kinds are made, left alone, and become again what they were", &[], whole_life),
         ("a person's change is refused, shown, and overwritten by force", &[], changed_by_person),
         ("a difference reads the same in each run, and has no labels in version 3", &[], stable_differences),
@@ -31,6 +31,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("a broken definition breaks nothing else, and is no success", &[], broken),
         ("check says what apply does, and changes nothing", &[], check),
         ("scrubbing removes new files, and restores old ones", &[], scrubbing),
+        ("what is not needed any more goes if only one file is asked for, too", &[], scrubbing_one),
         ("below a file nothing can be made, and check says so", &[], below_a_file),
         ("of many that are made together, only the one at fault fails", &[], culprit),
         ("the same under version 3", &[], version_3),
@@ -542,6 +543,22 @@ fn scrubbing() {
         }
     }
     assert!(root.read("etc/motd") == "stock\n" && !root.exists("srv/new") && !root.exists("srv/data"));
+}
+
+fn scrubbing_one() {
+    let root = root().file("etc/motd", "stock\n").file("etc/issue", "stock issue\n");
+    let both = ["motd", "issue"].map(|name| format!("[[file]]\npath = \"/etc/{name}\"\ncontent = \"{name}\"\n"));
+    declare(&root, &both.concat());
+    applied(&root);
+    declare(&root, "");
+    let count = |folder: &str| fs::read_dir(root.join("var/lib/holo/files/.declared").join(folder)).unwrap().count();
+    assert_eq!((count("base"), count("contents")), (2, 4));
+    assert_eq!(root.holo(&["apply", "file:/etc/motd"]).status, Some(0));
+    assert_eq!((count("base"), count("contents")), (1, 2));
+    assert!(!root.exists("var/lib/holo/files/.declared/untidy"));
+    assert_eq!(root.read("etc/motd"), "stock\n");
+    applied(&root);
+    assert!(!root.exists("var/lib/holo/files/.declared"), "{}", root.dump());
 }
 
 fn below_a_file() {

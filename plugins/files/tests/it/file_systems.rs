@@ -29,6 +29,11 @@ pub(crate) fn trials() -> Vec<Trial> {
             &[Need::Root, Need::Program("unshare"), MOUNTS],
             read_only,
         ),
+        trial_of(
+            "a base comes back where the state directory is mounted apart",
+            &[Need::Root, Need::Program("unshare"), MOUNTS],
+            state_mounted_apart,
+        ),
         trial_of("a full disk keeps the old file", &[Need::Root, Need::Program("unshare"), MOUNTS], full_disk),
     ]
 }
@@ -269,6 +274,24 @@ fn read_only() {
     assert_eq!(fs::read(target(&root, "file")).unwrap(), b"stock\n");
     applies(&root, &["apply"]);
     assert_eq!(fs::read(target(&root, "file")).unwrap(), b"wanted\n");
+    is_tidy(&root);
+}
+
+fn state_mounted_apart() {
+    let root = root();
+    for name in ["one", "two", "three"] {
+        overlay(&root, OsStr::new(name), format!("stock {name}\n").as_bytes(), b"wanted\n");
+    }
+    applies(&root, &["apply"]);
+    fs::remove_dir_all(root.join("usr/share/holo/files/01-x")).unwrap();
+    let state = root.join("var/lib/holo/files");
+    // It is the same file system, and yet nothing can be renamed out of it.
+    let run = with_mounts(&root, &format!("mount --bind {0} {0}", state.display()));
+    assert!(run.success() && run.stderr.is_empty(), "{run}");
+    for name in ["one", "two", "three"] {
+        assert_eq!(fs::read(target(&root, name)).unwrap(), format!("stock {name}\n").as_bytes());
+    }
+    assert!(!root.exists("var/lib/holo/files/base/etc") && !root.exists("var/lib/holo/files/provisioned/etc"));
     is_tidy(&root);
 }
 

@@ -31,7 +31,8 @@ type Case = (&'static str, &'static [Need], fn());
 
 pub(crate) fn trials() -> Vec<Trial> {
     const STRACE: &[Need] = &[Need::Program("strace")];
-    let cases: [Case; 28] = [
+    let cases: [Case; 29] = [
+        ("a check does not read what is known to be unchanged", STRACE, checked),
         ("known entities are not read, and nothing is written", STRACE, known),
         ("--verify reads everything, and keeps the record", STRACE, verified),
         ("entities that are applied one by one are all known", STRACE, one_by_one),
@@ -124,10 +125,16 @@ fn refused(root: &ScratchRoot) {
 /// Applies, and returns whether the target's content was looked at.
 #[track_caller]
 fn reads_with(root: &ScratchRoot, environment: &str) -> bool {
+    command_reads(root, "apply", environment)
+}
+
+/// Runs a command that finds nothing to do, and returns whether the target's content was looked at.
+#[track_caller]
+fn command_reads(root: &ScratchRoot, command: &str, environment: &str) -> bool {
     let log = root.join("tmp/strace");
     let holo = built("holo");
     let strace = ["-f", "-qq", "-o", log.to_str().unwrap(), "-e", "trace=openat", "-E", environment];
-    let run = root.run("strace", &[&strace[..], &[holo.to_str().unwrap(), "apply"]].concat());
+    let run = root.run("strace", &[&strace[..], &[holo.to_str().unwrap(), command]].concat());
     assert!(run.success() && run.stdout.is_empty(), "{run}");
     let calls = BString::from(fs::read(&log).unwrap());
     fs::remove_file(log).unwrap();
@@ -166,6 +173,19 @@ fn known() {
     assert!(!reads(&root));
     assert_eq!(identity(), before, "a run that has learned nothing has written the record");
     assert!(!root.exists("var/lib/holo/files/.staged"));
+}
+
+fn checked() {
+    let root = settled();
+    assert!(!command_reads(&root, "check", "UNUSED=1"));
+    assert!(command_reads(&root, "check", "HOLO_VERIFY=1"));
+    let before = root.dump();
+    overwrite(&root.join(TARGET), EDITED);
+    let run = root.holo(&["check"]);
+    assert!(!run.success() && run.stdout.contains_str("motd"), "{run}");
+    overwrite(&root.join(TARGET), WANTED);
+    assert!(command_reads(&root, "check", "UNUSED=1"));
+    assert_eq!(root.dump(), before, "a check has changed something");
 }
 
 fn verified() {
