@@ -1,22 +1,21 @@
-//! Images of files: what a file or symlink is, with its mode and owner; and stamps, by which a change is seen without reading.
+//! Images of files: what a file or symlink is, with its mode and owner.
+
+mod stamp;
+
+pub use stamp::{Meanwhile, Stamp};
 
 use crate::copying::copy_whole;
-use crate::error::{PathError, Result, at};
-use crate::path_handle::{self, Durability, ExtendedAttributes, FileStat, PathHandle, TEMPORARY};
+use crate::error::{PathError, Result};
+use crate::path_handle::{self, Durability, ExtendedAttributes, PathHandle, TEMPORARY};
 use crate::resolution;
-use rustix::fs::{FileType, Gid, Stat, Uid};
+use rustix::fs::{Gid, Stat, Uid};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 const BUFFER_SIZE: usize = 1 << 16;
 const SMALLEST_BUFFER: usize = 1 << 12;
 /// The bits of a mode that are the file's own: permissions, set-user-ID, set-group-ID, sticky.
 const MODE_BITS: u32 = 0o7777;
-/// FAT counts time in steps of so many seconds; no file system that Linux knows has larger ones.
-const COARSEST_TICK: u64 = 2;
-
 /// A file or symlink as it is somewhere, or as it should be. The content of a file stays where it is until it is needed.
 #[derive(Clone, Debug)]
 pub struct Image {
@@ -223,169 +222,6 @@ impl Image {
     }
 }
 
-/// The file system's answer about a place. Nobody can change what is there, be it content, mode or owner, without changing its stamp.
-///
-/// There is one gap: what changes twice within a tick of the file system's clock may have the same stamp both times. So a stamp says
-/// something of later times only if it was settled when it was taken.
-#[derive(Clone, Copy, Debug)]
-pub struct Stamp(Stat);
-
-/// Somebody's change of a file since it was looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meanwhile {
-    /// It is another one, or was written to.
-    Changed,
-    /// It is gone.
-    Gone,
-}
-
-impl Stamp {
-    /// The stamp of what is at a place; none if nothing is.
-    ///
-    /// # Errors
-    /// If it cannot be looked at.
-    pub fn of(place: &PathHandle) -> Result<Option<Stamp>> {
-        place.raw_stat().map(|stat| stat.map(Stamp))
-    }
-
-    /// The properties of what had this stamp.
-    #[must_use]
-    pub fn stat(&self) -> FileStat {
-        FileStat::from(self.0)
-    }
-
-    /// Returns what somebody has done to a place since it had this stamp; without one, since nothing was there. That it got or lost another
-    /// name is nothing if `but_for_names` is set.
-    ///
-    /// # Errors
-    /// If it cannot be looked at.
-    pub fn meanwhile(before: Option<&Stamp>, place: &PathHandle, but_for_names: bool) -> Result<Option<Meanwhile>> {
-        let is_same = match (before, Stamp::of(place)?) {
-            (None, None) => true,
-            (None, Some(_)) => false,
-            (Some(_), None) => return Ok(Some(Meanwhile::Gone)),
-            (Some(before), Some(now)) if but_for_names => now.is_same_but_for_names(before),
-            (Some(before), Some(now)) => now.is_same(before),
-        };
-        Ok((!is_same).then_some(Meanwhile::Changed))
-    }
-
-    /// Returns the stamp of an open file; `shown` is its path, for an error.
-    ///
-    /// # Errors
-    /// If it cannot be looked at.
-    pub fn of_open(file: &File, shown: &Path) -> Result<Stamp> {
-        rustix::fs::fstat(file).map(Stamp).map_err(at("stat", shown))
-    }
-
-    /// Returns the owner that the file had.
-    pub(crate) fn uid(&self) -> u32 {
-        self.0.st_uid
-    }
-
-    /// Returns true if it was a regular file.
-    pub(crate) fn is_file(&self) -> bool {
-        FileType::from_raw_mode(self.0.st_mode) == FileType::RegularFile
-    }
-
-    /// Returns true if both are stamps of one file, be it changed or not.
-    #[must_use]
-    pub fn is_same_file(&self, other: &Stamp) -> bool {
-        (self.0.st_dev, self.0.st_ino) == (other.0.st_dev, other.0.st_ino)
-    }
-
-    /// Returns the mode, all twelve bits.
-    #[must_use]
-    pub fn mode(&self) -> u32 {
-        self.0.st_mode & MODE_BITS
-    }
-
-    /// The image of what had this stamp at that place.
-    ///
-    /// # Errors
-    /// If it is neither a file nor a symlink, or cannot be looked at.
-    pub fn image(&self, place: &PathHandle) -> std::result::Result<Image, Unmanageable> {
-        let Stamp(stat) = self;
-        let content = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => {
-                Content::File { place: place.clone(), size: u64::try_from(stat.st_size).unwrap_or_default() }
-            }
-            FileType::Symlink => Content::Symlink(place.read_link()?),
-            _ => return Err(Unmanageable::WrongType),
-        };
-        let mode = stat.st_mode & MODE_BITS;
-        Ok(Image { content, mode, uid: stat.st_uid, gid: stat.st_gid, attributes_of: place.clone() })
-    }
-
-    /// Returns true if nothing has happened to the file between the two stamps.
-    #[must_use]
-    pub fn is_same(&self, other: &Stamp) -> bool {
-        self.to_bytes() == other.to_bytes()
-    }
-
-    /// Returns true if nothing has happened to the file between the two stamps but that it got or lost another name.
-    #[must_use]
-    pub fn is_same_but_for_names(&self, other: &Stamp) -> bool {
-        self.nameless().is_same(&other.nameless())
-    }
-
-    /// Returns what all stamps of a file have in common between which nothing happens but that it gets or loses names.
-    #[must_use]
-    pub fn nameless(&self) -> Stamp {
-        let Stamp(mut stat) = *self;
-        (stat.st_ctime, stat.st_ctime_nsec) = (0, 0);
-        Stamp(stat)
-    }
-
-    /// Returns true if whatever is written to the file from now on shows in its stamp: it has been given an earlier time of modification than
-    /// its present.
-    #[must_use]
-    pub fn shows_writing(&self) -> bool {
-        let seconds = |time| u64::try_from(time).unwrap_or_default();
-        seconds(self.0.st_mtime) + COARSEST_TICK < seconds(self.0.st_ctime)
-    }
-
-    /// Returns true if both files are on the same file system.
-    #[must_use]
-    pub fn is_on_device_of(&self, other: &Stamp) -> bool {
-        self.0.st_dev == other.0.st_dev
-    }
-
-    /// The number of names by which the file was known.
-    #[must_use]
-    pub fn names(&self) -> u64 {
-        self.0.st_nlink
-    }
-
-    /// Returns true if the last change was long enough before this moment for the next one to be seen by another stamp.
-    #[must_use]
-    pub fn is_settled(&self, moment: SystemTime) -> bool {
-        let seconds = |time| u64::try_from(time).unwrap_or_default();
-        let changed = seconds(self.0.st_mtime).max(seconds(self.0.st_ctime));
-        let now = moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        changed + COARSEST_TICK < now
-    }
-
-    /// All of it, for this machine only: device, inode, type, mode, owner, group, size, and when content and inode changed last.
-    #[must_use]
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let Stamp(stat) = self;
-        [
-            &stat.st_dev.to_ne_bytes()[..],
-            &stat.st_ino.to_ne_bytes(),
-            &stat.st_mode.to_ne_bytes(),
-            &stat.st_uid.to_ne_bytes(),
-            &stat.st_gid.to_ne_bytes(),
-            &stat.st_size.to_ne_bytes(),
-            &stat.st_mtime.to_ne_bytes(),
-            &stat.st_mtime_nsec.to_ne_bytes(),
-            &stat.st_ctime.to_ne_bytes(),
-            &stat.st_ctime_nsec.to_ne_bytes(),
-        ]
-        .concat()
-    }
-}
-
 /// Puts what is at one place also at another, where something older may be, by a second name if the file system has them. At no moment is
 /// either place without a whole file.
 ///
@@ -471,70 +307,5 @@ fn read_all(place: &PathHandle, file: &mut File, buffer: &mut [u8]) -> Result<bo
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
         Err(error) => Err(PathError::new("read", place.shown(), error)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::path_handle::Tree;
-    use std::fs;
-    use std::os::unix::fs::{PermissionsExt, symlink};
-    use std::path::Path;
-    use std::time::Duration;
-
-    #[test]
-    fn stamps_tell_states_of_a_file_apart() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        let place = Tree::open(folder.path()).unwrap().place(Path::new("file"));
-        let mut seen: Vec<Vec<u8>> = Vec::new();
-        let mut stamp = || {
-            // Longer than a tick of any clock that tests run by.
-            std::thread::sleep(Duration::from_millis(20));
-            let stamp = Stamp::of(&place).unwrap().unwrap().to_bytes();
-            assert!(!seen.contains(&stamp), "state number {} looks like an earlier one", seen.len());
-            seen.push(stamp);
-        };
-        fs::write(&path, "one").unwrap();
-        let modified = fs::metadata(&path).unwrap().modified().unwrap();
-        stamp();
-        fs::write(&path, "two").unwrap();
-        stamp();
-        File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
-        stamp();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        stamp();
-        fs::copy(&path, folder.path().join("copy")).unwrap();
-        fs::rename(folder.path().join("copy"), &path).unwrap();
-        stamp();
-        fs::remove_file(&path).unwrap();
-        symlink("copy", &path).unwrap();
-        stamp();
-        fs::remove_file(&path).unwrap();
-        assert!(Stamp::of(&place).unwrap().is_none());
-    }
-
-    #[test]
-    fn a_recent_change_is_not_settled() {
-        let folder = tempfile::tempdir().unwrap();
-        let place = Tree::open(folder.path()).unwrap().place(Path::new("file"));
-        fs::write(folder.path().join("file"), "one").unwrap();
-        let stamp = Stamp::of(&place).unwrap().unwrap();
-        let now = SystemTime::now();
-        for (moment, settled) in [
-            (now - Duration::from_secs(3600), false),
-            (now, false),
-            (now + Duration::from_secs(COARSEST_TICK - 1), false),
-            (now + Duration::from_secs(COARSEST_TICK + 2), true),
-            (UNIX_EPOCH, false),
-        ] {
-            assert_eq!(stamp.is_settled(moment), settled, "{moment:?}");
-        }
-        // A clock that was wrong once has left files of the future.
-        let future = now + Duration::from_secs(3600);
-        File::options().write(true).open(folder.path().join("file")).unwrap().set_modified(future).unwrap();
-        let stamp = Stamp::of(&place).unwrap().unwrap();
-        assert!(!stamp.is_settled(now + Duration::from_secs(60)));
     }
 }

@@ -41,10 +41,11 @@ impl Snapshot {
             Err(error) => return Err(explain_unopened(place, error, "a regular file")),
         };
         let stamp = Stamp::of_open(&file, &place.shown())?;
-        if !stamp.is_file() {
+        let stat = stamp.stat();
+        if stat.kind != Kind::File {
             return Err(failed("open")(io::Error::other("it is not a regular file")));
         }
-        demand_owner(stamp.uid(), owner, place)?;
+        demand_owner(stat.uid, owner, place)?;
         let attributes = ExtendedAttributes::of_open(&file, &place.shown())?.without_those_of_content();
         let mut content = Vec::new();
         file.take(max_size + 1).read_to_end(&mut content).map_err(failed("read"))?;

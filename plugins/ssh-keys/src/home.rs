@@ -191,7 +191,7 @@ impl Keys {
             if self.mode != DIRECTORY_MODE {
                 modes.push(mode_of(&self.shown, DIRECTORY_MODE));
             }
-            if found.stamp.is_some_and(|stamp| stamp.mode() != FILE_MODE) {
+            if found.stamp.is_some_and(|stamp| stamp.stat().mode != FILE_MODE) {
                 modes.push(mode_of(&self.file.shown(), FILE_MODE));
             }
         }

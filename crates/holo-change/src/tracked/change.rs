@@ -3,112 +3,19 @@
 use super::Tracker;
 use super::contents::StagedContent;
 use super::directories::OwnDirectories;
-use super::restore::{Found, Restoration};
+use super::entity_change::{EntityChange, PathChange, Work};
+use super::restore::Found;
 use super::state::{State, Unmanaged};
-use super::steps::{Step, writes_in_place};
-use super::tracks::{HasTracks, Track, Tracks};
+use super::tracks::HasTracks;
 use crate::base_store::Remembered;
 use crate::error::Result;
 use crate::group::{Store, Unsynced, commit};
-use crate::path_handle::{ExtendedAttributes, PathHandle};
-use crate::paths::path_bytes;
+use crate::path_handle::PathHandle;
 use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::collections::btree_map::Entry;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
-
-/// A change that is to be made to a path.
-#[derive(Clone, Debug)]
-pub struct PathChange {
-    /// The path.
-    pub path: PathBuf,
-    /// The state when the change was decided on; if it is another one by now, the path is left alone.
-    pub found: Option<State>,
-    /// The desired state.
-    pub desired: State,
-    /// True if a file is written to, and not replaced.
-    pub in_place: bool,
-    /// True if the file's content stays, and is not our concern.
-    pub attributes_only: bool,
-    /// True if nobody may see the file's content.
-    pub sensitive: bool,
-}
-
-impl PathChange {
-    /// Creates the change of a path that becomes this, whatever is there.
-    #[must_use]
-    pub fn new(path: impl Into<PathBuf>, desired: State) -> PathChange {
-        PathChange {
-            path: path.into(),
-            found: None,
-            desired,
-            in_place: false,
-            attributes_only: false,
-            sensitive: false,
-        }
-    }
-}
-
-/// A change that is to be made of an entity. No path of one in a group may be below a path of another.
-#[derive(Debug)]
-pub struct EntityChange<T> {
-    /// The entity, with what is known of its paths; once the change is made, with what was made of them.
-    pub remembered: Remembered<T>,
-    work: Work,
-    /// The tracks before the change.
-    before: Option<Tracks>,
-    staged: Vec<StagedContent>,
-    steps: Vec<Step>,
-    /// True if the record with the intents is in its place.
-    is_begun: bool,
-    /// The reason why the change cannot be made, if that is known before the first step.
-    obstacle: Option<Unmanaged>,
-}
-
-#[derive(Debug)]
-enum Work {
-    /// Paths are made, of states whose contents are kept already or among these.
-    Make { paths: Vec<PathChange>, contents: Vec<Vec<u8>> },
-    /// Paths become what they were before us, if they still are as they were found.
-    PutBack { paths: Vec<PathBuf>, found: Found, restoration: Restoration },
-}
-
-impl<T: HasTracks> EntityChange<T> {
-    fn new(remembered: Remembered<T>, work: Work) -> EntityChange<T> {
-        let (staged, steps) = (Vec::new(), Vec::new());
-        EntityChange { remembered, work, before: None, staged, steps, is_begun: false, obstacle: None }
-    }
-
-    /// Creates the change of an entity that makes paths; a path that is as it is wanted gets a track too. The contents are those that are
-    /// made and not kept yet.
-    ///
-    /// Missing parents are made, 0755, and go when they are empty. A directory is made only where nothing is, and is removed only if
-    /// it is empty; a caller that wants more empties it first.
-    ///
-    /// A path whose state is another one than when the change was decided on, even if only directly before it is replaced, is neither
-    /// changed nor known.
-    #[must_use]
-    pub fn make(remembered: Remembered<T>, paths: Vec<PathChange>, contents: Vec<Vec<u8>>) -> EntityChange<T> {
-        EntityChange::new(remembered, Work::Make { paths, contents })
-    }
-
-    /// Creates the change of an entity that puts back what was there before us at some of its paths, and forgets their tracks. A path that
-    /// an overlay lies over waits until that is gone, and is not forgotten.
-    #[must_use]
-    pub fn put_back(remembered: Remembered<T>, paths: Vec<PathBuf>, found: Found) -> EntityChange<T> {
-        EntityChange::new(remembered, Work::PutBack { paths, found, restoration: Restoration::default() })
-    }
-
-    /// Creates the change of an entity that puts back everything that was there before it. It is forgotten by the next [`Tracker::tidy`].
-    #[must_use]
-    pub fn scrub(mut remembered: Remembered<T>, found: Found) -> EntityChange<T> {
-        // Without tracks it is nothing but a reason to tidy up.
-        let paths = remembered.base.tracks().iter().map(|(path, _)| path).collect();
-        EntityChange::put_back(remembered, paths, found)
-    }
-}
 
 /// The store of the records of entities that are made of paths.
 #[derive(Debug)]
@@ -354,90 +261,5 @@ impl Tracker {
         let [change] = changes;
         *remembered = change.remembered;
         result.unwrap_or(Ok(()))
-    }
-
-    /// Returns the directories that are missing on the way.
-    fn missing_parents(&self, wanted: &[PathChange]) -> Result<BTreeSet<PathBuf>> {
-        let named: BTreeSet<&Path> = wanted.iter().map(|change| change.path.as_path()).collect();
-        let mut missing = BTreeSet::new();
-        for change in wanted.iter().filter(|change| change.desired != State::Absent) {
-            for parent in change.path.ancestors().skip(1) {
-                if parent == Path::new("/") || named.contains(parent) {
-                    break;
-                }
-                if self.place(parent).exists()? {
-                    self.place(&change.path).check_way()?;
-                    break;
-                }
-                missing.insert(parent.to_owned());
-            }
-        }
-        Ok(missing)
-    }
-
-    /// Notes the current states of the paths as bases, and those that are about to be made as intents. The contents of bases are staged.
-    pub(super) fn record_intents(
-        &self,
-        tracks: &mut Tracks,
-        wanted: &[PathChange],
-        directories: &OwnDirectories,
-        staged: &mut Vec<StagedContent>,
-    ) -> std::result::Result<Vec<Step>, Unmanaged> {
-        let mut steps = Vec::with_capacity(wanted.len());
-        for PathChange { path, found, desired, in_place, attributes_only, sensitive } in wanted {
-            let (current, stamp) = self.stamped(path)?;
-            let is_expected = found.as_ref().is_none_or(|found| *found == current) || current == *desired;
-            if !is_expected {
-                return Err(Unmanaged::Meanwhile(self.place(path).shown().display().to_string()));
-            }
-            if matches!(desired, State::Absent | State::Directory { .. }) && self.is_overlaid(path) {
-                return Err(Unmanaged::Overlaid(self.place_itself(path).shown().display().to_string()));
-            }
-            let key = path_bytes(path);
-            let is_known = tracks.0.contains_key(&key);
-            let writes_over = *in_place && writes_in_place(&current, desired);
-            if (!is_known || writes_over) && current.content().is_some() {
-                staged.extend(self.contents.stage_file(&self.place(path))?);
-            }
-            let track = match tracks.0.entry(key) {
-                Entry::Occupied(track) => track.into_mut(),
-                Entry::Vacant(vacant) => {
-                    // A directory that we made on the way to something else was not there before us.
-                    let is_own_directory = matches!(current, State::Directory { .. })
-                        && (directories.contains(path) || self.is_directory_of_others(path)?);
-                    let mut track = Track::new(if is_own_directory { State::Absent } else { current.clone() });
-                    if track.base.attributes().is_some() {
-                        track.extended = ExtendedAttributes::of(&self.place(path))?;
-                    }
-                    vacant.insert(track)
-                }
-            };
-            // An earlier intent that came true is what we made.
-            if track.intent.as_ref() == Some(&current) {
-                track.intent = None;
-                track.set_provisioned(current.clone());
-            }
-            track.over = writes_over.then(|| current.clone());
-            (track.in_place, track.attributes_only, track.sensitive) = (*in_place, *attributes_only, *sensitive);
-            track.intent = Some(desired.clone());
-            // A file that replaces another has what that has; one that is made again what there was before us.
-            let extended = match (&current, desired) {
-                (State::File { .. }, State::File { .. }) if current != *desired => {
-                    ExtendedAttributes::of(&self.place(path))?.without_those_of_content()
-                }
-                _ if track.base.kind() == desired.kind() => track.extended.clone().without_those_of_content(),
-                _ => ExtendedAttributes::default(),
-            };
-            steps.push(Step {
-                path: path.clone(),
-                current,
-                stamp,
-                desired: desired.clone(),
-                extended,
-                in_place: *in_place,
-                temporary: None,
-            });
-        }
-        Ok(steps)
     }
 }
