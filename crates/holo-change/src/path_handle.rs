@@ -3,13 +3,15 @@
 mod directories;
 mod durability;
 mod extended_attributes;
+mod file_stat;
 mod replacement;
 mod tree;
 
-pub use directories::{FileStat, Kind, set_ownership, set_ownership_of_new};
+pub use directories::{set_ownership, set_ownership_of_new};
 pub use durability::Durability;
 pub use extended_attributes::ExtendedAttributes;
 pub(crate) use extended_attributes::is_without_acls;
+pub use file_stat::{FileStat, Kind};
 pub use replacement::OnDisk;
 pub(crate) use replacement::replace_all;
 use tree::Directory;

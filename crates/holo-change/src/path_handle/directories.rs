@@ -1,67 +1,15 @@
 //! Operations on directories, and those that only some plugins need: trees without symlinks, owners, files that grow.
 
 use super::extended_attributes::ExtendedAttributes;
-use super::{PathHandle, Tree};
+use super::{FileStat, Kind, PathHandle, Tree};
 use crate::error::{PathError, Result, at};
 use crate::resolution::Links;
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-
-/// The properties of a file, as far as the file system tells them without opening it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileStat {
-    /// Its type.
-    pub kind: Kind,
-    /// Its mode, all twelve bits.
-    pub mode: u32,
-    /// Its owner.
-    pub uid: u32,
-    /// Its group.
-    pub gid: u32,
-    /// Its length.
-    pub size: u64,
-    /// The number of its names.
-    pub names: u64,
-    /// The file system that it is on.
-    pub device: u64,
-}
-
-/// The type of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A regular file.
-    File,
-    /// A directory.
-    Directory,
-    /// A symlink.
-    Symlink,
-    /// A device, a FIFO or a socket.
-    Other,
-}
-
-impl From<Stat> for FileStat {
-    fn from(stat: Stat) -> FileStat {
-        let kind = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Kind::File,
-            FileType::Directory => Kind::Directory,
-            FileType::Symlink => Kind::Symlink,
-            _ => Kind::Other,
-        };
-        FileStat {
-            kind,
-            mode: stat.st_mode & 0o7777,
-            uid: stat.st_uid,
-            gid: stat.st_gid,
-            size: u64::try_from(stat.st_size).unwrap_or_default(),
-            names: stat.st_nlink,
-            device: stat.st_dev,
-        }
-    }
-}
 
 impl PathHandle {
     /// Returns the properties of what is here, itself if it is a symlink; `None` if nothing is.

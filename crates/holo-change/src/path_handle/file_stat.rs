@@ -1,0 +1,55 @@
+//! The properties of files.
+
+use rustix::fs::{FileType, Stat};
+
+/// The properties of a file, as far as the file system tells them without opening it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileStat {
+    /// Its type.
+    pub kind: Kind,
+    /// Its mode, all twelve bits.
+    pub mode: u32,
+    /// Its owner.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// Its length.
+    pub size: u64,
+    /// The number of its names.
+    pub names: u64,
+    /// The file system that it is on.
+    pub device: u64,
+}
+
+/// The type of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symlink.
+    Symlink,
+    /// A device, a FIFO or a socket.
+    Other,
+}
+
+impl From<Stat> for FileStat {
+    fn from(stat: Stat) -> FileStat {
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Directory,
+            FileType::Symlink => Kind::Symlink,
+            _ => Kind::Other,
+        };
+        FileStat {
+            kind,
+            mode: stat.st_mode & 0o7777,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            size: u64::try_from(stat.st_size).unwrap_or_default(),
+            names: stat.st_nlink,
+            device: stat.st_dev,
+        }
+    }
+}
