@@ -1,81 +1,25 @@
 //! This machine's own system, to throw away: tests run real system programs in it, and the machine stays as it is.
 
 mod boot;
+mod keeper;
+mod needs;
 
 pub use boot::NEEDS_TO_BOOT;
+pub use needs::{MOUNTS, NEEDS};
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
-use std::io::{self, Seek, Write};
-use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::io::{Seek, Write};
+use std::path::Path;
 use std::time::Duration;
 
 use bstr::BString;
-use holo_process::{Conversation, Deadline, Program, SYSTEM_PATH};
+use holo_process::{Conversation, Program, SYSTEM_PATH};
 use tempfile::TempDir;
 
-use crate::error::{Context, IoError, fail, sure};
-use crate::require::Need;
-use crate::scratch::capture;
-use crate::spawn::{self, succeeds};
-use crate::{Run, binaries};
-
-/// The needs of a test with an overlay, for [`trial`](crate::trial()).
-pub const NEEDS: &[Need] =
-    &[Need::Root, Need::Program("unshare"), Need::Program("nsenter"), Need::Program("mount"), CAN_BE_MADE];
-
-/// An [`Overlay`] of this machine can be made: not every kernel and container lets root do that.
-const CAN_BE_MADE: Need = Need::Trial("an overlay of /", can_be_made);
-
-/// A process can have mounts of its own. In a chroot whose `/` is not a mount point, it cannot.
-pub const MOUNTS: Need = Need::Trial("mounts of its own", mounts_can_be_made);
-
-/// Makes the system in a mount namespace of its own, so that the kernel cleans up whatever happens to the test. What is bound read-only is
-/// in the arguments. `/tmp` and `/run` are empty, and processes are numbered anew, so that nothing inside can meet those of the machine.
-const ASSEMBLE: &str = r#"
-directory=$1; shift
-mount -t tmpfs tmpfs "$directory"
-cd "$directory"
-mkdir upper work root
-mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root
-mount --rbind /dev root/dev
-for empty in tmp run; do mount -t tmpfs -o mode=1777 tmpfs root/$empty; done
-chmod 755 root/run
-for bound; do
-    mkdir -p "root$bound"
-    mount --bind "$bound" "root$bound"
-    mount -o remount,bind,ro "root$bound"
-done
-exec unshare --pid --fork --kill-child --root=root sh -ec "$KEEP"
-"#;
-
-/// The first process inside: it ends with the test, as its input does, and everything else inside with it. What dies there unattended is
-/// reaped by the kernel, since the signal is ignored.
-const KEEP: &str = r#"mount -t proc proc /proc; trap '' CHLD; echo ready; exec cat"#;
-
-/// The time that a program has to say that it is ready.
-const READY: Duration = Duration::from_secs(120);
-
-/// Tries it at the first call only.
-fn mounts_can_be_made() -> bool {
-    static CAN: OnceLock<bool> = OnceLock::new();
-    *CAN.get_or_init(|| succeeds("unshare", &["--mount", "true"]))
-}
-
-/// Tries it at the first call only.
-fn can_be_made() -> bool {
-    static CAN: OnceLock<bool> = OnceLock::new();
-    *CAN.get_or_init(|| {
-        tempfile::tempdir().is_ok_and(|directory| {
-            let assemble = format!("KEEP=:\n{ASSEMBLE}");
-            let directory = directory.path().as_os_str();
-            let arguments = ["--mount", "sh", "-ec", &assemble, "sh"].map(OsStr::new);
-            succeeds("unshare", &[&arguments[..], &[directory]].concat())
-        })
-    })
-}
+use crate::error::{Context, fail, sure};
+use crate::run::{Run, capture};
+use crate::{binaries, spawn};
+use keeper::begin;
 
 /// Puts stdin into a file.
 const PUT: &str = r#"mkdir -p "$(dirname "$1")"; rm -f "$1"; cat >"$1"; chmod "$2" "$1""#;
@@ -129,31 +73,6 @@ impl Overlay {
     #[track_caller]
     pub fn with(directories: &[&Path]) -> Self {
         sure(Self::assemble(directories))
-    }
-
-    fn assemble(directories: &[&Path]) -> Result<Self, IoError> {
-        let mut system = Self::keep("unshare", &["--mount", "sh", "-ec", ASSEMBLE, "sh"], ("KEEP", KEEP), directories)?;
-        system.inside = child_of(system.keeper_id())?;
-        system.namespaces = &["--mount", "--pid"];
-        Ok(system)
-    }
-
-    /// Starts the process that holds a system, and waits until it says that it is ready. Where to get inside is for the caller to find.
-    fn keep(program: &str, arguments: &[&str], variable: (&str, &str), directories: &[&Path]) -> Result<Self, IoError> {
-        let directory = tempfile::tempdir().context("create a directory in", &std::env::temp_dir())?;
-        let mut bound = vec![binaries::directory()?];
-        bound.extend(directories.iter().map(|directory| directory.to_path_buf()));
-        let mut described = spawn::program(program);
-        described.args(arguments).arg(directory.path()).args(bound);
-        described.clear_env().path(SYSTEM_PATH).env("LC_ALL", "C").env(variable.0, variable.1);
-        let keeper = begin(&mut described).context("set up an overlay with", Path::new(program))?;
-        let (inside, environment, time_limit) = (keeper.id(), Vec::new(), Duration::from_secs(120));
-        let keeper = Some(keeper);
-        Ok(Self { keeper, inside, namespaces: &[], environment, time_limit, _directory: directory })
-    }
-
-    fn keeper_id(&self) -> u32 {
-        self.keeper.as_ref().map_or(0, Conversation::id)
     }
 
     /// Adds a variable to the environment of everything that is run.
@@ -307,20 +226,4 @@ impl Background {
     pub fn end(self) {
         drop(self.0);
     }
-}
-
-/// Starts a program, and waits until it has printed a line to say that it is ready. What it says on standard error is shown.
-fn begin(program: &mut Program) -> io::Result<Conversation> {
-    let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-    let mut conversation = program.stderr_file(stderr).converse().map_err(spawn::io_error)?;
-    conversation.line(Deadline::after(READY), &mut |_| {}).map_err(io::Error::other)?;
-    Ok(conversation)
-}
-
-/// The only child of a process.
-fn child_of(process: u32) -> Result<u32, IoError> {
-    let path = PathBuf::from(format!("/proc/{process}/task/{process}/children"));
-    let children = fs::read_to_string(&path).context("read", &path)?;
-    let child = children.split_whitespace().next().and_then(|number| number.parse().ok());
-    child.ok_or_else(|| io::Error::other("there is no child")).context("read", &path)
 }

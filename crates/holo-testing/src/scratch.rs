@@ -1,21 +1,19 @@
 //! A root to throw away, for tests in Rust.
 
-use std::borrow::Cow;
-use std::ffi::{OsStr, OsString};
-use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Read, Seek};
+mod programs;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use bstr::{BString, ByteSlice};
-use holo_process::{Program, Status};
+use bstr::BString;
 use rustix::fs::StatVfsMountFlags;
 use tempfile::TempDir;
 
-use crate::error::{Context, IoError, fail, sure};
-use crate::spawn;
+use crate::error::{Context, IoError, sure};
 use crate::{binaries, files, signals, tree};
 
 /// The directory of Linux's file system in memory that everybody may write to.
@@ -44,51 +42,6 @@ pub struct ScratchRoot {
     binary: Option<PathBuf>,
     environment: Vec<(OsString, OsString)>,
     time_limit: Duration,
-}
-
-/// A program that has run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// The exit status, unless it died of a signal.
-    pub status: Option<i32>,
-    /// The signal it died of.
-    pub signal: Option<i32>,
-    /// Its output on stdout.
-    pub stdout: BString,
-    /// Its output on stderr.
-    pub stderr: BString,
-}
-
-impl Run {
-    /// Returns whether it ended with status 0.
-    #[must_use]
-    pub fn success(&self) -> bool {
-        self.status == Some(0)
-    }
-
-    /// Returns its stdout as text; bytes that are not UTF-8 are replaced.
-    #[must_use]
-    pub fn stdout_lossy(&self) -> Cow<'_, str> {
-        self.stdout.to_str_lossy()
-    }
-
-    /// Returns its stderr as text; bytes that are not UTF-8 are replaced.
-    #[must_use]
-    pub fn stderr_lossy(&self) -> Cow<'_, str> {
-        self.stderr.to_str_lossy()
-    }
-}
-
-impl fmt::Display for Run {
-    /// Shows all of it, for the message of a failed assertion.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.status, self.signal) {
-            (Some(status), _) => writeln!(f, "exit status {status}")?,
-            (None, Some(signal)) => writeln!(f, "signal {signal}")?,
-            (None, None) => writeln!(f, "no status")?,
-        }
-        write!(f, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr)
-    }
 }
 
 impl Default for ScratchRoot {
@@ -261,53 +214,6 @@ impl ScratchRoot {
         sure(self.below(path.as_ref()))
     }
 
-    /// Runs holo with these arguments: the binary that was given or, otherwise, built.
-    ///
-    /// See [`run`](Self::run) for the circumstances.
-    #[must_use]
-    #[track_caller]
-    pub fn holo(&self, arguments: &[impl AsRef<OsStr>]) -> Run {
-        match &self.binary {
-            Some(binary) => self.run(binary, arguments),
-            None => self.run(binaries::built("holo"), arguments),
-        }
-    }
-
-    /// Runs a program on this root, in an environment of which the caller's is no part.
-    ///
-    /// There is `HOLO_ROOT_DIR` for the root, `TMPDIR` for its `tmp/`, `LC_ALL=C`, the caller's
-    /// `PATH`, and what [`env`](Self::env) added. The working directory is the root, stdin is empty,
-    /// and what the program leaves running is killed.
-    ///
-    /// # Panics
-    ///
-    /// If it cannot be started, or the time limit is over. Its process group is killed then.
-    #[must_use]
-    #[track_caller]
-    pub fn run(&self, program: impl AsRef<OsStr>, arguments: &[impl AsRef<OsStr>]) -> Run {
-        let program = Path::new(program.as_ref());
-        let (run, ended) = sure(self.try_run(program, arguments));
-        if !ended {
-            fail(&format!("{} was ended after {:?}\n{run}", program.display(), self.time_limit));
-        }
-        run
-    }
-
-    /// Runs a program, and returns whether it ended in time.
-    fn try_run(&self, program: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<(Run, bool), IoError> {
-        let mut described = spawn::program(absolute_if_path(program)?);
-        described.args(arguments.iter().map(AsRef::as_ref)).current_dir(self.path()).clear_env();
-        if let Some(path) = std::env::var_os("PATH") {
-            described.path(path);
-        }
-        described
-            .env("HOLO_ROOT_DIR", self.path())
-            .env("TMPDIR", self.path().join("tmp"))
-            .env("LC_ALL", "C")
-            .envs(self.environment.iter().cloned());
-        capture(&mut described, program, self.time_limit)
-    }
-
     /// Puts a file in the place of what may be there.
     fn put(&self, path: &Path, content: &[u8], mode: u32) -> Result<(), IoError> {
         let full = self.below(path)?;
@@ -346,172 +252,5 @@ fn has_room(folder: &Path) -> bool {
     })
 }
 
-/// Makes a path with a slash absolute, because the program starts in another directory.
-fn absolute_if_path(program: &Path) -> Result<PathBuf, IoError> {
-    if program.components().count() > 1 {
-        std::path::absolute(program).context("find", program)
-    } else {
-        Ok(program.to_owned())
-    }
-}
-
-/// Runs a program of this name to its end, or ends it when the time is over; returns whether it ended in time.
-pub(crate) fn capture(program: &mut Program, name: &Path, limit: Duration) -> Result<(Run, bool), IoError> {
-    // Files rather than pipes: nobody has to read along, and nobody can hold them open.
-    let (mut stdout, stdout_writer) = captured()?;
-    let (mut stderr, stderr_writer) = captured()?;
-    program.stdout_file(stdout_writer).stderr_file(stderr_writer);
-    let status = spawn::run(program, limit).context("run", name)?;
-    let run = Run {
-        status: status.and_then(Status::code),
-        signal: status.and_then(Status::signal),
-        stdout: read_back(&mut stdout)?,
-        stderr: read_back(&mut stderr)?,
-    };
-    Ok((run, status.is_some()))
-}
-
-/// Makes a file to capture output: one handle to read it from, one for the program.
-fn captured() -> Result<(File, File), IoError> {
-    tempfile::tempfile()
-        .and_then(|reader| reader.try_clone().map(|writer| (reader, writer)))
-        .context("create a file in", &std::env::temp_dir())
-}
-
-fn read_back(file: &mut File) -> Result<BString, IoError> {
-    let mut content = Vec::new();
-    file.rewind().and_then(|()| file.read_to_end(&mut content)).context("read", Path::new("the captured output"))?;
-    Ok(content.into())
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::time::Instant;
-
-    const FACTS: &str = r#"#!/bin/sh
-printf '%s\n' "$HOLO_ROOT_DIR" "$TMPDIR" "$LC_ALL" "${HOME-no home}" "$EXTRA" "$PWD" "$*"
-cat >&2
-printf '\377' >&2
-exit 3
-"#;
-
-    /// Returns the message of a panic.
-    fn panicked(action: impl FnOnce()) -> String {
-        let payload = catch_unwind(AssertUnwindSafe(action)).unwrap_err();
-        payload.downcast_ref::<String>().unwrap().clone()
-    }
-
-    #[test]
-    fn the_builder_makes_what_it_says() {
-        let root = ScratchRoot::new()
-            .holorc("plugin files\n")
-            .file("etc/motd", "hello\n")
-            .mode("etc/motd", 0o600)
-            .resource("files/01-x/etc/motd", "hi\n")
-            .script("usr/share/holo/generators/01.sh", "#!/bin/sh\n")
-            .symlink("usr/lib/link", "../nowhere")
-            .dir("usr/share/holo/print");
-        let expected = "\
-file      0644 ./etc/holorc
-plugin files
-----------------------------------------
-file      0600 ./etc/motd
-hello
-----------------------------------------
-directory 0755 ./run/
-----------------------------------------
-directory 0755 ./tmp/
-----------------------------------------
-symlink   0777 ./usr/lib/link
-../nowhere
-----------------------------------------
-file      0644 ./usr/share/holo/files/01-x/etc/motd
-hi
-----------------------------------------
-file      0755 ./usr/share/holo/generators/01.sh
-#!/bin/sh
-----------------------------------------
-directory 0755 ./usr/share/holo/print/
-----------------------------------------
-directory 0755 ./var/lib/holo/
-----------------------------------------
-";
-        assert_eq!(root.dump(), expected);
-        assert!(root.exists("usr/lib/link"));
-        assert!(!root.exists("usr/lib/nothing"));
-        root.write("etc/motd", "changed");
-        assert_eq!(root.read("etc/motd"), "changed");
-    }
-
-    #[test]
-    fn programs_run_in_a_hermetic_environment() {
-        let root = ScratchRoot::new().env("EXTRA", "more").script("tmp/facts", FACTS);
-        let program = root.join("tmp/facts");
-        let root = root.binary(&program);
-        let run = root.holo(&["apply", "x"]);
-        let path = root.path().display();
-        let facts = format!("{path}\n{path}/tmp\nC\nno home\nmore\n{path}\napply x\n");
-        assert_eq!(run.stdout_lossy(), facts);
-        assert_eq!(run.stderr, b"\xff".as_slice());
-        assert_eq!((run.status, run.signal, run.success()), (Some(3), None, false));
-        assert!(run.to_string().starts_with("exit status 3\nstdout:\n/"));
-    }
-
-    #[test]
-    fn a_signal_is_told_from_a_status() {
-        let run = ScratchRoot::new().run("sh", &["-c", "kill -TERM $$"]);
-        assert_eq!((run.status, run.signal), (None, Some(15)));
-    }
-
-    #[test]
-    fn a_hanging_program_is_killed_and_fails_the_test() {
-        let root = ScratchRoot::new().time_limit(Duration::from_millis(200));
-        let start = Instant::now();
-        let message = panicked(|| {
-            let _run = root.run("sh", &["-c", "echo begun; sleep 600"]);
-        });
-        assert!(message.starts_with("sh was ended after 200ms\n"), "{message}");
-        assert!(message.contains("begun"));
-        assert!(start.elapsed() < Duration::from_secs(60));
-    }
-
-    #[test]
-    fn paths_that_lead_out_of_the_root_are_refused() {
-        let root = ScratchRoot::new().symlink("out", "/");
-        for path in ["/etc/x", "../x", "etc/../../x"] {
-            let message = panicked(|| root.write(path, ""));
-            assert_eq!(message, format!("use {path}: not relative to the root, as in etc/motd"));
-        }
-        let message = panicked(|| root.write("out/x", ""));
-        assert!(message.ends_with("/out: is a symlink, and nothing is made through symlinks"));
-    }
-
-    #[test]
-    fn a_root_removes_itself_even_if_it_is_locked() {
-        let root = ScratchRoot::new().file("etc/a/b", "").mode("etc/a", 0);
-        let path = root.path().to_owned();
-        drop(root);
-        assert!(!path.exists());
-    }
-
-    #[test]
-    fn failures_point_at_the_test() {
-        use std::sync::{Arc, Mutex};
-        let places = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&places);
-        let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            let line = info.location().map(std::panic::Location::line);
-            seen.lock().unwrap().push((std::thread::current().id(), line));
-        }));
-        let root = ScratchRoot::new();
-        let line = line!() + 1;
-        let failed = catch_unwind(AssertUnwindSafe(|| root.read("etc/missing")));
-        std::panic::set_hook(before);
-        assert!(failed.is_err());
-        let here = (std::thread::current().id(), Some(line));
-        assert!(places.lock().unwrap().contains(&here));
-    }
-}
+mod tests;

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{CAN_BE_MADE, Overlay};
+use super::Overlay;
+use super::needs::CAN_BE_MADE;
 use crate::error::{Context, IoError, sure};
 use crate::require::Need;
 

@@ -1,0 +1,67 @@
+//! Programs that are run on a root.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use super::ScratchRoot;
+use crate::error::{Context, IoError, fail, sure};
+use crate::run::{Run, capture};
+use crate::{binaries, spawn};
+
+impl ScratchRoot {
+    /// Runs holo with these arguments: the binary that was given or, otherwise, built.
+    ///
+    /// See [`run`](Self::run) for the circumstances.
+    #[must_use]
+    #[track_caller]
+    pub fn holo(&self, arguments: &[impl AsRef<OsStr>]) -> Run {
+        match &self.binary {
+            Some(binary) => self.run(binary, arguments),
+            None => self.run(binaries::built("holo"), arguments),
+        }
+    }
+
+    /// Runs a program on this root, in an environment of which the caller's is no part.
+    ///
+    /// There is `HOLO_ROOT_DIR` for the root, `TMPDIR` for its `tmp/`, `LC_ALL=C`, the caller's
+    /// `PATH`, and what [`env`](Self::env) added. The working directory is the root, stdin is empty,
+    /// and what the program leaves running is killed.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be started, or the time limit is over. Its process group is killed then.
+    #[must_use]
+    #[track_caller]
+    pub fn run(&self, program: impl AsRef<OsStr>, arguments: &[impl AsRef<OsStr>]) -> Run {
+        let program = Path::new(program.as_ref());
+        let (run, ended) = sure(self.try_run(program, arguments));
+        if !ended {
+            fail(&format!("{} was ended after {:?}\n{run}", program.display(), self.time_limit));
+        }
+        run
+    }
+
+    /// Runs a program, and returns whether it ended in time.
+    fn try_run(&self, program: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<(Run, bool), IoError> {
+        let mut described = spawn::program(absolute_if_path(program)?);
+        described.args(arguments.iter().map(AsRef::as_ref)).current_dir(self.path()).clear_env();
+        if let Some(path) = std::env::var_os("PATH") {
+            described.path(path);
+        }
+        described
+            .env("HOLO_ROOT_DIR", self.path())
+            .env("TMPDIR", self.path().join("tmp"))
+            .env("LC_ALL", "C")
+            .envs(self.environment.iter().cloned());
+        capture(&mut described, program, self.time_limit)
+    }
+}
+
+/// Makes a path with a slash absolute, because the program starts in another directory.
+fn absolute_if_path(program: &Path) -> Result<PathBuf, IoError> {
+    if program.components().count() > 1 {
+        std::path::absolute(program).context("find", program)
+    } else {
+        Ok(program.to_owned())
+    }
+}
