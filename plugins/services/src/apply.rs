@@ -7,7 +7,7 @@ use crate::entity::{FilesStep, Past, Service};
 use crate::plan::{Circumstances, Ensure, Step, plan};
 use crate::provider::{Done, FOLDER, Manager, ManagerError, ServiceProvider, Subject, Task};
 use crate::providers;
-use crate::state::UnitState;
+use crate::state::{Phase, UnitState};
 use holo_change::base_store::BaseStore;
 use holo_plugin::index::{Table, define_index};
 use holo_plugin::{Applied, Host, Job, SetAnswers, Stream};
@@ -16,7 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::Duration;
 
-/// The time that a unit that counts as started at once is given to fail.
+/// The time that a unit that counts as started at once is given to fail. Systemd tells when a process ends, but there is no event that says
+/// that one goes on: all units are waited for together, and once.
 const SETTLE: Duration = Duration::from_millis(200);
 
 /// Applies a set of units of which none depends on another.
@@ -297,6 +298,21 @@ impl Run<'_, '_> {
         }
     }
 
+    /// Finds out how units are after their steps. Nothing more is asked of those that were only to run, and do.
+    fn query_after(&mut self, indexes: &[ItemIndex]) -> Result<(), ApplyError> {
+        let only_runs = |&index: &ItemIndex| self.items[index].steps.iter().all(|step| step.only_runs());
+        if !indexes.iter().any(only_runs) {
+            return self.query(indexes);
+        }
+        let running = self.manager.running().map_err(ApplyError::States)?;
+        let is_known = |index: &ItemIndex| only_runs(index) && running.contains(self.items[*index].unit.name.as_str());
+        let (known, others): (Vec<_>, Vec<_>) = indexes.iter().copied().partition(is_known);
+        for index in known {
+            self.items[index].state.phase = Some(Phase::Up);
+        }
+        self.query(&others)
+    }
+
     /// Sees whether all is as it shall be now.
     fn verify(&mut self) -> Result<(), ApplyError> {
         let worked_on = self.indexes(|item| !item.steps.is_empty());
@@ -304,7 +320,7 @@ impl Run<'_, '_> {
         if worked_on.iter().any(|&index| starts(&self.items[index])) {
             thread::sleep(SETTLE);
         }
-        self.query(&worked_on)?;
+        self.query_after(&worked_on)?;
         for index in worked_on {
             let item = &mut self.items[index];
             if !item.is_at_work() {

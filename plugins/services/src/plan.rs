@@ -85,6 +85,11 @@ impl Step {
         matches!(self, Step::Start | Step::Restart)
     }
 
+    /// Returns true if the unit runs afterwards, and nothing else about it has changed.
+    pub(crate) fn only_runs(self) -> bool {
+        self.starts() || self == Step::Reload
+    }
+
     /// As a person would tell of it; the infinitive follows "cannot ".
     fn words(self) -> (&'static str, &'static str) {
         match self {

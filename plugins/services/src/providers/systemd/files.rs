@@ -56,6 +56,14 @@ fn alias_of(root: &Root, name: &UnitName) -> Option<UnitName> {
     None
 }
 
+/// The file that systemd touches whenever it has read the files of units.
+const LAST_READ: &str = "/run/systemd/systemd-units-load";
+
+/// Returns the time at which the systemd that runs has read the files of units, if it has left that in its file.
+pub(super) fn last_read() -> Option<SystemTime> {
+    fs::symlink_metadata(LAST_READ).and_then(|metadata| metadata.modified()).ok()
+}
+
 /// Finds out what has changed since a time on the system that runs: the names of files and folders right below systemd's directories.
 ///
 /// The kernel's clock for files lags a few milliseconds behind, so what had changed before that time never seems to have changed after it.

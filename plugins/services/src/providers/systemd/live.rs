@@ -40,7 +40,17 @@ impl Manager for Live {
         Ok(states)
     }
 
+    /// For `systemctl show`, systemd collects every property of each unit, and searches its directories for how it is enabled; a list has
+    /// only what it keeps in mind.
+    fn running(&self) -> Result<BTreeSet<String>, ManagerError> {
+        let options = ["list-units", "--full", "--plain", "--no-legend", "--state=active"];
+        Ok(show::parse_list(&output_of(&mut systemctl(&options, &[]))?))
+    }
+
     fn unread_files(&self) -> Result<BTreeSet<String>, ManagerError> {
+        if let Some(read) = files::last_read() {
+            return Ok(files::changes_since(read));
+        }
         let mut program = Program::new("systemctl");
         program.args(["--no-pager", "--timestamp=us+utc", "show"]).plain_locale();
         program.args(["--property=UnitsLoadTimestamp", "--property=UnitsLoadStartTimestamp"]);

@@ -1,9 +1,9 @@
-//! Reads what `systemctl show` says of many units at once.
+//! Reads what `systemctl show` and `systemctl list-units` say of many units at once.
 
 use super::words::{ActiveState, LoadState, SubState, UnitFileState, phase};
 use crate::provider::ManagerError;
-use crate::state::UnitState;
-use std::collections::HashMap;
+use crate::state::{Load, Phase, UnitState};
+use std::collections::{BTreeSet, HashMap};
 
 /// The properties that are asked for.
 pub(super) const PROPERTIES: &str = "LoadState,LoadError,ActiveState,SubState,UnitFileState,NeedDaemonReload,CanReload,Type,\
@@ -19,6 +19,18 @@ pub(super) fn parse(text: &str, count: usize) -> Result<Vec<Result<UnitState, Ma
         return Err(ManagerError::Failed(format!("systemctl shows {} units of {count}", blocks.len())));
     }
     Ok(blocks.into_iter().map(state).collect())
+}
+
+/// Returns the names of the units in a plain list that are loaded and run: its columns are the name, the load state, the active state, and
+/// the substate.
+pub(super) fn parse_list(text: &str) -> BTreeSet<String> {
+    let running = |line: &str| {
+        let [name, load, active, sub] = line.split_whitespace().take(4).collect::<Vec<_>>()[..] else { return None };
+        let is_loaded = LoadState::parse(load).is_ok_and(|load| load.meaning == Load::Loaded);
+        let phase = phase(ActiveState::parse(active).ok()?, SubState::parse(sub).ok()?);
+        (is_loaded && phase == Phase::Up).then(|| name.to_owned())
+    };
+    text.lines().filter_map(running).collect()
 }
 
 fn state(block: &str) -> Result<UnitState, ManagerError> {
@@ -53,7 +65,7 @@ fn state(block: &str) -> Result<UnitState, ManagerError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::{Enablement, Load, Phase};
+    use crate::state::Enablement;
 
     const RUNNING: &str = "Type=simple\nRemainAfterExit=no\nResult=success\nExecMainStatus=0\nLoadState=loaded\nLoadError=\n\
                            ActiveState=active\nSubState=running\nUnitFileState=disabled\nInactiveExitTimestampMonotonic=12\n\
@@ -94,6 +106,14 @@ mod tests {
     fn a_block_too_few_is_an_error() {
         assert_eq!(parse(RUNNING, 2).unwrap_err().to_string(), "systemctl shows 1 units of 2");
         assert_eq!(parse("", 0).unwrap(), []);
+    }
+
+    #[test]
+    fn a_list_tells_what_is_loaded_and_runs() {
+        let list = "a.service loaded active running A daemon\nb.socket  loaded active listening b\n\
+                    gone.service not-found active running gone.service\nnew.service loaded active dancing New\n\
+                    again.service loaded activating auto-restart Again\nends.service loaded inactive dead Ends\n\nodd\n";
+        assert_eq!(parse_list(list), BTreeSet::from(["a.service".to_owned(), "b.socket".to_owned()]));
     }
 
     #[test]

@@ -108,14 +108,12 @@ impl Host {
         self.property(unit, "UnitFileState")
     }
 
-    /// The calls of systemctl since the case began, or since they were asked for, without the words that every call has. When files were
-    /// last read is asked for each time, and left out.
+    /// The calls of systemctl since the case began, or since they were asked for, without the words that every call has.
     #[track_caller]
     pub(crate) fn calls(&self) -> Vec<String> {
         let text = self.system.must("cat /run/calls; : >/run/calls").to_string();
         let common = "--no-pager --no-ask-password ";
-        let lines = text.lines().filter(|line| !line.contains("UnitsLoadTimestamp"));
-        lines.map(|line| line.strip_prefix(common).unwrap_or(line).to_owned()).collect()
+        text.lines().map(|line| line.strip_prefix(common).unwrap_or(line).to_owned()).collect()
     }
 
     /// The verbs of these calls.

@@ -3,7 +3,11 @@
 use super::Case;
 use super::host::Host;
 
-pub(crate) const ALL: &[Case] = &[("two hundred units are a matter of a few calls", two_hundred)];
+pub(crate) const ALL: &[Case] = &[
+    ("two hundred units are a matter of a few calls", two_hundred),
+    ("units that are only started are listed afterwards, and only those that do not run are shown", only_started),
+    ("the time at which systemd has read files is looked up, and asked for where it has left none", last_read),
+];
 
 fn two_hundred(host: &Host) {
     let mut declared = String::new();
@@ -28,4 +32,59 @@ fn two_hundred(host: &Host) {
     host.declare_nothing();
     host.apply();
     assert!(!host.is_active("many-3"));
+}
+
+fn only_started(host: &Host) {
+    let names: Vec<String> = (0..50).map(|number| format!("started-{number}")).collect();
+    let declared =
+        |names: &[String]| names.iter().map(|name| format!("[[service]]\nname = '{name}'\n")).collect::<String>();
+    for name in &names {
+        host.daemon(&format!("{name}.service"));
+    }
+    host.declare(&declared(&names));
+    host.apply();
+    assert_eq!(host.verbs(), ["daemon-reload", "show", "start", "list-units"]);
+    assert!(names.iter().all(|name| host.is_active(name)));
+    host.nothing_to_do();
+    assert_eq!(host.verbs(), ["show", "show"], "one query for an apply, one for a check");
+    // Some are stopped, and one ends at once: it is asked for alone.
+    host.unit("bolts.service", "[Service]\nExecStart=sh -c 'exit 9'\n");
+    host.system.must("systemctl daemon-reload; systemctl stop started-3 started-4");
+    host.declare(&(declared(&names) + "[[service]]\nname = 'bolts'\n"));
+    host.calls();
+    let said = host.apply_fails();
+    assert!(said.contains("started started-3.service") && said.contains("started started-4.service"), "{said}");
+    assert!(said.contains("!! bolts.service does not run: it is failed (failed), exit-code 9"), "{said}");
+    let calls = host.calls();
+    let starts: Vec<&String> = calls.iter().filter(|call| call.starts_with("start ")).collect();
+    assert_eq!(starts, ["start -- bolts.service started-3.service started-4.service"]);
+    let lists = calls.iter().filter(|call| call.starts_with("list-units ")).count();
+    let shows: Vec<&String> = calls.iter().skip_while(|call| !call.starts_with("list-units ")).skip(1).collect();
+    assert!(lists == 1 && !shows.is_empty(), "{calls:?}");
+    assert!(shows.iter().all(|call| call.starts_with("show ") && call.ends_with(" -- bolts.service")), "{calls:?}");
+    host.declare_nothing();
+    host.apply();
+    assert!(names.iter().all(|name| !host.is_active(name)));
+}
+
+fn last_read(host: &Host) {
+    host.daemon("read.service");
+    host.service("read", "");
+    host.apply();
+    host.calls();
+    for leaves_time in [true, false] {
+        if !leaves_time {
+            host.system.must("rm /run/systemd/systemd-units-load");
+        }
+        host.nothing_to_do();
+        let calls = host.calls();
+        let asks = calls.iter().filter(|call| call.contains("UnitsLoadTimestamp")).count();
+        assert_eq!((asks, calls.len() - asks), (if leaves_time { 0 } else { 2 }, 2), "{calls:?}");
+        host.system.must("sed -i s/86400/86401/ /etc/systemd/system/read.service");
+        let said = host.apply();
+        assert!(said.contains("read the files of read.service again"), "{said}");
+        host.calls();
+    }
+    host.declare_nothing();
+    host.apply();
 }
