@@ -437,8 +437,18 @@ fn repository() -> &'static Path {
 /// Returns the paths that a text names between backticks, with an example for each part that stands for several.
 fn paths_in(text: &str) -> Vec<String> {
     let quoted = text.split('`').skip(1).step_by(2);
-    let top =
-        ["src/", "crates/", "plugins/", "tests/", "man/", "schema/", "holorc.d/", "test-scenarios/", "CHANGELOG.md"];
+    let top = [
+        "src/",
+        "crates/",
+        "plugins/",
+        "tests/",
+        "benches/",
+        "man/",
+        "schema/",
+        "holorc.d/",
+        "test-scenarios/",
+        "CHANGELOG.md",
+    ];
     let is_path = |quoted: &&str| top.iter().any(|top| quoted.starts_with(top)) && !quoted.contains([' ', '*']);
     let example = |path: &str| path.replace("VERB", "selectors").replace("PLUGIN", "packages");
     quoted.filter(is_path).map(example).collect()
