@@ -6,7 +6,7 @@ mod common;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use common::{median, run, show};
+use common::{UnderCargo, median, run, show};
 use holo_testing::binaries;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,18 +25,15 @@ struct Options {
     /// The Python that has ansible-core, beside which ansible-playbook is
     #[arg(long, default_value = "/usr/bin/python3")]
     python: PathBuf,
-    /// Cargo gives it to benchmarks, but not when it runs them as tests
-    #[arg(long, hide = true)]
-    bench: bool,
+    #[command(flatten)]
+    under_cargo: UnderCargo,
 }
 
 fn main() -> Result<()> {
     let options = Options::parse();
-    if !options.bench {
-        println!("nothing is measured: run `cargo bench --bench ansible`");
+    if !options.under_cargo.measures("ansible")? {
         return Ok(());
     }
-    ensure!(!cfg!(debug_assertions), "built without optimisation: run `cargo bench --bench ansible`");
     ensure!(options.runs > 0, "--runs must be at least 1");
     binaries::binary("holo-ansible")?;
     println!("| tasks | | `ansible-playbook -c local` | `holo apply` | ratio |\n|--:|---|--:|--:|--:|");

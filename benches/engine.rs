@@ -6,7 +6,7 @@ mod common;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use common::{median, run, show};
+use common::{UnderCargo, median, run, show};
 use holo::index::PerEntity;
 use holo::node::Node;
 use holo::plan::Plan;
@@ -29,18 +29,15 @@ struct Options {
     /// The number of times that everything is timed; the median counts
     #[arg(long, default_value_t = 15)]
     runs: usize,
-    /// Cargo gives it to benchmarks, but not when it runs them as tests
-    #[arg(long, hide = true)]
-    bench: bool,
+    #[command(flatten)]
+    under_cargo: UnderCargo,
 }
 
 fn main() -> Result<()> {
     let options = Options::parse();
-    if !options.bench {
-        println!("nothing is measured: run `cargo bench --bench engine`");
+    if !options.under_cargo.measures("engine")? {
         return Ok(());
     }
-    ensure!(!cfg!(debug_assertions), "built without optimisation: run `cargo bench --bench engine`");
     start(options.runs)?;
     for size in options.sizes {
         let reports = tangle(size, options.edges);

@@ -4,9 +4,9 @@
 
 mod common;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::Parser;
-use common::{median, run, show};
+use common::{UnderCargo, median, run, show};
 use holo_testing::binaries;
 use std::fs::{self, File};
 use std::path::Path;
@@ -27,18 +27,15 @@ struct Options {
     /// Number of rounds; the median counts
     #[arg(long, default_value_t = 5)]
     runs: usize,
-    /// Cargo gives it to benchmarks, but not when it runs them as tests
-    #[arg(long, hide = true)]
-    bench: bool,
+    #[command(flatten)]
+    under_cargo: UnderCargo,
 }
 
 fn main() -> Result<()> {
     let options = Options::parse();
-    if !options.bench {
-        println!("nothing is measured: run `cargo bench --bench promises`");
+    if !options.under_cargo.measures("promises")? {
         return Ok(());
     }
-    ensure!(!cfg!(debug_assertions), "built without optimisation: run `cargo bench --bench promises`");
     for size in options.sizes {
         let root = prepare(size)?;
         // The first apply writes what the others find kept.

@@ -193,6 +193,15 @@ fn is_test(attributes: &[Attribute]) -> bool {
     })
 }
 
+/// Returns true for a module or a function that only tests have.
+fn is_test_item(item: &Item) -> bool {
+    match item {
+        Item::Mod(module) => is_test(&module.attrs),
+        Item::Fn(function) => is_test(&function.attrs),
+        _ => false,
+    }
+}
+
 /// Returns the roots of all crates of the workspace, by the names of their folders.
 fn crates() -> BTreeMap<String, PathBuf> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -258,12 +267,7 @@ struct Printing {
 
 impl<'ast> Visit<'ast> for Printing {
     fn visit_item(&mut self, item: &'ast Item) {
-        let is_a_test = match item {
-            Item::Mod(module) => is_test(&module.attrs),
-            Item::Fn(function) => is_test(&function.attrs),
-            _ => false,
-        };
-        if !is_a_test {
+        if !is_test_item(item) {
             visit::visit_item(self, item);
         }
     }
@@ -323,12 +327,7 @@ struct BareErrors {
 
 impl<'ast> Visit<'ast> for BareErrors {
     fn visit_item(&mut self, item: &'ast Item) {
-        let is_a_test = match item {
-            Item::Mod(module) => is_test(&module.attrs),
-            Item::Fn(function) => is_test(&function.attrs),
-            _ => false,
-        };
-        if !is_a_test {
+        if !is_test_item(item) {
             visit::visit_item(self, item);
         }
     }

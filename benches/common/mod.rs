@@ -1,9 +1,29 @@
 //! The common parts of all benchmarks.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::cmp::Ordering;
 use std::process::{Command, Output};
 use std::time::Duration;
+
+/// The option that cargo gives to benchmarks.
+#[derive(clap::Args)]
+pub(crate) struct UnderCargo {
+    /// Cargo gives it to benchmarks, but not when it runs them as tests
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+impl UnderCargo {
+    /// Returns true if the benchmark of this name is to measure. If not, says how to run it.
+    pub(crate) fn measures(&self, name: &str) -> Result<bool> {
+        if !self.bench {
+            println!("nothing is measured: run `cargo bench --bench {name}`");
+            return Ok(false);
+        }
+        ensure!(!cfg!(debug_assertions), "built without optimisation: run `cargo bench --bench {name}`");
+        Ok(true)
+    }
+}
 
 /// Runs a program, which has to succeed.
 pub(crate) fn run(mut command: Command) -> Result<Output> {

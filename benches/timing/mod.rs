@@ -8,6 +8,7 @@ mod site;
 mod summary;
 mod tables;
 
+use crate::common::UnderCargo;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use holo_testing::binaries;
@@ -46,9 +47,8 @@ struct Options {
     /// A file whose summary is replaced
     #[arg(long)]
     summary: Option<PathBuf>,
-    /// Cargo gives it to benchmarks, but not when it runs them as tests
-    #[arg(long, hide = true)]
-    bench: bool,
+    #[command(flatten)]
+    under_cargo: UnderCargo,
 }
 
 /// Measures what the command line asks for.
@@ -57,11 +57,9 @@ pub(crate) fn main() -> Result<()> {
         return probe::run(&arguments);
     }
     let options = Options::parse();
-    if !options.bench {
-        println!("nothing is measured: run `cargo bench --bench speed`");
+    if !options.under_cargo.measures("speed")? {
         return Ok(());
     }
-    ensure!(!cfg!(debug_assertions), "built without optimisation: run `cargo bench --bench speed`");
     let holo = binaries::binary("holo")?;
     eprint(&format!("binaries: {}", holo.parent().unwrap_or(&holo).display()));
     let scenes = scenes::all();

@@ -1,4 +1,4 @@
-//! Completes command lines in the real shells, and options that the finished line means what it should.
+//! Completes command lines in the real shells, and checks that the finished line means what it should.
 //!
 //! A shell runs in a terminal that `script` makes, reads keys as if a person pressed them, and in place of holo finds a program that notes
 //! its arguments. So what counts is what a shell makes of the line in the end, however it takes words apart and quotes them.

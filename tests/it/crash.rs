@@ -1,4 +1,4 @@
-//! Kills applies at every system call that changes something, or lets the call fail, and options that the next apply puts everything
+//! Kills applies at every system call that changes something, or lets the call fail, and checks that the next apply puts everything
 //! right.
 //!
 //! `strace` does it: to the N-th call of a kind, in the plugin alone or in dispatcher and plugin, for every N there is. Afterwards no file

@@ -1,7 +1,7 @@
-//! Kills plugins at every system call that changes something, and lets calls fail, and options that the next apply puts everything right.
+//! Kills plugins at every system call that changes something, and lets calls fail, and checks that the next apply puts everything right.
 //!
 //! This is for plugins that keep little of their own, beside what they ask of the system: accounts, keys, packages, units and scripts. Those
-//! that make files have such tests of their own, with what was torn; `tests/crash.rs` kills the dispatcher as well.
+//! that make files have such tests of their own, with what was torn; `tests/it/crash.rs` kills the dispatcher as well.
 
 use bstr::BString;
 use holo_testing::disturb::{self, Disturbance};

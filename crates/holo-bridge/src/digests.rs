@@ -1,12 +1,12 @@
 //! Digests that later runs find again, in a file of the state directory.
 
 use holo_change::error::{PathError, Result};
+use holo_change::hex;
 use holo_change::{OnDisk, PathHandle, Tree};
 use holo_plugin::Host;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -143,15 +143,6 @@ fn whole_line(line: &str) -> Option<(&str, &str)> {
 pub fn digest(definition: &impl Serialize) -> String {
     // A definition was read from text, so it can be written as text.
     hex(&Sha256::digest(serde_json::to_vec(definition).unwrap_or_default()))
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for byte in bytes {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }
 
 #[cfg(test)]

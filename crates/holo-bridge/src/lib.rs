@@ -14,6 +14,8 @@ pub mod limits;
 pub mod order;
 mod sensitive;
 pub mod shown;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod trust;
 
 pub use attributes::{Attributes, text, texts};

@@ -182,7 +182,7 @@ fn digest_of(file: &mut File) -> io::Result<String> {
     let mut buffer = vec![0; 1 << 16];
     loop {
         match file.read(&mut buffer)? {
-            0 => return Ok(crate::digests::hex(&hasher.finalize())),
+            0 => return Ok(holo_change::hex(&hasher.finalize())),
             length => hasher.update(buffer.get(..length).unwrap_or_default()),
         }
     }

@@ -9,13 +9,13 @@ pub use change::ImageChange;
 pub use recovery::Recovery;
 
 use crate::error::Result;
+use crate::hex::hex;
 use crate::image::Image;
 use crate::locations::Locations;
 use crate::open_files::are_open_for_writing;
 use crate::path_handle::{Durability, PathHandle, Tree};
 use sha2::{Digest, Sha256};
 use std::ffi::{OsStr, OsString};
-use std::fmt::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -156,11 +156,7 @@ fn intent_name(path: &Path) -> String {
 /// Returns a name that no other path gives, and that is short enough for any folder.
 #[must_use]
 pub fn path_digest(path: &Path) -> String {
-    Sha256::digest(path.as_os_str().as_bytes()).iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex(&Sha256::digest(path.as_os_str().as_bytes()))
 }
 
 /// Returns the path below the state directory of something that belongs to a target, whose path begins with a slash.

@@ -1,6 +1,7 @@
 //! Files in the cache directory that show what an entity is, and what applying it would make of it.
 
 use crate::{FilePair, Host};
+use holo_change::hex;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
@@ -35,12 +36,7 @@ impl Preview {
     /// # Errors
     /// If they cannot be made.
     pub fn new(host: &Host, id: &[u8]) -> io::Result<Preview> {
-        use std::fmt::Write as _;
-        let name = id.iter().fold(String::new(), |mut name, byte| {
-            // Writing to a string cannot fail.
-            let _ = write!(name, "{byte:02x}");
-            name
-        });
+        let name = hex(id);
         // A name has 255 bytes at most.
         let parts = name.as_bytes().chunks(200).map(|part| String::from_utf8_lossy(part).into_owned());
         let folder = parts.fold(host.cache_dir().join("previews"), |folder, part| folder.join(part)).join("_");

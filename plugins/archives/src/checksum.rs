@@ -1,7 +1,8 @@
 //! Checksums of downloads, and digests of files.
 
+use holo_change::hex;
 use sha2::{Digest, Sha256, Sha512};
-use std::fmt::{self, Display, Write as _};
+use std::fmt::{self, Display};
 use std::io::{self, Read};
 use std::str::FromStr;
 
@@ -128,14 +129,6 @@ impl Digests {
             None => Err("unknown".to_owned()),
         }
     }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// Returns the SHA-256 of bytes.

@@ -17,7 +17,7 @@ pub(crate) struct Module {
     /// Its file: an absolute path, or one that is relative to the resource directory.
     pub(crate) path: String,
     /// The program that runs it, and arguments before the file; without one the file is executable.
-    #[cfg_attr(test, schemars(with = "Option<tests::InterpreterSchema>"))]
+    #[cfg_attr(test, schemars(with = "Option<holo_bridge::testing::InterpreterSchema>"))]
     pub(crate) interpreter: Option<Interpreter>,
     /// The kind of asset that a promiser of this type is, such as `path`.
     pub(crate) provides: Option<String>,
@@ -41,7 +41,7 @@ pub(crate) struct Promise {
     pub(crate) _name: Option<String>,
     /// The attributes of the promise.
     #[serde(default)]
-    #[cfg_attr(test, schemars(with = "tests::AttributesSchema"))]
+    #[cfg_attr(test, schemars(with = "holo_bridge::testing::AttributesSchema"))]
     pub(crate) attributes: Attributes,
     /// The names of attributes whose values are not shown.
     #[serde(default)]
@@ -53,7 +53,7 @@ pub(crate) struct Promise {
     #[serde(default)]
     pub(crate) action_policy: ActionPolicy,
     /// The attributes of the promise that replaces this one when nothing defines it any more.
-    #[cfg_attr(test, schemars(with = "Option<tests::AttributesSchema>"))]
+    #[cfg_attr(test, schemars(with = "Option<holo_bridge::testing::AttributesSchema>"))]
     pub(crate) scrub: Option<Attributes>,
 }
 

@@ -13,7 +13,7 @@ pub(crate) struct DeclaredProvider {
     /// Its file: an absolute path, or one that is relative to the resource directory.
     pub(crate) path: String,
     /// The program that runs it instead of the one in its first line, and arguments before the file.
-    #[cfg_attr(test, schemars(with = "Option<tests::InterpreterSchema>"))]
+    #[cfg_attr(test, schemars(with = "Option<holo_bridge::testing::InterpreterSchema>"))]
     pub(crate) interpreter: Option<Interpreter>,
     /// True if it works below `HOLO_ROOT_DIR`, so that it can be started in test mode.
     #[serde(default)]
@@ -32,7 +32,7 @@ pub(crate) struct Resource {
     pub(crate) name: String,
     /// The attributes that it shall have.
     #[serde(default)]
-    #[cfg_attr(test, schemars(with = "tests::AttributesSchema"))]
+    #[cfg_attr(test, schemars(with = "holo_bridge::testing::AttributesSchema"))]
     pub(crate) attributes: Attributes,
     /// The names of attributes whose values are not shown.
     #[serde(default)]

@@ -202,7 +202,8 @@ impl<'a, 'f> Harness<'a, 'f> {
             ("TMPDIR", self.scratch.temporary().into()),
         ];
         if api_version >= API_VERSION_4 {
-            environment.push((names::RESOURCE_DIRS, resources.into()));
+            let directories = [resources.as_path()].into_iter();
+            environment.push((names::RESOURCE_DIRS, names::join_directories(directories)));
             environment.push((names::JOBS, self.manner.jobs.to_string().into()));
         }
         environment

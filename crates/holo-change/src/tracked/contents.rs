@@ -1,12 +1,12 @@
 //! The contents of files that were found or made, each once.
 
 use crate::error::{PathError, Result, at};
+use crate::hex::hex;
 use crate::path_handle::Durability;
 use crate::path_handle::{PathHandle, Tree};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -48,11 +48,7 @@ impl Digest {
     }
 
     fn from_hash(hash: Sha256) -> Digest {
-        Digest(hash.finalize().iter().fold(String::new(), |mut text, byte| {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        }))
+        Digest(hex(&hash.finalize()))
     }
 
     /// The digits.

@@ -2,12 +2,12 @@
 
 use super::TreeStore;
 use crate::error::Result;
+use crate::hex::hex;
 use crate::image::Stamp;
 use crate::image::Unmanageable;
 use crate::manifest::ManifestEntry;
 use crate::path_handle::{Kind, PathHandle, Tree};
 use sha2::{Digest, Sha256};
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -82,10 +82,7 @@ impl TreeLocation {
 
     /// Returns the name of the staging directory, which no other entity has.
     pub(super) fn staging_name(&self) -> String {
-        Sha256::digest(self.id.as_bytes()).iter().take(8).fold(".holo-".to_owned(), |mut name, byte| {
-            // Writing to a string cannot fail.
-            let _ = write!(name, "{byte:02x}");
-            name
-        })
+        // Eight bytes of it.
+        format!(".holo-{:.16}", hex(&Sha256::digest(self.id.as_bytes())))
     }
 }

@@ -185,6 +185,20 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
     }
 
     fn apply(&mut self, ids: Vec<BString>, force: bool, modes: &Modes<'_>) -> Outcome {
+        self.work_on_set(ids, force, modes, |plugin, host, set, answers| plugin.apply_set(host, set, answers))
+    }
+
+    fn check(&mut self, ids: Vec<BString>, modes: &Modes<'_>) -> Outcome {
+        self.work_on_set(ids, false, modes, |plugin, host, set, answers| plugin.check_set(host, set, answers))
+    }
+
+    fn work_on_set(
+        &mut self,
+        ids: Vec<BString>,
+        force: bool,
+        modes: &Modes<'_>,
+        work: impl FnOnce(&P, &Host, &[Job<'_, P::Entity>], &mut SetInSession<'_, P::Entity, W>),
+    ) -> Outcome {
         let ids = self.find_all(ids);
         let entities = ids.iter().filter_map(|id| Some((id, self.known.get(id)?)));
         let entities: Table<JobIndex, (&BString, &P::Entity)> = entities.collect();
@@ -197,19 +211,7 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
             speaker: JobIndex::from(0),
             sent: HashMap::new(),
         };
-        self.plugin.apply_set(&self.host, &set, &mut answers);
-        Outcome::Done
-    }
-
-    fn check(&mut self, ids: Vec<BString>, modes: &Modes<'_>) -> Outcome {
-        let ids = self.find_all(ids);
-        let entities = ids.iter().filter_map(|id| Some((id, self.known.get(id)?)));
-        let entities: Table<JobIndex, (&BString, &P::Entity)> = entities.collect();
-        let jobs = entities.iter().map(|(id, entity)| Job { entity: *entity, mode: modes.of_entity(id, false) });
-        let set: Vec<Job<'_, P::Entity>> = jobs.collect();
-        let (answers, speaker) = (&mut self.answers, JobIndex::from(0));
-        let mut answers = ChecksInSession { host: &self.host, entities, answers, speaker };
-        self.plugin.check_set(&self.host, &set, &mut answers);
+        work(self.plugin, &self.host, &set, &mut answers);
         Outcome::Done
     }
 
@@ -251,16 +253,18 @@ define_index! {
     JobIndex
 }
 
-/// The verdicts on a set, each with the ID of its entity.
-struct ChecksInSession<'a, E, W: Write> {
+/// The answers to a set, each with the ID of its entity.
+struct SetInSession<'a, E, W: Write> {
     host: &'a Host,
     entities: Table<JobIndex, (&'a BString, &'a E)>,
     answers: &'a mut Answers<W>,
     /// The entity that output belongs to.
     speaker: JobIndex,
+    /// The values that entities send, until they end.
+    sent: HashMap<JobIndex, Vec<Message>>,
 }
 
-impl<E: Entity, W: Write> CheckAnswers for ChecksInSession<'_, E, W> {
+impl<E: Entity, W: Write> CheckAnswers for SetInSession<'_, E, W> {
     fn output(&mut self, place: usize) -> Output<'_> {
         self.speaker = JobIndex::from(place);
         Output::new(self)
@@ -278,29 +282,6 @@ impl<E: Entity, W: Write> CheckAnswers for ChecksInSession<'_, E, W> {
             None => self.answers.result(id, None, Outcome::Failed),
         }
     }
-}
-
-impl<E, W: Write> Sink for ChecksInSession<'_, E, W> {
-    fn write(&mut self, stream: Stream, bytes: &[u8]) {
-        let (id, _) = self.entities[self.speaker];
-        self.answers.output(Some(id), stream, bytes);
-    }
-
-    fn progress(&mut self, progress: &Progress<'_>) {
-        let (id, _) = self.entities[self.speaker];
-        self.answers.progress(id, progress);
-    }
-}
-
-/// The answers to a set, each with the ID of its entity.
-struct SetInSession<'a, E, W: Write> {
-    host: &'a Host,
-    entities: Table<JobIndex, (&'a BString, &'a E)>,
-    answers: &'a mut Answers<W>,
-    /// The entity that output belongs to.
-    speaker: JobIndex,
-    /// The values that entities send, until they end.
-    sent: HashMap<JobIndex, Vec<Message>>,
 }
 
 impl<E: Entity, W: Write> SetAnswers for SetInSession<'_, E, W> {

@@ -1,40 +1,12 @@
 //! Tests of what can be written, and of what is said of the rest.
 use super::*;
+use holo_bridge::testing::definitions_said;
 use holo_plugin::definitions;
-use holo_plugin::{Host, Output, Sink, Stream};
-use std::collections::BTreeMap;
-
-/// An interpreter in the schema.
-#[derive(schemars::JsonSchema)]
-#[serde(untagged)]
-#[expect(dead_code, reason = "it only describes")]
-pub(crate) enum InterpreterSchema {
-    /// The path of the program.
-    Path(String),
-    /// The program and its first arguments.
-    Words(Vec<String>),
-}
-
-/// Attributes in the schema.
-pub(crate) type AttributesSchema = BTreeMap<String, serde_json::Value>;
-
-struct Said(String);
-
-impl Sink for Said {
-    fn write(&mut self, _: Stream, bytes: &[u8]) {
-        self.0.push_str(&String::from_utf8_lossy(bytes));
-    }
-}
 
 /// Returns what is said of definitions.
 fn said(text: &str) -> String {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("x.toml"), text).unwrap();
-    let host = Host::from_environment(|_| Some(folder.path().into())).unwrap();
-    let mut said = Said(String::new());
-    definitions::read_with::<Resource, DeclaredProvider>(&host, &mut Output::new(&mut said));
     let incomplete = ">> no entity is scrubbed until this is mended, as its definition may be what is missing\n";
-    said.0.replace(&format!("{}/", folder.path().display()), "").replace(incomplete, "")
+    definitions_said::<Resource, DeclaredProvider>(text).replace(incomplete, "")
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The output of zypper, from manuals and runs: `tests/managers/rpm.rs` tests more where it is installed.
+//! The output of zypper, from manuals and runs: `tests/it/rpm.rs` tests more where it is installed.
 
 use super::*;
 
