@@ -46,6 +46,8 @@ struct Identity {
     jobs: u32,
     /// True if its session can be asked for previews.
     previews: bool,
+    /// True if it can be asked what is wrong beside its entities.
+    doctors: bool,
     /// True if its session is kept between two requests.
     keeps_session: bool,
     /// True if it can scan for some entities only.
@@ -153,7 +155,8 @@ impl Plugin {
     #[must_use]
     pub fn new(id: String, handshake: Handshake, directories: Directories, options: RunOptions) -> Plugin {
         let RunOptions { verify, hints, read_only, jobs, room_for_all: keeps_session, limit } = options;
-        let Handshake { program, api_version, session, preview: previews, limits_scan, concurrency } = handshake;
+        let Handshake { program, api_version, session, preview: previews, doctor: doctors, limits_scan, concurrency } =
+            handshake;
         let jobs = concurrency.map_or(jobs.get(), |most| most.min(jobs.get()));
         let identity = Identity {
             program,
@@ -164,6 +167,7 @@ impl Plugin {
             read_only,
             jobs,
             previews,
+            doctors,
             keeps_session,
             limits_scan,
             limit,
@@ -255,6 +259,26 @@ impl Plugin {
             Transport::Session(_) if !self.identity.previews => Ok(vec![None; ids.len()]),
             Transport::Session(session) => session.preview(&self.identity, ids, interrupt),
         }
+    }
+
+    /// Asks what is wrong, or well, beside its entities, in lines that are diagnoses; there are none if it does not have the operation.
+    ///
+    /// # Errors
+    /// If the plugin fails.
+    pub fn doctor(
+        &mut self,
+        interrupt: &Interrupt,
+        on_output: &mut dyn FnMut(Stream, &[u8]),
+    ) -> Result<Vec<u8>, OperationError> {
+        let mut lines = Vec::new();
+        let on_report = &mut |piece: &[u8]| lines.extend_from_slice(piece);
+        let answer = match &mut self.transport {
+            _ if !self.identity.doctors => Ok(()),
+            Transport::Processes => processes::doctor(&self.identity, interrupt, on_report, on_output),
+            Transport::Session(session) => session.doctor(&self.identity, interrupt, on_report, on_output),
+        };
+        answer.map_err(|error| error.during(|| format!("the doctor of {}", self.id)))?;
+        Ok(lines)
     }
 
     /// Asks for the two files that show an entity's difference; there may be none.

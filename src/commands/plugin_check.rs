@@ -1,5 +1,6 @@
 //! `holo plugin check`: calls a plugin in a root to throw away, and says where it breaks the interface.
 
+mod doctor;
 mod finding;
 mod harness;
 mod heard;
@@ -85,6 +86,8 @@ struct Manner {
     jobs: u32,
     /// True if it says that it has the operation `preview`.
     previews: bool,
+    /// True if it says that it has the operation `doctor`.
+    doctors: bool,
 }
 
 /// The number of entities that a plugin may work on at a time, unless it says less.
@@ -100,6 +103,7 @@ impl Manner {
         limits_scan: false,
         jobs: 1,
         previews: false,
+        doctors: false,
     };
 
     /// Returns all manners in which a plugin is called that has said this of itself.
@@ -109,7 +113,8 @@ impl Manner {
         let jobs = info.concurrency.map_or(JOBS, |most| most.min(JOBS));
         let limits_scan = info.limits_scan && api_version >= API_VERSION_4;
         let previews = info.preview && api_version >= API_VERSION_4;
-        let version_4 = Manner { api_version, limits_scan, jobs, previews, ..Manner::INFO };
+        let doctors = info.doctor && api_version >= API_VERSION_4;
+        let version_4 = Manner { api_version, limits_scan, jobs, previews, doctors, ..Manner::INFO };
         if info.session && api_version >= API_VERSION_4 {
             // If version 3 is spoken, such a plugin is called by other versions of Holo, in that version.
             let processes = also_version_3.then_some(Manner { also_version_4: true, ..Manner::INFO });
@@ -207,14 +212,7 @@ mod tests {
     #[test]
     fn a_session_has_version_3_beside_it() {
         let manners = |min, max, session| {
-            let info = Info {
-                min_api_version: min,
-                max_api_version: max,
-                session,
-                preview: false,
-                limits_scan: false,
-                concurrency: None,
-            };
+            let info = Info { min_api_version: min, max_api_version: max, session, ..Info::default() };
             let all = Manner::for_info(info);
             all.iter().map(|manner| (manner.api_version, manner.session)).collect::<Vec<_>>()
         };

@@ -23,6 +23,8 @@ pub struct Handshake {
     pub session: bool,
     /// True if its session can be asked for previews.
     pub preview: bool,
+    /// True if it has the operation `doctor`.
+    pub doctor: bool,
     /// True if it can scan for some entities only.
     pub limits_scan: bool,
     /// The number of entities that it works on at a time at most, if it says so.
@@ -79,8 +81,9 @@ pub fn shake_hands(
     let api_version = info.common_version(API_VERSION_3, API_VERSION_4).ok_or_else(|| incompatible(id, info))?;
     let session = info.session && api_version >= API_VERSION_4;
     let limits_scan = info.limits_scan && api_version >= API_VERSION_4;
+    let doctor = info.doctor && api_version >= API_VERSION_4;
     let Info { preview, concurrency, .. } = info;
-    Ok(Handshake { program: program.to_owned(), api_version, session, preview, limits_scan, concurrency })
+    Ok(Handshake { program: program.to_owned(), api_version, session, preview, doctor, limits_scan, concurrency })
 }
 
 fn incompatible(id: &str, info: Info) -> PluginError {

@@ -101,6 +101,29 @@ pub(super) fn work(
     Ok(())
 }
 
+pub(super) fn doctor(
+    plugin: &Identity,
+    interrupt: &Interrupt,
+    on_report: &mut dyn FnMut(&[u8]),
+    on_output: &mut dyn FnMut(Stream, &[u8]),
+) -> Result<(), OperationError> {
+    let program = Program {
+        path: &plugin.program,
+        arguments: vec![OsStr::new("doctor")],
+        environment: plugin.environment(),
+        messages: true,
+        requests: false,
+        limit: plugin.limit,
+    };
+    let ended = program.run(interrupt, |channel, bytes| match channel {
+        Channel::Stdout => on_output(Stream::Stdout, bytes),
+        Channel::Stderr => on_output(Stream::Stderr, bytes),
+        Channel::Extra => on_report(bytes),
+    })?;
+    check_status(ended.status)?;
+    Ok(())
+}
+
 /// Finds out all that a plugin of version 3 can tell without changing anything: if a person changed what it last applied.
 fn check_by_difference(
     plugin: &Identity,

@@ -36,7 +36,29 @@ impl Slot {
         on_report: &mut dyn FnMut(&[u8]),
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<(), OperationError> {
-        let end = self.ask(plugin, scan(limit), interrupt, &mut |said| match said {
+        self.ask_for_report(plugin, scan(limit), interrupt, on_report, on_output)
+    }
+
+    pub(super) fn doctor(
+        &mut self,
+        plugin: &Identity,
+        interrupt: &Interrupt,
+        on_report: &mut dyn FnMut(&[u8]),
+        on_output: &mut dyn FnMut(Stream, &[u8]),
+    ) -> Result<(), OperationError> {
+        self.ask_for_report(plugin, Request::new(0, Operation::Doctor), interrupt, on_report, on_output)
+    }
+
+    /// Asks something that is about no single entity, and is answered by lines.
+    fn ask_for_report(
+        &mut self,
+        plugin: &Identity,
+        request: Request,
+        interrupt: &Interrupt,
+        on_report: &mut dyn FnMut(&[u8]),
+        on_output: &mut dyn FnMut(Stream, &[u8]),
+    ) -> Result<(), OperationError> {
+        let end = self.ask(plugin, request, interrupt, &mut |said| match said {
             Said::Answer(Answer::Report { text, .. }) => on_report(text.as_bstr()),
             Said::Answer(Answer::Output { stream, text, .. }) => on_output(stream, text.as_bstr()),
             Said::Stray(stream, bytes) | Said::AtTheEnd(stream, bytes) => on_output(stream, bytes),

@@ -175,7 +175,7 @@ known() { [ -z "$1" ] || [ -f "$source" ] || { echo "!! unknown entity $1" >&2; 
 is_same() { cmp -s "$source" "$target"; }
 [ "$1" = scan ] || known "$2"
 case $1 in
-info) printf 'MIN_API_VERSION=3\nSCAN=1\nMAX_API_VERSION=4\n' ;;
+info) printf 'MIN_API_VERSION=3\nSCAN=1\nDOCTOR=1\nMAX_API_VERSION=4\n' ;;
 scan)
     for file in "$HOLO_RESOURCE_DIR"/*; do
         [ -z "$2" ] || [ "$file" = "$source" ] || continue
@@ -191,6 +191,7 @@ apply | force-apply)
         echo "changed: wrote $name" >&3
     fi ;;
 diff) printf '%s\0%s\0' "$source" "$target" >&3 ;;
+doctor) printf 'ok\tall notes can be read\nwarning\tno pen\tbuy one\n' >&3 ;;
 esac
 "#;
 
@@ -206,7 +207,16 @@ const fn fault(name: &'static str, replace: &'static str, by: &'static str, find
     Fault { name, replace, by, finding }
 }
 
-const SHELL_FAULTS: [Fault; 51] = [
+const SHELL_FAULTS: [Fault; 55] = [
+    fault(
+        "doctor_in_words",
+        "DOCTOR=1",
+        "DOCTOR=yes",
+        ">> info: says \"DOCTOR=yes\", which means nothing; DOCTOR=1 does",
+    ),
+    fault("doctor_is_missing", "doctor)", "x) ;; y) exit 1 ;; *) exit 2 ;; z)", "!! doctor: exit status 2, where exit"),
+    fault("doctor_mumbles", "'ok\\t", "'fine\\t", "!! doctor: \"fine\\tall notes can be read\" is not a diagnosis"),
+    fault("doctor_has_effects", "doctor)", "doctor) : >\"$root/x\";", "!! doctor: has changed ./x"),
     fault(
         "limited_scan_in_words",
         "SCAN=1",
@@ -446,7 +456,7 @@ fn faults(kind: &str, good: &'static str, faults: &'static [Fault]) -> Vec<Trial
 // The same as a session.
 
 const SESSION: &str = r#"#!/bin/sh
-[ "$1" = info ] && { printf 'MIN_API_VERSION=4\nMAX_API_VERSION=4\nSESSION=1\n'; exit; }
+[ "$1" = info ] && { printf 'MIN_API_VERSION=4\nMAX_API_VERSION=4\nSESSION=1\nDOCTOR=1\n'; exit; }
 [ "$1" = session ] || exit 1
 say() { printf '%s\n' "{\"answer\":\"$1\",\"request\":$number$2}" >&3; }
 of() { say "$1" ",\"entity\":\"$entity\"$2"; }
@@ -480,6 +490,7 @@ while read -r line; do
     number=$(echo "$line" | sed 's/.*"request":\([0-9]*\).*/\1/')
     operation=$(echo "$line" | sed 's/.*"operation":"\([a-z-]*\)".*/\1/')
     [ $operation = scan ] && scan
+    [ $operation = doctor ] && say report ',"text":"ok\tall is well\t\n"'
     for entity in $(echo "$line" | sed -n 's/.*"entities":\[\([^]]*\)\].*/\1/p' | tr -d '"' | tr , ' '); do
         work
     done
@@ -487,7 +498,8 @@ while read -r line; do
 done
 "#;
 
-const SESSION_FAULTS: [Fault; 21] = [
+const SESSION_FAULTS: [Fault; 22] = [
+    fault("doctor_mumbles", "\"ok\\t", "\"fine\\t", "!! session: doctor: \"fine\\tall is well\\t\" is not a diagnosis"),
     fault("does_not_start", "\"$1\" = session", "1 = 2", "!! session: scan: the session ends by itself: exit status 1"),
     fault(
         "no_end",

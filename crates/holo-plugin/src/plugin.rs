@@ -3,7 +3,7 @@
 use crate::concurrently;
 use crate::{CheckAnswers, Entity, Host, Job, Output, SetAnswers};
 use bstr::BStr;
-use holo_protocol::ScanLimit;
+use holo_protocol::{Diagnosis, ScanLimit};
 
 /// A plugin: it knows which entities there are.
 pub trait Plugin: Sync {
@@ -54,6 +54,12 @@ pub trait Plugin: Sync {
             let verdict = job.entity.check(host, job.mode, &mut answers.output(place));
             answers.end(place, verdict);
         }
+    }
+
+    /// Says what is wrong, or well, that nobody else can know: what is not seen by applying an entity, nor said when they are listed. Nothing
+    /// is changed.
+    fn doctor(&self, _: &Host, _: &mut Output<'_>) -> Vec<Diagnosis> {
+        Vec::new()
     }
 
     /// Takes leave: everything that was asked for is done, and the process is about to end. What it has kept running is to end now, within

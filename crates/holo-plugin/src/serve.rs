@@ -5,14 +5,14 @@ mod session;
 
 use crate::{Applied, Entity, EntityReport, ForceTo, Host, Output, Plugin, ScanError, Verdict};
 use bstr::BString;
-use holo_protocol::{API_VERSION_3, API_VERSION_4, Info, Message, ScanLimit};
+use holo_protocol::{API_VERSION_3, API_VERSION_4, Diagnosis, Info, Message, ScanLimit};
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 
 const USAGE: &str =
-    "usage: info | scan [ID...] | check ID | apply ID | force-apply ID | diff ID | preview ID | session";
+    "usage: info | scan [ID...] | check ID | apply ID | force-apply ID | diff ID | preview ID | doctor | session";
 
 /// The operation that a plugin's process has been started for.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,6 +35,7 @@ enum Operation {
     Preview {
         id: Vec<u8>,
     },
+    Doctor,
     Session,
 }
 
@@ -54,6 +55,7 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
             max_api_version: API_VERSION_4,
             session: true,
             preview: true,
+            doctor: true,
             limits_scan: true,
             concurrency,
         };
@@ -73,6 +75,8 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
                 Operation::Apply { id, force } => operations::apply(plugin, &host, &id, force),
                 Operation::Diff { id } => operations::diff(plugin, &host, &id, |entity| entity.diff(&host)),
                 Operation::Preview { id } => operations::diff(plugin, &host, &id, |entity| entity.preview(&host)),
+                Operation::Doctor if host.api_version() < API_VERSION_4 => complain(USAGE, 2),
+                Operation::Doctor => operations::doctor(plugin, &host),
                 Operation::Session => session::serve(plugin, &host),
             };
             plugin.end(&host);
@@ -91,6 +95,7 @@ fn understand(arguments: Vec<OsString>) -> Option<Operation> {
     let id = arguments.next().map(OsString::into_vec);
     match (word.as_str(), id, arguments.next()) {
         ("info", None, None) => Some(Operation::Info),
+        ("doctor", None, None) => Some(Operation::Doctor),
         ("session", None, None) => Some(Operation::Session),
         ("check", Some(id), None) => Some(Operation::Check { id }),
         ("apply", Some(id), None) => Some(Operation::Apply { id, force: false }),
@@ -114,6 +119,11 @@ fn listed<'l, P: Plugin>(
     };
     let reported = entities.into_iter().map(|entity| (entity.report(), entity));
     Ok(reported.filter(move |(report, _)| limit.is_none_or(|limit| limit.wants(report))))
+}
+
+/// Returns the lines of what the plugin has to say beside its entities.
+fn diagnoses<P: Plugin>(plugin: &P, host: &Host, output: &mut Output<'_>) -> Vec<u8> {
+    plugin.doctor(host, output).iter().map(Diagnosis::to_line).collect::<Vec<_>>().concat()
 }
 
 fn complain(text: &str, code: u8) -> ExitCode {

@@ -4,7 +4,7 @@ use crate::environment::API_VERSION_4;
 use bstr::{BStr, BString, ByteSlice};
 
 /// The versions that a plugin speaks, and what it can do beyond version 3.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Info {
     /// The oldest version of the interface that the plugin speaks.
     pub min_api_version: u32,
@@ -14,6 +14,8 @@ pub struct Info {
     pub session: bool,
     /// True if it has the operation `preview` in sessions too (`PREVIEW=1`, version 4).
     pub preview: bool,
+    /// True if it has the operation `doctor` (`DOCTOR=1`, version 4).
+    pub doctor: bool,
     /// True if a scan can be limited to some entities (`SCAN=1`, version 4).
     pub limits_scan: bool,
     /// The maximal number of entities worked on at a time (`CONCURRENCY=N`, version 4); as many as the plugin is told if it does not say.
@@ -40,6 +42,7 @@ const MIN_API_VERSION: &str = "MIN_API_VERSION";
 const MAX_API_VERSION: &str = "MAX_API_VERSION";
 const SESSION: &str = "SESSION";
 const PREVIEW: &str = "PREVIEW";
+const DOCTOR: &str = "DOCTOR";
 const SCAN: &str = "SCAN";
 const CONCURRENCY: &str = "CONCURRENCY";
 
@@ -69,6 +72,7 @@ impl Info {
             max_api_version: max_api_version?,
             session: value(SESSION).is_some_and(|given| given == "1"),
             preview: value(PREVIEW).is_some_and(|given| given == "1"),
+            doctor: may_say_more && value(DOCTOR).is_some_and(|given| given == "1"),
             limits_scan: may_say_more && value(SCAN).is_some_and(|given| given == "1"),
             concurrency: if may_say_more { number(CONCURRENCY)? } else { None },
         })
@@ -77,9 +81,10 @@ impl Info {
     /// Returns the text that a plugin prints for `info`.
     #[must_use]
     pub fn to_text(self) -> String {
-        let Info { min_api_version, max_api_version, session, preview, limits_scan, concurrency } = self;
+        let Info { min_api_version, max_api_version, session, preview, doctor, limits_scan, concurrency } = self;
         let flag = |is_set: bool, key: &str| if is_set { format!("{key}=1\n") } else { String::new() };
-        let flags = [flag(session, SESSION), flag(preview, PREVIEW), flag(limits_scan, SCAN)].concat();
+        let flags = [(session, SESSION), (preview, PREVIEW), (doctor, DOCTOR), (limits_scan, SCAN)];
+        let flags = flags.map(|(is_set, key)| flag(is_set, key)).concat();
         let concurrency = concurrency.map(|number| format!("{CONCURRENCY}={number}\n")).unwrap_or_default();
         format!("{MIN_API_VERSION}={min_api_version}\n{MAX_API_VERSION}={max_api_version}\n{flags}{concurrency}")
     }
@@ -104,6 +109,7 @@ mod tests {
                 max_api_version: 4,
                 session: true,
                 preview: concurrency.is_none(),
+                doctor: limits_scan,
                 limits_scan,
                 concurrency,
             };
@@ -113,16 +119,10 @@ mod tests {
 
     #[test]
     fn ignores_other_keys_and_lines() {
-        let info =
-            Info::parse(b"# hello\n\nFOO=1\n MAX_API_VERSION = 3 \nMIN_API_VERSION=2\nCONCURRENCY=all\nSCAN=1\n");
-        let old = Info {
-            min_api_version: 2,
-            max_api_version: 3,
-            session: false,
-            preview: false,
-            limits_scan: false,
-            concurrency: None,
-        };
+        let info = Info::parse(
+            b"# hello\n\nFOO=1\n MAX_API_VERSION = 3 \nMIN_API_VERSION=2\nCONCURRENCY=all\nSCAN=1\nDOCTOR=1\n",
+        );
+        let old = Info { min_api_version: 2, max_api_version: 3, ..Info::default() };
         assert_eq!(info, Ok(old));
     }
 
@@ -146,14 +146,7 @@ mod tests {
     #[test]
     fn chooses_the_highest_common_version() {
         let common = |min, max| {
-            let info = Info {
-                min_api_version: min,
-                max_api_version: max,
-                session: false,
-                preview: false,
-                limits_scan: false,
-                concurrency: None,
-            };
+            let info = Info { min_api_version: min, max_api_version: max, ..Info::default() };
             info.common_version(3, 4)
         };
         assert_eq!(common(3, 3), Some(3));

@@ -3,6 +3,7 @@
 //! Nothing here reads, writes, spawns or asks the environment. The forms are described for authors of plugins in
 //! `holo-plugin-interface(7)`; a change here is a change of that page.
 
+pub mod diagnosis;
 mod difference;
 pub mod environment;
 pub mod info;
@@ -14,6 +15,7 @@ pub mod session;
 mod text;
 pub mod words;
 
+pub use diagnosis::{Diagnosis, Level};
 pub use difference::{FilePair, Label};
 pub use environment::{API_VERSION_3, API_VERSION_4};
 pub use info::Info;

@@ -75,13 +75,15 @@ pub enum Operation {
     Diff,
     /// Name two files that show what applying the entities would make of them. Answered as [`Operation::Diff`].
     Preview,
+    /// Say what is wrong, or well, beside the entities. Answered by [`Answer::Report`]s, whose lines are [`Diagnosis`](crate::Diagnosis)es.
+    Doctor,
 }
 
 /// An answer of the plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case", try_from = "fields::AnswerFields")]
 pub enum Answer {
-    /// Lines of the scan report, in the form of version 3; each answer holds whole lines.
+    /// Lines of the scan report, in the form of version 3, or diagnoses; each answer holds whole lines.
     Report {
         /// Returns the number of the request that is answered.
         request: u64,

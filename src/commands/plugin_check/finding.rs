@@ -34,6 +34,7 @@ pub(super) enum Rule {
     Apply,
     ForceApply,
     Diff,
+    Doctor,
     Dependencies,
     Check,
     MoreMessages,
@@ -55,6 +56,7 @@ impl Rule {
             Rule::Apply => "apply",
             Rule::ForceApply => "force-apply",
             Rule::Diff => "diff",
+            Rule::Doctor => "doctor",
             Rule::Dependencies => "Dependencies",
             Rule::Check => "check",
             Rule::MoreMessages => "More messages",
@@ -146,7 +148,7 @@ impl fmt::Display for Findings<'_> {
 mod tests {
     use super::*;
 
-    const RULES: [Rule; 15] = [
+    const RULES: [Rule; 16] = [
         Rule::Names,
         Rule::Environment,
         Rule::Version3,
@@ -155,6 +157,7 @@ mod tests {
         Rule::Apply,
         Rule::ForceApply,
         Rule::Diff,
+        Rule::Doctor,
         Rule::Dependencies,
         Rule::Check,
         Rule::MoreMessages,

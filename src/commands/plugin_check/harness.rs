@@ -129,6 +129,16 @@ impl<'a, 'f> Harness<'a, 'f> {
         self.call("info", &[], environment, false)
     }
 
+    /// Asks something that is about no entity, which is answered in lines on file descriptor 3.
+    pub(super) fn ask(&mut self, operation: Operation, subject: &str) -> Result<Heard, FatalError> {
+        if self.manner.session {
+            let mut heard = self.request(&Request::new(0, operation), subject)?;
+            return Ok(heard.pop().unwrap_or_default());
+        }
+        let environment = self.environment(self.scratch.directories(), self.manner.api_version);
+        self.call(word(operation), &[], environment, true)
+    }
+
     /// Has the plugin work on entities of which none depends on another. Returns what is heard of each.
     pub(super) fn work(&mut self, operation: Operation, ids: &[BString]) -> Result<Vec<Heard>, FatalError> {
         if self.manner.session {

@@ -54,6 +54,7 @@ pub(super) fn word(operation: Operation) -> &'static str {
         Operation::ForceApply => "force-apply",
         Operation::Diff => "diff",
         Operation::Preview => "preview",
+        Operation::Doctor => "doctor",
     }
 }
 

@@ -4,7 +4,7 @@ use super::finding::Rule;
 use super::harness::Harness;
 use super::heard::{CallError, Heard, word};
 use super::judgement::{compare_with_check, judge_last_check, judge_output, judge_paths, judge_second_apply};
-use super::{messages, report};
+use super::{doctor, messages, report};
 use crate::error::FatalError;
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::Operation;
@@ -42,6 +42,7 @@ enum Stage {
 pub(super) fn all(harness: &mut Harness<'_, '_>) -> Result<(), FatalError> {
     let Some(report::Reported { sets, always }) = report::first_scan(harness)? else { return Ok(()) };
     let sets = first_entities(harness, sets);
+    doctor::judge(harness)?;
     unknown_entity(harness, sets.first().and_then(|set| set.first()))?;
     if sets.is_empty() {
         return Ok(());
@@ -69,7 +70,7 @@ pub(super) fn all(harness: &mut Harness<'_, '_>) -> Result<(), FatalError> {
             }
         }
     }
-    Ok(())
+    doctor::judge(harness)
 }
 
 /// Returns as many entities as are tried.
@@ -163,7 +164,7 @@ fn operate(
                 };
                 harness.unchanged_since(Rule::Apply, &subject, &before, false, what);
             }
-            Operation::Scan | Operation::Apply | Operation::ForceApply => {}
+            Operation::Scan | Operation::Apply | Operation::ForceApply | Operation::Doctor => {}
         }
         for (id, heard) in ids.iter().zip(&all) {
             judge(harness, id, heard, known, (stage, operation));
@@ -208,7 +209,7 @@ fn judge(
         Operation::Check => Rule::Check,
         Operation::Diff | Operation::Preview => Rule::Diff,
         Operation::ForceApply => Rule::ForceApply,
-        Operation::Scan | Operation::Apply => Rule::Apply,
+        Operation::Scan | Operation::Apply | Operation::Doctor => Rule::Apply,
     };
     judge_output(harness, &subject, heard);
     let Some(ended_well) = heard.ended_well() else {

@@ -1,6 +1,6 @@
 //! The operations of version 3: one process each.
 
-use super::{applied_messages, listed, unknown_entity, verdict_messages};
+use super::{applied_messages, diagnoses, listed, unknown_entity, verdict_messages};
 use crate::{Applied, Entity, FilePair, Host, Output, Plugin, Sink};
 use bstr::{BString, ByteSlice};
 use holo_protocol::environment::MESSAGE_FD;
@@ -138,6 +138,11 @@ pub(super) fn diff<P: Plugin>(
     };
     let Some(pair) = pair else { return ExitCode::SUCCESS };
     say(&pair.to_bytes(host.api_version())).map_or_else(|code| code, |()| ExitCode::SUCCESS)
+}
+
+pub(super) fn doctor<P: Plugin>(plugin: &P, host: &Host) -> ExitCode {
+    let lines = diagnoses(plugin, host, &mut Output::new(&mut OwnStreams(host.api_version())));
+    if lines.is_empty() { ExitCode::SUCCESS } else { say(&lines).map_or_else(|code| code, |()| ExitCode::SUCCESS) }
 }
 
 fn find<P: Plugin>(plugin: &P, host: &Host, id: &[u8]) -> Result<P::Entity, ExitCode> {

@@ -1,7 +1,7 @@
 //! Sessions: one process serves a whole run.
 
 use super::operations::messages;
-use super::{applied_messages, complain, listed, unknown_entity, verdict_messages};
+use super::{applied_messages, complain, diagnoses, listed, unknown_entity, verdict_messages};
 use crate::index::{Table, define_index};
 use crate::{
     Applied, CheckAnswers, Entity, FilePair, ForceTo, Host, Job, Mode, Output, Plugin, SetAnswers, Sink, Verdict,
@@ -137,6 +137,7 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
             Operation::ForceApply => self.apply(ids().collect(), true, &Modes::from_request(request)),
             Operation::Diff => self.diff(ids().collect(), P::Entity::diff),
             Operation::Preview => self.diff(ids().collect(), P::Entity::preview),
+            Operation::Doctor => self.doctor(),
         };
         self.answers.say(&Answer::End { request: request.request, result });
         self.answers.writer.flush()
@@ -157,6 +158,15 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         }
         if !text.is_empty() {
             self.answers.report(text);
+        }
+        Outcome::Done
+    }
+
+    fn doctor(&mut self) -> Outcome {
+        let mut sink = AnswerSink { answers: &mut self.answers, entity: None };
+        let lines = diagnoses(self.plugin, &self.host, &mut Output::new(&mut sink));
+        if !lines.is_empty() {
+            self.answers.report(lines);
         }
         Outcome::Done
     }

@@ -51,7 +51,7 @@ pub(super) struct Reception<'a> {
 
 impl<'a> Reception<'a> {
     pub(super) fn new(request: u64, operation: Operation, ids: &'a [BString]) -> Reception<'a> {
-        // A scan has one answer of its own.
+        // What is about no entity has one answer of its own.
         let answered = (0..ids.len().max(1)).map(|_| Answered::default()).collect();
         Reception {
             request,
@@ -154,11 +154,12 @@ impl<'a> Reception<'a> {
     }
 
     fn take_report(&mut self, text: &[u8]) {
-        if self.operation != Operation::Scan {
+        let is_scan = self.operation == Operation::Scan;
+        if !matches!(self.operation, Operation::Scan | Operation::Doctor) {
             let operation = word(self.operation);
             self.complain(Rule::Order, format!("answers \"report\", which is no answer to \"{operation}\""));
         } else if let Some(heard) = self.heard(0) {
-            keep(&mut heard.stdout, text, MAX_KEPT);
+            keep(if is_scan { &mut heard.stdout } else { &mut heard.messages }, text, MAX_KEPT);
             if !text.ends_with(b"\n") {
                 let problem = format!("the report {} does not consist of whole lines", quoted(text));
                 self.complain(Rule::Answers, problem);
