@@ -1,11 +1,13 @@
 //! The plugins of a run, which are asked in the same way whatever version they speak.
 
+mod adoption;
 mod error;
 pub mod handshake;
 pub mod process;
 mod processes;
 mod session;
 
+pub use adoption::{Adopted, Adoption};
 pub use error::{OperationError, PluginError, check_status};
 
 use crate::error::FatalError;
@@ -15,7 +17,7 @@ use handshake::Handshake;
 use holo_protocol::environment as names;
 use holo_protocol::report::{OutlinedReport, ReportReader};
 use holo_protocol::session::Stream;
-use holo_protocol::{API_VERSION_4, FilePair, Message, ScanLimit};
+use holo_protocol::{API_VERSION_4, Candidate, FilePair, Message, ScanLimit};
 use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -52,6 +54,8 @@ struct Identity {
     keeps_session: bool,
     /// True if it can scan for some entities only.
     limits_scan: bool,
+    /// True if it can tell what could get resource files, and write those.
+    adopts: bool,
     /// The time limit of each operation.
     limit: Option<Duration>,
 }
@@ -155,8 +159,16 @@ impl Plugin {
     #[must_use]
     pub fn new(id: String, handshake: Handshake, directories: Directories, options: RunOptions) -> Plugin {
         let RunOptions { verify, hints, read_only, jobs, room_for_all: keeps_session, limit } = options;
-        let Handshake { program, api_version, session, preview: previews, doctor: doctors, limits_scan, concurrency } =
-            handshake;
+        let Handshake {
+            program,
+            api_version,
+            session,
+            preview: previews,
+            doctor: doctors,
+            limits_scan,
+            adopts,
+            concurrency,
+        } = handshake;
         let jobs = concurrency.map_or(jobs.get(), |most| most.min(jobs.get()));
         let identity = Identity {
             program,
@@ -170,6 +182,7 @@ impl Plugin {
             doctors,
             keeps_session,
             limits_scan,
+            adopts,
             limit,
         };
         let transport = if session { Transport::Session(session::Slot::default()) } else { Transport::Processes };
@@ -296,6 +309,52 @@ impl Plugin {
             Transport::Session(session) => session.diff(&self.identity, id, interrupt, on_output),
         };
         answer.map_err(|error| error.during(|| id.to_string()))
+    }
+
+    /// Returns true if it can be asked for candidates, and to adopt something.
+    #[must_use]
+    pub fn adopts(&self) -> bool {
+        self.identity.adopts
+    }
+
+    /// Returns the directory that it keeps for this run.
+    #[must_use]
+    pub fn cache(&self) -> &Path {
+        &self.identity.directories.cache
+    }
+
+    /// Asks what there is because of a person that is not as resource files have it.
+    ///
+    /// # Errors
+    /// If the plugin fails.
+    pub fn candidates(
+        &mut self,
+        interrupt: &Interrupt,
+        on_output: &mut dyn FnMut(Stream, &[u8]),
+    ) -> Result<Vec<Candidate>, OperationError> {
+        let answer = match &mut self.transport {
+            Transport::Processes => processes::candidates(&self.identity, interrupt, on_output),
+            Transport::Session(session) => session.candidates(&self.identity, interrupt, on_output),
+        };
+        let text = answer.map_err(|error| error.during(|| format!("the search of {}", self.id)))?;
+        Ok(Candidate::parse_all(&text).collect())
+    }
+
+    /// Asks for resource files that describe something as it is now.
+    ///
+    /// # Errors
+    /// If the plugin fails.
+    pub fn adopt(
+        &mut self,
+        adoption: Adoption<'_>,
+        interrupt: &Interrupt,
+        on_output: &mut dyn FnMut(Stream, &[u8]),
+    ) -> Result<Adopted, OperationError> {
+        let answer = match &mut self.transport {
+            Transport::Processes => processes::adopt(&self.identity, adoption, interrupt, on_output),
+            Transport::Session(session) => session.adopt(&self.identity, adoption, interrupt, on_output),
+        };
+        answer.map_err(|error| error.during(|| adoption.id.to_string()))
     }
 }
 

@@ -27,6 +27,8 @@ pub struct Handshake {
     pub doctor: bool,
     /// True if it can scan for some entities only.
     pub limits_scan: bool,
+    /// True if it can tell what could get resource files, and write those.
+    pub adopts: bool,
     /// The number of entities that it works on at a time at most, if it says so.
     pub concurrency: Option<u32>,
 }
@@ -82,8 +84,17 @@ pub fn shake_hands(
     let session = info.session && api_version >= API_VERSION_4;
     let limits_scan = info.limits_scan && api_version >= API_VERSION_4;
     let doctor = info.doctor && api_version >= API_VERSION_4;
-    let Info { preview, concurrency, .. } = info;
-    Ok(Handshake { program: program.to_owned(), api_version, session, preview, doctor, limits_scan, concurrency })
+    let Info { preview, adopts, concurrency, .. } = info;
+    Ok(Handshake {
+        program: program.to_owned(),
+        api_version,
+        session,
+        preview,
+        doctor,
+        limits_scan,
+        adopts,
+        concurrency,
+    })
 }
 
 fn incompatible(id: &str, info: Info) -> PluginError {

@@ -1,5 +1,9 @@
 //! Plugins that are one process an operation, as version 3 has it, and version 4 without a session.
 
+mod adoption;
+
+pub(super) use adoption::{adopt, candidates};
+
 use super::error::{OperationError, check_status};
 use super::process::{Channel, Exit, Heard, Program, RunError};
 use super::{Failure, Identity, Job, Progress, Task};
@@ -9,7 +13,7 @@ use bstr::{BStr, ByteSlice};
 use holo_protocol::environment as names;
 use holo_protocol::session::Stream;
 use holo_protocol::{API_VERSION_4, FilePair, Message, ScanLimit};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::iter;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
@@ -261,7 +265,7 @@ fn ask(
     said: &mut dyn FnMut(Said<'_>),
 ) -> Result<Exit, RunError> {
     let id = job.id.to_os_str_lossy();
-    let mut environment = plugin.environment();
+    let mut environment = Vec::new();
     if job.refresh {
         environment.push((names::REFRESH, "1".into()));
     }
@@ -269,10 +273,21 @@ fn ask(
     if !job.received.is_empty() && plugin.api_version >= API_VERSION_4 {
         environment.push((names::RECEIVED, names::join_received(job.received)));
     }
+    operate(plugin, vec![OsStr::new(operation), &id], environment, interrupt, said)
+}
+
+/// Runs the plugin with these arguments, and these variables beyond the usual ones.
+fn operate(
+    plugin: &Identity,
+    arguments: Vec<&OsStr>,
+    environment: Vec<(&'static str, OsString)>,
+    interrupt: &Interrupt,
+    said: &mut dyn FnMut(Said<'_>),
+) -> Result<Exit, RunError> {
     let program = Program {
         path: &plugin.program,
-        arguments: vec![OsStr::new(operation), &id],
-        environment,
+        arguments,
+        environment: [plugin.environment(), environment].concat(),
         messages: true,
         requests: false,
         limit: plugin.limit,

@@ -1,5 +1,6 @@
 //! Plugins of version 4 that serve a whole run with one process.
 
+mod adoption;
 mod conversation;
 mod set;
 

@@ -37,6 +37,7 @@
 //! ```
 
 mod accounts;
+mod adoption;
 mod apply_one;
 mod as_user;
 mod concurrently;
@@ -55,6 +56,7 @@ pub mod provider;
 mod serve;
 
 pub use accounts::{AccountError, Accounts};
+pub use adoption::{Adopted, Adoption};
 pub use apply_one::apply_one;
 pub use as_user::{AsUserError, Credentials, as_user};
 pub use concurrently::{apply as apply_concurrently, apply_in_lanes, in_threads};
@@ -64,7 +66,7 @@ pub use holo_index as index;
 pub use holo_protocol::report::{Action, Asset, Edges, EntityReport, Information, Written};
 pub use holo_protocol::session::Stream;
 pub use holo_protocol::words::quoted;
-pub use holo_protocol::{API_VERSION_4, FilePair, Progress, ScanLimit, Text};
+pub use holo_protocol::{API_VERSION_4, Candidate, FilePair, Progress, ScanLimit, Text};
 pub use holo_system as system;
 pub use host::{Host, MissingVariableError, Uninterrupted};
 pub use meter::Meter;

@@ -1,9 +1,9 @@
 //! The trait that every plugin implements.
 
 use crate::concurrently;
-use crate::{CheckAnswers, Entity, Host, Job, Output, SetAnswers};
+use crate::{Adopted, Adoption, CheckAnswers, Entity, Host, Job, Output, SetAnswers};
 use bstr::BStr;
-use holo_protocol::{Diagnosis, ScanLimit};
+use holo_protocol::{Candidate, Diagnosis, ScanLimit};
 
 /// A plugin: it knows which entities there are.
 pub trait Plugin: Sync {
@@ -13,6 +13,9 @@ pub trait Plugin: Sync {
     /// Whether several entities of a set may be worked on at the same time. If not, `info` says so, and they are applied one by one in
     /// the plan's order.
     const CONCURRENT: bool = false;
+
+    /// True if it implements [`Plugin::candidates`] and [`Plugin::adopt`].
+    const ADOPTS: bool = false;
 
     /// Lists all entities, in any order. What is wrong with a single definition is said on `output`, and the others are listed.
     ///
@@ -60,6 +63,21 @@ pub trait Plugin: Sync {
     /// is changed.
     fn doctor(&self, _: &Host, _: &mut Output<'_>) -> Vec<Diagnosis> {
         Vec::new()
+    }
+
+    /// Lists what there is on this system because of a person, and is not as resource files have it: [`Plugin::adopt`] can turn each of them
+    /// into one. Nothing is changed.
+    ///
+    /// # Errors
+    /// If nothing can be listed at all; it has been said why.
+    fn candidates(&self, _: &Host, _: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {
+        Ok(Vec::new())
+    }
+
+    /// Turns the state that something is in into resource files, which an apply would then not change anything for. Nothing is changed but
+    /// in the directory that the request names.
+    fn adopt(&self, _: &Host, _: Adoption<'_>, _: &mut Output<'_>) -> Adopted {
+        Adopted::Unknown
     }
 
     /// Takes leave: everything that was asked for is done, and the process is about to end. What it has kept running is to end now, within

@@ -1,5 +1,6 @@
 //! From a command line to a plugin's answers: the operations of version 3, and sessions.
 
+mod adoption;
 mod operations;
 mod session;
 
@@ -11,8 +12,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 
-const USAGE: &str =
-    "usage: info | scan [ID...] | check ID | apply ID | force-apply ID | diff ID | preview ID | doctor | session";
+const USAGE: &str = "usage: info | scan [ID...] | check ID | apply ID | force-apply ID | diff ID | preview ID | doctor | adopt [ID] | session";
 
 /// The operation that a plugin's process has been started for.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,6 +36,10 @@ enum Operation {
         id: Vec<u8>,
     },
     Doctor,
+    /// Lists candidates if there is no ID.
+    Adopt {
+        id: Option<Vec<u8>>,
+    },
     Session,
 }
 
@@ -57,6 +61,7 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
             preview: true,
             doctor: true,
             limits_scan: true,
+            adopts: P::ADOPTS,
             concurrency,
         };
         return match std::io::stdout().write_all(info.to_text().as_bytes()) {
@@ -77,6 +82,9 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
                 Operation::Preview { id } => operations::diff(plugin, &host, &id, |entity| entity.preview(&host)),
                 Operation::Doctor if host.api_version() < API_VERSION_4 => complain(USAGE, 2),
                 Operation::Doctor => operations::doctor(plugin, &host),
+                Operation::Adopt { .. } if !P::ADOPTS || host.api_version() < API_VERSION_4 => complain(USAGE, 2),
+                Operation::Adopt { id: None } => adoption::candidates(plugin, &host),
+                Operation::Adopt { id: Some(id) } => adoption::adopt(plugin, &host, &id),
                 Operation::Session => session::serve(plugin, &host),
             };
             plugin.end(&host);
@@ -102,6 +110,7 @@ fn understand(arguments: Vec<OsString>) -> Option<Operation> {
         ("force-apply", Some(id), None) => Some(Operation::Apply { id, force: true }),
         ("diff", Some(id), None) => Some(Operation::Diff { id }),
         ("preview", Some(id), None) => Some(Operation::Preview { id }),
+        ("adopt", id, None) => Some(Operation::Adopt { id }),
         _ => None,
     }
 }
@@ -185,6 +194,8 @@ mod tests {
         assert_eq!(understood(&["force-apply", "a:b"]), Some(Operation::Apply { id: b"a:b".to_vec(), force: true }));
         assert_eq!(understood(&["scan"]), Some(Operation::Scan { ids: Vec::new() }));
         assert_eq!(understood(&["scan", "a", "b"]), Some(Operation::Scan { ids: vec!["a".into(), "b".into()] }));
+        assert_eq!(understood(&["adopt"]), Some(Operation::Adopt { id: None }));
+        assert_eq!(understood(&["adopt", "a"]), Some(Operation::Adopt { id: Some(b"a".to_vec()) }));
         for odd in [&[][..], &["apply"], &["apply", "a", "b"], &["session", "a"], &["frobnicate"]] {
             assert_eq!(understood(odd), None);
         }

@@ -39,6 +39,10 @@ pub const HINTS: &str = "HOLO_HINTS";
 pub const JOBS: &str = "HOLO_JOBS";
 /// The file with the facts of this run, written by the first process that needs them. Version 4, and generators.
 pub const FACTS: &str = "HOLO_FACTS";
+/// The empty directory into which a plugin that adopts something writes resource files. Version 4.
+pub const ADOPT_DIR: &str = "HOLO_ADOPT_DIR";
+/// The file in which a person has resolved a conflict that the plugin has named before. Version 4.
+pub const ADOPT_RESOLVED: &str = "HOLO_ADOPT_RESOLVED";
 
 /// The directory into which a generator writes the resource files that it makes.
 pub const GENERATOR_OUT: &str = "OUT";

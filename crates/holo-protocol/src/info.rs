@@ -18,6 +18,8 @@ pub struct Info {
     pub doctor: bool,
     /// True if a scan can be limited to some entities (`SCAN=1`, version 4).
     pub limits_scan: bool,
+    /// True if it can tell what could get resource files, and write those (`ADOPT=1`, version 4).
+    pub adopts: bool,
     /// The maximal number of entities worked on at a time (`CONCURRENCY=N`, version 4); as many as the plugin is told if it does not say.
     pub concurrency: Option<u32>,
 }
@@ -44,6 +46,7 @@ const SESSION: &str = "SESSION";
 const PREVIEW: &str = "PREVIEW";
 const DOCTOR: &str = "DOCTOR";
 const SCAN: &str = "SCAN";
+const ADOPT: &str = "ADOPT";
 const CONCURRENCY: &str = "CONCURRENCY";
 
 impl Info {
@@ -74,6 +77,7 @@ impl Info {
             preview: value(PREVIEW).is_some_and(|given| given == "1"),
             doctor: may_say_more && value(DOCTOR).is_some_and(|given| given == "1"),
             limits_scan: may_say_more && value(SCAN).is_some_and(|given| given == "1"),
+            adopts: may_say_more && value(ADOPT).is_some_and(|given| given == "1"),
             concurrency: if may_say_more { number(CONCURRENCY)? } else { None },
         })
     }
@@ -81,9 +85,10 @@ impl Info {
     /// Returns the text that a plugin prints for `info`.
     #[must_use]
     pub fn to_text(self) -> String {
-        let Info { min_api_version, max_api_version, session, preview, doctor, limits_scan, concurrency } = self;
+        let Info { min_api_version, max_api_version, session, preview, doctor, limits_scan, adopts, concurrency } =
+            self;
         let flag = |is_set: bool, key: &str| if is_set { format!("{key}=1\n") } else { String::new() };
-        let flags = [(session, SESSION), (preview, PREVIEW), (doctor, DOCTOR), (limits_scan, SCAN)];
+        let flags = [(session, SESSION), (preview, PREVIEW), (doctor, DOCTOR), (limits_scan, SCAN), (adopts, ADOPT)];
         let flags = flags.map(|(is_set, key)| flag(is_set, key)).concat();
         let concurrency = concurrency.map(|number| format!("{CONCURRENCY}={number}\n")).unwrap_or_default();
         format!("{MIN_API_VERSION}={min_api_version}\n{MAX_API_VERSION}={max_api_version}\n{flags}{concurrency}")
@@ -111,6 +116,7 @@ mod tests {
                 preview: concurrency.is_none(),
                 doctor: limits_scan,
                 limits_scan,
+                adopts: !limits_scan,
                 concurrency,
             };
             assert_eq!(Info::parse(info.to_text().as_bytes()), Ok(info));
@@ -120,7 +126,7 @@ mod tests {
     #[test]
     fn ignores_other_keys_and_lines() {
         let info = Info::parse(
-            b"# hello\n\nFOO=1\n MAX_API_VERSION = 3 \nMIN_API_VERSION=2\nCONCURRENCY=all\nSCAN=1\nDOCTOR=1\n",
+            b"# hello\n\nFOO=1\n MAX_API_VERSION = 3 \nMIN_API_VERSION=2\nCONCURRENCY=all\nSCAN=1\nDOCTOR=1\nADOPT=1\n",
         );
         let old = Info { min_api_version: 2, max_api_version: 3, ..Info::default() };
         assert_eq!(info, Ok(old));

@@ -3,6 +3,7 @@
 //! Nothing here reads, writes, spawns or asks the environment. The forms are described for authors of plugins in
 //! `holo-plugin-interface(7)`; a change here is a change of that page.
 
+mod adoption;
 pub mod diagnosis;
 mod difference;
 pub mod environment;
@@ -15,6 +16,7 @@ pub mod session;
 mod text;
 pub mod words;
 
+pub use adoption::{AdoptMessage, Candidate};
 pub use diagnosis::{Diagnosis, Level};
 pub use difference::{FilePair, Label};
 pub use environment::{API_VERSION_3, API_VERSION_4};

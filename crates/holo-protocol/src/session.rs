@@ -31,6 +31,12 @@ pub struct Request {
     /// All directories of resource files, the strongest first. Only in the first request of a session, and only if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resource_dirs: Vec<Text>,
+    /// The empty directory into which resource files are to be written for the one entity that is adopted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adopt_dir: Option<Text>,
+    /// The file in which a person has resolved the conflict about it that was named before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adopt_resolved: Option<Text>,
 }
 
 impl Request {
@@ -45,6 +51,8 @@ impl Request {
             refresh: Vec::new(),
             received: Vec::new(),
             resource_dirs: Vec::new(),
+            adopt_dir: None,
+            adopt_resolved: None,
         }
     }
 }
@@ -77,6 +85,9 @@ pub enum Operation {
     Preview,
     /// Say what is wrong, or well, beside the entities. Answered by [`Answer::Report`]s, whose lines are [`Diagnosis`](crate::Diagnosis)es.
     Doctor,
+    /// Tell what could get resource files, or write those of one entity. Answered by [`Answer::Text`]: [`Candidate`](crate::Candidate)s, or
+    /// a definition.
+    Adopt,
 }
 
 /// An answer of the plugin.
@@ -135,6 +146,16 @@ pub enum Answer {
         #[serde(skip_serializing_if = "Option::is_none")]
         to_label: Option<Text>,
     },
+    /// A piece of the text that was asked for.
+    Text {
+        /// The request that is answered.
+        request: u64,
+        /// The entity that it is about, if it is about one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        entity: Option<Text>,
+        /// The text, as it would be written to a stream without a session.
+        text: Text,
+    },
     /// The entity is done with: no further answer names it.
     Result {
         /// The request that is answered.
@@ -166,6 +187,7 @@ impl Answer {
             | Answer::Output { request, .. }
             | Answer::Progress { request, .. }
             | Answer::Diff { request, .. }
+            | Answer::Text { request, .. }
             | Answer::Result { request, .. }
             | Answer::End { request, .. } => *request,
         }
@@ -211,10 +233,20 @@ mod tests {
         let json = r#"{"request":3,"operation":"apply","entities":["service:x"],"refresh":["service:x"],"received":[{"entity":"service:x","values":["MODE=a"]}],"resource_dirs":["/etc/x","/usr/x"]}"#;
         assert_eq!(serde_json::to_string(&request).unwrap(), json);
         assert_eq!(serde_json::from_str::<Request>(json).unwrap(), request);
+        let adopted = Request {
+            entities: vec!["x:y".into()],
+            adopt_dir: Some("/tmp/a".into()),
+            adopt_resolved: Some("/tmp/b".into()),
+            ..Request::new(4, Operation::Adopt)
+        };
         let limited = Request { prefix: Some("file:/etc/m".into()), ..Request::new(1, Operation::Scan) };
         for (json, request) in [
             (r#"{"request":1,"operation":"scan"}"#, Request::new(1, Operation::Scan)),
             (r#"{"request":1,"operation":"scan","prefix":"file:/etc/m"}"#, limited),
+            (
+                r#"{"request":4,"operation":"adopt","entities":["x:y"],"adopt_dir":"/tmp/a","adopt_resolved":"/tmp/b"}"#,
+                adopted,
+            ),
         ] {
             assert_eq!(serde_json::to_string(&request).unwrap(), json);
             assert_eq!(serde_json::from_str::<Request>(json).unwrap(), request);
@@ -263,6 +295,10 @@ mod tests {
                     to_label: Some("z".into()),
                 },
                 r#"{"answer":"diff","request":3,"entity":"x:y","from":"a","to":"b","from_label":"x:y (applied)","to_label":"z"}"#,
+            ),
+            (
+                Answer::Text { request: 3, entity: None, text: "x:y\tz\n".into() },
+                r#"{"answer":"text","request":3,"text":"x:y\tz\n"}"#,
             ),
             (Answer::End { request: 9, result: Outcome::Failed }, r#"{"answer":"end","request":9,"result":"failed"}"#),
         ] {

@@ -92,7 +92,7 @@ impl<'a> Set<'a> {
                     self.finish(index, &messages, result, on_progress);
                 }
             }
-            Answer::Report { .. } | Answer::End { .. } => {}
+            Answer::Report { .. } | Answer::Text { .. } | Answer::End { .. } => {}
         }
     }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// The process's own streams, with a version of the interface.
-struct OwnStreams(u32);
+pub(super) struct OwnStreams(pub(super) u32);
 
 impl Sink for OwnStreams {
     fn write(&mut self, stream: Stream, bytes: &[u8]) {
@@ -155,7 +155,7 @@ fn find<P: Plugin>(plugin: &P, host: &Host, id: &[u8]) -> Result<P::Entity, Exit
     })
 }
 
-fn say(message: &[u8]) -> Result<(), ExitCode> {
+pub(super) fn say(message: &[u8]) -> Result<(), ExitCode> {
     messages().and_then(|mut messages| messages.write_all(message)).map_err(|error| {
         let reason = holo_protocol::words::reason(&error);
         Output::new(&mut OwnStreams(holo_protocol::API_VERSION_3))

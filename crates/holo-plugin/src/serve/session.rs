@@ -1,10 +1,11 @@
 //! Sessions: one process serves a whole run.
 
 use super::operations::messages;
-use super::{applied_messages, complain, diagnoses, listed, unknown_entity, verdict_messages};
+use super::{adoption, applied_messages, complain, diagnoses, listed, unknown_entity, verdict_messages};
 use crate::index::{Table, define_index};
 use crate::{
-    Applied, CheckAnswers, Entity, FilePair, ForceTo, Host, Job, Mode, Output, Plugin, SetAnswers, Sink, Verdict,
+    Adopted, Adoption, Applied, CheckAnswers, Entity, FilePair, ForceTo, Host, Job, Mode, Output, Plugin, SetAnswers,
+    Sink, Verdict,
 };
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::{Answer, Operation, Outcome, Request, Stream};
@@ -76,6 +77,12 @@ impl<W: Write> Answers<W> {
         self.say(&Answer::Report { request: self.request, text: text.into() });
     }
 
+    fn text(&mut self, entity: Option<&BString>, text: &[u8]) {
+        if !text.is_empty() {
+            self.say(&Answer::Text { request: self.request, entity: entity.cloned().map(Text), text: text.into() });
+        }
+    }
+
     fn output(&mut self, entity: Option<&BString>, stream: Stream, bytes: &[u8]) {
         let (request, entity) = (self.request, entity.cloned().map(Text));
         self.say(&Answer::Output { request, entity, stream, text: bytes.into() });
@@ -138,6 +145,11 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
             Operation::Diff => self.diff(ids().collect(), P::Entity::diff),
             Operation::Preview => self.diff(ids().collect(), P::Entity::preview),
             Operation::Doctor => self.doctor(),
+            Operation::Adopt => match &*request.entities {
+                [] => self.candidates(),
+                [id] => self.adopt(&id.0, request),
+                _ => Outcome::Failed,
+            },
         };
         self.answers.say(&Answer::End { request: request.request, result });
         self.answers.writer.flush()
@@ -168,6 +180,30 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         if !lines.is_empty() {
             self.answers.report(lines);
         }
+        Outcome::Done
+    }
+
+    fn candidates(&mut self) -> Outcome {
+        let mut sink = AnswerSink { answers: &mut self.answers, entity: None };
+        let listed = self.plugin.candidates(&self.host, &mut Output::new(&mut sink));
+        let Ok(candidates) = listed else { return Outcome::Failed };
+        self.answers.text(None, &adoption::lines(&candidates));
+        Outcome::Done
+    }
+
+    fn adopt(&mut self, id: &BString, request: &Request) -> Outcome {
+        let path = |text: &Option<Text>| text.as_ref().map(|text| text.as_bstr().to_path_lossy().into_owned());
+        let Some(directory) = path(&request.adopt_dir) else { return Outcome::Failed };
+        let resolved = path(&request.adopt_resolved);
+        let adoption = Adoption { id: id.as_bstr(), directory: &directory, resolved: resolved.as_deref() };
+        let mut sink = AnswerSink { answers: &mut self.answers, entity: Some(id) };
+        let adopted = self.plugin.adopt(&self.host, adoption, &mut Output::new(&mut sink));
+        if let Adopted::Done { definition } = &adopted {
+            self.answers.text(Some(id), definition.as_bytes());
+        }
+        let messages = adoption::message(&adopted).into_iter().map(|message| Text(message.to_line())).collect();
+        let result = if adopted == Adopted::Failed { Outcome::Failed } else { Outcome::Done };
+        self.answers.say(&Answer::Result { request: request.request, entity: Text(id.clone()), messages, result });
         Outcome::Done
     }
 

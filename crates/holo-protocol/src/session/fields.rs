@@ -29,6 +29,7 @@ enum Kind {
     Output,
     Progress,
     Diff,
+    Text,
     Result,
     End,
 }
@@ -92,6 +93,9 @@ impl TryFrom<AnswerFields> for Answer {
                 from_label: fields.from_label.take(),
                 to_label: fields.to_label.take(),
             },
+            Kind::Text => {
+                Answer::Text { request, entity: fields.entity.take(), text: required(&mut fields.text, "text")? }
+            }
             Kind::Result => Answer::Result {
                 request,
                 entity: required(&mut fields.entity, "entity")?,

@@ -149,6 +149,7 @@ impl<'a> Reception<'a> {
                         parts.iter().flat_map(|part| [part.as_bstr().as_bytes(), b"\0"]).collect::<Vec<_>>().concat();
                 }
             }
+            Answer::Text { entity, text, .. } => self.take_text(entity.as_ref(), text.as_bstr()),
             Answer::Result { entity, messages, result, .. } => self.finish(&entity, &messages, result),
         }
     }
@@ -164,6 +165,19 @@ impl<'a> Reception<'a> {
                 let problem = format!("the report {} does not consist of whole lines", quoted(text));
                 self.complain(Rule::Answers, problem);
             }
+        }
+    }
+
+    /// Takes what a process would have written: to file descriptor 3, or to its standard output if it is about an entity.
+    fn take_text(&mut self, entity: Option<&Text>, text: &[u8]) {
+        if self.operation != Operation::Adopt || entity.is_some() == self.ids.is_empty() {
+            let operation = word(self.operation);
+            self.complain(Rule::Order, format!("answers \"text\", which is no answer to \"{operation}\""));
+            return;
+        }
+        let index = entity.map_or(Some(0), |entity| self.step(entity, Step::Output));
+        if let Some(heard) = index.and_then(|index| self.heard(index)) {
+            keep(if entity.is_some() { &mut heard.stdout } else { &mut heard.messages }, text, MAX_KEPT);
         }
     }
 

@@ -1,0 +1,128 @@
+//! The answers to `adopt`: what could get a resource file, and how it ended for one of them.
+
+use bstr::{BString, ByteSlice};
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+/// Something on this system that no resource file describes, or that is not as they have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The ID of the entity that it would be.
+    pub id: BString,
+    /// The reason for which it should be kept, in a few words.
+    pub reason: BString,
+    /// The name of those that belong together, such as a package.
+    pub group: Option<BString>,
+}
+
+impl Candidate {
+    /// Returns a candidate that is in no group.
+    #[must_use]
+    pub fn new(id: impl Into<BString>, reason: impl Into<BString>) -> Candidate {
+        Candidate { id: id.into(), reason: reason.into(), group: None }
+    }
+
+    /// Puts the candidate into a group.
+    #[must_use]
+    pub fn in_group(self, group: impl Into<BString>) -> Candidate {
+        Candidate { group: Some(group.into()), ..self }
+    }
+
+    /// Parses a line `ID TAB REASON` or `ID TAB REASON TAB GROUP`; any other line is none.
+    #[must_use]
+    pub fn parse(line: &[u8]) -> Option<Candidate> {
+        let columns: Vec<&[u8]> = line.split_str("\t").collect();
+        let (id, reason, group) = match columns[..] {
+            [id, reason] => (id, reason, None),
+            [id, reason, group] => (id, reason, Some(group)),
+            _ => return None,
+        };
+        let is_sound = [id, reason].iter().all(|column| !column.is_empty()) && !line.contains(&0);
+        is_sound.then(|| Candidate {
+            id: id.into(),
+            reason: reason.into(),
+            group: group.filter(|group| !group.is_empty()).map(BString::from),
+        })
+    }
+
+    /// Returns all that are in a text, each in a line.
+    pub fn parse_all(text: &[u8]) -> impl Iterator<Item = Candidate> {
+        text.split_str("\n").filter_map(Candidate::parse)
+    }
+
+    /// Returns the line without its newline. Tabs and newlines in a column become blanks.
+    #[must_use]
+    pub fn to_line(&self) -> BString {
+        let columns = [Some(&self.id), Some(&self.reason), self.group.as_ref()];
+        let columns = columns.into_iter().flatten().map(|column| column.replace("\t", " ").replace("\n", " "));
+        bstr::join("\t", columns).into()
+    }
+}
+
+/// A message about something that was to be adopted, on file descriptor 3.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AdoptMessage {
+    /// The plugin does not know such a thing (`unknown`).
+    Unknown,
+    /// It is as the resource files have it (`not changed`).
+    NotChanged,
+    /// Both a person and the resource files have changed the same of it. A file has both, with markers around them (`conflict: PATH`).
+    Conflict(PathBuf),
+}
+
+impl AdoptMessage {
+    const CONFLICT: &str = "conflict: ";
+
+    /// Parses a line.
+    #[must_use]
+    pub fn parse(line: &[u8]) -> Option<AdoptMessage> {
+        match line {
+            b"unknown" => Some(AdoptMessage::Unknown),
+            b"not changed" => Some(AdoptMessage::NotChanged),
+            _ => {
+                let path = line.strip_prefix(AdoptMessage::CONFLICT.as_bytes()).filter(|path| !path.is_empty())?;
+                Some(AdoptMessage::Conflict(OsString::from_vec(path.to_owned()).into()))
+            }
+        }
+    }
+
+    /// Returns the line without its newline.
+    #[must_use]
+    pub fn to_line(&self) -> BString {
+        match self {
+            AdoptMessage::Unknown => "unknown".into(),
+            AdoptMessage::NotChanged => "not changed".into(),
+            AdoptMessage::Conflict(path) => {
+                [AdoptMessage::CONFLICT.as_bytes(), path.as_os_str().as_bytes()].concat().into()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn candidates_are_two_or_three_columns() {
+        let plain = Candidate::new("package:nginx", "installed by hand");
+        let grouped = plain.clone().in_group("web");
+        assert_eq!(plain.to_line(), "package:nginx\tinstalled by hand");
+        assert_eq!(grouped.to_line(), "package:nginx\tinstalled by hand\tweb");
+        let text =
+            b"package:nginx\tinstalled by hand\n\nodd\n\tx\ny\t\na\tb\tc\td\npackage:nginx\tinstalled by hand\tweb\n";
+        assert_eq!(Candidate::parse_all(text).collect::<Vec<_>>(), [plain.clone(), grouped]);
+        assert_eq!(Candidate::parse(b"package:nginx\tinstalled by hand\t"), Some(plain));
+        assert_eq!(Candidate::new("a\tb", "c\nd").to_line(), "a b\tc d");
+    }
+
+    #[test]
+    fn messages_are_what_they_were() {
+        for message in [AdoptMessage::Unknown, AdoptMessage::NotChanged, AdoptMessage::Conflict("/tmp/a b".into())] {
+            assert_eq!(AdoptMessage::parse(&message.to_line()), Some(message));
+        }
+        assert_eq!(AdoptMessage::parse(b"conflict: "), None);
+        assert_eq!(AdoptMessage::parse(b"changed: x"), None);
+    }
+}

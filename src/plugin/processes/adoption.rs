@@ -1,0 +1,47 @@
+//! The operation `adopt`, a process each time.
+
+use super::{Said, operate};
+use crate::interrupt::Interrupt;
+use crate::plugin::error::{OperationError, check_status};
+use crate::plugin::{Adopted, Adoption, Identity};
+use bstr::ByteSlice;
+use holo_protocol::environment as names;
+use holo_protocol::session::Stream;
+use std::ffi::OsStr;
+
+/// Returns the lines that list candidates.
+pub(in crate::plugin) fn candidates(
+    plugin: &Identity,
+    interrupt: &Interrupt,
+    on_output: &mut dyn FnMut(Stream, &[u8]),
+) -> Result<Vec<u8>, OperationError> {
+    let mut said_on_3 = Vec::new();
+    let ended = operate(plugin, vec![OsStr::new("adopt")], Vec::new(), interrupt, &mut |said| match said {
+        Said::Output(stream, bytes) => on_output(stream, bytes),
+        Said::Message(bytes) => said_on_3.extend_from_slice(bytes),
+        Said::Waiting => {}
+    })?;
+    check_status(ended.status)?;
+    Ok(said_on_3)
+}
+
+pub(in crate::plugin) fn adopt(
+    plugin: &Identity,
+    adoption: Adoption<'_>,
+    interrupt: &Interrupt,
+    on_output: &mut dyn FnMut(Stream, &[u8]),
+) -> Result<Adopted, OperationError> {
+    let Adoption { id, directory, resolved } = adoption;
+    let id = id.to_os_str_lossy();
+    let mut environment = vec![(names::ADOPT_DIR, directory.into())];
+    environment.extend(resolved.map(|path| (names::ADOPT_RESOLVED, path.into())));
+    let (mut definition, mut said_on_3) = (Vec::new(), Vec::new());
+    let ended = operate(plugin, vec![OsStr::new("adopt"), &id], environment, interrupt, &mut |said| match said {
+        Said::Output(Stream::Stdout, bytes) => definition.extend_from_slice(bytes),
+        Said::Output(stream, bytes) => on_output(stream, bytes),
+        Said::Message(bytes) => said_on_3.extend_from_slice(bytes),
+        Said::Waiting => {}
+    })?;
+    check_status(ended.status)?;
+    Ok(Adopted::new(Adopted::messages(&said_on_3), definition))
+}
