@@ -17,7 +17,7 @@ use handshake::Handshake;
 use holo_protocol::environment as names;
 use holo_protocol::report::{OutlinedReport, ReportReader};
 use holo_protocol::session::Stream;
-use holo_protocol::{API_VERSION_4, Candidate, FilePair, Message, ScanLimit};
+use holo_protocol::{API_VERSION_4, Candidate, FilePair, Message, ScanLimit, Span};
 use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -54,6 +54,8 @@ struct Identity {
     keeps_session: bool,
     /// True if it can scan for some entities only.
     limits_scan: bool,
+    /// True if it has the operation `blame`.
+    blames: bool,
     /// True if it can tell what could get resource files, and write those.
     adopts: bool,
     /// The time limit of each operation.
@@ -165,6 +167,7 @@ impl Plugin {
             session,
             preview: previews,
             doctor: doctors,
+            blames,
             limits_scan,
             adopts,
             concurrency,
@@ -182,6 +185,7 @@ impl Plugin {
             doctors,
             keeps_session,
             limits_scan,
+            blames,
             adopts,
             limit,
         };
@@ -309,6 +313,26 @@ impl Plugin {
             Transport::Session(session) => session.diff(&self.identity, id, interrupt, on_output),
         };
         answer.map_err(|error| error.during(|| id.to_string()))
+    }
+
+    /// Asks where the lines of a file of an entity have come from, if it can be asked.
+    ///
+    /// # Errors
+    /// If the plugin fails.
+    pub fn blame(
+        &mut self,
+        id: &BStr,
+        path: &Path,
+        interrupt: &Interrupt,
+        on_output: &mut dyn FnMut(Stream, &[u8]),
+    ) -> Result<Vec<Span>, OperationError> {
+        let answer = match &mut self.transport {
+            _ if !self.identity.blames => Ok(Vec::new()),
+            Transport::Processes => processes::blame(&self.identity, id, path, interrupt, on_output),
+            Transport::Session(session) => session.blame(&self.identity, id, path, interrupt, on_output),
+        };
+        let text = answer.map_err(|error| error.during(|| id.to_string()))?;
+        Ok(Span::parse_all(&text).collect())
     }
 
     /// Returns true if it can be asked for candidates, and to adopt something.

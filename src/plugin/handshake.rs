@@ -25,6 +25,8 @@ pub struct Handshake {
     pub preview: bool,
     /// True if it has the operation `doctor`.
     pub doctor: bool,
+    /// True if it has the operation `blame`.
+    pub blames: bool,
     /// True if it can scan for some entities only.
     pub limits_scan: bool,
     /// True if it can tell what could get resource files, and write those.
@@ -84,13 +86,14 @@ pub fn shake_hands(
     let session = info.session && api_version >= API_VERSION_4;
     let limits_scan = info.limits_scan && api_version >= API_VERSION_4;
     let doctor = info.doctor && api_version >= API_VERSION_4;
-    let Info { preview, adopts, concurrency, .. } = info;
+    let Info { preview, blames, adopts, concurrency, .. } = info;
     Ok(Handshake {
         program: program.to_owned(),
         api_version,
         session,
         preview,
         doctor,
+        blames,
         limits_scan,
         adopts,
         concurrency,

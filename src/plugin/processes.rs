@@ -1,8 +1,8 @@
 //! Plugins that are one process an operation, as version 3 has it, and version 4 without a session.
 
-mod adoption;
+mod texts;
 
-pub(super) use adoption::{adopt, candidates};
+pub(super) use texts::{adopt, blame, candidates};
 
 use super::error::{OperationError, check_status};
 use super::process::{Channel, Exit, Heard, Program, RunError};

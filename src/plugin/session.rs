@@ -1,8 +1,8 @@
 //! Plugins of version 4 that serve a whole run with one process.
 
-mod adoption;
 mod conversation;
 mod set;
+mod texts;
 
 use super::{Identity, Job, OperationError, PluginError, Progress, Task};
 use crate::error::FatalError;

@@ -1,6 +1,7 @@
 //! The interface of an entity, and the results of applying and checking one.
 
-use crate::{EntityReport, FilePair, Host, Mode, Output};
+use crate::{EntityReport, FilePair, Host, Mode, Output, Span};
+use std::path::Path;
 
 /// A thing that is managed.
 pub trait Entity {
@@ -21,6 +22,12 @@ pub trait Entity {
     /// Returns the two files, or directories, that show what there is, and what applying it by force would make of that; none if nothing
     /// would change, or it cannot be shown by files. [`Preview`](crate::Preview) makes such files. Nothing is changed.
     fn preview(&self, _: &Host) -> Option<FilePair> {
+        None
+    }
+
+    /// Returns the origins of the lines of its file, as that is now, from the first line to the last; none if it cannot be told, or it has
+    /// no such file. The path is that of one of several files, as the user knows it, if one is meant. Nothing is changed.
+    fn blame(&self, _: &Host, _: Option<&Path>) -> Option<Vec<Span>> {
         None
     }
 }

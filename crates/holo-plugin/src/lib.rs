@@ -66,7 +66,7 @@ pub use holo_index as index;
 pub use holo_protocol::report::{Action, Asset, Edges, EntityReport, Information, Written};
 pub use holo_protocol::session::Stream;
 pub use holo_protocol::words::quoted;
-pub use holo_protocol::{API_VERSION_4, Candidate, FilePair, Progress, ScanLimit, Text};
+pub use holo_protocol::{API_VERSION_4, Candidate, FilePair, Origin, Progress, ScanLimit, Span, Text};
 pub use holo_system as system;
 pub use host::{Host, MissingVariableError, Uninterrupted};
 pub use meter::Meter;

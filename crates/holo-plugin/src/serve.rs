@@ -4,15 +4,16 @@ mod adoption;
 mod operations;
 mod session;
 
-use crate::{Applied, Entity, EntityReport, ForceTo, Host, Output, Plugin, ScanError, Verdict};
+use crate::{Applied, Entity, EntityReport, ForceTo, Host, Output, Plugin, ScanError, Span, Verdict};
 use bstr::BString;
 use holo_protocol::{API_VERSION_3, API_VERSION_4, Diagnosis, Info, Message, ScanLimit};
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: info | scan [ID...] | check ID | apply ID | force-apply ID | diff ID | preview ID | doctor | adopt [ID] | session";
+const USAGE: &str = "usage: info | scan [ID...] | check ID | apply ID | force-apply ID | diff ID | preview ID | blame ID [PATH] | doctor | adopt [ID] | session";
 
 /// The operation that a plugin's process has been started for.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,6 +37,10 @@ enum Operation {
         id: Vec<u8>,
     },
     Doctor,
+    Blame {
+        id: Vec<u8>,
+        path: Option<PathBuf>,
+    },
     /// Lists candidates if there is no ID.
     Adopt {
         id: Option<Vec<u8>>,
@@ -60,6 +65,7 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
             session: true,
             preview: true,
             doctor: true,
+            blames: true,
             limits_scan: true,
             adopts: P::ADOPTS,
             concurrency,
@@ -82,6 +88,8 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
                 Operation::Preview { id } => operations::diff(plugin, &host, &id, |entity| entity.preview(&host)),
                 Operation::Doctor if host.api_version() < API_VERSION_4 => complain(USAGE, 2),
                 Operation::Doctor => operations::doctor(plugin, &host),
+                Operation::Blame { .. } if host.api_version() < API_VERSION_4 => complain(USAGE, 2),
+                Operation::Blame { id, path } => operations::blame(plugin, &host, &id, path.as_deref()),
                 Operation::Adopt { .. } if !P::ADOPTS || host.api_version() < API_VERSION_4 => complain(USAGE, 2),
                 Operation::Adopt { id: None } => adoption::candidates(plugin, &host),
                 Operation::Adopt { id: Some(id) } => adoption::adopt(plugin, &host, &id),
@@ -101,6 +109,10 @@ fn understand(arguments: Vec<OsString>) -> Option<Operation> {
         return Some(Operation::Scan { ids: arguments.map(|id| id.into_vec().into()).collect() });
     }
     let id = arguments.next().map(OsString::into_vec);
+    if word == "blame" {
+        let path = arguments.next().map(PathBuf::from);
+        return id.filter(|_| arguments.next().is_none()).map(|id| Operation::Blame { id, path });
+    }
     match (word.as_str(), id, arguments.next()) {
         ("info", None, None) => Some(Operation::Info),
         ("doctor", None, None) => Some(Operation::Doctor),
@@ -113,6 +125,11 @@ fn understand(arguments: Vec<OsString>) -> Option<Operation> {
         ("adopt", id, None) => Some(Operation::Adopt { id }),
         _ => None,
     }
+}
+
+/// Returns the lines that say where those of a file have come from.
+fn span_lines(spans: &[Span]) -> Vec<u8> {
+    spans.iter().flat_map(|span| [span.to_line(), "\n".into()]).collect::<Vec<_>>().concat()
 }
 
 /// Lists the entities that a scan is about, each with its report.
@@ -196,7 +213,18 @@ mod tests {
         assert_eq!(understood(&["scan", "a", "b"]), Some(Operation::Scan { ids: vec!["a".into(), "b".into()] }));
         assert_eq!(understood(&["adopt"]), Some(Operation::Adopt { id: None }));
         assert_eq!(understood(&["adopt", "a"]), Some(Operation::Adopt { id: Some(b"a".to_vec()) }));
-        for odd in [&[][..], &["apply"], &["apply", "a", "b"], &["session", "a"], &["frobnicate"]] {
+        let path = Some("/x".into());
+        assert_eq!(understood(&["blame", "a", "/x"]), Some(Operation::Blame { id: b"a".to_vec(), path }));
+        assert_eq!(understood(&["blame", "a"]), Some(Operation::Blame { id: b"a".to_vec(), path: None }));
+        for odd in [
+            &[][..],
+            &["blame"],
+            &["blame", "a", "b", "c"],
+            &["apply"],
+            &["apply", "a", "b"],
+            &["session", "a"],
+            &["frobnicate"],
+        ] {
             assert_eq!(understood(odd), None);
         }
     }

@@ -16,6 +16,8 @@ pub struct Info {
     pub preview: bool,
     /// True if it has the operation `doctor` (`DOCTOR=1`, version 4).
     pub doctor: bool,
+    /// True if it has the operation `blame` (`BLAME=1`, version 4).
+    pub blames: bool,
     /// True if a scan can be limited to some entities (`SCAN=1`, version 4).
     pub limits_scan: bool,
     /// True if it can tell what could get resource files, and write those (`ADOPT=1`, version 4).
@@ -45,6 +47,7 @@ const MAX_API_VERSION: &str = "MAX_API_VERSION";
 const SESSION: &str = "SESSION";
 const PREVIEW: &str = "PREVIEW";
 const DOCTOR: &str = "DOCTOR";
+const BLAME: &str = "BLAME";
 const SCAN: &str = "SCAN";
 const ADOPT: &str = "ADOPT";
 const CONCURRENCY: &str = "CONCURRENCY";
@@ -76,6 +79,7 @@ impl Info {
             session: value(SESSION).is_some_and(|given| given == "1"),
             preview: value(PREVIEW).is_some_and(|given| given == "1"),
             doctor: may_say_more && value(DOCTOR).is_some_and(|given| given == "1"),
+            blames: may_say_more && value(BLAME).is_some_and(|given| given == "1"),
             limits_scan: may_say_more && value(SCAN).is_some_and(|given| given == "1"),
             adopts: may_say_more && value(ADOPT).is_some_and(|given| given == "1"),
             concurrency: if may_say_more { number(CONCURRENCY)? } else { None },
@@ -85,10 +89,26 @@ impl Info {
     /// Returns the text that a plugin prints for `info`.
     #[must_use]
     pub fn to_text(self) -> String {
-        let Info { min_api_version, max_api_version, session, preview, doctor, limits_scan, adopts, concurrency } =
-            self;
+        let Info {
+            min_api_version,
+            max_api_version,
+            session,
+            preview,
+            doctor,
+            blames,
+            limits_scan,
+            adopts,
+            concurrency,
+        } = self;
         let flag = |is_set: bool, key: &str| if is_set { format!("{key}=1\n") } else { String::new() };
-        let flags = [(session, SESSION), (preview, PREVIEW), (doctor, DOCTOR), (limits_scan, SCAN), (adopts, ADOPT)];
+        let flags = [
+            (session, SESSION),
+            (preview, PREVIEW),
+            (doctor, DOCTOR),
+            (blames, BLAME),
+            (limits_scan, SCAN),
+            (adopts, ADOPT),
+        ];
         let flags = flags.map(|(is_set, key)| flag(is_set, key)).concat();
         let concurrency = concurrency.map(|number| format!("{CONCURRENCY}={number}\n")).unwrap_or_default();
         format!("{MIN_API_VERSION}={min_api_version}\n{MAX_API_VERSION}={max_api_version}\n{flags}{concurrency}")
@@ -115,6 +135,7 @@ mod tests {
                 session: true,
                 preview: concurrency.is_none(),
                 doctor: limits_scan,
+                blames: limits_scan,
                 limits_scan,
                 adopts: !limits_scan,
                 concurrency,

@@ -31,6 +31,9 @@ pub struct Request {
     /// All directories of resource files, the strongest first. Only in the first request of a session, and only if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resource_dirs: Vec<Text>,
+    /// The file that is meant, of an entity that can have several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<Text>,
     /// The empty directory into which resource files are to be written for the one entity that is adopted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopt_dir: Option<Text>,
@@ -51,6 +54,7 @@ impl Request {
             refresh: Vec::new(),
             received: Vec::new(),
             resource_dirs: Vec::new(),
+            path: None,
             adopt_dir: None,
             adopt_resolved: None,
         }
@@ -85,6 +89,8 @@ pub enum Operation {
     Preview,
     /// Say what is wrong, or well, beside the entities. Answered by [`Answer::Report`]s, whose lines are [`Diagnosis`](crate::Diagnosis)es.
     Doctor,
+    /// Tell where the lines of a file of one entity have come from. Answered by [`Answer::Text`]: [`Span`](crate::Span)s.
+    Blame,
     /// Tell what could get resource files, or write those of one entity. Answered by [`Answer::Text`]: [`Candidate`](crate::Candidate)s, or
     /// a definition.
     Adopt,

@@ -164,7 +164,12 @@ fn operate(
                 };
                 harness.unchanged_since(Rule::Apply, &subject, &before, false, what);
             }
-            Operation::Scan | Operation::Apply | Operation::ForceApply | Operation::Doctor | Operation::Adopt => {}
+            Operation::Scan
+            | Operation::Apply
+            | Operation::ForceApply
+            | Operation::Doctor
+            | Operation::Blame
+            | Operation::Adopt => {}
         }
         for (id, heard) in ids.iter().zip(&all) {
             judge(harness, id, heard, known, (stage, operation));
@@ -209,7 +214,7 @@ fn judge(
         Operation::Check => Rule::Check,
         Operation::Diff | Operation::Preview => Rule::Diff,
         Operation::ForceApply => Rule::ForceApply,
-        Operation::Scan | Operation::Apply | Operation::Doctor | Operation::Adopt => Rule::Apply,
+        Operation::Scan | Operation::Apply | Operation::Doctor | Operation::Blame | Operation::Adopt => Rule::Apply,
     };
     judge_output(harness, &subject, heard);
     let Some(ended_well) = heard.ended_well() else {

@@ -1,6 +1,6 @@
 //! The operations of version 3: one process each.
 
-use super::{applied_messages, diagnoses, listed, unknown_entity, verdict_messages};
+use super::{applied_messages, diagnoses, listed, span_lines, unknown_entity, verdict_messages};
 use crate::{Applied, Entity, FilePair, Host, Output, Plugin, Sink};
 use bstr::{BString, ByteSlice};
 use holo_protocol::environment::MESSAGE_FD;
@@ -143,6 +143,15 @@ pub(super) fn diff<P: Plugin>(
 pub(super) fn doctor<P: Plugin>(plugin: &P, host: &Host) -> ExitCode {
     let lines = diagnoses(plugin, host, &mut Output::new(&mut OwnStreams(host.api_version())));
     if lines.is_empty() { ExitCode::SUCCESS } else { say(&lines).map_or_else(|code| code, |()| ExitCode::SUCCESS) }
+}
+
+/// Says where the lines of a file of an entity have come from.
+pub(super) fn blame<P: Plugin>(plugin: &P, host: &Host, id: &[u8], path: Option<&Path>) -> ExitCode {
+    let spans = match find(plugin, host, id) {
+        Ok(entity) => entity.blame(host, path).unwrap_or_default(),
+        Err(code) => return code,
+    };
+    say(&span_lines(&spans)).map_or_else(|code| code, |()| ExitCode::SUCCESS)
 }
 
 fn find<P: Plugin>(plugin: &P, host: &Host, id: &[u8]) -> Result<P::Entity, ExitCode> {

@@ -1,7 +1,7 @@
 //! Sessions: one process serves a whole run.
 
 use super::operations::messages;
-use super::{adoption, applied_messages, complain, diagnoses, listed, unknown_entity, verdict_messages};
+use super::{adoption, applied_messages, complain, diagnoses, listed, span_lines, unknown_entity, verdict_messages};
 use crate::index::{Table, define_index};
 use crate::{
     Adopted, Adoption, Applied, CheckAnswers, Entity, FilePair, ForceTo, Host, Job, Mode, Output, Plugin, SetAnswers,
@@ -13,6 +13,7 @@ use holo_protocol::{Message, Progress, ScanLimit, Text};
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, BufWriter, Write};
 use std::mem;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// The number of bytes of a scan report that an answer has, or a little more: fewer answers are read faster, and the dispatcher reads one
@@ -145,6 +146,10 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
             Operation::Diff => self.diff(ids().collect(), P::Entity::diff),
             Operation::Preview => self.diff(ids().collect(), P::Entity::preview),
             Operation::Doctor => self.doctor(),
+            Operation::Blame => {
+                let path = request.path.as_ref().map(|path| path.as_bstr().to_path_lossy().into_owned());
+                self.blame(ids().collect(), path.as_deref())
+            }
             Operation::Adopt => match &*request.entities {
                 [] => self.candidates(),
                 [id] => self.adopt(&id.0, request),
@@ -179,6 +184,15 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         let lines = diagnoses(self.plugin, &self.host, &mut Output::new(&mut sink));
         if !lines.is_empty() {
             self.answers.report(lines);
+        }
+        Outcome::Done
+    }
+
+    fn blame(&mut self, ids: Vec<BString>, path: Option<&Path>) -> Outcome {
+        for id in self.find_all(ids) {
+            let spans = self.known.get(&id).and_then(|entity| entity.blame(&self.host, path));
+            self.answers.text(Some(&id), &span_lines(&spans.unwrap_or_default()));
+            self.answers.result(&id, None, Outcome::Done);
         }
         Outcome::Done
     }

@@ -170,7 +170,7 @@ impl<'a> Reception<'a> {
 
     /// Takes what a process would have written: to file descriptor 3, or to its standard output if it is about an entity.
     fn take_text(&mut self, entity: Option<&Text>, text: &[u8]) {
-        if self.operation != Operation::Adopt || entity.is_some() == self.ids.is_empty() {
+        if !matches!(self.operation, Operation::Adopt | Operation::Blame) || entity.is_some() == self.ids.is_empty() {
             let operation = word(self.operation);
             self.complain(Rule::Order, format!("answers \"text\", which is no answer to \"{operation}\""));
             return;

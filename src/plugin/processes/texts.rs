@@ -1,13 +1,14 @@
-//! The operation `adopt`, a process each time.
+//! The operations whose answers are texts, a process each time.
 
 use super::{Said, operate};
 use crate::interrupt::Interrupt;
 use crate::plugin::error::{OperationError, check_status};
 use crate::plugin::{Adopted, Adoption, Identity};
-use bstr::ByteSlice;
+use bstr::{BStr, ByteSlice};
 use holo_protocol::environment as names;
 use holo_protocol::session::Stream;
 use std::ffi::OsStr;
+use std::path::Path;
 
 /// Returns the lines that list candidates.
 pub(in crate::plugin) fn candidates(
@@ -15,8 +16,30 @@ pub(in crate::plugin) fn candidates(
     interrupt: &Interrupt,
     on_output: &mut dyn FnMut(Stream, &[u8]),
 ) -> Result<Vec<u8>, OperationError> {
+    lines(plugin, vec![OsStr::new("adopt")], interrupt, on_output)
+}
+
+/// Returns the lines that say where those of a file have come from.
+pub(in crate::plugin) fn blame(
+    plugin: &Identity,
+    id: &BStr,
+    path: &Path,
+    interrupt: &Interrupt,
+    on_output: &mut dyn FnMut(Stream, &[u8]),
+) -> Result<Vec<u8>, OperationError> {
+    let id = id.to_os_str_lossy();
+    lines(plugin, vec![OsStr::new("blame"), &id, path.as_os_str()], interrupt, on_output)
+}
+
+/// Returns what is written to file descriptor 3.
+fn lines(
+    plugin: &Identity,
+    arguments: Vec<&OsStr>,
+    interrupt: &Interrupt,
+    on_output: &mut dyn FnMut(Stream, &[u8]),
+) -> Result<Vec<u8>, OperationError> {
     let mut said_on_3 = Vec::new();
-    let ended = operate(plugin, vec![OsStr::new("adopt")], Vec::new(), interrupt, &mut |said| match said {
+    let ended = operate(plugin, arguments, Vec::new(), interrupt, &mut |said| match said {
         Said::Output(stream, bytes) => on_output(stream, bytes),
         Said::Message(bytes) => said_on_3.extend_from_slice(bytes),
         Said::Waiting => {}

@@ -1,12 +1,14 @@
-//! The operation `adopt` in a session.
+//! The operations whose answers are texts, in a session.
 
 use super::conversation::{RequestEnd, Said};
 use super::{OperationError, PluginError, Slot};
 use crate::interrupt::Interrupt;
 use crate::plugin::{Adopted, Adoption, Identity};
+use bstr::BStr;
 use holo_protocol::session::{Answer, Operation, Outcome, Request, Stream};
 use holo_protocol::{AdoptMessage, Text};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Everything that was answered to a request for texts.
 struct Answered {
@@ -23,6 +25,20 @@ impl Slot {
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Vec<u8>, OperationError> {
         Ok(self.ask_for_text(plugin, Request::new(0, Operation::Adopt), interrupt, on_output)?.text)
+    }
+
+    /// Returns the lines that say where those of a file have come from.
+    pub(in crate::plugin) fn blame(
+        &mut self,
+        plugin: &Identity,
+        id: &BStr,
+        path: &Path,
+        interrupt: &Interrupt,
+        on_output: &mut dyn FnMut(Stream, &[u8]),
+    ) -> Result<Vec<u8>, OperationError> {
+        let path = Some(path.as_os_str().as_bytes().into());
+        let request = Request { entities: vec![Text::from(id)], path, ..Request::new(0, Operation::Blame) };
+        Ok(self.ask_for_text(plugin, request, interrupt, on_output)?.text)
     }
 
     pub(in crate::plugin) fn adopt(
@@ -52,7 +68,7 @@ impl Slot {
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Answered, OperationError> {
         let mut answered = Answered { text: Vec::new(), messages: Vec::new() };
-        // Something that is to be adopted ends with a result.
+        // What is about an entity ends with a result.
         let mut outcome = if request.entities.is_empty() { Outcome::Done } else { Outcome::Failed };
         let end = self.ask(plugin, request, interrupt, &mut |said| match said {
             Said::Answer(Answer::Text { text, .. }) => answered.text.extend_from_slice(text.as_bstr()),
