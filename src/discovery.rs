@@ -18,7 +18,7 @@ use crate::plan::Plan;
 use crate::plugin::handshake::{self, Handshake};
 use crate::plugin::{Directories, OperationError, Plugin, RunOptions};
 use crate::references;
-use crate::report::{Provisional, Remarks, Reporter};
+use crate::report::{Provisional, Remark, Remarks, Reporter};
 use crate::resources::Resources;
 use crate::root::normalise;
 use crate::scan::{self, Scanned};
@@ -42,49 +42,69 @@ pub fn discover(
     interrupt: &Interrupt,
     reporter: &mut dyn Reporter,
 ) -> Result<Inventory, FatalError> {
-    discover_some(settings, purpose, Interest::Selectors(selectors), interrupt, reporter)
+    let tolerance = match purpose {
+        _ if selectors.is_empty() => Tolerance::Nothing,
+        Purpose::Apply => Tolerance::Version3,
+        Purpose::Check | Purpose::Inspect => Tolerance::Everything,
+    };
+    let interest = Interest::Selectors(selectors);
+    let discovered = Discovery::run(settings, purpose, interest, tolerance, interrupt, reporter);
+    let Discovered { inventory, failed, held: Some(held) } = discovered else { return discovered.inventory };
+    match inventory {
+        Ok(inventory) if !failed.iter().any(|failed| inventory.needs(failed, purpose, selectors)) => {
+            for Failed { plugin_id, .. } in failed {
+                reporter.warning(format!(
+                    "Going on without plugin {plugin_id}, as nothing that is selected is of it or needs it"
+                ));
+            }
+            held.into_iter().for_each(|remark| reporter.remark(remark));
+            reporter.end_paragraph();
+            Ok(inventory)
+        }
+        Err(fatal @ (FatalError::Interrupted { .. } | FatalError::TimeIsOver { .. })) => {
+            held.into_iter().for_each(|remark| reporter.remark(remark));
+            Err(fatal)
+        }
+        // The first failure was the end of it.
+        Ok(_) | Err(_) => Err(FatalError::Reported),
+    }
 }
 
-/// Does the same, where the selectors need not be whole.
+/// Does the same without the plugins that fail, whatever they would have: for what shows as much as there is to be seen. The selectors need not
+/// be whole.
 ///
 /// # Errors
-/// As there.
-pub fn discover_some(
+/// The reason for which nothing can be seen at all.
+pub fn discover_what_answers(
     settings: &Settings,
     purpose: Purpose,
     interest: Interest<'_>,
     interrupt: &Interrupt,
     reporter: &mut dyn Reporter,
 ) -> Result<Inventory, FatalError> {
-    let selectors = interest.selectors();
-    let failures = Failures::new(match purpose {
-        _ if selectors.is_empty() => Tolerance::Nothing,
-        Purpose::Apply => Tolerance::Version3,
-        Purpose::Check | Purpose::Inspect => Tolerance::Everything,
-    });
-    let remarks = Provisional::new(reporter);
-    let mut discovery = Discovery { settings, purpose, interest, interrupt, failures, remarks };
-    let discovered = discovery.run();
-    let Discovery { failures, mut remarks, .. } = discovery;
-    let Some(held) = remarks.take_held() else { return discovered };
-    match discovered {
-        Ok(inventory) if !failures.plugins().iter().any(|failed| inventory.needs(failed, purpose, selectors)) => {
-            for Failed { plugin_id, .. } in failures.plugins() {
-                remarks.warning(format!(
-                    "Going on without plugin {plugin_id}, as nothing that is selected is of it or needs it"
-                ));
-            }
-            held.into_iter().for_each(|remark| remarks.remark(remark));
-            remarks.end_paragraph();
-            Ok(inventory)
-        }
-        Err(fatal @ (FatalError::Interrupted { .. } | FatalError::TimeIsOver { .. })) => {
-            held.into_iter().for_each(|remark| remarks.remark(remark));
-            Err(fatal)
-        }
-        // The first failure was the end of it.
-        Ok(_) | Err(_) => Err(FatalError::Reported),
+    let discovered = Discovery::run(settings, purpose, interest, Tolerance::Everything, interrupt, reporter);
+    let Discovered { inventory, failed, held } = discovered;
+    for Failed { plugin_id, .. } in &failed {
+        reporter.warning(format!("Going on without plugin {plugin_id}"));
     }
+    if let Some(held) = held {
+        held.into_iter().for_each(|remark| reporter.remark(remark));
+        reporter.end_paragraph();
+    }
+    let failed = failed.into_iter().map(|failed| failed.plugin_id).collect();
+    inventory.map(|mut inventory| {
+        inventory.failed = failed;
+        inventory
+    })
+}
+
+/// The result of a discovery.
+struct Discovered {
+    inventory: Result<Inventory, FatalError>,
+    /// The plugins that failed, which has been said.
+    failed: Vec<Failed>,
+    /// The remarks from the first of these failures on.
+    held: Option<Vec<Remark<'static>>>,
 }
 
 /// A discovery in progress.
@@ -97,8 +117,24 @@ struct Discovery<'a> {
     remarks: Provisional<'a>,
 }
 
-impl Discovery<'_> {
-    fn run(&mut self) -> Result<Inventory, FatalError> {
+impl<'a> Discovery<'a> {
+    /// Takes all steps.
+    fn run(
+        settings: &'a Settings,
+        purpose: Purpose,
+        interest: Interest<'a>,
+        tolerance: Tolerance,
+        interrupt: &'a Interrupt,
+        reporter: &'a mut dyn Reporter,
+    ) -> Discovered {
+        let (failures, remarks) = (Failures::new(tolerance), Provisional::new(reporter));
+        let mut discovery = Discovery { settings, purpose, interest, interrupt, failures, remarks };
+        let inventory = discovery.inventory();
+        let Discovery { failures, mut remarks, .. } = discovery;
+        Discovered { inventory, failed: failures.into_plugins(), held: remarks.take_held() }
+    }
+
+    fn inventory(&mut self) -> Result<Inventory, FatalError> {
         let cache = CacheDirectory::create(&self.settings.temporary_directory)?;
         let lines = self.configuration()?;
         let asked_for = lines.len();
@@ -126,7 +162,17 @@ impl Discovery<'_> {
         let dangling = if is_whole { references::dangling(&nodes) } else { Vec::new() };
         drop(nodes);
         drop(declarations);
-        Ok(Inventory { plugins, entities, plan, flaws, limited, dangling, resources, _cache: cache })
+        Ok(Inventory {
+            plugins,
+            entities,
+            plan,
+            flaws,
+            limited,
+            dangling,
+            failed: Vec::new(),
+            resources,
+            _cache: cache,
+        })
     }
 
     fn configuration(&mut self) -> Result<Vec<PluginLine>, FatalError> {
@@ -185,12 +231,14 @@ impl Discovery<'_> {
         }
     }
 
+    /// Fails unless each plugin has a directory of resource files: one that packages share, or one of the administrator's alone.
     fn check_resource_directories(&mut self, handshakes: &[(String, Handshake)]) -> Result<(), FatalError> {
         let mut all_there = true;
         for (id, _) in handshakes {
             let path = self.settings.root.resources().join(id);
             let problem = match fs::metadata(&path) {
                 Ok(metadata) if metadata.is_dir() => continue,
+                Err(_) if self.settings.root.own_resources().join(id).is_dir() => continue,
                 Ok(_) => format!("{} is not a directory", path.display()),
                 Err(error) => IoError::new("stat", &path, error).to_string(),
             };

@@ -65,7 +65,7 @@ impl Failures {
 
     /// Returns the plugins, in the order in which they failed.
     #[must_use]
-    pub fn plugins(&self) -> &[Failed] {
-        &self.plugins
+    pub fn into_plugins(self) -> Vec<Failed> {
+        self.plugins
     }
 }

@@ -44,6 +44,8 @@ pub struct Inventory {
     pub limited: Table<PluginIndex, bool>,
     /// Names of entities that people have written, and that no entity has.
     pub dangling: Vec<Dangling>,
+    /// The IDs of plugins that failed, and that the run goes on without.
+    pub failed: Vec<String>,
     /// The names that paths are shown by.
     pub resources: Arc<Resources>,
     // Plugins come first: their sessions end before their cache goes.

@@ -9,7 +9,8 @@ use crate::root::{Root, normalise};
 use bstr::{BStr, BString, ByteSlice, ByteVec};
 use own::OwnResources;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
@@ -19,7 +20,7 @@ pub type Generated = BTreeMap<PathBuf, PathBuf>;
 
 /// The static and the generated resource files together, and what else plugins are given under another path than users know.
 ///
-/// A plugin that no generator made anything for gets its static directory itself. For the others, what is static is copied beside what
+/// A plugin that no generator made anything for gets its static directory itself, or an empty one if it has none. For the others, what is static is copied beside what
 /// is generated, and paths below that *virtual root* are shown as the user knows them. The administrator's own directories are given to
 /// plugins beside that; one of version 3 knows of one directory only, and finds everything in its virtual one.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub struct Resources {
     virtual_root: PathBuf,
     generated: Generated,
     own: OwnResources,
+    /// The plugins without a static directory.
+    without_static: BTreeSet<String>,
     /// The directory of empty substitutes for state directories, if there are any, and the directory of those that they replace.
     states: Option<(PathBuf, PathBuf)>,
 }
@@ -47,7 +50,9 @@ impl Resources {
         let states = substitutes.exists().then(|| (substitutes, root.states()));
         let (static_root, virtual_root) = (root.resources(), cache.generated_resources());
         let own = OwnResources::find(root.own_resources(), plugins.clone())?;
-        let mut resources = Resources { static_root, virtual_root, generated, own, states };
+        let is_missing = |id: &&str| !static_root.join(id).is_dir();
+        let without_static = plugins.clone().map(|(id, _)| id).filter(is_missing).map(str::to_owned).collect();
+        let mut resources = Resources { static_root, virtual_root, generated, own, without_static, states };
         for (id, _) in plugins.filter(|(id, _)| resources.is_virtual(id)) {
             resources.copy_static(id)?;
         }
@@ -63,6 +68,7 @@ impl Resources {
             virtual_root: "/no/cache".into(),
             generated: Generated::new(),
             own: OwnResources::default(),
+            without_static: BTreeSet::new(),
             states: None,
         }
     }
@@ -87,7 +93,7 @@ impl Resources {
     }
 
     fn is_virtual(&self, plugin_id: &str) -> bool {
-        self.has_generated(plugin_id) || self.own.is_laid_over(plugin_id)
+        self.has_generated(plugin_id) || self.own.is_laid_over(plugin_id) || self.without_static.contains(plugin_id)
     }
 
     fn has_generated(&self, plugin_id: &str) -> bool {
@@ -96,6 +102,10 @@ impl Resources {
     }
 
     fn copy_static(&self, plugin_id: &str) -> Result<(), FatalError> {
+        if self.without_static.contains(plugin_id) {
+            let directory = self.virtual_root.join(plugin_id);
+            return fs::create_dir_all(&directory).map_err(|error| FatalError::io("mkdir", &directory, error));
+        }
         for entry in WalkDir::new(self.static_root.join(plugin_id)) {
             let entry = entry.map_err(|error| FatalError::walk(&self.static_root, error))?;
             if let Ok(below) = entry.path().strip_prefix(&self.static_root)
@@ -229,6 +239,7 @@ mod tests {
             virtual_root: "tmp/holo.1/generated-resources".into(),
             generated: generated.map(|(file, generator)| (file.into(), generator.into())).into(),
             own: OwnResources::default(),
+            without_static: BTreeSet::new(),
             states: Some(("tmp/holo.1/.state".into(), "var/lib/holo".into())),
         }
     }

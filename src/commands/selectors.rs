@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::cli::Selectors;
-use crate::discovery::discover_some;
+use crate::discovery::discover_what_answers;
 use crate::error::FatalError;
 use crate::exit;
 use crate::inventory::Purpose;
@@ -16,9 +16,9 @@ pub(super) fn run(arguments: &Selectors, context: &mut Context<'_>) -> Result<u8
     let Context { settings, interrupt, reporter } = context;
     let prefix = BString::from(arguments.prefix.clone().unwrap_or_default().into_vec());
     let interest = Interest::Prefix(prefix.as_bstr());
-    let inventory = discover_some(settings, Purpose::Inspect, interest, interrupt, *reporter)?;
+    let inventory = discover_what_answers(settings, Purpose::Inspect, interest, interrupt, *reporter)?;
     for selector in select::all(&inventory.entities).into_iter().filter(|selector| selector.starts_with(&prefix)) {
         reporter.event(Event::Selector(selector.as_bstr()));
     }
-    Ok(exit::DONE)
+    Ok(if inventory.failed.is_empty() { exit::DONE } else { exit::FAILED })
 }

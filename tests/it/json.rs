@@ -372,7 +372,7 @@ fn whatever_a_plugin_does_instead_of_answering_is_told() {
         ("bad-version", "scan", 255),
         ("empty-info", "apply", 255),
         ("garbage-info", "check", 255),
-        ("garbage-report", "selectors", 255),
+        ("garbage-report", "selectors", 1),
         ("megabyte-line", "scan", 255),
         ("failing-scan", "diff", 255),
         ("killed-scan", "scan", 255),
