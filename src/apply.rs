@@ -21,6 +21,7 @@ use blocked::Blocked;
 use bstr::{BStr, BString};
 use holo_protocol::{FilePair, Message};
 use std::iter;
+use std::time::Duration;
 
 /// The entities to be walked, and the way in which it is done.
 pub struct Walk<'a> {
@@ -175,8 +176,10 @@ impl<'a> Walk<'a> {
             .zip(&received)
             .map(|(entity, received)| Job { id: entity.id(), refresh: self.refreshes.is_due(entity.id()), received })
             .collect();
-        let works = entities.iter().zip(&jobs).zip(pending.into_iter().chain(iter::repeat(None)));
-        let works = works.map(|((entity, job), pending)| Work::new(entity, job.refresh, pending)).collect();
+        let works = entities.iter().zip(pending.into_iter().chain(iter::repeat(None)));
+        let works =
+            works.map(|(entity, pending)| Work::new(entity, self.refreshes.due_because_of(entity.id()), pending));
+        let works = works.collect();
         let mut in_order =
             InOrder::new(works, task, self.view, reporter).with_force(self.forces).with_previews(previews);
         self.plugins[first.plugin].work(task, &jobs, self.interrupt, &mut |index, progress| {
@@ -201,7 +204,7 @@ impl<'a> Walk<'a> {
                 End::Pending => reporter.warning(&reason),
                 _ => reporter.event(Event::Skipped(&reason)),
             }
-            reporter.event(Event::End(&self.entities[entity], end));
+            reporter.event(Event::End(&self.entities[entity], end, Duration::ZERO));
         }
         Ok(able)
     }

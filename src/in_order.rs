@@ -12,6 +12,7 @@ use bstr::{BStr, BString};
 use holo_protocol::Message;
 use said::Said;
 use std::mem;
+use std::time::{Duration, Instant};
 
 define_index! {
     /// The index of an entity among those that are worked on together.
@@ -32,13 +33,15 @@ pub struct InOrder<'a> {
     next: Box<dyn Iterator<Item = WorkIndex> + 'a>,
     /// The first entity that is not done with.
     current: Option<WorkIndex>,
+    /// The time at which the plugin was asked, or had done with an entity.
+    done_before: Instant,
 }
 
 /// The work on an entity.
 pub struct Work<'a> {
     entity: &'a Entity,
-    /// True if the entity is to be refreshed, as long as that has not been told.
-    refresh: bool,
+    /// The entities whose change refreshes it, as long as that has not been told.
+    refreshed_by: Vec<BString>,
     /// The ID of an entity that this one comes after and that an apply would have changed by then.
     pending: Option<&'a BStr>,
     kept: Vec<Said>,
@@ -50,6 +53,8 @@ pub struct Work<'a> {
     touched: Option<bool>,
     /// True if it is known that something would be changed.
     would_change: bool,
+    /// The time that it took until it was done with, since its plugin was asked, or had done with the one before.
+    duration: Duration,
 }
 
 /// The end of the work on an entity, and what it sends to those that are refreshed because of it.
@@ -68,16 +73,17 @@ pub struct Ended {
 impl<'a> Work<'a> {
     /// Returns the work on an entity before it has begun. If the entity fails for the lack of one that is pending, its end cannot be told.
     #[must_use]
-    pub fn new(entity: &'a Entity, refresh: bool, pending: Option<&'a BStr>) -> Work<'a> {
+    pub fn new(entity: &'a Entity, refreshed_by: Vec<BString>, pending: Option<&'a BStr>) -> Work<'a> {
         Work {
             entity,
-            refresh,
+            refreshed_by,
             pending,
             kept: Vec::new(),
             end: None,
             sent: Vec::new(),
             touched: None,
             would_change: false,
+            duration: Duration::ZERO,
         }
     }
 
@@ -136,8 +142,9 @@ impl<'a> InOrder<'a> {
     pub fn new(works: Vec<Work<'a>>, task: Task, view: View<'a>, reporter: &'a mut dyn Reporter) -> InOrder<'a> {
         let works = Table::from(works);
         let next = Box::new(works.indexes());
+        let (previews, done_before) = (Vec::new(), Instant::now());
         let mut in_order =
-            InOrder { works, task, forces: false, view, previews: Vec::new(), reporter, next, current: None };
+            InOrder { works, task, forces: false, view, previews, reporter, next, current: None, done_before };
         in_order.begin_next();
         in_order
     }
@@ -173,6 +180,10 @@ impl<'a> InOrder<'a> {
             (Said::Failed(Failure::Told | Failure::Status(_)), Some(first)) => Said::TooEarly(first.to_owned()),
             (said, _) => said,
         };
+        if said.is_last() {
+            let before = mem::replace(&mut self.done_before, Instant::now());
+            self.works[index].duration = self.done_before - before;
+        }
         if self.current.is_some_and(|current| index > current) {
             // By its turn it has come farther.
             if !matches!(said, Said::Message(Message::Progress(_))) {
@@ -235,8 +246,8 @@ impl<'a> InOrder<'a> {
             self.tell_refresh(index);
         }
         self.show_preview(index);
-        let Work { entity, end, .. } = self.works[index];
-        self.reporter.event(Event::End(entity, end.unwrap_or(silent(self.task))));
+        let Work { entity, end, duration, .. } = self.works[index];
+        self.reporter.event(Event::End(entity, end.unwrap_or(silent(self.task)), duration));
         self.begin_next();
     }
 
@@ -257,10 +268,11 @@ impl<'a> InOrder<'a> {
     /// Tells that an entity is refreshed, once it is known that it does not leave itself out.
     fn tell_refresh(&mut self, index: WorkIndex) {
         let work = &mut self.works[index];
-        if mem::take(&mut work.refresh) {
+        let sources = mem::take(&mut work.refreshed_by);
+        if !sources.is_empty() {
             self.reporter.event(match self.task {
-                Task::Check => Event::WouldRefresh(work.entity),
-                Task::Apply | Task::ForceApply => Event::Refresh(work.entity),
+                Task::Check => Event::WouldRefresh(work.entity, &sources),
+                Task::Apply | Task::ForceApply => Event::Refresh(work.entity, &sources),
             });
         }
     }

@@ -59,7 +59,8 @@ impl Refreshes {
             let state = (state != Stage::Done).then_some(State { due: state == Stage::Due, plugin, sent });
             refreshes.set(source.as_bstr(), target.as_bstr(), state);
         }
-        refreshes.is_untidy = refreshes.refreshes.is_empty() && root.engine_state().exists();
+        let is_empty = root.engine_state().exists() && !root.runs().exists();
+        refreshes.is_untidy = refreshes.refreshes.is_empty() && (is_empty || refreshes.ledger.has_files());
         let is_untold = |targets: &BTreeMap<BString, State>| targets.values().any(|state| !state.due);
         let untold = refreshes.refreshes.iter().filter(|(_, targets)| is_untold(targets));
         let untold: Vec<BString> = untold.map(|(source, _)| source.clone()).collect();
@@ -137,6 +138,13 @@ impl Refreshes {
     #[must_use]
     pub fn is_due(&self, target: &BStr) -> bool {
         self.due_states(target).next().is_some()
+    }
+
+    /// Returns the IDs of the sources because of which the target is to be refreshed, in their order.
+    #[must_use]
+    pub fn due_because_of(&self, target: &BStr) -> Vec<BString> {
+        let is_due = |source: &&BString| self.get(source.as_bstr(), target).is_some_and(|state| state.due);
+        self.sources.get(target).into_iter().flatten().filter(is_due).cloned().collect()
     }
 
     /// Returns the values that were sent to the target, as it is to be refreshed: one source after the other, in the order of their IDs.

@@ -74,6 +74,24 @@ impl Root {
         self.states().join(".engine")
     }
 
+    /// Returns the directory of the records of runs.
+    #[must_use]
+    pub fn runs(&self) -> PathBuf {
+        self.engine_state().join("runs")
+    }
+
+    /// Returns the file that limits what is kept of earlier runs.
+    #[must_use]
+    pub fn retention(&self) -> PathBuf {
+        self.join("etc/holo/engine.toml")
+    }
+
+    /// Returns true if this is another root than that of the system.
+    #[must_use]
+    pub fn is_test(&self) -> bool {
+        normalise(&self.0) != Path::new("/")
+    }
+
     /// Returns the directory that a plugin keeps for later runs.
     #[must_use]
     pub fn state(&self, plugin_id: &str) -> PathBuf {

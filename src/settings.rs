@@ -1,6 +1,7 @@
 //! The environment, read once and passed on.
 
 use crate::root::Root;
+use crate::run_id::RunId;
 use holo_definitions::duration::DurationError;
 use holo_facts::Knowledge;
 use std::ffi::OsString;
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const TIMEOUT: &str = "HOLO_TIMEOUT";
+const HISTORY: &str = "HOLO_HISTORY";
 
 /// The settings that the caller's environment decides.
 #[derive(Clone, Debug)]
@@ -31,6 +33,16 @@ pub struct Settings {
     pub problem: Option<EnvironmentError>,
     /// The path of the facts of the run that calls us, if one does (`$HOLO_FACTS`).
     pub facts: Option<PathBuf>,
+    /// The ID of this run.
+    pub run: RunId,
+    /// True if records and generations are kept of what is applied (`$HOLO_HISTORY`).
+    pub keeps_history: bool,
+    /// The command line, as it was given.
+    pub command_line: Vec<OsString>,
+    /// The user who called `sudo` (`$SUDO_USER`).
+    pub sudo_user: Option<OsString>,
+    /// The name of what started the run, if no person did (`$HOLO_TRIGGER`).
+    pub trigger: Option<OsString>,
     /// The folder of this program: where a build, or a private installation, has its plugins.
     pub program_directory: Option<PathBuf>,
 }
@@ -55,10 +67,18 @@ impl Settings {
             Ok(limit) => (limit, None),
             Err(mistake) => (None, Some(EnvironmentError { variable: TIMEOUT, mistake })),
         };
+        let root = Root::new(set(holo_protocol::environment::ROOT_DIR));
+        let exit_zero = set("HOLO_EXIT_ZERO").is_some_and(|value| value == "1");
         Settings {
-            root: Root::new(set(holo_protocol::environment::ROOT_DIR)),
+            // Version 3's own tests run us so, and compare whole trees.
+            keeps_history: set(HISTORY).map_or(!(exit_zero && root.is_test()), |value| value != "0"),
+            root,
             temporary_directory: set("TMPDIR").unwrap_or_else(|| OsString::from("/tmp")).into(),
-            exit_zero: set("HOLO_EXIT_ZERO").is_some_and(|value| value == "1"),
+            exit_zero,
+            run: RunId::now(),
+            command_line: std::env::args_os().collect(),
+            sudo_user: set("SUDO_USER"),
+            trigger: set("HOLO_TRIGGER"),
             gives_hints: false,
             verify: false,
             jobs: processors(),

@@ -7,12 +7,15 @@ use crate::cli::Apply;
 use crate::discovery::discover;
 use crate::error::FatalError;
 use crate::exit;
+use crate::history::Recorder;
+use crate::interrupt::Interrupt;
 use crate::inventory::Purpose;
 use crate::lock::{self, Lock, LockError};
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
 use crate::report::line::Tally;
 use crate::report::{Event, Remarks, Reporter};
+use crate::settings::Settings;
 use std::time::Instant;
 
 pub(super) fn run(arguments: &Apply, context: &mut Context<'_>) -> Result<u8, FatalError> {
@@ -21,39 +24,42 @@ pub(super) fn run(arguments: &Apply, context: &mut Context<'_>) -> Result<u8, Fa
     }
     context.settings.verify = arguments.verify;
     context.settings.jobs = arguments.jobs.unwrap_or(context.settings.jobs);
-    let tally = if arguments.dry_run {
-        let Context { settings, interrupt, reporter } = &mut *context;
-        super::check::walk(
-            settings,
-            interrupt,
-            *reporter,
-            &arguments.selection,
-            Preview { force: arguments.force, fail_fast: arguments.fail_fast, differences: arguments.diff },
-        )?
-    } else {
-        walk(arguments, context)?
+    let Context { settings, interrupt, reporter } = &mut *context;
+    if arguments.dry_run {
+        let preview = Preview { force: arguments.force, fail_fast: arguments.fail_fast, differences: arguments.diff };
+        let tally = super::check::walk(settings, interrupt, *reporter, &arguments.selection, preview)?;
+        return Ok(super::check::exit_code(tally));
+    }
+    let mut recorder = Recorder::new(settings, *reporter);
+    // It is given back when the sessions of the plugins have ended, and it is on record how the run has.
+    let mut lock = None;
+    let done = walk(arguments, settings, interrupt, &mut recorder, &mut lock);
+    let exits_zero = arguments.exit_zero || settings.exit_zero;
+    let exit_code = match &done {
+        Ok(tally) if exits_zero || (!tally.has_failed() && tally.hindered() == 0) => exit::DONE,
+        Ok(_) => exit::FAILED,
+        Err(fatal) => fatal.exit_code(),
     };
-    let ends_well = (!tally.has_failed() && tally.hindered() == 0) || arguments.exit_zero || context.settings.exit_zero;
-    Ok(match (ends_well, arguments.dry_run) {
-        (_, true) => super::check::exit_code(tally),
-        (true, false) => exit::DONE,
-        (false, false) => exit::FAILED,
-    })
+    recorder.finish(&done, exit_code);
+    done.map(|_| exit_code)
 }
 
-fn walk(arguments: &Apply, context: &mut Context<'_>) -> Result<Tally, FatalError> {
-    let Context { settings, interrupt, reporter } = context;
+fn walk(
+    arguments: &Apply,
+    settings: &Settings,
+    interrupt: &Interrupt,
+    reporter: &mut dyn Reporter,
+    lock: &mut Option<Lock>,
+) -> Result<Tally, FatalError> {
     lock::wait_for_survivors(&settings.root.lock(), interrupt, |survivors| {
         reporter.warning(format!("Waiting: {survivors}"));
         reporter.end_paragraph();
     })?;
-    // It is given back when the sessions of the plugins have ended.
-    let _lock;
-    let mut inventory = discover(settings, Purpose::Apply, &arguments.selection.selectors, interrupt, *reporter)?;
-    let selected = super::select("apply", &inventory, &arguments.selection.selectors, *reporter)?;
-    super::show_slips(&inventory, &selected, *reporter);
+    let mut inventory = discover(settings, Purpose::Apply, &arguments.selection.selectors, interrupt, reporter)?;
+    let selected = super::select("apply", &inventory, &arguments.selection.selectors, reporter)?;
+    super::show_slips(&inventory, &selected, reporter);
     let flawed = inventory.is_flawed_for(&arguments.selection);
-    _lock = acquire(&settings.root.lock(), *reporter)?;
+    *lock = Some(acquire(&settings.root.lock(), reporter)?);
     let mut refreshes = Refreshes::load(&settings.root)?;
     inventory.hand_over_refreshes(&mut refreshes);
     inventory.forget_refreshes(&mut refreshes);
@@ -62,7 +68,7 @@ fn walk(arguments: &Apply, context: &mut Context<'_>) -> Result<Tally, FatalErro
         .fail_fast(arguments.fail_fast)
         .with_differences(arguments.diff);
     let began = Instant::now();
-    let tally = Tally { flawed, ..walk.go(*reporter)? };
+    let tally = Tally { flawed, ..walk.go(reporter)? };
     reporter.event(Event::Applied(&tally, began.elapsed()));
     Ok(tally)
 }

@@ -128,10 +128,19 @@ impl Ledger {
         synced.map_err(|error| self.not_written(error))
     }
 
+    /// Returns true if there is a ledger, or what a crash has left of one.
+    pub(super) fn has_files(&self) -> bool {
+        self.files().iter().any(|file| file.exists())
+    }
+
+    fn files(&self) -> [PathBuf; 2] {
+        [self.path.clone(), self.path.with_extension("new")]
+    }
+
     /// Removes the ledger, and its folder if nothing else is in it.
     pub(super) fn remove(&mut self) -> Result<(), FatalError> {
         self.journal = None;
-        for file in [self.path.clone(), self.path.with_extension("new")] {
+        for file in self.files() {
             match fs::remove_file(file) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(self.not_written(error)),
                 _ => {}

@@ -5,7 +5,7 @@ use super::remark::{Remark, Severity};
 use crate::entity::Entity;
 use crate::error::FatalError;
 use crate::preview::Difference;
-use bstr::BStr;
+use bstr::{BStr, BString};
 use holo_protocol::Message;
 use holo_protocol::session::Stream;
 use std::time::Duration;
@@ -64,12 +64,12 @@ pub enum Event<'a> {
     Failed(Option<&'a str>),
     /// The entity is still being worked on, and has been for so long. It need not be the one that was begun last.
     Waiting(&'a Entity, Duration),
-    /// The entity is to be refreshed.
-    Refresh(&'a Entity),
-    /// The entity is only looked at, and would be refreshed.
-    WouldRefresh(&'a Entity),
-    /// The entity is done with, and ended so.
-    End(&'a Entity, End),
+    /// The entity is to be refreshed, as the entities with these IDs have changed.
+    Refresh(&'a Entity, &'a [BString]),
+    /// The entity is only looked at, and would be refreshed for the same reason.
+    WouldRefresh(&'a Entity, &'a [BString]),
+    /// The entity is done with, and ended so. It took this long since its plugin was asked, or had done with the entity before it.
+    End(&'a Entity, End, Duration),
     /// All entities have been applied, which took so long.
     Applied(&'a Tally, Duration),
 

@@ -67,10 +67,10 @@ impl Json {
                 self.said.reason = reason.map(str::to_owned);
                 Vec::new()
             }
-            Event::Refresh(entity) | Event::WouldRefresh(entity) => {
+            Event::Refresh(entity, _) | Event::WouldRefresh(entity, _) => {
                 self.state.line(&Line::Refresh { id: entity.id().into() })
             }
-            Event::End(entity, end) => self.end(entity, (*end).into()),
+            Event::End(entity, end, _) => self.end(entity, (*end).into()),
             Event::RunEnds(exit_code, fatal) => self.run_ends(*exit_code, *fatal),
             // The summary has the numbers, and a command line that cannot be understood asks for no lines.
             Event::Applied(..) | Event::Usage(_) => Vec::new(),

@@ -198,15 +198,15 @@ impl Consumer for Paragraphs {
             }
             Event::Failed(Some(reason)) => self.marked(Severity::Error, reason.as_bytes(), console),
             Event::Failed(None) => self.show_prologue(console),
-            Event::WouldRefresh(_) => self.marked(Severity::Warning, b"Would be refreshed", console),
-            Event::End(_, end) => self.end(*end, console),
+            Event::WouldRefresh(..) => self.marked(Severity::Warning, b"Would be refreshed", console),
+            Event::End(_, end, _) => self.end(*end, console),
             Event::Applied(tally, time) if self.reader.sees_all => {
                 console.end_paragraph();
                 console.raw(Stream::Stdout, format!("{tally} in {:.1} s\n", time.as_secs_f64()).as_bytes());
             }
             Event::RunEnds(_, Some(fatal)) => self.run_ends(fatal, console),
             // A refresh is between the dispatcher and the plugin, which says what it does.
-            Event::Refresh(_) => {}
+            Event::Refresh(..) => {}
             Event::About(_) | Event::WorkBegins | Event::Waiting(..) | Event::Applied(..) | Event::RunEnds(..) => {}
         }
     }

@@ -23,8 +23,8 @@ impl ScratchRoot {
 
     /// Runs a program on this root, in an environment of which the caller's is no part.
     ///
-    /// There is `HOLO_ROOT_DIR` for the root, `TMPDIR` for its `tmp/`, `LC_ALL=C`, the caller's
-    /// `PATH`, and what [`env`](Self::env) added. The working directory is the root, stdin is empty,
+    /// There is `HOLO_ROOT_DIR` for the root, `TMPDIR` for its `tmp/`, `HOLO_HISTORY=0`, `LC_ALL=C`, the
+    /// caller's `PATH`, and what [`env`](Self::env) added. The working directory is the root, stdin is empty,
     /// and what the program leaves running is killed.
     ///
     /// # Panics
@@ -51,6 +51,7 @@ impl ScratchRoot {
         described
             .env("HOLO_ROOT_DIR", self.path())
             .env("TMPDIR", self.path().join("tmp"))
+            .env("HOLO_HISTORY", "0")
             .env("LC_ALL", "C")
             .envs(self.environment.iter().cloned());
         capture(&mut described, program, self.time_limit)

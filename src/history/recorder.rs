@@ -1,0 +1,216 @@
+//! An observer of the events of an apply, which makes records of them.
+
+mod draft;
+mod who;
+
+use super::process::ProcessMark;
+use super::record::{Began, Counts, Ended, LastRun, Record, RunResult, VERSION};
+use super::writer::{self, Writer};
+use crate::error::{FatalError, IoError};
+use crate::report::line::Tally;
+use crate::report::{Event, RemarkKind, Remarks, Reporter, Severity};
+use crate::retention::Retention;
+use crate::root::Root;
+use crate::run_id::RunId;
+use crate::settings::Settings;
+use bstr::BString;
+use draft::Draft;
+use holo_protocol::Text;
+use jiff::{Timestamp, Unit};
+use std::os::unix::ffi::OsStringExt;
+use std::time::Instant;
+
+/// Hands on the events of a run, and writes down what it does.
+pub struct Recorder<'a> {
+    reporter: &'a mut dyn Reporter,
+    root: Root,
+    began: Began,
+    /// The time at which the run began, on a clock that nobody sets.
+    start: Instant,
+    state: State,
+    /// What has been said of the entity at work.
+    draft: Draft,
+    counts: Counts,
+    /// The error that was told last.
+    last_error: Option<BString>,
+}
+
+/// The stage of the records of a run.
+enum State {
+    /// The work on entities has not begun.
+    Idle,
+    /// There is nothing to say of the run yet.
+    Begun(Writer),
+    /// It is on record that the run began.
+    Writing(Writer),
+    /// Nothing is kept: nobody wants it, or it cannot be written.
+    Off,
+}
+
+impl<'a> Recorder<'a> {
+    /// Returns an observer of a run that begins now.
+    pub fn new(settings: &Settings, reporter: &'a mut dyn Reporter) -> Recorder<'a> {
+        let command = settings.command_line.iter().map(|word| Text::from(word.clone().into_vec())).collect();
+        let began = Began {
+            version: VERSION,
+            run: settings.run.clone(),
+            time: now(),
+            holo: env!("CARGO_PKG_VERSION").to_owned(),
+            command,
+            who: who::who(settings),
+            process: ProcessMark::own(),
+        };
+        Recorder {
+            reporter,
+            root: settings.root.clone(),
+            began,
+            start: Instant::now(),
+            state: if settings.keeps_history { State::Idle } else { State::Off },
+            draft: Draft::default(),
+            counts: Counts::default(),
+            last_error: None,
+        }
+    }
+
+    /// Writes down how the run ended.
+    pub fn finish(mut self, done: &Result<Tally, FatalError>, exit_code: u8) {
+        let result = match done {
+            Ok(tally) if tally.has_failed() => RunResult::Failed,
+            Ok(_) => self.counts.result(),
+            Err(FatalError::Interrupted { .. } | FatalError::TimeIsOver { .. }) => RunResult::Interrupted,
+            Err(_) => RunResult::Failed,
+        };
+        let error = done.as_ref().err().and_then(|fatal| self.error(fatal));
+        let duration = self.start.elapsed();
+        let run = self.began.run.clone();
+        let ended = Ended {
+            run: run.clone(),
+            time: now(),
+            result,
+            duration: Some(duration),
+            exit_code: Some(exit_code),
+            counts: self.counts,
+            error,
+        };
+        let written = match std::mem::replace(&mut self.state, State::Off) {
+            State::Off => Ok(()),
+            // Nobody waits for this record: a person without the rights to write it has been told of greater trouble.
+            State::Idle => writer::append_whole(&self.root, &self.began, ended).or(Ok(())),
+            State::Begun(writer) if result == RunResult::Unchanged => {
+                let last = LastRun { version: VERSION, run, time: self.began.time, duration, counts: self.counts };
+                writer.end_unchanged(&last)
+            }
+            State::Begun(writer) | State::Writing(writer) => {
+                let (retention, mistake) = Retention::read(&self.root);
+                mistake.iter().for_each(|mistake| self.reporter.warning(mistake.to_string()));
+                writer.end(ended, &retention.runs)
+            }
+        };
+        self.check(written);
+    }
+
+    /// Returns the reason for which the run ended before its time.
+    fn error(&self, fatal: &FatalError) -> Option<Text> {
+        let text = fatal.to_string();
+        if text.is_empty() { self.last_error.clone().map(Text::from) } else { Some(text.into()) }
+    }
+
+    fn observe(&mut self, event: &Event<'_>) {
+        match event {
+            Event::WorkBegins => self.begin(),
+            Event::Begin(_) => self.draft.clear(),
+            Event::Refresh(_, sources) => self.draft.refreshed_by = sources.iter().cloned().map(Text).collect(),
+            Event::Message(message) => self.draft.message(message),
+            Event::Failed(reason) => self.draft.reason = reason.map(Text::from),
+            Event::Skipped(reason) => self.draft.reason = Some((*reason).into()),
+            Event::Preview { difference, .. } => self.draft.difference(difference),
+            Event::Remark(remark) => match remark.kind {
+                RemarkKind::Output(stream) => self.draft.output(stream, &remark.text),
+                RemarkKind::Own(Severity::Error) => self.last_error = Some(remark.text.clone().into_owned()),
+                _ => {}
+            },
+            Event::UnknownSelector(selector) => {
+                self.last_error = Some(format!("Unrecognized argument: {selector}").into());
+            }
+            Event::Waiting(..) => {
+                let synced = match &mut self.state {
+                    State::Writing(writer) => writer.sync_now_and_then(),
+                    _ => Ok(()),
+                };
+                self.check(synced);
+            }
+            Event::End(entity, end, duration) => {
+                let result = RunResult::from(*end);
+                self.counts.count(result);
+                if result != RunResult::Unchanged || !self.draft.refreshed_by.is_empty() {
+                    let draft = std::mem::take(&mut self.draft);
+                    self.write(&Record::Entity(draft.finish(&self.began.run, entity, result, *duration)));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Says that the run begins, before anything is changed.
+    fn begin(&mut self) {
+        if matches!(self.state, State::Idle) {
+            match Writer::begin(&self.root, self.began.clone()) {
+                Ok(writer) => self.state = State::Begun(writer),
+                Err(error) => self.check(Err(error)),
+            }
+        }
+    }
+
+    fn write(&mut self, record: &Record) {
+        let (mut writer, is_first) = match std::mem::replace(&mut self.state, State::Off) {
+            State::Begun(writer) => (writer, true),
+            State::Writing(writer) => (writer, false),
+            other => {
+                self.state = other;
+                return;
+            }
+        };
+        let written = if is_first { writer.sync_beginning() } else { Ok(()) }.and_then(|()| writer.append(record));
+        if written.is_ok() {
+            self.state = State::Writing(writer);
+        }
+        self.check(written);
+    }
+
+    /// Says, once, that nothing is kept of the run. That is no reason not to do its work.
+    fn check(&mut self, written: Result<(), IoError>) {
+        if let Err(error) = written {
+            self.state = State::Off;
+            self.reporter.warning(format!("Not keeping a record of this run: {error}"));
+            self.reporter.end_paragraph();
+        }
+    }
+}
+
+impl Reporter for Recorder<'_> {
+    fn event(&mut self, event: Event<'_>) {
+        // What is said of an entity is on record before others can act on it.
+        if !matches!(self.state, State::Off) {
+            self.observe(&event);
+        }
+        self.reporter.event(event);
+    }
+
+    fn is_read(&self) -> bool {
+        self.reporter.is_read()
+    }
+}
+
+impl<'a> Recorder<'a> {
+    /// Returns the ID of the run.
+    #[must_use]
+    pub fn run(&self) -> &RunId {
+        &self.began.run
+    }
+}
+
+/// Returns the time, to the millisecond.
+fn now() -> Timestamp {
+    let now = Timestamp::now();
+    now.round(Unit::Millisecond).unwrap_or(now)
+}

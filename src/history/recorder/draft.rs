@@ -1,0 +1,84 @@
+//! The record of the entity at work, before it is done with.
+
+use crate::entity::Entity;
+use crate::history::record::{DiffRecord, EntityRecord, RefusalRecord, RunResult};
+use crate::preview::Difference;
+use crate::run_id::RunId;
+use bstr::BString;
+use holo_protocol::session::Stream;
+use holo_protocol::{Message, Text};
+use std::time::Duration;
+
+/// The number of bytes of each difference that are kept.
+const MAX_DIFF: usize = 64 << 10;
+/// The number of bytes that are kept of what was printed about an entity that failed.
+const MAX_OUTPUT: usize = 4 << 10;
+
+/// What has been said of the entity at work.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    pub(super) refreshed_by: Vec<Text>,
+    pub(super) reason: Option<Text>,
+    changes: Vec<Text>,
+    refused: Vec<RefusalRecord>,
+    diffs: Vec<DiffRecord>,
+    /// The end of what was printed on stderr.
+    output: BString,
+}
+
+impl Draft {
+    /// Forgets what was said of another entity. Nearly always, that is nothing.
+    pub(super) fn clear(&mut self) {
+        *self = Draft::default();
+    }
+
+    pub(super) fn message(&mut self, message: &Message) {
+        match message {
+            Message::Changed(text) | Message::ChangedQuietly(text) => self.changes.push(text.clone().into()),
+            Message::RequiresForceToOverwrite => self.refused.push(RefusalRecord::Overwrite),
+            Message::RequiresForceToRestore => self.refused.push(RefusalRecord::Restore),
+            Message::RequiresForce(reason) => {
+                self.refused.push(RefusalRecord::Other { reason: reason.clone().into() });
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn output(&mut self, stream: Stream, text: &[u8]) {
+        if matches!(stream, Stream::Stderr) {
+            self.output.extend_from_slice(text);
+            let more = self.output.len().saturating_sub(MAX_OUTPUT);
+            self.output.drain(..more);
+        }
+    }
+
+    pub(super) fn difference(&mut self, difference: &Difference) {
+        let Difference { from, to, text, is_binary } = difference;
+        let kept = text.get(..MAX_DIFF.min(text.len())).unwrap_or_default();
+        self.diffs.push(DiffRecord {
+            from: from.clone().into(),
+            to: to.clone().into(),
+            text: kept.into(),
+            binary: *is_binary,
+            cut: text.len() - kept.len(),
+        });
+    }
+
+    pub(super) fn finish(self, run: &RunId, entity: &Entity, result: RunResult, duration: Duration) -> EntityRecord {
+        let Draft { refreshed_by, reason, changes, refused, diffs, output } = self;
+        EntityRecord {
+            run: run.clone(),
+            id: entity.id().into(),
+            plugin: entity.plugin_id().to_owned(),
+            time: super::now(),
+            duration,
+            result,
+            changes,
+            refused,
+            reason,
+            output: (result == RunResult::Failed && !output.is_empty()).then(|| output.into()),
+            refreshed_by,
+            diffs,
+        }
+    }
+}

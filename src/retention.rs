@@ -1,0 +1,149 @@
+//! `/etc/holo/engine.toml`: how much is kept of earlier runs.
+
+use crate::root::Root;
+use holo_definitions::{LocatedError, reading};
+use holo_protocol::words::reason;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+use toml::de::DeTable;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The limits of what is kept of earlier runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Retention {
+    /// Those of records.
+    pub runs: Runs,
+    /// Those of generations.
+    pub generations: Generations,
+}
+
+/// The limits of records of runs: what is beyond any of them is removed.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Runs {
+    /// The number of days that a record is kept.
+    pub days: u32,
+    /// The number of bytes of all records.
+    #[serde(deserialize_with = "size")]
+    pub size: u64,
+}
+
+/// The limits of generations.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Generations {
+    /// The number of generations that are kept beside those that are pinned.
+    pub keep: usize,
+}
+
+impl Default for Runs {
+    fn default() -> Runs {
+        Runs { days: 400, size: 64 << 20 }
+    }
+}
+
+impl Runs {
+    /// Returns the time that a record is kept.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        DAY * self.days
+    }
+}
+
+impl Default for Generations {
+    fn default() -> Generations {
+        Generations { keep: 20 }
+    }
+}
+
+impl Retention {
+    /// Reads the limits of a system. Whatever is wrong with the file, there are limits: then they are the usual ones.
+    #[must_use]
+    pub fn read(root: &Root) -> (Retention, Option<LocatedError>) {
+        let path = root.retention();
+        match try_read(&path) {
+            Ok(retention) => (retention, None),
+            Err(error) => (Retention::default(), Some(error)),
+        }
+    }
+}
+
+fn try_read(path: &Path) -> Result<Retention, LocatedError> {
+    match fs::read_to_string(path) {
+        Ok(text) => parse(&text).map_err(|(message, offset)| {
+            let line = offset.map(|offset| 1 + text.bytes().take(offset).filter(|&byte| byte == b'\n').count());
+            LocatedError::new(path.display(), message).at(line)
+        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Retention::default()),
+        Err(error) => Err(LocatedError::new(path.display(), reason(&error))),
+    }
+}
+
+/// Returns the limits that a text says, or what is wrong with it, and at which byte.
+fn parse(text: &str) -> Result<Retention, (String, Option<usize>)> {
+    let table = DeTable::parse(text).map_err(|error| {
+        let (message, offset) = reading::syntax(text, &error);
+        (message, Some(offset))
+    })?;
+    reading::read(&table).map_err(|error| (error.to_string(), error.span().map(|span| span.start)))
+}
+
+/// Reads a number of bytes: `64MiB`, or the number alone.
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse_size(&text)
+        .ok_or_else(|| D::Error::custom(format!("{text:?} is not a size such as \"64MiB\", \"512KiB\" or \"1GiB\"")))
+}
+
+fn parse_size(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|letter: char| !letter.is_ascii_digit());
+    let unit = match text.strip_prefix(digits)?.trim() {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_read_and_have_defaults() {
+        assert_eq!(parse("").unwrap(), Retention::default());
+        let read = parse("[runs]\nsize = \"2 GiB\"\n\n[generations]\nkeep = 3\n").unwrap();
+        assert_eq!(read, Retention { runs: Runs { days: 400, size: 2 << 30 }, generations: Generations { keep: 3 } });
+        assert_eq!(parse("[runs]\ndays = 7\n").unwrap().runs.age(), Duration::from_secs(604_800));
+    }
+
+    #[test]
+    fn mistakes_have_a_line_and_leave_the_usual_limits() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(Some(folder.path().into()));
+        assert_eq!(Retention::read(&root), (Retention::default(), None));
+        let path = root.retention();
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        for (text, line, says) in [
+            ("[runs]\n\ndays = \"x\"\n", 3, "days"),
+            ("[runs]\nsize = \"64MB\"\n", 2, "is not a size such as \"64MiB\""),
+            ("[run]\ndays = 1\n", 1, "run"),
+            ("[generations]\nkeep = 1\nkepp = 1\n", 3, "kepp"),
+            ("[runs\n", 1, ""),
+        ] {
+            fs::write(&path, text).unwrap();
+            let (retention, error) = Retention::read(&root);
+            let error = error.unwrap();
+            assert_eq!((retention, error.line), (Retention::default(), Some(line)), "{error}");
+            assert!(error.to_string().contains(says), "{error}");
+        }
+    }
+}
