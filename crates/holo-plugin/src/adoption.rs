@@ -1,5 +1,6 @@
 //! Turning what there is into resource files.
 
+use crate::{Entity, Host, Output, Verdict};
 use bstr::BStr;
 use std::path::{Path, PathBuf};
 
@@ -32,4 +33,25 @@ pub enum Adopted {
     Conflict(PathBuf),
     /// It cannot be done, and the user has been told why.
     Failed,
+}
+
+impl Adopted {
+    /// Returns the outcome for an entity that resource files define already: they are a person's, and not changed. None for an orphan, which
+    /// nothing defines.
+    pub fn defined_already(entity: &impl Entity, host: &Host, output: &mut Output<'_>) -> Option<Adopted> {
+        let report = entity.report();
+        if report.edges.orphan {
+            return None;
+        }
+        Some(match entity.check(host, host.mode(false), output) {
+            Verdict::Failed => Adopted::Failed,
+            Verdict::InDesiredState | Verdict::Skipped(_) => Adopted::Unchanged,
+            Verdict::WouldChange(_) | Verdict::NeedsForce(_) | Verdict::Unknown => {
+                let sources: Vec<String> = report.sources.iter().map(ToString::to_string).collect();
+                let place = if sources.is_empty() { "resource files".to_owned() } else { sources.join(", ") };
+                output.error(format!("{} is defined already, and not as it is: change {place}", report.id));
+                Adopted::Failed
+            }
+        })
+    }
 }

@@ -1,6 +1,7 @@
 //! The `packages` plugin: which packages a system has, brought there by the package manager that it has.
 
 mod action;
+mod adoption;
 mod base;
 mod check;
 mod declaration;

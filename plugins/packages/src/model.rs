@@ -74,6 +74,21 @@ impl Installed {
         self.packages.get(&key.name).into_iter().flatten().filter(fits).collect()
     }
 
+    /// Returns the packages of which an instance is there for its own sake, as they are called on this system.
+    pub(crate) fn not_automatic(&self) -> impl Iterator<Item = Key> + '_ {
+        self.packages.iter().flat_map(move |(name, instances)| {
+            let asked = instances.iter().filter(|instance| instance.status == Status::Installed && !instance.automatic);
+            asked.map(move |instance| self.key(name, instance))
+        })
+    }
+
+    /// Returns the name of an instance: with its architecture where the name alone means another one.
+    pub(crate) fn key(&self, name: &str, instance: &Instance) -> Key {
+        let is_foreign = |native: &String| *native != instance.arch && !ANY_ARCH.contains(&instance.arch.as_str());
+        let arch = self.native.as_ref().filter(|native| is_foreign(native)).map(|_| instance.arch.clone());
+        Key { name: name.to_owned(), arch }
+    }
+
     /// Takes note of an instance.
     pub(crate) fn add(&mut self, name: &str, instance: Instance) {
         self.packages.entry(name.to_owned()).or_default().push(instance);

@@ -1,5 +1,6 @@
 //! Finds the packages that are defined, and those that nothing defines any more.
 
+use crate::adoption;
 use crate::declaration::{Package, Wanted};
 use crate::entity::{PackageEntity, Past, ProviderError, Shared};
 use crate::names::{FullNames, things};
@@ -9,7 +10,9 @@ use crate::transaction;
 use holo_change::base_store::{BaseStore, Records, Remembered};
 use holo_plugin::declared::{Declared, apply_together};
 use holo_plugin::definitions::{self, Common};
-use holo_plugin::{API_VERSION_4, Host, Job, Output, Plugin, ScanError, SetAnswers};
+use holo_plugin::{
+    API_VERSION_4, Adopted, Adoption, Candidate, Host, Job, Output, Plugin, ScanError, SetAnswers, Silence,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -18,6 +21,8 @@ pub(crate) struct Packages;
 
 impl Plugin for Packages {
     type Entity = Declared<PackageEntity>;
+
+    const ADOPTS: bool = true;
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError> {
         let definitions = definitions::read::<Package>(host, output);
@@ -74,6 +79,22 @@ impl Plugin for Packages {
     fn apply_set(&self, host: &Host, set: &[Job<'_, Self::Entity>], answers: &mut dyn SetAnswers) {
         apply_together(host, set, answers, |jobs, answers| transaction::apply(host, jobs, answers));
     }
+
+    fn candidates(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {
+        let entities = self.scan(host, &mut Output::new(&mut Silence))?;
+        let living = entities.iter().map(|declared| &declared.entity).filter(|entity| !entity.wanted.is_orphan);
+        let defined = living.map(|entity| entity.wanted.key.clone()).collect();
+        adoption::candidates(host, &defined).map_err(|problem| {
+            problem.tell(output);
+            ScanError
+        })
+    }
+
+    fn adopt(&self, host: &Host, adoption: Adoption<'_>, output: &mut Output<'_>) -> Adopted {
+        let entity = self.find(host, adoption.id, &mut Output::new(&mut Silence)).ok().flatten();
+        let defined = entity.and_then(|entity| Adopted::defined_already(&entity, host, output));
+        defined.unwrap_or_else(|| adoption::adopt(host, &adoption.id.to_string(), output))
+    }
 }
 
 /// Leaves out packages that are defined under two names. Who knows of owners does that, and says so.
@@ -97,10 +118,8 @@ fn complain_of_namesakes(
     });
 }
 
-/// Returns the package manager of the system; in test mode, the first one stands for one where there is none.
 fn own_provider(host: &Host) -> Result<&'static dyn PackageProvider, ProviderError> {
-    let found = providers::ALL.best(host);
-    found.or_else(|| providers::ALL.first().filter(|_| host.test_mode())).ok_or(ProviderError::None)
+    providers::for_host(host).ok_or(ProviderError::None)
 }
 
 fn named(name: &str) -> Result<&'static dyn PackageProvider, ProviderError> {

@@ -8,7 +8,7 @@ use holo_plugin::process::{Captured, Program};
 use holo_plugin::provider::Provider;
 use holo_plugin::system::{PackageManager, Root};
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// A package manager.
@@ -34,6 +34,18 @@ pub(crate) trait PackageProvider: Provider {
 
     /// Returns the installed packages. Asks once for all.
     fn installed(&self, system: &System<'_>) -> Result<Installed, PackageError>;
+
+    /// Returns which of the installed packages somebody asked for: they are not there for others alone, and not on every system of the
+    /// distribution.
+    fn chosen(&self, _: &System<'_>, installed: &Installed) -> Result<BTreeSet<Key>, PackageError> {
+        let is_base = |key: &Key| self.base_names().contains(&key.name.as_str());
+        Ok(installed.not_automatic().filter(|key| !is_base(key)).collect())
+    }
+
+    /// Returns the packages by which the distribution calls its base, where their names are all that tells.
+    fn base_names(&self) -> &'static [&'static str] {
+        &[]
+    }
 
     /// The architecture of packages that are named without one, where a name means those only. Asks nobody.
     fn native_arch(&self, _root: &Root) -> Option<String> {

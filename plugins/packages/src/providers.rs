@@ -8,8 +8,14 @@ mod rpm_database;
 mod zypper;
 
 use crate::provider::PackageProvider;
+use holo_plugin::Host;
 use holo_plugin::provider::Providers;
 
 /// All package managers; where nothing else decides, the first.
 pub(crate) static ALL: Providers<dyn PackageProvider> =
     Providers::new(&[&apt::Apt, &dnf::Dnf, &zypper::Zypper, &pacman::Pacman, &apk::Apk]);
+
+/// Returns the package manager of the system; in test mode, the first one stands for one where there is none.
+pub(crate) fn for_host(host: &Host) -> Option<&'static dyn PackageProvider> {
+    ALL.best(host).or_else(|| ALL.first().filter(|_| host.test_mode()))
+}

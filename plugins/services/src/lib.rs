@@ -1,9 +1,11 @@
 //! The `services` plugin: units that shall run or not, at boot or not, or not at all.
 
+mod adoption;
 mod apply;
 mod definition;
 mod entity;
 mod names;
+mod notice;
 mod operations;
 mod plan;
 mod provider;

@@ -1,5 +1,6 @@
 //! The interface to a service manager.
 
+use crate::notice::Noticed;
 use crate::plan::Step;
 use crate::record::Record;
 use crate::state::UnitState;
@@ -34,6 +35,12 @@ pub(crate) trait ServiceProvider: Provider {
 
     /// Returns the ID of the step that has the files of units read again, if the manager runs on this host and keeps them in mind.
     fn reading_files(&self, host: &Host) -> Option<&'static str>;
+
+    /// Lists the units of a host that a person may want to keep as they are, in the order of their names.
+    ///
+    /// # Errors
+    /// If they cannot be listed.
+    fn noticed(&self, host: &Host) -> Result<Vec<Noticed>, ManagerError>;
 
     /// Returns what manages the units of a host.
     fn manager(&self, host: &Host) -> Box<dyn Manager>;

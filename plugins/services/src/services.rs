@@ -1,5 +1,6 @@
 //! Finds the units that are defined, and those that were.
 
+use crate::adoption;
 use crate::apply;
 use crate::definition;
 use crate::entity::{AllUnits, FilesStep, Past, Service, Unit};
@@ -11,7 +12,9 @@ use holo_change::base_store::{BaseStore, Legacy, Orphan, Records, Remembered};
 use holo_plugin::declared::{Declared, apply_together};
 use holo_plugin::definitions::{self, Defined};
 use holo_plugin::system::Root;
-use holo_plugin::{API_VERSION_4, Asset, Host, Job, Output, Plugin, ScanError, SetAnswers};
+use holo_plugin::{
+    API_VERSION_4, Adopted, Adoption, Asset, Candidate, Host, Job, Output, Plugin, ScanError, SetAnswers, Silence,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -20,6 +23,8 @@ pub(crate) struct Services;
 
 impl Plugin for Services {
     type Entity = Declared<Service>;
+
+    const ADOPTS: bool = true;
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<Service>>, ScanError> {
         let mut definitions = definitions::read::<definition::Service>(host, output);
@@ -99,6 +104,25 @@ impl Plugin for Services {
 
     fn apply_set(&self, host: &Host, set: &[Job<'_, Declared<Service>>], answers: &mut dyn SetAnswers) {
         apply_together(host, set, answers, |jobs, answers| apply::apply(host, jobs, answers));
+    }
+
+    fn candidates(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {
+        let entities = self.scan(host, &mut Output::new(&mut Silence))?;
+        let name = |declared: &Declared<Service>| match &declared.entity {
+            Service::Unit(unit) if !unit.is_orphan() => Some(unit.name.clone()),
+            Service::Unit(_) | Service::Files(_) => None,
+        };
+        let defined = entities.iter().filter_map(name).collect();
+        adoption::candidates(host, &defined).map_err(|error| {
+            output.error(error.to_string());
+            ScanError
+        })
+    }
+
+    fn adopt(&self, host: &Host, adoption: Adoption<'_>, output: &mut Output<'_>) -> Adopted {
+        let entity = self.find(host, adoption.id, &mut Output::new(&mut Silence)).ok().flatten();
+        let defined = entity.and_then(|entity| Adopted::defined_already(&entity, host, output));
+        defined.unwrap_or_else(|| adoption::adopt(host, &adoption.id.to_string(), output))
     }
 }
 

@@ -5,6 +5,7 @@ use crate::home::{Change, DONE, Home, PENDING};
 use crate::record::Record;
 use crate::section::Section;
 use crate::source::Source;
+use crate::unmarked;
 use bstr::{BStr, BString, ByteSlice};
 use holo_change::Tree;
 use holo_change::error::PathError;
@@ -61,7 +62,7 @@ pub(crate) struct Family {
 
 /// An error in a home directory, or on the way to it.
 #[derive(Debug, thiserror::Error)]
-enum KeySetError {
+pub(crate) enum KeySetError {
     #[error(transparent)]
     Account(#[from] NoAccount),
     #[error(transparent)]
@@ -101,6 +102,10 @@ impl Name {
         (is_user_name(user) && is_set).then(|| Name { user: user.to_str_lossy().into_owned(), set: set.into() })
     }
 
+    fn parts(&self) -> (&str, &BStr) {
+        (&self.user, self.set.as_bstr())
+    }
+
     pub(crate) fn id(&self) -> BString {
         [PREFIX, self.user.as_bytes(), b"/", &self.set].concat().into()
     }
@@ -118,14 +123,38 @@ pub(crate) fn is_user_name(name: &[u8]) -> bool {
         && stem.iter().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(byte))
 }
 
+/// Does something in the home directory of a user, as that user.
+pub(crate) fn at_home_of<T: Send + 'static>(
+    host: &Host,
+    user: &str,
+    work: impl FnOnce(&Home) -> holo_change::error::Result<T> + Send + 'static,
+) -> Result<T, KeySetError> {
+    let root = Tree::open(host.root())?;
+    let Account { credentials, home } = Account::find(host, &root, user)?;
+    let (root, shown, uid) = (Arc::clone(&root), host.below_root(&home), credentials.uid);
+    let done = as_user(&credentials, LIMIT, move || {
+        let tree = root.subtree(&home).map_err(Ok)?;
+        work(&Home { tree, uid }).map_err(Err)
+    });
+    match done {
+        Ok(Ok(result)) => Ok(result),
+        Ok(Err(Ok(unopened))) => Err(account::no_home(unopened, user, shown).into()),
+        Ok(Err(Err(error))) => Err(error.into()),
+        Err(why) => Err(KeySetError::HomeFailed { home: shown, why }),
+    }
+}
+
 impl KeySet {
-    fn section(&self) -> Section {
+    fn section(&self, host: &Host) -> Result<Section, PathError> {
         let Family { living, orphans, .. } = &*self.family;
         let living = living.iter().map(|(name, source)| (name, source.clone()));
         let all = living.chain(orphans.iter().map(|name| (name, Source::gone())));
         let relatives = all.filter(|(name, _)| **name != self.name);
         let relatives = relatives.map(|(name, source)| Section::new(name.id(), source)).collect();
-        Section::new(self.name.id(), self.source.clone().unwrap_or_else(Source::gone)).with_relatives(relatives)
+        let section = Section::new(self.name.id(), self.source.clone().unwrap_or_else(Source::gone));
+        // Without its file, what was there before us stays.
+        let counted = if self.is_orphan() { Vec::new() } else { unmarked::read(host, self.name.parts())? };
+        Ok(section.with_relatives(relatives).with_counted(counted))
     }
 
     /// Returns the reason why keys that nothing defines any more are left alone.
@@ -144,29 +173,17 @@ impl KeySet {
         host: &Host,
         work: impl FnOnce(&Home) -> holo_change::error::Result<T> + Send + 'static,
     ) -> Result<T, KeySetError> {
-        let root = Tree::open(host.root())?;
-        let Account { credentials, home } = Account::find(host, &root, &self.name.user)?;
-        let (root, shown, uid) = (Arc::clone(&root), host.below_root(&home), credentials.uid);
-        let done = as_user(&credentials, LIMIT, move || {
-            let tree = root.subtree(&home).map_err(Ok)?;
-            work(&Home { tree, uid }).map_err(Err)
-        });
-        match done {
-            Ok(Ok(result)) => Ok(result),
-            Ok(Err(Ok(unopened))) => Err(account::no_home(unopened, &self.name.user, shown).into()),
-            Ok(Err(Err(error))) => Err(error.into()),
-            Err(why) => Err(KeySetError::HomeFailed { home: shown, why }),
-        }
+        at_home_of(host, &self.name.user, work)
     }
 
     fn pending(&self, host: &Host) -> Result<Change, KeySetError> {
-        let section = self.section();
+        let section = self.section(host)?;
         self.at_home(host, move |home| home.compare(&section))
     }
 
     fn try_apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied, ApplyError> {
         let id = self.name.id();
-        let section = self.section();
+        let section = self.section(host)?;
         let mut record = Record::hold(host)?;
         if let Some(error) = self.held_back() {
             return Err(error.into());
@@ -190,14 +207,18 @@ impl KeySet {
         for owner in heirs.chain(has_keys.then_some(&id)) {
             record.add(owner)?;
         }
+        let mut unmarked = change.as_ref().map(|change| change.edit.unmarked.clone()).unwrap_or_default();
         if change.is_some_and(|change| !change.is_empty()) {
             let changed = self.at_home(host, move |home| home.provision(&section));
             let changed = changed.map_err(|error| ApplyError { error, nothing_changed: false })?;
             for (from, to) in changed.edit.handovers() {
                 output.warning(format!("{to} takes over from {from}"));
             }
+            unmarked.clone_from(&changed.edit.unmarked);
             done = Some(changed);
         }
+        let recorded = unmarked::write(host, self.name.parts(), &unmarked);
+        recorded.map_err(|error| ApplyError { error: error.into(), nothing_changed: done.is_none() })?;
         if !has_keys {
             // Only now: an apply that is killed before is to find the keys.
             record.remove(&id).map_err(|error| ApplyError { error: error.into(), nothing_changed: done.is_none() })?;
@@ -225,7 +246,7 @@ impl KeySet {
             Err(KeySetError::Account(account)) if account.is_missing() => Vec::new(),
             content => content?.unwrap_or_default(),
         };
-        let section = self.section().as_source(&content);
+        let section = self.section(host)?.as_source(&content);
         if section.is_empty() && self.is_orphan() {
             return Ok(false);
         }
@@ -241,7 +262,7 @@ impl KeySet {
         let (edit, content) = match looked {
             Ok(change) => (change.edit, self.at_home(host, Home::content)?),
             Err(KeySetError::Account(account)) if account.is_missing() && !self.is_orphan() => {
-                (self.section().edit(&[]), None)
+                (self.section(host)?.edit(&[]), None)
             }
             Err(error) => return Err(error),
         };
@@ -311,7 +332,13 @@ impl Entity for KeySet {
             Err(KeySetError::Account(account)) if account.is_missing() && account.may_come() && !self.is_orphan() => {
                 // Another entity may bring the user first.
                 output.warning(format!("{account}, so far"));
-                self.would(&Change { edit: self.section().edit(&[]), modes: Vec::new() })
+                match self.section(host) {
+                    Ok(section) => self.would(&Change { edit: section.edit(&[]), modes: Vec::new() }),
+                    Err(error) => {
+                        output.error(error.to_string());
+                        Verdict::Failed
+                    }
+                }
             }
             Err(error) => {
                 self.explain(&error, output);

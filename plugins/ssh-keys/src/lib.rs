@@ -1,6 +1,7 @@
 //! The `ssh-keys` plugin: public keys that give access to accounts, kept in files that belong to users who are not trusted.
 
 mod account;
+mod adoption;
 mod blob;
 #[cfg(test)]
 mod cases;
@@ -11,6 +12,7 @@ mod record;
 mod scan;
 mod section;
 mod source;
+mod unmarked;
 
 /// Runs the plugin: what it does stands in the arguments and the environment.
 #[must_use]

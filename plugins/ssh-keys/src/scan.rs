@@ -1,6 +1,7 @@
 //! The scan for key sets: those with a file, and those that have left keys somewhere.
 
 use crate::account;
+use crate::adoption;
 use crate::home::Home;
 use crate::keyset::{Family, KeySet, Name, is_user_name};
 use crate::record::Record;
@@ -8,7 +9,7 @@ use crate::source::{BadLine, Source};
 use bstr::BStr;
 use holo_change::error::PathError;
 use holo_plugin::definitions::{ListError, ResourceFile};
-use holo_plugin::{Host, Output, Plugin, ScanError};
+use holo_plugin::{Adopted, Adoption, Candidate, Host, Output, Plugin, ScanError, Silence};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::fs;
@@ -24,6 +25,8 @@ const VERSION_WITH_EDGES: u32 = 4;
 
 impl Plugin for SshKeys {
     type Entity = KeySet;
+
+    const ADOPTS: bool = true;
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<KeySet>, ScanError> {
         let files = files(host, output)?;
@@ -56,6 +59,29 @@ impl Plugin for SshKeys {
         });
         Ok(sets.into_iter().find(|set| set.name == wanted))
     }
+
+    fn candidates(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {
+        Ok(adoption::candidates(host, &families(self, host)?, output))
+    }
+
+    fn adopt(&self, host: &Host, adoption: Adoption<'_>, output: &mut Output<'_>) -> Adopted {
+        let Some(name) = Name::from_id(adoption.id) else { return Adopted::Unknown };
+        let set = self.find(host, adoption.id, &mut Output::new(&mut Silence)).ok().flatten();
+        let defined = set.and_then(|set| Adopted::defined_already(&set, host, output));
+        defined.unwrap_or_else(|| match families(self, host) {
+            Ok(families) => {
+                let family = families.get(&name.user).map(Arc::as_ref);
+                adoption::adopt(host, &name, family, adoption.directory, output)
+            }
+            Err(ScanError) => Adopted::Failed,
+        })
+    }
+}
+
+/// The key sets of each user who has any.
+fn families(plugin: &SshKeys, host: &Host) -> Result<adoption::Families, ScanError> {
+    let sets = plugin.scan(host, &mut Output::new(&mut Silence))?;
+    Ok(sets.into_iter().map(|set| (set.name.user, set.family)).collect())
 }
 
 /// The key sets that have these files, and those that are recorded and have none.

@@ -8,6 +8,11 @@ use std::collections::BTreeSet;
 /// The mark of an entity's keys: their comment is this and the entity's ID.
 const MARK: &[u8] = b"holo=";
 
+/// Returns true if a key has the mark of any key set.
+pub(crate) fn is_marked(key: &KeyLine<'_>) -> bool {
+    key.comment().starts_with(MARK)
+}
+
 /// The lines that one key set shall have in an `authorized_keys`.
 #[derive(Clone, Debug)]
 pub(crate) struct Section {
@@ -16,6 +21,8 @@ pub(crate) struct Section {
     source: Source,
     /// The other key sets of the user, which may take over what this one does not want any more, as it does from them.
     relatives: Vec<Section>,
+    /// Lines with keys that had no mark when this key set came to count them.
+    counted: Vec<Vec<u8>>,
 }
 
 /// A key that gets the mark of another key set, and keeps its line.
@@ -36,6 +43,8 @@ pub(crate) struct Edit {
     pub(crate) added: Vec<String>,
     /// The keys that change from one key set to another.
     pub(crate) handed_over: Vec<Handover>,
+    /// The lines of wanted keys that have no mark, and count nevertheless, without their comments.
+    pub(crate) unmarked: Vec<Vec<u8>>,
     /// The new content of the file.
     pub(crate) content: Vec<u8>,
 }
@@ -55,12 +64,17 @@ impl Edit {
 impl Section {
     /// The section of the entity with this ID.
     pub(crate) fn new(id: BString, source: Source) -> Section {
-        Section { mark: [MARK, &id].concat(), id, source, relatives: Vec::new() }
+        Section { mark: [MARK, &id].concat(), id, source, relatives: Vec::new(), counted: Vec::new() }
     }
 
     /// The same one, beside the other key sets of the user.
     pub(crate) fn with_relatives(self, relatives: Vec<Section>) -> Section {
         Section { relatives, ..self }
+    }
+
+    /// The same one, with the keys that had no mark when it came to count them.
+    pub(crate) fn with_counted(self, counted: Vec<Vec<u8>>) -> Section {
+        Section { counted, ..self }
     }
 
     /// Returns true if no key is wanted.
@@ -70,7 +84,14 @@ impl Section {
 
     /// The key of a line if it is one of ours.
     fn own<'a>(&self, line: &'a [u8]) -> Option<KeyLine<'a>> {
-        KeyLine::parse(line).ok().filter(|key| key.comment() == self.mark)
+        KeyLine::parse(line).ok().filter(|key| key.comment() == self.mark || self.counts(key))
+    }
+
+    /// Returns true if a key without a mark is ours nevertheless.
+    fn counts(&self, key: &KeyLine<'_>) -> bool {
+        let has_counted =
+            || self.counted.iter().filter_map(|line| KeyLine::parse(line).ok()).any(|own| own.is_same_key(key));
+        !is_marked(key) && (self.source.counts_unmarked() && self.wants(key) || has_counted())
     }
 
     fn wants(&self, key: &KeyLine<'_>) -> bool {
@@ -86,6 +107,8 @@ impl Section {
     pub(crate) fn edit(&self, file: &[u8]) -> Edit {
         let mut edit = Edit::default();
         let mut present = self.present(file);
+        let unmarked = present.iter().filter(|key| self.counts(key)).map(|key| key.with_comment(b""));
+        edit.unmarked = unmarked.collect::<BTreeSet<_>>().into_iter().collect();
         let mut heirs: Vec<(&Section, Vec<KeyLine<'_>>)> =
             self.relatives.iter().map(|relative| (relative, relative.present(file))).collect();
         for line in file.lines_with_terminator() {
@@ -223,6 +246,28 @@ mod tests {
     fn other_options_are_another_key() {
         becomes("no-pty A a\n", "A =\n", "no-pty A =\n");
         becomes("A a\n", "command=\"a b\" A =\n", "A =\n");
+    }
+
+    #[test]
+    fn a_line_without_a_mark_counts_where_the_file_says_so() {
+        let source = "# holo: unmarked\nA a\nno-pty B b\n";
+        becomes(source, "A mine\n", "A mine\nno-pty B =\n");
+        becomes(
+            source,
+            "no-pty B x\nA holo=ssh-keyset:jane/other\n",
+            "no-pty B x\nA holo=ssh-keyset:jane/other\nA =\n",
+        );
+        let edit = section(source).edit(&text("A mine\nB x\n"));
+        assert_eq!(edit.unmarked, [text("A \n")]);
+        // What has counted once goes with the line in the key file; what has not is the user's own.
+        let counted = section("# holo: unmarked\nno-pty B b\n").with_counted(vec![text("A \n")]);
+        let edit = counted.edit(&text("A mine\nno-pty B x\nB y\nno-pty A z\n"));
+        assert_eq!(edit.content.as_bstr(), text("no-pty B x\nB y\nno-pty A z\n").as_bstr());
+        assert_eq!((edit.removed.len(), edit.unmarked), (1, vec![text("no-pty B \n")]));
+        // Nor does a line that has changed hands.
+        let heir = named("home", "A a\n");
+        let edit = counted.with_relatives(vec![heir]).edit(&text("A mine\nno-pty B x\n"));
+        assert_eq!(edit.content.as_bstr(), text("A +\nno-pty B x\n").as_bstr());
     }
 
     fn named(id: &str, source: &str) -> Section {

@@ -7,6 +7,9 @@ use bstr::ByteSlice;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Source(Vec<u8>);
 
+/// The line of a key file that counts the user's own lines: those without a mark.
+pub(crate) const COUNTS_UNMARKED: &str = "# holo: unmarked";
+
 /// A line of a key file that holds no key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {reason}")]
@@ -42,6 +45,11 @@ impl Source {
     /// The keys, each as often as it stands there.
     pub(crate) fn keys(&self) -> impl Iterator<Item = KeyLine<'_>> {
         self.lines().filter_map(|line| KeyLine::parse(line).ok())
+    }
+
+    /// Returns true if a line of the user that has no mark is as good as one with the key set's.
+    pub(crate) fn counts_unmarked(&self) -> bool {
+        self.0.lines().any(|line| line.trim() == COUNTS_UNMARKED.as_bytes())
     }
 
     /// All lines with their ends.

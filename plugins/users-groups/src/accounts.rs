@@ -25,6 +25,12 @@ impl Accounts {
         Ok(self.database(host)?.find(id))
     }
 
+    /// Returns all accounts that there are, in no order.
+    pub(crate) fn all(&self, host: &Host) -> Result<Vec<Account>> {
+        let database = self.database(host)?;
+        Ok(database.users.values().chain(database.groups.values()).cloned().collect())
+    }
+
     /// The login group of a user by its number.
     pub(crate) fn login_group(&self, host: &Host, user: &str) -> Result<Option<u32>> {
         Ok(self.database(host)?.login_groups.get(user).copied())

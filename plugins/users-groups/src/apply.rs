@@ -7,6 +7,7 @@ use crate::entity::AccountEntity;
 use crate::error::AccountError;
 use crate::images::{Images, Moment};
 use crate::plan::{self, Scrubbing, Step};
+use crate::provider::Creation;
 use crate::run::CommandError;
 use crate::state::AccountState;
 use crate::{changes, order, renamed};
@@ -263,7 +264,7 @@ impl Work<'_, '_> {
         let Some(group) = namesake.filter(|group| group.id != self.entity.id) else { return Ok(()) };
         let is_managed = self.images.load(Moment::Base, &group.id)?.is_some();
         if !self.host.test_mode() && is_managed && self.entity.namesake(self.host)?.is_none() {
-            self.run(&self.entity.shared.provider.create(&group, false))?;
+            self.run(&self.entity.shared.provider.create(&group, Creation::default()))?;
         }
         Ok(())
     }

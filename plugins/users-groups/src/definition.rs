@@ -10,11 +10,13 @@ pub(crate) struct Definition {
     pub(crate) system: bool,
     /// True if auxiliary groups that it had before are taken away.
     pub(crate) skip_base_groups: bool,
+    /// True if the home directory is made with it; counts only when it is made.
+    pub(crate) create_home: bool,
 }
 
 impl Definition {
     pub(crate) fn bare(id: AccountId) -> Definition {
-        Definition { account: Account::bare(id), system: false, skip_base_groups: false }
+        Definition { account: Account::bare(id), system: false, skip_base_groups: false, create_home: false }
     }
 
     /// Adds another definition of the same account. What they contradict each other in is returned in words, and stays as it was.
@@ -33,6 +35,7 @@ impl Definition {
         own.unite_with(others);
         self.system |= later.system;
         self.skip_base_groups |= later.skip_base_groups;
+        self.create_home |= later.create_home;
         conflicts
     }
 

@@ -216,7 +216,9 @@ impl Reader<'_> {
 fn keys(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Group => &["name", "gid", "system"],
-        Kind::User => &["name", "comment", "uid", "system", "home", "group", "groups", "shell", "skipBaseGroups"],
+        Kind::User => {
+            &["name", "comment", "uid", "system", "home", "group", "groups", "shell", "skipBaseGroups", "create_home"]
+        }
     }
 }
 
@@ -239,6 +241,7 @@ impl Draft<'_> {
         match key {
             "gid" | "uid" => account.number = Some(number(value)?),
             "system" => self.definition.system = read_value(value)?,
+            "create_home" => self.definition.create_home = read_value(value)?,
             "skipBaseGroups" => self.definition.skip_base_groups = read_value(value)?,
             "comment" => account.comment = text(value)?,
             "home" => account.home = text(value)?,

@@ -2,6 +2,7 @@
 
 mod account;
 mod accounts;
+mod adoption;
 mod apply;
 #[cfg(test)]
 mod cases;
@@ -18,6 +19,7 @@ mod images;
 
 mod migration;
 mod order;
+mod origin;
 mod plan;
 mod plugin;
 mod preview;

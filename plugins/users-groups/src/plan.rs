@@ -3,7 +3,7 @@
 use crate::account::Account;
 use crate::command::Command;
 use crate::definition::Definition;
-use crate::provider::AccountProvider;
+use crate::provider::{AccountProvider, Creation};
 use holo_plugin::ForceTo;
 
 /// The next step for an account that is defined.
@@ -71,7 +71,7 @@ pub(crate) fn step(provider: &dyn AccountProvider, definition: &Definition, know
         wanted.group = None;
     }
     let command = match actual {
-        None => Some(provider.create(&wanted, definition.system)),
+        None => Some(provider.create(&wanted, Creation::new(definition))),
         Some(actual) => provider.modify(actual, &wanted),
     };
     match command {
@@ -133,7 +133,12 @@ mod tests {
     }
 
     fn definition(number: u32, shell: &str, groups: &[&str]) -> Definition {
-        Definition { account: account(number, shell, groups), system: false, skip_base_groups: false }
+        Definition {
+            account: account(number, shell, groups),
+            system: false,
+            skip_base_groups: false,
+            create_home: false,
+        }
     }
 
     /// Returns a step as a line.

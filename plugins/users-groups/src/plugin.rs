@@ -3,11 +3,12 @@
 use crate::apply;
 use crate::entity::AccountEntity;
 use crate::error::AccountError;
-use crate::{check, diff, migration, preview, scan};
+use crate::{adoption, check, diff, migration, preview, scan};
 use bstr::BStr;
 use holo_plugin::declared::Declared;
 use holo_plugin::{
-    Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Plugin, ScanError, Sink, Stream, Verdict,
+    Adopted, Adoption, Applied, Candidate, Entity, EntityReport, FilePair, Host, Mode, Output, Plugin, ScanError,
+    Silence, Verdict,
 };
 
 /// The plugin `users-groups`.
@@ -16,6 +17,8 @@ pub(crate) struct UsersGroups;
 impl Plugin for UsersGroups {
     type Entity = Declared<AccountEntity>;
 
+    const ADOPTS: bool = true;
+
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError> {
         migration::migrate(host, output);
         scan::all(host, output)
@@ -23,8 +26,24 @@ impl Plugin for UsersGroups {
 
     fn find(&self, host: &Host, id: &BStr, _: &mut Output<'_>) -> Result<Option<Self::Entity>, ScanError> {
         // The scan has reported the errors in definitions.
-        let entities = scan::all(host, &mut Output::new(&mut Nowhere))?;
+        let entities = scan::all(host, &mut Output::new(&mut Silence))?;
         Ok(entities.into_iter().find(|declared| id == declared.entity.id.to_string()))
+    }
+
+    fn candidates(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {
+        let entities = scan::all(host, &mut Output::new(&mut Silence))?;
+        let defined = entities.iter().filter(|declared| declared.entity.definition.is_some());
+        let defined = defined.map(|declared| declared.entity.id.clone()).collect();
+        adoption::candidates(host, &defined).map_err(|error| {
+            output.error(error.to_string());
+            ScanError
+        })
+    }
+
+    fn adopt(&self, host: &Host, adoption: Adoption<'_>, output: &mut Output<'_>) -> Adopted {
+        let entity = self.find(host, adoption.id, output).ok().flatten();
+        let defined = entity.and_then(|entity| Adopted::defined_already(&entity, host, output));
+        defined.unwrap_or_else(|| adoption::adopt(host, &adoption.id.to_string(), output))
     }
 }
 
@@ -48,10 +67,4 @@ impl Entity for AccountEntity {
     fn preview(&self, host: &Host) -> Option<FilePair> {
         preview::preview(self, host).map_err(|AccountError(_)| ()).ok().flatten()
     }
-}
-
-struct Nowhere;
-
-impl Sink for Nowhere {
-    fn write(&mut self, _: Stream, _: &[u8]) {}
 }

@@ -62,6 +62,19 @@ impl PackageProvider for Apk {
         Ok(read_database(&text, &system.text(WORLD)?))
     }
 
+    fn base_names(&self) -> &'static [&'static str] {
+        &[
+            "alpine-base",
+            "alpine-baselayout",
+            "alpine-keys",
+            "alpine-release",
+            "apk-tools",
+            "busybox",
+            "libc-utils",
+            "musl-utils",
+        ]
+    }
+
     fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, PackageError> {
         let mut policy = apk(system);
         policy.args(["policy", "--"]).args(keys.iter().map(|key| key.name.as_str()));

@@ -1,5 +1,6 @@
 //! apt and dpkg: Debian, Ubuntu and their like.
 
+mod base;
 mod words;
 
 use crate::error::{KeyError, PackageError};
@@ -13,7 +14,7 @@ use holo_plugin::process::{Captured, Program};
 use holo_plugin::provider::Provider;
 use holo_plugin::system::{PackageManager, Root, package_manager};
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -62,13 +63,7 @@ impl PackageProvider for Apt {
         if !system.path(STATUS).exists() {
             return Ok(installed);
         }
-        let mut query = Program::new("dpkg-query");
-        if let Some(root) = system.root() {
-            query.arg(format!("--admindir={}", root.join("var/lib/dpkg").display()));
-        }
-        query.args(["--show", words::FORMAT]);
-        let captured = system.read(&mut query)?;
-        words::read_packages(&String::from_utf8_lossy(&captured.stdout), &mut installed)?;
+        words::read_packages(&query(system, words::FORMAT)?, &mut installed)?;
         words::read_automatic(&system.text(AUTOMATIC)?, &mut installed);
         installed.native = self.native_arch(&Root::new(&system.path("")));
         Ok(installed)
@@ -77,6 +72,15 @@ impl PackageProvider for Apt {
     fn native_arch(&self, root: &Root) -> Option<String> {
         let first = root.text(ARCHITECTURES).and_then(|text| text.lines().next().map(str::to_owned));
         Some(first.unwrap_or_else(|| words::architecture(std::env::consts::ARCH).to_owned()))
+    }
+
+    fn chosen(&self, system: &System<'_>, installed: &Installed) -> Result<BTreeSet<Key>, PackageError> {
+        if installed.packages.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let text = query(system, base::FORMAT)?;
+        let base = base::Base::read(&text);
+        Ok(installed.not_automatic().filter(|key| !base.contains(&key.name)).collect())
     }
 
     fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, PackageError> {
@@ -166,6 +170,16 @@ impl PackageProvider for Apt {
     fn is_locked(&self, captured: &Captured) -> bool {
         words::says_locked(&String::from_utf8_lossy(&captured.stderr))
     }
+}
+
+/// Returns what dpkg has to say of all packages.
+fn query(system: &System<'_>, format: &str) -> Result<String, PackageError> {
+    let mut query = Program::new("dpkg-query");
+    if let Some(root) = system.root() {
+        query.arg(format!("--admindir={}", root.join("var/lib/dpkg").display()));
+    }
+    query.args(["--show", format]);
+    Ok(String::from_utf8_lossy(&system.read(&mut query)?.stdout).into_owned())
 }
 
 /// One of apt's programs, made to work on the system's root, and to ask nobody anything.

@@ -11,9 +11,11 @@ use holo_plugin::process::Program;
 use holo_plugin::provider::Provider;
 use holo_plugin::system::{PackageManager, package_manager};
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const LOCKS: &str = "etc/dnf/plugins/versionlock.list";
+/// Packages that every system has, beside that with the distribution's release.
+const BASE: [&str; 4] = ["basesystem", "dnf", "filesystem", "setup"];
 /// Each on a line of its own, whether or not dnf ends lines itself.
 const FORMAT: &str = "%{name}|%{epoch}:%{version}-%{release}|%{arch}\\n";
 
@@ -58,6 +60,20 @@ impl PackageProvider for Dnf {
             instances.for_each(|instance| instance.held = true);
         }
         Ok(installed)
+    }
+
+    fn chosen(&self, system: &System<'_>, installed: &Installed) -> Result<BTreeSet<Key>, PackageError> {
+        if rpm_database::path(system)?.is_none() {
+            return Ok(BTreeSet::new());
+        }
+        let mut query = dnf(system);
+        query.args(["--cacheonly", "--quiet", "--disablerepo=*", "repoquery", "--userinstalled", "--queryformat"]);
+        query.arg("%{name}\\n");
+        let captured = system.read(&mut query)?;
+        let text = String::from_utf8_lossy(&captured.stdout);
+        let names: BTreeSet<&str> = text.lines().map(str::trim).collect();
+        let is_base = |name: &str| BASE.contains(&name) || name.ends_with("-release");
+        Ok(installed.not_automatic().filter(|key| names.contains(&*key.name) && !is_base(&key.name)).collect())
     }
 
     fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, PackageError> {

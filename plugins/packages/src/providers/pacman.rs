@@ -73,6 +73,10 @@ impl PackageProvider for Pacman {
         Ok(installed)
     }
 
+    fn base_names(&self) -> &'static [&'static str] {
+        &["base"]
+    }
+
     fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, PackageError> {
         let captured = system.read(pacman(system).arg("-Sl"))?;
         let mut all: BTreeMap<Key, Offers> = BTreeMap::new();

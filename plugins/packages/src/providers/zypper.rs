@@ -12,9 +12,13 @@ use holo_plugin::provider::Provider;
 use holo_plugin::system::{PackageManager, package_manager};
 use roxmltree::{Document, Node};
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const LOCKS: &str = "etc/zypp/locks";
+/// The names of packages that are there for others only, one a line.
+const AUTOMATIC: &str = "var/lib/zypp/AutoInstalled";
+/// The beginnings of names of packages that every system has; a pattern stands for what it brings.
+const BASE: [&str; 5] = ["filesystem", "openSUSE-release", "patterns-base-", "product-builder-", "sles-release"];
 /// Nothing was found, which is no failure of a search.
 const NOT_FOUND: i32 = 104;
 /// From here on it has worked, and there is something to know: 102 that a restart of the system is due.
@@ -61,6 +65,13 @@ impl PackageProvider for Zypper {
             instances.for_each(|instance| instance.held = true);
         }
         Ok(installed)
+    }
+
+    fn chosen(&self, system: &System<'_>, installed: &Installed) -> Result<BTreeSet<Key>, PackageError> {
+        let automatic = system.text(AUTOMATIC)?;
+        let automatic: BTreeSet<&str> = automatic.lines().map(str::trim).collect();
+        let is_base = |name: &str| BASE.iter().any(|base| name.starts_with(base));
+        Ok(installed.not_automatic().filter(|key| !automatic.contains(&*key.name) && !is_base(&key.name)).collect())
     }
 
     fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, PackageError> {

@@ -1,14 +1,17 @@
 //! Units of systemd, through its own tool.
 
+mod adoption;
 mod files;
 mod live;
 mod names;
 mod offline;
+mod preset;
 mod show;
 mod tool;
 mod words;
 
-use crate::provider::{Manager, ServiceProvider};
+use crate::notice::Noticed;
+use crate::provider::{Manager, ManagerError, ServiceProvider};
 use crate::unit::{UnitName, UnitNameError};
 use holo_plugin::provider::Provider;
 use holo_plugin::system::{self, Root};
@@ -61,6 +64,10 @@ impl ServiceProvider for Systemd {
 
     fn reading_files(&self, host: &Host) -> Option<&'static str> {
         is_live(host).then_some("systemd:unit-files")
+    }
+
+    fn noticed(&self, host: &Host) -> Result<Vec<Noticed>, ManagerError> {
+        adoption::noticed(host.root(), is_live(host))
     }
 
     /// The running systemd where there is one; otherwise what can be done with files alone.

@@ -56,6 +56,8 @@ struct User {
     /// True if groups that it was in before are taken away.
     #[serde(rename = "skipBaseGroups")]
     skip_base_groups: Option<bool>,
+    /// True if the home directory is made with the user, as a copy of `/etc/skel`; counts only when the user is made.
+    create_home: Option<bool>,
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::account::{Account, AccountId, Kind};
 use crate::command::Command;
-use crate::provider::AccountProvider;
+use crate::provider::{AccountProvider, Creation};
 use holo_plugin::Host;
 use holo_plugin::process::Ended;
 use holo_plugin::provider::Provider;
@@ -27,13 +27,14 @@ impl Provider for Shadow {
 }
 
 impl AccountProvider for Shadow {
-    fn create(&self, wanted: &Account, system: bool) -> Command {
+    fn create(&self, wanted: &Account, creation: Creation) -> Command {
         let program = match wanted.id.kind {
             Kind::Group => "groupadd",
             Kind::User => "useradd",
         };
         let nothing = Account::bare(wanted.id.clone());
-        let mut arguments: Vec<String> = system.then(|| "--system".to_owned()).into_iter().collect();
+        let mut arguments: Vec<String> = creation.system.then(|| "--system".to_owned()).into_iter().collect();
+        arguments.extend((creation.home && wanted.id.kind == Kind::User).then(|| "--create-home".to_owned()));
         arguments.extend(options(&nothing, wanted, "--home-dir"));
         command(program, arguments, &wanted.id)
     }
@@ -114,13 +115,16 @@ mod tests {
     #[test]
     fn all_that_is_set_is_given_in_order() {
         assert_eq!(
-            Shadow.create(&full(), true).to_string(),
-            "useradd --system --uid 1001 --comment 'New User' --home-dir /home/new --gid users --groups audio,video \
+            Shadow.create(&full(), Creation { system: true, home: true }).to_string(),
+            "useradd --system --create-home --uid 1001 --comment 'New User' --home-dir /home/new --gid users --groups audio,video \
              --shell /bin/zsh new"
         );
-        assert_eq!(Shadow.create(&Account::bare(full().id), false).to_string(), "useradd new");
+        assert_eq!(Shadow.create(&Account::bare(full().id), Creation::default()).to_string(), "useradd new");
         let group = Account { number: Some(7), ..Account::bare(AccountId::parse("group:g").unwrap()) };
-        assert_eq!(Shadow.create(&group, true).to_string(), "groupadd --system --gid 7 g");
+        assert_eq!(
+            Shadow.create(&group, Creation { system: true, home: true }).to_string(),
+            "groupadd --system --gid 7 g"
+        );
         assert_eq!(Shadow.delete(&group.id).to_string(), "groupdel g");
         assert_eq!(Shadow.delete(&full().id).to_string(), "userdel new");
     }

@@ -7,7 +7,7 @@ use holo_plugin::system::Root;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The directories in which people and packages leave unit files, the strongest first. Those into which systemd itself writes, and reads
@@ -54,6 +54,12 @@ fn alias_of(root: &Root, name: &UnitName) -> Option<UnitName> {
         }
     }
     None
+}
+
+/// Returns the path of the file in which a unit stands, if there is one.
+pub(super) fn path(root: &Root, name: &UnitName) -> Option<PathBuf> {
+    let paths = names::files(name).into_iter().flat_map(|file| DIRECTORIES.map(|folder| Path::new(folder).join(&file)));
+    paths.into_iter().find(|path| root.has(path))
 }
 
 /// The file that systemd touches whenever it has read the files of units.

@@ -1,0 +1,120 @@
+//! Definitions of packages as they are on a system: those that somebody asked for, or any that is installed.
+
+use crate::declaration::Package;
+use crate::error::PackageError;
+use crate::manager::Manager;
+use crate::model::{Installed, Instance, Key, Status};
+use crate::providers;
+use holo_plugin::definitions::Definition;
+use holo_plugin::{Adopted, Candidate, Host, Output};
+use std::collections::BTreeSet;
+
+/// Lists the packages that somebody asked for, but for those that are defined, in the order of their names.
+pub(crate) fn candidates(host: &Host, defined: &BTreeSet<Key>) -> Result<Vec<Candidate>, PackageError> {
+    // Without a package manager there are no packages.
+    let Some(provider) = providers::for_host(host) else { return Ok(Vec::new()) };
+    let mut manager = Manager::new(host, provider)?;
+    manager.system.only_looks = true;
+    let installed = manager.installed()?;
+    let chosen = provider.chosen(&manager.system, &installed)?;
+    Ok(chosen.difference(defined).map(|key| candidate(key, &installed)).collect())
+}
+
+fn candidate(key: &Key, installed: &Installed) -> Candidate {
+    let held = instances(key, installed).into_iter().find(|instance| instance.held);
+    let reason = match held {
+        Some(Instance { version, .. }) => format!("installed by hand, and held at {version}"),
+        None => "installed by hand".to_owned(),
+    };
+    Candidate::new(format!("{}:{key}", Package::TABLE), reason).in_group(key.name.as_str())
+}
+
+/// Describes the package with this ID as it is.
+pub(crate) fn adopt(host: &Host, id: &str, output: &mut Output<'_>) -> Adopted {
+    let Some(name) = id.strip_prefix(Package::TABLE).and_then(|rest| rest.strip_prefix(':')) else {
+        return Adopted::Unknown;
+    };
+    match describe(host, name) {
+        Ok(definition) => Adopted::Done { definition },
+        Err(problem) => {
+            problem.tell(output);
+            Adopted::Failed
+        }
+    }
+}
+
+fn describe(host: &Host, name: &str) -> Result<String, PackageError> {
+    let none = || PackageError::new("no package manager was found on this system");
+    let provider = providers::for_host(host).ok_or_else(none)?;
+    let package = Package { name: name.to_owned(), ensure: None, hold: None, arch: None };
+    if let Some(invalid) = package.invalid().first() {
+        return Err(PackageError::new(invalid.to_string()));
+    }
+    let key = package.wanted(name, None).key;
+    provider.validate(&key).map_err(|error| PackageError::new(error.to_string()))?;
+    let installed = Manager::new(host, provider)?.installed()?;
+    definition(&key, &installed).ok_or_else(|| PackageError::new(format!("package {key} is not installed")))
+}
+
+/// Returns the definition of a package as it is; none if it is not installed.
+pub(crate) fn definition(key: &Key, installed: &Installed) -> Option<String> {
+    let instances = instances(key, installed);
+    let is_held = instances.iter().any(|instance| instance.held);
+    let hold = if is_held { "hold = true\n" } else { "" };
+    (!instances.is_empty()).then(|| format!("[[{}]]\nname = \"{key}\"\n{hold}", Package::TABLE))
+}
+
+/// Returns the instances that are there, ready for use.
+fn instances<'i>(key: &Key, installed: &'i Installed) -> Vec<&'i Instance> {
+    let mut instances = installed.instances(key);
+    instances.retain(|instance| instance.status == Status::Installed);
+    instances
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn installed() -> Installed {
+        let mut installed = Installed { native: Some("amd64".into()), ..Installed::default() };
+        let mut add = |name: &str, arch: &str, status: Status, held: bool, automatic: bool| {
+            let (version, arch) = ("1.0-1".to_owned(), arch.to_owned());
+            installed.add(name, Instance { version, arch, status, held, automatic });
+        };
+        add("nginx", "amd64", Status::Installed, true, false);
+        add("libc6", "amd64", Status::Installed, false, true);
+        add("libc6", "i386", Status::Installed, false, false);
+        add("wine", "i386", Status::Leftovers, false, false);
+        add("tzdata", "all", Status::Installed, false, false);
+        installed
+    }
+
+    fn key(name: &str, arch: Option<&str>) -> Key {
+        Key { name: name.into(), arch: arch.map(str::to_owned) }
+    }
+
+    #[test]
+    fn packages_are_called_as_definitions_call_them() {
+        let installed = installed();
+        let keys: BTreeSet<Key> = installed.not_automatic().collect();
+        let said: Vec<_> = keys.iter().map(|key| candidate(key, &installed)).collect();
+        assert_eq!(
+            said.iter().map(Candidate::to_line).collect::<Vec<_>>(),
+            [
+                "package:libc6:i386\tinstalled by hand\tlibc6",
+                "package:nginx\tinstalled by hand, and held at 1.0-1\tnginx",
+                "package:tzdata\tinstalled by hand\ttzdata",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_definition_says_what_is_there_without_its_version() {
+        let definition = |key: Key| definition(&key, &installed());
+        assert_eq!(definition(key("nginx", None)).unwrap(), "[[package]]\nname = \"nginx\"\nhold = true\n");
+        assert_eq!(definition(key("libc6", Some("i386"))).unwrap(), "[[package]]\nname = \"libc6:i386\"\n");
+        assert_eq!(definition(key("libc6", None)).unwrap(), "[[package]]\nname = \"libc6\"\n");
+        assert_eq!(definition(key("wine", Some("i386"))), None);
+        assert_eq!(definition(key("nowhere", None)), None);
+    }
+}

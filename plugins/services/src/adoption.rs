@@ -1,0 +1,154 @@
+//! Definitions of units as they are on a system.
+
+use crate::definition::Service;
+use crate::notice::Notice;
+use crate::provider::{ManagerError, Subject};
+use crate::providers;
+use crate::record::Record;
+use crate::state::{Enablement, Load, Phase, UnitState};
+use crate::unit::{UnitName, UnitNameError};
+use holo_plugin::definitions::Definition;
+use holo_plugin::system::Root;
+use holo_plugin::{Adopted, Candidate, Host, Output};
+use std::collections::BTreeSet;
+
+/// Lists the units of which a person has decided how they are started, but for those that are defined, in the order of their names.
+pub(crate) fn candidates(host: &Host, defined: &BTreeSet<UnitName>) -> Result<Vec<Candidate>, ManagerError> {
+    let noticed = providers::for_host(host).noticed(host)?;
+    let noticed = noticed.into_iter().filter(|noticed| !defined.contains(&noticed.unit));
+    let by_hand = noticed.filter(|noticed| noticed.notice != Notice::EnabledAsUsual);
+    Ok(by_hand.map(|noticed| Candidate::new(id(&noticed.unit), noticed.notice.reason())).collect())
+}
+
+/// Describes the unit with this ID as it is.
+pub(crate) fn adopt(host: &Host, id: &str, output: &mut Output<'_>) -> Adopted {
+    let Some(name) = id.strip_prefix(Service::TABLE).and_then(|rest| rest.strip_prefix(':')) else {
+        return Adopted::Unknown;
+    };
+    match describe(host, name) {
+        Ok(definition) => Adopted::Done { definition },
+        Err(error) => {
+            output.error(error.to_string());
+            Adopted::Failed
+        }
+    }
+}
+
+/// The reason why a unit cannot be described.
+#[derive(Debug, thiserror::Error)]
+enum AdoptionError {
+    #[error(transparent)]
+    Name(#[from] UnitNameError),
+    #[error("{unit}: {error}")]
+    Manager { unit: UnitName, error: ManagerError },
+    #[error("{0} does not exist")]
+    Missing(UnitName),
+}
+
+fn describe(host: &Host, name: &str) -> Result<String, AdoptionError> {
+    let provider = providers::for_host(host);
+    let unit = provider.main_name(&Root::new(host.root()), &provider.unit_name(name)?);
+    let record = Record::default();
+    let states = provider.manager(host).states(&[Subject { unit: &unit, record: &record }]);
+    let state = states.and_then(|states| states.into_iter().next().unwrap_or_else(|| Ok(UnitState::default())));
+    let state = state.map_err(|error| AdoptionError::Manager { unit: unit.clone(), error })?;
+    // What test mode only imagines is not there.
+    let definition = definition(&unit, &state).filter(|_| !state.is_imagined);
+    definition.ok_or(AdoptionError::Missing(unit))
+}
+
+/// Returns the ID of a unit as people call it: that of a service has no suffix.
+pub(crate) fn id(unit: &UnitName) -> String {
+    format!("{}:{}", Service::TABLE, short(unit))
+}
+
+fn short(unit: &UnitName) -> &str {
+    unit.as_str().strip_suffix(".service").unwrap_or(unit.as_str())
+}
+
+/// Returns the definition of a unit as it is; none if there is no such unit.
+pub(crate) fn definition(unit: &UnitName, state: &UnitState) -> Option<String> {
+    let is_there = state.load != Load::Missing || state.enablement.is_masked();
+    let mut text = format!("[[{}]]\nname = \"{}\"\n", Service::TABLE, escaped(short(unit)));
+    match state.enablement {
+        Enablement::Masked => text += "mask = true\n",
+        enablement => {
+            if !runs(state) {
+                text += "ensure = \"stopped\"\n";
+            }
+            match enablement {
+                Enablement::Enabled => text += "enable = true\n",
+                Enablement::Disabled => text += "enable = false\n",
+                _ => {}
+            }
+        }
+    }
+    is_there.then_some(text)
+}
+
+/// Returns true if a unit runs, or has; where no manager runs, that which is enabled will.
+fn runs(state: &UnitState) -> bool {
+    match state.phase {
+        Some(phase) => phase.is_up() || phase == Phase::Restarting || (phase == Phase::Down && state.has_run),
+        None => state.enablement == Enablement::Enabled,
+    }
+}
+
+/// Some names have backslashes.
+fn escaped(name: &str) -> String {
+    name.replace('\\', "\\\\")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Circumstances, plan};
+
+    fn state(phase: Option<Phase>, enablement: Enablement) -> UnitState {
+        UnitState { phase, load: Load::Loaded, enablement, ..UnitState::default() }
+    }
+
+    fn unit(name: &str) -> UnitName {
+        UnitName::from_whole(name.to_owned())
+    }
+
+    #[track_caller]
+    fn described(name: &str, state: &UnitState, expected: &str) {
+        let text = definition(&unit(name), state).unwrap();
+        assert_eq!(text, format!("[[service]]\n{expected}"));
+        #[derive(serde::Deserialize)]
+        struct File {
+            service: Vec<Service>,
+        }
+        let service = toml::from_str::<File>(&text).unwrap().service.remove(0);
+        let plan = plan(&unit(name), &service.wanted(), state, Circumstances::default());
+        assert!(plan.steps.is_empty(), "{plan:?}");
+        assert_eq!(plan.problems.is_empty(), state.phase.is_some(), "{plan:?}");
+    }
+
+    #[test]
+    fn a_definition_changes_nothing() {
+        let up = Some(Phase::Up);
+        described("nginx.service", &state(up, Enablement::Enabled), "name = \"nginx\"\nenable = true\n");
+        described("cups.service", &state(Some(Phase::Down), Enablement::Masked), "name = \"cups\"\nmask = true\n");
+        let down = state(Some(Phase::Down), Enablement::Disabled);
+        described("a.timer", &down, "name = \"a.timer\"\nensure = \"stopped\"\nenable = false\n");
+        let failed = state(Some(Phase::Failed), Enablement::Enabled);
+        described("b.service", &failed, "name = \"b\"\nensure = \"stopped\"\nenable = true\n");
+        described("c.socket", &state(up, Enablement::Never("is static")), "name = \"c.socket\"\n");
+        let ran = UnitState { has_run: true, ..state(Some(Phase::Down), Enablement::Enabled) };
+        described("once.service", &ran, "name = \"once\"\nenable = true\n");
+        described("now.service", &state(up, Enablement::EnabledForNow), "name = \"now\"\n");
+        described(
+            r"dev-a\x2db.swap",
+            &state(up, Enablement::Enabled),
+            "name = \"dev-a\\\\x2db.swap\"\nenable = true\n",
+        );
+        described("image.service", &state(None, Enablement::Enabled), "name = \"image\"\nenable = true\n");
+    }
+
+    #[test]
+    fn what_does_not_exist_has_none() {
+        assert_eq!(definition(&unit("x.service"), &UnitState::default()), None);
+    }
+}

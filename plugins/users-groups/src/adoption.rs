@@ -1,0 +1,206 @@
+//! Definitions of users and groups as they are on a system: those that people have made, or any that there is.
+
+use crate::account::{Account, AccountId, Kind, check_name};
+use crate::accounts::Accounts;
+use crate::images::to_text;
+use crate::origin::Packages;
+use holo_change::error::PathError;
+use holo_plugin::system::Root;
+use holo_plugin::{Adopted, Candidate, Host, Output};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// The file that says which numbers are those of people.
+const LOGIN_DEFS: &str = "etc/login.defs";
+
+/// The numbers that users, or groups, get that a person adds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Numbers {
+    first: u32,
+    last: u32,
+}
+
+impl Numbers {
+    fn read(root: &Root, kind: Kind) -> Numbers {
+        Numbers::parse(&root.text(LOGIN_DEFS).unwrap_or_default(), kind)
+    }
+
+    fn parse(text: &str, kind: Kind) -> Numbers {
+        let word = kind.number_word();
+        let value = |key: &str| {
+            text.lines().rev().find_map(|line| {
+                let mut words = line.split_whitespace();
+                words.next().filter(|word| *word == key).and_then(|_| words.next())?.parse().ok()
+            })
+        };
+        let (first, last) = (value(&format!("{word}_MIN")), value(&format!("{word}_MAX")));
+        Numbers { first: first.unwrap_or(1000), last: last.unwrap_or(60_000) }
+    }
+
+    fn include(self, number: u32) -> bool {
+        (self.first..=self.last).contains(&number)
+    }
+
+    fn is_system(self, number: u32) -> bool {
+        number > 0 && number < self.first
+    }
+}
+
+/// Lists the accounts that people have made, but for those that are defined.
+pub(crate) fn candidates(host: &Host, defined: &BTreeSet<AccountId>) -> Result<Vec<Candidate>, PathError> {
+    let accounts = Accounts::default().all(host)?;
+    let mut found = made_by_hand(&Root::new(host.root()), &accounts);
+    found.retain(|(id, _)| !defined.contains(id));
+    Ok(found.into_iter().map(|(id, reason)| Candidate::new(id.to_string(), reason)).collect())
+}
+
+/// Describes the account with this ID as it is.
+pub(crate) fn adopt(host: &Host, id: &str, output: &mut Output<'_>) -> Adopted {
+    let is_ours = Kind::ALL.iter().any(|kind| id.strip_prefix(kind.word()).is_some_and(|rest| rest.starts_with(':')));
+    let account = match AccountId::parse(id).map(|id| Accounts::default().find(host, &id)).transpose() {
+        Ok(account) => account.flatten(),
+        Err(error) => {
+            output.error(error.to_string());
+            return Adopted::Failed;
+        }
+    };
+    match account {
+        Some(account) => Adopted::Done { definition: definition(&Root::new(host.root()), &account) },
+        None if is_ours => {
+            output.error(format!("{} does not exist", id.replacen(':', " ", 1)));
+            Adopted::Failed
+        }
+        None => Adopted::Unknown,
+    }
+}
+
+/// Lists the accounts of these that people have made, each with a reason, in the order of their names.
+fn made_by_hand(root: &Root, accounts: &[Account]) -> Vec<(AccountId, String)> {
+    let [groups, users] = [Kind::Group, Kind::User].map(|kind| Numbers::read(root, kind));
+    let numbers = |kind| if kind == Kind::User { users } else { groups };
+    let is_system =
+        |account: &&Account| account.number.is_some_and(|number| numbers(account.id.kind).is_system(number));
+    let system: BTreeSet<&str> = accounts.iter().filter(is_system).map(|account| &*account.id.name).collect();
+    let made_by_packages = Packages::read(root).accounts_among(&system);
+    let reason = |account: &Account| {
+        let (number, name) = (account.number?, &*account.id.name);
+        check_name(name).ok()?;
+        if numbers(account.id.kind).include(number) {
+            return Some(match (account.id.kind, login_user(accounts, name)) {
+                (Kind::User, _) => format!("a user with the {} {number}", account.id.kind.number_word()),
+                (Kind::Group, Some(user)) => format!("the login group of {user}"),
+                (Kind::Group, None) => format!("a group with the {} {number}", account.id.kind.number_word()),
+            });
+        }
+        let is_by_hand = numbers(account.id.kind).is_system(number) && made_by_packages.as_ref()?.is_unknown(name);
+        is_by_hand.then(|| format!("a system {} that no package has made", account.id.kind.word()))
+    };
+    let mut found: Vec<(AccountId, String)> =
+        accounts.iter().filter_map(|account| Some((account.id.clone(), reason(account)?))).collect();
+    found.sort();
+    found
+}
+
+/// Returns the user whose login group has this name.
+fn login_user<'a>(accounts: &'a [Account], group: &str) -> Option<&'a str> {
+    accounts.iter().find(|account| account.group.as_deref() == Some(group)).map(|account| &*account.id.name)
+}
+
+/// Returns the definition of an account as it is. One that another machine makes by it has the home directory made too, if there is one here.
+fn definition(root: &Root, account: &Account) -> String {
+    let mut text = to_text(account);
+    if account.number.is_some_and(|number| Numbers::read(root, account.id.kind).is_system(number)) {
+        text += "system = true\n";
+    }
+    let is_home = |home: &String| {
+        let home = Path::new(home);
+        home.is_absolute() && home != Path::new("/") && root.names(home).is_ok_and(|_| root.has(home))
+    };
+    if account.home.as_ref().is_some_and(is_home) {
+        text += "create_home = true\n";
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn account(id: &str, number: u32) -> Account {
+        Account { number: Some(number), ..Account::bare(AccountId::parse(id).unwrap()) }
+    }
+
+    fn root(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, content) in files {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        let root = Root::new(folder.path());
+        (folder, root)
+    }
+
+    #[test]
+    fn ranges_are_those_of_login_defs() {
+        let text = "# UID_MIN 5\nUID_MIN\t\t\t 500\nUID_MAX 600 # x\nGID_MIN odd\nSYS_UID_MIN 100\n";
+        assert_eq!(Numbers::parse(text, Kind::User), Numbers { first: 500, last: 600 });
+        assert_eq!(Numbers::parse(text, Kind::Group), Numbers { first: 1000, last: 60_000 });
+    }
+
+    #[test]
+    fn people_and_accounts_that_no_package_has_made_are_candidates() {
+        let accounts = [
+            account("user:root", 0),
+            Account { group: Some("jane".into()), ..account("user:jane", 1000) },
+            account("user:nobody", 65_534),
+            account("user:www-data", 33),
+            account("user:nginx", 101),
+            account("user:app", 997),
+            account("group:jane", 1000),
+            account("group:crew", 1001),
+            account("group:app", 997),
+            account("group:root", 0),
+        ];
+        let (_folder, debian) = root(&[
+            ("usr/share/base-passwd/passwd.master", "root:*:0:\nwww-data:*:33:\n"),
+            ("var/lib/dpkg/info/nginx.postinst", "adduser --system --group nginx\n"),
+            ("var/lib/dpkg/info/other.postinst", "chown app /x\n"),
+        ]);
+        let found: Vec<String> =
+            made_by_hand(&debian, &accounts).into_iter().map(|(id, reason)| format!("{id}: {reason}")).collect();
+        assert_eq!(
+            found,
+            [
+                "group:app: a system group that no package has made",
+                "group:crew: a group with the GID 1001",
+                "group:jane: the login group of jane",
+                "user:app: a system user that no package has made",
+                "user:jane: a user with the UID 1000",
+            ]
+        );
+        // Where nobody can tell what packages have made, system accounts are none.
+        let (_folder, other) = root(&[]);
+        let found: Vec<String> = made_by_hand(&other, &accounts).into_iter().map(|(id, _)| id.to_string()).collect();
+        assert_eq!(found, ["group:crew", "group:jane", "user:jane"]);
+    }
+
+    #[test]
+    fn a_definition_has_all_that_is_known_but_secrets() {
+        let (_folder, root) = root(&[("srv/app/x", ""), ("etc/shadow", "app:$6$secret:1::::::\n")]);
+        let app = Account {
+            home: Some("/srv/app".into()),
+            group: Some("app".into()),
+            groups: vec!["crew".into()],
+            shell: Some("/usr/sbin/nologin".into()),
+            ..account("user:app", 997)
+        };
+        let expected = "[[user]]\nname = \"app\"\nuid = 997\nhome = \"/srv/app\"\ngroup = \"app\"\ngroups = [\"crew\"]\n\
+                        shell = \"/usr/sbin/nologin\"\nsystem = true\ncreate_home = true\n";
+        assert_eq!(definition(&root, &app), expected);
+        let jane = Account { home: Some("/home/jane".into()), ..account("user:jane", 1000) };
+        assert_eq!(definition(&root, &jane), "[[user]]\nname = \"jane\"\nuid = 1000\nhome = \"/home/jane\"\n");
+        assert_eq!(definition(&root, &account("group:crew", 1001)), "[[group]]\nname = \"crew\"\ngid = 1001\n");
+    }
+}
