@@ -43,6 +43,8 @@ pub enum Verb {
     Check(Check),
     /// Show what people changed since entities were last applied
     Diff(Diff),
+    /// Keep what a person has done: write resource files that describe it
+    Adopt(Adopt),
     /// Show which entities there are
     Scan(Scan),
     /// Draw how entities depend on each other
@@ -137,6 +139,23 @@ pub struct Diff {
     /// The entities to diff
     #[command(flatten)]
     pub selection: Selection,
+}
+
+/// `holo adopt`
+#[derive(Debug, Args)]
+pub struct Adopt {
+    /// Adopt everything that plugins find on this machine and no resource file describes
+    #[arg(long, conflicts_with = "selectors", required_unless_present = "selectors")]
+    pub all: bool,
+    /// Only show what would be written
+    #[arg(long)]
+    pub dry_run: bool,
+    /// The form of the output
+    #[command(flatten)]
+    pub output: Output,
+    /// Paths and entity IDs
+    #[arg(value_name = "SELECTOR")]
+    pub selectors: Vec<OsString>,
 }
 
 /// `holo scan`
@@ -308,6 +327,7 @@ impl Verb {
             Verb::Apply(arguments) => &arguments.output,
             Verb::Check(arguments) => &arguments.output,
             Verb::Diff(arguments) => &arguments.output,
+            Verb::Adopt(arguments) => &arguments.output,
             Verb::Scan(arguments) => &arguments.output,
             Verb::Selectors(arguments) => &arguments.output,
             // A single value of JSON is not a line of a run.

@@ -1,5 +1,6 @@
 //! The verbs, each in a file of its own: from what the command line says to an exit code.
 
+mod adopt;
 mod apply;
 mod check;
 mod completion;
@@ -48,6 +49,7 @@ pub(crate) fn run(verb: Verb, mut settings: Settings, report: &mut Report) -> u8
         Verb::Apply(arguments) => with_context(settings, report, |context| apply::run(&arguments, context)),
         Verb::Check(arguments) => with_context(settings, report, |context| check::run(&arguments, context)),
         Verb::Diff(arguments) => with_context(settings, report, |context| diff::run(&arguments, context)),
+        Verb::Adopt(arguments) => with_context(settings, report, |context| adopt::run(&arguments, context)),
         Verb::Scan(arguments) => with_context(settings, report, |context| scan::run(&arguments, context)),
         Verb::Facts(arguments) => with_context(settings, report, |context| facts::run(&arguments, context)),
         Verb::Data(arguments) => with_context(settings, report, |context| data::run(&arguments, context)),

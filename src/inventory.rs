@@ -16,6 +16,7 @@ use holo_protocol::API_VERSION_3;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The purpose of a run.
@@ -53,6 +54,12 @@ pub struct Inventory {
 }
 
 impl Inventory {
+    /// Returns the directory that is gone when the run has ended.
+    #[must_use]
+    pub fn cache(&self) -> &Path {
+        self._cache.path()
+    }
+
     /// Returns true if a definition cannot be used, so that the command is not done in full. With selectors it is: those entities are good.
     #[must_use]
     pub fn is_flawed_for(&self, selection: &Selection) -> bool {

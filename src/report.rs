@@ -15,7 +15,7 @@ mod paragraphs;
 mod remark;
 mod status;
 
-pub use event::{End, Event, Form};
+pub use event::{Adopted, End, Event, Form};
 pub use remark::{Provisional, Remark, RemarkKind, Remarks, Severity};
 
 use crate::exit;

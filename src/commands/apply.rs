@@ -73,7 +73,7 @@ fn walk(
     Ok(tally)
 }
 
-fn acquire(path: &std::path::Path, reporter: &mut dyn Reporter) -> Result<Lock, FatalError> {
+pub(super) fn acquire(path: &std::path::Path, reporter: &mut dyn Reporter) -> Result<Lock, FatalError> {
     let acquired = Lock::acquire(path).map_err(|error| refused(&error, reporter))?;
     if let Some(pid) = acquired.taken_over_from {
         let path = path.display();

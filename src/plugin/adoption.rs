@@ -20,6 +20,8 @@ pub struct Adoption<'a> {
 pub enum Adopted {
     /// The plugin does not know such a thing.
     Unknown,
+    /// It is the entity with this ID, which is to be asked for.
+    Entity(BString),
     /// It is as the resource files have it.
     Unchanged,
     /// The directory has its resource files, or this definition describes it.
@@ -37,6 +39,7 @@ impl Adopted {
         match messages.into_iter().next() {
             Some(AdoptMessage::Unknown) => Adopted::Unknown,
             Some(AdoptMessage::NotChanged) => Adopted::Unchanged,
+            Some(AdoptMessage::Entity(id)) => Adopted::Entity(id),
             Some(AdoptMessage::Conflict(path)) => Adopted::Conflict(path),
             None => Adopted::Done { definition: definition.into() },
         }

@@ -8,6 +8,7 @@ use crate::preview::Difference;
 use bstr::{BStr, BString};
 use holo_protocol::Message;
 use holo_protocol::session::Stream;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Something that happens during a run.
@@ -36,6 +37,8 @@ pub enum Event<'a> {
         /// The form that people asked for.
         form: Form,
     },
+    /// Something was adopted, or would be.
+    Adopted(&'a Adopted),
     /// A string selects something.
     Selector(&'a BStr),
     /// The verb's answer is a unified diff.
@@ -75,6 +78,25 @@ pub enum Event<'a> {
 
     /// The run ends with this exit code. It ends before its time if there is an error.
     RunEnds(u8, Option<&'a FatalError>),
+}
+
+/// Something that was adopted, or would be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Adopted {
+    /// The ID of the entity.
+    pub id: BString,
+    /// The ID of its plugin.
+    pub plugin: String,
+    /// The reason for which it was found.
+    pub reason: Option<BString>,
+    /// The name of those that belong together.
+    pub group: Option<BString>,
+    /// The resource files that it is in now, or would be.
+    pub written: Vec<PathBuf>,
+    /// The resource files that are not needed any more.
+    pub removed: Vec<PathBuf>,
+    /// True if nothing was written, as that was only asked for.
+    pub is_pending: bool,
 }
 
 /// The form in which people see an entity that is listed.

@@ -12,6 +12,7 @@ use bstr::BString;
 use holo_protocol::Message;
 use holo_protocol::session::Stream;
 use std::mem;
+use std::path::PathBuf;
 
 /// Shows each event as a [`Line`], or as part of one.
 #[derive(Default)]
@@ -39,6 +40,21 @@ impl Json {
             Event::Conflict(owners, text) => self.conflict(owners, text),
             Event::Text(text) => [self.state.finish(), text.to_vec()].concat(),
             Event::Listed { entity, plugin, .. } => self.listed(entity, plugin),
+            Event::Adopted(adopted) => {
+                let paths = |paths: &'_ [PathBuf]| -> Vec<BString> {
+                    paths.iter().map(|path| path.as_os_str().as_encoded_bytes().into()).collect()
+                };
+                let (written, removed) = (paths(&adopted.written), paths(&adopted.removed));
+                self.state.line(&Line::Adopted {
+                    id: (&adopted.id).into(),
+                    plugin: &adopted.plugin,
+                    reason: adopted.reason.as_ref().map(Text::from),
+                    group: adopted.group.as_ref().map(Text::from),
+                    written: written.iter().map(Text::from).collect(),
+                    removed: removed.iter().map(Text::from).collect(),
+                    pending: adopted.is_pending,
+                })
+            }
             Event::Selector(selector) => self.state.line(&Line::Selector { selector: (*selector).into() }),
             Event::Difference(diff) | Event::Diff(diff) => self.state.diff(diff),
             Event::Preview { difference, .. } => self.state.preview(difference),

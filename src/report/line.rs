@@ -34,6 +34,27 @@ pub enum Line<'a> {
         #[serde(skip_serializing_if = "Edges::is_empty")]
         edges: Box<Edges<'a>>,
     },
+    /// `adopt`: something is described by resource files now, or would be.
+    Adopted {
+        /// The entity's ID.
+        id: Text<'a>,
+        /// The ID of its plugin.
+        plugin: &'a str,
+        /// The reason for which it was found, with `--all`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<Text<'a>>,
+        /// The name of those that belong together.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        group: Option<Text<'a>>,
+        /// The paths of the resource files that it is in; none if it is as they have it.
+        written: Vec<Text<'a>>,
+        /// The paths of those that are not needed any more.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        removed: Vec<Text<'a>>,
+        /// True if that would be done only.
+        #[serde(skip_serializing_if = "is_false")]
+        pending: bool,
+    },
     /// `selectors`: a string that selects something.
     Selector {
         /// The string.

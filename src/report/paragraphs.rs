@@ -1,7 +1,7 @@
 //! Version 3's words: a paragraph an entity.
 
 use super::console::Console;
-use super::event::{End, Event, Form};
+use super::event::{Adopted, End, Event, Form};
 use super::remark::{Remark, RemarkKind, Severity};
 use super::{Consumer, hints};
 use crate::entity::Entity;
@@ -10,6 +10,7 @@ use bstr::{BString, ByteSlice, ByteVec};
 use holo_protocol::report::Information;
 use holo_protocol::session::Stream;
 use holo_protocol::{API_VERSION_3, Action, EntityReport, Message};
+use std::path::PathBuf;
 
 /// The width of the keys of a scan.
 const SCAN_KEY_WIDTH: usize = 12;
@@ -162,6 +163,7 @@ impl Consumer for Paragraphs {
             Event::Conflict(_, text) => self.marked(Severity::Error, text.as_bytes(), console),
             Event::Text(text) => console.raw(Stream::Stdout, text),
             Event::Listed { entity, form, .. } => listed(entity, *form, console),
+            Event::Adopted(adopted) => show_adopted(adopted, console),
             Event::Selector(selector) => console.raw(Stream::Stdout, &[selector, &b"\n"[..]].concat()),
             Event::Difference(diff) => {
                 console.end_paragraph();
@@ -239,6 +241,21 @@ fn listed(entity: &Entity, form: Form, console: &mut Console) {
         }
         Form::Id => console.raw(Stream::Stdout, &[entity.id().as_bytes(), b"\n"].concat()),
     }
+}
+
+/// Shows what was adopted, in the form of a scan.
+fn show_adopted(adopted: &Adopted, console: &mut Console) {
+    let path = |path: &PathBuf| BString::from(path.as_os_str().as_encoded_bytes());
+    let (write, remove) = if adopted.is_pending { ("would write", "would remove") } else { ("wrote", "removed") };
+    let mut report = EntityReport::new(adopted.id.clone());
+    report.action.reason.clone_from(&adopted.reason);
+    adopted.group.iter().for_each(|group| report.inform("group", group.clone()));
+    adopted.written.iter().for_each(|file| report.inform(write, path(file)));
+    adopted.removed.iter().for_each(|file| report.inform(remove, path(file)));
+    let mut text = console.bold(report.id.as_ref());
+    push_reason_and_information(&mut text, &report, SCAN_KEY_WIDTH);
+    console.write(Stream::Stdout, &text);
+    console.end_paragraph();
 }
 
 fn push_reason_and_information(text: &mut BString, report: &EntityReport, key_width: usize) {

@@ -1,7 +1,7 @@
 //! Turning what there is into resource files.
 
 use crate::{Entity, Host, Output, Verdict};
-use bstr::BStr;
+use bstr::{BStr, BString};
 use std::path::{Path, PathBuf};
 
 /// The request to turn one thing into resource files.
@@ -21,6 +21,8 @@ pub struct Adoption<'a> {
 pub enum Adopted {
     /// The plugin does not know such a thing.
     Unknown,
+    /// The path is that of the entity with this ID, which is asked for next.
+    Entity(BString),
     /// It is as the resource files have it.
     Unchanged,
     /// There are resource files in the directory, or this definition in TOML describes it, or both. It consists of tables with a header,

@@ -67,11 +67,14 @@ pub enum AdoptMessage {
     Unknown,
     /// It is as the resource files have it (`not changed`).
     NotChanged,
+    /// The path is that of the entity with this ID, which is to be asked for instead (`entity: ID`).
+    Entity(BString),
     /// Both a person and the resource files have changed the same of it. A file has both, with markers around them (`conflict: PATH`).
     Conflict(PathBuf),
 }
 
 impl AdoptMessage {
+    const ENTITY: &str = "entity: ";
     const CONFLICT: &str = "conflict: ";
 
     /// Parses a line.
@@ -80,6 +83,10 @@ impl AdoptMessage {
         match line {
             b"unknown" => Some(AdoptMessage::Unknown),
             b"not changed" => Some(AdoptMessage::NotChanged),
+            _ if line.starts_with(AdoptMessage::ENTITY.as_bytes()) => {
+                let id = line.strip_prefix(AdoptMessage::ENTITY.as_bytes()).filter(|id| !id.is_empty())?;
+                Some(AdoptMessage::Entity(id.into()))
+            }
             _ => {
                 let path = line.strip_prefix(AdoptMessage::CONFLICT.as_bytes()).filter(|path| !path.is_empty())?;
                 Some(AdoptMessage::Conflict(OsString::from_vec(path.to_owned()).into()))
@@ -93,6 +100,7 @@ impl AdoptMessage {
         match self {
             AdoptMessage::Unknown => "unknown".into(),
             AdoptMessage::NotChanged => "not changed".into(),
+            AdoptMessage::Entity(id) => [AdoptMessage::ENTITY.as_bytes(), id].concat().into(),
             AdoptMessage::Conflict(path) => {
                 [AdoptMessage::CONFLICT.as_bytes(), path.as_os_str().as_bytes()].concat().into()
             }
@@ -119,7 +127,8 @@ mod tests {
 
     #[test]
     fn messages_are_what_they_were() {
-        for message in [AdoptMessage::Unknown, AdoptMessage::NotChanged, AdoptMessage::Conflict("/tmp/a b".into())] {
+        let (entity, conflict) = (AdoptMessage::Entity("x:y".into()), AdoptMessage::Conflict("/tmp/a b".into()));
+        for message in [AdoptMessage::Unknown, AdoptMessage::NotChanged, entity, conflict] {
             assert_eq!(AdoptMessage::parse(&message.to_line()), Some(message));
         }
         assert_eq!(AdoptMessage::parse(b"conflict: "), None);

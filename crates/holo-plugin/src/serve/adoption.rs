@@ -20,6 +20,7 @@ pub(super) fn message(adopted: &Adopted) -> Option<AdoptMessage> {
     match adopted {
         Adopted::Unknown => Some(AdoptMessage::Unknown),
         Adopted::Unchanged => Some(AdoptMessage::NotChanged),
+        Adopted::Entity(id) => Some(AdoptMessage::Entity(id.clone())),
         Adopted::Conflict(path) => Some(AdoptMessage::Conflict(path.clone())),
         Adopted::Done { .. } | Adopted::Failed => None,
     }
@@ -45,7 +46,7 @@ pub(super) fn adopt<P: Plugin>(plugin: &P, host: &Host, id: &[u8]) -> ExitCode {
             return if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         }
         Adopted::Failed => return ExitCode::FAILURE,
-        Adopted::Unknown | Adopted::Unchanged | Adopted::Conflict(_) => {}
+        Adopted::Unknown | Adopted::Entity(_) | Adopted::Unchanged | Adopted::Conflict(_) => {}
     }
     let message = message(&adopted).map(|message| [message.to_line(), "\n".into()].concat());
     say(&message.unwrap_or_default()).map_or_else(|code| code, |()| ExitCode::SUCCESS)

@@ -1,0 +1,155 @@
+//! Files of adopted definitions: each stands below lines that name its entity, and the reason.
+
+use bstr::{BStr, BString, ByteSlice};
+
+/// The first line of such a file.
+const HEADER: &str =
+    "# Written by holo adopt, which replaces what is below the name of an entity when that is adopted again.";
+/// The beginning of the line that names an entity.
+const MARK: &str = "# adopted: ";
+
+/// A file of definitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Definitions {
+    blocks: Vec<Block>,
+}
+
+/// The definition of an entity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Block {
+    id: BString,
+    /// Everything below its name, without empty lines at the end.
+    text: BString,
+}
+
+/// The file is not one that was written so.
+#[derive(Debug, thiserror::Error)]
+#[error("it was not written by holo adopt")]
+pub(super) struct ForeignError;
+
+impl Definitions {
+    /// Returns a file without definitions.
+    pub(super) fn new() -> Definitions {
+        Definitions { blocks: Vec::new() }
+    }
+
+    /// Reads a file.
+    pub(super) fn parse(text: &[u8]) -> Result<Definitions, ForeignError> {
+        let mut lines = text.split_str("\n");
+        if lines.next() != Some(HEADER.as_bytes()) {
+            return Err(ForeignError);
+        }
+        let mut blocks: Vec<Block> = Vec::new();
+        for line in lines {
+            match (line.strip_prefix(MARK.as_bytes()), blocks.last_mut()) {
+                (Some(id), _) => blocks.push(Block { id: id.into(), text: BString::default() }),
+                (None, Some(block)) => block.text.extend([line, b"\n"].concat()),
+                // A person's remark, perhaps.
+                (None, None) if line.is_empty() => {}
+                (None, None) => return Err(ForeignError),
+            }
+        }
+        blocks.iter_mut().for_each(|block| block.text = block.text.trim_end().into());
+        Ok(Definitions { blocks })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// Removes the definition of an entity. Returns true if there was one.
+    pub(super) fn remove(&mut self, id: &BStr) -> bool {
+        let count = self.blocks.len();
+        self.blocks.retain(|block| block.id != id);
+        self.blocks.len() < count
+    }
+
+    /// Returns true if it has a definition of an entity.
+    pub(super) fn has(&self, id: &BStr) -> bool {
+        self.blocks.iter().any(|block| block.id == id)
+    }
+
+    /// Adds a definition, instead of an earlier one of the same entity. Without a reason, that of the earlier one stays.
+    pub(super) fn set(&mut self, id: &BStr, reason: Option<&BString>, definition: &[u8]) {
+        let earlier = self.blocks.iter_mut().find(|block| block.id == id);
+        let reason = reason.map(|reason| [b"# ", &reason.replace("\n", " ")[..]].concat());
+        let reason = reason.or_else(|| {
+            let first = earlier.as_ref()?.text.lines().next()?;
+            first.starts_with(b"# ").then(|| first.to_vec())
+        });
+        let reason = reason.map(|reason| [&reason[..], b"\n"].concat()).unwrap_or_default();
+        let text = [&reason[..], definition.trim()].concat().into();
+        match earlier {
+            Some(block) => block.text = text,
+            None => self.blocks.push(Block { id: id.to_owned(), text }),
+        }
+    }
+
+    /// Returns the text of the file.
+    pub(super) fn to_text(&self) -> Vec<u8> {
+        let mut text = format!("{HEADER}\n").into_bytes();
+        for Block { id, text: definition } in &self.blocks {
+            text.extend([b"\n", MARK.as_bytes(), id, b"\n", definition, b"\n"].concat());
+        }
+        text
+    }
+}
+
+/// Returns the name of the file for a group.
+pub(super) fn file_name(group: Option<&BString>) -> String {
+    let safe = |letter: char| if letter.is_ascii_alphanumeric() || "._+-".contains(letter) { letter } else { '-' };
+    match group {
+        Some(group) => format!("adopted-{}.toml", group.to_str_lossy().chars().map(safe).collect::<String>()),
+        None => "adopted.toml".to_owned(),
+    }
+}
+
+/// Returns true if a file has such a name.
+pub(super) fn is_file_name(name: &str) -> bool {
+    let rest = name.strip_prefix("adopted").and_then(|rest| rest.strip_suffix(".toml"));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_definition_is_added_replaced_and_removed() {
+        let mut definitions = Definitions::new();
+        let reason = BString::from("installed\nby hand");
+        definitions.set("package:a".into(), Some(&reason), b"[[package]]\nname = \"a\"\n\n");
+        definitions.set("package:b".into(), None, b"[[package]]\nname = \"b\"\n");
+        let text = definitions.to_text();
+        let expected = format!(
+            "{HEADER}\n\n# adopted: package:a\n# installed by hand\n[[package]]\nname = \"a\"\n\n# adopted: package:b\n[[package]]\nname = \"b\"\n"
+        );
+        assert_eq!(text.as_bstr(), expected.as_bytes().as_bstr());
+        let mut again = Definitions::parse(&text).unwrap();
+        assert_eq!(again, definitions);
+        again.set("package:a".into(), None, b"[[package]]\nname = \"c\"");
+        assert!(again.to_text().contains_str(
+            "# adopted: package:a\n# installed by hand\n[[package]]\nname = \"c\"\n\n# adopted: package:b"
+        ));
+        assert!(again.remove("package:a".into()) && !again.remove("package:a".into()) && !again.is_empty());
+        assert!(again.remove("package:b".into()) && again.is_empty());
+    }
+
+    #[test]
+    fn a_persons_file_is_not_taken_for_one() {
+        for text in ["", "[[package]]\n", &format!("{HEADER}\nname = 1\n"), &format!("x\n{HEADER}\n")] {
+            assert!(Definitions::parse(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_of_groups_are_names_of_files() {
+        assert_eq!(file_name(None), "adopted.toml");
+        assert_eq!(file_name(Some(&"nginx".into())), "adopted-nginx.toml");
+        assert_eq!(file_name(Some(&"../etc x".into())), "adopted-..-etc-x.toml");
+        for (name, is_one) in [("adopted.toml", true), ("adopted-x.toml", true), ("adoptedx.toml", false), ("x", false)]
+        {
+            assert_eq!(is_file_name(name), is_one, "{name}");
+        }
+    }
+}

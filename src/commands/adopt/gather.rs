@@ -1,0 +1,128 @@
+//! Asking plugins for the resource files of one thing.
+
+use super::request::Request;
+use crate::error::FatalError;
+use crate::index::PluginIndex;
+use crate::interrupt::Interrupt;
+use crate::inventory::Inventory;
+use crate::plugin::{Adopted, Adoption, OperationError};
+use crate::report::{Remarks, Reporter};
+use bstr::{BString, ByteSlice};
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use walkdir::WalkDir;
+
+/// The answer about one thing.
+pub(super) enum Gathered {
+    /// No plugin knows it.
+    Unknown,
+    /// It is as its resource files have it.
+    Unchanged,
+    /// It cannot be adopted; it has been said why.
+    Failed,
+    Resources(Resources),
+}
+
+/// The resource files of one thing.
+pub(super) struct Resources {
+    /// The ID of the plugin.
+    pub(super) plugin: String,
+    /// A definition; empty if there is none.
+    pub(super) definition: BString,
+    /// Files in the cache directory, with their paths below the resource directory.
+    pub(super) files: Vec<(PathBuf, PathBuf)>,
+}
+
+/// Asks the plugin that is known to have it, or else one after the other.
+pub(super) fn gather(
+    request: &mut Request,
+    inventory: &mut Inventory,
+    interrupt: &Interrupt,
+    reporter: &mut dyn Reporter,
+) -> Result<Gathered, FatalError> {
+    let plugins: Vec<PluginIndex> = match request.plugin {
+        Some(index) => vec![index],
+        None => inventory.plugins.entries().filter(|(_, plugin)| plugin.adopts()).map(|(index, _)| index).collect(),
+    };
+    for index in plugins {
+        match ask(request, index, inventory, interrupt, reporter)? {
+            Gathered::Unknown => {}
+            answer => return Ok(answer),
+        }
+    }
+    Ok(Gathered::Unknown)
+}
+
+fn ask(
+    request: &mut Request,
+    index: PluginIndex,
+    inventory: &mut Inventory,
+    interrupt: &Interrupt,
+    reporter: &mut dyn Reporter,
+) -> Result<Gathered, FatalError> {
+    let directory = fresh_directory(inventory.plugins[index].cache())?;
+    let plugin = &mut inventory.plugins[index];
+    if !plugin.adopts() {
+        reporter.error(format!("cannot adopt {}: plugin {} does not know how", request.id, plugin.id));
+        return Ok(Gathered::Failed);
+    }
+    let adoption = Adoption { id: request.id.as_bstr(), directory: &directory, resolved: None };
+    let answer = plugin.adopt(adoption, interrupt, &mut |stream, bytes| reporter.output(stream, bytes));
+    let definition = match answer {
+        Ok(Adopted::Unknown) => return Ok(Gathered::Unknown),
+        Ok(Adopted::Entity(id)) if request.id != id && request.id.starts_with(b"/") => {
+            request.id = id;
+            return ask(request, index, inventory, interrupt, reporter);
+        }
+        Ok(Adopted::Entity(_)) => return Ok(Gathered::Unknown),
+        Ok(Adopted::Unchanged) => return Ok(Gathered::Unchanged),
+        Ok(Adopted::Done { definition }) => definition,
+        Ok(Adopted::Conflict(path)) => {
+            reporter.error(format!(
+                "cannot adopt {}: a person and the resource files have changed the same lines",
+                request.id
+            ));
+            let text = fs::read(&path).map_err(|error| FatalError::io("open", &path, error))?;
+            reporter.explain(text.trim_end());
+            return Ok(Gathered::Failed);
+        }
+        Err(OperationError::Fatal(fatal)) => return Err(fatal),
+        Err(OperationError::Failed(error)) => {
+            reporter.error(format!("cannot adopt {}: {error}", request.id));
+            return Ok(Gathered::Failed);
+        }
+    };
+    let files = files_in(&directory)?;
+    if files.is_empty() && definition.trim().is_empty() {
+        reporter.error(format!("cannot adopt {}: plugin {} has not said what it is", request.id, plugin.id));
+        return Ok(Gathered::Failed);
+    }
+    Ok(Gathered::Resources(Resources { plugin: plugin.id.clone(), definition, files }))
+}
+
+/// Makes an empty directory in a plugin's cache.
+fn fresh_directory(cache: &Path) -> Result<PathBuf, FatalError> {
+    let above = cache.join("adopted");
+    let failed = |error| FatalError::io("mkdir", &above, error);
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&above).map_err(failed)?;
+    let taken = fs::read_dir(&above).map_err(failed)?.count();
+    let directory = above.join(taken.to_string());
+    fs::DirBuilder::new().mode(0o700).create(&directory).map_err(|error| FatalError::io("mkdir", &directory, error))?;
+    Ok(directory)
+}
+
+/// Returns the files and symlinks below a directory, each with its path below it.
+fn files_in(directory: &Path) -> Result<Vec<(PathBuf, PathBuf)>, FatalError> {
+    let mut files = Vec::new();
+    for entry in WalkDir::new(directory).sort_by_file_name() {
+        let entry = entry.map_err(|error| FatalError::walk(directory, error))?;
+        let kind = entry.file_type();
+        if let Ok(below) = entry.path().strip_prefix(directory)
+            && (kind.is_file() || kind.is_symlink())
+        {
+            files.push((below.to_owned(), entry.path().to_owned()));
+        }
+    }
+    Ok(files)
+}

@@ -1,0 +1,133 @@
+//! The things that are to be adopted: those that the command line names, or the candidates of all plugins.
+
+use crate::assets;
+use crate::concurrently::{Heard, concurrently};
+use crate::error::{FatalError, IoError};
+use crate::index::PluginIndex;
+use crate::interrupt::Interrupt;
+use crate::inventory::Inventory;
+use crate::plugin::{OperationError, Plugin};
+use crate::report::{Remarks, Reporter};
+use crate::root::{Root, normalise};
+use crate::select;
+use bstr::{BString, ByteSlice};
+use holo_protocol::Candidate;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Something that is to be adopted.
+pub(super) struct Request {
+    /// The ID of an entity, which need not exist, or the path of a file below the root.
+    pub(super) id: BString,
+    /// The plugin, if it is known whose it is.
+    pub(super) plugin: Option<PluginIndex>,
+    pub(super) reason: Option<BString>,
+    pub(super) group: Option<BString>,
+}
+
+/// The candidates of all plugins.
+pub(super) struct Found {
+    pub(super) requests: Vec<Request>,
+    /// True if a plugin could not list all.
+    pub(super) has_failed: bool,
+}
+
+/// Returns the selectors that entities have to be scanned for: none, so that all are, unless only IDs are given.
+pub(super) fn for_scan(selectors: &[OsString]) -> &[OsString] {
+    let are_ids = selectors.iter().all(|selector| select::looks_like_id(selector.as_bytes().as_bstr()));
+    if are_ids { selectors } else { &[] }
+}
+
+/// Returns what the command line names.
+pub(super) fn named(selectors: &[OsString], inventory: &Inventory, root: &Root) -> Result<Vec<Request>, FatalError> {
+    let mut seen = BTreeSet::new();
+    let mut requests = Vec::new();
+    for selector in selectors {
+        let named = BString::from(selector.as_bytes());
+        let request = if inventory.entities.iter().any(|entity| entity.id() == named) {
+            of_entity(named, inventory)
+        } else if selector.as_bytes().contains(&b'/') && !select::looks_like_id(named.as_bstr()) {
+            let path = below_root(selector, root)?;
+            let path = BString::from(path.as_os_str().as_bytes());
+            match entity_at(&path, inventory) {
+                Some(id) => of_entity(id, inventory),
+                None => Request { id: path, plugin: None, reason: None, group: None },
+            }
+        } else {
+            Request { id: named, plugin: None, reason: None, group: None }
+        };
+        if seen.insert(request.id.clone()) {
+            requests.push(request);
+        }
+    }
+    Ok(requests)
+}
+
+fn of_entity(id: BString, inventory: &Inventory) -> Request {
+    let entity = inventory.entities.iter().find(|entity| entity.id() == id);
+    Request { plugin: entity.map(|entity| entity.plugin), id, reason: None, group: None }
+}
+
+/// Returns the ID of the entity that is at a path below the root.
+fn entity_at(path: &BString, inventory: &Inventory) -> Option<BString> {
+    let is_at = |asset: &holo_protocol::Asset| assets::path(asset).is_some_and(|at| *at == **path);
+    let mut living = inventory.entities.iter().filter(|entity| entity.has_edges());
+    let entity = living.find(|entity| {
+        let edges = entity.report().edges;
+        !edges.orphan && edges.owns.iter().chain(&edges.provides).any(is_at)
+    });
+    entity.map(|entity| entity.id().to_owned())
+}
+
+/// Returns a path as it is below the root: one that is not absolute is that of a file on this machine.
+fn below_root(selector: &OsStr, root: &Root) -> Result<PathBuf, FatalError> {
+    let path = Path::new(selector);
+    let absolute = |path: &Path| {
+        std::path::absolute(path).map(|path| normalise(&path)).map_err(|error| IoError::new("find", path, error))
+    };
+    let (given, root) = match (absolute(path), absolute(root.as_given())) {
+        (Ok(given), Ok(root)) => (given, root),
+        (Err(error), _) | (_, Err(error)) => return Err(FatalError::could_not_run(error)),
+    };
+    Ok(given.strip_prefix(&root).map_or_else(|_| given.clone(), |below| Path::new("/").join(below)))
+}
+
+/// Asks all plugins that can be asked what there is to adopt. A failure of one of them is said.
+pub(super) fn candidates(
+    inventory: &mut Inventory,
+    interrupt: &Interrupt,
+    reporter: &mut dyn Reporter,
+) -> Result<Found, FatalError> {
+    let (mut indexes, mut ids, mut plugins) = (Vec::new(), Vec::new(), Vec::new());
+    for (index, plugin) in inventory.plugins.iter_mut().enumerate().filter(|(_, plugin)| plugin.adopts()) {
+        indexes.push(PluginIndex::from(index));
+        ids.push(plugin.id.clone());
+        plugins.push(plugin);
+    }
+    let ask = |plugin: &mut Plugin, on_output: &mut dyn FnMut(_, &[u8])| plugin.candidates(interrupt, on_output);
+    let mut found = Found { requests: Vec::new(), has_failed: false };
+    let at_once = plugins.len();
+    concurrently(plugins, at_once, ask, |asked, heard| {
+        match heard {
+            Heard::Output(stream, bytes) => reporter.output(stream, bytes),
+            Heard::Answer(Ok(candidates)) => {
+                let plugin = indexes.get(asked).copied();
+                let request = |Candidate { id, reason, group }| Request { id, plugin, reason: Some(reason), group };
+                found.requests.extend(candidates.into_iter().map(request));
+            }
+            Heard::Answer(Err(OperationError::Fatal(fatal))) => return Err(fatal),
+            Heard::Answer(Err(OperationError::Failed(error))) => {
+                let id = ids.get(asked).map(String::as_str).unwrap_or_default();
+                reporter.error(format!("cannot find out what plugin {id} could adopt: {error}"));
+                found.has_failed = true;
+            }
+        }
+        Ok(())
+    })?;
+    reporter.end_paragraph();
+    let mut seen = BTreeSet::new();
+    found.requests.retain(|request| seen.insert(request.id.clone()));
+    Ok(found)
+}

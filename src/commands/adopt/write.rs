@@ -1,0 +1,281 @@
+//! The administrator's resource files: what is written there, and how. A run that is killed leaves each file as it was or as it shall be.
+
+use super::definitions::{self, Definitions};
+use super::gather::Resources;
+use super::request::Request;
+use crate::diff::{self, Side};
+use crate::error::{FatalError, IoError};
+use crate::report::{Adopted, Event, Remarks, Reporter};
+use crate::root::{Root, normalise};
+use bstr::ByteSlice;
+use std::collections::BTreeMap;
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// The directory of resource files that are replaced when they are adopted again.
+const LOCAL: &str = "90-local";
+/// The directory in which files are written before they are moved to where they belong. No plugin has such a name.
+const STAGING: &str = ".adopt";
+
+/// Everything that is to be written.
+pub(super) struct Plan {
+    /// The directory of all plugins' own resource directories.
+    root: PathBuf,
+    /// A directory for what is compared.
+    cache: PathBuf,
+    adopted: Vec<Adopted>,
+    /// By the path of the file.
+    steps: BTreeMap<PathBuf, Step>,
+    /// The files of definitions, by their paths.
+    definitions: BTreeMap<PathBuf, Definitions>,
+}
+
+/// The reason for which a definition is not written.
+#[derive(Debug, thiserror::Error)]
+enum DefinitionError {
+    #[error("its plugin's definition is not valid: {0}")]
+    Invalid(SyntaxError),
+    #[error("{} would not be valid: {reason}", path.display())]
+    WouldBeInvalid { path: PathBuf, reason: SyntaxError },
+    #[error("{} was not written by holo adopt; move it away, or add the definition by hand", .0.display())]
+    Foreign(PathBuf),
+    #[error(transparent)]
+    Io(#[from] IoError),
+}
+
+/// A text is not TOML.
+#[derive(Debug, thiserror::Error)]
+enum SyntaxError {
+    #[error("it is not UTF-8")]
+    Encoding,
+    #[error("{}", .0.message())]
+    Toml(#[from] toml::de::Error),
+}
+
+/// Something that becomes of a file.
+enum Step {
+    /// It becomes a copy of this one.
+    Copy(PathBuf),
+    Write(Vec<u8>),
+    Remove,
+}
+
+impl Plan {
+    pub(super) fn new(root: &Root, cache: &Path) -> Plan {
+        Plan {
+            root: root.own_resources(),
+            cache: cache.to_owned(),
+            adopted: Vec::new(),
+            steps: BTreeMap::new(),
+            definitions: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.adopted.is_empty()
+    }
+
+    /// Adds the resource files of something. Returns false if they cannot be written, which has been said.
+    pub(super) fn add(
+        &mut self,
+        request: &Request,
+        resources: Resources,
+        reporter: &mut dyn Reporter,
+    ) -> Result<bool, FatalError> {
+        let directory = self.root.join(&resources.plugin);
+        let mut adopted = request.to_adopted(&resources.plugin);
+        let mut steps = BTreeMap::new();
+        for (below, made) in resources.files {
+            let path = directory.join(&below);
+            let is_removal = made.symlink_metadata().is_ok_and(|made| made.is_file() && made.len() == 0);
+            let exists = path.symlink_metadata().is_ok();
+            if exists && !below.starts_with(LOCAL) {
+                self.refuse(request, &path, &made, reporter);
+                return Ok(false);
+            }
+            if !is_removal {
+                adopted.written.push(path.clone());
+                steps.insert(path, Step::Copy(made));
+            } else if exists {
+                adopted.removed.push(path.clone());
+                steps.insert(path, Step::Remove);
+            }
+        }
+        if !resources.definition.trim().is_empty() {
+            match self.define(request, &directory, &resources.definition) {
+                Ok((path, changed)) => {
+                    steps.extend(changed);
+                    adopted.written.push(path);
+                }
+                Err(reason) => {
+                    reporter.error(format!("cannot adopt {}: {reason}", request.id));
+                    return Ok(false);
+                }
+            }
+        }
+        self.steps.extend(steps);
+        self.adopted.push(adopted);
+        Ok(true)
+    }
+
+    /// Says that a file is not replaced, and how it differs.
+    fn refuse(&self, request: &Request, path: &Path, made: &Path, reporter: &mut dyn Reporter) {
+        let shown = path.display();
+        reporter.error(format!("cannot adopt {}: {shown} exists already; move it away, or edit it", request.id));
+        let side = |file: &Path, suffix: &str| {
+            let name = [path.as_os_str().as_bytes(), suffix.as_bytes()].concat().into();
+            diff::load(file, &self.cache).map(|content| Side { name, content })
+        };
+        if let (Ok(old), Ok(new)) = (side(path, ""), side(made, " (adopted)")) {
+            reporter.event(Event::Difference(&diff::render(&old, &new)));
+        }
+    }
+
+    /// Puts a definition into the file of its group, or into the one that has it if it is in no group, and out of any other. Returns the file,
+    /// and what becomes of all of them.
+    fn define(
+        &mut self,
+        request: &Request,
+        directory: &Path,
+        definition: &[u8],
+    ) -> Result<(PathBuf, Vec<(PathBuf, Step)>), DefinitionError> {
+        is_valid(definition).map_err(DefinitionError::Invalid)?;
+        self.read_definitions(directory)?;
+        let has_it =
+            |(path, file): &(&PathBuf, &Definitions)| path.starts_with(directory) && file.has(request.id.as_bstr());
+        let earlier = self.definitions.iter().find(has_it).filter(|_| request.group.is_none());
+        let path = earlier.map(|(path, _)| path.clone());
+        let path = path.unwrap_or_else(|| directory.join(definitions::file_name(request.group.as_ref())));
+        if path.symlink_metadata().is_ok() && !self.definitions.contains_key(&path) {
+            return Err(DefinitionError::Foreign(path));
+        }
+        let mut steps = Vec::new();
+        for (other, file) in self.definitions.iter_mut().filter(|(other, _)| other.starts_with(directory)) {
+            if *other != path && file.remove(request.id.as_bstr()) {
+                let step = if file.is_empty() { Step::Remove } else { Step::Write(file.to_text()) };
+                steps.push((other.clone(), step));
+            }
+        }
+        let file = self.definitions.entry(path.clone()).or_insert_with(Definitions::new);
+        file.set(request.id.as_bstr(), request.reason.as_ref(), definition);
+        let text = file.to_text();
+        is_valid(&text).map_err(|reason| DefinitionError::WouldBeInvalid { path: path.clone(), reason })?;
+        steps.push((path.clone(), Step::Write(text)));
+        Ok((path, steps))
+    }
+
+    /// Reads the files of definitions that earlier runs have written.
+    fn read_definitions(&mut self, directory: &Path) -> Result<(), IoError> {
+        if self.definitions.keys().any(|path| path.starts_with(directory)) {
+            return Ok(());
+        }
+        let entries = match fs::read_dir(directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries.map_err(|error| IoError::new("open", directory, error))?,
+        };
+        for entry in entries {
+            let entry = entry.map_err(|error| IoError::new("open", directory, error))?;
+            if entry.file_name().to_str().is_some_and(definitions::is_file_name) {
+                let path = entry.path();
+                let text = fs::read(&path).map_err(|error| IoError::new("open", &path, error))?;
+                self.definitions.extend(Definitions::parse(&text).ok().map(|read| (path, read)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns what would be written.
+    pub(super) fn preview(self) -> Vec<Adopted> {
+        self.adopted.into_iter().map(|adopted| Adopted { is_pending: true, ..adopted }).collect()
+    }
+
+    /// Writes everything: first beside the resource directories, so that nothing is missing when files begin to take their places.
+    pub(super) fn carry_out(self) -> Result<Vec<Adopted>, FatalError> {
+        let staging = self.root.join(STAGING);
+        // An earlier run may have been killed.
+        remove_all(&staging)?;
+        if self.steps.is_empty() {
+            return Ok(self.adopted);
+        }
+        fs::create_dir_all(&staging).map_err(|error| FatalError::io("mkdir", &staging, error))?;
+        let private = Permissions::from_mode(0o700);
+        fs::set_permissions(&staging, private).map_err(|error| FatalError::io("chmod", &staging, error))?;
+        let mut moves = Vec::new();
+        for (number, (path, step)) in self.steps.iter().enumerate() {
+            let staged = staging.join(number.to_string());
+            let written = match step {
+                Step::Copy(made) => copy(made, &staged),
+                Step::Write(text) => write(text, path, &staged),
+                Step::Remove => Ok(()),
+            };
+            written.map_err(|error| FatalError::io("write", path, error))?;
+            moves.push((path, (!matches!(step, Step::Remove)).then_some(staged)));
+        }
+        for (path, staged) in moves {
+            put(path, staged.as_deref()).map_err(|error| FatalError::io("write", path, error))?;
+        }
+        remove_all(&staging)?;
+        Ok(self.adopted)
+    }
+}
+
+/// Returns an error unless a text is TOML.
+fn is_valid(text: &[u8]) -> Result<(), SyntaxError> {
+    text.to_str().map_err(|_| SyntaxError::Encoding)?.parse::<toml::Table>()?;
+    Ok(())
+}
+
+fn copy(made: &Path, staged: &Path) -> io::Result<()> {
+    let metadata = made.symlink_metadata()?;
+    if metadata.is_symlink() {
+        return symlink(fs::read_link(made)?, staged);
+    }
+    fs::copy(made, staged)?;
+    let file = File::open(staged)?;
+    file.set_permissions(Permissions::from_mode(metadata.permissions().mode() & 0o777))?;
+    file.sync_all()
+}
+
+/// Writes a text with the mode of the file that it is going to replace.
+fn write(text: &[u8], replaced: &Path, staged: &Path) -> io::Result<()> {
+    fs::write(staged, text)?;
+    let mode = replaced.metadata().map_or(0o644, |replaced| replaced.permissions().mode() & 0o777);
+    let file = File::open(staged)?;
+    file.set_permissions(Permissions::from_mode(mode))?;
+    file.sync_all()
+}
+
+/// Moves a file to its place, or removes what is there.
+fn put(path: &Path, staged: Option<&Path>) -> io::Result<()> {
+    let Some(folder) = path.parent() else { return Ok(()) };
+    match staged {
+        Some(staged) => {
+            let missing = folder.ancestors().take_while(|folder| !folder.is_dir()).count();
+            fs::create_dir_all(folder)?;
+            fs::rename(staged, path)?;
+            // The folders that were made are entries of theirs.
+            for folder in folder.ancestors().take(missing + 1) {
+                sync(folder)?;
+            }
+            Ok(())
+        }
+        None => {
+            fs::remove_file(path)?;
+            sync(folder)
+        }
+    }
+}
+
+fn sync(folder: &Path) -> io::Result<()> {
+    File::open(normalise(folder))?.sync_all()
+}
+
+fn remove_all(directory: &Path) -> Result<(), FatalError> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FatalError::io("remove", directory, error)),
+        _ => Ok(()),
+    }
+}
