@@ -4,7 +4,7 @@ use crate::action::Action;
 use crate::declaration::Wanted;
 use crate::error::PackageError;
 use crate::manager::Manager;
-use crate::model::Kind;
+use crate::model::{Kind, Step};
 use crate::provider::PackageProvider;
 use crate::query::{Request, Requests, query};
 use crate::resolve::{RequestIndex, Resolved, Task};
@@ -17,6 +17,8 @@ use std::collections::BTreeMap;
 pub(crate) enum Finding {
     /// This.
     Verdict(Verdict),
+    /// This task is carried out.
+    Pending(Box<Task>),
     /// It would fail like this.
     Failed(PackageError),
 }
@@ -74,9 +76,7 @@ fn findings(
             Finding::Verdict(Verdict::WouldChange(Vec::new()))
         }
         (Resolved::Nothing, _) => Finding::Verdict(Verdict::InDesiredState),
-        (Resolved::Task(task), _) => {
-            Finding::Verdict(Verdict::WouldChange(task.actions.iter().map(Action::would).collect()))
-        }
+        (Resolved::Task(task), _) => Finding::Pending(Box::new(task)),
         (Resolved::NeedsForce(reason), _) => Finding::Verdict(Verdict::NeedsForce(ForceTo::Proceed(reason))),
         (Resolved::Impossible(problem), _) => Finding::Failed(PackageError::new(problem)),
         (Resolved::Unknown(error), _) if manager.has_refreshed() => {
@@ -92,4 +92,44 @@ fn findings(
 
 fn as_task(resolved: &Resolved) -> Option<&Task> {
     if let Resolved::Task(task) = resolved { Some(task) } else { None }
+}
+
+/// Returns the changes that a task would make, with the packages that come along if they are wanted: that takes a simulation.
+pub(crate) fn changes(
+    host: &Host,
+    provider: &'static dyn PackageProvider,
+    names: &Names,
+    task: &Task,
+    with_others: bool,
+) -> Vec<String> {
+    let mut changes: Vec<String> = task.actions.iter().map(Action::would).collect();
+    if let Some(first) = changes.first_mut()
+        && with_others
+        && task.kind == Some(Kind::Install)
+    {
+        // It is left to the apply to say why it cannot be told.
+        first.push_str(&others(host, provider, names, task).unwrap_or_default());
+    }
+    changes
+}
+
+/// Returns the words for what a task does to other packages.
+fn others(
+    host: &Host,
+    provider: &'static dyn PackageProvider,
+    names: &Names,
+    task: &Task,
+) -> Result<String, PackageError> {
+    let mut manager = Manager::new(host, provider)?;
+    manager.system.only_looks = true;
+    let installed = manager.installed()?;
+    let simulator = Simulator { manager: &manager, installed: &installed, names };
+    let steps = simulator.others(Kind::Install, &[task]).map_err(|error| PackageError::new(format!("{error:?}")))?;
+    let listed = |steps: Vec<&Step>, words: &str| {
+        let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
+        if names.is_empty() { String::new() } else { format!("{words}{}", names.join(", ")) }
+    };
+    let (new, changed): (Vec<&Step>, Vec<&Step>) =
+        steps.iter().filter(|step| step.to.is_some()).partition(|step| step.from.is_none());
+    Ok(listed(new, " with ") + &listed(changed, ", changing "))
 }

@@ -9,7 +9,11 @@ use holo_change::base_store::{Legacy, Orphan};
 use holo_plugin::provider::UnknownProviderError;
 use holo_plugin::{Asset, EntityReport, Host, Information, Output};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// The largest number of packages for each of which a simulation of its own may tell what comes along.
+const MOST_IN_DETAIL: usize = 8;
 
 /// A package that is wanted, or that is to be again as it was found.
 pub(crate) struct PackageEntity {
@@ -46,11 +50,13 @@ pub(crate) struct Shared {
     pub(crate) all: Vec<(Wanted, &'static dyn PackageProvider)>,
     /// The effect of applying each of them, once that was asked for.
     findings: Mutex<Option<BTreeMap<String, Finding>>>,
+    /// True if so many packages are asked for that it would take too long to tell what comes along with each.
+    is_crowd: AtomicBool,
 }
 
 impl Shared {
     pub(crate) fn new(all: Vec<(Wanted, &'static dyn PackageProvider)>) -> Shared {
-        Shared { all, findings: Mutex::default() }
+        Shared { all, ..Shared::default() }
     }
 
     /// The names of all packages of a manager.
@@ -65,6 +71,16 @@ impl Shared {
 
     fn wanted_of(&self, manager: &str) -> Vec<&Wanted> {
         self.all.iter().filter(|(_, provider)| provider.name() == manager).map(|(wanted, _)| wanted).collect()
+    }
+
+    /// Takes note of how many packages are asked for.
+    pub(crate) fn expect(&self, count: usize) {
+        self.is_crowd.store(count > MOST_IN_DETAIL, Ordering::Relaxed);
+    }
+
+    /// Returns true if it is told which packages come along.
+    pub(crate) fn tells_others(&self) -> bool {
+        !self.is_crowd.load(Ordering::Relaxed)
     }
 
     /// Forgets what was found out.

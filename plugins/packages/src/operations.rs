@@ -1,6 +1,6 @@
 //! The operations on packages that the dispatcher asks for.
 
-use crate::check::Finding;
+use crate::check::{Finding, changes};
 use crate::entity::PackageEntity;
 use crate::transaction;
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict, apply_one};
@@ -21,6 +21,13 @@ impl Entity for PackageEntity {
         }
         match self.shared.finding(&self.wanted.id, host, output) {
             Some(Finding::Verdict(verdict)) => verdict,
+            Some(Finding::Pending(task)) => Verdict::WouldChange(match &self.provider {
+                Ok(provider) => {
+                    let names = self.shared.names(*provider);
+                    changes(host, *provider, &names, &task, self.shared.tells_others())
+                }
+                Err(_) => Vec::new(),
+            }),
             Some(Finding::Failed(problem)) => {
                 problem.tell(output);
                 Verdict::Failed

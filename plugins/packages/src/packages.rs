@@ -11,7 +11,8 @@ use holo_change::base_store::{BaseStore, Records, Remembered};
 use holo_plugin::declared::{Declared, apply_together};
 use holo_plugin::definitions::{self, Common};
 use holo_plugin::{
-    API_VERSION_4, Adopted, Adoption, Candidate, Host, Job, Output, Plugin, ScanError, SetAnswers, Silence,
+    API_VERSION_4, Adopted, Adoption, Candidate, CheckAnswers, Entity, Host, Job, Output, Plugin, ScanError,
+    SetAnswers, Silence,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -78,6 +79,14 @@ impl Plugin for Packages {
 
     fn apply_set(&self, host: &Host, set: &[Job<'_, Self::Entity>], answers: &mut dyn SetAnswers) {
         apply_together(host, set, answers, |jobs, answers| transaction::apply(host, jobs, answers));
+    }
+
+    fn check_set(&self, host: &Host, set: &[Job<'_, Self::Entity>], answers: &mut dyn CheckAnswers) {
+        for (index, job) in set.iter().enumerate() {
+            job.entity.entity.shared.expect(set.len());
+            let verdict = job.entity.check(host, job.mode, &mut answers.output(index));
+            answers.end(index, verdict);
+        }
     }
 
     fn candidates(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {

@@ -85,22 +85,7 @@ impl Simulator<'_> {
     /// Checks that these tasks may be done together; returns true if anything goes that is not among them. If they may not, the latest are
     /// to blame.
     fn judge(&self, kind: Kind, tasks: &[&Task], latest: &[&Task]) -> Result<bool, SimulationError> {
-        let transaction = transaction(kind, tasks, true);
-        if self.manager.system.mock.is_some() {
-            return Ok(false);
-        }
-        let mut steps =
-            self.manager.provider.simulate(&self.manager.system, &transaction).map_err(SimulationError::Failed)?;
-        steps.iter_mut().filter(|step| step.from.is_none()).for_each(|step| step.from = self.version(&step.name));
-        // A package that is to come may not go in the end; but old kernels go when new ones come.
-        let changing: BTreeSet<&str> = match kind {
-            Kind::Install => steps.iter().filter(|step| step.to.is_some()).map(|step| step.name.as_str()).collect(),
-            Kind::Remove | Kind::Purge => steps.iter().map(|step| step.name.as_str()).collect(),
-        };
-        let is_own = |step: &Step| {
-            changing.contains(step.name.as_str()) && tasks.iter().any(|task| task.item.key.name == step.name)
-        };
-        let others: Vec<&Step> = steps.iter().filter(|step| !is_own(step)).collect();
+        let others = self.others(kind, tasks)?;
         let losses: Vec<String> = others.iter().filter_map(|step| self.loss(step)).collect();
         let needed_by: Vec<&str> = others
             .iter()
@@ -117,6 +102,26 @@ impl Simulator<'_> {
             return Err(SimulationError::NeedsForce(format!("{verb} {} would {losses}", names.join(", "))));
         }
         Ok(others.iter().any(|step| step.to.is_none()))
+    }
+
+    /// Returns what these tasks would do to packages that are not theirs.
+    pub(crate) fn others(&self, kind: Kind, tasks: &[&Task]) -> Result<Vec<Step>, SimulationError> {
+        if self.manager.system.mock.is_some() {
+            return Ok(Vec::new());
+        }
+        let transaction = transaction(kind, tasks, true);
+        let mut steps =
+            self.manager.provider.simulate(&self.manager.system, &transaction).map_err(SimulationError::Failed)?;
+        steps.iter_mut().filter(|step| step.from.is_none()).for_each(|step| step.from = self.version(&step.name));
+        // A package that is to come may not go in the end; but old kernels go when new ones come.
+        let changing: BTreeSet<String> = match kind {
+            Kind::Install => steps.iter().filter(|step| step.to.is_some()).map(|step| step.name.clone()).collect(),
+            Kind::Remove | Kind::Purge => steps.iter().map(|step| step.name.clone()).collect(),
+        };
+        let is_own =
+            |step: &Step| changing.contains(&step.name) && tasks.iter().any(|task| task.item.key.name == step.name);
+        steps.retain(|step| !is_own(step));
+        Ok(steps)
     }
 
     /// The version of a package that is there.

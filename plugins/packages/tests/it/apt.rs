@@ -18,6 +18,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         test("packages are installed in one transaction, and then there is nothing to do", installs),
         test("check says what apply does, and changes nothing", checks),
+        test("check says which packages come along", others),
         test("versions are compared as dpkg does", versions),
         test("an older version needs force", downgrades),
         test("latest is silent when it is the latest", latest),
@@ -86,6 +87,21 @@ fn checks(root: &ScratchRoot) {
     define(root, &packages(&["foo"]));
     let run = root.holo(&["check"]);
     assert_eq!(deeds_of(&run), ["would fetch the index of packages, and install foo"], "{run}");
+}
+
+fn others(root: &ScratchRoot) {
+    apt(root, "apt-get -q update; apt-get -qy install foo=0.9~rc1");
+    define(root, &packages(&["bar"]));
+    assert_eq!(deeds_of(&root.holo(&["check"])), ["would install bar 1.0, changing foo"]);
+    apt(root, "apt-get -qy purge foo");
+    let pending = |wanted: &[&str], arguments: &[&str]| {
+        define(root, &packages(wanted));
+        deeds_of(&root.holo(arguments))
+    };
+    assert_eq!(pending(&["bar", "baz"], &["check"]), ["would install bar 1.0 with foo", "would install baz 1.0"]);
+    assert_eq!(pending(&["bar", "baz"], &["check", "package:bar"]), ["would install bar 1.0 with foo"]);
+    // What is declared itself comes along all the same.
+    assert_eq!(pending(&["bar", "foo"], &["check", "package:bar"]), ["would install bar 1.0 with foo"]);
 }
 
 fn versions(root: &ScratchRoot) {

@@ -69,8 +69,9 @@ pub(crate) fn checked_and_applied(root: &ScratchRoot, lines: &[&str], deeds: &[&
     applied(root, lines, deeds);
 }
 
-/// `would install foo` as `installed foo`.
+/// `would install foo with bar` as `installed foo`.
 fn past(would: &str) -> String {
+    let would = would.split_once(" with ").map_or(would, |(own, _)| own);
     let verbs = [("would hold", "held"), ("would mark", "marked"), ("would upgrade", "upgraded")];
     let verbs = verbs.into_iter().chain([("would install", "installed"), ("would remove", "removed")]);
     let verbs =
