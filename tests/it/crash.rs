@@ -268,8 +268,8 @@ fn refresh_once(call: &str, number: usize) -> bool {
     was_killed(&log)
 }
 
-/// Many files, and when something happens to them. Calls are counted in each thread: of overlays, the first prepares, and the second
-/// commits what was prepared.
+/// Many files, and when something happens to them. Calls are counted in each thread: several prepare overlays and several commit what was
+/// prepared, so that none of them comes far.
 struct Many {
     name: &'static str,
     /// So many files take strace much longer than changes are gathered for: some are on their way to the disk while others are prepared.
@@ -286,13 +286,13 @@ const MANY_OF: [Many; 3] = [
         name: "many overlays",
         files: MANY_OVERLAYS,
         before: many_overlays,
-        moments: &[("fchmod", &[60, 150, 240]), ("linkat", &[100]), ("renameat", &[60, 300, 600]), ("syncfs", &[1, 2])],
+        moments: &[("fchmod", &[60, 150, 240]), ("linkat", &[100]), ("renameat", &[10, 60, 100]), ("syncfs", &[1, 2])],
     },
     Many {
         name: "scrubbing many overlays",
         files: MANY_OVERLAYS,
         before: many_orphans,
-        moments: &[("renameat", &[60, 300, 600]), ("unlinkat", &[60, 200]), ("syncfs", &[1, 2])],
+        moments: &[("renameat", &[10, 60, 100]), ("unlinkat", &[10, 60, 100]), ("syncfs", &[1, 2])],
     },
     Many {
         name: "many declared files",

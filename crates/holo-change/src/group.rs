@@ -9,10 +9,15 @@
 //! 5. *Recorded* and 6. *confirmed*: what was made is known as made, and what is not needed any more is gone.
 //!
 //! Each step is on disk before the next one is begun; what the last one does need not be. Between the second and the last, a target that is equal to its intent is known to be
-//! our own unfinished work, and not a person's. A [`Store`] may need fewer of them.
+//! our own unfinished work, and not a person's. A [`Store`] may need fewer of them, and have several threads take a step.
 
 use crate::error::{PathError, Result};
 use crate::path_handle::{Durability, PathHandle};
+use std::sync::{Mutex, PoisonError};
+use std::{panic, thread};
+
+/// The number of changes, one after the other, that a thread takes a step with before it looks for more.
+const SHARE: usize = 64;
 
 /// What a step has changed, and what has to be on disk before the next one.
 #[derive(Debug, Default)]
@@ -21,6 +26,13 @@ pub struct Unsynced {
     pub files: Vec<PathHandle>,
     /// The places that a name was given to, or taken from.
     pub names: Vec<PathHandle>,
+}
+
+impl Unsynced {
+    fn add(&mut self, other: Unsynced) {
+        self.files.extend(other.files);
+        self.names.extend(other.names);
+    }
 }
 
 /// The place of bases, intents, and of what was made; it knows the steps of a change.
@@ -107,7 +119,19 @@ pub trait Store: Sized {
 
     /// Removes what a change has left that takes no further step.
     fn abandon(&self, change: &mut Self::Change, error: &Self::Error);
+
+    /// Takes a step with each of the changes that have not failed: one after the other, unless a store has it done
+    /// by several threads.
+    fn take(&self, step: Step<Self>, changes: &mut [Self::Change], results: &mut Results<Self>) -> Unsynced {
+        take_in_order(self, step, changes, results)
+    }
 }
+
+/// A step, with one change.
+pub type Step<S> = fn(&S, &mut <S as Store>::Change) -> std::result::Result<Unsynced, <S as Store>::Error>;
+
+/// The results of changes so far.
+pub type Results<S> = [std::result::Result<(), <S as Store>::Error>];
 
 /// Makes changes, step by step for all of them together, and returns the result of each.
 ///
@@ -120,16 +144,7 @@ pub fn commit<S: Store>(store: &S, changes: &mut [S::Change]) -> Vec<std::result
     let durability = Durability::of(changes.iter().map(|change| store.files(change)).sum());
     fail_all(&mut results, store.begin(changes));
     for step in [S::stage, S::keep, S::prepare, S::replace, S::record, S::confirm] {
-        let mut unsynced = Unsynced::default();
-        for (change, result) in changes.iter_mut().zip(&mut results).filter(|(_, result)| result.is_ok()) {
-            match step(store, change) {
-                Ok(Unsynced { files, names }) => {
-                    unsynced.files.extend(files);
-                    unsynced.names.extend(names);
-                }
-                Err(error) => *result = Err(error),
-            }
-        }
+        let unsynced = store.take(step, changes, &mut results);
         fail_all(&mut results, durability.sync(&unsynced.files, &unsynced.names));
     }
     for (change, result) in changes.iter_mut().zip(&results) {
@@ -139,6 +154,53 @@ pub fn commit<S: Store>(store: &S, changes: &mut [S::Change]) -> Vec<std::result
     }
     fail_all(&mut results, store.end(changes));
     results
+}
+
+fn take_in_order<S: Store>(store: &S, step: Step<S>, changes: &mut [S::Change], results: &mut Results<S>) -> Unsynced {
+    let mut unsynced = Unsynced::default();
+    for (change, result) in changes.iter_mut().zip(results).filter(|(_, result)| result.is_ok()) {
+        match step(store, change) {
+            Ok(other) => unsynced.add(other),
+            Err(error) => *result = Err(error),
+        }
+    }
+    unsynced
+}
+
+/// Takes a step with each of the changes that have not failed, by up to so many threads. Of the changes, as they come in the order of their
+/// paths, each thread takes some that follow one another, so that few folders are worked in by two.
+///
+/// A step with one change must not depend on the same step with another one.
+pub(crate) fn take_concurrently<S>(
+    store: &S,
+    threads: usize,
+    step: Step<S>,
+    changes: &mut [S::Change],
+    results: &mut Results<S>,
+) -> Unsynced
+where
+    S: Store<Change: Send, Error: Send> + Send,
+{
+    let helpers = threads.min(changes.len() / SHARE).saturating_sub(1);
+    let shares = Mutex::new(changes.chunks_mut(SHARE).zip(results.chunks_mut(SHARE)));
+    let next = || shares.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = |store: &S| {
+        let mut unsynced = Unsynced::default();
+        while let Some((changes, results)) = next() {
+            unsynced.add(take_in_order(store, step, changes, results));
+        }
+        unsynced
+    };
+    thread::scope(|scope| {
+        // Threads with the same open directories would wait for one another. If there cannot be another one, the others do its share.
+        let start = |store: S| thread::Builder::new().spawn_scoped(scope, move || work(&store)).ok();
+        let started: Vec<_> = (0..helpers).filter_map(|_| store.reopen().ok().and_then(start)).collect();
+        let mut unsynced = work(store);
+        for thread in started {
+            unsynced.add(thread.join().unwrap_or_else(|panicked| panic::resume_unwind(panicked)));
+        }
+        unsynced
+    })
 }
 
 /// A disk that cannot say that a step is done makes it wrong to take the next one, for every change of the group.
@@ -155,7 +217,11 @@ mod tests {
     use super::*;
     use crate::path_handle::Tree;
     use std::cell::RefCell;
+    use std::collections::HashSet;
     use std::path::Path;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread::ThreadId;
 
     /// A store that notes which steps are taken, and fails with the change of one name at one of them.
     struct Noting {
@@ -247,5 +313,78 @@ mod tests {
         let (steps, results) = steps(("", ""), Some(lost));
         assert_eq!(results, [false, false]);
         assert!(steps.iter().skip(1).all(|step| step.starts_with("stage") || step.starts_with("abandon")), "{steps:?}");
+    }
+
+    /// A store of numbers, that several threads work in; those that seven divides fail when they are kept.
+    struct Numbers {
+        counted: Arc<AtomicUsize>,
+        threads: Arc<Mutex<HashSet<ThreadId>>>,
+    }
+
+    impl Numbers {
+        fn count(&self) {
+            self.counted.fetch_add(1, Ordering::Relaxed);
+            self.threads.lock().unwrap().insert(thread::current().id());
+            // Time enough for others to begin.
+            thread::yield_now();
+        }
+    }
+
+    impl Store for Numbers {
+        type Change = usize;
+        type Error = PathError;
+
+        fn reopen(&self) -> Result<Numbers> {
+            Ok(Numbers { counted: Arc::clone(&self.counted), threads: Arc::clone(&self.threads) })
+        }
+
+        fn forget_directories(&self) {}
+
+        fn stage(&self, _: &mut usize) -> Result<Unsynced> {
+            self.count();
+            Ok(Unsynced::default())
+        }
+
+        fn keep(&self, number: &mut usize) -> Result<Unsynced> {
+            self.count();
+            if number.is_multiple_of(7) {
+                Err(PathError::missing("keep", number.to_string()))
+            } else {
+                Ok(Unsynced::default())
+            }
+        }
+
+        fn replace(&self, number: &mut usize) -> Result<Unsynced> {
+            // Not before all have been kept.
+            assert!(self.counted.load(Ordering::Relaxed) >= 2000);
+            *number += 1_000_000;
+            self.count();
+            Ok(Unsynced::default())
+        }
+
+        fn record(&self, _: &mut usize) -> Result<Unsynced> {
+            Ok(Unsynced::default())
+        }
+
+        fn abandon(&self, number: &mut usize, _: &PathError) {
+            *number = 0;
+        }
+
+        fn take(&self, step: Step<Numbers>, changes: &mut [usize], results: &mut Results<Numbers>) -> Unsynced {
+            take_concurrently(self, 4, step, changes, results)
+        }
+    }
+
+    #[test]
+    fn several_threads_take_each_step_with_all_before_the_next_one() {
+        let store = Numbers { counted: Arc::default(), threads: Arc::default() };
+        let mut changes: Vec<usize> = (1..=1000).collect();
+        let results = commit(&store, &mut changes);
+        for ((number, change), result) in (1..).zip(&changes).zip(&results) {
+            let is_kept = number % 7 != 0;
+            assert_eq!((*change, result.is_ok()), (if is_kept { number + 1_000_000 } else { 0 }, is_kept), "{number}");
+        }
+        assert_eq!(store.counted.load(Ordering::Relaxed), 2000 + 1000 - 1000 / 7);
+        assert!(store.threads.lock().unwrap().len() > 1, "one thread alone was at work");
     }
 }

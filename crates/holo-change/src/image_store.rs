@@ -36,6 +36,10 @@ pub struct ImageStore {
     state: Arc<Tree>,
     /// True once it is seen that a base cannot be moved to its target.
     bases_are_elsewhere: Arc<AtomicBool>,
+    /// True once it is on disk that something may have to be put in order.
+    staging_is_on_disk: Arc<AtomicBool>,
+    /// The number of threads that may work at the same time.
+    threads: usize,
 }
 
 impl ImageStore {
@@ -45,7 +49,14 @@ impl ImageStore {
     /// If one of them cannot be opened.
     pub fn open(locations: &Locations) -> Result<ImageStore> {
         let (root, state) = (Tree::open(locations.root())?, Tree::open(locations.state_dir())?);
-        Ok(ImageStore { root, state, bases_are_elsewhere: Arc::default() })
+        let (bases_are_elsewhere, staging_is_on_disk) = Default::default();
+        Ok(ImageStore { root, state, bases_are_elsewhere, staging_is_on_disk, threads: 1 })
+    }
+
+    /// Has changes of different targets made by so many threads.
+    #[must_use]
+    pub fn with_threads(self, threads: usize) -> ImageStore {
+        ImageStore { threads, ..self }
     }
 
     /// Returns true if bases are on another mount than targets, as far as is known.
@@ -101,10 +112,28 @@ impl ImageStore {
         self.state.place(&Path::new(STAGED).join(name.as_ref()))
     }
 
+    /// Returns true if an apply was killed, as far as can be seen, or is at work.
+    #[must_use]
+    pub fn is_untidy(&self) -> bool {
+        self.staging_folder().exists().unwrap_or(true)
+    }
+
+    fn staging_folder(&self) -> PathHandle {
+        self.state.place(Path::new(STAGED))
+    }
+
     /// Returns the names of everything that is staged; none at all if not even the folder exists.
     fn all_staged(&self) -> Result<Option<Vec<OsString>>> {
-        let folder = self.state.place(Path::new(STAGED));
-        if folder.exists()? { self.staged("x").siblings().map(Some) } else { Ok(None) }
+        if self.staging_folder().exists()? { self.staged("x").siblings().map(Some) } else { Ok(None) }
+    }
+
+    /// Returns the places that are synced before the first base is moved away: as long as the staging folder is there, the next apply looks
+    /// for what a killed one has left.
+    fn unsynced_staging(&self) -> Vec<PathHandle> {
+        if self.staging_is_on_disk.swap(true, Ordering::Relaxed) {
+            return Vec::new();
+        }
+        vec![self.staging_folder(), self.staged("x")]
     }
 
     /// Makes the staging folder, if it is not there.

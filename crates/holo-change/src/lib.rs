@@ -31,7 +31,7 @@ pub mod tree_store;
 pub use background::{Commits, Ended};
 pub use canonical::CanonicalPaths;
 pub use error::PathError;
-pub use group::{Store, Unsynced, commit};
+pub use group::{Results, Step, Store, Unsynced, commit};
 pub use hex::hex;
 pub use image::{Content, Image, Meanwhile, Stamp, Unmanageable, copy_in_one_step};
 pub use locations::Locations;

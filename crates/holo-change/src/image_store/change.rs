@@ -2,7 +2,7 @@
 
 use super::{BASE, ImageStore, PROVISIONED};
 use crate::error::{PathError, Result};
-use crate::group::{Store, Unsynced};
+use crate::group::{Results, Step, Store, Unsynced, take_concurrently};
 use crate::image::{Image, Meanwhile, Stamp, Unmanageable};
 use crate::path_handle::{Durability, PathHandle, TEMPORARY};
 use std::collections::BTreeSet;
@@ -25,7 +25,8 @@ pub struct ImageChange {
     shares_base: bool,
     /// The base, if it is that of this change which shares the target's file, and the folders that were made for it.
     linked: Vec<PathHandle>,
-    restoring: Option<Restoring>,
+    /// True if the base is moved to the target's place.
+    moves_base: bool,
     /// True if the target's own file gets, or loses, another name by us.
     is_renamed: bool,
     /// True if a new file is written beside the target.
@@ -50,17 +51,6 @@ enum Recording {
     Nothing,
 }
 
-/// How far a base has come that is moved back to the target's place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Restoring {
-    /// Nothing has been done yet.
-    Planned,
-    /// The image of what we wrote last is set aside as the intent: as long as the target is equal to it, that is what it goes back to.
-    SetAside,
-    /// There is no such image.
-    Unrecorded,
-}
-
 impl ImageChange {
     /// Creates a change of the target with this path, in which there is nothing yet.
     #[must_use]
@@ -70,7 +60,7 @@ impl ImageChange {
             keeps_base: false,
             shares_base: false,
             linked: Vec::new(),
-            restoring: None,
+            moves_base: false,
             is_renamed: false,
             writes_target: false,
             found: None,
@@ -202,8 +192,7 @@ impl ImageChange {
 
     /// Has the base become the target again by being moved there, which needs no copy; returns false if that cannot be.
     ///
-    /// In between, what was recorded last is set aside as the intent: after a kill, a target that is still equal to it is ours, and recorded
-    /// again.
+    /// The record of the target goes after that: one without a base is what a kill has left of this.
     ///
     /// # Errors
     /// If the folder of the intent cannot be made.
@@ -212,7 +201,7 @@ impl ImageChange {
         let can_be = base.is_on_device_of(target) && base.names() == 1 && !store.bases_are_elsewhere();
         if can_be {
             store.create_staging_folder()?;
-            self.restoring = Some(Restoring::Planned);
+            self.moves_base = true;
             self.forget_target();
         }
         Ok(can_be)
@@ -226,7 +215,7 @@ impl ImageChange {
     /// Gives up on the target before anything was done to it. A base that was staged is kept all the same.
     pub fn abandon_target(&mut self, store: &ImageStore) {
         self.remove_temporaries(store);
-        (self.writes_target, self.restoring, self.recording) = (false, None, Recording::Same);
+        (self.writes_target, self.moves_base, self.recording) = (false, false, Recording::Same);
     }
 
     /// Keeps the files that were to be removed.
@@ -290,19 +279,14 @@ impl Store for ImageStore {
         if change.writes_target {
             names.push(self.intent(&change.path));
         }
-        if change.restoring.is_some() {
-            let (intent, provisioned) = (self.intent(&change.path), self.provisioned(&change.path));
-            change.restoring = match provisioned.rename_to(&intent) {
-                Err(error) if error.is_missing() => Some(Restoring::Unrecorded),
-                moved => moved.map(|()| Some(Restoring::SetAside))?,
-            };
-            names.extend([intent, provisioned]);
+        if change.moves_base {
+            names.extend(self.unsynced_staging());
         }
         Ok(Unsynced { files: Vec::new(), names })
     }
 
     fn replace(&self, change: &mut ImageChange) -> Result<Unsynced> {
-        if change.restoring.is_some() {
+        if change.moves_base {
             return self.move_base_back(change);
         }
         if !change.writes_target {
@@ -335,14 +319,12 @@ impl Store for ImageStore {
                 provisioned.create_folder()?;
                 intent.rename_to(&provisioned)?;
             }
-            Recording::Nothing if change.restoring.is_some() => {}
             Recording::Nothing => provisioned.remove()?,
         }
-        let has_intent = change.writes_target || change.restoring == Some(Restoring::SetAside);
-        if has_intent && change.recording != Recording::New {
+        if change.writes_target && change.recording != Recording::New {
             intent.remove()?;
         }
-        if change.recording == Recording::Nothing && change.restoring.is_none() {
+        if change.recording == Recording::Nothing && !change.moves_base {
             // The base comes last: as long as it is there, the entity is, and what a crash leaves undone is found.
             self.base(&change.path).remove()?;
         }
@@ -361,10 +343,17 @@ impl Store for ImageStore {
         Ok(())
     }
 
+    fn take(&self, step: Step<ImageStore>, changes: &mut [ImageChange], results: &mut Results<ImageStore>) -> Unsynced {
+        take_concurrently(self, self.threads, step, changes, results)
+    }
+
     fn abandon(&self, change: &mut ImageChange, _: &PathError) {
         let _ = self.staged_base(&change.path).remove();
-        if change.restoring == Some(Restoring::SetAside) && !change.is_target_replaced {
-            let _ = self.intent(&change.path).rename_to(&self.provisioned(&change.path));
+        if change.moves_base {
+            if change.is_target_replaced {
+                // As an intent that is not true any more, it is found by the next apply.
+                let _ = self.provisioned(&change.path).rename_to(&self.intent(&change.path));
+            }
             return;
         }
         if change.shares_base && !change.is_target_replaced {
@@ -404,9 +393,7 @@ impl ImageStore {
     fn copy_base_back(&self, change: &mut ImageChange) -> Result<()> {
         self.note_bases_are_elsewhere();
         let (target, intent, base) = (self.target(&change.path), self.intent(&change.path), self.base(&change.path));
-        if change.restoring.take() == Some(Restoring::SetAside) {
-            intent.rename_to(&self.provisioned(&change.path))?;
-        }
+        change.moves_base = false;
         let image = Image::load(&base).map_err(|error| match error {
             Unmanageable::Path(error) => error,
             Unmanageable::WrongType => PathError::missing("open", base.shown()),
@@ -414,7 +401,7 @@ impl ImageStore {
         change.stage_target(&image.ok_or_else(|| PathError::missing("open", base.shown()))?, self)?;
         change.forget_target();
         let temporary = target.temporary(TEMPORARY);
-        Durability::Each.sync([&temporary, &intent], [&intent, &self.provisioned(&change.path)])?;
+        Durability::Each.sync([&temporary, &intent], [&intent])?;
         temporary.rename_to(&target)
     }
 }

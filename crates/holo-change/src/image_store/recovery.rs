@@ -60,11 +60,15 @@ impl Recovery {
         self.was_needed
     }
 
-    /// Recovers the target that an apply was at when it was killed: if it is what it was going to be, that is recorded.
+    /// Recovers the target that an apply was at when it was killed: if it is what it was going to be, that is recorded. The record of one
+    /// whose base has been moved back to its place is removed: an apply keeps the base before it records anything.
     ///
     /// # Errors
     /// If that cannot be told or recorded.
     pub fn recover(&self, path: &Path, store: &ImageStore) -> Result<()> {
+        if self.was_needed && !store.base(path).exists()? {
+            store.provisioned(path).remove()?;
+        }
         if !self.intents.contains(&OsString::from(intent_name(path))) {
             return Ok(());
         }
@@ -82,9 +86,18 @@ impl Recovery {
     }
 }
 
-/// Returns the regular files below a folder, as if it were the root.
+impl ImageStore {
+    /// Returns true if a killed apply has moved a base back to its place, and the record of the target is still there.
+    #[must_use]
+    pub fn has_records_without_base(&self, locations: &Locations) -> bool {
+        let recorded = files_below(&locations.state_dir().join(PROVISIONED));
+        recorded.iter().any(|path| !self.base(path).exists().unwrap_or(true))
+    }
+}
+
+/// Returns the files and symlinks below a folder, as if it were the root.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
-    let files = WalkDir::new(folder).into_iter().flatten().filter(|entry| entry.file_type().is_file());
+    let files = WalkDir::new(folder).into_iter().flatten().filter(|entry| !entry.file_type().is_dir());
     let below = files.filter_map(|entry| entry.path().strip_prefix(folder).map(|path| Path::new("/").join(path)).ok());
     below.collect()
 }

@@ -46,6 +46,7 @@ impl<'a> Context<'a> {
             record.distrust();
         }
         let threads = host.jobs();
+        let layout = if recovery.was_needed() { layout } else { layout.with_threads(threads) };
         Context { host, threads, layout, distribution, record, recovery, has_shared_bases: false, _held: None }
     }
 
@@ -64,7 +65,9 @@ impl<'a> Context<'a> {
     pub(crate) fn close(&self) {
         self.record.keep(&self.layout);
         // While the folder is there, the next apply looks what is to be put in order.
-        if !self.has_shared_bases {
+        let images = &self.layout.images;
+        let is_in_order = !self.recovery.was_needed() || !images.has_records_without_base(self.host.locations());
+        if !self.has_shared_bases && is_in_order {
             self.layout.images.remove_staging_folder();
         }
     }

@@ -30,6 +30,11 @@ impl Layout {
         })
     }
 
+    /// Has changes made by so many threads.
+    pub(crate) fn with_threads(self, threads: usize) -> Layout {
+        Layout { images: self.images.with_threads(threads), ..self }
+    }
+
     /// Returns the place of the record of what earlier applies have found to be unchanged.
     pub(crate) fn record(&self) -> PathHandle {
         self.images.state(Path::new(RECORD))

@@ -3,8 +3,9 @@
 use crate::overlay::entity::{FileEntity, PREFIX, Resource, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
 use crate::overlay::layout::Layout;
 use bstr::{BStr, BString, ByteSlice};
+use holo_change::PathHandle;
 use holo_change::error::PathError;
-use holo_change::image_store::BASE;
+use holo_change::image_store::{BASE, PROVISIONED};
 use holo_plugin::definitions::{ListError, ResourceFile};
 use holo_plugin::{Host, Output, ScanError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,10 +51,14 @@ fn below(host: &Host, beginning: &[u8], output: &mut Output<'_>) -> Result<Vec<F
         }
     }
     let layout = open(host, output)?;
-    for path in files_below(&host.state_dir().join(BASE), beginning, output)? {
-        let target = Path::new("/").join(path);
-        if !entities.contains_key(target.as_os_str()) {
-            entities.insert(target.clone().into(), orphan(target, &shared, &layout, output));
+    // An apply that was killed may have put a base back, and not have come to forget the target.
+    let folders = if layout.images.is_untidy() { &[BASE, PROVISIONED][..] } else { &[BASE] };
+    for folder in folders {
+        for path in files_below(&host.state_dir().join(folder), beginning, output)? {
+            let target = Path::new("/").join(path);
+            if !entities.contains_key(target.as_os_str()) {
+                entities.insert(target.clone().into(), orphan(target, &shared, &layout, output));
+            }
         }
     }
     let mut entities: Vec<FileEntity> = entities.into_values().collect();
@@ -86,8 +91,10 @@ pub(crate) fn one(host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Opt
     if !entity.is_orphan() {
         return Ok(Some(entity));
     }
-    let has_base = layout.images.base(&path).is_file_or_symlink().unwrap_or(false);
-    Ok(has_base.then(|| orphan(path, &shared, &layout, output)))
+    let is_there = |image: PathHandle| image.is_file_or_symlink().unwrap_or(false);
+    let is_known =
+        is_there(layout.images.base(&path)) || layout.images.is_untidy() && is_there(layout.images.provisioned(&path));
+    Ok(is_known.then(|| orphan(path, &shared, &layout, output)))
 }
 
 fn path_of(id: &BStr) -> Option<PathBuf> {

@@ -42,8 +42,10 @@ pub(crate) fn check(
             Some((stock, current)) => (stock, current),
             None => (layout.images.base(&entity.path), target),
         };
-        let original = Image::load(&original)?.ok_or(Unmanageable::WrongType)?;
-        Scrubbed::by(to_be_restored(original, Image::load(&current)?)?.as_ref())
+        match Image::load(&original)? {
+            Some(original) => Scrubbed::by(to_be_restored(original, Image::load(&current)?)?.as_ref()),
+            None => Scrubbed::AsItWas,
+        }
     } else {
         Scrubbed::Gone
     };
@@ -93,7 +95,11 @@ fn restore(
             image
         }
         None => {
-            let stamp = Stamp::of(&base)?.ok_or(Unmanageable::WrongType)?;
+            let Some(stamp) = Stamp::of(&base)? else {
+                // A killed apply has put it back already.
+                change.files.forget_target();
+                return Ok(Scrubbed::AsItWas);
+            };
             base_stamp = Some(stamp);
             stamp.image(&base)?
         }
