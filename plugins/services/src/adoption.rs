@@ -5,7 +5,7 @@ use crate::notice::Notice;
 use crate::provider::{ManagerError, Subject};
 use crate::providers;
 use crate::record::Record;
-use crate::state::{Enablement, Load, Phase, UnitState};
+use crate::state::{Aspects, Enablement, Load, Phase, UnitState};
 use crate::unit::{UnitName, UnitNameError};
 use holo_plugin::definitions::Definition;
 use holo_plugin::system::Root;
@@ -49,7 +49,8 @@ fn describe(host: &Host, name: &str) -> Result<String, AdoptionError> {
     let provider = providers::for_host(host);
     let unit = provider.main_name(&Root::new(host.root()), &provider.unit_name(name)?);
     let record = Record::default();
-    let states = provider.manager(host).states(&[Subject { unit: &unit, record: &record }]);
+    let aspects = Aspects { enablement: true, loading: true, ..Aspects::default() };
+    let states = provider.manager(host).states(&[Subject { unit: &unit, record: &record, aspects }]);
     let state = states.and_then(|states| states.into_iter().next().unwrap_or_else(|| Ok(UnitState::default())));
     let state = state.map_err(|error| AdoptionError::Manager { unit: unit.clone(), error })?;
     // What test mode only imagines is not there.

@@ -7,7 +7,7 @@ use crate::entity::{FilesStep, Past, Service};
 use crate::plan::{Circumstances, Ensure, Step, plan};
 use crate::provider::{Done, FOLDER, Manager, ManagerError, ServiceProvider, Subject, Task};
 use crate::providers;
-use crate::state::{Phase, UnitState};
+use crate::state::{Aspects, UnitState};
 use holo_change::base_store::BaseStore;
 use holo_plugin::index::{Table, define_index};
 use holo_plugin::{Applied, Host, Job, SetAnswers, Stream};
@@ -167,8 +167,9 @@ impl Run<'_, '_> {
 
     fn states(&self, indexes: &[ItemIndex]) -> Result<Vec<Result<UnitState, ManagerError>>, ApplyError> {
         let items = indexes.iter().map(|&index| &self.items[index]);
+        let subject = |item: &'_ Item<'_>| item.unit.wanted.aspects(item.refresh);
         let subjects: Vec<Subject<'_>> =
-            items.map(|item| Subject { unit: &item.unit.name, record: &item.record }).collect();
+            items.map(|item| Subject { unit: &item.unit.name, record: &item.record, aspects: subject(item) }).collect();
         self.manager.states(&subjects).map_err(ApplyError::States)
     }
 
@@ -275,16 +276,19 @@ impl Run<'_, '_> {
             let name = &item.unit.name;
             item.is_tried = true;
             match done {
-                Done::Really if step.starts() && item.state.comes_to_an_end => {
-                    item.record.ran_in_boot = self.manager.boot();
+                Done::Really => {
+                    // One of which little is known may turn out to be meant to come to an end.
+                    if step.starts() && (item.state.comes_to_an_end || item.state.is_brief) {
+                        item.record.ran_in_boot = self.manager.boot();
+                    }
                     item.note_done(step);
                 }
-                Done::Really => item.note_done(step),
                 Done::Mocked(command) => {
                     item.record.mock.note(step);
                     item.note_done(step);
                     self.answers.output(self.items[index].job).print(format!("MOCK: {command}\n"));
                 }
+                Done::Failed(_) if self.fails_to_load(index) => {}
                 Done::Failed(lines) => {
                     let mut lines = lines.into_iter();
                     let first = lines.next().unwrap_or_default();
@@ -298,19 +302,19 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Finds out how units are after their steps. Nothing more is asked of those that were only to run, and do.
-    fn query_after(&mut self, indexes: &[ItemIndex]) -> Result<(), ApplyError> {
-        let only_runs = |&index: &ItemIndex| self.items[index].steps.iter().all(|step| step.only_runs());
-        if !indexes.iter().any(only_runs) {
-            return self.query(indexes);
+    /// Fails a unit for what is wrong with its files, if nothing but its phase was known when it was to be started; returns true if so.
+    fn fails_to_load(&mut self, index: ItemIndex) -> bool {
+        let item = &self.items[index];
+        if !item.state.is_brief {
+            return false;
         }
-        let running = self.manager.running().map_err(ApplyError::States)?;
-        let is_known = |index: &ItemIndex| only_runs(index) && running.contains(self.items[*index].unit.name.as_str());
-        let (known, others): (Vec<_>, Vec<_>) = indexes.iter().copied().partition(is_known);
-        for index in known {
-            self.items[index].state.phase = Some(Phase::Up);
-        }
-        self.query(&others)
+        let aspects = Aspects { loading: true, ..item.unit.wanted.aspects(false) };
+        let states = self.manager.states(&[Subject { unit: &item.unit.name, record: &item.record, aspects }]);
+        let Some(Ok(state)) = states.ok().and_then(|mut states| states.pop()) else { return false };
+        let circumstances = Circumstances { manager: self.provider.name(), ..Circumstances::default() };
+        let problems = plan(&item.unit.name, &item.unit.wanted, &state, circumstances).problems;
+        problems.iter().for_each(|problem| self.fail(index, problem));
+        !problems.is_empty()
     }
 
     /// Sees whether all is as it shall be now.
@@ -320,13 +324,14 @@ impl Run<'_, '_> {
         if worked_on.iter().any(|&index| starts(&self.items[index])) {
             thread::sleep(SETTLE);
         }
-        self.query_after(&worked_on)?;
+        self.query(&worked_on)?;
         for index in worked_on {
             let item = &mut self.items[index];
             if !item.is_at_work() {
                 continue;
             }
             item.refresh = false;
+            item.forget_end();
             self.plan(&[index], false);
             let item = &self.items[index];
             let (name, words) = (item.unit.name.clone(), item.state.words.clone());

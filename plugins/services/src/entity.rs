@@ -3,7 +3,7 @@
 use crate::plan::{Circumstances, Ensure, Wanted, plan};
 use crate::provider::{FOLDER, ManagerError, ServiceProvider, Subject};
 use crate::record::Record;
-use crate::state::UnitState;
+use crate::state::{Aspects, UnitState};
 use crate::unit::UnitName;
 use holo_change::base_store::{BaseStore, Legacy, Orphan};
 use holo_plugin::{Asset, EntityReport, Host, Mode, Output, Verdict};
@@ -62,6 +62,8 @@ pub(crate) enum Past {
 pub(crate) struct AllUnits {
     pub(crate) provider: &'static dyn ServiceProvider,
     pub(crate) names: BTreeMap<String, UnitName>,
+    /// What has to be known of each, if it is not nothing.
+    aspects: BTreeMap<String, Aspects>,
     /// The records of units that are not kept under their own IDs yet.
     elsewhere: BTreeMap<String, Record>,
     found: Mutex<Option<Found>>,
@@ -87,9 +89,10 @@ impl AllUnits {
     pub(crate) fn new(
         provider: &'static dyn ServiceProvider,
         names: BTreeMap<String, UnitName>,
+        aspects: BTreeMap<String, Aspects>,
         elsewhere: BTreeMap<String, Record>,
     ) -> AllUnits {
-        AllUnits { provider, names, elsewhere, found: Mutex::default(), read: Mutex::default() }
+        AllUnits { provider, names, aspects, elsewhere, found: Mutex::default(), read: Mutex::default() }
     }
 
     /// Forgets how they are, as that is about to change.
@@ -149,8 +152,12 @@ impl AllUnits {
             });
             records.push(record.map(|remembered| remembered.base).unwrap_or_default());
         }
-        let subjects: Vec<Subject<'_>> =
-            self.names.values().zip(&records).map(|(unit, record)| Subject { unit, record }).collect();
+        let subject = |((id, unit), record)| {
+            // Nothing will be started that could tell.
+            let aspects = Aspects { loading: true, ..self.aspects.get(id).copied().unwrap_or_default() };
+            Subject { unit, record, aspects }
+        };
+        let subjects: Vec<Subject<'_>> = self.names.iter().zip(&records).map(subject).collect();
         let manager = self.provider.manager(host);
         let changes = manager.unread_files()?;
         let states = manager.states(&subjects)?;

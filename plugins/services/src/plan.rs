@@ -1,6 +1,6 @@
 //! The plan for a unit: the steps from its present to its desired state.
 
-use crate::state::{Enablement, Load, Phase, UnitState};
+use crate::state::{Aspects, Enablement, Load, Phase, UnitState};
 use crate::unit::UnitName;
 use serde::Deserialize;
 
@@ -60,6 +60,14 @@ pub(crate) struct Circumstances {
     pub(crate) may_come: bool,
 }
 
+impl Wanted {
+    /// Returns the aspects that have to be known of a unit, of which a refresh may be due.
+    pub(crate) fn aspects(&self, refresh: bool) -> Aspects {
+        let enablement = self.enable.is_some() || self.mask.is_some();
+        Aspects { enablement, reloading: self.reload, starting: refresh, loading: false }
+    }
+}
+
 impl Step {
     /// All of them, in their order.
     pub(crate) const ALL: [Step; 10] = [
@@ -83,11 +91,6 @@ impl Step {
     /// Returns true if the unit runs afterwards because of it.
     pub(crate) fn starts(self) -> bool {
         matches!(self, Step::Start | Step::Restart)
-    }
-
-    /// Returns true if the unit runs afterwards, and nothing else about it has changed.
-    pub(crate) fn only_runs(self) -> bool {
-        self.starts() || self == Step::Reload
     }
 
     /// As a person would tell of it; the infinitive follows "cannot ".
@@ -206,6 +209,9 @@ impl Planner<'_> {
             // A person would want to know before the next boot tells.
             if self.state.load == Load::Missing && phase.is_up() {
                 self.problem("runs, but its file is gone");
+            } else if phase == Phase::Coming {
+                // That takes part in the start that has begun, and ends with it.
+                self.step(Step::Start);
             }
         } else if self.is_missing() {
             self.problem("does not exist");

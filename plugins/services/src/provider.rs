@@ -3,7 +3,7 @@
 use crate::notice::Noticed;
 use crate::plan::Step;
 use crate::record::Record;
-use crate::state::UnitState;
+use crate::state::{Aspects, UnitState};
 use crate::unit::{UnitName, UnitNameError};
 use holo_change::PathError;
 use holo_plugin::process::ProgramError;
@@ -51,6 +51,7 @@ pub(crate) trait ServiceProvider: Provider {
 pub(crate) struct Subject<'a> {
     pub(crate) unit: &'a UnitName,
     pub(crate) record: &'a Record,
+    pub(crate) aspects: Aspects,
 }
 
 /// A unit to which something is done.
@@ -101,14 +102,6 @@ pub(crate) trait Manager {
     /// # Errors
     /// If nothing can be told of any.
     fn states(&self, subjects: &[Subject<'_>]) -> Result<Vec<Result<UnitState, ManagerError>>, ManagerError>;
-
-    /// Returns which units are loaded and run, if the manager lists them at a fraction of the cost of [`states`](Self::states).
-    ///
-    /// # Errors
-    /// If they cannot be listed.
-    fn running(&self) -> Result<BTreeSet<String>, ManagerError> {
-        Ok(BTreeSet::new())
-    }
 
     /// The names of files and directories of any units that have changed since they were read.
     ///

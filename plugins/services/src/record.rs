@@ -66,8 +66,9 @@ impl Record {
     /// Takes note of how a unit is before a step changes that, unless it is known how it was before an earlier one.
     pub(crate) fn note(&mut self, step: Step, state: &UnitState) {
         match step {
-            // A failed unit was meant to run. It is not known whether it would by now, so it is left as it is.
-            Step::Start if state.phase == Some(Phase::Failed) => {}
+            // A failed unit was meant to run, and one that is being started is. It is not known whether they would by now, so they are left as
+            // they are.
+            Step::Start if matches!(state.phase, Some(Phase::Failed | Phase::Coming)) => {}
             Step::Start | Step::Stop => self.ran = self.ran.or(Some(step == Step::Stop)),
             // Disabling it would also remove the link to its file, which was there before us.
             Step::Enable if state.enablement == Enablement::Linked => {}

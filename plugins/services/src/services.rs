@@ -7,6 +7,7 @@ use crate::entity::{AllUnits, FilesStep, Past, Service, Unit};
 use crate::names::{name_of, things};
 use crate::providers;
 use crate::record::Record;
+use crate::state::Aspects;
 use crate::unit::UnitName;
 use holo_change::base_store::{BaseStore, Legacy, Orphan, Records, Remembered};
 use holo_plugin::declared::{Declared, apply_together};
@@ -71,7 +72,16 @@ impl Plugin for Services {
         elsewhere.extend(
             known.iter().map(|(_, Orphan { remembered, .. })| (remembered.id.clone(), remembered.base.clone())),
         );
-        let all = Arc::new(AllUnits::new(provider, names.clone(), elsewhere));
+        let mut aspects: BTreeMap<String, Aspects> = defined
+            .iter()
+            .map(|(id, Defined { definition, .. })| (id.clone(), definition.wanted().aspects(false)))
+            .collect();
+        aspects.extend(
+            known.iter().map(|(_, Orphan { remembered, .. })| {
+                (remembered.id.clone(), remembered.base.restored().aspects(false))
+            }),
+        );
+        let all = Arc::new(AllUnits::new(provider, names.clone(), aspects, elsewhere));
         let mut entities = Vec::new();
         if let Some(id) = provider.reading_files(host).filter(|_| host.api_version() >= API_VERSION_4) {
             entities.push(Declared::orphan(Service::Files(FilesStep { id, all: Arc::clone(&all) })));

@@ -44,6 +44,20 @@ pub(crate) enum Enablement {
     None,
 }
 
+/// The aspects of a unit that have to be known, beside its phase and whether there is such a unit. A manager may leave out what costs more than
+/// these, and says so by [`UnitState::is_brief`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Aspects {
+    /// The way in which it is enabled or masked.
+    pub(crate) enablement: bool,
+    /// Its ability to read its configuration again.
+    pub(crate) reloading: bool,
+    /// How it starts, although it may run already.
+    pub(crate) starting: bool,
+    /// The use of its files, although nothing has read them yet. Starting it would tell.
+    pub(crate) loading: bool,
+}
+
 /// The state of a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnitState {
@@ -62,6 +76,8 @@ pub(crate) struct UnitState {
     /// True if its files have changed since they were read.
     pub(crate) is_outdated: bool,
     pub(crate) can_reload: bool,
+    /// True if only those [aspects](Aspects) are known that were asked for.
+    pub(crate) is_brief: bool,
     /// True if it does not exist, and is assumed to come from a command that was only printed.
     pub(crate) is_imagined: bool,
     /// In the provider's words.
@@ -81,6 +97,7 @@ impl Default for UnitState {
             starts_unseen: false,
             is_outdated: false,
             can_reload: false,
+            is_brief: false,
             is_imagined: false,
             words: String::new(),
         }
@@ -92,7 +109,8 @@ impl UnitState {
     pub(crate) fn is_like(&self, other: &UnitState) -> bool {
         let runs = |state: &UnitState| state.phase.map(|phase| (phase.is_up(), phase.is_down()));
         runs(self) == runs(other)
-            && (self.load, self.enablement, self.has_run) == (other.load, other.enablement, other.has_run)
+            && (self.load, self.has_run) == (other.load, other.has_run)
+            && (self.enablement == other.enablement || self.is_brief || other.is_brief)
             && self.is_outdated == other.is_outdated
     }
 }

@@ -57,6 +57,13 @@ impl<'a> Item<'a> {
         self.is_changed |= step != Step::Start;
     }
 
+    /// Forgets that the unit has come to its end in this boot, unless it is meant to.
+    pub(super) fn forget_end(&mut self) {
+        if !self.state.comes_to_an_end {
+            self.record.ran_in_boot = self.kept.as_ref().and_then(|kept| kept.ran_in_boot.clone());
+        }
+    }
+
     /// Takes note that the unit's files were read again.
     pub(super) fn note_read(&mut self) {
         self.changes.push(format!("read the files of {} again", self.unit.name));

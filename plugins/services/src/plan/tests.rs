@@ -49,7 +49,7 @@ fn runs_or_does_not() {
     use Phase::{Coming, Down, Failed, Going, Restarting, Up};
     for (phase, to_run, to_stop) in [
         (Up, None, Some(Step::Stop)),
-        (Coming, None, Some(Step::Stop)),
+        (Coming, Some(Step::Start), Some(Step::Stop)),
         (Going, Some(Step::Start), Some(Step::Stop)),
         (Restarting, Some(Step::Start), Some(Step::Stop)),
         (Down, Some(Step::Start), None),

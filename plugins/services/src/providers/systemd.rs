@@ -2,6 +2,7 @@
 
 mod adoption;
 mod files;
+mod lists;
 mod live;
 mod names;
 mod offline;

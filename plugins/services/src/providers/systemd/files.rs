@@ -1,6 +1,6 @@
 //! The directories of unit files: which name is an alias of which, and what has changed since systemd read them.
 
-use super::names;
+use super::{names, show};
 use crate::provider::FOLDER;
 use crate::unit::UnitName;
 use holo_plugin::system::Root;
@@ -62,6 +62,30 @@ pub(super) fn path(root: &Root, name: &UnitName) -> Option<PathBuf> {
     paths.into_iter().find(|path| root.has(path))
 }
 
+/// Returns the path of the file of a unit, if that is one of its own in one of the directories, and no link or mask.
+pub(super) fn plain_file(name: &UnitName) -> Option<PathBuf> {
+    let path = |directory: &&str| Path::new("/").join(directory).join(name.as_str());
+    let found = DIRECTORIES.iter().map(path).find_map(|path| {
+        let metadata = path.symlink_metadata().ok()?;
+        Some((metadata.is_file() && metadata.len() > 0, path))
+    });
+    found.and_then(|(is_plain, path)| is_plain.then_some(path))
+}
+
+/// Returns true if a unit may count as started before what it runs can have failed, as far as its file tells.
+pub(super) fn starts_unseen(name: &UnitName, file: &Path) -> bool {
+    let has_more = |directory: &&str| Path::new("/").join(directory).join(format!("{name}.d")).exists();
+    let is_service = name.as_str().ends_with(".service");
+    // What is in other files would have to be put together as systemd does.
+    is_service && (DIRECTORIES.iter().any(has_more) || fs::read_to_string(file).map_or(true, |text| is_simple(&text)))
+}
+
+/// Returns true if the text of a unit's file makes it a service of a type that starts unseen, which the default is too.
+fn is_simple(text: &str) -> bool {
+    let mut types = text.lines().filter_map(|line| line.trim().strip_prefix("Type")?.trim_start().strip_prefix('='));
+    types.next_back().is_none_or(|value| show::starts_unseen(value.trim()) || value.trim().is_empty())
+}
+
 /// The file that systemd touches whenever it has read the files of units.
 const LAST_READ: &str = "/run/systemd/systemd-units-load";
 
@@ -100,12 +124,15 @@ fn newest() -> BTreeMap<String, SystemTime> {
             note(FOLDER, &metadata);
         }
         for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
-            let Ok(metadata) = entry.metadata() else { continue };
             let name = entry.file_name().to_string_lossy().into_owned();
-            note(&name, &metadata);
-            if metadata.is_dir() {
+            let Some(is_directory) = note_entry(&entry, |metadata| note(&name, metadata)) else { continue };
+            if is_directory {
+                // Links in the directories of targets lead to units, which stand for themselves.
+                let is_of_drop_ins = name.ends_with(".d");
                 for inner in fs::read_dir(entry.path()).into_iter().flatten().flatten() {
-                    if let Ok(metadata) = inner.metadata() {
+                    if is_of_drop_ins {
+                        note_entry(&inner, |metadata| note(&name, metadata));
+                    } else if let Ok(metadata) = inner.metadata() {
                         note(&name, &metadata);
                     }
                 }
@@ -113,6 +140,19 @@ fn newest() -> BTreeMap<String, SystemTime> {
         }
     }
     newest
+}
+
+/// Takes note of an entry of a directory, and of the file that a link leads to; returns true if it is itself a directory.
+fn note_entry(entry: &fs::DirEntry, mut note: impl FnMut(&fs::Metadata)) -> Option<bool> {
+    let metadata = entry.metadata().ok()?;
+    note(&metadata);
+    if metadata.is_symlink()
+        && let Ok(file) = fs::metadata(entry.path())
+        && file.is_file()
+    {
+        note(&file);
+    }
+    Some(metadata.is_dir())
 }
 
 fn changed(metadata: &fs::Metadata) -> SystemTime {
@@ -157,6 +197,23 @@ mod tests {
         assert_eq!(micros("Thu 2024-02-29 23:59:59.000001 UTC"), Some(1_709_251_199_000_001));
         for odd in ["", "n/a", "Sun 2026-11-22 00:06:08 CET", "Sun 2026-13-22 00:06:08 UTC", "Sun x UTC"] {
             assert_eq!(micros(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn services_are_simple_unless_their_file_says_otherwise() {
+        for simple in [
+            "",
+            "[Service]\nExecStart=true\n",
+            "Type=forking\nType = exec\n",
+            "Type=\n",
+            "# Type=notify\n",
+            "Type=idle",
+        ] {
+            assert!(is_simple(simple), "{simple}");
+        }
+        for other in ["[Service]\nType=notify\n", " Type = oneshot \n", "Type=simple\nType=dbus\n"] {
+            assert!(!is_simple(other), "{other}");
         }
     }
 

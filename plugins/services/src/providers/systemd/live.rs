@@ -1,7 +1,7 @@
 //! The systemd that runs.
 
 use super::tool::{self, output_of, systemctl};
-use super::{files, show};
+use super::{files, lists, show};
 use crate::plan::Step;
 use crate::provider::{Done, Manager, ManagerError, Subject, Task};
 use crate::state::{Phase, UnitState};
@@ -18,33 +18,45 @@ const LINES: &str = "10";
 /// The time limit of reading the journal.
 const JOURNAL_LIMIT: Duration = Duration::from_secs(10);
 
+/// The number of units from which on lists are quicker than asking for each.
+const MANY: usize = 8;
+
 pub(super) struct Live;
+
+/// Returns the states of units as systemd shows them.
+fn shown(units: &[&UnitName]) -> Result<Vec<Result<UnitState, ManagerError>>, ManagerError> {
+    if units.is_empty() {
+        return Ok(Vec::new());
+    }
+    let property = format!("--property={}", show::PROPERTIES);
+    show::parse(&output_of(&mut systemctl(&["show", &property], units))?, units.len())
+}
 
 impl Manager for Live {
     fn states(&self, subjects: &[Subject<'_>]) -> Result<Vec<Result<UnitState, ManagerError>>, ManagerError> {
         let boot = self.boot();
+        let is_remembered = |subject: &Subject<'_>| boot.is_some() && subject.record.ran_in_boot == boot;
         let mut states = Vec::new();
         for subjects in subjects.chunks(AT_A_TIME) {
-            let units: Vec<&UnitName> = subjects.iter().map(|subject| subject.unit).collect();
-            let property = format!("--property={}", show::PROPERTIES);
-            let text = output_of(&mut systemctl(&["show", &property], &units))?;
-            for (state, subject) in show::parse(&text, subjects.len())?.into_iter().zip(subjects) {
-                let remembered = boot.is_some() && subject.record.ran_in_boot == boot;
+            // Without its own time, only systemd can tell which files have changed.
+            let listed = if subjects.len() < MANY || files::last_read().is_none() {
+                vec![None; subjects.len()]
+            } else {
+                lists::states(subjects, is_remembered)?
+            };
+            let others =
+                listed.iter().zip(subjects).filter(|(listed, _)| listed.is_none()).map(|(_, subject)| subject.unit);
+            let mut shown = shown(&others.collect::<Vec<_>>())?.into_iter();
+            for (listed, subject) in listed.into_iter().zip(subjects) {
+                let state = listed.map(Ok).or_else(|| shown.next()).unwrap_or_else(|| Ok(UnitState::default()));
                 states.push(state.map(|state| {
-                    let has_run =
-                        state.has_run || (remembered && state.comes_to_an_end && state.phase == Some(Phase::Down));
+                    let is_down = state.phase == Some(Phase::Down);
+                    let has_run = state.has_run || (is_remembered(subject) && state.comes_to_an_end && is_down);
                     UnitState { has_run, ..state }
                 }));
             }
         }
         Ok(states)
-    }
-
-    /// For `systemctl show`, systemd collects every property of each unit, and searches its directories for how it is enabled; a list has
-    /// only what it keeps in mind.
-    fn running(&self) -> Result<BTreeSet<String>, ManagerError> {
-        let options = ["list-units", "--full", "--plain", "--no-legend", "--state=active"];
-        Ok(show::parse_list(&output_of(&mut systemctl(&options, &[]))?))
     }
 
     fn unread_files(&self) -> Result<BTreeSet<String>, ManagerError> {

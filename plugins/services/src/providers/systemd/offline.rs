@@ -42,11 +42,8 @@ impl Offline {
         let is_empty = captured.stdout.is_empty() && captured.stderr.is_empty() && captured.ended.code() == Some(1);
         let text = if is_empty { String::new() } else { tool::said(&captured)? };
         let mut files = HashMap::new();
-        for line in text.lines() {
-            let mut words = line.split_whitespace();
-            if let (Some(name), Some(state)) = (words.next(), words.next()) {
-                files.insert(name.to_owned(), UnitFileState::parse(state)?.meaning);
-            }
+        for (name, state) in UnitFileState::parse_list(&text) {
+            files.insert(name.to_owned(), state?.meaning);
         }
         Ok(Some(files))
     }

@@ -3,7 +3,7 @@
 use super::words::{ActiveState, LoadState, SubState, UnitFileState, phase};
 use crate::provider::ManagerError;
 use crate::state::{Load, Phase, UnitState};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 /// The properties that are asked for.
 pub(super) const PROPERTIES: &str = "LoadState,LoadError,ActiveState,SubState,UnitFileState,NeedDaemonReload,CanReload,Type,\
@@ -21,16 +21,33 @@ pub(super) fn parse(text: &str, count: usize) -> Result<Vec<Result<UnitState, Ma
     Ok(blocks.into_iter().map(state).collect())
 }
 
-/// Returns the names of the units in a plain list that are loaded and run: its columns are the name, the load state, the active state, and
-/// the substate.
-pub(super) fn parse_list(text: &str) -> BTreeSet<String> {
-    let running = |line: &str| {
+/// A unit in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Listed {
+    pub(super) load: Load,
+    pub(super) phase: Phase,
+    /// In systemd's words.
+    pub(super) words: String,
+}
+
+/// Returns the units of a plain list: its columns are the name, the load state, the active state, and the substate. One with a word of a newer
+/// systemd counts as one that cannot be used, so that more is asked of it.
+pub(super) fn parse_list(text: &str) -> HashMap<String, Listed> {
+    let listed = |line: &str| {
         let [name, load, active, sub] = line.split_whitespace().take(4).collect::<Vec<_>>()[..] else { return None };
-        let is_loaded = LoadState::parse(load).is_ok_and(|load| load.meaning == Load::Loaded);
-        let phase = phase(ActiveState::parse(active).ok()?, SubState::parse(sub).ok()?);
-        (is_loaded && phase == Phase::Up).then(|| name.to_owned())
+        let load = LoadState::parse(load).map_or(Load::Broken, |load| load.meaning);
+        let (load, phase) = match (ActiveState::parse(active), SubState::parse(sub)) {
+            (Ok(active), Ok(sub)) => (load, phase(active, sub)),
+            _ => (Load::Broken, Phase::Down),
+        };
+        Some((name.to_owned(), Listed { load, phase, words: format!("{active} ({sub})") }))
     };
-    text.lines().filter_map(running).collect()
+    text.lines().filter_map(listed).collect()
+}
+
+/// Returns true if services of a type count as started before what they run can have failed.
+pub(super) fn starts_unseen(service_type: &str) -> bool {
+    matches!(service_type, "simple" | "exec" | "idle")
 }
 
 fn state(block: &str) -> Result<UnitState, ManagerError> {
@@ -54,9 +71,10 @@ fn state(block: &str) -> Result<UnitState, ManagerError> {
         enablement: UnitFileState::parse(property("UnitFileState"))?.meaning,
         has_run: comes_to_an_end && has_begun && result.is_empty(),
         comes_to_an_end,
-        starts_unseen: matches!(property("Type"), "simple" | "idle"),
+        starts_unseen: starts_unseen(property("Type")),
         is_outdated: is("NeedDaemonReload"),
         can_reload: is("CanReload"),
+        is_brief: false,
         is_imagined: false,
         words: format!("{} ({}){result}", property("ActiveState"), property("SubState")),
     })
@@ -109,11 +127,19 @@ mod tests {
     }
 
     #[test]
-    fn a_list_tells_what_is_loaded_and_runs() {
+    fn a_list_tells_how_units_are() {
         let list = "a.service loaded active running A daemon\nb.socket  loaded active listening b\n\
                     gone.service not-found active running gone.service\nnew.service loaded active dancing New\n\
                     again.service loaded activating auto-restart Again\nends.service loaded inactive dead Ends\n\nodd\n";
-        assert_eq!(parse_list(list), BTreeSet::from(["a.service".to_owned(), "b.socket".to_owned()]));
+        let listed = parse_list(list);
+        let has = |name: &str| listed.get(name).map(|unit| (unit.load, unit.phase, unit.words.as_str()));
+        assert_eq!(has("a.service"), Some((Load::Loaded, Phase::Up, "active (running)")));
+        assert_eq!(has("b.socket"), Some((Load::Loaded, Phase::Up, "active (listening)")));
+        assert_eq!(has("gone.service"), Some((Load::Missing, Phase::Up, "active (running)")));
+        assert_eq!(has("new.service"), Some((Load::Broken, Phase::Down, "active (dancing)")));
+        assert_eq!(has("again.service"), Some((Load::Loaded, Phase::Restarting, "activating (auto-restart)")));
+        assert_eq!(has("ends.service"), Some((Load::Loaded, Phase::Down, "inactive (dead)")));
+        assert_eq!(listed.len(), 6);
     }
 
     #[test]

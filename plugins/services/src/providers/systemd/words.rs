@@ -136,6 +136,16 @@ words! {
     }
 }
 
+impl UnitFileState {
+    /// Returns the unit files of a list, with what it says of each.
+    pub(super) fn parse_list(text: &str) -> impl Iterator<Item = (&str, Result<UnitFileState, ManagerError>)> {
+        text.lines().filter_map(|line| {
+            let mut words = line.split_whitespace();
+            Some((words.next()?, UnitFileState::parse(words.next()?)))
+        })
+    }
+}
+
 /// Returns the phase that both words together mean: they agree, except for a unit between two attempts.
 pub(super) fn phase(active: ActiveState, sub: SubState) -> Phase {
     if sub.meaning == Phase::Restarting { Phase::Restarting } else { active.meaning }

@@ -5,7 +5,8 @@ use super::host::Host;
 
 pub(crate) const ALL: &[Case] = &[
     ("two hundred units are a matter of a few calls", two_hundred),
-    ("units that are only started are listed afterwards, and only those that do not run are shown", only_started),
+    ("units that run or were not loaded are listed, and only others are shown", only_started),
+    ("what is wrong with one of many is said as of one alone", wrong_among_many),
     ("the time at which systemd has read files is looked up, and asked for where it has left none", last_read),
 ];
 
@@ -19,9 +20,12 @@ fn two_hundred(host: &Host) {
     host.system.must(&format!("for n in $(seq 0 199); do printf '{unit}' >{folder}/many-$n.service; done"));
     host.declare(&declared);
     host.apply();
-    assert_eq!(host.verbs(), ["daemon-reload", "show", "enable", "start", "show"]);
+    assert_eq!(
+        host.verbs(),
+        ["daemon-reload", "list-units", "list-unit-files", "enable", "start", "list-units", "list-unit-files"]
+    );
     host.nothing_to_do();
-    assert_eq!(host.verbs(), ["show", "show"]);
+    assert_eq!(host.verbs(), ["list-units", "list-unit-files"].repeat(2), "one query for an apply, one for a check");
     // One that cannot be enabled keeps no other from being.
     host.system.must("systemctl disable many-7 many-8; rm /run/systemd/system/many-9.service");
     host.system.must("systemctl daemon-reload");
@@ -43,10 +47,10 @@ fn only_started(host: &Host) {
     }
     host.declare(&declared(&names));
     host.apply();
-    assert_eq!(host.verbs(), ["daemon-reload", "show", "start", "list-units"]);
+    assert_eq!(host.verbs(), ["daemon-reload", "list-units", "start", "list-units"]);
     assert!(names.iter().all(|name| host.is_active(name)));
     host.nothing_to_do();
-    assert_eq!(host.verbs(), ["show", "show"], "one query for an apply, one for a check");
+    assert_eq!(host.verbs(), ["list-units", "list-units"], "one query for an apply, one for a check");
     // Some are stopped, and one runs to its end: it is asked for alone.
     host.unit("runs-once.service", "[Service]\nType=oneshot\nExecStart=true\n");
     host.system.must("systemctl daemon-reload; systemctl stop started-3 started-4");
@@ -55,14 +59,74 @@ fn only_started(host: &Host) {
     let said = host.apply();
     assert!(said.contains("started started-3.service") && said.contains("started started-4.service"), "{said}");
     let calls = host.calls();
-    let starts: Vec<&String> = calls.iter().filter(|call| call.starts_with("start ")).collect();
-    assert_eq!(starts, ["start -- runs-once.service started-3.service started-4.service"]);
-    let after: Vec<&String> = calls.iter().skip_while(|call| !call.starts_with("list-units ")).skip(1).collect();
+    let verbs: Vec<&str> = calls.iter().filter_map(|call| call.split(' ').next()).collect();
+    assert_eq!(verbs, ["list-units", "start", "show"], "{calls:?}");
+    assert!(calls.contains(&"start -- runs-once.service started-3.service started-4.service".to_owned()), "{calls:?}");
+    host.nothing_to_do();
+    let calls = host.calls();
     let is_alone = |call: &&String| call.starts_with("show ") && call.ends_with(" -- runs-once.service");
-    assert!(after.len() == 1 && after.iter().all(is_alone), "{calls:?}");
+    assert_eq!(calls.iter().filter(is_alone).count(), 2, "{calls:?}");
     host.declare_nothing();
     host.apply();
     assert!(names.iter().all(|name| !host.is_active(name)));
+}
+
+fn wrong_among_many(host: &Host) {
+    for number in 0..8 {
+        host.daemon(&format!("fine-{number}.service"));
+    }
+    host.unit("broken.service", "[Service]\nExecStrat=sleep 86400\n");
+    host.unit("many@.service", "[Service]\nType=exec\nExecStart=sleep 86400\n");
+    host.system.write("/opt/linked.service", "[Service]\nExecStart=sleep 86400\n");
+    host.system.must("systemctl daemon-reload; systemctl link /opt/linked.service; systemctl start fine-0 fine-1");
+    host.system.must("ln -sf /dev/null /etc/systemd/system/hidden.service; : >/etc/systemd/system/empty.service");
+    let fine = (0..8).map(|number| format!("fine-{number}"));
+    let others = ["broken", "missing", "many@one", "linked", "hidden", "empty"].map(str::to_owned);
+    let names: Vec<String> = fine.chain(others).collect();
+    let declare = |lines: &str| {
+        host.declare(&names.iter().map(|name| format!("[[service]]\nname = '{name}'\n{lines}\n")).collect::<String>());
+    };
+    declare("");
+    let check = host.check();
+    assert_eq!(check.status, Some(1), "{check}");
+    let problems = [
+        "!! broken.service has a file that systemd cannot use: ",
+        "!! hidden.service is masked, and cannot be started; ",
+        "!! empty.service is masked, and cannot be started; ",
+    ];
+    for problem in problems {
+        assert!(check.stderr_lossy().contains(problem), "{problem}: {check}");
+    }
+    assert!(
+        !check.stdout_lossy().contains("would start fine-0.") && check.stdout_lossy().contains("would start fine-2.")
+    );
+    let said = host.apply_fails();
+    for problem in problems.into_iter().chain(["!! missing.service does not exist\n"]) {
+        assert!(said.contains(problem), "{problem}: {said}");
+    }
+    assert_eq!(said.matches("!! ").count(), 4, "{said}");
+    let runs = |name: &String| host.is_active(name);
+    let running: Vec<&String> = names.iter().filter(|name| runs(name)).collect();
+    assert_eq!(
+        running,
+        names.iter().filter(|name| name.contains('-') || name.contains('@') || *name == "linked").collect::<Vec<_>>()
+    );
+    // A unit whose file is elsewhere is outdated when that has changed, and so is one with a linked drop-in.
+    host.system.must("mkdir /etc/systemd/system/fine-3.service.d; touch /opt/a.conf");
+    host.system
+        .must("ln -s /opt/a.conf /etc/systemd/system/fine-3.service.d/a.conf; systemctl daemon-reload; sleep 0.1");
+    host.system.must("echo '[Service]' >/opt/a.conf; sed -i s/86400/86401/ /opt/linked.service");
+    let said = host.apply_fails();
+    for outdated in ["linked", "fine-3"] {
+        assert!(said.contains(&format!("read the files of {outdated}.service again")), "{said}");
+    }
+    // All of them are refused as one alone, and those that ran before us go on.
+    host.declare_nothing();
+    host.apply();
+    let running: Vec<&String> = names.iter().filter(|name| runs(name)).collect();
+    assert_eq!(running, ["fine-0", "fine-1"]);
+    host.system.must("systemctl stop fine-0 fine-1; systemctl disable linked");
+    host.system.must("rm /etc/systemd/system/hidden.service /etc/systemd/system/empty.service");
 }
 
 fn last_read(host: &Host) {

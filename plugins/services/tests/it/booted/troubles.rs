@@ -14,6 +14,7 @@ pub(crate) const ALL: &[Case] = &[
     ("static units cannot be enabled, and say so", cannot_be_enabled),
     ("a broken file is named", broken),
     ("a time limit holds", time_limit),
+    ("a unit that is being started is waited for, and has failed if it is not up in time", never_ready),
     ("every state that a real system has is understood", every_state),
 ];
 
@@ -180,6 +181,29 @@ fn time_limit(host: &Host) {
     assert!(said.contains("!! cannot start slow.service: timed out after 500ms"), "{said}");
     assert!(host.is_active("quick"));
     host.system.must("systemctl stop slow quick");
+}
+
+fn never_ready(host: &Host) {
+    host.unit("never.service", "[Service]\nType=notify\nTimeoutStartSec=infinity\nExecStart=sleep 86400\n");
+    host.unit("later.service", "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=sleep 2\n");
+    host.service("never", "timeout = '500ms'");
+    for _ in 0..2 {
+        let said = host.apply_fails();
+        assert!(said.contains("!! cannot start never.service: timed out after 500ms"), "{said}");
+        assert_eq!(host.property("never", "ActiveState"), "activating");
+        let check = host.check();
+        assert!(check.status == Some(3) && check.stdout_lossy().contains("would start never.service"), "{check}");
+    }
+    host.system.must("systemctl stop never; systemctl start --no-block later");
+    host.service("later", "");
+    let said = host.apply();
+    assert!(said.contains("started later.service"), "{said}");
+    assert!(host.is_active("later"));
+    host.nothing_to_do();
+    host.declare_nothing();
+    host.apply();
+    assert!(host.is_active("later"), "it was on its way up before us");
+    host.system.must("systemctl stop later");
 }
 
 fn every_state(host: &Host) {

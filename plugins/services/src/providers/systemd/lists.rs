@@ -1,0 +1,68 @@
+//! The states of many units from systemd's lists.
+//!
+//! For `systemctl show`, systemd collects every property of each unit, and searches all directories for how each is enabled: 4 ms for each that is
+//! loaded, and more for each that has to be loaded first. Its list of units has what it keeps in mind, and costs as much as one unit.
+
+use super::tool::{output_of, said, systemctl};
+use super::words::UnitFileState;
+use super::{files, show};
+use crate::provider::{ManagerError, Subject};
+use crate::state::{Enablement, Load, Phase, UnitState};
+use crate::unit::UnitName;
+use show::Listed;
+use std::collections::HashMap;
+
+/// Returns the states of those units for which the lists tell all that is wanted.
+///
+/// # Errors
+/// If systemd does not list them.
+pub(super) fn states(
+    subjects: &[Subject<'_>],
+    is_remembered: impl Fn(&Subject<'_>) -> bool,
+) -> Result<Vec<Option<UnitState>>, ManagerError> {
+    let options = ["list-units", "--all", "--full", "--plain", "--no-legend"];
+    let listed = show::parse_list(&output_of(&mut systemctl(&options, &[]))?);
+    let state = |subject: &Subject<'_>| state(subject, listed.get(subject.unit.as_str()), is_remembered(subject));
+    let mut states: Vec<Option<UnitState>> = subjects.iter().map(state).collect();
+    let needs_enablement =
+        |(state, subject): (&Option<UnitState>, &Subject<'_>)| state.is_some() && subject.aspects.enablement;
+    let names = states.iter().zip(subjects).filter(|pair| needs_enablement(*pair)).map(|(_, subject)| subject.unit);
+    let enablements = enablements(&names.collect::<Vec<_>>())?;
+    for (state, subject) in states.iter_mut().zip(subjects).filter(|(_, subject)| subject.aspects.enablement) {
+        let enablement = enablements.get(subject.unit.as_str());
+        *state = state.take().zip(enablement).map(|(state, &enablement)| UnitState { enablement, ..state });
+    }
+    Ok(states)
+}
+
+/// Returns the state of a unit that runs, or that nothing has loaded. Only files of its own in a well-known directory count, as systemd's own time
+/// of reading them tells whether they have changed.
+fn state(subject: &Subject<'_>, listed: Option<&Listed>, is_remembered: bool) -> Option<UnitState> {
+    let aspects = subject.aspects;
+    let phase = match listed {
+        Some(listed) => (listed.load == Load::Loaded && listed.phase == Phase::Up).then_some(Phase::Up)?,
+        None if is_remembered || aspects.loading => return None,
+        None => Phase::Down,
+    };
+    let file = (!aspects.reloading).then(|| files::plain_file(subject.unit)).flatten()?;
+    Some(UnitState {
+        phase: Some(phase),
+        load: Load::Loaded,
+        starts_unseen: (phase == Phase::Down || aspects.starting) && files::starts_unseen(subject.unit, &file),
+        is_brief: true,
+        words: listed.map_or_else(|| "inactive (dead)".to_owned(), |listed| listed.words.clone()),
+        ..UnitState::default()
+    })
+}
+
+/// Returns how those units are enabled of which systemd lists the file.
+fn enablements(units: &[&UnitName]) -> Result<HashMap<String, Enablement>, ManagerError> {
+    if units.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let text = said(&systemctl(&["list-unit-files", "--full", "--no-legend"], units).output()?)?;
+    // A word of a newer systemd is for `systemctl show` to tell.
+    Ok(UnitFileState::parse_list(&text)
+        .filter_map(|(name, state)| Some((name.to_owned(), state.ok()?.meaning)))
+        .collect())
+}
