@@ -86,6 +86,20 @@ impl CacheDirectory {
     }
 }
 
+/// Returns the cache directories of runs, with the times at which something was last put there.
+#[must_use]
+pub fn all(temporary_directory: &Path) -> Vec<(PathBuf, SystemTime)> {
+    let is_ours = |name: &str| {
+        name.strip_prefix("holo.").is_some_and(|digits| digits.len() == 9 && digits.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let entries = fs::read_dir(temporary_directory).into_iter().flatten().filter_map(Result::ok);
+    let ours = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_ours));
+    let mut found: Vec<_> =
+        ours.filter_map(|entry| Some((entry.path(), entry.metadata().ok()?.modified().ok()?))).collect();
+    found.sort();
+    found
+}
+
 /// Spreads near numbers far apart, so that two runs that begin together seldom try the same name.
 fn scramble(number: u64) -> u64 {
     let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

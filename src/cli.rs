@@ -49,6 +49,8 @@ pub enum Verb {
     Scan(Scan),
     /// Draw how entities depend on each other
     Graph(Graph),
+    /// Find what is wrong, and say what to do about it
+    Doctor(Doctor),
     /// List every string that selects something
     Selectors(Selectors),
     /// Show what is known of this machine
@@ -214,6 +216,14 @@ pub struct Selectors {
     pub prefix: Option<OsString>,
 }
 
+/// `holo doctor`
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// The form of the output
+    #[command(flatten)]
+    pub output: Output,
+}
+
 /// `holo facts`
 #[derive(Debug, Args)]
 pub struct Facts {
@@ -329,6 +339,7 @@ impl Verb {
             Verb::Diff(arguments) => &arguments.output,
             Verb::Adopt(arguments) => &arguments.output,
             Verb::Scan(arguments) => &arguments.output,
+            Verb::Doctor(arguments) => &arguments.output,
             Verb::Selectors(arguments) => &arguments.output,
             // A single value of JSON is not a line of a run.
             Verb::Facts(_) | Verb::Data(_) => return false,

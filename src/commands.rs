@@ -6,6 +6,7 @@ mod check;
 mod completion;
 mod data;
 mod diff;
+mod doctor;
 mod facts;
 mod graph;
 mod plugin_check;
@@ -51,6 +52,7 @@ pub(crate) fn run(verb: Verb, mut settings: Settings, report: &mut Report) -> u8
         Verb::Diff(arguments) => with_context(settings, report, |context| diff::run(&arguments, context)),
         Verb::Adopt(arguments) => with_context(settings, report, |context| adopt::run(&arguments, context)),
         Verb::Scan(arguments) => with_context(settings, report, |context| scan::run(&arguments, context)),
+        Verb::Doctor(arguments) => with_context(settings, report, |context| doctor::run(&arguments, context)),
         Verb::Facts(arguments) => with_context(settings, report, |context| facts::run(&arguments, context)),
         Verb::Data(arguments) => with_context(settings, report, |context| data::run(&arguments, context)),
         Verb::Graph(arguments) => with_context(settings, report, |context| graph::run(&arguments, context)),

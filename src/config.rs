@@ -83,6 +83,22 @@ pub enum ConfigError {
     Unreadable(#[from] IoError),
 }
 
+impl Configuration {
+    /// Returns the warning about a snippet that was passed over.
+    #[must_use]
+    pub fn passed_over(&self, file: &Path) -> String {
+        format!("Skipping {}: its name is that of a leftover or a backup", file.display())
+    }
+}
+
+impl UnknownCommandError {
+    /// Returns what to write instead.
+    #[must_use]
+    pub fn remedy(&self) -> String {
+        format!("{}: a line is empty, a comment (# …), `plugin ID` or `plugin ID=PATH`", self.location)
+    }
+}
+
 impl From<ConfigError> for FatalError {
     fn from(error: ConfigError) -> Self {
         FatalError::could_not_run(error)
@@ -151,7 +167,9 @@ const LEFTOVERS: [&str; 21] = [
     ".apk-new",
 ];
 
-fn is_leftover(name: &OsStr) -> bool {
+/// Returns true if it is the name of something that package managers and editors have kept aside.
+#[must_use]
+pub fn is_leftover(name: &OsStr) -> bool {
     let name = name.as_bytes();
     let has_number =
         |name: &[u8]| name.split_once_str(".pacsave.").is_some_and(|(_, end)| end.iter().all(u8::is_ascii_digit));

@@ -2,7 +2,7 @@
 
 use crate::cache::CacheDirectory;
 use crate::concurrently::{Heard, concurrently};
-use crate::config::{self, ConfigError, Configuration, PluginLine};
+use crate::config::{self, ConfigError, PluginLine};
 use crate::declarations::Declarations;
 use crate::descriptors;
 use crate::entity::Entity;
@@ -176,20 +176,17 @@ impl<'a> Discovery<'a> {
     }
 
     fn configuration(&mut self) -> Result<Vec<PluginLine>, FatalError> {
-        let Configuration { plugins, leftovers } = config::read(&self.settings.root).map_err(|error| {
+        let configuration = config::read(&self.settings.root).map_err(|error| {
             self.remarks.error(error.to_string());
             if let ConfigError::UnknownCommand(bad) = error {
-                let location = &bad.location;
-                let expected = "a line is empty, a comment (# …), `plugin ID` or `plugin ID=PATH`";
-                self.remarks.advise(format!("{location}: {expected}"));
+                self.remarks.advise(bad.remedy());
             }
             FatalError::Reported
         })?;
-        for file in leftovers {
-            let file = file.display();
-            self.remarks.warning(format!("Skipping {file}: its name is that of a leftover or a backup"));
+        for file in &configuration.leftovers {
+            self.remarks.warning(configuration.passed_over(file));
         }
-        Ok(plugins)
+        Ok(configuration.plugins)
     }
 
     /// Asks all plugins at the same time what they speak.

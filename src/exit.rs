@@ -4,6 +4,10 @@
 pub const DONE: u8 = 0;
 /// An entity failed or was refused, a generator failed, or a scenario deviated.
 pub const FAILED: u8 = 1;
+/// `doctor` has found nothing worse than warnings.
+pub const WARNINGS_FOUND: u8 = 1;
+/// `doctor` has found errors.
+pub const ERRORS_FOUND: u8 = 2;
 /// The command line was not understood.
 pub const USAGE: u8 = 2;
 /// Something would be changed, or that cannot be told.

@@ -54,14 +54,32 @@ pub fn run(
     Ok(generated)
 }
 
+/// Returns the files below the folder that are not run, as they are not executable.
+#[must_use]
+pub fn passed_over(folder: &Path) -> Vec<PathBuf> {
+    let is_other = |path: &Path| path.metadata().is_ok_and(|metadata| metadata.is_file()) && !is_executable(path);
+    let entries = WalkDir::new(folder).sort_by_file_name().into_iter().filter_map(Result::ok);
+    entries.map(walkdir::DirEntry::into_path).filter(|path| is_other(path)).collect()
+}
+
+/// Returns true if a remark is what a generator has printed.
+#[must_use]
+pub fn is_output(remark: &[u8]) -> bool {
+    remark.starts_with(OUTPUT)
+}
+
+/// The beginning of what is said about what a generator prints.
+const OUTPUT: &[u8] = b"output from ";
+
+fn is_executable(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
 /// Returns the executables below the folder, or symlinks to executables; the folder need not exist.
 fn find(folder: &Path) -> Result<Vec<PathBuf>, FatalError> {
     if !folder.exists() {
         return Ok(Vec::new());
     }
-    let is_executable = |path: &Path| {
-        path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
-    };
     let mut found = Vec::new();
     for entry in WalkDir::new(folder).sort_by_file_name() {
         let entry = entry.map_err(|error| FatalError::walk(folder, error))?;
@@ -99,7 +117,7 @@ fn run_one(program: Program<'_>, interrupt: &Interrupt, remarks: &mut impl Remar
 fn show_whole_lines(generator: &Path, text: &mut Vec<u8>, remarks: &mut impl Remarks) {
     let Some(end) = text.rfind_byte(b'\n') else { return };
     for line in text.drain(..=end).as_slice().lines() {
-        let intro = [b"output from ", generator.as_os_str().as_bytes(), b": "].concat();
+        let intro = [OUTPUT, generator.as_os_str().as_bytes(), b": "].concat();
         remarks.warning([&intro[..], line].concat());
     }
 }

@@ -24,6 +24,7 @@ pub mod entity;
 pub mod error;
 pub mod exit;
 pub mod failures;
+pub mod finding;
 pub mod generators;
 pub mod graph;
 pub mod history;

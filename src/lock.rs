@@ -93,6 +93,25 @@ pub fn wait_for_survivors(path: &Path, interrupt: &Interrupt, tell: impl FnOnce(
     Ok(())
 }
 
+/// The state of a lock, as far as can be seen without taking it.
+#[derive(Debug, PartialEq, Eq)]
+pub enum State {
+    /// There is none.
+    Free,
+    /// An apply holds it.
+    Held,
+    /// The process with this number has left it behind; the next apply takes it over.
+    Left(i32),
+    /// It is none of ours, so that nobody takes it over; the text says why.
+    Unknown(String),
+}
+
+/// Looks at a lock.
+#[must_use]
+pub fn inspect(path: &Path) -> State {
+    file::inspect(path)
+}
+
 /// Returns the programs that a killed apply has left at work.
 fn survivors(path: &Path) -> Option<Survivors> {
     // Most often there is no file at all.

@@ -16,6 +16,7 @@ use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::Text;
 use ledger::{Ledger, Record, Stage};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::SystemTime;
 
 /// The refreshes that are due, or may become so.
 #[derive(Debug)]
@@ -40,13 +41,16 @@ struct State {
     sent: Vec<BString>,
 }
 
+/// The name of the file in the dispatcher's directory.
+pub const FILE: &str = "refreshes.json";
+
 impl Refreshes {
     /// Loads what earlier runs have left. Where they did not come to say if a source changed, it is taken to have changed.
     ///
     /// # Errors
     /// If it cannot be read: then going on might lose a refresh.
     pub fn load(root: &Root) -> Result<Refreshes, FatalError> {
-        let (ledger, records) = Ledger::open(root.engine_state().join("refreshes.json"))?;
+        let (ledger, records) = Ledger::open(root.engine_state().join(FILE))?;
         let mut refreshes = Refreshes {
             ledger,
             refreshes: BTreeMap::new(),
@@ -66,6 +70,22 @@ impl Refreshes {
         let untold: Vec<BString> = untold.map(|(source, _)| source.clone()).collect();
         untold.iter().for_each(|source| refreshes.changed(source.as_bstr()));
         Ok(refreshes)
+    }
+
+    /// Returns the targets whose refresh is due, each with those because of which it is.
+    pub fn due(&self) -> impl Iterator<Item = (&BStr, Vec<&BStr>)> {
+        self.sources.iter().filter_map(|(target, sources)| {
+            let is_due =
+                |source: &&BString| self.get(source.as_bstr(), target.as_bstr()).is_some_and(|state| state.due);
+            let sources: Vec<&BStr> = sources.iter().filter(is_due).map(|source| source.as_bstr()).collect();
+            (!sources.is_empty()).then_some((target.as_bstr(), sources))
+        })
+    }
+
+    /// Returns the time at which an earlier run has last written down what is due.
+    #[must_use]
+    pub fn written(&self) -> Option<SystemTime> {
+        self.ledger.written()
     }
 
     /// Forgets the refreshes of targets that are gone, by the target's ID and that of its plugin.

@@ -7,6 +7,7 @@
 mod bar;
 mod console;
 mod event;
+mod findings;
 mod hints;
 mod json;
 mod json_state;

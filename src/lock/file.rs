@@ -1,5 +1,6 @@
 //! The lock file: made, taken over and read, whatever others do with it meanwhile.
 
+use super::State;
 use super::error::{LockErrorKind, Survivors};
 use super::processes::{is_alive, may_be_another_holo};
 use crate::error::IoError;
@@ -83,6 +84,28 @@ fn take_over(path: &Path) -> Result<Option<(File, i32)>, LockErrorKind> {
     let left_by = left_by.ok_or_else(|| exists(path))?;
     sign_over(&held, content.len()).map_err(|error| LockErrorKind::System(IoError::new("write", path, error)))?;
     Ok(Some((held, left_by)))
+}
+
+/// Looks at a lock, which need not be ours to take.
+pub(super) fn inspect(path: &Path) -> State {
+    match path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return State::Free,
+        Ok(found) if !found.is_file() => return State::Unknown(format!("it is {}", kind(found.file_type()))),
+        _ => {}
+    }
+    let mut file = match OpenOptions::new().read(true).open(path) {
+        Ok(file) => file,
+        Err(error) => return State::Unknown(holo_protocol::words::reason(&error)),
+    };
+    if flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK) {
+        return State::Held;
+    }
+    let content = content(&mut file).unwrap_or_default();
+    match content.lines().next().and_then(process_id) {
+        Some(pid) if may_be_another_holo(pid) => State::Held,
+        Some(pid) => State::Left(pid),
+        None => State::Unknown("it does not name the process that made it".to_owned()),
+    }
 }
 
 pub(super) fn try_lock(file: &File) -> rustix::io::Result<()> {

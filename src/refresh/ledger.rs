@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 const VERSION: u32 = 2;
 
@@ -94,6 +95,11 @@ impl Ledger {
             Err(error) => return Err(FatalError::io("open", &path, error)),
         };
         Ok((Ledger { path, journal: None }, records))
+    }
+
+    /// Returns the time at which it was last written.
+    pub(super) fn written(&self) -> Option<SystemTime> {
+        fs::metadata(&self.path).ok()?.modified().ok()
     }
 
     /// Returns true if this run has begun it anew.

@@ -6,7 +6,8 @@ mod tests;
 
 use super::remark::Severity;
 use bstr::{BStr, BString, ByteSlice};
-use colours::{BOLD, ERROR, LineStart, WARNING};
+use colours::{BOLD, ERROR, LineStart, OK, WARNING};
+use holo_protocol::Level;
 use holo_protocol::session::Stream;
 use std::io::{self, IsTerminal, Write};
 
@@ -106,6 +107,16 @@ impl Console {
     /// Returns the text in bold, if there are colours.
     pub(super) fn bold(&self, text: &BStr) -> BString {
         self.styled(BOLD, text)
+    }
+
+    /// Returns the text in the colour of a level, if there are colours.
+    pub(super) fn level(&self, level: Level, text: &str) -> BString {
+        let colour = match level {
+            Level::Ok => OK,
+            Level::Warning => WARNING,
+            Level::Error => ERROR,
+        };
+        self.styled(colour, text.into())
     }
 
     fn styled(&self, colour: &str, text: &BStr) -> BString {

@@ -4,10 +4,12 @@ use super::line::Tally;
 use super::remark::{Remark, Severity};
 use crate::entity::Entity;
 use crate::error::FatalError;
+use crate::finding::Finding;
 use crate::preview::Difference;
 use bstr::{BStr, BString};
-use holo_protocol::Message;
 use holo_protocol::session::Stream;
+use holo_protocol::{Level, Message};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -39,6 +41,10 @@ pub enum Event<'a> {
     },
     /// Something was adopted, or would be.
     Adopted(&'a Adopted),
+    /// The verb has found this.
+    Finding(&'a Finding),
+    /// So many findings of each level are all there are.
+    Diagnosed(&'a BTreeMap<Level, usize>),
     /// A string selects something.
     Selector(&'a BStr),
     /// The verb's answer is a unified diff.

@@ -4,7 +4,7 @@ use super::Consumer;
 use super::console::Console;
 use super::event::{End, Event};
 use super::json_state::JsonState;
-use super::line::{Action, Asset, Edges, Information, Line, Outcome, Refusal, Text};
+use super::line::{Action, Asset, Edges, Information, Level, Line, Outcome, Refusal, Text};
 use super::remark::{Remark, RemarkKind, Severity};
 use crate::entity::Entity;
 use crate::error::FatalError;
@@ -55,6 +55,12 @@ impl Json {
                     pending: adopted.is_pending,
                 })
             }
+            Event::Finding(finding) => self.state.line(&Line::Finding {
+                check: &finding.check,
+                level: finding.level().into(),
+                title: finding.title().into(),
+                remedy: finding.remedy().map(Text::from),
+            }),
             Event::Selector(selector) => self.state.line(&Line::Selector { selector: (*selector).into() }),
             Event::Difference(diff) | Event::Diff(diff) => self.state.diff(diff),
             Event::Preview { difference, .. } => self.state.preview(difference),
@@ -89,7 +95,7 @@ impl Json {
             Event::End(entity, end, _) => self.end(entity, (*end).into()),
             Event::RunEnds(exit_code, fatal) => self.run_ends(*exit_code, *fatal),
             // The summary has the numbers, and a command line that cannot be understood asks for no lines.
-            Event::Applied(..) | Event::Usage(_) => Vec::new(),
+            Event::Applied(..) | Event::Diagnosed(_) | Event::Usage(_) => Vec::new(),
         }
     }
 
@@ -214,6 +220,16 @@ impl<'a> From<&'a holo_protocol::Edges> for Edges<'a> {
             owns: assets(&edges.owns),
             watch: texts(&edges.watch),
             orphan: edges.orphan,
+        }
+    }
+}
+
+impl From<holo_protocol::Level> for Level {
+    fn from(level: holo_protocol::Level) -> Self {
+        match level {
+            holo_protocol::Level::Ok => Level::Ok,
+            holo_protocol::Level::Warning => Level::Warning,
+            holo_protocol::Level::Error => Level::Error,
         }
     }
 }

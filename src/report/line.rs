@@ -55,6 +55,18 @@ pub enum Line<'a> {
         #[serde(skip_serializing_if = "is_false")]
         pending: bool,
     },
+    /// `doctor`: something that was looked at.
+    Finding {
+        /// The name of the check, or the ID of the plugin, that found it.
+        check: &'a str,
+        /// How bad it is.
+        level: Level,
+        /// The finding in a few words.
+        title: Text<'a>,
+        /// What a person can do about it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        remedy: Option<Text<'a>>,
+    },
     /// `selectors`: a string that selects something.
     Selector {
         /// The string.
@@ -239,6 +251,19 @@ pub enum Refusal<'a> {
         /// The objection to it.
         reason: Text<'a>,
     },
+}
+
+/// The level of a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// All is well.
+    Ok,
+    /// Something should be looked into.
+    Warning,
+    /// Something is wrong.
+    Error,
 }
 
 /// The result of the work on an entity.

@@ -3,7 +3,7 @@
 use super::console::Console;
 use super::event::{Adopted, End, Event, Form};
 use super::remark::{Remark, RemarkKind, Severity};
-use super::{Consumer, hints};
+use super::{Consumer, findings, hints};
 use crate::entity::Entity;
 use crate::error::FatalError;
 use bstr::{BString, ByteSlice, ByteVec};
@@ -164,6 +164,8 @@ impl Consumer for Paragraphs {
             Event::Text(text) => console.raw(Stream::Stdout, text),
             Event::Listed { entity, form, .. } => listed(entity, *form, console),
             Event::Adopted(adopted) => show_adopted(adopted, console),
+            Event::Finding(finding) => findings::show(finding, console),
+            Event::Diagnosed(counts) => console.raw(Stream::Stdout, findings::counted(counts).as_bytes()),
             Event::Selector(selector) => console.raw(Stream::Stdout, &[selector, &b"\n"[..]].concat()),
             Event::Difference(diff) => {
                 console.end_paragraph();

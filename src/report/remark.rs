@@ -55,6 +55,14 @@ impl Severity {
     }
 }
 
+impl<'a> Remark<'a> {
+    /// Returns the error that the dispatcher says itself.
+    #[must_use]
+    pub fn error(text: &'a str) -> Remark<'a> {
+        Remark { kind: RemarkKind::Own(Severity::Error), text: Cow::Borrowed(text.as_bytes().as_bstr()) }
+    }
+}
+
 impl Remark<'_> {
     /// Returns the same remark, to be kept.
     #[must_use]

@@ -10,6 +10,7 @@ mod completion;
 mod crash;
 mod diff_against_git;
 mod disturbed;
+mod doctor;
 mod engine;
 mod examples;
 mod facts;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         ("crash", crash::trials()),
         ("diff_against_git", diff_against_git::trials()),
         ("disturbed", disturbed::trials()),
+        ("doctor", doctor::trials()),
         ("engine", engine::trials()),
         ("facts", facts::trials()),
         ("from_ansible", from_ansible::trials()),

@@ -5,6 +5,7 @@ use bstr::{BStr, BString, ByteSlice};
 pub(in crate::report) const BOLD: &str = "\x1b[1m";
 pub(super) const ERROR: &str = "\x1b[1;31m";
 pub(super) const WARNING: &str = "\x1b[1;33m";
+pub(super) const OK: &str = "\x1b[32m";
 const HUNK: &str = "\x1b[36m";
 const REMOVED: &str = "\x1b[31m";
 const ADDED: &str = "\x1b[32m";

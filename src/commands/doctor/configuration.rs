@@ -1,0 +1,34 @@
+//! The configuration and its snippets.
+
+use super::{Check, Findings, Scene};
+use crate::config::ConfigError;
+
+pub(super) const CHECK: Check = Check {
+    name: "configuration",
+    fine: "every line of holorc and holorc.d is understood",
+    needs_plugins: false,
+    look,
+};
+
+fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
+    match &scene.configuration {
+        Ok(configuration) => {
+            for file in &configuration.leftovers {
+                findings
+                    .warn(configuration.passed_over(file), "remove it, or merge it into the file that it belongs to");
+            }
+            if configuration.plugins.is_empty() {
+                let remedy = "plugins are asked for by lines `plugin ID`, mostly in files that their packages install in holorc.d";
+                findings.warn("no plugin is asked for, so there is nothing to manage", remedy);
+            }
+        }
+        Err(error) => {
+            let remedy = match error {
+                ConfigError::UnknownCommand(bad) => bad.remedy(),
+                ConfigError::ConfiguredTwice(_) => "remove one of the two lines".to_owned(),
+                ConfigError::Unreadable(_) => "it has to be a file that can be read; it may be empty".to_owned(),
+            };
+            findings.fail(error.to_string(), remedy);
+        }
+    }
+}

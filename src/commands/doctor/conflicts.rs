@@ -1,0 +1,13 @@
+//! Entities that claim the same, so that none of them is applied.
+
+use super::{Check, Findings, Scene};
+
+pub(super) const CHECK: Check =
+    Check { name: "conflicts", fine: "no two entities decide about the same", needs_plugins: true, look };
+
+fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
+    let Some(inventory) = &scene.inventory else { return };
+    for conflict in inventory.plan.conflicts() {
+        findings.fail(conflict.describe(&inventory.entities), "remove all of these definitions but one");
+    }
+}

@@ -1,0 +1,41 @@
+//! Traces of runs that were killed.
+
+use super::{Check, Findings, Scene, shown};
+use crate::cache;
+use crate::history::{History, RunResult, RunState};
+use std::io;
+use std::time::{Duration, SystemTime};
+
+pub(super) const CHECK: Check =
+    Check { name: "interrupted", fine: "no run was killed and has left something behind", needs_plugins: false, look };
+
+/// A run that has not touched its cache directory for so long is hardly still at work.
+const LONG_AGO: Duration = Duration::from_secs(24 * 60 * 60);
+
+fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
+    last_run(scene, findings);
+    for (path, changed) in cache::all(scene.temporary_directory) {
+        if SystemTime::now().duration_since(changed).is_ok_and(|age| age > LONG_AGO) {
+            let (path, time) = (path.display(), shown(changed));
+            let title = format!("{path} is the cache directory of a run that was killed, untouched since {time}");
+            findings.warn(title, format!("rm -r {path}"));
+        }
+    }
+}
+
+/// Looks at the run that was last at work on anything.
+fn last_run(scene: &Scene<'_>, findings: &mut Findings<'_>) {
+    let history = match History::open(scene.root) {
+        Ok(history) => history,
+        // Records are nobody's business but root's.
+        Err(error) if error.source.kind() == io::ErrorKind::PermissionDenied => return,
+        Err(error) => return findings.warn(error.to_string(), "records are kept there, and read by holo history"),
+    };
+    let Some(run) = history.runs().next() else { return };
+    let was_followed = history.last_unchanged().is_some_and(|last| last.run > run.id);
+    if run.state() == RunState::Ended(RunResult::Interrupted) && !was_followed {
+        let time = run.began.as_ref().map(|began| format!(" of {}", shown(began.time.into()))).unwrap_or_default();
+        let title = format!("the last run{time} was ended before it was done: {}", run.id.as_str());
+        findings.warn(title, "holo apply goes on with it");
+    }
+}

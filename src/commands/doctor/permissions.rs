@@ -1,0 +1,59 @@
+//! Files that decide what root does, and that others may write to; and what others may read that is nobody's business.
+
+use super::{Check, Findings, Scene};
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use walkdir::WalkDir;
+
+pub(super) const CHECK: Check = Check {
+    name: "permissions",
+    fine: "nobody else may write what is applied, or read what is kept",
+    needs_plugins: false,
+    look,
+};
+
+const WRITABLE_BY_OTHERS: u32 = 0o002;
+const ACCESSIBLE_BY_OTHERS: u32 = 0o077;
+
+fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
+    let root = scene.root;
+    let obeyed = [root.holorc(), root.holorc_snippets(), root.resources(), root.join("etc/holo"), root.states()];
+    for path in obeyed.iter().flat_map(|path| everything_below(path)) {
+        let Ok(metadata) = path.symlink_metadata() else { continue };
+        if !metadata.is_symlink() && metadata.mode() & WRITABLE_BY_OTHERS != 0 {
+            let path = path.display();
+            let title = format!("{path} can be written by everybody, who could so have root do anything");
+            findings.fail(title, format!("chmod o-w {path}"));
+        } else if !is_trusted(&metadata) {
+            let (path, owner) = (path.display(), metadata.uid());
+            let title = format!("{path} belongs to user {owner}, who could so have root do anything");
+            findings.warn(title, format!("chown root: {path}"));
+        }
+    }
+    for path in everything_below(&root.engine_state()) {
+        let Ok(metadata) = path.symlink_metadata() else { continue };
+        let is_kept_secret = path != root.engine_state().join(crate::refresh::FILE) && metadata.is_file();
+        if is_kept_secret && metadata.mode() & ACCESSIBLE_BY_OTHERS != 0 {
+            let path = path.display();
+            findings.warn(
+                format!("{path} can be read by others, and may have private contents"),
+                format!("chmod go= {path}"),
+            );
+        }
+    }
+}
+
+/// Returns true if it belongs to root, or to whoever asks.
+fn is_trusted(metadata: &Metadata) -> bool {
+    metadata.uid() == 0 || metadata.uid() == rustix::process::geteuid().as_raw()
+}
+
+/// Returns a path and everything that is below it, without what belongs to nobody but plugins.
+fn everything_below(path: &Path) -> Vec<PathBuf> {
+    let entries = WalkDir::new(path).max_depth(DEPTH).into_iter().filter_map(Result::ok);
+    entries.map(walkdir::DirEntry::into_path).collect()
+}
+
+/// Deep enough for all that is read first; what is deeper can only be reached through that.
+const DEPTH: usize = 4;

@@ -1,0 +1,58 @@
+//! Plugins that are missing, do not answer, or cannot say all that they could.
+
+use super::{Check, Findings, Scene};
+use crate::generators;
+use crate::report::{RemarkKind, Severity};
+use bstr::ByteSlice;
+use holo_protocol::API_VERSION_4;
+
+pub(super) const CHECK: Check = Check { name: "plugins", fine: "all plugins answer", needs_plugins: true, look };
+
+fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
+    // Of leftovers it has been said already.
+    let said_of_configuration: Vec<_> = scene
+        .configuration
+        .iter()
+        .flat_map(|configuration| configuration.leftovers.iter().map(|file| configuration.passed_over(file)))
+        .collect();
+    let mut remarks = scene.remarks.iter().peekable();
+    while let Some(remark) = remarks.next() {
+        let RemarkKind::Own(severity) = remark.kind else { continue };
+        let text = remark.text.as_bytes();
+        if generators::is_output(text) || said_of_configuration.iter().any(|said| said.as_bytes() == text) {
+            continue;
+        }
+        let advice = remarks.next_if(|next| next.kind == RemarkKind::Advice);
+        let advice = advice.map_or_else(|| remedy(text), |advice| advice.text.to_vec());
+        match severity {
+            Severity::Error => findings.fail(text, advice),
+            // The error before it has been heard.
+            Severity::Warning if text.starts_with(b"Going on without ") || text.starts_with(b"Skipping plugin") => {}
+            Severity::Warning => findings.warn(text, advice),
+        }
+    }
+    for plugin in scene.inventory.iter().flat_map(|inventory| inventory.plugins.iter()) {
+        if plugin.api_version() < API_VERSION_4 {
+            let title = format!(
+                "{} speaks version {} of the interface, so that it cannot be told what applying its entities would do",
+                plugin.id,
+                plugin.api_version()
+            );
+            findings.warn(title, "install a newer version of it, if there is one; see holo-plugin-interface(7)");
+        }
+    }
+}
+
+/// Returns what to do about an error on the way to the entities, as far as its words tell.
+fn remedy(text: &[u8]) -> Vec<u8> {
+    let text = text.to_str_lossy();
+    let remedies = [
+        (": file not found", "install the package that has it, or remove the line `plugin` from holorc.d"),
+        ("cannot open ", "install the package of the plugin, or make the directory"),
+        ("cycle, each waiting", "take one of these edges away"),
+        ("failed: ", "holo plugin check says where a plugin breaks the interface"),
+        ("no such directory", "make the directory"),
+    ];
+    let found = remedies.iter().find(|(words, _)| text.contains(words));
+    found.map_or_else(Vec::new, |(_, remedy)| remedy.as_bytes().to_vec())
+}

@@ -1,0 +1,48 @@
+//! Diagnoses of plugins.
+
+use super::Scene;
+use crate::error::FatalError;
+use crate::finding::Finding;
+use crate::interrupt::Interrupt;
+use crate::plugin::OperationError;
+use crate::report::Severity;
+use bstr::ByteSlice;
+use holo_protocol::session::Stream;
+use holo_protocol::{Diagnosis, Level};
+
+/// Asks the plugins that answered what else they know.
+pub(super) fn ask(scene: &mut Scene<'_>, interrupt: &Interrupt, found: &mut Vec<Finding>) -> Result<(), FatalError> {
+    let Some(inventory) = &mut scene.inventory else { return Ok(()) };
+    for plugin in inventory.plugins.iter_mut() {
+        let mut printed = Vec::new();
+        let answer = plugin.doctor(interrupt, &mut |stream, bytes| {
+            if stream == Stream::Stderr {
+                printed.extend_from_slice(bytes);
+            }
+        });
+        let mut add = |diagnosis| found.push(Finding { check: plugin.id.clone(), diagnosis });
+        for line in printed.lines() {
+            for (severity, level) in [(Severity::Error, Level::Error), (Severity::Warning, Level::Warning)] {
+                if let Some(text) = line.strip_prefix(severity.mark().as_bytes()) {
+                    add(Diagnosis::new(level, text, ""));
+                }
+            }
+        }
+        match answer {
+            Ok(lines) => lines.lines().for_each(|line| add(understand(line))),
+            Err(OperationError::Failed(error)) => {
+                let title = format!("the plugin could not say what is wrong: {error}");
+                add(Diagnosis::new(Level::Error, title, "holo plugin check says where a plugin breaks the interface"));
+            }
+            Err(OperationError::Fatal(fatal)) => return Err(fatal),
+        }
+    }
+    Ok(())
+}
+
+fn understand(line: &[u8]) -> Diagnosis {
+    Diagnosis::parse(line).unwrap_or_else(|error| {
+        let remedy = "holo plugin check says where a plugin breaks the interface";
+        Diagnosis::new(Level::Warning, error.to_string(), remedy)
+    })
+}

@@ -1,0 +1,24 @@
+//! Refreshes that are due, as something failed or was ended before they could be done.
+
+use super::{Check, Findings, Scene, shown};
+use crate::refresh::Refreshes;
+use bstr::ByteSlice;
+
+pub(super) const CHECK: Check = Check { name: "refreshes", fine: "no refresh is due", needs_plugins: false, look };
+
+fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
+    let refreshes = match Refreshes::load(scene.root) {
+        Ok(refreshes) => refreshes,
+        Err(fatal) => {
+            let reason = fatal.message().unwrap_or_default();
+            return findings.fail(reason, "it has to be known for an apply to begin; anybody but root cannot read it");
+        }
+    };
+    let since = refreshes.written().map(|time| format!(" since {} or before", shown(time)));
+    for (target, sources) in refreshes.due() {
+        let sources = bstr::join(", ", sources);
+        let since = since.as_deref().unwrap_or_default();
+        let title = format!("{target} is to be refreshed{since}, because of {}", sources.as_bstr());
+        findings.warn(title, format!("holo apply {target}"));
+    }
+}

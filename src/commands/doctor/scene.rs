@@ -1,0 +1,63 @@
+//! The things that checks look at.
+
+use crate::config::{self, ConfigError, Configuration};
+use crate::discovery::discover_what_answers;
+use crate::error::FatalError;
+use crate::interrupt::Interrupt;
+use crate::inventory::{Inventory, Purpose};
+use crate::limited::Interest;
+use crate::report::{Event, Remark, Reporter};
+use crate::root::Root;
+use crate::settings::Settings;
+use std::path::Path;
+
+/// The things that checks look at: the root, its configuration, and what came of asking its plugins.
+pub(in crate::commands) struct Scene<'a> {
+    pub(super) root: &'a Root,
+    pub(super) temporary_directory: &'a Path,
+    pub(super) configuration: Result<Configuration, ConfigError>,
+    /// The remarks that were made on the way to the entities.
+    pub(super) remarks: Vec<Remark<'static>>,
+    /// The plugins that answered, and their entities; none if not even those could be asked.
+    pub(in crate::commands) inventory: Option<Inventory>,
+}
+
+impl<'a> Scene<'a> {
+    /// Reads the configuration, and asks the plugins.
+    ///
+    /// # Errors
+    /// If the run is to end.
+    pub(in crate::commands) fn take(settings: &'a Settings, interrupt: &Interrupt) -> Result<Scene<'a>, FatalError> {
+        let configuration = config::read(&settings.root);
+        let mut heard = Heard::default();
+        let inventory = if configuration.is_ok() {
+            let everything = Interest::Selectors(&[]);
+            // Remedies are asked for.
+            let settings = Settings { gives_hints: true, ..settings.clone() };
+            match discover_what_answers(&settings, Purpose::Check, everything, interrupt, &mut heard) {
+                Ok(inventory) => Some(inventory),
+                Err(fatal @ (FatalError::Interrupted { .. } | FatalError::TimeIsOver { .. })) => return Err(fatal),
+                Err(fatal) => {
+                    heard.0.extend(fatal.message().map(|message| Remark::error(&message).into_owned()));
+                    None
+                }
+            }
+        } else {
+            None
+        };
+        let temporary_directory = &settings.temporary_directory;
+        Ok(Scene { root: &settings.root, temporary_directory, configuration, remarks: heard.0, inventory })
+    }
+}
+
+/// Keeps remarks.
+#[derive(Default)]
+struct Heard(Vec<Remark<'static>>);
+
+impl Reporter for Heard {
+    fn event(&mut self, event: Event<'_>) {
+        if let Event::Remark(remark) = event {
+            self.0.push(remark.into_owned());
+        }
+    }
+}
