@@ -1,12 +1,7 @@
 //! Shows differences of files and symlinks in the format of `git diff`.
 
 mod format;
-mod hunks;
-mod lines;
 mod load;
-mod matching;
-mod search;
-mod sliding;
 
 pub use format::{render, render_prefixed, render_texts};
 pub use load::{LoadError, load};

@@ -45,7 +45,15 @@ fn set(names: &[&str]) -> BTreeSet<String> {
 fn dependencies_point_one_way() {
     assert_eq!(
         depends_on("Cargo.toml"),
-        set(&["holo-definitions", "holo-facts", "holo-index", "holo-process", "holo-protocol", "holo-testing"])
+        set(&[
+            "holo-definitions",
+            "holo-diff",
+            "holo-facts",
+            "holo-index",
+            "holo-process",
+            "holo-protocol",
+            "holo-testing"
+        ])
     );
     assert_eq!(depends_on("crates/holo-protocol/Cargo.toml"), set(&[]));
     assert_eq!(depends_on("crates/holo-testing/Cargo.toml"), set(&["holo-process"]));
@@ -55,8 +63,17 @@ fn dependencies_point_one_way() {
     assert_eq!(depends_on("crates/holo-facts/Cargo.toml"), set(&["holo-definitions", "holo-process", "holo-system"]));
     assert_eq!(depends_on("crates/holo-change/Cargo.toml"), set(&["holo-protocol"]));
     assert_eq!(depends_on("crates/holo-index/Cargo.toml"), set(&[]));
-    let sdk =
-        ["holo-change", "holo-definitions", "holo-facts", "holo-index", "holo-process", "holo-protocol", "holo-system"];
+    assert_eq!(depends_on("crates/holo-diff/Cargo.toml"), set(&["holo-index"]));
+    let sdk = [
+        "holo-change",
+        "holo-definitions",
+        "holo-diff",
+        "holo-facts",
+        "holo-index",
+        "holo-process",
+        "holo-protocol",
+        "holo-system",
+    ];
     let sdk = set(&sdk);
     assert_eq!(depends_on("crates/holo-plugin/Cargo.toml"), sdk);
     assert_eq!(depends_on("crates/holo-bridge/Cargo.toml"), set(&["holo-change", "holo-plugin"]));

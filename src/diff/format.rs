@@ -3,8 +3,9 @@
 #[cfg(test)]
 mod tests;
 
-use super::{Content, Side, hunks};
+use super::{Content, Side};
 use bstr::BStr;
+use holo_diff::is_binary;
 
 /// Returns the difference of two sides: the text that `git diff --no-index` gives, but with a first line
 /// `diff --holo OLD NEW`, with no `index` line, and with names that bear no prefix but in the line about binary files.
@@ -126,24 +127,13 @@ fn write_texts(old: (&[u8], &[u8]), new: (&[u8], &[u8]), out: &mut Vec<u8>) {
         // Unlike git's, version 3's names are not followed by a TAB if they have blanks.
         write_all(out, &[marker, label, b"\n"]);
     }
-    out.append(&mut hunks::hunks(old.1, new.1));
+    out.append(&mut holo_diff::hunks(old.1, new.1));
 }
 
 fn write_all(out: &mut Vec<u8>, parts: &[&[u8]]) {
     for part in parts {
         out.extend_from_slice(part);
     }
-}
-
-/// Files with a NUL so early are not text.
-const NUL_WINDOW: usize = 8000;
-
-/// Larger files are not looked at as text.
-const BIGGEST_TEXT: usize = 512 << 20;
-
-fn is_binary(content: &[u8]) -> bool {
-    let start = content.get(..NUL_WINDOW).unwrap_or(content);
-    start.contains(&0) || content.len() > BIGGEST_TEXT
 }
 
 /// Returns a name, in double quotes with C escapes if it holds anything that would be misread.

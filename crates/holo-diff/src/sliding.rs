@@ -3,7 +3,7 @@
 //! A run can slide where the line before it equals its last line, or the line behind it equals its first one. The texts differ in the same
 //! way wherever it comes to rest.
 
-use super::lines::{Changes, Text};
+use crate::lines::{Changes, Text};
 use std::cmp::Ordering;
 
 /// Slides the runs of changed lines in both texts.

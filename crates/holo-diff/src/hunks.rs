@@ -1,8 +1,6 @@
 //! Writes the differences of two texts as hunks of the unified format.
 
-use super::lines::Changes;
-use super::matching;
-use super::sliding;
+use crate::{Change, Comparison};
 use bstr::ByteSlice;
 use std::ops::Range;
 
@@ -15,43 +13,15 @@ const HEADER_LIMIT: usize = 128;
 /// No more of a line than this is in the header of a hunk.
 const FUNCTION_LIMIT: usize = 80;
 
-/// Returns the hunks that make a new text from an old one; empty if the texts are equal.
-pub(super) fn hunks(old: &[u8], new: &[u8]) -> Vec<u8> {
-    let (old, new) = matching::classify(old, new);
-    let mut changes = matching::compare(&old.classes, &new.classes);
-    sliding::slide(&old, &new, &mut changes);
-
-    let mut writer = Writer { old: &old.lines, new: &new.lines, function: None, searched: 0, out: Vec::new() };
-    for hunk in group(&list(&changes)) {
+/// Returns the hunks of the unified format that make a new text from an old one, as git has them; empty if the texts are equal.
+#[must_use]
+pub fn hunks(old: &[u8], new: &[u8]) -> Vec<u8> {
+    let Comparison { old, new, changes } = Comparison::new(old, new);
+    let mut writer = Writer { old: &old, new: &new, function: None, searched: 0, out: Vec::new() };
+    for hunk in group(&changes) {
         writer.hunk(hunk);
     }
     writer.out
-}
-
-/// Lines of the old text that are replaced by lines of the new one; either may be none.
-struct Change {
-    old: Range<usize>,
-    new: Range<usize>,
-}
-
-/// Lists the changes in the order of the texts.
-fn list(changes: &Changes) -> Vec<Change> {
-    let mut list = Vec::new();
-    let (mut old, mut new) = (0, 0);
-    while old < changes.old.len() || new < changes.new.len() {
-        let change = Change { old: old..end_of_run(&changes.old, old), new: new..end_of_run(&changes.new, new) };
-        // Behind the run follows a line that both texts have, or both end.
-        (old, new) = (change.old.end + 1, change.new.end + 1);
-        if !change.old.is_empty() || !change.new.is_empty() {
-            list.push(change);
-        }
-    }
-    list
-}
-
-fn end_of_run(changed: &[bool], start: usize) -> usize {
-    let run = changed.iter().skip(start).take_while(|changed| **changed);
-    start + run.count()
 }
 
 /// Puts changes into one hunk if their context lines touch or overlap.

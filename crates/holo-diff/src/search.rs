@@ -5,7 +5,7 @@
 
 mod graph;
 
-use super::lines::{Changes, Kept, coarse_sqrt};
+use crate::lines::{Changes, Kept, coarse_sqrt};
 use graph::{Area, Frontier, Grid, Point, between};
 
 /// A run of equal lines longer than this is worth following before the best way is known.

@@ -1,6 +1,6 @@
 //! The edit graph of two texts: its points, and its diagonals.
 
-use crate::diff::lines::Class;
+use crate::lines::Class;
 
 /// A pair of positions in the kept lines of both texts.
 #[derive(Clone, Copy)]

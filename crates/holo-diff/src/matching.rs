@@ -1,9 +1,9 @@
 //! Matches the lines of two texts: which of them stay, and which are removed or added.
 
-use super::lines::{Changes, Class, Kept, Text, coarse_sqrt, count_equal};
-use super::search::Search;
-use crate::index::Table;
+use crate::lines::{Changes, Class, Kept, Text, coarse_sqrt, count_equal};
+use crate::search::Search;
 use bstr::ByteSlice;
+use holo_index::Table;
 use std::collections::HashMap;
 use std::ops::Range;
 

@@ -1,0 +1,89 @@
+//! The places where hunks fit.
+
+use super::Hunk;
+
+/// The number of unchanged lines at the ends of a hunk that need not fit.
+const MAX_FUZZ: usize = 2;
+
+/// Finds places for one hunk after the other.
+pub(super) struct Locator<'a> {
+    lines: &'a [&'a [u8]],
+    /// The lines by which the last hunk was moved.
+    offset: isize,
+}
+
+/// A hunk that is looked for, with so many lines left out at its ends.
+struct Search<'a> {
+    lines: &'a [&'a [u8]],
+    pattern: &'a [&'a [u8]],
+    prefix_fuzz: usize,
+    suffix_fuzz: usize,
+}
+
+impl<'a> Locator<'a> {
+    pub(super) fn new(lines: &'a [&'a [u8]]) -> Locator<'a> {
+        Locator { lines, offset: 0 }
+    }
+
+    /// Returns the index of the line at which a hunk fits, behind those lines that are done with.
+    pub(super) fn locate(&mut self, hunk: &Hunk, done: usize) -> Option<usize> {
+        let (prefix, suffix) = hunk.context();
+        let most = MAX_FUZZ.min(prefix.max(suffix));
+        let found = (0..=most).find_map(|fuzz| self.locate_fuzzily(hunk, done, fuzz))?;
+        self.offset += found - self.guess(hunk);
+        usize::try_from(found).ok()
+    }
+
+    /// Returns the index of the line at which the hunk should fit.
+    fn guess(&self, hunk: &Hunk) -> isize {
+        let is_insertion = hunk.pattern().is_empty();
+        let first = hunk.start.cast_signed() - isize::from(!is_insertion);
+        first + self.offset
+    }
+
+    fn locate_fuzzily(&self, hunk: &Hunk, done: usize, fuzz: usize) -> Option<isize> {
+        let pattern = hunk.pattern();
+        let guess = self.guess(hunk);
+        if pattern.is_empty() {
+            // It says nothing of what is around it.
+            return Some(guess.clamp(done.cast_signed(), self.lines.len().cast_signed()));
+        }
+        // The end of a hunk that has less context than the other is that of the text, so that more has to fit there.
+        let (prefix, suffix) = hunk.context();
+        let context = prefix.max(suffix).cast_signed();
+        let prefix_fuzz = fuzz.cast_signed() + prefix.cast_signed() - context;
+        let suffix_fuzz = fuzz.cast_signed() + suffix.cast_signed() - context;
+        let search = Search {
+            lines: self.lines,
+            pattern: &pattern,
+            prefix_fuzz: prefix_fuzz.max(0).cast_unsigned(),
+            suffix_fuzz: suffix_fuzz.max(0).cast_unsigned(),
+        };
+        let (count, length, done) = (self.lines.len().cast_signed(), pattern.len().cast_signed(), done.cast_signed());
+        if prefix_fuzz < 0 && hunk.start <= 1 {
+            let may_begin = done <= prefix.cast_signed() && (suffix_fuzz >= 0 || length == count);
+            return (may_begin && search.fits_at(0)).then_some(0);
+        }
+        if suffix_fuzz < 0 {
+            let end = count - length;
+            return (end >= done && search.fits_at(end)).then_some(end);
+        }
+        let last = count - (length - suffix_fuzz);
+        let most = (last - guess).max(guess - done);
+        let places = (0..=most).flat_map(|offset| {
+            let ahead = Some(guess + offset);
+            let behind = (offset > 0).then_some(guess - offset);
+            ahead.into_iter().chain(behind)
+        });
+        places.filter(|place| (done..=last).contains(place)).find(|&place| search.fits_at(place))
+    }
+}
+
+impl Search<'_> {
+    fn fits_at(&self, place: isize) -> bool {
+        let pattern = self.pattern.get(self.prefix_fuzz..self.pattern.len().saturating_sub(self.suffix_fuzz));
+        let Some(pattern) = pattern else { return true };
+        let Ok(start) = usize::try_from(place + self.prefix_fuzz.cast_signed()) else { return false };
+        self.lines.get(start..start + pattern.len()) == Some(pattern)
+    }
+}
