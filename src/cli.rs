@@ -57,6 +57,8 @@ pub enum Verb {
     Facts(Facts),
     /// Show what is said about this machine, in layers of files
     Data(Data),
+    /// Show earlier applies, or what became of entities and paths
+    History(History),
     /// Run scenarios: folders that hold a root before, and what is expected
     Test(Test),
     /// Help with writing plugins
@@ -249,6 +251,52 @@ pub struct Data {
     pub key: Option<String>,
 }
 
+/// `holo history`
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+pub struct History {
+    /// Number of lines at most; 0 for all
+    #[arg(short, long, value_name = "N", default_value_t = 20)]
+    pub number: usize,
+    /// Leave out what was before: 12h, 7d, 2026-11-22, "2026-11-22 09:14", yesterday
+    #[arg(long, value_name = "TIME", value_parser = crate::time::parse)]
+    pub since: Option<jiff::Timestamp>,
+    /// Show only what failed, was refused or interrupted
+    #[arg(long)]
+    pub failed: bool,
+    /// The form of the output
+    #[command(flatten)]
+    pub output: Output,
+    /// The command.
+    #[command(subcommand)]
+    pub verb: Option<HistoryVerb>,
+    /// Entity IDs, plugin IDs or paths; the runs themselves if there is none
+    // Another name would have them moved behind the options, and `show` with them.
+    #[arg(value_name = "SELECTOR")]
+    pub subjects: Vec<OsString>,
+}
+
+/// The commands about earlier applies.
+#[derive(Debug, Subcommand)]
+pub enum HistoryVerb {
+    /// Show what a run did
+    Show(HistoryShow),
+}
+
+/// `holo history show`
+#[derive(Debug, Args)]
+pub struct HistoryShow {
+    /// Show the differences that it made
+    #[arg(long)]
+    pub diff: bool,
+    /// The form of the output
+    #[command(flatten)]
+    pub output: Output,
+    /// The run, by the beginning of its ID; the last one if there is none
+    #[arg(value_name = "RUN")]
+    pub run: Option<String>,
+}
+
 /// The form of standard output.
 #[derive(Debug, Args)]
 pub struct Output {
@@ -341,6 +389,10 @@ impl Verb {
             Verb::Scan(arguments) => &arguments.output,
             Verb::Doctor(arguments) => &arguments.output,
             Verb::Selectors(arguments) => &arguments.output,
+            Verb::History(arguments) => match &arguments.verb {
+                Some(HistoryVerb::Show(arguments)) => &arguments.output,
+                None => &arguments.output,
+            },
             // A single value of JSON is not a line of a run.
             Verb::Facts(_) | Verb::Data(_) => return false,
             Verb::Graph(_) | Verb::Test(_) | Verb::Plugin(_) | Verb::Completion(_) | Verb::Version | Verb::Help(_) => {

@@ -9,6 +9,7 @@ mod diff;
 mod doctor;
 mod facts;
 mod graph;
+mod history;
 mod plugin_check;
 mod scan;
 mod selectors;
@@ -56,6 +57,7 @@ pub(crate) fn run(verb: Verb, mut settings: Settings, report: &mut Report) -> u8
         Verb::Facts(arguments) => with_context(settings, report, |context| facts::run(&arguments, context)),
         Verb::Data(arguments) => with_context(settings, report, |context| data::run(&arguments, context)),
         Verb::Graph(arguments) => with_context(settings, report, |context| graph::run(&arguments, context)),
+        Verb::History(arguments) => with_context(settings, report, |context| history::run(&arguments, context)),
         Verb::Plugin(arguments) => match arguments.verb {
             PluginVerb::Check(arguments) => {
                 with_context(settings, report, |context| plugin_check::run(&arguments, context))

@@ -49,6 +49,7 @@ pub mod run_id;
 pub mod scan;
 pub mod select;
 pub mod settings;
+pub mod time;
 pub mod view;
 
 use cli::Arguments;

@@ -15,6 +15,7 @@ pub mod line;
 mod paragraphs;
 mod remark;
 mod status;
+pub mod table;
 
 pub use event::{Adopted, End, Event, Form};
 pub use remark::{Provisional, Remark, RemarkKind, Remarks, Severity};

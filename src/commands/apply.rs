@@ -30,6 +30,7 @@ pub(super) fn run(arguments: &Apply, context: &mut Context<'_>) -> Result<u8, Fa
         let tally = super::check::walk(settings, interrupt, *reporter, &arguments.selection, preview)?;
         return Ok(super::check::exit_code(tally));
     }
+    reporter.event(Event::RunBegins(&settings.run));
     let mut recorder = Recorder::new(settings, *reporter);
     // It is given back when the sessions of the plugins have ended, and it is on record how the run has.
     let mut lock = None;

@@ -10,8 +10,8 @@ use crate::interrupt::Interrupt;
 use crate::inventory::Purpose;
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
-use crate::report::Reporter;
 use crate::report::line::Tally;
+use crate::report::{Event, Reporter};
 use crate::settings::Settings;
 
 pub(super) fn run(arguments: &Check, context: &mut Context<'_>) -> Result<u8, FatalError> {
@@ -36,6 +36,7 @@ pub(super) fn walk(
     selection: &Selection,
     preview: Preview,
 ) -> Result<Tally, FatalError> {
+    reporter.event(Event::RunBegins(&settings.run));
     let mut inventory = discover(settings, Purpose::Check, &selection.selectors, interrupt, reporter)?;
     let selected = super::select("check", &inventory, &selection.selectors, reporter)?;
     let mut refreshes = Refreshes::load(&settings.root)?;

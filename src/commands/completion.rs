@@ -27,7 +27,10 @@ enum Operand {
 
 impl Operand {
     fn for_verb(verb: &Command) -> Operand {
-        if verb.has_subcommands() {
+        let takes_selectors = verb.get_positionals().any(|argument| {
+            argument.get_value_names().is_some_and(|names| names.iter().any(|name| name == "SELECTOR"))
+        });
+        if verb.has_subcommands() && !takes_selectors {
             return Operand::Verbs(verb.get_subcommands().map(Command::get_name).collect::<Vec<_>>().join(" "));
         }
         let Some(argument) = verb.get_positionals().next() else { return Operand::Nothing };

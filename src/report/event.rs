@@ -1,11 +1,13 @@
 //! The events of a run, as data.
 
-use super::line::Tally;
+use super::line::{Line, Tally};
 use super::remark::{Remark, Severity};
+use super::table::{Description, Table};
 use crate::entity::Entity;
 use crate::error::FatalError;
 use crate::finding::Finding;
 use crate::preview::Difference;
+use crate::run_id::RunId;
 use bstr::{BStr, BString};
 use holo_protocol::session::Stream;
 use holo_protocol::{Level, Message};
@@ -47,9 +49,17 @@ pub enum Event<'a> {
     Diagnosed(&'a BTreeMap<Level, usize>),
     /// A string selects something.
     Selector(&'a BStr),
+    /// The verb's answer has rows.
+    Table(&'a Table<'a>),
+    /// The verb's answer describes this.
+    Description(&'a Description<'a>),
+    /// The same answer is this line for programs.
+    Line(&'a Line<'a>),
     /// The verb's answer is a unified diff.
     Difference(&'a [u8]),
 
+    /// A run of this ID has begun that works on entities, or looks at them.
+    RunBegins(&'a RunId),
     /// The work on entities begins.
     WorkBegins,
     /// The entity is next.

@@ -4,7 +4,7 @@ use super::Consumer;
 use super::console::Console;
 use super::event::{End, Event};
 use super::json_state::JsonState;
-use super::line::{Action, Asset, Edges, Information, Level, Line, Outcome, Refusal, Text};
+use super::line::{self, Action, Asset, Edges, Information, Level, Line, Outcome, Refusal, Text};
 use super::remark::{Remark, RemarkKind, Severity};
 use crate::entity::Entity;
 use crate::error::FatalError;
@@ -13,6 +13,7 @@ use holo_protocol::Message;
 use holo_protocol::session::Stream;
 use std::mem;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Shows each event as a [`Line`], or as part of one.
 #[derive(Default)]
@@ -62,8 +63,15 @@ impl Json {
                 remedy: finding.remedy().map(Text::from),
             }),
             Event::Selector(selector) => self.state.line(&Line::Selector { selector: (*selector).into() }),
+            Event::Line(line) => self.state.line(line),
+            // They are lines, too.
+            Event::Table(_) | Event::Description(_) => Vec::new(),
             Event::Difference(diff) | Event::Diff(diff) => self.state.diff(diff),
             Event::Preview { difference, .. } => self.state.preview(difference),
+            Event::RunBegins(run) => {
+                self.state.begin_run(run);
+                Vec::new()
+            }
             Event::WorkBegins => {
                 self.state.begin_tally();
                 Vec::new()
@@ -92,7 +100,7 @@ impl Json {
             Event::Refresh(entity, _) | Event::WouldRefresh(entity, _) => {
                 self.state.line(&Line::Refresh { id: entity.id().into() })
             }
-            Event::End(entity, end, _) => self.end(entity, (*end).into()),
+            Event::End(entity, end, duration) => self.end(entity, (*end).into(), *duration),
             Event::RunEnds(exit_code, fatal) => self.run_ends(*exit_code, *fatal),
             // The summary has the numbers, and a command line that cannot be understood asks for no lines.
             Event::Applied(..) | Event::Diagnosed(_) | Event::Usage(_) => Vec::new(),
@@ -145,7 +153,7 @@ impl Json {
         })
     }
 
-    fn end(&mut self, entity: &Entity, outcome: Outcome) -> Vec<u8> {
+    fn end(&mut self, entity: &Entity, outcome: Outcome, duration: Duration) -> Vec<u8> {
         let Said { messages, reason } = mem::take(&mut self.said);
         let texts = |text: fn(&Message) -> Option<&BString>| messages.iter().filter_map(text).map(Text::from).collect();
         let condition = messages.iter().find_map(|message| match message {
@@ -155,6 +163,7 @@ impl Json {
         let line = Line::End {
             id: entity.id().into(),
             result: outcome,
+            duration: line::seconds(duration),
             changed: texts(|message| match message {
                 Message::Changed(text) | Message::ChangedQuietly(text) => Some(text),
                 _ => None,

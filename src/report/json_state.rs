@@ -1,10 +1,13 @@
 //! The state of the JSON Lines of a run.
 
-use super::line::{Line, Outcome, Stream, Tally, Text};
+use super::line::{self, Line, Outcome, Stream, Tally, Text};
 use crate::preview::Difference;
+use crate::run_id::RunId;
 use bstr::{BStr, BString};
 use holo_protocol::session;
+use jiff::{Timestamp, Unit};
 use std::mem;
+use std::time::Instant;
 
 /// The state of the JSON Lines of a run: each method returns the bytes to be written.
 #[derive(Default)]
@@ -15,9 +18,23 @@ pub(super) struct JsonState {
     unfinished: [Vec<u8>; 2],
     last_error: Option<BString>,
     tally: Option<Tally>,
+    run: Option<CurrentRun>,
+}
+
+/// The run that works on entities.
+struct CurrentRun {
+    id: RunId,
+    time: Timestamp,
+    begun: Instant,
 }
 
 impl JsonState {
+    pub(super) fn begin_run(&mut self, id: &RunId) {
+        let now = Timestamp::now();
+        let time = now.round(Unit::Millisecond).unwrap_or(now);
+        self.run = Some(CurrentRun { id: id.clone(), time, begun: Instant::now() });
+    }
+
     pub(super) fn begin_tally(&mut self) {
         self.tally = Some(Tally::default());
     }
@@ -95,8 +112,16 @@ impl JsonState {
         let rest = self.finish();
         let told = |text: &'_ str| if text.is_empty() { self.last_error.clone() } else { Some(text.into()) };
         let error: Option<BString> = broken_off.and_then(told);
-        [rest, Line::Summary { tally: self.tally, exit_code, error: error.as_ref().map(Text::from) }.to_bytes()]
-            .concat()
+        let run = self.run.as_ref();
+        let line = Line::Summary {
+            run: run.map(|run| run.id.as_str()),
+            time: run.map(|run| run.time.to_string()),
+            duration: run.map(|run| line::seconds(run.begun.elapsed())),
+            tally: self.tally,
+            exit_code,
+            error: error.as_ref().map(Text::from),
+        };
+        [rest, line.to_bytes()].concat()
     }
 
     /// Returns what is left of characters that do not become whole any more.

@@ -7,6 +7,7 @@ use bstr::{BStr, ByteSlice};
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
+use std::time::Duration;
 
 /// The version of the lines, which each of them begins with.
 pub const VERSION: u8 = 1;
@@ -132,6 +133,8 @@ pub enum Line<'a> {
         id: Text<'a>,
         /// The result of the work.
         result: Outcome,
+        /// The time that it took, in seconds, since its plugin was asked, or had done with the entity before it.
+        duration: f64,
         /// The changes that were made, as fragments in the past tense; a plugin need not name them.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         changed: Vec<Text<'a>>,
@@ -151,8 +154,21 @@ pub enum Line<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<Text<'a>>,
     },
+    /// `history`: an earlier run.
+    Run(Box<RunLine<'a>>),
+    /// `history`: what became of an entity in an earlier run.
+    Record(Box<RecordLine<'a>>),
     /// The last line of every run.
     Summary {
+        /// `apply`, `check`: the ID of the run.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        run: Option<&'a str>,
+        /// `apply`, `check`: the time at which it began, in UTC.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        time: Option<String>,
+        /// `apply`, `check`: the time that it took, in seconds.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        duration: Option<f64>,
         /// `apply`, `check`: how many entities ended in which way, if work on them was begun.
         #[serde(skip_serializing_if = "Option::is_none")]
         tally: Option<Tally>,
@@ -312,6 +328,12 @@ impl Serialize for Text<'_> {
     }
 }
 
+/// Returns a duration as it is written: in seconds, to the millisecond.
+#[must_use]
+pub fn seconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1000.0).round() / 1000.0
+}
+
 fn is_false(value: &bool) -> bool {
     !value
 }
@@ -330,8 +352,10 @@ impl Line<'_> {
     }
 }
 
+mod history;
 mod tally;
 #[cfg(test)]
 mod tests;
 
+pub use history::{DiffLine, RecordLine, RunLine};
 pub use tally::Tally;

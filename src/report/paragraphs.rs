@@ -3,6 +3,7 @@
 use super::console::Console;
 use super::event::{Adopted, End, Event, Form};
 use super::remark::{Remark, RemarkKind, Severity};
+use super::table::{Description, Table};
 use super::{Consumer, findings, hints};
 use crate::entity::Entity;
 use crate::error::FatalError;
@@ -123,6 +124,17 @@ impl Paragraphs {
         }
     }
 
+    fn table(&self, table: &Table<'_>, console: &mut Console) {
+        if self.reader.sees_all {
+            for (index, line) in table.for_people().iter().enumerate().filter(|_| !table.rows.is_empty()) {
+                let line = if index == 0 { console.bold(line.as_str().into()) } else { line.as_str().into() };
+                console.raw(Stream::Stdout, &[&line[..], b"\n"].concat());
+            }
+        } else {
+            table.for_scripts().for_each(|line| console.raw(Stream::Stdout, format!("{line}\n").as_bytes()));
+        }
+    }
+
     fn end(&mut self, end: End, console: &mut Console) {
         if !matches!(end, End::Unchanged | End::ConditionNotMet) {
             self.show_prologue(console);
@@ -166,6 +178,9 @@ impl Consumer for Paragraphs {
             Event::Adopted(adopted) => show_adopted(adopted, console),
             Event::Finding(finding) => findings::show(finding, console),
             Event::Diagnosed(counts) => console.raw(Stream::Stdout, findings::counted(counts).as_bytes()),
+            Event::Table(table) => self.table(table, console),
+            Event::Description(described) => description(described, self.reader.sees_all, console),
+            Event::Line(_) => {}
             Event::Selector(selector) => console.raw(Stream::Stdout, &[selector, &b"\n"[..]].concat()),
             Event::Difference(diff) => {
                 console.end_paragraph();
@@ -211,6 +226,7 @@ impl Consumer for Paragraphs {
             Event::RunEnds(_, Some(fatal)) => self.run_ends(fatal, console),
             // A refresh is between the dispatcher and the plugin, which says what it does.
             Event::Refresh(..) => {}
+            Event::RunBegins(_) => {}
             Event::About(_) | Event::WorkBegins | Event::Waiting(..) | Event::Applied(..) | Event::RunEnds(..) => {}
         }
     }
@@ -256,6 +272,19 @@ fn show_adopted(adopted: &Adopted, console: &mut Console) {
     adopted.removed.iter().for_each(|file| report.inform(remove, path(file)));
     let mut text = console.bold(report.id.as_ref());
     push_reason_and_information(&mut text, &report, SCAN_KEY_WIDTH);
+    console.write(Stream::Stdout, &text);
+    console.end_paragraph();
+}
+
+/// Shows a description as `scan` shows an entity.
+fn description(described: &Description<'_>, to_people: bool, console: &mut Console) {
+    console.end_paragraph();
+    let mut text = console.bold(described.heading.into());
+    text.push(b'\n');
+    for (key, value) in described.lines {
+        let value = if to_people { value.for_people() } else { value.for_scripts() };
+        text.push_str(format!("{key:>SCAN_KEY_WIDTH$} {value}\n"));
+    }
     console.write(Stream::Stdout, &text);
     console.end_paragraph();
 }

@@ -255,6 +255,9 @@ fn an_apply_is_told_step_by_step() {
     let first = lines(&root, &["apply"], 0);
     let events: Vec<&str> = first.iter().map(|line| line["event"].as_str().unwrap()).collect();
     assert_eq!(events, ["begin", "end", "begin", "end", "summary"]);
+    let run = only(&first, "summary", "run").as_str().unwrap();
+    let (time, duration) = (only(&first, "summary", "time").as_str().unwrap(), only(&first, "summary", "duration"));
+    assert!(run.starts_with(&time[..10].replace('-', "")) && time.ends_with('Z') && duration.is_f64(), "{first:#?}");
     assert_eq!(first[0]["action"], json!({"verb": "Working on"}));
     assert_eq!((&first[1]["id"], &first[1]["result"]), (&json!("file:/etc/a"), &json!("changed")));
     assert_eq!(first[1]["changed"], json!([format!("wrote {}", root.join("etc/a").display())]));
@@ -296,7 +299,12 @@ fn refreshes_and_what_is_skipped_are_told() {
 fn messages_are_fields_of_the_end() {
     let ends = |verb: &str, status| {
         let lines = lines(&versatile(), &[verb], status);
-        of(&lines, "end").into_iter().cloned().collect::<Vec<_>>()
+        let without_time = |end: &Value| {
+            let mut end = end.clone();
+            assert!(end.as_object_mut().unwrap().remove("duration").unwrap().is_f64(), "{end}");
+            end
+        };
+        of(&lines, "end").into_iter().map(without_time).collect::<Vec<_>>()
     };
     let find = |ends: &[Value], id: &str| ends.iter().find(|end| end["id"] == id).unwrap().clone();
     let end = |id: &str, result: &str| json!({"version": 1, "event": "end", "id": id, "result": result});
@@ -482,6 +490,12 @@ fn other_forms_are_refused_beside_it() {
 }
 
 /// Every kind of line and every field of it is something that really happens.
+/// A run of which all is on record that can be.
+const RECORDS: &str = r#"{"record":"began","version":1,"run":"20261122T091403-8f2c1","time":"2026-11-22T09:14:03Z","holo":"4.0.0","command":["holo","apply"],"who":{"uid":0,"sudo_user":"fred","login_uid":1000,"terminal":"/dev/pts/3","trigger":"timer"},"process":{"pid":1}}
+{"record":"entity","run":"20261122T091403-8f2c1","id":"x:y","plugin":"x","time":"2026-11-22T09:14:03Z","duration":0.5,"result":"failed","changes":["did it"],"refused":[{"kind":"overwrite"}],"reason":"no","output":"!! no","refreshed_by":["x:z"],"diffs":[{"from":"a/x","to":"b/x","text":"+1","binary":true,"cut":1}]}
+{"record":"ended","run":"20261122T091403-8f2c1","time":"2026-11-22T09:14:04Z","result":"failed","duration":1.0,"exit_code":1,"counts":{"failed":1},"error":"no"}
+"#;
+
 fn the_schema_names_nothing_that_is_never_written() {
     let mut seen = BTreeSet::new();
     let mut note = |lines: Vec<Value>| {
@@ -506,11 +520,19 @@ fn the_schema_names_nothing_that_is_never_written() {
     let root = ScratchRoot::new().holorc(shell_plugin("broken")).resource("broken/held-3", "");
     note(lines(&root, &["check"], 3));
     note(lines(&root, &["apply"], 0));
+    root.write("var/lib/holo/.engine/runs/2026-11.jsonl", RECORDS);
+    note(lines(&root, &["history"], 0));
+    note(lines(&root, &["history", "x:y"], 0));
+    note(lines(&root, &["history", "show", "--diff"], 0));
     let schema = schema();
     let mut named = BTreeSet::new();
     for kind in schema["oneOf"].as_array().unwrap() {
         let event = kind["properties"]["event"]["const"].as_str().unwrap();
-        named.extend(kind["properties"].as_object().unwrap().keys().map(|field| format!("{event}.{field}")));
+        // The fields of some stand apart.
+        let apart = kind["$ref"].as_str().and_then(|path| schema.pointer(path.strip_prefix('#')?));
+        for fields in [Some(kind), apart].into_iter().flatten() {
+            named.extend(fields["properties"].as_object().unwrap().keys().map(|field| format!("{event}.{field}")));
+        }
         named.insert(format!("{event}.version"));
     }
     assert_eq!(seen, named);

@@ -3,9 +3,34 @@
 /// The path of a run's cache: a number follows.
 const CACHE: &[u8] = b"target/tmp/holo.";
 
-/// Strips colours and folds the names of cache directories.
+/// The fields of JSON Lines of a run that tell when it was and how long it took.
+const FIELDS: [&[u8]; 3] = [b"\"run\":", b"\"time\":", b"\"duration\":"];
+
+/// Strips colours, folds the names of cache directories, and removes from JSON Lines what is different in every run.
 pub(super) fn normalise(output: &[u8]) -> Vec<u8> {
-    without_cache_number(&without_colours(output))
+    let folded = without_cache_number(&without_colours(output));
+    folded.split_inclusive(|&byte| byte == b'\n').flat_map(without_times).collect()
+}
+
+/// Removes the fields of a line of JSON that are different in every run, and their commas.
+fn without_times(line: &[u8]) -> Vec<u8> {
+    if !line.starts_with(b"{\"version\":") {
+        return line.to_vec();
+    }
+    let mut kept = Vec::with_capacity(line.len());
+    let mut text = line;
+    while let [byte, rest @ ..] = text {
+        let field = FIELDS.iter().find_map(|field| text.strip_prefix(*field)).filter(|_| kept.ends_with(b","));
+        if let Some(value) = field {
+            // None of these values has a comma in it, or is the last one.
+            let (_, after) = split_while(value, |byte| byte != b',');
+            text = after.strip_prefix(b",").unwrap_or(after);
+            continue;
+        }
+        kept.push(*byte);
+        text = rest;
+    }
+    kept
 }
 
 /// Removes the ANSI sequences that set colours (`ESC [ … m`), and nothing else.
@@ -52,6 +77,14 @@ fn split_while(text: &[u8], condition: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_removed_from_json_alone() {
+        let line = br#"{"version":1,"event":"summary","run":"2026-x","time":"09:14Z","duration":1.5,"exit_code":0}"#;
+        assert_eq!(normalise(line), br#"{"version":1,"event":"summary","exit_code":0}"#);
+        let other = br#"x {"run":"a","time":1}"#;
+        assert_eq!(normalise(other), other);
+    }
 
     #[test]
     fn colours_are_stripped_and_other_bytes_kept() {

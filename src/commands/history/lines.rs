@@ -1,0 +1,128 @@
+//! Records as they are shown.
+
+use crate::history::{Counts, EntityRecord, RefusalRecord, Run, RunState};
+use crate::report::line::{self, DiffLine, RecordLine, Refusal, RunLine, Text};
+use holo_protocol::Text as Bytes;
+use jiff::Timestamp;
+use std::path::Path;
+
+/// Returns the time at which a run began.
+pub(super) fn began(run: &Run) -> Option<Timestamp> {
+    run.began.as_ref().map(|began| began.time)
+}
+
+pub(super) fn result(run: &Run) -> &'static str {
+    match run.state() {
+        RunState::Running => "running",
+        RunState::Ended(result) => result.name(),
+    }
+}
+
+/// Returns the numbers of entities that were not simply as desired: `3 changed, 1 failed`.
+pub(super) fn counts(run: &Run) -> String {
+    let Counts { changed, refused, skipped, failed, .. } = run.counts();
+    let counts = [(changed, "changed"), (refused, "refused"), (skipped, "skipped"), (failed, "failed")];
+    let shown = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the user who ran it, or what did.
+pub(super) fn who(run: &Run) -> String {
+    let Some(who) = run.began.as_ref().map(|began| &began.who) else { return String::new() };
+    match (&who.trigger, &who.sudo_user) {
+        (Some(trigger), _) => trigger.0.to_string(),
+        (None, Some(user)) => user.0.to_string(),
+        (None, None) => format!("uid {}", who.login_uid.unwrap_or(who.uid)),
+    }
+}
+
+/// Returns the command line, with the name of the program alone instead of its path.
+pub(super) fn command(run: &Run) -> String {
+    let words = run.began.iter().flat_map(|began| &began.command).map(|Bytes(word)| word.to_string());
+    let words = words.enumerate().map(|(index, word)| match Path::new(&word).file_name() {
+        Some(name) if index == 0 => name.to_string_lossy().into_owned(),
+        _ => word,
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the changes to an entity, or the reason why there are none.
+pub(super) fn what(record: &EntityRecord) -> String {
+    let mut what: Vec<String> = record.changes.iter().map(|Bytes(text)| text.to_string()).collect();
+    what.extend(record.refused.iter().map(refusal));
+    what.extend(record.reason.as_ref().map(|Bytes(reason)| reason.to_string()));
+    if !record.refreshed_by.is_empty() {
+        let sources: Vec<String> = record.refreshed_by.iter().map(|Bytes(id)| id.to_string()).collect();
+        what.push(format!("refreshed by {}", sources.join(", ")));
+    }
+    what.join("; ")
+}
+
+pub(super) fn refusal(refusal: &RefusalRecord) -> String {
+    match refusal {
+        RefusalRecord::Overwrite => "modified by user".to_owned(),
+        RefusalRecord::Restore => "deleted by user".to_owned(),
+        RefusalRecord::Other { reason } => reason.0.to_string(),
+    }
+}
+
+/// Returns the line of a run for programs.
+pub(super) fn run(run: &Run) -> RunLine<'_> {
+    let (began, ended) = (run.began.as_ref(), run.ended.as_ref());
+    let who = began.map(|began| &began.who);
+    RunLine {
+        run: run.id.as_str(),
+        result: result(run),
+        time: began.map(|began| began.time.to_string()),
+        duration: ended.and_then(|ended| ended.duration).map(line::seconds),
+        exit_code: ended.and_then(|ended| ended.exit_code),
+        tally: run.counts().into(),
+        holo: began.map(|began| began.holo.as_str()),
+        command: began.iter().flat_map(|began| &began.command).map(as_text).collect(),
+        uid: who.map(|who| who.uid),
+        sudo_user: who.and_then(|who| who.sudo_user.as_ref()).map(as_text),
+        login_uid: who.and_then(|who| who.login_uid),
+        terminal: who.and_then(|who| who.terminal.as_ref()).map(as_text),
+        trigger: who.and_then(|who| who.trigger.as_ref()).map(as_text),
+        error: ended.and_then(|ended| ended.error.as_ref()).map(as_text),
+    }
+}
+
+/// Returns the line of the work on an entity for programs.
+pub(super) fn record(record: &EntityRecord, with_diffs: bool) -> RecordLine<'_> {
+    let diffs = record.diffs.iter().filter(|_| with_diffs);
+    RecordLine {
+        run: record.run.as_str(),
+        id: as_text(&record.id),
+        plugin: &record.plugin,
+        time: record.time.to_string(),
+        duration: line::seconds(record.duration),
+        result: record.result.name(),
+        changed: record.changes.iter().map(as_text).collect(),
+        refused: record.refused.iter().map(line_of_refusal).collect(),
+        reason: record.reason.as_ref().map(as_text),
+        output: record.output.as_ref().map(as_text),
+        refreshed_by: record.refreshed_by.iter().map(as_text).collect(),
+        diffs: diffs
+            .map(|diff| DiffLine {
+                from: as_text(&diff.from),
+                to: as_text(&diff.to),
+                text: as_text(&diff.text),
+                binary: diff.binary,
+                cut: diff.cut,
+            })
+            .collect(),
+    }
+}
+
+fn line_of_refusal(refusal: &RefusalRecord) -> Refusal<'_> {
+    match refusal {
+        RefusalRecord::Overwrite => Refusal::Overwrite,
+        RefusalRecord::Restore => Refusal::Restore,
+        RefusalRecord::Other { reason } => Refusal::Other { reason: as_text(reason) },
+    }
+}
+
+fn as_text(Bytes(bytes): &Bytes) -> Text<'_> {
+    bytes.into()
+}

@@ -1,0 +1,160 @@
+//! Tables and descriptions: aligned for people, and one line a row with tabs between the cells for scripts.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use std::time::Duration;
+
+/// Rows of cells below the names of their columns.
+#[derive(Clone, Copy, Debug)]
+pub struct Table<'a> {
+    /// The names of the columns.
+    pub columns: &'a [&'a str],
+    /// The rows, each with a cell a column.
+    pub rows: &'a [Vec<Cell>],
+}
+
+/// A subject, and what is known of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Description<'a> {
+    /// The subject.
+    pub heading: &'a str,
+    /// Keys and values. A key that is there again need not be repeated.
+    pub lines: &'a [(&'a str, Cell)],
+}
+
+/// A value, before it is known who reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cell {
+    /// A text.
+    Text(String),
+    /// A time: of the time zone for people, and in UTC for scripts.
+    Time(Timestamp),
+    /// A duration: rounded for people, in seconds for scripts.
+    Duration(Duration),
+    /// Nothing: for scripts, a column is never empty.
+    Nothing,
+}
+
+impl<T: ToString + ?Sized> From<&T> for Cell {
+    fn from(text: &T) -> Cell {
+        Cell::Text(text.to_string())
+    }
+}
+
+impl Cell {
+    /// Returns the duration, or nothing.
+    #[must_use]
+    pub fn duration(duration: Option<Duration>) -> Cell {
+        duration.map_or(Cell::Nothing, Cell::Duration)
+    }
+
+    /// Returns the time, or nothing.
+    #[must_use]
+    pub fn time(time: Option<Timestamp>) -> Cell {
+        time.map_or(Cell::Nothing, Cell::Time)
+    }
+
+    /// Returns the text that people see.
+    pub(super) fn for_people(&self) -> String {
+        match self {
+            Cell::Text(text) => harmless(text),
+            Cell::Time(time) => time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
+            Cell::Duration(duration) => rounded(*duration),
+            Cell::Nothing => String::new(),
+        }
+    }
+
+    /// Returns the text that scripts read: never empty, and without a tab or a newline.
+    pub(super) fn for_scripts(&self) -> String {
+        match self {
+            Cell::Text(text) if text.is_empty() => "-".to_owned(),
+            Cell::Text(text) => harmless(text),
+            Cell::Time(time) => time.to_string(),
+            Cell::Duration(duration) => format!("{:.3}", duration.as_secs_f64()),
+            Cell::Nothing => "-".to_owned(),
+        }
+    }
+}
+
+impl Table<'_> {
+    /// Returns the lines that people see, the names of the columns first. The last column is as wide as it has to be.
+    pub(super) fn for_people(&self) -> Vec<String> {
+        let names = self.columns.iter().map(|&name| name.to_owned()).collect();
+        let cells = self.rows.iter().map(|row| row.iter().map(Cell::for_people).collect());
+        let rows: Vec<Vec<String>> = [names].into_iter().chain(cells).collect();
+        let width =
+            |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+        let widths: Vec<usize> = (0..self.columns.len()).map(|column| width(column).unwrap_or(0)).collect();
+        let line = |row: &Vec<String>| {
+            let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}"));
+            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        };
+        rows.iter().map(line).collect()
+    }
+
+    /// Returns the lines that scripts read: cells with a tab between them.
+    pub(super) fn for_scripts(&self) -> impl Iterator<Item = String> {
+        self.rows.iter().map(|row| row.iter().map(Cell::for_scripts).collect::<Vec<_>>().join("\t"))
+    }
+}
+
+/// Returns a text on one line, in which nothing can control a terminal.
+fn harmless(text: &str) -> String {
+    if !text.contains(char::is_control) {
+        return text.to_owned();
+    }
+    text.chars()
+        .flat_map(|letter| if letter.is_control() { letter.escape_default().collect() } else { vec![letter] })
+        .collect()
+}
+
+/// Returns a duration as exact as people want to know it.
+fn rounded(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0 if duration.as_millis() < 100 => format!("{} ms", duration.as_millis()),
+        0..60 => format!("{:.1} s", duration.as_secs_f64()),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_for_people_and_stable_for_scripts() {
+        let time = Cell::Time("2026-11-22T09:14:03.5Z".parse().unwrap());
+        let rows = [
+            vec![time, "changed".into(), Cell::Duration(Duration::from_millis(1234))],
+            vec![Cell::Nothing, "x".into(), "".into()],
+        ];
+        let table = Table { columns: &["TIME", "RESULT", "TOOK"], rows: &rows };
+        let scripts: Vec<String> = table.for_scripts().collect();
+        assert_eq!(scripts, ["2026-11-22T09:14:03.5Z\tchanged\t1.234", "-\tx\t-"]);
+        let people = table.for_people();
+        assert!(people[0].starts_with("TIME ") && people[0].ends_with("  RESULT   TOOK"), "{people:?}");
+        assert!(people[1].ends_with("  changed  1.2 s") && people[2].ends_with("  x"), "{people:?}");
+    }
+
+    #[test]
+    fn nothing_in_a_cell_moves_the_cursor() {
+        assert_eq!(Cell::from("a\tb\n\x1b[2J\u{9b}é").for_scripts(), "a\\tb\\n\\u{1b}[2J\\u{9b}é");
+        assert_eq!(Cell::from("a\tb").for_people(), "a\\tb");
+    }
+
+    #[test]
+    fn durations_are_as_exact_as_they_need_be() {
+        for (milliseconds, shown) in [
+            (7, "7 ms"),
+            (99, "99 ms"),
+            (100, "0.1 s"),
+            (59_000, "59.0 s"),
+            (61_000, "1 min 1 s"),
+            (7_320_000, "2 h 2 min"),
+        ] {
+            assert_eq!(rounded(Duration::from_millis(milliseconds)), shown);
+        }
+    }
+}
