@@ -1,7 +1,7 @@
 //! Turning what there is into resource files.
 
-use crate::{Entity, Host, Output, Verdict};
-use bstr::{BStr, BString};
+use crate::{Entity, Host, Output, Silence, Verdict};
+use bstr::{BStr, BString, ByteSlice};
 use std::path::{Path, PathBuf};
 
 /// The request to turn one thing into resource files.
@@ -38,22 +38,51 @@ pub enum Adopted {
 }
 
 impl Adopted {
-    /// Returns the outcome for an entity that resource files define already: they are a person's, and not changed. None for an orphan, which
-    /// nothing defines.
+    /// Returns the outcome for an entity that resource files define already: they are a person's, and not changed. None for one that is to be
+    /// described anew: an orphan, which nothing defines, or one that is defined by what was adopted before alone.
     pub fn defined_already(entity: &impl Entity, host: &Host, output: &mut Output<'_>) -> Option<Adopted> {
         let report = entity.report();
         if report.edges.orphan {
             return None;
         }
-        Some(match entity.check(host, host.mode(false), output) {
-            Verdict::Failed => Adopted::Failed,
-            Verdict::InDesiredState | Verdict::Skipped(_) => Adopted::Unchanged,
-            Verdict::WouldChange(_) | Verdict::NeedsForce(_) | Verdict::Unknown => {
+        match entity.check(host, host.mode(false), &mut Output::new(&mut Silence)) {
+            Verdict::InDesiredState | Verdict::Skipped(_) => Some(Adopted::Unchanged),
+            _ if report.sources.iter().all(|source| is_adopted(source.as_bstr())) => None,
+            _ => {
                 let sources: Vec<String> = report.sources.iter().map(ToString::to_string).collect();
-                let place = if sources.is_empty() { "resource files".to_owned() } else { sources.join(", ") };
-                output.error(format!("{} is defined already, and not as it is: change {place}", report.id));
-                Adopted::Failed
+                output.error(format!(
+                    "{} is defined already, and not as it is: change {}",
+                    report.id,
+                    sources.join(", ")
+                ));
+                Some(Adopted::Failed)
             }
-        })
+        }
+    }
+}
+
+/// Returns true if a file of definitions is one into which the dispatcher has put what was adopted.
+fn is_adopted(path: &BStr) -> bool {
+    let name = path.rsplit_once_str("/").map_or(path.as_bytes(), |(_, name)| name);
+    let rest = name.strip_prefix(b"adopted").and_then(|rest| rest.strip_suffix(b".toml"));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_adopted_definitions_have_their_names() {
+        for (path, is_one) in [
+            ("/etc/holo/resources/packages/adopted.toml", true),
+            ("/etc/holo/resources/packages/adopted-nginx.toml", true),
+            ("adopted.toml", true),
+            ("/etc/adopted/10-web.toml", false),
+            ("/etc/adoptedx.toml", false),
+            ("/etc/adopted-x.pub", false),
+        ] {
+            assert_eq!(is_adopted(path.into()), is_one, "{path}");
+        }
     }
 }

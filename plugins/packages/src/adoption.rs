@@ -8,14 +8,34 @@ use crate::providers;
 use holo_plugin::definitions::Definition;
 use holo_plugin::{Adopted, Candidate, Host, Output};
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The installed packages, which are asked for once: nothing changes them while a system is described.
+#[derive(Debug, Default)]
+pub(crate) struct Known(Mutex<Option<Arc<Installed>>>);
+
+impl Known {
+    fn installed(&self, manager: &Manager<'_>) -> Result<Arc<Installed>, PackageError> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(installed) = &*known {
+            return Ok(Arc::clone(installed));
+        }
+        Ok(Arc::clone(known.insert(Arc::new(manager.installed()?))))
+    }
+
+    /// Forgets them, as they are about to change.
+    pub(crate) fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
 
 /// Lists the packages that somebody asked for, but for those that are defined, in the order of their names.
-pub(crate) fn candidates(host: &Host, defined: &BTreeSet<Key>) -> Result<Vec<Candidate>, PackageError> {
+pub(crate) fn candidates(host: &Host, known: &Known, defined: &BTreeSet<Key>) -> Result<Vec<Candidate>, PackageError> {
     // Without a package manager there are no packages.
     let Some(provider) = providers::for_host(host) else { return Ok(Vec::new()) };
     let mut manager = Manager::new(host, provider)?;
     manager.system.only_looks = true;
-    let installed = manager.installed()?;
+    let installed = known.installed(&manager)?;
     let chosen = provider.chosen(&manager.system, &installed)?;
     Ok(chosen.difference(defined).map(|key| candidate(key, &installed)).collect())
 }
@@ -30,11 +50,11 @@ fn candidate(key: &Key, installed: &Installed) -> Candidate {
 }
 
 /// Describes the package with this ID as it is.
-pub(crate) fn adopt(host: &Host, id: &str, output: &mut Output<'_>) -> Adopted {
+pub(crate) fn adopt(host: &Host, known: &Known, id: &str, output: &mut Output<'_>) -> Adopted {
     let Some(name) = id.strip_prefix(Package::TABLE).and_then(|rest| rest.strip_prefix(':')) else {
         return Adopted::Unknown;
     };
-    match describe(host, name) {
+    match describe(host, known, name) {
         Ok(definition) => Adopted::Done { definition },
         Err(problem) => {
             problem.tell(output);
@@ -43,7 +63,7 @@ pub(crate) fn adopt(host: &Host, id: &str, output: &mut Output<'_>) -> Adopted {
     }
 }
 
-fn describe(host: &Host, name: &str) -> Result<String, PackageError> {
+fn describe(host: &Host, known: &Known, name: &str) -> Result<String, PackageError> {
     let none = || PackageError::new("no package manager was found on this system");
     let provider = providers::for_host(host).ok_or_else(none)?;
     let package = Package { name: name.to_owned(), ensure: None, hold: None, arch: None };
@@ -52,7 +72,7 @@ fn describe(host: &Host, name: &str) -> Result<String, PackageError> {
     }
     let key = package.wanted(name, None).key;
     provider.validate(&key).map_err(|error| PackageError::new(error.to_string()))?;
-    let installed = Manager::new(host, provider)?.installed()?;
+    let installed = known.installed(&Manager::new(host, provider)?)?;
     definition(&key, &installed).ok_or_else(|| PackageError::new(format!("package {key} is not installed")))
 }
 

@@ -26,5 +26,5 @@ pub mod version;
 /// Runs the plugin: what it does stands in the arguments and the environment.
 #[must_use]
 pub fn run() -> std::process::ExitCode {
-    holo_plugin::serve(&packages::Packages)
+    holo_plugin::serve(&packages::Packages::default())
 }

@@ -1,6 +1,6 @@
 //! Finds the packages that are defined, and those that nothing defines any more.
 
-use crate::adoption;
+use crate::adoption::{self, Known};
 use crate::declaration::{Package, Wanted};
 use crate::entity::{PackageEntity, Past, ProviderError, Shared};
 use crate::names::{FullNames, things};
@@ -18,7 +18,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The plugin.
-pub(crate) struct Packages;
+#[derive(Default)]
+pub(crate) struct Packages {
+    known: Known,
+}
 
 impl Plugin for Packages {
     type Entity = Declared<PackageEntity>;
@@ -78,6 +81,7 @@ impl Plugin for Packages {
     }
 
     fn apply_set(&self, host: &Host, set: &[Job<'_, Self::Entity>], answers: &mut dyn SetAnswers) {
+        self.known.forget();
         apply_together(host, set, answers, |jobs, answers| transaction::apply(host, jobs, answers));
     }
 
@@ -93,7 +97,7 @@ impl Plugin for Packages {
         let entities = self.scan(host, &mut Output::new(&mut Silence))?;
         let living = entities.iter().map(|declared| &declared.entity).filter(|entity| !entity.wanted.is_orphan);
         let defined = living.map(|entity| entity.wanted.key.clone()).collect();
-        adoption::candidates(host, &defined).map_err(|problem| {
+        adoption::candidates(host, &self.known, &defined).map_err(|problem| {
             problem.tell(output);
             ScanError
         })
@@ -102,7 +106,7 @@ impl Plugin for Packages {
     fn adopt(&self, host: &Host, adoption: Adoption<'_>, output: &mut Output<'_>) -> Adopted {
         let entity = self.find(host, adoption.id, &mut Output::new(&mut Silence)).ok().flatten();
         let defined = entity.and_then(|entity| Adopted::defined_already(&entity, host, output));
-        defined.unwrap_or_else(|| adoption::adopt(host, &adoption.id.to_string(), output))
+        defined.unwrap_or_else(|| adoption::adopt(host, &self.known, &adoption.id.to_string(), output))
     }
 }
 

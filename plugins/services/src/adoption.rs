@@ -10,22 +10,58 @@ use crate::unit::{UnitName, UnitNameError};
 use holo_plugin::definitions::Definition;
 use holo_plugin::system::Root;
 use holo_plugin::{Adopted, Candidate, Host, Output};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+
+/// The states of units that have been listed: nothing changes them while a system is described.
+#[derive(Debug, Default)]
+pub(crate) struct Known(Mutex<BTreeMap<UnitName, Result<UnitState, ManagerError>>>);
+
+impl Known {
+    /// Asks for the states of all these units at once.
+    fn ask(&self, host: &Host, units: &[UnitName]) -> Result<(), ManagerError> {
+        let record = Record::default();
+        let aspects = Aspects { enablement: true, loading: true, ..Aspects::default() };
+        let subjects: Vec<Subject<'_>> = units.iter().map(|unit| Subject { unit, record: &record, aspects }).collect();
+        let states = providers::for_host(host).manager(host).states(&subjects)?;
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(units.iter().cloned().zip(states));
+        Ok(())
+    }
+
+    fn state(&self, host: &Host, unit: &UnitName) -> Result<UnitState, ManagerError> {
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner).get(unit).cloned();
+        if known().is_none() {
+            self.ask(host, std::slice::from_ref(unit))?;
+        }
+        known().unwrap_or_else(|| Ok(UnitState::default()))
+    }
+
+    /// Forgets them, as they are about to change.
+    pub(crate) fn forget(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
 
 /// Lists the units of which a person has decided how they are started, but for those that are defined, in the order of their names.
-pub(crate) fn candidates(host: &Host, defined: &BTreeSet<UnitName>) -> Result<Vec<Candidate>, ManagerError> {
-    let noticed = providers::for_host(host).noticed(host)?;
-    let noticed = noticed.into_iter().filter(|noticed| !defined.contains(&noticed.unit));
-    let by_hand = noticed.filter(|noticed| noticed.notice != Notice::EnabledAsUsual);
-    Ok(by_hand.map(|noticed| Candidate::new(id(&noticed.unit), noticed.notice.reason())).collect())
+pub(crate) fn candidates(
+    host: &Host,
+    known: &Known,
+    defined: &BTreeSet<UnitName>,
+) -> Result<Vec<Candidate>, ManagerError> {
+    let mut noticed = providers::for_host(host).noticed(host)?;
+    noticed.retain(|noticed| noticed.notice != Notice::EnabledAsUsual && !defined.contains(&noticed.unit));
+    if !noticed.is_empty() {
+        known.ask(host, &noticed.iter().map(|noticed| noticed.unit.clone()).collect::<Vec<_>>())?;
+    }
+    Ok(noticed.into_iter().map(|noticed| Candidate::new(id(&noticed.unit), noticed.notice.reason())).collect())
 }
 
 /// Describes the unit with this ID as it is.
-pub(crate) fn adopt(host: &Host, id: &str, output: &mut Output<'_>) -> Adopted {
+pub(crate) fn adopt(host: &Host, known: &Known, id: &str, output: &mut Output<'_>) -> Adopted {
     let Some(name) = id.strip_prefix(Service::TABLE).and_then(|rest| rest.strip_prefix(':')) else {
         return Adopted::Unknown;
     };
-    match describe(host, name) {
+    match describe(host, known, name) {
         Ok(definition) => Adopted::Done { definition },
         Err(error) => {
             output.error(error.to_string());
@@ -45,14 +81,10 @@ enum AdoptionError {
     Missing(UnitName),
 }
 
-fn describe(host: &Host, name: &str) -> Result<String, AdoptionError> {
+fn describe(host: &Host, known: &Known, name: &str) -> Result<String, AdoptionError> {
     let provider = providers::for_host(host);
     let unit = provider.main_name(&Root::new(host.root()), &provider.unit_name(name)?);
-    let record = Record::default();
-    let aspects = Aspects { enablement: true, loading: true, ..Aspects::default() };
-    let states = provider.manager(host).states(&[Subject { unit: &unit, record: &record, aspects }]);
-    let state = states.and_then(|states| states.into_iter().next().unwrap_or_else(|| Ok(UnitState::default())));
-    let state = state.map_err(|error| AdoptionError::Manager { unit: unit.clone(), error })?;
+    let state = known.state(host, &unit).map_err(|error| AdoptionError::Manager { unit: unit.clone(), error })?;
     // What test mode only imagines is not there.
     let definition = definition(&unit, &state).filter(|_| !state.is_imagined);
     definition.ok_or(AdoptionError::Missing(unit))

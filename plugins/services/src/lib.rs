@@ -18,5 +18,5 @@ mod unit;
 /// Runs the plugin: what it does stands in the arguments and the environment.
 #[must_use]
 pub fn run() -> std::process::ExitCode {
-    holo_plugin::serve(&services::Services)
+    holo_plugin::serve(&services::Services::default())
 }

@@ -1,6 +1,6 @@
 //! Finds the units that are defined, and those that were.
 
-use crate::adoption;
+use crate::adoption::{self, Known};
 use crate::apply;
 use crate::definition;
 use crate::entity::{AllUnits, FilesStep, Past, Service, Unit};
@@ -20,7 +20,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The plugin.
-pub(crate) struct Services;
+#[derive(Default)]
+pub(crate) struct Services {
+    known: Known,
+}
 
 impl Plugin for Services {
     type Entity = Declared<Service>;
@@ -113,6 +116,7 @@ impl Plugin for Services {
     }
 
     fn apply_set(&self, host: &Host, set: &[Job<'_, Declared<Service>>], answers: &mut dyn SetAnswers) {
+        self.known.forget();
         apply_together(host, set, answers, |jobs, answers| apply::apply(host, jobs, answers));
     }
 
@@ -123,7 +127,7 @@ impl Plugin for Services {
             Service::Unit(_) | Service::Files(_) => None,
         };
         let defined = entities.iter().filter_map(name).collect();
-        adoption::candidates(host, &defined).map_err(|error| {
+        adoption::candidates(host, &self.known, &defined).map_err(|error| {
             output.error(error.to_string());
             ScanError
         })
@@ -132,7 +136,7 @@ impl Plugin for Services {
     fn adopt(&self, host: &Host, adoption: Adoption<'_>, output: &mut Output<'_>) -> Adopted {
         let entity = self.find(host, adoption.id, &mut Output::new(&mut Silence)).ok().flatten();
         let defined = entity.and_then(|entity| Adopted::defined_already(&entity, host, output));
-        defined.unwrap_or_else(|| adoption::adopt(host, &adoption.id.to_string(), output))
+        defined.unwrap_or_else(|| adoption::adopt(host, &self.known, &adoption.id.to_string(), output))
     }
 }
 
