@@ -1,11 +1,13 @@
 //! Checking: finding out what an apply would do, without changing anything.
 
 use crate::overlay::context::Context;
-use crate::overlay::desired::{self, EvaluationError};
+use crate::overlay::desired;
 use crate::overlay::distribution::Distribution;
 use crate::overlay::entity::FileEntity;
+use crate::overlay::evaluation::EvaluationError;
 use crate::overlay::hint;
 use crate::overlay::layout::Layout;
+use crate::overlay::patch;
 use crate::overlay::preparation::{Indexed, Said};
 use crate::overlay::provision::is_ours;
 use crate::overlay::scrub;
@@ -40,7 +42,7 @@ pub(crate) fn check_many(host: &Host, set: &[Job<'_, FileEntity>], records: bool
             return Some(Checked { verdict: Verdict::InDesiredState, said: Said::default() });
         }
         let mut said = Said::default();
-        let is_plain = entity.is_orphan() || entity.deciding_resource().is_some();
+        let is_plain = entity.is_orphan() || entity.deciding_resources().is_some();
         let check = |said: &mut Said| check_in(entity, (layout, &context.distribution), &mut Output::new(said));
         is_plain.then(|| check(&mut said)).map(|verdict| Checked { verdict, said })
     })
@@ -100,6 +102,8 @@ fn try_check(
     let provisioned = Image::load(&layout.images.provisioned(&entity.path))?;
     let desired = desired::evaluate(entity, &base, layout, output)?;
     let is_desired = current.equals(&desired.image);
+    let before = provisioned.as_ref().unwrap_or(&base);
+    let keeps_changes = patch::keeps_changes(entity, before, &current, &desired.image);
     desired.clean_up();
     let is_desired = is_desired?;
     let mut changes = Vec::new();
@@ -107,7 +111,7 @@ fn try_check(
         changes.push(format!("would take the new version beside {shown} as its base"));
     }
     if !is_desired {
-        if !is_ours(&current, provisioned.as_ref(), &base)? {
+        if !is_ours(&current, provisioned.as_ref(), &base)? && !keeps_changes? {
             return Ok(Verdict::NeedsForce(ForceTo::Overwrite));
         }
         changes.push(format!("would write {shown}"));

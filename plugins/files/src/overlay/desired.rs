@@ -1,7 +1,9 @@
 //! The desired image of a target: its base, changed by resource files.
 
 use crate::overlay::entity::{FileEntity, Kind, Resource};
+use crate::overlay::evaluation::EvaluationError;
 use crate::overlay::layout::Layout;
+use crate::overlay::patch;
 use holo_change::error::PathError;
 use holo_change::{Content, Image, PathHandle, Unmanageable};
 use holo_plugin::{Output, process};
@@ -18,22 +20,6 @@ pub(crate) struct Desired {
     pub(crate) image: Image,
     /// The results of holoscripts, to be removed when the image has been written.
     pub(crate) scratch: Vec<PathHandle>,
-}
-
-/// The reason why the desired image of a target cannot be told; the text is whole.
-#[derive(Debug)]
-pub(crate) struct EvaluationError(pub(crate) String);
-
-impl From<Unmanageable> for EvaluationError {
-    fn from(error: Unmanageable) -> Self {
-        EvaluationError(format!("skipping target: {error}"))
-    }
-}
-
-impl From<PathError> for EvaluationError {
-    fn from(error: PathError) -> Self {
-        EvaluationError::from(Unmanageable::from(error))
-    }
 }
 
 /// Applies the resources to the base, in their order. Those before the last plain one would be overwritten, and are not looked at.
@@ -53,6 +39,12 @@ pub(crate) fn evaluate(
                 is_trusted = image.is_trusted();
                 laid_over(&desired.image, image.content)
             }),
+            Kind::Patch => {
+                let result = layout.script_result(&entity.path, index);
+                desired.scratch.push(result.clone());
+                let content = patch::content(entity, resource, &desired.image, &result, layout);
+                content.map(|content| laid_over(&desired.image, content))
+            }
             Kind::Script | Kind::Template => {
                 let result = layout.script_result(&entity.path, index);
                 desired.scratch.push(result.clone());

@@ -15,6 +15,8 @@ pub(crate) const PREFIX: &[u8] = b"file:";
 pub(crate) const SCRIPT_SUFFIX: &[u8] = b".holoscript";
 /// The suffix of resource files that are templates.
 pub(crate) const TEMPLATE_SUFFIX: &[u8] = b".holotemplate";
+/// The suffix of resource files that are patches.
+pub(crate) const PATCH_SUFFIX: &[u8] = b".holopatch";
 
 /// A target, with everything that is laid over it.
 #[derive(Clone, Debug)]
@@ -47,6 +49,8 @@ pub(crate) enum Kind {
     Script,
     /// Its rendering, given facts, data and the content so far, replaces the target's.
     Template,
+    /// A unified diff, which is applied to the content so far.
+    Patch,
 }
 
 impl FileEntity {
@@ -67,9 +71,17 @@ impl FileEntity {
         self.resources.is_empty()
     }
 
-    /// The resource that alone decides about the target's content: a plain one that nothing is laid over.
-    pub(crate) fn deciding_resource(&self) -> Option<&Resource> {
-        self.resources.last().filter(|resource| resource.kind == Kind::Plain)
+    /// The resources that decide about the target's content, if nothing but their contents does: the last plain one, or the base if there
+    /// is none, and patches of it.
+    pub(crate) fn deciding_resources(&self) -> Option<&[Resource]> {
+        let patches = self.resources.iter().rev().take_while(|resource| resource.kind == Kind::Patch).count();
+        let before = self.resources.len() - patches;
+        let first = match before.checked_sub(1) {
+            Some(last) if self.resources.get(last)?.kind == Kind::Plain => last,
+            Some(_) => return None,
+            None => 0,
+        };
+        self.resources.get(first..).filter(|deciding| !deciding.is_empty())
     }
 
     /// Returns true if programs have a part in the target's content.
@@ -97,6 +109,7 @@ impl FileEntity {
                 Kind::Plain => "apply",
                 Kind::Script => "passthru",
                 Kind::Template => "render",
+                Kind::Patch => "patch",
             };
             report.inform(key, path);
         }
@@ -138,17 +151,18 @@ impl FileEntity {
 }
 
 impl Resource {
-    /// Parses a path below the resource directory, `DISAMBIGUATOR/path/to/target[.holoscript|.holotemplate]`: the target's path and the
-    /// resource; `None` for a file directly in the resource directory.
+    /// Parses a path below the resource directory, `DISAMBIGUATOR/path/to/target[.holoscript|.holotemplate|.holopatch]`: the target's path
+    /// and the resource; `None` for a file directly in the resource directory.
     pub(crate) fn parse(path: &Path, directory: usize) -> Option<(PathBuf, Resource)> {
         let bytes = path.as_os_str().as_bytes();
         let (_, target) = bytes.split_at_checked(bytes.find_byte(b'/')?)?;
         // A name that is nothing but the suffix is a name.
-        let suffixed = |suffix, kind| {
+        let suffix = |suffix, kind| {
             let target = target.strip_suffix(suffix).filter(|target| !target.ends_with(b"/"))?;
             Some((target, kind))
         };
-        let suffixed = suffixed(SCRIPT_SUFFIX, Kind::Script).or_else(|| suffixed(TEMPLATE_SUFFIX, Kind::Template));
+        let suffixed = suffix(SCRIPT_SUFFIX, Kind::Script).or_else(|| suffix(TEMPLATE_SUFFIX, Kind::Template));
+        let suffixed = suffixed.or_else(|| suffix(PATCH_SUFFIX, Kind::Patch));
         let (target, kind) = suffixed.unwrap_or((target, Kind::Plain));
         Some((OsStr::from_bytes(target).into(), Resource { path: path.to_owned(), directory, kind }))
     }
@@ -177,22 +191,53 @@ mod tests {
         assert_eq!(parse("01-x/etc/motd"), Some(("/etc/motd".into(), Kind::Plain)));
         assert_eq!(parse("01-x/etc/motd.holoscript"), Some(("/etc/motd".into(), Kind::Script)));
         assert_eq!(parse("01-x/etc/motd.holotemplate"), Some(("/etc/motd".into(), Kind::Template)));
+        assert_eq!(parse("01-x/etc/motd.holopatch"), Some(("/etc/motd".into(), Kind::Patch)));
         assert_eq!(parse("01-x/etc/.holoscript"), Some(("/etc/.holoscript".into(), Kind::Plain)));
         assert_eq!(parse("01-x/top"), Some(("/top".into(), Kind::Plain)));
         assert_eq!(parse("README"), None);
     }
 
     #[test]
+    fn contents_alone_decide_where_no_program_does() {
+        let deciding = |paths: &[&str]| {
+            let mut entity =
+                FileEntity::new("/etc/x".into(), &Arc::new(Host::from_environment(|_| Some("/".into())).unwrap()));
+            entity.resources = paths.iter().map(|path| Resource::parse(Path::new(path), 0).unwrap().1).collect();
+            entity.deciding_resources().map(<[Resource]>::len)
+        };
+        assert_eq!(deciding(&[]), None);
+        assert_eq!(deciding(&["1/x"]), Some(1));
+        assert_eq!(deciding(&["1/x.holoscript", "2/x", "3/x"]), Some(1));
+        assert_eq!(deciding(&["1/x", "2/x.holopatch", "3/x.holopatch"]), Some(3));
+        assert_eq!(deciding(&["2/x.holopatch"]), Some(1));
+        assert_eq!(deciding(&["1/x.holoscript", "2/x.holopatch"]), None);
+        assert_eq!(deciding(&["1/x", "2/x.holotemplate"]), None);
+    }
+
+    #[test]
     fn resources_are_ordered_by_disambiguator_alone() {
         let resource = |path: &str| Resource::parse(Path::new(path), 0).unwrap().1;
-        let mut resources =
-            ["01-foo-bar/etc/x", "01-foo/etc/x.holotemplate", "01-foo/etc/x.holoscript", "01-foo/etc/x", "00/z"]
-                .map(resource);
+        let mut resources = [
+            "01-foo-bar/etc/x",
+            "01-foo/etc/x.holopatch",
+            "01-foo/etc/x.holotemplate",
+            "01-foo/etc/x.holoscript",
+            "01-foo/etc/x",
+            "00/z",
+        ]
+        .map(resource);
         resources.sort_by(|one, other| one.order().cmp(&other.order()));
         let paths = resources.map(|resource| resource.path.to_str().unwrap().to_owned());
         assert_eq!(
             paths,
-            ["00/z", "01-foo/etc/x", "01-foo/etc/x.holoscript", "01-foo/etc/x.holotemplate", "01-foo-bar/etc/x"]
+            [
+                "00/z",
+                "01-foo/etc/x",
+                "01-foo/etc/x.holoscript",
+                "01-foo/etc/x.holotemplate",
+                "01-foo/etc/x.holopatch",
+                "01-foo-bar/etc/x"
+            ]
         );
     }
 }

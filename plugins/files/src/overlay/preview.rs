@@ -1,8 +1,9 @@
 //! Previews: what a target is, and what applying its entity would make of it.
 
-use crate::overlay::desired::{self, Desired, EvaluationError};
+use crate::overlay::desired::{self, Desired};
 use crate::overlay::distribution::Distribution;
 use crate::overlay::entity::FileEntity;
+use crate::overlay::evaluation::EvaluationError;
 use crate::overlay::layout::Layout;
 use bstr::ByteSlice;
 use holo_change::error::PathError;

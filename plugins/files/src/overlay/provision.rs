@@ -2,15 +2,17 @@
 
 use crate::overlay::change::{Change, FAILED, FAILED_UNCHANGED, force_to};
 use crate::overlay::context::Context;
-use crate::overlay::desired::{self, EvaluationError};
+use crate::overlay::desired;
 use crate::overlay::distribution::Distribution;
-use crate::overlay::entity::FileEntity;
+use crate::overlay::entity::{FileEntity, Kind};
+use crate::overlay::evaluation::EvaluationError;
 use crate::overlay::hint;
 use crate::overlay::layout::Layout;
+use crate::overlay::patch;
 use crate::overlay::record::Fingerprint;
 use crate::overlay::stock::Stock;
-use holo_change::{Image, Stamp, Unmanageable};
-use holo_plugin::{Applied, ForceTo, Mode, Output};
+use holo_change::{Image, PathHandle, Stamp, Unmanageable};
+use holo_plugin::{Applied, ForceTo, Mode, Output, Silence};
 
 /// An entity with nothing to be done.
 #[derive(Debug)]
@@ -23,7 +25,7 @@ pub(crate) struct Unchanged {
 pub(crate) fn find_unchanged(entity: &FileEntity, layout: &Layout, context: &Context<'_>) -> Option<Unchanged> {
     let Context { distribution, record, .. } = context;
     // The output of a program is not known before it has run.
-    let resource = entity.deciding_resource()?;
+    let deciding = entity.deciding_resources()?;
     let target = layout.images.target(&entity.path);
     // An entity that was never applied has none, which is seen with one look.
     let base = layout.images.base(&entity.path);
@@ -31,19 +33,34 @@ pub(crate) fn find_unchanged(entity: &FileEntity, layout: &Layout, context: &Con
     if !distribution.leaves_alone(&target).ok()? {
         return None;
     }
-    let places = [target, base, layout.images.provisioned(&entity.path), layout.resource(resource)];
-    let [target, _, provisioned, wanted] = &places;
-    let stamp = |place| Stamp::of(place).ok()?;
-    let stamps = [stamp(target)?, base_stamp, stamp(provisioned)?, stamp(wanted)?];
-    let state = Fingerprint::of(resource, &stamps);
+    let provisioned = layout.images.provisioned(&entity.path);
+    let wanted: Vec<PathHandle> = deciding.iter().map(|resource| layout.resource(resource)).collect();
+    let stamp = |place: &PathHandle| Stamp::of(place).ok()?;
+    let mut stamps = vec![stamp(&target)?, base_stamp, stamp(&provisioned)?];
+    for place in &wanted {
+        stamps.push(stamp(place)?);
+    }
+    let state = Fingerprint::of(deciding, &stamps);
     if record.knows(&entity.path, state) {
         return Some(Unchanged { news: None });
     }
-    let images =
-        stamps.iter().zip(&places).map(|(stamp, place)| stamp.image(place).ok()).collect::<Option<Vec<_>>>()?;
-    let [current, base, provisioned, wanted] = <[Image; 4]>::try_from(images).ok()?;
-    let desired = desired::laid_over(&base, wanted.content);
-    let is_unchanged = desired.equals_all(&[&current, &provisioned]).ok()?;
+    let places = [&target, &base, &provisioned].into_iter().chain(&wanted);
+    let images = stamps.iter().zip(places).map(|(stamp, place)| stamp.image(place).ok()).collect::<Option<Vec<_>>>()?;
+    let (first, wanted) = images.split_first_chunk::<3>()?;
+    let [current, base, provisioned] = first;
+    let is_unchanged = match wanted {
+        [wanted] if deciding.first()?.kind == Kind::Plain => {
+            desired::laid_over(base, wanted.content.clone()).equals_all(&[current, provisioned]).ok()?
+        }
+        // A link may lead anywhere, and what is there has no part in the state.
+        patched if patched.iter().any(Image::is_symlink) => return None,
+        _ => {
+            let desired = desired::evaluate(entity, base, layout, &mut Output::new(&mut Silence)).ok()?;
+            let is_unchanged = desired.image.equals_all(&[current, provisioned]);
+            desired.clean_up();
+            is_unchanged.ok()?
+        }
+    };
     let is_reliable = stamps.iter().all(|stamp| record.can_rely_on(stamp));
     is_unchanged.then_some(Unchanged { news: is_reliable.then_some(state) })
 }
@@ -133,6 +150,7 @@ fn try_prepare(
         && !mode.force
         && !is_desired
         && !is_ours(current, provisioned.as_ref(), &base)?
+        && !patch::keeps_changes(entity, provisioned.as_ref().unwrap_or(&base), current, &desired)?
     {
         return Ok(Applied::NeedsForce(ForceTo::Overwrite));
     }

@@ -34,11 +34,14 @@ type Sum = [u8; SUM_SIZE];
 pub(crate) struct Fingerprint(Sum);
 
 impl Fingerprint {
-    /// Of an entity that this resource alone decides about, and the files concerned.
-    pub(crate) fn of(resource: &Resource, files: &[Stamp]) -> Fingerprint {
+    /// Of an entity that these resources alone decide about, and the files concerned.
+    pub(crate) fn of(deciding: &[Resource], files: &[Stamp]) -> Fingerprint {
         let mut sum = Sha256::new();
         files.iter().for_each(|stamp| sum.update(stamp.to_bytes()));
-        sum.update(resource.path.as_os_str().as_bytes());
+        for (index, resource) in deciding.iter().enumerate() {
+            sum.update(if index == 0 { &b""[..] } else { b"\0" });
+            sum.update(resource.path.as_os_str().as_bytes());
+        }
         Fingerprint(shortened(sum))
     }
 }
@@ -257,7 +260,9 @@ mod tests {
     #[test]
     fn the_same_files_by_another_resource_are_another_state() {
         let resource = |path: &str| Resource::parse(Path::new(path), 0).unwrap().1;
-        assert_eq!(Fingerprint::of(&resource("01-x/etc/motd"), &[]), Fingerprint::of(&resource("01-x/etc/motd"), &[]));
-        assert_ne!(Fingerprint::of(&resource("01-x/etc/motd"), &[]), Fingerprint::of(&resource("02-x/etc/motd"), &[]));
+        let state = |paths: &[&str]| Fingerprint::of(&paths.iter().map(|path| resource(path)).collect::<Vec<_>>(), &[]);
+        assert_eq!(state(&["01-x/etc/motd"]), state(&["01-x/etc/motd"]));
+        assert_ne!(state(&["01-x/etc/motd"]), state(&["02-x/etc/motd"]));
+        assert_ne!(state(&["01-x/etc/motd"]), state(&["01-x/etc/motd", "02-x/etc/motd.holopatch"]));
     }
 }

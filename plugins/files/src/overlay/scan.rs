@@ -1,6 +1,6 @@
 //! Finding managed files: those with resource files, and those that once had some.
 
-use crate::overlay::entity::{FileEntity, PREFIX, Resource, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
+use crate::overlay::entity::{FileEntity, PATCH_SUFFIX, PREFIX, Resource, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
 use crate::overlay::layout::Layout;
 use bstr::{BStr, BString, ByteSlice};
 use holo_change::PathHandle;
@@ -75,7 +75,7 @@ pub(crate) fn one(host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Opt
     let shared = Arc::new(host.clone());
     let mut entity = FileEntity::new(path.clone(), &shared);
     for disambiguator in disambiguators(host, output)? {
-        for suffix in [&b""[..], SCRIPT_SUFFIX, TEMPLATE_SUFFIX] {
+        for suffix in [&b""[..], SCRIPT_SUFFIX, TEMPLATE_SUFFIX, PATCH_SUFFIX] {
             let name = [path.as_os_str().as_bytes().trim_start_with(|letter| letter == '/'), suffix].concat();
             let candidate = disambiguator.join(name.to_path_lossy());
             let directory = host.resources().index_of(&candidate).ok();

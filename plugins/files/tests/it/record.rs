@@ -31,7 +31,7 @@ type Case = (&'static str, &'static [Need], fn());
 
 pub(crate) fn trials() -> Vec<Trial> {
     const STRACE: &[Need] = &[Need::Program("strace")];
-    let cases: [Case; 29] = [
+    let cases: [Case; 30] = [
         ("a check does not read what is known to be unchanged", STRACE, checked),
         ("known entities are not read, and nothing is written", STRACE, known),
         ("--verify reads everything, and keeps the record", STRACE, verified),
@@ -44,6 +44,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("a symlink that points elsewhere is noticed", &[], other_symlink),
         ("a target that is gone is noticed", &[], gone),
         ("a changed resource is noticed", &[], changed_resource),
+        ("a patched target is not read, and a changed patch is noticed", STRACE, patched),
         ("a changed base is noticed", &[], changed_base),
         ("a changed provisioned image is noticed", &[], changed_provisioned),
         ("a resource of another disambiguator is noticed, and that it goes", &[], more_resources),
@@ -300,6 +301,25 @@ fn changed_resource() {
     assert_eq!(root.read(TARGET), EDITED);
     // The knowledge of the old one counts no more.
     overwrite(&root.join(RESOURCE), WANTED);
+    applied(&root);
+    assert_eq!(root.read(TARGET), WANTED);
+}
+
+fn patched() {
+    const PATCH: &str = "usr/share/holo/files/90-local/etc/motd.holopatch";
+    let root = prepared();
+    root.write(PATCH, "@@ -1 +1 @@\n-what's wanted\n+what's patched\n");
+    assert!(root.holo(&["apply"]).success());
+    settle();
+    unchanged(&root);
+    assert!(!reads(&root));
+    overwrite(&root.join(PATCH), "@@ -1 +1 @@\n-what's wanted\n+what's PATCHED\n");
+    applied(&root);
+    assert_eq!(root.read(TARGET), "what's PATCHED\n");
+    overwrite(&root.join(PATCH), "@@ -1 +1 @@\n-what's WANTED\n+what's PATCHED\n");
+    let run = root.holo(&["apply"]);
+    assert!(!run.success() && run.stderr.contains_str("hunk 1 of 1 does not fit"), "{run}");
+    fs::remove_file(root.join(PATCH)).unwrap();
     applied(&root);
     assert_eq!(root.read(TARGET), WANTED);
 }
