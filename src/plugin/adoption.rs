@@ -13,6 +13,8 @@ pub struct Adoption<'a> {
     pub directory: &'a Path,
     /// The file that was named as a conflict before, without one now.
     pub resolved: Option<&'a Path>,
+    /// The IDs of what is adopted in the same group.
+    pub with: &'a [BString],
 }
 
 /// The outcome of an [`Adoption`].

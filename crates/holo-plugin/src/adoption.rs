@@ -14,6 +14,8 @@ pub struct Adoption<'a> {
     pub directory: &'a Path,
     /// The file that [`Adopted::Conflict`] has named before, with everything resolved by a person.
     pub resolved: Option<&'a Path>,
+    /// The IDs of what is adopted in the same group, such as the files of the package that a service belongs to.
+    pub with: &'a [BString],
 }
 
 /// The outcome of an [`Adoption`].

@@ -5,6 +5,9 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+/// The fourth column of a candidate that is one only when something else of its group is.
+const COMPANION: &[u8] = b"companion";
+
 /// Something on this system that no resource file describes, or that is not as they have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
@@ -14,13 +17,15 @@ pub struct Candidate {
     pub reason: BString,
     /// The name of those that belong together, such as a package.
     pub group: Option<BString>,
+    /// True if it is one only when something else of its group is.
+    pub is_companion: bool,
 }
 
 impl Candidate {
     /// Returns a candidate that is in no group.
     #[must_use]
     pub fn new(id: impl Into<BString>, reason: impl Into<BString>) -> Candidate {
-        Candidate { id: id.into(), reason: reason.into(), group: None }
+        Candidate { id: id.into(), reason: reason.into(), group: None, is_companion: false }
     }
 
     /// Puts the candidate into a group.
@@ -29,13 +34,20 @@ impl Candidate {
         Candidate { group: Some(group.into()), ..self }
     }
 
-    /// Parses a line `ID TAB REASON` or `ID TAB REASON TAB GROUP`; any other line is none.
+    /// Makes it a candidate only if something else of its group is one.
+    #[must_use]
+    pub fn as_companion(self) -> Candidate {
+        Candidate { is_companion: true, ..self }
+    }
+
+    /// Parses a line `ID TAB REASON`, `ID TAB REASON TAB GROUP` or `ID TAB REASON TAB GROUP TAB companion`; any other line is none.
     #[must_use]
     pub fn parse(line: &[u8]) -> Option<Candidate> {
         let columns: Vec<&[u8]> = line.split_str("\t").collect();
-        let (id, reason, group) = match columns[..] {
-            [id, reason] => (id, reason, None),
-            [id, reason, group] => (id, reason, Some(group)),
+        let (id, reason, group, is_companion) = match columns[..] {
+            [id, reason] => (id, reason, None, false),
+            [id, reason, group] => (id, reason, Some(group), false),
+            [id, reason, group, COMPANION] => (id, reason, Some(group), true),
             _ => return None,
         };
         let is_sound = [id, reason].iter().all(|column| !column.is_empty()) && !line.contains(&0);
@@ -43,6 +55,7 @@ impl Candidate {
             id: id.into(),
             reason: reason.into(),
             group: group.filter(|group| !group.is_empty()).map(BString::from),
+            is_companion,
         })
     }
 
@@ -54,8 +67,14 @@ impl Candidate {
     /// Returns the line without its newline. Tabs and newlines in a column become blanks.
     #[must_use]
     pub fn to_line(&self) -> BString {
-        let columns = [Some(&self.id), Some(&self.reason), self.group.as_ref()];
-        let columns = columns.into_iter().flatten().map(|column| column.replace("\t", " ").replace("\n", " "));
+        let mut columns: Vec<&[u8]> = vec![&self.id, &self.reason];
+        match (&self.group, self.is_companion) {
+            (group, true) => columns.extend([group.as_ref().map_or(&b""[..], |group| group), COMPANION]),
+            (Some(group), false) => columns.push(group),
+            (None, false) => {}
+        }
+        let columns = columns.into_iter();
+        let columns = columns.map(|column| column.replace("\t", " ").replace("\n", " "));
         bstr::join("\t", columns).into()
     }
 }
@@ -123,6 +142,9 @@ mod tests {
         assert_eq!(Candidate::parse_all(text).collect::<Vec<_>>(), [plain.clone(), grouped]);
         assert_eq!(Candidate::parse(b"package:nginx\tinstalled by hand\t"), Some(plain));
         assert_eq!(Candidate::new("a\tb", "c\nd").to_line(), "a b\tc d");
+        let companion = Candidate::new("service:nginx", "enabled").in_group("web").as_companion();
+        assert_eq!(companion.to_line(), "service:nginx\tenabled\tweb\tcompanion");
+        assert_eq!(Candidate::parse(&companion.to_line()), Some(companion));
     }
 
     #[test]

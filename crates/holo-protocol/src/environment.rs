@@ -43,6 +43,8 @@ pub const FACTS: &str = "HOLO_FACTS";
 pub const ADOPT_DIR: &str = "HOLO_ADOPT_DIR";
 /// The file in which a person has resolved a conflict that the plugin has named before. Version 4.
 pub const ADOPT_RESOLVED: &str = "HOLO_ADOPT_RESOLVED";
+/// The IDs of what is adopted in the same group, separated by newlines. Version 4.
+pub const ADOPT_WITH: &str = "HOLO_ADOPT_WITH";
 
 /// The directory into which a generator writes the resource files that it makes.
 pub const GENERATOR_OUT: &str = "OUT";

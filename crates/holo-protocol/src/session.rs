@@ -40,6 +40,9 @@ pub struct Request {
     /// The file in which a person has resolved the conflict about it that was named before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopt_resolved: Option<Text>,
+    /// The IDs of what is adopted in the same group.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub adopt_with: Vec<Text>,
 }
 
 impl Request {
@@ -57,6 +60,7 @@ impl Request {
             path: None,
             adopt_dir: None,
             adopt_resolved: None,
+            adopt_with: Vec::new(),
         }
     }
 }
@@ -243,6 +247,7 @@ mod tests {
             entities: vec!["x:y".into()],
             adopt_dir: Some("/tmp/a".into()),
             adopt_resolved: Some("/tmp/b".into()),
+            adopt_with: vec!["x:z".into()],
             ..Request::new(4, Operation::Adopt)
         };
         let limited = Request { prefix: Some("file:/etc/m".into()), ..Request::new(1, Operation::Scan) };
@@ -250,7 +255,7 @@ mod tests {
             (r#"{"request":1,"operation":"scan"}"#, Request::new(1, Operation::Scan)),
             (r#"{"request":1,"operation":"scan","prefix":"file:/etc/m"}"#, limited),
             (
-                r#"{"request":4,"operation":"adopt","entities":["x:y"],"adopt_dir":"/tmp/a","adopt_resolved":"/tmp/b"}"#,
+                r#"{"request":4,"operation":"adopt","entities":["x:y"],"adopt_dir":"/tmp/a","adopt_resolved":"/tmp/b","adopt_with":["x:z"]}"#,
                 adopted,
             ),
         ] {

@@ -67,7 +67,7 @@ fn ask(
         reporter.error(format!("cannot adopt {}: plugin {} does not know how", request.id, plugin.id));
         return Ok(Gathered::Failed);
     }
-    let adoption = Adoption { id: request.id.as_bstr(), directory: &directory, resolved: None };
+    let adoption = Adoption { id: request.id.as_bstr(), directory: &directory, resolved: None, with: &request.with };
     let answer = plugin.adopt(adoption, interrupt, &mut |stream, bytes| reporter.output(stream, bytes));
     let definition = match answer {
         Ok(Adopted::Unknown) => return Ok(Gathered::Unknown),

@@ -12,7 +12,7 @@ use crate::root::{Root, normalise};
 use crate::select;
 use bstr::{BString, ByteSlice};
 use holo_protocol::Candidate;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,8 @@ pub(super) struct Request {
     pub(super) plugin: Option<PluginIndex>,
     pub(super) reason: Option<BString>,
     pub(super) group: Option<BString>,
+    /// The IDs of others of the same group.
+    pub(super) with: Vec<BString>,
 }
 
 /// The candidates of all plugins.
@@ -53,10 +55,10 @@ pub(super) fn named(selectors: &[OsString], inventory: &Inventory, root: &Root) 
             let path = BString::from(path.as_os_str().as_bytes());
             match entity_at(&path, inventory) {
                 Some(id) => of_entity(id, inventory),
-                None => Request { id: path, plugin: None, reason: None, group: None },
+                None => Request::new(path),
             }
         } else {
-            Request { id: named, plugin: None, reason: None, group: None }
+            Request::new(named)
         };
         if seen.insert(request.id.clone()) {
             requests.push(request);
@@ -67,7 +69,13 @@ pub(super) fn named(selectors: &[OsString], inventory: &Inventory, root: &Root) 
 
 fn of_entity(id: BString, inventory: &Inventory) -> Request {
     let entity = inventory.entities.iter().find(|entity| entity.id() == id);
-    Request { plugin: entity.map(|entity| entity.plugin), id, reason: None, group: None }
+    Request { plugin: entity.map(|entity| entity.plugin), ..Request::new(id) }
+}
+
+impl Request {
+    fn new(id: BString) -> Request {
+        Request { id, plugin: None, reason: None, group: None, with: Vec::new() }
+    }
 }
 
 /// Returns the ID of the entity that is at a path below the root.
@@ -107,27 +115,69 @@ pub(super) fn candidates(
         plugins.push(plugin);
     }
     let ask = |plugin: &mut Plugin, on_output: &mut dyn FnMut(_, &[u8])| plugin.candidates(interrupt, on_output);
-    let mut found = Found { requests: Vec::new(), has_failed: false };
+    let mut listed = Vec::new();
+    let mut has_failed = false;
     let at_once = plugins.len();
     concurrently(plugins, at_once, ask, |asked, heard| {
         match heard {
             Heard::Output(stream, bytes) => reporter.output(stream, bytes),
             Heard::Answer(Ok(candidates)) => {
                 let plugin = indexes.get(asked).copied();
-                let request = |Candidate { id, reason, group }| Request { id, plugin, reason: Some(reason), group };
-                found.requests.extend(candidates.into_iter().map(request));
+                listed.extend(candidates.into_iter().map(|candidate| (plugin, candidate)));
             }
             Heard::Answer(Err(OperationError::Fatal(fatal))) => return Err(fatal),
             Heard::Answer(Err(OperationError::Failed(error))) => {
                 let id = ids.get(asked).map(String::as_str).unwrap_or_default();
                 reporter.error(format!("cannot find out what plugin {id} could adopt: {error}"));
-                found.has_failed = true;
+                has_failed = true;
             }
         }
         Ok(())
     })?;
     reporter.end_paragraph();
     let mut seen = BTreeSet::new();
-    found.requests.retain(|request| seen.insert(request.id.clone()));
-    Ok(found)
+    listed.retain(|(_, candidate)| seen.insert(candidate.id.clone()));
+    Ok(Found { requests: with_their_groups(listed), has_failed })
+}
+
+/// Returns the requests for all candidates but those that are only ones with their groups, and are alone.
+fn with_their_groups(listed: Vec<(Option<PluginIndex>, Candidate)>) -> Vec<Request> {
+    let mut groups: BTreeMap<BString, Vec<BString>> = BTreeMap::new();
+    for (_, candidate) in listed.iter().filter(|(_, candidate)| !candidate.is_companion) {
+        if let Some(group) = &candidate.group {
+            groups.entry(group.clone()).or_default().push(candidate.id.clone());
+        }
+    }
+    let request = |(plugin, candidate): (Option<PluginIndex>, Candidate)| {
+        let Candidate { id, reason, group, is_companion } = candidate;
+        let mut with = group.as_ref().and_then(|group| groups.get(group)).cloned().unwrap_or_default();
+        with.retain(|other| *other != id);
+        (!is_companion || !with.is_empty()).then_some(Request { id, plugin, reason: Some(reason), group, with })
+    };
+    listed.into_iter().filter_map(request).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn companions_come_with_others_of_their_group() {
+        let candidates = [
+            Candidate::new("package:nginx", "by hand").in_group("nginx"),
+            Candidate::new("service:nginx", "enabled").in_group("nginx").as_companion(),
+            Candidate::new("service:cron", "enabled").in_group("cron").as_companion(),
+            Candidate::new("service:cron-too", "enabled").in_group("cron").as_companion(),
+            Candidate::new("service:lost", "enabled").as_companion(),
+            Candidate::new("service:mine", "enabled"),
+        ];
+        let requests = with_their_groups(candidates.map(|candidate| (None, candidate)).to_vec());
+        let found: Vec<_> = requests.iter().map(|request| (request.id.to_string(), request.with.clone())).collect();
+        let expected = [
+            ("package:nginx".to_owned(), vec![]),
+            ("service:nginx".to_owned(), vec![BString::from("package:nginx")]),
+            ("service:mine".to_owned(), vec![]),
+        ];
+        assert_eq!(found, expected);
+    }
 }

@@ -7,7 +7,8 @@ use crate::plugin::{Adopted, Adoption, Identity};
 use bstr::{BStr, ByteSlice};
 use holo_protocol::environment as names;
 use holo_protocol::session::Stream;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 /// Returns the lines that list candidates.
@@ -54,10 +55,12 @@ pub(in crate::plugin) fn adopt(
     interrupt: &Interrupt,
     on_output: &mut dyn FnMut(Stream, &[u8]),
 ) -> Result<Adopted, OperationError> {
-    let Adoption { id, directory, resolved } = adoption;
+    let Adoption { id, directory, resolved, with } = adoption;
     let id = id.to_os_str_lossy();
     let mut environment = vec![(names::ADOPT_DIR, directory.into())];
     environment.extend(resolved.map(|path| (names::ADOPT_RESOLVED, path.into())));
+    let with = bstr::join("\n", with);
+    environment.extend((!with.is_empty()).then(|| (names::ADOPT_WITH, OsString::from_vec(with))));
     let (mut definition, mut said_on_3) = (Vec::new(), Vec::new());
     let ended = operate(plugin, vec![OsStr::new("adopt"), &id], environment, interrupt, &mut |said| match said {
         Said::Output(Stream::Stdout, bytes) => definition.extend_from_slice(bytes),

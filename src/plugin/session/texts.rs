@@ -48,10 +48,11 @@ impl Slot {
         interrupt: &Interrupt,
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Adopted, OperationError> {
-        let Adoption { id, directory, resolved } = adoption;
+        let Adoption { id, directory, resolved, with } = adoption;
         let request = Request {
             entities: vec![Text::from(id)],
             adopt_dir: Some(directory.as_os_str().as_bytes().into()),
+            adopt_with: with.iter().map(|id| Text(id.clone())).collect(),
             adopt_resolved: resolved.map(|path| path.as_os_str().as_bytes().into()),
             ..Request::new(0, Operation::Adopt)
         };

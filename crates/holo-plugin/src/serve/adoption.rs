@@ -3,8 +3,8 @@
 use super::complain;
 use super::operations::{OwnStreams, say};
 use crate::{Adopted, Adoption, Host, Output, Plugin};
-use bstr::ByteSlice;
-use holo_protocol::environment::{ADOPT_DIR, ADOPT_RESOLVED};
+use bstr::{BString, ByteSlice};
+use holo_protocol::environment::{ADOPT_DIR, ADOPT_RESOLVED, ADOPT_WITH};
 use holo_protocol::{AdoptMessage, Candidate};
 use std::io::{self, Write};
 use std::path::Path;
@@ -36,8 +36,14 @@ pub(super) fn adopt<P: Plugin>(plugin: &P, host: &Host, id: &[u8]) -> ExitCode {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let Some(directory) = variable(ADOPT_DIR) else { return complain(&format!("{ADOPT_DIR} is not set"), 1) };
     let resolved = variable(ADOPT_RESOLVED);
-    let adoption =
-        Adoption { id: id.as_bstr(), directory: Path::new(&directory), resolved: resolved.as_ref().map(Path::new) };
+    let with = variable(ADOPT_WITH).unwrap_or_default().into_encoded_bytes();
+    let with: Vec<BString> = with.lines().map(BString::from).collect();
+    let adoption = Adoption {
+        id: id.as_bstr(),
+        directory: Path::new(&directory),
+        resolved: resolved.as_ref().map(Path::new),
+        with: &with,
+    };
     let mut streams = OwnStreams(host.api_version());
     let adopted = plugin.adopt(host, adoption, &mut Output::new(&mut streams));
     match &adopted {

@@ -209,7 +209,9 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         let path = |text: &Option<Text>| text.as_ref().map(|text| text.as_bstr().to_path_lossy().into_owned());
         let Some(directory) = path(&request.adopt_dir) else { return Outcome::Failed };
         let resolved = path(&request.adopt_resolved);
-        let adoption = Adoption { id: id.as_bstr(), directory: &directory, resolved: resolved.as_deref() };
+        let with: Vec<BString> = request.adopt_with.iter().map(|id| id.0.clone()).collect();
+        let (id_asked, resolved) = (id.as_bstr(), resolved.as_deref());
+        let adoption = Adoption { id: id_asked, directory: &directory, resolved, with: &with };
         let mut sink = AnswerSink { answers: &mut self.answers, entity: Some(id) };
         let adopted = self.plugin.adopt(&self.host, adoption, &mut Output::new(&mut sink));
         if let Adopted::Done { definition } = &adopted {
