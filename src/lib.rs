@@ -25,6 +25,7 @@ pub mod error;
 pub mod exit;
 pub mod failures;
 pub mod finding;
+pub mod generations;
 pub mod generators;
 pub mod graph;
 pub mod history;

@@ -73,6 +73,18 @@ impl Resources {
         }
     }
 
+    /// Returns the directory of what generators made, and of what is laid beside it.
+    #[must_use]
+    pub fn virtual_root(&self) -> &Path {
+        &self.virtual_root
+    }
+
+    /// Returns the files that generators made.
+    #[must_use]
+    pub fn generated(&self) -> &Generated {
+        &self.generated
+    }
+
     /// Returns true if the path is in the cache directory of the run.
     #[must_use]
     pub fn is_of_the_run(&self, path: &Path) -> bool {

@@ -5,37 +5,65 @@ use std::path::{Component, Path, PathBuf};
 
 /// The root of the system that is managed.
 #[derive(Clone, Debug)]
-pub struct Root(PathBuf);
+pub struct Root {
+    path: PathBuf,
+    /// The directory that has the inputs of an earlier run, if they are used instead of today's.
+    inputs: Option<PathBuf>,
+}
 
 impl Root {
     /// Returns the root as `$HOLO_ROOT_DIR` gives it; unset or empty means `/`.
     #[must_use]
     pub fn new(given: Option<OsString>) -> Root {
-        Root(given.filter(|path| !path.is_empty()).map_or_else(|| PathBuf::from("/"), PathBuf::from))
+        let path = given.filter(|path| !path.is_empty()).map_or_else(|| PathBuf::from("/"), PathBuf::from);
+        Root { path, inputs: None }
+    }
+
+    /// Returns the same root, with inputs that are read from another directory.
+    #[must_use]
+    pub fn with_inputs(self, directory: PathBuf) -> Root {
+        Root { inputs: Some(directory), ..self }
+    }
+
+    /// Returns the directory that has the inputs of an earlier run, if they are used instead of today's.
+    #[must_use]
+    pub fn inputs(&self) -> Option<&Path> {
+        self.inputs.as_deref()
+    }
+
+    /// Returns the same root with the inputs of today.
+    #[must_use]
+    pub fn today(&self) -> Root {
+        Root { inputs: None, ..self.clone() }
     }
 
     /// Returns the path as it was given, which is what plugins get to see.
     #[must_use]
     pub fn as_given(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// Returns a path below the root, both as it is opened and as it is shown.
     #[must_use]
     pub fn join(&self, below: impl AsRef<Path>) -> PathBuf {
-        normalise(&self.0.join(below.as_ref().strip_prefix("/").unwrap_or(below.as_ref())))
+        normalise(&self.path.join(below.as_ref().strip_prefix("/").unwrap_or(below.as_ref())))
+    }
+
+    /// Returns the path of something that says what the system shall be.
+    fn input(&self, below: &str) -> PathBuf {
+        self.inputs.as_ref().map_or_else(|| self.join(below), |inputs| inputs.join(below))
     }
 
     /// Returns the main configuration file, which is read last.
     #[must_use]
     pub fn holorc(&self) -> PathBuf {
-        self.join("etc/holorc")
+        self.input("etc/holorc")
     }
 
     /// Returns the folder of configuration snippets.
     #[must_use]
     pub fn holorc_snippets(&self) -> PathBuf {
-        self.join("etc/holorc.d")
+        self.input("etc/holorc.d")
     }
 
     /// Returns the path of the lock that an apply holds.
@@ -47,13 +75,13 @@ impl Root {
     /// Returns the directory of the static resource directories of all plugins.
     #[must_use]
     pub fn resources(&self) -> PathBuf {
-        self.join("usr/share/holo")
+        self.input("usr/share/holo")
     }
 
     /// Returns the directory of the resource directories that are the administrator's.
     #[must_use]
     pub fn own_resources(&self) -> PathBuf {
-        self.join("etc/holo/resources")
+        self.input("etc/holo/resources")
     }
 
     /// Returns the directory of the generators.
@@ -89,7 +117,25 @@ impl Root {
     /// Returns true if this is another root than that of the system.
     #[must_use]
     pub fn is_test(&self) -> bool {
-        normalise(&self.0) != Path::new("/")
+        normalise(&self.path) != Path::new("/")
+    }
+
+    /// Returns the directory of the generations that are kept.
+    #[must_use]
+    pub fn generations(&self) -> PathBuf {
+        self.engine_state().join("generations")
+    }
+
+    /// Returns the file that says which generation is used, if it is not today's inputs.
+    #[must_use]
+    pub fn pin(&self) -> PathBuf {
+        self.engine_state().join("pinned.json")
+    }
+
+    /// Returns the directory of the inputs of the generation that is used.
+    #[must_use]
+    pub fn pinned_inputs(&self) -> PathBuf {
+        self.engine_state().join("inputs")
     }
 
     /// Returns the directory that a plugin keeps for later runs.

@@ -46,6 +46,7 @@ fn dependencies_point_one_way() {
     assert_eq!(
         depends_on("Cargo.toml"),
         set(&[
+            "holo-change",
             "holo-definitions",
             "holo-diff",
             "holo-facts",

@@ -36,6 +36,15 @@ impl Stamp {
         place.raw_stat().map(|stat| stat.map(Stamp))
     }
 
+    /// Returns the stamp of what is at a path, or of what it leads to if `follow` is set.
+    ///
+    /// # Errors
+    /// If it cannot be looked at.
+    pub fn of_path(path: &Path, follow: bool) -> std::io::Result<Stamp> {
+        let stat = if follow { rustix::fs::stat(path) } else { rustix::fs::lstat(path) };
+        Ok(Stamp(stat?))
+    }
+
     /// The properties of what had this stamp.
     #[must_use]
     pub fn stat(&self) -> FileStat {

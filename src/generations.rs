@@ -1,0 +1,35 @@
+//! Generations: the inputs of earlier runs, kept so that the machine can be brought back to what they say.
+//!
+//! The inputs are the files that say what the machine shall be: `holorc` and its snippets, resource files, data, the machine's own facts,
+//! and what generators made of them. When a run changes something and they are not those of the last generation, they become a new one:
+//! a [pack] with the objects that no other one has, named by their digests. Directories are objects too (see [`tree`]), so that one in
+//! which nothing has changed is kept once.
+//!
+//! [`inputs`] finds the inputs of today, and [`stamps`] tells which of them are as they were without reading them. [`recording`] makes a
+//! generation of them, which [`keeper`] has done beside the run; [`store`] has those that there are.
+//!
+//! A [`pin`] has a generation's inputs used instead of today's, as [`checkout`] has written them out.
+
+mod checkout;
+mod digest;
+mod generation;
+mod inputs;
+mod keeper;
+mod pack;
+mod pin;
+mod recording;
+mod stamps;
+mod store;
+mod tree;
+
+pub use digest::Digest;
+pub use generation::{Counts, Difference, Generation, How, differences};
+pub use keeper::{Keeper, Observer};
+pub use pack::PackError;
+pub use pin::{Pin, PinError};
+pub use recording::{Reading, Recorded, RecordingError, Request, read};
+pub use store::{GenerationError, Listed, Store};
+pub use tree::{Access, Inputs, Node};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! Writes the inputs of a generation into a directory.
+
+use super::digest::Digest;
+use super::generation::Generation;
+use super::store::{GenerationError, Store};
+use super::tree::{Access, Node};
+use crate::error::IoError;
+use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid};
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Read};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// The file beside the inputs that says which generation they are of.
+pub(super) const GENERATION: &str = "generation.json";
+
+impl Store {
+    /// Writes the inputs of a generation into a directory that is new. All of it is on disk when this returns.
+    ///
+    /// # Errors
+    /// If one of its packs cannot be used, or something cannot be written.
+    pub fn check_out(&self, generation: &Generation, directory: &Path) -> Result<(), GenerationError> {
+        let inputs = self.inputs(generation)?;
+        let io = |operation, path: &Path, error| GenerationError::Io(IoError::new(operation, path, error));
+        fs::create_dir_all(directory).map_err(|error| io("mkdir", directory, error))?;
+        let mut files: HashMap<Digest, Vec<(PathBuf, Access)>> = HashMap::new();
+        let mut directories = Vec::new();
+        for (path, node) in &inputs {
+            let path = directory.join(path);
+            match node {
+                Node::Directory(access) => {
+                    fs::create_dir(&path).map_err(|error| io("mkdir", &path, error))?;
+                    directories.push((path, *access));
+                }
+                Node::Symlink(target) => symlink(target, &path).map_err(|error| io("symlink", &path, error))?,
+                Node::File { access, content } => files.entry(*content).or_default().push((path, *access)),
+            }
+        }
+        self.read_files(generation, files, |files, content| write_all(&files, content))?;
+        let description = directory.join(GENERATION);
+        let written = serde_json::to_vec(generation).map_err(io::Error::from);
+        written.and_then(|text| fs::write(&description, text)).map_err(|error| io("write", &description, error))?;
+        // Those may be closed to ourselves.
+        for (path, access) in directories.iter().rev() {
+            give(path, *access).map_err(|error| io("chmod", path, error))?;
+        }
+        sync_file_system(directory).map_err(|error| io("sync", directory, error))
+    }
+}
+
+/// Writes files of one content.
+fn write_all(files: &[(PathBuf, Access)], content: &mut dyn Read) -> Result<(), IoError> {
+    let Some(((first, first_access), others)) = files.split_first() else { return Ok(()) };
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |error| IoError::new("write", &path, error)
+    };
+    let create = |path: &Path| OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    create(first).and_then(|mut file| io::copy(content, &mut file)).map_err(failed(first))?;
+    for (other, access) in others {
+        let copied = create(other).and_then(|mut file| io::copy(&mut File::open(first)?, &mut file));
+        copied.and_then(|_| give(other, *access)).map_err(failed(other))?;
+    }
+    give(first, *first_access).map_err(failed(first))
+}
+
+/// Gives a file or directory its owner and mode. Only root can give something away; who is not reads what is their own.
+fn give(path: &Path, access: Access) -> io::Result<()> {
+    let owner = (Uid::from_raw(access.uid), Gid::from_raw(access.gid));
+    match rustix::fs::chownat(CWD, path, Some(owner.0), Some(owner.1), AtFlags::SYMLINK_NOFOLLOW) {
+        Err(rustix::io::Errno::PERM) if !rustix::process::geteuid().is_root() => {}
+        given => given?,
+    }
+    fs::set_permissions(path, Permissions::from_mode(access.mode))
+}
+
+fn sync_file_system(directory: &Path) -> io::Result<()> {
+    let directory = rustix::fs::open(directory, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(rustix::fs::syncfs(directory)?)
+}

@@ -1,0 +1,220 @@
+//! The inputs of today: finds the files that say what the machine shall be.
+
+use super::tree::Access;
+use crate::resources::Generated;
+use crate::root::Root;
+use holo_change::{Kind, Stamp};
+use rustix::io::Errno;
+use std::io;
+use std::path::{Path, PathBuf};
+use walkdir::{DirEntry, WalkDir};
+
+/// The directory, beside those of the root, that has what generators made.
+pub(super) const GENERATED: &str = "generated";
+/// The directory of what only generators read: what they made is kept instead.
+const GENERATORS: &str = "usr/share/holo/generators";
+/// The directories of resource files, each with those of the plugins.
+const RESOURCES: [&str; 2] = ["etc/holo/resources", "usr/share/holo"];
+/// The files and directories that are read by the dispatcher and by templates, which follow symlinks.
+const FOLLOWED: [&str; 5] =
+    ["etc/holorc", "etc/holorc.d", "etc/holo/data", "etc/holo/facts.d", "usr/share/holo/data"];
+
+/// An input.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// Its path below the root.
+    pub(super) path: PathBuf,
+    /// The path at which it is.
+    pub(super) at: PathBuf,
+    pub(super) stamp: Stamp,
+}
+
+/// The inputs that there are.
+#[derive(Debug, Default)]
+pub(super) struct Today {
+    /// In the order of their paths, so that parents are before what is in them.
+    pub(super) found: Vec<Found>,
+    /// The files outside of all inputs that symlinks among them lead to.
+    pub(super) outside: Vec<PathBuf>,
+}
+
+/// An input cannot be looked at.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {}: {}", path.display(), holo_protocol::words::reason(source))]
+pub struct InputError {
+    pub(super) path: PathBuf,
+    pub(super) source: io::Error,
+}
+
+impl Found {
+    pub(super) fn kind(&self) -> Kind {
+        self.stamp.stat().kind
+    }
+
+    pub(super) fn access(&self) -> Access {
+        let stat = self.stamp.stat();
+        Access { mode: stat.mode, uid: stat.uid, gid: stat.gid }
+    }
+}
+
+/// Finds all inputs below the root, and the files that generators made in the virtual root.
+pub(super) fn find(root: &Root, virtual_root: &Path, generated: &Generated) -> Result<Today, InputError> {
+    let mut today = Today::default();
+    for below in FOLLOWED {
+        today.walk(&root.join(below), Path::new(below), true)?;
+    }
+    for below in RESOURCES {
+        today.walk_plugins(&root.join(below), Path::new(below))?;
+    }
+    for file in generated.keys() {
+        today.take(virtual_root.join(file), Path::new(GENERATED).join(file), false)?;
+    }
+    today.found.sort_by(|one, other| one.path.cmp(&other.path));
+    today.found.dedup_by(|one, other| one.path == other.path);
+    let inputs: Vec<PathBuf> = FOLLOWED.iter().chain(&RESOURCES).map(|below| root.join(below)).collect();
+    today.outside.retain(|path| !inputs.iter().any(|input| path.starts_with(input)));
+    today.outside.sort();
+    today.outside.dedup();
+    Ok(today)
+}
+
+impl Today {
+    /// Takes the directories of all plugins, which may be symlinks.
+    fn walk_plugins(&mut self, at: &Path, below: &Path) -> Result<(), InputError> {
+        for entry in WalkDir::new(at).min_depth(1).max_depth(1) {
+            let Some(entry) = present(entry, at)? else { continue };
+            let path = below.join(entry.file_name());
+            if path == Path::new(GENERATORS) || FOLLOWED.iter().any(|followed| path == Path::new(followed)) {
+                continue;
+            }
+            if entry.path().is_dir() {
+                self.walk(entry.path(), &path, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what is at a path, and all that is below it.
+    fn walk(&mut self, at: &Path, below: &Path, follow: bool) -> Result<(), InputError> {
+        for entry in WalkDir::new(at).follow_links(follow) {
+            let Some(entry) = present(entry, at)? else { continue };
+            let Ok(relative) = entry.path().strip_prefix(at) else { continue };
+            let path = if relative.as_os_str().is_empty() { below.to_owned() } else { below.join(relative) };
+            let follows = follow || entry.depth() == 0;
+            self.take(entry.into_path(), path, follows)?;
+        }
+        Ok(())
+    }
+
+    /// Takes what is at a path, if there is anything.
+    fn take(&mut self, at: PathBuf, path: PathBuf, follow: bool) -> Result<(), InputError> {
+        let stamp = match Stamp::of_path(&at, follow) {
+            Ok(stamp) => stamp,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(source) => return Err(InputError { path: at, source }),
+        };
+        let found = Found { path, at, stamp };
+        match found.kind() {
+            // A FIFO or device holds no resource.
+            Kind::Other => return Ok(()),
+            Kind::Symlink => self.outside.extend(target_of(&found.at)),
+            Kind::File | Kind::Directory => {}
+        }
+        self.found.push(found);
+        Ok(())
+    }
+}
+
+/// Returns an entry that can be looked at; there need not be one.
+fn present(entry: walkdir::Result<DirEntry>, folder: &Path) -> Result<Option<DirEntry>, InputError> {
+    let error = match entry {
+        Ok(entry) => return Ok(Some(entry)),
+        Err(error) => error,
+    };
+    let path = error.path().unwrap_or(folder).to_owned();
+    // A symlink that leads nowhere, or to itself, or something that has just been removed.
+    if error.loop_ancestor().is_some() || error.io_error().is_some_and(leads_nowhere) {
+        return Ok(None);
+    }
+    Err(InputError { path, source: error.into_io_error().unwrap_or_else(|| io::Error::other("it leads back to itself")) })
+}
+
+fn leads_nowhere(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
+}
+
+/// Returns the file or directory that a symlink leads to, if there is one.
+fn target_of(link: &Path) -> Option<PathBuf> {
+    link.canonicalize().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn inputs_are_found_wherever_they_stand() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(Some(folder.path().into()));
+        let put = |path: &str| {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "x").unwrap();
+        };
+        for path in [
+            "etc/holorc",
+            "etc/holorc.d/10-files",
+            "etc/holo/data/common.toml",
+            "etc/holo/facts.d/site",
+            "etc/holo/resources/files/90-x/etc/motd",
+            "etc/holo/engine.toml",
+            "usr/share/holo/files/10-x/etc/motd",
+            "usr/share/holo/data/common.toml",
+            "usr/share/holo/generators/01.sh",
+            "srv/holo/users.toml",
+            "srv/data.toml",
+            "tmp/made/files/20-x/etc/issue",
+        ] {
+            put(path);
+        }
+        fs::create_dir_all(folder.path().join("usr/share/holo/empty")).unwrap();
+        symlink("../../../srv/holo", folder.path().join("usr/share/holo/users-groups")).unwrap();
+        symlink("../../../srv/data.toml", folder.path().join("etc/holo/data/linked.toml")).unwrap();
+        symlink("nowhere", folder.path().join("usr/share/holo/files/10-x/etc/link")).unwrap();
+        symlink(folder.path().join("srv/data.toml"), folder.path().join("usr/share/holo/files/10-x/etc/out")).unwrap();
+        symlink("motd", folder.path().join("usr/share/holo/files/10-x/etc/in")).unwrap();
+        symlink("loop", folder.path().join("etc/holo/data/loop")).unwrap();
+        let generated = [("files/20-x/etc/issue".into(), "usr/share/holo/generators/01.sh".into())].into();
+        let today = find(&root, &folder.path().join("tmp/made"), &generated).unwrap();
+        let files = today.found.iter().filter(|found| found.kind() != Kind::Directory);
+        let files: Vec<&str> = files.map(|found| found.path.to_str().unwrap()).collect();
+        assert_eq!(
+            files,
+            [
+                "etc/holo/data/common.toml",
+                "etc/holo/data/linked.toml",
+                "etc/holo/facts.d/site",
+                "etc/holo/resources/files/90-x/etc/motd",
+                "etc/holorc",
+                "etc/holorc.d/10-files",
+                "generated/files/20-x/etc/issue",
+                "usr/share/holo/data/common.toml",
+                "usr/share/holo/files/10-x/etc/in",
+                "usr/share/holo/files/10-x/etc/link",
+                "usr/share/holo/files/10-x/etc/motd",
+                "usr/share/holo/files/10-x/etc/out",
+                "usr/share/holo/users-groups/users.toml",
+            ]
+        );
+        assert!(today.found.iter().any(|found| found.path == Path::new("usr/share/holo/empty")));
+        assert_eq!(today.outside, [folder.path().canonicalize().unwrap().join("srv/data.toml")]);
+    }
+
+    #[test]
+    fn nothing_is_no_error() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(find(&Root::new(Some(folder.path().into())), Path::new(""), &Generated::new()).unwrap().found.is_empty());
+    }
+}

@@ -1,0 +1,161 @@
+//! The pin: the generation whose inputs are used instead of today's.
+
+use super::checkout::GENERATION;
+use super::generation::Generation;
+use super::store::{GenerationError, Store, replace_durably, sync_directory_of};
+use crate::error::IoError;
+use crate::root::Root;
+use holo_protocol::words::reason;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+const VERSION: u32 = 1;
+
+/// A generation whose inputs are used until it is released.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pin {
+    /// The version of the form in which this is kept.
+    version: u32,
+    /// The number of the generation.
+    pub generation: u32,
+    /// The time at which it was kept.
+    pub time: Timestamp,
+    /// The time since which it is used.
+    pub since: Timestamp,
+    /// The name of the directory that has its inputs.
+    directory: String,
+}
+
+/// The pin cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PinError {
+    /// It cannot be read.
+    #[error(
+        "cannot read which generation is used from {}: {reason}; `holo rollback N` uses generation N, `holo rollback --release` today's inputs",
+        path.display()
+    )]
+    Unreadable {
+        /// Its path.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// The inputs of the generation are not there.
+    #[error(
+        "cannot use generation {number}: {}: {reason}; `holo rollback {number}` writes its inputs anew, `holo rollback --release` uses today's",
+        path.display()
+    )]
+    NoInputs {
+        /// Its number.
+        number: u32,
+        /// The path of a file that should be there.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+}
+
+impl Pin {
+    /// Returns the generation whose inputs are used, if they are not today's.
+    ///
+    /// # Errors
+    /// If it cannot be told.
+    pub fn read(root: &Root) -> Result<Option<Pin>, PinError> {
+        let path = root.pin();
+        let unreadable = |reason: String| PinError::Unreadable { path: path.clone(), reason };
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(unreadable(reason(&error))),
+        };
+        let pin: Pin = serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?;
+        if pin.version != VERSION || Path::new(&pin.directory).components().count() != 1 {
+            return Err(unreadable(format!("it is of version {}, and only {VERSION} is known", pin.version)));
+        }
+        Ok(Some(pin))
+    }
+
+    /// Returns the directory of its inputs.
+    #[must_use]
+    pub fn inputs(&self, root: &Root) -> PathBuf {
+        root.pinned_inputs().join(&self.directory)
+    }
+
+    /// Reads what is known of the generation. It is written last, so that if it is there, everything is.
+    ///
+    /// # Errors
+    /// If the inputs are not there.
+    pub fn generation(&self, root: &Root) -> Result<Generation, PinError> {
+        let path = self.inputs(root).join(GENERATION);
+        let no_inputs = |reason: String| PinError::NoInputs { number: self.generation, path: path.clone(), reason };
+        let text = fs::read(&path).map_err(|error| no_inputs(reason(&error)))?;
+        serde_json::from_slice(&text).map_err(|error| no_inputs(error.to_string()))
+    }
+
+    /// Writes out the inputs of a generation, and uses them from now on. `run` is the ID of the run, which no other one has.
+    ///
+    /// # Errors
+    /// If its inputs cannot be had, or something cannot be written; then what was used before is still used.
+    pub fn set(root: &Root, store: &Store, number: u32, run: &str) -> Result<Pin, GenerationError> {
+        let generation = store.generation(number)?;
+        let pin = Pin {
+            version: VERSION,
+            generation: number,
+            time: generation.time,
+            since: Timestamp::now(),
+            directory: format!("{number}-{run}"),
+        };
+        let io = |operation, path: &Path, error| GenerationError::Io(IoError::new(operation, path, error));
+        let all = root.pinned_inputs();
+        fs::create_dir_all(&all).map_err(|error| io("mkdir", &all, error))?;
+        // Whoever may read an input may read it there.
+        for directory in [Some(&*all), all.parent()].into_iter().flatten() {
+            let opened = fs::set_permissions(directory, Permissions::from_mode(0o755));
+            opened.map_err(|error| io("chmod", directory, error))?;
+        }
+        store.check_out(&generation, &pin.inputs(root))?;
+        let path = root.pin();
+        let text = serde_json::to_vec(&pin).map_err(|error| io("write", &path, error.into()))?;
+        let written = replace_durably(&path, &text).and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o644)));
+        written.map_err(|error| io("write", &path, error))?;
+        tidy(root, Some(&pin));
+        Ok(pin)
+    }
+
+    /// Uses today's inputs from now on. Returns false if they were used already.
+    ///
+    /// # Errors
+    /// If the pin cannot be removed.
+    pub fn release(root: &Root) -> Result<bool, IoError> {
+        let path = root.pin();
+        let removed = match fs::remove_file(&path) {
+            Ok(()) => true,
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => false,
+            Err(error) => return Err(IoError::new("remove", &path, error)),
+        };
+        if removed {
+            sync_directory_of(&path).map_err(|error| IoError::new("sync", &path, error))?;
+        }
+        tidy(root, None);
+        Ok(removed)
+    }
+}
+
+/// Removes the inputs of other generations, which may have been left behind half written. The next one tries again.
+fn tidy(root: &Root, pin: Option<&Pin>) {
+    let all = root.pinned_inputs();
+    for entry in fs::read_dir(&all).into_iter().flatten().flatten() {
+        if pin.is_none_or(|pin| entry.file_name() != *pin.directory) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    if pin.is_none() {
+        let _ = fs::remove_dir(all);
+    }
+}

@@ -1,0 +1,275 @@
+//! Makes a generation of the inputs of today, if they are not those of the last one.
+
+use super::digest::{Digest, Hasher};
+use super::generation::{Generation, VERSION};
+use super::inputs::{self, Found, InputError, Today};
+use super::pack::Writer;
+use super::pin::Pin;
+use super::stamps::Stamps;
+use super::store::{GenerationError, Store, contents_of, sync_directory_of};
+use super::tree::{self, Access, Inputs, Node};
+use crate::error::IoError;
+use crate::resources::Generated;
+use crate::root::Root;
+use holo_change::Kind;
+use holo_protocol::Text;
+use jiff::Timestamp;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// The size of files from which on they are not held in memory as a whole.
+const LARGE: u64 = 1 << 20;
+/// The access to directories that are only on the way to inputs.
+const ON_THE_WAY: Access = Access { mode: 0o755, uid: 0, gid: 0 };
+/// That to what generators made, which nobody else sees during a run either.
+const PRIVATE: Access = Access { mode: 0o700, uid: 0, gid: 0 };
+
+/// The inputs that are to be kept.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The root of the system.
+    pub root: Root,
+    /// The directory of what generators made.
+    pub virtual_root: PathBuf,
+    /// The files that generators made, each with its generator.
+    pub generated: Generated,
+}
+
+/// The inputs as they have been read, with a pack of what is new among them.
+pub struct Reading {
+    root: Root,
+    store: Store,
+    number: u32,
+    inputs: Inputs,
+    tree: Digest,
+    stamps: Stamps,
+    writer: Writer,
+    packs: BTreeSet<u32>,
+    generated: Generated,
+    outside: Vec<PathBuf>,
+}
+
+/// The result of reading inputs.
+pub enum Recorded {
+    /// They are those of this generation.
+    Same(u32),
+    /// They are to become a generation.
+    New(Box<Reading>),
+}
+
+/// Inputs cannot be kept.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordingError {
+    /// One of them cannot be read.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// Something cannot be written.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// The generations that there are cannot be read.
+    #[error(transparent)]
+    Generation(#[from] GenerationError),
+}
+
+impl RecordingError {
+    /// Returns true if nothing can be written as the file system does not let anybody.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        matches!(self, RecordingError::Io(error) if error.source.kind() == io::ErrorKind::ReadOnlyFilesystem)
+    }
+}
+
+/// Reads all inputs that are not known to be as they were. What is new is on its way into a pack then.
+///
+/// # Errors
+/// If an input cannot be read, or the pack cannot be written.
+pub fn read(request: Request) -> Result<Recorded, RecordingError> {
+    let Request { root, virtual_root, generated } = request;
+    let store = Store::new(&root);
+    let moment = SystemTime::now();
+    let Today { found, outside } = inputs::find(&root, &virtual_root, &generated)?;
+    let stamps = Stamps::read(&store.stamps());
+    let last = store.numbers()?.last().copied();
+    if let Some(last) = last.filter(|_| stamps.is_of(&found)) {
+        return Ok(Recorded::Same(last));
+    }
+    let failed = |error| IoError::new("write", &store.unfinished(), error);
+    store.create().map_err(|error| IoError::new("mkdir", &store.directory, error))?;
+    let known = store.known()?;
+    let mut packing = Packing {
+        path: store.unfinished(),
+        writer: Writer::create(&store.unfinished()).map_err(failed)?,
+        known: &known,
+        own: HashSet::new(),
+    };
+    let digests = stamps.known(&found).into_iter().zip(&found);
+    // One of a pack that is gone or damaged is read again.
+    let is_kept = |digest: &Digest| known.contains_key(digest);
+    let digests = digests.map(|(digest, found)| packing.content(found, digest.filter(is_kept)));
+    let digests: Vec<Option<Digest>> = digests.collect::<Result<_, _>>()?;
+    let inputs = inputs_of(&found, &digests)?;
+    let mut trees = HashSet::new();
+    let tree = tree::write(&inputs, |digest, bytes| {
+        trees.insert(digest);
+        packing.directory(digest, bytes)
+    })?;
+    let stamps = Stamps::new(tree, &found, &digests, moment);
+    let writer = packing.writer;
+    let last = last.and_then(|last| store.generation(last).ok());
+    if let Some(Generation { number, .. }) = last.filter(|last| last.tree == tree) {
+        drop(writer);
+        let _ = fs::remove_file(store.unfinished());
+        // Without them, everything is read again.
+        let _ = stamps.write(&store.stamps());
+        return Ok(Recorded::Same(number));
+    }
+    let packs = trees.iter().copied().chain(contents_of(&inputs)).filter_map(|digest| known.get(&digest).copied());
+    let (packs, number) = (packs.collect(), store.next_number()?);
+    Ok(Recorded::New(Box::new(Reading { root, store, number, inputs, tree, stamps, writer, packs, generated, outside })))
+}
+
+impl Reading {
+    /// Returns the number that the generation gets.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Makes the generation. `elsewhere` are the paths of files that definitions name outside of all inputs; `keep` is the number of generations
+    /// that stay, beside the one that is pinned.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn keep(self, run: &str, elsewhere: &[PathBuf], keep: usize) -> Result<u32, RecordingError> {
+        let Reading { root, store, number, inputs, tree, stamps, writer, packs, generated, outside } = self;
+        let text = |path: &Path| Text::from(path.as_os_str().as_bytes());
+        let not_kept: BTreeSet<&PathBuf> = outside.iter().chain(elsewhere).collect();
+        let mut generation = Generation {
+            version: VERSION,
+            number,
+            time: Timestamp::now(),
+            run: run.to_owned(),
+            tree,
+            packs: packs.into_iter().collect(),
+            files: inputs.values().filter(|node| !matches!(node, Node::Directory(_))).count(),
+            counts: None,
+            differences: Vec::new(),
+            generated: generated.iter().map(|(file, generator)| (text(file), text(generator))).collect(),
+            not_kept: not_kept.into_iter().map(|path| text(path)).collect(),
+        };
+        if let Some((_, before)) = store.last()? {
+            generation.note_differences(&before, &inputs);
+        }
+        let (unfinished, pack) = (store.unfinished(), store.pack(number));
+        let failed = |error| IoError::new("write", &pack, error);
+        writer.finish(generation).map_err(failed)?;
+        fs::rename(unfinished, &pack).and_then(|()| sync_directory_of(&pack)).map_err(failed)?;
+        // They are of use only with the pack, and made anew where they are missing.
+        let _ = stamps.write(&store.stamps());
+        store.tidy(keep, Pin::read(&root).ok().flatten().map(|pin| pin.generation))?;
+        Ok(number)
+    }
+}
+
+/// Returns inputs with the digests of those that are files.
+fn inputs_of(all: &[Found], digests: &[Option<Digest>]) -> Result<Inputs, InputError> {
+    let mut inputs = Inputs::new();
+    for (found, digest) in all.iter().zip(digests) {
+        let access = found.access();
+        let node = match (found.kind(), digest) {
+            (Kind::File, Some(content)) => Node::File { access, content: *content },
+            (Kind::Directory, _) => Node::Directory(access),
+            (Kind::Symlink, _) => match fs::read_link(&found.at) {
+                Ok(target) => Node::Symlink(target),
+                Err(error) if is_gone(&error) => continue,
+                Err(source) => return Err(InputError { path: found.at.clone(), source }),
+            },
+            // It has been removed since.
+            (Kind::File, None) | (Kind::Other, _) => continue,
+        };
+        if let Some(parent) = found.path.parent()
+            && !inputs.contains_key(parent)
+        {
+            for parent in parent.ancestors().filter(|path| !path.as_os_str().is_empty()) {
+                let access = if parent == Path::new(inputs::GENERATED) { PRIVATE } else { ON_THE_WAY };
+                inputs.entry(parent.to_owned()).or_insert(Node::Directory(access));
+            }
+        }
+        inputs.insert(found.path.clone(), node);
+    }
+    Ok(inputs)
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput)
+}
+
+/// A pack that gets what none has.
+struct Packing<'a> {
+    path: PathBuf,
+    writer: Writer,
+    known: &'a HashMap<Digest, u32>,
+    own: HashSet<Digest>,
+}
+
+impl Packing<'_> {
+    /// Takes an input, whose digest may be known. Returns the digest if it is a file that is still there.
+    fn content(&mut self, found: &Found, digest: Option<Digest>) -> Result<Option<Digest>, RecordingError> {
+        if digest.is_some() || found.kind() != Kind::File {
+            return Ok(digest);
+        }
+        let failed = |source| RecordingError::Input(InputError { path: found.at.clone(), source });
+        let read = (|| {
+            let mut file = File::open(&found.at)?;
+            let size = found.stamp.stat().size;
+            if size < LARGE {
+                let content = small_content(&mut file, size)?;
+                return Ok((Digest::new(&content), Some(content)));
+            }
+            let mut hasher = Hasher::default();
+            io::copy(&mut file, &mut hasher)?;
+            Ok((hasher.finish(), None))
+        })();
+        let (digest, content) = match read {
+            Ok(read) => read,
+            Err(error) if is_gone(&error) => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        if self.known.contains_key(&digest) || !self.own.insert(digest) {
+            return Ok(Some(digest));
+        }
+        let added = match content {
+            Some(content) => self.writer.add(digest, &content),
+            None => self.writer.add_from(digest, File::open(&found.at).map_err(failed)?),
+        };
+        added.map_err(|error| self.not_written(error))?;
+        Ok(Some(digest))
+    }
+
+    fn directory(&mut self, digest: Digest, bytes: &[u8]) -> Result<(), RecordingError> {
+        if !self.known.contains_key(&digest) && self.own.insert(digest) {
+            self.writer.add_directory(bytes);
+        }
+        Ok(())
+    }
+
+    fn not_written(&self, error: io::Error) -> RecordingError {
+        RecordingError::Io(IoError::new("write", &self.path, error))
+    }
+}
+
+/// Reads a file that is not large. Most have the size that they had when they were looked at, so that one call is enough.
+fn small_content(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
+    let size = usize::try_from(size).unwrap_or_default();
+    let mut content = vec![0; size + 1];
+    let read = file.read(&mut content)?;
+    content.truncate(read);
+    if read > size || (read < size && read > 0) {
+        file.read_to_end(&mut content)?;
+    }
+    Ok(content)
+}
