@@ -47,6 +47,10 @@ pub enum Verb {
     Adopt(Adopt),
     /// Show which entities there are
     Scan(Scan),
+    /// Show what earlier runs were told the system shall be
+    Generations(Generations),
+    /// Bring the system back to what it was told to be earlier
+    Rollback(Rollback),
     /// Draw how entities depend on each other
     Graph(Graph),
     /// Find what is wrong, and say what to do about it
@@ -180,6 +184,59 @@ pub struct Scan {
     /// The selected entities
     #[command(flatten)]
     pub selection: Selection,
+}
+
+/// `holo generations`
+#[derive(Debug, Args)]
+#[command(disable_help_subcommand = true)]
+pub struct Generations {
+    /// The form of the output
+    #[command(flatten)]
+    pub output: Output,
+    /// The command; the list of all generations if there is none
+    #[command(subcommand)]
+    pub verb: Option<GenerationsVerb>,
+}
+
+/// The commands about generations.
+#[derive(Debug, Subcommand)]
+pub enum GenerationsVerb {
+    /// Show how the inputs of a generation differ from those of another, or from today's
+    Diff(GenerationsDiff),
+}
+
+/// `holo generations diff`
+#[derive(Debug, Args)]
+pub struct GenerationsDiff {
+    /// The number of the first generation
+    #[arg(value_name = "FROM")]
+    pub from: u32,
+    /// The number of the second generation; today's inputs if there is none
+    #[arg(value_name = "TO")]
+    pub to: Option<u32>,
+}
+
+/// `holo rollback`
+#[derive(Debug, Args)]
+pub struct Rollback {
+    /// Only show what would be done
+    #[arg(long, conflicts_with = "release")]
+    pub dry_run: bool,
+    /// Show what is changed as unified diffs, or would be
+    #[arg(long, conflicts_with = "release")]
+    pub diff: bool,
+    /// Overwrite or restore what people changed or deleted
+    #[arg(short, long, conflicts_with = "release")]
+    pub force: bool,
+    /// Use today's inputs again from the next apply on
+    #[arg(long, conflicts_with = "generation")]
+    pub release: bool,
+    /// The form of the output
+    #[command(flatten)]
+    pub output: Output,
+    /// The number of the generation [default: the one before that which is used]
+    #[arg(value_name = "GENERATION")]
+    pub generation: Option<u32>,
 }
 
 /// `holo graph`
@@ -393,6 +450,8 @@ impl Verb {
                 Some(HistoryVerb::Show(arguments)) => &arguments.output,
                 None => &arguments.output,
             },
+            Verb::Generations(arguments) => &arguments.output,
+            Verb::Rollback(arguments) => &arguments.output,
             // A single value of JSON is not a line of a run.
             Verb::Facts(_) | Verb::Data(_) => return false,
             Verb::Graph(_) | Verb::Test(_) | Verb::Plugin(_) | Verb::Completion(_) | Verb::Version | Verb::Help(_) => {

@@ -8,9 +8,11 @@ mod data;
 mod diff;
 mod doctor;
 mod facts;
+mod generations;
 mod graph;
 mod history;
 mod plugin_check;
+mod rollback;
 mod scan;
 mod selectors;
 mod test;
@@ -20,8 +22,10 @@ use crate::cli::{self, PluginVerb, Verb};
 use crate::entity::Entity;
 use crate::error::FatalError;
 use crate::exit;
+use crate::generations::Pin;
 use crate::interrupt::Interrupt;
 use crate::inventory::Inventory;
+use crate::report::table::Cell;
 use crate::report::{Event, Remarks, Report, Reporter};
 use crate::select::{self, Selected};
 use crate::settings::Settings;
@@ -48,22 +52,27 @@ pub(crate) fn run(verb: Verb, mut settings: Settings, report: &mut Report) -> u8
             let done = test::run(&arguments, report);
             conclude(done, report)
         }
-        Verb::Apply(arguments) => with_context(settings, report, |context| apply::run(&arguments, context)),
-        Verb::Check(arguments) => with_context(settings, report, |context| check::run(&arguments, context)),
-        Verb::Diff(arguments) => with_context(settings, report, |context| diff::run(&arguments, context)),
-        Verb::Adopt(arguments) => with_context(settings, report, |context| adopt::run(&arguments, context)),
-        Verb::Scan(arguments) => with_context(settings, report, |context| scan::run(&arguments, context)),
-        Verb::Doctor(arguments) => with_context(settings, report, |context| doctor::run(&arguments, context)),
-        Verb::Facts(arguments) => with_context(settings, report, |context| facts::run(&arguments, context)),
-        Verb::Data(arguments) => with_context(settings, report, |context| data::run(&arguments, context)),
-        Verb::Graph(arguments) => with_context(settings, report, |context| graph::run(&arguments, context)),
+        Verb::Apply(arguments) => with_inputs(settings, report, |context| apply::run(&arguments, context)),
+        Verb::Check(arguments) => with_inputs(settings, report, |context| check::run(&arguments, context)),
+        Verb::Diff(arguments) => with_inputs(settings, report, |context| diff::run(&arguments, context)),
+        Verb::Adopt(arguments) => with_inputs(settings, report, |context| {
+            refuse_if_pinned("adopt", context)?;
+            adopt::run(&arguments, context)
+        }),
+        Verb::Scan(arguments) => with_inputs(settings, report, |context| scan::run(&arguments, context)),
+        Verb::Facts(arguments) => with_inputs(settings, report, |context| facts::run(&arguments, context)),
+        Verb::Data(arguments) => with_inputs(settings, report, |context| data::run(&arguments, context)),
+        Verb::Graph(arguments) => with_inputs(settings, report, |context| graph::run(&arguments, context)),
+        Verb::Generations(arguments) => with_context(settings, report, |context| generations::run(&arguments, context)),
+        Verb::Rollback(arguments) => with_context(settings, report, |context| rollback::run(&arguments, context)),
+        Verb::Doctor(arguments) => with_inputs(settings, report, |context| doctor::run(&arguments, context)),
         Verb::History(arguments) => with_context(settings, report, |context| history::run(&arguments, context)),
         Verb::Plugin(arguments) => match arguments.verb {
             PluginVerb::Check(arguments) => {
                 with_context(settings, report, |context| plugin_check::run(&arguments, context))
             }
         },
-        Verb::Selectors(arguments) => with_context(settings, report, |context| selectors::run(&arguments, context)),
+        Verb::Selectors(arguments) => with_inputs(settings, report, |context| selectors::run(&arguments, context)),
     }
 }
 
@@ -85,6 +94,43 @@ fn with_context(
         Err(error) => conclude(Err(FatalError::could_not_run(error)), reporter),
     }
 }
+
+/// Does the same with the inputs that count: today's, or those of the generation that the system was brought back to.
+fn with_inputs(
+    settings: Settings,
+    reporter: &mut dyn Reporter,
+    act: impl FnOnce(&mut Context<'_>) -> Result<u8, FatalError>,
+) -> u8 {
+    with_context(settings, reporter, |context| {
+        use_pinned(context)?;
+        act(context)
+    })
+}
+
+/// Uses the inputs of the generation that the system was brought back to, if it was, and says so.
+fn use_pinned(context: &mut Context<'_>) -> Result<(), FatalError> {
+    let Context { settings, reporter, .. } = context;
+    let Some(pin) = Pin::read(&settings.root).map_err(FatalError::could_not_run)? else { return Ok(()) };
+    let generation = pin.generation(&settings.root).map_err(FatalError::could_not_run)?;
+    settings.root = settings.root.clone().with_inputs(pin.inputs(&settings.root));
+    let time = Cell::Time(generation.time).for_people();
+    reporter.warning(format!("using generation {} of {time} until `holo rollback --release`", pin.generation));
+    reporter.end_paragraph();
+    Ok(())
+}
+
+/// Refuses a command that would write inputs, as long as those of a generation are used, which are not to be changed.
+fn refuse_if_pinned(verb: &'static str, context: &Context<'_>) -> Result<(), FatalError> {
+    match context.settings.root.inputs() {
+        None => Ok(()),
+        Some(_) => Err(FatalError::could_not_run(PinnedError(verb))),
+    }
+}
+
+/// A command cannot be done while a generation is used.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {0} while a generation is used; `holo rollback --release` uses today's inputs again")]
+struct PinnedError(&'static str);
 
 /// Reports the end of a run, and returns its exit code.
 fn conclude(done: Result<u8, FatalError>, reporter: &mut dyn Reporter) -> u8 {

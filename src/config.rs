@@ -107,9 +107,23 @@ impl From<ConfigError> for FatalError {
 
 /// Reads the snippets in the order of their names, then `holorc`.
 ///
+/// If the inputs of an earlier run are used, the plugins follow that have come since and have a directory among them: what they have made
+/// is to go.
+///
 /// # Errors
 /// If a line is not understood, a plugin is asked for twice, or a file cannot be read; `holorc` must exist, the snippets' folder need not.
 pub fn read(root: &Root) -> Result<Configuration, ConfigError> {
+    let mut configuration = read_files(root)?;
+    if root.inputs().is_some() {
+        let today = read_files(&root.today()).map(|today| today.plugins).unwrap_or_default();
+        let is_known = |id: &str| configuration.plugins.iter().any(|known| known.id == id);
+        let new: Vec<PluginLine> = today.into_iter().filter(|line| !is_known(&line.id)).collect();
+        configuration.plugins.extend(new.into_iter().filter(|line| root.resources().join(&line.id).is_dir()));
+    }
+    Ok(configuration)
+}
+
+fn read_files(root: &Root) -> Result<Configuration, ConfigError> {
     let mut configuration = Configuration::default();
     let (leftovers, snippets) =
         snippets(&root.holorc_snippets())?.into_iter().partition(|path| path.file_name().is_some_and(is_leftover));

@@ -311,6 +311,7 @@ impl Prepared {
         let Prepared { id, handshake, state, cache } = self;
         let directories = Directories {
             root: settings.root.as_given().to_owned(),
+            inputs: settings.root.inputs().map(Path::to_owned),
             resources: normalise(&resources.directory(&id)),
             own_resources: resources.own_directory(&id),
             state,

@@ -2,13 +2,13 @@
 //!
 //! The inputs are the files that say what the machine shall be: `holorc` and its snippets, resource files, data, the machine's own facts,
 //! and what generators made of them. When a run changes something and they are not those of the last generation, they become a new one:
-//! a [pack] with the objects that no other one has, named by their digests. Directories are objects too (see [`tree`]), so that one in
+//! a pack with the objects that no other one has, named by their digests. Directories are objects too (see `tree`), so that one in
 //! which nothing has changed is kept once.
 //!
-//! [`inputs`] finds the inputs of today, and [`stamps`] tells which of them are as they were without reading them. [`recording`] makes a
-//! generation of them, which [`keeper`] has done beside the run; [`store`] has those that there are.
+//! `inputs` finds the inputs of today, and `stamps` tells which of them are as they were without reading them. `recording` makes a
+//! generation of them, which `keeper` has done beside the run; `store` has those that there are.
 //!
-//! A [`pin`] has a generation's inputs used instead of today's, as [`checkout`] has written them out.
+//! A `pin` has a generation's inputs used instead of today's, as `checkout` has written them out.
 
 mod checkout;
 mod digest;
@@ -21,7 +21,9 @@ mod recording;
 mod stamps;
 mod store;
 mod tree;
+mod version;
 
+pub use checkout::restore_generated;
 pub use digest::Digest;
 pub use generation::{Counts, Difference, Generation, How, differences};
 pub use keeper::{Keeper, Observer};
@@ -30,6 +32,7 @@ pub use pin::{Pin, PinError};
 pub use recording::{Reading, Recorded, RecordingError, Request, read};
 pub use store::{GenerationError, Listed, Store};
 pub use tree::{Access, Inputs, Node};
+pub use version::Version;
 
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 
 use crate::cache::CacheDirectory;
 use crate::error::FatalError;
+use crate::generations;
 use crate::interrupt::Interrupt;
 use crate::plugin::process::{self, Program, RunError};
 use crate::plugin::{PluginError, check_status};
@@ -23,7 +24,7 @@ struct GeneratorError {
     source: PluginError,
 }
 
-/// Runs all generators, in the order of their names.
+/// Runs all generators, in the order of their names. If the inputs of an earlier run are used, what they made then is taken instead.
 ///
 /// # Errors
 /// If one cannot be run or fails; the others are not run then.
@@ -34,6 +35,9 @@ pub fn run(
     remarks: &mut impl Remarks,
 ) -> Result<Generated, FatalError> {
     let virtual_root = cache.subdirectory("generated-resources")?;
+    if let Some(inputs) = settings.root.inputs() {
+        return generations::restore_generated(inputs, &virtual_root).map_err(FatalError::could_not_run);
+    }
     let mut generated = Generated::new();
     for (index, generator) in find(&settings.root.generators())?.into_iter().enumerate() {
         let environment = vec![

@@ -10,13 +10,14 @@ use crate::plugin::Plugin;
 use crate::references::Dangling;
 use crate::refresh::Refreshes;
 use crate::resources::Resources;
+use crate::root::{Root, normalise};
 use crate::select::{self, Selected};
 use bstr::{BStr, ByteSlice};
 use holo_protocol::API_VERSION_3;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The purpose of a run.
@@ -108,6 +109,17 @@ impl Inventory {
     /// Returns the entities that are selected.
     pub fn selected_of(&self, selected: &Selected) -> impl Iterator<Item = (EntityIndex, &Entity)> {
         self.entities.entries().filter(|(index, _)| selected.contains(*index))
+    }
+
+    /// Returns the files that define entities and are in no directory of resource files, such as those that a definition names.
+    #[must_use]
+    pub fn sources_elsewhere(&self, root: &Root) -> Vec<PathBuf> {
+        let known =
+            [root.resources(), root.own_resources(), root.join("etc/holo"), self.resources.virtual_root().to_owned()];
+        let sources = self.entities.iter().flat_map(|entity| entity.report().sources);
+        let paths = sources.map(|source| normalise(&source.to_path_lossy()));
+        let paths = paths.filter(|path| path.exists() && !known.iter().any(|known| path.starts_with(known)));
+        paths.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// Hands the refreshes of orphans to the entities that take over from them.

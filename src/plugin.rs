@@ -88,6 +88,8 @@ pub struct Directories {
     pub resources: PathBuf,
     /// The directory of the administrator's resource files, if there is one that the plugin itself is to read.
     pub own_resources: Option<PathBuf>,
+    /// The directory of the inputs of an earlier run, if they are used.
+    pub inputs: Option<PathBuf>,
     /// The directory that it keeps for later runs.
     pub state: PathBuf,
     /// The directory that it keeps for this run.
@@ -405,6 +407,9 @@ impl Identity {
         if self.api_version >= API_VERSION_4 {
             environment.push((names::JOBS, self.jobs.to_string().into()));
             environment.push((names::RESOURCE_DIRS, names::join_directories(self.directories.resource_dirs())));
+            // Said in both cases, as this may run below a plugin that was told another.
+            let inputs = self.directories.inputs.as_ref().map(OsString::from).unwrap_or_default();
+            environment.push((names::INPUTS_DIR, inputs));
             // All plugins' cache directories are in that of the run.
             environment.extend(cache.parent().map(|run| (names::FACTS, run.join(crate::cache::FACTS).into())));
         }

@@ -130,7 +130,7 @@ fn is_sensitive(content: &Content) -> bool {
 }
 
 /// Returns the difference of two contents that nobody may see.
-fn sensitive(from: &BStr, to: &BStr) -> Vec<u8> {
+pub(crate) fn sensitive(from: &BStr, to: &BStr) -> Vec<u8> {
     let line = SENSITIVE.as_bstr();
     format!("diff --holo {from} {to}\n--- {from}\n+++ {to}\n@@ -1 +1 @@\n-{line}+{line}").into_bytes()
 }

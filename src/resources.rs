@@ -33,6 +33,8 @@ pub struct Resources {
     without_static: BTreeSet<String>,
     /// The directory of empty substitutes for state directories, if there are any, and the directory of those that they replace.
     states: Option<(PathBuf, PathBuf)>,
+    /// The directory of the inputs of an earlier run, if they are used, and the root that they stand for.
+    inputs: Option<(PathBuf, PathBuf)>,
 }
 
 impl Resources {
@@ -48,11 +50,12 @@ impl Resources {
     ) -> Result<Resources, FatalError> {
         let substitutes = cache.state_substitutes();
         let states = substitutes.exists().then(|| (substitutes, root.states()));
+        let inputs = root.inputs().map(|inputs| (inputs.to_owned(), root.join("")));
         let (static_root, virtual_root) = (root.resources(), cache.generated_resources());
         let own = OwnResources::find(root.own_resources(), plugins.clone())?;
         let is_missing = |id: &&str| !static_root.join(id).is_dir();
         let without_static = plugins.clone().map(|(id, _)| id).filter(is_missing).map(str::to_owned).collect();
-        let mut resources = Resources { static_root, virtual_root, generated, own, without_static, states };
+        let mut resources = Resources { static_root, virtual_root, generated, own, without_static, states, inputs };
         for (id, _) in plugins.filter(|(id, _)| resources.is_virtual(id)) {
             resources.copy_static(id)?;
         }
@@ -70,6 +73,7 @@ impl Resources {
             own: OwnResources::default(),
             without_static: BTreeSet::new(),
             states: None,
+            inputs: None,
         }
     }
 
@@ -146,6 +150,11 @@ impl Resources {
         {
             shown = Cow::Owned(shown.replace(bytes(substitutes), bytes(states)).into());
         }
+        if let Some((inputs, root)) = self.inputs.as_ref().filter(|(inputs, _)| contains(&shown, inputs)) {
+            // What stands below the root has a slash before it already.
+            let root = if root == Path::new("/") { b"" } else { bytes(root) };
+            shown = Cow::Owned(shown.replace(bytes(inputs), root).into());
+        }
         shown
     }
 
@@ -206,7 +215,10 @@ impl Resources {
             return made_for.any(|(file, _)| file.starts_with(plugin_id));
         }
         let path = normalise(&selector.to_path_lossy());
-        let below = |root: &Path| path.strip_prefix(normalise(root)).ok();
+        let below = |directory: &Path| {
+            let shown = self.show(bytes(directory).as_bstr()).to_path_lossy().into_owned();
+            path.strip_prefix(normalise(&shown)).ok().map(Path::to_owned)
+        };
         below(&self.static_root).or_else(|| below(self.own.root())).is_none_or(|below| below.starts_with(plugin_id))
     }
 }
@@ -253,6 +265,7 @@ mod tests {
             own: OwnResources::default(),
             without_static: BTreeSet::new(),
             states: Some(("tmp/holo.1/.state".into(), "var/lib/holo".into())),
+            inputs: None,
         }
     }
 
@@ -270,6 +283,21 @@ mod tests {
             show(&format!("tmp/holo.1/.state/a/b and {root}/print/c")),
             "var/lib/holo/a/b and usr/share/holo/print/c"
         );
+    }
+
+    #[test]
+    fn inputs_of_an_earlier_run_are_shown_where_they_stood() {
+        let kept = "/var/lib/holo/.engine/inputs/3-x";
+        for (root, expected) in [("/", "/usr/share/holo/print/a"), ("target", "target/usr/share/holo/print/a")] {
+            let inputs = Some((kept.into(), root.into()));
+            let static_root = format!("{kept}/usr/share/holo").into();
+            let resources = Resources { inputs, static_root, ..resources() };
+            let show = |text: &str| resources.show(text.into()).to_string();
+            assert_eq!(show(&format!("{kept}/usr/share/holo/print/a")), expected);
+            assert_eq!(show("tmp/holo.1/generated-resources/print/c"), expected.replace("/a", "/c"));
+            assert!(resources.may_select(expected.into(), "print"));
+            assert!(!resources.may_select(expected.into(), "other"));
+        }
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub struct Settings {
     pub problem: Option<EnvironmentError>,
     /// The path of the facts of the run that calls us, if one does (`$HOLO_FACTS`).
     pub facts: Option<PathBuf>,
+    /// The directory of the data that the run that calls us uses, if it is not that of today (`$HOLO_INPUTS_DIR`).
+    pub inputs: Option<PathBuf>,
     /// The ID of this run.
     pub run: RunId,
     /// True if records and generations are kept of what is applied (`$HOLO_HISTORY`).
@@ -85,6 +87,7 @@ impl Settings {
             limit,
             problem,
             facts: set(holo_protocol::environment::FACTS).map(PathBuf::from),
+            inputs: set(holo_protocol::environment::INPUTS_DIR).map(PathBuf::from),
             program_directory: std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned())),
         }
     }
@@ -92,7 +95,9 @@ impl Settings {
     /// Returns the facts of the system; nothing is asked yet.
     #[must_use]
     pub fn knowledge(&self) -> Knowledge {
-        Knowledge::new(&self.root.join(""), self.facts.as_deref())
+        let root = self.root.join("");
+        let inputs = self.inputs.as_deref().or_else(|| self.root.inputs());
+        Knowledge::with_inputs(&root, inputs.unwrap_or(&root), self.facts.as_deref())
     }
 }
 

@@ -7,6 +7,7 @@ use crate::cli::Apply;
 use crate::discovery::discover;
 use crate::error::FatalError;
 use crate::exit;
+use crate::generations::Keeper;
 use crate::history::Recorder;
 use crate::interrupt::Interrupt;
 use crate::inventory::Purpose;
@@ -64,12 +65,15 @@ fn walk(
     let mut refreshes = Refreshes::load(&settings.root)?;
     inventory.hand_over_refreshes(&mut refreshes);
     inventory.forget_refreshes(&mut refreshes);
+    let mut keeper = Keeper::begin(settings, &inventory.resources);
     let task = if arguments.force { Task::ForceApply } else { Task::Apply };
     let walk = Walk::new(&mut inventory, &selected, settings, interrupt, task, refreshes)
         .fail_fast(arguments.fail_fast)
         .with_differences(arguments.diff);
     let began = Instant::now();
-    let tally = Tally { flawed, ..walk.go(reporter)? };
+    let done = walk.go(&mut keeper.observe(reporter));
+    keeper.finish(settings, || inventory.sources_elsewhere(&settings.root), reporter);
+    let tally = Tally { flawed, ..done? };
     reporter.event(Event::Applied(&tally, began.elapsed()));
     Ok(tally)
 }

@@ -2,9 +2,13 @@
 
 use super::digest::Digest;
 use super::generation::Generation;
+use super::inputs::GENERATED;
 use super::store::{GenerationError, Store};
 use super::tree::{Access, Node};
+use crate::config;
 use crate::error::IoError;
+use crate::resources::Generated;
+use crate::root::Root;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid};
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -12,15 +16,18 @@ use std::io::{self, Read};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+/// The directory of the resource directories of all plugins.
+const RESOURCES: &str = "usr/share/holo";
 /// The file beside the inputs that says which generation they are of.
 pub(super) const GENERATION: &str = "generation.json";
 
 impl Store {
-    /// Writes the inputs of a generation into a directory that is new. All of it is on disk when this returns.
+    /// Writes the inputs of a generation into a directory that is new, where the plugins that have come since get an empty directory, so that
+    /// what they have made goes.
     ///
     /// # Errors
     /// If one of its packs cannot be used, or something cannot be written.
-    pub fn check_out(&self, generation: &Generation, directory: &Path) -> Result<(), GenerationError> {
+    pub fn check_out(&self, generation: &Generation, root: &Root, directory: &Path) -> Result<(), GenerationError> {
         let inputs = self.inputs(generation)?;
         let io = |operation, path: &Path, error| GenerationError::Io(IoError::new(operation, path, error));
         fs::create_dir_all(directory).map_err(|error| io("mkdir", directory, error))?;
@@ -37,6 +44,11 @@ impl Store {
                 Node::File { access, content } => files.entry(*content).or_default().push((path, *access)),
             }
         }
+        let today = config::read(&root.today()).map(|today| today.plugins).unwrap_or_default();
+        for plugin in today {
+            let path = directory.join(RESOURCES).join(plugin.id);
+            fs::create_dir_all(&path).map_err(|error| io("mkdir", &path, error))?;
+        }
         self.read_files(generation, files, |files, content| write_all(&files, content))?;
         let description = directory.join(GENERATION);
         let written = serde_json::to_vec(generation).map_err(io::Error::from);
@@ -45,8 +57,28 @@ impl Store {
         for (path, access) in directories.iter().rev() {
             give(path, *access).map_err(|error| io("chmod", path, error))?;
         }
-        sync_file_system(directory).map_err(|error| io("sync", directory, error))
+        Ok(())
     }
+}
+
+/// Copies what generators had made in an earlier run, whose inputs are in a directory, to where they would make it.
+///
+/// # Errors
+/// If something cannot be read or written.
+pub fn restore_generated(inputs: &Path, virtual_root: &Path) -> Result<Generated, IoError> {
+    let description = inputs.join(GENERATION);
+    let read = fs::read(&description).and_then(|text| Ok(serde_json::from_slice::<Generation>(&text)?));
+    let generated = read.map_err(|error| IoError::new("open", &description, error))?.generators();
+    for file in generated.keys() {
+        let (from, to) = (inputs.join(GENERATED).join(file), virtual_root.join(file));
+        let parent = to.parent().unwrap_or(virtual_root);
+        let copied = fs::create_dir_all(parent).and_then(|()| match from.read_link() {
+            Ok(target) => symlink(target, &to),
+            Err(_) => fs::copy(&from, &to).map(drop),
+        });
+        copied.map_err(|error| IoError::new("copy", &from, error))?;
+    }
+    Ok(generated)
 }
 
 /// Writes files of one content.
@@ -75,7 +107,7 @@ fn give(path: &Path, access: Access) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(access.mode))
 }
 
-fn sync_file_system(directory: &Path) -> io::Result<()> {
+pub(super) fn sync_file_system(directory: &Path) -> io::Result<()> {
     let directory = rustix::fs::open(directory, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     Ok(rustix::fs::syncfs(directory)?)
 }

@@ -1,7 +1,7 @@
 //! What is known of a generation beside its inputs.
 
 use super::digest::Digest;
-use super::tree::Inputs;
+use super::tree::{Inputs, Node};
 use holo_protocol::Text;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -90,7 +90,12 @@ impl Generation {
     /// Takes note of the differences from an earlier one.
     pub(super) fn note_differences(&mut self, from: &Inputs, to: &Inputs) {
         let mut counts = Counts::default();
+        let is_directory = |inputs: &Inputs, path| matches!(inputs.get(path), Some(Node::Directory(_)));
         for (path, how) in differences(from, to) {
+            // Directories come and go with what is in them.
+            if how != How::Changed && (is_directory(from, path) || is_directory(to, path)) {
+                continue;
+            }
             *match how {
                 How::Added => &mut counts.added,
                 How::Changed => &mut counts.changed,

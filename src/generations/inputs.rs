@@ -16,8 +16,7 @@ const GENERATORS: &str = "usr/share/holo/generators";
 /// The directories of resource files, each with those of the plugins.
 const RESOURCES: [&str; 2] = ["etc/holo/resources", "usr/share/holo"];
 /// The files and directories that are read by the dispatcher and by templates, which follow symlinks.
-const FOLLOWED: [&str; 5] =
-    ["etc/holorc", "etc/holorc.d", "etc/holo/data", "etc/holo/facts.d", "usr/share/holo/data"];
+const FOLLOWED: [&str; 5] = ["etc/holorc", "etc/holorc.d", "etc/holo/data", "etc/holo/facts.d", "usr/share/holo/data"];
 
 /// An input.
 #[derive(Debug)]
@@ -136,7 +135,10 @@ fn present(entry: walkdir::Result<DirEntry>, folder: &Path) -> Result<Option<Dir
     if error.loop_ancestor().is_some() || error.io_error().is_some_and(leads_nowhere) {
         return Ok(None);
     }
-    Err(InputError { path, source: error.into_io_error().unwrap_or_else(|| io::Error::other("it leads back to itself")) })
+    Err(InputError {
+        path,
+        source: error.into_io_error().unwrap_or_else(|| io::Error::other("it leads back to itself")),
+    })
 }
 
 fn leads_nowhere(error: &io::Error) -> bool {
@@ -215,6 +217,8 @@ mod tests {
     #[test]
     fn nothing_is_no_error() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(find(&Root::new(Some(folder.path().into())), Path::new(""), &Generated::new()).unwrap().found.is_empty());
+        assert!(
+            find(&Root::new(Some(folder.path().into())), Path::new(""), &Generated::new()).unwrap().found.is_empty()
+        );
     }
 }

@@ -2,9 +2,10 @@
 
 use super::recording::{self, Recorded, RecordingError, Request};
 use super::store::Store;
-use crate::report::{End, Event, Reporter};
+use crate::report::{End, Event, Remarks, Reporter};
 use crate::resources::Resources;
-use crate::root::Root;
+use crate::retention::Retention;
+use crate::settings::Settings;
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
@@ -14,8 +15,9 @@ use std::thread::{self, JoinHandle};
 /// A run that is killed after its last change has not kept them, and the next one may have nothing to do. So a file says that a run may have
 /// changed something, and the next one keeps the inputs for it.
 pub struct Keeper {
+    /// What is to be kept; nothing if nobody wants that, or the inputs are those of a generation.
+    request: Option<Request>,
     store: Store,
-    request: Request,
     reading: Option<Reading>,
 }
 
@@ -24,13 +26,18 @@ type Reading = JoinHandle<Result<Recorded, RecordingError>>;
 impl Keeper {
     /// Begins to look at a run that may change something.
     #[must_use]
-    pub fn begin(root: &Root, resources: &Resources) -> Keeper {
-        let request = Request {
+    pub fn begin(settings: &Settings, resources: &Resources) -> Keeper {
+        let root = &settings.root;
+        let request = || Request {
             root: root.clone(),
             virtual_root: resources.virtual_root().to_owned(),
             generated: resources.generated().clone(),
         };
-        let mut keeper = Keeper { store: Store::new(root), request, reading: None };
+        let keeps = settings.keeps_history && root.inputs().is_none();
+        let mut keeper = Keeper { request: keeps.then(request), store: Store::new(root), reading: None };
+        if !keeps {
+            return keeper;
+        }
         if keeper.store.unrecorded().exists() {
             keeper.start();
         } else {
@@ -42,37 +49,47 @@ impl Keeper {
 
     /// Reads the inputs, while the run goes on.
     fn start(&mut self) {
-        if self.reading.is_none() {
-            let request = self.request.clone();
+        if let Some(request) = self.request.take() {
             self.reading = thread::Builder::new().spawn(move || recording::read(request)).ok();
         }
     }
 
-    /// Keeps the inputs as a generation, if something was changed and they are not those of the last one. Returns its number then.
-    ///
-    /// # Errors
-    /// If they cannot be read, or nothing can be written.
-    pub fn finish(
-        self,
-        run: &str,
-        elsewhere: impl FnOnce() -> Vec<PathBuf>,
-        keep: usize,
-    ) -> Result<Option<u32>, RecordingError> {
+    /// Keeps the inputs as a generation, if something was changed and they are not those of the last one. That it cannot be is said, and no reason
+    /// for the run to fail. `elsewhere` are the paths of files that define something outside of all inputs.
+    pub fn finish(self, settings: &Settings, elsewhere: impl FnOnce() -> Vec<PathBuf>, reporter: &mut dyn Reporter) {
+        match self.keep(settings, elsewhere) {
+            Ok(()) => {}
+            // That no record is kept of the run has been said.
+            Err(error) if error.is_read_only() => {}
+            Err(error) => {
+                reporter.warning(format!("Not keeping the inputs of this run: {error}"));
+                reporter.end_paragraph();
+            }
+        }
+    }
+
+    fn keep(self, settings: &Settings, elsewhere: impl FnOnce() -> Vec<PathBuf>) -> Result<(), RecordingError> {
+        if self.request.is_none() && self.reading.is_none() {
+            return Ok(());
+        }
         let kept = match self.reading.map(JoinHandle::join) {
             None => None,
             Some(Ok(read)) => match read? {
-                Recorded::Same(_) => None,
-                Recorded::New(reading) => Some(reading.keep(run, &elsewhere(), keep)?),
+                Recorded::Same(number) => Some(number),
+                Recorded::New(reading) => {
+                    let (retention, _) = Retention::read(&settings.root);
+                    Some(reading.keep(settings.run.as_str(), &elsewhere(), retention.generations.keep)?)
+                }
             },
             // The thread did not come to its end.
-            Some(Err(_)) => return Ok(None),
+            Some(Err(_)) => return Ok(()),
         };
         let _ = fs::remove_file(self.store.unrecorded());
         // There may be no generation at all.
         if kept.is_none() && fs::remove_dir(&self.store.directory).is_ok() {
             let _ = self.store.directory.parent().map(fs::remove_dir);
         }
-        Ok(kept)
+        Ok(())
     }
 
     /// Returns a reporter that looks for changes, and hands on everything.
@@ -89,7 +106,7 @@ pub struct Observer<'a> {
 
 impl Reporter for Observer<'_> {
     fn event(&mut self, event: Event<'_>) {
-        if matches!(event, Event::End(_, End::Changed)) {
+        if matches!(event, Event::End(_, End::Changed, _)) {
             self.keeper.start();
         }
         self.reporter.event(event);

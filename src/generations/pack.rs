@@ -146,7 +146,8 @@ pub(super) fn read<E: From<PackError>, T>(
         if wanted.is_empty() {
             break;
         }
-        let mut object = Checked { inner: (&mut decoder).take(length), hasher: Hasher::default(), read: 0, broken: false };
+        let mut object =
+            Checked { inner: (&mut decoder).take(length), hasher: Hasher::default(), read: 0, broken: false };
         if let Some(with) = wanted.remove(&digest) {
             let taken = take(digest, with, &mut object);
             if object.broken {

@@ -1,6 +1,6 @@
 //! The pin: the generation whose inputs are used instead of today's.
 
-use super::checkout::GENERATION;
+use super::checkout::{GENERATION, sync_file_system};
 use super::generation::Generation;
 use super::store::{GenerationError, Store, replace_durably, sync_directory_of};
 use crate::error::IoError;
@@ -69,9 +69,7 @@ impl Pin {
         let unreadable = |reason: String| PinError::Unreadable { path: path.clone(), reason };
         let text = match fs::read(&path) {
             Ok(text) => text,
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                return Ok(None);
-            }
+            Err(error) if is_none(&error) => return Ok(None),
             Err(error) => return Err(unreadable(reason(&error))),
         };
         let pin: Pin = serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?;
@@ -114,15 +112,18 @@ impl Pin {
         let io = |operation, path: &Path, error| GenerationError::Io(IoError::new(operation, path, error));
         let all = root.pinned_inputs();
         fs::create_dir_all(&all).map_err(|error| io("mkdir", &all, error))?;
-        // Whoever may read an input may read it there.
-        for directory in [Some(&*all), all.parent()].into_iter().flatten() {
-            let opened = fs::set_permissions(directory, Permissions::from_mode(0o755));
+        // Whoever may read an input may read it there; what else is there is nobody's business.
+        for (directory, mode) in [(all.parent().unwrap_or(&all), 0o711), (&all, 0o755)] {
+            let opened = fs::set_permissions(directory, Permissions::from_mode(mode));
             opened.map_err(|error| io("chmod", directory, error))?;
         }
-        store.check_out(&generation, &pin.inputs(root))?;
+        let inputs = pin.inputs(root);
+        store.check_out(&generation, root, &inputs)?;
+        sync_file_system(&inputs).map_err(|error| io("sync", &inputs, error))?;
         let path = root.pin();
         let text = serde_json::to_vec(&pin).map_err(|error| io("write", &path, error.into()))?;
-        let written = replace_durably(&path, &text).and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o644)));
+        let written =
+            replace_durably(&path, &text).and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o644)));
         written.map_err(|error| io("write", &path, error))?;
         tidy(root, Some(&pin));
         Ok(pin)
@@ -145,6 +146,12 @@ impl Pin {
         tidy(root, None);
         Ok(removed)
     }
+}
+
+/// Returns true if there is no pin: its directory is closed to others unless there is one.
+fn is_none(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
 }
 
 /// Removes the inputs of other generations, which may have been left behind half written. The next one tries again.

@@ -13,7 +13,7 @@ use crate::resources::Generated;
 use crate::root::Root;
 use holo_change::Kind;
 use holo_protocol::Text;
-use jiff::Timestamp;
+use jiff::{Timestamp, Unit};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -129,7 +129,18 @@ pub fn read(request: Request) -> Result<Recorded, RecordingError> {
     }
     let packs = trees.iter().copied().chain(contents_of(&inputs)).filter_map(|digest| known.get(&digest).copied());
     let (packs, number) = (packs.collect(), store.next_number()?);
-    Ok(Recorded::New(Box::new(Reading { root, store, number, inputs, tree, stamps, writer, packs, generated, outside })))
+    Ok(Recorded::New(Box::new(Reading {
+        root,
+        store,
+        number,
+        inputs,
+        tree,
+        stamps,
+        writer,
+        packs,
+        generated,
+        outside,
+    })))
 }
 
 impl Reading {
@@ -151,7 +162,7 @@ impl Reading {
         let mut generation = Generation {
             version: VERSION,
             number,
-            time: Timestamp::now(),
+            time: now(),
             run: run.to_owned(),
             tree,
             packs: packs.into_iter().collect(),
@@ -176,7 +187,7 @@ impl Reading {
 }
 
 /// Returns inputs with the digests of those that are files.
-fn inputs_of(all: &[Found], digests: &[Option<Digest>]) -> Result<Inputs, InputError> {
+pub(super) fn inputs_of(all: &[Found], digests: &[Option<Digest>]) -> Result<Inputs, InputError> {
     let mut inputs = Inputs::new();
     for (found, digest) in all.iter().zip(digests) {
         let access = found.access();
@@ -272,4 +283,10 @@ fn small_content(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
         file.read_to_end(&mut content)?;
     }
     Ok(content)
+}
+
+/// Returns the time, to the millisecond.
+fn now() -> Timestamp {
+    let now = Timestamp::now();
+    now.round(Unit::Millisecond).unwrap_or(now)
 }

@@ -101,10 +101,9 @@ impl Store {
         if self.directory.is_dir() {
             return Ok(());
         }
-        if let Some(parent) = self.directory.parent() {
-            fs::DirBuilder::new().recursive(true).mode(0o755).create(parent)?;
-        }
-        fs::DirBuilder::new().mode(0o700).create(&self.directory)
+        let engine = self.directory.parent().unwrap_or(&self.directory);
+        fs::create_dir_all(engine.parent().unwrap_or(engine))?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)
     }
 
     /// Returns the numbers of the generations that are kept, in their order.
@@ -164,7 +163,8 @@ impl Store {
 
     fn contents(&self, number: u32) -> Result<Contents, GenerationError> {
         let path = self.objects(number);
-        let contents = pack::contents(&path).map_err(|error| GenerationError::Pack { number, path: path.clone(), error })?;
+        let contents =
+            pack::contents(&path).map_err(|error| GenerationError::Pack { number, path: path.clone(), error })?;
         let Generation { version, number: own, .. } = contents.generation;
         if version != VERSION {
             return Err(GenerationError::Version { number, version });
@@ -216,7 +216,8 @@ impl Store {
         let mut directories: HashMap<Digest, Vec<u8>> = HashMap::new();
         for pack in packs_of(generation) {
             let contents = self.contents_for(number, pack)?;
-            directories.extend(contents.directories.into_iter().map(|text| (Digest::new(text.as_bytes()), text.into())));
+            directories
+                .extend(contents.directories.into_iter().map(|text| (Digest::new(text.as_bytes()), text.into())));
         }
         let missing = |object| GenerationError::Missing { number, object, directory: self.directory.clone() };
         let object = |digest| directories.get(&digest).cloned().ok_or_else(|| missing(digest));

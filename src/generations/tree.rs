@@ -117,10 +117,7 @@ fn close<E>(
     Ok(())
 }
 
-fn keep_directory<E>(
-    entries: Vec<Entry>,
-    keep: &mut impl FnMut(Digest, &[u8]) -> Result<(), E>,
-) -> Result<Digest, E> {
+fn keep_directory<E>(entries: Vec<Entry>, keep: &mut impl FnMut(Digest, &[u8]) -> Result<(), E>) -> Result<Digest, E> {
     // Names and numbers are all that there is, which JSON can write.
     let bytes = serde_json::to_vec(&Directory(entries)).unwrap_or_default();
     let digest = Digest::new(&bytes);
@@ -132,7 +129,10 @@ fn keep_directory<E>(
 ///
 /// # Errors
 /// If an object cannot be had or is not a directory.
-pub(super) fn read<E>(top: Digest, mut object: impl FnMut(Digest) -> Result<Vec<u8>, E>) -> Result<Inputs, TreeError<E>> {
+pub(super) fn read<E>(
+    top: Digest,
+    mut object: impl FnMut(Digest) -> Result<Vec<u8>, E>,
+) -> Result<Inputs, TreeError<E>> {
     let mut inputs = Inputs::new();
     let mut waiting = vec![(PathBuf::new(), top)];
     while let Some((directory, digest)) = waiting.pop() {

@@ -55,7 +55,8 @@ impl Cell {
     }
 
     /// Returns the text that people see.
-    pub(super) fn for_people(&self) -> String {
+    #[must_use]
+    pub fn for_people(&self) -> String {
         match self {
             Cell::Text(text) => harmless(text),
             Cell::Time(time) => time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string(),

@@ -17,14 +17,14 @@ use std::path::Path;
 pub struct Facts(Value);
 
 impl Facts {
-    /// Gathers all facts of the system below the root. What is the kernel's comes from the one that runs.
+    /// Gathers all facts of the system below the root, and what sources below `inputs` say. What is the kernel's comes from the one that runs.
     ///
     /// A source that fails or hangs is left out with a warning; all of it takes less than two seconds.
     #[must_use]
-    pub fn gather(root: &Path) -> (Facts, Vec<Warning>) {
-        let root = Root::new(root);
+    pub fn gather(root: &Path, inputs: &Path) -> (Facts, Vec<Warning>) {
         let mut warnings = Vec::new();
-        let given = sources::gather(&root, &mut warnings);
+        let given = sources::gather(&Root::new(inputs), &mut warnings);
+        let root = Root::new(root);
         let mut facts = built_in(&root);
         for table in given {
             overlay(&mut facts, table);
@@ -36,8 +36,8 @@ impl Facts {
     ///
     /// Only the one that gathers gets warnings, so that they are said once.
     #[must_use]
-    pub fn of_run(root: &Path, file: &Path) -> (Facts, Vec<Warning>) {
-        shared::once(file, || Facts::gather(root))
+    pub fn of_run(root: &Path, inputs: &Path, file: &Path) -> (Facts, Vec<Warning>) {
+        shared::once(file, || Facts::gather(root, inputs))
     }
 
     /// The table.
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn all_names_are_there_below_an_empty_root() {
         let folder = tempfile::tempdir().unwrap();
-        let (facts, warnings) = Facts::gather(folder.path());
+        let (facts, warnings) = Facts::gather(folder.path(), folder.path());
         assert_eq!(warnings, []);
         let names = [
             "architecture",

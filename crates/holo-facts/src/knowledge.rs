@@ -18,6 +18,8 @@ pub struct Knowledge(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     root: PathBuf,
+    /// The directory below which data and the machine's own facts are.
+    inputs: PathBuf,
     file_of_run: Option<PathBuf>,
     /// More data, stronger than all other, and the knowledge that has the rest.
     layer: Option<(Layer, Knowledge)>,
@@ -32,12 +34,19 @@ impl Knowledge {
     /// If the run has a file for its facts, they are gathered only if they are not in there.
     #[must_use]
     pub fn new(root: &Path, file_of_run: Option<&Path>) -> Knowledge {
-        Knowledge::with(root, file_of_run, None)
+        Knowledge::with(root, root, file_of_run, None)
     }
 
-    fn with(root: &Path, file_of_run: Option<&Path>, layer: Option<(Layer, Knowledge)>) -> Knowledge {
+    /// Creates the same, with data and sources of facts that are below another directory than the root.
+    #[must_use]
+    pub fn with_inputs(root: &Path, inputs: &Path, file_of_run: Option<&Path>) -> Knowledge {
+        Knowledge::with(root, inputs, file_of_run, None)
+    }
+
+    fn with(root: &Path, inputs: &Path, file_of_run: Option<&Path>, layer: Option<(Layer, Knowledge)>) -> Knowledge {
         Knowledge(Arc::new(Inner {
             root: root.to_owned(),
+            inputs: inputs.to_owned(),
             file_of_run: file_of_run.map(Path::to_owned),
             layer,
             facts: OnceLock::new(),
@@ -50,7 +59,8 @@ impl Knowledge {
     #[must_use]
     pub fn with_layer(&self, from: &Path, table: Map<String, Value>) -> Knowledge {
         let layer = Layer { from: from.to_owned(), table };
-        Knowledge::with(&self.0.root, self.0.file_of_run.as_deref(), Some((layer, self.clone())))
+        let Inner { root, inputs, file_of_run, .. } = &*self.0;
+        Knowledge::with(root, inputs, file_of_run.as_deref(), Some((layer, self.clone())))
     }
 
     /// The facts.
@@ -61,8 +71,8 @@ impl Knowledge {
         }
         self.0.facts.get_or_init(|| {
             let (facts, warnings) = match &self.0.file_of_run {
-                Some(file) => Facts::of_run(&self.0.root, file),
-                None => Facts::gather(&self.0.root),
+                Some(file) => Facts::of_run(&self.0.root, &self.0.inputs, file),
+                None => Facts::gather(&self.0.root, &self.0.inputs),
             };
             self.0.warnings.lock().unwrap_or_else(PoisonError::into_inner).extend(warnings);
             facts
@@ -75,7 +85,7 @@ impl Knowledge {
     /// If a file of data, or the hierarchy, is not as it should be.
     pub fn data(&self) -> Result<&Data, LocatedError> {
         let own = self.0.layer.as_ref().map(|(layer, _)| layer);
-        let read = || Data::read(&self.0.root, || scope::of_facts(self), own);
+        let read = || Data::read(&self.0.inputs, || scope::of_facts(self), own);
         self.0.data.get_or_init(read).as_ref().map_err(Clone::clone)
     }
 

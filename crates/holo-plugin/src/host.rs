@@ -54,8 +54,10 @@ impl Host {
         // A dispatcher of version 3 may run below one of version 4, whose variables it hands on.
         let several = variable(names::RESOURCE_DIRS).filter(|_| api_version >= holo_protocol::API_VERSION_4);
         let several = several.and_then(|value| ResourceDirs::new(names::split_directories(&value)));
+        let inputs = variable(names::INPUTS_DIR).filter(|_| api_version >= holo_protocol::API_VERSION_4);
+        let inputs = inputs.filter(|inputs| !inputs.is_empty()).map_or_else(|| root.clone(), PathBuf::from);
         Ok(Host {
-            knowledge: Knowledge::new(&root, Some(&facts)),
+            knowledge: Knowledge::with_inputs(&root, &inputs, Some(&facts)),
             system: Arc::new(System::new(&root)),
             resources: several.unwrap_or(only),
             locations: Locations::new(root, directory(names::STATE_DIR)?, cache_dir),

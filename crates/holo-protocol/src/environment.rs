@@ -46,6 +46,10 @@ pub const ADOPT_RESOLVED: &str = "HOLO_ADOPT_RESOLVED";
 /// The IDs of what is adopted in the same group, separated by newlines. Version 4.
 pub const ADOPT_WITH: &str = "HOLO_ADOPT_WITH";
 
+/// The directory below which data and the machine's own facts are looked for, if that is not the root: the inputs of an earlier run, to
+/// which the system is brought back. Version 4.
+pub const INPUTS_DIR: &str = "HOLO_INPUTS_DIR";
+
 /// The directory into which a generator writes the resource files that it makes.
 pub const GENERATOR_OUT: &str = "OUT";
 /// The directory in which a generator finds the static resource files of all plugins.

@@ -46,6 +46,7 @@ impl Scratch {
         let directories = Directories {
             resources: root.join("usr/share/holo").join(plugin_id),
             own_resources: None,
+            inputs: None,
             state: root.join(&state),
             cache: base.path().join(name).join("cache"),
             root,
@@ -85,6 +86,7 @@ impl Scratch {
             root: relative(root),
             resources: relative(resources),
             own_resources: None,
+            inputs: None,
             state: relative(state),
             cache: relative(cache),
         }

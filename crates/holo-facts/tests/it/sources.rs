@@ -57,7 +57,7 @@ impl Root {
 
     /// The facts, and the warnings without what stands before the names of sources.
     fn gather(&self) -> (Value, Vec<String>) {
-        let (facts, warnings) = Facts::gather(self.path());
+        let (facts, warnings) = Facts::gather(self.path(), self.path());
         let before = format!("no facts from {}/etc/holo/facts.d", self.path().display());
         let warnings = warnings.iter().map(|warning| {
             let text = warning.to_string();
@@ -176,10 +176,10 @@ fn odd_files_are_named() {
 fn facts_of_a_run_are_gathered_once_and_warned_of_once() {
     let root = Root::new().program("count", "echo >>\"$(dirname \"$0\")/../runs\"; echo '{\"a\": 1}'; exit 1");
     let file = root.path().join("facts.json");
-    let (first, warnings) = Facts::of_run(root.path(), &file);
+    let (first, warnings) = Facts::of_run(root.path(), root.path(), &file);
     assert_eq!(warnings.len(), 1);
     for _ in 0..3 {
-        assert_eq!(Facts::of_run(root.path(), &file), (first.clone(), Vec::new()));
+        assert_eq!(Facts::of_run(root.path(), root.path(), &file), (first.clone(), Vec::new()));
     }
     assert_eq!(fs::read_to_string(root.path().join("etc/holo/runs")).unwrap(), "\n");
     assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);

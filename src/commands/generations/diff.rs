@@ -1,0 +1,125 @@
+//! `holo generations diff`
+
+use crate::cli::GenerationsDiff;
+use crate::commands::Context;
+use crate::diff::{self, Content};
+use crate::error::FatalError;
+use crate::exit;
+use crate::generations::{Access, Node, Store, Version, differences};
+use crate::preview;
+use crate::report::Event;
+use crate::report::line::{InputDiffLine, Line};
+use bstr::{BStr, BString, ByteSlice};
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The bit of the mode of a file that others may read.
+const READABLE: u32 = 0o004;
+
+pub(in crate::commands) fn run(arguments: &GenerationsDiff, context: &mut Context<'_>) -> Result<u8, FatalError> {
+    let Context { settings, reporter, .. } = context;
+    let store = Store::new(&settings.root);
+    let mut from = Version::kept(&store, arguments.from).map_err(FatalError::could_not_run)?;
+    let to = match arguments.to {
+        Some(number) => Version::kept(&store, number),
+        None => Version::today(&settings.root),
+    };
+    let to = to.map_err(FatalError::could_not_run)?;
+    if arguments.to.is_none() {
+        // Generators are not run for that.
+        from.leave_out_generated();
+    }
+    let paths: Vec<PathBuf> = differences(from.inputs(), to.inputs()).into_keys().map(Path::to_owned).collect();
+    let [old, new] = [(&from, &paths), (&to, &paths)].map(|(version, paths)| {
+        let is_shown =
+            |path: &&PathBuf| !is_sensitive(from.inputs().get(*path)) && !is_sensitive(to.inputs().get(*path));
+        version.contents(paths.iter().filter(is_shown))
+    });
+    let (old, new) = (old.map_err(FatalError::could_not_run)?, new.map_err(FatalError::could_not_run)?);
+    for path in &paths {
+        if !reporter.is_read() {
+            break;
+        }
+        let sides = [Side::new(&from, path, &old), Side::new(&to, path, &new)];
+        let text = render(path, &sides);
+        if !text.is_empty() {
+            let is_sensitive = sides.iter().any(|side| is_sensitive(side.node));
+            let line = InputDiffLine { path: bytes(path).into(), text: (&*text).into(), sensitive: is_sensitive };
+            reporter.event(Event::Difference(&text));
+            reporter.event(Event::Line(&Line::InputDiff(line)));
+        }
+    }
+    Ok(exit::DONE)
+}
+
+/// An input in one of two generations.
+struct Side<'a> {
+    node: Option<&'a Node>,
+    content: Content,
+}
+
+impl<'a> Side<'a> {
+    fn new(version: &'a Version, path: &Path, contents: &HashMap<PathBuf, Vec<u8>>) -> Side<'a> {
+        let node = version.inputs().get(path);
+        let content = match node {
+            Some(Node::File { access, .. }) => {
+                let content = contents.get(path).cloned().unwrap_or_default();
+                Content::File { content, executable: access.mode & 0o100 != 0 }
+            }
+            Some(Node::Symlink(target)) => Content::Symlink { target: bytes(target).into() },
+            Some(Node::Directory(_)) | None => Content::Missing,
+        };
+        Side { node, content }
+    }
+}
+
+fn bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
+}
+
+/// Returns true if not everybody may read a file, so that it is not shown either.
+fn is_sensitive(node: Option<&Node>) -> bool {
+    matches!(node, Some(Node::File { access, .. }) if access.mode & READABLE == 0)
+}
+
+fn render(path: &Path, [old, new]: &[Side<'_>; 2]) -> Vec<u8> {
+    let name = |prefix: &[u8]| BString::from([prefix, bytes(path)].concat());
+    let (from, to) = (name(b"a/"), name(b"b/"));
+    let mut text = if is_sensitive(old.node) || is_sensitive(new.node) {
+        let has_changed = content(old.node) != content(new.node);
+        if has_changed { preview::sensitive(from.as_bstr(), to.as_bstr()) } else { Vec::new() }
+    } else {
+        let side = |name: &BString, side: &Side<'_>| diff::Side { name: name.clone(), content: side.content.clone() };
+        diff::render_prefixed(&side(&from, old), &side(&to, new))
+    };
+    if let (Some(old), Some(new)) = (access(old.node), access(new.node))
+        && text.is_empty()
+    {
+        text = access_change(from.as_bstr(), to.as_bstr(), old, new);
+    }
+    text
+}
+
+fn content(node: Option<&Node>) -> Option<crate::generations::Digest> {
+    if let Some(Node::File { content, .. }) = node { Some(*content) } else { None }
+}
+
+fn access(node: Option<&Node>) -> Option<Access> {
+    match node {
+        Some(Node::File { access, .. } | Node::Directory(access)) => Some(*access),
+        Some(Node::Symlink(_)) | None => None,
+    }
+}
+
+/// Returns the difference of something of which only the mode or the owner has changed.
+fn access_change(from: &BStr, to: &BStr, old: Access, new: Access) -> Vec<u8> {
+    let mut text = format!("diff --holo {from} {to}\n");
+    if old.mode != new.mode {
+        text += &format!("old mode {:04o}\nnew mode {:04o}\n", old.mode, new.mode);
+    }
+    if (old.uid, old.gid) != (new.uid, new.gid) {
+        text += &format!("old owner {}:{}\nnew owner {}:{}\n", old.uid, old.gid, new.uid, new.gid);
+    }
+    text.into_bytes()
+}

@@ -1,0 +1,98 @@
+//! `holo rollback`
+
+use super::{Context, apply};
+use crate::cache::CacheDirectory;
+use crate::cli::{Apply, Output, Rollback, Selection};
+use crate::error::FatalError;
+use crate::exit;
+use crate::generations::{Generation, Pin, Store};
+use crate::lock;
+use crate::report::table::Cell;
+use crate::report::{Remarks, Reporter};
+use bstr::ByteSlice;
+
+/// The number of paths that are named.
+const NAMED: usize = 10;
+
+pub(super) fn run(arguments: &Rollback, context: &mut Context<'_>) -> Result<u8, FatalError> {
+    if arguments.release {
+        return release(context);
+    }
+    let Context { settings, interrupt, reporter } = &mut *context;
+    let root = settings.root.clone();
+    let store = Store::new(&root);
+    let number = match arguments.generation {
+        Some(number) => number,
+        None => {
+            let pin = Pin::read(&root).map_err(FatalError::could_not_run)?;
+            store.before(pin.map(|pin| pin.generation)).map_err(FatalError::could_not_run)?
+        }
+    };
+    let generation = store.generation(number).map_err(FatalError::could_not_run)?;
+    // It lives as long as its inputs are used.
+    let cache;
+    if arguments.dry_run {
+        cache = CacheDirectory::create(&settings.temporary_directory)?;
+        let directory = cache.path().join("inputs");
+        store.check_out(&generation, &root, &directory).map_err(FatalError::could_not_run)?;
+        settings.root = root.with_inputs(directory);
+        let time = Cell::Time(generation.time).for_people();
+        reporter.warning(format!("generation {number} of {time} would be used until `holo rollback --release`"));
+        reporter.end_paragraph();
+    } else {
+        lock::wait_for_survivors(&root.lock(), interrupt, |survivors| {
+            reporter.warning(format!("Waiting: {survivors}"));
+            reporter.end_paragraph();
+        })?;
+        let lock = apply::acquire(&root.lock(), *reporter)?;
+        Pin::set(&root, &store, number, settings.run.as_str()).map_err(FatalError::could_not_run)?;
+        drop(lock);
+        super::use_pinned(context)?;
+    }
+    name_not_kept(&generation, context.reporter);
+    apply::run(&as_apply(arguments), context)
+}
+
+/// Uses today's inputs again. Nothing is applied: a person may want to see first what that would do.
+fn release(context: &mut Context<'_>) -> Result<u8, FatalError> {
+    let Context { settings, reporter, .. } = context;
+    let root = &settings.root;
+    // That of one that cannot be read is not known.
+    let number = Pin::read(root).ok().flatten().map(|pin| pin.generation);
+    let _lock = apply::acquire(&root.lock(), *reporter)?;
+    let released = Pin::release(root).map_err(FatalError::could_not_run)?;
+    reporter.warning(match (released, number) {
+        (true, Some(number)) => format!("generation {number} is not used any more: `holo apply` uses today's inputs"),
+        (true, None) => "no generation is used any more: `holo apply` uses today's inputs".to_owned(),
+        (false, _) => "no generation is used: `holo apply` uses today's inputs".to_owned(),
+    });
+    reporter.end_paragraph();
+    Ok(exit::DONE)
+}
+
+/// Says which files the inputs lead to that are as they are today.
+fn name_not_kept(Generation { number, not_kept, .. }: &Generation, reporter: &mut dyn Reporter) {
+    if not_kept.is_empty() {
+        return;
+    }
+    let names = not_kept.iter().take(NAMED).map(|path| path.as_bstr().to_str_lossy());
+    let more = if not_kept.len() > NAMED { ", …" } else { "" };
+    let names = names.collect::<Vec<_>>().join(", ");
+    reporter.warning(format!("not kept with generation {number}, and used as it is today: {names}{more}"));
+    reporter.end_paragraph();
+}
+
+fn as_apply(&Rollback { dry_run, diff, force, output: Output { json }, .. }: &Rollback) -> Apply {
+    Apply {
+        force,
+        dry_run,
+        diff,
+        verify: false,
+        jobs: None,
+        timeout: None,
+        fail_fast: false,
+        exit_zero: false,
+        output: Output { json },
+        selection: Selection { selectors: Vec::new() },
+    }
+}

@@ -1,0 +1,104 @@
+//! Inputs to be compared: those of a generation, or today's.
+
+use super::digest::{Digest, Hasher};
+use super::generation::Generation;
+use super::inputs::{self, GENERATED};
+use super::recording::{RecordingError, inputs_of};
+use super::store::Store;
+use super::tree::{Inputs, Node};
+use crate::error::IoError;
+use crate::resources::Generated;
+use crate::root::Root;
+use holo_change::Kind;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Inputs, and where their contents are.
+pub struct Version {
+    inputs: Inputs,
+    source: Source,
+}
+
+enum Source {
+    Kept(Store, Box<Generation>),
+    /// The paths of the files.
+    Today(BTreeMap<PathBuf, PathBuf>),
+}
+
+impl Version {
+    /// Returns the inputs of a generation.
+    ///
+    /// # Errors
+    /// If there is none, or one of its packs cannot be used.
+    pub fn kept(store: &Store, number: u32) -> Result<Version, RecordingError> {
+        let generation = store.generation(number)?;
+        Ok(Version { inputs: store.inputs(&generation)?, source: Source::Kept(store.clone(), Box::new(generation)) })
+    }
+
+    /// Returns the inputs that there are today, but for what generators would make.
+    ///
+    /// # Errors
+    /// If one cannot be read.
+    pub fn today(root: &Root) -> Result<Version, RecordingError> {
+        let found = inputs::find(root, Path::new(""), &Generated::new())?.found;
+        let mut digests = Vec::new();
+        for input in &found {
+            let digest = || {
+                let mut hasher = Hasher::default();
+                io::copy(&mut File::open(&input.at)?, &mut hasher)?;
+                io::Result::Ok(hasher.finish())
+            };
+            digests.push(match input.kind() {
+                Kind::File => Some(digest().map_err(|error| IoError::new("read", &input.at, error))?),
+                _ => None,
+            });
+        }
+        let inputs = inputs_of(&found, &digests)?;
+        Ok(Version { inputs, source: Source::Today(found.into_iter().map(|found| (found.path, found.at)).collect()) })
+    }
+
+    /// Returns the inputs.
+    #[must_use]
+    pub fn inputs(&self) -> &Inputs {
+        &self.inputs
+    }
+
+    /// Leaves out what generators made.
+    pub fn leave_out_generated(&mut self) {
+        self.inputs.retain(|path, _| !path.starts_with(GENERATED));
+    }
+
+    /// Returns the contents of those of these paths that are files.
+    ///
+    /// # Errors
+    /// If one cannot be read.
+    pub fn contents<'a>(
+        &self,
+        paths: impl Iterator<Item = &'a PathBuf>,
+    ) -> Result<HashMap<PathBuf, Vec<u8>>, RecordingError> {
+        let mut contents = HashMap::new();
+        let mut kept: HashMap<Digest, Vec<PathBuf>> = HashMap::new();
+        for path in paths {
+            let Some(Node::File { content, .. }) = self.inputs.get(path) else { continue };
+            match &self.source {
+                Source::Kept(..) => kept.entry(*content).or_default().push(path.clone()),
+                Source::Today(files) => {
+                    let at = files.get(path).unwrap_or(path);
+                    let read = fs::read(at).map_err(|error| IoError::new("read", at, error))?;
+                    contents.insert(path.clone(), read);
+                }
+            }
+        }
+        if let Source::Kept(store, generation) = &self.source {
+            store.read_files(generation, kept, |paths, content| {
+                let mut bytes = Vec::new();
+                content.read_to_end(&mut bytes).map_err(|error| IoError::new("read", &store.directory, error))?;
+                contents.extend(paths.into_iter().map(|path| (path, bytes.clone())));
+                Ok(())
+            })?;
+        }
+        Ok(contents)
+    }
+}
