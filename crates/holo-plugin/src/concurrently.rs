@@ -1,24 +1,47 @@
-//! Applies entities that do not depend on each other, several at a time.
+//! Applies or checks entities that do not depend on each other, several at a time.
 
-use crate::{Applied, Entity, Host, Job, Output, SetAnswers, Sink, Stream};
+use crate::{Entity, Host, Job, Output, SetAnswers, Sink, Stream, Verdict};
 use holo_protocol::Progress;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 /// A message of a thread about an entity.
-enum News {
+enum News<R> {
     Begin,
     Output(Stream, Vec<u8>),
     Progress(Option<(u64, u64)>, String),
     Send(String),
-    End(Applied),
+    End(R),
 }
 
 /// Applies each entity of a set by itself, with up to so many threads. Each is begun after all before it in the set have been.
 pub fn apply<E: Entity + Sync>(host: &Host, set: &[Job<'_, E>], threads: usize, answers: &mut dyn SetAnswers) {
-    let lanes: Vec<[usize; 1]> = (0..set.len()).map(|place| [place]).collect();
-    apply_in_lanes(host, set, &lanes, threads, answers);
+    each(set, threads, answers, &|job, output| job.entity.apply(host, job.mode, output));
+}
+
+/// Checks each entity of a set by itself, with up to so many threads.
+pub(crate) fn check<E: Entity + Sync>(
+    host: &Host,
+    set: &[Job<'_, E>],
+    threads: usize,
+    answers: &mut dyn SetAnswers<Verdict>,
+) {
+    each(set, threads, answers, &|job, output| job.entity.check(host, job.mode, output));
+}
+
+/// Works on each entity of a set by itself, with up to so many threads.
+fn each<'e, E: Sync, R: Send>(
+    set: &[Job<'e, E>],
+    threads: usize,
+    answers: &mut dyn SetAnswers<R>,
+    work: &(dyn Fn(&Job<'e, E>, &mut Output<'_>) -> R + Sync),
+) {
+    in_threads(set.iter().enumerate().collect(), threads, answers, &|(place, job), answers| {
+        answers.begin(place);
+        let result = work(job, &mut answers.output(place));
+        answers.end(place, result);
+    });
 }
 
 /// Applies entities lane by lane, with up to so many threads: those of a lane, which are given by their places in the set, one after the
@@ -40,11 +63,11 @@ pub fn apply_in_lanes<E: Entity + Sync>(
 }
 
 /// Works on the parts of a set with up to so many threads. What the work says with the answers that it gets is handed on at once.
-pub fn in_threads<T: Send>(
+pub fn in_threads<T: Send, R: Send>(
     parts: Vec<T>,
     threads: usize,
-    answers: &mut dyn SetAnswers,
-    work: &(dyn Fn(T, &mut dyn SetAnswers) + Sync),
+    answers: &mut dyn SetAnswers<R>,
+    work: &(dyn Fn(T, &mut dyn SetAnswers<R>) + Sync),
 ) {
     let threads = threads.min(parts.len());
     let pending = Mutex::new(parts.into_iter());
@@ -73,31 +96,31 @@ pub fn in_threads<T: Send>(
     }
 }
 
-impl News {
-    fn hand_on(self, place: usize, answers: &mut dyn SetAnswers) {
+impl<R> News<R> {
+    fn hand_on(self, place: usize, answers: &mut dyn SetAnswers<R>) {
         match self {
             News::Begin => answers.begin(place),
             News::Output(stream, bytes) => answers.output(place).relay(stream, &bytes),
             News::Progress(done_of, text) => answers.output(place).progress(&Progress { done_of, text: &text }),
             News::Send(text) => answers.output(place).send_text(&text),
-            News::End(applied) => answers.end(place, applied),
+            News::End(result) => answers.end(place, result),
         }
     }
 }
 
 /// Sends what is said to the thread that talks to the dispatcher. If nobody listens there, the process is about to end.
-struct ThreadAnswers {
+struct ThreadAnswers<R> {
     place: usize,
-    news: Sender<(usize, News)>,
+    news: Sender<(usize, News<R>)>,
 }
 
-impl ThreadAnswers {
-    fn tell(&self, place: usize, news: News) {
+impl<R> ThreadAnswers<R> {
+    fn tell(&self, place: usize, news: News<R>) {
         let _ = self.news.send((place, news));
     }
 }
 
-impl SetAnswers for ThreadAnswers {
+impl<R> SetAnswers<R> for ThreadAnswers<R> {
     fn begin(&mut self, place: usize) {
         self.tell(place, News::Begin);
     }
@@ -107,12 +130,12 @@ impl SetAnswers for ThreadAnswers {
         Output::new(self)
     }
 
-    fn end(&mut self, place: usize, applied: Applied) {
-        self.tell(place, News::End(applied));
+    fn end(&mut self, place: usize, result: R) {
+        self.tell(place, News::End(result));
     }
 }
 
-impl Sink for ThreadAnswers {
+impl<R> Sink for ThreadAnswers<R> {
     fn write(&mut self, stream: Stream, bytes: &[u8]) {
         self.tell(self.place, News::Output(stream, bytes.to_vec()));
     }
@@ -129,6 +152,7 @@ impl Sink for ThreadAnswers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Applied;
     use crate::{EntityReport, FilePair, Mode};
     use std::sync::Barrier;
 

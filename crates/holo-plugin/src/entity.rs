@@ -142,22 +142,15 @@ pub enum ForceTo {
     Proceed(String),
 }
 
-/// Takes the verdicts on a set, each by the place of its entity in the set.
-pub trait CheckAnswers {
-    /// Where to say something of the entity.
-    fn output(&mut self, place: usize) -> Output<'_>;
-    /// The effect of applying the entity. Called once.
-    fn end(&mut self, place: usize, verdict: Verdict);
-}
-
-/// Takes the answers to a set, each by the place of its entity in the set.
-pub trait SetAnswers {
+/// Takes the answers to a set, each by the place of its entity in the set: what becomes of the entities that are applied, or verdicts on
+/// those that are checked.
+pub trait SetAnswers<R = Applied> {
     /// The entity is being worked on from now on. Called at most once, and before anything is changed.
     fn begin(&mut self, place: usize);
     /// Returns the output that belongs to the entity.
     fn output(&mut self, place: usize) -> Output<'_>;
     /// The entity is done with. Called once.
-    fn end(&mut self, place: usize, applied: Applied);
+    fn end(&mut self, place: usize, result: R);
     /// What follows may be told together, as nothing that takes long is done until [`SetAnswers::flush`] is called.
     fn hold_back(&mut self) {}
     /// Tells what was held back.

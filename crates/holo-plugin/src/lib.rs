@@ -60,7 +60,7 @@ pub use adoption::{Adopted, Adoption};
 pub use apply_one::apply_one;
 pub use as_user::{AsUserError, Credentials, as_user};
 pub use concurrently::{apply as apply_concurrently, apply_in_lanes, in_threads};
-pub use entity::{Applied, CheckAnswers, Entity, ForceTo, Job, SetAnswers, Verdict};
+pub use entity::{Applied, Entity, ForceTo, Job, SetAnswers, Verdict};
 pub use holo_diff as diff;
 pub use holo_facts as facts;
 pub use holo_index as index;

@@ -1,7 +1,7 @@
 //! The trait that every plugin implements.
 
 use crate::concurrently;
-use crate::{Adopted, Adoption, CheckAnswers, Entity, Host, Job, Output, SetAnswers};
+use crate::{Adopted, Adoption, Entity, Host, Job, Output, SetAnswers, Verdict};
 use bstr::BStr;
 use holo_protocol::{Candidate, Diagnosis, ScanLimit};
 
@@ -47,16 +47,12 @@ pub trait Plugin: Sync {
 
     /// Applies entities of which none depends on another, in any order or together.
     fn apply_set(&self, host: &Host, set: &[Job<'_, Self::Entity>], answers: &mut dyn SetAnswers) {
-        let threads = if Self::CONCURRENT { host.jobs() } else { 1 };
-        concurrently::apply(host, set, threads, answers);
+        concurrently::apply(host, set, threads::<Self>(host), answers);
     }
 
     /// Finds out what applying entities would do, without changing anything.
-    fn check_set(&self, host: &Host, set: &[Job<'_, Self::Entity>], answers: &mut dyn CheckAnswers) {
-        for (place, job) in set.iter().enumerate() {
-            let verdict = job.entity.check(host, job.mode, &mut answers.output(place));
-            answers.end(place, verdict);
-        }
+    fn check_set(&self, host: &Host, set: &[Job<'_, Self::Entity>], answers: &mut dyn SetAnswers<Verdict>) {
+        concurrently::check(host, set, threads::<Self>(host), answers);
     }
 
     /// Says what is wrong, or well, that nobody else can know: what is not seen by applying an entity, nor said when they are listed. Nothing
@@ -83,6 +79,11 @@ pub trait Plugin: Sync {
     /// Takes leave: everything that was asked for is done, and the process is about to end. What it has kept running is to end now, within
     /// the two seconds that the dispatcher waits.
     fn end(&self, _: &Host) {}
+}
+
+/// Returns the number of entities that a plugin may work on at the same time.
+fn threads<P: Plugin + ?Sized>(host: &Host) -> usize {
+    if P::CONCURRENT { host.jobs() } else { 1 }
 }
 
 /// Nothing could be listed; the user has been told why.

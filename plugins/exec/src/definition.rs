@@ -45,6 +45,9 @@ pub(crate) struct Exec {
     /// True if the command is run only when something has changed that it subscribes to.
     #[serde(default)]
     pub(crate) refresh_only: bool,
+    /// True if the command may run at the same time as others of which this is said too.
+    #[serde(default)]
+    pub(crate) parallel: bool,
     /// True if the command's output is shown; otherwise its last lines are if it fails.
     #[serde(default = "yes")]
     pub(crate) log_output: bool,

@@ -4,13 +4,15 @@ use crate::definition;
 use crate::entity::ExecEntity;
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{self, Defined};
-use holo_plugin::{Host, Output, Plugin, ScanError};
+use holo_plugin::{Entity, Host, Job, Output, Plugin, ScanError, SetAnswers, in_threads};
 
 /// The plugin `exec`.
 pub(crate) struct Exec;
 
 impl Plugin for Exec {
     type Entity = Declared<ExecEntity>;
+
+    const CONCURRENT: bool = true;
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<ExecEntity>>, ScanError> {
         // A command that was run leaves nothing to be put back, so there are no orphans.
@@ -19,5 +21,20 @@ impl Plugin for Exec {
             Declared::new(ExecEntity { id, exec: definition, timeout: common.keys.timeout }, common)
         };
         Ok(definitions.valid.into_iter().map(entity).collect())
+    }
+    /// Guards change nothing and may be run side by side. Commands follow one another, but for those between which nobody else's stands and that
+    /// may run at the same time.
+    fn apply_set(&self, host: &Host, set: &[Job<'_, Declared<ExecEntity>>], answers: &mut dyn SetAnswers) {
+        let jobs: Vec<(usize, &Job<'_, Declared<ExecEntity>>)> = set.iter().enumerate().collect();
+        let is_parallel = |(_, job): &(usize, &Job<'_, Declared<ExecEntity>>)| job.entity.entity.exec.parallel;
+        // All commands that are only printed are noted in one file.
+        let threads = if host.test_mode() { 1 } else { host.jobs() };
+        for together in jobs.chunk_by(|one, next| is_parallel(one) && is_parallel(next)) {
+            in_threads(together.to_vec(), threads, answers, &|(place, job), answers| {
+                answers.begin(place);
+                let applied = job.entity.apply(host, job.mode, &mut answers.output(place));
+                answers.end(place, applied);
+            });
+        }
     }
 }

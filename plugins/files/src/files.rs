@@ -6,8 +6,8 @@ use bstr::BStr;
 use holo_plugin::declared::{Declared, apply_together};
 use holo_plugin::index::{Table, define_index};
 use holo_plugin::{
-    Applied, CheckAnswers, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Plugin, ScanError, ScanLimit,
-    SetAnswers, Sink, Stream, Verdict,
+    Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Plugin, ScanError, ScanLimit, SetAnswers, Sink,
+    Stream, Verdict, in_threads,
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -99,7 +99,7 @@ impl Plugin for Files {
         Ok(all.into_iter().find(|file| file.report().id == id))
     }
 
-    fn check_set(&self, host: &Host, set: &[Job<'_, ManagedFile>], answers: &mut dyn CheckAnswers) {
+    fn check_set(&self, host: &Host, set: &[Job<'_, ManagedFile>], answers: &mut dyn SetAnswers<Verdict>) {
         let overlays: Vec<Job<'_, FileEntity>> = set
             .iter()
             .filter_map(|job| match job.entity {
@@ -109,18 +109,26 @@ impl Plugin for Files {
             .collect();
         let mut checked = overlay::check_many(host, &overlays, self.records(host)).into_iter();
         let declared = declared::Checks::open(host);
+        let mut with_scripts = Vec::new();
         for (place, job) in set.iter().enumerate() {
-            let mut output = answers.output(place);
             let verdict = match job.entity {
-                ManagedFile::Overlay(entity) => match checked.next().flatten() {
-                    Some(checked) => checked.tell(&mut output),
-                    None => entity.check(host, job.mode, &mut output),
+                ManagedFile::Overlay(_) => match checked.next().flatten() {
+                    Some(checked) => checked.tell(&mut answers.output(place)),
+                    None => {
+                        with_scripts.push((place, job));
+                        continue;
+                    }
                 },
-                ManagedFile::Declared(entity) => declared.check(entity, &mut output),
-                _ => job.entity.check(host, job.mode, &mut output),
+                ManagedFile::Declared(entity) => declared.check(entity, &mut answers.output(place)),
+                _ => job.entity.check(host, job.mode, &mut answers.output(place)),
             };
             answers.end(place, verdict);
         }
+        // Holoscripts only print what a file shall be: as nothing is changed, their order does not matter.
+        in_threads(with_scripts, host.jobs(), answers, &|(place, job), answers| {
+            let verdict = job.entity.check(host, job.mode, &mut answers.output(place));
+            answers.end(place, verdict);
+        });
     }
 
     fn apply_set(&self, host: &Host, set: &[Job<'_, ManagedFile>], answers: &mut dyn SetAnswers) {

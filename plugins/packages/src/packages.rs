@@ -11,8 +11,8 @@ use holo_change::base_store::{BaseStore, Records, Remembered};
 use holo_plugin::declared::{Declared, apply_together};
 use holo_plugin::definitions::{self, Common};
 use holo_plugin::{
-    API_VERSION_4, Adopted, Adoption, Candidate, CheckAnswers, Entity, Host, Job, Output, Plugin, ScanError,
-    SetAnswers, Silence,
+    API_VERSION_4, Adopted, Adoption, Candidate, Entity, Host, Job, Output, Plugin, ScanError, SetAnswers, Silence,
+    Verdict,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl Plugin for Packages {
         apply_together(host, set, answers, |jobs, answers| transaction::apply(host, jobs, answers));
     }
 
-    fn check_set(&self, host: &Host, set: &[Job<'_, Self::Entity>], answers: &mut dyn CheckAnswers) {
+    fn check_set(&self, host: &Host, set: &[Job<'_, Self::Entity>], answers: &mut dyn SetAnswers<Verdict>) {
         for (index, job) in set.iter().enumerate() {
             job.entity.entity.shared.expect(set.len());
             let verdict = job.entity.check(host, job.mode, &mut answers.output(index));

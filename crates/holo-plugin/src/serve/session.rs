@@ -4,8 +4,7 @@ use super::operations::messages;
 use super::{adoption, applied_messages, complain, diagnoses, listed, span_lines, unknown_entity, verdict_messages};
 use crate::index::{Table, define_index};
 use crate::{
-    Adopted, Adoption, Applied, CheckAnswers, Entity, FilePair, ForceTo, Host, Job, Mode, Output, Plugin, SetAnswers,
-    Sink, Verdict,
+    Adopted, Adoption, Applied, Entity, FilePair, ForceTo, Host, Job, Mode, Output, Plugin, SetAnswers, Sink, Verdict,
 };
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::{Answer, Operation, Outcome, Request, Stream};
@@ -326,7 +325,10 @@ struct SetInSession<'a, E, W: Write> {
     sent: HashMap<JobIndex, Vec<Message>>,
 }
 
-impl<E: Entity, W: Write> CheckAnswers for SetInSession<'_, E, W> {
+impl<E: Entity, W: Write> SetAnswers<Verdict> for SetInSession<'_, E, W> {
+    /// One that is only looked at is not in danger if we die.
+    fn begin(&mut self, _: usize) {}
+
     fn output(&mut self, place: usize) -> Output<'_> {
         self.speaker = JobIndex::from(place);
         Output::new(self)

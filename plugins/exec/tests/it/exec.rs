@@ -16,7 +16,7 @@ type Case = (&'static str, &'static [Need], fn());
 const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 21] = [
+    let cases: [Case; 24] = [
         ("what a command says is seen as it comes, on both streams", &[], streams),
         ("conditions are looked at in their order, and no further than needed", &[], order),
         ("a refresh overrides all conditions", &[], refreshed),
@@ -37,6 +37,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("under version 3 it runs as under version 4", &[], version_3),
         ("a command runs as another user, with its groups, home and umask", NEEDS, identity),
         ("a change refreshes a command once, and a refresh that failed stays due", NEEDS, refreshes),
+        ("commands that may run at the same time do, and others follow one another", NEEDS, parallel),
+        ("guards that a check runs, run at the same time", NEEDS, guards_together),
+        ("one that may run beside others does not run beside those that may not", NEEDS, beside_none),
         ("the examples of the man page do what it says", NEEDS, examples),
     ];
     cases.map(|(name, needs, test)| trial_of(name, needs, test)).into()
@@ -463,6 +466,52 @@ fn refreshes() {
     let run = system.holo(&["apply"]);
     assert!(run.success() && run.stdout.is_empty(), "{run}");
     assert_eq!(system.holo(&["check"]).status, Some(0));
+}
+
+/// Applies commands of four names, with so many jobs.
+fn four(options: &[&str], jobs: &str, definition: impl Fn(usize) -> String) -> holo_testing::Run {
+    let system = Overlay::new().plugin("exec");
+    let definitions: String =
+        (0..4).map(|number| format!("[[exec]]\nname = \"{number}\"\nshell = true\n{}\n", definition(number))).collect();
+    system.write("/usr/share/holo/exec/x.toml", definitions);
+    system.holo(&[&["apply", "--jobs", jobs], options].concat())
+}
+
+/// A script that ends only once as many others have begun, and otherwise fails after a while.
+fn meets(number: usize, others: usize) -> String {
+    format!(
+        "echo {number}; touch /tmp/met-{number}; for i in $(seq 600); do [ $(ls /tmp/met-* | wc -l) -ge {others} ] && exit 0; sleep 0.05; done; exit 1"
+    )
+}
+
+/// A script that fails if another one of its kind is at work.
+const ALONE: &str = "mkdir /tmp/alone && sleep 0.2 && rmdir /tmp/alone";
+
+fn parallel() {
+    let run = four(&[], "4", |number| format!("command = '{}'\nparallel = true", meets(number, 4)));
+    assert!(run.success(), "{run}");
+    let said = run.stdout_lossy().into_owned();
+    let shown: Vec<&str> = said.lines().filter(|line| ["0", "1", "2", "3"].contains(line)).collect();
+    assert_eq!(shown, ["0", "1", "2", "3"], "{run}");
+    for (jobs, lines) in [("4", ""), ("1", "parallel = true\n")] {
+        let run = four(&[], jobs, |_| format!("command = '{ALONE}'\n{lines}"));
+        assert!(run.success(), "{run}");
+    }
+}
+
+fn guards_together() {
+    let guarded = |number: usize| format!("command = 'touch /tmp/ran'\nunless_command = '{}'", meets(number, 4));
+    let run = four(&["--dry-run"], "4", guarded);
+    assert!(run.success(), "{run}");
+    assert!(run.stdout.is_empty(), "{run}");
+}
+
+fn beside_none() {
+    let run = four(&[], "4", |number| match number {
+        0 | 3 => format!("command = '{ALONE}'"),
+        _ => format!("command = '[ ! -e /tmp/alone ] && {}'\nparallel = true", meets(number, 2)),
+    });
+    assert!(run.success(), "{run}");
 }
 
 /// The definitions in the man page, each with the text that stands above it.

@@ -30,6 +30,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of("a target that is deleted meanwhile stays deleted", &[], deleted),
         trial_of("force overwrites all the same", &[], forced),
         trial_of("a script finds what was applied before it", &[], earlier_work),
+        trial_of("scripts that a check runs, run at the same time", &[], checked_together),
         trial_of("a base is not a file that a process can write to", &[], open_file),
         trial_of("nor is it after a kill", disturb::NEEDS, open_file_and_kill),
     ]
@@ -167,6 +168,25 @@ fn earlier_work() {
     let seen = root.read("etc/19").to_string();
     for number in (0..20).filter(|number| number % 4 != 3) {
         assert!(seen.lines().any(|line| line == number.to_string()), "{number} was not there yet: {seen}");
+    }
+}
+
+fn checked_together() {
+    let mut root = root();
+    for name in ["one", "two"] {
+        let path = format!("etc/{name}");
+        root = script(
+            root.file(&path, STOCK),
+            &path,
+            &format!(
+                "touch \"$HOLO_ROOT_DIR/met-{name}\"\nfor i in $(seq 600); do [ -e \"$HOLO_ROOT_DIR/met-one\" ] && [ -e \"$HOLO_ROOT_DIR/met-two\" ] && echo wanted && exit 0; sleep 0.05; done; exit 1"
+            ),
+        );
+    }
+    let run = root.holo(&["apply", "--dry-run", "--jobs", "2"]);
+    assert_eq!(run.status, Some(3), "{run}");
+    for name in ["one", "two"] {
+        assert!(run.stdout_lossy().contains(&format!("file:/etc/{name}")), "{run}");
     }
 }
 
