@@ -31,7 +31,7 @@ struct Case {
     arguments: &'static [&'static str],
 }
 
-const CASES: [Case; 19] = [
+const CASES: [Case; 22] = [
     Case { name: "first apply", distribution: "debian", before: resources, after: nothing, arguments: &["apply"] },
     Case {
         name: "first apply to a file that is open and has an ACL",
@@ -103,6 +103,27 @@ const CASES: [Case; 19] = [
         name: "files not declared any more",
         distribution: "debian",
         before: not_declared,
+        after: nothing,
+        arguments: &["apply"],
+    },
+    Case {
+        name: "a group of declared files",
+        distribution: "debian",
+        before: group_declared,
+        after: nothing,
+        arguments: &["apply"],
+    },
+    Case {
+        name: "a group of files declared otherwise",
+        distribution: "debian",
+        before: group_declared_otherwise,
+        after: nothing,
+        arguments: &["apply"],
+    },
+    Case {
+        name: "a group of files not declared any more",
+        distribution: "debian",
+        before: group_not_declared,
         after: nothing,
         arguments: &["apply"],
     },
@@ -280,8 +301,10 @@ struct Many {
 
 const MANY_OVERLAYS: usize = 700;
 const MANY_DECLARED: usize = 250;
+/// After a kill, each is put back by a process of its own that looks at all of them.
+const MANY_SCRUBBED: usize = 120;
 
-const MANY_OF: [Many; 3] = [
+const MANY_OF: [Many; 4] = [
     Many {
         name: "many overlays",
         files: MANY_OVERLAYS,
@@ -298,7 +321,13 @@ const MANY_OF: [Many; 3] = [
         name: "many declared files",
         files: MANY_DECLARED,
         before: many_declared,
-        moments: &[("fchmod", &[60, 200]), ("renameat", &[60, 200, 300, 600]), ("syncfs", &[1, 2, 3, 4, 5])],
+        moments: &[("fchmod", &[60, 200]), ("renameat", &[60, 200, 300, 450]), ("syncfs", &[1, 2, 3, 4, 5, 6])],
+    },
+    Many {
+        name: "scrubbing many declared files",
+        files: MANY_SCRUBBED,
+        before: many_not_declared,
+        moments: &[("fchmod", &[60, 110]), ("renameat", &[60, 110, 200]), ("syncfs", &[1, 2, 3, 4, 5])],
     },
 ];
 
@@ -349,12 +378,22 @@ fn many_orphans(root: &ScratchRoot) {
 }
 
 fn many_declared(root: &ScratchRoot) {
+    declare_many(root, MANY_DECLARED);
+}
+
+fn declare_many(root: &ScratchRoot, count: usize) {
     let mut definitions = String::new();
-    for path in (0..MANY_DECLARED).map(many_path) {
+    for path in (0..count).map(many_path) {
         root.write(&path, STOCK);
         definitions += &format!("[[file]]\npath = \"/{path}\"\ncontent = {WANTED:?}\n");
     }
     root.write("usr/share/holo/files/many.toml", definitions);
+}
+
+fn many_not_declared(root: &ScratchRoot) {
+    declare_many(root, MANY_SCRUBBED);
+    assert!(root.holo(&["apply"]).success());
+    std::fs::remove_file(root.join("usr/share/holo/files/many.toml")).unwrap();
 }
 
 fn fail_everywhere(case: &Case) {
@@ -643,6 +682,35 @@ fn not_declared(root: &ScratchRoot) {
     declared(root);
     assert!(root.holo(&["apply"]).success());
     std::fs::remove_file(root.join("usr/share/holo/files/a.toml")).unwrap();
+}
+
+/// So many that their records are written in a journal first.
+fn group_declared(root: &ScratchRoot) {
+    for number in 0..3 {
+        root.write(format!("etc/more{number}.conf"), "kept\n");
+    }
+    declare_group(root, WANTED);
+}
+
+fn group_declared_otherwise(root: &ScratchRoot) {
+    group_declared(root);
+    assert!(root.holo(&["apply"]).success());
+    declare_group(root, WANTED_LATER);
+}
+
+fn group_not_declared(root: &ScratchRoot) {
+    group_declared(root);
+    assert!(root.holo(&["apply"]).success());
+    std::fs::remove_file(root.join("usr/share/holo/files/a.toml")).unwrap();
+}
+
+fn declare_group(root: &ScratchRoot, content: &str) {
+    declare(root, content, "file");
+    let mut definitions = root.read("usr/share/holo/files/a.toml").to_string();
+    for number in 0..6 {
+        definitions += &format!("[[file]]\npath = \"/etc/more{number}.conf\"\ncontent = {content:?}\n");
+    }
+    root.write("usr/share/holo/files/a.toml", definitions);
 }
 
 fn declare(root: &ScratchRoot, content: &str, name: &str) {

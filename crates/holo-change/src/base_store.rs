@@ -1,5 +1,6 @@
 //! The bases of entities: a record an entity, kept from before the first change until the entity is an orphan and scrubbed.
 
+mod journal;
 mod succession;
 
 pub use succession::{Legacy, Orphan, Records, Things};
@@ -12,7 +13,7 @@ use crate::path_handle::{OnDisk, PathHandle, Tree, replace_all};
 use holo_protocol::report::{Action, Asset, EntityReport};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,7 @@ pub struct BaseStore {
     state: Arc<Tree>,
     /// The folder in the state directory in which everything is.
     folder: PathBuf,
+    journal: journal::SharedJournal,
 }
 
 /// The record of an entity.
@@ -105,12 +107,12 @@ impl BaseStore {
     /// # Errors
     /// If the state directory cannot be opened.
     pub fn open_in(locations: &Locations, folder: &Path) -> Result<BaseStore> {
-        Ok(BaseStore { state: Tree::open(locations.state_dir())?, folder: folder.to_owned() })
+        Ok(BaseStore::at(&Tree::open(locations.state_dir())?, folder))
     }
 
     /// The records in a folder of the state directory of another plugin.
     pub(crate) fn at(state: &Arc<Tree>, folder: &Path) -> BaseStore {
-        BaseStore { state: Arc::clone(state), folder: folder.to_owned() }
+        BaseStore { state: Arc::clone(state), folder: folder.to_owned(), journal: Arc::default() }
     }
 
     /// Forgets the directories that were used last: others may have removed them, and made them again.
@@ -146,6 +148,7 @@ impl BaseStore {
                 Err(error) => notices.unreadable_record(&error),
             }
         }
+        all.extend(self.all_pending()?.into_iter().map(|remembered| (remembered.id.clone(), remembered)));
         Ok(all)
     }
 
@@ -154,7 +157,11 @@ impl BaseStore {
         let folder = self.state.place(&self.folder.join(FOLDER).join("x"));
         let mut names = folder.siblings().unwrap_or_default();
         names.retain(|name| name.as_encoded_bytes().ends_with(SUFFIX.as_bytes()));
-        names.iter().filter_map(|name| read(&folder.sibling(name)).ok()?).collect()
+        let mut pending: Vec<Remembered<T>> = self.all_pending().unwrap_or_default();
+        let is_pending: BTreeSet<String> = pending.iter().map(|record| record.id.clone()).collect();
+        let in_place = names.iter().filter_map(|name| read::<T>(&folder.sibling(name)).ok()?);
+        pending.extend(in_place.filter(|record| !is_pending.contains(&record.id)));
+        pending
     }
 
     /// Returns the record of one entity.
@@ -162,7 +169,10 @@ impl BaseStore {
     /// # Errors
     /// If it cannot be read or makes no sense.
     pub fn recall<T: DeserializeOwned>(&self, id: &str) -> Result<Option<Remembered<T>>> {
-        read(&self.place(id))
+        match self.pending(id)? {
+            None => read(&self.place(id)),
+            pending => Ok(pending),
+        }
     }
 
     /// Remembers an entity, whatever was remembered of it: when this returns, it is on disk.
@@ -186,14 +196,8 @@ impl BaseStore {
     /// # Errors
     /// If one cannot be written.
     pub fn keep_all<'r, T: Serialize + 'r>(&self, all: impl IntoIterator<Item = &'r Remembered<T>>) -> Result<()> {
-        let written = |remembered: &Remembered<T>| {
-            let place = self.place(&remembered.id);
-            let text = to_json(remembered, &place)?;
-            Ok((place, text))
-        };
-        let written: Vec<(PathHandle, Vec<u8>)> = all.into_iter().map(written).collect::<Result<_>>()?;
-        let files: Vec<(&PathHandle, &[u8])> = written.iter().map(|(place, text)| (place, &text[..])).collect();
-        replace_all(&files, RECORD_MODE, OnDisk::New)
+        self.settle()?;
+        replace_records(self, all)
     }
 
     /// Remembers an entity unless it is remembered already: a base is what was there before the first change.
@@ -209,6 +213,8 @@ impl BaseStore {
     /// # Errors
     /// If one cannot be removed.
     pub fn tidy(&self) -> Result<()> {
+        self.settle()?;
+        self.remove_unfinished_journal()?;
         self.state.place(&self.folder.join(FOLDER).join("x")).remove_replacements()
     }
 
@@ -225,6 +231,7 @@ impl BaseStore {
     /// # Errors
     /// If a record cannot be removed.
     pub fn forget_all(&self, ids: &[impl AsRef<str>]) -> Result<()> {
+        self.settle()?;
         let mut places = Vec::new();
         for place in ids.iter().map(|id| self.place(id.as_ref())) {
             if place.exists()? {
@@ -242,6 +249,20 @@ impl BaseStore {
     pub(crate) fn place(&self, id: &str) -> PathHandle {
         self.state.place(&self.folder.join(FOLDER).join(file_name(id)))
     }
+}
+
+fn replace_records<'r, T: Serialize + 'r>(
+    store: &BaseStore,
+    all: impl IntoIterator<Item = &'r Remembered<T>>,
+) -> Result<()> {
+    let written = |remembered: &Remembered<T>| {
+        let place = store.place(&remembered.id);
+        let text = to_json(remembered, &place)?;
+        Ok((place, text))
+    };
+    let written: Vec<(PathHandle, Vec<u8>)> = all.into_iter().map(written).collect::<Result<_>>()?;
+    let files: Vec<(&PathHandle, &[u8])> = written.iter().map(|(place, text)| (place, &text[..])).collect();
+    replace_all(&files, RECORD_MODE, OnDisk::New)
 }
 
 fn to_json<T: Serialize>(remembered: &Remembered<T>, place: &PathHandle) -> Result<Vec<u8>> {

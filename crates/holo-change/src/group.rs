@@ -75,6 +75,14 @@ pub trait Store: Sized {
     /// Here as in all steps: then the change takes no further one.
     fn stage(&self, change: &mut Self::Change) -> std::result::Result<Unsynced, Self::Error>;
 
+    /// Writes down what the changes that have taken the first step have in common; it is synced with that step.
+    ///
+    /// # Errors
+    /// If it cannot be written: then none of the changes is made.
+    fn gather(&self, _: &[&Self::Change]) -> Result<Unsynced> {
+        Ok(Unsynced::default())
+    }
+
     /// Step 2.
     ///
     /// # Errors
@@ -143,8 +151,13 @@ pub fn commit<S: Store>(store: &S, changes: &mut [S::Change]) -> Vec<std::result
     let mut results: Vec<std::result::Result<(), S::Error>> = changes.iter().map(|_| Ok(())).collect();
     let durability = Durability::of(changes.iter().map(|change| store.files(change)).sum());
     fail_all(&mut results, store.begin(changes));
-    for step in [S::stage, S::keep, S::prepare, S::replace, S::record, S::confirm] {
-        let unsynced = store.take(step, changes, &mut results);
+    for (number, step) in [S::stage, S::keep, S::prepare, S::replace, S::record, S::confirm].into_iter().enumerate() {
+        let mut unsynced = store.take(step, changes, &mut results);
+        if number == 0 {
+            let staged = changes.iter().zip(&results).filter(|(_, result)| result.is_ok());
+            let gathered = store.gather(&staged.map(|(change, _)| change).collect::<Vec<_>>());
+            fail_all(&mut results, gathered.map(|gathered| unsynced.add(gathered)));
+        }
         fail_all(&mut results, durability.sync(&unsynced.files, &unsynced.names));
     }
     for (change, result) in changes.iter_mut().zip(&results) {

@@ -13,6 +13,8 @@
 //! 4. *Replaced*: paths are changed, each in one step.
 //! 5. and 6. *Recorded* and *confirmed*: what was intended is recorded as made.
 //!
+//! For a large group, the records of the first three steps are one journal, so that an entity has one record written, and not two.
+//!
 //! After a kill, a path that is equal to its intent is known to be our own work and not a person's: [`Tracker::recover_intents`] is called
 //! before anything else. In the end [`Tracker::tidy`] removes what is not needed any more, of a killed run too.
 //!

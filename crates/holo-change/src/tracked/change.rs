@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::group::{Store, Unsynced, commit};
 use crate::path_handle::PathHandle;
 use serde::Serialize;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,17 @@ pub struct TrackStore<T> {
     tracker: Tracker,
     /// The directories on the way to something, as they were when the group was begun.
     directories: RefCell<OwnDirectories>,
+    /// True if the group begins with a journal, and not with a record for each entity.
+    is_journaled: Cell<bool>,
+    /// True once the journal is in its place.
+    is_begun: Cell<bool>,
+    /// True if the journal has to stay, as a change has come half way.
+    keeps_journal: Cell<bool>,
     records: PhantomData<fn() -> T>,
 }
+
+/// The number of changes from which a journal is cheaper than a record for each.
+const WORTH_A_JOURNAL: usize = 8;
 
 impl<T> TrackStore<T> {
     /// Opens the store of the records that a tracker works with.
@@ -33,7 +42,9 @@ impl<T> TrackStore<T> {
     /// If the list of directories cannot be read.
     pub fn open(tracker: &Tracker) -> Result<TrackStore<T>> {
         let directories = RefCell::new(tracker.directories()?);
-        Ok(TrackStore { tracker: tracker.clone(), directories, records: PhantomData })
+        let (is_journaled, is_begun, keeps_journal) = Default::default();
+        let (tracker, records) = (tracker.clone(), PhantomData);
+        Ok(TrackStore { tracker, directories, is_journaled, is_begun, keeps_journal, records })
     }
 }
 
@@ -81,6 +92,10 @@ impl<T: Serialize + HasTracks> Store for TrackStore<T> {
     /// Notes the directories that are going to be made on the way to something.
     fn begin(&self, changes: &mut [EntityChange<T>]) -> Result<()> {
         self.tracker.begin()?;
+        self.tracker.bases.settle()?;
+        self.is_journaled.set(changes.len() >= WORTH_A_JOURNAL);
+        self.is_begun.set(false);
+        self.keeps_journal.set(false);
         let mut missing = BTreeSet::new();
         for change in changes {
             let Work::Make { paths, .. } = &change.work else { continue };
@@ -117,9 +132,18 @@ impl<T: Serialize + HasTracks> Store for TrackStore<T> {
             }
         }
         self.tracker.take_contents(remembered.base.tracks())?;
-        let mut unsynced = self.write_record(change)?;
+        let mut unsynced = if self.is_journaled.get() { Unsynced::default() } else { self.write_record(change)? };
         unsynced.files.extend(change.staged.iter().map(StagedContent::file));
         Ok(unsynced)
+    }
+
+    fn gather(&self, changes: &[&EntityChange<T>]) -> Result<Unsynced> {
+        if !self.is_journaled.get() || changes.is_empty() {
+            return Ok(Unsynced::default());
+        }
+        let records = changes.iter().map(|change| &change.remembered);
+        let (journal, names) = self.tracker.bases.write_journal(records)?;
+        Ok(Unsynced { files: vec![journal], names })
     }
 
     /// A record may say of a content that it is kept only if it is.
@@ -130,7 +154,13 @@ impl<T: Serialize + HasTracks> Store for TrackStore<T> {
 
     /// From here on, what is beside the paths is known to be ours.
     fn prepare(&self, change: &mut EntityChange<T>) -> std::result::Result<Unsynced, Unmanaged> {
-        let mut unsynced = Unsynced { files: Vec::new(), names: vec![self.move_record(change)?] };
+        let mut unsynced = Unsynced::default();
+        if !self.is_journaled.get() {
+            unsynced.names.push(self.move_record(change)?);
+        } else if !self.is_begun.get() {
+            unsynced.names.push(self.tracker.bases.move_journal()?);
+            self.is_begun.set(true);
+        }
         change.is_begun = true;
         if let Work::PutBack { paths, found, restoration } = &mut change.work {
             let tracks = change.remembered.base.tracks();
@@ -179,13 +209,19 @@ impl<T: Serialize + HasTracks> Store for TrackStore<T> {
     }
 
     fn confirm(&self, change: &mut EntityChange<T>) -> std::result::Result<Unsynced, Unmanaged> {
-        // If this is lost, the next apply finds by the intents what was made.
-        self.move_record(change)?;
-        Ok(Unsynced::default())
+        let record = self.move_record(change)?;
+        // If this is lost, the next apply finds by the intents what was made, unless those go with the journal.
+        let names = if self.is_journaled.get() { vec![record] } else { Vec::new() };
+        Ok(Unsynced { files: Vec::new(), names })
     }
 
     /// Removes the directories that were made on the way to what has been put back.
     fn end(&self, changes: &mut [EntityChange<T>]) -> Result<()> {
+        if self.keeps_journal.get() {
+            self.tracker.bases.leave_journal();
+        } else if self.is_journaled.get() {
+            self.tracker.bases.remove_journal()?;
+        }
         let paths = changes.iter().flat_map(|change| match &change.work {
             Work::Make { .. } => &[][..],
             Work::PutBack { paths, .. } => paths,
@@ -205,9 +241,11 @@ impl<T: Serialize + HasTracks> Store for TrackStore<T> {
             if let Some(before) = change.before.take() {
                 *change.remembered.base.tracks() = before;
             }
-        } else if matches!(error, Unmanaged::Meanwhile(_)) {
-            // A state that somebody has made is the one that is known next time. If that cannot be recorded, the next apply does it.
-            let _ = self.tracker.recover_intents(&mut change.remembered);
+        } else if !matches!(error, Unmanaged::Meanwhile(_))
+            || self.tracker.recover_intents(&mut change.remembered).is_err()
+        {
+            // A state that somebody has made is the one that is known next time; if that cannot be recorded now, the next apply does it.
+            self.keeps_journal.set(self.is_journaled.get());
         }
         change.is_begun = false;
     }
