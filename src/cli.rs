@@ -41,6 +41,8 @@ pub enum Verb {
     Apply(Apply),
     /// Show what applying entities would do
     Check(Check),
+    /// Notice it when entities change, and put them right again if asked to
+    Watch(Watch),
     /// Show what people changed since entities were last applied
     Diff(Diff),
     /// Keep what a person has done: write resource files that describe it
@@ -128,6 +130,35 @@ pub struct Check {
     #[command(flatten)]
     pub output: Output,
     /// The entities to check
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// `holo watch`
+#[derive(Debug, Args)]
+pub struct Watch {
+    /// Apply entities that have changed
+    #[arg(long)]
+    pub apply: bool,
+    /// Overwrite or restore what people changed or deleted, too
+    #[arg(short, long, requires = "apply")]
+    pub force: bool,
+    /// Time that it has to be quiet before something is looked at
+    #[arg(long, value_name = "DURATION", value_parser = holo_definitions::duration::parse, default_value = "200ms")]
+    pub settle: Duration,
+    /// End when something has happened, and was dealt with
+    #[arg(long)]
+    pub once: bool,
+    /// End when nothing has changed for so long: 90s, 1m30s, 1h
+    #[arg(long = "for", value_name = "DURATION", value_parser = holo_definitions::duration::parse)]
+    pub converged: Option<Duration>,
+    /// Number of entities of a plugin to work on at a time [default: one a processor]
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<NonZeroU32>,
+    /// The form of the output
+    #[command(flatten)]
+    pub output: Output,
+    /// The entities to watch
     #[command(flatten)]
     pub selection: Selection,
 }
@@ -441,6 +472,7 @@ impl Verb {
         let output = match self {
             Verb::Apply(arguments) => &arguments.output,
             Verb::Check(arguments) => &arguments.output,
+            Verb::Watch(arguments) => &arguments.output,
             Verb::Diff(arguments) => &arguments.output,
             Verb::Adopt(arguments) => &arguments.output,
             Verb::Scan(arguments) => &arguments.output,

@@ -17,6 +17,7 @@ mod scan;
 mod selectors;
 mod test;
 mod values;
+mod watch;
 
 use crate::cli::{self, PluginVerb, Verb};
 use crate::entity::Entity;
@@ -72,6 +73,7 @@ pub(crate) fn run(verb: Verb, mut settings: Settings, report: &mut Report) -> u8
                 with_context(settings, report, |context| plugin_check::run(&arguments, context))
             }
         },
+        Verb::Watch(arguments) => with_inputs(settings, report, |context| watch::run(&arguments, context)),
         Verb::Selectors(arguments) => with_inputs(settings, report, |context| selectors::run(&arguments, context)),
     }
 }

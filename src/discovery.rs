@@ -171,7 +171,7 @@ impl<'a> Discovery<'a> {
             dangling,
             failed: Vec::new(),
             resources,
-            _cache: cache,
+            cache: Arc::new(cache),
         })
     }
 

@@ -51,14 +51,14 @@ pub struct Inventory {
     /// The names that paths are shown by.
     pub resources: Arc<Resources>,
     // Plugins come first: their sessions end before their cache goes.
-    pub(crate) _cache: CacheDirectory,
+    pub(crate) cache: Arc<CacheDirectory>,
 }
 
 impl Inventory {
     /// Returns the directory that is gone when the run has ended.
     #[must_use]
     pub fn cache(&self) -> &Path {
-        self._cache.path()
+        self.cache.path()
     }
 
     /// Returns true if a definition cannot be used, so that the command is not done in full. With selectors it is: those entities are good.

@@ -58,6 +58,29 @@ impl Lock {
     }
 }
 
+/// Takes the lock, and waits as long as the patience lasts if another process has it.
+///
+/// # Errors
+/// If the run is to end; within that, as [`Lock::acquire`] says.
+pub fn acquire_within(
+    patience: Duration,
+    path: &Path,
+    interrupt: &Interrupt,
+) -> Result<Result<Acquired, LockError>, FatalError> {
+    let begun = Instant::now();
+    loop {
+        match Lock::acquire(path) {
+            Err(error) if error.is_held() && begun.elapsed() < patience => {
+                let timeout = Timespec::try_from(LOOK_AGAIN).ok();
+                // An error here can only mean that we look again earlier than needed.
+                let _ = poll(&mut [PollFd::new(interrupt, PollFlags::IN)], timeout.as_ref());
+                interrupt.check()?;
+            }
+            acquired => return Ok(acquired),
+        }
+    }
+}
+
 impl Drop for Lock {
     fn drop(&mut self) {
         // It may have been removed, and another apply have begun; if it has not, it cannot be, as it is locked.

@@ -9,6 +9,7 @@ mod session;
 
 pub use adoption::{Adopted, Adoption};
 pub use error::{OperationError, PluginError, check_status};
+use process::StartError;
 
 use crate::error::FatalError;
 use crate::interrupt::Interrupt;
@@ -58,6 +59,8 @@ struct Identity {
     blames: bool,
     /// True if it can tell what could get resource files, and write those.
     adopts: bool,
+    /// True if it notices by itself what happens to its entities.
+    watches: bool,
     /// The time limit of each operation.
     limit: Option<Duration>,
 }
@@ -172,6 +175,7 @@ impl Plugin {
             blames,
             limits_scan,
             adopts,
+            watches,
             concurrency,
         } = handshake;
         let jobs = concurrency.map_or(jobs.get(), |most| most.min(jobs.get()));
@@ -189,6 +193,7 @@ impl Plugin {
             limits_scan,
             blames,
             adopts,
+            watches,
             limit,
         };
         let transport = if session { Transport::Session(session::Slot::default()) } else { Transport::Processes };
@@ -335,6 +340,15 @@ impl Plugin {
         };
         let text = answer.map_err(|error| error.during(|| id.to_string()))?;
         Ok(Span::parse_all(&text).collect())
+    }
+
+    /// Starts a process that says what happens to its entities, if it can do that.
+    ///
+    /// # Errors
+    /// If that cannot be started.
+    #[must_use]
+    pub fn watch(&self) -> Option<Result<process::Process, StartError>> {
+        self.identity.watches.then(|| processes::watch(&self.identity))
     }
 
     /// Returns true if it can be asked for candidates, and to adopt something.

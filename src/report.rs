@@ -12,12 +12,13 @@ mod hints;
 mod json;
 mod json_state;
 pub mod line;
+mod noticed;
 mod paragraphs;
 mod remark;
 mod status;
 pub mod table;
 
-pub use event::{Adopted, End, Event, Form};
+pub use event::{Adopted, End, Event, Form, Noticed};
 pub use remark::{Provisional, Remark, RemarkKind, Remarks, Severity};
 
 use crate::exit;

@@ -11,13 +11,14 @@ use crate::generations::Keeper;
 use crate::history::Recorder;
 use crate::interrupt::Interrupt;
 use crate::inventory::Purpose;
-use crate::lock::{self, Lock, LockError};
+use crate::lock::{self, Acquired, Lock, LockError};
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
 use crate::report::line::Tally;
 use crate::report::{Event, Remarks, Reporter};
 use crate::settings::Settings;
-use std::time::Instant;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 pub(super) fn run(arguments: &Apply, context: &mut Context<'_>) -> Result<u8, FatalError> {
     if let Some(time) = arguments.timeout {
@@ -32,10 +33,21 @@ pub(super) fn run(arguments: &Apply, context: &mut Context<'_>) -> Result<u8, Fa
         return Ok(super::check::exit_code(tally));
     }
     reporter.event(Event::RunBegins(&settings.run));
-    let mut recorder = Recorder::new(settings, *reporter);
+    apply(arguments, settings, interrupt, *reporter, Duration::ZERO).map(|(_, exit_code)| exit_code)
+}
+
+/// Applies the selected entities, on record. If somebody else applies, that is waited for as long as the patience lasts.
+pub(super) fn apply(
+    arguments: &Apply,
+    settings: &Settings,
+    interrupt: &Interrupt,
+    reporter: &mut dyn Reporter,
+    patience: Duration,
+) -> Result<(Tally, u8), FatalError> {
+    let mut recorder = Recorder::new(settings, reporter);
     // It is given back when the sessions of the plugins have ended, and it is on record how the run has.
     let mut lock = None;
-    let done = walk(arguments, settings, interrupt, &mut recorder, &mut lock);
+    let done = walk(arguments, settings, interrupt, &mut recorder, &mut lock, patience);
     let exits_zero = arguments.exit_zero || settings.exit_zero;
     let exit_code = match &done {
         Ok(tally) if exits_zero || (!tally.has_failed() && tally.hindered() == 0) => exit::DONE,
@@ -43,7 +55,7 @@ pub(super) fn run(arguments: &Apply, context: &mut Context<'_>) -> Result<u8, Fa
         Err(fatal) => fatal.exit_code(),
     };
     recorder.finish(&done, exit_code);
-    done.map(|_| exit_code)
+    done.map(|tally| (tally, exit_code))
 }
 
 fn walk(
@@ -52,6 +64,7 @@ fn walk(
     interrupt: &Interrupt,
     reporter: &mut dyn Reporter,
     lock: &mut Option<Lock>,
+    patience: Duration,
 ) -> Result<Tally, FatalError> {
     lock::wait_for_survivors(&settings.root.lock(), interrupt, |survivors| {
         reporter.warning(format!("Waiting: {survivors}"));
@@ -61,7 +74,8 @@ fn walk(
     let selected = super::select("apply", &inventory, &arguments.selection.selectors, reporter)?;
     super::show_slips(&inventory, &selected, reporter);
     let flawed = inventory.is_flawed_for(&arguments.selection);
-    *lock = Some(acquire(&settings.root.lock(), reporter)?);
+    let acquired = lock::acquire_within(patience, &settings.root.lock(), interrupt)?;
+    *lock = Some(take(acquired, &settings.root.lock(), reporter)?);
     let mut refreshes = Refreshes::load(&settings.root)?;
     inventory.hand_over_refreshes(&mut refreshes);
     inventory.forget_refreshes(&mut refreshes);
@@ -78,8 +92,14 @@ fn walk(
     Ok(tally)
 }
 
-pub(super) fn acquire(path: &std::path::Path, reporter: &mut dyn Reporter) -> Result<Lock, FatalError> {
-    let acquired = Lock::acquire(path).map_err(|error| refused(&error, reporter))?;
+/// Takes the lock.
+pub(super) fn acquire(path: &Path, reporter: &mut dyn Reporter) -> Result<Lock, FatalError> {
+    take(Lock::acquire(path), path, reporter)
+}
+
+/// Says what there is to be said of a lock that was acquired, or was not.
+fn take(acquired: Result<Acquired, LockError>, path: &Path, reporter: &mut dyn Reporter) -> Result<Lock, FatalError> {
+    let acquired = acquired.map_err(|error| refused(&error, reporter))?;
     if let Some(pid) = acquired.taken_over_from {
         let path = path.display();
         reporter.warning(format!("Taking over lock file {path} from process {pid}, which does not exist any more"));

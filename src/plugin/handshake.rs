@@ -31,6 +31,8 @@ pub struct Handshake {
     pub limits_scan: bool,
     /// True if it can tell what could get resource files, and write those.
     pub adopts: bool,
+    /// True if it has the operation `watch`.
+    pub watches: bool,
     /// The number of entities that it works on at a time at most, if it says so.
     pub concurrency: Option<u32>,
 }
@@ -86,7 +88,7 @@ pub fn shake_hands(
     let session = info.session && api_version >= API_VERSION_4;
     let limits_scan = info.limits_scan && api_version >= API_VERSION_4;
     let doctor = info.doctor && api_version >= API_VERSION_4;
-    let Info { preview, blames, adopts, concurrency, .. } = info;
+    let Info { preview, blames, adopts, watches, concurrency, .. } = info;
     Ok(Handshake {
         program: program.to_owned(),
         api_version,
@@ -96,6 +98,7 @@ pub fn shake_hands(
         blames,
         limits_scan,
         adopts,
+        watches: watches && api_version >= API_VERSION_4,
         concurrency,
     })
 }

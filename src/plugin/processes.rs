@@ -5,7 +5,7 @@ mod texts;
 pub(super) use texts::{adopt, blame, candidates};
 
 use super::error::{OperationError, check_status};
-use super::process::{Channel, Exit, Heard, Program, RunError};
+use super::process::{Channel, Exit, Heard, Process, Program, RunError, StartError};
 use super::{Failure, Identity, Job, Progress, Task};
 use crate::error::FatalError;
 use crate::interrupt::Interrupt;
@@ -126,6 +126,19 @@ pub(super) fn doctor(
     })?;
     check_status(ended.status)?;
     Ok(())
+}
+
+/// Starts the process that says what happens to entities. It ends with its input.
+pub(super) fn watch(plugin: &Identity) -> Result<Process, StartError> {
+    let program = Program {
+        path: &plugin.program,
+        arguments: vec![OsStr::new("watch")],
+        environment: plugin.environment(),
+        messages: true,
+        requests: true,
+        limit: None,
+    };
+    program.start()
 }
 
 /// Finds out all that a plugin of version 3 can tell without changing anything: if a person changed what it last applied.

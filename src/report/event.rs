@@ -92,6 +92,9 @@ pub enum Event<'a> {
     /// All entities have been applied, which took so long.
     Applied(&'a Tally, Duration),
 
+    /// A watch has noticed something.
+    Noticed(Noticed<'a>),
+
     /// The run ends with this exit code. It ends before its time if there is an error.
     RunEnds(u8, Option<&'a FatalError>),
 }
@@ -113,6 +116,47 @@ pub struct Adopted {
     pub removed: Vec<PathBuf>,
     /// True if nothing was written, as that was only asked for.
     pub is_pending: bool,
+}
+
+/// Something that a watch has noticed, or done.
+#[derive(Clone, Debug)]
+pub enum Noticed<'a> {
+    /// So many entities are watched from now on.
+    Watching(usize),
+    /// The entity is not in its desired state any more.
+    Drifted {
+        /// Its ID.
+        id: &'a BStr,
+        /// What happened, if that is known.
+        reason: Option<BString>,
+        /// True if only force could bring it back.
+        needs_force: bool,
+    },
+    /// The entity with this ID is in its desired state again, and not by our doing.
+    Returned(&'a BStr),
+    /// The entity was brought back into its desired state.
+    Repaired {
+        /// Its ID.
+        id: &'a BStr,
+        /// The changes, if its plugin has said them.
+        changes: &'a [BString],
+    },
+    /// The entity could not be looked at, or not be brought back.
+    Failed {
+        /// Its ID.
+        id: &'a BStr,
+        /// The reason, if it is known.
+        reason: Option<&'a BStr>,
+    },
+    /// The entity was brought back so often that somebody else must be changing it, and is left alone for now.
+    LeftAlone {
+        /// Its ID.
+        id: &'a BStr,
+        /// So many times …
+        times: usize,
+        /// … within this time.
+        within: Duration,
+    },
 }
 
 /// The form in which people see an entity that is listed.

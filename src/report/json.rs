@@ -1,11 +1,11 @@
 //! The events as JSON Lines, for programs.
 
-use super::Consumer;
 use super::console::Console;
-use super::event::{End, Event};
+use super::event::{End, Event, Noticed};
 use super::json_state::JsonState;
 use super::line::{self, Action, Asset, Edges, Information, Level, Line, Outcome, Refusal, Text};
 use super::remark::{Remark, RemarkKind, Severity};
+use super::{Consumer, noticed};
 use crate::entity::Entity;
 use crate::error::FatalError;
 use bstr::BString;
@@ -101,6 +101,7 @@ impl Json {
                 self.state.line(&Line::Refresh { id: entity.id().into() })
             }
             Event::End(entity, end, duration) => self.end(entity, (*end).into(), *duration),
+            Event::Noticed(noticed) => self.noticed(noticed),
             Event::RunEnds(exit_code, fatal) => self.run_ends(*exit_code, *fatal),
             // The summary has the numbers, and a command line that cannot be understood asks for no lines.
             Event::Applied(..) | Event::Diagnosed(_) | Event::Usage(_) => Vec::new(),
@@ -176,6 +177,26 @@ impl Json {
         };
         self.state.count(outcome);
         [self.state.line(&line), self.state.set_entity(None)].concat()
+    }
+
+    fn noticed(&mut self, noticed: &Noticed<'_>) -> Vec<u8> {
+        match noticed {
+            Noticed::Watching(entities) => self.state.line(&Line::Watching { entities: *entities }),
+            Noticed::Drifted { id, reason, needs_force } => {
+                let reason = reason.as_ref().map(Text::from);
+                self.state.line(&Line::Drifted { id: (*id).into(), reason, needs_force: *needs_force })
+            }
+            Noticed::Returned(id) => self.state.line(&Line::Returned { id: (*id).into() }),
+            Noticed::Repaired { id, changes } => {
+                let changed = changes.iter().map(Text::from).collect();
+                self.state.line(&Line::Repaired { id: (*id).into(), changed })
+            }
+            Noticed::Failed { id, .. } | Noticed::LeftAlone { id, .. } => {
+                let rest = self.state.set_entity(Some(id));
+                let error = self.state.error(&noticed::reason(noticed));
+                [rest, error, self.state.set_entity(None)].concat()
+            }
+        }
     }
 
     fn run_ends(&mut self, exit_code: u8, fatal: Option<&FatalError>) -> Vec<u8> {

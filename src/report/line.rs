@@ -162,6 +162,35 @@ pub enum Line<'a> {
     Generation(Box<GenerationLine<'a>>),
     /// `generations diff`: the difference of an input.
     InputDiff(InputDiffLine<'a>),
+    /// `watch`: everything has been looked at once, and is watched from now on.
+    Watching {
+        /// The number of entities.
+        entities: usize,
+    },
+    /// `watch`: an entity is not in its desired state any more.
+    Drifted {
+        /// Its ID.
+        id: Text<'a>,
+        /// What happened, if that is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<Text<'a>>,
+        /// True if only `--force` could bring it back.
+        #[serde(skip_serializing_if = "is_false")]
+        needs_force: bool,
+    },
+    /// `watch`: an entity is in its desired state again, and not because it was repaired.
+    Returned {
+        /// Its ID.
+        id: Text<'a>,
+    },
+    /// `watch --apply`: an entity was brought back into its desired state, or was refreshed.
+    Repaired {
+        /// Its ID.
+        id: Text<'a>,
+        /// The changes that were made, as fragments in the past tense; a plugin need not name them.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        changed: Vec<Text<'a>>,
+    },
     /// The last line of every run.
     Summary {
         /// `apply`, `check`: the ID of the run.

@@ -4,7 +4,7 @@ use super::console::Console;
 use super::event::{Adopted, End, Event, Form};
 use super::remark::{Remark, RemarkKind, Severity};
 use super::table::{Description, Table};
-use super::{Consumer, findings, hints};
+use super::{Consumer, findings, hints, noticed};
 use crate::entity::Entity;
 use crate::error::FatalError;
 use bstr::{BString, ByteSlice, ByteVec};
@@ -224,6 +224,7 @@ impl Consumer for Paragraphs {
                 console.raw(Stream::Stdout, format!("{tally} in {:.1} s\n", time.as_secs_f64()).as_bytes());
             }
             Event::RunEnds(_, Some(fatal)) => self.run_ends(fatal, console),
+            Event::Noticed(noticed) => noticed::show(noticed, self.reader.wants_hints, console),
             // A refresh is between the dispatcher and the plugin, which says what it does.
             Event::Refresh(..) => {}
             Event::RunBegins(_) => {}

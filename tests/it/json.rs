@@ -521,6 +521,7 @@ fn the_schema_names_nothing_that_is_never_written() {
     note(lines(&root, &["check"], 3));
     note(lines(&root, &["apply"], 0));
     root.write("var/lib/holo/.engine/runs/2026-11.jsonl", RECORDS);
+    note(crate::watch::all_lines());
     note(lines(&root, &["history"], 0));
     note(lines(&root, &["history", "x:y"], 0));
     note(lines(&root, &["history", "show", "--diff"], 0));

@@ -28,6 +28,7 @@ mod shell_plugins;
 mod takeovers;
 mod terminal;
 mod together;
+mod watch;
 mod webapp;
 
 use std::process::ExitCode;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         ("takeovers", takeovers::trials()),
         ("terminal", terminal::trials()),
         ("together", together::trials()),
+        ("watch", watch::trials()),
         ("webapp", webapp::trials()),
     ])
 }

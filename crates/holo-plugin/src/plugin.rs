@@ -3,7 +3,7 @@
 use crate::concurrently;
 use crate::{Adopted, Adoption, Entity, Host, Job, Output, SetAnswers, Verdict};
 use bstr::BStr;
-use holo_protocol::{Candidate, Diagnosis, ScanLimit};
+use holo_protocol::{Candidate, Diagnosis, ScanLimit, Touched};
 
 /// A plugin: it knows which entities there are.
 pub trait Plugin: Sync {
@@ -16,6 +16,9 @@ pub trait Plugin: Sync {
 
     /// True if it implements [`Plugin::candidates`] and [`Plugin::adopt`].
     const ADOPTS: bool = false;
+
+    /// True if it implements [`Plugin::watch`].
+    const WATCHES: bool = false;
 
     /// Lists all entities, in any order. What is wrong with a single definition is said on `output`, and the others are listed.
     ///
@@ -59,6 +62,13 @@ pub trait Plugin: Sync {
     /// is changed.
     fn doctor(&self, _: &Host, _: &mut Output<'_>) -> Vec<Diagnosis> {
         Vec::new()
+    }
+
+    /// Says what happens to entities as it happens, until nobody listens any more, or it cannot. `tell` takes one event, and returns false if it
+    /// could not be told. What can be seen at the paths that the entities name (`WATCH`) need not be said. Returns false if something went wrong,
+    /// which has been said on `output`.
+    fn watch(&self, _: &Host, _: &mut Output<'_>, _tell: &mut dyn FnMut(&Touched) -> bool) -> bool {
+        true
     }
 
     /// Lists what there is on this system because of a person, and is not as resource files have it: [`Plugin::adopt`] can turn each of them

@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: info | scan [ID...] | check ID | apply ID | force-apply ID | diff ID | preview ID | blame ID [PATH] | doctor | adopt [ID] | session";
+const USAGE: &str = "usage: info | scan [ID...] | check ID | apply ID | force-apply ID | diff ID | preview ID | blame ID [PATH] | doctor | adopt [ID] | watch | session";
 
 /// The operation that a plugin's process has been started for.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,6 +46,7 @@ enum Operation {
         id: Option<Vec<u8>>,
     },
     Session,
+    Watch,
 }
 
 /// Does what the command line and the environment ask of the plugin. A plugin's `main` is this call.
@@ -68,6 +69,7 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
             blames: true,
             limits_scan: true,
             adopts: P::ADOPTS,
+            watches: P::WATCHES,
             concurrency,
         };
         return match std::io::stdout().write_all(info.to_text().as_bytes()) {
@@ -93,6 +95,8 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
                 Operation::Adopt { .. } if !P::ADOPTS || host.api_version() < API_VERSION_4 => complain(USAGE, 2),
                 Operation::Adopt { id: None } => adoption::candidates(plugin, &host),
                 Operation::Adopt { id: Some(id) } => adoption::adopt(plugin, &host, &id),
+                Operation::Watch if !P::WATCHES || host.api_version() < API_VERSION_4 => complain(USAGE, 2),
+                Operation::Watch => operations::watch(plugin, &host),
                 Operation::Session => session::serve(plugin, &host),
             };
             plugin.end(&host);
@@ -117,6 +121,7 @@ fn understand(arguments: Vec<OsString>) -> Option<Operation> {
         ("info", None, None) => Some(Operation::Info),
         ("doctor", None, None) => Some(Operation::Doctor),
         ("session", None, None) => Some(Operation::Session),
+        ("watch", None, None) => Some(Operation::Watch),
         ("check", Some(id), None) => Some(Operation::Check { id }),
         ("apply", Some(id), None) => Some(Operation::Apply { id, force: false }),
         ("force-apply", Some(id), None) => Some(Operation::Apply { id, force: true }),

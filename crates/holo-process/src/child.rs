@@ -178,7 +178,8 @@ impl Child {
 
     /// Waits until there is something to do, or until this time. Returns true if a descriptor that is waited for as well can be read.
     pub(crate) fn wait(&mut self, until: Option<Instant>, other: Option<BorrowedFd<'_>>) -> io::Result<bool> {
-        wait_for_any(&mut [self], until, other)
+        let others: Vec<BorrowedFd<'_>> = other.into_iter().collect();
+        Ok(wait_for_any(&mut [self], until, &others)?.contains(&true))
     }
 
     /// Waits until it has ended, or until this time.
@@ -258,26 +259,26 @@ impl Drop for Child {
     }
 }
 
-/// Waits until there is something to do for one of the programs, or until this time. Returns true if the other descriptor can be read.
+/// Waits until there is something to do for one of the programs, until one of the other descriptors can be read, or until this time. Returns
+/// of each of the others if it can be read.
 pub(crate) fn wait_for_any(
     children: &mut [&mut Child],
     until: Option<Instant>,
-    other: Option<BorrowedFd<'_>>,
-) -> io::Result<bool> {
+    others: &[BorrowedFd<'_>],
+) -> io::Result<Vec<bool>> {
     let mut left = until.map(|until| until.saturating_duration_since(Instant::now()));
     if children.iter().any(|child| child.is_looked_for()) {
         left = Some(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN)));
     }
     let timeout = left.and_then(|left| Timespec::try_from(left).ok());
-    let mut fds: Vec<PollFd<'_>> = other.iter().map(|other| PollFd::new(other, PollFlags::IN)).collect();
-    let other = other.map(|_| 0);
+    let mut fds: Vec<PollFd<'_>> = others.iter().map(|other| PollFd::new(other, PollFlags::IN)).collect();
     let exits: Vec<Option<usize>> = children.iter().map(|child| child.add_to(&mut fds)).collect();
     match poll(&mut fds, timeout.as_ref()) {
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
         Err(errno) => return Err(errno.into()),
     }
     let is_ready = |index: Option<usize>| index.and_then(|at| fds.get(at)).is_some_and(|fd| !fd.revents().is_empty());
-    let is_other_ready = is_ready(other);
+    let are_others_ready = (0..others.len()).map(|index| is_ready(Some(index))).collect();
     let exited: Vec<bool> = exits.into_iter().map(is_ready).collect();
     for (child, exited) in children.iter_mut().zip(exited) {
         if child.is_looked_for() {
@@ -285,5 +286,5 @@ pub(crate) fn wait_for_any(
         }
         child.has_exited |= exited;
     }
-    Ok(is_other_ready)
+    Ok(are_others_ready)
 }

@@ -141,9 +141,12 @@ pub(crate) fn tell(mut holder: Watcher) {
     groups.holder = Some(holder);
 }
 
-/// Takes back the process that is [told](tell).
+/// Takes back the process that is [told](tell). It is not to act on what runs on: we are not gone.
 pub(crate) fn tell_no_more() -> Option<Watcher> {
-    groups().holder.take()
+    let mut groups = groups();
+    let mut holder = groups.holder.take()?;
+    groups.leaders.iter().for_each(|leader| holder.ended(leader.pid.as_raw_nonzero().get().unsigned_abs()));
+    Some(holder)
 }
 
 impl Groups {

@@ -1,7 +1,7 @@
 //! A program whose events are waited for: what it says, its end, and what makes it end early.
 
 use crate::channel::Channel;
-use crate::child::Child;
+use crate::child::{Child, wait_for_any};
 use crate::ended::Status;
 use crate::error::ProgramError;
 use crate::program::Program;
@@ -10,7 +10,7 @@ use rustix::fs::FlockOperation;
 use rustix::process::Signal;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -186,6 +186,34 @@ impl Process {
                 seen(Event::Stopped(status));
             }
         } else if has_exited {
+            let exit = self.leave(seen)?;
+            seen(Event::Ended(exit));
+        }
+        Ok(())
+    }
+
+    /// Waits until one of several programs says something or ends, until one of the other descriptors can be read, or until this time. Nothing is
+    /// seen of them: see [`take`](Self::take). Unlike [`wait`](Self::wait), this does not return before there is a reason to. Returns of each of the
+    /// others if it can be read.
+    ///
+    /// # Errors
+    /// If the system cannot wait.
+    pub fn wait_for_any<'p>(
+        processes: impl IntoIterator<Item = &'p mut Process>,
+        others: &[BorrowedFd<'_>],
+        until: Option<Instant>,
+    ) -> io::Result<Vec<bool>> {
+        let mut children: Vec<&mut Child> = processes.into_iter().map(|process| &mut process.child).collect();
+        wait_for_any(&mut children, until, others)
+    }
+
+    /// Hands on what there is by now, without waiting: its end is the last event.
+    ///
+    /// # Errors
+    /// If the system does not say how it ended.
+    pub fn take(&mut self, seen: &mut dyn FnMut(Event<'_>)) -> io::Result<()> {
+        self.child.exchange(&mut |channel, bytes| seen(Event::Chunk(channel, bytes)));
+        if self.child.has_exited() {
             let exit = self.leave(seen)?;
             seen(Event::Ended(exit));
         }

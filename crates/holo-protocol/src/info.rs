@@ -22,6 +22,8 @@ pub struct Info {
     pub limits_scan: bool,
     /// True if it can tell what could get resource files, and write those (`ADOPT=1`, version 4).
     pub adopts: bool,
+    /// True if it has the operation `watch` (`WATCH=1`, version 4).
+    pub watches: bool,
     /// The maximal number of entities worked on at a time (`CONCURRENCY=N`, version 4); as many as the plugin is told if it does not say.
     pub concurrency: Option<u32>,
 }
@@ -50,6 +52,7 @@ const DOCTOR: &str = "DOCTOR";
 const BLAME: &str = "BLAME";
 const SCAN: &str = "SCAN";
 const ADOPT: &str = "ADOPT";
+const WATCH: &str = "WATCH";
 const CONCURRENCY: &str = "CONCURRENCY";
 
 impl Info {
@@ -82,6 +85,7 @@ impl Info {
             blames: may_say_more && value(BLAME).is_some_and(|given| given == "1"),
             limits_scan: may_say_more && value(SCAN).is_some_and(|given| given == "1"),
             adopts: may_say_more && value(ADOPT).is_some_and(|given| given == "1"),
+            watches: may_say_more && value(WATCH).is_some_and(|given| given == "1"),
             concurrency: if may_say_more { number(CONCURRENCY)? } else { None },
         })
     }
@@ -98,6 +102,7 @@ impl Info {
             blames,
             limits_scan,
             adopts,
+            watches,
             concurrency,
         } = self;
         let flag = |is_set: bool, key: &str| if is_set { format!("{key}=1\n") } else { String::new() };
@@ -108,6 +113,7 @@ impl Info {
             (blames, BLAME),
             (limits_scan, SCAN),
             (adopts, ADOPT),
+            (watches, WATCH),
         ];
         let flags = flags.map(|(is_set, key)| flag(is_set, key)).concat();
         let concurrency = concurrency.map(|number| format!("{CONCURRENCY}={number}\n")).unwrap_or_default();
@@ -138,6 +144,7 @@ mod tests {
                 blames: limits_scan,
                 limits_scan,
                 adopts: !limits_scan,
+                watches: limits_scan,
                 concurrency,
             };
             assert_eq!(Info::parse(info.to_text().as_bytes()), Ok(info));

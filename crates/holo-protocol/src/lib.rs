@@ -15,6 +15,7 @@ mod progress;
 pub mod report;
 pub mod session;
 mod text;
+mod touched;
 pub mod words;
 
 pub use adoption::{AdoptMessage, Candidate};
@@ -28,3 +29,4 @@ pub use origin::{Origin, Span};
 pub use progress::Progress;
 pub use report::{Action, Asset, Edges, EntityReport, Information};
 pub use text::Text;
+pub use touched::{Touched, TouchedError};

@@ -61,8 +61,6 @@ pub(crate) struct Shared {
     pub(crate) accounts: Accounts,
     /// The time limit of waiting for locked files.
     pub(crate) patience: Patience,
-    /// The files where a change may be one of an account, as the user knows them.
-    watched: [BString; 2],
 }
 
 impl fmt::Debug for Shared {
@@ -73,13 +71,7 @@ impl fmt::Debug for Shared {
 
 impl Shared {
     pub(crate) fn new(host: &Host) -> Shared {
-        let watched = FILES.map(|file| bytes(&host.below_root(Path::new(file))));
-        Shared {
-            provider: providers::for_host(host),
-            accounts: Accounts::default(),
-            patience: Patience::default(),
-            watched,
-        }
+        Shared { provider: providers::for_host(host), accounts: Accounts::default(), patience: Patience::default() }
     }
 }
 
@@ -139,7 +131,7 @@ impl AccountEntity {
         report.edges.owns.extend(number.map(|number| Asset::new(self.id.kind.number_key(), number.to_string())));
         let needs = self.groups.iter().map(|group| Asset::new(Kind::Group.word(), group.as_str()));
         report.edges.needs.extend(needs);
-        report.edges.watch.extend(self.shared.watched.iter().cloned());
+        report.edges.watch.extend(FILES.map(BString::from));
         report
     }
 }

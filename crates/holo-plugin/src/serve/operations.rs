@@ -184,3 +184,18 @@ pub(super) fn messages() -> io::Result<File> {
         opened => opened,
     }
 }
+
+/// Says what happens to entities until nobody listens any more.
+pub(super) fn watch<P: Plugin>(plugin: &P, host: &Host) -> ExitCode {
+    // The dispatcher ends the input when it has heard enough, or is gone.
+    let listening = std::thread::Builder::new().spawn(|| {
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        std::process::exit(0);
+    });
+    if let Err(error) = listening {
+        return super::complain(&error.to_string(), 1);
+    }
+    let mut output = OwnStreams(host.api_version());
+    let watched = plugin.watch(host, &mut Output::new(&mut output), &mut |touched| say(&touched.to_line()).is_ok());
+    if watched { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -50,7 +50,7 @@ fn await_ends(conversations: &mut [Conversation], until: Option<Instant>, heard:
         let mut children: Vec<&mut Child> =
             running(conversations).map(|conversation| &mut conversation.child).collect();
         // A program that cannot be waited for is killed.
-        if children.is_empty() || wait_for_any(&mut children, until, None).is_err() {
+        if children.is_empty() || wait_for_any(&mut children, until, &[]).is_err() {
             return;
         }
         for (index, conversation) in conversations.iter_mut().enumerate() {

@@ -58,7 +58,7 @@ impl ServiceProvider for Systemd {
             let path = format!("/etc/systemd/system/{file}");
             need("path", &path);
             need("path", &format!("{path}.d"));
-            edges.watch.extend([path.as_str().into(), format!("{path}.d").into()]);
+            edges.watch.extend([path.as_str().into(), format!("{path}.d/").into()]);
         }
         edges.watch.push(format!("/usr/lib/systemd/system/{}", names::files(name).pop().unwrap_or_default()).into());
     }

@@ -1,0 +1,62 @@
+//! Events that a plugin notices itself: a line of file descriptor 3 each.
+
+use bstr::{BString, ByteSlice};
+
+/// Something has happened to an entity: a line of the operation `watch`. Version 4.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Touched {
+    /// The entity's ID.
+    pub id: BString,
+    /// What happened, in a few words such as `its process ended`; empty if that is not known.
+    pub reason: BString,
+}
+
+/// A line names no entity.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} names no entity: an ID is expected, or an ID, a tab and what happened")]
+pub struct TouchedError(BString);
+
+impl Touched {
+    /// Returns what a line says.
+    ///
+    /// # Errors
+    /// If it names no entity.
+    pub fn parse(line: &[u8]) -> Result<Touched, TouchedError> {
+        let (id, reason) = line.split_once_str("\t").unwrap_or((line, b""));
+        let is_id = id.contains(&b':') && !id.iter().any(u8::is_ascii_control);
+        if is_id { Ok(Touched { id: id.into(), reason: reason.trim().into() }) } else { Err(TouchedError(line.into())) }
+    }
+
+    /// Returns the line, with its newline. Whatever would end it is a blank there.
+    #[must_use]
+    pub fn to_line(&self) -> BString {
+        let column =
+            |text: &[u8]| text.iter().map(|&byte| if b"\t\r\n".contains(&byte) { b' ' } else { byte }).collect();
+        let (id, reason): (Vec<u8>, Vec<u8>) = (column(&self.id), column(&self.reason));
+        let end: &[u8] = if reason.is_empty() { b"" } else { b"\t" };
+        [&id[..], end, &reason, b"\n"].concat().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_it_writes() {
+        for reason in ["", "its process ended"] {
+            let touched = Touched { id: "service:nginx.service".into(), reason: reason.into() };
+            let line = touched.to_line();
+            assert_eq!(Touched::parse(line.trim_end_with(|end| end == '\n')), Ok(touched));
+        }
+        let odd = Touched { id: "a:b\tc".into(), reason: "d\ne".into() };
+        assert_eq!(odd.to_line(), "a:b c\td e\n");
+    }
+
+    #[test]
+    fn other_lines_are_errors() {
+        for line in ["", "\t", "nginx", "\ta:b", "a:\x1bb"] {
+            assert!(Touched::parse(line.as_bytes()).is_err(), "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! `holo watch`
+//!
+//! Between two events nothing is kept but the entities' IDs and how they were: an event costs a `check` of the entities that it concerns, and
+//! with `--apply` an `apply` of those that have drifted.
+
+mod fights;
+mod findings;
+mod paths;
+mod queue;
+mod sources;
+
+use super::{Context, apply, check};
+use crate::apply::Walk;
+use crate::cache::CacheDirectory;
+use crate::cli::{Apply, Output, Selection, Watch};
+use crate::discovery::discover;
+use crate::entity::Entity;
+use crate::error::FatalError;
+use crate::exit;
+use crate::index::{EntityIndex, PerEntity};
+use crate::interrupt::Interrupt;
+use crate::inventory::{Inventory, Purpose};
+use crate::plugin::Task;
+use crate::refresh::Refreshes;
+use crate::report::{End, Event, Noticed, Remarks, Reporter};
+use crate::root::Root;
+use crate::run_id::RunId;
+use crate::settings::Settings;
+use bstr::{BStr, BString, ByteSlice};
+use fights::{DEFAULT_LIMIT, Fights, Verdict};
+use findings::{Finding, Findings};
+use paths::{Extent, Heard, Subject, WatchedPaths};
+use queue::{Queue, Woken};
+use sources::Sources;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The time after which something is tried again that could not be done for a reason of its own, such as a plugin that is being replaced.
+const TRY_AGAIN: Duration = Duration::from_secs(10);
+/// The time that somebody else's apply is waited for.
+const LOCK_PATIENCE: Duration = Duration::from_secs(10 * 60);
+
+pub(super) fn run(arguments: &Watch, context: &mut Context<'_>) -> Result<u8, FatalError> {
+    let Context { settings, interrupt, reporter } = context;
+    settings.jobs = arguments.jobs.unwrap_or(settings.jobs);
+    let watched = WatchedPaths::new(&absolute(&settings.root)?).map_err(FatalError::could_not_run)?;
+    let mut watcher = Watcher {
+        arguments,
+        settings,
+        interrupt,
+        reporter: *reporter,
+        known: Known::default(),
+        queue: Queue::new(watched, arguments.settle),
+        cache: None,
+        fights: Fights::default(),
+        told: HashSet::new(),
+        last_change: Instant::now(),
+    };
+    watcher.go()
+}
+
+/// Watches entities, from the first look at them to the end.
+struct Watcher<'a> {
+    arguments: &'a Watch,
+    settings: &'a Settings,
+    interrupt: &'a Interrupt,
+    reporter: &'a mut dyn Reporter,
+    known: Known,
+    queue: Queue,
+    /// The directory in which plugins that watch have theirs.
+    cache: Option<Arc<CacheDirectory>>,
+    fights: Fights,
+    /// What has been said about runs in general, and need not be said again.
+    told: HashSet<BString>,
+    /// The last time that an entity was found in another state than before, or was repaired.
+    last_change: Instant,
+}
+
+/// The entities that are watched.
+#[derive(Debug, Default)]
+struct Known {
+    entities: PerEntity<KnownEntity>,
+    by_id: HashMap<BString, EntityIndex>,
+}
+
+/// An entity that is watched.
+#[derive(Debug)]
+struct KnownEntity {
+    id: BString,
+    state: Option<State>,
+    /// The entities that are refreshed when it changes.
+    refreshes: Vec<EntityIndex>,
+}
+
+/// The state of an entity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// As it is defined, as far as can be told.
+    Desired,
+    /// Somebody has changed it.
+    Drifted,
+    /// It could not be looked at, or be repaired.
+    Failed,
+}
+
+/// The causes of looking at entities, as far as they are known.
+type Causes = BTreeMap<EntityIndex, Option<BString>>;
+
+impl Watcher<'_> {
+    fn go(&mut self) -> Result<u8, FatalError> {
+        let drifted = self.survey()?;
+        self.reporter.event(Event::Noticed(Noticed::Watching(self.known.entities.len())));
+        self.repair(drifted)?;
+        loop {
+            if !self.reporter.is_read() {
+                return Ok(self.exit_code());
+            }
+            let end = self.arguments.converged.and_then(|quiet| self.last_change.checked_add(quiet));
+            match self.queue.wait(self.interrupt, self.reporter, self.fights.next(), end)? {
+                Woken::Heard(heard) => self.deal_with(heard)?,
+                Woken::Quiet => return Ok(self.exit_code()),
+                Woken::Due => {
+                    let due = self.fights.due(Instant::now());
+                    due.iter().for_each(|id| self.fights.forget(id.as_bstr()));
+                    let causes = due.iter().filter_map(|id| self.known.by_id.get(id)).map(|&entity| (entity, None));
+                    let drifted = self.look(&causes.collect())?;
+                    self.repair(drifted)?;
+                    continue;
+                }
+            }
+            if self.arguments.once {
+                return Ok(self.exit_code());
+            }
+        }
+    }
+
+    fn deal_with(&mut self, heard: Heard) -> Result<(), FatalError> {
+        let drifted = if heard.definitions || heard.everything {
+            if heard.definitions {
+                self.fights = Fights::default();
+            }
+            self.survey_or_postpone()?
+        } else {
+            let causes = self.known.causes(heard);
+            self.look(&causes)?
+        };
+        self.repair(drifted)
+    }
+
+    fn survey_or_postpone(&mut self) -> Result<Vec<EntityIndex>, FatalError> {
+        self.survey().or_else(|fatal| {
+            self.postpone(fatal, Heard { everything: true, ..Heard::default() })?;
+            Ok(Vec::new())
+        })
+    }
+
+    /// Asks the plugins anew what there is, watches that, and checks all of it. Returns the entities that have drifted.
+    fn survey(&mut self) -> Result<Vec<EntityIndex>, FatalError> {
+        let selection = Selection { selectors: self.arguments.selection.selectors.clone() };
+        let mut findings = Findings::new(self.reporter, &mut self.told);
+        let mut inventory =
+            discover(self.settings, Purpose::Check, &selection.selectors, self.interrupt, &mut findings)?;
+        let selected = super::select("watch", &inventory, &selection.selectors, findings.of_the_run())?;
+        super::show_slips(&inventory, &selected, &mut findings);
+        let entities: Vec<EntityIndex> = inventory.selected_of(&selected).map(|(entity, _)| entity).collect();
+        let known = Known::new(&inventory, &entities, &self.known);
+        let mut paths = WatchedPaths::new(&absolute(&self.settings.root)?).map_err(FatalError::could_not_run)?;
+        known.watch(&inventory, &self.settings.root, &mut paths)?;
+        watch_definitions(&self.settings.root, &mut paths)?;
+        // What happens from here on is heard, and what has happened is about to be found.
+        paths.arm().map_err(FatalError::could_not_run)?;
+        let sources = Sources::start(&inventory.plugins, findings.of_the_run());
+        let refreshes = Refreshes::load(&self.settings.root)?;
+        let walk = Walk::new(&mut inventory, &selected, self.settings, self.interrupt, Task::Check, refreshes);
+        walk.with_force(self.arguments.force).go(&mut findings)?;
+        let found = findings.into_found();
+        self.cache = Some(Arc::clone(&inventory.cache));
+        drop(inventory);
+        self.known = known;
+        self.queue.watch(paths, sources);
+        Ok(self.learn(found, &Causes::new()))
+    }
+
+    /// Checks some entities. Returns those that have drifted.
+    fn look(&mut self, causes: &Causes) -> Result<Vec<EntityIndex>, FatalError> {
+        if causes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let selection = self.known.selection(causes.keys().copied());
+        let preview = check::Preview { force: self.arguments.force, ..check::Preview::default() };
+        let mut findings = Findings::new(self.reporter, &mut self.told);
+        let done = check::walk(self.settings, self.interrupt, &mut findings, &selection, preview);
+        let found = findings.into_found();
+        match done {
+            Ok(_) => Ok(self.learn(found, causes)),
+            // There may be other entities than before.
+            Err(FatalError::Reported) => self.survey_or_postpone(),
+            Err(fatal) => {
+                self.postpone(fatal, Heard { everything: true, ..Heard::default() })?;
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// Takes what was found, and says what is new. Returns the entities that have drifted.
+    fn learn(&mut self, found: Vec<Finding>, causes: &Causes) -> Vec<EntityIndex> {
+        let mut drifted = Vec::new();
+        for finding in found {
+            let Some(&entity) = self.known.by_id.get(&finding.id) else { continue };
+            let before = self.known.entities[entity].state;
+            let (state, noticed) = match finding.end {
+                _ if finding.is_unknown => continue,
+                End::Pending | End::Refused => {
+                    drifted.push(entity);
+                    let reason = causes.get(&entity).cloned().flatten().or_else(|| finding.reason());
+                    let needs_force = finding.end == End::Refused;
+                    (State::Drifted, Noticed::Drifted { id: finding.id.as_bstr(), reason, needs_force })
+                }
+                End::Failed | End::DependencyFailed => (State::Failed, finding.failure()),
+                End::Unchanged | End::Changed | End::ConditionNotMet => {
+                    (State::Desired, Noticed::Returned(finding.id.as_bstr()))
+                }
+            };
+            let is_news = before != Some(state) && (before.is_some() || state != State::Desired);
+            if is_news {
+                self.reporter.event(Event::Noticed(noticed));
+                self.last_change = Instant::now();
+            }
+            self.known.entities[entity].state = Some(state);
+        }
+        drifted
+    }
+
+    /// Applies entities that have drifted, if that is wanted, and what is refreshed because of that.
+    fn repair(&mut self, drifted: Vec<EntityIndex>) -> Result<(), FatalError> {
+        if !self.arguments.apply {
+            return Ok(());
+        }
+        let able: Vec<EntityIndex> = drifted.into_iter().filter(|&entity| self.may_repair(entity)).collect();
+        if able.is_empty() {
+            return Ok(());
+        }
+        let arguments = Apply {
+            force: self.arguments.force,
+            dry_run: false,
+            diff: false,
+            verify: false,
+            jobs: None,
+            timeout: None,
+            fail_fast: false,
+            exit_zero: false,
+            output: Output { json: false },
+            selection: self.known.selection(self.known.with_refreshed(&able)),
+        };
+        let mut findings = Findings::new(self.reporter, &mut self.told);
+        // Each is a run of its own.
+        let settings = Settings { run: RunId::now(), ..self.settings.clone() };
+        let done = apply::apply(&arguments, &settings, self.interrupt, &mut findings, LOCK_PATIENCE);
+        let found = findings.into_found();
+        self.learn_repairs(found);
+        match done {
+            Ok(_) => Ok(()),
+            Err(fatal) => {
+                let entities = able.into_iter().map(|entity| (entity, None)).collect();
+                self.postpone(fatal, Heard { entities, ..Heard::default() })
+            }
+        }
+    }
+
+    fn may_repair(&mut self, entity: EntityIndex) -> bool {
+        let id = self.known.entities[entity].id.as_bstr();
+        match self.fights.judge(id, DEFAULT_LIMIT, Instant::now()) {
+            Verdict::Repair => true,
+            Verdict::LeftAlone => false,
+            Verdict::Stop => {
+                self.reporter.event(Event::Noticed(Noticed::LeftAlone {
+                    id,
+                    times: DEFAULT_LIMIT.times,
+                    within: DEFAULT_LIMIT.within,
+                }));
+                false
+            }
+        }
+    }
+
+    /// Takes what became of entities that were applied, and says it.
+    fn learn_repairs(&mut self, found: Vec<Finding>) {
+        for finding in found {
+            let Some(&entity) = self.known.by_id.get(&finding.id) else { continue };
+            let before = self.known.entities[entity].state;
+            let (state, noticed) = match finding.end {
+                End::Changed => {
+                    self.fights.repaired(finding.id.as_bstr(), Instant::now());
+                    let changes = &finding.changes;
+                    (State::Desired, Some(Noticed::Repaired { id: finding.id.as_bstr(), changes }))
+                }
+                End::Unchanged | End::ConditionNotMet => {
+                    let returned = Noticed::Returned(finding.id.as_bstr());
+                    (State::Desired, Some(returned).filter(|_| before != Some(State::Desired)))
+                }
+                // It has been said that it needs force.
+                End::Refused | End::Pending => (State::Drifted, None),
+                End::Failed | End::DependencyFailed => {
+                    (State::Failed, Some(finding.failure()).filter(|_| before != Some(State::Failed)))
+                }
+            };
+            if let Some(noticed) = noticed {
+                self.reporter.event(Event::Noticed(noticed));
+                self.last_change = Instant::now();
+            }
+            self.known.entities[entity].state = Some(state);
+        }
+    }
+
+    /// Has something be looked at again later, as it could not be done now. Only a signal ends the watch.
+    fn postpone(&mut self, fatal: FatalError, heard: Heard) -> Result<(), FatalError> {
+        match fatal {
+            FatalError::Interrupted { .. } | FatalError::TimeIsOver { .. } => return Err(fatal),
+            FatalError::CouldNotRun(_) | FatalError::Generator(_) => {
+                if let Some(message) = fatal.message().filter(|text| self.told.insert(text.as_str().into())) {
+                    self.reporter.error(message);
+                }
+            }
+            FatalError::Reported => {}
+        }
+        self.queue.postpone(heard, TRY_AGAIN);
+        Ok(())
+    }
+
+    /// Returns the exit code that the states of the entities make.
+    fn exit_code(&self) -> u8 {
+        let any = |state| self.known.entities.iter().any(|entity| entity.state == Some(state));
+        if any(State::Failed) {
+            exit::FAILED
+        } else if any(State::Drifted) {
+            exit::PENDING
+        } else {
+            exit::DONE
+        }
+    }
+}
+
+impl Known {
+    /// Returns some entities of an inventory, in the states that are known of them.
+    fn new(inventory: &Inventory, entities: &[EntityIndex], before: &Known) -> Known {
+        let new_index: HashMap<EntityIndex, EntityIndex> =
+            entities.iter().enumerate().map(|(index, &entity)| (entity, index.into())).collect();
+        let known = |&entity: &EntityIndex| {
+            let id = inventory.entities[entity].id().to_owned();
+            let state = before.by_id.get(&id).and_then(|&known| before.entities[known].state);
+            let refreshes = inventory.plan.refreshes(entity).iter().filter_map(|target| new_index.get(target).copied());
+            KnownEntity { id, state, refreshes: refreshes.collect() }
+        };
+        let entities: PerEntity<KnownEntity> = entities.iter().map(known).collect();
+        let by_id = entities.entries().map(|(index, entity)| (entity.id.clone(), index)).collect();
+        Known { entities, by_id }
+    }
+
+    /// Watches the paths of all entities.
+    fn watch(&self, inventory: &Inventory, root: &Root, paths: &mut WatchedPaths) -> Result<(), FatalError> {
+        let root = absolute(root)?;
+        for entity in &inventory.entities {
+            let Some(&index) = self.by_id.get(entity.id()) else { continue };
+            for path in watched(entity) {
+                let extent = if path.ends_with(b"/") { Extent::Entries } else { Extent::Path };
+                let below = path.trim_start_with(|letter| letter == '/').to_path_lossy().into_owned();
+                paths.add(&root.join(below), extent, Subject::Entity(index));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the entities that something has happened to, with the words for it.
+    fn causes(&self, heard: Heard) -> Causes {
+        let at_paths =
+            heard.entities.into_iter().map(|(entity, cause)| (entity, cause.map(|cause| cause.words().into())));
+        let told = heard
+            .touched
+            .into_iter()
+            .filter_map(|(id, reason)| Some((*self.by_id.get(&id)?, Some(reason).filter(|reason| !reason.is_empty()))));
+        at_paths.chain(told).collect()
+    }
+
+    fn selection(&self, entities: impl IntoIterator<Item = EntityIndex>) -> Selection {
+        let id = |entity| OsString::from_vec(self.entities[entity].id.to_vec());
+        Selection { selectors: entities.into_iter().map(id).collect() }
+    }
+
+    /// Returns entities and those that are refreshed because of them, in turn.
+    fn with_refreshed(&self, entities: &[EntityIndex]) -> Vec<EntityIndex> {
+        let mut all = Vec::new();
+        let mut seen = HashSet::new();
+        let mut left: Vec<EntityIndex> = entities.to_vec();
+        while let Some(entity) = left.pop() {
+            if seen.insert(entity) {
+                all.push(entity);
+                left.extend(&self.entities[entity].refreshes);
+            }
+        }
+        all
+    }
+}
+
+impl Finding {
+    /// Returns the reason for which the entity is not as it should be, in the words of its plugin.
+    fn reason(&self) -> Option<BString> {
+        self.refusals.iter().chain(&self.changes).next().cloned()
+    }
+
+    fn failure(&self) -> Noticed<'_> {
+        Noticed::Failed { id: self.id.as_bstr(), reason: self.error.as_ref().map(|text| text.as_bstr()) }
+    }
+}
+
+/// Returns the paths of an entity that are watched: those that it says or, if it says none, those that it provides.
+fn watched(entity: &Entity) -> Vec<BString> {
+    let edges = entity.edges();
+    if !edges.watch.is_empty() || edges.always {
+        return edges.watch;
+    }
+    let provided = edges.provides.into_iter().filter(|asset| asset.kind == BStr::new("path"));
+    provided.map(|asset| asset.value).collect()
+}
+
+/// Watches everything that decides which entities there are.
+fn watch_definitions(root: &Root, paths: &mut WatchedPaths) -> Result<(), FatalError> {
+    let absolute = absolute(root)?;
+    for (path, extent) in [
+        ("etc/holorc", Extent::Path),
+        ("etc/holorc.d", Extent::Entries),
+        ("etc/holo", Extent::Tree),
+        ("usr/share/holo", Extent::Tree),
+        ("usr/lib/holo", Extent::Entries),
+    ] {
+        paths.add(&absolute.join(path), extent, Subject::Definitions);
+    }
+    Ok(())
+}
+
+fn absolute(root: &Root) -> Result<std::path::PathBuf, FatalError> {
+    let given: &Path = root.as_given();
+    std::path::absolute(given).map_err(|error| FatalError::io("getcwd", given, error))
+}

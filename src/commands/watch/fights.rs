@@ -1,0 +1,130 @@
+//! Entities that somebody else changes as often as they are repaired.
+
+use bstr::{BStr, BString};
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+/// The time after which an entity that was left alone is repaired again.
+const LEFT_ALONE: Duration = Duration::from_secs(60 * 60);
+
+/// How often an entity is repaired at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limit {
+    /// So many times …
+    pub(super) times: usize,
+    /// … in this time.
+    pub(super) within: Duration,
+}
+
+/// The limit of entities that have none of their own.
+pub(super) const DEFAULT_LIMIT: Limit = Limit { times: 3, within: Duration::from_secs(10 * 60) };
+
+/// The repairs of each entity, and those that are left alone.
+#[derive(Debug, Default)]
+pub(super) struct Fights {
+    repairs: HashMap<BString, VecDeque<Instant>>,
+    left_alone: HashMap<BString, Instant>,
+}
+
+/// An answer to whether an entity may be repaired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It may be.
+    Repair,
+    /// It was repaired too often: this is the first time that it is not.
+    Stop,
+    /// It is left alone for now.
+    LeftAlone,
+}
+
+impl Fights {
+    /// Says if an entity may be repaired now.
+    pub(super) fn judge(&mut self, id: &BStr, limit: Limit, now: Instant) -> Verdict {
+        if let Some(&until) = self.left_alone.get(id) {
+            if now < until {
+                return Verdict::LeftAlone;
+            }
+            self.forget(id);
+        }
+        let Some(repairs) = self.repairs.get_mut(id) else { return Verdict::Repair };
+        repairs.retain(|&at| now.duration_since(at) < limit.within);
+        if repairs.len() < limit.times {
+            return Verdict::Repair;
+        }
+        self.left_alone.insert(id.to_owned(), now + LEFT_ALONE);
+        Verdict::Stop
+    }
+
+    /// Notes that an entity was repaired.
+    pub(super) fn repaired(&mut self, id: &BStr, now: Instant) {
+        self.repairs.entry(id.to_owned()).or_default().push_back(now);
+    }
+
+    /// Forgets an entity, as its definition has changed or it is gone.
+    pub(super) fn forget(&mut self, id: &BStr) {
+        self.repairs.remove(id);
+        self.left_alone.remove(id);
+    }
+
+    /// Returns the time at which the first of those that are left alone is to be looked at again.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.left_alone.values().min().copied()
+    }
+
+    /// Returns those that need not be left alone any longer.
+    pub(super) fn due(&self, now: Instant) -> Vec<BString> {
+        let due = self.left_alone.iter().filter(|&(_, &until)| until <= now);
+        due.map(|(id, _)| id.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Limit = Limit { times: 3, within: Duration::from_secs(600) };
+
+    #[test]
+    fn an_entity_that_was_repaired_often_is_left_alone_for_an_hour() {
+        let id = BStr::new("file:/x");
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let mut fights = Fights::default();
+        for second in [0, 10, 20] {
+            assert_eq!(fights.judge(id, LIMIT, at(second)), Verdict::Repair);
+            fights.repaired(id, at(second));
+        }
+        assert_eq!(fights.next(), None);
+        assert_eq!(fights.judge(id, LIMIT, at(30)), Verdict::Stop);
+        assert_eq!(fights.judge(id, LIMIT, at(3000)), Verdict::LeftAlone);
+        assert_eq!(fights.judge("file:/y".into(), LIMIT, at(30)), Verdict::Repair);
+        assert_eq!(fights.next(), Some(at(3630)));
+        assert_eq!(fights.due(at(3630)), [id]);
+        assert_eq!(fights.judge(id, LIMIT, at(3630)), Verdict::Repair);
+    }
+
+    #[test]
+    fn repairs_of_long_ago_do_not_count() {
+        let id = BStr::new("file:/x");
+        let begin = Instant::now();
+        let mut fights = Fights::default();
+        for minutes in (0..100).step_by(6) {
+            let now = begin + Duration::from_secs(minutes * 60);
+            assert_eq!(fights.judge(id, LIMIT, now), Verdict::Repair, "after {minutes} min");
+            fights.repaired(id, now);
+        }
+    }
+
+    #[test]
+    fn another_definition_is_tried_at_once() {
+        let id = BStr::new("file:/x");
+        let now = Instant::now();
+        let mut fights = Fights::default();
+        for _ in 0..3 {
+            fights.repaired(id, now);
+        }
+        assert_eq!(fights.judge(id, LIMIT, now), Verdict::Stop);
+        fights.forget(id);
+        assert_eq!(fights.judge(id, LIMIT, now), Verdict::Repair);
+    }
+}

@@ -1,0 +1,110 @@
+//! What a look at entities has found, gathered instead of shown.
+
+use crate::report::{End, Event, RemarkKind, Reporter, Severity};
+use bstr::{BString, ByteSlice};
+use holo_protocol::Message;
+use std::collections::HashSet;
+
+/// A listener that gathers what is said of entities, and hands on what is said of the run, each thing once.
+pub(super) struct Findings<'a> {
+    reporter: &'a mut dyn Reporter,
+    /// What has been said of the run before.
+    told: &'a mut HashSet<BString>,
+    /// The entity at work.
+    current: Option<Finding>,
+    found: Vec<Finding>,
+}
+
+/// How an entity is, or what became of it.
+#[derive(Debug)]
+pub(super) struct Finding {
+    /// Its ID.
+    pub(super) id: BString,
+    /// How the work on it ended.
+    pub(super) end: End,
+    /// The changes that were made, or would be, in the words of its plugin.
+    pub(super) changes: Vec<BString>,
+    /// The reasons for which it would have to be forced.
+    pub(super) refusals: Vec<BString>,
+    /// The last thing that was said to have gone wrong.
+    pub(super) error: Option<BString>,
+    /// True if its plugin cannot tell how it is.
+    pub(super) is_unknown: bool,
+}
+
+impl<'a> Findings<'a> {
+    pub(super) fn new(reporter: &'a mut dyn Reporter, told: &'a mut HashSet<BString>) -> Findings<'a> {
+        Findings { reporter, told, current: None, found: Vec::new() }
+    }
+
+    /// Returns the listener to what is said of the run.
+    pub(super) fn of_the_run(&mut self) -> &mut dyn Reporter {
+        self.reporter
+    }
+
+    /// Returns what was found.
+    pub(super) fn into_found(self) -> Vec<Finding> {
+        self.found
+    }
+
+    fn message(&mut self, message: &Message) {
+        let Some(current) = &mut self.current else { return };
+        match message {
+            Message::WouldChange(text) | Message::Changed(text) | Message::ChangedQuietly(text) => {
+                current.changes.push(text.clone());
+            }
+            Message::RequiresForce(reason) => current.refusals.push(reason.clone()),
+            Message::RequiresForceToOverwrite => current.refusals.push("modified by user".into()),
+            Message::RequiresForceToRestore => current.refusals.push("deleted by user".into()),
+            Message::Unknown => current.is_unknown = true,
+            Message::NotChanged
+            | Message::Skipped(_)
+            | Message::Send(_)
+            | Message::Malformed(_)
+            | Message::Progress(_) => {}
+        }
+    }
+}
+
+impl Reporter for Findings<'_> {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Begin(entity) => {
+                self.current = Some(Finding {
+                    id: entity.id().to_owned(),
+                    end: End::Unchanged,
+                    changes: Vec::new(),
+                    refusals: Vec::new(),
+                    error: None,
+                    is_unknown: false,
+                });
+            }
+            Event::Message(message) => self.message(message),
+            Event::Failed(Some(reason)) | Event::Skipped(reason) => {
+                self.current.iter_mut().for_each(|current| current.error = Some(reason.into()));
+            }
+            Event::Remark(remark) => match &mut self.current {
+                Some(current) => {
+                    let is_error = remark.kind == RemarkKind::Own(Severity::Error);
+                    let marked = remark.text.lines().filter_map(|line| line.strip_prefix(b"!! ")).next_back();
+                    if let Some(text) = if is_error { Some(remark.text.as_bytes()) } else { marked } {
+                        current.error = Some(text.trim().into());
+                    }
+                }
+                None if remark.kind == RemarkKind::ParagraphEnd || self.told.insert(remark.text.to_vec().into()) => {
+                    self.reporter.event(Event::Remark(remark));
+                }
+                None => {}
+            },
+            Event::End(_, end, _) => self.found.extend(self.current.take().map(|found| Finding { end, ..found })),
+            // Of which entity it is about nothing else would be said.
+            Event::Conflict(..) => self.reporter.event(event),
+            // An entity that is gone is not watched any more; what the command line names is looked up before.
+            _ => {}
+        }
+    }
+
+    fn is_read(&self) -> bool {
+        self.reporter.is_read()
+    }
+}

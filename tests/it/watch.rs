@@ -1,0 +1,353 @@
+//! `holo watch`: what is noticed, what is put right again, and what it costs when nothing happens.
+
+use holo_process::{Channel, Event, Process, Program, Status};
+use holo_testing::{Need, ScratchRoot, binaries::built, trial_of};
+use libtest_mimic::Trial;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// The time within which something has to be noticed on a machine that has much to do.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The time in which nothing is said, if nothing is to be.
+const SILENCE: Duration = Duration::from_millis(1500);
+
+/// A plugin whose entity is where no path tells, so that it watches by itself: a line in a FIFO is an event.
+const PLUGIN: &str = include_str!("../../test-scenarios/plugins/watching");
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let case = |name, case: fn()| trial_of(name, &[], case);
+    vec![
+        case("what happens to a file is noticed, and that it is back", noticed),
+        case("what happens to the way to a file is noticed", on_the_way),
+        case("definitions that change are read anew", definitions),
+        case("what has drifted is repaired, but for what needs force", repaired),
+        case("what is repaired again and again is left alone until definitions change", fights),
+        case("who is refreshed by a repair is refreshed", refreshed),
+        case("a plugin tells what no path shows", told_by_plugins),
+        case("a plugin that watches no longer is warned of", plugin_ends),
+        case("it ends when it has been quiet, as things are then", converged),
+        case("it ends after an event", once),
+        trial_of("an idle watch makes no system call", &[Need::Program("strace")], idle),
+        trial_of("a limit of the system is named", &[Need::Program("unshare")], limits),
+        case("errors of definitions do not end it", broken),
+    ]
+}
+
+/// A running `holo watch --json`.
+struct Watching {
+    process: Process,
+    unread: Vec<u8>,
+    status: Option<Status>,
+    /// The lines up to the one that says that it watches.
+    first: Vec<Value>,
+}
+
+impl Watching {
+    /// Starts it, and waits until it watches.
+    fn start(root: &ScratchRoot, arguments: &[&str]) -> Watching {
+        let mut holo = Program::new(built("holo"));
+        holo.args(["watch", "--json"]).args(arguments).current_dir(root.path());
+        holo.env("HOLO_ROOT_DIR", root.path()).env("TMPDIR", root.join("tmp")).env("LC_ALL", "C");
+        let mut watching =
+            Watching { process: holo.start().unwrap(), unread: Vec::new(), status: None, first: Vec::new() };
+        watching.first = watching.until("watching");
+        watching
+    }
+
+    /// Returns the lines up to the first that is this event, which is the last of them.
+    #[track_caller]
+    fn until(&mut self, event: &str) -> Vec<Value> {
+        let mut lines = Vec::new();
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            let Some(line) = self.next(PATIENCE) else { break };
+            let is_it = line["event"] == event;
+            lines.push(line);
+            if is_it {
+                return lines;
+            }
+        }
+        panic!("there is no {event}, but {lines:#?}")
+    }
+
+    /// Returns the next line, if one comes in time.
+    fn next(&mut self, within: Duration) -> Option<Value> {
+        let begun = Instant::now();
+        loop {
+            if let Some(end) = self.unread.iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = self.unread.drain(..=end).collect();
+                return Some(serde_json::from_slice(&line).unwrap());
+            }
+            if self.status.is_some() || begun.elapsed() > within {
+                return None;
+            }
+            let Watching { process, unread, status, .. } = self;
+            process
+                .wait(None, &mut |event| match event {
+                    Event::Chunk(Channel::Stdout, bytes) => unread.extend_from_slice(bytes),
+                    Event::Ended(exit) => *status = Some(exit.status),
+                    _ => {}
+                })
+                .unwrap();
+        }
+    }
+
+    /// Expects an event about an entity next, and returns it.
+    #[track_caller]
+    fn expect(&mut self, event: &str, id: &str) -> Value {
+        let line = self.next(PATIENCE).unwrap_or_else(|| panic!("there should be {event} {id}, but nothing is said"));
+        assert!(line["event"] == event && line["id"] == id, "there should be {event} {id}, but there is {line}");
+        line
+    }
+
+    /// Expects that nothing is said.
+    #[track_caller]
+    fn expect_silence(&mut self) {
+        let line = self.next(SILENCE);
+        assert!(line.is_none(), "{line:?}");
+    }
+
+    /// Waits for its end, and returns the exit code.
+    #[track_caller]
+    fn end(&mut self) -> Option<i32> {
+        let begun = Instant::now();
+        while self.status.is_none() && begun.elapsed() < PATIENCE {
+            self.next(Duration::from_millis(100));
+        }
+        self.status.and_then(Status::code)
+    }
+
+    /// Asks it to end, and expects that it does.
+    #[track_caller]
+    fn stop(mut self, root: &ScratchRoot) {
+        kill_process(Pid::from_raw(self.process.id().cast_signed()).unwrap(), Signal::TERM).unwrap();
+        assert_eq!(self.end(), Some(143));
+        let left: Vec<_> = fs::read_dir(root.join("tmp")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert!(left.is_empty(), "{left:?} is left");
+    }
+}
+
+/// A root with an overlay of `/etc/motd` and the declared file `/srv/app/conf`.
+fn root() -> ScratchRoot {
+    let root = ScratchRoot::new().binary(built("holo")).plugin("files");
+    let root =
+        root.file("etc/os-release", "ID=unittest\n").file("etc/motd", "stock\n").dir("srv/app").dir("etc/holorc.d");
+    let root = root.resource("files/10-site/etc/motd", "hello\n").resource("files/app.toml", APP);
+    assert!(root.holo(&["apply"]).success());
+    root
+}
+
+const APP: &str = "[[file]]\npath = \"/srv/app/conf\"\ncontent = \"port 80\\n\"\n";
+
+fn noticed() {
+    let root = root();
+    let mut watching = Watching::start(&root, &[]);
+    let before = fs::read(root.join("srv/app/conf")).unwrap();
+    fs::write(root.join("srv/app/conf"), "port 81\n").unwrap();
+    let drifted = watching.expect("drifted", "file:/srv/app/conf");
+    assert!(drifted["reason"] == "it was written" && drifted["needs_force"] == true, "{drifted}");
+    fs::write(root.join("srv/app/new"), before).unwrap();
+    fs::rename(root.join("srv/app/new"), root.join("srv/app/conf")).unwrap();
+    watching.expect("returned", "file:/srv/app/conf");
+    fs::remove_file(root.join("etc/motd")).unwrap();
+    assert_eq!(watching.expect("drifted", "file:/etc/motd")["reason"], "it was removed");
+    // What is about nobody is not looked at.
+    fs::write(root.join("etc/other"), "x").unwrap();
+    watching.expect_silence();
+    watching.stop(&root);
+}
+
+/// Returns the lines of a watch in which everything happens that lines can tell.
+pub(crate) fn all_lines() -> Vec<Value> {
+    let root = root();
+    let mut watching = Watching::start(&root, &["--apply"]);
+    fs::write(root.join("srv/app/conf"), "port 81\n").unwrap();
+    let mut lines = std::mem::take(&mut watching.first);
+    lines.extend(watching.until("drifted"));
+    fs::write(root.join("srv/app/conf"), "port 80\n").unwrap();
+    lines.extend(watching.until("returned"));
+    fs::remove_file(root.join("srv/app/conf")).unwrap();
+    lines.extend(watching.until("repaired"));
+    watching.stop(&root);
+    lines
+}
+
+fn on_the_way() {
+    let root = root();
+    let mut watching = Watching::start(&root, &[]);
+    fs::rename(root.join("srv/app"), root.join("srv/gone")).unwrap();
+    watching.expect("drifted", "file:/srv/app/conf");
+    fs::rename(root.join("srv/gone"), root.join("srv/app")).unwrap();
+    watching.expect("returned", "file:/srv/app/conf");
+    fs::rename(root.join("srv"), root.join("serve")).unwrap();
+    watching.expect("drifted", "file:/srv/app/conf");
+    fs::create_dir(root.join("srv")).unwrap();
+    fs::rename(root.join("serve/app"), root.join("srv/app")).unwrap();
+    watching.expect("returned", "file:/srv/app/conf");
+    // It is watched where it is now.
+    fs::write(root.join("srv/app/conf"), "port 81\n").unwrap();
+    watching.expect("drifted", "file:/srv/app/conf");
+    watching.stop(&root);
+}
+
+fn definitions() {
+    let root = root();
+    let mut watching = Watching::start(&root, &[]);
+    let new = APP.replace("/srv/app/conf", "/srv/app/new");
+    fs::write(root.join("usr/share/holo/files/new.toml"), new).unwrap();
+    watching.expect("drifted", "file:/srv/app/new");
+    fs::write(root.join("srv/app/new"), "port 80\n").unwrap();
+    watching.until("returned");
+    fs::create_dir_all(root.join("etc/holo/resources/files/20-more/etc")).unwrap();
+    fs::write(root.join("etc/holo/resources/files/20-more/etc/motd"), "other\n").unwrap();
+    watching.expect("drifted", "file:/etc/motd");
+    watching.stop(&root);
+}
+
+fn repaired() {
+    let root = root();
+    let mut watching = Watching::start(&root, &["--apply"]);
+    fs::remove_file(root.join("srv/app/conf")).unwrap();
+    watching.expect("drifted", "file:/srv/app/conf");
+    watching.expect("repaired", "file:/srv/app/conf");
+    assert_eq!(root.read("srv/app/conf"), "port 80\n");
+    // Its own work is no drift.
+    watching.expect_silence();
+    fs::write(root.join("srv/app/conf"), "port 81\n").unwrap();
+    assert_eq!(watching.expect("drifted", "file:/srv/app/conf")["needs_force"], true);
+    watching.expect_silence();
+    assert_eq!(root.read("srv/app/conf"), "port 81\n");
+    watching.stop(&root);
+    let mut watching = Watching::start(&root, &["--apply", "--force", "file:/srv/app/conf"]);
+    watching.expect("repaired", "file:/srv/app/conf");
+    assert_eq!(root.read("srv/app/conf"), "port 80\n");
+    watching.stop(&root);
+}
+
+fn fights() {
+    let root = root();
+    let mut watching = Watching::start(&root, &["--apply", "--settle", "20ms"]);
+    for _ in 0..3 {
+        fs::remove_file(root.join("srv/app/conf")).unwrap();
+        watching.until("repaired");
+    }
+    fs::remove_file(root.join("srv/app/conf")).unwrap();
+    watching.expect("drifted", "file:/srv/app/conf");
+    let error = watching.expect("error", "file:/srv/app/conf")["text"].to_string();
+    assert!(error.contains("repaired 3 times within 10 min"), "{error}");
+    watching.expect_silence();
+    assert!(!root.exists("srv/app/conf"));
+    fs::write(root.join("usr/share/holo/files/app.toml"), APP.replace("80", "82")).unwrap();
+    watching.until("repaired");
+    assert_eq!(root.read("srv/app/conf"), "port 82\n");
+    watching.stop(&root);
+}
+
+fn refreshed() {
+    let root = root().plugin("exec").resource(
+        "exec/note.toml",
+        "[[exec]]\nname = \"note\"\ncommand = \"echo\"\nrefresh_only = true\nsubscribes = [\"file:/srv/app/conf\"]\n",
+    );
+    assert!(root.holo(&["apply"]).success());
+    let mut watching = Watching::start(&root, &["--apply"]);
+    fs::remove_file(root.join("srv/app/conf")).unwrap();
+    watching.expect("drifted", "file:/srv/app/conf");
+    watching.expect("repaired", "file:/srv/app/conf");
+    watching.expect("repaired", "exec:note");
+    watching.stop(&root);
+}
+
+fn root_of_plugin() -> ScratchRoot {
+    let root = ScratchRoot::new().binary(built("holo")).file("etc/os-release", "ID=unittest\n").dir("run");
+    let root = root.script("usr/lib/holo/holo-demo", PLUGIN).holorc("plugin demo\n").dir("usr/share/holo/demo");
+    assert!(root.run("mkfifo", &["run/demo.fifo"]).success());
+    root
+}
+
+fn told_by_plugins() {
+    let root = root_of_plugin();
+    let mut watching = Watching::start(&root, &["--apply"]);
+    watching.expect("repaired", "demo:state");
+    fs::remove_file(root.join("run/demo.state")).unwrap();
+    // No path tells of it.
+    watching.expect_silence();
+    fs::write(root.join("run/demo.fifo"), "somebody pulled the plug\n").unwrap();
+    assert_eq!(watching.expect("drifted", "demo:state")["reason"], "somebody pulled the plug");
+    watching.expect("repaired", "demo:state");
+    watching.stop(&root);
+}
+
+fn plugin_ends() {
+    let root = root_of_plugin();
+    let mut watching = Watching::start(&root, &["--apply"]);
+    watching.expect("repaired", "demo:state");
+    fs::write(root.join("run/demo.fifo"), "end\n").unwrap();
+    let warning = watching.until("warning").pop().unwrap()["text"].to_string();
+    assert!(warning.contains("The watch of plugin demo has ended: exit status 7"), "{warning}");
+    watching.stop(&root);
+}
+
+fn converged() {
+    let root = root();
+    let code = |arguments: &[&str]| root.holo(&[&["watch", "--for", "300ms"], arguments].concat()).status;
+    assert_eq!(code(&[]), Some(0));
+    fs::write(root.join("srv/app/conf"), "port 81\n").unwrap();
+    assert_eq!(code(&[]), Some(3));
+    assert_eq!(code(&["file:/etc/motd"]), Some(0));
+    assert_eq!(code(&["--apply"]), Some(3));
+    assert_eq!(code(&["--apply", "--force"]), Some(0));
+    fs::remove_file(root.join("srv/app/conf")).unwrap();
+    fs::create_dir(root.join("srv/app/conf")).unwrap();
+    fs::write(root.join("srv/app/conf/x"), "").unwrap();
+    assert_ne!(code(&["--apply", "--force"]), Some(0));
+    let run = root.holo(&["watch", "--for", "1s", "file:/nothing"]);
+    assert_eq!(run.status, Some(255), "{run}");
+    assert!(run.stderr_lossy().contains("Unrecognized argument: file:/nothing"), "{run}");
+}
+
+fn once() {
+    let root = root();
+    let mut watching = Watching::start(&root, &["--once", "--apply"]);
+    fs::remove_file(root.join("srv/app/conf")).unwrap();
+    watching.expect("drifted", "file:/srv/app/conf");
+    watching.expect("repaired", "file:/srv/app/conf");
+    assert_eq!(watching.end(), Some(0));
+}
+
+fn idle() {
+    let root = root();
+    let watching = Watching::start(&root, &["--apply"]);
+    let trace = root.join("tmp/calls");
+    let mut strace = Program::new("strace");
+    strace.args(["-f", "-o"]).arg(&trace).arg("-p").arg(watching.process.id().to_string());
+    // It is ended when its time is over.
+    let _ = strace.timeout(Duration::from_secs(4)).grace(Duration::from_secs(1)).run(|_, _| {});
+    let calls = fs::read_to_string(&trace).unwrap();
+    fs::remove_file(trace).unwrap();
+    let made: Vec<&str> = calls.lines().filter(|line| line.contains(" = ") && !line.contains("= ?")).collect();
+    assert!(made.is_empty(), "{calls}");
+    watching.stop(&root);
+}
+
+fn limits() {
+    let root = root();
+    let script = "echo 2 > /proc/sys/user/max_inotify_watches && exec \"$0\" watch --for 1s";
+    let run = root.run("unshare", &["--user", "--map-root-user", "sh", "-c", script, built("holo").to_str().unwrap()]);
+    assert_eq!(run.status, Some(255), "{run}");
+    assert!(run.stderr_lossy().contains("directories are to be watched, and the system allows fewer"), "{run}");
+    assert!(run.stderr_lossy().contains("fs.inotify.max_user_watches"), "{run}");
+}
+
+fn broken() {
+    let root = root();
+    let mut watching = Watching::start(&root, &["--apply"]);
+    fs::write(root.join("etc/holorc.d/99-bad"), "plugn files\n").unwrap();
+    let error = watching.until("error").pop().unwrap()["text"].to_string();
+    assert!(error.contains("unknown command: plugn files"), "{error}");
+    fs::remove_file(root.join("etc/holorc.d/99-bad")).unwrap();
+    fs::remove_file(root.join("srv/app/conf")).unwrap();
+    watching.until("repaired");
+    watching.stop(&root);
+}
