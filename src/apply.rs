@@ -3,7 +3,8 @@
 mod blocked;
 
 use crate::entity::Entity;
-use crate::error::FatalError;
+use crate::error::{FatalError, IoError};
+use crate::generations::Values;
 use crate::in_order::{Ended, InOrder, Work};
 use crate::index::{EntityIndex, PerEntity, PluginIndex, Table};
 use crate::interrupt::Interrupt;
@@ -46,6 +47,8 @@ pub struct Walk<'a> {
     shows_differences: bool,
     /// The refreshes that are due.
     refreshes: Refreshes,
+    /// The values that belong to the states of entities, if they are kept.
+    values: Option<Values>,
     /// The end of each entity that has been done with, or looked at for another one.
     ends: PerEntity<Option<End>>,
 }
@@ -72,6 +75,7 @@ impl<'a> Walk<'a> {
             forces: false,
             shows_differences: false,
             refreshes,
+            values: None,
             ends: Table::filled(None, inventory.entities.len()),
         }
     }
@@ -95,6 +99,12 @@ impl<'a> Walk<'a> {
         Walk { fail_fast, ..self }
     }
 
+    /// Keeps the values that belong to the states of entities, if that is wanted.
+    #[must_use]
+    pub fn with_values(self, values: Option<Values>) -> Walk<'a> {
+        Walk { values, ..self }
+    }
+
     /// Works on the selected entities, in the plan's order.
     ///
     /// # Errors
@@ -114,10 +124,23 @@ impl<'a> Walk<'a> {
                 break;
             }
         }
+        let has_changed = tally.changed > 0;
+        self.keep_values(|values| values.finish(has_changed), reporter);
         if self.task != Task::Check {
             self.refreshes.finish()?;
         }
         Ok(tally)
+    }
+
+    /// Writes values down. That they cannot be is said once, and no reason to end the work.
+    fn keep_values(&mut self, write: impl FnOnce(&mut Values) -> Result<(), IoError>, reporter: &mut dyn Reporter) {
+        if let Some(values) = &mut self.values
+            && let Err(error) = write(values)
+        {
+            self.values = None;
+            reporter.warning(format!("Not keeping what is known of entities for a rollback: {error}"));
+            reporter.end_paragraph();
+        }
     }
 
     /// Works on entities of one plugin that do not depend on each other, and keeps how each of them ended.
@@ -129,8 +152,12 @@ impl<'a> Walk<'a> {
         let ended = self.work_with(&able, self.task, pending, previews, reporter)?;
         for (&entity, ended) in able.iter().zip(ended) {
             self.ends[entity] = Some(ended.end);
+            if let Some(values) = &mut self.values {
+                values.note(self.entities[entity].id(), &ended.kept, ended.end == End::Changed);
+            }
             self.note_refreshes(entity, &ended);
         }
+        self.keep_values(Values::write, reporter);
         if self.task == Task::Check { Ok(()) } else { self.refreshes.record() }
     }
 

@@ -8,6 +8,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// The file of the values that entities had in the state that the system is brought back to, in the cache directory.
+pub const KEPT: &str = "kept";
 /// The file of the facts of the run, in the cache directory.
 pub const FACTS: &str = "facts.json";
 

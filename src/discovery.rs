@@ -1,6 +1,6 @@
 //! The way from the configuration to the entities, which every command takes first.
 
-use crate::cache::CacheDirectory;
+use crate::cache::{self, CacheDirectory};
 use crate::concurrently::{Heard, concurrently};
 use crate::config::{self, ConfigError, PluginLine};
 use crate::declarations::Declarations;
@@ -8,6 +8,7 @@ use crate::descriptors;
 use crate::entity::Entity;
 use crate::error::{FatalError, IoError};
 use crate::failures::{Failed, Failures, Tolerance};
+use crate::generations;
 use crate::generators;
 use crate::index::{PerEntity, PluginIndex, Table};
 use crate::interrupt::Interrupt;
@@ -136,6 +137,8 @@ impl<'a> Discovery<'a> {
 
     fn inventory(&mut self) -> Result<Inventory, FatalError> {
         let cache = CacheDirectory::create(&self.settings.temporary_directory)?;
+        generations::write_kept(&self.settings.root, &cache.path().join(cache::KEPT))
+            .map_err(FatalError::could_not_run)?;
         let lines = self.configuration()?;
         let asked_for = lines.len();
         let at_once = descriptors::make_room(asked_for);

@@ -8,6 +8,8 @@
 //! `inputs` finds the inputs of today, and `stamps` tells which of them are as they were without reading them. `recording` makes a
 //! generation of them, which `keeper` has done beside the run; `store` has those that there are.
 //!
+//! `values` are what entities have said of the states that they were in, such as versions of packages, which is given back to plugins.
+//!
 //! A `pin` has a generation's inputs used instead of today's, as `checkout` has written them out.
 
 mod checkout;
@@ -21,6 +23,7 @@ mod recording;
 mod stamps;
 mod store;
 mod tree;
+mod values;
 mod version;
 
 pub use checkout::restore_generated;
@@ -32,6 +35,7 @@ pub use pin::{Pin, PinError};
 pub use recording::{Reading, Recorded, RecordingError, Request, read};
 pub use store::{GenerationError, Listed, Store};
 pub use tree::{Access, Inputs, Node};
+pub use values::{Values, write_kept};
 pub use version::Version;
 
 #[cfg(test)]

@@ -49,6 +49,8 @@ pub struct Work<'a> {
     end: Option<End>,
     /// The values that it sends to those that are refreshed because of it.
     sent: Vec<BString>,
+    /// The values that belong to the state that it is in now.
+    to_keep: Vec<BString>,
     /// True or false if it is known to have been changed or not.
     touched: Option<bool>,
     /// True if it is known that something would be changed.
@@ -64,6 +66,8 @@ pub struct Ended {
     pub end: End,
     /// The values that it sends, each `KEY=VALUE`.
     pub sent: Vec<BString>,
+    /// The values that belong to the state that it is in now, each `KEY=VALUE`.
+    pub kept: Vec<BString>,
     /// True if its plugin has said that nothing was changed, which it may know of a failure too.
     pub is_untouched: bool,
     /// True if it was looked at, and its plugin cannot tell what applying it would do.
@@ -81,6 +85,7 @@ impl<'a> Work<'a> {
             kept: Vec::new(),
             end: None,
             sent: Vec::new(),
+            to_keep: Vec::new(),
             touched: None,
             would_change: false,
             duration: Duration::ZERO,
@@ -93,6 +98,7 @@ impl<'a> Work<'a> {
             Said::Message(Message::WouldChange(_)) => self.would_change = true,
             Said::Diff(text) => self.would_change |= !text.is_empty(),
             Said::Message(Message::Send(value)) => self.sent.push(value.clone()),
+            Said::Message(Message::Keep(value)) => self.to_keep.push(value.clone()),
             Said::Message(Message::NotChanged) => self.touched = self.touched.or(Some(false)),
             Said::Malformed(_) => self.touched = Some(true),
             Said::Message(message) if message.is_change() => self.touched = Some(true),
@@ -123,6 +129,7 @@ impl<'a> Work<'a> {
         Ended {
             end,
             sent: self.sent,
+            kept: self.to_keep,
             is_untouched: self.touched == Some(false),
             is_unknown: end == End::Pending && !self.would_change,
         }

@@ -424,6 +424,9 @@ impl Identity {
             // Said in both cases, as this may run below a plugin that was told another.
             let inputs = self.directories.inputs.as_ref().map(OsString::from).unwrap_or_default();
             environment.push((names::INPUTS_DIR, inputs));
+            let kept = cache.parent().filter(|_| self.directories.inputs.is_some());
+            let kept = kept.map(|run| run.join(crate::cache::KEPT).into()).unwrap_or_default();
+            environment.push((names::KEPT, kept));
             // All plugins' cache directories are in that of the run.
             environment.extend(cache.parent().map(|run| (names::FACTS, run.join(crate::cache::FACTS).into())));
         }

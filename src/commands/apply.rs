@@ -7,7 +7,7 @@ use crate::cli::Apply;
 use crate::discovery::discover;
 use crate::error::FatalError;
 use crate::exit;
-use crate::generations::Keeper;
+use crate::generations::{Keeper, Values};
 use crate::history::Recorder;
 use crate::interrupt::Interrupt;
 use crate::inventory::Purpose;
@@ -83,7 +83,8 @@ fn walk(
     let task = if arguments.force { Task::ForceApply } else { Task::Apply };
     let walk = Walk::new(&mut inventory, &selected, settings, interrupt, task, refreshes)
         .fail_fast(arguments.fail_fast)
-        .with_differences(arguments.diff);
+        .with_differences(arguments.diff)
+        .with_values(Values::new(settings));
     let began = Instant::now();
     let done = walk.go(&mut keeper.observe(reporter));
     keeper.finish(settings, || inventory.sources_elsewhere(&settings.root), reporter);

@@ -25,6 +25,8 @@ pub struct Generation {
     pub time: Timestamp,
     /// The ID of the run that kept it.
     pub run: String,
+    /// The ID of the first run that had these inputs and may have changed something: one that was killed has not kept them.
+    pub since: String,
     /// The digest of the topmost directory.
     pub tree: Digest,
     /// The other packs that have objects of it.

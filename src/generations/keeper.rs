@@ -6,7 +6,7 @@ use crate::report::{End, Event, Remarks, Reporter};
 use crate::resources::Resources;
 use crate::retention::Retention;
 use crate::settings::Settings;
-use std::fs::{self, File};
+use std::fs;
 use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
 
@@ -42,7 +42,8 @@ impl Keeper {
             keeper.start();
         } else {
             // If it cannot be written, nothing else can: that is told once there is something to keep.
-            let _ = keeper.store.create().and_then(|()| File::create(keeper.store.unrecorded()));
+            let unrecorded = keeper.store.unrecorded();
+            let _ = keeper.store.create().and_then(|()| fs::write(unrecorded, settings.run.as_str()));
         }
         keeper
     }
@@ -77,8 +78,11 @@ impl Keeper {
             Some(Ok(read)) => match read? {
                 Recorded::Same(number) => Some(number),
                 Recorded::New(reading) => {
+                    let run = settings.run.as_str();
+                    let since = fs::read_to_string(self.store.unrecorded()).unwrap_or_default();
+                    let since = if since.is_empty() { run } else { &since };
                     let (retention, _) = Retention::read(&settings.root);
-                    Some(reading.keep(settings.run.as_str(), &elsewhere(), retention.generations.keep)?)
+                    Some(reading.keep(run, since, &elsewhere(), retention.generations.keep)?)
                 }
             },
             // The thread did not come to its end.

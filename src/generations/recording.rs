@@ -150,12 +150,12 @@ impl Reading {
         self.number
     }
 
-    /// Makes the generation. `elsewhere` are the paths of files that definitions name outside of all inputs; `keep` is the number of generations
+    /// Makes the generation. `since` is the ID of the first run that may have had these inputs, `run` that of this one. `elsewhere` are the paths of files that definitions name outside of all inputs; `keep` is the number of generations
     /// that stay, beside the one that is pinned.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn keep(self, run: &str, elsewhere: &[PathBuf], keep: usize) -> Result<u32, RecordingError> {
+    pub fn keep(self, run: &str, since: &str, elsewhere: &[PathBuf], keep: usize) -> Result<u32, RecordingError> {
         let Reading { root, store, number, inputs, tree, stamps, writer, packs, generated, outside } = self;
         let text = |path: &Path| Text::from(path.as_os_str().as_bytes());
         let not_kept: BTreeSet<&PathBuf> = outside.iter().chain(elsewhere).collect();
@@ -164,6 +164,7 @@ impl Reading {
             number,
             time: now(),
             run: run.to_owned(),
+            since: since.to_owned(),
             tree,
             packs: packs.into_iter().collect(),
             files: inputs.values().filter(|node| !matches!(node, Node::Directory(_))).count(),

@@ -146,6 +146,11 @@ impl Store {
         self.directory.join("unrecorded")
     }
 
+    /// Returns the path of the values that belong to the states of entities.
+    pub(super) fn values(&self) -> PathBuf {
+        self.directory.join("values.jsonl")
+    }
+
     /// Returns the path of the stamps of the last generation's inputs.
     pub(super) fn stamps(&self) -> PathBuf {
         self.directory.join("stamps")

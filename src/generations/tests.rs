@@ -21,7 +21,7 @@ fn keep_some(scratch: &ScratchRoot, keep: usize) -> u32 {
     let request = Request { root, virtual_root: PathBuf::new(), generated };
     match read(request).unwrap() {
         Recorded::Same(number) => number,
-        Recorded::New(reading) => reading.keep("run", &[], keep).unwrap(),
+        Recorded::New(reading) => reading.keep("run", "run", &[], keep).unwrap(),
     }
 }
 

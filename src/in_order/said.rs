@@ -61,7 +61,7 @@ fn malformed(line: &BString) -> String {
     const SHOWN: usize = 200;
     let shown = BStr::new(line.get(..SHOWN).unwrap_or(line));
     format!(
-        "cannot understand the plugin's message {shown:?}: expected \"send: KEY=VALUE\", with a key of letters, digits and _, \
+        "cannot understand the plugin's message {shown:?}: expected \"send: KEY=VALUE\" or \"keep: KEY=VALUE\", with a key of letters, digits and _, \
          and {MAX_SENT} bytes at most"
     )
 }

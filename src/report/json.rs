@@ -172,6 +172,7 @@ impl Json {
             would_change: texts(|message| if let Message::WouldChange(text) = message { Some(text) } else { None }),
             refused: messages.iter().filter_map(refusal).collect(),
             sent: texts(|message| if let Message::Send(value) = message { Some(value) } else { None }),
+            kept: texts(|message| if let Message::Keep(value) = message { Some(value) } else { None }),
             unknown: messages.contains(&Message::Unknown),
             reason: reason.as_ref().map(Text::from).or(condition.map(Text::from)),
         };

@@ -147,6 +147,9 @@ pub enum Line<'a> {
         /// The values that it has sent to entities that are refreshed because of it, each `KEY=VALUE`.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         sent: Vec<Text<'a>>,
+        /// The values that belong to the state that it is in, each `KEY=VALUE`.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        kept: Vec<Text<'a>>,
         /// True if its plugin cannot tell what applying it would do.
         #[serde(skip_serializing_if = "is_false")]
         unknown: bool,

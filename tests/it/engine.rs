@@ -210,7 +210,7 @@ fn what_cannot_be_sent_is_an_error_that_says_how_to() {
     let root = scripts(&[("a", &sender("a", "send: 2ND=x\\n")), ("listens", LISTENER)]);
     let run = root.holo(&["apply"]);
     assert_eq!(run.status, Some(1), "{run}");
-    let message = "!! cannot understand the plugin's message \"send: 2ND=x\": expected \"send: KEY=VALUE\", with a key";
+    let message = "!! cannot understand the plugin's message \"send: 2ND=x\": expected \"send: KEY=VALUE\" or \"keep: KEY=VALUE\", with a key";
     assert!(run.stderr_lossy().starts_with(message), "{run}");
     // It may have changed something: the refresh is not lost.
     assert!(stdout_lines(&root.holo(&["apply"])).contains(&"received: nothing ".to_owned()));

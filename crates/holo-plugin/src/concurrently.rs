@@ -12,6 +12,7 @@ enum News<R> {
     Output(Stream, Vec<u8>),
     Progress(Option<(u64, u64)>, String),
     Send(String),
+    Keep(String),
     End(R),
 }
 
@@ -103,6 +104,7 @@ impl<R> News<R> {
             News::Output(stream, bytes) => answers.output(place).relay(stream, &bytes),
             News::Progress(done_of, text) => answers.output(place).progress(&Progress { done_of, text: &text }),
             News::Send(text) => answers.output(place).send_text(&text),
+            News::Keep(text) => answers.output(place).keep_text(&text),
             News::End(result) => answers.end(place, result),
         }
     }
@@ -146,6 +148,10 @@ impl<R> Sink for ThreadAnswers<R> {
 
     fn send(&mut self, text: &str) {
         self.tell(self.place, News::Send(text.to_owned()));
+    }
+
+    fn keep(&mut self, text: &str) {
+        self.tell(self.place, News::Keep(text.to_owned()));
     }
 }
 

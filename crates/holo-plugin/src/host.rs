@@ -1,5 +1,6 @@
 //! The directories that a plugin was given, and the root below which everything is.
 
+use crate::kept::Kept;
 use crate::mode::Mode;
 use bstr::BString;
 use holo_change::{Locations, join};
@@ -27,6 +28,7 @@ pub struct Host {
     only_reads: bool,
     refreshes: bool,
     received: Vec<BString>,
+    kept: Option<PathBuf>,
     jobs: Option<NonZero<usize>>,
     knowledge: Knowledge,
     system: Arc<System>,
@@ -55,7 +57,9 @@ impl Host {
         let several = variable(names::RESOURCE_DIRS).filter(|_| api_version >= holo_protocol::API_VERSION_4);
         let several = several.and_then(|value| ResourceDirs::new(names::split_directories(&value)));
         let inputs = variable(names::INPUTS_DIR).filter(|_| api_version >= holo_protocol::API_VERSION_4);
-        let inputs = inputs.filter(|inputs| !inputs.is_empty()).map_or_else(|| root.clone(), PathBuf::from);
+        let inputs = inputs.filter(|inputs| !inputs.is_empty());
+        let has_inputs = inputs.is_some();
+        let inputs = inputs.map_or_else(|| root.clone(), PathBuf::from);
         Ok(Host {
             knowledge: Knowledge::with_inputs(&root, &inputs, Some(&facts)),
             system: Arc::new(System::new(&root)),
@@ -67,6 +71,7 @@ impl Host {
             only_reads: variable(names::READ_ONLY).is_some_and(|value| value == "1"),
             refreshes: variable(names::REFRESH).is_some_and(|value| value == "1"),
             received: variable(names::RECEIVED).map(|value| names::split_received(&value)).unwrap_or_default(),
+            kept: variable(names::KEPT).filter(|path| has_inputs && !path.is_empty()).map(PathBuf::from),
             jobs: variable(names::JOBS).and_then(|text| text.to_str()?.parse().ok()),
         })
     }
@@ -147,6 +152,12 @@ impl Host {
     /// Returns the mode in which the one entity that this process is for is to be applied.
     pub(crate) fn mode(&self, force: bool) -> Mode<'_> {
         Mode { force, refresh: self.refreshes, received: &self.received }
+    }
+
+    /// Reads the values that entities have said are to be kept. Only a run that brings the system back to an earlier state has any.
+    #[must_use]
+    pub fn kept(&self) -> Kept {
+        self.kept.as_deref().map(Kept::read).unwrap_or_default()
     }
 
     /// Facts and data, found out when they are first asked for.

@@ -17,6 +17,9 @@ pub trait Sink {
     /// Takes a value for the entities that are refreshed because this one changed: `KEY=VALUE`.
     fn send(&mut self, _: &str) {}
 
+    /// Takes a value that belongs to the state that the entity is in: `KEY=VALUE`.
+    fn keep(&mut self, _: &str) {}
+
     /// Returns true if all of this has been said before: version 3 has a process scan again for each entity.
     fn is_again(&self) -> bool {
         false
@@ -92,6 +95,25 @@ impl<'a> Output<'a> {
     /// Sends what was found to be sendable.
     pub(crate) fn send_text(&mut self, text: &str) {
         self.0.send(text);
+    }
+
+    /// Says a value that belongs to the state that the entity is in now. When the system is brought back to that, [`Host::kept`] has it.
+    ///
+    /// Returns false if it is not kept, as it is too long or not one line.
+    ///
+    /// [`Host::kept`]: crate::Host::kept
+    pub fn keep(&mut self, key: &str, value: &str) -> bool {
+        let text = format!("{key}={value}");
+        let can_be_kept = can_be_sent(text.as_bytes().as_bstr()) && !text.contains('\n');
+        if can_be_kept {
+            self.keep_text(&text);
+        }
+        can_be_kept
+    }
+
+    /// Says what was found to be something to keep.
+    pub(crate) fn keep_text(&mut self, text: &str) {
+        self.0.keep(text);
     }
 
     /// Prints the output of a program that was called, as it is.

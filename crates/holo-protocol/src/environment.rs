@@ -1,6 +1,6 @@
 //! The names of the variables that a plugin is given, and the versions of the interface.
 
-use bstr::{BString, ByteSlice};
+use bstr::{BStr, BString, ByteSlice};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -46,6 +46,9 @@ pub const ADOPT_RESOLVED: &str = "HOLO_ADOPT_RESOLVED";
 /// The IDs of what is adopted in the same group, separated by newlines. Version 4.
 pub const ADOPT_WITH: &str = "HOLO_ADOPT_WITH";
 
+/// The file with the values that entities have said are to be kept, for a run that brings the system back: lines of [`kept_line`]. Version 4.
+pub const KEPT: &str = "HOLO_KEPT";
+
 /// The directory below which data and the machine's own facts are looked for, if that is not the root: the inputs of an earlier run, to
 /// which the system is brought back. Version 4.
 pub const INPUTS_DIR: &str = "HOLO_INPUTS_DIR";
@@ -71,6 +74,40 @@ pub fn join_directories<'a>(directories: impl Iterator<Item = &'a Path>) -> OsSt
 pub fn split_directories(variable: &OsStr) -> Vec<PathBuf> {
     let directories = variable.as_bytes().split_str(":").filter(|directory| !directory.is_empty());
     directories.map(|directory| OsStr::from_bytes(directory).into()).collect()
+}
+
+/// The time of a value in the file that [`KEPT`] names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum KeptAt {
+    /// The state that the system is brought back to.
+    Then,
+    /// The last time that the entity said so.
+    Last,
+}
+
+impl KeptAt {
+    fn word(self) -> &'static [u8] {
+        match self {
+            KeptAt::Then => b"then",
+            KeptAt::Last => b"last",
+        }
+    }
+}
+
+/// Returns a line of the file that [`KEPT`] names: when it was so, the ID of the entity, and `KEY=VALUE`, with tabs between them.
+#[must_use]
+pub fn kept_line(at: KeptAt, id: &BStr, value: &BStr) -> BString {
+    let fields: [&[u8]; 3] = [at.word(), id, value];
+    [fields.join(&b'\t'), b"\n".to_vec()].concat().into()
+}
+
+/// Returns what a line of the file that [`KEPT`] names says; nothing if it is not such a line.
+#[must_use]
+pub fn parse_kept(line: &[u8]) -> Option<(KeptAt, &BStr, &BStr)> {
+    let mut fields = line.splitn_str(3, "\t");
+    let (word, id, value) = (fields.next()?, fields.next()?, fields.next()?);
+    let at = [KeptAt::Then, KeptAt::Last].into_iter().find(|at| at.word() == word)?;
+    Some((at, id.as_bstr(), value.as_bstr()))
 }
 
 /// Returns the value of [`RECEIVED`] for these values.

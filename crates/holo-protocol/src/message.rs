@@ -26,6 +26,9 @@ pub enum Message {
     Skipped(BString),
     /// A value for the entities that are refreshed because this one changed: `KEY=VALUE`. Version 4.
     Send(BString),
+    /// A value that belongs to the state that the entity is in now, and is given back when the system is brought back to this: `KEY=VALUE`.
+    /// Version 4.
+    Keep(BString),
     /// The progress of the work on the entity, for a person who waits: a [`Progress`](crate::Progress). Version 4.
     Progress(BString),
     /// A line that was meant to be a message, but cannot be one. Version 4.
@@ -45,6 +48,7 @@ const CHANGED: &[u8] = b"changed: ";
 const CHANGED_QUIETLY: &[u8] = b"changed quietly: ";
 const SKIPPED: &[u8] = b"skipped: ";
 const SEND: &[u8] = b"send: ";
+const KEEP: &[u8] = b"keep: ";
 const PROGRESS: &[u8] = b"progress: ";
 
 impl Message {
@@ -64,10 +68,11 @@ impl Message {
                 let changed = || text(CHANGED).map(Message::Changed);
                 let quietly = || text(CHANGED_QUIETLY).map(Message::ChangedQuietly);
                 let skipped = || text(SKIPPED).map(Message::Skipped);
-                let send = || {
-                    let sent = text(SEND)?;
-                    Some(if can_be_sent(sent.as_ref()) { Message::Send(sent) } else { Message::Malformed(line.into()) })
+                let value = |prefix: &[u8], message: fn(BString) -> Message| {
+                    let value = text(prefix)?;
+                    Some(if can_be_sent(value.as_ref()) { message(value) } else { Message::Malformed(line.into()) })
                 };
+                let send = || value(SEND, Message::Send).or_else(|| value(KEEP, Message::Keep));
                 let progress = || text(PROGRESS).map(Message::Progress);
                 let done = || changed().or_else(quietly);
                 force().or_else(would_change).or_else(done).or_else(skipped).or_else(send).or_else(progress)
@@ -90,6 +95,7 @@ impl Message {
             Message::ChangedQuietly(text) => with(CHANGED_QUIETLY, text.as_ref()),
             Message::Skipped(text) => with(SKIPPED, text.as_ref()),
             Message::Send(text) => with(SEND, text.as_ref()),
+            Message::Keep(text) => with(KEEP, text.as_ref()),
             Message::Progress(text) => with(PROGRESS, text.as_ref()),
             Message::Malformed(line) => line.clone(),
         }
@@ -142,6 +148,7 @@ mod tests {
             Message::Skipped("no such hardware".into()),
             Message::Send("_Mode2=a=b ".into()),
             Message::Send("x=".into()),
+            Message::Keep("version=1.2-3".into()),
             Message::Progress("3/8 unpacking".into()),
         ] {
             assert_eq!(Message::parse(&message.to_line(), 4), Some(message));
@@ -158,6 +165,7 @@ mod tests {
             "requires --force: x",
             "skipped: x",
             "send: x",
+            "keep: x=1",
             "progress: x",
         ] {
             assert_eq!(Message::parse(line.as_bytes(), 3), None);
@@ -168,8 +176,18 @@ mod tests {
     #[test]
     fn values_that_cannot_be_sent_are_malformed() {
         let long = format!("send: a={}", "x".repeat(MAX_SENT));
-        for line in ["send: ", "send: a", "send: =a", "send: 1=a", "send: a b=c", "send: \u{fc}=a", "send: a=\0", &long]
-        {
+        for line in [
+            "keep: ",
+            "keep: a",
+            "send: ",
+            "send: a",
+            "send: =a",
+            "send: 1=a",
+            "send: a b=c",
+            "send: \u{fc}=a",
+            "send: a=\0",
+            &long,
+        ] {
             assert_eq!(Message::parse(line.as_bytes(), 4), Some(Message::Malformed(line.into())), "{line}");
         }
     }

@@ -1,9 +1,15 @@
 //! The definitions of packages.
 
 use crate::model::Key;
+use holo_plugin::Kept;
 use holo_plugin::definitions::{Definition, Invalid};
 use serde::Deserialize;
 use std::time::Duration;
+
+/// The key of the value that says which version there is.
+pub(crate) const VERSION: &str = "version";
+/// That of the one which says which version we have installed.
+pub(crate) const OURS: &str = "installed";
 
 /// A table `[[package]]`.
 #[derive(Clone, Debug, Deserialize)]
@@ -61,6 +67,8 @@ pub(crate) struct Wanted {
     pub(crate) id: String,
     pub(crate) key: Key,
     pub(crate) ensure: Ensure,
+    /// The version that we installed last, if the system is brought back to an earlier state: that one may be replaced by an older one.
+    pub(crate) ours: Option<String>,
     /// The version to install if any would do, and this one can be had.
     pub(crate) preferred: Option<String>,
     pub(crate) hold: Option<bool>,
@@ -68,6 +76,24 @@ pub(crate) struct Wanted {
     pub(crate) automatic: Option<bool>,
     pub(crate) is_orphan: bool,
     pub(crate) timeout: Option<Duration>,
+}
+
+impl Wanted {
+    /// Asks for the version that there was in the state that the system is brought back to, unless the definition asks for another.
+    pub(crate) fn recall(&mut self, kept: &Kept) {
+        self.ours = kept.last(&self.id, OURS);
+        if let (Ensure::Present | Ensure::Latest, Some(version)) = (&self.ensure, kept.then(&self.id, VERSION)) {
+            self.ensure = Ensure::Version(version);
+        }
+    }
+
+    /// The same for a package that nothing defines there: if what we did to it is undone, it gets the version back that it was found in.
+    pub(crate) fn recall_orphan(&mut self, kept: &Kept) {
+        self.ours = kept.last(&self.id, OURS);
+        if let (Some(_), Some(found)) = (&self.ours, &self.preferred) {
+            self.ensure = Ensure::Version(found.clone());
+        }
+    }
 }
 
 impl Package {
@@ -85,6 +111,7 @@ impl Package {
         Wanted {
             id: id.to_owned(),
             key: Key { name, arch },
+            ours: None,
             preferred: None,
             hold: self.hold,
             // It is declared, so it must not go when no other package needs it.

@@ -35,13 +35,15 @@ impl Plugin for Packages {
             ScanError
         })?;
         let own = own_provider(host);
+        let kept = host.kept();
         let mut living = Vec::new();
         for (id, defined) in &definitions.valid {
             let manager = match &defined.common.keys.provider {
                 Some(name) => named(name),
                 None => own.clone(),
             };
-            let wanted = defined.definition.wanted(id, defined.common.keys.timeout);
+            let mut wanted = defined.definition.wanted(id, defined.common.keys.timeout);
+            wanted.recall(&kept);
             living.push((wanted, manager, defined.common.clone()));
         }
         let names = FullNames::new(host);
@@ -69,7 +71,8 @@ impl Plugin for Packages {
         }
         for orphan in orphans {
             let Remembered { id, base, .. } = &orphan.remembered;
-            let (wanted, provider, owned) = (base.wanted(id), named(&base.provider), names.name_of_base(base));
+            let (mut wanted, provider, owned) = (base.wanted(id), named(&base.provider), names.name_of_base(base));
+            wanted.recall_orphan(&kept);
             let past = Past::Orphan(Box::new(orphan));
             found.push((PackageEntity { wanted, provider, owned, past, shared: Arc::default() }, Common::default()));
         }

@@ -166,14 +166,15 @@ fn version(wanted: &Wanted, asked: Option<&str>, known: &Knowledge<'_>) -> Resul
 
 /// Returns the reason why a person has to decide about a task, if there is one.
 fn refusal(wanted: &Wanted, task: &Task, current: Option<&str>, provider: &dyn PackageProvider) -> Option<String> {
+    let (name, current) = (&wanted.key, current?);
+    // A system that is brought back loses what we installed, and nothing else.
+    if task.is_downgrade && wanted.ours.as_deref() != Some(current) {
+        let to = task.item.version.as_deref().unwrap_or_default();
+        return Some(format!("{name} {current} is newer than {to}"));
+    }
     // The state that an orphan was found in is not a person's present request; neither is our hold.
     if wanted.is_orphan {
         return None;
-    }
-    let (name, current) = (&wanted.key, current?);
-    if task.is_downgrade {
-        let to = task.item.version.as_deref().unwrap_or_default();
-        return Some(format!("{name} {current} is newer than {to}"));
     }
     let is_our_pin = provider.pins() && task.item.exactly;
     if task.is_held && task.kind.is_some() && wanted.hold.is_none() && !is_our_pin {

@@ -3,12 +3,13 @@
 mod executor;
 
 use crate::base::Base;
-use crate::declaration::Wanted;
+use crate::declaration::{OURS, VERSION, Wanted};
 use crate::entity::{PackageEntity, Past};
 use crate::error::PackageError;
 use crate::manager::Manager;
-use crate::model::Kind;
+use crate::model::{Installed, Instance, Kind, Status};
 use crate::names::{FullNames, things};
+use crate::need::newest;
 use crate::provider::PackageProvider;
 use crate::query::{Request, Requests, Resolution, query};
 use crate::resolve::{RequestIndex, Resolved, Task};
@@ -132,7 +133,10 @@ impl<'a> Group<'a> {
                     tasks.push(task);
                     continue;
                 }
-                Resolved::Nothing => self.finish(request, &memory, Applied::Unchanged, answers),
+                Resolved::Nothing => {
+                    self.keep(request, &resolution.installed, false, &mut answers.output(index));
+                    self.finish(request, &memory, Applied::Unchanged, answers)
+                }
                 Resolved::NeedsForce(reason) => Applied::NeedsForce(ForceTo::Proceed(reason)),
                 Resolved::Impossible(problem) => {
                     answers.output(index).error(problem);
@@ -164,10 +168,25 @@ impl<'a> Group<'a> {
         for task in &tasks {
             let index = self.members[task.request].index;
             let applied = executor.outcome(task, &mut answers.output(index));
+            let has_installed = task.kind == Some(Kind::Install) && matches!(applied, Applied::Changed(_));
+            self.keep(task.request, executor.installed(), has_installed, &mut answers.output(index));
             let applied = self.finish(task.request, &memory, applied, answers);
             answers.end(index, applied);
         }
         Ok(())
+    }
+
+    /// Says which version of a package there is, for when the system is brought back to this.
+    fn keep(&self, request: RequestIndex, installed: &Installed, has_installed: bool, output: &mut Output<'_>) {
+        let instances = installed.instances(&self.wanted(request).key);
+        let present: Vec<&Instance> =
+            instances.into_iter().filter(|instance| instance.status == Status::Installed).collect();
+        // A stand-in for a package manager knows no versions.
+        let Some(version) = newest(&present, self.provider).filter(|version| !version.is_empty()) else { return };
+        output.keep(VERSION, version);
+        if has_installed {
+            output.keep(OURS, version);
+        }
     }
 
     /// Repairs what a transaction that was cut off has left, and finds out anew what has to be done: what was half done may be done now.
@@ -214,12 +233,7 @@ impl<'a> Group<'a> {
     }
 
     /// Remembers what was there before the first change.
-    fn keep_bases(
-        &self,
-        memory: &BaseStore,
-        tasks: &[Task],
-        installed: &crate::model::Installed,
-    ) -> holo_change::error::Result<()> {
+    fn keep_bases(&self, memory: &BaseStore, tasks: &[Task], installed: &Installed) -> holo_change::error::Result<()> {
         let mut new = Vec::new();
         for task in tasks {
             let entity = self.entity(task.request);

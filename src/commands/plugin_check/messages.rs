@@ -22,7 +22,7 @@ pub(super) fn read(harness: &mut Harness<'_, '_>, operation: Operation, subject:
         .filter(|message| matches!(message, Message::Malformed(_)))
         .map(|message| quoted(&message.to_line()))
         .collect();
-    let text = format!("says {}, where \"send: KEY=VALUE\" is expected", listed(&malformed));
+    let text = format!("says {}, where \"send: KEY=VALUE\" or \"keep: KEY=VALUE\" is expected", listed(&malformed));
     harness.fail_unless(Rule::MoreMessages, subject, malformed.is_empty(), text);
     let misplaced: Vec<String> =
         messages.iter().filter(|message| !has_meaning(operation, message)).map(|m| quoted(&m.to_line())).collect();
@@ -51,7 +51,9 @@ fn has_meaning(operation: Operation, message: &Message) -> bool {
         | Message::Progress(_)
         // That it cannot be understood is said elsewhere.
         | Message::Malformed(_) => true,
-        Message::Changed(_) | Message::ChangedQuietly(_) | Message::Send(_) => matches!(operation, Operation::Apply | Operation::ForceApply),
+        Message::Changed(_) | Message::ChangedQuietly(_) | Message::Send(_) | Message::Keep(_) => {
+            matches!(operation, Operation::Apply | Operation::ForceApply)
+        }
         Message::WouldChange(_) | Message::Unknown => operation == Operation::Check,
     }
 }
@@ -60,7 +62,7 @@ fn has_meaning(operation: Operation, message: &Message) -> bool {
 fn contradiction(messages: &[Message]) -> Option<(&Message, &Message)> {
     let excludes = |one: &Message, other: &Message| match one {
         Message::NotChanged | Message::Skipped(_) | Message::Unknown => {
-            one != other && !matches!(other, Message::Malformed(_) | Message::Progress(_))
+            one != other && !matches!(other, Message::Malformed(_) | Message::Progress(_) | Message::Keep(_))
         }
         Message::RequiresForceToOverwrite => *other == Message::RequiresForceToRestore,
         _ => false,
@@ -83,6 +85,7 @@ mod tests {
         assert!(!found(&["would change: a", "would change: b", "requires --force to overwrite"]));
         assert!(!found(&["requires --force: a", "requires --force to overwrite"]));
         assert!(!found(&["changed: a", "send: a=1", "send: b=2"]));
+        assert!(!found(&["not changed", "keep: a=1"]));
         assert!(found(&["skipped: a", "not changed"]));
         assert!(found(&["skipped: a", "send: a=1"]));
         assert!(found(&["changed: a", "not changed"]));

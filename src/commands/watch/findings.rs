@@ -61,6 +61,7 @@ impl<'a> Findings<'a> {
             | Message::Skipped(_)
             | Message::Send(_)
             | Message::Malformed(_)
+            | Message::Keep(_)
             | Message::Progress(_) => {}
         }
     }

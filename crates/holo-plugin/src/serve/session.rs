@@ -321,7 +321,7 @@ struct SetInSession<'a, E, W: Write> {
     answers: &'a mut Answers<W>,
     /// The entity that output belongs to.
     speaker: JobIndex,
-    /// The values that entities send, until they end.
+    /// The values that entities send, or want kept, until they end.
     sent: HashMap<JobIndex, Vec<Message>>,
 }
 
@@ -404,5 +404,9 @@ impl<E, W: Write> Sink for SetInSession<'_, E, W> {
 
     fn send(&mut self, text: &str) {
         self.sent.entry(self.speaker).or_default().push(Message::Send(text.into()));
+    }
+
+    fn keep(&mut self, text: &str) {
+        self.sent.entry(self.speaker).or_default().push(Message::Keep(text.into()));
     }
 }

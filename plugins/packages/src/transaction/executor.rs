@@ -236,6 +236,11 @@ impl<'a> Executor<'a> {
         Item { version, ..task.item.clone() }
     }
 
+    /// Returns the packages that are installed now.
+    pub(super) fn installed(&self) -> &Installed {
+        &self.installed
+    }
+
     fn look_again(&mut self) {
         match self.manager.installed() {
             Ok(installed) => self.installed = installed,
