@@ -63,6 +63,8 @@ pub enum Verb {
     Facts(Facts),
     /// Show what is said about this machine, in layers of files
     Data(Data),
+    /// Show what manages a path or an entity, and why it is so
+    Why(Why),
     /// Show earlier applies, or what became of entities and paths
     History(History),
     /// Run scenarios: folders that hold a root before, and what is expected
@@ -339,6 +341,17 @@ pub struct Data {
     pub key: Option<String>,
 }
 
+/// `holo why`
+#[derive(Debug, Args)]
+pub struct Why {
+    /// The form of the output
+    #[command(flatten)]
+    pub output: Output,
+    /// A path, an entity ID, or the part of IDs behind the colon
+    #[arg(value_name = "SELECTOR", required = true)]
+    pub subject: OsString,
+}
+
 /// `holo history`
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
@@ -478,6 +491,7 @@ impl Verb {
             Verb::Scan(arguments) => &arguments.output,
             Verb::Doctor(arguments) => &arguments.output,
             Verb::Selectors(arguments) => &arguments.output,
+            Verb::Why(arguments) => &arguments.output,
             Verb::History(arguments) => match &arguments.verb {
                 Some(HistoryVerb::Show(arguments)) => &arguments.output,
                 None => &arguments.output,

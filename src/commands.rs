@@ -18,6 +18,7 @@ mod selectors;
 mod test;
 mod values;
 mod watch;
+mod why;
 
 use crate::cli::{self, PluginVerb, Verb};
 use crate::entity::Entity;
@@ -67,6 +68,7 @@ pub(crate) fn run(verb: Verb, mut settings: Settings, report: &mut Report) -> u8
         Verb::Generations(arguments) => with_context(settings, report, |context| generations::run(&arguments, context)),
         Verb::Rollback(arguments) => with_context(settings, report, |context| rollback::run(&arguments, context)),
         Verb::Doctor(arguments) => with_inputs(settings, report, |context| doctor::run(&arguments, context)),
+        Verb::Why(arguments) => with_inputs(settings, report, |context| why::run(&arguments, context)),
         Verb::History(arguments) => with_context(settings, report, |context| history::run(&arguments, context)),
         Verb::Plugin(arguments) => match arguments.verb {
             PluginVerb::Check(arguments) => {

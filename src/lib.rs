@@ -50,6 +50,7 @@ pub mod run_id;
 pub mod scan;
 pub mod select;
 pub mod settings;
+pub mod subject;
 pub mod time;
 pub mod view;
 

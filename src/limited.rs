@@ -11,9 +11,10 @@ use crate::interrupt::Interrupt;
 use crate::plugin::{OperationError, Plugin};
 use crate::scan::Answered;
 use crate::select;
+use crate::subject::Subject;
 use bstr::{BStr, BString, ByteSlice};
-use holo_protocol::ScanLimit;
 use holo_protocol::report::OutlinedReport;
+use holo_protocol::{Edges, ScanLimit};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -28,6 +29,8 @@ pub enum Interest<'a> {
     Selectors(&'a [OsString]),
     /// Those that a selector could select that begins so.
     Prefix(&'a BStr),
+    /// Those that this is about, and their neighbours.
+    Subject(&'a Subject),
 }
 
 impl<'a> Interest<'a> {
@@ -36,7 +39,7 @@ impl<'a> Interest<'a> {
     pub fn selectors(self) -> &'a [OsString] {
         match self {
             Interest::Selectors(selectors) => selectors,
-            Interest::Prefix(_) => &[],
+            Interest::Prefix(_) | Interest::Subject(_) => &[],
         }
     }
 }
@@ -52,13 +55,18 @@ pub fn scan(
     at_once: usize,
     interrupt: &Interrupt,
 ) -> Result<HashMap<usize, Answered>, FatalError> {
-    let ids: Vec<BString> = interest.selectors().iter().map(|selector| selector.as_bytes().into()).collect();
+    let ids: Vec<BString> = match interest {
+        Interest::Subject(subject) => subject.names(),
+        _ => interest.selectors().iter().map(|selector| selector.as_bytes().into()).collect(),
+    };
     let limit = match interest {
+        Interest::Subject(_) => ScanLimit::Ids(&ids),
         Interest::Prefix(prefix) => ScanLimit::Prefix(prefix),
         Interest::Selectors(_) if (1..=MOST).contains(&ids.len()) => ScanLimit::Ids(&ids),
         Interest::Selectors(_) => return Ok(HashMap::new()),
     };
     let looks_limited = match limit {
+        _ if matches!(interest, Interest::Subject(_)) => true,
         ScanLimit::Ids(ids) => ids.iter().all(|id| select::looks_like_id(id.as_bstr())),
         ScanLimit::Prefix(prefix) => select::looks_like_id(prefix),
     };
@@ -68,6 +76,16 @@ pub fn scan(
     let mut answers = Answers::default();
     answers.ask(plugins.iter_mut().enumerate(), limit, at_once, interrupt)?;
     let suffices = match limit {
+        _ if let Interest::Subject(subject) = interest => {
+            let (found, neighbours) = answers.about(subject);
+            let others = answers.missing(neighbours);
+            if !others.is_empty() {
+                let limit = ScanLimit::Ids(&others);
+                let limited = plugins.iter_mut().enumerate().filter(|(_, plugin)| plugin.can_limit(limit));
+                answers.ask(limited, limit, at_once, interrupt)?;
+            }
+            found
+        }
         ScanLimit::Prefix(prefix) => answers.ids().any(|id| id.starts_with(prefix)),
         ScanLimit::Ids(ids) => {
             let others = answers.missing(answers.named_by(ids));
@@ -134,6 +152,20 @@ impl Answers {
         let reports = self.0.values().flat_map(|answered| &answered.answer);
         let of_ids = reports.flat_map(OutlinedReport::edges).filter(|(id, _)| ids.contains(id));
         of_ids.flat_map(|(_, edges)| edges.named().cloned().collect::<Vec<_>>()).collect()
+    }
+
+    /// Returns true if an entity is about a subject, and what these entities name or need.
+    fn about(&self, subject: &Subject) -> (bool, HashSet<BString>) {
+        let reports = self.0.values().flat_map(|answered| &answered.answer);
+        let with_edges = reports.flat_map(OutlinedReport::edges);
+        let mut found = self.ids().any(|id| subject.is_of(id, &Edges::NONE));
+        let mut neighbours = HashSet::new();
+        for (_, edges) in with_edges.filter(|(id, edges)| subject.is_of(id, edges)) {
+            found = true;
+            neighbours.extend(edges.named().cloned());
+            neighbours.extend(edges.needs.into_iter().map(|asset| asset.value));
+        }
+        (found, neighbours)
     }
 
     /// Returns those of some IDs that no entity has.

@@ -246,7 +246,9 @@ impl EdgeKind {
         matches!(self, EdgeKind::Before | EdgeKind::Notifies)
     }
 
-    fn key(self) -> &'static str {
+    /// Returns the key.
+    #[must_use]
+    pub fn key(self) -> &'static str {
         match self {
             EdgeKind::Requires => "REQUIRES",
             EdgeKind::Subscribes => "SUBSCRIBES",

@@ -26,7 +26,9 @@ pub struct Dangling {
 /// Returns all names of others that people have written and no entity has, orphans included.
 #[must_use]
 pub fn dangling(nodes: &PerEntity<Node<'_>>) -> Vec<Dangling> {
-    let mut written = nodes.entries().filter(|(_, node)| !node.edges.written.is_empty()).peekable();
+    // The place of an entity's own definition is no reference.
+    let names_others = |node: &Node<'_>| node.edges.written.iter().any(|name| name.id != node.id);
+    let mut written = nodes.entries().filter(|(_, node)| names_others(node)).peekable();
     if written.peek().is_none() {
         return Vec::new();
     }

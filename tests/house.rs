@@ -53,13 +53,14 @@ fn dependencies_point_one_way() {
             "holo-index",
             "holo-process",
             "holo-protocol",
+            "holo-system",
             "holo-testing"
         ])
     );
     assert_eq!(depends_on("crates/holo-protocol/Cargo.toml"), set(&[]));
     assert_eq!(depends_on("crates/holo-testing/Cargo.toml"), set(&["holo-process"]));
     assert_eq!(depends_on("crates/holo-process/Cargo.toml"), set(&["holo-protocol"]));
-    assert_eq!(depends_on("crates/holo-system/Cargo.toml"), set(&[]));
+    assert_eq!(depends_on("crates/holo-system/Cargo.toml"), set(&["holo-process"]));
     assert_eq!(depends_on("crates/holo-definitions/Cargo.toml"), set(&[]));
     assert_eq!(depends_on("crates/holo-facts/Cargo.toml"), set(&["holo-definitions", "holo-process", "holo-system"]));
     assert_eq!(depends_on("crates/holo-change/Cargo.toml"), set(&["holo-protocol"]));

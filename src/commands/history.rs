@@ -1,6 +1,6 @@
 //! `holo history`
 
-mod lines;
+pub(super) mod lines;
 mod show;
 mod subject;
 
@@ -12,7 +12,8 @@ use crate::history::{EntityRecord, History, Run, RunState};
 use crate::report::line::Line;
 use crate::report::table::{Cell, Table};
 use crate::report::{Event, Remarks, Reporter};
-use subject::Subject;
+use crate::subject::Subject;
+pub(super) use subject::{Sought, records};
 
 pub(super) fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, reporter, .. } = context;
@@ -20,21 +21,22 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<u8
     if let Some(HistoryVerb::Show(arguments)) = &arguments.verb {
         return Ok(show::run(arguments, &history, *reporter));
     }
-    let subjects: Vec<Subject> = arguments.subjects.iter().map(|given| Subject::new(given, &settings.root)).collect();
+    let sought = arguments.subjects.iter().map(|given| Sought::new(Subject::new(given, &settings.root)));
+    let sought: Vec<Sought> = sought.collect();
     let most = if arguments.number == 0 { usize::MAX } else { arguments.number };
     let mut runs = history.runs();
     let since = arguments.since;
     // A run is later than those that follow, but for what clocks do.
     let mut wanted =
         runs.by_ref().take_while(|run| since.is_none_or(|since| lines::began(run).is_none_or(|time| time >= since)));
-    if subjects.is_empty() {
+    if sought.is_empty() {
         let is_wanted = |run: &Run| !arguments.failed || is_bad(run);
         let runs: Vec<Run> = wanted.by_ref().filter(is_wanted).take(most).collect();
         show_runs(&runs, *reporter);
     } else {
         let is_wanted = |record: &EntityRecord| !arguments.failed || record.result.is_bad();
-        let records = wanted.by_ref().flat_map(|run| subject::records(&run, &subjects)).filter(is_wanted);
-        let records: Vec<EntityRecord> = records.take(most).collect();
+        let found = wanted.by_ref().flat_map(|run| records(&run, &sought)).filter(is_wanted);
+        let records: Vec<EntityRecord> = found.take(most).collect();
         show_records(&records, *reporter);
     }
     drop(wanted);

@@ -157,6 +157,8 @@ pub enum Line<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<Text<'a>>,
     },
+    /// `why`: an entity, or a path that none manages.
+    Why(Box<WhyLine<'a>>),
     /// `history`: an earlier run.
     Run(Box<RunLine<'a>>),
     /// `history`: what became of an entity in an earlier run.
@@ -456,6 +458,8 @@ mod history;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod why;
 
 pub use history::{DiffLine, RecordLine, RunLine};
 pub use tally::Tally;
+pub use why::{NeighbourLine, PackagedLine, SourceLine, WhyLine};

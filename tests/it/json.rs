@@ -493,6 +493,7 @@ fn other_forms_are_refused_beside_it() {
 /// A run of which all is on record that can be.
 const RECORDS: &str = r#"{"record":"began","version":1,"run":"20261122T091403-8f2c1","time":"2026-11-22T09:14:03Z","holo":"4.0.0","command":["holo","apply"],"who":{"uid":0,"sudo_user":"fred","login_uid":1000,"terminal":"/dev/pts/3","trigger":"timer"},"process":{"pid":1}}
 {"record":"entity","run":"20261122T091403-8f2c1","id":"x:y","plugin":"x","time":"2026-11-22T09:14:03Z","duration":0.5,"result":"failed","changes":["did it"],"refused":[{"kind":"overwrite"}],"reason":"no","output":"!! no","refreshed_by":["x:z"],"diffs":[{"from":"a/x","to":"b/x","text":"+1","binary":true,"cut":1}]}
+{"record":"entity","run":"20261122T091403-8f2c1","id":"file:/etc/a","plugin":"files","time":"2026-11-22T09:14:03Z","duration":0.5,"result":"changed"}
 {"record":"ended","run":"20261122T091403-8f2c1","time":"2026-11-22T09:14:04Z","result":"failed","duration":1.0,"exit_code":1,"counts":{"failed":1},"error":"no"}
 "#;
 
@@ -525,6 +526,14 @@ fn the_schema_names_nothing_that_is_never_written() {
     note(lines(&root, &["history"], 0));
     note(lines(&root, &["history", "x:y"], 0));
     note(lines(&root, &["history", "show", "--diff"], 0));
+    let root = hooks()
+        .file("etc/os-release", "ID=debian\n")
+        .file("var/lib/dpkg/info/x.list", "/.\n/etc/a\n")
+        .file("var/lib/holo/.engine/runs/2026-11.jsonl", RECORDS);
+    note(lines(&root, &["apply"], 0));
+    note(lines(&root, &["why", "/etc/a"], 0));
+    note(lines(&root, &["why", "reload"], 0));
+    note(lines(&root, &["why", "/etc/a/b"], 1));
     let schema = schema();
     let mut named = BTreeSet::new();
     for kind in schema["oneOf"].as_array().unwrap() {

@@ -6,7 +6,8 @@ use bstr::{BStr, BString, ByteSlice};
 /// The entities that a limited scan is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanLimit<'a> {
-    /// Those with these IDs, and all that others have to know of.
+    /// Those with these IDs, and all that others have to know of. In place of an ID there may be the part of it behind the colon, a resource
+    /// file, or something that is provided, such as a path.
     Ids(&'a [BString]),
     /// Those whose IDs begin so.
     Prefix(&'a BStr),
@@ -21,6 +22,8 @@ impl ScanLimit<'_> {
                 ids.contains(&report.id)
                     || report.edges.concern_others()
                     || report.sources.iter().any(|source| ids.contains(source))
+                    || report.edges.provides.iter().any(|asset| ids.contains(&asset.value))
+                    || report.id.split_once_str(":").is_some_and(|(_, name)| ids.iter().any(|id| id == name))
             }
             ScanLimit::Prefix(prefix) => report.id.starts_with_str(prefix),
         }
@@ -37,7 +40,7 @@ mod tests {
             let report = EntityReport::parse_all(lines.as_bytes(), 4).unwrap();
             limit.wants(&report[0])
         };
-        let ids = ["a:b".into(), "c:d".into()];
+        let ids = ["a:b".into(), "c:d".into(), "/p".into()];
         for lines in [
             "ENTITY: c:d",
             "ENTITY: x:y\nSOURCE: /s\nSOURCE: a:b",
@@ -47,6 +50,8 @@ mod tests {
             "ENTITY: x:y\nSUBSCRIBES: z",
             "ENTITY: x:y\nNOTIFIES: z",
             "ENTITY: x:y\nOWNS: user z",
+            "ENTITY: x:/p",
+            "ENTITY: x:y\nPROVIDES: path /p",
         ] {
             assert!(wants(ScanLimit::Ids(&ids), lines), "{lines}");
         }

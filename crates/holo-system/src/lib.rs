@@ -15,14 +15,17 @@
 
 mod init;
 mod os_release;
+mod package_files;
 pub mod package_manager;
 mod root;
 
 pub use init::{init_system, is_run_by_systemd};
 pub use os_release::OsRelease;
+pub use package_files::{Digest, PackagedFile};
 pub use package_manager::PackageManager;
 pub use root::{Root, content};
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -49,6 +52,14 @@ impl System {
     /// Returns how much speaks for a package manager; 0 if nothing does.
     pub fn rank(&self, manager: &PackageManager) -> u8 {
         manager.rank(&Root::new(&self.root), self.os_release())
+    }
+
+    /// Returns which of these files packages own, by their paths, which are absolute below the root. All of them are looked up at once. What
+    /// cannot be found out is nobody's.
+    #[must_use]
+    pub fn packaged_files(&self, paths: &[PathBuf]) -> BTreeMap<PathBuf, PackagedFile> {
+        let root = Root::new(&self.root);
+        self.package_manager().map(|manager| package_files::find(manager, &root, paths)).unwrap_or_default()
     }
 
     /// The package manager, if there is one that is known.

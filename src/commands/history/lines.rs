@@ -47,7 +47,7 @@ pub(super) fn command(run: &Run) -> String {
 }
 
 /// Returns the changes to an entity, or the reason why there are none.
-pub(super) fn what(record: &EntityRecord) -> String {
+pub(in crate::commands) fn what(record: &EntityRecord) -> String {
     let mut what: Vec<String> = record.changes.iter().map(|Bytes(text)| text.to_string()).collect();
     what.extend(record.refused.iter().map(refusal));
     what.extend(record.reason.as_ref().map(|Bytes(reason)| reason.to_string()));

@@ -31,10 +31,11 @@ pub(crate) fn beginning(host: &Host, prefix: &BStr, output: &mut Output<'_>) -> 
     }
 }
 
-/// Finds those managed files that have one of these IDs.
+/// Finds those managed files that have one of these IDs, or are at one of these paths.
 pub(crate) fn some(host: &Host, ids: &[BString], output: &mut Output<'_>) -> Result<Vec<FileEntity>, ScanError> {
-    let ids: BTreeSet<&BString> = ids.iter().collect();
-    let found = ids.into_iter().map(|id| one(host, id.as_bstr(), output));
+    let id = |given: &BString| if given.starts_with(b"/") { [PREFIX, given].concat().into() } else { given.clone() };
+    let ids: BTreeSet<BString> = ids.iter().map(id).collect();
+    let found = ids.iter().map(|id| one(host, id.as_bstr(), output));
     found.filter_map(Result::transpose).collect()
 }
 

@@ -1,0 +1,136 @@
+//! `holo why`
+
+mod answer;
+mod neighbours;
+mod shown;
+
+use super::Context;
+use super::history::{Sought, records};
+use crate::cli::Why;
+use crate::discovery::discover_what_answers;
+use crate::entity::Entity;
+use crate::error::FatalError;
+use crate::exit;
+use crate::history::{EntityRecord, History, RunResult};
+use crate::index::EntityIndex;
+use crate::interrupt::Interrupt;
+use crate::inventory::{Inventory, Purpose};
+use crate::limited::Interest;
+use crate::plugin::OperationError;
+use crate::report::line::Line;
+use crate::report::table::Description;
+use crate::report::{Event, Reporter, Severity};
+use crate::root::Root;
+use crate::settings::Settings;
+use crate::subject::Subject;
+use crate::view::View;
+use answer::{Answer, Packaged};
+use bstr::{BString, ByteSlice};
+use holo_system::System;
+use neighbours::Neighbours;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+pub(super) fn run(arguments: &Why, context: &mut Context<'_>) -> Result<u8, FatalError> {
+    let Context { settings, interrupt, reporter } = context;
+    let subject = Subject::new(&arguments.subject, &settings.root);
+    let interest = Interest::Subject(&subject);
+    let mut inventory = discover_what_answers(settings, Purpose::Inspect, interest, interrupt, *reporter)?;
+    let is_meant = |index: &EntityIndex| {
+        let entity = &inventory.entities[*index];
+        let is_source = || {
+            entity
+                .report()
+                .sources
+                .iter()
+                .any(|source| *source == subject.given || is_at(source, &subject, &settings.root))
+        };
+        subject.is_of(entity.id(), &entity.edges()) || is_source()
+    };
+    let indexes: Vec<EntityIndex> = inventory.entities.entries().map(|(index, _)| index).filter(is_meant).collect();
+    let mut answers = managed(&indexes, &inventory, &settings.root);
+    if answers.is_empty() {
+        let exists = settings.root.join(subject.path()).symlink_metadata().is_ok();
+        if !exists && !subject.is_path() {
+            let text = format!("no entity is called {}, and there is no such path", subject.given);
+            reporter.event(Event::Aside(Severity::Error, &text));
+            return Ok(exit::FAILED);
+        }
+        answers.push(Answer { exists: Some(exists), ..unmanaged(&subject, &inventory) });
+    }
+    Packaged::find(&System::new(&settings.root.join("")), &settings.root, &mut answers);
+    for (index, answer) in indexes.iter().zip(&mut answers) {
+        answer.edited = edited(*index, &mut inventory, settings, interrupt)?;
+        answer.last_change = last_change(answer, &settings.root);
+    }
+    for answer in &answers {
+        show(answer, *reporter);
+    }
+    Ok(if indexes.is_empty() { exit::FAILED } else { exit::DONE })
+}
+
+/// Returns true if a resource file is the path that was given.
+fn is_at(source: &BString, subject: &Subject, root: &Root) -> bool {
+    *source == bytes(&root.join(subject.path()))
+}
+
+fn managed(indexes: &[EntityIndex], inventory: &Inventory, root: &Root) -> Vec<Answer> {
+    let neighbours = Neighbours::new(inventory);
+    let answer = |&index: &EntityIndex| Answer::of_entity(index, inventory, neighbours.of(index), root);
+    indexes.iter().map(answer).collect()
+}
+
+/// Returns the answer about a path that no entity manages.
+fn unmanaged(subject: &Subject, inventory: &Inventory) -> Answer {
+    let provider = |path: &Path| {
+        let path = bytes(path);
+        let provides = |entity: &&Entity| entity.edges().provides.iter().any(|asset| asset.value == path);
+        inventory
+            .entities
+            .iter()
+            .filter(|entity| entity.has_edges())
+            .find(provides)
+            .map(|entity| entity.id().to_owned())
+    };
+    let path = subject.path();
+    let within = path.ancestors().skip(1).find_map(provider);
+    Answer { path: Some(subject.path()), within, ..Answer::default() }
+}
+
+/// Returns true if a person has changed an entity since it was applied last. Of one that has no difference to show nothing is said.
+fn edited(
+    index: EntityIndex,
+    inventory: &mut Inventory,
+    settings: &Settings,
+    interrupt: &Interrupt,
+) -> Result<Option<bool>, FatalError> {
+    let id = inventory.entities[index].id().to_owned();
+    let plugin = inventory.entities[index].plugin;
+    let pair = match inventory.plugins[plugin].diff(id.as_bstr(), interrupt, &mut |_, _| {}) {
+        Ok(pair) => pair,
+        Err(OperationError::Fatal(fatal)) => return Err(fatal),
+        Err(OperationError::Failed(_)) => None,
+    };
+    let view = View { root: &settings.root, resources: &inventory.resources };
+    Ok(pair.and_then(|pair| view.difference(&pair).ok()).map(|difference| !difference.is_empty()))
+}
+
+/// Returns the last change of an entity that is on record. Records may be for root alone; the rest is not.
+fn last_change(answer: &Answer, root: &Root) -> Option<EntityRecord> {
+    let id = answer.id.clone()?;
+    let sought = [Sought::new(Subject { path: id.clone(), given: id })];
+    let history = History::open(root).ok()?;
+    let mut found = history.runs().flat_map(|run| records(&run, &sought));
+    found.find(|record| record.result == RunResult::Changed)
+}
+
+fn show(answer: &Answer, reporter: &mut dyn Reporter) {
+    let lines = shown::lines(answer);
+    reporter.event(Event::Description(&Description { heading: &shown::heading(answer), lines: &lines }));
+    reporter.event(Event::Line(&Line::Why(Box::new(answer.line()))));
+}
+
+/// Returns a path as bytes.
+fn bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
+}

@@ -1,0 +1,162 @@
+//! The answer about an entity, or about a path that none manages.
+
+use super::bytes;
+use super::neighbours::{Around, Neighbour};
+use crate::history::EntityRecord;
+use crate::index::EntityIndex;
+use crate::inventory::Inventory;
+use crate::report::line::{Information as InformationLine, NeighbourLine, PackagedLine, SourceLine, WhyLine};
+use crate::root::Root;
+use bstr::{BString, ByteSlice};
+use holo_protocol::Action;
+use holo_protocol::report::Information;
+use holo_system::System;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The answer about an entity, or about a path that none manages.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Answer {
+    /// The ID of the entity, if there is one.
+    pub(super) id: Option<BString>,
+    pub(super) plugin: String,
+    /// The action that applying it takes, if it is an unusual one.
+    pub(super) action: Option<Action>,
+    /// The path that it makes, or that was asked for.
+    pub(super) path: Option<PathBuf>,
+    /// True if the path that was asked for exists.
+    pub(super) exists: Option<bool>,
+    pub(super) package: Option<Packaged>,
+    pub(super) sources: Vec<Source>,
+    pub(super) information: Vec<Information>,
+    pub(super) around: Around,
+    /// The entity that provides a directory which the path is in.
+    pub(super) within: Option<BString>,
+    /// What was there before, in words, if the plugin has kept it.
+    pub(super) before_us: Option<String>,
+    pub(super) last_change: Option<EntityRecord>,
+    pub(super) edited: Option<bool>,
+}
+
+/// A resource file.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    pub(super) path: PathBuf,
+    /// The line in which the definition begins.
+    pub(super) line: Option<usize>,
+    pub(super) package: Option<Packaged>,
+}
+
+/// The package that owns a path.
+#[derive(Clone, Debug)]
+pub(super) struct Packaged {
+    pub(super) name: String,
+    /// True if the file differs from what the package brought, if that can be told.
+    pub(super) is_modified: Option<bool>,
+}
+
+impl Answer {
+    pub(super) fn of_entity(index: EntityIndex, inventory: &Inventory, around: Around, root: &Root) -> Answer {
+        let entity = &inventory.entities[index];
+        let report = entity.report();
+        let own = report.edges.written.iter().find(|written| written.id == report.id);
+        let source = |path: &BString| {
+            // `PATH:LINE`, or `PATH:LINE as rendered`.
+            let line = own.and_then(|own| own.location.strip_prefix(&path[..])?.strip_prefix(b":"));
+            let digits = line.and_then(|line| line.fields().next()?.to_str().ok()?.parse().ok());
+            Source { path: path.to_path_lossy().into_owned(), line: digits, package: None }
+        };
+        let is_source = |information: &Information| report.sources.contains(&information.value);
+        let path = report.edges.provides.iter().chain(&report.edges.owns).find(|asset| asset.kind == "path");
+        Answer {
+            id: Some(entity.id().to_owned()),
+            plugin: entity.plugin_id().to_owned(),
+            action: Some(report.action.clone()).filter(|action| *action != Action::default()),
+            path: path.map(|asset| asset.value.to_path_lossy().into_owned()),
+            sources: report.sources.iter().map(source).collect(),
+            information: report.information.iter().filter(|information| !is_source(information)).cloned().collect(),
+            around,
+            before_us: report.information.iter().find_map(|line| kept(&line.value, &root.state(entity.plugin_id()))),
+            ..Answer::default()
+        }
+    }
+
+    /// Returns the line for programs.
+    pub(super) fn line(&self) -> WhyLine<'_> {
+        WhyLine {
+            managed: self.id.is_some(),
+            id: self.id.as_ref().map(Into::into),
+            plugin: self.id.is_some().then_some(&self.plugin),
+            path: self.path.as_ref().map(|path| bytes(path).into()),
+            package: self.package.as_ref().map(Packaged::line),
+            sources: self.sources.iter().map(Source::line).collect(),
+            information: self
+                .information
+                .iter()
+                .map(|line| InformationLine { key: (&line.key).into(), value: (&line.value).into() })
+                .collect(),
+            after: self.around.after.iter().map(Neighbour::line).collect(),
+            before: self.around.before.iter().map(Neighbour::line).collect(),
+            within: self.within.as_ref().map(Into::into),
+            changed_by: self.last_change.as_ref().map(|record| record.run.as_str()),
+            changed_at: self.last_change.as_ref().map(|record| record.time.to_string()),
+            edited: self.edited,
+        }
+    }
+}
+
+/// Returns in words what a plugin has kept at a path in its state directory: that is what was there before it.
+fn kept(value: &BString, state: &Path) -> Option<String> {
+    let path = value.to_path().ok()?;
+    let metadata = path.starts_with(state).then(|| path.symlink_metadata().ok())??;
+    if metadata.is_symlink() {
+        return Some(format!("a symlink to {}", fs::read_link(path).ok()?.display()));
+    }
+    metadata.is_file().then(|| format!("a file of {} bytes, which is kept", metadata.len()))
+}
+
+impl Source {
+    fn line(&self) -> SourceLine<'_> {
+        SourceLine {
+            path: bytes(&self.path).into(),
+            line: self.line,
+            package: self.package.as_ref().map(Packaged::line),
+        }
+    }
+}
+
+impl Neighbour {
+    fn line(&self) -> NeighbourLine<'_> {
+        NeighbourLine {
+            id: (&self.id).into(),
+            key: self.key,
+            asset: self.asset.clone(),
+            location: self.location.as_ref().map(Into::into),
+        }
+    }
+}
+
+impl Packaged {
+    fn line(&self) -> PackagedLine<'_> {
+        PackagedLine { name: &self.name, modified: self.is_modified }
+    }
+
+    /// Finds the packages of all paths in some answers, at once.
+    pub(super) fn find(system: &System, root: &Root, answers: &mut [Answer]) {
+        let base = root.join("");
+        let below = |path: &Path| Path::new("/").join(path.strip_prefix(&base).unwrap_or(path));
+        let sources = answers.iter().flat_map(|answer| answer.sources.iter().map(|source| below(&source.path)));
+        let paths: Vec<PathBuf> = answers.iter().filter_map(|answer| answer.path.clone()).chain(sources).collect();
+        let found = system.packaged_files(&paths);
+        let packaged = |path: &Path| {
+            let file = found.get(path)?;
+            let content = || fs::read(root.join(path)).ok();
+            let is_modified = file.digest.as_ref().and_then(|digest| digest.is_of(&content()?)).map(|is_same| !is_same);
+            Some(Packaged { name: file.package.clone(), is_modified })
+        };
+        for answer in answers {
+            answer.package = answer.path.as_deref().and_then(packaged);
+            answer.sources.iter_mut().for_each(|source| source.package = packaged(&below(&source.path)));
+        }
+    }
+}
