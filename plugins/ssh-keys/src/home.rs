@@ -3,7 +3,7 @@
 //! Everything here is done as that user. No symlink is followed, what belongs to somebody else is not read, and what is there is
 //! never written to, but replaced: the worst that a user can bring about is something that the user could do as well.
 
-use crate::section::{Edit, Handover, Section};
+use crate::section::{Edit, Section};
 use holo_change::error::{PathError, Result};
 use holo_change::snapshot::{self, Snapshot};
 use holo_change::{Durability, PathHandle, Stamp, Tree};
@@ -62,8 +62,7 @@ impl Change {
     pub(crate) fn in_words(&self, [remove, give, add, set]: &Verbs) -> Vec<String> {
         let Edit { removed, added, handed_over, .. } = &self.edit;
         let removed = removed.iter().map(|key| format!("{remove} key {key}"));
-        let given =
-            handed_over.iter().map(|Handover { key, from, to }| format!("{give} key {key} from {from} to {to}"));
+        let given = handed_over.iter().map(|handover| handover.in_words(give));
         let added = added.iter().map(|key| format!("{add} key {key}"));
         let modes = self.modes.iter().map(|mode| format!("{set} {mode}"));
         removed.chain(given).chain(added).chain(modes).collect()

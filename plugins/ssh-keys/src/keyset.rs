@@ -13,11 +13,12 @@ use holo_plugin::{
     Action, Applied, AsUserError, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Preview, Shown, Verdict,
     as_user,
 };
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The beginning of this plugin's IDs.
@@ -58,6 +59,8 @@ pub(crate) struct Family {
     pub(crate) orphans: Vec<Name>,
     /// A file that is invalid: nobody knows which keys it wants.
     pub(crate) invalid: Option<PathBuf>,
+    /// What has been done for key sets while others were applied, which they have not told of yet.
+    pub(crate) done_by_others: Mutex<BTreeMap<BString, Vec<String>>>,
 }
 
 /// An error in a home directory, or on the way to it.
@@ -215,6 +218,10 @@ impl KeySet {
                 output.warning(format!("{to} takes over from {from}"));
             }
             unmarked.clone_from(&changed.edit.unmarked);
+            for handover in changed.edit.handed_over.iter().filter(|handover| handover.to != id) {
+                let mut by_others = self.family.done_by_others.lock().unwrap_or_else(PoisonError::into_inner);
+                by_others.entry(handover.to.clone()).or_default().push(handover.in_words("gave"));
+            }
             done = Some(changed);
         }
         let recorded = unmarked::write(host, self.name.parts(), &unmarked);
@@ -223,10 +230,14 @@ impl KeySet {
             // Only now: an apply that is killed before is to find the keys.
             record.remove(&id).map_err(|error| ApplyError { error: error.into(), nothing_changed: done.is_none() })?;
         }
-        Ok(match done {
-            Some(done) => Applied::ChangedQuietly(done.in_words(&DONE)),
-            None if self.is_orphan() => Applied::ChangedQuietly(vec![format!("forgot {id}, of which no key is left")]),
-            None => Applied::Unchanged,
+        let mut by_others = self.family.done_by_others.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(match (done, by_others.remove(&id)) {
+            (Some(done), _) => Applied::ChangedQuietly(done.in_words(&DONE)),
+            (None, Some(by_others)) => Applied::ChangedQuietly(by_others),
+            (None, None) if self.is_orphan() => {
+                Applied::ChangedQuietly(vec![format!("forgot {id}, of which no key is left")])
+            }
+            (None, None) => Applied::Unchanged,
         })
     }
 
@@ -356,7 +367,13 @@ impl Entity for KeySet {
             let _ = std::fs::create_dir(&to);
             true
         });
-        is_there.then(|| FilePair::new(&self.path, to))
+        let pair = is_there.then(|| FilePair::new(&self.path, to))?;
+        // The path of the copy is another one in each run. Where plugins are tested, it is what version 3 shows.
+        let shown = self.watched.as_ref().filter(|_| !host.test_mode()).map(|path| host.below_root(path));
+        Some(match shown {
+            Some(shown) => pair.with_to_label(shown.as_os_str().as_bytes()),
+            None => pair,
+        })
     }
 
     fn preview(&self, host: &Host) -> Option<FilePair> {

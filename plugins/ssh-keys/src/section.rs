@@ -49,6 +49,14 @@ pub(crate) struct Edit {
     pub(crate) content: Vec<u8>,
 }
 
+impl Handover {
+    /// The change as a fragment, with this verb.
+    pub(crate) fn in_words(&self, give: &str) -> String {
+        let Handover { key, from, to } = self;
+        format!("{give} key {key} from {from} to {to}")
+    }
+}
+
 impl Edit {
     /// Returns true if the keys that are there are not those that are to be there.
     pub(crate) fn changes_keys(&self) -> bool {
