@@ -1,17 +1,22 @@
 //! Definitions of units as they are on a system.
 
 use crate::definition::Service;
-use crate::notice::Notice;
+use crate::notice::{Notice, Noticed};
 use crate::provider::{ManagerError, Subject};
 use crate::providers;
 use crate::record::Record;
 use crate::state::{Aspects, Enablement, Load, Phase, UnitState};
 use crate::unit::{UnitName, UnitNameError};
+use bstr::{BString, ByteSlice};
 use holo_plugin::definitions::Definition;
 use holo_plugin::system::Root;
-use holo_plugin::{Adopted, Candidate, Host, Output};
+use holo_plugin::{Adopted, Adoption, Candidate, Host, Output};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
+
+/// The beginning of the IDs of files.
+const FILE: &str = "file:";
 
 /// The states of units that have been listed: nothing changes them while a system is described.
 #[derive(Debug, Default)]
@@ -49,20 +54,34 @@ pub(crate) fn candidates(
     defined: &BTreeSet<UnitName>,
 ) -> Result<Vec<Candidate>, ManagerError> {
     let mut noticed = providers::for_host(host).noticed(host)?;
-    noticed.retain(|noticed| noticed.notice != Notice::EnabledAsUsual && !defined.contains(&noticed.unit));
-    if !noticed.is_empty() {
-        known.ask(host, &noticed.iter().map(|noticed| noticed.unit.clone()).collect::<Vec<_>>())?;
+    noticed.retain(|noticed| !defined.contains(&noticed.unit));
+    if noticed.is_empty() {
+        return Ok(Vec::new());
     }
-    Ok(noticed.into_iter().map(|noticed| Candidate::new(id(&noticed.unit), noticed.notice.reason())).collect())
+    known.ask(host, &noticed.iter().map(|noticed| noticed.unit.clone()).collect::<Vec<_>>())?;
+    // What does not run as it should is not described by its package.
+    noticed.retain(|noticed| {
+        noticed.notice != Notice::EnabledAsUsual || known.state(host, &noticed.unit).is_ok_and(|state| runs(&state))
+    });
+    let files: Vec<PathBuf> = noticed.iter().filter_map(|noticed| noticed.file.clone()).collect();
+    let owners = host.system().packaged_files(&files);
+    let candidate = |noticed: Noticed| {
+        let candidate = Candidate::new(id(&noticed.unit), noticed.notice.reason());
+        let owner = noticed.file.and_then(|file| owners.get(&file));
+        let candidate = owner.map_or(candidate.clone(), |owner| candidate.in_group(owner.package.as_str()));
+        if noticed.notice == Notice::EnabledAsUsual { candidate.as_companion() } else { candidate }
+    };
+    Ok(noticed.into_iter().map(candidate).collect())
 }
 
 /// Describes the unit with this ID as it is.
-pub(crate) fn adopt(host: &Host, known: &Known, id: &str, output: &mut Output<'_>) -> Adopted {
+pub(crate) fn adopt(host: &Host, known: &Known, adoption: Adoption<'_>, output: &mut Output<'_>) -> Adopted {
+    let id = adoption.id.to_string();
     let Some(name) = id.strip_prefix(Service::TABLE).and_then(|rest| rest.strip_prefix(':')) else {
         return Adopted::Unknown;
     };
     match describe(host, known, name) {
-        Ok(definition) => Adopted::Done { definition },
+        Ok(definition) => Adopted::Done { definition: definition + &subscription(adoption.with) },
         Err(error) => {
             output.error(error.to_string());
             Adopted::Failed
@@ -88,6 +107,13 @@ fn describe(host: &Host, known: &Known, name: &str) -> Result<String, AdoptionEr
     // What test mode only imagines is not there.
     let definition = definition(&unit, &state).filter(|_| !state.is_imagined);
     definition.ok_or(AdoptionError::Missing(unit))
+}
+
+/// Returns the line that has a unit restarted when one of its files is changed, of these entities.
+fn subscription(others: &[BString]) -> String {
+    let files = others.iter().filter_map(|id| id.to_str().ok()).filter(|id| id.starts_with(FILE));
+    let files: Vec<String> = files.map(|id| format!("\"{}\"", escaped(id))).collect();
+    if files.is_empty() { String::new() } else { format!("subscribes = [{}]\n", files.join(", ")) }
 }
 
 /// Returns the ID of a unit as people call it: that of a service has no suffix.
@@ -127,9 +153,9 @@ fn runs(state: &UnitState) -> bool {
     }
 }
 
-/// Some names have backslashes.
-fn escaped(name: &str) -> String {
-    name.replace('\\', "\\\\")
+/// Escapes a text for a string of TOML.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
 }
 
 #[cfg(test)]
@@ -178,6 +204,16 @@ mod tests {
             "name = \"dev-a\\\\x2db.swap\"\nenable = true\n",
         );
         described("image.service", &state(None, Enablement::Enabled), "name = \"image\"\nenable = true\n");
+    }
+
+    #[test]
+    fn a_unit_subscribes_to_files_that_are_adopted_with_it() {
+        let line = |others: &[&str]| subscription(&others.iter().map(|id| BString::from(*id)).collect::<Vec<_>>());
+        assert_eq!(
+            line(&["package:nginx", "file:/etc/a.conf", "file:/b\"\\"]),
+            "subscribes = [\"file:/etc/a.conf\", \"file:/b\\\"\\\\\"]\n"
+        );
+        assert_eq!(line(&["package:nginx"]), "");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub(crate) struct Noticed {
     pub(crate) unit: UnitName,
     pub(crate) notice: Notice,
-    /// The file in which it stands, below the root.
+    /// The file in which it stands; absolute, below the root.
     pub(crate) file: Option<PathBuf>,
 }
 

@@ -136,7 +136,7 @@ impl Plugin for Services {
     fn adopt(&self, host: &Host, adoption: Adoption<'_>, output: &mut Output<'_>) -> Adopted {
         let entity = self.find(host, adoption.id, &mut Output::new(&mut Silence)).ok().flatten();
         let defined = entity.and_then(|entity| Adopted::defined_already(&entity, host, output));
-        defined.unwrap_or_else(|| adoption::adopt(host, &self.known, &adoption.id.to_string(), output))
+        defined.unwrap_or_else(|| adoption::adopt(host, &self.known, adoption, output))
     }
 }
 

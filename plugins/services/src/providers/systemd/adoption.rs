@@ -38,7 +38,7 @@ pub(super) fn noticed(root: &Path, is_live: bool) -> Result<Vec<Noticed>, Manage
     }
     found.extend(instances(&root, &presets).into_iter().map(|unit| (unit, Notice::Enabled)));
     let noticed = |(unit, notice): (UnitName, Notice)| {
-        let file = files::path(&root, &unit);
+        let file = files::path(&root, &unit).map(|path| Path::new("/").join(path));
         Noticed { unit, notice, file }
     };
     Ok(found.into_iter().map(noticed).collect())

@@ -56,7 +56,7 @@ fn alias_of(root: &Root, name: &UnitName) -> Option<UnitName> {
     None
 }
 
-/// Returns the path of the file in which a unit stands, if there is one.
+/// Returns the path of the file in which a unit stands, if there is one, below the root.
 pub(super) fn path(root: &Root, name: &UnitName) -> Option<PathBuf> {
     let paths = names::files(name).into_iter().flat_map(|file| DIRECTORIES.map(|folder| Path::new(folder).join(&file)));
     paths.into_iter().find(|path| root.has(path))
