@@ -8,6 +8,9 @@ use locate::Locator;
 pub use parse::PatchError;
 use std::fmt;
 
+/// The number of unchanged lines at the ends of a hunk that need not fit.
+const MAX_FUZZ: usize = 2;
+
 /// The hunks of one text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patch {
@@ -86,8 +89,20 @@ impl Patch {
     /// # Errors
     /// If a hunk fits nowhere.
     pub fn apply(&self, base: &[u8]) -> Result<Vec<u8>, HunkError> {
+        self.apply_with_fuzz(base, MAX_FUZZ)
+    }
+
+    /// Applies it where all of each hunk fits, be it moved.
+    ///
+    /// # Errors
+    /// If a hunk fits nowhere so.
+    pub fn apply_exactly(&self, base: &[u8]) -> Result<Vec<u8>, HunkError> {
+        self.apply_with_fuzz(base, 0)
+    }
+
+    fn apply_with_fuzz(&self, base: &[u8], max_fuzz: usize) -> Result<Vec<u8>, HunkError> {
         let lines: Vec<&[u8]> = base.lines_with_terminator().collect();
-        let mut locator = Locator::new(&lines);
+        let mut locator = Locator::new(&lines, max_fuzz);
         let mut pieces: Vec<&[u8]> = Vec::new();
         // The lines of the base before this have been copied or left out.
         let mut done = 0;

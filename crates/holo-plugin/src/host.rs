@@ -150,7 +150,8 @@ impl Host {
     }
 
     /// Returns the mode in which the one entity that this process is for is to be applied.
-    pub(crate) fn mode(&self, force: bool) -> Mode<'_> {
+    #[must_use]
+    pub fn mode(&self, force: bool) -> Mode<'_> {
         Mode { force, refresh: self.refreshes, received: &self.received }
     }
 

@@ -1,12 +1,14 @@
 //! The plugin: managed files, be they overlays or declared, and applying sets of them.
 
-use crate::declared::{self, Contradicted, DeclaredFile};
+use crate::adoption;
+use crate::declared;
+use crate::managed::{ManagedFile, tidy_up};
 use crate::overlay::{self, FileEntity};
 use bstr::BStr;
-use holo_plugin::declared::{Declared, apply_together};
+use holo_plugin::declared::apply_together;
 use holo_plugin::index::{Table, define_index};
 use holo_plugin::{
-    Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Plugin, ScanError, ScanLimit, SetAnswers, Sink,
+    Adopted, Adoption, Applied, Candidate, Entity, Host, Job, Output, Plugin, ScanError, ScanLimit, SetAnswers, Sink,
     Stream, Verdict, in_threads,
 };
 use std::collections::BTreeMap;
@@ -51,22 +53,11 @@ impl Files {
     }
 }
 
-/// A managed file.
-pub(crate) enum ManagedFile {
-    /// One that others have installed, with what is laid over it.
-    Overlay(FileEntity),
-    /// One that has an overlay now, and was declared before.
-    OverlayAfter(Box<DeclaredFile>, FileEntity),
-    /// One that is declared as a whole, or was.
-    Declared(Box<Declared<DeclaredFile>>),
-    /// One that is left alone.
-    Contradicted(Box<Contradicted>),
-}
-
 impl Plugin for Files {
     type Entity = ManagedFile;
 
     const CONCURRENT: bool = true;
+    const ADOPTS: bool = true;
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<ManagedFile>, ScanError> {
         let overlays = overlay::scan::all(host, output)?;
@@ -158,6 +149,14 @@ impl Plugin for Files {
         }
     }
 
+    fn candidates(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {
+        Ok(adoption::candidates(host, &self.scan(host, output)?))
+    }
+
+    fn adopt(&self, host: &Host, adoption: Adoption<'_>, output: &mut Output<'_>) -> Adopted {
+        adoption::adopt(host, adoption, output, |id, output| self.find(host, id, output))
+    }
+
     fn end(&self, host: &Host) {
         if self.tidying.is_due.load(Ordering::Relaxed) {
             // Nobody listens any more. What cannot be removed is found, and said, by the next apply.
@@ -214,82 +213,6 @@ fn with_declared(
     files.extend(entities.declared.into_iter().map(|entity| ManagedFile::Declared(Box::new(entity))));
     files.extend(entities.contradicted.into_iter().map(|entity| ManagedFile::Contradicted(Box::new(entity))));
     files
-}
-
-fn tidy_up(host: &Host, is_ours: impl Fn(&str) -> bool, output: &mut Output<'_>) {
-    if let Err(error) = declared::tidy(host, is_ours, output) {
-        output.warning(error.to_string());
-    }
-}
-
-impl ManagedFile {
-    fn apply_alone(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        let ends_well = |applied: &Applied| {
-            matches!(applied, Applied::Changed(_) | Applied::ChangedQuietly(_) | Applied::Unchanged)
-        };
-        match self {
-            ManagedFile::Overlay(entity) => entity.apply(host, mode, output),
-            ManagedFile::Declared(entity) => entity.apply(host, mode, output),
-            ManagedFile::OverlayAfter(declared, overlay) => {
-                // If nothing is laid over it any more, the overlay goes first.
-                let steps: [&dyn Entity; 2] =
-                    if overlay.is_orphan() { [overlay, &**declared] } else { [&**declared, overlay] };
-                let first = steps[0].apply(host, mode, output);
-                if ends_well(&first) { steps[1].apply(host, mode, output) } else { first }
-            }
-            ManagedFile::Contradicted(contradicted) => {
-                output.error(format!("skipping target: {}", contradicted.reason));
-                Applied::FAILED_UNCHANGED
-            }
-        }
-    }
-}
-
-impl Entity for ManagedFile {
-    fn report(&self) -> EntityReport {
-        match self {
-            ManagedFile::Overlay(entity) | ManagedFile::OverlayAfter(_, entity) => entity.report(),
-            ManagedFile::Declared(entity) => entity.report(),
-            ManagedFile::Contradicted(contradicted) => contradicted.report.clone(),
-        }
-    }
-
-    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        let applied = self.apply_alone(host, mode, output);
-        if !matches!(self, ManagedFile::Overlay(_)) {
-            // Version 3 is going to ask for the others.
-            let id = self.report().id;
-            tidy_up(host, |other| id == other, output);
-        }
-        applied
-    }
-
-    fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        match self {
-            ManagedFile::Overlay(entity) | ManagedFile::OverlayAfter(_, entity) => entity.check(host, mode, output),
-            ManagedFile::Declared(entity) => entity.check(host, mode, output),
-            ManagedFile::Contradicted(contradicted) => {
-                output.error(format!("skipping target: {}", contradicted.reason));
-                Verdict::Failed
-            }
-        }
-    }
-
-    fn diff(&self, host: &Host) -> Option<FilePair> {
-        match self {
-            ManagedFile::Overlay(entity) | ManagedFile::OverlayAfter(_, entity) => entity.diff(host),
-            ManagedFile::Declared(entity) => entity.diff(host),
-            ManagedFile::Contradicted(_) => None,
-        }
-    }
-
-    fn preview(&self, host: &Host) -> Option<FilePair> {
-        match self {
-            ManagedFile::Overlay(entity) | ManagedFile::OverlayAfter(_, entity) => entity.preview(host),
-            ManagedFile::Declared(entity) => entity.preview(host),
-            ManagedFile::Contradicted(_) => None,
-        }
-    }
 }
 
 /// Keeps the last answer back: there is something to do when all has been done.

@@ -1,7 +1,9 @@
 //! The `files` plugin: configuration files, made from what packages bring and what resource files lay over it.
 
+mod adoption;
 mod declared;
 mod files;
+mod managed;
 mod overlay;
 
 /// Runs the plugin: what it does stands in the arguments and the environment.

@@ -1,5 +1,6 @@
 //! Overlays: files that others have installed, and what resource files lay over them.
 
+pub(crate) mod adopt;
 mod change;
 mod check;
 mod context;
@@ -20,8 +21,8 @@ mod stock;
 
 pub(crate) use change::FAILED_UNCHANGED;
 use change::{Consequences, Outcome};
-pub(crate) use check::check_many;
-pub(crate) use entity::{FileEntity, PREFIX};
+pub(crate) use check::{Checked, check_many};
+pub(crate) use entity::{FileEntity, PATCH_SUFFIX, PREFIX, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
 
 use context::Context;
 use holo_change::image_store::ImageStore;

@@ -5,7 +5,7 @@ use crate::error::FatalError;
 use crate::index::PluginIndex;
 use crate::interrupt::Interrupt;
 use crate::inventory::Inventory;
-use crate::plugin::{Adopted, Adoption, OperationError};
+use crate::plugin::{Adopted, Adoption, OperationError, PluginError};
 use crate::report::{Remarks, Reporter};
 use bstr::{BString, ByteSlice};
 use std::fs;
@@ -88,6 +88,8 @@ fn ask(
             return Ok(Gathered::Failed);
         }
         Err(OperationError::Fatal(fatal)) => return Err(fatal),
+        // The plugin has said why.
+        Err(OperationError::Failed(PluginError::Operation)) => return Ok(Gathered::Failed),
         Err(OperationError::Failed(error)) => {
             reporter.error(format!("cannot adopt {}: {error}", request.id));
             return Ok(Gathered::Failed);

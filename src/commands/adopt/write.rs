@@ -92,7 +92,7 @@ impl Plan {
             let path = directory.join(&below);
             let is_removal = made.symlink_metadata().is_ok_and(|made| made.is_file() && made.len() == 0);
             let exists = path.symlink_metadata().is_ok();
-            if exists && !below.starts_with(LOCAL) {
+            if exists && !is_replaced(&below) {
                 self.refuse(request, &path, &made, reporter);
                 return Ok(false);
             }
@@ -220,6 +220,12 @@ impl Plan {
         remove_all(&staging)?;
         Ok(self.adopted)
     }
+}
+
+/// Returns true if a file with this path below a resource directory is one that was adopted before.
+fn is_replaced(below: &Path) -> bool {
+    let is_direct = below.components().count() == 1;
+    below.starts_with(LOCAL) || is_direct && below.as_os_str().as_bytes().starts_with(b"adopted-")
 }
 
 /// Returns an error unless a text is TOML.

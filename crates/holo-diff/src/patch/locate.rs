@@ -2,12 +2,10 @@
 
 use super::Hunk;
 
-/// The number of unchanged lines at the ends of a hunk that need not fit.
-const MAX_FUZZ: usize = 2;
-
 /// Finds places for one hunk after the other.
 pub(super) struct Locator<'a> {
     lines: &'a [&'a [u8]],
+    max_fuzz: usize,
     /// The lines by which the last hunk was moved.
     offset: isize,
 }
@@ -21,14 +19,15 @@ struct Search<'a> {
 }
 
 impl<'a> Locator<'a> {
-    pub(super) fn new(lines: &'a [&'a [u8]]) -> Locator<'a> {
-        Locator { lines, offset: 0 }
+    /// Looks for places in these lines, where so many unchanged lines at the ends of hunks need not fit.
+    pub(super) fn new(lines: &'a [&'a [u8]], max_fuzz: usize) -> Locator<'a> {
+        Locator { lines, max_fuzz, offset: 0 }
     }
 
     /// Returns the index of the line at which a hunk fits, behind those lines that are done with.
     pub(super) fn locate(&mut self, hunk: &Hunk, done: usize) -> Option<usize> {
         let (prefix, suffix) = hunk.context();
-        let most = MAX_FUZZ.min(prefix.max(suffix));
+        let most = self.max_fuzz.min(prefix.max(suffix));
         let found = (0..=most).find_map(|fuzz| self.locate_fuzzily(hunk, done, fuzz))?;
         self.offset += found - self.guess(hunk);
         usize::try_from(found).ok()

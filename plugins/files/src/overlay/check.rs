@@ -84,7 +84,12 @@ fn try_check(
     let target = waiting.as_ref().map_or(&target, |(_, current)| current);
     let current = Image::load(target)?;
     let known_base = Image::load(&layout.images.base(&entity.path))?;
-    let Some(base) = known_base.or_else(|| current.clone()) else {
+    let unpatched = match (&known_base, &current) {
+        (None, Some(current)) => patch::unpatched(entity, current, layout)?,
+        _ => None,
+    };
+    let before = unpatched.as_ref().map(|before| before.image.clone());
+    let Some(base) = known_base.or(before).or_else(|| current.clone()) else {
         output.error(EvaluationError::from(Unmanageable::WrongType).0);
         hint::missing_target(entity, output);
         return Ok(Verdict::Failed);
@@ -105,6 +110,7 @@ fn try_check(
     let before = provisioned.as_ref().unwrap_or(&base);
     let keeps_changes = patch::keeps_changes(entity, before, &current, &desired.image);
     desired.clean_up();
+    unpatched.into_iter().for_each(|before| drop(before.place.remove()));
     let is_desired = is_desired?;
     let mut changes = Vec::new();
     if waiting.is_some() {

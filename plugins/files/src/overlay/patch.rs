@@ -25,23 +25,77 @@ pub(crate) fn content(
 
 fn apply(entity: &FileEntity, resource: &Resource, input: &Image, layout: &Layout) -> Result<Vec<u8>, EvaluationError> {
     let name = entity.shown_resource(resource).display().to_string();
-    let failed = |reason: String| EvaluationError(format!("skipping target: {reason}"));
-    let place = layout.resource(resource).followed()?;
-    let image = Image::load(&place)?.ok_or_else(|| PathError::missing("open", place.shown()))?;
-    let patch = Patch::parse(&read(&image)?.unwrap_or_default());
-    let patch = patch.map_err(|error| failed(format!("{name} is not a patch, {error}")))?;
-    let refused = |what: &str| failed(format!("{name} cannot be applied: the content so far is {what}"));
+    let Loaded { patch, is_private } = load(entity, resource, layout)?;
+    let refused = |what: &str| failed(&format!("{name} cannot be applied: the content so far is {what}"));
     let text = read(input)?.ok_or_else(|| refused("a symlink"))?;
     if is_binary(&text) {
         return Err(refused("not text"));
     }
     patch.apply(&text).map_err(|error @ HunkError { .. }| {
         // What only root may read is not shown.
-        let is_private = image.mode & 0o077 == 0;
         let header = error.hunk.split(|&byte| byte == b'\n').next().unwrap_or_default();
         let hunk = if is_private { header } else { error.hunk.trim_ascii_end() };
-        failed(format!("{name}: {error}, so that nothing is written:\n{}", String::from_utf8_lossy(hunk)))
+        failed(&format!("{name}: {error}, so that nothing is written:\n{}", String::from_utf8_lossy(hunk)))
     })
+}
+
+/// A patch that was read.
+struct Loaded {
+    patch: Patch,
+    /// True if others than its owner may not read it.
+    is_private: bool,
+}
+
+fn load(entity: &FileEntity, resource: &Resource, layout: &Layout) -> Result<Loaded, EvaluationError> {
+    let name = entity.shown_resource(resource).display().to_string();
+    let place = layout.resource(resource).followed()?;
+    let image = Image::load(&place)?.ok_or_else(|| PathError::missing("open", place.shown()))?;
+    let patch = Patch::parse(&read(&image)?.unwrap_or_default());
+    let patch = patch.map_err(|error| failed(&format!("{name} is not a patch, {error}")))?;
+    Ok(Loaded { patch, is_private: image.mode & 0o077 == 0 })
+}
+
+fn failed(reason: &str) -> EvaluationError {
+    EvaluationError(format!("skipping target: {reason}"))
+}
+
+/// The image that was there before patches were applied.
+pub(crate) struct Unpatched {
+    pub(crate) image: Image,
+    /// The place of its content, which is not needed in the end.
+    pub(crate) place: PathHandle,
+}
+
+/// Returns what was there before its patches, for a target that was never applied, and has all of them already: they have been taken from it.
+pub(crate) fn unpatched(
+    entity: &FileEntity,
+    current: &Image,
+    layout: &Layout,
+) -> Result<Option<Unpatched>, EvaluationError> {
+    let are_patches = entity.resources.iter().all(|resource| resource.kind == Kind::Patch);
+    if entity.is_orphan() || !are_patches {
+        return Ok(None);
+    }
+    let Some(text) = read(current)?.filter(|text| !is_binary(text)) else { return Ok(None) };
+    let patches = entity.resources.iter().map(|resource| Ok(load(entity, resource, layout)?.patch));
+    let patches: Vec<Patch> = patches.collect::<Result<_, EvaluationError>>()?;
+    let reversed: Vec<Patch> = patches.iter().rev().map(Patch::reversed).collect();
+    let apply = |patches: &[Patch], text: &[u8]| {
+        patches.iter().try_fold(text.to_vec(), |text, patch| patch.apply_exactly(&text).ok())
+    };
+    if apply(&patches, &text).is_some() {
+        // They are still to be applied.
+        return Ok(None);
+    }
+    let Some(before) = apply(&reversed, &text) else { return Ok(None) };
+    if apply(&patches, &before).is_none_or(|again| again != text) {
+        return Ok(None);
+    }
+    let place = layout.script_result(&entity.path, entity.resources.len());
+    let written = place.create()?.write_all(&before);
+    written.map_err(|error| PathError::new("write", place.shown(), error))?;
+    let image = Image::load(&place)?.ok_or_else(|| PathError::missing("open", place.shown()))?;
+    Ok(Some(Unpatched { image: Image { content: image.content, ..current.clone() }, place }))
 }
 
 /// Returns true if the entity has a patch, and what a person has changed is all in the desired image: then it is not lost if that is

@@ -5,6 +5,7 @@ use crate::overlay::distribution::Distribution;
 use crate::overlay::entity::FileEntity;
 use crate::overlay::evaluation::EvaluationError;
 use crate::overlay::layout::Layout;
+use crate::overlay::patch;
 use bstr::ByteSlice;
 use holo_change::error::PathError;
 use holo_change::{Content, Image};
@@ -22,7 +23,14 @@ pub(crate) fn preview(entity: &FileEntity, host: &Host) -> Result<Option<FilePai
     let current = Image::load(waiting.as_ref().map_or(&target, |(_, current)| current))?;
     let base = match &waiting {
         Some((stock, _)) => Image::load(stock)?,
-        None => Image::load(&layout.images.base(&entity.path))?.or_else(|| current.clone()),
+        None => match (Image::load(&layout.images.base(&entity.path))?, &current) {
+            (Some(base), _) => Some(base),
+            (None, Some(current)) => {
+                let before = patch::unpatched(entity, current, &layout)?.map(|before| before.image);
+                before.or_else(|| Some(current.clone()))
+            }
+            (None, None) => None,
+        },
     };
     let Some(base) = base.filter(|_| current.is_some() || !entity.is_orphan()) else { return Ok(None) };
     let desired = if entity.is_orphan() {

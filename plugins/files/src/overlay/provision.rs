@@ -111,10 +111,17 @@ fn try_prepare(
 
     let found_base = match (known_base, current.as_ref().zip(stamp)) {
         (Some(base), _) => base,
-        (None, Some((current, stamp))) => {
-            change.files.stage_found_base(current, &stamp, &layout.images)?;
-            current.clone()
-        }
+        (None, Some((current, stamp))) => match patch::unpatched(entity, current, layout)? {
+            Some(before) => {
+                change.consequences.scratch.push(before.place);
+                change.files.stage_base(&before.image, &layout.images)?;
+                before.image
+            }
+            None => {
+                change.files.stage_found_base(current, &stamp, &layout.images)?;
+                current.clone()
+            }
+        },
         (None, None) => {
             output.error(EvaluationError::from(Unmanageable::WrongType).0);
             hint::missing_target(entity, output);

@@ -1,0 +1,57 @@
+//! Adopting files: what there is on a system, and what a person has changed, becomes resource files.
+
+mod dpkg;
+mod exclusions;
+mod original;
+mod search;
+mod unmanaged;
+
+pub(crate) use search::candidates;
+
+use crate::managed::ManagedFile;
+use crate::overlay::{self, PREFIX};
+use bstr::{BStr, ByteSlice};
+use holo_plugin::{Adopted, Adoption, Entity, Host, Output, ScanError, Silence, Verdict};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Writes resource files for what a file is now, or its definition.
+pub(crate) fn adopt(
+    host: &Host,
+    adoption: Adoption<'_>,
+    output: &mut Output<'_>,
+    find: impl Fn(&BStr, &mut Output<'_>) -> Result<Option<ManagedFile>, ScanError>,
+) -> Adopted {
+    let id = adoption.id;
+    if id.starts_with(b"/") {
+        let exists = host.below_root(&id.to_path_lossy()).symlink_metadata().is_ok();
+        let id = [PREFIX, id].concat();
+        let is_known = exists || matches!(find(id.as_bstr(), &mut Output::new(&mut Silence)), Ok(Some(_)));
+        return if is_known { Adopted::Entity(id.into()) } else { Adopted::Unknown };
+    }
+    let Some(path) = id.strip_prefix(PREFIX).filter(|path| path.starts_with(b"/")) else { return Adopted::Unknown };
+    let path = Path::new(std::ffi::OsStr::from_bytes(path));
+    let Ok(found) = find(id, output) else { return Adopted::Failed };
+    let Some(entity) = found else { return unmanaged::adopt(path, host, adoption, output) };
+    match &entity {
+        ManagedFile::Overlay(overlaid) => {
+            let verdict = entity.check(host, host.mode(false), &mut Output::new(&mut Silence));
+            if verdict == Verdict::InDesiredState && !overlaid.is_orphan() {
+                return Adopted::Unchanged;
+            }
+            overlay::adopt::adopt(overlaid, host, adoption, output)
+        }
+        ManagedFile::Declared(declared) => match Adopted::defined_already(&**declared, host, output) {
+            Some(adopted) => adopted,
+            None => unmanaged::adopt(path, host, adoption, output),
+        },
+        ManagedFile::OverlayAfter(..) => {
+            output.error(format!("cannot adopt {id}: what defines it has changed since; apply that first"));
+            Adopted::Failed
+        }
+        ManagedFile::Contradicted(contradicted) => {
+            output.error(format!("cannot adopt {id}: {}", contradicted.reason));
+            Adopted::Failed
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Adopting a file that nothing manages: it becomes a resource file, a patch of what its package has brought, or a definition.
+
+use super::{dpkg::Packages, original};
+use crate::overlay::adopt::{LOCAL, patch, resource_mode, write};
+use crate::overlay::{PATCH_SUFFIX, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
+use bstr::ByteSlice;
+use holo_plugin::diff::is_binary;
+use holo_plugin::{Adopted, Adoption, Host, Output};
+use std::fmt::Write;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// The mode of a file that only its owner may write to.
+const PLAIN_MODE: u32 = 0o644;
+
+pub(super) fn adopt(path: &Path, host: &Host, adoption: Adoption<'_>, output: &mut Output<'_>) -> Adopted {
+    let shown = host.below_root(path);
+    let adopted = match shown.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Adopted::Unknown,
+        Err(error) => Err(error),
+        Ok(metadata) => describe(path, &shown, &metadata, host, adoption, output),
+    };
+    adopted.unwrap_or_else(|error| {
+        output.error(format!("cannot adopt {}: {}", adoption.id, error));
+        Adopted::Failed
+    })
+}
+
+fn describe(
+    path: &Path,
+    shown: &Path,
+    metadata: &Metadata,
+    host: &Host,
+    adoption: Adoption<'_>,
+    output: &mut Output<'_>,
+) -> io::Result<Adopted> {
+    let kind = metadata.file_type();
+    let Some(name) = path.to_str() else {
+        output.error(format!("cannot adopt {}: its path is not UTF-8", adoption.id));
+        return Ok(Adopted::Failed);
+    };
+    let mut definition = format!("[[file]]\npath = {}\n", quoted(name));
+    if kind.is_symlink() {
+        let target = fs::read_link(shown)?;
+        let _ = writeln!(definition, "ensure = \"symlink\"\ntarget = {}", quoted(&target.to_string_lossy()));
+        push_owner(&mut definition, metadata, host);
+        return Ok(Adopted::Done { definition });
+    }
+    let mode = metadata.mode() & 0o7777;
+    if kind.is_dir() {
+        let _ = writeln!(definition, "ensure = \"directory\"\nmode = \"{mode:04o}\"");
+        push_owner(&mut definition, metadata, host);
+        return Ok(Adopted::Done { definition });
+    }
+    if !kind.is_file() {
+        output.error(format!("cannot adopt {}: it is neither a file, a directory nor a symlink", adoption.id));
+        return Ok(Adopted::Failed);
+    }
+    let content = fs::read(shown)?;
+    let packages = Packages::read(host);
+    let package = packages.owner(path, host);
+    if let Some(package) = &package
+        && let Some(original) = original::of(path, package, host)
+        && !is_binary(&original)
+        && !is_binary(&content)
+    {
+        if original == content {
+            return Ok(Adopted::Unchanged);
+        }
+        let below = [LOCAL.as_bytes(), path.as_os_str().as_bytes(), PATCH_SUFFIX].concat();
+        let to = adoption.directory.join(below.to_path_lossy());
+        write(&to, &patch(path, &original, &content), resource_mode(mode)).map_err(|error| error.error)?;
+        return Ok(Adopted::Done { definition: String::new() });
+    }
+    // A package brings its file with its mode and owner; of another one, the mode and owner would be lost with it.
+    let is_usual = package.is_some() || (mode == PLAIN_MODE && owners(metadata, host).is_empty());
+    let suffixes = [SCRIPT_SUFFIX, TEMPLATE_SUFFIX, PATCH_SUFFIX];
+    let is_odd = content.is_empty() || suffixes.iter().any(|suffix| name.as_bytes().ends_with(suffix));
+    if is_usual && !is_odd {
+        let to = adoption.directory.join(LOCAL).join(path.strip_prefix("/").unwrap_or(path));
+        write(&to, &content, resource_mode(mode)).map_err(|error| error.error)?;
+        return Ok(Adopted::Done { definition: String::new() });
+    }
+    if content.is_empty() {
+        definition.push_str("content = \"\"\n");
+    } else {
+        let source = source_name(name);
+        write(&adoption.directory.join(&source), &content, resource_mode(mode)).map_err(|error| error.error)?;
+        let _ = writeln!(definition, "source = {}", quoted(&source));
+    }
+    let _ = writeln!(definition, "mode = \"{mode:04o}\"");
+    if resource_mode(mode) == 0o600 {
+        definition.push_str("sensitive = true\n");
+    }
+    push_owner(&mut definition, metadata, host);
+    Ok(Adopted::Done { definition })
+}
+
+fn push_owner(definition: &mut String, metadata: &Metadata, host: &Host) {
+    for (key, name) in owners(metadata, host) {
+        let _ = writeln!(definition, "{key} = {}", quoted(&name));
+    }
+}
+
+/// Returns the owner and the group, unless they are those of the root directory, as they usually are.
+fn owners(metadata: &Metadata, host: &Host) -> Vec<(&'static str, String)> {
+    let usual = host.root().metadata().map_or((0, 0), |root| (root.uid(), root.gid()));
+    let owner = (metadata.uid() != usual.0).then(|| ("owner", name_of("etc/passwd", metadata.uid(), host)));
+    let group = (metadata.gid() != usual.1).then(|| ("group", name_of("etc/group", metadata.gid(), host)));
+    owner.into_iter().chain(group).collect()
+}
+
+/// Returns the name that a file of accounts has for a number, or else the number.
+fn name_of(file: &str, number: u32, host: &Host) -> String {
+    let text = holo_plugin::system::Root::new(host.root()).text(file).unwrap_or_default();
+    let digits = number.to_string();
+    let named = text.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)? == digits).then(|| name.to_owned())
+    });
+    named.unwrap_or(digits)
+}
+
+/// Returns a name directly in the resource directory for the content of a file. Another path has another name.
+fn source_name(path: &str) -> String {
+    let path = path.trim_start_matches('/').replace('_', "__").replace('-', "_-").replace('/', "-");
+    // No suffix has a meaning.
+    format!("adopted-{path}.content")
+}
+
+/// Returns a string as TOML has it.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => quoted.extend(['\\', letter]),
+            letter if letter.is_control() => {
+                let _ = write!(quoted, "\\u{:04X}", u32::from(letter));
+            }
+            letter => quoted.push(letter),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_of_different_paths_have_different_names() {
+        let names = ["/a-/b", "/a/-b", "/a/b", "/a-b", "/a_b", "/a_-b", "/x.toml"].map(source_name);
+        assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), names.len(), "{names:?}");
+        assert_eq!(source_name("/usr/local/bin/my-tool"), "adopted-usr-local-bin-my_-tool.content");
+    }
+
+    #[test]
+    fn strings_are_those_of_toml() {
+        assert_eq!(quoted("a\"b\\c\n\u{7f}é"), "\"a\\\"b\\\\c\\u000A\\u007Fé\"");
+    }
+}

@@ -1,0 +1,95 @@
+//! A managed file, be it an overlay or declared, as an entity.
+
+use crate::declared::{self, Contradicted, DeclaredFile};
+use crate::overlay::FileEntity;
+use holo_plugin::declared::Declared;
+use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict};
+
+/// A managed file.
+pub(crate) enum ManagedFile {
+    /// One that others have installed, with what is laid over it.
+    Overlay(FileEntity),
+    /// One that has an overlay now, and was declared before.
+    OverlayAfter(Box<DeclaredFile>, FileEntity),
+    /// One that is declared as a whole, or was.
+    Declared(Box<Declared<DeclaredFile>>),
+    /// One that is left alone.
+    Contradicted(Box<Contradicted>),
+}
+
+impl ManagedFile {
+    pub(crate) fn apply_alone(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
+        let ends_well = |applied: &Applied| {
+            matches!(applied, Applied::Changed(_) | Applied::ChangedQuietly(_) | Applied::Unchanged)
+        };
+        match self {
+            ManagedFile::Overlay(entity) => entity.apply(host, mode, output),
+            ManagedFile::Declared(entity) => entity.apply(host, mode, output),
+            ManagedFile::OverlayAfter(declared, overlay) => {
+                // If nothing is laid over it any more, the overlay goes first.
+                let steps: [&dyn Entity; 2] =
+                    if overlay.is_orphan() { [overlay, &**declared] } else { [&**declared, overlay] };
+                let first = steps[0].apply(host, mode, output);
+                if ends_well(&first) { steps[1].apply(host, mode, output) } else { first }
+            }
+            ManagedFile::Contradicted(contradicted) => {
+                output.error(format!("skipping target: {}", contradicted.reason));
+                Applied::FAILED_UNCHANGED
+            }
+        }
+    }
+}
+
+impl Entity for ManagedFile {
+    fn report(&self) -> EntityReport {
+        match self {
+            ManagedFile::Overlay(entity) | ManagedFile::OverlayAfter(_, entity) => entity.report(),
+            ManagedFile::Declared(entity) => entity.report(),
+            ManagedFile::Contradicted(contradicted) => contradicted.report.clone(),
+        }
+    }
+
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
+        let applied = self.apply_alone(host, mode, output);
+        if !matches!(self, ManagedFile::Overlay(_)) {
+            // Version 3 is going to ask for the others.
+            let id = self.report().id;
+            tidy_up(host, |other| id == other, output);
+        }
+        applied
+    }
+
+    fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+        match self {
+            ManagedFile::Overlay(entity) | ManagedFile::OverlayAfter(_, entity) => entity.check(host, mode, output),
+            ManagedFile::Declared(entity) => entity.check(host, mode, output),
+            ManagedFile::Contradicted(contradicted) => {
+                output.error(format!("skipping target: {}", contradicted.reason));
+                Verdict::Failed
+            }
+        }
+    }
+
+    fn diff(&self, host: &Host) -> Option<FilePair> {
+        match self {
+            ManagedFile::Overlay(entity) | ManagedFile::OverlayAfter(_, entity) => entity.diff(host),
+            ManagedFile::Declared(entity) => entity.diff(host),
+            ManagedFile::Contradicted(_) => None,
+        }
+    }
+
+    fn preview(&self, host: &Host) -> Option<FilePair> {
+        match self {
+            ManagedFile::Overlay(entity) | ManagedFile::OverlayAfter(_, entity) => entity.preview(host),
+            ManagedFile::Declared(entity) => entity.preview(host),
+            ManagedFile::Contradicted(_) => None,
+        }
+    }
+}
+
+/// Removes what is not needed any more of those whose IDs are ours.
+pub(crate) fn tidy_up(host: &Host, is_ours: impl Fn(&str) -> bool, output: &mut Output<'_>) {
+    if let Err(error) = declared::tidy(host, is_ours, output) {
+        output.warning(error.to_string());
+    }
+}

@@ -1,0 +1,227 @@
+//! Adopting what a person has done to a target: it becomes a resource file of the administrator's, which comes last.
+
+use crate::overlay::desired;
+use crate::overlay::entity::{FileEntity, Kind, PATCH_SUFFIX, Resource};
+use crate::overlay::evaluation::{EvaluationError, read};
+use crate::overlay::layout::Layout;
+use holo_change::error::PathError;
+use holo_change::image_store::path_digest;
+use holo_change::{Content, Image};
+use holo_plugin::diff::{Labels, Patch, hunks, is_binary, merge};
+use holo_plugin::{Adopted, Adoption, Host, Output, Silence};
+use std::ffi::OsString;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// The disambiguator of what is adopted.
+pub(crate) const LOCAL: &str = "90-local";
+/// The permissions of others.
+const OTHERS: u32 = 0o007;
+const LABELS: Labels<'static> = Labels { one: "the file as it is", base: "as it was", other: "the resource files" };
+
+/// The reason for which a target is not adopted; the text is whole.
+type Refusal = EvaluationError;
+
+/// Writes the resource file for what a person has done to the target.
+pub(crate) fn adopt(entity: &FileEntity, host: &Host, adoption: Adoption<'_>, output: &mut Output<'_>) -> Adopted {
+    let adopted = Layout::open(host)
+        .map_err(EvaluationError::from)
+        .and_then(|layout| Target { entity, layout, directory: adoption.directory, host }.adopt(adoption.resolved));
+    adopted.unwrap_or_else(|EvaluationError(reason)| {
+        output.error(format!("cannot adopt {}: {reason}", entity.id()));
+        Adopted::Failed
+    })
+}
+
+/// A target, with everything that is needed to adopt it.
+struct Target<'a> {
+    entity: &'a FileEntity,
+    layout: Layout,
+    /// The directory for resource files.
+    directory: &'a Path,
+    host: &'a Host,
+}
+
+impl Target<'_> {
+    fn adopt(&self, resolved: Option<&Path>) -> Result<Adopted, Refusal> {
+        let entity = self.entity;
+        let images = &self.layout.images;
+        let refuse = |reason: &str| Err(EvaluationError(reason.to_owned()));
+        let Some(current) = Image::load(&images.target(&entity.path))? else {
+            return refuse("it was deleted, which no resource file of an overlay can say");
+        };
+        let base = Image::load(&images.base(&entity.path))?.unwrap_or_else(|| current.clone());
+        let others = self.without_local_patch();
+        let made = self.evaluate(&others, &base)?;
+        if (current.uid, current.gid) != (made.uid, made.gid) || (!current.is_symlink() && current.mode != made.mode) {
+            return Err(EvaluationError(format!(
+                "its mode or owner was changed ({}), and only those of its base count; change them back, or declare it in a definition \
+                 instead of its resource files",
+                words(&current, &made)
+            )));
+        }
+        let is_local_plain = |resource: &&Resource| {
+            resource.kind == Kind::Plain && self.is_local(resource) && resource.path.starts_with(LOCAL)
+        };
+        let text = read(&current)?;
+        let is_empty = text.as_ref().is_some_and(Vec::is_empty);
+        if others.resources.last().filter(is_local_plain).is_some() && !is_empty {
+            return self.write_plain(&current, text.as_deref());
+        }
+        let (Some(text), Some(made_text)) = (text, read(&made)?) else { return self.write_plain(&current, None) };
+        if is_binary(&text) || is_binary(&made_text) {
+            return self.write_plain(&current, Some(&text));
+        }
+        let wanted = match resolved {
+            Some(path) => fs::read(path).map_err(|error| PathError::new("open", path, error))?,
+            None => {
+                let before = self.made_before(&base, &made_text)?;
+                let merged = merge(&before, &text, &made_text, LABELS);
+                if merged.conflicts > 0 {
+                    return Ok(Adopted::Conflict(self.write_conflict(&merged.text)?));
+                }
+                merged.text
+            }
+        };
+        if wanted.split(|&byte| byte == b'\n').any(|line| line.starts_with(b"<<<<<<< ")) && resolved.is_some() {
+            return refuse("there are conflict markers left");
+        }
+        self.write_patch(&current, &made_text, &wanted)
+    }
+
+    /// Returns true if a resource is one of the administrator's.
+    fn is_local(&self, resource: &Resource) -> bool {
+        let own = self.host.below_root(Path::new("/etc/holo/resources"));
+        self.entity.resource_directory(resource).starts_with(own)
+    }
+
+    /// Returns the patch that was adopted before.
+    fn local_patch(&self) -> Option<&Resource> {
+        let mut resources = self.entity.resources.iter();
+        resources.find(|resource| {
+            resource.kind == Kind::Patch && resource.path.starts_with(LOCAL) && self.is_local(resource)
+        })
+    }
+
+    fn without_local_patch(&self) -> FileEntity {
+        let mut others = self.entity.clone();
+        let local = self.local_patch();
+        others.resources.retain(|resource| Some(resource) != local);
+        others
+    }
+
+    /// Returns what resource files make of the base.
+    fn evaluate(&self, entity: &FileEntity, base: &Image) -> Result<Image, Refusal> {
+        if entity.is_orphan() {
+            return Ok(base.clone());
+        }
+        // What it is made of is in the cache, which goes when the run ends.
+        Ok(desired::evaluate(entity, base, &self.layout, &mut Output::new(&mut Silence))?.image)
+    }
+
+    /// Returns what the resource files had made of the target when it was written, but for the patch that was adopted before.
+    fn made_before(&self, base: &Image, made: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let provisioned = Image::load(&self.layout.images.provisioned(&self.entity.path))?;
+        let was_written = provisioned.is_some();
+        let Some(text) = read(provisioned.as_ref().unwrap_or(base))? else { return Ok(made.to_vec()) };
+        let Some(patch) = self.local_patch().filter(|_| was_written) else { return Ok(text) };
+        let patch = fs::read(self.entity.shown_resource(patch)).ok().and_then(|patch| Patch::parse(&patch).ok());
+        let Some(patch) = patch else { return Ok(made.to_vec()) };
+        Ok(match patch.reversed().apply_exactly(&text) {
+            Ok(before) => before,
+            // It was adopted after the target was written.
+            Err(_) if patch.apply(&text).is_ok() => text,
+            Err(_) => made.to_vec(),
+        })
+    }
+
+    fn below(&self, suffix: &[u8]) -> PathBuf {
+        let name = [LOCAL.as_bytes(), self.entity.path.as_os_str().as_bytes(), suffix].concat();
+        OsString::from_vec(name).into()
+    }
+
+    /// Writes a resource file. An empty one stands for one that shall go.
+    fn write(&self, suffix: &[u8], content: &[u8], mode: u32) -> Result<(), Refusal> {
+        Ok(write(&self.directory.join(self.below(suffix)), content, mode)?)
+    }
+
+    fn remove_local_patch(&self) -> Result<(), Refusal> {
+        if self.local_patch().is_some() { self.write(PATCH_SUFFIX, b"", 0o600) } else { Ok(()) }
+    }
+
+    fn write_plain(&self, current: &Image, text: Option<&[u8]>) -> Result<Adopted, Refusal> {
+        match (&current.content, text) {
+            (Content::Symlink(target), _) => {
+                let target: PathBuf = OsString::from_vec(target.clone()).into();
+                if target == Path::new("/dev/null") {
+                    return Err(EvaluationError("it is a link to /dev/null, which masks resource files".to_owned()));
+                }
+                let path = self.directory.join(self.below(b""));
+                make_folder(&path)?;
+                symlink(target, &path).map_err(|error| PathError::new("symlink", &path, error))?;
+            }
+            (Content::File { .. }, text) => {
+                let read = match text {
+                    Some(_) => None,
+                    None => read(current)?,
+                };
+                self.write(b"", text.or(read.as_deref()).unwrap_or_default(), resource_mode(current.mode))?;
+            }
+        }
+        self.remove_local_patch()?;
+        Ok(Adopted::Done { definition: String::new() })
+    }
+
+    fn write_patch(&self, current: &Image, made: &[u8], wanted: &[u8]) -> Result<Adopted, Refusal> {
+        if made == wanted {
+            if self.local_patch().is_none() {
+                return Ok(Adopted::Unchanged);
+            }
+            self.remove_local_patch()?;
+        } else {
+            let patch = patch(&self.entity.path, made, wanted);
+            self.write(PATCH_SUFFIX, &patch, resource_mode(current.mode))?;
+        }
+        Ok(Adopted::Done { definition: String::new() })
+    }
+
+    /// Writes both sides of a conflict, for a person to resolve.
+    fn write_conflict(&self, text: &[u8]) -> Result<PathBuf, Refusal> {
+        let name = self.entity.path.file_name().unwrap_or_default();
+        let path = self.host.cache_dir().join("conflicts").join(path_digest(&self.entity.path)).join(name);
+        write(&path, text, 0o600)?;
+        Ok(path)
+    }
+}
+
+/// Returns the patch of the target at a path.
+pub(crate) fn patch(path: &Path, from: &[u8], to: &[u8]) -> Vec<u8> {
+    let path = path.as_os_str().as_bytes();
+    [b"--- a", path, b"\n+++ b", path, b"\n", &hunks(from, to)[..]].concat()
+}
+
+/// Returns the mode of a resource file, given that of what is in it: what others may not read is nobody's business there either.
+pub(crate) fn resource_mode(mode: u32) -> u32 {
+    if mode & OTHERS == 0 { 0o600 } else { 0o644 }
+}
+
+/// Writes a file and the folders above it.
+pub(crate) fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), PathError> {
+    make_folder(path)?;
+    let written = fs::write(path, content).and_then(|()| fs::set_permissions(path, Permissions::from_mode(mode)));
+    written.map_err(|error| PathError::new("write", path, error))
+}
+
+fn make_folder(path: &Path) -> Result<(), PathError> {
+    let made: io::Result<()> = path.parent().map_or(Ok(()), fs::create_dir_all);
+    made.map_err(|error| PathError::new("mkdir", path, error))
+}
+
+/// Says how modes and owners differ.
+fn words(current: &Image, made: &Image) -> String {
+    let words = |image: &Image| format!("{:04o} {}:{}", image.mode, image.uid, image.gid);
+    format!("{} instead of {}", words(current), words(made))
+}
