@@ -57,6 +57,8 @@ pub enum Verb {
     Graph(Graph),
     /// Find what is wrong, and say what to do about it
     Doctor(Doctor),
+    /// Write a page of HTML about this machine
+    Report(Report),
     /// List every string that selects something
     Selectors(Selectors),
     /// Show what is known of this machine
@@ -316,6 +318,14 @@ pub struct Doctor {
     pub output: Output,
 }
 
+/// `holo report`
+#[derive(Debug, Args)]
+pub struct Report {
+    /// The file to write the page to [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
 /// `holo facts`
 #[derive(Debug, Args)]
 pub struct Facts {
@@ -500,7 +510,13 @@ impl Verb {
             Verb::Rollback(arguments) => &arguments.output,
             // A single value of JSON is not a line of a run.
             Verb::Facts(_) | Verb::Data(_) => return false,
-            Verb::Graph(_) | Verb::Test(_) | Verb::Plugin(_) | Verb::Completion(_) | Verb::Version | Verb::Help(_) => {
+            Verb::Graph(_)
+            | Verb::Report(_)
+            | Verb::Test(_)
+            | Verb::Plugin(_)
+            | Verb::Completion(_)
+            | Verb::Version
+            | Verb::Help(_) => {
                 return false;
             }
         };

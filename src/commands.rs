@@ -12,6 +12,7 @@ mod generations;
 mod graph;
 mod history;
 mod plugin_check;
+mod report;
 mod rollback;
 mod scan;
 mod selectors;
@@ -69,6 +70,7 @@ pub(crate) fn run(verb: Verb, mut settings: Settings, report: &mut Report) -> u8
         Verb::Rollback(arguments) => with_context(settings, report, |context| rollback::run(&arguments, context)),
         Verb::Doctor(arguments) => with_inputs(settings, report, |context| doctor::run(&arguments, context)),
         Verb::Why(arguments) => with_inputs(settings, report, |context| why::run(&arguments, context)),
+        Verb::Report(arguments) => with_inputs(settings, report, |context| report::run(&arguments, context)),
         Verb::History(arguments) => with_context(settings, report, |context| history::run(&arguments, context)),
         Verb::Plugin(arguments) => match arguments.verb {
             PluginVerb::Check(arguments) => {

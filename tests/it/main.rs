@@ -22,6 +22,7 @@ mod plan;
 mod plugin_check;
 mod previews;
 mod reading;
+mod report;
 mod scenarios;
 mod sessions;
 mod shell_plugins;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         ("plugin_check", plugin_check::trials()),
         ("previews", previews::trials()),
         ("reading", reading::trials()),
+        ("report", report::trials()),
         ("scenarios", scenarios::trials()),
         ("sessions", sessions::trials()),
         ("shell_plugins", shell_plugins::trials()),

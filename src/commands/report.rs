@@ -1,0 +1,116 @@
+//! `holo report`: one page of HTML about a machine, that needs nothing else to be read.
+
+mod budget;
+mod collect;
+mod diffs;
+mod page;
+mod runs;
+mod text;
+
+use super::Context;
+use super::doctor::{self, Scene};
+use crate::apply::Walk;
+use crate::cli::Report;
+use crate::declarations::Declarations;
+use crate::error::{FatalError, IoError};
+use crate::exit;
+use crate::finding::Finding;
+use crate::graph;
+use crate::interrupt::Interrupt;
+use crate::inventory::Inventory;
+use crate::plugin::Task;
+use crate::refresh::Refreshes;
+use crate::report::Event;
+use crate::select::Selected;
+use crate::settings::Settings;
+use collect::Collected;
+use page::{Page, Plan};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// The number of entities that a picture can show so that anybody finds anything in it.
+const MOST_DRAWN: usize = 400;
+
+pub(super) fn run(arguments: &Report, context: &mut Context<'_>) -> Result<u8, FatalError> {
+    let Context { settings, interrupt, reporter } = context;
+    let mut scene = Scene::take(settings, interrupt)?;
+    let findings = doctor::examine(&mut scene, interrupt)?;
+    let page = match &mut scene.inventory {
+        Some(inventory) => of_inventory(inventory, &findings, settings, interrupt)?,
+        None => Page::new(settings, &findings, None, Plan::Nothing),
+    };
+    let html = page.render()?;
+    match &arguments.output {
+        Some(path) => write(path, html.as_bytes()).map_err(FatalError::could_not_run)?,
+        None => reporter.event(Event::Text(html.as_bytes())),
+    }
+    Ok(exit::DONE)
+}
+
+fn of_inventory(
+    inventory: &mut Inventory,
+    findings: &[Finding],
+    settings: &Settings,
+    interrupt: &Interrupt,
+) -> Result<Page, FatalError> {
+    let everything: Selected = inventory.entities.iter().map(|_| true).collect();
+    let mut refreshes = Refreshes::load(&settings.root)?;
+    inventory.hand_over_refreshes(&mut refreshes);
+    let mut collected = Collected::new();
+    let walk = Walk::new(inventory, &everything, settings, interrupt, Task::Check, refreshes);
+    walk.with_differences(true).go(&mut collected)?;
+    let plan = draw(inventory);
+    Ok(Page::new(settings, findings, Some((inventory, collected)), plan))
+}
+
+/// Draws the plan, or as much of it as can be seen.
+fn draw(inventory: &Inventory) -> Plan {
+    let mut has_edges: Vec<bool> = vec![false; inventory.entities.len()];
+    for edge in inventory.plan.edges() {
+        for end in [edge.from, edge.to] {
+            has_edges.get_mut(usize::from(end)).into_iter().for_each(|has_edge| *has_edge = true);
+        }
+    }
+    let connected = has_edges.iter().filter(|has_edge| **has_edge).count();
+    let selected: Selected = if inventory.entities.len() <= MOST_DRAWN {
+        has_edges.iter().map(|_| true).collect()
+    } else if connected == 0 {
+        return Plan::Nothing;
+    } else if connected <= MOST_DRAWN {
+        has_edges.into_iter().collect()
+    } else {
+        return Plan::TooLarge(connected);
+    };
+    let declarations = Declarations::new(&inventory.entities);
+    Plan::Picture(graph::svg(&declarations.nodes(&inventory.entities), &inventory.plan, &selected))
+}
+
+/// Writes the page in one step, so that nobody sees half of it. It may show what only we may read, and so only we may read it.
+fn write(path: &Path, html: &[u8]) -> Result<(), IoError> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let temporary = path.with_file_name(name);
+    let written = (|| {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+        file.write_all(html)?;
+        fs::rename(&temporary, path)
+    })();
+    written.map_err(|error: io::Error| {
+        // What was written is of no use.
+        let _ = fs::remove_file(&temporary);
+        IoError::new("write", path, error)
+    })
+}
+
+/// The page cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot make the page: {0}")]
+struct TemplateError(#[from] minijinja::Error);
+
+impl From<TemplateError> for FatalError {
+    fn from(error: TemplateError) -> Self {
+        FatalError::could_not_run(error)
+    }
+}

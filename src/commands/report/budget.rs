@@ -1,0 +1,41 @@
+//! The size of a page has a limit: what is too much is left out, and said to be.
+
+/// The number of bytes that are left for texts of one kind.
+#[derive(Debug)]
+pub(super) struct Budget(usize);
+
+impl Budget {
+    pub(super) fn new(bytes: usize) -> Budget {
+        Budget(bytes)
+    }
+
+    /// Takes what a text and its markup come to on a page, if that is left.
+    pub(super) fn take(&mut self, text: &[u8], markup: usize) -> bool {
+        let bytes = markup + text.iter().map(|&byte| escaped_length(byte)).sum::<usize>();
+        let left = self.0.checked_sub(bytes);
+        self.0 = left.unwrap_or(self.0);
+        left.is_some()
+    }
+}
+
+/// Returns the number of bytes that stand for a byte in HTML.
+fn escaped_length(byte: u8) -> usize {
+    match byte {
+        b'/' | b'"' | b'\'' => 6,
+        b'&' => 5,
+        b'<' | b'>' => 4,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_escaped_takes_more_room() {
+        let mut budget = Budget::new(20);
+        assert!(budget.take(b"ab", 3) && budget.take(b"a/b", 0));
+        assert!(!budget.take(b"<&>", 0) && budget.take(b"abcdefg", 0) && !budget.take(b"a", 0));
+    }
+}

@@ -1,0 +1,254 @@
+//! The contents of the page, which a template arranges.
+
+use super::TemplateError;
+use super::budget::Budget;
+use super::collect::{Collected, Looked};
+use super::diffs::Diff;
+use super::runs::{self, RunRow};
+use super::text::safe;
+use crate::entity::Entity;
+use crate::finding::Finding;
+use crate::inventory::Inventory;
+use crate::report::End;
+use crate::settings::Settings;
+use holo_protocol::Level;
+use jiff::Timestamp;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Serde, Value};
+use minijinja::{AutoEscape, Environment};
+use serde::Serialize;
+
+const TEMPLATE: &str = include_str!("page.html");
+const STYLE: &str = include_str!("page.css");
+/// The number of entities that are shown with what would become of them. The others are in the list of all.
+const MOST_SHOWN: usize = 500;
+/// The number of bytes of that list.
+const ROOM_FOR_ROWS: usize = 3 << 20;
+/// A list of so many entities is shown from the beginning.
+const FEW: usize = 50;
+
+/// The plan as a picture.
+pub(super) enum Plan {
+    /// SVG.
+    Picture(String),
+    /// There are so many entities that depend on each other, which nobody could see.
+    TooLarge(usize),
+    /// There is nothing to draw.
+    Nothing,
+}
+
+/// Everything on the page.
+#[derive(Debug, Serialize)]
+pub(super) struct Page {
+    host: String,
+    root: Option<String>,
+    version: &'static str,
+    time: String,
+    machine_time: String,
+    total: usize,
+    unchanged: usize,
+    /// Those that would be changed, or of which that cannot be told.
+    pending: Group,
+    /// Those that people have changed or deleted.
+    edited: Group,
+    /// Those that fail, or are in conflict.
+    failed: Group,
+    skipped: Group,
+    errors: Vec<FindingRow>,
+    warnings: Vec<FindingRow>,
+    fine: Vec<FindingRow>,
+    runs: Vec<RunRow>,
+    picture: Option<Value>,
+    too_large: Option<usize>,
+    plugins: Vec<PluginRows>,
+    is_short: bool,
+}
+
+/// Entities that ended in the same way.
+#[derive(Debug, Default, Serialize)]
+struct Group {
+    count: usize,
+    shown: Vec<Item>,
+}
+
+/// An entity, and what would become of it.
+#[derive(Debug, Serialize)]
+struct Item {
+    id: String,
+    sources: Vec<String>,
+    words: Vec<String>,
+    output: String,
+    diffs: Vec<Diff>,
+}
+
+#[derive(Debug, Serialize)]
+struct FindingRow {
+    check: String,
+    title: String,
+    remedy: String,
+}
+
+/// The entities of a plugin.
+#[derive(Debug, Serialize)]
+struct PluginRows {
+    id: String,
+    count: usize,
+    rows: Vec<Row>,
+    /// The number of entities that there is no room for.
+    left_out: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    id: String,
+    source: String,
+    state: &'static str,
+    tone: &'static str,
+}
+
+impl Page {
+    /// Gathers what there is to show.
+    pub(super) fn new(
+        settings: &Settings,
+        findings: &[Finding],
+        found: Option<(&Inventory, Collected)>,
+        plan: Plan,
+    ) -> Page {
+        let now = Timestamp::now();
+        let root = settings.root.as_given();
+        let of_level = |level| findings.iter().filter(|found| found.level() == level).map(finding_row).collect();
+        let (picture, too_large) = match plan {
+            Plan::Picture(svg) => (Some(Value::from_safe_string(svg)), None),
+            Plan::TooLarge(entities) => (None, Some(entities)),
+            Plan::Nothing => (None, None),
+        };
+        let mut page = Page {
+            host: safe(rustix::system::uname().nodename().to_bytes()),
+            root: (root != "/").then(|| safe(root.as_os_str().as_encoded_bytes())),
+            version: env!("CARGO_PKG_VERSION"),
+            time: runs::shown(now),
+            machine_time: runs::for_machines(now),
+            total: 0,
+            unchanged: 0,
+            pending: Group::default(),
+            edited: Group::default(),
+            failed: Group::default(),
+            skipped: Group::default(),
+            errors: of_level(Level::Error),
+            warnings: of_level(Level::Warning),
+            fine: of_level(Level::Ok),
+            runs: runs::last(&settings.root),
+            picture,
+            too_large,
+            plugins: Vec::new(),
+            is_short: true,
+        };
+        if let Some((inventory, collected)) = found {
+            page.add_entities(inventory, collected);
+        }
+        page
+    }
+
+    fn add_entities(&mut self, inventory: &Inventory, mut collected: Collected) {
+        let mut room = Budget::new(ROOM_FOR_ROWS);
+        for (plugin_index, plugin) in inventory.plugins.entries() {
+            let mut of_plugin = PluginRows { id: safe(plugin.id.as_bytes()), count: 0, rows: Vec::new(), left_out: 0 };
+            for entity in inventory.entities.iter().filter(|entity| entity.plugin == plugin_index) {
+                let looked = collected.entities.remove(entity.id()).unwrap_or_default();
+                if !entity.is_listed() && matches!(looked.end, None | Some(End::Unchanged)) {
+                    continue;
+                }
+                of_plugin.count += 1;
+                let row = row(entity, looked.end);
+                if room.take(format!("{}{}", row.id, row.source).as_bytes(), MARKUP) {
+                    of_plugin.rows.push(row);
+                } else {
+                    of_plugin.left_out += 1;
+                }
+                self.add_item(entity, looked);
+            }
+            self.total += of_plugin.count;
+            if of_plugin.count > 0 {
+                self.plugins.push(of_plugin);
+            }
+        }
+        self.is_short = self.total <= FEW;
+    }
+
+    fn add_item(&mut self, entity: &Entity, looked: Looked) {
+        let group = match looked.end {
+            Some(End::Unchanged | End::Changed) => {
+                self.unchanged += 1;
+                return;
+            }
+            Some(End::Pending) => &mut self.pending,
+            Some(End::Refused) => &mut self.edited,
+            Some(End::Failed) | None => &mut self.failed,
+            Some(End::ConditionNotMet | End::DependencyFailed) => &mut self.skipped,
+        };
+        group.count += 1;
+        if group.shown.len() < MOST_SHOWN {
+            let Looked { words, output, diffs, .. } = looked;
+            let sources = entity.report().sources.iter().map(|source| safe(source)).collect();
+            group.shown.push(Item { id: safe(entity.id()), sources, words, output, diffs });
+        }
+    }
+
+    /// Returns the page.
+    pub(super) fn render(&self) -> Result<String, TemplateError> {
+        let mut environment = Environment::new();
+        environment.set_auto_escape_callback(|_| AutoEscape::Html);
+        environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+        environment.add_template("page", TEMPLATE)?;
+        environment.add_global("style", Value::from_safe_string(STYLE.to_owned()));
+        environment.add_filter("number", number);
+        Ok(environment.get_template("page")?.render(Value::from(Serde(self)))?)
+    }
+}
+
+/// The number of bytes of the markup of a row.
+const MARKUP: usize = 100;
+
+fn row(entity: &Entity, end: Option<End>) -> Row {
+    let (state, tone) = match end {
+        Some(End::Unchanged | End::Changed) => ("as desired", ""),
+        Some(End::Pending) => ("would change", "warn"),
+        Some(End::Refused) => ("changed by a person", "warn"),
+        Some(End::ConditionNotMet) => ("not for this system", ""),
+        Some(End::DependencyFailed) => ("skipped", "warn"),
+        Some(End::Failed) => ("failed", "bad"),
+        None => ("in conflict", "bad"),
+    };
+    Row { id: safe(entity.id()), source: safe(&entity.origin()), state, tone }
+}
+
+fn finding_row(finding: &Finding) -> FindingRow {
+    FindingRow {
+        check: safe(finding.check.as_bytes()),
+        title: safe(finding.title()),
+        remedy: finding.remedy().map(|remedy| safe(remedy)).unwrap_or_default(),
+    }
+}
+
+/// Returns a number in groups of three digits.
+fn number(number: usize) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_grouped() {
+        assert_eq!([0, 12, 999, 1000, 10_000, 1_234_567].map(number).join(" "), "0 12 999 1,000 10,000 1,234,567");
+    }
+}
