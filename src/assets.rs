@@ -33,8 +33,9 @@ struct Item {
 }
 
 impl<K: Eq + Hash> Groups<K> {
-    pub(crate) fn new() -> Groups<K> {
-        Groups { ends: HashMap::new(), items: Table::new() }
+    /// Groups of about so many keys.
+    pub(crate) fn with_capacity(keys: usize) -> Groups<K> {
+        Groups { ends: HashMap::with_capacity(keys), items: Table::new() }
     }
 
     /// Adds an entity, and returns the first one of its key.
@@ -66,7 +67,8 @@ pub(crate) struct Providers<'a> {
 
 impl<'a> Providers<'a> {
     pub(crate) fn new(nodes: &PerEntity<Node<'a>>) -> Providers<'a> {
-        let mut providers = Providers { paths: Groups::new(), others: Groups::new() };
+        let provided = nodes.iter().map(|node| node.edges.provides.len()).sum();
+        let mut providers = Providers { paths: Groups::with_capacity(provided), others: Groups::with_capacity(0) };
         for (entity, node) in nodes.entries() {
             for asset in &node.edges.provides {
                 match path(asset) {

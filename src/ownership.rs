@@ -66,7 +66,7 @@ impl Ownership {
         if nodes.iter().all(|node| node.edges.owns.is_empty()) {
             return Ownership { conflicts, successions: Vec::new() };
         }
-        let mut living = Groups::new();
+        let mut living = Groups::with_capacity(nodes.len());
         let mut contested = Vec::new();
         for (entity, asset) in owned(nodes, false) {
             if living.add(key(asset), entity) != entity {

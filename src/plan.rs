@@ -112,7 +112,7 @@ impl Plan {
 
     /// Plans entities, all that are needed among them.
     fn with(nodes: &PerEntity<Node<'_>>, is_needed: impl Fn(EntityIndex) -> bool) -> Result<Plan, CycleError> {
-        let mut ids = Groups::new();
+        let mut ids = Groups::with_capacity(nodes.len());
         let namesakes: PerEntity<EntityIndex> =
             nodes.entries().map(|(entity, node)| ids.add(node.id, entity)).collect();
         let Ownership { conflicts, successions } = Ownership::new(nodes, &namesakes);

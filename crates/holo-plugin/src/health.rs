@@ -1,6 +1,7 @@
 //! Health checks: programs that tell by their exit status how something is, as Nagios has it.
 
 use crate::definitions::HealthCheck;
+use crate::process::keep_environment;
 use crate::{Host, Output};
 use holo_process::{Program, ProgramError};
 use std::thread;
@@ -66,6 +67,7 @@ fn first_line(said: &[u8]) -> Option<String> {
 
 fn program(check: &HealthCheck) -> Program {
     let mut program = Program::from_words(check.command.words());
+    keep_environment(&mut program);
     program.timeout(check.timeout.unwrap_or(TIMEOUT));
     program
 }

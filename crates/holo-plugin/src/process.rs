@@ -1,12 +1,20 @@
 //! Programs that a plugin calls.
 
 use crate::output::Output;
+use holo_protocol::environment as names;
 use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
 pub use holo_process::{Conversation, ConversationError, Deadline, Limits, SYSTEM_PATH, end_together};
 pub use holo_process::{Ended, Identity, Output as Captured, Program, ProgramError, Status, Stream, end_by};
+
+/// Keeps from a program what only plugins have to know, such as their own directories.
+pub fn keep_environment(program: &mut Program) {
+    for name in names::OF_PLUGINS {
+        program.env_remove(name);
+    }
+}
 
 /// Runs a program to its end; its output is relayed as it comes.
 ///

@@ -58,6 +58,22 @@ pub const GENERATOR_OUT: &str = "OUT";
 /// The directory in which a generator finds the static resource files of all plugins.
 pub const GENERATOR_RESOURCE_ROOT: &str = "HOLO_RESOURCE_ROOT";
 
+/// The variables that are of use to plugins alone, and not to the programs that they call.
+pub const OF_PLUGINS: [&str; 13] = [
+    API_VERSION,
+    CACHE_DIR,
+    RESOURCE_DIR,
+    RESOURCE_DIRS,
+    STATE_DIR,
+    VERIFY,
+    READ_ONLY,
+    HINTS,
+    JOBS,
+    FACTS,
+    ADOPT_DIR,
+    ADOPT_RESOLVED,
+    ADOPT_WITH,
+];
 /// The descriptor on which a plugin answers during `apply`, `force-apply`, `diff` and `session`.
 pub const MESSAGE_FD: i32 = 3;
 

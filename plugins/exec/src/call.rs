@@ -4,7 +4,7 @@ use crate::command::{self, CommandError};
 use crate::definition::Exec;
 use holo_plugin::Mode;
 use holo_plugin::definitions::WrittenCommand;
-use holo_plugin::process::{Program, SYSTEM_PATH};
+use holo_plugin::process::{Program, SYSTEM_PATH, keep_environment};
 use std::time::Duration;
 
 /// The directory in which commands run if none is given.
@@ -22,7 +22,11 @@ pub(crate) fn program(
     if exec.clean_environment {
         program.clear_env().path(SYSTEM_PATH);
     }
+    keep_environment(&mut program);
     mode.tell(&mut program);
+    if let Some(text) = &exec.stdin {
+        program.stdin(text.as_bytes());
+    }
     if let Some(path) = exec.search_path() {
         program.path(path);
     }

@@ -1,7 +1,6 @@
 //! The conditions under which a command is run.
 
 use crate::call;
-use crate::command;
 use crate::definition::Exec;
 use crate::error::{ExecError, RunError};
 use crate::mocks::Mocks;
@@ -66,7 +65,7 @@ fn succeeds(
     timeout: Option<Duration>,
     output: &mut Output<'_>,
 ) -> Result<bool, ExecError> {
-    let failed = |reason: RunError| ExecError::Failed { command: format!("{key} `{}`", command::shown(guard)), reason };
+    let failed = |reason: RunError| ExecError::Failed { command: format!("{key} {}", exec.shown_guard(guard)), reason };
     let program = call::program(exec, guard, Some(timeout.unwrap_or(GUARD_TIMEOUT)), Mode::default());
     let program = program.map_err(|error| failed(error.into()))?;
     let ended = program.run(|stream, bytes| {

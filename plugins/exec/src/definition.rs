@@ -45,6 +45,11 @@ pub(crate) struct Exec {
     /// True if the command is run only when something has changed that it subscribes to.
     #[serde(default)]
     pub(crate) refresh_only: bool,
+    /// The text that the command and its guards can read.
+    pub(crate) stdin: Option<String>,
+    /// True if the command and its guards are shown nowhere.
+    #[serde(default)]
+    pub(crate) sensitive: bool,
     /// True if the command may run at the same time as others of which this is said too.
     #[serde(default)]
     pub(crate) parallel: bool,
@@ -117,6 +122,16 @@ impl Exec {
     /// The variables that are set.
     pub(crate) fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
         self.environment.iter().filter_map(|variable| variable.split_once('='))
+    }
+
+    /// Returns the command as it is shown, in one line.
+    pub(crate) fn shown(&self) -> String {
+        if self.sensitive { format!("the command of {}", self.name) } else { command::shown(&self.command) }
+    }
+
+    /// Returns a guard as it is shown, in one line.
+    pub(crate) fn shown_guard(&self, guard: &WrittenCommand) -> String {
+        if self.sensitive { "a command".to_owned() } else { format!("`{}`", command::shown(guard)) }
     }
 
     /// As whom it runs.

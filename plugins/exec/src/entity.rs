@@ -1,7 +1,6 @@
 //! A command that is run, unless there is a reason not to.
 
 use crate::call;
-use crate::command;
 use crate::conditions;
 use crate::definition::Exec;
 use crate::error::{ExecError, RunError};
@@ -25,7 +24,7 @@ impl Entity for ExecEntity {
     fn report(&self) -> EntityReport {
         let mut report = EntityReport::new(self.id.as_str());
         report.action = Action { verb: "Executing".into(), reason: None };
-        report.inform("command", command::shown(&self.exec.command));
+        report.inform("command", if self.exec.sensitive { "is not shown".to_owned() } else { self.exec.shown() });
         if let Some(identity) = self.shown_identity() {
             report.inform("as", identity);
         }
@@ -54,7 +53,7 @@ impl Entity for ExecEntity {
     fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         match conditions::hold(&self.exec, self.timeout, mode.refresh, host, output) {
             Ok(false) => Verdict::InDesiredState,
-            Ok(true) => Verdict::WouldChange(vec![format!("would run {}", command::shown(&self.exec.command))]),
+            Ok(true) => Verdict::WouldChange(vec![format!("would run {}", self.exec.shown())]),
             Err(error) => {
                 output.error(error.to_string());
                 Verdict::Failed
@@ -70,14 +69,14 @@ impl Entity for ExecEntity {
 impl ExecEntity {
     fn run(&self, mode: Mode<'_>, host: &Host, output: &mut Output<'_>) -> Result<Applied, ExecError> {
         let exec = &self.exec;
-        let failed = |reason: RunError| ExecError::Failed { command: command::shown(&exec.command), reason };
+        let failed = |reason: RunError| ExecError::Failed { command: exec.shown(), reason };
         let program = call::program(exec, &exec.command, self.timeout, mode).map_err(|error| failed(error.into()))?;
         let ended = if exec.log_output { process::run(&program, output) } else { program.run(|_, _| {}) };
         let ended = ended.map_err(|error| failed(error.into()))?;
         if ended.held_open && exec.log_output {
             let what =
                 "it has left a process behind that holds its output open; what that may still say is not waited for";
-            output.warning(format!("{}: {what}", command::shown(&exec.command)));
+            output.warning(format!("{}: {what}", exec.shown()));
         }
         if let Some(reason) = self.failure(&ended) {
             if !exec.log_output {
@@ -88,7 +87,7 @@ impl ExecEntity {
         }
         match exec.creates.as_deref().filter(|path| !conditions::exists(path, host)) {
             Some(path) => Err(failed(RunError::NotCreated(path.to_owned()))),
-            None => Ok(Applied::Changed(vec![format!("ran {}", command::shown(&exec.command))])),
+            None => Ok(Applied::Changed(vec![format!("ran {}", exec.shown())])),
         }
     }
 
@@ -107,7 +106,8 @@ impl ExecEntity {
     /// Says what would be run on a system that is not this one.
     fn mock(&self, mode: Mode<'_>, host: &Host, output: &mut Output<'_>) -> Result<Applied, ExecError> {
         let program = call::program(&self.exec, &self.exec.command, None, mode)?;
-        output.print(format!("MOCK: {program}\n"));
+        let shown = if self.exec.sensitive { self.exec.shown() } else { program.to_string() };
+        output.print(format!("MOCK: {shown}\n"));
         if conditions::can_be_done(&self.exec) {
             Mocks::open(host)?.add(&self.exec.name)?;
         }
@@ -136,8 +136,8 @@ impl ExecEntity {
         let Exec { creates, onlyif, unless_command, refresh_only, .. } = &self.exec;
         let parts = [
             creates.as_ref().map(|path| format!("unless {path} exists")),
-            onlyif.as_ref().map(|guard| format!("if `{}` succeeds", command::shown(guard))),
-            unless_command.as_ref().map(|guard| format!("unless `{}` succeeds", command::shown(guard))),
+            onlyif.as_ref().map(|guard| format!("if {} succeeds", self.exec.shown_guard(guard))),
+            unless_command.as_ref().map(|guard| format!("unless {} succeeds", self.exec.shown_guard(guard))),
             refresh_only.then(|| "only when refreshed".to_owned()),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();

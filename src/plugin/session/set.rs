@@ -5,13 +5,17 @@ use crate::plugin::{Failure, Job, PluginError, Progress};
 use bstr::BStr;
 use holo_protocol::session::{Answer, Outcome};
 use holo_protocol::{API_VERSION_4, FilePair, Message, Text};
+use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 /// The entities of a request to work on them, and how far each has come. They are known by their indexes among the jobs.
 pub(super) struct Set<'a> {
     jobs: &'a [Job<'a>],
-    indexes: HashMap<&'a BStr, usize>,
+    /// The indexes of all entities, once they are needed: answers are mostly in the order of the request.
+    indexes: OnceCell<HashMap<&'a BStr, usize>>,
+    /// The entity that was spoken of last.
+    last: Cell<usize>,
     unfinished: BTreeSet<usize>,
     /// Those that the plugin has in its hands, and since when.
     in_hand: BTreeMap<usize, Instant>,
@@ -25,7 +29,8 @@ impl<'a> Set<'a> {
     pub(super) fn new(jobs: &'a [Job<'a>]) -> Set<'a> {
         Set {
             jobs,
-            indexes: jobs.iter().enumerate().map(|(index, job)| (job.id, index)).collect(),
+            indexes: OnceCell::new(),
+            last: Cell::new(0),
             unfinished: (0..jobs.len()).collect(),
             in_hand: BTreeMap::new(),
             differences: HashMap::new(),
@@ -73,7 +78,7 @@ impl<'a> Set<'a> {
                 }
             }
             Answer::Output { entity, stream, text, .. } => {
-                let index = entity.and_then(|entity| self.indexes.get(entity.as_bstr()).copied());
+                let index = entity.and_then(|entity| self.find(entity.as_bstr()));
                 let index = index.unwrap_or(self.at_work);
                 on_progress(index, Progress::Output(stream, text.as_bstr()));
             }
@@ -125,7 +130,18 @@ impl<'a> Set<'a> {
 
     /// Returns the index of an entity that is still being worked on; what is said of any other does not count.
     fn index(&self, entity: &Text) -> Option<usize> {
-        self.indexes.get(entity.as_bstr()).copied().filter(|index| self.unfinished.contains(index))
+        self.find(entity.as_bstr()).filter(|index| self.unfinished.contains(index))
+    }
+
+    /// Returns the index of an entity.
+    fn find(&self, id: &BStr) -> Option<usize> {
+        let last = self.last.get();
+        let is_it = |index: &usize| self.jobs.get(*index).is_some_and(|job| job.id == id);
+        let indexes = || self.jobs.iter().enumerate().map(|(index, job)| (job.id, index)).collect();
+        let near = [last, last + 1].into_iter().find(is_it);
+        let index = near.or_else(|| self.indexes.get_or_init(indexes).get(id).copied())?;
+        self.last.set(index);
+        Some(index)
     }
 
     fn finish(
@@ -165,7 +181,7 @@ impl<'a> Set<'a> {
 
     /// Fails those of these that are not finished.
     pub(super) fn fail(&mut self, jobs: &[Job<'_>], reason: &str, on_progress: &mut dyn FnMut(usize, Progress<'_>)) {
-        let indexes = jobs.iter().filter_map(|job| self.indexes.get(job.id).copied());
+        let indexes = jobs.iter().filter_map(|job| self.find(job.id));
         let indexes: Vec<usize> = indexes.filter(|index| self.unfinished.contains(index)).collect();
         self.fail_each(&indexes, reason, on_progress);
     }

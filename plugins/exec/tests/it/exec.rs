@@ -16,7 +16,7 @@ type Case = (&'static str, &'static [Need], fn());
 const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 24] = [
+    let cases: [Case; 28] = [
         ("what a command says is seen as it comes, on both streams", &[], streams),
         ("conditions are looked at in their order, and no further than needed", &[], order),
         ("a refresh overrides all conditions", &[], refreshed),
@@ -37,6 +37,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("under version 3 it runs as under version 4", &[], version_3),
         ("a command runs as another user, with its groups, home and umask", NEEDS, identity),
         ("a change refreshes a command once, and a refresh that failed stays due", NEEDS, refreshes),
+        ("what is sensitive is not shown, whatever becomes of it", &[], sensitive),
+        ("a command and its guards read what they are given", &[], stdin),
+        ("what is of use to plugins alone is kept from commands", &[], plugins_environment),
+        ("each attempt has the time limit for itself", &[], limit_of_attempts),
         ("commands that may run at the same time do, and others follow one another", NEEDS, parallel),
         ("guards that a check runs, run at the same time", NEEDS, guards_together),
         ("one that may run beside others does not run beside those that may not", NEEDS, beside_none),
@@ -466,6 +470,58 @@ fn refreshes() {
     let run = system.holo(&["apply"]);
     assert!(run.success() && run.stdout.is_empty(), "{run}");
     assert_eq!(system.holo(&["check"]).status, Some(0));
+}
+
+fn sensitive() {
+    let bench = Bench::new("command = 'echo hush'\nonlyif = 'test hush'\nsensitive = true\nlog_output = false");
+    let report = bench.run(&bench.plugin("scan"), |_| {});
+    assert!(
+        report.said.contains("command: is not shown") && report.said.contains("if a command succeeds"),
+        "{report:?}"
+    );
+    let [checked, applied] = [bench.check(), bench.apply()];
+    assert_eq!(checked.messages, "would change: would run the command of x\n", "{checked:?}");
+    assert_eq!(applied.messages, "changed: ran the command of x\n", "{applied:?}");
+    bench.define("command = 'sh -c \"exit 3\" hush'\nsensitive = true");
+    let failed = bench.apply();
+    assert_eq!(failed.said, "!! the command of x: exit status 3\n", "{failed:?}");
+    bench.define("command = 'true'\nunless_command = '/etc/passwd hush'\nsensitive = true");
+    let broken = bench.apply();
+    assert!(broken.said.starts_with("!! unless_command a command: "), "{broken:?}");
+    bench.define("command = 'echo hush'\nsensitive = true");
+    let mocked = bench.run(bench.plugin("apply").env("HOLO_ROOT_DIR", bench.work()), |_| {});
+    assert_eq!(mocked.said, "MOCK: the command of x\n", "{mocked:?}");
+    for outcome in [report, checked, applied, failed, broken, mocked] {
+        assert!(!outcome.said.contains("hush") && !outcome.messages.contains("hush"), "{outcome:?}");
+    }
+}
+
+fn stdin() {
+    let bench = Bench::new("command = 'cat'\nonlyif = 'grep -q two'\nstdin = \"one\\ntwo\\n\"");
+    assert_eq!(bench.apply().said, "one\ntwo\n");
+    bench.define("command = 'cat'\nonlyif = 'grep -q two'\nstdin = 'one'");
+    let outcome = bench.apply();
+    assert_eq!((&*outcome.said, &*outcome.messages), ("", "not changed\n"), "{outcome:?}");
+    bench.define("command = 'cat'");
+    assert_eq!(bench.apply().said, "");
+}
+
+fn plugins_environment() {
+    let command = "shell = true\ncommand = 'env | grep ^HOLO_ | cut -d= -f1 | sort'";
+    let bench = Bench::new(&format!("{command}\nhealth_check = [{{ command = ['sh', '-c', 'env >@/health'] }}]"));
+    let outcome = bench.run(bench.plugin("apply").env("HOLO_REFRESH", "1").env("HOLO_JOBS", "2"), |_| {});
+    assert_eq!(outcome.said, "HOLO_REFRESH\nHOLO_ROOT_DIR\n", "{outcome:?}");
+    let health = bench.take("health");
+    assert!(health.contains("PATH=") && !health.contains("HOLO_STATE_DIR"), "{health}");
+}
+
+fn limit_of_attempts() {
+    // Both together take longer than the limit, and so does the first.
+    let script = "echo x >>@/log; [ $(wc -l <@/log) = 2 ] && exec sleep 2; exec sleep 600";
+    let bench =
+        Bench::new(&format!("shell = true\ncommand = '{script}'\ntimeout = '4s'\nretries = 1\nretry_delay = '10ms'"));
+    let outcome = bench.apply();
+    assert!(outcome.said.contains("trying again") && outcome.succeeded(), "{outcome:?}");
 }
 
 /// Applies commands of four names, with so many jobs.
