@@ -412,7 +412,7 @@ pub struct HistoryShow {
 #[derive(Debug, Args)]
 pub struct Output {
     /// Write JSON Lines, for programs
-    #[arg(long)]
+    #[arg(long, global = true)]
     pub json: bool,
 }
 

@@ -77,7 +77,7 @@ pub(crate) fn run(verb: Verb, mut settings: Settings, report: &mut Report) -> u8
                 with_context(settings, report, |context| plugin_check::run(&arguments, context))
             }
         },
-        Verb::Watch(arguments) => with_inputs(settings, report, |context| watch::run(&arguments, context)),
+        Verb::Watch(arguments) => with_context(settings, report, |context| watch::run(&arguments, context)),
         Verb::Selectors(arguments) => with_inputs(settings, report, |context| selectors::run(&arguments, context)),
     }
 }
@@ -108,14 +108,15 @@ fn with_inputs(
     act: impl FnOnce(&mut Context<'_>) -> Result<u8, FatalError>,
 ) -> u8 {
     with_context(settings, reporter, |context| {
-        use_pinned(context)?;
+        let Context { settings, reporter, .. } = context;
+        use_pinned(settings, *reporter)?;
         act(context)
     })
 }
 
 /// Uses the inputs of the generation that the system was brought back to, if it was, and says so.
-fn use_pinned(context: &mut Context<'_>) -> Result<(), FatalError> {
-    let Context { settings, reporter, .. } = context;
+fn use_pinned(settings: &mut Settings, reporter: &mut dyn Reporter) -> Result<(), FatalError> {
+    settings.root = settings.root.today();
     let Some(pin) = Pin::read(&settings.root).map_err(FatalError::could_not_run)? else { return Ok(()) };
     let generation = pin.generation(&settings.root).map_err(FatalError::could_not_run)?;
     settings.root = settings.root.clone().with_inputs(pin.inputs(&settings.root));

@@ -47,7 +47,7 @@ pub(super) fn run(arguments: &Rollback, context: &mut Context<'_>) -> Result<u8,
         let lock = apply::acquire(&root.lock(), *reporter)?;
         Pin::set(&root, &store, number, settings.run.as_str()).map_err(FatalError::could_not_run)?;
         drop(lock);
-        super::use_pinned(context)?;
+        super::use_pinned(&mut context.settings, context.reporter)?;
     }
     name_not_kept(&generation, context.reporter);
     apply::run(&as_apply(arguments), context)

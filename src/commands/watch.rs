@@ -50,7 +50,7 @@ pub(super) fn run(arguments: &Watch, context: &mut Context<'_>) -> Result<u8, Fa
     let watched = WatchedPaths::new(&absolute(&settings.root)?).map_err(FatalError::could_not_run)?;
     let mut watcher = Watcher {
         arguments,
-        settings,
+        settings: settings.clone(),
         interrupt,
         reporter: *reporter,
         known: Known::default(),
@@ -66,7 +66,7 @@ pub(super) fn run(arguments: &Watch, context: &mut Context<'_>) -> Result<u8, Fa
 /// Watches entities, from the first look at them to the end.
 struct Watcher<'a> {
     arguments: &'a Watch,
-    settings: &'a Settings,
+    settings: Settings,
     interrupt: &'a Interrupt,
     reporter: &'a mut dyn Reporter,
     known: Known,
@@ -162,8 +162,9 @@ impl Watcher<'_> {
     fn survey(&mut self) -> Result<Vec<EntityIndex>, FatalError> {
         let selection = Selection { selectors: self.arguments.selection.selectors.clone() };
         let mut findings = Findings::new(self.reporter, &mut self.told);
+        super::use_pinned(&mut self.settings, &mut findings)?;
         let mut inventory =
-            discover(self.settings, Purpose::Check, &selection.selectors, self.interrupt, &mut findings)?;
+            discover(&self.settings, Purpose::Check, &selection.selectors, self.interrupt, &mut findings)?;
         let selected = super::select("watch", &inventory, &selection.selectors, findings.of_the_run())?;
         super::show_slips(&inventory, &selected, &mut findings);
         let entities: Vec<EntityIndex> = inventory.selected_of(&selected).map(|(entity, _)| entity).collect();
@@ -175,7 +176,7 @@ impl Watcher<'_> {
         paths.arm().map_err(FatalError::could_not_run)?;
         let sources = Sources::start(&inventory.plugins, findings.of_the_run());
         let refreshes = Refreshes::load(&self.settings.root)?;
-        let walk = Walk::new(&mut inventory, &selected, self.settings, self.interrupt, Task::Check, refreshes);
+        let walk = Walk::new(&mut inventory, &selected, &self.settings, self.interrupt, Task::Check, refreshes);
         walk.with_force(self.arguments.force).go(&mut findings)?;
         let found = findings.into_found();
         self.cache = Some(Arc::clone(&inventory.cache));
@@ -193,7 +194,7 @@ impl Watcher<'_> {
         let selection = self.known.selection(causes.keys().copied());
         let preview = check::Preview { force: self.arguments.force, ..check::Preview::default() };
         let mut findings = Findings::new(self.reporter, &mut self.told);
-        let done = check::walk(self.settings, self.interrupt, &mut findings, &selection, preview);
+        let done = check::walk(&self.settings, self.interrupt, &mut findings, &selection, preview);
         let found = findings.into_found();
         match done {
             Ok(_) => Ok(self.learn(found, causes)),
@@ -438,6 +439,10 @@ fn watch_definitions(root: &Root, paths: &mut WatchedPaths) -> Result<(), FatalE
     ] {
         paths.add(&absolute.join(path), extent, Subject::Definitions);
     }
+    // Another generation may be used instead.
+    let pin = root.today().pin();
+    let pin = std::path::absolute(&pin).map_err(|error| FatalError::io("getcwd", &pin, error))?;
+    paths.add(&pin, Extent::Path, Subject::Definitions);
     Ok(())
 }
 

@@ -534,6 +534,8 @@ fn the_schema_names_nothing_that_is_never_written() {
     note(lines(&root, &["why", "/etc/a"], 0));
     note(lines(&root, &["why", "reload"], 0));
     note(lines(&root, &["why", "/etc/a/b"], 1));
+    note(lines_of_adopt());
+    note(lines_of_generations());
     let schema = schema();
     let mut named = BTreeSet::new();
     for kind in schema["oneOf"].as_array().unwrap() {
@@ -546,4 +548,42 @@ fn the_schema_names_nothing_that_is_never_written() {
         named.insert(format!("{event}.version"));
     }
     assert_eq!(seen, named);
+}
+
+/// A plugin that can describe one thing: by a resource file, or by its absence after that.
+const ADOPTING: &str = r#"#!/bin/sh
+case $1 in
+info) printf '%s=%s\n' MIN_API_VERSION 3 MAX_API_VERSION 4 ADOPT 1 DOCTOR 1 ;;
+doctor) printf 'warning\tthe pen is dull\tsharpen it\n' >&3 ;;
+adopt)
+    if [ $# = 1 ]; then printf 'pen:a\tmade by hand\tpens\n' >&3; exit; fi
+    mkdir -p "$HOLO_ADOPT_DIR/90-local"
+    if [ -e "$HOLO_ROOT_DIR/gone" ]; then : >"$HOLO_ADOPT_DIR/90-local/a"; echo >"$HOLO_ADOPT_DIR/90-local/b"
+    else echo ink >"$HOLO_ADOPT_DIR/90-local/a"; fi ;;
+esac
+"#;
+
+fn lines_of_adopt() -> Vec<Value> {
+    let root = ScratchRoot::new().holorc("plugin pen\n").script("usr/lib/holo/holo-pen", ADOPTING);
+    let root = root.dir("usr/share/holo/pen");
+    let mut all = lines(&root, &["adopt", "--all", "--dry-run"], 3);
+    all.extend(lines(&root, &["adopt", "pen:a"], 0));
+    root.write("gone", "");
+    all.extend(lines(&root, &["adopt", "pen:a"], 0));
+    let run = root.holo(&["doctor", "--json"]);
+    all.extend(run.stdout.lines().map(|line| understand(line, &run)));
+    all
+}
+
+fn lines_of_generations() -> Vec<Value> {
+    let root = files().env("HOLO_HISTORY", "1").file("srv/a", "a\n");
+    let root = root.symlink("usr/share/holo/files/20-link/etc/a", "../../../../../../srv/a");
+    lines(&root, &["apply"], 0);
+    root.write("usr/share/holo/files/more.toml", "[[file]]\npath = \"/srv/x\"\ncontent = \"x\"\n");
+    root.write("etc/holo/data/secret.toml", "key = 1\n");
+    let root = root.mode("etc/holo/data/secret.toml", 0o600);
+    lines(&root, &["apply"], 0);
+    let mut all = lines(&root, &["generations"], 0);
+    all.extend(lines(&root, &["generations", "diff", "1", "2"], 0));
+    all
 }

@@ -22,6 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         case("what happens to a file is noticed, and that it is back", noticed),
         case("what happens to the way to a file is noticed", on_the_way),
         case("definitions that change are read anew", definitions),
+        case("the generation that is used counts", generations),
         case("what has drifted is repaired, but for what needs force", repaired),
         case("what is repaired again and again is left alone until definitions change", fights),
         case("who is refreshed by a repair is refreshed", refreshed),
@@ -203,6 +204,24 @@ fn definitions() {
     fs::create_dir_all(root.join("etc/holo/resources/files/20-more/etc")).unwrap();
     fs::write(root.join("etc/holo/resources/files/20-more/etc/motd"), "other\n").unwrap();
     watching.expect("drifted", "file:/etc/motd");
+    watching.stop(&root);
+}
+
+fn generations() {
+    let root = root().env("HOLO_HISTORY", "1");
+    root.write("usr/share/holo/files/app.toml", APP.replace("80", "82"));
+    assert!(root.holo(&["apply"]).success());
+    root.write("usr/share/holo/files/app.toml", APP.replace("80", "84"));
+    assert!(root.holo(&["apply"]).success());
+    let mut watching = Watching::start(&root, &["--apply"]);
+    assert!(root.holo(&["rollback", "1"]).success());
+    assert_eq!(root.read("srv/app/conf"), "port 82\n");
+    fs::remove_file(root.join("srv/app/conf")).unwrap();
+    watching.until("repaired");
+    assert_eq!(root.read("srv/app/conf"), "port 82\n");
+    assert!(root.holo(&["rollback", "--release"]).success());
+    watching.until("repaired");
+    assert_eq!(root.read("srv/app/conf"), "port 84\n");
     watching.stop(&root);
 }
 

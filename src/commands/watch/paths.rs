@@ -259,7 +259,7 @@ fn hear(
         return true;
     }
     if flags.intersects(ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::UNMOUNT) {
-        nodes.iter().for_each(|&node| concern_below(all, node, Cause::Removed, heard));
+        nodes.iter().for_each(|&node| concern_below(all, node, Cause::Removed, |_| true, heard));
         return true;
     }
     let Some((name, cause)) = name.zip(Cause::of(flags)) else { return false };
@@ -271,7 +271,12 @@ fn hear(
         is_moved |= comes_or_goes && node.is_tree && flags.contains(ReadFlags::ISDIR);
         let Some(&child) = node.children.get(name) else { continue };
         if comes_or_goes {
-            concern_below(all, child, cause, heard);
+            // What was in a directory that is removed has been heard of. What has come with one is there now.
+            let concerns_below = |node: &Node| match cause {
+                Cause::Removed => flags.contains(ReadFlags::MOVED_FROM),
+                _ => node.path.symlink_metadata().is_ok(),
+            };
+            concern_below(all, child, cause, concerns_below, heard);
             is_moved |= !all[child].children.is_empty() || !all[child].of_entries.is_empty();
         } else {
             all[child].subjects.iter().for_each(|&subject| heard.concern(subject, cause));
@@ -280,11 +285,20 @@ fn hear(
     is_moved
 }
 
-/// Concerns everything at and below a path.
-fn concern_below(all: &Table<NodeIndex, Node>, node: NodeIndex, cause: Cause, heard: &mut Heard) {
-    let mut left = vec![node];
-    while let Some(node) = left.pop() {
-        let node = &all[node];
+/// Concerns a path, and everything below it that this is true of.
+fn concern_below(
+    all: &Table<NodeIndex, Node>,
+    path: NodeIndex,
+    cause: Cause,
+    concerns: impl Fn(&Node) -> bool,
+    heard: &mut Heard,
+) {
+    let mut left = vec![path];
+    while let Some(index) = left.pop() {
+        let node = &all[index];
+        if index != path && !concerns(node) {
+            continue;
+        }
         node.subjects.iter().chain(&node.of_entries).for_each(|&subject| heard.concern(subject, cause));
         left.extend(node.children.values());
     }
