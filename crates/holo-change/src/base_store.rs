@@ -6,6 +6,7 @@ mod succession;
 pub use succession::{Legacy, Orphan, Records, Things};
 
 use crate::error::{PathError, Result};
+use crate::image::Stamp;
 use crate::locations::Locations;
 use crate::notices::Notices;
 use crate::path_handle::Durability;
@@ -173,6 +174,14 @@ impl BaseStore {
             None => read(&self.place(id)),
             pending => Ok(pending),
         }
+    }
+
+    /// Returns the stamp of an entity's record, by which a change of it is seen without reading.
+    ///
+    /// # Errors
+    /// If it cannot be looked at.
+    pub fn stamp(&self, id: &str) -> Result<Option<Stamp>> {
+        Stamp::of(&self.place(id))
     }
 
     /// Remembers an entity, whatever was remembered of it: when this returns, it is on disk.

@@ -27,6 +27,7 @@ mod resolution;
 pub mod snapshot;
 pub mod tracked;
 pub mod tree_store;
+mod unchanged;
 
 pub use background::{Commits, Ended};
 pub use canonical::CanonicalPaths;
@@ -42,3 +43,4 @@ pub use path_handle::{
 };
 pub use paths::{join, path_bytes};
 pub use resolution::{Links, Resolved};
+pub use unchanged::{Fingerprint, UnchangedRecord};

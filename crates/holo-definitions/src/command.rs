@@ -88,7 +88,7 @@ impl<'de> de::Visitor<'de> for TextOrWords {
 }
 
 /// A program and its arguments: a list, or a string that is split by a shell's rules. No shell is called.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Command {
     words: Vec<String>,
     /// A word that only a shell would understand.

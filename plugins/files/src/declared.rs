@@ -5,6 +5,7 @@ mod entity;
 mod executor;
 mod inspection;
 mod preview;
+mod unchanged;
 mod wanted;
 mod words;
 
@@ -27,6 +28,7 @@ use holo_plugin::{Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, 
 use inspection::Inspection;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use unchanged::Known;
 use wanted::DeclaredError;
 
 /// The declarations, and the records of earlier ones.
@@ -41,11 +43,12 @@ impl Entity for DeclaredFile {
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        apply_one(self, mode, output, |set, answers| apply(host, set, answers))
+        // A process for one entity does not look at what is recorded of all of them.
+        apply_one(self, mode, output, |set, answers| apply(host, set, false, answers))
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        Checks::open(host).verdict(self, output)
+        Checks::open(host, false).verdict(self, output)
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {
@@ -61,11 +64,15 @@ impl Entity for DeclaredFile {
 }
 
 /// Finds out what applying declared files would do.
-pub(crate) struct Checks<'a>(Result<Inspection<'a>, DeclaredError>);
+pub(crate) struct Checks<'a>(Result<(Inspection<'a>, Known), DeclaredError>);
 
 impl<'a> Checks<'a> {
-    pub(crate) fn open(host: &'a Host) -> Checks<'a> {
-        Checks(Inspection::open(host))
+    /// Opens the host's files. With records, what is known from earlier applies to be unchanged is not read again.
+    pub(crate) fn open(host: &'a Host, records: bool) -> Checks<'a> {
+        Checks(Inspection::open(host).map(|inspection| {
+            let known = Known::open(host, &inspection, records);
+            (inspection, known)
+        }))
     }
 
     /// Returns the effect of applying a file. Errors are said on `output`.
@@ -77,7 +84,13 @@ impl<'a> Checks<'a> {
     }
 
     fn verdict(&self, entity: &DeclaredFile, output: &mut Output<'_>) -> Verdict {
-        let checked = self.0.as_ref().map_err(Clone::clone).and_then(|inspection| inspection.check(entity));
+        let checked = self.0.as_ref().map_err(Clone::clone).and_then(|(inspection, known)| {
+            let deciding = known.deciding(entity, inspection);
+            if deciding.is_some_and(|deciding| known.is_unchanged(&deciding)) {
+                return Ok(Verdict::InDesiredState);
+            }
+            inspection.check(entity)
+        });
         match checked {
             Ok(verdict) => verdict,
             Err(DeclaredError::NeedsForce(reason)) => Verdict::NeedsForce(ForceTo::Proceed(reason)),

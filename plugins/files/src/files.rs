@@ -99,7 +99,7 @@ impl Plugin for Files {
             })
             .collect();
         let mut checked = overlay::check_many(host, &overlays, self.records(host)).into_iter();
-        let declared = declared::Checks::open(host);
+        let declared = declared::Checks::open(host, self.records(host));
         let mut with_scripts = Vec::new();
         for (place, job) in set.iter().enumerate() {
             let verdict = match job.entity {
@@ -136,7 +136,7 @@ impl Plugin for Files {
         }
         if overlays.len() < set.len() {
             let mut answers = LastLater { answers, left: set.len() - overlays.len(), last: None };
-            apply_declared(host, set, &mut answers);
+            apply_declared(host, set, records, &mut answers);
             let is_last = self.tidying.applied(set.len() - overlays.len());
             if let Some((place, applied)) = answers.last.take() {
                 if is_last {
@@ -173,7 +173,7 @@ impl Sink for Unheard {
 }
 
 /// Applies an entity that is not a mere overlay.
-fn apply_declared(host: &Host, set: &[Job<'_, ManagedFile>], answers: &mut dyn SetAnswers) {
+fn apply_declared(host: &Host, set: &[Job<'_, ManagedFile>], records: bool, answers: &mut dyn SetAnswers) {
     let (mut declared, mut places) = (Vec::new(), Table::new());
     for (place, job) in set.iter().enumerate() {
         if let ManagedFile::Declared(entity) = job.entity {
@@ -182,7 +182,7 @@ fn apply_declared(host: &Host, set: &[Job<'_, ManagedFile>], answers: &mut dyn S
         }
     }
     let mut part = Part { places, answers };
-    apply_together(host, &declared, &mut part, |jobs, answers| declared::apply(host, jobs, answers));
+    apply_together(host, &declared, &mut part, |jobs, answers| declared::apply(host, jobs, records, answers));
     for (place, job) in set.iter().enumerate() {
         if matches!(job.entity, ManagedFile::OverlayAfter(..) | ManagedFile::Contradicted(_)) {
             answers.begin(place);

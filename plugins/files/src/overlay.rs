@@ -14,7 +14,7 @@ mod patch;
 mod preparation;
 mod preview;
 mod provision;
-mod record;
+pub(crate) mod record;
 pub(crate) mod scan;
 mod scrub;
 mod stock;
@@ -23,6 +23,7 @@ pub(crate) use change::FAILED_UNCHANGED;
 use change::{Consequences, Outcome};
 pub(crate) use check::{Checked, check_many};
 pub(crate) use entity::{FileEntity, PATCH_SUFFIX, PREFIX, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
+pub(crate) use layout::Layout;
 
 use context::Context;
 use holo_change::image_store::ImageStore;

@@ -7,7 +7,6 @@
 use super::{BaseStore, RECORD_MODE, Remembered, replace_records};
 use crate::error::{PathError, Result};
 use crate::hex::hex;
-use crate::image::Stamp;
 use crate::path_handle::{Durability, PathHandle};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -49,8 +48,16 @@ impl BaseStore {
         self.state.place(&self.folder.join(JOURNAL))
     }
 
+    /// Returns true if a killed run has left a journal.
+    ///
+    /// # Errors
+    /// If that cannot be told.
+    pub fn has_journal(&self) -> Result<bool> {
+        self.with_journal(|journal| journal.is_there)
+    }
+
     fn stamp_of(&self, id: &str) -> Result<Option<String>> {
-        Ok(Stamp::of(&self.place(id))?.map(|stamp| hex(&Sha256::digest(stamp.to_bytes()))))
+        Ok(self.stamp(id)?.map(|stamp| hex(&Sha256::digest(stamp.to_bytes()))))
     }
 
     /// Writes a journal of these records [beside](PathHandle::replacement) its place; returns that file, and the folders that were made.
@@ -139,7 +146,7 @@ impl BaseStore {
 
     /// Gives the records of a journal that a killed run has left their places, and removes it. That comes before any record is written.
     pub(crate) fn settle(&self) -> Result<()> {
-        if !self.with_journal(|journal| journal.is_there)? {
+        if !self.has_journal()? {
             return Ok(());
         }
         replace_records(self, &self.all_pending::<Value>()?)?;

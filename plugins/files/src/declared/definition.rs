@@ -5,7 +5,7 @@ use serde::Deserialize;
 use std::path::{Component, Path};
 
 /// A file, directory or symlink as it is declared.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Hash, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FileDefinition {
@@ -42,7 +42,7 @@ pub(crate) struct FileDefinition {
 }
 
 /// The kinds of files that can be at a path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Ensure {

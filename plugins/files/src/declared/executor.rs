@@ -3,6 +3,7 @@
 use super::definition::FileDefinition;
 use super::entity::DeclaredFile;
 use super::inspection::{Inspection, Scrubbing, bases, has_folder, own_path};
+use super::unchanged::Known;
 use super::wanted::DeclaredError;
 use super::words;
 use holo_change::base_store::Remembered;
@@ -23,6 +24,7 @@ const ATTEMPTS: usize = 3;
 struct Executor<'a> {
     inspection: Inspection<'a>,
     store: TrackStore<Tracks>,
+    known: Known,
 }
 
 /// The consequences of a change, apart from its files.
@@ -53,8 +55,9 @@ enum Prepared {
     Change(Box<EntityChange<Tracks>>, Consequences),
 }
 
-/// Applies declared files, those that take the same steps together.
-pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], answers: &mut dyn SetAnswers) {
+/// Applies declared files, those that take the same steps together. With records, what is known from earlier applies to be unchanged is not
+/// read again.
+pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], records: bool, answers: &mut dyn SetAnswers) {
     // An overlay that has to go keeps others from the state directory itself.
     let mut ready = Vec::new();
     for (index, job) in set.iter().enumerate() {
@@ -69,7 +72,7 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], answers: &mut dy
         }
     }
     let opened = Tree::open(host.state_dir()).and_then(|state| state.hold()).map_err(DeclaredError::from);
-    match opened.and_then(|held| Ok((held, Executor::open(host)?))) {
+    match opened.and_then(|held| Ok((held, Executor::open(host, records)?))) {
         Ok((_held, executor)) => executor.apply(&ready, answers),
         Err(error) => {
             for (index, _) in ready {
@@ -81,10 +84,11 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], answers: &mut dy
 }
 
 impl<'a> Executor<'a> {
-    fn open(host: &'a Host) -> Result<Executor<'a>, DeclaredError> {
+    fn open(host: &'a Host, records: bool) -> Result<Executor<'a>, DeclaredError> {
         let inspection = Inspection::open(host)?;
         let store = TrackStore::open(&inspection.tracker)?;
-        Ok(Executor { inspection, store })
+        let known = Known::open(host, &inspection, records);
+        Ok(Executor { inspection, store, known })
     }
 
     /// Applies files, each with its index in the set.
@@ -112,6 +116,7 @@ impl<'a> Executor<'a> {
             self.tell(commits.poll(&self.store, false), answers);
         }
         self.tell(commits.flush(&self.store), answers);
+        self.known.keep();
     }
 
     /// Finds out what is to be done, and does what comes before it.
@@ -123,6 +128,11 @@ impl<'a> Executor<'a> {
     ) -> Result<Prepared, DeclaredError> {
         let (entity, mode, inspection) = (job.entity, job.mode, &self.inspection);
         let tracker = &inspection.tracker;
+        let deciding = self.known.deciding(entity, inspection);
+        if deciding.as_ref().is_some_and(|deciding| self.known.is_unchanged(deciding)) {
+            return Ok(Prepared::Ended(Applied::Unchanged));
+        }
+        self.known.forget(entity);
         let mut record = inspection.recall(entity)?;
         let has_intents = record.as_ref().is_some_and(|record| record.base.have_intents());
         let mut has_begun = entity.overlay.is_some();
@@ -140,6 +150,9 @@ impl<'a> Executor<'a> {
         match decision {
             Decision::Nothing if subject.takes_over.is_empty() && leftovers.is_empty() => {
                 self.keep_secret(&mut subject.remembered, &subject.path, definition)?;
+                if let Some(deciding) = deciding.filter(|_| !has_intents && subject.is_known()) {
+                    self.known.found_unchanged(&deciding);
+                }
                 return Ok(Prepared::Ended(Applied::Unchanged));
             }
             Decision::NeedsForce if !mode.force => return Ok(Prepared::Ended(Applied::NeedsForce(ForceTo::Overwrite))),

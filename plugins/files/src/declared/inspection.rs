@@ -38,6 +38,13 @@ pub(super) struct Subject {
     pub(super) takes_over: Vec<String>,
 }
 
+impl Subject {
+    /// Returns true if it is known what was at the path before, so that nothing is to be taken over from others.
+    pub(super) fn is_known(&self) -> bool {
+        self.remembered.base.get(&self.path).is_some()
+    }
+}
+
 /// The effect of scrubbing on the entity's paths.
 pub(super) struct Scrubbing {
     /// The current states.

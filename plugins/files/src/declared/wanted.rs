@@ -167,21 +167,23 @@ fn attributes(definition: &FileDefinition, current: &State, host: &Host) -> Resu
         None if definition.sensitive => ours.mode,
         None => found.mode,
     };
-    let (mut uid, mut gid) = (found.uid, found.gid);
-    if definition.owner.is_some() || definition.group.is_some() {
-        let accounts = Accounts::open(host)?;
-        if let Some(owner) = &definition.owner {
-            uid = accounts.user(owner)?;
-        }
-        if let Some(group) = &definition.group {
-            gid = accounts.group(group)?;
-        }
+    let (uid, gid) = owners(definition, host)?;
+    Ok(Attributes { mode, uid: uid.unwrap_or(found.uid), gid: gid.unwrap_or(found.gid) })
+}
+
+/// Returns the declared owner and group.
+pub(super) fn owners(definition: &FileDefinition, host: &Host) -> Result<(Option<u32>, Option<u32>), DeclaredError> {
+    if definition.owner.is_none() && definition.group.is_none() {
+        return Ok((None, None));
     }
-    Ok(Attributes { mode, uid, gid })
+    let accounts = Accounts::open(host)?;
+    let uid = definition.owner.as_deref().map(|owner| accounts.user(owner)).transpose()?;
+    let gid = definition.group.as_deref().map(|group| accounts.group(group)).transpose()?;
+    Ok((uid, gid))
 }
 
 /// Returns the declared content of the file, if there is one.
-fn content(definition: &FileDefinition, host: &Host) -> Result<Option<Vec<u8>>, DeclaredError> {
+pub(super) fn content(definition: &FileDefinition, host: &Host) -> Result<Option<Vec<u8>>, DeclaredError> {
     let Some(source) = &definition.source else {
         return Ok(definition.content.as_ref().map(|content| content.clone().into_bytes()));
     };

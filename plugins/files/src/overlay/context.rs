@@ -2,8 +2,9 @@
 
 use crate::overlay::distribution::Distribution;
 use crate::overlay::layout::Layout;
-use crate::overlay::record::Record;
+use crate::overlay::record;
 use crate::overlay::scan;
+use holo_change::UnchangedRecord;
 use holo_change::error::Result;
 use holo_change::image_store::Recovery;
 use holo_plugin::{Host, Output, Silence};
@@ -15,7 +16,7 @@ pub(crate) struct Context<'a> {
     pub(crate) host: &'a Host,
     pub(crate) layout: Layout,
     pub(crate) distribution: Distribution,
-    pub(crate) record: Record,
+    pub(crate) record: UnchangedRecord,
     pub(super) recovery: Recovery,
     pub(super) threads: usize,
     /// There are bases that some process can write to, and that could not be copied.
@@ -41,7 +42,7 @@ impl<'a> Context<'a> {
 
     fn new(host: &'a Host, layout: Layout, recovery: Recovery, records: bool) -> Context<'a> {
         let distribution = Distribution::of(host.system().os_release());
-        let mut record = if records { Record::open(host, &layout) } else { Record::none() };
+        let mut record = if records { record::open(host, &layout) } else { UnchangedRecord::none() };
         if recovery.was_needed() {
             record.distrust();
         }
@@ -63,7 +64,7 @@ impl<'a> Context<'a> {
     }
 
     pub(crate) fn close(&self) {
-        self.record.keep(&self.layout);
+        record::keep(&self.record, &self.layout);
         // While the folder is there, the next apply looks what is to be put in order.
         let images = &self.layout.images;
         let is_in_order = !self.recovery.was_needed() || !images.has_records_without_base(self.host.locations());

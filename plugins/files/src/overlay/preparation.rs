@@ -7,6 +7,7 @@ use crate::overlay::layout::Layout;
 use crate::overlay::provision::{self, Unchanged};
 use crate::overlay::scrub;
 use holo_plugin::{Job, Output, SetAnswers, Sink, Stream};
+use std::os::unix::ffi::OsStrExt;
 use std::thread;
 
 /// The number of entities from which a thread is worth starting.
@@ -56,7 +57,7 @@ impl Context<'_> {
         let seen: Vec<Option<Unchanged>> = self.in_shares(jobs, find);
         for ((_, job), unchanged) in jobs.iter().zip(&seen) {
             if let Some(state) = unchanged.as_ref().and_then(|unchanged| unchanged.news) {
-                self.record.insert(&job.entity.path, state);
+                self.record.insert(job.entity.path.as_os_str().as_bytes(), state);
             }
         }
         seen.iter().map(Option::is_some).collect()
@@ -95,7 +96,7 @@ impl Context<'_> {
         answers.hold_back();
         for (index, job) in jobs {
             answers.begin(*index);
-            self.record.forget(&job.entity.path);
+            self.record.forget(job.entity.path.as_os_str().as_bytes());
         }
         answers.flush();
         self.in_shares(jobs, |&(index, job), layout| {
@@ -107,7 +108,7 @@ impl Context<'_> {
 
     /// Prepares the change of one entity.
     pub(crate) fn prepare(&mut self, (index, job): Indexed<'_, '_>, output: &mut Output<'_>) -> Change {
-        self.record.forget(&job.entity.path);
+        self.record.forget(job.entity.path.as_os_str().as_bytes());
         self.prepare_in(index, job, &self.layout, output)
     }
 

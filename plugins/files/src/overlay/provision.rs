@@ -9,10 +9,11 @@ use crate::overlay::evaluation::EvaluationError;
 use crate::overlay::hint;
 use crate::overlay::layout::Layout;
 use crate::overlay::patch;
-use crate::overlay::record::Fingerprint;
 use crate::overlay::stock::Stock;
-use holo_change::{Image, PathHandle, Stamp, Unmanageable};
+use holo_change::{Fingerprint, Image, PathHandle, Stamp, Unmanageable};
 use holo_plugin::{Applied, ForceTo, Mode, Output, Silence};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// An entity with nothing to be done.
 #[derive(Debug)]
@@ -40,8 +41,9 @@ pub(crate) fn find_unchanged(entity: &FileEntity, layout: &Layout, context: &Con
     for place in &wanted {
         stamps.push(stamp(place)?);
     }
-    let state = Fingerprint::of(deciding, &stamps);
-    if record.knows(&entity.path, state) {
+    let paths: Vec<&Path> = deciding.iter().map(|resource| resource.path.as_path()).collect();
+    let state = Fingerprint::new(&stamps.iter().copied().map(Some).collect::<Vec<_>>(), &paths);
+    if record.knows(entity.path.as_os_str().as_bytes(), state) {
         return Some(Unchanged { news: None });
     }
     let places = [&target, &base, &provisioned].into_iter().chain(&wanted);

@@ -5,6 +5,7 @@ mod attributes;
 mod base;
 mod declared;
 mod file_systems;
+mod known;
 mod meanwhile;
 mod random;
 mod record;
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
         ("base", base::trials()),
         ("declared", declared::trials()),
         ("file_systems", file_systems::trials()),
+        ("known", known::trials()),
         ("meanwhile", meanwhile::trials()),
         ("random", random::trials()),
         ("record", record::trials()),

@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
-const STOCK: &str = "stock content\n";
-const WANTED: &str = "what's wanted\n";
+pub(super) const STOCK: &str = "stock content\n";
+pub(super) const WANTED: &str = "what's wanted\n";
 /// As long as what is wanted, so that the size tells nothing.
-const EDITED: &str = "edited by me.\n";
+pub(super) const EDITED: &str = "edited by me.\n";
 
-const RECORD: &str = "var/lib/holo/files/.unchanged";
-const TARGET: &str = "etc/motd";
+pub(super) const RECORD: &str = "var/lib/holo/files/.unchanged";
+pub(super) const TARGET: &str = "etc/motd";
 const RESOURCE: &str = "usr/share/holo/files/01-x/etc/motd";
 const BASE: &str = "var/lib/holo/files/base/etc/motd";
 const PROVISIONED: &str = "var/lib/holo/files/provisioned/etc/motd";
@@ -27,7 +27,7 @@ const FOLDER: &str = "usr/share/holo/files/01-x/etc";
 const OTHER_RESOURCE: &str = "usr/share/holo/files/01-x/etc/issue";
 
 /// A case: its claim, its needs, and the test.
-type Case = (&'static str, &'static [Need], fn());
+pub(super) type Case = (&'static str, &'static [Need], fn());
 
 pub(crate) fn trials() -> Vec<Trial> {
     const STRACE: &[Need] = &[Need::Program("strace")];
@@ -85,7 +85,7 @@ fn prepared() -> ScratchRoot {
 }
 
 /// Waits until what was changed until now is old enough to be relied on.
-fn settle() {
+pub(super) fn settle() {
     sleep(Duration::from_millis(3100));
 }
 
@@ -100,7 +100,7 @@ fn settled() -> ScratchRoot {
 }
 
 #[track_caller]
-fn unchanged(root: &ScratchRoot) {
+pub(super) fn unchanged(root: &ScratchRoot) {
     let run = root.holo(&["apply"]);
     assert!(run.success() && run.stdout.is_empty() && run.stderr.is_empty(), "{run}");
 }
@@ -115,7 +115,7 @@ fn applied(root: &ScratchRoot) -> Run {
 
 /// The next apply, and every one after it, finds that a person has been here.
 #[track_caller]
-fn refused(root: &ScratchRoot) {
+pub(super) fn refused(root: &ScratchRoot) {
     for _ in 0..2 {
         let run = root.holo(&["apply"]);
         assert_eq!(run.status, Some(1), "{run}");
@@ -125,13 +125,13 @@ fn refused(root: &ScratchRoot) {
 
 /// Applies, and returns whether the target's content was looked at.
 #[track_caller]
-fn reads_with(root: &ScratchRoot, environment: &str) -> bool {
+pub(super) fn reads_with(root: &ScratchRoot, environment: &str) -> bool {
     command_reads(root, "apply", environment)
 }
 
 /// Runs a command that finds nothing to do, and returns whether the target's content was looked at.
 #[track_caller]
-fn command_reads(root: &ScratchRoot, command: &str, environment: &str) -> bool {
+pub(super) fn command_reads(root: &ScratchRoot, command: &str, environment: &str) -> bool {
     let log = root.join("tmp/strace");
     let holo = built("holo");
     let strace = ["-f", "-qq", "-o", log.to_str().unwrap(), "-e", "trace=openat", "-E", environment];
@@ -143,12 +143,12 @@ fn command_reads(root: &ScratchRoot, command: &str, environment: &str) -> bool {
 }
 
 #[track_caller]
-fn reads(root: &ScratchRoot) -> bool {
+pub(super) fn reads(root: &ScratchRoot) -> bool {
     reads_with(root, "UNUSED=1")
 }
 
 /// Writes a file as a person would who wants nobody to see it: the times of the content are as before.
-fn overwrite(path: &Path, content: &str) {
+pub(super) fn overwrite(path: &Path, content: &str) {
     let modified = fs::metadata(path).unwrap().modified().unwrap();
     fs::write(path, content).unwrap();
     set_modified(path, modified);
@@ -158,7 +158,7 @@ fn set_modified(path: &Path, time: SystemTime) {
     File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
 }
 
-fn set_mode(path: &Path, mode: u32) {
+pub(super) fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 

@@ -1,0 +1,290 @@
+//! The known-unchanged record: entities that were in their desired state at the last apply, and need not be read again until touched.
+//!
+//! It holds a fingerprint an entity, made of all that the file system says of the files that decide about it: device, inode, type, mode,
+//! owner, size and times; and of what else decides. If the fingerprint is the same, the entity is as it was. That rests on two things: a fingerprint
+//! is only taken before the files are read, and only recorded if none of them was changed just then, for a second change within the same
+//! tick of the file system's clock would not show.
+//!
+//! The record is only a shortcut. If it is lost, by a crash or because it was deleted, everything is read once more.
+
+use crate::error::{PathError, Result};
+use crate::image::Stamp;
+use crate::path_handle::PathHandle;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The first line of the file. The number goes up when anything of format or meaning changes.
+const HEADER: &[u8] = b"holo-files known-unchanged record 1\n";
+
+/// So many bytes of a SHA-256 sum: nobody makes two things that have them in common.
+const SUM_SIZE: usize = 16;
+const CHECKSUM_SIZE: usize = 32;
+const TIME_SIZE: usize = size_of::<u64>();
+
+type Sum = [u8; SUM_SIZE];
+
+/// The state of everything that decides about an entity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint(Sum);
+
+impl Fingerprint {
+    /// Returns the fingerprint of these files, as far as they are there, and of all else that decides about an entity.
+    pub fn new(files: &[Option<Stamp>], beside: &impl Hash) -> Fingerprint {
+        let mut sum = Summing(Sha256::new());
+        for stamp in files {
+            stamp.as_ref().map(Stamp::to_bytes).hash(&mut sum);
+        }
+        beside.hash(&mut sum);
+        Fingerprint(shortened(sum.0))
+    }
+}
+
+/// Has values summed that can be hashed.
+struct Summing(Sha256);
+
+impl Hasher for Summing {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Nobody asks for a sum as short as this.
+    fn finish(&self) -> u64 {
+        0
+    }
+}
+
+/// The known-unchanged record.
+#[derive(Debug)]
+pub struct UnchangedRecord {
+    /// The time when this apply began to look.
+    begun: SystemTime,
+    /// By the sums of the entities' paths.
+    entries: BTreeMap<Sum, Fingerprint>,
+    is_believed: bool,
+    is_kept: bool,
+    has_news: bool,
+}
+
+impl UnchangedRecord {
+    /// Creates a record that knows nothing, and keeps nothing.
+    #[must_use]
+    pub fn none() -> UnchangedRecord {
+        UnchangedRecord {
+            begun: SystemTime::now(),
+            entries: BTreeMap::new(),
+            is_believed: false,
+            is_kept: false,
+            has_news: false,
+        }
+    }
+
+    /// Reads the one that earlier applies have kept at a place. One that is damaged, of another version or from the future knows nothing.
+    #[must_use]
+    pub fn open(place: &PathHandle) -> UnchangedRecord {
+        let none = UnchangedRecord { is_believed: true, is_kept: true, ..UnchangedRecord::none() };
+        let Ok(Some(bytes)) = read(place) else { return none };
+        match parse(&bytes, none.begun) {
+            Some(entries) => UnchangedRecord { entries, ..none },
+            // It is of no use, so even an empty one is better.
+            None => UnchangedRecord { has_news: true, ..none },
+        }
+    }
+
+    /// Reads everything this time.
+    pub fn distrust(&mut self) {
+        self.is_believed = false;
+    }
+
+    /// Returns true if an entity is known to be as it should be while its files are in this state.
+    #[must_use]
+    pub fn knows(&self, entity: &[u8], state: Fingerprint) -> bool {
+        self.is_believed && self.entries.get(&key(entity)) == Some(&state)
+    }
+
+    /// Returns true if a change of a file after this apply has begun to look would give it another stamp.
+    #[must_use]
+    pub fn can_rely_on(&self, stamp: &Stamp) -> bool {
+        stamp.is_settled(self.begun)
+    }
+
+    /// Remembers that an entity is as it should be while its files are in this state.
+    pub fn insert(&mut self, entity: &[u8], state: Fingerprint) {
+        self.has_news |= self.entries.insert(key(entity), state) != Some(state);
+    }
+
+    /// Forgets an entity.
+    pub fn forget(&mut self, entity: &[u8]) {
+        self.has_news |= self.entries.remove(&key(entity)).is_some();
+    }
+
+    /// Keeps for the next apply what this one has learned, in a file that is written at another place first. A record without entries is none.
+    pub fn keep(&self, place: &PathHandle, staged: &PathHandle) {
+        if self.is_kept && self.has_news {
+            // A disk that is full, or read-only, costs the next apply its shortcut. That is no reason for this one to fail.
+            let _ = if self.entries.is_empty() { place.remove() } else { self.write(place, staged) };
+        }
+    }
+
+    /// A crash may lose the file or leave half of it: then the checksum is wrong, and waiting for the disk would cost more.
+    fn write(&self, place: &PathHandle, staged: &PathHandle) -> Result<()> {
+        let (mut file, made) = staged.in_folder(|| staged.create())?;
+        let written = file.write_all(&to_bytes(&self.entries, self.begun));
+        let written = written.map_err(|error| PathError::new("write", staged.shown(), error));
+        let moved = written.and_then(|()| staged.rename_to(place));
+        if moved.is_err() {
+            let _ = staged.remove();
+        }
+        if !made.is_empty() {
+            staged.remove_empty_folders(Path::new(""));
+        }
+        moved
+    }
+}
+
+fn read(place: &PathHandle) -> Result<Option<Vec<u8>>> {
+    let Some(mut file) = place.open_if_file()? else { return Ok(None) };
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(|error| PathError::new("read", place.shown(), error))?;
+    Ok(Some(bytes))
+}
+
+/// Header, when it was made, sums of path and state in the order of the former, checksum of it all.
+fn to_bytes(entries: &BTreeMap<Sum, Fingerprint>, made: SystemTime) -> Vec<u8> {
+    let made = made.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let size = HEADER.len() + TIME_SIZE + entries.len() * 2 * SUM_SIZE + CHECKSUM_SIZE;
+    let mut bytes = Vec::with_capacity(size);
+    bytes.extend_from_slice(HEADER);
+    bytes.extend_from_slice(&made.to_le_bytes());
+    for (key, Fingerprint(state)) in entries {
+        bytes.extend_from_slice(key);
+        bytes.extend_from_slice(state);
+    }
+    let checksum = Sha256::digest(&bytes);
+    bytes.extend_from_slice(&checksum);
+    bytes
+}
+
+/// Parses the output of [`to_bytes`], and nothing else.
+fn parse(bytes: &[u8], now: SystemTime) -> Option<BTreeMap<Sum, Fingerprint>> {
+    let (content, checksum) = bytes.split_last_chunk::<CHECKSUM_SIZE>()?;
+    if Sha256::digest(content)[..] != checksum[..] {
+        return None;
+    }
+    let (made, entries) = content.strip_prefix(HEADER)?.split_first_chunk::<TIME_SIZE>()?;
+    let made = UNIX_EPOCH.checked_add(Duration::from_secs(u64::from_le_bytes(*made)))?;
+    if made > now {
+        // The clock was set back, so that what changes now may get the times that it had then.
+        return None;
+    }
+    let (entries, rest) = entries.as_chunks::<{ 2 * SUM_SIZE }>();
+    let entry = |bytes: &[u8; 2 * SUM_SIZE]| {
+        let (key, state) = bytes.split_first_chunk()?;
+        Some((*key, Fingerprint(*state.first_chunk()?)))
+    };
+    rest.is_empty().then(|| entries.iter().filter_map(entry).collect())
+}
+
+fn key(entity: &[u8]) -> Sum {
+    shortened(Sha256::new_with_prefix(entity))
+}
+
+fn shortened(sum: Sha256) -> Sum {
+    let mut short = Sum::default();
+    short.iter_mut().zip(sum.finalize()).for_each(|(byte, summed)| *byte = summed);
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries() -> BTreeMap<Sum, Fingerprint> {
+        let entry = |path: &str, state: u8| (key(path.as_bytes()), Fingerprint([state; SUM_SIZE]));
+        [entry("/etc/motd", 1), entry("/etc/issue", 2), entry("/srv/x", 0xff)].into()
+    }
+
+    fn now() -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(2_000_000_000)
+    }
+
+    #[test]
+    fn is_understood_as_it_was_written() {
+        for entries in [entries(), BTreeMap::new()] {
+            let bytes = to_bytes(&entries, now());
+            assert_eq!(parse(&bytes, now()), Some(entries.clone()));
+            assert_eq!(parse(&bytes, now() + Duration::from_secs(1)), Some(entries));
+            assert_eq!(parse(&bytes, now() - Duration::from_secs(1)), None);
+        }
+    }
+
+    #[test]
+    fn nothing_else_is_understood() {
+        let whole = to_bytes(&entries(), now());
+        for length in 0..whole.len() {
+            assert_eq!(parse(&whole[..length], now()), None, "{length} bytes");
+        }
+        for bit in 0..whole.len() * 8 {
+            let mut flipped = whole.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(parse(&flipped, now()), None, "bit {bit}");
+        }
+        assert_eq!(parse(&[&whole[..], b"x"].concat(), now()), None);
+    }
+
+    #[test]
+    fn odd_records_are_refused_though_sealed() {
+        let seal = |content: &[u8]| [content, &Sha256::digest(content)].concat();
+        let whole = to_bytes(&entries(), now());
+        let content = &whole[..whole.len() - CHECKSUM_SIZE];
+        assert_eq!(parse(&seal(content), now()), Some(entries()));
+        assert_eq!(parse(&seal(&content[..content.len() - 1]), now()), None);
+        assert_eq!(parse(&seal(&[b"x", content].concat()), now()), None);
+        assert_eq!(parse(&seal(&HEADER[..10]), now()), None);
+        assert_eq!(parse(&seal(HEADER), now()), None);
+        assert_eq!(parse(&seal(b""), now()), None);
+        let far_future = [HEADER, &u64::MAX.to_le_bytes()].concat();
+        assert_eq!(parse(&seal(&far_future), now()), None);
+    }
+
+    #[test]
+    fn learns_and_forgets() {
+        let (path, one, two) = (&b"/etc/motd"[..], Fingerprint([1; SUM_SIZE]), Fingerprint([2; SUM_SIZE]));
+        let mut record = UnchangedRecord { is_believed: true, ..UnchangedRecord::none() };
+        assert!(!record.knows(path, one));
+        record.forget(path);
+        assert!(!record.has_news);
+        record.insert(path, one);
+        assert!(record.knows(path, one) && !record.knows(path, two) && !record.knows(b"/etc/issue", one));
+        assert!(std::mem::take(&mut record.has_news));
+        record.insert(path, one);
+        assert!(!record.has_news, "this is no news");
+        record.insert(path, two);
+        assert!(record.knows(path, two) && !record.knows(path, one));
+        assert!(std::mem::take(&mut record.has_news));
+        record.distrust();
+        assert!(!record.knows(path, two));
+        record.forget(path);
+        assert!(record.has_news && record.entries.is_empty());
+    }
+
+    #[test]
+    fn a_fingerprint_is_of_all_that_decides() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("x"), "x").unwrap();
+        let place = crate::path_handle::Tree::open(folder.path()).unwrap().place(Path::new("x"));
+        let stamp = Stamp::of(&place).unwrap();
+        let fingerprint = Fingerprint::new(&[stamp, None], &("one", "two"));
+        assert_eq!(fingerprint, Fingerprint::new(&[stamp, None], &("one", "two")));
+        for other in [
+            Fingerprint::new(&[stamp, None], &("onet", "wo")),
+            Fingerprint::new(&[None, stamp], &("one", "two")),
+            Fingerprint::new(&[stamp, stamp], &("one", "two")),
+        ] {
+            assert_ne!(fingerprint, other);
+        }
+    }
+}
