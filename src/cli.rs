@@ -67,6 +67,8 @@ pub enum Verb {
     Data(Data),
     /// Show what manages a path or an entity, and why it is so
     Why(Why),
+    /// Show where each line of a file has come from
+    Blame(Blame),
     /// Show earlier applies, or what became of entities and paths
     History(History),
     /// Run scenarios: folders that hold a root before, and what is expected
@@ -351,6 +353,17 @@ pub struct Data {
     pub key: Option<String>,
 }
 
+/// `holo blame`
+#[derive(Debug, Args)]
+pub struct Blame {
+    /// The form of the output
+    #[command(flatten)]
+    pub output: Output,
+    /// The path of a file, or the ID of the entity that it is
+    #[arg(value_name = "SELECTOR", required = true)]
+    pub subject: OsString,
+}
+
 /// `holo why`
 #[derive(Debug, Args)]
 pub struct Why {
@@ -502,6 +515,7 @@ impl Verb {
             Verb::Doctor(arguments) => &arguments.output,
             Verb::Selectors(arguments) => &arguments.output,
             Verb::Why(arguments) => &arguments.output,
+            Verb::Blame(arguments) => &arguments.output,
             Verb::History(arguments) => match &arguments.verb {
                 Some(HistoryVerb::Show(arguments)) => &arguments.output,
                 None => &arguments.output,

@@ -2,6 +2,7 @@
 
 mod adopt;
 mod apply;
+mod blame;
 mod check;
 mod completion;
 mod data;
@@ -69,6 +70,7 @@ pub(crate) fn run(verb: Verb, mut settings: Settings, report: &mut Report) -> u8
         Verb::Generations(arguments) => with_context(settings, report, |context| generations::run(&arguments, context)),
         Verb::Rollback(arguments) => with_context(settings, report, |context| rollback::run(&arguments, context)),
         Verb::Doctor(arguments) => with_inputs(settings, report, |context| doctor::run(&arguments, context)),
+        Verb::Blame(arguments) => with_inputs(settings, report, |context| blame::run(&arguments, context)),
         Verb::Why(arguments) => with_inputs(settings, report, |context| why::run(&arguments, context)),
         Verb::Report(arguments) => with_inputs(settings, report, |context| report::run(&arguments, context)),
         Verb::History(arguments) => with_context(settings, report, |context| history::run(&arguments, context)),

@@ -18,7 +18,7 @@ mod remark;
 mod status;
 pub mod table;
 
-pub use event::{Adopted, End, Event, Form, Noticed};
+pub use event::{Adopted, BlamedLine, End, Event, Form, Noticed};
 pub use remark::{Provisional, Remark, RemarkKind, Remarks, Severity};
 
 use crate::exit;

@@ -47,6 +47,8 @@ pub enum Event<'a> {
     Finding(&'a Finding),
     /// So many findings of each level are all there are.
     Diagnosed(&'a BTreeMap<Level, usize>),
+    /// Lines of a file, and where they have come from.
+    Blamed(&'a [BlamedLine]),
     /// A string selects something.
     Selector(&'a BStr),
     /// The verb's answer has rows.
@@ -97,6 +99,15 @@ pub enum Event<'a> {
 
     /// The run ends with this exit code. It ends before its time if there is an error.
     RunEnds(u8, Option<&'a FatalError>),
+}
+
+/// A line of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlamedLine {
+    /// The origin, as people see it.
+    pub origin: BString,
+    /// The line, without its newline.
+    pub text: BString,
 }
 
 /// Something that was adopted, or would be.

@@ -65,7 +65,7 @@ impl Json {
             Event::Selector(selector) => self.state.line(&Line::Selector { selector: (*selector).into() }),
             Event::Line(line) => self.state.line(line),
             // They are lines, too.
-            Event::Table(_) | Event::Description(_) => Vec::new(),
+            Event::Table(_) | Event::Description(_) | Event::Blamed(_) => Vec::new(),
             Event::Difference(diff) | Event::Diff(diff) => self.state.diff(diff),
             Event::Preview { difference, .. } => self.state.preview(difference),
             Event::RunBegins(run) => {

@@ -159,6 +159,31 @@ pub enum Line<'a> {
     },
     /// `why`: an entity, or a path that none manages.
     Why(Box<WhyLine<'a>>),
+    /// `blame`: consecutive lines of a file that have come from the same place.
+    Blame {
+        /// The entity's ID.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        id: Option<Text<'a>>,
+        /// The path of the file.
+        path: Text<'a>,
+        /// `base`, `edited`, `resource`, `holoscript`, or other words.
+        origin: Text<'a>,
+        /// The resource file, or the program among them.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        source: Option<Text<'a>>,
+        /// The number of the first of the lines in that.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        source_line: Option<usize>,
+        /// The package that owns the file, for lines of the base.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        package: Option<&'a str>,
+        /// The number of the first of the lines in the file.
+        line: usize,
+        /// The number of the lines.
+        count: usize,
+        /// The lines.
+        text: Text<'a>,
+    },
     /// `history`: an earlier run.
     Run(Box<RunLine<'a>>),
     /// `history`: what became of an entity in an earlier run.

@@ -1,7 +1,7 @@
 //! Version 3's words: a paragraph an entity.
 
 use super::console::Console;
-use super::event::{Adopted, End, Event, Form};
+use super::event::{Adopted, BlamedLine, End, Event, Form};
 use super::remark::{Remark, RemarkKind, Severity};
 use super::table::{Description, Table};
 use super::{Consumer, findings, hints, noticed};
@@ -182,6 +182,7 @@ impl Consumer for Paragraphs {
             Event::Table(table) => self.table(table, console),
             Event::Description(described) => description(described, self.reader.sees_all, console),
             Event::Line(_) => {}
+            Event::Blamed(lines) => show_blamed(lines, self.reader.sees_all, console),
             Event::Selector(selector) => console.raw(Stream::Stdout, &[selector, &b"\n"[..]].concat()),
             Event::Difference(diff) => {
                 console.end_paragraph();
@@ -260,6 +261,24 @@ fn listed(entity: &Entity, form: Form, console: &mut Console) {
             console.end_paragraph();
         }
         Form::Id => console.raw(Stream::Stdout, &[entity.id().as_bytes(), b"\n"].concat()),
+    }
+}
+
+/// Shows the lines of a file with their origins: in columns for people, and with tabs between the columns for scripts.
+fn show_blamed(lines: &[BlamedLine], sees_all: bool, console: &mut Console) {
+    let width = lines.iter().map(|line| line.origin.chars().count()).max().unwrap_or_default();
+    let digits = lines.len().to_string().len();
+    for (index, BlamedLine { origin, text }) in lines.iter().enumerate() {
+        let number = index + 1;
+        let line = if sees_all {
+            let blanks = " ".repeat(width - origin.chars().count());
+            let is_harmless = |letter: char| !letter.is_control() || letter == '\t';
+            let text: String = text.to_str_lossy().chars().filter(|&letter| is_harmless(letter)).collect();
+            format!("{origin}{blanks}  {number:>digits$}  {text}").into_bytes()
+        } else {
+            [&origin[..], format!("\t{number}\t").as_bytes(), text].concat()
+        };
+        console.raw(Stream::Stdout, &[&line[..], b"\n"].concat());
     }
 }
 

@@ -3,7 +3,8 @@
 use crate::definitions::{self, Common};
 use crate::health;
 use crate::index::{Table, define_index};
-use crate::{Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Verdict};
+use crate::{Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Span, Verdict};
+use std::path::Path;
 use std::thread;
 
 /// An entity, and what its definition says beside what it shall be.
@@ -63,6 +64,10 @@ impl<E: Entity> Entity for Declared<E> {
 
     fn preview(&self, host: &Host) -> Option<FilePair> {
         if self.common.skipped.is_some() { None } else { self.entity.preview(host) }
+    }
+
+    fn blame(&self, host: &Host, path: Option<&Path>) -> Option<Vec<Span>> {
+        self.entity.blame(host, path)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Declared files: what TOML files in the resource directory say of files, directories and symlinks.
 
+mod blame;
 mod definition;
 mod entity;
 mod executor;
@@ -24,7 +25,7 @@ use holo_change::tracked::{State, Tracks};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{self, Defined, Definitions};
 use holo_plugin::index::{Table, define_index};
-use holo_plugin::{Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Verdict, apply_one};
+use holo_plugin::{Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Span, Verdict, apply_one};
 use inspection::Inspection;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -60,6 +61,10 @@ impl Entity for DeclaredFile {
 
     fn preview(&self, host: &Host) -> Option<FilePair> {
         preview::preview(self, &Inspection::open(host).ok()?).ok().flatten()
+    }
+
+    fn blame(&self, host: &Host, _: Option<&Path>) -> Option<Vec<Span>> {
+        blame::blame(self, host)
     }
 }
 

@@ -4,6 +4,7 @@ mod adoption;
 mod declared;
 mod files;
 mod managed;
+mod origins;
 mod overlay;
 
 /// Runs the plugin: what it does stands in the arguments and the environment.

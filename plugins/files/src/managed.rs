@@ -3,7 +3,8 @@
 use crate::declared::{self, Contradicted, DeclaredFile};
 use crate::overlay::FileEntity;
 use holo_plugin::declared::Declared;
-use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict};
+use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Span, Verdict};
+use std::path::Path;
 
 /// A managed file.
 pub(crate) enum ManagedFile {
@@ -74,6 +75,14 @@ impl Entity for ManagedFile {
         match self {
             ManagedFile::Overlay(entity) | ManagedFile::OverlayAfter(_, entity) => entity.diff(host),
             ManagedFile::Declared(entity) => entity.diff(host),
+            ManagedFile::Contradicted(_) => None,
+        }
+    }
+
+    fn blame(&self, host: &Host, path: Option<&Path>) -> Option<Vec<Span>> {
+        match self {
+            ManagedFile::Overlay(entity) | ManagedFile::OverlayAfter(_, entity) => entity.blame(host, path),
+            ManagedFile::Declared(entity) => entity.blame(host, path),
             ManagedFile::Contradicted(_) => None,
         }
     }

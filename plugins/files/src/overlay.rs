@@ -1,6 +1,7 @@
 //! Overlays: files that others have installed, and what resource files lay over them.
 
 pub(crate) mod adopt;
+mod blame;
 mod change;
 mod check;
 mod context;
@@ -19,6 +20,7 @@ pub(crate) mod scan;
 mod scrub;
 mod stock;
 
+pub(crate) use blame::{from_template, rendered};
 pub(crate) use change::FAILED_UNCHANGED;
 use change::{Consequences, Outcome};
 pub(crate) use check::{Checked, check_many};
@@ -28,9 +30,11 @@ pub(crate) use layout::Layout;
 use context::Context;
 use holo_change::image_store::ImageStore;
 use holo_change::{Commits, Ended};
-use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Verdict, apply_one};
+use holo_plugin::{
+    Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Span, Verdict, apply_one,
+};
 use preparation::Indexed;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The number of entities that are looked at, concurrently, before a change of the first of them is begun.
 const LOOKED_AT_TOGETHER: usize = 512;
@@ -125,6 +129,10 @@ impl Entity for FileEntity {
 
     fn preview(&self, host: &Host) -> Option<FilePair> {
         preview::preview(self, host).ok().flatten()
+    }
+
+    fn blame(&self, host: &Host, _: Option<&Path>) -> Option<Vec<Span>> {
+        blame::blame(self, host).ok().flatten()
     }
 }
 

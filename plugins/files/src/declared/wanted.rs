@@ -9,7 +9,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The suffix of a source that is rendered.
-const TEMPLATE_SUFFIX: &str = ".holotemplate";
+pub(super) const TEMPLATE_SUFFIX: &str = ".holotemplate";
 /// Directories that may not be removed with everything in them: the root's own ones, and these below them.
 const PROTECTED: [&str; 6] = ["/usr/bin", "/usr/lib", "/usr/sbin", "/usr/share", "/var/lib", "/var/log"];
 

@@ -29,6 +29,17 @@ pub(crate) fn evaluate(
     layout: &Layout,
     output: &mut Output<'_>,
 ) -> Result<Desired, EvaluationError> {
+    evaluate_in_steps(entity, base, layout, output, &mut |_, _| {})
+}
+
+/// Does the same, and hands on what each resource has made.
+pub(crate) fn evaluate_in_steps(
+    entity: &FileEntity,
+    base: &Image,
+    layout: &Layout,
+    output: &mut Output<'_>,
+    on_step: &mut dyn FnMut(&Resource, &Image),
+) -> Result<Desired, EvaluationError> {
     let first = entity.resources.iter().rposition(|resource| resource.kind == Kind::Plain).unwrap_or(0);
     let mut desired = Desired { image: base.clone(), scratch: Vec::new() };
     // True if the content so far is trusted, which matters if it is a symlink.
@@ -56,7 +67,10 @@ pub(crate) fn evaluate(
             }
         };
         match image {
-            Ok(image) => desired.image = image,
+            Ok(image) => {
+                on_step(resource, &image);
+                desired.image = image;
+            }
             Err(error) => {
                 desired.clean_up();
                 return Err(error);

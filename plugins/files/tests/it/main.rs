@@ -3,6 +3,7 @@
 
 mod attributes;
 mod base;
+mod blame;
 mod declared;
 mod file_systems;
 mod known;
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
     holo_testing::run_modules([
         ("attributes", attributes::trials()),
         ("base", base::trials()),
+        ("blame", blame::trials()),
         ("declared", declared::trials()),
         ("file_systems", file_systems::trials()),
         ("known", known::trials()),

@@ -1,0 +1,88 @@
+//! The origins of the lines of a target: its base, its resource files, and what a person has changed.
+
+use crate::origins::Traced;
+use crate::overlay::desired;
+use crate::overlay::entity::{FileEntity, Kind, Resource};
+use crate::overlay::evaluation::{EvaluationError, read};
+use crate::overlay::layout::Layout;
+use crate::overlay::patch;
+use bstr::ByteSlice;
+use holo_change::Image;
+use holo_plugin::{Host, Origin, Output, Silence, Span};
+use std::collections::VecDeque;
+use std::fs;
+use std::path::Path;
+
+/// Returns the origins, if the target and everything that it is made of are text.
+pub(crate) fn blame(entity: &FileEntity, host: &Host) -> Result<Option<Vec<Span>>, EvaluationError> {
+    let layout = Layout::open(host)?;
+    let images = &layout.images;
+    let Some(current) = Image::load(&images.target(&entity.path))? else { return Ok(None) };
+    let Some(text) = read(&current)? else { return Ok(None) };
+    let base = match Image::load(&images.base(&entity.path))? {
+        Some(base) => base,
+        None => patch::unpatched(entity, &current, &layout)?.map_or(current, |before| before.image),
+    };
+    let mut traced = Traced::uniform(read(&base)?.unwrap_or_default(), &Origin::Base);
+    if !entity.is_orphan() {
+        let mut failure = None;
+        desired::evaluate_in_steps(entity, &base, &layout, &mut Output::new(&mut Silence), &mut |resource, image| {
+            match read(image) {
+                Ok(made) => traced = step(entity, resource, &traced, made.unwrap_or_default()),
+                Err(error) => failure = Some(error),
+            }
+        })?
+        .clean_up();
+        if let Some(error) = failure {
+            return Err(error);
+        }
+    }
+    let provisioned = Image::load(&images.provisioned(&entity.path))?;
+    let applied = provisioned.as_ref().map(read).transpose()?.flatten().unwrap_or_default();
+    // What the resource files do not have any more is not a person's.
+    let earlier = Origin::Other("applied earlier".into());
+    let applied = Traced::uniform(applied, &earlier).become_text(text.clone(), |_, _| Origin::Edited);
+    let origin = |index: usize, _: &[u8]| applied.origin(index).cloned().unwrap_or(Origin::Edited);
+    Ok(Some(traced.become_text(text, origin).into_spans()))
+}
+
+/// Follows what a resource has made of the text.
+fn step(entity: &FileEntity, resource: &Resource, before: &Traced, made: Vec<u8>) -> Traced {
+    let path = entity.shown_resource(resource);
+    let line = |index: usize| Origin::Resource { path: path.clone(), line: index + 1 };
+    match resource.kind {
+        Kind::Plain => Traced::new(made, |index, _| line(index)),
+        Kind::Script => before.become_text(made, |_, _| Origin::Holoscript(path.clone())),
+        Kind::Template => {
+            let template = fs::read(&path).unwrap_or_default();
+            let rendered = rendered(template, &path).become_text(made.clone(), |_, _| from_template(&path));
+            before.become_text(made, |index, _| rendered.origin(index).cloned().unwrap_or_else(|| from_template(&path)))
+        }
+        Kind::Patch => {
+            let text = fs::read(&path).unwrap_or_default();
+            let mut added: VecDeque<(usize, &[u8])> = text
+                .lines_with_terminator()
+                .enumerate()
+                .filter(|(_, line)| !line.starts_with(b"+++ "))
+                .filter_map(|(index, line)| Some((index, line.strip_prefix(b"+")?)))
+                .collect();
+            before.become_text(made, |_, new| {
+                // They are in the order of the text.
+                let found = added.iter().position(|(_, line)| line.trim_end() == new.trim_end());
+                found
+                    .and_then(|found| added.drain(..=found).next_back())
+                    .map_or_else(|| line(0), |(index, _)| line(index))
+            })
+        }
+    }
+}
+
+/// Returns a template, with the origins of its lines.
+pub(crate) fn rendered(template: Vec<u8>, path: &Path) -> Traced {
+    Traced::new(template, |index, _| Origin::Resource { path: path.to_owned(), line: index + 1 })
+}
+
+/// Returns the origin of a line that a template has filled in.
+pub(crate) fn from_template(path: &Path) -> Origin {
+    Origin::Other(format!("template {}", path.display()).into())
+}
