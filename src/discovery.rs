@@ -273,6 +273,7 @@ impl<'a> Discovery<'a> {
             verify: self.settings.verify,
             hints: self.settings.gives_hints,
             read_only: self.purpose != Purpose::Apply,
+            keeps_replaced: self.purpose == Purpose::Apply && self.settings.keeps_history,
             jobs: self.settings.jobs,
             room_for_all,
             limit: self.settings.limit,

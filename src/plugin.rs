@@ -45,6 +45,8 @@ struct Identity {
     hints: bool,
     /// True if it may write nothing but in its cache directory.
     read_only: bool,
+    /// True if it should keep what files were that it replaces.
+    keeps_replaced: bool,
     /// The number of entities that it may work on at a time.
     jobs: u32,
     /// True if its session can be asked for previews.
@@ -74,6 +76,8 @@ pub struct RunOptions {
     pub hints: bool,
     /// True if they may write nothing but in their cache directories.
     pub read_only: bool,
+    /// True if they should keep what files were that they replace.
+    pub keeps_replaced: bool,
     /// The number of entities that each may work on at a time.
     pub jobs: NonZeroU32,
     /// True if there is room for the sessions of all of them at the same time.
@@ -165,7 +169,7 @@ impl Plugin {
     /// Returns a plugin that has answered the handshake.
     #[must_use]
     pub fn new(id: String, handshake: Handshake, directories: Directories, options: RunOptions) -> Plugin {
-        let RunOptions { verify, hints, read_only, jobs, room_for_all: keeps_session, limit } = options;
+        let RunOptions { verify, hints, read_only, keeps_replaced, jobs, room_for_all: keeps_session, limit } = options;
         let Handshake {
             program,
             api_version,
@@ -186,6 +190,7 @@ impl Plugin {
             verify,
             hints,
             read_only,
+            keeps_replaced,
             jobs,
             previews,
             doctors,
@@ -429,6 +434,9 @@ impl Identity {
             environment.push((names::KEPT, kept));
             // All plugins' cache directories are in that of the run.
             environment.extend(cache.parent().map(|run| (names::FACTS, run.join(crate::cache::FACTS).into())));
+        }
+        if self.keeps_replaced {
+            environment.push((names::KEEP_REPLACED, "1".into()));
         }
         if self.verify {
             environment.push((names::VERIFY, "1".into()));

@@ -1,7 +1,7 @@
 //! The difference that applying an entity would make, or has made.
 
 use crate::diff::{self, Content, LoadError, Side};
-use crate::root::normalise;
+use crate::root::{Root, normalise};
 use crate::view::View;
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::FilePair;
@@ -93,6 +93,20 @@ impl Preview {
         let files = self.files.iter();
         files.filter_map(|file| file.difference(&now(file).unwrap_or_else(|| file.to.clone()), "")).collect()
     }
+}
+
+/// Returns the difference between a copy of what was at a path below the root, and what is there now. What is too large to be looked at has
+/// none.
+#[must_use]
+pub fn replaced(copy: &Path, path: &Path, root: &Root) -> Option<Difference> {
+    const MAX_SIZE: u64 = 1 << 20;
+    let (base, path) = (root.join(""), root.join(path));
+    let is_small = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.len() <= MAX_SIZE);
+    let load = |path: &Path| if is_small(path) { diff::load(path, &base).ok() } else { None };
+    let from = if copy == Path::new("/dev/null") { Content::Missing } else { load(copy)? };
+    let to = load(&path)?;
+    let file = File { name: below(&path, &base), from, to: to.clone(), path: None };
+    file.difference(&to, "")
 }
 
 impl File {

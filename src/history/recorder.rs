@@ -143,7 +143,10 @@ impl<'a> Recorder<'a> {
                 let result = RunResult::from(*end);
                 self.counts.count(result);
                 if result != RunResult::Unchanged || !self.draft.refreshed_by.is_empty() {
-                    let draft = std::mem::take(&mut self.draft);
+                    let mut draft = std::mem::take(&mut self.draft);
+                    if result == RunResult::Changed {
+                        draft.compare(&self.root);
+                    }
                     self.write(&Record::Entity(draft.finish(&self.began.run, entity, result, *duration)));
                 }
             }

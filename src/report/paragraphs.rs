@@ -106,8 +106,12 @@ impl Paragraphs {
         let mut error = |text: &str| self.marked(Severity::Error, text.as_bytes(), console);
         match message {
             // Its end tells the same; what is sent is between entities; and what cannot be understood is shown as a failure.
-            Message::NotChanged | Message::Skipped(_) | Message::Send(_) | Message::Keep(_) | Message::Malformed(_) => {
-            }
+            Message::NotChanged
+            | Message::Skipped(_)
+            | Message::Send(_)
+            | Message::Keep(_)
+            | Message::Replaced(_)
+            | Message::Malformed(_) => {}
             // The status line shows it.
             Message::Progress(_) => {}
             Message::RequiresForce(reason) => error(&format!("{reason} (use --force to proceed)")),

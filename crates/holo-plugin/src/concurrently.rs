@@ -13,6 +13,7 @@ enum News<R> {
     Progress(Option<(u64, u64)>, String),
     Send(String),
     Keep(String),
+    Replaced(String),
     End(R),
 }
 
@@ -105,6 +106,7 @@ impl<R> News<R> {
             News::Progress(done_of, text) => answers.output(place).progress(&Progress { done_of, text: &text }),
             News::Send(text) => answers.output(place).send_text(&text),
             News::Keep(text) => answers.output(place).keep_text(&text),
+            News::Replaced(text) => answers.output(place).replaced_text(&text),
             News::End(result) => answers.end(place, result),
         }
     }
@@ -148,6 +150,10 @@ impl<R> Sink for ThreadAnswers<R> {
 
     fn send(&mut self, text: &str) {
         self.tell(self.place, News::Send(text.to_owned()));
+    }
+
+    fn replaced(&mut self, text: &str) {
+        self.tell(self.place, News::Replaced(text.to_owned()));
     }
 
     fn keep(&mut self, text: &str) {

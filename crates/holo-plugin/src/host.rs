@@ -15,6 +15,7 @@ use std::io;
 use std::num::NonZero;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::thread;
 
 /// A plugin's environment.
@@ -26,6 +27,8 @@ pub struct Host {
     verifies: bool,
     gives_hints: bool,
     only_reads: bool,
+    /// The number of copies that were made of what is replaced, if that is wanted. Clones share it.
+    pub(crate) replaced: Option<Arc<AtomicUsize>>,
     refreshes: bool,
     received: Vec<BString>,
     kept: Option<PathBuf>,
@@ -68,6 +71,7 @@ impl Host {
             api_version,
             verifies: variable(names::VERIFY).is_some_and(|value| value == "1"),
             gives_hints: variable(names::HINTS).is_some_and(|value| value == "1"),
+            replaced: variable(names::KEEP_REPLACED).filter(|value| value == "1").map(|_| Arc::default()),
             only_reads: variable(names::READ_ONLY).is_some_and(|value| value == "1"),
             refreshes: variable(names::REFRESH).is_some_and(|value| value == "1"),
             received: variable(names::RECEIVED).map(|value| names::split_received(&value)).unwrap_or_default(),

@@ -54,6 +54,7 @@ mod plugin;
 mod preview;
 pub mod process;
 pub mod provider;
+mod replaced;
 mod serve;
 
 pub use accounts::{AccountError, Accounts};
@@ -77,4 +78,5 @@ pub use mode::Mode;
 pub use output::{Output, Silence, Sink};
 pub use plugin::{Plugin, ScanError};
 pub use preview::{Preview, SENSITIVE, Shown};
+pub use replaced::MAX_REPLACED;
 pub use serve::serve;

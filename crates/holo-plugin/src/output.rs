@@ -20,6 +20,9 @@ pub trait Sink {
     /// Takes a value that belongs to the state that the entity is in: `KEY=VALUE`.
     fn keep(&mut self, _: &str) {}
 
+    /// Takes a file that is replaced: `COPY PATH`.
+    fn replaced(&mut self, _: &str) {}
+
     /// Returns true if all of this has been said before: version 3 has a process scan again for each entity.
     fn is_again(&self) -> bool {
         false
@@ -114,6 +117,13 @@ impl<'a> Output<'a> {
     /// Says what was found to be something to keep.
     pub(crate) fn keep_text(&mut self, text: &str) {
         self.0.keep(text);
+    }
+
+    /// Says where a copy is of what is replaced, as [`Host::keep_replaced`] has said it to another output.
+    ///
+    /// [`Host::keep_replaced`]: crate::Host::keep_replaced
+    pub fn replaced_text(&mut self, text: &str) {
+        self.0.replaced(text);
     }
 
     /// Prints the output of a program that was called, as it is.

@@ -33,6 +33,8 @@ pub const RECEIVED: &str = "HOLO_RECEIVED";
 pub const VERIFY: &str = "HOLO_VERIFY";
 /// `1` if the run only reads, so that nothing may be written but in [`CACHE_DIR`]; `0` if it applies.
 pub const READ_ONLY: &str = "HOLO_READ_ONLY";
+/// `1` if a plugin that replaces files should keep what they were, for the record of the run. Version 4, of an apply.
+pub const KEEP_REPLACED: &str = "HOLO_KEEP_REPLACED";
 /// `1` if a person reads what a plugin prints to stderr, so that lines `>> …` may say what to do about an error.
 pub const HINTS: &str = "HOLO_HINTS";
 /// The number of entities a plugin may work on at a time, a positive integer. Version 4.

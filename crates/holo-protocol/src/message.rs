@@ -29,6 +29,9 @@ pub enum Message {
     /// A value that belongs to the state that the entity is in now, and is given back when the system is brought back to this: `KEY=VALUE`.
     /// Version 4.
     Keep(BString),
+    /// A file that the change replaces, for the record of the run: `COPY PATH`, where the copy is what was there, or `/dev/null` if there was
+    /// nothing, and the path that of the file below the root. Version 4.
+    Replaced(BString),
     /// The progress of the work on the entity, for a person who waits: a [`Progress`](crate::Progress). Version 4.
     Progress(BString),
     /// A line that was meant to be a message, but cannot be one. Version 4.
@@ -49,6 +52,7 @@ const CHANGED_QUIETLY: &[u8] = b"changed quietly: ";
 const SKIPPED: &[u8] = b"skipped: ";
 const SEND: &[u8] = b"send: ";
 const KEEP: &[u8] = b"keep: ";
+const REPLACED: &[u8] = b"replaced: ";
 const PROGRESS: &[u8] = b"progress: ";
 
 impl Message {
@@ -73,7 +77,8 @@ impl Message {
                     Some(if can_be_sent(value.as_ref()) { message(value) } else { Message::Malformed(line.into()) })
                 };
                 let send = || value(SEND, Message::Send).or_else(|| value(KEEP, Message::Keep));
-                let progress = || text(PROGRESS).map(Message::Progress);
+                let progress =
+                    || text(PROGRESS).map(Message::Progress).or_else(|| text(REPLACED).map(Message::Replaced));
                 let done = || changed().or_else(quietly);
                 force().or_else(would_change).or_else(done).or_else(skipped).or_else(send).or_else(progress)
             }
@@ -96,6 +101,7 @@ impl Message {
             Message::Skipped(text) => with(SKIPPED, text.as_ref()),
             Message::Send(text) => with(SEND, text.as_ref()),
             Message::Keep(text) => with(KEEP, text.as_ref()),
+            Message::Replaced(text) => with(REPLACED, text.as_ref()),
             Message::Progress(text) => with(PROGRESS, text.as_ref()),
             Message::Malformed(line) => line.clone(),
         }
@@ -149,6 +155,7 @@ mod tests {
             Message::Send("_Mode2=a=b ".into()),
             Message::Send("x=".into()),
             Message::Keep("version=1.2-3".into()),
+            Message::Replaced("/tmp/holo.1/files/replaced/1 /etc/a b".into()),
             Message::Progress("3/8 unpacking".into()),
         ] {
             assert_eq!(Message::parse(&message.to_line(), 4), Some(message));

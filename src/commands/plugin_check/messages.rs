@@ -51,7 +51,7 @@ fn has_meaning(operation: Operation, message: &Message) -> bool {
         | Message::Progress(_)
         // That it cannot be understood is said elsewhere.
         | Message::Malformed(_) => true,
-        Message::Changed(_) | Message::ChangedQuietly(_) | Message::Send(_) | Message::Keep(_) => {
+        Message::Changed(_) | Message::ChangedQuietly(_) | Message::Send(_) | Message::Keep(_) | Message::Replaced(_) => {
             matches!(operation, Operation::Apply | Operation::ForceApply)
         }
         Message::WouldChange(_) | Message::Unknown => operation == Operation::Check,
@@ -62,7 +62,11 @@ fn has_meaning(operation: Operation, message: &Message) -> bool {
 fn contradiction(messages: &[Message]) -> Option<(&Message, &Message)> {
     let excludes = |one: &Message, other: &Message| match one {
         Message::NotChanged | Message::Skipped(_) | Message::Unknown => {
-            one != other && !matches!(other, Message::Malformed(_) | Message::Progress(_) | Message::Keep(_))
+            one != other
+                && !matches!(
+                    other,
+                    Message::Malformed(_) | Message::Progress(_) | Message::Keep(_) | Message::Replaced(_)
+                )
         }
         Message::RequiresForceToOverwrite => *other == Message::RequiresForceToRestore,
         _ => false,

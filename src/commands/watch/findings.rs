@@ -62,6 +62,7 @@ impl<'a> Findings<'a> {
             | Message::Send(_)
             | Message::Malformed(_)
             | Message::Keep(_)
+            | Message::Replaced(_)
             | Message::Progress(_) => {}
         }
     }

@@ -2,9 +2,10 @@
 
 use crate::entity::Entity;
 use crate::history::record::{DiffRecord, EntityRecord, RefusalRecord, RunResult};
-use crate::preview::Difference;
+use crate::preview::{self, Difference};
+use crate::root::Root;
 use crate::run_id::RunId;
-use bstr::BString;
+use bstr::{BString, ByteSlice};
 use holo_protocol::session::Stream;
 use holo_protocol::{Message, Text};
 use std::time::Duration;
@@ -22,6 +23,8 @@ pub(super) struct Draft {
     changes: Vec<Text>,
     refused: Vec<RefusalRecord>,
     diffs: Vec<DiffRecord>,
+    /// The files that were replaced: `COPY PATH`.
+    replaced: Vec<BString>,
     /// The end of what was printed on stderr.
     output: BString,
 }
@@ -35,6 +38,7 @@ impl Draft {
     pub(super) fn message(&mut self, message: &Message) {
         match message {
             Message::Changed(text) | Message::ChangedQuietly(text) => self.changes.push(text.clone().into()),
+            Message::Replaced(text) => self.replaced.push(text.clone()),
             Message::RequiresForceToOverwrite => self.refused.push(RefusalRecord::Overwrite),
             Message::RequiresForceToRestore => self.refused.push(RefusalRecord::Restore),
             Message::RequiresForce(reason) => {
@@ -64,8 +68,18 @@ impl Draft {
         });
     }
 
+    /// Makes differences of what was replaced, unless they have been shown.
+    pub(super) fn compare(&mut self, root: &Root) {
+        let replaced = std::mem::take(&mut self.replaced);
+        for text in replaced.iter().filter(|_| self.diffs.is_empty()).collect::<Vec<_>>() {
+            let Some((copy, path)) = text.split_once_str(" ") else { continue };
+            let difference = preview::replaced(&copy.to_path_lossy(), &path.to_path_lossy(), root);
+            difference.iter().for_each(|difference| self.difference(difference));
+        }
+    }
+
     pub(super) fn finish(self, run: &RunId, entity: &Entity, result: RunResult, duration: Duration) -> EntityRecord {
-        let Draft { refreshed_by, reason, changes, refused, diffs, output } = self;
+        let Draft { refreshed_by, reason, changes, refused, diffs, output, replaced: _ } = self;
         EntityRecord {
             run: run.clone(),
             id: entity.id().into(),

@@ -58,8 +58,9 @@ fn a_report_has_the_place_of_the_definition_and_its_edges() {
     complete(&definitions.valid["thing:a"].common, &mut report);
     assert_eq!((&report.edges.requires[..], &report.edges.after[..]), (&["x:y".into()][..], &["z:z".into()][..]));
     assert!(report.sources[0].ends_with(b"/01.toml"));
-    let [written] = &report.edges.written[..] else { panic!("{report:?}") };
+    let [written, own] = &report.edges.written[..] else { panic!("{report:?}") };
     assert!(written.location.ends_with(b"/01.toml:5") && written.id == "z:z");
+    assert!(own.location.ends_with(b"/01.toml:1") && own.id == "thing:a");
 }
 
 #[test]

@@ -37,6 +37,13 @@ impl Sink for OwnStreams {
         }
     }
 
+    fn replaced(&mut self, text: &str) {
+        if self.0 >= API_VERSION_4 {
+            let line = [Message::Replaced(text.into()).to_line(), "\n".into()].concat();
+            let _ = messages().and_then(|mut messages| messages.write_all(&line));
+        }
+    }
+
     fn send(&mut self, text: &str) {
         let line = [Message::Send(text.into()).to_line(), "\n".into()].concat();
         if self.0 >= API_VERSION_4 {

@@ -406,6 +406,10 @@ impl<E, W: Write> Sink for SetInSession<'_, E, W> {
         self.sent.entry(self.speaker).or_default().push(Message::Send(text.into()));
     }
 
+    fn replaced(&mut self, text: &str) {
+        self.sent.entry(self.speaker).or_default().push(Message::Replaced(text.into()));
+    }
+
     fn keep(&mut self, text: &str) {
         self.sent.entry(self.speaker).or_default().push(Message::Keep(text.into()));
     }

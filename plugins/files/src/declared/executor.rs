@@ -3,6 +3,7 @@
 use super::definition::FileDefinition;
 use super::entity::DeclaredFile;
 use super::inspection::{Inspection, Scrubbing, bases, has_folder, own_path};
+use super::preview;
 use super::unchanged::Known;
 use super::wanted::DeclaredError;
 use super::words;
@@ -187,6 +188,11 @@ impl<'a> Executor<'a> {
             let gone = path_change(definition, &subject.path, State::Absent, found);
             tracker.make(&mut remembered, &[gone]).map_err(of_change)?;
             found = Some(State::Absent);
+        }
+        let was_sensitive = remembered.base.get(&subject.path).is_some_and(|track| track.sensitive);
+        if !definition.sensitive && !was_sensitive && !matches!(desired, State::Directory { .. }) {
+            let before = || preview::live(&subject.path, &current, inspection);
+            inspection.host.keep_replaced(&subject.path, before, &mut answers.output(index));
         }
         let message = format!("{} {}", words::change(&current, &desired).1, inspection.shown(&entity.path));
         let paths = wanted.states.into_iter().map(|(path, state)| {

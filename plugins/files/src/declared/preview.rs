@@ -5,7 +5,7 @@ use super::inspection::{Inspection, own_path};
 use super::wanted::DeclaredError;
 use bstr::ByteSlice;
 use holo_change::tracked::{Decision, State};
-use holo_plugin::{FilePair, Preview, SENSITIVE, Shown};
+use holo_plugin::{FilePair, MAX_REPLACED, Preview, SENSITIVE, Shown};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -50,6 +50,19 @@ fn scrubbed(entity: &DeclaredFile, inspection: &Inspection<'_>) -> Result<Option
     let (desired, sensitive) = (track.base.clone(), track.sensitive);
     let current = inspection.tracker.state_of(&remembered.base, &path)?;
     Ok((current != desired).then_some(Change { path, current, desired, bytes: None, sensitive }))
+}
+
+/// Returns what is at a path, in this state, for the record of the run; nothing if nothing is there.
+pub(super) fn live(path: &Path, state: &State, inspection: &Inspection<'_>) -> Result<Option<Shown>, DeclaredError> {
+    Ok(match state {
+        State::File { attributes, .. } => {
+            let mut content = Vec::new();
+            inspection.tracker.place(path).open()?.take(MAX_REPLACED + 1).read_to_end(&mut content)?;
+            Some(Shown::File { content, mode: attributes.mode })
+        }
+        State::Symlink { target, .. } => Some(Shown::Symlink(target.0.to_path_lossy().into_owned())),
+        _ => None,
+    })
 }
 
 fn pair(

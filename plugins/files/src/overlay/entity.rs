@@ -58,6 +58,10 @@ impl FileEntity {
         FileEntity { path, resources: Vec::new(), target_exists: false, host: Arc::clone(host) }
     }
 
+    pub(crate) fn host(&self) -> &Host {
+        &self.host
+    }
+
     /// Facts and data of the host.
     pub(crate) fn knowledge(&self) -> &Knowledge {
         self.host.knowledge()

@@ -32,17 +32,26 @@ impl Prepared {
 
 /// Output that waits for its turn.
 #[derive(Default)]
-pub(crate) struct Said(Vec<(Stream, Vec<u8>)>);
+pub(crate) struct Said {
+    printed: Vec<(Stream, Vec<u8>)>,
+    /// The file that is replaced.
+    replaced: Option<String>,
+}
 
 impl Said {
     pub(crate) fn repeat(&self, output: &mut Output<'_>) {
-        self.0.iter().for_each(|(stream, bytes)| output.relay(*stream, bytes));
+        self.printed.iter().for_each(|(stream, bytes)| output.relay(*stream, bytes));
+        self.replaced.iter().for_each(|text| output.replaced_text(text));
     }
 }
 
 impl Sink for Said {
     fn write(&mut self, stream: Stream, bytes: &[u8]) {
-        self.0.push((stream, bytes.to_vec()));
+        self.printed.push((stream, bytes.to_vec()));
+    }
+
+    fn replaced(&mut self, text: &str) {
+        self.replaced = Some(text.to_owned());
     }
 }
 

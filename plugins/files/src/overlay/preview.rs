@@ -8,8 +8,8 @@ use crate::overlay::layout::Layout;
 use crate::overlay::patch;
 use bstr::ByteSlice;
 use holo_change::error::PathError;
-use holo_change::{Content, Image};
-use holo_plugin::{FilePair, Host, Output, Preview, Shown, Silence};
+use holo_change::{Content, Image, Unmanageable};
+use holo_plugin::{FilePair, Host, MAX_REPLACED, Output, Preview, Shown, Silence};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -62,6 +62,14 @@ fn pair(entity: &FileEntity, host: &Host, moved: Option<&Image>, desired: &Image
         None => target.clone(),
     };
     Ok(FilePair::new(from, preview.to(below)).with_from_label(target.as_os_str().as_bytes()))
+}
+
+/// Returns what an image shows, unless that is too large for the record of a run.
+pub(crate) fn shown_if_small(image: &Image) -> Result<Shown, EvaluationError> {
+    match &image.content {
+        Content::File { size, .. } if *size > MAX_REPLACED => Err(Unmanageable::WrongType.into()),
+        _ => shown(image),
+    }
 }
 
 fn shown(image: &Image) -> Result<Shown, EvaluationError> {

@@ -9,6 +9,7 @@ use crate::overlay::evaluation::EvaluationError;
 use crate::overlay::hint;
 use crate::overlay::layout::Layout;
 use crate::overlay::patch;
+use crate::overlay::preview;
 use crate::overlay::stock::Stock;
 use holo_change::{Fingerprint, Image, PathHandle, Stamp, Unmanageable};
 use holo_plugin::{Applied, ForceTo, Mode, Output, Silence};
@@ -175,6 +176,7 @@ fn try_prepare(
         return Ok(Applied::Unchanged);
     }
     change.files.stage_target(&desired, &layout.images)?;
+    entity.host().keep_replaced(&entity.path, || current.as_ref().map(preview::shown_if_small).transpose(), output);
     Ok(Applied::ChangedQuietly(vec![format!("wrote {}", entity.shown_target().display())]))
 }
 
