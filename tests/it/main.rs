@@ -6,6 +6,7 @@
     reason = "a test says by panicking what is wrong"
 )]
 
+mod adopted;
 mod completion;
 mod crash;
 mod diff_against_git;
@@ -36,6 +37,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     holo_testing::run_modules([
+        ("adopted", adopted::trials()),
         ("completion", completion::trials()),
         ("crash", crash::trials()),
         ("diff_against_git", diff_against_git::trials()),

@@ -9,6 +9,7 @@ use holo_change::claims;
 use holo_change::hex;
 use holo_plugin::{Candidate, Entity, ForceTo, Host, Job, Output, Verdict};
 use md5::{Digest, Md5};
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
 use std::os::unix::ffi::OsStrExt;
@@ -150,8 +151,7 @@ impl Search<'_> {
             let is_of_units = ["/etc/systemd/system", "/etc/systemd/user"].iter().any(|units| path.starts_with(units));
             return (!is_of_units).then_some("a symlink of no package");
         }
-        // Something is mounted on a file on another file system.
-        if !kind.is_file() || metadata.len() > MAX_SIZE || metadata.dev() != scope.dev() {
+        if !kind.is_file() || metadata.len() > MAX_SIZE || is_mounted(entry.path()) {
             return None;
         }
         match self.exclusions.generated.get(name) {
@@ -160,6 +160,15 @@ impl Search<'_> {
             None => Some("a file of no package"),
         }
     }
+}
+
+/// Returns true if something is mounted on a file. The layers of an overlay have devices of their own, so those say nothing.
+fn is_mounted(path: &Path) -> bool {
+    let mount = |path: &Path| {
+        let found = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MNT_ID).ok()?;
+        (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
+    };
+    path.parent().is_some_and(|folder| mount(folder) != mount(path))
 }
 
 /// Returns the package that alone has brought the nearest directory above a path.

@@ -13,9 +13,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The mode of a file that only its owner may write to.
-const PLAIN_MODE: u32 = 0o644;
-
 pub(super) fn adopt(path: &Path, host: &Host, adoption: Adoption<'_>, output: &mut Output<'_>) -> Adopted {
     let shown = host.below_root(path);
     let adopted = match shown.symlink_metadata() {
@@ -75,11 +72,11 @@ fn describe(
         write(&to, &patch(path, &original, &content), resource_mode(mode)).map_err(|error| error.error)?;
         return Ok(Adopted::Done { definition: String::new() });
     }
-    // A package brings its file with its mode and owner; of another one, the mode and owner would be lost with it.
-    let is_usual = package.is_some() || (mode == PLAIN_MODE && owners(metadata, host).is_empty());
+    // A package brings its file, with its mode and owner. What is nobody's is not there on another machine, where an overlay would do nothing.
+    let is_brought = package.is_some();
     let suffixes = [SCRIPT_SUFFIX, TEMPLATE_SUFFIX, PATCH_SUFFIX];
     let is_odd = content.is_empty() || suffixes.iter().any(|suffix| name.as_bytes().ends_with(suffix));
-    if is_usual && !is_odd {
+    if is_brought && !is_odd {
         let to = adoption.directory.join(LOCAL).join(path.strip_prefix("/").unwrap_or(path));
         write(&to, &content, resource_mode(mode)).map_err(|error| error.error)?;
         return Ok(Adopted::Done { definition: String::new() });
