@@ -196,7 +196,7 @@ check)
     ;;
 apply)
     case $2 in
-    v:changes) printf 'changed: wrote it\nsend: MODE=a b\n' >&3 ;;
+    v:changes) printf 'changed: wrote it\nsend: MODE=a b\nkeep: version=1\n' >&3 ;;
     v:refuses) echo 'requires --force: it is dangerous' >&3 ;;
     v:silent) echo 'something' ;;
     v:*) echo 'not changed' >&3 ;;
