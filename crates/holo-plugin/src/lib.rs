@@ -43,6 +43,7 @@ mod as_user;
 mod concurrently;
 pub mod declared;
 pub mod definitions;
+mod diagnoses;
 mod entity;
 mod health;
 mod host;
@@ -62,6 +63,7 @@ pub use adoption::{Adopted, Adoption};
 pub use apply_one::apply_one;
 pub use as_user::{AsUserError, Credentials, as_user};
 pub use concurrently::{apply as apply_concurrently, apply_in_lanes, in_threads};
+pub use diagnoses::missing_programs;
 pub use entity::{Applied, Entity, ForceTo, Job, SetAnswers, Verdict};
 pub use holo_diff as diff;
 pub use holo_facts as facts;
@@ -69,7 +71,9 @@ pub use holo_index as index;
 pub use holo_protocol::report::{Action, Asset, Edges, EntityReport, Information, Written};
 pub use holo_protocol::session::Stream;
 pub use holo_protocol::words::quoted;
-pub use holo_protocol::{API_VERSION_4, Candidate, FilePair, Origin, Progress, ScanLimit, Span, Text};
+pub use holo_protocol::{
+    API_VERSION_4, Candidate, Diagnosis, FilePair, Level, Origin, Progress, ScanLimit, Span, Text,
+};
 pub use holo_system as system;
 pub use host::{Host, MissingVariableError, Uninterrupted};
 pub use kept::Kept;

@@ -3,7 +3,7 @@
 use crate::output::Output;
 use holo_protocol::environment as names;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use holo_process::{Conversation, ConversationError, Deadline, Limits, SYSTEM_PATH, end_together};
@@ -22,6 +22,13 @@ pub fn keep_environment(program: &mut Program) {
 /// If it cannot be started. How it ended is no error here.
 pub fn run(program: &Program, output: &mut Output<'_>) -> Result<Ended, ProgramError> {
     program.run(|stream, bytes| output.relay(stream, bytes))
+}
+
+/// Returns the path of a program, which is looked for where `$PATH` says.
+#[must_use]
+pub fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
 /// A program has not made a file of another one.

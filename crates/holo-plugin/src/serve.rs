@@ -154,7 +154,8 @@ fn listed<'l, P: Plugin>(
 
 /// Returns the lines of what the plugin has to say beside its entities.
 fn diagnoses<P: Plugin>(plugin: &P, host: &Host, output: &mut Output<'_>) -> Vec<u8> {
-    plugin.doctor(host, output).iter().map(Diagnosis::to_line).collect::<Vec<_>>().concat()
+    let common = crate::diagnoses::common(host);
+    common.iter().chain(&plugin.doctor(host, output)).map(Diagnosis::to_line).collect::<Vec<_>>().concat()
 }
 
 fn complain(text: &str, code: u8) -> ExitCode {

@@ -8,8 +8,8 @@ use bstr::BStr;
 use holo_plugin::declared::apply_together;
 use holo_plugin::index::{Table, define_index};
 use holo_plugin::{
-    Adopted, Adoption, Applied, Candidate, Entity, Host, Job, Output, Plugin, ScanError, ScanLimit, SetAnswers, Sink,
-    Stream, Verdict, in_threads,
+    Adopted, Adoption, Applied, Candidate, Diagnosis, Entity, Host, Job, Output, Plugin, ScanError, ScanLimit,
+    SetAnswers, Sink, Stream, Verdict, in_threads,
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -155,6 +155,10 @@ impl Plugin for Files {
 
     fn adopt(&self, host: &Host, adoption: Adoption<'_>, output: &mut Output<'_>) -> Adopted {
         adoption::adopt(host, adoption, output, |id, output| self.find(host, id, output))
+    }
+
+    fn doctor(&self, host: &Host, _: &mut Output<'_>) -> Vec<Diagnosis> {
+        overlay::doctor::diagnose(host)
     }
 
     fn end(&self, host: &Host) {

@@ -7,6 +7,7 @@ mod check;
 mod context;
 mod desired;
 mod distribution;
+pub(crate) mod doctor;
 mod entity;
 mod evaluation;
 mod hint;

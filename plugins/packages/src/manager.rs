@@ -6,7 +6,7 @@ use crate::model::Installed;
 use crate::provider::{PackageProvider, RepairBy};
 use crate::system::System;
 use holo_change::error::PathError;
-use holo_plugin::process::Program;
+use holo_plugin::process::{self, Program};
 use holo_plugin::system::Root;
 use holo_plugin::{Host, Output};
 use std::fs;
@@ -151,10 +151,5 @@ impl<'a> Manager<'a> {
 fn can_work_on(provider: &dyn PackageProvider, root: &Root) -> bool {
     let manager = provider.manager();
     let may_begin = provider.begins_from_nothing() && manager.has_configuration(root);
-    (manager.has_database(root) || may_begin) && find_program(manager.program).is_some()
-}
-
-fn find_program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
+    (manager.has_database(root) || may_begin) && process::find(manager.program).is_some()
 }

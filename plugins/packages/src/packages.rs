@@ -11,8 +11,8 @@ use holo_change::base_store::{BaseStore, Records, Remembered};
 use holo_plugin::declared::{Declared, apply_together};
 use holo_plugin::definitions::{self, Common};
 use holo_plugin::{
-    API_VERSION_4, Adopted, Adoption, Candidate, Entity, Host, Job, Output, Plugin, ScanError, SetAnswers, Silence,
-    Verdict,
+    API_VERSION_4, Adopted, Adoption, Candidate, Diagnosis, Entity, Host, Job, Level, Output, Plugin, ScanError,
+    SetAnswers, Silence, Verdict, missing_programs,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -81,6 +81,17 @@ impl Plugin for Packages {
         let shared = Arc::new(Shared::new(all.collect()));
         let entity = |(entity, common)| Declared::new(PackageEntity { shared: Arc::clone(&shared), ..entity }, common);
         Ok(found.into_iter().map(entity).collect())
+    }
+
+    fn doctor(&self, host: &Host, _: &mut Output<'_>) -> Vec<Diagnosis> {
+        let Ok(provider) = own_provider(host) else {
+            let remedy = "definitions of packages need the key provider here, or are for other systems";
+            return vec![Diagnosis::new(Level::Warning, "no package manager is recognised on this system", remedy)];
+        };
+        let manager = provider.manager();
+        let missing = missing_programs(host, &[manager.program], "everything about packages");
+        let fine = || Diagnosis::new(Level::Ok, format!("the package manager is {}", manager.name), "");
+        vec![missing.unwrap_or_else(fine)]
     }
 
     fn apply_set(&self, host: &Host, set: &[Job<'_, Self::Entity>], answers: &mut dyn SetAnswers) {

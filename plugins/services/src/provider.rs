@@ -42,6 +42,12 @@ pub(crate) trait ServiceProvider: Provider {
     /// If they cannot be listed.
     fn noticed(&self, host: &Host) -> Result<Vec<Noticed>, ManagerError>;
 
+    /// The programs that it needs.
+    fn programs(&self) -> &'static [&'static str];
+
+    /// Returns the command that has the files of units read again.
+    fn how_to_read_files(&self) -> &'static str;
+
     /// Returns what manages the units of a host.
     fn manager(&self, host: &Host) -> Box<dyn Manager>;
 }

@@ -5,6 +5,7 @@ use crate::apply;
 use crate::definition;
 use crate::entity::{AllUnits, FilesStep, Past, Service, Unit};
 use crate::names::{name_of, things};
+use crate::provider::{FOLDER, ServiceProvider};
 use crate::providers;
 use crate::record::Record;
 use crate::state::Aspects;
@@ -14,9 +15,10 @@ use holo_plugin::declared::{Declared, apply_together};
 use holo_plugin::definitions::{self, Defined};
 use holo_plugin::system::Root;
 use holo_plugin::{
-    API_VERSION_4, Adopted, Adoption, Asset, Candidate, Host, Job, Output, Plugin, ScanError, SetAnswers, Silence,
+    API_VERSION_4, Adopted, Adoption, Asset, Candidate, Diagnosis, Host, Job, Level, Output, Plugin, ScanError,
+    SetAnswers, Silence, missing_programs,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The plugin.
@@ -115,6 +117,24 @@ impl Plugin for Services {
         Ok(entities)
     }
 
+    fn doctor(&self, host: &Host, _: &mut Output<'_>) -> Vec<Diagnosis> {
+        let provider = providers::for_host(host);
+        // Where nothing runs, nothing is kept in mind.
+        if provider.reading_files(host).is_none() {
+            return Vec::new();
+        }
+        let missing = missing_programs(host, provider.programs(), "everything about services");
+        if let Some(missing) = missing {
+            return vec![missing];
+        }
+        vec![match provider.manager(host).unread_files() {
+            Ok(files) => files_diagnosis(provider, &files),
+            Err(error) => {
+                Diagnosis::new(Level::Warning, format!("it cannot be told if files of units were read: {error}"), "")
+            }
+        }]
+    }
+
     fn apply_set(&self, host: &Host, set: &[Job<'_, Declared<Service>>], answers: &mut dyn SetAnswers) {
         self.known.forget();
         apply_together(host, set, answers, |jobs, answers| apply::apply(host, jobs, answers));
@@ -169,4 +189,44 @@ fn usable(
         usable.insert(id, defined);
     }
     usable
+}
+
+/// The number of files that are named.
+const NAMED: usize = 5;
+
+/// Returns the diagnosis of files of units that have changed since they were read.
+fn files_diagnosis(provider: &dyn ServiceProvider, files: &BTreeSet<String>) -> Diagnosis {
+    let named: Vec<&str> = files.iter().map(String::as_str).filter(|file| *file != FOLDER).collect();
+    if files.is_empty() {
+        return Diagnosis::new(Level::Ok, format!("{} has read all files of units", provider.name()), "");
+    }
+    let more = named.len().saturating_sub(NAMED);
+    let shown = named.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    let what = match (named.len(), more) {
+        (0, _) => "a directory of units has changed".to_owned(),
+        (_, 0) => format!("these files of units have changed: {shown}"),
+        (_, more) => format!("these files of units have changed: {shown} and {more} more"),
+    };
+    let title = format!("{what} since {} read them", provider.name());
+    Diagnosis::new(Level::Warning, title, provider.how_to_read_files())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_were_not_read_are_named() {
+        let diagnosis = |files: &[&str]| {
+            let files = files.iter().map(|&file| file.to_owned()).collect();
+            files_diagnosis(providers::ALL.first().unwrap(), &files).to_line().to_string()
+        };
+        assert_eq!(diagnosis(&[]), "ok\tsystemd has read all files of units\t\n");
+        let read = " since systemd read them\tsystemctl daemon-reload\n";
+        assert_eq!(diagnosis(&[FOLDER]), format!("warning\ta directory of units has changed{read}"));
+        let six = ["a", "b", "c", "d", "e", "f"];
+        let words = "warning\tthese files of units have changed: ";
+        assert_eq!(diagnosis(&six[..2]), format!("{words}a, b{read}"));
+        assert_eq!(diagnosis(&six), format!("{words}a, b, c, d, e and 1 more{read}"));
+    }
 }

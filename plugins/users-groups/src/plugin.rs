@@ -3,12 +3,12 @@
 use crate::apply;
 use crate::entity::AccountEntity;
 use crate::error::AccountError;
-use crate::{adoption, check, diff, migration, preview, scan};
+use crate::{adoption, check, diff, migration, preview, providers, scan};
 use bstr::BStr;
 use holo_plugin::declared::Declared;
 use holo_plugin::{
-    Adopted, Adoption, Applied, Candidate, Entity, EntityReport, FilePair, Host, Mode, Output, Plugin, ScanError,
-    Silence, Verdict,
+    Adopted, Adoption, Applied, Candidate, Diagnosis, Entity, EntityReport, FilePair, Host, Level, Mode, Output,
+    Plugin, ScanError, Silence, Verdict, missing_programs,
 };
 
 /// The plugin `users-groups`.
@@ -22,6 +22,12 @@ impl Plugin for UsersGroups {
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError> {
         migration::migrate(host, output);
         scan::all(host, output)
+    }
+
+    fn doctor(&self, host: &Host, _: &mut Output<'_>) -> Vec<Diagnosis> {
+        let missing = missing_programs(host, providers::for_host(host).programs(), "everything about accounts");
+        let fine = || Diagnosis::new(Level::Ok, "all tools for accounts are there", "");
+        vec![missing.unwrap_or_else(fine)]
     }
 
     fn find(&self, host: &Host, id: &BStr, _: &mut Output<'_>) -> Result<Option<Self::Entity>, ScanError> {

@@ -32,6 +32,9 @@ pub(crate) trait AccountProvider: Provider {
     /// Returns the command that removes an account.
     fn delete(&self, id: &AccountId) -> Command;
 
+    /// The programs that it needs.
+    fn programs(&self) -> &'static [&'static str];
+
     /// Returns true if a command failed only because somebody else has the files locked.
     fn is_locked(&self, ended: &Ended) -> bool;
 }

@@ -9,10 +9,12 @@ use crate::report::Severity;
 use bstr::ByteSlice;
 use holo_protocol::session::Stream;
 use holo_protocol::{Diagnosis, Level};
+use std::sync::Arc;
 
 /// Asks the plugins that answered what else they know.
 pub(super) fn ask(scene: &mut Scene<'_>, interrupt: &Interrupt, found: &mut Vec<Finding>) -> Result<(), FatalError> {
     let Some(inventory) = &mut scene.inventory else { return Ok(()) };
+    let resources = Arc::clone(&inventory.resources);
     for plugin in inventory.plugins.iter_mut() {
         let mut printed = Vec::new();
         let answer = plugin.doctor(interrupt, &mut |stream, bytes| {
@@ -20,7 +22,10 @@ pub(super) fn ask(scene: &mut Scene<'_>, interrupt: &Interrupt, found: &mut Vec<
                 printed.extend_from_slice(bytes);
             }
         });
-        let mut add = |diagnosis| found.push(Finding { check: plugin.id.clone(), diagnosis });
+        let mut add = |Diagnosis { level, title, remedy }: Diagnosis| {
+            let [title, remedy] = [title, remedy].map(|text| resources.show(text.as_bstr()).into_owned());
+            found.push(Finding::new(&plugin.id, level, title, remedy));
+        };
         for line in printed.lines() {
             for (severity, level) in [(Severity::Error, Level::Error), (Severity::Warning, Level::Warning)] {
                 if let Some(text) = line.strip_prefix(severity.mark().as_bytes()) {

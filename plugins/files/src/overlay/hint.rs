@@ -20,7 +20,7 @@ const LEFTOVERS: [&str; 12] = [
     ".swp",
 ];
 /// The directories of a root that resource files are for. None of them is a likely disambiguator.
-const DIRECTORIES: [&str; 12] =
+pub(crate) const DIRECTORIES: [&str; 12] =
     ["boot", "efi", "etc", "home", "lib", "lib64", "opt", "root", "run", "srv", "usr", "var"];
 
 /// Gives a hint about an entity whose target is missing. Version 3 says no more than that it cannot be managed.

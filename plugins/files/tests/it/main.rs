@@ -5,6 +5,7 @@ mod attributes;
 mod base;
 mod blame;
 mod declared;
+mod doctor;
 mod file_systems;
 mod known;
 mod meanwhile;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
         ("base", base::trials()),
         ("blame", blame::trials()),
         ("declared", declared::trials()),
+        ("doctor", doctor::trials()),
         ("file_systems", file_systems::trials()),
         ("known", known::trials()),
         ("meanwhile", meanwhile::trials()),

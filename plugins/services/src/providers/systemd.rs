@@ -63,6 +63,14 @@ impl ServiceProvider for Systemd {
         edges.watch.push(format!("/usr/lib/systemd/system/{}", names::files(name).pop().unwrap_or_default()).into());
     }
 
+    fn programs(&self) -> &'static [&'static str] {
+        &["systemctl"]
+    }
+
+    fn how_to_read_files(&self) -> &'static str {
+        "systemctl daemon-reload"
+    }
+
     fn reading_files(&self, host: &Host) -> Option<&'static str> {
         is_live(host).then_some("systemd:unit-files")
     }

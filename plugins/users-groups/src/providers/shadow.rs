@@ -50,6 +50,10 @@ impl AccountProvider for Shadow {
         (!arguments.is_empty()).then(|| command(program, arguments, &actual.id))
     }
 
+    fn programs(&self) -> &'static [&'static str] {
+        &["useradd", "usermod", "userdel", "groupadd", "groupmod", "groupdel"]
+    }
+
     fn delete(&self, id: &AccountId) -> Command {
         let program = match id.kind {
             Kind::Group => "groupdel",

@@ -1,0 +1,121 @@
+//! The plugin's part in `holo doctor`: each thing that only it knows to be wrong is found.
+
+use holo_testing::{ScratchRoot, binaries::built};
+use libtest_mimic::Trial;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    holo_testing::trials![everything_that_is_wrong_is_found, nothing_else_is]
+}
+
+/// What is written where, with which mode, and the finding and remedy that come of it.
+const CASES: [(&str, &str, u32, &str, &str); 9] = [
+    (
+        "etc/os-release",
+        "ID=haiku\n",
+        0o644,
+        "warning the distribution is not recognised by the IDs in os-release: haiku",
+        "ID_LIKE",
+    ),
+    (
+        "usr/share/holo/files/etc/motd",
+        "own\n",
+        0o644,
+        "warning /usr/share/holo/files/etc/motd is laid over /motd, as etc is taken for a disambiguator",
+        "10-etc",
+    ),
+    (
+        "usr/share/holo/files/10-x/etc/motd.holoscript",
+        "#!/bin/sh\n",
+        0o644,
+        "error /usr/share/holo/files/10-x/etc/motd.holoscript is a holoscript that cannot be executed",
+        "chmod +x ",
+    ),
+    (
+        "etc/motd.dpkg-dist",
+        "new\n",
+        0o644,
+        "warning /etc/motd.dpkg-dist waits: a new version of /etc/motd",
+        "holo apply file:/etc/motd",
+    ),
+    (
+        "etc/other.pacnew",
+        "new\n",
+        0o644,
+        "warning /etc/other.pacnew waits: a new version of /etc/other",
+        "merge it by hand",
+    ),
+    (
+        "etc/other.rpmnew",
+        "new\n",
+        0o644,
+        "warning /etc/other.rpmnew waits: a new version of /etc/other",
+        "rm /etc/other.rpmnew",
+    ),
+    (
+        "etc/other.holonew",
+        "half",
+        0o644,
+        "warning /etc/other.holonew is left of an apply that was ended",
+        "rm /etc/other.holonew",
+    ),
+    (
+        "usr/share/holo/files/x.toml",
+        "[[file]]\npath = \"/etc/x\"\ncontent = \"s\"\nsensitive = true\n",
+        0o644,
+        "warning /usr/share/holo/files/x.toml has something in it that is declared sensitive, and everybody can read it",
+        "chmod o-r ",
+    ),
+    (
+        "var/lib/holo/files/.staged/intent-1",
+        "x",
+        0o644,
+        "warning /var/lib/holo/files/.staged is left of a change that was not finished",
+        "the next apply puts it in order",
+    ),
+];
+
+/// A machine on which a file is managed, and nothing is wrong.
+fn well() -> ScratchRoot {
+    let root = ScratchRoot::new()
+        .binary(built("holo"))
+        .plugin("files")
+        .file("etc/os-release", "ID=debian\n")
+        .file("etc/motd", "stock\n")
+        .file("etc/other", "stock\n")
+        .resource("files/10-x/etc/motd", "own\n");
+    assert!(root.holo(&["apply"]).success());
+    root
+}
+
+/// Returns what the plugin has found: level, title and remedy of each, without the path of the root.
+fn findings(root: &ScratchRoot) -> Vec<(String, String)> {
+    let run = root.holo(&["doctor"]);
+    let text = run.stdout_lossy().replace(&root.path().display().to_string(), "");
+    let lines: Vec<String> = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let of_plugin = lines.iter().enumerate().filter_map(|(index, line)| {
+        let (level, rest) = line.split_once(' ')?;
+        let remedy = lines.get(index + 1).and_then(|next| next.strip_prefix("→ ")).unwrap_or_default();
+        Some((format!("{level} {}", rest.strip_prefix("files ")?), remedy.to_owned()))
+    });
+    of_plugin.collect()
+}
+
+fn everything_that_is_wrong_is_found() {
+    for (path, text, mode, title, remedy) in CASES {
+        let root = well();
+        fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+        root.write(path, text);
+        fs::set_permissions(root.join(path), Permissions::from_mode(mode)).unwrap();
+        let found = findings(&root);
+        let is_found = found.iter().any(|(found, says)| found == title && says.contains(remedy));
+        assert!(is_found, "{title}: {remedy}\n{found:#?}");
+        assert_eq!(found.iter().filter(|(title, _)| !title.starts_with("ok")).count(), 1, "{found:#?}");
+    }
+}
+
+fn nothing_else_is() {
+    let fine = "ok no new stock file waits, and every overlay is where it is read";
+    assert_eq!(findings(&well()), [(fine.to_owned(), String::new())]);
+}
