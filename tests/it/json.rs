@@ -325,6 +325,7 @@ fn messages_are_fields_of_the_end() {
     let done = ends("apply", 1);
     let mut changed = with("v:changes", "changed", "changed", json!(["wrote it"]));
     changed["sent"] = json!(["MODE=a b"]);
+    changed["kept"] = json!(["version=1"]);
     assert_eq!(find(&done, "v:changes"), changed);
     assert_eq!(find(&done, "v:refuses"), with("v:refuses", "refused", "refused", refusal));
     assert_eq!(find(&done, "v:silent"), end("v:silent", "changed"));
