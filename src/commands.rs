@@ -30,7 +30,7 @@ use crate::generations::Pin;
 use crate::interrupt::Interrupt;
 use crate::inventory::Inventory;
 use crate::report::table::Cell;
-use crate::report::{Event, Remarks, Report, Reporter};
+use crate::report::{Event, Remarks, Report, Reporter, Severity};
 use crate::select::{self, Selected};
 use crate::settings::Settings;
 use bstr::ByteSlice;
@@ -123,8 +123,8 @@ fn use_pinned(settings: &mut Settings, reporter: &mut dyn Reporter) -> Result<()
     let generation = pin.generation(&settings.root).map_err(FatalError::could_not_run)?;
     settings.root = settings.root.clone().with_inputs(pin.inputs(&settings.root));
     let time = Cell::Time(generation.time).for_people();
-    reporter.warning(format!("using generation {} of {time} until `holo rollback --release`", pin.generation));
-    reporter.end_paragraph();
+    let text = format!("using generation {} of {time} until `holo rollback --release`", pin.generation);
+    reporter.event(Event::Aside(Severity::Warning, &text));
     Ok(())
 }
 

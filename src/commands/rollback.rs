@@ -8,7 +8,7 @@ use crate::exit;
 use crate::generations::{Generation, Pin, Store};
 use crate::lock;
 use crate::report::table::Cell;
-use crate::report::{Remarks, Reporter};
+use crate::report::{Event, Remarks, Reporter, Severity};
 use bstr::ByteSlice;
 
 /// The number of paths that are named.
@@ -37,8 +37,7 @@ pub(super) fn run(arguments: &Rollback, context: &mut Context<'_>) -> Result<u8,
         store.check_out(&generation, &root, &directory).map_err(FatalError::could_not_run)?;
         settings.root = root.with_inputs(directory);
         let time = Cell::Time(generation.time).for_people();
-        reporter.warning(format!("generation {number} of {time} would be used until `holo rollback --release`"));
-        reporter.end_paragraph();
+        say(format!("generation {number} of {time} would be used until `holo rollback --release`"), *reporter);
     } else {
         lock::wait_for_survivors(&root.lock(), interrupt, |survivors| {
             reporter.warning(format!("Waiting: {survivors}"));
@@ -53,6 +52,10 @@ pub(super) fn run(arguments: &Rollback, context: &mut Context<'_>) -> Result<u8,
     apply::run(&as_apply(arguments), context)
 }
 
+fn say(text: impl AsRef<str>, reporter: &mut dyn Reporter) {
+    reporter.event(Event::Aside(Severity::Warning, text.as_ref()));
+}
+
 /// Uses today's inputs again. Nothing is applied: a person may want to see first what that would do.
 fn release(context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, reporter, .. } = context;
@@ -61,12 +64,12 @@ fn release(context: &mut Context<'_>) -> Result<u8, FatalError> {
     let number = Pin::read(root).ok().flatten().map(|pin| pin.generation);
     let _lock = apply::acquire(&root.lock(), *reporter)?;
     let released = Pin::release(root).map_err(FatalError::could_not_run)?;
-    reporter.warning(match (released, number) {
+    let text = match (released, number) {
         (true, Some(number)) => format!("generation {number} is not used any more: `holo apply` uses today's inputs"),
         (true, None) => "no generation is used any more: `holo apply` uses today's inputs".to_owned(),
         (false, _) => "no generation is used: `holo apply` uses today's inputs".to_owned(),
-    });
-    reporter.end_paragraph();
+    };
+    say(text, *reporter);
     Ok(exit::DONE)
 }
 
@@ -78,8 +81,7 @@ fn name_not_kept(Generation { number, not_kept, .. }: &Generation, reporter: &mu
     let names = not_kept.iter().take(NAMED).map(|path| path.as_bstr().to_str_lossy());
     let more = if not_kept.len() > NAMED { ", …" } else { "" };
     let names = names.collect::<Vec<_>>().join(", ");
-    reporter.warning(format!("not kept with generation {number}, and used as it is today: {names}{more}"));
-    reporter.end_paragraph();
+    say(format!("not kept with generation {number}, and used as it is today: {names}{more}"), reporter);
 }
 
 fn as_apply(&Rollback { dry_run, diff, force, output: Output { json }, .. }: &Rollback) -> Apply {

@@ -110,7 +110,8 @@ pub struct Observer<'a> {
 
 impl Reporter for Observer<'_> {
     fn event(&mut self, event: Event<'_>) {
-        if matches!(event, Event::End(_, End::Changed, _)) {
+        // What has failed may have changed something before.
+        if matches!(event, Event::End(_, End::Changed | End::Failed, _)) {
             self.keeper.start();
         }
         self.reporter.event(event);

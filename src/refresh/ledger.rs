@@ -147,8 +147,11 @@ impl Ledger {
     pub(super) fn remove(&mut self) -> Result<(), FatalError> {
         self.journal = None;
         for file in self.files() {
-            match fs::remove_file(file) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(self.not_written(error)),
+            match fs::remove_file(&file) {
+                // What is not there need not be removed from where nothing can be.
+                Err(error) if error.kind() != io::ErrorKind::NotFound && file.exists() => {
+                    return Err(self.not_written(error));
+                }
                 _ => {}
             }
         }

@@ -16,6 +16,7 @@ mod engine;
 mod examples;
 mod facts;
 mod from_ansible;
+mod generations;
 mod json;
 mod own_resources;
 mod paths;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         ("engine", engine::trials()),
         ("facts", facts::trials()),
         ("from_ansible", from_ansible::trials()),
+        ("generations", generations::trials()),
         ("json", json::trials()),
         ("own_resources", own_resources::trials()),
         ("paths", paths::trials()),

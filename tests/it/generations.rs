@@ -1,0 +1,169 @@
+//! Generations of inputs, and rollbacks to them: killed at system calls, in random cases, and on a real system.
+
+mod booted;
+mod kills;
+mod random;
+
+use holo_testing::{Need, ScratchRoot, binaries::built, trial_of};
+use libtest_mimic::Trial;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = holo_testing::trials![
+        a_plugin_of_version_3_is_brought_back,
+        what_cannot_be_used_is_named_and_nothing_is_done,
+        symlinks_that_lead_elsewhere_are_named,
+        nothing_is_kept_if_nobody_wants_it,
+    ];
+    let needs = [Need::Root, Need::Program("setpriv")];
+    trials.push(trial_of("others see what they may read", &needs, others_see_what_they_may_read));
+    let needs = [Need::Root, Need::Program("unshare"), Need::Program("mount")];
+    trials.push(trial_of("a file system that cannot be written to is no failure", &needs, read_only_root));
+    trials.extend(kills::trials());
+    trials.extend(random::trials());
+    trials.extend(booted::trials());
+    trials
+}
+
+/// A root with the plugin for files and a file that is laid over, where earlier runs are kept.
+fn root() -> ScratchRoot {
+    ScratchRoot::in_memory()
+        .binary(built("holo"))
+        .env("HOLO_HISTORY", "1")
+        .plugin("files")
+        .file("etc/os-release", "ID=debian\n")
+        .file("etc/motd", "stock\n")
+        .resource("files/10-x/etc/motd", "one\n")
+}
+
+/// The same with two generations.
+fn root_with_two() -> ScratchRoot {
+    let root = root();
+    applied(&root);
+    root.write("usr/share/holo/files/10-x/etc/motd", "two\n");
+    root.write("usr/share/holo/files/own.toml", "[[file]]\npath = \"/etc/own\"\ncontent = \"own\\n\"\n");
+    applied(&root);
+    root
+}
+
+#[track_caller]
+fn applied(root: &ScratchRoot) {
+    let run = root.holo(&["apply"]);
+    assert!(run.success(), "{run}");
+}
+
+/// Returns the numbers of the generations that are kept.
+#[track_caller]
+fn numbers(root: &ScratchRoot) -> Vec<u32> {
+    let run = root.holo(&["generations"]);
+    assert!(run.success(), "{run}");
+    run.stdout_lossy().lines().map(|line| line.split('\t').next().unwrap().parse().unwrap()).collect()
+}
+
+fn a_plugin_of_version_3_is_brought_back() {
+    let printer = "#!/bin/sh\ncase $1 in\ninfo) printf 'MIN_API_VERSION=3\\nMAX_API_VERSION=3\\n' ;;\n\
+                   scan) for file in \"$HOLO_RESOURCE_DIR\"/*; do printf 'ENTITY: print:%s\\nSOURCE: %s\\nfound at: %s\\n' \"${file##*/}\" \"$file\" \"$file\"; done ;;\n\
+                   apply) cp \"$HOLO_RESOURCE_DIR/${2#print:}\" \"$HOLO_ROOT_DIR/etc/printed\" ;;\nesac\n";
+    let root = root()
+        .script("plugin/holo-print", printer)
+        .resource("print/x", "first\n")
+        .file("etc/holo/resources/print/y", "own\n");
+    let holorc = root.read("etc/holorc");
+    root.write("etc/holorc", format!("{holorc}plugin print=plugin/holo-print\n"));
+    applied(&root);
+    root.write("usr/share/holo/print/x", "second\n");
+    std::fs::remove_dir_all(root.join("etc/holo/resources")).unwrap();
+    applied(&root);
+    assert_eq!(root.read("etc/printed"), "second\n");
+    let run = root.holo(&["rollback"]);
+    assert!(run.success(), "{run}");
+    assert_eq!(root.read("etc/printed"), "own\n");
+    let shown = format!("found at {}", root.join("etc/holo/resources/print/y").display());
+    let scan = root.holo(&["scan", "print"]);
+    assert!(scan.stdout_lossy().contains(&shown) && !scan.stdout_lossy().contains(".engine"), "{shown}: {scan}");
+}
+
+fn what_cannot_be_used_is_named_and_nothing_is_done() {
+    let root = root_with_two();
+    let pack = "var/lib/holo/.engine/generations/000001.pack";
+    let whole = root.read(pack);
+    let mut damaged = whole.clone();
+    let place = damaged.len() - 30;
+    damaged[place] ^= 1;
+    root.write(pack, damaged);
+    for arguments in [&["rollback"][..], &["rollback", "--dry-run"], &["generations", "diff", "1"]] {
+        let run = root.holo(arguments);
+        assert_eq!(run.status, Some(255), "{arguments:?}: {run}");
+        assert!(run.stderr_lossy().contains("!! cannot use generation 1: "), "{run}");
+        assert!(run.stderr_lossy().contains("000001.pack: it is damaged"), "{run}");
+    }
+    assert_eq!(root.read("etc/motd"), "two\n");
+    assert!(!root.exists("var/lib/holo/.engine/pinned.json"));
+    let check = root.holo(&["check"]);
+    assert!(check.success() && check.stderr.is_empty(), "{check}");
+    root.write(pack, whole);
+    assert!(root.holo(&["rollback"]).success());
+    // The inputs that are used are gone.
+    std::fs::remove_dir_all(root.join("var/lib/holo/.engine/inputs")).unwrap();
+    let run = root.holo(&["apply"]);
+    assert_eq!(run.status, Some(255), "{run}");
+    assert!(run.stderr_lossy().contains("`holo rollback 1` writes its inputs anew"), "{run}");
+    assert!(root.holo(&["rollback", "1"]).success() && root.holo(&["apply"]).success());
+}
+
+fn symlinks_that_lead_elsewhere_are_named() {
+    let root = root().file("srv/motd", "elsewhere\n");
+    let link = root.join("usr/share/holo/files/20-x/etc/issue");
+    std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+    std::os::unix::fs::symlink(root.join("srv/motd"), link).unwrap();
+    root.write("etc/issue", "stock\n");
+    applied(&root);
+    root.write("usr/share/holo/files/10-x/etc/motd", "two\n");
+    applied(&root);
+    let run = root.holo(&["rollback"]);
+    let named = format!("not kept with generation 1, and used as it is today: {}", root.join("srv/motd").display());
+    assert!(run.success() && run.stderr_lossy().contains(&named), "{named}: {run}");
+}
+
+fn nothing_is_kept_if_nobody_wants_it() {
+    let root = root().env("HOLO_HISTORY", "0");
+    applied(&root);
+    assert!(!root.exists("var/lib/holo/.engine"));
+    assert_eq!(numbers(&root), [] as [u32; 0]);
+    let run = root.holo(&["rollback"]);
+    assert_eq!(run.status, Some(255), "{run}");
+    assert!(run.stderr_lossy().contains("!! no generation has been kept yet"), "{run}");
+}
+
+fn others_see_what_they_may_read() {
+    let root = root();
+    applied(&root);
+    root.write("usr/share/holo/files/10-x/etc/motd", "two\n");
+    applied(&root);
+    let holo = built("holo");
+    let as_nobody = |arguments: &[&str]| {
+        let words = [&["--reuid=65534", "--regid=65534", "--clear-groups", holo.to_str().unwrap()], arguments].concat();
+        root.run("setpriv", &words)
+    };
+    std::fs::set_permissions(root.join("tmp"), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    // Without a rollback there is nothing that they would have to know of.
+    let run = as_nobody(&["scan", "--short"]);
+    assert!(run.success() && run.stderr.is_empty(), "{run}");
+    let run = as_nobody(&["generations"]);
+    assert_eq!(run.status, Some(255), "{run}");
+    assert!(run.stderr_lossy().contains("permission denied"), "{run}");
+    assert!(root.holo(&["rollback"]).success());
+    let run = as_nobody(&["scan", "--short"]);
+    assert_eq!(run.stdout_lossy(), "file:/etc/motd\n", "{run}");
+    assert!(run.stderr_lossy().contains(">> using generation 1 of "), "{run}");
+}
+
+fn read_only_root() {
+    let root = root().dir("var/lib/holo/files").dir("var/lib/holo/.engine");
+    let state = root.join("var/lib/holo/.engine");
+    let script = "mount --bind \"$1\" \"$1\" && mount -o remount,ro,bind \"$1\" && exec \"$2\" apply";
+    let (state, holo) = (state.display().to_string(), built("holo").display().to_string());
+    let run = root.run("unshare", &["--mount", "sh", "-ec", script, "sh", &state, &holo]);
+    assert!(run.success(), "{run}");
+    assert_eq!(root.read("etc/motd"), "one\n");
+    assert_eq!(run.stderr_lossy().matches("read-only file system").count(), 1, "{run}");
+}

@@ -1,0 +1,119 @@
+//! Kills what keeps a generation, brings the system back to one, or releases it, at every system call that changes something. The next apply puts
+//! everything in order: the system is as one of the generations says, whole, and nothing half done is left behind.
+
+use super::{applied, numbers, root_with_two};
+use holo_testing::disturb;
+use holo_testing::{Need, ScratchRoot, trial_of};
+use libtest_mimic::Trial;
+
+/// The calls between which something may have changed on disk.
+const CALLS: [&str; 16] = [
+    "openat",
+    "write",
+    "rename",
+    "unlink",
+    "unlinkat",
+    "rmdir",
+    "mkdir",
+    "symlink",
+    "chmod",
+    "fchmodat",
+    "fchownat",
+    "fsync",
+    "fdatasync",
+    "syncfs",
+    "renameat",
+    "copy_file_range",
+];
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let trial = |name: &str, case: fn(&str, usize) -> bool, least| {
+        trial_of(name, &[Need::Program("strace")], move || {
+            let kills = disturb::everywhere(&CALLS, case);
+            assert!(kills > least, "only {kills} kills: the test does not test what it says");
+        })
+    };
+    vec![
+        trial("an apply may be killed anywhere while it keeps a generation", keeping, 20),
+        trial("a rollback may be killed anywhere", rolling_back, 40),
+        trial("a release may be killed anywhere", releasing, 8),
+    ]
+}
+
+/// Runs holo, and kills whatever of it makes the call with this number; true if there was anything to kill.
+fn kill(root: &ScratchRoot, arguments: &[&str], call: &str, number: usize) -> bool {
+    let log = root.join("tmp/strace");
+    let holo = holo_testing::binaries::built("holo");
+    let trace = format!("trace={call}");
+    let injection = format!("inject={call}:signal=SIGKILL:when={number}");
+    let words = ["-f", "-qq", "-o", log.to_str().unwrap(), "-e", &trace, "-e", &injection, holo.to_str().unwrap()];
+    let run = root.run("/usr/bin/strace", &[&words, arguments].concat());
+    assert!(!run.stderr_lossy().contains("panicked"), "{run}");
+    let killed = std::fs::read_to_string(&log).unwrap().contains("+++ killed by SIGKILL +++");
+    std::fs::remove_file(log).unwrap();
+    killed
+}
+
+/// Demands that nothing half done is there: no files but those that there should be.
+#[track_caller]
+fn is_tidy(root: &ScratchRoot, moment: &str) {
+    let directory = root.join("var/lib/holo/.engine/generations");
+    let mut names: Vec<String> =
+        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.retain(|name| !name.ends_with(".pack") && name != "stamps" && name != "values.jsonl");
+    assert!(names.is_empty(), "{moment}: {names:?}");
+}
+
+fn keeping(call: &str, number: usize) -> bool {
+    let root = root_with_two();
+    root.write("usr/share/holo/files/10-x/etc/motd", "three\n");
+    let was_killed = kill(&root, &["apply"], call, number);
+    let moment = format!("apply killed at {call} number {number}");
+    applied(&root);
+    assert_eq!(root.read("etc/motd"), "three\n", "{moment}");
+    assert_eq!(numbers(&root), [1, 2, 3], "{moment}");
+    is_tidy(&root, &moment);
+    let diff = root.holo(&["generations", "diff", "3"]);
+    assert!(diff.success() && diff.stdout.is_empty(), "{moment}: {diff}");
+    let rollback = root.holo(&["rollback", "--dry-run", "2"]);
+    assert_eq!(rollback.status, Some(3), "{moment}: {rollback}");
+    was_killed
+}
+
+fn rolling_back(call: &str, number: usize) -> bool {
+    let root = root_with_two();
+    let was_killed = kill(&root, &["rollback", "1"], call, number);
+    let moment = format!("rollback killed at {call} number {number}");
+    let next = root.holo(&["apply"]);
+    assert!(next.success(), "{moment}: {next}");
+    let is_back = next.stderr_lossy().contains(">> using generation 1 of");
+    let motd = root.read("etc/motd");
+    assert_eq!(motd, if is_back { "one\n" } else { "two\n" }, "{moment}: {next}");
+    assert_eq!(root.exists("etc/own"), !is_back, "{moment}: {next}");
+    let again = root.holo(&["rollback", "1"]);
+    assert!(again.success(), "{moment}: {again}");
+    assert_eq!(root.read("etc/motd"), "one\n", "{moment}");
+    assert!(!root.exists("etc/own"), "{moment}");
+    let inputs = std::fs::read_dir(root.join("var/lib/holo/.engine/inputs")).unwrap().count();
+    assert_eq!(inputs, 1, "{moment}");
+    assert_eq!(numbers(&root), [1, 2], "{moment}");
+    is_tidy(&root, &moment);
+    was_killed
+}
+
+fn releasing(call: &str, number: usize) -> bool {
+    let root = root_with_two();
+    assert!(root.holo(&["rollback", "1"]).success());
+    let was_killed = kill(&root, &["rollback", "--release"], call, number);
+    let moment = format!("release killed at {call} number {number}");
+    let next = root.holo(&["apply"]);
+    assert!(next.success(), "{moment}: {next}");
+    let is_used = next.stderr_lossy().contains(">> using generation 1 of");
+    assert_eq!(root.read("etc/motd"), if is_used { "one\n" } else { "two\n" }, "{moment}: {next}");
+    assert!(root.holo(&["rollback", "--release"]).success(), "{moment}");
+    applied(&root);
+    assert_eq!(root.read("etc/motd"), "two\n", "{moment}");
+    assert!(!root.exists("var/lib/holo/.engine/inputs"), "{moment}");
+    assert!(!root.exists("var/lib/holo/.engine/pinned.json"), "{moment}");
+    was_killed
+}
