@@ -165,6 +165,7 @@ impl Site {
             .env("LC_ALL", "C")
             // On a real root the record of what is unchanged is kept without asking.
             .env("HOLO_FILES_RECORD", "1")
+            .env("HOLO_SCAFFOLD_RECORD", "1")
             .current_dir(root);
         common::run(command).map(|output| output.stdout)
     }

@@ -1,6 +1,7 @@
 //! The circumstances that a plan is made from.
 
 use crate::definition::ScaffoldDefinition;
+use crate::known::Known;
 use crate::record::Record;
 use crate::render::Rendered;
 use holo_change::tracked::Tracker;
@@ -16,6 +17,8 @@ pub(crate) struct Circumstances<'a> {
     /// Stays inside of the target.
     pub(crate) tracker: &'a Tracker,
     pub(crate) record: &'a Record,
+    /// The files that need not be read.
+    pub(crate) known: &'a Known,
     pub(crate) rendered: &'a Rendered,
     /// The paths of other entities, which are not purged.
     pub(crate) others: &'a [PathBuf],

@@ -5,6 +5,7 @@ use crate::circumstances::Circumstances;
 use crate::definition::ScaffoldDefinition;
 use crate::entity::Scaffold;
 use crate::error::{Result, ScaffoldError, of_change};
+use crate::known::Known;
 use crate::plan::Plan;
 use crate::post::Programs;
 use crate::preview::{self, After};
@@ -43,8 +44,8 @@ struct Work<'a> {
     all_claims: Vec<Claim>,
 }
 
-/// The known state of a scaffold.
-struct Known {
+/// What is remembered of a scaffold.
+struct Remembrance {
     remembered: Remembered<Record>,
     /// The entities that it takes over from.
     takes_over: Vec<String>,
@@ -131,7 +132,7 @@ impl<'a> Executor<'a> {
         let Some(definition) = entity.wanted() else { return self.check_scrubbing(entity) };
         let work = Work::new(entity, definition, self)?;
         let known = self.known(&work, self.recall(entity)?)?;
-        let plan = self.plan(&work, &known.remembered.base)?;
+        let plan = self.plan(&work, &known.remembered.base, &Known::open(self.host))?;
         if let Some(reason) = plan.refusal(self.host) {
             return Err(ScaffoldError::NeedsForce(reason));
         }
@@ -151,7 +152,7 @@ impl<'a> Executor<'a> {
             Some(definition) => {
                 let work = Work::new(entity, definition, self)?;
                 let known = self.known(&work, self.recall(entity)?)?.remembered.base;
-                let plan = self.plan(&work, &known)?;
+                let plan = self.plan(&work, &known, &Known::nothing())?;
                 for path in
                     plan.changes.iter().filter(|(_, change)| **change != Change::RunPrograms).map(|(path, _)| path)
                 {
@@ -194,16 +195,16 @@ impl<'a> Executor<'a> {
     }
 
     /// Returns the record of a scaffold, and that of its paths if another entity had them before.
-    fn known(&self, work: &Work<'_>, known: Option<Remembered<Record>>) -> Result<Known> {
+    fn known(&self, work: &Work<'_>, known: Option<Remembered<Record>>) -> Result<Remembrance> {
         work.check_claims(self.host)?;
         let mut remembered = known.unwrap_or_else(|| Remembered::new(&work.entity.to_report(), Record::default()));
         self.tracker.rename_to_canonical(remembered.base.tracks_mut());
         let held = self.tracker.held_below(&work.target, &work.all_claims);
         let takes_over = self.tracker.adopt(&mut remembered, work.paths().chain(held))?;
-        Ok(Known { remembered, takes_over })
+        Ok(Remembrance { remembered, takes_over })
     }
 
-    fn plan(&self, work: &Work<'_>, record: &Record) -> Result<Plan> {
+    fn plan(&self, work: &Work<'_>, record: &Record, known: &Known) -> Result<Plan> {
         let others: Vec<PathBuf> =
             work.entity.others.iter().cloned().chain(work.claims.iter().map(Claim::path)).collect();
         Plan::new(&Circumstances {
@@ -212,6 +213,7 @@ impl<'a> Executor<'a> {
             target: &work.target,
             tracker: &self.inside(&work.target)?,
             record,
+            known,
             rendered: &work.rendered,
             others: &others,
             has_programs: &|path| work.programs.are_for(path),
@@ -219,14 +221,18 @@ impl<'a> Executor<'a> {
     }
 
     fn provision(&self, work: &Work<'_>, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied> {
-        let Known { remembered, takes_over } = self.known(work, self.recovered(work.entity)?)?;
-        let plan = self.plan(work, &remembered.base)?;
+        let Remembrance { remembered, takes_over } = self.known(work, self.recovered(work.entity)?)?;
+        let known = Known::open(self.host);
+        let plan = self.plan(work, &remembered.base, &known)?;
         if let Some(reason) = plan.refusal(self.host).filter(|_| !mode.force) {
             return Err(ScaffoldError::NeedsForce(reason));
         }
         if plan.is_empty() && takes_over.is_empty() {
+            known.keep();
             return Ok(Applied::Unchanged);
         }
+        known.forget(plan.changes.keys().chain(&plan.restore).chain(&plan.clear));
+        known.keep();
         let mut remembered = Remembered::new(&work.entity.to_report(), remembered.base);
         self.has_begun.set(true);
         self.make(work, &plan, &mut remembered, mode.force)?;
@@ -238,7 +244,7 @@ impl<'a> Executor<'a> {
         }
         self.call_programs(work, &plan, &mut remembered, output)?;
         // A second plan has to find everything as wanted.
-        let left = self.plan(work, &remembered.base)?;
+        let left = self.plan(work, &remembered.base, &Known::nothing())?;
         if !left.is_empty() {
             let what = left.refusal(self.host).unwrap_or_else(|| left.shown(self.host, Change::doing).join(", "));
             return Err(ScaffoldError::Never(format!("the target is not as it should be after all: {what}")));
@@ -376,6 +382,9 @@ impl<'a> Executor<'a> {
         let found = if mode.force { &nothing } else { &scrubbing.found };
         let tracker = self.inside(&self.tracker.canonical(&entity.target)?)?;
         self.has_begun.set(true);
+        let known = Known::open(self.host);
+        known.forget(remembered.base.tracks().iter().map(|(path, _)| path));
+        known.keep();
         tracker.scrub(&mut remembered, found).map_err(of_change)?;
         for path in &scrubbing.waiting {
             output.warning(format!("{} comes back when nothing is laid over it any more", self.shown(path)));

@@ -9,6 +9,7 @@ mod engines;
 mod entity;
 mod error;
 mod executor;
+mod known;
 mod operations;
 mod plan;
 mod post;

@@ -92,7 +92,7 @@ impl Plan {
     ) -> Result<()> {
         let record = circumstances.record;
         let track = record.tracks().get(path);
-        let current = circumstances.tracker.state(path)?;
+        let current = circumstances.known.state(path, track, circumstances.tracker)?;
         self.found.insert(path.to_owned(), current.clone());
         if matches!(item, Item::Directory) && circumstances.tracker.is_overlaid(path) {
             let shown = circumstances.host.below_root(path);

@@ -14,7 +14,7 @@ use std::io;
 const MODE_BITS: u32 = 0o7777;
 
 /// The state of a path: as it is, was or shall be.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "lowercase", deny_unknown_fields)]
 pub enum State {
     /// Nothing.
@@ -47,7 +47,7 @@ pub enum State {
 }
 
 /// The mode and owner of a file or directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Attributes {
     /// All twelve bits.
     pub mode: u32,

@@ -2,10 +2,15 @@
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 mod crash;
+mod known;
 mod scaffold;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    holo_testing::run_modules([("crash", crash::trials()), ("scaffold", scaffold::trials())])
+    holo_testing::run_modules([
+        ("crash", crash::trials()),
+        ("known", known::trials()),
+        ("scaffold", scaffold::trials()),
+    ])
 }

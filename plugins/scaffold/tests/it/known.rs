@@ -1,0 +1,123 @@
+//! Files that are known to be as they were made are not read, and what happens to one is noticed.
+
+use bstr::ByteSlice;
+use holo_testing::{Need, ScratchRoot, binaries::built, trial_of};
+use libtest_mimic::Trial;
+use std::fs::{self, File};
+use std::thread::sleep;
+use std::time::Duration;
+
+const DEFINITION: &str = "usr/share/holo/scaffold/a.toml";
+const TARGET: &str = "srv/site/page";
+const RECORD: &str = "var/lib/holo/scaffold/.unchanged";
+const MADE: &str = "word = one\n";
+const EDITED: &str = "mine = 123\n";
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial_of("known files are not read", &[Need::Program("strace")], known),
+        trial_of("an edit is noticed though size and time are as before", &[], restored_time),
+        trial_of("an edit just after an apply is noticed", &[], just_now),
+        trial_of("changed data are noticed", &[], changed_data),
+        trial_of("a file that is gone is made again", &[], gone),
+    ]
+}
+
+fn define(root: &ScratchRoot, word: &str) {
+    let data = format!("[scaffold.data]\nword = {word:?}\n");
+    root.write(DEFINITION, format!("[[scaffold]]\ntarget = \"/srv/site\"\nsource = \"site\"\n{data}"));
+}
+
+/// A root on which a scaffold is known to be unchanged.
+fn settled() -> ScratchRoot {
+    let root = ScratchRoot::new()
+        .binary(built("holo"))
+        .plugin("scaffold")
+        .env("HOLO_SCAFFOLD_RECORD", "1")
+        .file("usr/share/holo/scaffold/site/page", "word = {{ data.word }}\n")
+        .file("srv/other", "");
+    define(&root, "one");
+    assert!(root.holo(&["apply"]).success());
+    assert_eq!(root.read(TARGET), MADE);
+    sleep(Duration::from_millis(3100));
+    unchanged(&root);
+    assert!(root.exists(RECORD), "{}", root.dump());
+    root
+}
+
+#[track_caller]
+fn unchanged(root: &ScratchRoot) {
+    let run = root.holo(&["apply"]);
+    assert!(run.success() && run.stdout.is_empty() && run.stderr.is_empty(), "{run}");
+}
+
+/// Runs a command that finds nothing to do, and returns the number of times that a file of this name was read.
+#[track_caller]
+fn reads(root: &ScratchRoot, command: &str, environment: &str) -> usize {
+    let log = root.join("tmp/strace");
+    let holo = built("holo");
+    let strace = ["-f", "-qq", "-o", log.to_str().unwrap(), "-e", "trace=openat", "-E", environment];
+    let run = root.run("strace", &[&strace[..], &[holo.to_str().unwrap(), command]].concat());
+    assert!(run.success() && run.stdout.is_empty(), "{run}");
+    let calls = fs::read(&log).unwrap();
+    fs::remove_file(log).unwrap();
+    calls.find_iter("\"page\", O_RDONLY").count()
+}
+
+/// Writes to the made file; the times of its content stay.
+fn overwrite(root: &ScratchRoot, content: &str) {
+    let path = root.join(TARGET);
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    fs::write(&path, content).unwrap();
+    File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+}
+
+#[track_caller]
+fn refused(root: &ScratchRoot) {
+    for _ in 0..2 {
+        let run = root.holo(&["apply"]);
+        assert!(run.status == Some(1) && run.stderr.contains_str("has been changed"), "{run}");
+    }
+}
+
+fn known() {
+    let root = settled();
+    let template_alone = reads(&root, "apply", "UNUSED=1");
+    assert_eq!(template_alone, reads(&root, "check", "UNUSED=1"));
+    assert_eq!(reads(&root, "apply", "HOLO_VERIFY=1"), template_alone + 1);
+    assert_eq!(reads(&root, "apply", "UNUSED=1"), template_alone);
+    fs::remove_file(root.join(DEFINITION)).unwrap();
+    assert!(root.holo(&["apply"]).success());
+    assert!(!root.exists("srv/site") && !root.exists(RECORD), "{}", root.dump());
+}
+
+fn restored_time() {
+    let root = settled();
+    assert_eq!(EDITED.len(), MADE.len());
+    overwrite(&root, EDITED);
+    refused(&root);
+}
+
+fn just_now() {
+    let root = settled();
+    overwrite(&root, MADE);
+    unchanged(&root);
+    overwrite(&root, EDITED);
+    refused(&root);
+}
+
+fn changed_data() {
+    let root = settled();
+    define(&root, "two");
+    assert!(root.holo(&["apply"]).success());
+    assert_eq!(root.read(TARGET), "word = two\n");
+    unchanged(&root);
+}
+
+fn gone() {
+    let root = settled();
+    fs::remove_file(root.join(TARGET)).unwrap();
+    assert!(root.holo(&["apply"]).success());
+    assert_eq!(root.read(TARGET), MADE);
+    unchanged(&root);
+}
