@@ -1,6 +1,5 @@
 //! Adopting files: what there is on a system, and what a person has changed, becomes resource files.
 
-mod dpkg;
 mod exclusions;
 mod original;
 mod search;

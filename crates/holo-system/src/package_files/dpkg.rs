@@ -3,21 +3,38 @@
 use super::{Digest, Found, PackagedFile, Wanted};
 use crate::root::Root;
 use bstr::ByteSlice;
+use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::path::Path;
 
 const INFO: &str = "var/lib/dpkg/info";
 const STATUS: &str = "var/lib/dpkg/status";
 
+/// As many names as are looked for one after the other in each list: more are looked up line by line.
+const FEW: usize = 8;
+
 pub(super) fn find(root: &Root, wanted: &Wanted) -> Found {
     let mut found = Found::new();
     // Each name as a list has it, with the newlines around it.
     let needles: Vec<(Vec<u8>, &[u8])> = wanted.names().map(|name| ([b"\n/", name, b"\n"].concat(), name)).collect();
+    let status = OnceCell::new();
     for list in root.names(INFO).unwrap_or_default() {
         let Some(instance) = list.to_str().and_then(|name| name.strip_suffix(".list")) else { continue };
         let Ok(Some(text)) = root.read(Path::new(INFO).join(&list)) else { continue };
-        for (_, name) in needles.iter().filter(|(needle, _)| text.contains_str(needle)) {
-            let package = instance.split_once(':').map_or(instance, |(package, _)| package);
-            let digest = digest(root, instance, name).or_else(|| conffile(root, package, name));
+        let names: Vec<&[u8]> = if needles.len() <= FEW {
+            needles.iter().filter(|(needle, _)| text.contains_str(needle)).map(|(_, name)| *name).collect()
+        } else {
+            text.lines().filter_map(|line| line.strip_prefix(b"/")).filter(|name| wanted.has(name)).collect()
+        };
+        if names.is_empty() {
+            continue;
+        }
+        let package = instance.split_once(':').map_or(instance, |(package, _)| package);
+        let sums = root.read(Path::new(INFO).join(format!("{instance}.md5sums"))).ok().flatten().unwrap_or_default();
+        let sums = Sums::new(&sums, names.len());
+        for name in names {
+            let conffile = || status.get_or_init(|| Conffiles::read(root)).digest(package, name);
+            let digest = sums.digest(name).or_else(conffile).map(Digest::Hexadecimal);
             // A directory may be of many packages: the first one is named.
             found.entry(name.to_vec()).or_insert(PackagedFile { package: package.to_owned(), digest });
         }
@@ -25,24 +42,57 @@ pub(super) fn find(root: &Root, wanted: &Wanted) -> Found {
     found
 }
 
-/// Returns the digest of a file that is not a configuration file.
-fn digest(root: &Root, instance: &str, name: &[u8]) -> Option<Digest> {
-    let text = root.read(Path::new(INFO).join(format!("{instance}.md5sums"))).ok()??;
-    let line = text.lines().find(|line| line.strip_suffix(name).is_some_and(|rest| rest.ends_with(b"  ")))?;
-    Some(Digest::Hexadecimal(line.get(..32)?.to_str().ok()?.to_owned()))
+/// The digests of the files of a package that are not configuration files.
+enum Sums<'a> {
+    Text(&'a [u8]),
+    Table(HashMap<&'a [u8], &'a [u8]>),
 }
 
-/// Returns the digest that a configuration file had when the package brought it.
-fn conffile(root: &Root, package: &str, name: &[u8]) -> Option<Digest> {
-    let status = root.read(STATUS).ok()??;
-    let begins = [b"Package: ", package.as_bytes(), b"\n"].concat();
-    let mut stanzas = status.split_str("\n\n").filter(|stanza| stanza.starts_with(&begins));
-    stanzas.find_map(|stanza| {
-        let mut lines = stanza.lines().skip_while(|line| *line != b"Conffiles:").skip(1);
-        let conffiles = lines.by_ref().take_while(|line| line.starts_with(b" "));
-        conffiles.filter_map(|line| line.strip_prefix(b" /")?.strip_prefix(name)?.strip_prefix(b" ")).find_map(|rest| {
-            let digest = rest.fields().next()?.to_str().ok()?;
-            Some(Digest::Hexadecimal(digest.to_owned()))
-        })
-    })
+impl<'a> Sums<'a> {
+    /// Prepares so many queries.
+    fn new(text: &'a [u8], queries: usize) -> Sums<'a> {
+        if queries <= FEW {
+            return Sums::Text(text);
+        }
+        Sums::Table(text.lines().filter_map(|line| line.split_once_str("  ")).map(|(sum, name)| (name, sum)).collect())
+    }
+
+    fn digest(&self, name: &[u8]) -> Option<String> {
+        let sum = match self {
+            Sums::Table(table) => table.get(name).copied()?,
+            Sums::Text(text) => {
+                let mut lines = text.lines();
+                lines.find_map(|line| line.strip_suffix(name)?.strip_suffix(b"  "))?
+            }
+        };
+        Some(sum.to_str().ok()?.to_owned())
+    }
+}
+
+/// The digests that configuration files had when their packages brought them, by the packages' names and the paths without a slash.
+struct Conffiles(HashMap<(String, Vec<u8>), String>);
+
+impl Conffiles {
+    fn read(root: &Root) -> Conffiles {
+        let status = root.read(STATUS).ok().flatten().unwrap_or_default();
+        let mut digests = HashMap::new();
+        for stanza in status.split_str("\n\n") {
+            let Some(package) = stanza.lines().find_map(|line| line.strip_prefix(b"Package: ")) else { continue };
+            let lines = stanza.lines().skip_while(|line| *line != b"Conffiles:").skip(1);
+            for line in lines.take_while(|line| line.starts_with(b" ")) {
+                let mut words = line.trim().splitn_str(3, " ");
+                if let (Some(path), Some(digest)) = (words.next(), words.next())
+                    && let Some(path) = path.strip_prefix(b"/")
+                {
+                    let key = (package.to_str_lossy().into_owned(), path.to_vec());
+                    digests.insert(key, digest.to_str_lossy().into_owned());
+                }
+            }
+        }
+        Conffiles(digests)
+    }
+
+    fn digest(&self, package: &str, name: &[u8]) -> Option<String> {
+        self.0.get(&(package.to_owned(), name.to_vec())).cloned()
+    }
 }

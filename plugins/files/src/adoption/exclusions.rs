@@ -3,7 +3,7 @@
 
 use glob::{MatchOptions, Pattern};
 use holo_plugin::Host;
-use holo_plugin::system::Root;
+use holo_plugin::system::{Digest, Root};
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -140,8 +140,8 @@ pub(super) struct Exclusions {
     patterns: Vec<Pattern>,
     /// The scripts of packages, with the time when each package was unpacked.
     scripts: Vec<(String, i64)>,
-    /// The sums of files that were put into place and that a person may have changed since, by their paths.
-    pub(super) generated: HashMap<String, String>,
+    /// The digests of files that were put into place and that a person may have changed since, by their paths.
+    generated: HashMap<String, Digest>,
 }
 
 impl Exclusions {
@@ -150,8 +150,14 @@ impl Exclusions {
         let patterns = PATTERNS.iter().filter_map(|pattern| Pattern::new(pattern).ok()).collect();
         let sums = root.text(UCF_SUMS).unwrap_or_default();
         let generated = sums.lines().filter_map(|line| line.split_once(char::is_whitespace));
-        let generated = generated.map(|(sum, path)| (path.trim().to_owned(), sum.to_owned())).collect();
+        let generated =
+            generated.map(|(sum, path)| (path.trim().to_owned(), Digest::Hexadecimal(sum.to_owned()))).collect();
         Exclusions { patterns, scripts: scripts(host, &root), generated }
+    }
+
+    /// Returns the digest that a file had when a script of a package put it into place.
+    pub(super) fn generated(&self, path: &str) -> Option<&Digest> {
+        self.generated.get(path)
     }
 
     /// Returns true if a file is nothing that a person has made.

@@ -1,27 +1,37 @@
 //! The files that packages have brought, from the archives that they came in.
 
-use super::dpkg::Package;
 use holo_plugin::Host;
 use holo_plugin::process::Program;
+use holo_plugin::system::PackagedFile;
 use std::fs::{self, File};
-use std::path::Path;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The directory in which APT keeps what it has downloaded.
 const ARCHIVES: &str = "/var/cache/apt/archives";
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// Returns the content of a file as its package has it, if the archive of the package is there.
-pub(super) fn of(path: &Path, package: &Package, host: &Host) -> Option<Vec<u8>> {
-    let Package { name, version, architecture } = package;
-    let file = format!("{name}_{}_{architecture}.deb", version.replace(':', "%3a"));
-    let archive = host.below_root(Path::new(ARCHIVES)).join(file);
-    if !archive.is_file() {
-        return None;
-    }
+/// Returns the content of a file as its package has brought it, if an archive with that is there.
+pub(super) fn of(path: &Path, file: &PackagedFile, host: &Host) -> Option<Vec<u8>> {
+    let digest = file.digest.as_ref()?;
+    let begins = format!("{}_", file.package);
+    let archives = fs::read_dir(host.below_root(Path::new(ARCHIVES))).ok()?.filter_map(Result::ok);
+    let archives: Vec<PathBuf> = archives.map(|entry| entry.path()).collect();
+    let is_of_package = |archive: &&PathBuf| {
+        let name = archive.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with(&begins) && name.ends_with(".deb")
+    };
+    // There may be archives of other versions.
+    let contents = archives.iter().filter(is_of_package).filter_map(|archive| unpack(archive, path, host));
+    contents.into_iter().find(|content| digest.is_of(content) == Some(true))
+}
+
+/// Returns the content of a file in an archive of dpkg.
+fn unpack(archive: &Path, path: &Path, host: &Host) -> Option<Vec<u8>> {
     let unpacked = host.cache_dir().join("original.tar");
     let mut program = Program::new("dpkg-deb");
-    program.arg("--fsys-tarfile").arg(&archive).stdout_file(File::create(&unpacked).ok()?).timeout(TIME_LIMIT);
+    program.arg("--fsys-tarfile").arg(archive).stdout_file(File::create(&unpacked).ok()?).timeout(TIME_LIMIT);
     let ended = program.run(|_, _| {}).ok()?;
     let content = ended.failure().is_none().then(|| extract(&unpacked, path)).flatten();
     let _ = fs::remove_file(&unpacked);
@@ -37,7 +47,7 @@ fn extract(archive: &Path, path: &Path) -> Option<Vec<u8>> {
         let is_wanted = entry.path().is_ok_and(|path| path.strip_prefix(".").unwrap_or(&path) == wanted);
         if is_wanted && entry.header().entry_type().is_file() {
             let mut content = Vec::new();
-            std::io::Read::read_to_end(&mut entry, &mut content).ok()?;
+            entry.read_to_end(&mut content).ok()?;
             return Some(content);
         }
     }

@@ -1,26 +1,26 @@
-//! The search for what a person has done to files: edits of managed files and of configuration files of packages, and files of nobody's.
+//! The search for what a person has done to files: edits of managed files and of files of packages, and files of nobody's.
 
-use super::dpkg::Packages;
 use super::exclusions::Exclusions;
 use crate::managed::ManagedFile;
 use crate::overlay::{self, FileEntity, PREFIX};
-use bstr::{BString, ByteSlice};
-use holo_change::claims;
-use holo_change::hex;
-use holo_plugin::{Candidate, Entity, ForceTo, Host, Job, Output, Verdict};
-use md5::{Digest, Md5};
+use bstr::BString;
+use holo_change::claims::{self, Claim};
+use holo_plugin::system::PackagedFile;
+use holo_plugin::{Candidate, Entity, ForceTo, Host, Job, Output, Silence, Verdict};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use walkdir::{DirEntry, WalkDir};
+use walkdir::WalkDir;
 
 /// The directories in which every file is a package's or a person's.
 const SCOPES: [&str; 3] = ["/etc", "/usr/local", "/usr/lib/systemd/system"];
 /// The scope that is a person's also where nobody knows what packages have brought.
 const LOCAL_SCOPE: &str = "/usr/local";
+/// The directories whose symlinks enable, disable, mask and name units.
+const UNITS: [&str; 2] = ["/etc/systemd/system", "/etc/systemd/user"];
 /// A larger file is data, and not configuration.
 const MAX_SIZE: u64 = 16 << 20;
 /// The mode of a directory that needs no mention.
@@ -28,32 +28,24 @@ const DIRECTORY_MODE: u32 = 0o755;
 
 /// Lists what could be adopted.
 pub(crate) fn candidates(host: &Host, managed: &[ManagedFile]) -> Vec<Candidate> {
-    let packages = Packages::read(host);
-    let search = Search {
-        host,
-        exclusions: Exclusions::read(host),
-        managed: managed.iter().map(|file| file.report().id).collect(),
-        claims: claims::all(host.locations()),
-    };
     let mut found = edited(host, managed);
-    found.extend(search.conffiles(&packages));
-    found.extend(search.unowned(&packages));
+    let managed = managed.iter().map(|file| file.report().id).collect();
+    found.extend(Search::new(host, managed).candidates());
     found.sort_by(|one, other| one.id.cmp(&other.id));
     found.dedup_by(|one, other| one.id == other.id);
     found
 }
 
 /// Returns the overlays whose targets a person has changed.
-fn edited(host: &Host, managed: &[ManagedFile]) -> Vec<Candidate> {
+fn edited<'e>(host: &'e Host, managed: &'e [ManagedFile]) -> Vec<Candidate> {
     let overlays = managed.iter().filter_map(|file| match file {
         ManagedFile::Overlay(overlaid) => Some(overlaid),
         _ => None,
     });
     let overlays: Vec<&FileEntity> = overlays.filter(|overlaid| !overlaid.is_orphan()).collect();
-    let jobs: Vec<Job<'_, FileEntity>> =
-        overlays.iter().map(|entity| Job { entity: *entity, mode: host.mode(false) }).collect();
-    let checked = overlay::check_many(host, &jobs, true).into_iter().zip(&overlays);
-    let mut unheard = holo_plugin::Silence;
+    let job = |entity: &&'e FileEntity| Job { entity: *entity, mode: host.mode(false) };
+    let jobs: Vec<Job<'_, FileEntity>> = overlays.iter().map(job).collect();
+    let mut unheard = Silence;
     let mut output = Output::new(&mut unheard);
     let is_edited = |(checked, overlaid): (Option<overlay::Checked>, &&FileEntity)| {
         let verdict = match checked {
@@ -63,7 +55,7 @@ fn edited(host: &Host, managed: &[ManagedFile]) -> Vec<Candidate> {
         (verdict == Verdict::NeedsForce(ForceTo::Overwrite))
             .then(|| Candidate::new(overlaid.report().id, "edited since it was applied"))
     };
-    checked.filter_map(is_edited).collect()
+    overlay::check_many(host, &jobs, true).into_iter().zip(&overlays).filter_map(is_edited).collect()
 }
 
 /// A search for files that nothing manages.
@@ -71,93 +63,106 @@ struct Search<'a> {
     host: &'a Host,
     exclusions: Exclusions,
     managed: BTreeSet<BString>,
-    claims: Vec<claims::Claim>,
+    claims: Vec<Claim>,
+    /// Everything in the directories that are searched.
+    files: BTreeMap<PathBuf, Metadata>,
+    /// Those that packages own.
+    packaged: BTreeMap<PathBuf, PackagedFile>,
 }
 
 impl Search<'_> {
-    fn id(path: &[u8]) -> BString {
-        [PREFIX, path].concat().into()
+    fn new(host: &Host, managed: BTreeSet<BString>) -> Search<'_> {
+        let files: BTreeMap<PathBuf, Metadata> = SCOPES.iter().flat_map(|scope| list(scope, host)).collect();
+        let paths: Vec<PathBuf> = files.keys().cloned().collect();
+        let packaged = host.system().packaged_files(&paths);
+        let claims = claims::all(host.locations());
+        Search { host, exclusions: Exclusions::read(host), managed, claims, files, packaged }
+    }
+
+    fn candidates(&self) -> Vec<Candidate> {
+        let candidate = |(path, metadata): (&PathBuf, &Metadata)| {
+            let bytes = path.as_os_str().as_bytes();
+            // Where it is not known what packages bring, most files are theirs.
+            let is_searched = !self.packaged.is_empty() || path.starts_with(LOCAL_SCOPE);
+            if !is_searched || self.is_managed(path) {
+                return None;
+            }
+            let reason = match self.packaged.get(path) {
+                Some(file) => self.changed(path, metadata, file)?,
+                None => self.unowned(path, metadata)?.to_owned(),
+            };
+            let candidate = Candidate::new([PREFIX, bytes].concat(), reason);
+            Some(match self.group(path) {
+                Some(group) => candidate.in_group(group),
+                None => candidate,
+            })
+        };
+        self.files.iter().filter_map(candidate).collect()
     }
 
     /// Returns true if an entity manages a path, of whatever plugin.
-    fn is_managed(&self, path: &[u8]) -> bool {
-        self.managed.contains(&Search::id(path)) || self.claims.iter().any(|claim| claim.covers(&path.to_path_lossy()))
+    fn is_managed(&self, path: &Path) -> bool {
+        let id = BString::from([PREFIX, path.as_os_str().as_bytes()].concat());
+        self.managed.contains(&id) || self.claims.iter().any(|claim| claim.covers(path))
     }
 
-    /// Returns the configuration files that are not as their packages have brought them.
-    fn conffiles(&self, packages: &Packages) -> Vec<Candidate> {
-        let candidate = |(path, conffile): (&BString, &super::dpkg::Conffile)| {
-            let is_other =
-                self.sum(path).is_some_and(|sum| conffile.sum.as_ref().is_some_and(|brought| *brought != sum));
-            let package = packages.of_conffile(path).filter(|_| is_other && !self.is_managed(path))?;
-            let reason = format!("not as {} {} has brought it", package.name, package.version);
-            Some(Candidate::new(Search::id(path), reason).in_group(package.name.as_str()))
-        };
-        packages.conffiles.iter().filter_map(candidate).collect()
+    fn content(&self, path: &Path) -> Option<Vec<u8>> {
+        fs::read(self.host.below_root(path)).ok()
     }
 
-    /// Returns the MD5 sum of a regular file.
-    fn sum(&self, path: &[u8]) -> Option<String> {
-        let path = self.host.below_root(&path.to_path_lossy());
-        let is_file = path.symlink_metadata().is_ok_and(|metadata| metadata.is_file());
-        is_file.then(|| fs::read(path).ok()).flatten().map(|content| hex(&Md5::digest(content)))
+    /// Returns the reason to keep a file that is not as its package has brought it.
+    fn changed(&self, path: &Path, metadata: &Metadata, file: &PackagedFile) -> Option<String> {
+        let digest = file.digest.as_ref().filter(|_| metadata.is_file() && metadata.len() <= MAX_SIZE)?;
+        let is_as_brought = digest.is_of(&self.content(path)?)?;
+        (!is_as_brought).then(|| format!("not as {} has brought it", file.package))
     }
 
-    /// Returns the files that no package has brought.
-    fn unowned(&self, packages: &Packages) -> Vec<Candidate> {
-        let owned = packages.owned(&SCOPES, self.host);
-        // Where it is not known what packages bring, most files are theirs.
-        let scopes = SCOPES.iter().filter(|scope| !packages.is_empty() || **scope == LOCAL_SCOPE);
-        let mut found = Vec::new();
-        for scope in scopes {
-            let root = self.host.below_root(Path::new(scope));
-            let Ok(above) = root.symlink_metadata() else { continue };
-            let entries = WalkDir::new(&root).min_depth(1).same_file_system(true).sort_by_file_name();
-            for entry in entries.into_iter().filter_map(Result::ok) {
-                let Ok(below) = entry.path().strip_prefix(&root) else { continue };
-                let path = Path::new(scope).join(below);
-                let bytes = BString::from(path.as_os_str().as_bytes());
-                if owned.contains_key(&bytes) || self.is_managed(&bytes) {
-                    continue;
-                }
-                if let Some(reason) = self.reason(&entry, &path, &above) {
-                    let candidate = Candidate::new(Search::id(&bytes), reason);
-                    let group = group(&path, &owned).and_then(|package| packages.name(package));
-                    found.push(match group {
-                        Some(group) => candidate.in_group(group),
-                        None => candidate,
-                    });
-                }
-            }
-        }
-        found
-    }
-
-    /// Returns the reason for which a file of no package should be kept, if it should.
-    fn reason(&self, entry: &DirEntry, path: &Path, scope: &Metadata) -> Option<&'static str> {
-        let metadata = entry.metadata().ok()?;
+    /// Returns the reason to keep a file that no package has brought.
+    fn unowned(&self, path: &Path, metadata: &Metadata) -> Option<&'static str> {
         let name = path.to_str()?;
         let kind = metadata.file_type();
         if self.exclusions.cover(name, metadata.mtime()) {
             return None;
         }
         if kind.is_dir() {
-            let owners = |metadata: &Metadata| (metadata.uid(), metadata.gid());
-            let is_usual = metadata.mode() & 0o7777 == DIRECTORY_MODE && owners(&metadata) == owners(scope);
+            let usual = self.host.root().metadata().map_or((0, 0), |root| (root.uid(), root.gid()));
+            let is_usual = metadata.mode() & 0o7777 == DIRECTORY_MODE && (metadata.uid(), metadata.gid()) == usual;
             return (!is_usual).then_some("a directory of no package, with a mode or owner of its own");
         }
         if kind.is_symlink() {
-            // Units are enabled, disabled, masked and named by them.
-            let is_of_units = ["/etc/systemd/system", "/etc/systemd/user"].iter().any(|units| path.starts_with(units));
-            return (!is_of_units).then_some("a symlink of no package");
+            return (!UNITS.iter().any(|units| path.starts_with(units))).then_some("a symlink of no package");
         }
-        if !kind.is_file() || metadata.len() > MAX_SIZE || is_mounted(entry.path()) {
+        if !kind.is_file() || metadata.len() > MAX_SIZE || is_mounted(&self.host.below_root(path)) {
             return None;
         }
-        match self.exclusions.generated.get(name) {
-            Some(sum) if self.sum(name.as_bytes()).as_ref() == Some(sum) => None,
+        match self.exclusions.generated(name) {
+            Some(sum) if sum.is_of(&self.content(path)?) == Some(true) => None,
             Some(_) => Some("changed since its package has generated it"),
             None => Some("a file of no package"),
+        }
+    }
+
+    /// Returns the package that a file belongs to: the one that has brought it, or that alone has brought files to a directory above.
+    fn group(&self, path: &Path) -> Option<&str> {
+        if let Some(file) = self.packaged.get(path) {
+            return Some(&file.package);
+        }
+        // The directories that are searched are everybody's.
+        let mut above =
+            path.ancestors().skip(1).take_while(|above| !SCOPES.iter().any(|scope| above == &Path::new(scope)));
+        above.find_map(|above| self.only_package_in(above))?.ok()
+    }
+
+    /// Returns the only package with files in a directory: nothing if there is none, and an error if there are several.
+    fn only_package_in(&self, directory: &Path) -> Option<Result<&str, SeveralError>> {
+        let own = self.packaged.get(directory).map(|file| &*file.package);
+        let inside = self.packaged.range(directory.to_owned()..).skip_while(|(path, _)| *path == directory);
+        let inside = inside.take_while(|(path, _)| path.starts_with(directory));
+        let packages: BTreeSet<&str> = inside.map(|(_, file)| &*file.package).collect();
+        match (packages.len(), packages.first(), own) {
+            (0, _, own) => own.map(Ok),
+            (1, Some(only), _) => Some(Ok(only)),
+            _ => Some(Err(SeveralError)),
         }
     }
 }
@@ -171,9 +176,16 @@ fn is_mounted(path: &Path) -> bool {
     path.parent().is_some_and(|folder| mount(folder) != mount(path))
 }
 
-/// Returns the package that alone has brought the nearest directory above a path.
-fn group(path: &Path, owned: &super::dpkg::Owned) -> Option<usize> {
-    let above = path.ancestors().skip(1).map(Path::to_owned);
-    let nearest = above.map(PathBuf::into_os_string).find_map(|above| owned.get(above.as_bytes().as_bstr()).copied());
-    nearest.flatten()
+/// A directory is of several packages.
+struct SeveralError;
+
+/// Returns everything below a directory that is on the same file system.
+fn list(scope: &str, host: &Host) -> Vec<(PathBuf, Metadata)> {
+    let root = host.below_root(Path::new(scope));
+    let entries = WalkDir::new(&root).min_depth(1).same_file_system(true).into_iter().filter_map(Result::ok);
+    let entry = |entry: walkdir::DirEntry| {
+        let metadata = entry.metadata().ok()?;
+        Some((Path::new(scope).join(entry.path().strip_prefix(&root).ok()?), metadata))
+    };
+    entries.filter_map(entry).collect()
 }

@@ -1,7 +1,7 @@
 //! Adopting a file that nothing manages: it becomes a resource file, a patch of what its package has brought, or a definition.
 
-use super::{dpkg::Packages, original};
-use crate::overlay::adopt::{LOCAL, patch, resource_mode, write};
+use super::original;
+use crate::overlay::adopt::{LOCAL, has_waiting_version, patch, resource_mode, write};
 use crate::overlay::{PATCH_SUFFIX, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
 use bstr::ByteSlice;
 use holo_plugin::diff::is_binary;
@@ -56,11 +56,14 @@ fn describe(
         output.error(format!("cannot adopt {}: it is neither a file, a directory nor a symlink", adoption.id));
         return Ok(Adopted::Failed);
     }
+    if let Some(reason) = has_waiting_version(path, host) {
+        output.error(format!("cannot adopt {}: {reason}", adoption.id));
+        return Ok(Adopted::Failed);
+    }
     let content = fs::read(shown)?;
-    let packages = Packages::read(host);
-    let package = packages.owner(path, host);
-    if let Some(package) = &package
-        && let Some(original) = original::of(path, package, host)
+    let packaged = host.system().packaged_files(&[path.to_owned()]).remove(path);
+    if let Some(packaged) = &packaged
+        && let Some(original) = original::of(path, packaged, host)
         && !is_binary(&original)
         && !is_binary(&content)
     {
@@ -73,7 +76,7 @@ fn describe(
         return Ok(Adopted::Done { definition: String::new() });
     }
     // A package brings its file, with its mode and owner. What is nobody's is not there on another machine, where an overlay would do nothing.
-    let is_brought = package.is_some();
+    let is_brought = packaged.is_some();
     let suffixes = [SCRIPT_SUFFIX, TEMPLATE_SUFFIX, PATCH_SUFFIX];
     let is_odd = content.is_empty() || suffixes.iter().any(|suffix| name.as_bytes().ends_with(suffix));
     if is_brought && !is_odd {

@@ -1,6 +1,7 @@
 //! Adopting what a person has done to a target: it becomes a resource file of the administrator's, which comes last.
 
 use crate::overlay::desired;
+use crate::overlay::distribution::Distribution;
 use crate::overlay::entity::{FileEntity, Kind, PATCH_SUFFIX, Resource};
 use crate::overlay::evaluation::{EvaluationError, read};
 use crate::overlay::layout::Layout;
@@ -53,6 +54,9 @@ impl Target<'_> {
         let Some(current) = Image::load(&images.target(&entity.path))? else {
             return refuse("it was deleted, which no resource file of an overlay can say");
         };
+        if let Some(reason) = waiting_version(&entity.path, &self.layout, self.host)? {
+            return Err(EvaluationError(reason));
+        }
         let base = Image::load(&images.base(&entity.path))?.unwrap_or_else(|| current.clone());
         let others = self.without_local_patch();
         let made = self.evaluate(&others, &base)?;
@@ -195,6 +199,22 @@ impl Target<'_> {
         write(&path, text, 0o600)?;
         Ok(path)
     }
+}
+
+/// Returns the reason not to adopt a file that something is beside which an apply would take for a new version of its package.
+fn waiting_version(path: &Path, layout: &Layout, host: &Host) -> Result<Option<String>, Refusal> {
+    let waiting = Distribution::of(host.system().os_release()).peek(&layout.images.target(path))?;
+    Ok(waiting.map(|(stock, current)| {
+        let [stock, current] = [stock.shown(), current.shown()].map(|path| path.display().to_string());
+        let beside = if stock == host.below_root(path).display().to_string() { current } else { stock };
+        format!("{beside} is beside it, so that an apply would take a new version of its package; apply or remove that first")
+    }))
+}
+
+/// Returns the same reason for a file that nothing manages.
+pub(crate) fn has_waiting_version(path: &Path, host: &Host) -> Option<String> {
+    let layout = Layout::open(host).ok()?;
+    waiting_version(path, &layout, host).ok()?
 }
 
 /// Returns the patch of the target at a path.
