@@ -71,6 +71,8 @@ pub enum Verb {
     Blame(Blame),
     /// Show earlier applies, or what became of entities and paths
     History(History),
+    /// Show what is defined for a plugin, as JSON: read, rendered and checked
+    Definitions(Definitions),
     /// Run scenarios: folders that hold a root before, and what is expected
     Test(Test),
     /// Help with writing plugins
@@ -437,6 +439,14 @@ pub struct Selection {
     pub selectors: Vec<OsString>,
 }
 
+/// `holo definitions`
+#[derive(Debug, Args)]
+pub struct Definitions {
+    /// The plugin's ID
+    #[arg(value_name = "PLUGIN")]
+    pub plugin: String,
+}
+
 /// `holo test`
 #[derive(Debug, Args)]
 pub struct Test {
@@ -523,7 +533,7 @@ impl Verb {
             Verb::Generations(arguments) => &arguments.output,
             Verb::Rollback(arguments) => &arguments.output,
             // A single value of JSON is not a line of a run.
-            Verb::Facts(_) | Verb::Data(_) => return false,
+            Verb::Facts(_) | Verb::Data(_) | Verb::Definitions(_) => return false,
             Verb::Graph(_)
             | Verb::Report(_)
             | Verb::Test(_)

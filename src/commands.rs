@@ -6,6 +6,7 @@ mod blame;
 mod check;
 mod completion;
 mod data;
+mod definitions;
 mod diff;
 mod doctor;
 mod facts;
@@ -66,6 +67,7 @@ pub(crate) fn run(verb: Verb, mut settings: Settings, report: &mut Report) -> u8
         Verb::Scan(arguments) => with_inputs(settings, report, |context| scan::run(&arguments, context)),
         Verb::Facts(arguments) => with_inputs(settings, report, |context| facts::run(&arguments, context)),
         Verb::Data(arguments) => with_inputs(settings, report, |context| data::run(&arguments, context)),
+        Verb::Definitions(arguments) => with_inputs(settings, report, |context| definitions::run(&arguments, context)),
         Verb::Graph(arguments) => with_inputs(settings, report, |context| graph::run(&arguments, context)),
         Verb::Generations(arguments) => with_context(settings, report, |context| generations::run(&arguments, context)),
         Verb::Rollback(arguments) => with_context(settings, report, |context| rollback::run(&arguments, context)),

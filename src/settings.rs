@@ -4,6 +4,7 @@ use crate::root::Root;
 use crate::run_id::RunId;
 use holo_definitions::duration::DurationError;
 use holo_facts::Knowledge;
+use holo_protocol::environment::split_directories;
 use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -45,6 +46,8 @@ pub struct Settings {
     pub sudo_user: Option<OsString>,
     /// The name of what started the run, if no person did (`$HOLO_TRIGGER`).
     pub trigger: Option<OsString>,
+    /// The resource directories of the plugin that calls us, if one does (`$HOLO_RESOURCE_DIRS`, `$HOLO_RESOURCE_DIR`).
+    pub resource_dirs: Vec<PathBuf>,
     /// The folder of this program: where a build, or a private installation, has its plugins.
     pub program_directory: Option<PathBuf>,
 }
@@ -88,6 +91,7 @@ impl Settings {
             problem,
             facts: set(holo_protocol::environment::FACTS).map(PathBuf::from),
             inputs: set(holo_protocol::environment::INPUTS_DIR).map(PathBuf::from),
+            resource_dirs: resource_dirs(set),
             program_directory: std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned())),
         }
     }
@@ -99,6 +103,13 @@ impl Settings {
         let inputs = self.inputs.as_deref().or_else(|| self.root.inputs());
         Knowledge::with_inputs(&root, inputs.unwrap_or(&root), self.facts.as_deref())
     }
+}
+
+/// Returns the resource directories that the environment of a plugin has, the strongest first.
+fn resource_dirs(set: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+    let several = set(holo_protocol::environment::RESOURCE_DIRS).map(|value| split_directories(&value));
+    let one = || set(holo_protocol::environment::RESOURCE_DIR).map(PathBuf::from).into_iter().collect();
+    several.filter(|several| !several.is_empty()).unwrap_or_else(one)
 }
 
 /// Returns the number of processors that we may use.

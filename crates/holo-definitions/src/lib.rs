@@ -58,6 +58,7 @@ mod templates;
 #[cfg(test)]
 mod testing;
 mod tolerant;
+mod untyped;
 pub mod values;
 
 pub use command::{Command, CommandError, WrittenCommand};
@@ -75,3 +76,4 @@ pub use resource_dirs::{ListError, MaskedError, ResourceDirs, ResourceFile};
 pub use schema::{schema, schema_with};
 pub use similar::{did_you_mean, similar};
 pub use templates::Templates;
+pub use untyped::UntypedDefinition;

@@ -1,0 +1,53 @@
+//! `holo definitions`: what people have defined for a plugin, read and checked, for plugins that are not written with our library.
+
+use super::{Context, values};
+use crate::cli::Definitions;
+use crate::error::FatalError;
+use crate::exit;
+use crate::report::{Event, Severity};
+use crate::settings::Settings;
+use holo_definitions::{DefinitionError, Finding, ResourceDirs, UntypedDefinition};
+use std::path::{Path, PathBuf};
+
+pub(super) fn run(arguments: &Definitions, context: &mut Context<'_>) -> Result<u8, FatalError> {
+    let Context { settings, interrupt, reporter } = context;
+    let knowledge = settings.knowledge();
+    let directories = directories(&arguments.plugin, settings);
+    let (definitions, findings) = UntypedDefinition::read_all(&directories, &knowledge.templates());
+    values::warn(&knowledge, *reporter);
+    interrupt.check()?;
+    let mut has_failed = false;
+    for finding in findings {
+        let (severity, text) = match finding {
+            // Nothing is defined there.
+            Finding::Error(DefinitionError::Unreadable { error, .. })
+                if error.kind() == std::io::ErrorKind::NotFound =>
+            {
+                continue;
+            }
+            Finding::Error(error) => (Severity::Error, error.to_string()),
+            Finding::Doubt(doubt) => (Severity::Warning, doubt.to_string()),
+            Finding::Folder(_) => continue,
+        };
+        has_failed |= severity == Severity::Error;
+        reporter.event(Event::Aside(severity, &text));
+    }
+    let lines: Vec<String> =
+        definitions.iter().map(serde_json::to_string).collect::<Result<_, _>>().map_err(FatalError::could_not_run)?;
+    let text = if lines.is_empty() { "[]\n".to_owned() } else { format!("[\n{}\n]\n", lines.join(",\n")) };
+    reporter.event(Event::Text(text.as_bytes()));
+    Ok(if has_failed { exit::FAILED } else { exit::DONE })
+}
+
+/// Returns the directories that the plugin reads: those that it was given, if it asks us, and otherwise those that there are.
+fn directories(plugin: &str, settings: &Settings) -> ResourceDirs {
+    let is_of_plugin = |path: &PathBuf| path.file_name().is_some_and(|name| name == plugin);
+    let root = &settings.root;
+    let given = if !settings.resource_dirs.is_empty() && settings.resource_dirs.iter().all(is_of_plugin) {
+        settings.resource_dirs.clone()
+    } else {
+        let own = root.own_resources().join(plugin);
+        [own].into_iter().filter(|own| own.is_dir()).chain([root.resources().join(plugin)]).collect()
+    };
+    ResourceDirs::new(given).unwrap_or_else(|| Path::new("").to_owned().into())
+}
