@@ -3,16 +3,22 @@
 mod exclusions;
 mod original;
 mod search;
+mod trees;
 mod unmanaged;
-
-pub(crate) use search::candidates;
 
 use crate::managed::ManagedFile;
 use crate::overlay::{self, PREFIX};
 use bstr::{BStr, ByteSlice};
-use holo_plugin::{Adopted, Adoption, Entity, Host, Output, ScanError, Silence, Verdict};
+use holo_plugin::{Adopted, Adoption, Candidate, Entity, Host, Output, ScanError, Silence, Verdict};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+/// Lists what could be adopted.
+pub(crate) fn candidates(host: &Host, managed: &[ManagedFile], output: &mut Output<'_>) -> Vec<Candidate> {
+    let mut found = search::candidates(host, managed);
+    trees::leave_out(&mut found, output);
+    found
+}
 
 /// Writes resource files for what a file is now, or its definition.
 pub(crate) fn adopt(

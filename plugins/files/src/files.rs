@@ -150,7 +150,8 @@ impl Plugin for Files {
     }
 
     fn candidates(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {
-        Ok(adoption::candidates(host, &self.scan(host, output)?))
+        let managed = self.scan(host, output)?;
+        Ok(adoption::candidates(host, &managed, output))
     }
 
     fn adopt(&self, host: &Host, adoption: Adoption<'_>, output: &mut Output<'_>) -> Adopted {

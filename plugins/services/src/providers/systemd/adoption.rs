@@ -46,7 +46,11 @@ pub(super) fn noticed(root: &Path, is_live: bool) -> Result<Vec<Noticed>, Manage
 
 fn notice(name: &str, enablement: Enablement, preset: &str, presets: &Presets<'_>, root: &Root) -> Option<Notice> {
     match enablement {
-        Enablement::Enabled if presets.enables(name, preset) => Some(Notice::EnabledAsUsual),
+        // What only starts others reads no configuration of its own.
+        Enablement::Enabled if presets.enables(name, preset) => {
+            let has_processes = [".service", ".socket"].iter().any(|kind| name.ends_with(kind));
+            has_processes.then_some(Notice::EnabledAsUsual)
+        }
         Enablement::Enabled => Some(Notice::Enabled),
         Enablement::Disabled => presets.would_enable(name, preset).then_some(Notice::Disabled),
         Enablement::Masked => {
@@ -113,6 +117,7 @@ mod tests {
         let notice = |name: &str, enablement| notice(name, enablement, "enabled", &presets, &root);
         assert_eq!(notice("nginx.service", Enablement::Enabled), Some(Notice::EnabledAsUsual));
         assert_eq!(notice("nginx.service", Enablement::Disabled), Some(Notice::Disabled));
+        assert_eq!(notice("getty@.service", Enablement::Enabled), Some(Notice::EnabledAsUsual));
         assert_eq!(notice("mine.service", Enablement::Enabled), Some(Notice::Enabled));
         assert_eq!(notice("mine.service", Enablement::Disabled), None);
         assert_eq!(notice("cups.service", Enablement::Masked), Some(Notice::Masked));
